@@ -1,0 +1,59 @@
+# Compiler flags of our own builds. They hold for this directory tree only, so a project that adds
+# cenote with add_subdirectory keeps its own; and everything strict is off unless a preset asks.
+
+option(CENOTE_WERROR "Treat warnings as errors" OFF)
+option(CENOTE_HARDEN "Add run-time checks of the standard library and the stack" OFF)
+set(CENOTE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+
+add_compile_options(
+  -Wall
+  -Wextra
+  -Wpedantic
+  -Wcast-align
+  -Wconversion
+  -Wdouble-promotion
+  -Wextra-semi
+  -Wformat=2
+  -Wimplicit-fallthrough
+  -Wnon-virtual-dtor
+  -Wold-style-cast
+  -Woverloaded-virtual
+  -Wshadow
+  -Wsign-conversion
+  -Wsuggest-override
+  -Wundef)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options(-Wduplicated-branches -Wduplicated-cond -Wlogical-op)
+  if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    # Warns about correct string concatenation: https://gcc.gnu.org/PR105651
+    add_compile_options(-Wno-restrict)
+    message(STATUS
+      "cenote: g++ before 13 destroys some temporaries twice inside co_await expressions "
+      "(lambdas with captures, aggregates with non-trivial members). Name them first.")
+  endif()
+endif()
+if(CENOTE_WERROR)
+  add_compile_options(-Werror)
+endif()
+
+if(CENOTE_HARDEN)
+  add_compile_definitions(_GLIBCXX_ASSERTIONS)
+  if(NOT CENOTE_SANITIZE)
+    # Sanitizers replace the functions that fortified ones would check. Debug builds have no
+    # optimizer, without which glibc refuses to fortify.
+    add_compile_options(
+      -fstack-protector-strong
+      "$<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>")
+  endif()
+endif()
+
+if(CENOTE_SANITIZE)
+  # The first finding ends the program: a test that goes on after one could still pass.
+  set(sanitize -fsanitize=${CENOTE_SANITIZE} -fno-sanitize-recover=all)
+  add_compile_options(${sanitize} -fno-omit-frame-pointer)
+  add_link_options(${sanitize})
+endif()

@@ -1,0 +1,89 @@
+# How a program, an example and a test is declared, so that all of one kind are alike.
+
+set(CENOTE_LEG "local" CACHE STRING "What this tree proves; prefixes its tests' names")
+
+# `cenote_programs` is what `make build` makes: it must not need anything a test needs.
+add_custom_target(cenote_programs ALL)
+add_dependencies(cenote_programs cenote)
+
+# cenote_add_program(NAME name SOURCES … [LIBS …])
+function(cenote_add_program)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;LIBS")
+  add_executable(${arg_NAME} ${arg_SOURCES})
+  target_link_libraries(${arg_NAME} PRIVATE cenote::cenote ${arg_LIBS})
+  add_dependencies(cenote_programs ${arg_NAME})
+endfunction()
+
+# cenote_add_example(NAME name SOURCES … [LIBS …]): built, and run as a test.
+function(cenote_add_example)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;LIBS")
+  cenote_add_program(NAME ${arg_NAME} SOURCES ${arg_SOURCES} LIBS ${arg_LIBS})
+  set_target_properties(${arg_NAME} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/examples)
+  if(CENOTE_BUILD_TESTS)
+    cenote_add_check(NAME example_${arg_NAME} COMMAND ${arg_NAME} LABELS example)
+  endif()
+endfunction()
+
+# cenote_add_test(NAME name SOURCES … [LIBS …] [ARGS …] [LABELS …] [TIMEOUT seconds]):
+# one program with GoogleTest's main, one ctest entry.
+function(cenote_add_test)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SOURCES;LIBS;ARGS;LABELS")
+  add_executable(${arg_NAME} ${arg_SOURCES})
+  # LIBS replaces the library rather than adding to it: a program that links the planted faults
+  # must not link the sound core as well.
+  if(NOT arg_LIBS)
+    set(arg_LIBS cenote::cenote)
+  endif()
+  target_link_libraries(${arg_NAME} PRIVATE ${arg_LIBS} GTest::gmock_main)
+  target_include_directories(${arg_NAME} PRIVATE ${PROJECT_SOURCE_DIR}/src
+                                                 ${PROJECT_SOURCE_DIR}/tests)
+  set_target_properties(${arg_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  cenote_add_check(NAME ${arg_NAME} COMMAND ${arg_NAME} ${arg_ARGS}
+                   LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})
+endfunction()
+
+# cenote_add_check(NAME name COMMAND … [LABELS …] [TIMEOUT seconds] [PROCESSORS n]):
+# any command as a test of this leg.
+function(cenote_add_check)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT;PROCESSORS" "COMMAND;LABELS")
+  set(name ${CENOTE_LEG}.${arg_NAME})
+  add_test(NAME ${name} COMMAND ${arg_COMMAND})
+
+  # ctest starts costly tests first. The legs get costs so that plain builds, which fail fastest
+  # and read best, come before the sanitizers.
+  set(cost 1)
+  if(NOT CENOTE_SANITIZE)
+    set(cost 2)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  if(NOT arg_PROCESSORS)
+    set(arg_PROCESSORS 1)
+  endif()
+  set_tests_properties(${name} PROPERTIES
+    COST ${cost}
+    LABELS "${CENOTE_LEG};${arg_LABELS}"
+    TIMEOUT ${arg_TIMEOUT}
+    PROCESSORS ${arg_PROCESSORS}
+    ENVIRONMENT "${CENOTE_SANITIZE_ENVIRONMENT}")
+endfunction()
+
+# How the sanitizers are told to be strict; part of every test's environment.
+set(CENOTE_SANITIZE_ENVIRONMENT "")
+if(CENOTE_SANITIZE)
+  # Debian names it with a version, under which the sanitizers do not look for it.
+  find_program(CENOTE_SYMBOLIZER llvm-symbolizer PATHS /usr/lib/llvm-19/bin NO_DEFAULT_PATH)
+  set(symbolizer "")
+  if(CENOTE_SYMBOLIZER)
+    set(symbolizer external_symbolizer_path=${CENOTE_SYMBOLIZER})
+  endif()
+  foreach(options
+      "ASAN_OPTIONS=detect_leaks=1 detect_stack_use_after_return=1 strict_init_order=1"
+      "UBSAN_OPTIONS=print_stacktrace=1"
+      "TSAN_OPTIONS=halt_on_error=1 second_deadlock_stack=1")
+    string(REPLACE " " ":" options "${options}:${symbolizer}")
+    list(APPEND CENOTE_SANITIZE_ENVIRONMENT "${options}")
+  endforeach()
+endif()

@@ -1,0 +1,24 @@
+# Installation: library, headers, license, and what find_package(cenote) needs.
+include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/cenote)
+
+install(TARGETS cenote EXPORT cenoteTargets)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cenote DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(EXPORT cenoteTargets NAMESPACE cenote:: DESTINATION ${package_dir})
+
+configure_package_config_file(
+  ${PROJECT_SOURCE_DIR}/cmake/cenoteConfig.cmake.in
+  ${CMAKE_CURRENT_BINARY_DIR}/cenoteConfig.cmake
+  INSTALL_DESTINATION ${package_dir}
+  NO_SET_AND_CHECK_MACRO)
+# Before 1.0 a minor version may break its users, so only the same one will do.
+write_basic_package_version_file(
+  ${CMAKE_CURRENT_BINARY_DIR}/cenoteConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(
+  FILES ${CMAKE_CURRENT_BINARY_DIR}/cenoteConfig.cmake
+        ${CMAKE_CURRENT_BINARY_DIR}/cenoteConfigVersion.cmake
+  DESTINATION ${package_dir})

@@ -1,0 +1,71 @@
+// Why an acquire failed: error codes for the no-throw forms, one exception type per case.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <string>
+#include <system_error>
+
+namespace cenote {
+
+/// Every way in which an acquire can end without a lease.
+enum class errc : int {
+    timed_out = 1,  ///< The deadline passed. The pool may be perfectly healthy, just busy.
+    closed,         ///< The pool was closed.
+    unavailable,    ///< The circuit breaker is open.
+    line_full,      ///< `line_max` callers wait already.
+    shed,           ///< Refused early because the line has been late for too long.
+    canceled,       ///< The caller's stop token was triggered.
+    open_failed,    ///< No resource could be opened, and none of the others will serve in time.
+    deadlock,       ///< Every lease is held by somebody who waits in this pool.
+};
+inline constexpr std::size_t errc_count = 8;
+
+/// The category of `errc`, named "cenote".
+const std::error_category& pool_category() noexcept;
+
+inline std::error_code make_error_code(errc e) noexcept {
+    return {static_cast<int>(e), pool_category()};
+}
+
+/// Base of all exceptions an acquire throws. `what()` explains: how many are leased and by which
+/// call sites, how many wait, and what the last open failed with.
+class pool_error : public std::system_error {
+public:
+    pool_error(errc code, std::string text, std::exception_ptr cause = nullptr);
+
+    const char* what() const noexcept override { return text_->c_str(); }
+
+    /// What the connector threw when the last open failed; null if the last open went well.
+    const std::exception_ptr& cause() const noexcept { return cause_; }
+
+private:
+    std::shared_ptr<const std::string> text_;  // shared: copying an exception must not throw
+    std::exception_ptr cause_;
+};
+
+/// The exception of one error code.
+template <errc Code>
+class pool_error_of : public pool_error {
+public:
+    explicit pool_error_of(std::string text, std::exception_ptr cause = nullptr)
+        : pool_error(Code, std::move(text), std::move(cause)) {}
+};
+
+using timed_out_error = pool_error_of<errc::timed_out>;
+using closed_error = pool_error_of<errc::closed>;
+using unavailable_error = pool_error_of<errc::unavailable>;
+using line_full_error = pool_error_of<errc::line_full>;
+using shed_error = pool_error_of<errc::shed>;
+using canceled_error = pool_error_of<errc::canceled>;
+using open_failed_error = pool_error_of<errc::open_failed>;
+using deadlock_error = pool_error_of<errc::deadlock>;
+
+/// Throws the exception type that belongs to `code`.
+[[noreturn]] void throw_pool_error(errc code, std::string text, std::exception_ptr cause);
+
+}  // namespace cenote
+
+template <>
+struct std::is_error_code_enum<cenote::errc> : std::true_type {};

@@ -1,0 +1,48 @@
+// What a pool tells its observers.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <string_view>
+
+#include "cenote/error.hpp"
+#include "cenote/stats.hpp"
+
+namespace cenote {
+
+enum class event_kind : std::uint8_t {
+    opened,        ///< A resource was opened; `took`: how long that took.
+    open_failed,   ///< An open failed or timed out; `cause`, `took`.
+    acquired,      ///< A lease was granted; `took`: how long its holder waited.
+    released,      ///< A lease came back; `took`: how long it was held.
+    discarded,     ///< Its holder gave the resource up.
+    detached,      ///< Its holder took the resource out of the pool.
+    retired,       ///< The pool gave the resource up; `why`.
+    probe_failed,  ///< A probe said no, threw or timed out; `cause` if it threw.
+    reset_failed,  ///< A reset threw or timed out; `cause` if it threw.
+    closed,        ///< A resource is gone; `cause` if its close threw.
+    exhausted,     ///< An acquire is about to be refused; `error`, `now`.
+    closing,       ///< The pool was closed; leases may still be out.
+    closed_pool,   ///< The last resource of a closed pool is gone.
+};
+inline constexpr std::size_t event_kind_count = 13;
+
+/// The word for a kind, as in the enum.
+const char* to_string(event_kind kind) noexcept;
+
+/// One thing that happened. Only the fields named at its kind carry a meaning; views and pointers
+/// are good for the duration of the call.
+struct event {
+    event_kind kind{};
+    std::string_view pool;                  ///< The pool's name.
+    std::uint64_t resource = 0;             ///< Which resource: a number never used twice.
+    std::chrono::nanoseconds took{};        ///< See the kind.
+    retire_reason why{};                    ///< With `retired`.
+    errc error{};                           ///< With `exhausted`.
+    const stats* now = nullptr;             ///< With `exhausted`.
+    std::exception_ptr cause = nullptr;     ///< What the connector threw, if it did.
+};
+
+}  // namespace cenote

@@ -1,0 +1,164 @@
+// The settings of a pool: what each one means, its default, and when to change it.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cenote {
+
+class observer;
+
+/// Switches a limit off: a duration or a count that is never reached.
+///
+///     cenote::options{.idle_timeout = cenote::forever, .max_uses = cenote::forever}
+struct forever_t {
+    template <class Rep, class Period>
+    constexpr operator std::chrono::duration<Rep, Period>() const noexcept {
+        return std::chrono::duration<Rep, Period>::max();
+    }
+    constexpr operator std::uint64_t() const noexcept {
+        return std::numeric_limits<std::uint64_t>::max();
+    }
+};
+inline constexpr forever_t forever{};
+
+/// What the constructor does about the minimum (`min_size`, `min_idle`).
+enum class warm_up : std::uint8_t {
+    background,  ///< Starts opening it and returns at once.
+    wait,        ///< Returns when it is open, or throws the first open error.
+    none,        ///< Opens nothing before the first acquire.
+};
+
+/// Which idle resource is lent next.
+enum class order : std::uint8_t {
+    lifo,  ///< The most recently used: a small hot set works, the rest shrinks away.
+    fifo,  ///< The least recently used: the work is spread evenly.
+};
+
+/// Who gets a resource that becomes free while somebody waits.
+enum class fairness : std::uint8_t {
+    strict,   ///< The head of the line, always.
+    bounded,  ///< A newcomer may overtake while the head has waited less than `bypass_for`.
+};
+
+/// How failed opens are spaced. The delay doubles from `first` up to `cap_waiting` while anyone
+/// waits and up to `cap_idle` otherwise, each time varied by ±20 % so that pools do not march in
+/// step.
+struct backoff {
+    std::chrono::nanoseconds first = std::chrono::milliseconds{20};
+    std::chrono::nanoseconds cap_waiting = std::chrono::milliseconds{200};
+    std::chrono::nanoseconds cap_idle = std::chrono::seconds{5};
+
+    bool operator==(const backoff&) const = default;
+};
+
+/// Settings of one pool; an aggregate for designated initialisers. Invalid values are refused by
+/// the pool's constructor with `invalid_option`.
+///
+///     cenote::pool<session> pool{connect, {.name = "orders", .max = 32, .min_idle = 4}};
+struct options {
+    /// Names the pool in every error, event and thread.
+    std::string name = "pool";
+
+    /// Hard cap on everything open, being opened or being closed, at every instant. Raise it when
+    /// `stats().waiting` stays above zero while the server still has capacity.
+    std::size_t max = 10;
+
+    /// Floor for the total: opened at start (see `warm_up`), refilled after losses, never swept
+    /// below.
+    std::size_t min_size = 0;
+
+    /// Ready spares kept on top of the leased ones, as far as `max` allows. For bursts that cannot
+    /// wait for an open.
+    std::size_t min_idle = 0;
+
+    /// What the constructor does about the minimum.
+    cenote::warm_up warm_up = cenote::warm_up::background;
+
+    /// One absolute deadline for a whole acquire: waiting, opening, probing, resetting. Each call
+    /// can bring its own.
+    std::chrono::nanoseconds acquire_timeout = std::chrono::seconds{5};
+
+    /// How long one connector call may take. At its deadline the call is abandoned: its result is
+    /// closed whenever it comes, and the slot goes on without it.
+    std::chrono::nanoseconds open_timeout = std::chrono::seconds{10};
+    std::chrono::nanoseconds probe_timeout = std::chrono::seconds{1};
+    std::chrono::nanoseconds reset_timeout = std::chrono::seconds{1};
+    std::chrono::nanoseconds close_timeout = std::chrono::seconds{1};
+
+    /// Opens in flight at once; never more than the waiters and the missing minimum need.
+    std::size_t opening_max = 4;
+
+    /// Idle longer than this is retired, down to `min_size` and `min_idle`.
+    std::chrono::nanoseconds idle_timeout = std::chrono::minutes{5};
+
+    /// Age limit, drawn once at birth from [max_lifetime × (1 − lifetime_jitter), max_lifetime] so
+    /// that resources opened together do not die together.
+    std::chrono::nanoseconds max_lifetime = std::chrono::minutes{30};
+    double lifetime_jitter = 0.1;
+
+    /// Retire a resource after so many leases.
+    std::uint64_t max_uses = forever;
+
+    /// Sweeps retire exactly what is due, but do not run more often than this.
+    std::chrono::nanoseconds sweep_interval = std::chrono::seconds{1};
+
+    /// At acquire, probe a resource that has been idle at least this long; zero probes always (and
+    /// costs the fast lane), `forever` never. Needs a connector with `probe`.
+    std::chrono::nanoseconds probe_after_idle = std::chrono::seconds{5};
+
+    /// Probe at release, before the resource can be lent again. Costs the fast lane.
+    bool probe_on_release = false;
+
+    /// Probe idle resources at this interval in the background, one at a time.
+    std::chrono::nanoseconds heartbeat = forever;
+
+    /// Which idle resource is lent next. `fifo` costs the fast lane.
+    cenote::order order = cenote::order::lifo;
+
+    /// `strict` is right whenever a resource is held longer than a thread switch takes: any network
+    /// round trip. `bounded` is for microsecond holds by blocked threads, where strict hand-over
+    /// costs a thread switch per use.
+    cenote::fairness fairness = cenote::fairness::strict;
+
+    /// With `fairness::bounded`: how old the head of the line gets before it can no longer be
+    /// overtaken.
+    std::chrono::nanoseconds bypass_for = std::chrono::milliseconds{1};
+
+    /// Waiters beyond this are refused at once with `line_full`.
+    std::size_t line_max = 10'000;
+
+    /// Spacing of failed opens, per pool, not per waiter.
+    cenote::backoff backoff = {};
+
+    /// Seeds the pool's random choices (lifetime jitter, backoff). Zero takes a seed from the
+    /// system.
+    std::uint64_t seed = 0;
+
+    /// Told about every event, in order, one at a time, outside every lock.
+    std::vector<std::shared_ptr<observer>> observers = {};
+};
+
+/// An option's value breaks its rule. `what()` names the option, the value and the rule.
+class invalid_option : public std::invalid_argument {
+public:
+    invalid_option(std::string_view option, std::string_view value, std::string_view rule);
+
+    /// The option's name, as written in `options`.
+    const std::string& option() const noexcept { return *option_; }
+
+private:
+    std::shared_ptr<const std::string> option_;
+};
+
+/// Throws `invalid_option` for the first option that breaks its rule.
+void validate(const options& settings);
+
+}  // namespace cenote

@@ -1,0 +1,95 @@
+// What can be seen of a pool at one instant: gauges, lifetime counters, histograms.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+#include "cenote/error.hpp"
+
+namespace cenote {
+
+/// Why the pool itself ended a resource.
+enum class retire_reason : std::uint8_t {
+    idle,          ///< Unused for `idle_timeout`.
+    age,           ///< Reached its age limit.
+    uses,          ///< Lent `max_uses` times.
+    generation,    ///< Older than the last `retire_all`.
+    probe_failed,  ///< A probe said no, threw, or took too long.
+    reset_failed,  ///< It was dirty and could not be cleaned.
+    rejected,      ///< `before_acquire` or `before_release` said no.
+};
+inline constexpr std::size_t retire_reason_count = 7;
+
+/// The word for a reason, as in the enum.
+const char* to_string(retire_reason reason) noexcept;
+
+/// Counts of durations in buckets of at most 25 % width, from 1 ns to over an hour.
+class histogram {
+public:
+    static constexpr std::size_t sub_buckets = 4;
+    static constexpr std::size_t bucket_count = 42 * sub_buckets;
+
+    /// The bucket that counts `value`.
+    static std::size_t bucket_of(std::chrono::nanoseconds value) noexcept;
+
+    /// The largest value counted by `bucket`.
+    static std::chrono::nanoseconds upper_bound(std::size_t bucket) noexcept;
+
+    /// How many values were counted.
+    std::uint64_t count() const noexcept;
+
+    /// An upper bound for the value below which the fraction `q` (0 to 1) of all values lies;
+    /// zero if nothing was counted.
+    std::chrono::nanoseconds quantile(double q) const noexcept;
+
+    std::array<std::uint64_t, bucket_count> buckets{};
+};
+
+/// One consistent look at a pool: the gauges add up to `total`, every acquire is counted in exactly
+/// one way. The histograms are read bucket by bucket and may be ahead by calls in progress.
+struct stats {
+    // Gauges. total = leased + idle + opening + probing + resetting + closing <= max.
+    std::uint64_t max = 0;
+    std::uint64_t total = 0;
+    std::uint64_t leased = 0;
+    std::uint64_t idle = 0;
+    std::uint64_t opening = 0;
+    std::uint64_t probing = 0;
+    std::uint64_t resetting = 0;
+    std::uint64_t closing = 0;
+    std::uint64_t waiting = 0;
+
+    // Lifetime counters.
+    // acquires = granted + waiting + the sum of refused; granted = released + detached + leased.
+    std::uint64_t acquires = 0;   ///< Calls of acquire, and of try_acquire that got a lease.
+    std::uint64_t granted = 0;    ///< Leases given out.
+    std::uint64_t waited = 0;     ///< Granted, but not at once.
+    std::uint64_t released = 0;   ///< Leases that came back, in whatever condition.
+    std::uint64_t discarded = 0;  ///< Of these: discarded by their holder.
+    std::uint64_t detached = 0;   ///< Leases taken out of the pool for good.
+    std::uint64_t opened = 0;
+    std::uint64_t open_failed = 0;
+    std::uint64_t closed = 0;     ///< Closes finished (also failed and abandoned ones).
+    std::uint64_t abandoned = 0;  ///< Connector calls that outlived their deadline.
+    std::uint64_t try_empty = 0;  ///< try_acquire that found nothing.
+
+    std::array<std::uint64_t, retire_reason_count> retired_by_reason{};
+    std::array<std::uint64_t, errc_count> refused_by_reason{};
+
+    /// How long granted acquires waited, how long leases were held (a sample on the fast lane), how
+    /// long opens took.
+    histogram wait;
+    histogram hold;
+    histogram open;
+
+    std::uint64_t retired(retire_reason reason) const noexcept {
+        return retired_by_reason[static_cast<std::size_t>(reason)];
+    }
+    std::uint64_t refused(errc reason) const noexcept {
+        return refused_by_reason[static_cast<std::size_t>(reason) - 1];
+    }
+};
+
+}  // namespace cenote

@@ -1,0 +1,124 @@
+// Deadlines: a sorted list for the usual case, a heap for the rest.
+#include "core/deadlines.hpp"
+
+#include <algorithm>
+
+#include "core/ensure.hpp"
+
+namespace cenote::core {
+
+namespace {
+constexpr std::size_t arity = 4;
+}
+
+void deadlines::reserve(std::size_t count) {
+    if (count <= nodes_.size()) return;
+    heap_.reserve(count);
+    nodes_.resize(count);
+}
+
+void deadlines::add(id entry, instant at) {
+    node& n = nodes_[entry];
+    ensure(n.place == where::nowhere, "an entry has one deadline");
+    if (at == never) return;
+    n.at = at;
+    if (tail_ == none || nodes_[tail_].at <= at) {
+        n.place = where::list;
+        n.previous = tail_;
+        n.next = none;
+        (tail_ == none ? head_ : nodes_[tail_].next) = entry;
+        tail_ = entry;
+        ++listed_;
+    } else {
+        n.place = where::heap;
+        heap_.push_back(entry);  // reserved
+        put(heap_.size() - 1, entry);
+        sift_up(heap_.size() - 1);
+    }
+}
+
+void deadlines::remove(id entry) {
+    node& n = nodes_[entry];
+    if (n.place == where::list) {
+        (n.previous == none ? head_ : nodes_[n.previous].next) = n.next;
+        (n.next == none ? tail_ : nodes_[n.next].previous) = n.previous;
+        --listed_;
+    } else if (n.place == where::heap) {
+        remove_from_heap(n.previous);
+    }
+    n.place = where::nowhere;
+}
+
+instant deadlines::earliest() const {
+    return size() == 0 ? never : nodes_[first()].at;
+}
+
+deadlines::id deadlines::first() const {
+    if (heap_.empty()) return head_;
+    if (head_ == none) return heap_.front();
+    return nodes_[heap_.front()].at < nodes_[head_].at ? heap_.front() : head_;
+}
+
+void deadlines::remove_from_heap(std::size_t position) {
+    id moved = heap_.back();
+    heap_.pop_back();
+    if (position == heap_.size()) return;
+    put(position, moved);
+    sift_up(position);
+    sift_down(nodes_[moved].previous);
+}
+
+bool deadlines::before(id a, id b) const {
+    // Equal times are ordered by number, so that the order never depends on history.
+    return nodes_[a].at != nodes_[b].at ? nodes_[a].at < nodes_[b].at : a < b;
+}
+
+void deadlines::put(std::size_t position, id entry) {
+    heap_[position] = entry;
+    nodes_[entry].previous = static_cast<id>(position);
+}
+
+void deadlines::sift_up(std::size_t position) {
+    id entry = heap_[position];
+    while (position > 0) {
+        std::size_t parent = (position - 1) / arity;
+        if (!before(entry, heap_[parent])) break;
+        put(position, heap_[parent]);
+        position = parent;
+    }
+    put(position, entry);
+}
+
+void deadlines::sift_down(std::size_t position) {
+    id entry = heap_[position];
+    for (;;) {
+        std::size_t first = position * arity + 1;
+        std::size_t last = std::min(first + arity, heap_.size());
+        std::size_t best = first;
+        for (std::size_t child = first; child < last; ++child)
+            if (before(heap_[child], heap_[best])) best = child;
+        if (first >= last || !before(heap_[best], entry)) break;
+        put(position, heap_[best]);
+        position = best;
+    }
+    put(position, entry);
+}
+
+void deadlines::check() const {
+    std::size_t listed = 0;
+    instant last = long_ago;
+    for (id i = head_; i != none; i = nodes_[i].next) {
+        ensure(nodes_[i].place == where::list, "a listed entry knows its place");
+        ensure(last <= nodes_[i].at, "the list is sorted");
+        last = nodes_[i].at;
+        ++listed;
+    }
+    ensure(listed == listed_, "the list holds what was counted");
+    for (std::size_t i = 0; i < heap_.size(); ++i) {
+        ensure(nodes_[heap_[i]].place == where::heap, "a heaped entry knows its place");
+        ensure(nodes_[heap_[i]].previous == i, "a heaped entry knows its position");
+        ensure(i == 0 || !before(heap_[i], heap_[(i - 1) / arity]), "a parent is not later");
+    }
+}
+
+}  // namespace cenote::core

@@ -1,0 +1,67 @@
+// Which of many deadlines comes first. Entries are small integers; each has at most one deadline.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/instant.hpp"
+
+namespace cenote::core {
+
+/// Deadlines that arrive in rising order, as equal timeouts make them, are kept in a list: adding
+/// and removing is O(1). Only those that arrive out of order go to a four-way heap, O(log n).
+///
+/// Invariants:
+/// 1. The list is sorted by time; its links and the heap's positions are the entries' own.
+/// 2. An entry is in the list, in the heap, or nowhere.
+class deadlines {
+public:
+    using id = std::uint32_t;
+
+    /// Makes room for entries below `count`. Throws std::bad_alloc; after it nothing else does.
+    void reserve(std::size_t count);
+
+    /// Sets the deadline of an entry that has none; `never` leaves it without one.
+    void add(id entry, instant at);
+
+    /// Forgets an entry's deadline, if it has one.
+    void remove(id entry);
+
+    /// The earliest deadline, `never` if there is none.
+    instant earliest() const;
+
+    /// The entry whose deadline is earliest(). Requires that there is one. Among equals the list
+    /// goes before the heap, so the answer is the same on every machine.
+    id first() const;
+
+    /// How many entries have a deadline.
+    std::size_t size() const { return listed_ + heap_.size(); }
+
+    /// Aborts if an invariant is broken.
+    void check() const;
+
+private:
+    static constexpr id none = ~id{0};
+    enum class where : std::uint8_t { nowhere, list, heap };
+    struct node {
+        instant at{};
+        id previous = none;  // in the list; in the heap: its position there
+        id next = none;
+        where place = where::nowhere;
+    };
+
+    void remove_from_heap(std::size_t position);
+    void sift_up(std::size_t position);
+    void sift_down(std::size_t position);
+    void put(std::size_t position, id entry);
+    bool before(id a, id b) const;
+
+    std::vector<node> nodes_;
+    std::vector<id> heap_;
+    id head_ = none;
+    id tail_ = none;
+    std::size_t listed_ = 0;
+};
+
+}  // namespace cenote::core

@@ -1,0 +1,72 @@
+// Small bugs that the simulator must find. Only the simulator's faulty twin is built with them.
+#pragma once
+
+#include <cstddef>
+
+// clang-format off
+#define CENOTE_FAULTS(X)                  \
+    X(discard_wakes_nobody)               \
+    X(rejected_release_wakes_nobody)      \
+    X(failed_open_wakes_nobody)           \
+    X(failed_open_keeps_its_slot)         \
+    X(opens_counted_only_when_done)       \
+    X(opens_ignore_closing_ones)          \
+    X(warm_up_ignores_opening_max)        \
+    X(spike_opens_for_every_waiter)       \
+    X(failed_probe_restarts_the_deadline) \
+    X(failed_probe_costs_the_place)       \
+    X(cancel_leaves_the_waiter_in_line)   \
+    X(cancel_kills_the_open)              \
+    X(cancel_after_grant_lends_twice)     \
+    X(newcomer_overtakes_the_line)        \
+    X(try_acquire_overtakes_the_line)     \
+    X(line_is_last_in_first_out)          \
+    X(heartbeat_hides_all_idle)           \
+    X(heartbeat_ignores_waiters)          \
+    X(close_hands_out_an_opening_one)     \
+    X(close_keeps_probing_ones)           \
+    X(close_counts_waiters_as_timed_out)  \
+    X(vacant_before_close_finished)       \
+    X(jitter_rolled_again_at_each_check)  \
+    X(sweep_goes_below_minimum)           \
+    X(sweep_forgets_the_oldest)           \
+    X(age_not_checked_at_acquire)         \
+    X(uses_not_counted)                   \
+    X(old_generation_lent_again)          \
+    X(dirty_goes_back_without_reset)      \
+    X(failed_reset_goes_back)             \
+    X(probe_after_idle_ignored)           \
+    X(late_answer_believed)               \
+    X(call_without_deadline)              \
+    X(backoff_forgets_to_retry)           \
+    X(refill_stops_after_a_failure)       \
+    X(final_error_retried_for_ever)       \
+    X(deadline_one_late)                  \
+    X(bounded_never_hands_over)           \
+    X(bounded_forgets_to_nudge)           \
+    X(two_dead_ones_tell_nothing)         \
+    X(detach_keeps_the_slot)              \
+    X(tried_open_never_ends)
+// clang-format on
+
+namespace cenote::core {
+
+enum class fault : unsigned {
+    none,
+#define CENOTE_FAULT(name) name,
+    CENOTE_FAULTS(CENOTE_FAULT)
+#undef CENOTE_FAULT
+        count_,
+};
+
+inline constexpr std::size_t fault_count = static_cast<std::size_t>(fault::count_);
+
+#ifdef CENOTE_PLANTED_FAULTS
+/// The bug that is planted now; set by the simulator alone.
+inline fault planted_fault = fault::none;
+inline bool planted(fault f) { return planted_fault == f; }
+#else
+constexpr bool planted(fault) { return false; }
+#endif
+
+}  // namespace cenote::core

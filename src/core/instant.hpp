@@ -1,0 +1,20 @@
+// Time as the core sees it: a number that every call brings along. Nothing here reads a clock.
+#pragma once
+
+#include <chrono>
+
+namespace cenote::core {
+
+using instant = std::chrono::steady_clock::time_point;
+using duration = std::chrono::nanoseconds;
+
+inline constexpr instant never = instant::max();
+inline constexpr instant long_ago = instant::min();
+
+/// t + d, staying at `never` instead of overflowing. Requires d >= 0.
+constexpr instant after(instant t, duration d) {
+    if (t == long_ago) return d == duration::max() ? never : t;
+    return d >= never - t ? never : t + d;
+}
+
+}  // namespace cenote::core

@@ -1,0 +1,415 @@
+// The machine's requests and answers: the local change each of them makes, before settle().
+#include "core/machine.hpp"
+
+#include <algorithm>
+
+#include "core/ensure.hpp"
+#include "core/fault.hpp"
+
+namespace cenote::core {
+
+namespace {
+
+duration timeout_of(verb which, const options& settings) {
+    switch (which) {
+        case verb::open: return settings.open_timeout;
+        case verb::probe: return settings.probe_timeout;
+        case verb::reset: return settings.reset_timeout;
+        case verb::close: return settings.close_timeout;
+    }
+    return settings.close_timeout;
+}
+
+}  // namespace
+
+machine::machine(const options& settings, abilities can, bool reports, std::uint64_t seed,
+                 instant now)
+    : settings_(settings),
+      can_(can),
+      reports_(reports),
+      random_(seed),
+      slots_(settings.max),
+      pacer_(settings.backoff, settings.opening_max),
+      warmed_(settings.warm_up != warm_up::none),
+      last_sweep_(now) {
+    settings_.name.clear();
+    settings_.observers.clear();
+    calls_.reserve(settings.max);
+}
+
+void machine::make_room(actions& out) {
+    line_.make_room();
+    out.reserve(line_.capacity() + 8 * slots_.max() + 16);
+}
+
+void machine::start(instant now, actions& out) {
+    make_room(out);
+    settle(now, out);
+}
+
+answer machine::acquire(instant now, const request& who, actions& out) {
+    make_room(out);
+    ++acquires_;
+    warmed_ = true;
+    auto refused = [&](errc error) {
+        ++refused_[static_cast<std::size_t>(error) - 1];
+        settle(now, out);
+        return answer{.what = answer::kind::refused, .error = error};
+    };
+    if (closed_) return refused(errc::closed);
+    if (can_lend(now) || planted(fault::newcomer_overtakes_the_line)) {
+        if (slot_id id = next_fresh(now); id != no_slot) {
+            lend(now, id, now, false, out);
+            settle(now, out);
+            return {.what = answer::kind::granted, .slot = id};
+        }
+    }
+    if (who.deadline <= now) {
+        tried_ = slots_.total() < slots_.max();
+        return refused(errc::timed_out);
+    }
+    if (line_.size() >= settings_.line_max) return refused(errc::line_full);
+    std::uint64_t ticket = who.ticket != 0 ? who.ticket : ++last_ticket_;
+    waiter_id id = line_.join({.cookie = who.cookie,
+                               .ticket = ticket,
+                               .arrived = who.ticket != 0 ? who.arrived : now,
+                               .deadline = who.deadline,
+                               .bypassable = who.bypassable});
+    settle(now, out);
+    return {.what = answer::kind::waiting, .waiter = id, .ticket = ticket};
+}
+
+std::optional<slot_id> machine::try_acquire(instant now, actions& out) {
+    make_room(out);
+    warmed_ = true;
+    std::optional<slot_id> got;
+    if (!closed_ && (can_lend(now) || planted(fault::try_acquire_overtakes_the_line))) {
+        if (slot_id id = next_fresh(now); id != no_slot) {
+            ++acquires_;
+            lend(now, id, now, false, out);
+            got = id;
+        }
+    }
+    if (!got) {
+        ++try_empty_;
+        tried_ = !closed_ && slots_.total() < slots_.max();
+    }
+    settle(now, out);
+    return got;
+}
+
+bool machine::retry(instant now, waiter_id id, actions& out) {
+    if (!line_.has(id)) return false;
+    line_.at(id).nudged = false;
+    bool first = line_.head() == id || head_may_be_bypassed(now);
+    slot_id found = first ? next_fresh(now) : no_slot;
+    bool lent = found != no_slot && !wear(slots_[found], now);
+    if (lent) {
+        waiter w = line_.leave(id);
+        lend(now, found, w.arrived, true, out);
+        out.push_back({.what = action::kind::grant, .slot = found, .cookie = w.cookie});
+    }
+    settle(now, out);
+    return lent;
+}
+
+bool machine::cancel(instant now, waiter_id id, actions& out) {
+    if (planted(fault::cancel_after_grant_lends_twice) && !line_.has(id))
+        for (slot_id s = 0; s < slots_.max(); ++s)
+            if (slots_[s].state == slot_state::leased) return become_idle(now, s), false;
+    if (!line_.has(id)) return false;
+    if (planted(fault::cancel_leaves_the_waiter_in_line)) return true;
+    refuse(id, errc::canceled, out);
+    if (planted(fault::cancel_kills_the_open)) {
+        for (slot_id s = 0; s < slots_.max(); ++s)
+            if (slots_[s].state == slot_state::opening) {
+                calls_.remove(s);
+                vacate(s, out);
+                break;
+            }
+    }
+    settle(now, out);
+    return true;
+}
+
+void machine::release(instant now, slot_id id, condition how, std::uint64_t uses,
+                      std::optional<duration> held, actions& out) {
+    slot& s = slots_[id];
+    ensure(s.state == slot_state::leased, "what is released was leased");
+    ++released_;
+    s.uses += uses;
+    if (held) hold_.record(*held);
+    report(event_kind::released, s.resource, out, held.value_or(duration{}));
+    s.idle_since = now;
+    take_back(now, id, how, out);
+    if (planted(fault::discard_wakes_nobody) && how == condition::discard) return;
+    if (planted(fault::rejected_release_wakes_nobody) && how == condition::rejected) return;
+    settle(now, out);
+}
+
+void machine::take_back(instant now, slot_id id, condition how, actions& out) {
+    const slot& s = slots_[id];
+    if (how == condition::discard) {
+        ++discarded_;
+        report(event_kind::discarded, s.resource, out);
+    }
+    if (closed_ || how == condition::discard) return begin_close(now, id, out);
+    if (auto why = wear(s, now)) return retire(now, id, *why, out);
+    if (how == condition::rejected) return retire(now, id, retire_reason::rejected, out);
+    if (how == condition::dirty && !planted(fault::dirty_goes_back_without_reset)) {
+        if (!can_.reset) return retire(now, id, retire_reason::reset_failed, out);
+        return begin(now, id, slot_state::resetting, verb::reset, out);
+    }
+    put_by(now, id, out);
+}
+
+void machine::put_by(instant now, slot_id id, actions& out) {
+    if (!settings_.probe_on_release || !can_.probe) return become_idle(now, id);
+    slots_[id].purpose = probe_purpose::release;
+    begin(now, id, slot_state::probing, verb::probe, out);
+}
+
+void machine::detach(instant now, slot_id id, std::uint64_t uses, actions& out) {
+    slot& s = slots_[id];
+    ensure(s.state == slot_state::leased, "what is detached was leased");
+    s.uses += uses;
+    ++detached_;
+    report(event_kind::detached, s.resource, out);
+    if (!planted(fault::detach_keeps_the_slot)) vacate(id, out);
+    settle(now, out);
+}
+
+void machine::retire_all(instant now, actions& out) {
+    ++epoch_;
+    for (idle_kind kind : {idle_kind::fresh, idle_kind::stale})
+        while (slots_.oldest(kind) != no_slot) {
+            if (planted(fault::old_generation_lent_again) && kind == idle_kind::fresh) break;
+            slots_.move(slots_.oldest(kind), idle_kind::doomed);
+        }
+    settle(now, out);
+}
+
+void machine::suspect_all(instant now, actions& out) {
+    suspect_at_ = now;
+    settle(now, out);
+}
+
+void machine::close(instant now, actions& out) {
+    if (!closed_) {
+        closed_ = true;
+        report(event_kind::closing, 0, out);
+        while (!line_.empty())
+            refuse(line_.head(),
+                   planted(fault::close_counts_waiters_as_timed_out) ? errc::timed_out
+                                                                     : errc::closed,
+                   out);
+        for (idle_kind kind : {idle_kind::fresh, idle_kind::stale})
+            while (slots_.oldest(kind) != no_slot)
+                slots_.move(slots_.oldest(kind), idle_kind::doomed);
+        if (slots_.total() == 0) report(event_kind::closed_pool, 0, out);
+    }
+    settle(now, out);
+}
+
+void machine::tick(instant now, actions& out) { settle(now, out); }
+
+// Answers.
+
+bool machine::answered(slot_id id, std::uint64_t call, slot_state expected) {
+    slot& s = slots_[id];
+    bool believed = planted(fault::late_answer_believed) && s.state == expected;
+    if (!believed && (s.state != expected || s.call != call)) return false;
+    calls_.remove(id);
+    s.call = 0;
+    return true;
+}
+
+bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
+    if (!answered(id, call, slot_state::opening)) return false;
+    slot& s = slots_[id];
+    if (how != outcome::ok) {
+        fail_open(now, id, how == outcome::failed_finally, out);
+        if (planted(fault::failed_open_wakes_nobody)) return true;
+    } else {
+        ++opened_;
+        duration took = now - s.called_at;
+        open_.record(took);
+        report(event_kind::opened, s.resource, out, took);
+        s.uses = 0;
+        s.expires_at = draw_expiry(now);
+        s.idle_since = s.checked_at = now;
+        if (closed_ && !planted(fault::close_hands_out_an_opening_one)) begin_close(now, id, out);
+        else if (s.epoch < epoch_) retire(now, id, retire_reason::generation, out);
+        else become_idle(now, id);
+        pacer_.succeeded(!closed_ && missing(present_supply()).any());
+    }
+    settle(now, out);
+    return true;
+}
+
+bool machine::on_probe(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
+    if (!answered(id, call, slot_state::probing)) return false;
+    slot& s = slots_[id];
+    if (s.purpose == probe_purpose::heartbeat) beating_ = false;
+    if (how != outcome::ok) {
+        fail_probe(now, id, out);
+    } else {
+        s.checked_at = now;
+        dead_in_row_ = 0;
+        if (closed_ && !planted(fault::close_keeps_probing_ones)) begin_close(now, id, out);
+        else if (auto why = wear(s, now)) retire(now, id, *why, out);
+        else become_idle(now, id);
+    }
+    settle(now, out);
+    return true;
+}
+
+bool machine::on_reset(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
+    if (!answered(id, call, slot_state::resetting)) return false;
+    const slot& s = slots_[id];
+    if (how != outcome::ok && !planted(fault::failed_reset_goes_back)) {
+        report(event_kind::reset_failed, s.resource, out);
+        retire(now, id, retire_reason::reset_failed, out);
+    } else if (closed_) {
+        begin_close(now, id, out);
+    } else if (auto why = wear(s, now)) {
+        retire(now, id, *why, out);
+    } else {
+        put_by(now, id, out);
+    }
+    settle(now, out);
+    return true;
+}
+
+bool machine::on_close(instant now, slot_id id, std::uint64_t call, outcome, actions& out) {
+    if (!answered(id, call, slot_state::closing)) return false;
+    vacate(id, out);
+    settle(now, out);
+    return true;
+}
+
+// Local changes.
+
+void machine::lend(instant now, slot_id id, instant arrived, bool waited, actions& out) {
+    slot& s = slots_[id];
+    slots_.enter(id, slot_state::leased);
+    s.leased_at = now;
+    if (!planted(fault::uses_not_counted)) ++s.uses;
+    ++granted_;
+    if (waited) {
+        ++waited_;
+        wait_.record(now - arrived);
+    }
+    report(event_kind::acquired, s.resource, out, now - arrived);
+}
+
+void machine::begin(instant now, slot_id id, slot_state state, verb which, actions& out) {
+    slot& s = slots_[id];
+    slots_.enter(id, state);
+    s.call = ++last_call_;
+    s.called_at = now;
+    if (which == verb::open) {
+        s.resource = s.call;
+        s.epoch = epoch_;
+    }
+    if (!planted(fault::call_without_deadline) || which != verb::probe)
+        calls_.add(id, after(now, timeout_of(which, settings_)));
+    out.push_back({.what = action::kind::call, .which = which, .slot = id, .call = s.call});
+}
+
+void machine::begin_close(instant now, slot_id id, actions& out) {
+    begin(now, id, slot_state::closing, verb::close, out);
+    if (planted(fault::vacant_before_close_finished)) {
+        calls_.remove(id);
+        vacate(id, out);
+    }
+}
+
+void machine::retire(instant now, slot_id id, retire_reason why, actions& out) {
+    ++retired_[static_cast<std::size_t>(why)];
+    report(event_kind::retired, slots_[id].resource, out, {}, why);
+    begin_close(now, id, out);
+}
+
+void machine::become_idle(instant now, slot_id id) {
+    slot& s = slots_[id];
+    slots_.make_fresh(id);
+    if (!planted(fault::tried_open_never_ends)) tried_ = false;
+    sweep_due_ = std::min({sweep_due_, s.expires_at, after(s.idle_since, settings_.idle_timeout)});
+    if (spared_any_) sweep_due_ = std::min(sweep_due_, now);
+    beat_due_ = std::min(beat_due_,
+                         after(std::max(s.idle_since, s.checked_at), settings_.heartbeat));
+}
+
+void machine::vacate(slot_id id, actions& out) {
+    slot& s = slots_[id];
+    bool was_closing = s.state == slot_state::closing;
+    slots_.enter(id, slot_state::vacant);
+    s.call = 0;
+    if (was_closing) {
+        ++closed_count_;
+        report(event_kind::closed, s.resource, out);
+    }
+    if (drained()) report(event_kind::closed_pool, 0, out);
+}
+
+void machine::refuse(waiter_id id, errc error, actions& out) {
+    waiter w = line_.leave(id);
+    ++refused_[static_cast<std::size_t>(error) - 1];
+    out.push_back({.what = action::kind::refuse, .error = error, .cookie = w.cookie});
+}
+
+void machine::fail_open(instant now, slot_id id, bool final, actions& out) {
+    slot& s = slots_[id];
+    ++open_failed_;
+    report(event_kind::open_failed, s.resource, out, now - s.called_at);
+    pacer_.failed(now, s.called_at, random_);
+    tried_ = false;
+    if (planted(fault::failed_open_keeps_its_slot)) return begin_close(now, id, out);
+    vacate(id, out);
+    if (!final || planted(fault::final_error_retried_for_ever)) return;
+    // The head learns it at once; so does everybody whom nothing else can serve.
+    bool hopeless = alive() + count(slot_state::opening) == 0;
+    for (bool more = !line_.empty(); more; more = hopeless && !line_.empty())
+        refuse(line_.head(), errc::open_failed, out);
+}
+
+void machine::fail_probe(instant now, slot_id id, actions& out) {
+    const slot& s = slots_[id];
+    if (s.purpose == probe_purpose::heartbeat) beating_ = false;
+    report(event_kind::probe_failed, s.resource, out);
+    if (planted(fault::failed_probe_restarts_the_deadline) && !line_.empty()) {
+        waiter w = line_.leave(line_.head());
+        w.deadline = w.deadline == never ? never : now + (w.deadline - w.arrived);
+        line_.join(w);
+    }
+    if (planted(fault::failed_probe_costs_the_place) && !line_.empty()) {
+        waiter w = line_.leave(line_.head());
+        w.ticket = ++last_ticket_;
+        line_.join(w);
+    }
+    // Two dead ones in a row: probably all of them are.
+    if (++dead_in_row_ >= 2 && !planted(fault::two_dead_ones_tell_nothing)) suspect_at_ = now;
+    retire(now, id, retire_reason::probe_failed, out);
+}
+
+void machine::report(event_kind kind, std::uint64_t resource, actions& out, duration took,
+                     retire_reason why) const {
+    if (!reports_) return;
+    out.push_back({.what = action::kind::report,
+                   .event = kind,
+                   .why = why,
+                   .call = resource,
+                   .took = took});
+}
+
+instant machine::draw_expiry(instant now) {
+    std::uint64_t drawn = random_.below(1'000'001);
+    if (settings_.max_lifetime == duration::max()) return never;
+    // Whole numbers only, so that every compiler draws the same.
+    auto ppm = static_cast<std::uint64_t>(settings_.lifetime_jitter * 1'000'000);
+    auto cut = static_cast<std::int64_t>(drawn * ppm / 1'000'000);
+    return after(now, settings_.max_lifetime - settings_.max_lifetime / 1'000'000 * cut);
+}
+
+}  // namespace cenote::core

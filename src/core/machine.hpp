@@ -1,0 +1,262 @@
+// The machine decides: who gets which resource, when one is opened, probed, reset, retired, closed.
+//
+// It is a pure class over numbers. Slots and waiters are integers; every call brings `now`, appends
+// actions, and touches nothing but the machine. There is no template, clock, thread, I/O or callback
+// in it, and no allocation once the line has reached its length. The keeper drives it under a lock;
+// the simulator drives this same class with a virtual clock.
+//
+//                 open            grant
+//        vacant ───────▶ opening ──────▶ idle ◀──────────▶ leased
+//          ▲                │            │  ▲               │  │
+//          │                │      probe ▼  │ ok      reset ▼  │ discard, age,
+//          │                │          probing ◀──── resetting │ uses, generation
+//          │  closed        ▼            │ failed       │      ▼
+//          └──────────────────────── closing ◀──────────┴──────┘
+//
+// Requests: acquire, try_acquire, retry, cancel, release, detach, retire_all, suspect_all, close,
+// tick. Actions that leave the house (call) have exactly one answer each: on_open, on_probe,
+// on_reset, on_close. An answer that comes after the machine gave the call up is recognised by its
+// number and ignored (the function returns false). Every order of these is handled; none is
+// forbidden.
+//
+// Every call ends with settle(): refuse the expired, lend the idle, sweep, open what is missing,
+// always in this order. So after any call at `now`:
+//
+// 1. The slot states are exclusive and add up to max; the counts equal a recount.
+// 2. opening, idle, leased, probing, resetting and closing together never exceed max; a slot counts
+//    until its close has finished.
+// 3. Each slot has a call in flight exactly while it is opening, probing, resetting or closing, and
+//    each such call has a deadline.
+// 4. Nobody waits while a fresh resource is idle, unless newcomers may bypass the head (bounded
+//    fairness): then the head has been nudged or is handed over to at a time that wake_at() knows.
+// 5. Nobody waits while there is a vacant slot, unless enough resources are on their way back, or
+//    opens are held back by opening_max, by the pacer's width or by the backoff.
+// 6. Quiescence: if somebody waits for ever, then something is leased, or a call is in flight, or
+//    wake_at() is set.
+// 7. Tickets rise along the line; nobody is queued again.
+// 8. Nobody's deadline lies at or before `now`; wake_at() > now.
+// 9. Calls in flight: opens at most opening_max; of these not more than were ever missing.
+// 10. granted = released + detached + leased; opened = closed + detached + present; acquires =
+//     granted + refused + waiting.
+// 11. After close nothing is idle for longer than its turn takes, nobody waits, and nothing opens.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "cenote/error.hpp"
+#include "cenote/event.hpp"
+#include "cenote/options.hpp"
+#include "cenote/stats.hpp"
+#include "core/deadlines.hpp"
+#include "core/dice.hpp"
+#include "core/instant.hpp"
+#include "core/line.hpp"
+#include "core/pacer.hpp"
+#include "core/slots.hpp"
+#include "core/tally.hpp"
+
+namespace cenote::core {
+
+/// What a connector can be asked to do.
+enum class verb : std::uint8_t { open, probe, reset, close };
+
+/// Something the caller must do after the call, outside its lock, in order.
+struct action {
+    enum class kind : std::uint8_t {
+        call,     // run `which` on `slot`; answer with `call`
+        abandon,  // the call is given up and the slot is free: close whatever still comes of it
+        grant,    // waiter `cookie` gets `slot`
+        refuse,   // waiter `cookie` gets `error`
+        nudge,    // waiter `cookie` may look for itself: have it call retry
+        report,   // tell the observers `event`
+    };
+    kind what{};
+    verb which{};
+    event_kind event{};
+    retire_reason why{};
+    errc error{};
+    slot_id slot = no_slot;
+    std::uint64_t call = 0;    // with report: the number of the resource
+    std::uint64_t cookie = 0;
+    duration took{};
+
+    bool operator==(const action&) const = default;
+};
+
+using actions = std::vector<action>;
+
+/// How somebody asks for a resource.
+struct request {
+    instant deadline = never;
+    std::uint64_t cookie = 0;
+    bool bypassable = false;   // bounded fairness applies to it
+    std::uint64_t ticket = 0;  // 0: a newcomer; otherwise its place from before (see answer)
+    instant arrived = {};      // with a ticket: when it first came
+};
+
+/// What an acquire is answered at once.
+struct answer {
+    enum class kind : std::uint8_t { granted, refused, waiting };
+    kind what{};
+    errc error{};
+    slot_id slot = no_slot;
+    waiter_id waiter{};
+    std::uint64_t ticket = 0;
+
+    bool operator==(const answer&) const = default;
+};
+
+/// In what condition a lease comes back.
+enum class condition : std::uint8_t {
+    clean,     // can be lent again
+    dirty,     // must be reset before anyone else gets it
+    discard,   // its holder gives it up
+    rejected,  // before_acquire or before_release said no
+};
+
+/// How a call ended. `error`: what it failed with is final, trying again is no use.
+enum class outcome : std::uint8_t { ok, failed, failed_finally };
+
+/// What the connector is able to do.
+struct abilities {
+    bool probe = false;
+    bool reset = false;
+};
+
+class machine {
+public:
+    /// Requires validated options. `reports`: whether anyone wants report actions.
+    machine(const options& settings, abilities can, bool reports, std::uint64_t seed, instant now);
+
+    // Requests. `out` keeps its content; actions are appended.
+    void start(instant now, actions& out);
+    answer acquire(instant now, const request& who, actions& out);
+    std::optional<slot_id> try_acquire(instant now, actions& out);
+    /// A nudged waiter looks for itself. False: nothing there, it stays in line.
+    bool retry(instant now, waiter_id id, actions& out);
+    /// False: it was granted or refused before.
+    bool cancel(instant now, waiter_id id, actions& out);
+    /// `uses`: leases that passed without the machine since its grant. `held`: how long the last
+    /// one took, if that is known.
+    void release(instant now, slot_id id, condition how, std::uint64_t uses,
+                 std::optional<duration> held, actions& out);
+    /// The holder takes the resource out for good.
+    void detach(instant now, slot_id id, std::uint64_t uses, actions& out);
+    /// Everything open now is closed when it is idle or comes back.
+    void retire_all(instant now, actions& out);
+    /// Everything idle must be probed before it is lent.
+    void suspect_all(instant now, actions& out);
+    void close(instant now, actions& out);
+    void tick(instant now, actions& out);
+
+    // Answers. False: the call was given up before, its result is not wanted.
+    bool on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out);
+    bool on_probe(instant now, slot_id id, std::uint64_t call, outcome how, actions& out);
+    bool on_reset(instant now, slot_id id, std::uint64_t call, outcome how, actions& out);
+    bool on_close(instant now, slot_id id, std::uint64_t call, outcome how, actions& out);
+
+    /// When tick() must be called next if nothing else happens.
+    instant wake_at() const;
+
+    bool closed() const { return closed_; }
+    /// Closed, and nothing is left.
+    bool drained() const { return closed_ && slots_.total() == 0; }
+    /// The minimum is open.
+    bool ready() const;
+    bool anyone_waits() const { return !line_.empty(); }
+    /// Could an acquire be granted at once?
+    bool can_lend(instant now);
+    const slot& look(slot_id id) const { return slots_[id]; }
+    std::size_t max() const { return slots_.max(); }
+
+    /// Fills gauges and counters (not `max`, nor the histograms). Safe against a concurrent writer
+    /// in so far as every number is read whole; the caller makes the numbers fit together.
+    void read(stats& into) const;
+    void read_histograms(stats& into) const;
+
+    /// Asserts the invariants above. O(slots + waiters).
+    void check(instant now) const;
+
+private:
+    // Local changes.
+    void lend(instant now, slot_id id, instant arrived, bool waited, actions& out);
+    void begin(instant now, slot_id id, slot_state state, verb which, actions& out);
+    void begin_close(instant now, slot_id id, actions& out);
+    void retire(instant now, slot_id id, retire_reason why, actions& out);
+    void become_idle(instant now, slot_id id);
+    void vacate(slot_id id, actions& out);
+    void refuse(waiter_id id, errc error, actions& out);
+    bool answered(slot_id id, std::uint64_t call, slot_state expected);
+    void fail_open(instant now, slot_id id, bool final, actions& out);
+    void fail_probe(instant now, slot_id id, actions& out);
+    void take_back(instant now, slot_id id, condition how, actions& out);
+    void put_by(instant now, slot_id id, actions& out);
+    void report(event_kind kind, std::uint64_t resource, actions& out, duration took = {},
+                retire_reason why = {}) const;
+
+    // Global ones, called by settle() alone.
+    void settle(instant now, actions& out);
+    void give_up_calls(instant now, actions& out);
+    void refuse_expired(instant now, actions& out);
+    void refuse_hopeless(instant now, actions& out);
+    void lend_idle(instant now, actions& out);
+    void close_idle(instant now, actions& out);
+    void sweep(instant now, actions& out);
+    void sweep_one(instant now, slot_id id, actions& out);
+    void beat(instant now, actions& out);
+    void open_missing(instant now, actions& out);
+
+    // Looks.
+    slot_id next_fresh(instant now);
+    bool needs_probe(const slot& s, instant now) const;
+    std::optional<retire_reason> wear(const slot& s, instant now) const;
+    bool head_may_be_bypassed(instant now) const;
+    bool minimum_needs(const slot& s) const;
+    bool must_wait_for_replacement(const slot& s) const;
+    std::size_t count(slot_state s) const { return slots_.count(s); }
+    std::size_t returning() const;
+    std::size_t available() const;
+    std::size_t alive() const { return available() + count(slot_state::leased) + returning(); }
+    supply present_supply() const;
+    instant sweep_at() const;
+    instant draw_expiry(instant now);
+    void make_room(actions& out);
+    void check_waiters(instant now) const;
+    void check_calls(instant now) const;
+    void check_counters() const;
+
+    options settings_;
+    abilities can_;
+    bool reports_;
+    dice random_;
+
+    slots slots_;
+    line line_;
+    pacer pacer_;
+    deadlines calls_;  // of the calls in flight, by slot
+
+    bool closed_ = false;
+    bool warmed_ = true;       // the minimum is being kept
+    bool tried_ = false;       // a try_acquire found nothing; one open is for the next
+    bool beating_ = false;     // a heartbeat probe is in flight
+    bool spared_any_ = false;  // the last sweep spared a due one for the sake of the minimum
+    std::uint64_t epoch_ = 0;  // how many retire_all there were
+    std::uint64_t last_call_ = 0;
+    std::uint64_t last_ticket_ = 0;
+    std::uint32_t dead_in_row_ = 0;
+    instant suspect_at_ = long_ago;  // whatever was good before this is not known to be good
+    instant last_sweep_;
+    instant sweep_due_ = never;      // nothing is due to be retired before this
+    instant beat_due_ = never;       // no heartbeat is due before this
+
+    tally acquires_, granted_, waited_, released_, discarded_, detached_;
+    tally opened_, open_failed_, closed_count_, abandoned_, try_empty_;
+    std::array<tally, retire_reason_count> retired_;
+    std::array<tally, errc_count> refused_;
+    tally_histogram wait_, hold_, open_;
+};
+
+}  // namespace cenote::core

@@ -1,0 +1,119 @@
+// The machine's invariants, restated as code. The numbers are those of machine.hpp.
+#include <numeric>
+
+#include "core/ensure.hpp"
+#include "core/machine.hpp"
+
+namespace cenote::core {
+
+void machine::check(instant now) const {
+    slots_.check();  // 1, 2
+    line_.check();   // 7
+    check_calls(now);
+    check_waiters(now);
+    check_counters();
+    ensure(wake_at() > now, "8: the timer lies in the future");
+    if (closed_) {
+        ensure(line_.empty(), "11: nobody waits in a closed pool");
+        ensure(count(slot_state::opening) == 0 || calls_.size() > 0, "11: nothing opens unseen");
+        ensure(count(slot_state::idle) == slots_.doomed(), "11: a closed pool keeps nothing idle");
+        ensure(slots_.doomed() == 0 || count(slot_state::closing) > 0,
+               "11: a closed pool goes on closing");
+    }
+}
+
+void machine::check_calls(instant now) const {
+    std::size_t in_flight = 0;
+    std::size_t beats = 0;
+    for (slot_id id = 0; id < slots_.max(); ++id) {
+        const slot& s = slots_[id];
+        bool calling = s.state == slot_state::opening || s.state == slot_state::probing ||
+                       s.state == slot_state::resetting || s.state == slot_state::closing;
+        ensure(calling == (s.call != 0), "3: a call is in flight exactly in the calling states");
+        in_flight += calling;
+        beats += s.state == slot_state::probing && s.purpose == probe_purpose::heartbeat;
+        ensure(s.state != slot_state::idle || s.idle == idle_kind::doomed || s.epoch == epoch_,
+               "only resources of this generation may be lent");
+        ensure(s.state != slot_state::idle || s.uses < settings_.max_uses,
+               "what is used up is not kept");
+    }
+    calls_.check();
+    ensure(in_flight == calls_.size(), "3: every call in flight has a deadline");
+    ensure(calls_.earliest() > now, "8: no call is past its deadline");
+    ensure(beats == (beating_ ? 1 : 0), "one heartbeat at a time");
+    ensure(count(slot_state::opening) <= settings_.opening_max, "9: opens within opening_max");
+}
+
+void machine::check_waiters(instant now) const {
+    ensure(line_.earliest() > now, "8: nobody waits past the deadline");
+    ensure(line_.size() <= settings_.line_max, "the line is within line_max");
+    if (line_.empty()) return;
+    const waiter& head = line_.first();
+    if (slots_.oldest(idle_kind::fresh) != no_slot) {
+        ensure(settings_.fairness == fairness::bounded && head.bypassable && head.nudged,
+               "4: nobody waits while a fresh resource is idle");
+        ensure(wake_at() <= after(head.arrived, settings_.bypass_for),
+               "4: a bypassed head is handed over to in time");
+    } else {
+        ensure(slots_.oldest(idle_kind::stale) == no_slot || returning() >= line_.size(),
+               "4: nobody waits while an idle resource could be probed");
+    }
+    std::size_t coming = returning() + count(slot_state::opening) + available();
+    bool room = slots_.total() < slots_.max();
+    bool held_back = count(slot_state::opening) >= settings_.opening_max ||
+                     pacer_.next_chance() != never;
+    ensure(coming >= line_.size() || !room || held_back,
+           "5: nobody waits beside a vacant slot without a reason");
+    ensure(count(slot_state::leased) > 0 || calls_.size() > 0 || wake_at() != never,
+           "6: somebody waits, so something will happen");
+}
+
+void machine::check_counters() const {
+    auto sum = [](const auto& tallies) {
+        return std::accumulate(tallies.begin(), tallies.end(), std::uint64_t{0},
+                               [](std::uint64_t n, const tally& t) { return n + t.get(); });
+    };
+    std::size_t present = slots_.total() - count(slot_state::opening);
+    ensure(granted_.get() == released_.get() + detached_.get() + count(slot_state::leased),
+           "10: granted = released + detached + leased");
+    ensure(opened_.get() == closed_count_.get() + detached_.get() + present,
+           "10: opened = closed + detached + present");
+    ensure(acquires_.get() == granted_.get() + sum(refused_) + line_.size(),
+           "10: acquires = granted + refused + waiting");
+}
+
+void machine::read(stats& into) const {
+    into.leased = count(slot_state::leased);
+    into.idle = count(slot_state::idle);
+    into.opening = count(slot_state::opening);
+    into.probing = count(slot_state::probing);
+    into.resetting = count(slot_state::resetting);
+    into.closing = count(slot_state::closing);
+    into.waiting = line_.size();
+    into.acquires = acquires_.get();
+    into.granted = granted_.get();
+    into.waited = waited_.get();
+    into.released = released_.get();
+    into.discarded = discarded_.get();
+    into.detached = detached_.get();
+    into.opened = opened_.get();
+    into.open_failed = open_failed_.get();
+    into.closed = closed_count_.get();
+    into.abandoned = abandoned_.get();
+    into.try_empty = try_empty_.get();
+    for (std::size_t i = 0; i < retire_reason_count; ++i)
+        into.retired_by_reason[i] = retired_[i].get();
+    for (std::size_t i = 0; i < errc_count; ++i) into.refused_by_reason[i] = refused_[i].get();
+    into.total = into.leased + into.idle + into.opening + into.probing + into.resetting +
+                 into.closing;
+}
+
+void machine::read_histograms(stats& into) const {
+    wait_.read(into.wait);
+    hold_.read(into.hold);
+    open_.read(into.open);
+    // Whoever did not have to wait waited zero.
+    into.wait.buckets[0] += into.granted - into.waited;
+}
+
+}  // namespace cenote::core

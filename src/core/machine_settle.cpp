@@ -1,0 +1,276 @@
+// How every call of the machine ends: everything that is decided from the whole, in one order.
+#include <algorithm>
+
+#include "core/ensure.hpp"
+#include "core/fault.hpp"
+#include "core/machine.hpp"
+
+namespace cenote::core {
+
+void machine::settle(instant now, actions& out) {
+    give_up_calls(now, out);
+    refuse_expired(now, out);
+    refuse_hopeless(now, out);
+    lend_idle(now, out);
+    close_idle(now, out);
+    sweep(now, out);
+    beat(now, out);
+    open_missing(now, out);
+}
+
+void machine::give_up_calls(instant now, actions& out) {
+    while (calls_.earliest() <= now) {
+        slot_id id = calls_.first();
+        slot& s = slots_[id];
+        calls_.remove(id);
+        ++abandoned_;
+        std::uint64_t call = s.call;
+        s.call = 0;
+        switch (s.state) {
+            case slot_state::opening:
+                out.push_back({.what = action::kind::abandon, .slot = id, .call = call});
+                fail_open(now, id, false, out);
+                break;
+            case slot_state::probing: fail_probe(now, id, out); break;
+            case slot_state::resetting:
+                report(event_kind::reset_failed, s.resource, out);
+                retire(now, id, retire_reason::reset_failed, out);
+                break;
+            default:
+                ensure(s.state == slot_state::closing, "only calls in flight have a deadline");
+                out.push_back({.what = action::kind::abandon, .slot = id, .call = call});
+                vacate(id, out);
+        }
+    }
+}
+
+void machine::refuse_expired(instant now, actions& out) {
+    if (planted(fault::deadline_one_late)) {
+        while (line_.earliest() < now) refuse(line_.first_due(), errc::timed_out, out);
+        return;
+    }
+    while (line_.earliest() <= now) refuse(line_.first_due(), errc::timed_out, out);
+}
+
+/// While opens fail and nothing else is alive, whoever cannot live to see the next attempt learns
+/// the reason now.
+void machine::refuse_hopeless(instant, actions& out) {
+    if (pacer_.well() || alive() + count(slot_state::opening) > 0) return;
+    instant next = pacer_.due(true);
+    while (!line_.empty() && line_.first().deadline <= next)
+        refuse(line_.head(), errc::open_failed, out);
+}
+
+void machine::lend_idle(instant now, actions& out) {
+    while (!line_.empty()) {
+        slot_id id = next_fresh(now);
+        if (id == no_slot) break;
+        auto why = wear(slots_[id], now);
+        if (why && !(planted(fault::age_not_checked_at_acquire) && *why == retire_reason::age)) {
+            retire(now, id, *why, out);
+            continue;
+        }
+        waiter_id head = line_.head();
+        if (head_may_be_bypassed(now)) {
+            waiter& w = line_.at(head);
+            if (!w.nudged && !planted(fault::bounded_forgets_to_nudge))
+                out.push_back({.what = action::kind::nudge, .cookie = w.cookie});
+            w.nudged = true;
+            return;
+        }
+        waiter w = line_.leave(head);
+        lend(now, id, w.arrived, true, out);
+        out.push_back({.what = action::kind::grant, .slot = id, .cookie = w.cookie});
+    }
+    while (line_.size() > returning() && slots_.oldest(idle_kind::stale) != no_slot) {
+        slot_id id = slots_.oldest(idle_kind::stale);
+        if (auto why = wear(slots_[id], now)) {
+            retire(now, id, *why, out);
+        } else {
+            slots_[id].purpose = probe_purpose::lend;
+            begin(now, id, slot_state::probing, verb::probe, out);
+        }
+    }
+}
+
+/// Closes the doomed a few at a time, so that a whole pool does not say goodbye at once.
+void machine::close_idle(instant now, actions& out) {
+    while (slots_.doomed() > 0 && count(slot_state::closing) < settings_.opening_max) {
+        slot_id id = slots_.oldest(idle_kind::doomed);
+        if (closed_) begin_close(now, id, out);
+        else retire(now, id, retire_reason::generation, out);
+    }
+}
+
+void machine::sweep(instant now, actions& out) {
+    if (sweep_at() > now) return;
+    last_sweep_ = now;
+    sweep_due_ = never;
+    spared_any_ = false;
+    for (idle_kind kind : {idle_kind::fresh, idle_kind::stale}) {
+        slot_id id = slots_.oldest(kind);
+        if (planted(fault::sweep_forgets_the_oldest) && id != no_slot) id = slots_[id].next;
+        while (id != no_slot) {
+            slot_id next = slots_[id].next;
+            sweep_one(now, id, out);
+            id = next;
+        }
+    }
+}
+
+void machine::sweep_one(instant now, slot_id id, actions& out) {
+    const slot& s = slots_[id];
+    instant idle_until = after(s.idle_since, settings_.idle_timeout);
+    instant age_limit = planted(fault::jitter_rolled_again_at_each_check)
+                            ? std::min(s.expires_at, draw_expiry(s.checked_at))
+                            : s.expires_at;
+    if (age_limit <= now) {
+        if (!must_wait_for_replacement(s)) return retire(now, id, retire_reason::age, out);
+        slots_.mark_expiring(id);
+        spared_any_ = true;
+        return;
+    }
+    if (idle_until <= now) {
+        if (!minimum_needs(s) || planted(fault::sweep_goes_below_minimum))
+            return retire(now, id, retire_reason::idle, out);
+        spared_any_ = true;
+        idle_until = never;
+    }
+    sweep_due_ = std::min({sweep_due_, s.expires_at, idle_until});
+}
+
+/// Probes the idle resource that has gone unproven longest, if that is long enough; one at a time,
+/// and only while nobody waits.
+void machine::beat(instant now, actions& out) {
+    if (!can_.probe || beating_ || now < beat_due_) return;
+    if (!line_.empty() && !planted(fault::heartbeat_ignores_waiters)) return;
+    slot_id oldest = no_slot;
+    instant good_until = never;
+    for (idle_kind kind : {idle_kind::fresh, idle_kind::stale})
+        for (slot_id id = slots_.oldest(kind); id != no_slot; id = slots_[id].next) {
+            const slot& s = slots_[id];
+            if (s.expiring) continue;
+            instant until = after(std::max(s.idle_since, s.checked_at), settings_.heartbeat);
+            if (until < good_until) {
+                good_until = until;
+                oldest = id;
+            }
+        }
+    beat_due_ = good_until;
+    if (good_until > now) return;
+    beating_ = !planted(fault::heartbeat_hides_all_idle);
+    slots_[oldest].purpose = probe_purpose::heartbeat;
+    begin(now, oldest, slot_state::probing, verb::probe, out);
+    if (planted(fault::heartbeat_hides_all_idle)) beat(now, out);
+}
+
+void machine::open_missing(instant now, actions& out) {
+    if (closed_) return;
+    for (std::size_t n = pacer_.allowed(now, present_supply()); n > 0; --n) {
+        begin(now, slots_.vacant(), slot_state::opening, verb::open, out);
+        pacer_.started(now);
+    }
+}
+
+// Looks.
+
+instant machine::wake_at() const {
+    instant at = std::min({line_.earliest(), calls_.earliest(), sweep_at()});
+    if (!closed_) at = std::min(at, pacer_.next_chance());
+    if (can_.probe && !beating_ && line_.empty()) at = std::min(at, beat_due_);
+    if (!line_.empty() && slots_.oldest(idle_kind::fresh) != no_slot &&
+        !planted(fault::bounded_never_hands_over)) {
+        at = std::min(at, after(line_.first().arrived, settings_.bypass_for));
+    }
+    return at;
+}
+
+instant machine::sweep_at() const {
+    if (sweep_due_ == never) return never;
+    return std::max(after(last_sweep_, settings_.sweep_interval), sweep_due_);
+}
+
+bool machine::can_lend(instant now) {
+    if (closed_ || (!line_.empty() && !head_may_be_bypassed(now))) return false;
+    slot_id id = next_fresh(now);
+    return id != no_slot && !wear(slots_[id], now);
+}
+
+/// The fresh slot that is lent next; those that turn out to need a probe become stale.
+slot_id machine::next_fresh(instant now) {
+    for (;;) {
+        slot_id id = settings_.order == order::lifo ? slots_.newest(idle_kind::fresh)
+                                                    : slots_.oldest(idle_kind::fresh);
+        if (id == no_slot || !needs_probe(slots_[id], now)) return id;
+        slots_.move(id, idle_kind::stale);
+    }
+}
+
+bool machine::needs_probe(const slot& s, instant now) const {
+    if (!can_.probe || s.checked_at == now) return false;  // proven at this very instant
+    instant good_at = std::max(s.idle_since, s.checked_at);
+    if (planted(fault::probe_after_idle_ignored)) return good_at <= suspect_at_;
+    return good_at <= suspect_at_ || after(good_at, settings_.probe_after_idle) <= now;
+}
+
+std::optional<retire_reason> machine::wear(const slot& s, instant now) const {
+    if (s.epoch < epoch_ && !planted(fault::old_generation_lent_again))
+        return retire_reason::generation;
+    if (s.expires_at <= now) return retire_reason::age;
+    if (s.uses >= settings_.max_uses) return retire_reason::uses;
+    return std::nullopt;
+}
+
+bool machine::head_may_be_bypassed(instant now) const {
+    if (settings_.fairness != fairness::bounded || line_.empty()) return false;
+    const waiter& head = line_.first();
+    return head.bypassable && now < after(head.arrived, settings_.bypass_for);
+}
+
+/// Would the minimum be short without this idle slot?
+bool machine::minimum_needs(const slot& s) const {
+    std::size_t self = s.expiring ? 0 : 1;
+    return alive() - self < settings_.min_size || available() - self < settings_.min_idle;
+}
+
+/// A worn-out slot that the minimum needs goes only after its replacement has come; unless there is
+/// no room for one, then they go one by one.
+bool machine::must_wait_for_replacement(const slot& s) const {
+    bool stuck = slots_.total() == slots_.max() && count(slot_state::opening) == 0 &&
+                 count(slot_state::closing) == 0;
+    return minimum_needs(s) && !stuck;
+}
+
+std::size_t machine::returning() const {
+    return count(slot_state::probing) + count(slot_state::resetting);
+}
+
+/// Idle slots that can still be lent.
+std::size_t machine::available() const {
+    return count(slot_state::idle) - slots_.expiring() - slots_.doomed();
+}
+
+supply machine::present_supply() const {
+    if (planted(fault::opens_counted_only_when_done))
+        return {.max = slots_.max(),
+                .total = slots_.total() - count(slot_state::opening),
+                .idle = available(),
+                .leased = count(slot_state::leased),
+                .returning = returning(),
+                .wanted = line_.size()};
+    return {.max = slots_.max(),
+            .min_size = warmed_ ? settings_.min_size : 0,
+            .min_idle = warmed_ ? settings_.min_idle : 0,
+            .total = slots_.total(),
+            .idle = available(),
+            .leased = count(slot_state::leased),
+            .opening = count(slot_state::opening),
+            .returning = returning(),
+            .wanted = line_.size() + (tried_ ? 1 : 0)};
+}
+
+bool machine::ready() const {
+    return alive() >= std::min(slots_.max(), std::max(settings_.min_size, settings_.min_idle));
+}
+
+}  // namespace cenote::core

@@ -1,0 +1,83 @@
+// When and how many resources may be opened.
+#include "core/pacer.hpp"
+
+#include <algorithm>
+
+#include "core/fault.hpp"
+
+namespace cenote::core {
+
+namespace {
+
+constexpr std::size_t minus(std::size_t a, std::size_t b) { return a > b ? a - b : 0; }
+
+}  // namespace
+
+shortage missing(const supply& s) {
+    std::size_t coming = s.opening + s.returning;
+    std::size_t present = s.idle + s.leased + coming;
+    std::size_t spares = minus(s.idle + coming, s.wanted);
+    return {.of_minimum = minus(s.min_size, present),
+            .of_spares = minus(s.wanted, coming + s.idle) + minus(s.min_idle, spares)};
+}
+
+std::size_t pacer::width(instant now, const supply& s) {
+    bool alone = s.leased + s.idle + s.returning == 0;
+    if ((alone && well()) || planted(fault::spike_opens_for_every_waiter)) return opening_max_;
+    if (s.opening > 0 && now >= widen_at_) {
+        width_ = std::min(width_ * 2, opening_max_);
+        widen_at_ = after(now, patience);
+    }
+    return width_;
+}
+
+std::size_t pacer::allowed(instant now, const supply& s) {
+    held_back_ = false;
+    retry_at_ = never;
+    shortage lack = missing(s);
+    if (!lack.any()) {
+        width_ = 1;
+        return 0;
+    }
+    std::size_t room = std::min(minus(s.max, s.total), minus(opening_max_, s.opening));
+    if (planted(fault::opens_ignore_closing_ones)) room = 1;
+    if (planted(fault::warm_up_ignores_opening_max) && lack.of_minimum > 0)
+        room = minus(s.max, s.total);
+    if (room == 0) return 0;
+    if (planted(fault::refill_stops_after_a_failure) && !well() && s.wanted == 0) return 0;
+    if (instant at = due(s.wanted > 0); at > now) {
+        if (!planted(fault::backoff_forgets_to_retry)) retry_at_ = at;
+        return 0;
+    }
+    // A missing minimum is opened as fast as opening_max allows, unless opens fail at present.
+    std::size_t lanes = minus(width(now, s), s.opening);
+    std::size_t all = std::max(lack.of_minimum, lack.of_spares);
+    std::size_t paced = well() ? std::max(lack.of_minimum, std::min(lack.of_spares, lanes))
+                               : std::min(all, lanes);
+    held_back_ = std::min(paced, room) < std::min(all, room);
+    return std::min(paced, room);
+}
+
+void pacer::succeeded(bool more_missing) {
+    failures_ = 0;
+    if (more_missing) width_ = std::min(width_ * 2, opening_max_);
+}
+
+void pacer::failed(instant now, instant called_at, dice& random) {
+    width_ = 1;
+    if (called_at < last_failure_) return;
+    failures_ = std::min<std::uint32_t>(failures_ + 1, 30);
+    last_failure_ = now;
+    permille_ = 800 + static_cast<std::int64_t>(random.below(401));
+}
+
+instant pacer::due(bool somebody_waits) const {
+    if (failures_ == 0) return long_ago;
+    duration cap = somebody_waits ? spacing_.cap_waiting : spacing_.cap_idle;
+    duration delay = std::min(spacing_.first, cap);
+    for (std::uint32_t i = 1; i < failures_ && delay < cap; ++i)
+        delay = delay > cap / 2 ? cap : delay * 2;
+    return after(last_failure_, delay / 1000 * permille_);
+}
+
+}  // namespace cenote::core

@@ -1,0 +1,81 @@
+// When and how many resources may be opened: one question, answered in one place.
+#pragma once
+
+#include <cstdint>
+
+#include "cenote/options.hpp"
+#include "core/dice.hpp"
+#include "core/instant.hpp"
+
+namespace cenote::core {
+
+/// The numbers the decision is made from.
+struct supply {
+    std::size_t max = 0;
+    std::size_t min_size = 0;
+    std::size_t min_idle = 0;
+    std::size_t total = 0;      // everything not vacant
+    std::size_t idle = 0;       // without the expiring ones
+    std::size_t leased = 0;
+    std::size_t opening = 0;
+    std::size_t returning = 0;  // probing or resetting: will be free soon
+    std::size_t wanted = 0;     // waiters, and one for a try_acquire that found nothing
+};
+
+/// What is missing: how many opens would be right now if nothing held them back.
+struct shortage {
+    std::size_t of_minimum = 0;  // to reach min_size
+    std::size_t of_spares = 0;   // for waiters and for min_idle
+
+    bool any() const { return of_minimum + of_spares > 0; }
+};
+
+shortage missing(const supply& s);
+
+/// Spaces and widens opens.
+///
+/// - While resources circulate, opens start one at a time: a burst that the present ones will have
+///   served before the first open ends must not double the pool. The number in flight doubles when
+///   an open succeeds and more are still missing, and when none has ended for `patience`.
+/// - With nothing else alive, `opening_max` may be in flight at once.
+/// - After a failure, attempts wait for the backoff. Its random part is drawn once per failure.
+class pacer {
+public:
+    static constexpr duration patience = std::chrono::milliseconds{50};
+
+    pacer(const backoff& spacing, std::size_t opening_max)
+        : spacing_(spacing), opening_max_(opening_max) {}
+
+    /// How many opens may start now. Each that does must be told with started().
+    std::size_t allowed(instant now, const supply& s);
+
+    void started(instant now) { widen_at_ = after(now, patience); }
+    void succeeded(bool more_missing);
+    /// `called_at`: when the failed open began. Several that fail together are one failure.
+    void failed(instant now, instant called_at, dice& random);
+
+    /// When allowed() may give more without anything else happening; `never` if only an event can
+    /// change its answer.
+    instant next_chance() const { return held_back_ ? widen_at_ : retry_at_; }
+
+    /// No failure since the last success?
+    bool well() const { return failures_ == 0; }
+
+    /// When the next attempt after a failure is due.
+    instant due(bool somebody_waits) const;
+
+private:
+    std::size_t width(instant now, const supply& s);
+
+    backoff spacing_;
+    std::size_t opening_max_;
+    std::size_t width_ = 1;          // opens in flight at once while resources circulate
+    instant widen_at_ = never;
+    std::uint32_t failures_ = 0;     // since the last success
+    instant last_failure_ = long_ago;
+    std::int64_t permille_ = 1000;   // the random part of the backoff
+    instant retry_at_ = never;       // set while the backoff holds an open back
+    bool held_back_ = false;         // the width holds an open back
+};
+
+}  // namespace cenote::core

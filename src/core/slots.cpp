@@ -1,0 +1,113 @@
+// The places of a pool.
+#include "core/slots.hpp"
+
+#include "core/ensure.hpp"
+
+namespace cenote::core {
+
+slots::slots(std::size_t max) : table_(max) {
+    vacant_.reserve(max);
+    for (std::size_t i = max; i-- > 0;) vacant_.push_back(static_cast<slot_id>(i));
+    counts_[static_cast<std::size_t>(slot_state::vacant)].set(max);
+}
+
+slot_id slots::vacant() const {
+    ensure(!vacant_.empty(), "there is a vacant slot");
+    return vacant_.back();
+}
+
+void slots::enter(slot_id id, slot_state next) {
+    slot& s = table_[id];
+    ensure(s.state != next, "a slot changes its state");
+    if (s.state == slot_state::idle) unlink(id);
+    if (s.state == slot_state::vacant) {
+        ensure(vacant_.back() == id, "the slot vacated last is taken first");
+        vacant_.pop_back();
+    }
+    if (next == slot_state::vacant) vacant_.push_back(id);  // reserved
+    --counts_[static_cast<std::size_t>(s.state)];
+    ++counts_[static_cast<std::size_t>(next)];
+    s.state = next;
+}
+
+void slots::make_fresh(slot_id id) {
+    enter(id, slot_state::idle);
+    table_[id].idle = idle_kind::fresh;
+    // A returned resource belongs at the newest end; only one that was probed while others were
+    // used has to look for its place.
+    slot_id behind = newest(idle_kind::fresh);
+    while (behind != no_slot && table_[behind].idle_since > table_[id].idle_since)
+        behind = table_[behind].previous;
+    link(list_of(table_[id]), behind, id);
+}
+
+void slots::move(slot_id id, idle_kind kind) {
+    ensure(table_[id].state == slot_state::idle && table_[id].idle != kind, "an idle slot moves");
+    bool expiring = table_[id].expiring;
+    unlink(id);
+    table_[id].idle = kind;
+    link(list_of(table_[id]), newest(kind), id);
+    if (kind == idle_kind::doomed) ++doomed_;
+    else if (expiring) mark_expiring(id);
+}
+
+void slots::mark_expiring(slot_id id) {
+    slot& s = table_[id];
+    ensure(s.state == slot_state::idle, "only an idle slot waits for its replacement");
+    expiring_ += !s.expiring;
+    s.expiring = true;
+}
+
+void slots::link(list& where, slot_id behind, slot_id id) {
+    slot& s = table_[id];
+    s.previous = behind;
+    s.next = behind == no_slot ? where.head : table_[behind].next;
+    (behind == no_slot ? where.head : table_[behind].next) = id;
+    (s.next == no_slot ? where.tail : table_[s.next].previous) = id;
+}
+
+void slots::unlink(slot_id id) {
+    slot& s = table_[id];
+    list& where = list_of(s);
+    (s.previous == no_slot ? where.head : table_[s.previous].next) = s.next;
+    (s.next == no_slot ? where.tail : table_[s.next].previous) = s.previous;
+    doomed_ -= s.idle == idle_kind::doomed;
+    expiring_ -= s.expiring;
+    s.expiring = false;
+}
+
+std::size_t slots::check_list(idle_kind kind) const {
+    std::size_t found = 0;
+    slot_id last = no_slot;
+    for (slot_id id = oldest(kind); id != no_slot; id = table_[id].next) {
+        const slot& s = table_[id];
+        ensure(s.state == slot_state::idle, "the idle lists hold idle slots");
+        ensure(s.idle == kind, "an idle slot knows its list");
+        ensure(s.previous == last, "the idle lists are linked both ways");
+        ensure(kind != idle_kind::fresh || last == no_slot ||
+                   table_[last].idle_since <= s.idle_since,
+               "the fresh are in the order of their last use");
+        last = id;
+        ++found;
+    }
+    ensure(newest(kind) == last, "an idle list ends at its tail");
+    return found;
+}
+
+void slots::check() const {
+    std::array<std::size_t, slot_state_count> recount{};
+    std::size_t expiring = 0;
+    for (const slot& s : table_) {
+        ++recount[static_cast<std::size_t>(s.state)];
+        expiring += s.expiring;
+    }
+    for (std::size_t i = 0; i < slot_state_count; ++i)
+        ensure(recount[i] == counts_[i].get(), "the counts equal a recount of the slots");
+    ensure(expiring == expiring_, "the expiring ones are counted");
+    ensure(vacant_.size() == count(slot_state::vacant), "every vacant slot can be found");
+    ensure(check_list(idle_kind::doomed) == doomed_, "the doomed are counted");
+    std::size_t listed = check_list(idle_kind::fresh) + check_list(idle_kind::stale) + doomed_;
+    ensure(listed == count(slot_state::idle), "every idle slot is in exactly one list");
+}
+
+}  // namespace cenote::core

@@ -1,0 +1,114 @@
+// The places of a pool: what state each is in, and the idle ones in the order they are lent.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "core/instant.hpp"
+#include "core/tally.hpp"
+
+namespace cenote::core {
+
+using slot_id = std::uint32_t;
+inline constexpr slot_id no_slot = ~slot_id{0};
+
+/// Every state a slot can be in, what it promises, and where it may go.
+enum class slot_state : std::uint8_t {
+    vacant,     // no resource                          → opening
+    opening,    // an open is in flight                 → idle, closing, vacant
+    idle,       // ready to be lent, nobody uses it     → leased, probing, closing
+    leased,     // one borrower has it                  → idle, probing, resetting, closing, vacant
+    probing,    // a probe is in flight                 → idle, closing
+    resetting,  // a reset is in flight                 → idle, probing, closing
+    closing,    // a close is in flight                 → vacant
+};
+inline constexpr std::size_t slot_state_count = 7;
+
+/// What a probe is for, and so what follows it.
+enum class probe_purpose : std::uint8_t { lend, heartbeat, release };
+
+/// What may be done with an idle slot.
+enum class idle_kind : std::uint8_t {
+    fresh,   // lend it as it is
+    stale,   // probe it before it is lent
+    doomed,  // close it when its turn comes
+};
+
+struct slot {
+    std::uint64_t resource = 0;  // number of the resource in it: that of the call that opened it
+    std::uint64_t call = 0;      // number of the call in flight; 0 = none
+    std::uint64_t uses = 0;      // leases so far
+    std::uint64_t epoch = 0;     // how many retire_all came before its birth
+    instant called_at{};         // start of the call in flight
+    instant expires_at{};        // age limit, drawn once at birth
+    instant idle_since{};        // end of its last lease, or its birth
+    instant checked_at{};        // last proof of life: its birth or its last good probe
+    instant leased_at{};
+    slot_id previous = no_slot;  // neighbours in the idle list it is in
+    slot_id next = no_slot;
+    slot_state state = slot_state::vacant;
+    probe_purpose purpose{};     // of the probe in flight
+    idle_kind idle = idle_kind::fresh;
+    bool expiring = false;       // idle and too old; stays until its replacement is there
+};
+
+/// The slots, counted by state. The states are exclusive and add up to max; the counts change
+/// nowhere but in enter(), so they cannot drift.
+///
+/// The idle ones are in one of three lists: the fresh in the order of their last use, the stale and
+/// the doomed in the order in which they were found to be so.
+class slots {
+public:
+    explicit slots(std::size_t max);
+
+    slot& operator[](slot_id id) { return table_[id]; }
+    const slot& operator[](slot_id id) const { return table_[id]; }
+
+    std::size_t max() const { return table_.size(); }
+    std::size_t count(slot_state s) const { return counts_[static_cast<std::size_t>(s)].get(); }
+    /// Everything that is not vacant.
+    std::size_t total() const { return max() - count(slot_state::vacant); }
+    std::size_t expiring() const { return expiring_; }
+
+    /// A vacant slot: the one vacated last. Requires that there is one.
+    slot_id vacant() const;
+
+    /// Changes the state of a slot; takes it out of the idle lists when it leaves idle. For the way
+    /// into idle use make_fresh().
+    void enter(slot_id id, slot_state next);
+
+    /// Makes a slot idle and puts it where its last use (`idle_since`) belongs among the fresh.
+    void make_fresh(slot_id id);
+    /// Moves an idle slot to the end of the stale, or of the doomed.
+    void move(slot_id id, idle_kind kind);
+    /// Marks an idle slot as kept only until its replacement is there.
+    void mark_expiring(slot_id id);
+
+    slot_id oldest(idle_kind kind) const { return lists_[static_cast<std::size_t>(kind)].head; }
+    slot_id newest(idle_kind kind) const { return lists_[static_cast<std::size_t>(kind)].tail; }
+    std::size_t doomed() const { return doomed_; }
+
+    /// Aborts if counts, lists and states disagree.
+    void check() const;
+
+private:
+    struct list {
+        slot_id head = no_slot;
+        slot_id tail = no_slot;
+    };
+
+    void link(list& where, slot_id behind, slot_id id);
+    void unlink(slot_id id);
+    std::size_t check_list(idle_kind kind) const;
+    list& list_of(const slot& s) { return lists_[static_cast<std::size_t>(s.idle)]; }
+
+    std::vector<slot> table_;
+    std::vector<slot_id> vacant_;
+    std::array<list, 3> lists_;
+    std::size_t expiring_ = 0;
+    std::size_t doomed_ = 0;
+    std::array<tally, slot_state_count> counts_;
+};
+
+}  // namespace cenote::core

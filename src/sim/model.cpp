@@ -1,0 +1,762 @@
+// The reference model's rules. Whatever can be found by looking at every slot is found that way.
+#include "sim/model.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <tuple>
+
+namespace cenote::sim {
+
+using core::action;
+using core::actions;
+using core::after;
+using core::answer;
+using core::condition;
+using core::duration;
+using core::idle_kind;
+using core::instant;
+using core::long_ago;
+using core::never;
+using core::no_slot;
+using core::outcome;
+using core::probe_purpose;
+using core::request;
+using core::slot_id;
+using core::slot_state;
+using core::verb;
+
+namespace {
+
+constexpr duration patience = std::chrono::milliseconds{50};
+constexpr std::size_t nowhere = ~std::size_t{0};
+
+/// How much more a is than b.
+std::size_t excess(std::size_t a, std::size_t b) { return a > b ? a - b : 0; }
+
+/// Starts a timer; `all` holds every thing with a timer of this sort.
+template <class Timer, class Things>
+void set_timer(Timer& t, instant at, const Things& all, std::uint64_t& timers) {
+    t = {};
+    if (at == never) return;
+    const bool in_order = std::none_of(all.begin(), all.end(), [at](const auto& other) {
+        return other.due.in_order && other.due.at > at;
+    });
+    t = {at, in_order, ++timers};
+}
+
+/// Whether timer a rings before b; `tie_a` and `tie_b` tell apart those that came out of order.
+template <class Timer>
+bool rings_before(const Timer& a, std::uint64_t tie_a, const Timer& b, std::uint64_t tie_b) {
+    const auto key = [](const Timer& t, std::uint64_t tie) {
+        return std::tuple{t.at, !t.in_order, t.in_order ? t.since : tie};
+    };
+    return key(a, tie_a) < key(b, tie_b);
+}
+
+}  // namespace
+
+model::model(const options& settings, core::abilities can, std::uint64_t seed, instant now)
+    : settings_(settings),
+      can_(can),
+      random_(seed),
+      slots_(settings.max),
+      keeps_minimum_(settings.warm_up != warm_up::none),
+      last_sweep_(now) {
+    // As if they had been vacated from the last to the first, so that slot 0 is taken first.
+    for (std::size_t i = slots_.size(); i-- > 0;) slots_[i].moved = ++moves_;
+    line_.reserve(32);
+    in_turn_.reserve(slots_.size());
+}
+
+// Requests.
+
+void model::start(instant now, actions& out) { settle(now, out); }
+
+answer model::acquire(instant now, const request& who, actions& out) {
+    keeps_minimum_ = true;
+    answer result;
+    result.what = answer::kind::refused;
+    if (closed_) {
+        result.error = errc::closed;
+    } else if (const slot_id id = lendable(now); id != no_slot) {
+        lend(id);
+        result.what = answer::kind::granted;
+        result.slot = id;
+    } else if (who.deadline <= now) {
+        tried_ = count(slot_state::vacant) > 0;
+        result.error = errc::timed_out;
+    } else if (line_.size() >= settings_.line_max) {
+        result.error = errc::line_full;
+    } else {
+        result.what = answer::kind::waiting;
+        result.ticket = join(now, who);
+    }
+    settle(now, out);
+    return result;
+}
+
+std::optional<slot_id> model::try_acquire(instant now, actions& out) {
+    keeps_minimum_ = true;
+    const slot_id id = closed_ ? no_slot : lendable(now);
+    if (id != no_slot) {
+        lend(id);
+    } else {
+        tried_ = !closed_ && count(slot_state::vacant) > 0;
+    }
+    settle(now, out);
+    return id != no_slot ? std::optional{id} : std::nullopt;
+}
+
+bool model::retry(instant now, std::uint64_t cookie, actions& out) {
+    const std::size_t who = find(cookie);
+    if (who == nowhere) return false;
+    line_[who].nudged = false;
+    bool lent = false;
+    if (who == 0 || head_may_be_bypassed(now)) {
+        const slot_id id = next_fresh(now);
+        if (id != no_slot && !worn(slots_[id], now)) {
+            grant(who, id, out);
+            lent = true;
+        }
+    }
+    settle(now, out);
+    return lent;
+}
+
+bool model::cancel(instant now, std::uint64_t cookie, actions& out) {
+    const std::size_t who = find(cookie);
+    if (who == nowhere) return false;
+    refuse(who, errc::canceled, out);
+    settle(now, out);
+    return true;
+}
+
+void model::release(instant now, slot_id id, condition how, std::uint64_t uses, actions& out) {
+    place& s = slots_[id];
+    s.uses += uses;
+    s.idle_since = now;
+    // Why it is closed is a matter of the reports alone.
+    if (closed_ || how == condition::discard || how == condition::rejected || worn(s, now)) {
+        begin_close(now, id, out);
+    } else if (how == condition::dirty) {
+        if (can_.reset) {
+            begin(now, id, slot_state::resetting, verb::reset, out);
+        } else {
+            begin_close(now, id, out);
+        }
+    } else {
+        put_by(now, id, out);
+    }
+    settle(now, out);
+}
+
+void model::detach(instant now, slot_id id, std::uint64_t /*uses*/, actions& out) {
+    vacate(id);
+    settle(now, out);
+}
+
+void model::retire_all(instant now, actions& out) {
+    ++epoch_;
+    doom_all();
+    settle(now, out);
+}
+
+void model::suspect_all(instant now, actions& out) {
+    suspect_at_ = now;
+    settle(now, out);
+}
+
+void model::close(instant now, actions& out) {
+    if (!closed_) {
+        closed_ = true;
+        while (!line_.empty()) refuse(0, errc::closed, out);
+        doom_all();
+    }
+    settle(now, out);
+}
+
+void model::tick(instant now, actions& out) { settle(now, out); }
+
+// Answers.
+
+bool model::on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
+    if (!answered(id, call, slot_state::opening)) return false;
+    if (how == outcome::ok) {
+        place& s = slots_[id];
+        s.expires_at = draw_expiry(now);
+        s.uses = 0;
+        s.idle_since = now;
+        s.checked_at = now;
+        if (closed_ || s.epoch < epoch_) {
+            begin_close(now, id, out);
+        } else {
+            become_fresh(now, id);
+        }
+        open_succeeded();
+    } else {
+        fail_open(now, id, how == outcome::failed_finally, out);
+    }
+    settle(now, out);
+    return true;
+}
+
+bool model::on_probe(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
+    if (!answered(id, call, slot_state::probing)) return false;
+    if (how == outcome::ok) {
+        if (slots_[id].purpose == probe_purpose::heartbeat) beating_ = false;
+        slots_[id].checked_at = now;
+        dead_in_row_ = 0;
+        if (closed_ || worn(slots_[id], now)) {
+            begin_close(now, id, out);
+        } else {
+            become_fresh(now, id);
+        }
+    } else {
+        fail_probe(now, id, out);
+    }
+    settle(now, out);
+    return true;
+}
+
+bool model::on_reset(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
+    if (!answered(id, call, slot_state::resetting)) return false;
+    if (how != outcome::ok || closed_ || worn(slots_[id], now)) {
+        begin_close(now, id, out);
+    } else {
+        put_by(now, id, out);
+    }
+    settle(now, out);
+    return true;
+}
+
+bool model::on_close(instant now, slot_id id, std::uint64_t call, outcome /*how*/, actions& out) {
+    if (!answered(id, call, slot_state::closing)) return false;
+    vacate(id);
+    settle(now, out);
+    return true;
+}
+
+// Changes of one slot or waiter.
+
+void model::enter(slot_id id, slot_state state) {
+    place& s = slots_[id];
+    if (s.state == slot_state::idle) s.expiring = false;
+    s.state = state;
+}
+
+void model::begin(instant now, slot_id id, slot_state state, verb which, actions& out) {
+    enter(id, state);
+    duration limit{};
+    switch (which) {
+        case verb::open: limit = settings_.open_timeout; break;
+        case verb::probe: limit = settings_.probe_timeout; break;
+        case verb::reset: limit = settings_.reset_timeout; break;
+        case verb::close: limit = settings_.close_timeout; break;
+    }
+    place& s = slots_[id];
+    s.call = ++last_call_;
+    s.called_at = now;
+    set_timer(s.due, after(now, limit), slots_, timers_);
+    action& a = out.emplace_back();
+    a.what = action::kind::call;
+    a.which = which;
+    a.slot = id;
+    a.call = s.call;
+}
+
+void model::begin_close(instant now, slot_id id, actions& out) {
+    begin(now, id, slot_state::closing, verb::close, out);
+}
+
+void model::begin_probe(instant now, slot_id id, probe_purpose why, actions& out) {
+    slots_[id].purpose = why;
+    begin(now, id, slot_state::probing, verb::probe, out);
+}
+
+void model::vacate(slot_id id) {
+    enter(id, slot_state::vacant);
+    slots_[id].moved = ++moves_;
+}
+
+void model::become_fresh(instant now, slot_id id) {
+    place& s = slots_[id];
+    enter(id, slot_state::idle);
+    s.idle = idle_kind::fresh;
+    s.moved = ++moves_;
+    tried_ = false;
+    sweep_due_ = std::min({sweep_due_, s.expires_at, idle_limit(s)});
+    if (spared_any_) sweep_due_ = std::min(sweep_due_, now);
+    beat_due_ = std::min(beat_due_, beat_at(s));
+}
+
+void model::move(slot_id id, idle_kind kind) {
+    place& s = slots_[id];
+    s.idle = kind;
+    s.moved = ++moves_;
+    if (kind == idle_kind::doomed) s.expiring = false;
+}
+
+void model::doom_all() {
+    for (const slot_id id : fresh_then_stale()) move(id, idle_kind::doomed);
+}
+
+void model::lend(slot_id id) {
+    enter(id, slot_state::leased);
+    ++slots_[id].uses;
+}
+
+void model::put_by(instant now, slot_id id, actions& out) {
+    if (settings_.probe_on_release && can_.probe) {
+        begin_probe(now, id, probe_purpose::release, out);
+    } else {
+        become_fresh(now, id);
+    }
+}
+
+void model::fail_open(instant now, slot_id id, bool final, actions& out) {
+    open_failed(now, slots_[id].called_at);
+    tried_ = false;
+    vacate(id);
+    if (!final) return;
+    if (!line_.empty()) refuse(0, errc::open_failed, out);
+    if (alive() + count(slot_state::opening) > 0) return;
+    while (!line_.empty()) refuse(0, errc::open_failed, out);
+}
+
+void model::fail_probe(instant now, slot_id id, actions& out) {
+    if (slots_[id].purpose == probe_purpose::heartbeat) beating_ = false;
+    if (++dead_in_row_ >= 2) suspect_at_ = now;
+    begin_close(now, id, out);
+}
+
+void model::end_call(slot_id id) {
+    slots_[id].call = 0;
+    slots_[id].due = {};
+}
+
+bool model::answered(slot_id id, std::uint64_t call, slot_state expected) {
+    if (slots_[id].state != expected || slots_[id].call != call) return false;
+    end_call(id);
+    return true;
+}
+
+std::uint64_t model::join(instant now, const request& who) {
+    waiter w;
+    w.cookie = who.cookie;
+    w.ticket = who.ticket != 0 ? who.ticket : ++last_ticket_;
+    w.arrived = who.ticket != 0 ? who.arrived : now;
+    w.bypassable = who.bypassable;
+    set_timer(w.due, who.deadline, line_, timers_);
+    std::size_t at = line_.size();
+    while (at > 0 && line_[at - 1].ticket >= w.ticket) --at;
+    line_.insert(line_.begin() + static_cast<std::ptrdiff_t>(at), w);
+    return w.ticket;
+}
+
+void model::refuse(std::size_t place_in_line, errc error, actions& out) {
+    action& a = out.emplace_back();
+    a.what = action::kind::refuse;
+    a.error = error;
+    a.cookie = line_[place_in_line].cookie;
+    line_.erase(line_.begin() + static_cast<std::ptrdiff_t>(place_in_line));
+}
+
+void model::grant(std::size_t place_in_line, slot_id id, actions& out) {
+    lend(id);
+    action& a = out.emplace_back();
+    a.what = action::kind::grant;
+    a.slot = id;
+    a.cookie = line_[place_in_line].cookie;
+    line_.erase(line_.begin() + static_cast<std::ptrdiff_t>(place_in_line));
+}
+
+// The steps of settle().
+
+void model::settle(instant now, actions& out) {
+    give_up_calls(now, out);
+    refuse_expired(now, out);
+    refuse_hopeless(out);
+    lend_fresh(now, out);
+    close_doomed(now, out);
+    sweep(now, out);
+    beat(now, out);
+    open_missing(now, out);
+}
+
+void model::give_up_calls(instant now, actions& out) {
+    for (;;) {
+        const slot_id id = first_due_call();
+        if (id == no_slot || slots_[id].due.at > now) return;
+        const slot_state state = slots_[id].state;
+        if (state == slot_state::opening || state == slot_state::closing) {
+            action& a = out.emplace_back();
+            a.what = action::kind::abandon;
+            a.slot = id;
+            a.call = slots_[id].call;
+        }
+        end_call(id);
+        switch (state) {
+            case slot_state::opening: fail_open(now, id, false, out); break;
+            case slot_state::probing: fail_probe(now, id, out); break;
+            case slot_state::resetting: begin_close(now, id, out); break;
+            default: vacate(id); break;
+        }
+    }
+}
+
+void model::refuse_expired(instant now, actions& out) {
+    for (;;) {
+        const std::size_t who = first_due_waiter();
+        if (who == nowhere || line_[who].due.at > now) return;
+        refuse(who, errc::timed_out, out);
+    }
+}
+
+void model::refuse_hopeless(actions& out) {
+    if (failures_ == 0 || alive() + count(slot_state::opening) > 0) return;
+    const instant next = open_due(true);
+    while (!line_.empty() && line_.front().due.at <= next) refuse(0, errc::open_failed, out);
+}
+
+void model::lend_fresh(instant now, actions& out) {
+    while (!line_.empty()) {
+        const slot_id id = next_fresh(now);
+        if (id == no_slot) break;
+        if (worn(slots_[id], now)) {
+            begin_close(now, id, out);
+        } else if (head_may_be_bypassed(now)) {
+            waiter& head = line_.front();
+            if (!head.nudged) {
+                action& a = out.emplace_back();
+                a.what = action::kind::nudge;
+                a.cookie = head.cookie;
+            }
+            head.nudged = true;
+            return;
+        } else {
+            grant(0, id, out);
+        }
+    }
+    probe_stale(now, out);
+}
+
+void model::probe_stale(instant now, actions& out) {
+    while (line_.size() > returning()) {
+        const slot_id id = first(idle_kind::stale);
+        if (id == no_slot) return;
+        if (worn(slots_[id], now)) {
+            begin_close(now, id, out);
+        } else {
+            begin_probe(now, id, probe_purpose::lend, out);
+        }
+    }
+}
+
+void model::close_doomed(instant now, actions& out) {
+    while (count(slot_state::closing) < settings_.opening_max) {
+        const slot_id id = first(idle_kind::doomed);
+        if (id == no_slot) return;
+        begin_close(now, id, out);
+    }
+}
+
+void model::sweep(instant now, actions& out) {
+    if (sweep_at() > now) return;
+    last_sweep_ = now;
+    sweep_due_ = never;
+    spared_any_ = false;
+    for (const slot_id id : fresh_then_stale()) sweep_one(now, id, out);
+}
+
+void model::sweep_one(instant now, slot_id id, actions& out) {
+    place& s = slots_[id];
+    if (s.expires_at <= now) {
+        if (must_wait_for_replacement(s)) {
+            s.expiring = true;
+            spared_any_ = true;
+        } else {
+            begin_close(now, id, out);
+        }
+        return;
+    }
+    instant limit = idle_limit(s);
+    if (limit <= now) {
+        if (!minimum_needs(s)) {
+            begin_close(now, id, out);
+            return;
+        }
+        spared_any_ = true;
+        limit = never;
+    }
+    sweep_due_ = std::min({sweep_due_, s.expires_at, limit});
+}
+
+void model::beat(instant now, actions& out) {
+    if (!can_.probe || beating_ || now < beat_due_ || !line_.empty()) return;
+    slot_id next = no_slot;
+    for (const slot_id id : fresh_then_stale()) {
+        if (slots_[id].expiring) continue;
+        if (next == no_slot || beat_at(slots_[id]) < beat_at(slots_[next])) next = id;
+    }
+    beat_due_ = next == no_slot ? never : beat_at(slots_[next]);
+    if (next == no_slot || beat_due_ > now) return;
+    beating_ = true;
+    begin_probe(now, next, probe_purpose::heartbeat, out);
+}
+
+void model::open_missing(instant now, actions& out) {
+    if (closed_) return;
+    for (std::size_t n = allowed(now); n > 0; --n) {
+        const slot_id id = vacated_last();
+        slots_[id].epoch = epoch_;
+        begin(now, id, slot_state::opening, verb::open, out);
+        widen_at_ = after(now, patience);
+    }
+}
+
+// Looks.
+
+bool model::earlier(const place& a, const place& b) const {
+    if (a.idle == idle_kind::fresh && a.idle_since != b.idle_since)
+        return a.idle_since < b.idle_since;
+    return a.moved < b.moved;
+}
+
+slot_id model::first(idle_kind kind) const {
+    slot_id found = no_slot;
+    for (slot_id id = 0; id < slots_.size(); ++id) {
+        const place& s = slots_[id];
+        if (s.state != slot_state::idle || s.idle != kind) continue;
+        if (found == no_slot || earlier(s, slots_[found])) found = id;
+    }
+    return found;
+}
+
+slot_id model::last(idle_kind kind) const {
+    slot_id found = no_slot;
+    for (slot_id id = 0; id < slots_.size(); ++id) {
+        const place& s = slots_[id];
+        if (s.state != slot_state::idle || s.idle != kind) continue;
+        if (found == no_slot || earlier(slots_[found], s)) found = id;
+    }
+    return found;
+}
+
+const std::vector<slot_id>& model::fresh_then_stale() {
+    in_turn_.clear();
+    for (slot_id id = 0; id < slots_.size(); ++id) {
+        const place& s = slots_[id];
+        if (s.state == slot_state::idle && s.idle != idle_kind::doomed) in_turn_.push_back(id);
+    }
+    std::sort(in_turn_.begin(), in_turn_.end(), [this](slot_id a, slot_id b) {
+        const place& x = slots_[a];
+        const place& y = slots_[b];
+        return x.idle != y.idle ? x.idle == idle_kind::fresh : earlier(x, y);
+    });
+    return in_turn_;
+}
+
+slot_id model::next_fresh(instant now) {
+    for (;;) {
+        const bool newest = settings_.order == order::lifo;
+        const slot_id id = newest ? last(idle_kind::fresh) : first(idle_kind::fresh);
+        if (id == no_slot || !needs_probe(slots_[id], now)) return id;
+        move(id, idle_kind::stale);
+    }
+}
+
+/// What a newcomer may be lent at once. Requires that the pool is not closed.
+slot_id model::lendable(instant now) {
+    if (!line_.empty() && !head_may_be_bypassed(now)) return no_slot;
+    const slot_id id = next_fresh(now);
+    return id != no_slot && !worn(slots_[id], now) ? id : no_slot;
+}
+
+bool model::needs_probe(const place& s, instant now) const {
+    if (!can_.probe || s.checked_at == now) return false;
+    const instant good = std::max(s.idle_since, s.checked_at);
+    return good <= suspect_at_ || after(good, settings_.probe_after_idle) <= now;
+}
+
+bool model::worn(const place& s, instant now) const {
+    return s.epoch < epoch_ || s.expires_at <= now || s.uses >= settings_.max_uses;
+}
+
+bool model::minimum_needs(const place& s) const {
+    const std::size_t self = s.expiring ? 0 : 1;
+    return alive() - self < settings_.min_size || available() - self < settings_.min_idle;
+}
+
+bool model::must_wait_for_replacement(const place& s) const {
+    const bool none_can_come = count(slot_state::vacant) == 0 && count(slot_state::opening) == 0 &&
+                               count(slot_state::closing) == 0;
+    return minimum_needs(s) && !none_can_come;
+}
+
+slot_id model::vacated_last() const {
+    slot_id found = no_slot;
+    for (slot_id id = 0; id < slots_.size(); ++id) {
+        if (slots_[id].state != slot_state::vacant) continue;
+        if (found == no_slot || slots_[id].moved > slots_[found].moved) found = id;
+    }
+    return found;
+}
+
+slot_id model::first_due_call() const {
+    slot_id found = no_slot;
+    for (slot_id id = 0; id < slots_.size(); ++id) {
+        if (slots_[id].due.at == never) continue;
+        if (found == no_slot || rings_before(slots_[id].due, id, slots_[found].due, found))
+            found = id;
+    }
+    return found;
+}
+
+std::size_t model::first_due_waiter() const {
+    std::size_t found = nowhere;
+    for (std::size_t i = 0; i < line_.size(); ++i) {
+        if (line_[i].due.at == never) continue;
+        if (found == nowhere ||
+            rings_before(line_[i].due, line_[i].ticket, line_[found].due, line_[found].ticket))
+            found = i;
+    }
+    return found;
+}
+
+std::size_t model::find(std::uint64_t cookie) const {
+    for (std::size_t i = 0; i < line_.size(); ++i)
+        if (line_[i].cookie == cookie) return i;
+    return nowhere;
+}
+
+std::size_t model::count(slot_state state) const {
+    std::size_t n = 0;
+    for (const place& s : slots_) n += s.state == state ? 1 : 0;
+    return n;
+}
+
+std::size_t model::returning() const {
+    return count(slot_state::probing) + count(slot_state::resetting);
+}
+
+std::size_t model::available() const {
+    std::size_t n = 0;
+    for (const place& s : slots_)
+        if (s.state == slot_state::idle && s.idle != idle_kind::doomed && !s.expiring) ++n;
+    return n;
+}
+
+std::size_t model::alive() const { return available() + count(slot_state::leased) + returning(); }
+
+bool model::head_may_be_bypassed(instant now) const {
+    return settings_.fairness == fairness::bounded && !line_.empty() && line_.front().bypassable &&
+           now < after(line_.front().arrived, settings_.bypass_for);
+}
+
+instant model::idle_limit(const place& s) const {
+    return after(s.idle_since, settings_.idle_timeout);
+}
+
+instant model::beat_at(const place& s) const {
+    return after(std::max(s.idle_since, s.checked_at), settings_.heartbeat);
+}
+
+instant model::sweep_at() const {
+    if (sweep_due_ == never) return never;
+    return std::max(after(last_sweep_, settings_.sweep_interval), sweep_due_);
+}
+
+instant model::draw_expiry(instant now) {
+    const std::uint64_t drawn = random_.below(1000001);
+    if (settings_.max_lifetime == duration::max()) return never;
+    const auto ppm = static_cast<std::uint64_t>(settings_.lifetime_jitter * 1e6);
+    const auto cut = static_cast<std::int64_t>(drawn * ppm / 1000000);
+    return after(now, settings_.max_lifetime - settings_.max_lifetime / 1000000 * cut);
+}
+
+instant model::wake_at() const {
+    instant at = sweep_at();
+    for (const waiter& w : line_) at = std::min(at, w.due.at);
+    for (const place& s : slots_) at = std::min(at, s.due.at);
+    if (!closed_) at = std::min(at, held_back_ ? widen_at_ : retry_at_);
+    if (can_.probe && !beating_ && line_.empty()) at = std::min(at, beat_due_);
+    if (!line_.empty() && first(idle_kind::fresh) != no_slot)
+        at = std::min(at, after(line_.front().arrived, settings_.bypass_for));
+    return at;
+}
+
+// How fast opens follow each other.
+
+model::shortage model::missing() const {
+    const std::size_t min_size = keeps_minimum_ ? settings_.min_size : 0;
+    const std::size_t min_idle = keeps_minimum_ ? settings_.min_idle : 0;
+    const std::size_t idle = available();
+    const std::size_t coming = count(slot_state::opening) + returning();
+    const std::size_t present = idle + count(slot_state::leased) + coming;
+    const std::size_t spares = excess(idle + coming, wanted());
+    shortage m;
+    m.of_minimum = excess(min_size, present);
+    m.of_spares = excess(wanted(), coming + idle) + excess(min_idle, spares);
+    return m;
+}
+
+std::size_t model::allowed(instant now) {
+    held_back_ = false;
+    retry_at_ = never;
+    const shortage m = missing();
+    if (!m.any()) {
+        width_ = 1;
+        return 0;
+    }
+    const std::size_t opening = count(slot_state::opening);
+    const std::size_t room =
+        std::min(count(slot_state::vacant), excess(settings_.opening_max, opening));
+    if (room == 0) return 0;
+    const instant at = open_due(wanted() > 0);
+    if (at > now) {
+        retry_at_ = at;
+        return 0;
+    }
+    const std::size_t lanes = excess(present_width(now), opening);
+    const std::size_t all = std::max(m.of_minimum, m.of_spares);
+    const std::size_t paced = failures_ == 0 ? std::max(m.of_minimum, std::min(m.of_spares, lanes))
+                                             : std::min(all, lanes);
+    held_back_ = std::min(paced, room) < std::min(all, room);
+    return std::min(paced, room);
+}
+
+std::size_t model::present_width(instant now) {
+    if (alive() == 0 && failures_ == 0) return settings_.opening_max;
+    if (count(slot_state::opening) > 0 && now >= widen_at_) {
+        widen();
+        widen_at_ = after(now, patience);
+    }
+    return width_;
+}
+
+void model::widen() { width_ = std::min(2 * width_, settings_.opening_max); }
+
+void model::open_succeeded() {
+    failures_ = 0;
+    if (!closed_ && missing().any()) widen();
+}
+
+void model::open_failed(instant now, instant called_at) {
+    width_ = 1;
+    if (called_at < last_failure_) return;
+    failures_ = std::min<std::size_t>(failures_ + 1, 30);
+    last_failure_ = now;
+    permille_ = 800 + static_cast<std::int64_t>(random_.below(401));
+}
+
+instant model::open_due(bool somebody_waits) const {
+    if (failures_ == 0) return long_ago;
+    const duration cap =
+        somebody_waits ? settings_.backoff.cap_waiting : settings_.backoff.cap_idle;
+    duration delay = std::min(settings_.backoff.first, cap);
+    for (std::size_t i = 1; i < failures_ && delay < cap; ++i)
+        delay = delay > cap / 2 ? cap : 2 * delay;
+    return after(last_failure_, delay / 1000 * permille_);
+}
+
+}  // namespace cenote::sim

@@ -1,0 +1,193 @@
+// The simulator's second opinion: the machine's rules once more, so plainly that they can be read.
+//
+// It shares no code with the machine but the types of its contract. Slots and waiters stand in
+// vectors that are scanned whole; nothing is counted, sorted or remembered that can be found by
+// looking. Stepped side by side with the machine, it must produce the same actions in the same
+// order (without the reports, which it does not make). Waiters are named by their cookies.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "cenote/error.hpp"
+#include "cenote/options.hpp"
+#include "core/dice.hpp"
+#include "core/instant.hpp"
+#include "core/machine.hpp"
+#include "core/slots.hpp"
+
+namespace cenote::sim {
+
+class model {
+public:
+    model(const options& settings, core::abilities can, std::uint64_t seed, core::instant now);
+
+    void start(core::instant now, core::actions& out);
+    core::answer acquire(core::instant now, const core::request& who, core::actions& out);
+    std::optional<core::slot_id> try_acquire(core::instant now, core::actions& out);
+    bool retry(core::instant now, std::uint64_t cookie, core::actions& out);
+    bool cancel(core::instant now, std::uint64_t cookie, core::actions& out);
+    void release(core::instant now, core::slot_id id, core::condition how, std::uint64_t uses,
+                 core::actions& out);
+    void detach(core::instant now, core::slot_id id, std::uint64_t uses, core::actions& out);
+    void retire_all(core::instant now, core::actions& out);
+    void suspect_all(core::instant now, core::actions& out);
+    void close(core::instant now, core::actions& out);
+    void tick(core::instant now, core::actions& out);
+
+    bool on_open(core::instant now, core::slot_id id, std::uint64_t call, core::outcome how,
+                 core::actions& out);
+    bool on_probe(core::instant now, core::slot_id id, std::uint64_t call, core::outcome how,
+                  core::actions& out);
+    bool on_reset(core::instant now, core::slot_id id, std::uint64_t call, core::outcome how,
+                  core::actions& out);
+    bool on_close(core::instant now, core::slot_id id, std::uint64_t call, core::outcome how,
+                  core::actions& out);
+
+    core::instant wake_at() const;
+    std::size_t count(core::slot_state state) const;
+    std::size_t waiting() const { return line_.size(); }
+
+private:
+    // The machine breaks ties between equal deadlines by how it stores them: those that came in
+    // rising order before the others, and by age. So each remembers how it came.
+    struct timer {
+        core::instant at = core::never;  // never: not running
+        bool in_order = false;
+        std::uint64_t since = 0;
+    };
+
+    struct place {
+        core::slot_state state = core::slot_state::vacant;
+        core::idle_kind idle = core::idle_kind::fresh;
+        core::probe_purpose purpose{};
+        bool expiring = false;
+        std::uint64_t call = 0;
+        std::uint64_t uses = 0;
+        std::uint64_t epoch = 0;
+        std::uint64_t moved = 0;  // when it came to its idle kind, or became vacant
+        core::instant called_at{};
+        core::instant expires_at{};
+        core::instant idle_since{};
+        core::instant checked_at{};
+        timer due;  // of its call
+    };
+
+    struct waiter {
+        std::uint64_t cookie = 0;
+        std::uint64_t ticket = 0;
+        core::instant arrived{};
+        bool bypassable = false;
+        bool nudged = false;
+        timer due;
+    };
+
+    struct shortage {
+        std::size_t of_minimum = 0;
+        std::size_t of_spares = 0;
+        bool any() const { return of_minimum + of_spares > 0; }
+    };
+
+    // Changes of one slot or waiter.
+    void enter(core::slot_id id, core::slot_state state);
+    void begin(core::instant now, core::slot_id id, core::slot_state state, core::verb which,
+               core::actions& out);
+    void begin_close(core::instant now, core::slot_id id, core::actions& out);
+    void begin_probe(core::instant now, core::slot_id id, core::probe_purpose why,
+                     core::actions& out);
+    void vacate(core::slot_id id);
+    void become_fresh(core::instant now, core::slot_id id);
+    void move(core::slot_id id, core::idle_kind kind);
+    void doom_all();
+    void lend(core::slot_id id);
+    void put_by(core::instant now, core::slot_id id, core::actions& out);
+    void fail_open(core::instant now, core::slot_id id, bool final, core::actions& out);
+    void fail_probe(core::instant now, core::slot_id id, core::actions& out);
+    void end_call(core::slot_id id);
+    bool answered(core::slot_id id, std::uint64_t call, core::slot_state expected);
+    std::uint64_t join(core::instant now, const core::request& who);
+    void refuse(std::size_t place_in_line, errc error, core::actions& out);
+    void grant(std::size_t place_in_line, core::slot_id id, core::actions& out);
+
+    // The steps of settle().
+    void settle(core::instant now, core::actions& out);
+    void give_up_calls(core::instant now, core::actions& out);
+    void refuse_expired(core::instant now, core::actions& out);
+    void refuse_hopeless(core::actions& out);
+    void lend_fresh(core::instant now, core::actions& out);
+    void probe_stale(core::instant now, core::actions& out);
+    void close_doomed(core::instant now, core::actions& out);
+    void sweep(core::instant now, core::actions& out);
+    void sweep_one(core::instant now, core::slot_id id, core::actions& out);
+    void beat(core::instant now, core::actions& out);
+    void open_missing(core::instant now, core::actions& out);
+
+    // Looks.
+    bool earlier(const place& a, const place& b) const;
+    core::slot_id first(core::idle_kind kind) const;
+    core::slot_id last(core::idle_kind kind) const;
+    const std::vector<core::slot_id>& fresh_then_stale();
+    core::slot_id next_fresh(core::instant now);
+    core::slot_id lendable(core::instant now);
+    bool needs_probe(const place& s, core::instant now) const;
+    bool worn(const place& s, core::instant now) const;
+    bool minimum_needs(const place& s) const;
+    bool must_wait_for_replacement(const place& s) const;
+    core::slot_id vacated_last() const;
+    core::slot_id first_due_call() const;
+    std::size_t first_due_waiter() const;
+    std::size_t find(std::uint64_t cookie) const;
+    std::size_t returning() const;
+    std::size_t available() const;
+    std::size_t alive() const;
+    bool head_may_be_bypassed(core::instant now) const;
+    core::instant idle_limit(const place& s) const;
+    core::instant beat_at(const place& s) const;
+    core::instant sweep_at() const;
+    core::instant draw_expiry(core::instant now);
+
+    // How fast opens follow each other.
+    std::size_t wanted() const { return line_.size() + (tried_ ? 1 : 0); }
+    shortage missing() const;
+    std::size_t allowed(core::instant now);
+    std::size_t present_width(core::instant now);
+    void widen();
+    void open_succeeded();
+    void open_failed(core::instant now, core::instant called_at);
+    core::instant open_due(bool somebody_waits) const;
+
+    options settings_;
+    core::abilities can_;
+    core::dice random_;
+    std::vector<place> slots_;
+    std::vector<waiter> line_;
+    std::vector<core::slot_id> in_turn_;  // lent by fresh_then_stale(), to spare allocations
+
+    bool closed_ = false;
+    bool keeps_minimum_;
+    bool tried_ = false;
+    bool beating_ = false;
+    bool spared_any_ = false;
+    std::uint64_t epoch_ = 0;
+    std::uint64_t last_call_ = 0;
+    std::uint64_t last_ticket_ = 0;
+    std::uint64_t moves_ = 0;
+    std::uint64_t timers_ = 0;
+    std::uint64_t dead_in_row_ = 0;
+    core::instant suspect_at_ = core::long_ago;
+    core::instant last_sweep_;
+    core::instant sweep_due_ = core::never;
+    core::instant beat_due_ = core::never;
+
+    std::size_t width_ = 1;
+    core::instant widen_at_ = core::never;
+    std::size_t failures_ = 0;
+    core::instant last_failure_ = core::long_ago;
+    std::int64_t permille_ = 1000;
+    core::instant retry_at_ = core::never;
+    bool held_back_ = false;
+};
+
+}  // namespace cenote::sim

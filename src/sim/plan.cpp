@@ -1,0 +1,101 @@
+// Drawing a run from its seed.
+#include "sim/plan.hpp"
+
+#include <algorithm>
+#include <sstream>
+
+#include "core/dice.hpp"
+
+namespace cenote::sim {
+
+namespace {
+
+constexpr std::array<const char*, decision::kinds> names = {
+    "acquire", "attempt", "cancel", "retry", "release",    "detach",      "reject",
+    "answer",  "late",    "pass",   "retire_all", "suspect_all", "close"};
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+/// A duration that is sometimes tiny, sometimes for ever, mostly between the two.
+nanoseconds span(core::dice& random, std::int64_t most_ms, bool may_be_forever) {
+    if (may_be_forever && random.chance(25)) return forever;
+    if (random.chance(10)) return milliseconds{1};
+    return milliseconds{1 + static_cast<std::int64_t>(
+                                random.below(static_cast<std::uint64_t>(most_ms)))};
+}
+
+options draw_options(core::dice& random) {
+    options o;
+    o.max = 1 + random.below(random.chance(50) ? 3 : 8);
+    if (random.chance(40)) o.min_size = random.below(o.max + 1);
+    if (random.chance(30)) o.min_idle = random.below(o.max + 1);
+    o.warm_up = random.chance(20) ? warm_up::none : warm_up::background;
+    o.open_timeout = span(random, 400, false);
+    o.probe_timeout = span(random, 200, false);
+    o.reset_timeout = span(random, 200, false);
+    o.close_timeout = span(random, 200, false);
+    o.opening_max = 1 + random.below(4);
+    o.idle_timeout = span(random, 3000, true);
+    o.max_lifetime = span(random, 6000, true);
+    o.lifetime_jitter = static_cast<double>(random.below(5)) / 8;
+    o.max_uses = random.chance(30) ? 1 + random.below(5) : std::uint64_t{forever};
+    o.sweep_interval = span(random, 500, false);
+    o.probe_after_idle = random.chance(15) ? nanoseconds{0} : span(random, 800, true);
+    o.probe_on_release = random.chance(15);
+    o.heartbeat = random.chance(60) ? nanoseconds{forever} : span(random, 700, false);
+    o.order = random.chance(30) ? order::fifo : order::lifo;
+    o.fairness = random.chance(30) ? fairness::bounded : fairness::strict;
+    o.bypass_for = span(random, 40, false);
+    o.line_max = random.chance(20) ? random.below(4) : 100;
+    o.backoff.first = span(random, 40, false);
+    o.backoff.cap_waiting = o.backoff.first * static_cast<std::int64_t>(1 + random.below(6));
+    o.backoff.cap_idle = o.backoff.cap_waiting * static_cast<std::int64_t>(1 + random.below(6));
+    return o;
+}
+
+}  // namespace
+
+std::string to_string(const decision& d) {
+    std::ostringstream text;
+    text << names[static_cast<std::size_t>(d.what)] << ' ' << d.a << ' ' << d.b;
+    return text.str();
+}
+
+bool parse(const std::string& text, decision& d) {
+    std::istringstream in(text);
+    std::string name;
+    if (!(in >> name >> d.a >> d.b)) return false;
+    auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end()) return false;
+    d.what = static_cast<decision::kind>(found - names.begin());
+    return true;
+}
+
+plan draw_plan(std::uint64_t seed, std::size_t steps) {
+    core::dice random(seed ^ 0x63656e6f7465u);
+    plan p;
+    p.seed = seed;
+    p.settings = draw_options(random);
+    p.can = {.probe = random.chance(70), .reset = random.chance(70)};
+    p.reports = random.chance(50);
+    p.ends_live = random.chance(50);
+    p.borrowers = 1 + random.below(random.chance(50) ? 4 : 14);
+    p.steps = steps;
+    constexpr std::array<std::uint64_t, 4> fault_mix = {0, 10, 40, 90};
+    p.fault_percent = fault_mix[random.below(fault_mix.size())];
+    p.final_percent = random.chance(30) ? 30 : 0;
+    p.patient_percent = random.chance(40) ? 50 : 5;
+    //                       acq att can ret rel det rej ans lat pass rall susp close
+    p.weights = {30, 5, 4, 12, 25, 2, 3, 30, 6, 25, 1, 1, 0};
+    for (auto& w : p.weights)
+        if (random.chance(25)) w = random.chance(50) ? 0 : w * 4;
+    auto weight = [&](decision::kind k) -> auto& { return p.weights[static_cast<std::size_t>(k)]; };
+    // Nothing ever happens in a world without these.
+    for (auto k : {decision::kind::acquire, decision::kind::answer, decision::kind::pass})
+        weight(k) = std::max(weight(k), 5u);
+    if (random.chance(30)) weight(decision::kind::close) = 1;
+    return p;
+}
+
+}  // namespace cenote::sim

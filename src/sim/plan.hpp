@@ -1,0 +1,61 @@
+// What one simulated run is made of: everything that follows from its seed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cenote/options.hpp"
+#include "core/machine.hpp"
+
+namespace cenote::sim {
+
+/// One decision of the world. What `a` and `b` mean depends on the kind; a decision that does not
+/// fit the state of the world is passed over, so any subset of a run is a run.
+struct decision {
+    enum class kind : std::uint8_t {
+        acquire,  // borrower a; b: how long it is willing to wait
+        attempt,  // borrower a calls try_acquire
+        cancel,   // borrower a, if it waits
+        retry,    // borrower a, if it was nudged
+        release,  // borrower a, if it holds; b: in what condition
+        detach,   // borrower a, if it holds
+        reject,   // borrower a, if it holds: its before_acquire says no
+        answer,   // the a-th call in flight; b: how it ends
+        late,     // the a-th call that was given up ends after all; b: how
+        pass,     // time: a = how, b = how much
+        retire_all,
+        suspect_all,
+        close,
+    };
+    static constexpr std::size_t kinds = 13;
+
+    kind what{};
+    std::uint32_t a = 0;
+    std::uint32_t b = 0;
+};
+
+/// Writes a decision as a line, and reads it back.
+std::string to_string(const decision& d);
+bool parse(const std::string& text, decision& d);
+
+/// Options, abilities and habits drawn from a seed. Every seed has its own mix: some have no faults,
+/// some one kind only, some are all faults.
+struct plan {
+    std::uint64_t seed = 0;
+    options settings;
+    core::abilities can;
+    bool reports = false;
+    bool ends_live = false;  // liveness: at the end faults stop, and everybody must be served
+    std::size_t borrowers = 0;
+    std::size_t steps = 0;
+    std::uint64_t fault_percent = 0;  // answers that are failures
+    std::uint64_t final_percent = 0;  // failed opens that are final
+    std::uint64_t patient_percent = 0;  // borrowers that wait for ever
+    std::array<std::uint32_t, decision::kinds> weights{};
+};
+
+plan draw_plan(std::uint64_t seed, std::size_t steps);
+
+}  // namespace cenote::sim

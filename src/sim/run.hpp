@@ -1,0 +1,31 @@
+// Running whole simulations: from a seed, from recorded decisions, and shrinking those that fail.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/plan.hpp"
+#include "sim/world.hpp"
+
+namespace cenote::sim {
+
+struct verdict {
+    bool failed = false;
+    std::string what;                 // the finding
+    std::uint64_t hash = 0;           // of the trace
+    std::vector<decision> decisions;  // made until the end, or until the finding
+    tallies seen;
+};
+
+/// Draws decisions from the plan's seed. `keep`: whether to record them.
+verdict run(const plan& p, bool keep);
+
+/// Carries out recorded decisions.
+verdict replay(const plan& p, const std::vector<decision>& decisions);
+
+/// Leaves out whatever can be left out so that the run still fails, with the same finding if
+/// possible.
+std::vector<decision> shrink(const plan& p, std::vector<decision> decisions);
+
+}  // namespace cenote::sim

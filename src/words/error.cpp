@@ -1,0 +1,69 @@
+// Error codes, their texts, and the exception of each.
+#include "cenote/error.hpp"
+
+#include <utility>
+
+namespace cenote {
+
+namespace {
+
+class category final : public std::error_category {
+public:
+    const char* name() const noexcept override { return "cenote"; }
+
+    std::string message(int code) const override {
+        switch (static_cast<errc>(code)) {
+            case errc::timed_out: return "timed out waiting for a lease";
+            case errc::closed: return "the pool is closed";
+            case errc::unavailable: return "the circuit breaker is open";
+            case errc::line_full: return "too many are waiting already";
+            case errc::shed: return "refused early, the line has been late for too long";
+            case errc::canceled: return "the acquire was canceled";
+            case errc::open_failed: return "no resource could be opened";
+            case errc::deadlock: return "every lease is held by somebody who waits for another";
+        }
+        return "unknown error";
+    }
+
+    std::error_condition default_error_condition(int code) const noexcept override {
+        switch (static_cast<errc>(code)) {
+            case errc::timed_out: return std::errc::timed_out;
+            case errc::canceled: return std::errc::operation_canceled;
+            case errc::deadlock: return std::errc::resource_deadlock_would_occur;
+            default: return {code, *this};
+        }
+    }
+};
+
+template <errc Code>
+[[noreturn]] void throw_one(std::string&& text, std::exception_ptr&& cause) {
+    throw pool_error_of<Code>(std::move(text), std::move(cause));
+}
+
+}  // namespace
+
+const std::error_category& pool_category() noexcept {
+    static const category instance;
+    return instance;
+}
+
+pool_error::pool_error(errc code, std::string text, std::exception_ptr cause)
+    : std::system_error(make_error_code(code)),
+      text_(std::make_shared<const std::string>(std::move(text))),
+      cause_(std::move(cause)) {}
+
+void throw_pool_error(errc code, std::string text, std::exception_ptr cause) {
+    switch (code) {
+        case errc::timed_out: throw_one<errc::timed_out>(std::move(text), std::move(cause));
+        case errc::closed: throw_one<errc::closed>(std::move(text), std::move(cause));
+        case errc::unavailable: throw_one<errc::unavailable>(std::move(text), std::move(cause));
+        case errc::line_full: throw_one<errc::line_full>(std::move(text), std::move(cause));
+        case errc::shed: throw_one<errc::shed>(std::move(text), std::move(cause));
+        case errc::canceled: throw_one<errc::canceled>(std::move(text), std::move(cause));
+        case errc::open_failed: throw_one<errc::open_failed>(std::move(text), std::move(cause));
+        case errc::deadlock: break;
+    }
+    throw_one<errc::deadlock>(std::move(text), std::move(cause));
+}
+
+}  // namespace cenote

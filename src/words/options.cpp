@@ -1,0 +1,94 @@
+// The rules that options must keep.
+#include "cenote/options.hpp"
+
+#include <initializer_list>
+#include <utility>
+
+namespace cenote {
+
+namespace {
+
+using std::chrono::nanoseconds;
+
+std::string text_of(nanoseconds value) {
+    if (value == nanoseconds::max()) return "forever";
+    return std::to_string(value.count()) + " ns";
+}
+
+void require(bool kept, std::string_view option, const std::string& value, std::string_view rule) {
+    if (!kept) throw invalid_option(option, value, rule);
+}
+
+void require_positive(std::initializer_list<std::pair<const char*, nanoseconds>> options) {
+    for (const auto& [name, value] : options)
+        require(value > nanoseconds::zero(), name, text_of(value), "must be greater than zero");
+}
+
+void require_not_negative(std::initializer_list<std::pair<const char*, nanoseconds>> options) {
+    for (const auto& [name, value] : options)
+        require(value >= nanoseconds::zero(), name, text_of(value), "must not be negative");
+}
+
+void validate_sizes(const options& o) {
+    constexpr std::size_t most = 1'000'000;
+    require(o.max >= 1, "max", std::to_string(o.max), "must be at least 1");
+    require(o.max <= most, "max", std::to_string(o.max), "must be at most 1000000");
+    require(o.min_size <= o.max, "min_size", std::to_string(o.min_size),
+            "must be at most max (" + std::to_string(o.max) + ")");
+    require(o.min_idle <= o.max, "min_idle", std::to_string(o.min_idle),
+            "must be at most max (" + std::to_string(o.max) + ")");
+    require(o.opening_max >= 1, "opening_max", std::to_string(o.opening_max),
+            "must be at least 1");
+    require(o.line_max <= 10 * most, "line_max", std::to_string(o.line_max),
+            "must be at most 10000000");
+    require(o.max_uses >= 1, "max_uses", std::to_string(o.max_uses), "must be at least 1");
+}
+
+void validate_backoff(const backoff& b) {
+    constexpr nanoseconds day = std::chrono::hours{24};
+    require_positive({{"backoff.first", b.first}});
+    require(b.cap_waiting >= b.first, "backoff.cap_waiting", text_of(b.cap_waiting),
+            "must be at least backoff.first (" + text_of(b.first) + ")");
+    require(b.cap_idle >= b.first, "backoff.cap_idle", text_of(b.cap_idle),
+            "must be at least backoff.first (" + text_of(b.first) + ")");
+    require(b.cap_waiting <= day, "backoff.cap_waiting", text_of(b.cap_waiting),
+            "must be at most a day");
+    require(b.cap_idle <= day, "backoff.cap_idle", text_of(b.cap_idle), "must be at most a day");
+}
+
+}  // namespace
+
+invalid_option::invalid_option(std::string_view option, std::string_view value,
+                               std::string_view rule)
+    : std::invalid_argument("cenote: option " + std::string(option) + " = " + std::string(value) +
+                            ": " + std::string(rule)),
+      option_(std::make_shared<const std::string>(option)) {}
+
+void validate(const options& o) {
+    require(!o.name.empty(), "name", "\"\"", "must not be empty");
+    validate_sizes(o);
+    require_positive({{"open_timeout", o.open_timeout},
+                      {"probe_timeout", o.probe_timeout},
+                      {"reset_timeout", o.reset_timeout},
+                      {"close_timeout", o.close_timeout},
+                      {"idle_timeout", o.idle_timeout},
+                      {"max_lifetime", o.max_lifetime},
+                      {"sweep_interval", o.sweep_interval},
+                      {"heartbeat", o.heartbeat}});
+    require_not_negative({{"acquire_timeout", o.acquire_timeout},
+                          {"probe_after_idle", o.probe_after_idle},
+                          {"bypass_for", o.bypass_for}});
+    require(o.lifetime_jitter >= 0 && o.lifetime_jitter < 1, "lifetime_jitter",
+            std::to_string(o.lifetime_jitter), "must be at least 0 and less than 1");
+    require(o.warm_up <= warm_up::none, "warm_up",
+            std::to_string(static_cast<int>(o.warm_up)), "must be background, wait or none");
+    require(o.order <= order::fifo, "order", std::to_string(static_cast<int>(o.order)),
+            "must be lifo or fifo");
+    require(o.fairness <= fairness::bounded, "fairness",
+            std::to_string(static_cast<int>(o.fairness)), "must be strict or bounded");
+    validate_backoff(o.backoff);
+    for (const auto& each : o.observers)
+        require(each != nullptr, "observers", "null", "must not contain a null pointer");
+}
+
+}  // namespace cenote

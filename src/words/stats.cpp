@@ -1,0 +1,63 @@
+// Histogram arithmetic and the words for reasons and events.
+#include "cenote/stats.hpp"
+
+#include <bit>
+
+#include "cenote/event.hpp"
+
+namespace cenote {
+
+// A value's bucket is its power of two and the two bits below the leading one: values below 4 have
+// a bucket each, above that four buckets share a power of two.
+std::size_t histogram::bucket_of(std::chrono::nanoseconds value) noexcept {
+    if (value.count() < static_cast<std::int64_t>(sub_buckets))
+        return value.count() < 0 ? 0 : static_cast<std::size_t>(value.count());
+    auto v = static_cast<std::uint64_t>(value.count());
+    auto power = static_cast<std::size_t>(std::bit_width(v)) - 1;
+    std::size_t bucket = (power - 1) * sub_buckets + ((v >> (power - 2)) & 3);
+    return bucket < bucket_count ? bucket : bucket_count - 1;
+}
+
+std::chrono::nanoseconds histogram::upper_bound(std::size_t bucket) noexcept {
+    if (bucket + 1 >= bucket_count) return std::chrono::nanoseconds::max();
+    std::size_t next = bucket + 1;
+    if (next <= sub_buckets) return std::chrono::nanoseconds{bucket};
+    std::size_t power = next / sub_buckets + 1;
+    std::int64_t step = std::int64_t{1} << (power - 2);
+    auto first_of_next = static_cast<std::int64_t>(sub_buckets + next % sub_buckets) * step;
+    return std::chrono::nanoseconds{first_of_next - 1};
+}
+
+std::uint64_t histogram::count() const noexcept {
+    std::uint64_t sum = 0;
+    for (auto n : buckets) sum += n;
+    return sum;
+}
+
+std::chrono::nanoseconds histogram::quantile(double q) const noexcept {
+    std::uint64_t all = count();
+    if (all == 0) return {};
+    double rank = q < 0 ? 0 : q > 1 ? static_cast<double>(all) : q * static_cast<double>(all);
+    std::uint64_t seen = 0;
+    for (std::size_t i = 0; i < bucket_count; ++i) {
+        seen += buckets[i];
+        if (seen > 0 && static_cast<double>(seen) >= rank) return upper_bound(i);
+    }
+    return upper_bound(bucket_count - 1);
+}
+
+const char* to_string(retire_reason reason) noexcept {
+    constexpr std::array<const char*, retire_reason_count> words = {
+        "idle",         "age",          "uses",    "generation",
+        "probe_failed", "reset_failed", "rejected"};
+    return words[static_cast<std::size_t>(reason)];
+}
+
+const char* to_string(event_kind kind) noexcept {
+    constexpr std::array<const char*, event_kind_count> words = {
+        "opened",   "open_failed",  "acquired",     "released", "discarded", "detached",   "retired",
+        "probe_failed", "reset_failed", "closed", "exhausted", "closing",    "closed_pool"};
+    return words[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace cenote

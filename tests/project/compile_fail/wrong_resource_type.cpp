@@ -1,0 +1,14 @@
+// expect: must return
+#include <string>
+#include <vector>
+
+#include <cenote/pool.hpp>
+
+void open_makes_something_else() {
+#ifdef CENOTE_CONTROL
+    auto open = [] { return std::string{"a"}; };
+#else
+    auto open = [] { return std::vector<int>{1}; };
+#endif
+    cenote::pool<std::string> pool{open};
+}

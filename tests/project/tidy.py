@@ -1,0 +1,309 @@
+#!/usr/bin/env python3
+"""The house rules as a test: prints `file:line: message` for each finding, fails if there is one.
+
+usage: tidy.py [ROOT]      (ROOT: the repository, by default the one this file lies in)
+
+Rules that a reader needs and a compiler does not know: sizes, who may include whom, what the
+deciding rooms must not touch, that every file is listed where a newcomer looks for it. Only the
+standard library, so that it runs anywhere. tidy_test.py proves that each rule fires.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+COLUMNS_MAX = 100
+FUNCTION_LINES_MAX = 70
+
+CPP_FOLDERS = ("include", "src", "tools", "tests", "bench", "examples")
+OTHER_FOLDERS = ("cmake", "scripts", ".ci")
+CPP_SUFFIXES = (".hpp", ".cpp")
+TEXT_SUFFIXES = CPP_SUFFIXES + (".txt", ".cmake", ".in", ".py", ".json", "")
+
+# Folders whose every file ARCHITECTURE.md names. Tests mirror these, so they need no map.
+MAPPED_FOLDERS = ("include", "src", "tools", "bench", "examples")
+
+# Who may include whom. A room is the folder below src, or the folder at the top; the public
+# headers are two: the words, which everybody speaks, and the rest.
+WORDS = ("options.hpp", "error.hpp", "stats.hpp", "event.hpp")
+MAY_INCLUDE = {
+    "words": {"words"},
+    "public": {"public", "words"},
+    "core": {"core", "words"},
+    "sim": {"sim", "core", "words"},
+    "shell": {"shell", "core", "words", "public"},
+    "examples": {"examples", "public", "words"},
+    "bench": {"bench", "public", "words"},
+    "tools": {"tools", "sim", "public", "words"},
+}
+# A third party is named in as few rooms as possible; so is the operating system.
+THIRD_PARTY = {"bench": ("benchmark/",), "tools": ("CLI/",)}
+PLATFORM_ROOMS = {"shell", "tools", "bench"}
+
+# Rooms where the same calls must give the same answers, for ever: that is what replay means.
+PURE_ROOMS = {"core", "sim"}
+IMPURE = {
+    r"::now\(": "reads a clock: `now` is passed in",
+    r"\brandom_device\b": "draws from outside: the generator is passed in",
+    r"\bstd::unordered_": "has an order that is nobody's promise",
+    r"\bthis_thread\b": "knows about threads",
+    r"#\s*include\s*<(thread|mutex|shared_mutex|condition_variable|stop_token)>":
+        "knows about threads",
+}
+
+LEFTOVER = re.compile(r"\b(" + "|".join(("TO" "DO", "FIX" "ME", "X" "XX", "HA" "CK")) + r")\b")
+FENCE = re.compile(r"\batomic_" r"thread_fence\b")
+VAGUE_NAMES = {"util", "utils", "common", "helper", "helpers"}
+
+STANDARD_HEADERS = set("""
+    algorithm any array atomic barrier bit bitset cassert cctype cerrno cfenv cfloat charconv chrono
+    cinttypes climits clocale cmath compare complex concepts condition_variable coroutine csetjmp
+    csignal cstdarg cstddef cstdint cstdio cstdlib cstring ctime cuchar cwchar cwctype deque
+    exception execution expected filesystem format forward_list fstream functional future
+    initializer_list iomanip ios iosfwd iostream istream iterator latch limits list locale map
+    memory memory_resource mutex new numbers numeric optional ostream print queue random ranges
+    ratio regex scoped_allocator semaphore set shared_mutex source_location span sstream stack
+    stacktrace stdexcept stop_token streambuf string string_view strstream syncstream system_error
+    thread tuple type_traits typeindex typeinfo unordered_map unordered_set utility valarray variant
+    vector version
+""".split())
+
+
+def blank(text):
+    """The same lines, with nothing on them."""
+    return re.sub(r"[^\n]", " ", text)
+
+
+# One pattern for everything that can hide a brace or a quote. Numbers are in it for their digit
+# separators, which would pass for the start of a character.
+TOKEN = re.compile(
+    r"(?P<comment>//[^\n]*|/\*.*?\*/)"
+    r'|(?P<raw>\bR"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)")'
+    r'|(?P<string>"(?:\\.|[^"\\\n])*")'
+    r"|(?P<number>\b\d(?:'?[\w.])*)"
+    r"|(?P<character>'(?:\\.|[^'\\\n])+')",
+    re.DOTALL)
+
+
+def without_comments(text):
+    return TOKEN.sub(lambda m: blank(m[0]) if m["comment"] else m[0], text)
+
+
+def without_literals(text):
+    """Without comments, strings, characters and preprocessor lines: braces are braces."""
+    text = TOKEN.sub(lambda m: m[0] if m["number"] else blank(m[0]), text)
+    return re.sub(r"^[ \t]*#(?:\\\n|[^\n])*", lambda m: blank(m[0]), text, flags=re.MULTILINE)
+
+
+def line_of(text, position):
+    return text.count("\n", 0, position) + 1
+
+
+def opens_scope(head):
+    """Whether the text before a brace opens a namespace or a type: functions may be inside."""
+    while (shorter := re.sub(r"<[^<>]*>|\([^()]*\)", " ", head)) != head:
+        head = shorter
+    return re.search(r"\b(namespace|class|struct|union|enum|extern)\b", head) is not None
+
+
+def opens_table(head):
+    """Whether it opens an initializer: a long table is no long function."""
+    head = head.strip()
+    return head.endswith("=") or bool(re.fullmatch(r"\w[^()]*", head))
+
+
+def functions(text):
+    """(first line, number of lines) of each function body that is not inside another one.
+
+    Good enough for formatted code: a brace directly within namespaces and types opens a function,
+    unless what stands before it says otherwise.
+    """
+    code = without_literals(text)
+    scopes = []  # for each open brace: is it a namespace or a type?
+    head_start = 0
+    begin = None  # of the function we are in: (first position, depth outside of it)
+    for match in re.finditer(r"[{};]|\b(?:public|protected|private)\s*:", code):
+        at, symbol = match.start(), match[0]
+        if symbol == "{":
+            head = code[head_start:at]
+            scope = begin is None and opens_scope(head)
+            if begin is None and not scope:
+                first = head_start + len(head) - len(head.lstrip())
+                begin = (first, len(scopes), opens_table(head))
+            scopes.append(scope)
+        elif symbol == "}" and scopes:
+            scopes.pop()
+            if begin and len(scopes) == begin[1]:
+                first, _, table = begin
+                if not table:
+                    yield line_of(code, first), line_of(code, at) - line_of(code, first) + 1
+                begin = None
+        if begin is None:
+            head_start = match.end()
+
+
+class Tidy:
+    """One look at a repository; `findings` is what is wrong with it."""
+
+    def __init__(self, root):
+        self.root = Path(root)
+        self.findings = []
+
+    def report(self, path, line, message):
+        self.findings.append(f"{path.relative_to(self.root)}:{line}: {message}")
+
+    def run(self):
+        for path in self.files():
+            text = path.read_text(encoding="utf-8")
+            self.check_text(path, text)
+            self.check_name(path)
+            if path.suffix in CPP_SUFFIXES:
+                self.check_opening(path, text)
+                self.check_functions(path, text)
+                self.check_purity(path, text)
+                self.check_includes(path, text)
+        self.check_cmake_lists_sources()
+        self.check_architecture_map()
+        return self.findings
+
+    def files(self):
+        for path in sorted(self.root.iterdir()):
+            if path.is_file() and path.name in ("Makefile", "CMakeLists.txt", "CMakePresets.json"):
+                yield path
+        for folder in CPP_FOLDERS + OTHER_FOLDERS:
+            for path in sorted(self.root.glob(f"{folder}/**/*")):
+                if path.is_file() and path.suffix in TEXT_SUFFIXES:
+                    yield path
+
+    def sources(self, folders):
+        for folder in folders:
+            for path in sorted(self.root.glob(f"{folder}/**/*")):
+                if path.suffix in CPP_SUFFIXES:
+                    yield path
+
+    def room(self, path):
+        """The room a file belongs to, or None where no rule of inclusion holds (tests)."""
+        parts = path.relative_to(self.root).parts
+        if parts[0] == "include":
+            return "words" if parts[2:] in [(word,) for word in WORDS] else "public"
+        room = parts[1] if parts[0] == "src" else parts[0]
+        return None if parts[0] == "tests" else room
+
+    def check_text(self, path, text):
+        for number, line in enumerate(text.splitlines(), 1):
+            if len(line) > COLUMNS_MAX:
+                self.report(path, number, f"{len(line)} columns, {COLUMNS_MAX} are allowed")
+            if leftover := LEFTOVER.search(line):
+                self.report(path, number, f"left behind: {leftover[0]}")
+
+    def check_name(self, path):
+        for part in path.relative_to(self.root).parts:
+            if part.split(".")[0].lower() in VAGUE_NAMES:
+                self.report(path, 1, f"'{part}' says nothing: a helper lives with its only user")
+
+    def check_opening(self, path, text):
+        first = text.split("\n", 1)[0]
+        if not re.match(r"// \S.{9,}", first):
+            self.report(path, 1, "the first line must be a // comment: why does this file exist?")
+        if path.suffix == ".hpp" and not re.search(r"^#pragma once$", text, re.MULTILINE):
+            self.report(path, 1, "a header needs #pragma once")
+
+    def check_functions(self, path, text):
+        for line, length in functions(text):
+            if length > FUNCTION_LINES_MAX:
+                self.report(path, line, f"function of {length} lines, "
+                                        f"{FUNCTION_LINES_MAX} are allowed")
+
+    def check_purity(self, path, text):
+        code = without_comments(text)
+        for match in FENCE.finditer(code):
+            self.report(path, line_of(code, match.start()),
+                        "fences are invisible to the thread sanitizer: order by exchange")
+        if self.room(path) in PURE_ROOMS:
+            for pattern, reason in IMPURE.items():
+                for match in re.finditer(pattern, code):
+                    self.report(path, line_of(code, match.start()),
+                                f"'{match[0]}' {reason}")
+
+    def check_includes(self, path, text):
+        room = self.room(path)
+        if room is None:
+            return
+        if room not in MAY_INCLUDE:
+            self.report(path, 1, f"the room '{room}' is not in the table of tidy.py")
+            return
+        code = without_comments(text)
+        for match in re.finditer(r'^[ \t]*#\s*include\s*([<"])([^>"\n]+)[>"]', code, re.MULTILINE):
+            problem = self.include_problem(path, room, match[1], match[2])
+            if problem:
+                self.report(path, line_of(code, match.start(1)), problem)
+
+    def include_problem(self, path, room, quote, name):
+        """What is wrong with this include, or None."""
+        target = self.resolve(path, quote, name)
+        if target:
+            there = self.room(target)
+            if there not in MAY_INCLUDE[room]:
+                return f"'{room}' may not include '{name}': it is of '{there or 'tests'}'"
+            return None
+        if quote == '"' or name.startswith("cenote/"):
+            return f"there is no '{name}'"
+        if name in STANDARD_HEADERS:
+            return None
+        if name.endswith(".h") and not name.startswith(THIRD_PARTY.get(room, ("//",))):
+            return None if room in PLATFORM_ROOMS else f"'{room}' may not include system '<{name}>'"
+        if not name.startswith(THIRD_PARTY.get(room, ("//",))):
+            return f"'{room}' may not include third party '<{name}>'"
+        return None
+
+    def resolve(self, path, quote, name):
+        """The house's file an include means, or None if it means somebody else's."""
+        places = [self.root / "include", self.root / "src", self.root]
+        if quote == '"':
+            places.insert(0, path.parent)
+        for place in places:
+            target = (place / name).resolve()
+            if target.is_file() and target.is_relative_to(self.root.resolve()):
+                return self.root / target.relative_to(self.root.resolve())
+        return None
+
+    def check_cmake_lists_sources(self):
+        lists = self.root / "src" / "CMakeLists.txt"
+        listed = set(lists.read_text(encoding="utf-8").replace(")", " ").split())
+        for path in self.sources(["src"]):
+            name = path.relative_to(lists.parent).as_posix()
+            if path.suffix == ".cpp" and name not in listed:
+                self.report(path, 1, "not listed in src/CMakeLists.txt")
+
+    def check_architecture_map(self):
+        page = self.root / "ARCHITECTURE.md"
+        if not page.is_file():
+            self.report(page, 1, "missing: it has a sentence for every file")
+            return
+        text = page.read_text(encoding="utf-8")
+        # `line.{hpp,cpp}` names two files.
+        text = re.sub(r"([\w./-]+)\.\{(\w+),\s*(\w+)\}", r"\1.\2 \1.\3", text)
+        named = {}
+        for match in re.finditer(r"[\w-]+\.(?:hpp|cpp)\b", text):
+            named.setdefault(match[0], line_of(text, match.start()))
+        present = set()
+        for path in self.sources(MAPPED_FOLDERS):
+            present.add(path.name)
+            if path.name not in named:
+                self.report(path, 1, "not mentioned in ARCHITECTURE.md")
+        present.update(path.name for path in self.sources(["tests"]))
+        for name, line in named.items():
+            if name not in present:
+                self.report(page, line, f"mentions '{name}', which does not exist")
+
+
+def main():
+    root = sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parents[2]
+    findings = Tidy(root).run()
+    for finding in findings:
+        print(finding)
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Proves that each rule of tidy.py fires, and that none fires on a tidy repository."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import tidy
+
+OPENING = "// Exists so that the rules have something to look at.\n"
+HEADER = OPENING + "#pragma once\n"
+
+TIDY_REPOSITORY = {
+    "Makefile": "all:\n",
+    "ARCHITECTURE.md": "`machine.{hpp,cpp}` decides, keeper.cpp locks, world.hpp pretends, "
+                       "pool.hpp and error.hpp are public, demo.cpp shows, bench.cpp measures.",
+    "src/CMakeLists.txt": "add_library(cenote core/machine.cpp\n  shell/keeper.cpp)\n",
+    "include/cenote/error.hpp": HEADER + "#include <system_error>\n",
+    "include/cenote/pool.hpp": HEADER + "#include <cenote/error.hpp>\n",
+    "src/core/machine.hpp": HEADER + "#include <cenote/error.hpp>\n",
+    "src/core/machine.cpp": OPENING + '#include "core/machine.hpp"\n#include <vector>\n',
+    "src/sim/world.hpp": HEADER + '#include "core/machine.hpp"\n',
+    "src/shell/keeper.cpp": OPENING + '#include "core/machine.hpp"\n#include <sys/socket.h>\n'
+                            "#include <cenote/pool.hpp>\n#include <mutex>\n",
+    "tools/demo.cpp": OPENING + '#include "sim/world.hpp"\n#include <cenote/pool.hpp>\n',
+    "bench/bench.cpp": OPENING + "#include <benchmark/benchmark.h>\n#include <cenote/pool.hpp>\n",
+    "tests/core/machine_test.cpp": OPENING + '#include "core/machine.hpp"\n'
+                                   "#include <gtest/gtest.h>\n",
+}
+
+
+def function_of(lines):
+    """A member function that takes this many lines, signature and closing brace included."""
+    return ("namespace a {\nclass b final : public c<d> {\npublic:\n    void f(int x) const {\n"
+            + "        if (x > 1'000) { g('{', \"{\", R\"({)\"); }  // {\n" * (lines - 2)
+            + "    }\n};\n}\n")
+
+
+class TidyTest(unittest.TestCase):
+    def findings(self, changes):
+        """What tidy says about a tidy repository after these changes (None removes a file)."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (TIDY_REPOSITORY | changes).items():
+                if text is not None:
+                    path = Path(folder) / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_text(text, encoding="utf-8")
+            return tidy.Tidy(folder).run()
+
+    def assert_fires(self, changes, place, message):
+        findings = self.findings(changes)
+        self.assertEqual(len(findings), 1, findings)
+        self.assertTrue(findings[0].startswith(place + ": "), findings[0])
+        self.assertIn(message, findings[0])
+
+    def assert_core_may_not(self, line, message):
+        for name in ("src/core/machine.hpp", "src/sim/world.hpp"):
+            self.assert_fires({name: HEADER + line + "\n"}, f"{name}:3", message)
+
+    def assert_includes_not(self, name, include, message):
+        opening = HEADER if name.endswith(".hpp") else OPENING
+        place = f"{name}:{3 if name.endswith('.hpp') else 2}"
+        self.assert_fires({name: opening + f"#include {include}\n"}, place, message)
+
+    def test_is_silent_on_a_tidy_repository(self):
+        self.assertEqual(self.findings({}), [])
+
+    def test_long_lines(self):
+        self.assert_fires({"Makefile": "#" * 101}, "Makefile:1", "101 columns")
+        self.assertEqual(self.findings({"Makefile": "#" * 100}), [])
+
+    def test_leftovers(self):
+        for word in ("TO" "DO", "FIX" "ME", "X" "XX", "HA" "CK"):
+            self.assert_fires({"tests/core/machine_test.cpp": OPENING + f"// {word}: later\n"},
+                              "tests/core/machine_test.cpp:2", "left behind")
+
+    def test_vague_names(self):
+        self.assert_fires({"tests/common/a_test.cpp": OPENING}, "tests/common/a_test.cpp:1",
+                          "says nothing")
+        self.assert_fires({"tests/core/util.hpp": HEADER}, "tests/core/util.hpp:1", "says nothing")
+
+    def test_first_line(self):
+        self.assert_fires({"src/core/machine.cpp": "#include <vector>\n"}, "src/core/machine.cpp:1",
+                          "why does this file exist")
+
+    def test_pragma_once(self):
+        self.assert_fires({"src/core/machine.hpp": OPENING}, "src/core/machine.hpp:1",
+                          "#pragma once")
+
+    def test_long_functions(self):
+        name = "src/core/machine.cpp"
+        self.assertEqual(self.findings({name: OPENING + function_of(70)}), [])
+        self.assert_fires({name: OPENING + function_of(71)}, f"{name}:5", "function of 71 lines")
+
+    def test_long_functions_of_many_shapes(self):
+        body = "    g();\n" * 70 + "}\n"
+        for head in ("template <class T>\nauto f(T t) -> std::vector<T> {\n",
+                     "b::b(int x) : x_{x}, y_(x) {\n", "TEST(machine, grants) {\n",
+                     "bool operator==(const b&) const noexcept {\n",
+                     "const auto f = [](struct b& x) {\n"):
+            text = OPENING + "namespace a {\n" + head + body + "}\n"
+            findings = self.findings({"src/core/machine.cpp": text})
+            self.assertEqual(len(findings), 1, head)
+            self.assertIn("function of 7", findings[0])
+
+    def test_long_tables_and_types_are_no_functions(self):
+        rows = "    {1, 2},\n" * 100
+        text = (f"constexpr row table[] = {{\n{rows}}};\nstd::array<row, 100> more{{{{\n{rows}}}}};"
+                "\nenum class e {\n" + "    a,\n" * 100 + "};\n")
+        self.assertEqual(self.findings({"src/core/machine.cpp": OPENING + text}), [])
+
+    def test_fences(self):
+        self.assert_fires({"src/shell/keeper.cpp": OPENING + "std::atomic_" "thread_fence(o);\n"},
+                          "src/shell/keeper.cpp:2", "thread sanitizer")
+
+    def test_clock_and_chance_in_pure_rooms(self):
+        self.assert_core_may_not("auto t = clock::now();", "reads a clock")
+        self.assert_core_may_not("std::random_device d;", "draws from outside")
+        self.assert_core_may_not("std::unordered_map<int, int> m;", "order")
+        self.assertEqual(self.findings({"src/core/machine.hpp": HEADER + "// not clock::now()\n"}),
+                         [])
+
+    def test_threads_in_pure_rooms(self):
+        self.assert_core_may_not("using std::this_thread::yield;", "threads")
+        for header in ("thread", "mutex", "condition_variable"):
+            self.assert_core_may_not(f"#include <{header}>", "threads")
+
+    def test_include_levels(self):
+        for name, include in (
+                ("include/cenote/error.hpp", "<cenote/pool.hpp>"),
+                ("include/cenote/pool.hpp", '"../../src/core/machine.hpp"'),
+                ("src/core/machine.cpp", '"cenote/pool.hpp"'),
+                ("src/core/machine.cpp", '"sim/world.hpp"'),
+                ("src/sim/world.hpp", "<cenote/pool.hpp>"),
+                ("src/shell/keeper.cpp", '"sim/world.hpp"'),
+                ("tools/demo.cpp", '"core/machine.hpp"'),
+                ("bench/bench.cpp", '"sim/world.hpp"')):
+            self.assert_includes_not(name, include, "may not include")
+
+    def test_foreign_headers(self):
+        self.assert_includes_not("include/cenote/pool.hpp", "<boost/asio.hpp>", "third party")
+        self.assert_includes_not("tools/demo.cpp", "<boost/asio.hpp>", "third party")
+        self.assert_includes_not("include/cenote/pool.hpp", "<unistd.h>", "system")
+        self.assert_includes_not("src/core/machine.cpp", '"gone.hpp"', "there is no")
+        self.assert_includes_not("src/core/machine.cpp", "<cenote/gone.hpp>", "there is no")
+
+    def test_rooms_nobody_described(self):
+        self.assert_fires({"src/attic/keeper.hpp": HEADER, "ARCHITECTURE.md":
+                           TIDY_REPOSITORY["ARCHITECTURE.md"] + " keeper.hpp"},
+                          "src/attic/keeper.hpp:1", "the room 'attic'")
+
+    def test_sources_cmake_does_not_know(self):
+        self.assert_fires({"src/CMakeLists.txt": "add_library(cenote core/machine.cpp)\n"},
+                          "src/shell/keeper.cpp:1", "src/CMakeLists.txt")
+
+    def test_architecture_names_every_file(self):
+        page = TIDY_REPOSITORY["ARCHITECTURE.md"]
+        self.assert_fires({"ARCHITECTURE.md": page.replace("keeper.cpp", "it")},
+                          "src/shell/keeper.cpp:1", "not mentioned")
+        self.assert_fires({"ARCHITECTURE.md": page + "\n`gone.hpp` left."}, "ARCHITECTURE.md:2",
+                          "does not exist")
+        self.assert_fires({"ARCHITECTURE.md": None}, "ARCHITECTURE.md:1", "missing")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,196 @@
+// cenote-sim: runs simulated worlds from seeds, replays one, shrinks what fails, finds planted bugs.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/fault.hpp"
+#include "sim/faults.hpp"
+#include "sim/run.hpp"
+
+namespace {
+
+using namespace cenote;
+
+struct settings {
+    std::uint64_t seed = 0;
+    std::uint64_t from = 0;
+    std::uint64_t seeds = 0;
+    std::uint64_t fresh = 0;
+    std::size_t steps = 2000;
+    unsigned jobs = std::max(1u, std::thread::hardware_concurrency());
+    std::string replay;
+    std::string save;
+    std::string plant;
+    bool plants = false;
+    bool list_plants = false;
+    bool verbose = false;
+};
+
+std::string replay_command(std::uint64_t seed, std::size_t steps) {
+    return "build/bin/cenote-sim --seed " + std::to_string(seed) + " --steps " +
+           std::to_string(steps);
+}
+
+void print_decisions(std::ostream& out, const std::vector<sim::decision>& decisions) {
+    for (const auto& d : decisions) out << "  " << sim::to_string(d) << '\n';
+}
+
+/// Says what was found, how to see it again, and the shortest way to it.
+void explain(const sim::plan& p, const sim::verdict& v, const settings& s) {
+    std::cout << "FOUND in seed " << p.seed << ": " << v.what << '\n'
+              << "  replay: " << replay_command(p.seed, p.steps) << '\n';
+    auto shortest = sim::shrink(p, v.decisions);
+    std::cout << "  shrunk from " << v.decisions.size() << " to " << shortest.size()
+              << " decisions:\n";
+    print_decisions(std::cout, shortest);
+    if (!s.save.empty()) {
+        std::ofstream file(s.save);
+        file << "seed " << p.seed << " steps " << p.steps << '\n';
+        print_decisions(file, shortest);
+        std::cout << "  saved: build/bin/cenote-sim --replay " << s.save << '\n';
+    }
+}
+
+void print_hash(std::uint64_t hash) {
+    std::printf("%016llx\n", static_cast<unsigned long long>(hash));
+}
+
+int run_one(const settings& s) {
+    sim::plan p = sim::draw_plan(s.seed, s.steps);
+    sim::verdict v = sim::run(p, true);
+    if (s.verbose) print_decisions(std::cout, v.decisions);
+    if (v.failed) explain(p, v, s);
+    print_hash(v.hash);
+    return v.failed ? 1 : 0;
+}
+
+int replay_file(const settings& s) {
+    std::ifstream file(s.replay);
+    std::string word;
+    std::uint64_t seed = 0;
+    std::size_t steps = 0;
+    std::string line;
+    if (!(file >> word >> seed >> word >> steps) || !std::getline(file, line)) {
+        std::cerr << "cenote-sim: " << s.replay << ": expected \"seed N steps N\" on line 1\n";
+        return 2;
+    }
+    std::vector<sim::decision> decisions;
+    while (std::getline(file, line)) {
+        sim::decision d;
+        if (!sim::parse(line, d)) {
+            std::cerr << "cenote-sim: " << s.replay << ": not a decision: " << line << '\n';
+            return 2;
+        }
+        decisions.push_back(d);
+    }
+    sim::plan p = sim::draw_plan(seed, steps);
+    sim::verdict v = sim::replay(p, decisions);
+    if (v.failed) std::cout << "FOUND: " << v.what << '\n';
+    print_hash(v.hash);
+    return v.failed ? 1 : 0;
+}
+
+/// Many seeds on several threads. The hash does not depend on how they were spread.
+class batch {
+public:
+    batch(std::vector<std::uint64_t> seeds, const settings& s)
+        : seeds_(std::move(seeds)), settings_(s) {}
+
+    int run() {
+        auto began = std::chrono::steady_clock::now();
+        std::vector<std::jthread> threads;
+        for (unsigned i = 0; i < settings_.jobs; ++i) threads.emplace_back([this] { work(); });
+        threads.clear();
+        std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+        std::cout << done_ << " seeds, " << seen_.steps << " checked steps, " << seen_.grants
+                  << " grants, " << seen_.cancels << " cancels, " << seen_.refusals
+                  << " refusals, " << seen_.faults << " injected faults in " << took.count()
+                  << " s\n";
+        print_hash(hash_);
+        return failures_ == 0 ? 0 : 1;
+    }
+
+private:
+    void work() {
+        for (std::size_t i = next_++; i < seeds_.size() && failures_ < 3; i = next_++) {
+            sim::plan p = sim::draw_plan(seeds_[i], settings_.steps);
+            sim::verdict v = sim::run(p, false);
+            std::lock_guard lock(mutex_);
+            seen_.add(v.seen);
+            hash_ += v.hash * (2 * i + 1);
+            ++done_;
+            if (v.failed && failures_++ < 3) explain(p, sim::run(p, true), settings_);
+            if (settings_.verbose && done_ % 10'000 == 0)
+                std::cerr << done_ << " of " << seeds_.size() << " seeds\n";
+        }
+    }
+
+    std::vector<std::uint64_t> seeds_;
+    const settings& settings_;
+    std::atomic<std::size_t> next_{0};
+    std::atomic<int> failures_{0};
+    std::mutex mutex_;
+    std::uint64_t hash_ = 0;
+    std::size_t done_ = 0;
+    sim::tallies seen_;
+};
+
+int run_batch(const settings& s) {
+    std::vector<std::uint64_t> seeds;
+    for (std::uint64_t i = 0; i < s.seeds; ++i) seeds.push_back(s.from + i);
+    std::random_device entropy;
+    for (std::uint64_t i = 0; i < s.fresh; ++i)
+        seeds.push_back((std::uint64_t{entropy()} << 32 | entropy()) >> 1);
+    return batch(std::move(seeds), s).run();
+}
+
+int run_tool(const settings& s) {
+    if (s.list_plants) {
+        for (std::size_t i = 1; i < core::fault_count; ++i)
+            std::cout << sim::name_of(static_cast<core::fault>(i)) << '\n';
+        return 0;
+    }
+    if (s.plants) return sim::find_planted_faults(std::cout, s.steps, s.seeds) ? 0 : 1;
+    if (!s.plant.empty() && !sim::plant(s.plant)) {
+        std::cerr << "cenote-sim: cannot plant " << s.plant
+                  << (sim::can_plant() ? ": no such fault (see --list-plants)\n"
+                                       : ": use cenote-sim-faulty, this one is built without\n");
+        return 2;
+    }
+    if (!s.replay.empty()) return replay_file(s);
+    if (s.seeds + s.fresh > 0) return run_batch(s);
+    return run_one(s);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    settings s;
+    CLI::App app{
+        "Simulates the pool's machine: one seed, one run. The last line printed is the hash of the\n"
+        "trace; the same seed gives the same hash on every machine and with every compiler."};
+    app.add_option("--seed", s.seed, "run this one seed, and shrink it if it fails");
+    app.add_option("--seeds", s.seeds, "run so many seeds, counted from --from");
+    app.add_option("--from", s.from, "first of --seeds")->capture_default_str();
+    app.add_option("--fresh", s.fresh, "also run so many random seeds");
+    app.add_option("--steps", s.steps, "decisions per seed")->capture_default_str();
+    app.add_option("--jobs", s.jobs, "threads")->capture_default_str()->check(CLI::Range(1u, 256u));
+    app.add_option("--replay", s.replay, "carry out the decisions in this file")
+        ->check(CLI::ExistingFile);
+    app.add_option("--save", s.save, "write the shrunk decisions of a failure to this file");
+    app.add_option("--plant", s.plant, "plant this bug first (cenote-sim-faulty only)");
+    app.add_flag("--plants", s.plants, "plant every bug in turn; fail if one is not found");
+    app.add_flag("--list-plants", s.list_plants, "list the bugs that can be planted");
+    app.add_flag("--verbose", s.verbose, "print the decisions of --seed, or progress of --seeds");
+    CLI11_PARSE(app, argc, argv);
+    return run_tool(s);
+}
