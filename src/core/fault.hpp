@@ -19,7 +19,7 @@
     X(cancel_kills_the_open)              \
     X(cancel_after_grant_lends_twice)     \
     X(newcomer_overtakes_the_line)        \
-    X(try_acquire_overtakes_the_line)     \
+    X(try_acquire_lends_unprobed)         \
     X(line_is_last_in_first_out)          \
     X(heartbeat_hides_all_idle)           \
     X(heartbeat_ignores_waiters)          \

@@ -57,19 +57,20 @@ answer machine::acquire(instant now, const request& who, actions& out) {
         return answer{.what = answer::kind::refused, .error = error};
     };
     if (closed_) return refused(errc::closed);
-    if (can_lend(now) || planted(fault::newcomer_overtakes_the_line)) {
-        if (slot_id id = next_fresh(now); id != no_slot) {
-            lend(now, id, now, false, out);
-            settle(now, out);
-            return {.what = answer::kind::granted, .slot = id};
-        }
+    if (can_lend(now, out)) {
+        slot_id id = next_fresh(now, out);
+        lend(now, id, now, false, out);
+        settle(now, out);
+        return {.what = answer::kind::granted, .slot = id};
     }
     if (who.deadline <= now) {
-        tried_ = slots_.total() < slots_.max();
+        tried_ = true;
         return refused(errc::timed_out);
     }
     if (line_.size() >= settings_.line_max) return refused(errc::line_full);
     std::uint64_t ticket = who.ticket != 0 ? who.ticket : ++last_ticket_;
+    if (planted(fault::newcomer_overtakes_the_line) && !line_.empty())
+        ticket = line_.first().ticket;
     waiter_id id = line_.join({.cookie = who.cookie,
                                .ticket = ticket,
                                .arrived = who.ticket != 0 ? who.arrived : now,
@@ -83,43 +84,42 @@ std::optional<slot_id> machine::try_acquire(instant now, actions& out) {
     make_room(out);
     warmed_ = true;
     std::optional<slot_id> got;
-    if (!closed_ && (can_lend(now) || planted(fault::try_acquire_overtakes_the_line))) {
-        if (slot_id id = next_fresh(now); id != no_slot) {
-            ++acquires_;
-            lend(now, id, now, false, out);
-            got = id;
-        }
-    }
-    if (!got) {
+    if (can_lend(now, out)) got = next_fresh(now, out);
+    if (planted(fault::try_acquire_lends_unprobed) && !got &&
+        slots_.oldest(idle_kind::stale) != no_slot)
+        got = slots_.oldest(idle_kind::stale);
+    if (got) {
+        ++acquires_;
+        lend(now, *got, now, false, out);
+    } else {
         ++try_empty_;
-        tried_ = !closed_ && slots_.total() < slots_.max();
+        tried_ = !closed_;
     }
     settle(now, out);
     return got;
 }
 
 bool machine::retry(instant now, waiter_id id, actions& out) {
-    if (!line_.has(id)) return false;
-    line_.at(id).nudged = false;
-    bool first = line_.head() == id || head_may_be_bypassed(now);
-    slot_id found = first ? next_fresh(now) : no_slot;
-    bool lent = found != no_slot && !wear(slots_[found], now);
-    if (lent) {
+    bool in_line = line_.has(id);
+    if (in_line) line_.at(id).nudged = false;
+    bool may = in_line && (line_.head() == id || head_may_be_bypassed(now));
+    slot_id found = may ? next_fresh(now, out) : no_slot;
+    if (found != no_slot) {
         waiter w = line_.leave(id);
         lend(now, found, w.arrived, true, out);
         out.push_back({.what = action::kind::grant, .slot = found, .cookie = w.cookie});
     }
     settle(now, out);
-    return lent;
+    return found != no_slot;
 }
 
 bool machine::cancel(instant now, waiter_id id, actions& out) {
     if (planted(fault::cancel_after_grant_lends_twice) && !line_.has(id))
         for (slot_id s = 0; s < slots_.max(); ++s)
             if (slots_[s].state == slot_state::leased) return become_idle(now, s), false;
-    if (!line_.has(id)) return false;
+    bool in_line = line_.has(id);
     if (planted(fault::cancel_leaves_the_waiter_in_line)) return true;
-    refuse(id, errc::canceled, out);
+    if (in_line) refuse(id, errc::canceled, out);
     if (planted(fault::cancel_kills_the_open)) {
         for (slot_id s = 0; s < slots_.max(); ++s)
             if (slots_[s].state == slot_state::opening) {
@@ -129,7 +129,7 @@ bool machine::cancel(instant now, waiter_id id, actions& out) {
             }
     }
     settle(now, out);
-    return true;
+    return in_line;
 }
 
 void machine::release(instant now, slot_id id, condition how, std::uint64_t uses,
@@ -225,7 +225,7 @@ bool machine::answered(slot_id id, std::uint64_t call, slot_state expected) {
 }
 
 bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
-    if (!answered(id, call, slot_state::opening)) return false;
+    if (!answered(id, call, slot_state::opening)) return settle(now, out), false;
     slot& s = slots_[id];
     if (how != outcome::ok) {
         fail_open(now, id, how == outcome::failed_finally, out);
@@ -248,7 +248,7 @@ bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, 
 }
 
 bool machine::on_probe(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
-    if (!answered(id, call, slot_state::probing)) return false;
+    if (!answered(id, call, slot_state::probing)) return settle(now, out), false;
     slot& s = slots_[id];
     if (s.purpose == probe_purpose::heartbeat) beating_ = false;
     if (how != outcome::ok) {
@@ -265,7 +265,7 @@ bool machine::on_probe(instant now, slot_id id, std::uint64_t call, outcome how,
 }
 
 bool machine::on_reset(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
-    if (!answered(id, call, slot_state::resetting)) return false;
+    if (!answered(id, call, slot_state::resetting)) return settle(now, out), false;
     const slot& s = slots_[id];
     if (how != outcome::ok && !planted(fault::failed_reset_goes_back)) {
         report(event_kind::reset_failed, s.resource, out);
@@ -282,7 +282,7 @@ bool machine::on_reset(instant now, slot_id id, std::uint64_t call, outcome how,
 }
 
 bool machine::on_close(instant now, slot_id id, std::uint64_t call, outcome, actions& out) {
-    if (!answered(id, call, slot_state::closing)) return false;
+    if (!answered(id, call, slot_state::closing)) return settle(now, out), false;
     vacate(id, out);
     settle(now, out);
     return true;

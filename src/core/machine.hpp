@@ -16,8 +16,8 @@
 // Requests: acquire, try_acquire, retry, cancel, release, detach, retire_all, suspect_all, close,
 // tick. Actions that leave the house (call) have exactly one answer each: on_open, on_probe,
 // on_reset, on_close. An answer that comes after the machine gave the call up is recognised by its
-// number and ignored (the function returns false). Every order of these is handled; none is
-// forbidden.
+// number and changes nothing (the function returns false). Every order of these is handled; none
+// is forbidden.
 //
 // Every call ends with settle(): refuse the expired, lend the idle, sweep, open what is missing,
 // always in this order. So after any call at `now`:
@@ -167,8 +167,8 @@ public:
     /// The minimum is open.
     bool ready() const;
     bool anyone_waits() const { return !line_.empty(); }
-    /// Could an acquire be granted at once?
-    bool can_lend(instant now);
+    /// Could an acquire be granted at once? Worn-out resources it comes across are retired.
+    bool can_lend(instant now, actions& out);
     const slot& look(slot_id id) const { return slots_[id]; }
     std::size_t max() const { return slots_.max(); }
 
@@ -201,7 +201,7 @@ private:
     void settle(instant now, actions& out);
     void give_up_calls(instant now, actions& out);
     void refuse_expired(instant now, actions& out);
-    void refuse_hopeless(instant now, actions& out);
+    void refuse_hopeless(actions& out);
     void lend_idle(instant now, actions& out);
     void close_idle(instant now, actions& out);
     void sweep(instant now, actions& out);
@@ -210,7 +210,7 @@ private:
     void open_missing(instant now, actions& out);
 
     // Looks.
-    slot_id next_fresh(instant now);
+    slot_id next_fresh(instant now, actions& out);
     bool needs_probe(const slot& s, instant now) const;
     std::optional<retire_reason> wear(const slot& s, instant now) const;
     bool head_may_be_bypassed(instant now) const;

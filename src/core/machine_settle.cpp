@@ -10,9 +10,9 @@ namespace cenote::core {
 void machine::settle(instant now, actions& out) {
     give_up_calls(now, out);
     refuse_expired(now, out);
-    refuse_hopeless(now, out);
     lend_idle(now, out);
     close_idle(now, out);
+    refuse_hopeless(out);
     sweep(now, out);
     beat(now, out);
     open_missing(now, out);
@@ -54,7 +54,7 @@ void machine::refuse_expired(instant now, actions& out) {
 
 /// While opens fail and nothing else is alive, whoever cannot live to see the next attempt learns
 /// the reason now.
-void machine::refuse_hopeless(instant, actions& out) {
+void machine::refuse_hopeless(actions& out) {
     if (pacer_.well() || alive() + count(slot_state::opening) > 0) return;
     instant next = pacer_.due(true);
     while (!line_.empty() && line_.first().deadline <= next)
@@ -63,13 +63,8 @@ void machine::refuse_hopeless(instant, actions& out) {
 
 void machine::lend_idle(instant now, actions& out) {
     while (!line_.empty()) {
-        slot_id id = next_fresh(now);
+        slot_id id = next_fresh(now, out);
         if (id == no_slot) break;
-        auto why = wear(slots_[id], now);
-        if (why && !(planted(fault::age_not_checked_at_acquire) && *why == retire_reason::age)) {
-            retire(now, id, *why, out);
-            continue;
-        }
         waiter_id head = line_.head();
         if (head_may_be_bypassed(now)) {
             waiter& w = line_.at(head);
@@ -82,7 +77,7 @@ void machine::lend_idle(instant now, actions& out) {
         lend(now, id, w.arrived, true, out);
         out.push_back({.what = action::kind::grant, .slot = id, .cookie = w.cookie});
     }
-    while (line_.size() > returning() && slots_.oldest(idle_kind::stale) != no_slot) {
+    while (line_.size() + (tried_ ? 1 : 0) > returning() && slots_.oldest(idle_kind::stale) != no_slot) {
         slot_id id = slots_.oldest(idle_kind::stale);
         if (auto why = wear(slots_[id], now)) {
             retire(now, id, *why, out);
@@ -102,8 +97,10 @@ void machine::close_idle(instant now, actions& out) {
     }
 }
 
+/// Retires what is due. Not while somebody waits: whatever is idle then is on its way to them, and
+/// age is checked on that way, too.
 void machine::sweep(instant now, actions& out) {
-    if (sweep_at() > now) return;
+    if (!line_.empty() || sweep_at() > now) return;
     last_sweep_ = now;
     sweep_due_ = never;
     spared_any_ = false;
@@ -175,8 +172,9 @@ void machine::open_missing(instant now, actions& out) {
 // Looks.
 
 instant machine::wake_at() const {
-    instant at = std::min({line_.earliest(), calls_.earliest(), sweep_at()});
+    instant at = std::min(line_.earliest(), calls_.earliest());
     if (!closed_) at = std::min(at, pacer_.next_chance());
+    if (line_.empty()) at = std::min(at, sweep_at());
     if (can_.probe && !beating_ && line_.empty()) at = std::min(at, beat_due_);
     if (!line_.empty() && slots_.oldest(idle_kind::fresh) != no_slot &&
         !planted(fault::bounded_never_hands_over)) {
@@ -190,19 +188,23 @@ instant machine::sweep_at() const {
     return std::max(after(last_sweep_, settings_.sweep_interval), sweep_due_);
 }
 
-bool machine::can_lend(instant now) {
+bool machine::can_lend(instant now, actions& out) {
     if (closed_ || (!line_.empty() && !head_may_be_bypassed(now))) return false;
-    slot_id id = next_fresh(now);
-    return id != no_slot && !wear(slots_[id], now);
+    return next_fresh(now, out) != no_slot;
 }
 
-/// The fresh slot that is lent next; those that turn out to need a probe become stale.
-slot_id machine::next_fresh(instant now) {
+/// The fresh slot that is lent next. Those it comes across that are worn out are retired, those that
+/// turn out to need a probe become stale.
+slot_id machine::next_fresh(instant now, actions& out) {
     for (;;) {
         slot_id id = settings_.order == order::lifo ? slots_.newest(idle_kind::fresh)
                                                     : slots_.oldest(idle_kind::fresh);
-        if (id == no_slot || !needs_probe(slots_[id], now)) return id;
-        slots_.move(id, idle_kind::stale);
+        if (id == no_slot) return no_slot;
+        auto why = wear(slots_[id], now);
+        if (why && planted(fault::age_not_checked_at_acquire)) why.reset();
+        if (why) retire(now, id, *why, out);
+        else if (needs_probe(slots_[id], now)) slots_.move(id, idle_kind::stale);
+        else return id;
     }
 }
 

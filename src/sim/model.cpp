@@ -78,12 +78,12 @@ answer model::acquire(instant now, const request& who, actions& out) {
     result.what = answer::kind::refused;
     if (closed_) {
         result.error = errc::closed;
-    } else if (const slot_id id = lendable(now); id != no_slot) {
+    } else if (const slot_id id = lendable(now, out); id != no_slot) {
         lend(id);
         result.what = answer::kind::granted;
         result.slot = id;
     } else if (who.deadline <= now) {
-        tried_ = count(slot_state::vacant) > 0;
+        tried_ = true;
         result.error = errc::timed_out;
     } else if (line_.size() >= settings_.line_max) {
         result.error = errc::line_full;
@@ -97,11 +97,11 @@ answer model::acquire(instant now, const request& who, actions& out) {
 
 std::optional<slot_id> model::try_acquire(instant now, actions& out) {
     keeps_minimum_ = true;
-    const slot_id id = closed_ ? no_slot : lendable(now);
+    const slot_id id = closed_ ? no_slot : lendable(now, out);
     if (id != no_slot) {
         lend(id);
     } else {
-        tried_ = !closed_ && count(slot_state::vacant) > 0;
+        tried_ = !closed_;
     }
     settle(now, out);
     return id != no_slot ? std::optional{id} : std::nullopt;
@@ -109,12 +109,15 @@ std::optional<slot_id> model::try_acquire(instant now, actions& out) {
 
 bool model::retry(instant now, std::uint64_t cookie, actions& out) {
     const std::size_t who = find(cookie);
-    if (who == nowhere) return false;
+    if (who == nowhere) {
+        settle(now, out);
+        return false;
+    }
     line_[who].nudged = false;
     bool lent = false;
     if (who == 0 || head_may_be_bypassed(now)) {
-        const slot_id id = next_fresh(now);
-        if (id != no_slot && !worn(slots_[id], now)) {
+        const slot_id id = next_fresh(now, out);
+        if (id != no_slot) {
             grant(who, id, out);
             lent = true;
         }
@@ -125,7 +128,10 @@ bool model::retry(instant now, std::uint64_t cookie, actions& out) {
 
 bool model::cancel(instant now, std::uint64_t cookie, actions& out) {
     const std::size_t who = find(cookie);
-    if (who == nowhere) return false;
+    if (who == nowhere) {
+        settle(now, out);
+        return false;
+    }
     refuse(who, errc::canceled, out);
     settle(now, out);
     return true;
@@ -180,7 +186,10 @@ void model::tick(instant now, actions& out) { settle(now, out); }
 // Answers.
 
 bool model::on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
-    if (!answered(id, call, slot_state::opening)) return false;
+    if (!answered(id, call, slot_state::opening)) {
+        settle(now, out);
+        return false;
+    }
     if (how == outcome::ok) {
         place& s = slots_[id];
         s.expires_at = draw_expiry(now);
@@ -201,7 +210,10 @@ bool model::on_open(instant now, slot_id id, std::uint64_t call, outcome how, ac
 }
 
 bool model::on_probe(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
-    if (!answered(id, call, slot_state::probing)) return false;
+    if (!answered(id, call, slot_state::probing)) {
+        settle(now, out);
+        return false;
+    }
     if (how == outcome::ok) {
         if (slots_[id].purpose == probe_purpose::heartbeat) beating_ = false;
         slots_[id].checked_at = now;
@@ -219,7 +231,10 @@ bool model::on_probe(instant now, slot_id id, std::uint64_t call, outcome how, a
 }
 
 bool model::on_reset(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
-    if (!answered(id, call, slot_state::resetting)) return false;
+    if (!answered(id, call, slot_state::resetting)) {
+        settle(now, out);
+        return false;
+    }
     if (how != outcome::ok || closed_ || worn(slots_[id], now)) {
         begin_close(now, id, out);
     } else {
@@ -230,7 +245,10 @@ bool model::on_reset(instant now, slot_id id, std::uint64_t call, outcome how, a
 }
 
 bool model::on_close(instant now, slot_id id, std::uint64_t call, outcome /*how*/, actions& out) {
-    if (!answered(id, call, slot_state::closing)) return false;
+    if (!answered(id, call, slot_state::closing)) {
+        settle(now, out);
+        return false;
+    }
     vacate(id);
     settle(now, out);
     return true;
@@ -375,9 +393,9 @@ void model::grant(std::size_t place_in_line, slot_id id, actions& out) {
 void model::settle(instant now, actions& out) {
     give_up_calls(now, out);
     refuse_expired(now, out);
-    refuse_hopeless(out);
     lend_fresh(now, out);
     close_doomed(now, out);
+    refuse_hopeless(out);
     sweep(now, out);
     beat(now, out);
     open_missing(now, out);
@@ -420,11 +438,9 @@ void model::refuse_hopeless(actions& out) {
 
 void model::lend_fresh(instant now, actions& out) {
     while (!line_.empty()) {
-        const slot_id id = next_fresh(now);
+        const slot_id id = next_fresh(now, out);
         if (id == no_slot) break;
-        if (worn(slots_[id], now)) {
-            begin_close(now, id, out);
-        } else if (head_may_be_bypassed(now)) {
+        if (head_may_be_bypassed(now)) {
             waiter& head = line_.front();
             if (!head.nudged) {
                 action& a = out.emplace_back();
@@ -441,7 +457,7 @@ void model::lend_fresh(instant now, actions& out) {
 }
 
 void model::probe_stale(instant now, actions& out) {
-    while (line_.size() > returning()) {
+    while (line_.size() + (tried_ ? 1 : 0) > returning()) {
         const slot_id id = first(idle_kind::stale);
         if (id == no_slot) return;
         if (worn(slots_[id], now)) {
@@ -461,7 +477,7 @@ void model::close_doomed(instant now, actions& out) {
 }
 
 void model::sweep(instant now, actions& out) {
-    if (sweep_at() > now) return;
+    if (!line_.empty() || sweep_at() > now) return;
     last_sweep_ = now;
     sweep_due_ = never;
     spared_any_ = false;
@@ -556,20 +572,21 @@ const std::vector<slot_id>& model::fresh_then_stale() {
     return in_turn_;
 }
 
-slot_id model::next_fresh(instant now) {
+slot_id model::next_fresh(instant now, actions& out) {
     for (;;) {
         const bool newest = settings_.order == order::lifo;
         const slot_id id = newest ? last(idle_kind::fresh) : first(idle_kind::fresh);
-        if (id == no_slot || !needs_probe(slots_[id], now)) return id;
-        move(id, idle_kind::stale);
+        if (id == no_slot) return id;
+        if (worn(slots_[id], now)) begin_close(now, id, out);
+        else if (needs_probe(slots_[id], now)) move(id, idle_kind::stale);
+        else return id;
     }
 }
 
 /// What a newcomer may be lent at once. Requires that the pool is not closed.
-slot_id model::lendable(instant now) {
+slot_id model::lendable(instant now, actions& out) {
     if (!line_.empty() && !head_may_be_bypassed(now)) return no_slot;
-    const slot_id id = next_fresh(now);
-    return id != no_slot && !worn(slots_[id], now) ? id : no_slot;
+    return next_fresh(now, out);
 }
 
 bool model::needs_probe(const place& s, instant now) const {
@@ -675,7 +692,7 @@ instant model::draw_expiry(instant now) {
 }
 
 instant model::wake_at() const {
-    instant at = sweep_at();
+    instant at = line_.empty() ? sweep_at() : never;
     for (const waiter& w : line_) at = std::min(at, w.due.at);
     for (const place& s : slots_) at = std::min(at, s.due.at);
     if (!closed_) at = std::min(at, held_back_ ? widen_at_ : retry_at_);

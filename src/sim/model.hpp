@@ -129,8 +129,8 @@ private:
     core::slot_id first(core::idle_kind kind) const;
     core::slot_id last(core::idle_kind kind) const;
     const std::vector<core::slot_id>& fresh_then_stale();
-    core::slot_id next_fresh(core::instant now);
-    core::slot_id lendable(core::instant now);
+    core::slot_id next_fresh(core::instant now, core::actions& out);
+    core::slot_id lendable(core::instant now, core::actions& out);
     bool needs_probe(const place& s, core::instant now) const;
     bool worn(const place& s, core::instant now) const;
     bool minimum_needs(const place& s) const;

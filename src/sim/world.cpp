@@ -139,6 +139,7 @@ void world::step(const decision& d) {
             } else if (who.what == doing::holding) {
                 // The grant came first: the cancel finds nobody and must change nothing.
                 require(!machine_.cancel(now_, who.waiter, mine_), "who was granted cannot cancel");
+                require(!model_.cancel(now_, who.cookie, theirs_), "nor in the model");
             }
             break;
         case decision::kind::retry:
@@ -192,6 +193,15 @@ void world::step(const decision& d) {
     ++seen_.steps;
     absorb();
     look();
+    if (seen_.steps % 8 == 0) settle_again();
+}
+
+/// Whatever could be decided has been: asking again at the same time changes nothing.
+void world::settle_again() {
+    machine_.tick(now_, mine_);
+    require(mine_.empty(), "settling twice changes nothing");
+    model_.tick(now_, theirs_);
+    absorb();
 }
 
 // What borrowers and the connector do.

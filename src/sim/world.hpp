@@ -86,6 +86,7 @@ private:
     void pass(std::uint32_t how, std::uint32_t much);
     void call_ended(const call& c, core::outcome how);
 
+    void settle_again();
     void absorb();
     void absorb(const core::action& a);
     void lent(borrower& who, core::slot_id slot, bool from_line);
