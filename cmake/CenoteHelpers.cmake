@@ -6,11 +6,15 @@ set(CENOTE_LEG "local" CACHE STRING "What this tree proves; prefixes its tests' 
 add_custom_target(cenote_programs ALL)
 add_dependencies(cenote_programs cenote)
 
-# cenote_add_program(NAME name SOURCES … [LIBS …])
+# cenote_add_program(NAME name SOURCES … [LIBS …]): LIBS replaces the library rather than adding to
+# it, because a program that links the planted faults must not link the sound core as well.
 function(cenote_add_program)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;LIBS")
+  if(NOT arg_LIBS)
+    set(arg_LIBS cenote::cenote)
+  endif()
   add_executable(${arg_NAME} ${arg_SOURCES})
-  target_link_libraries(${arg_NAME} PRIVATE cenote::cenote ${arg_LIBS})
+  target_link_libraries(${arg_NAME} PRIVATE ${arg_LIBS})
   add_dependencies(cenote_programs ${arg_NAME})
 endfunction()
 
@@ -30,8 +34,6 @@ endfunction()
 function(cenote_add_test)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SOURCES;LIBS;ARGS;LABELS")
   add_executable(${arg_NAME} ${arg_SOURCES})
-  # LIBS replaces the library rather than adding to it: a program that links the planted faults
-  # must not link the sound core as well.
   if(NOT arg_LIBS)
     set(arg_LIBS cenote::cenote)
   endif()

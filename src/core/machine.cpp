@@ -47,6 +47,11 @@ void machine::start(instant now, actions& out) {
     settle(now, out);
 }
 
+void machine::warm(instant now, actions& out) {
+    warmed_ = true;
+    settle(now, out);
+}
+
 answer machine::acquire(instant now, const request& who, actions& out) {
     make_room(out);
     ++acquires_;

@@ -131,8 +131,14 @@ public:
     /// Requires validated options. `reports`: whether anyone wants report actions.
     machine(const options& settings, abilities can, bool reports, std::uint64_t seed, instant now);
 
+    /// Makes room for one more waiter and for every action a call can append. May throw
+    /// std::bad_alloc, which nothing else does; those that let somebody wait call it first.
+    void make_room(actions& out);
+
     // Requests. `out` keeps its content; actions are appended.
     void start(instant now, actions& out);
+    /// The minimum is to be kept from now on, whatever `warm_up` said.
+    void warm(instant now, actions& out);
     answer acquire(instant now, const request& who, actions& out);
     std::optional<slot_id> try_acquire(instant now, actions& out);
     /// A nudged waiter looks for itself. False: nothing there, it stays in line.
@@ -151,6 +157,8 @@ public:
     void suspect_all(instant now, actions& out);
     void close(instant now, actions& out);
     void tick(instant now, actions& out);
+    /// A lease ended without the machine; it took so long.
+    void note_hold(duration held) { hold_.record(held); }
 
     // Answers. False: the call was given up before, its result is not wanted.
     bool on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out);
@@ -171,6 +179,9 @@ public:
     bool can_lend(instant now, actions& out);
     const slot& look(slot_id id) const { return slots_[id]; }
     std::size_t max() const { return slots_.max(); }
+    std::size_t total() const { return slots_.total(); }
+    std::size_t count(slot_state s) const { return slots_.count(s); }
+    std::uint64_t generation() const { return epoch_; }
 
     /// Fills gauges and counters (not `max`, nor the histograms). Safe against a concurrent writer
     /// in so far as every number is read whole; the caller makes the numbers fit together.
@@ -216,14 +227,12 @@ private:
     bool head_may_be_bypassed(instant now) const;
     bool minimum_needs(const slot& s) const;
     bool must_wait_for_replacement(const slot& s) const;
-    std::size_t count(slot_state s) const { return slots_.count(s); }
     std::size_t returning() const;
     std::size_t available() const;
     std::size_t alive() const { return available() + count(slot_state::leased) + returning(); }
     supply present_supply() const;
     instant sweep_at() const;
     instant draw_expiry(instant now);
-    void make_room(actions& out);
     void check_waiters(instant now) const;
     void check_calls(instant now) const;
     void check_counters() const;

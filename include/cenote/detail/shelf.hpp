@@ -4,8 +4,8 @@
 // still leased. The rules that make this safe (tests/shell/shelf_model_test.cpp runs every
 // interleaving of them):
 //
-// 1. put() exchanges into its cell, then looks at `attention`. Whoever raises attention first stores
-//    it, then exchanges every cell for empty. All of these are sequentially consistent, so at least
+// 1. put() lays its item into an empty cell, then looks at `attention`. Whoever raises attention
+//    first stores it, then empties every cell. All of these are sequentially consistent, so at least
 //    one of the two sees the other: no resource stays behind in a cell while somebody waits.
 // 2. take() looks at `attention` after its exchange, too. If it is raised, what was taken belongs to
 //    somebody who came before and must be handed in.
@@ -26,6 +26,7 @@ enum attention : std::uint32_t {
     pool_closed = 2,
     sweeper_asleep = 4,  // the next release wakes the sweeper by going through the keeper
     lane_off = 8,        // the pool's options do not allow the fast lane
+    recalling = 16,      // leases from before the last retire_all are still out
 };
 
 /// The real thing; the model checker brings its own.
@@ -52,17 +53,13 @@ public:
     }
 
     /// Lays an item into the cell of processor `where`. Returns what must go to the keeper instead:
-    /// null, or an item (this one, or the one that lay there).
+    /// null, or an item (usually this one; another that lay there in its place is as good).
     Item* put(std::size_t where, Item* item) {
         if (attention_.load() != 0) return item;
         auto& held = cells_[where & mask_].held;
-        Item* displaced = held.exchange(item);
-        if (attention_.load() == 0) return displaced;
-        // Rule 1: somebody may have collected before the item lay there. Whatever lies there now
-        // goes to the keeper. If something was displaced as well, it cannot be carried along: it is
-        // given back and collected by the keeper, whom the caller is about to visit.
-        Item* again = held.exchange(displaced);
-        return again;
+        Item* empty = nullptr;
+        if (!held.compare_exchange_strong(empty, item)) return item;
+        return attention_.load() == 0 ? nullptr : held.exchange(nullptr);  // rule 1
     }
 
     // Under the keeper's lock.
@@ -72,10 +69,7 @@ public:
     std::uint32_t raised() const { return attention_.load(); }
 
     /// Empties a cell.
-    Item* collect(std::size_t index) {
-        auto& held = cells_[index].held;
-        return held.load() == nullptr ? nullptr : held.exchange(nullptr);
-    }
+    Item* collect(std::size_t index) { return cells_[index].held.exchange(nullptr); }
 
     /// Lays an item back into an empty cell; false if something else lies there.
     bool restore(std::size_t index, Item* item) {

@@ -1,0 +1,152 @@
+// What a connector is: something that opens resources, and may probe, reset and close them.
+#pragma once
+
+#include <concepts>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "cenote/detail/any_connector.hpp"
+#include "cenote/detail/resource.hpp"
+
+namespace cenote {
+
+/// A connector for resources of type T needs one thing: a way to open. Any callable that returns a
+/// T is one; so is any object with `open()`. Everything else is optional:
+///
+///     struct my_connector {
+///         session open();                           // throws: could not be opened
+///         bool probe(session&);                     // false or throws: it is dead
+///         void reset(session&);                     // throws: could not be cleaned (or bool)
+///         void close(session&);                     // goodbye; the destructor follows
+///         bool before_acquire(session&);            // false or throws: lend another one
+///         bool before_release(session&);            // false or throws: do not keep it
+///         cenote::verdict classify(std::exception_ptr) const;  // what an exception means
+///     };
+///
+/// open, probe, reset and close may block: they run on the pool's own threads, each under its
+/// timeout, never two at a time on one resource. before_acquire and before_release run on the
+/// borrower's thread at every lease and must be quick (a look at a socket, not a round trip).
+///
+/// Thread safety: the pool calls a connector from several threads at once, each time for another
+/// resource.
+template <class C, class T>
+concept connector = requires(C& c) {
+    { c.open() } -> std::convertible_to<T>;
+} || requires(C& c) {
+    { c() } -> std::convertible_to<T>;
+};
+
+namespace detail {
+
+template <class C>
+constexpr bool has_open = requires(C& c) { c.open(); };
+
+template <class C>
+decltype(auto) call_open(C& c) {
+    if constexpr (has_open<C>) return c.open();
+    else return c();
+}
+
+/// What a connector opens.
+template <class C>
+using opened_by = std::remove_cvref_t<decltype(call_open(std::declval<C&>()))>;
+
+/// Calls that say "yes" by returning true or by returning at all.
+template <class Call>
+bool says_yes(Call&& call) {
+    if constexpr (std::is_void_v<std::invoke_result_t<Call>>) {
+        std::forward<Call>(call)();
+        return true;
+    } else {
+        return static_cast<bool>(std::forward<Call>(call)());
+    }
+}
+
+template <class T, class C>
+class connector_of final : public any_connector {
+public:
+    explicit connector_of(C connector) : connector_(std::move(connector)) {}
+
+    connector_abilities abilities() const noexcept override {
+        return {.probe = can_probe,
+                .reset = can_reset,
+                .before_acquire = looks_before_acquire,
+                .before_release = looks_before_release};
+    }
+
+    std::unique_ptr<resource> open() override {
+        auto r = std::make_unique<resource_of<T>>();
+        r->value.emplace(elide{connector_});
+        return r;
+    }
+
+    bool probe(resource& r) override {
+        if constexpr (can_probe)
+            return says_yes([&]() -> decltype(auto) { return connector_.probe(value_of(r)); });
+        else return static_cast<void>(r), true;
+    }
+
+    bool reset(resource& r) override {
+        if constexpr (can_reset)
+            return says_yes([&]() -> decltype(auto) { return connector_.reset(value_of(r)); });
+        else return static_cast<void>(r), true;
+    }
+
+    void close(resource& r) override {
+        if constexpr (can_close) connector_.close(value_of(r));
+        else static_cast<void>(r);
+    }
+
+    bool before_acquire(resource& r) override {
+        if constexpr (looks_before_acquire)
+            return says_yes(
+                [&]() -> decltype(auto) { return connector_.before_acquire(value_of(r)); });
+        else return static_cast<void>(r), true;
+    }
+
+    bool before_release(resource& r) override {
+        if constexpr (looks_before_release)
+            return says_yes(
+                [&]() -> decltype(auto) { return connector_.before_release(value_of(r)); });
+        else return static_cast<void>(r), true;
+    }
+
+    verdict classify(const std::exception_ptr& error) const noexcept override {
+        if constexpr (can_classify) {
+            try {
+                return connector_.classify(error);
+            } catch (...) {
+                return verdict::discard;
+            }
+        } else {
+            return static_cast<void>(error), verdict::discard;
+        }
+    }
+
+private:
+    static constexpr bool can_probe = requires(C& c, T& t) { c.probe(t); };
+    static constexpr bool can_reset = requires(C& c, T& t) { c.reset(t); };
+    static constexpr bool can_close = requires(C& c, T& t) { c.close(t); };
+    static constexpr bool looks_before_acquire = requires(C& c, T& t) { c.before_acquire(t); };
+    static constexpr bool looks_before_release = requires(C& c, T& t) { c.before_release(t); };
+    static constexpr bool can_classify = requires(const C& c, std::exception_ptr e) {
+        { c.classify(e) } -> std::same_as<verdict>;
+    };
+
+    /// Turns into a T where it is used, so that a T is made in its place and never moved.
+    struct elide {
+        C& c;
+        operator T() { return call_open(c); }
+    };
+
+    static T& value_of(resource& r) { return *static_cast<resource_of<T>&>(r).value; }
+
+    C connector_;
+};
+
+}  // namespace detail
+
+}  // namespace cenote

@@ -1,0 +1,125 @@
+// What the templates see of the keeper: the fast lane inline, everything else behind a call.
+#pragma once
+
+#include <sched.h>
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <source_location>
+#include <stop_token>
+#include <system_error>
+
+#include "cenote/detail/any_connector.hpp"
+#include "cenote/detail/mark.hpp"
+#include "cenote/detail/resource.hpp"
+#include "cenote/detail/shelf.hpp"
+#include "cenote/error.hpp"
+#include "cenote/options.hpp"
+#include "cenote/stats.hpp"
+
+namespace cenote::detail {
+
+using instant = std::chrono::steady_clock::time_point;
+
+/// How a call wants its lease.
+struct wish {
+    instant deadline{};
+    std::stop_token stop{};
+    std::source_location site{};
+};
+
+/// The door to one pool. Its one derived class is the keeper.
+class gate {
+public:
+    /// Makes the keeper of a pool and starts its warm-up. Throws invalid_option, std::bad_alloc,
+    /// and with warm_up::wait what the first failed open threw.
+    static gate* open(const options& settings, std::unique_ptr<any_connector> connector);
+
+    /// The pool is gone: closes it and waits for connector calls in flight. The keeper stays until
+    /// the last lease is back.
+    void leave() noexcept;
+
+    /// A resource from the shelf, null if none is at hand.
+    resource* take(std::source_location site) noexcept {
+        bool must_hand_in = false;
+        resource* r = shelf_.take(processor(), must_hand_in);
+        if (r == nullptr) return nullptr;
+        if (must_hand_in) [[unlikely]] {
+            hand_in(r);
+            return nullptr;
+        }
+        trace& seen = *r->seen;
+        std::uint64_t hits = seen.hits.load(std::memory_order_relaxed) + 1;
+        seen.hits.store(hits, std::memory_order_release);
+        seen.site.store(site, std::memory_order_relaxed);
+        seen.leased_at.store(0, std::memory_order_relaxed);
+        if (hooked_ || hits % sample == 0) [[unlikely]]
+            return taken(r);
+        return r;
+    }
+
+    /// The end of a lease.
+    void put(resource* r) noexcept {
+        trace& seen = *r->seen;
+        std::uint64_t hits = seen.hits.load(std::memory_order_relaxed);
+        bool plain = r->state == condition::clean && hits < seen.limit &&
+                     seen.leased_at.load(std::memory_order_relaxed) == 0;
+        if (!plain || hooked_) [[unlikely]]
+            return release(r);
+        // Counted before it can be taken again, and taken back if it does not reach the shelf.
+        std::uint64_t puts = seen.puts.load(std::memory_order_relaxed);
+        seen.puts.store(puts + 1, std::memory_order_release);
+        mark_gate here(this);
+        if (resource* back = shelf_.put(processor(), r); back != nullptr) [[unlikely]]
+            hand_in(back);
+    }
+
+    /// Waits for a lease. Null: `why` says why not. Throws std::bad_alloc and what starting a
+    /// thread throws.
+    resource* acquire(const wish& w, errc& why);
+    /// A lease if one is ready.
+    resource* try_acquire(std::source_location site);
+    /// Takes the resource out of the pool; the caller owns it.
+    std::unique_ptr<resource> detach(resource* r) noexcept;
+
+    /// Throws the exception for `why`, with the text that explains it.
+    [[noreturn]] void fail(errc why, instant since);
+
+    instant deadline_after(std::chrono::nanoseconds timeout) const noexcept;
+    instant default_deadline() const noexcept { return deadline_after(acquire_timeout_); }
+    const std::string& name() const noexcept { return name_; }
+
+    void retire_all();
+    void close() noexcept;
+    /// How many leases are still out at the deadline.
+    std::size_t close(std::chrono::nanoseconds timeout) noexcept;
+    bool wait_ready(std::chrono::nanoseconds timeout);
+    stats read() const;
+    verdict classify(const std::exception_ptr& error) const noexcept {
+        return connector_->classify(error);
+    }
+
+protected:
+    gate(const options& settings, std::unique_ptr<any_connector> connector, std::uint32_t reasons);
+    ~gate() = default;
+
+    /// Every so many leases of a resource take the precise way, for the histogram of hold times.
+    static constexpr std::uint64_t sample = 64;
+
+    static std::size_t processor() noexcept { return static_cast<std::size_t>(sched_getcpu()); }
+
+    // The slow ways. `hand_in`: a resource that nobody leases any more. `taken`: one just taken.
+    void hand_in(resource* r) noexcept;
+    resource* taken(resource* r) noexcept;
+    void release(resource* r) noexcept;
+
+    basic_shelf<resource> shelf_;
+    std::unique_ptr<any_connector> connector_;
+    std::chrono::nanoseconds acquire_timeout_;
+    std::string name_;
+    bool hooked_;  // before_acquire or before_release must run
+};
+
+}  // namespace cenote::detail

@@ -1,0 +1,59 @@
+// One pooled resource as the compiled library sees it, and what may be seen of it while it is lent.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <source_location>
+
+namespace cenote::detail {
+
+class gate;
+
+/// What the holder of a slot's resource leaves for others to see. One cache line per slot, which
+/// lives as long as the pool's keeper; only the holder writes (relaxed), anybody may read.
+struct alignas(64) trace {
+    std::atomic<std::uint64_t> hits{0};  // leases taken from the shelf
+    std::atomic<std::uint64_t> puts{0};  // leases put back on it
+    std::atomic<std::source_location> site{};
+    std::atomic<std::int64_t> leased_at{0};  // steady clock; 0: some time after the last sweep
+    std::uint64_t limit = 0;                 // at so many hits max_uses is reached; holder only
+
+    static_assert(std::atomic<std::source_location>::is_always_lock_free);
+};
+
+/// How a lease comes back; the values of core::condition.
+enum class condition : std::uint8_t { clean, dirty, discard, rejected };
+
+/// Base of every pooled resource. Belongs to whoever holds it: a borrower, the shelf, the keeper or
+/// the worker that calls the connector on it.
+struct resource {
+    resource() = default;
+    resource(const resource&) = delete;
+    resource& operator=(const resource&) = delete;
+    virtual ~resource() = default;
+
+    /// Ends the user's object. The rest of the block stays until its slot is free.
+    virtual void destroy() noexcept = 0;
+
+    gate* home = nullptr;
+    trace* seen = nullptr;
+    std::uint64_t hits_known = 0;  // hits the machine knows about
+    std::uint64_t hits_swept = 0;  // hits at the last sweep
+    std::uint32_t slot = 0;
+    condition state = condition::clean;
+
+    // Guarded by the keeper's lock.
+    bool busy = false;              // a worker is in a connector call on it
+    bool orphan = false;            // nobody waits for it any more: close it and forget it
+    resource* next_orphan = nullptr;
+};
+
+template <class T>
+struct resource_of final : resource {
+    void destroy() noexcept override { value.reset(); }
+
+    std::optional<T> value;
+};
+
+}  // namespace cenote::detail

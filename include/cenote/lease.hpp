@@ -1,0 +1,81 @@
+// A lease: the right to use one resource, which ends by itself.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "cenote/detail/gate.hpp"
+#include "cenote/detail/resource.hpp"
+
+namespace cenote {
+
+/// Holds one resource of a pool and returns it when it ends. Move-only, so it returns exactly once.
+/// It may outlive its pool: the resource stays usable and is closed when the lease ends.
+///
+/// Thread safety: distinct leases are independent. One lease belongs to one thread at a time; it may
+/// be handed from one to another.
+template <class T>
+class lease {
+public:
+    /// Holds nothing.
+    lease() noexcept = default;
+    lease(lease&& other) noexcept : resource_(std::exchange(other.resource_, nullptr)) {}
+    lease& operator=(lease&& other) noexcept {
+        if (this != &other) {
+            give_back();
+            resource_ = std::exchange(other.resource_, nullptr);
+        }
+        return *this;
+    }
+    lease(const lease&) = delete;
+    lease& operator=(const lease&) = delete;
+    ~lease() { give_back(); }
+
+    /// Whether it holds a resource.
+    explicit operator bool() const noexcept { return resource_ != nullptr; }
+
+    /// The resource. Requires that it holds one.
+    T& operator*() const noexcept { return *resource_->value; }
+    T* operator->() const noexcept { return &*resource_->value; }
+    /// The resource, null if it holds none.
+    T* get() const noexcept { return resource_ == nullptr ? nullptr : &*resource_->value; }
+
+    /// Returns the resource now instead of at the end. Never waits, throws or allocates.
+    void give_back() noexcept {
+        if (resource_ == nullptr) return;
+        detail::resource* r = std::exchange(resource_, nullptr);
+        r->home->put(r);
+    }
+
+    /// Ends the lease, and the resource with it: it is closed, not kept.
+    void discard() noexcept {
+        if (resource_ == nullptr) return;
+        resource_->state = detail::condition::discard;
+        give_back();
+    }
+
+    /// Have the resource reset before anybody else gets it; without a connector that can reset, it
+    /// is closed instead. The lease goes on. Does nothing if it holds none.
+    void mark_dirty() noexcept {
+        if (resource_ != nullptr) resource_->state = detail::condition::dirty;
+    }
+
+    /// Takes the resource out of the pool for good; its place is free at once. Requires that it
+    /// holds one.
+    T detach() {
+        auto* r = std::exchange(resource_, nullptr);
+        std::unique_ptr<detail::resource> owner = r->home->detach(r);
+        return std::move(*r->value);
+    }
+
+private:
+    template <class>
+    friend class pool;
+
+    explicit lease(detail::resource* r) noexcept
+        : resource_(static_cast<detail::resource_of<T>*>(r)) {}
+
+    detail::resource_of<T>* resource_ = nullptr;
+};
+
+}  // namespace cenote

@@ -1,0 +1,227 @@
+// The pool: opens, lends, checks, resets, retires and closes; its users only acquire.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <new>
+#include <source_location>
+#include <stop_token>
+#include <string>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include "cenote/connector.hpp"
+#include "cenote/detail/gate.hpp"
+#include "cenote/error.hpp"
+#include "cenote/lease.hpp"
+#include "cenote/observer.hpp"
+#include "cenote/options.hpp"
+#include "cenote/stats.hpp"
+
+namespace cenote {
+
+/// A pool of resources of type T, each lent to one user at a time.
+///
+///     cenote::pool<session> pool{[] { return session{"db"}; }, {.max = 32}};
+///     auto s = pool.acquire();      // waits at most options::acquire_timeout, then throws
+///     s->query("…");                // the lease returns the session when it ends
+///
+/// T is any movable type; it need not be default-constructible. Instead of a callable, a connector
+/// object can also probe, reset and close (see connector.hpp).
+///
+/// Every acquire comes in these forms: waiting for `options::acquire_timeout`, for a duration or
+/// until a deadline; each also with a stop token that ends the wait, and with an error code instead
+/// of exceptions. A deadline covers the whole acquire: waiting, opening, probing, resetting. Who
+/// waits is served first come, first served.
+///
+/// Throws: timed_out_error, closed_error, line_full_error, canceled_error, open_failed_error (all
+/// pool_error), std::bad_alloc, and std::system_error if the pool's first thread cannot be started.
+///
+/// Thread safety: all members may be called from any thread at any time, also from a connector, an
+/// observer or a holder. Destroying the pool is like destroying any object: no other thread may be
+/// in a member then. Leases may outlive it.
+template <class T>
+class pool {
+    static_assert(std::is_object_v<T> && std::is_move_constructible_v<T>,
+                  "cenote: a pooled resource must be a movable object type");
+
+public:
+    /// Opens the minimum as `options::warm_up` says. Throws invalid_option, std::bad_alloc, and with
+    /// warm_up::wait what the first failed open threw.
+    template <class C>
+        requires(!std::same_as<std::remove_cvref_t<C>, pool>)
+    explicit pool(C&& connector, const options& settings = {})
+        : gate_(detail::gate::open(settings, make_connector(std::forward<C>(connector)))) {}
+
+    pool(const pool&) = delete;
+    pool& operator=(const pool&) = delete;
+
+    /// Closes the pool and waits for connector calls in flight, each at most until its own timeout.
+    /// Does not wait for leases.
+    ~pool() { gate_->leave(); }
+
+    // acquire: wait for options::acquire_timeout.
+
+    [[nodiscard]] lease<T> acquire(std::source_location at = std::source_location::current()) {
+        if (auto* r = gate_->take(at)) [[likely]]
+            return lease<T>(r);
+        return wait({.deadline = gate_->default_deadline(), .stop = {}, .site = at});
+    }
+    [[nodiscard]] lease<T> acquire(std::stop_token stop,
+                                   std::source_location at = std::source_location::current()) {
+        return take_or_wait(gate_->default_deadline(), std::move(stop), at);
+    }
+    [[nodiscard]] lease<T> acquire(std::error_code& error,
+                                   std::source_location at = std::source_location::current()) {
+        return take_or_wait(gate_->default_deadline(), {}, error, at);
+    }
+    [[nodiscard]] lease<T> acquire(std::stop_token stop, std::error_code& error,
+                                   std::source_location at = std::source_location::current()) {
+        return take_or_wait(gate_->default_deadline(), std::move(stop), error, at);
+    }
+
+    // acquire_for: wait for so long; zero or less: only what is ready now.
+
+    [[nodiscard]] lease<T> acquire_for(std::chrono::nanoseconds timeout,
+                                       std::source_location at = std::source_location::current()) {
+        return take_or_wait(gate_->deadline_after(timeout), {}, at);
+    }
+    [[nodiscard]] lease<T> acquire_for(std::chrono::nanoseconds timeout, std::stop_token stop,
+                                       std::source_location at = std::source_location::current()) {
+        return take_or_wait(gate_->deadline_after(timeout), std::move(stop), at);
+    }
+    [[nodiscard]] lease<T> acquire_for(std::chrono::nanoseconds timeout, std::error_code& error,
+                                       std::source_location at = std::source_location::current()) {
+        return take_or_wait(gate_->deadline_after(timeout), {}, error, at);
+    }
+    [[nodiscard]] lease<T> acquire_for(std::chrono::nanoseconds timeout, std::stop_token stop,
+                                       std::error_code& error,
+                                       std::source_location at = std::source_location::current()) {
+        return take_or_wait(gate_->deadline_after(timeout), std::move(stop), error, at);
+    }
+
+    // acquire_until: wait until then.
+
+    [[nodiscard]] lease<T> acquire_until(
+        std::chrono::steady_clock::time_point deadline,
+        std::source_location at = std::source_location::current()) {
+        return take_or_wait(deadline, {}, at);
+    }
+    [[nodiscard]] lease<T> acquire_until(
+        std::chrono::steady_clock::time_point deadline, std::stop_token stop,
+        std::source_location at = std::source_location::current()) {
+        return take_or_wait(deadline, std::move(stop), at);
+    }
+    [[nodiscard]] lease<T> acquire_until(
+        std::chrono::steady_clock::time_point deadline, std::error_code& error,
+        std::source_location at = std::source_location::current()) {
+        return take_or_wait(deadline, {}, error, at);
+    }
+    [[nodiscard]] lease<T> acquire_until(
+        std::chrono::steady_clock::time_point deadline, std::stop_token stop,
+        std::error_code& error, std::source_location at = std::source_location::current()) {
+        return take_or_wait(deadline, std::move(stop), error, at);
+    }
+
+    /// What is ready now; never waits, neither for others nor for the connector. Empty if nothing is
+    /// (then one may be opened in the background) or the pool is closed. Never overtakes the line.
+    [[nodiscard]] lease<T> try_acquire(std::source_location at = std::source_location::current()) {
+        if (auto* r = gate_->take(at)) return lease<T>(r);
+        return lease<T>(gate_->try_acquire(at));
+    }
+
+    /// Acquires, calls `use` with the resource, and returns what it returns. If it throws, the
+    /// connector's classify decides what happens to the resource; without one it is discarded.
+    template <class F>
+    std::invoke_result_t<F, T&> with(F&& use,
+                                     std::source_location at = std::source_location::current()) {
+        lease<T> held = acquire(at);
+        try {
+            return std::invoke(std::forward<F>(use), *held);
+        } catch (...) {
+            switch (gate_->classify(std::current_exception())) {
+                case verdict::keep: break;
+                case verdict::reset: held.mark_dirty(); break;
+                case verdict::discard:
+                case verdict::final: held.discard(); break;
+            }
+            throw;
+        }
+    }
+
+    /// One consistent look at the pool. Takes no lock that a grant needs.
+    cenote::stats stats() const { return gate_->read(); }
+
+    const std::string& name() const noexcept { return gate_->name(); }
+
+    /// Waits until the minimum is open, starting that if `warm_up` did not. False: not by then, or
+    /// the pool is closed.
+    bool wait_ready(std::chrono::nanoseconds timeout) { return gate_->wait_ready(timeout); }
+
+    /// Everything open now is closed: the idle a few at a time, the leased when they come back. New
+    /// ones take over. For a failover, or after the server's settings changed.
+    void retire_all() { gate_->retire_all(); }
+
+    /// Refuses new acquires and everybody in line with `closed`; closes the idle now and the leased
+    /// when they come back. Can be called again.
+    void close() noexcept { gate_->close(); }
+
+    /// close(), then waits until everything is back and closed, at most for `timeout`. Returns how
+    /// many leases were still out.
+    std::size_t close(std::chrono::nanoseconds timeout) noexcept { return gate_->close(timeout); }
+
+private:
+    template <class C>
+    static std::unique_ptr<detail::any_connector> make_connector(C&& c) {
+        using type = std::decay_t<C>;
+        static_assert(connector<type, T>,
+                      "cenote: the connector's open() (or the callable itself) must return the "
+                      "pool's resource type, or something that converts to it");
+        if constexpr (connector<type, T>)
+            return std::make_unique<detail::connector_of<T, type>>(std::forward<C>(c));
+        else return nullptr;
+    }
+
+    lease<T> take_or_wait(std::chrono::steady_clock::time_point deadline, std::stop_token stop,
+                          std::source_location at) {
+        if (auto* r = gate_->take(at)) return lease<T>(r);
+        return wait({.deadline = deadline, .stop = std::move(stop), .site = at});
+    }
+
+    lease<T> take_or_wait(std::chrono::steady_clock::time_point deadline, std::stop_token stop,
+                          std::error_code& error, std::source_location at) {
+        error.clear();
+        if (auto* r = gate_->take(at)) return lease<T>(r);
+        try {
+            errc why{};
+            auto* r = gate_->acquire({.deadline = deadline, .stop = std::move(stop), .site = at}, why);
+            if (r == nullptr) error = why;
+            return lease<T>(r);
+        } catch (const std::bad_alloc&) {
+            error = std::make_error_code(std::errc::not_enough_memory);
+        } catch (const std::system_error& e) {
+            error = e.code();
+        }
+        return lease<T>();
+    }
+
+    lease<T> wait(const detail::wish& w) {
+        auto since = std::chrono::steady_clock::now();
+        errc why{};
+        if (auto* r = gate_->acquire(w, why)) return lease<T>(r);
+        gate_->fail(why, since);
+    }
+
+    detail::gate* gate_;
+};
+
+template <class C>
+pool(C) -> pool<detail::opened_by<C>>;
+template <class C>
+pool(C, options) -> pool<detail::opened_by<C>>;
+
+}  // namespace cenote

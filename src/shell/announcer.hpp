@@ -1,0 +1,50 @@
+// Tells observers what happened, in order, outside the lock.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "cenote/observer.hpp"
+
+namespace cenote::shell {
+
+/// Events are noted under the keeper's lock, in the order of the machine's decisions, and told by
+/// whichever thread comes by next; while one thread tells, others leave theirs to it. So observers
+/// hear everything in order, one at a time.
+class announcer {
+public:
+    explicit announcer(const std::vector<std::shared_ptr<observer>>& observers);
+
+    bool wants(event_kind kind) const { return wanted_[static_cast<std::size_t>(kind)]; }
+    bool wants_any() const { return any_; }
+    /// Leases must be reported one by one.
+    bool wants_leases() const;
+
+    /// Under the keeper's lock. Never throws: an event for which there is no memory is dropped.
+    void note(const event& what) noexcept;
+
+    /// Outside the lock. Tells everything noted so far, unless another thread is at it.
+    void tell(std::mutex& keeper_lock) noexcept;
+
+    /// Tells one event at once, on this thread.
+    void tell_now(const event& what) const noexcept;
+
+private:
+    using kinds = std::array<bool, event_kind_count>;
+    struct listener {
+        std::shared_ptr<observer> who;
+        kinds wants{};
+    };
+
+    std::vector<listener> listeners_;
+    kinds wanted_{};
+    bool any_ = false;
+
+    // Guarded by the keeper's lock.
+    std::vector<event> noted_;
+    bool telling_ = false;
+};
+
+}  // namespace cenote::shell

@@ -1,0 +1,34 @@
+// The four steps of every way into the keeper: lock, ask the machine, unlock, carry out.
+#pragma once
+
+#include <utility>
+
+#include "shell/keeper.hpp"
+
+namespace cenote::shell {
+
+template <class Ask>
+void keeper::enter(Ask&& ask) noexcept(noexcept(ask(core::instant{}))) {
+    errands todo;
+    {
+        std::lock_guard lock(mutex_);
+        // Even again also when the question throws; it does so before anything has changed.
+        struct bracket {
+            std::atomic<std::uint64_t>& n;
+            std::uint64_t even;
+            explicit bracket(std::atomic<std::uint64_t>& s)
+                : n(s), even(s.load(std::memory_order_relaxed)) {
+                n.store(even + 1, std::memory_order_relaxed);
+            }
+            ~bracket() { n.store(even + 2, std::memory_order_release); }
+        } changing(sequence_);
+        core::instant now = std::chrono::steady_clock::now();
+        std::forward<Ask>(ask)(now);
+        sort_out(now, todo);
+        add_ref();
+    }
+    carry_out(todo);
+    drop_ref();
+}
+
+}  // namespace cenote::shell

@@ -1,0 +1,71 @@
+// The door from the templates into the keeper.
+#include "cenote/detail/gate.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "shell/keeper.hpp"
+
+namespace cenote::detail {
+
+namespace {
+
+shell::keeper& keeper_of(gate* g) { return *static_cast<shell::keeper*>(g); }
+
+}  // namespace
+
+gate::gate(const options& settings, std::unique_ptr<any_connector> connector,
+           std::uint32_t reasons)
+    : shelf_(std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 256), reasons),
+      connector_(std::move(connector)),
+      acquire_timeout_(settings.acquire_timeout),
+      name_(settings.name) {
+    connector_abilities can = connector_->abilities();
+    hooked_ = can.before_acquire || can.before_release;
+}
+
+gate* gate::open(const options& settings, std::unique_ptr<any_connector> connector) {
+    validate(settings);
+    auto* k = new shell::keeper(settings, std::move(connector));
+    try {
+        k->begin();
+        if (settings.warm_up == warm_up::wait) k->wait_warm();
+    } catch (...) {
+        k->end();
+        throw;
+    }
+    return k;
+}
+
+void gate::leave() noexcept { keeper_of(this).end(); }
+resource* gate::acquire(const wish& w, errc& why) { return keeper_of(this).acquire(w, why); }
+resource* gate::try_acquire(std::source_location site) {
+    return keeper_of(this).try_acquire(site);
+}
+std::unique_ptr<resource> gate::detach(resource* r) noexcept { return keeper_of(this).detach(r); }
+void gate::hand_in(resource* r) noexcept { keeper_of(this).hand_in(r); }
+resource* gate::taken(resource* r) noexcept { return keeper_of(this).taken(r); }
+void gate::release(resource* r) noexcept { keeper_of(this).release(r); }
+void gate::retire_all() { keeper_of(this).retire_all(); }
+void gate::close() noexcept { keeper_of(this).close(); }
+std::size_t gate::close(std::chrono::nanoseconds timeout) noexcept {
+    return keeper_of(this).close(timeout);
+}
+bool gate::wait_ready(std::chrono::nanoseconds timeout) {
+    return keeper_of(this).wait_ready(timeout);
+}
+stats gate::read() const { return static_cast<const shell::keeper*>(this)->read(); }
+
+void gate::fail(errc why, instant since) {
+    std::exception_ptr cause;
+    std::string text = keeper_of(this).explain(why, since, cause);
+    throw_pool_error(why, std::move(text), std::move(cause));
+}
+
+instant gate::deadline_after(std::chrono::nanoseconds timeout) const noexcept {
+    instant now = std::chrono::steady_clock::now();
+    return timeout.count() < 0 ? now : core::after(now, timeout);
+}
+
+}  // namespace cenote::detail

@@ -1,0 +1,311 @@
+// The keeper: how leases come and go.
+#include "shell/keeper.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "core/ensure.hpp"
+#include "shell/enter.hpp"
+#include "shell/wait_thread.hpp"
+
+namespace cenote::shell {
+
+using core::instant;
+using core::never;
+using detail::resource;
+using std::chrono::steady_clock;
+
+namespace {
+
+core::abilities abilities_of(const detail::any_connector& connector) {
+    detail::connector_abilities can = connector.abilities();
+    return {.probe = can.probe, .reset = can.reset};
+}
+
+/// A sleeping thread looks at the clock itself if nobody has woken it so long after its deadline.
+constexpr auto backstop = std::chrono::milliseconds{20};
+
+}  // namespace
+
+keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> connector)
+    : gate(settings, std::move(connector), detail::sweeper_asleep),
+      settings_(settings),
+      announcer_(settings.observers),
+      traces_(new detail::trace[settings.max]),
+      machine_(settings, abilities_of(*connector_), announcer_.wants_any(), pick_seed(settings),
+               steady_clock::now()),
+      places_(settings.max),
+      work_(*this, settings.name, std::min(settings.max, settings.opening_max + 8)) {
+    bool probes_always = abilities_of(*connector_).probe &&
+                         (settings.probe_on_release ||
+                          settings.probe_after_idle == std::chrono::nanoseconds::zero());
+    if (probes_always || announcer_.wants_leases() || settings.order == order::fifo)
+        shelf_.raise(detail::lane_off);
+    machine_.make_room(out_);
+}
+
+void keeper::begin() {
+    bool opens = settings_.warm_up != warm_up::none && settings_.min_size + settings_.min_idle > 0;
+    if (opens) work_.start();
+    enter([&](instant now) { machine_.start(now, out_); });
+}
+
+// Acquire.
+
+resource* keeper::acquire(const detail::wish& w, errc& why) {
+    work_.start();
+    thread_waiter me;
+    me.site = w.site;
+    me.deadline = w.deadline;
+    resource* rejected = nullptr;
+    for (;;) {
+        me.rearm();
+        bool in_line = false;
+        enter([&](instant now) {
+            in_line = ask_for(now, me);
+            if (rejected != nullptr)
+                give_to_machine(now, rejected, core::condition::rejected, std::nullopt);
+        });
+        if (in_line) wait(me, w);
+        if (me.got == nullptr) break;
+        if (admits(me.got)) return me.got;
+        // It keeps its place: first it goes back into the line, then the resource goes.
+        rejected = me.got;
+    }
+    why = me.error;
+    announce_refusal(why);
+    return nullptr;
+}
+
+bool keeper::ask_for(instant now, waiter& who) {
+    machine_.make_room(out_);  // the only step that can fail, before anything has changed
+    who.got = nullptr;
+    if (resource* r = take_from_shelf(now, who.site); r != nullptr) {
+        who.got = r;
+        return false;
+    }
+    if (!machine_.can_lend(now, out_)) {
+        // Somebody is going to wait: shut the fast lane first, then look what lies there.
+        shelf_.raise(detail::somebody_waits);
+        collect_shelf(now);
+    }
+    core::answer a = machine_.acquire(now,
+                                      {.deadline = who.deadline,
+                                       .cookie = reinterpret_cast<std::uintptr_t>(&who),
+                                       .bypassable = true,
+                                       .ticket = who.ticket,
+                                       .arrived = who.arrived},
+                                      out_);
+    if (who.ticket == 0) who.arrived = now;
+    who.ticket = a.ticket;
+    who.id = a.waiter;
+    who.error = a.error;
+    if (a.what == core::answer::kind::granted) {
+        who.got = places_[a.slot].held;
+        prepare(now, who.got, who.site);
+    }
+    return a.what == core::answer::kind::waiting;
+}
+
+void keeper::wait(thread_waiter& me, const detail::wish& w) {
+    std::stop_callback on_stop(
+        w.stop, [&] { enter([&](instant now) { machine_.cancel(now, me.id, out_); }); });
+    instant until = core::after(me.deadline, backstop);
+    for (;;) {
+        switch (me.sleep(until)) {
+            case thread_waiter::woken::done: return;
+            case thread_waiter::woken::nudged:
+                enter([&](instant now) { machine_.retry(now, me.id, out_); });
+                break;
+            case thread_waiter::woken::late:
+                tick();
+                until = never;
+                break;
+        }
+    }
+}
+
+resource* keeper::try_acquire(std::source_location site) {
+    work_.start();
+    resource* got = nullptr;
+    enter([&](instant now) {
+        machine_.make_room(out_);
+        got = take_from_shelf(now, site);
+        if (got != nullptr) return;
+        if (!machine_.anyone_waits()) collect_shelf(now);
+        if (auto slot = machine_.try_acquire(now, out_)) {
+            got = places_[*slot].held;
+            prepare(now, got, site);
+        }
+    });
+    if (got == nullptr || admits(got)) return got;
+    got->state = detail::condition::rejected;
+    release(got);
+    return nullptr;
+}
+
+bool keeper::admits(resource* r) noexcept {
+    if (!hooked_) return true;
+    try {
+        return connector_->before_acquire(*r);
+    } catch (...) {
+        return false;
+    }
+}
+
+void keeper::announce_refusal(errc why) noexcept {
+    if (!announcer_.wants(event_kind::exhausted)) return;
+    stats now = read();
+    announcer_.tell_now(
+        {.kind = event_kind::exhausted, .pool = name_, .error = why, .now = &now});
+}
+
+// Release.
+
+void keeper::release(resource* r) noexcept {
+    bool returns = r->state == detail::condition::clean || r->state == detail::condition::dirty;
+    if (hooked_ && returns) {
+        try {
+            if (!connector_->before_release(*r)) r->state = detail::condition::rejected;
+        } catch (...) {
+            r->state = detail::condition::rejected;
+        }
+    }
+    auto how = static_cast<core::condition>(std::exchange(r->state, detail::condition::clean));
+    enter([&](instant now) noexcept {
+        std::optional<core::duration> held;
+        if (auto since = r->seen->leased_at.load(std::memory_order_relaxed); since != 0)
+            held = now.time_since_epoch() - core::duration{since};
+        if (how == core::condition::clean && keep_on_shelf(now, r)) {
+            if (held) machine_.note_hold(*held);
+        } else {
+            give_to_machine(now, r, how, held);
+        }
+    });
+}
+
+void keeper::hand_in(resource* r) noexcept {
+    enter([&](instant now) noexcept {
+        give_to_machine(now, r, core::condition::clean, std::nullopt);
+        ++collected_;
+    });
+}
+
+resource* keeper::taken(resource* r) noexcept {
+    r->seen->leased_at.store(steady_clock::now().time_since_epoch().count(),
+                             std::memory_order_relaxed);
+    if (admits(r)) return r;
+    r->state = detail::condition::rejected;
+    release(r);
+    return nullptr;
+}
+
+std::unique_ptr<resource> keeper::detach(resource* r) noexcept {
+    enter([&](instant now) noexcept {
+        forget_recalled(r);
+        places_[r->slot].held = nullptr;
+        machine_.detach(now, r->slot, 0, out_);
+    });
+    return std::unique_ptr<resource>(r);
+}
+
+// The whole pool.
+
+void keeper::retire_all() {
+    enter([&](instant now) {
+        machine_.make_room(out_);
+        shelf_.raise(detail::recalling);
+        collect_shelf(now);
+        machine_.retire_all(now, out_);
+        recalled_ = machine_.count(core::slot_state::leased);
+        if (recalled_ == 0) shelf_.lower(detail::recalling);
+    });
+}
+
+void keeper::close() noexcept {
+    enter([&](instant now) noexcept {
+        shelf_.raise(detail::pool_closed);
+        collect_shelf(now);
+        machine_.close(now, out_);
+    });
+}
+
+template <class Until>
+bool keeper::watch(instant deadline, Until until) {
+    std::unique_lock lock(mutex_);
+    ++watchers_;
+    bool reached = true;
+    if (deadline == never) changed_.wait(lock, until);
+    else reached = changed_.wait_until(lock, deadline, until);
+    --watchers_;
+    return reached;
+}
+
+std::size_t keeper::close(std::chrono::nanoseconds timeout) noexcept {
+    close();
+    watch(deadline_after(timeout), [&] { return machine_.drained(); });
+    std::lock_guard lock(mutex_);
+    return machine_.count(core::slot_state::leased);
+}
+
+bool keeper::wait_ready(std::chrono::nanoseconds timeout) {
+    work_.start();
+    enter([&](instant now) {
+        machine_.make_room(out_);
+        machine_.warm(now, out_);
+    });
+    watch(deadline_after(timeout), [&] { return machine_.ready() || machine_.closed(); });
+    std::lock_guard lock(mutex_);
+    return machine_.ready() && !machine_.closed();
+}
+
+void keeper::wait_warm() {
+    watch(never, [&] { return machine_.ready() || opens_failed_ > 0; });
+    std::unique_lock lock(mutex_);
+    if (machine_.ready()) return;
+    std::exception_ptr error = open_error_;
+    lock.unlock();
+    std::rethrow_exception(error);
+}
+
+void keeper::end() noexcept {
+    close();
+    std::unique_lock lock(mutex_);
+    ++watchers_;
+    // Connector calls may use what the caller is about to destroy, so they are waited for; each of
+    // them at most until its own deadline. The clock is minded here, too: the minder may be the
+    // very thread that is doing this, in an observer.
+    std::size_t own = work_.in_a_call() ? 1 : 0;
+    while (calls_in_flight() > own) {
+        instant wake = wake_at();
+        if (wake == never) {
+            changed_.wait(lock);
+        } else if (changed_.wait_until(lock, wake) == std::cv_status::timeout) {
+            lock.unlock();
+            tick();
+            lock.lock();
+        }
+    }
+    --watchers_;
+    lock.unlock();
+    work_.stop();
+    enter([](instant) noexcept {});  // makes the calls that no thread was left for
+    drop_ref();
+}
+
+void keeper::tick() noexcept {
+    enter([&](instant now) noexcept {
+        machine_.tick(now, out_);
+        if (now >= shelf_sweep_at_) sweep_shelf(now);
+    });
+}
+
+void keeper::drop_ref() noexcept {
+    if (refs_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    detail::wait_for_marks(this);
+    delete this;
+}
+
+}  // namespace cenote::shell

@@ -1,0 +1,155 @@
+// The keeper: lock, clock and resources of one pool around its machine.
+//
+// Every way in is the same four steps, written once in enter(): lock, ask the machine, unlock, carry
+// out. No user code (connector, observer, waiter) runs under the lock, because there is nowhere to
+// write it.
+//
+// What keeps a keeper alive (refs_): the pool object; every thread that works for it; every thread
+// inside enter(); and, as one, everything that is not vacant. Whoever drops the last one deletes it.
+// So a lease needs no reference of its own and can outlive its pool.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "cenote/detail/gate.hpp"
+#include "core/machine.hpp"
+#include "shell/announcer.hpp"
+#include "shell/job.hpp"
+#include "shell/waiter.hpp"
+#include "shell/work_thread.hpp"
+
+namespace cenote::shell {
+
+class keeper final : public detail::gate {
+public:
+    keeper(const options& settings, std::unique_ptr<detail::any_connector> connector);
+    keeper(const keeper&) = delete;
+    keeper& operator=(const keeper&) = delete;
+
+    // The slow ways of gate.
+    void begin();
+    void wait_warm();
+    void end() noexcept;
+    detail::resource* acquire(const detail::wish& w, errc& why);
+    detail::resource* try_acquire(std::source_location site);
+    detail::resource* taken(detail::resource* r) noexcept;
+    void release(detail::resource* r) noexcept;
+    void hand_in(detail::resource* r) noexcept;
+    std::unique_ptr<detail::resource> detach(detail::resource* r) noexcept;
+    void retire_all();
+    void close() noexcept;
+    std::size_t close(std::chrono::nanoseconds timeout) noexcept;
+    bool wait_ready(std::chrono::nanoseconds timeout);
+    stats read() const;
+    std::string explain(errc why, core::instant since, std::exception_ptr& cause);
+
+    // For the work files. `lock` holds the keeper's lock.
+    std::mutex& lock() { return mutex_; }
+    bool next_job(job& j);
+    void run(const job& j) noexcept;
+    bool has_jobs() const { return jobs_waiting() > 0; }
+    std::size_t jobs_waiting() const { return queue_.waiting + orphan_count_; }
+    core::instant wake_at() const;
+    void tick() noexcept;
+    void add_ref() noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
+    void drop_ref() noexcept;
+
+private:
+    ~keeper() = default;
+
+    /// What one thread has to do after it let go of the lock.
+    struct errands {
+        waiter* first = nullptr;
+        waiter** last = &first;
+        bool left_empty = false;  // the last slot became vacant
+        bool tell = false;
+        bool alone = false;       // no thread is left to make the calls
+    };
+    /// What the keeper knows of a slot.
+    struct place {
+        detail::resource* held = nullptr;
+        job pending{};       // the call to be made next
+        bool queued = false;
+        place* next = nullptr;
+        place* previous = nullptr;
+    };
+    struct job_queue {
+        place* first = nullptr;
+        place* last = nullptr;
+        std::size_t waiting = 0;
+    };
+
+    template <class Ask>
+    void enter(Ask&& ask) noexcept(noexcept(ask(core::instant{})));
+    void sort_out(core::instant now, errands& todo);
+    void sort_out(core::instant now, const core::action& a, errands& todo);
+    void carry_out(errands& todo) noexcept;
+
+    // Under the lock.
+    /// Asks for a lease on behalf of `who`. True: it has to wait.
+    bool ask_for(core::instant now, waiter& who);
+    detail::resource* take_from_shelf(core::instant now, std::source_location site);
+    void prepare(core::instant now, detail::resource* r, std::source_location site);
+    void give_to_machine(core::instant now, detail::resource* r, core::condition how,
+                         std::optional<core::duration> held);
+    void collect_shelf(core::instant now);
+    void sweep_shelf(core::instant now);
+    bool keep_on_shelf(core::instant now, detail::resource* r);
+    void note_holders(core::instant now);
+    void forget_recalled(const detail::resource* r);
+    void queue_call(const core::action& a);
+    void abandon_call(core::instant now, const core::action& a);
+    void enqueue(place& p);
+    void unqueue(place& p);
+    void make_orphan(detail::resource* r);
+    void note_event(const core::action& a);
+    void note_open(core::instant now, const std::exception_ptr& error);
+    std::size_t calls_in_flight() const;
+    static std::uint64_t pick_seed(const options& settings);
+
+    template <class Until>
+    bool watch(core::instant deadline, Until until);
+    void wait(class thread_waiter& me, const detail::wish& w);
+    bool admits(detail::resource* r) noexcept;
+    void announce_refusal(errc why) noexcept;
+    bool next_job_locking(job& j);
+    void answer(const job& j, core::outcome how, const std::exception_ptr& error,
+                std::unique_ptr<detail::resource> opened) noexcept;
+    void answer_open(core::instant now, const job& j, core::outcome how,
+                     const std::exception_ptr& error,
+                     std::unique_ptr<detail::resource>& opened);
+
+    const options settings_;
+    announcer announcer_;
+    std::unique_ptr<detail::trace[]> traces_;
+    std::atomic<std::size_t> refs_{1};
+
+    mutable std::mutex mutex_;
+    std::atomic<std::uint64_t> sequence_{0};  // odd while the machine's numbers change
+    core::machine machine_;
+    core::actions out_;
+    std::vector<place> places_;
+    job_queue queue_;
+    detail::resource* orphans_ = nullptr;
+    std::size_t orphan_count_ = 0;
+    core::tally collected_;           // resources that came back from the shelf to the machine
+    std::size_t recalled_ = 0;        // leases from before the last retire_all still out
+    core::instant shelf_sweep_at_ = core::never;
+    bool occupied_ = false;           // holds the reference of everything not vacant
+    std::exception_ptr cause_;        // of the failure that is being answered
+    std::exception_ptr open_error_;   // of the last open; null if it went well
+    core::instant open_ended_at_ = core::long_ago;
+    std::uint64_t opens_failed_ = 0;
+    std::condition_variable changed_; // for close(timeout), wait_ready, end
+    std::size_t watchers_ = 0;        // threads that wait for changed_
+
+    work_thread work_;
+};
+
+}  // namespace cenote::shell

@@ -1,0 +1,164 @@
+// Looking at a pool from outside: stats, and the text that explains a refusal.
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "shell/keeper.hpp"
+
+namespace cenote::shell {
+
+using core::duration;
+using core::instant;
+
+namespace {
+
+/// "14 s", "0.3 s", "20 ms".
+std::string text_of(duration d) {
+    char text[32];
+    double seconds = std::chrono::duration<double>(d).count();
+    if (seconds >= 10) std::snprintf(text, sizeof text, "%.0f s", seconds);
+    else if (seconds >= 0.1) std::snprintf(text, sizeof text, "%.1f s", seconds);
+    else std::snprintf(text, sizeof text, "%.3g ms", seconds * 1000);
+    return text;
+}
+
+std::string text_of(const std::exception_ptr& error) {
+    try {
+        std::rethrow_exception(error);
+    } catch (const std::exception& e) {
+        return e.what();
+    } catch (...) {
+        return "an exception that is not a std::exception";
+    }
+}
+
+/// What one line of code holds.
+struct holder {
+    std::string site;
+    std::size_t count = 0;
+    duration oldest{};
+};
+
+std::string site_name(const std::source_location& site) {
+    std::string_view file = site.file_name();
+    file.remove_prefix(std::min(file.size(), file.find_last_of('/') + 1));
+    return std::string(file) + ':' + std::to_string(site.line());
+}
+
+/// The call sites that hold most, most first; the rest summed up.
+std::string text_of(std::vector<holder>& holders) {
+    constexpr std::size_t shown = 5;
+    if (holders.empty()) return "";
+    std::sort(holders.begin(), holders.end(), [](const holder& a, const holder& b) {
+        return a.count != b.count ? a.count > b.count : a.site < b.site;
+    });
+    std::string text = " (";
+    for (std::size_t i = 0; i < std::min(shown, holders.size()); ++i) {
+        if (i > 0) text += "; ";
+        text += holders[i].site + " holds " + std::to_string(holders[i].count) + ", oldest " +
+                text_of(holders[i].oldest);
+    }
+    if (holders.size() > shown)
+        text += "; " + std::to_string(holders.size() - shown) + " more places";
+    return text + ')';
+}
+
+std::string opening_words(errc why, const std::string& name, duration waited) {
+    std::string quoted = '"' + name + '"';
+    switch (why) {
+        case errc::timed_out:
+            return "timed out after " + text_of(waited) + " waiting for a lease of " + quoted;
+        case errc::closed: return "pool " + quoted + " is closed";
+        case errc::line_full: return "the line of " + quoted + " is full";
+        case errc::canceled: return "canceled while waiting for a lease of " + quoted;
+        case errc::open_failed: return "pool " + quoted + " cannot open a resource";
+        default: return "pool " + quoted + ": " + make_error_code(why).message();
+    }
+}
+
+}  // namespace
+
+std::string keeper::explain(errc why, instant since, std::exception_ptr& cause) {
+    std::vector<holder> holders;
+    std::unique_lock lock(mutex_);
+    instant now = std::chrono::steady_clock::now();
+    for (core::slot_id id = 0; id < places_.size(); ++id) {
+        if (machine_.look(id).state != core::slot_state::leased) continue;
+        const detail::trace& seen = traces_[id];
+        std::string site = site_name(seen.site.load(std::memory_order_relaxed));
+        auto at = seen.leased_at.load(std::memory_order_relaxed);
+        duration held = at == 0 ? duration{} : now.time_since_epoch() - duration{at};
+        auto same = std::find_if(holders.begin(), holders.end(),
+                                 [&](const holder& h) { return h.site == site; });
+        if (same == holders.end()) same = holders.insert(same, holder{.site = std::move(site)});
+        ++same->count;
+        same->oldest = std::max(same->oldest, held);
+    }
+    cause = open_error_;
+    instant open_ended_at = open_ended_at_;
+    std::size_t leased = machine_.count(core::slot_state::leased);
+    std::size_t opening = machine_.count(core::slot_state::opening);
+    stats s;
+    machine_.read(s);
+    lock.unlock();
+
+    std::string text = opening_words(why, name_, now - since) + ": " + std::to_string(leased) +
+                       " of " + std::to_string(settings_.max) + " leased" + text_of(holders);
+    if (opening > 0) text += ", " + std::to_string(opening) + " opening";
+    text += ", " + std::to_string(s.waiting) + " waiting";
+    if (why == errc::line_full)
+        text += " (line_max = " + std::to_string(settings_.line_max) + ")";
+    if (open_ended_at != core::long_ago)
+        text += ", last open " + text_of(now - open_ended_at) +
+                " ago: " + (cause == nullptr ? "ok" : text_of(cause));
+    return text;
+}
+
+stats keeper::read() const {
+    stats s;
+    s.max = settings_.max;
+    std::uint64_t puts = 0;
+    std::uint64_t hits = 0;
+    std::uint64_t collected = 0;
+    auto look = [&] {
+        machine_.read(s);
+        collected = collected_.get();
+        puts = hits = 0;
+        // A put counts after its hit, so reading all puts first never finds more of them.
+        for (std::size_t i = 0; i < settings_.max; ++i)
+            puts += traces_[i].puts.load(std::memory_order_acquire);
+        for (std::size_t i = 0; i < settings_.max; ++i)
+            hits += traces_[i].hits.load(std::memory_order_acquire);
+    };
+    bool consistent = false;
+    for (int tries = 0; tries < 1000 && !consistent; ++tries) {
+        std::uint64_t before = sequence_.load(std::memory_order_acquire);
+        if (before % 2 == 0) {
+            look();
+            consistent = sequence_.load(std::memory_order_relaxed) == before;
+        }
+        if (!consistent && tries % 16 == 15) std::this_thread::yield();
+    }
+    if (!consistent) {  // a pool that never pauses; once is not too often
+        std::lock_guard lock(mutex_);
+        look();
+    }
+    // To the machine, what passes over the shelf is one long lease. Here its ends are told apart:
+    // released = what it saw come back, less what was only brought back, plus what was put by.
+    std::uint64_t granted = s.granted + hits;
+    s.released = s.released + puts - collected;
+    s.acquires += hits;
+    std::uint64_t out = granted - s.released - s.detached;
+    std::uint64_t leased = std::min(out, s.leased);
+    s.acquires -= out - leased;  // those who took one since the puts were read
+    s.granted = granted - (out - leased);
+    s.idle += s.leased - leased;
+    s.leased = leased;
+    machine_.read_histograms(s);
+    return s;
+}
+
+}  // namespace cenote::shell

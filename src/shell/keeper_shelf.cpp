@@ -1,0 +1,120 @@
+// The keeper and the shelf: what goes onto it, what is brought back, and when. All under the lock.
+#include <utility>
+
+#include "shell/keeper.hpp"
+
+namespace cenote::shell {
+
+using core::instant;
+using detail::resource;
+
+namespace {
+
+std::uint64_t hits_of(const resource* r) { return r->seen->hits.load(std::memory_order_relaxed); }
+
+}  // namespace
+
+/// A hot resource from any cell. Nobody may be waiting.
+resource* keeper::take_from_shelf(instant now, std::source_location site) {
+    if (machine_.anyone_waits()) return nullptr;
+    std::size_t first = processor();
+    for (std::size_t i = 0; i < shelf_.size(); ++i) {
+        resource* r = shelf_.collect((first + i) % shelf_.size());
+        if (r == nullptr) continue;
+        if (machine_.look(r->slot).expires_at <= now) {
+            give_to_machine(now, r, core::condition::clean, std::nullopt);
+            ++collected_;
+            continue;
+        }
+        r->seen->hits.store(hits_of(r) + 1, std::memory_order_release);
+        r->seen->site.store(site, std::memory_order_relaxed);
+        r->seen->leased_at.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+        return r;
+    }
+    return nullptr;
+}
+
+/// Makes a resource ready to be lent by the machine's grant.
+void keeper::prepare(instant now, resource* r, std::source_location site) {
+    std::uint64_t hits = hits_of(r);
+    std::uint64_t left = settings_.max_uses - machine_.look(r->slot).uses;
+    r->hits_known = hits;
+    r->hits_swept = hits;
+    r->seen->limit = left > forever - hits ? std::uint64_t{forever} : hits + left;
+    r->seen->site.store(site, std::memory_order_relaxed);
+    r->seen->leased_at.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+}
+
+void keeper::give_to_machine(instant now, resource* r, core::condition how,
+                             std::optional<core::duration> held) {
+    forget_recalled(r);
+    std::uint64_t hits = hits_of(r);
+    std::uint64_t uses = hits - std::exchange(r->hits_known, hits);
+    machine_.release(now, r->slot, how, uses, held, out_);
+}
+
+/// The fast lane opens again when all leases from before the last retire_all are back.
+void keeper::forget_recalled(const resource* r) {
+    if (recalled_ == 0 || machine_.look(r->slot).epoch == machine_.generation()) return;
+    if (--recalled_ == 0) shelf_.lower(detail::recalling);
+}
+
+/// Brings everything that lies on the shelf back to the machine.
+void keeper::collect_shelf(instant now) {
+    for (std::size_t i = 0; i < shelf_.size(); ++i)
+        if (resource* r = shelf_.collect(i); r != nullptr) {
+            give_to_machine(now, r, core::condition::clean, std::nullopt);
+            ++collected_;
+        }
+}
+
+/// Lays a returned resource on the shelf, if the lane is open to it.
+bool keeper::keep_on_shelf(instant now, resource* r) {
+    if ((shelf_.raised() & ~std::uint32_t{detail::sweeper_asleep}) != 0) return false;
+    if (hits_of(r) >= r->seen->limit || machine_.look(r->slot).expires_at <= now) return false;
+    if (!shelf_.restore(processor() % shelf_.size(), r)) return false;
+    r->seen->leased_at.store(0, std::memory_order_relaxed);
+    auto puts = r->seen->puts.load(std::memory_order_relaxed);
+    r->seen->puts.store(puts + 1, std::memory_order_release);
+    if (shelf_sweep_at_ == core::never) {
+        shelf_sweep_at_ = core::after(now, settings_.sweep_interval);
+        shelf_.lower(detail::sweeper_asleep);
+    }
+    return true;
+}
+
+/// Brings back what was not touched since the last time, so that whatever lies on the shelf is hot.
+/// With nothing left there it goes to sleep, and the next release wakes it.
+void keeper::sweep_shelf(instant now) {
+    note_holders(now);
+    bool hot = false;
+    for (std::size_t i = 0; i < shelf_.size(); ++i) {
+        resource* r = shelf_.collect(i);
+        if (r == nullptr) continue;
+        bool touched = std::exchange(r->hits_swept, hits_of(r)) != hits_of(r);
+        r->seen->leased_at.store(0, std::memory_order_relaxed);
+        bool stays = touched && machine_.look(r->slot).expires_at > now && shelf_.restore(i, r);
+        hot |= stays;
+        if (stays) continue;
+        give_to_machine(now, r, core::condition::clean, std::nullopt);
+        ++collected_;
+    }
+    shelf_sweep_at_ = core::after(now, settings_.sweep_interval);
+    if (hot || (shelf_.raised() & detail::lane_off) != 0) return;
+    shelf_sweep_at_ = core::never;
+    shelf_.raise(detail::sweeper_asleep);
+    // Rule 1 of the shelf: whoever raises attention collects.
+    collect_shelf(now);
+}
+
+/// Leases from the shelf carry no time. Whoever is found holding one holds it at least from now.
+void keeper::note_holders(instant now) {
+    for (core::slot_id id = 0; id < places_.size(); ++id) {
+        if (machine_.look(id).state != core::slot_state::leased) continue;
+        std::int64_t unknown = 0;
+        traces_[id].leased_at.compare_exchange_strong(unknown, now.time_since_epoch().count(),
+                                                      std::memory_order_relaxed);
+    }
+}
+
+}  // namespace cenote::shell

@@ -1,0 +1,240 @@
+// The keeper and its connector: which calls are to be made, and what becomes of their answers.
+//
+// A resource has at most one call at a time. If the machine gives up on a probe or reset that still
+// runs, it asks for a close: that waits until the call returns. If it gives up on a close, or on an
+// open, the slot goes on without: what remains is an orphan, which is closed as soon as it can be,
+// and nobody waits for it.
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include "core/ensure.hpp"
+#include "shell/enter.hpp"
+#include "shell/keeper.hpp"
+
+namespace cenote::shell {
+
+using core::action;
+using core::instant;
+using core::outcome;
+using core::verb;
+using detail::resource;
+
+// From actions to errands, under the lock.
+
+void keeper::sort_out(instant now, errands& todo) {
+    for (const action& a : out_) sort_out(now, a, todo);
+    out_.clear();
+    cause_ = nullptr;
+    if (!machine_.anyone_waits() && (shelf_.raised() & detail::somebody_waits) != 0)
+        shelf_.lower(detail::somebody_waits);
+    bool occupied = machine_.total() > 0;
+    if (occupied && !occupied_) add_ref();
+    todo.left_empty = occupied_ && !occupied;
+    occupied_ = occupied;
+    todo.alone = work_.stopped();
+    work_.look(wake_at());
+    if (watchers_ > 0) changed_.notify_all();
+}
+
+void keeper::sort_out(instant now, const action& a, errands& todo) {
+    switch (a.what) {
+        case action::kind::call: return queue_call(a);
+        case action::kind::abandon: return abandon_call(now, a);
+        case action::kind::report:
+            todo.tell = true;
+            return note_event(a);
+        case action::kind::nudge:
+            return reinterpret_cast<waiter*>(static_cast<std::uintptr_t>(a.cookie))->nudge();
+        case action::kind::grant:
+        case action::kind::refuse: break;
+    }
+    auto* w = reinterpret_cast<waiter*>(static_cast<std::uintptr_t>(a.cookie));
+    w->error = a.error;
+    if (a.what == action::kind::grant) {
+        w->got = places_[a.slot].held;
+        prepare(now, w->got, w->site);
+    }
+    w->next = nullptr;
+    *todo.last = w;
+    todo.last = &w->next;
+}
+
+void keeper::carry_out(errands& todo) noexcept {
+    // Events first: an observer hears of a lease before its holder can end it.
+    if (todo.tell) announcer_.tell(mutex_);
+    for (waiter* w = todo.first; w != nullptr;) {
+        waiter* next = w->next;  // w may be gone once it is notified
+        w->notify();
+        w = next;
+    }
+    if (todo.alone) {
+        job j;
+        while (next_job_locking(j)) run(j);
+    }
+    if (todo.left_empty) drop_ref();
+}
+
+void keeper::note_event(const action& a) {
+    event e{.kind = a.event, .pool = name_, .resource = a.call, .took = a.took, .why = a.why};
+    if (a.event == event_kind::open_failed || a.event == event_kind::probe_failed ||
+        a.event == event_kind::reset_failed || a.event == event_kind::closed)
+        e.cause = cause_;
+    announcer_.note(e);
+}
+
+// The queue of calls, under the lock.
+
+void keeper::queue_call(const action& a) {
+    place& p = places_[a.slot];
+    std::uint64_t before = std::exchange(p.pending, {a.which, a.slot, a.call, p.held}).call;
+    if (p.queued) return;  // a probe that never began has become a close
+    if (p.held != nullptr && p.held->busy) return work_.abandoned(a.slot, before);
+    enqueue(p);
+}
+
+void keeper::abandon_call(instant now, const action& a) {
+    place& p = places_[a.slot];
+    if (p.queued) unqueue(p);
+    else work_.abandoned(a.slot, a.call);
+    if (p.held == nullptr) {
+        // libstdc++ gives back a bad_alloc if there is no memory for this one.
+        cause_ = std::make_exception_ptr(std::system_error(
+            std::make_error_code(std::errc::timed_out), "the open took longer than open_timeout"));
+        return note_open(now, cause_);
+    }
+    make_orphan(std::exchange(p.held, nullptr));
+}
+
+void keeper::make_orphan(resource* r) {
+    r->orphan = true;
+    if (r->busy) return;  // whoever is at it sees the mark
+    r->next_orphan = std::exchange(orphans_, r);
+    ++orphan_count_;
+}
+
+void keeper::enqueue(place& p) {
+    p.queued = true;
+    p.next = nullptr;
+    p.previous = queue_.last;
+    (queue_.last == nullptr ? queue_.first : queue_.last->next) = &p;
+    queue_.last = &p;
+    ++queue_.waiting;
+}
+
+void keeper::unqueue(place& p) {
+    p.queued = false;
+    (p.previous == nullptr ? queue_.first : p.previous->next) = p.next;
+    (p.next == nullptr ? queue_.last : p.next->previous) = p.previous;
+    --queue_.waiting;
+}
+
+bool keeper::next_job(job& j) {
+    if (queue_.first != nullptr) {
+        place& p = *queue_.first;
+        unqueue(p);
+        j = p.pending;
+    } else if (orphans_ != nullptr) {
+        resource* r = std::exchange(orphans_, orphans_->next_orphan);
+        --orphan_count_;
+        j = {.which = verb::close, .slot = r->slot, .call = 0, .on = r};
+    } else {
+        return false;
+    }
+    if (j.on != nullptr) j.on->busy = true;
+    return true;
+}
+
+bool keeper::next_job_locking(job& j) {
+    std::lock_guard lock(mutex_);
+    return next_job(j);
+}
+
+std::size_t keeper::calls_in_flight() const {
+    using core::slot_state;
+    return machine_.count(slot_state::opening) + machine_.count(slot_state::probing) +
+           machine_.count(slot_state::resetting) + machine_.count(slot_state::closing);
+}
+
+instant keeper::wake_at() const { return std::min(machine_.wake_at(), shelf_sweep_at_); }
+
+// Making calls, outside the lock.
+
+void keeper::run(const job& j) noexcept {
+    outcome how = outcome::ok;
+    std::exception_ptr error;
+    std::unique_ptr<resource> opened;
+    try {
+        switch (j.which) {
+            case verb::open: opened = connector_->open(); break;
+            case verb::probe: how = connector_->probe(*j.on) ? outcome::ok : outcome::failed; break;
+            case verb::reset: how = connector_->reset(*j.on) ? outcome::ok : outcome::failed; break;
+            case verb::close: connector_->close(*j.on); break;
+        }
+    } catch (...) {
+        error = std::current_exception();
+        bool final = j.which == verb::open && connector_->classify(error) == verdict::final;
+        how = final ? outcome::failed_finally : outcome::failed;
+    }
+    if (j.which != verb::close) return answer(j, how, error, std::move(opened));
+    // The resource dies before its slot is vacant: a slot counts until its close has finished. The
+    // block around it stays until the machine knows.
+    j.on->destroy();
+    answer(j, how, error, nullptr);
+    delete j.on;
+}
+
+void keeper::answer(const job& j, outcome how, const std::exception_ptr& error,
+                    std::unique_ptr<resource> opened) noexcept {
+    if (j.call == 0) return;
+    enter([&](instant now) noexcept {
+        cause_ = error;
+        switch (j.which) {
+            case verb::open: return answer_open(now, j, how, error, opened);
+            case verb::close:
+                if (machine_.look(j.slot).call == j.call) places_[j.slot].held = nullptr;
+                machine_.on_close(now, j.slot, j.call, how, out_);
+                return;
+            case verb::probe:
+            case verb::reset: break;
+        }
+        j.on->busy = false;
+        bool wanted = j.which == verb::probe
+                          ? machine_.on_probe(now, j.slot, j.call, how, out_)
+                          : machine_.on_reset(now, j.slot, j.call, how, out_);
+        if (wanted) return;
+        if (j.on->orphan) make_orphan(j.on);
+        else enqueue(places_[j.slot]);  // the close that had to wait for this call
+    });
+    // Nobody waited for it any more.
+    if (opened != nullptr) run({.which = verb::close, .slot = j.slot, .on = opened.release()});
+}
+
+void keeper::answer_open(instant now, const job& j, outcome how, const std::exception_ptr& error,
+                         std::unique_ptr<resource>& opened) {
+    bool wanted = machine_.look(j.slot).call == j.call;
+    if (wanted) note_open(now, error);
+    if (wanted && opened != nullptr) {
+        opened->home = this;
+        opened->slot = j.slot;
+        opened->seen = &traces_[j.slot];
+        places_[j.slot].held = opened.release();
+    }
+    machine_.on_open(now, j.slot, j.call, how, out_);
+}
+
+void keeper::note_open(instant now, const std::exception_ptr& error) {
+    open_ended_at_ = now;
+    open_error_ = error;
+    if (error != nullptr) ++opens_failed_;
+}
+
+std::uint64_t keeper::pick_seed(const options& settings) {
+    if (settings.seed != 0) return settings.seed;
+    std::random_device entropy;
+    return std::uint64_t{entropy()} << 32 | entropy();
+}
+
+}  // namespace cenote::shell

@@ -1,0 +1,29 @@
+// How a thread waits: asleep on a word of its own stack.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "shell/waiter.hpp"
+
+namespace cenote::shell {
+
+class thread_waiter final : public waiter {
+public:
+    enum class woken : std::uint8_t { done, nudged, late };
+
+    void notify() noexcept override;
+    void nudge() noexcept override;
+
+    /// Sleeps until it is notified or nudged, or until `until`.
+    woken sleep(core::instant until) noexcept;
+
+    /// To be used once more.
+    void rearm() noexcept { state_.store(asleep, std::memory_order_relaxed); }
+
+private:
+    enum : std::uint32_t { asleep, awake, finished };
+    std::atomic<std::uint32_t> state_{asleep};
+};
+
+}  // namespace cenote::shell

@@ -1,0 +1,173 @@
+// Threads for connector calls that block, and the minder of the clock.
+#include "shell/work_thread.hpp"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <system_error>
+
+#include "shell/keeper.hpp"
+
+namespace cenote::shell {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+/// How long a worker stays without work.
+constexpr auto linger = 5s;
+/// How long to wait before trying again to start a thread when the system has refused one.
+constexpr auto refused_pause = 100ms;
+
+/// Whose worker this thread is.
+constinit thread_local const work_thread* working_for = nullptr;
+
+void name_this_thread(const std::string& pool, const char* role) {
+    std::string name = pool.substr(0, 9) + role;  // Linux allows 15 characters
+    pthread_setname_np(pthread_self(), name.c_str());
+}
+
+}  // namespace
+
+work_thread::work_thread(keeper& home, const std::string& name, std::size_t limit)
+    : home_(home), name_(name), limit_(limit) {}
+
+bool work_thread::in_a_call() const { return working_for == this; }
+
+void work_thread::start() {
+    if (minding_.load(std::memory_order_acquire)) return;
+    std::lock_guard lock(home_.lock());
+    if (minding_.load(std::memory_order_relaxed) || stopping_) return;
+    minder_ = std::thread([this] { mind(); });
+    minding_.store(true, std::memory_order_release);
+    home_.add_ref();
+}
+
+bool work_thread::must_hire() const {
+    return home_.jobs_waiting() > idle_ && active_ < limit_ && stuck_ <= limit_;
+}
+
+void work_thread::look(core::instant wake_at) {
+    std::size_t jobs = home_.jobs_waiting();
+    if (jobs > 0 && idle_ > 0) {
+        if (jobs == 1) worker_wakes_.notify_one();
+        else worker_wakes_.notify_all();
+    }
+    bool asleep = minder_sleeps_until_ != core::long_ago;
+    if (asleep && (must_hire() || wake_at < minder_sleeps_until_)) minder_wakes_.notify_one();
+}
+
+void work_thread::abandoned(core::slot_id slot, std::uint64_t call) {
+    for (worker& w : workers_) {
+        if (w.stuck || w.running.slot != slot || w.running.call != call) continue;
+        w.stuck = true;
+        ++stuck_;
+        --active_;
+    }
+}
+
+void work_thread::mind() {
+    name_this_thread(name_, "/timer");
+    std::unique_lock lock(home_.lock());
+    while (!stopping_) {
+        bury_ended(lock);
+        if (must_hire()) {
+            hire(lock);
+            continue;
+        }
+        core::instant wake_at = home_.wake_at();
+        if (wake_at <= std::chrono::steady_clock::now()) {
+            lock.unlock();
+            home_.tick();
+            lock.lock();
+            continue;
+        }
+        minder_sleeps_until_ = wake_at;
+        if (wake_at == core::never) minder_wakes_.wait(lock);
+        else minder_wakes_.wait_until(lock, wake_at);
+        minder_sleeps_until_ = core::long_ago;
+    }
+    lock.unlock();
+    home_.drop_ref();
+}
+
+void work_thread::hire(std::unique_lock<std::mutex>& lock) {
+    try {
+        worker& w = workers_.emplace_back();
+        try {
+            w.thread = std::thread([this, &w] { work(w); });
+        } catch (...) {
+            workers_.pop_back();
+            throw;
+        }
+        ++active_;
+        home_.add_ref();
+    } catch (const std::exception&) {
+        // No thread or no memory to be had now. The calls wait, and their deadlines run.
+        minder_wakes_.wait_for(lock, refused_pause);
+    }
+}
+
+void work_thread::bury_ended(std::unique_lock<std::mutex>& lock) {
+    for (auto w = workers_.begin(); w != workers_.end();) {
+        if (!w->ended || !w->thread.joinable()) {
+            ++w;
+            continue;
+        }
+        std::thread ended = std::move(w->thread);
+        w = workers_.erase(w);
+        lock.unlock();
+        ended.join();
+        lock.lock();
+        w = workers_.begin();
+    }
+}
+
+void work_thread::work(worker& self) {
+    name_this_thread(name_, "/work");
+    working_for = this;
+    std::unique_lock lock(home_.lock());
+    for (;;) {
+        if (!stopping_ && home_.next_job(self.running)) {
+            lock.unlock();
+            home_.run(self.running);
+            lock.lock();
+            self.running = {};
+            if (self.stuck) {
+                self.stuck = false;
+                --stuck_;
+                ++active_;
+            }
+            continue;
+        }
+        if (stopping_) break;
+        ++idle_;
+        bool rested = worker_wakes_.wait_for(lock, linger) == std::cv_status::timeout;
+        --idle_;
+        if (rested && !home_.has_jobs()) break;
+    }
+    --active_;
+    self.ended = true;
+    if (minder_sleeps_until_ != core::long_ago) minder_wakes_.notify_one();
+    lock.unlock();
+    home_.drop_ref();
+}
+
+void work_thread::stop() noexcept {
+    std::unique_lock lock(home_.lock());
+    stopping_ = true;
+    minder_wakes_.notify_all();
+    worker_wakes_.notify_all();
+    auto end = [&](std::thread& thread, bool leave_alone) {
+        std::thread t = std::move(thread);
+        lock.unlock();
+        if (leave_alone || t.get_id() == std::this_thread::get_id()) t.detach();
+        else t.join();
+        lock.lock();
+    };
+    if (minder_.joinable()) end(minder_, false);
+    for (worker& w : workers_)
+        if (w.thread.joinable()) end(w.thread, !w.ended && w.running.slot != core::no_slot);
+}
+
+}  // namespace cenote::shell
