@@ -17,7 +17,7 @@ std::uint64_t hits_of(const resource* r) { return r->seen->hits.load(std::memory
 /// A hot resource from any cell. Nobody may be waiting.
 resource* keeper::take_from_shelf(instant now, std::source_location site) {
     if (machine_.anyone_waits()) return nullptr;
-    std::size_t first = processor();
+    std::size_t first = detail::processor();
     for (std::size_t i = 0; i < shelf_.size(); ++i) {
         resource* r = shelf_.collect((first + i) % shelf_.size());
         if (r == nullptr) continue;
@@ -72,7 +72,7 @@ void keeper::collect_shelf(instant now) {
 bool keeper::keep_on_shelf(instant now, resource* r) {
     if ((shelf_.raised() & ~std::uint32_t{detail::sweeper_asleep}) != 0) return false;
     if (hits_of(r) >= r->seen->limit || machine_.look(r->slot).expires_at <= now) return false;
-    if (!shelf_.restore(processor() % shelf_.size(), r)) return false;
+    if (!shelf_.restore(detail::processor() % shelf_.size(), r)) return false;
     r->seen->leased_at.store(0, std::memory_order_relaxed);
     auto puts = r->seen->puts.load(std::memory_order_relaxed);
     r->seen->puts.store(puts + 1, std::memory_order_release);

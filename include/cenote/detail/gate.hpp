@@ -1,8 +1,6 @@
 // What the templates see of the keeper: the fast lane inline, everything else behind a call.
 #pragma once
 
-#include <sched.h>
-
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -13,6 +11,7 @@
 
 #include "cenote/detail/any_connector.hpp"
 #include "cenote/detail/mark.hpp"
+#include "cenote/detail/processor.hpp"
 #include "cenote/detail/resource.hpp"
 #include "cenote/detail/shelf.hpp"
 #include "cenote/error.hpp"
@@ -107,8 +106,6 @@ protected:
 
     /// Every so many leases of a resource take the precise way, for the histogram of hold times.
     static constexpr std::uint64_t sample = 64;
-
-    static std::size_t processor() noexcept { return static_cast<std::size_t>(sched_getcpu()); }
 
     // The slow ways. `hand_in`: a resource that nobody leases any more. `taken`: one just taken.
     void hand_in(resource* r) noexcept;

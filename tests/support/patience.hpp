@@ -1,0 +1,98 @@
+// How tests wait: for something that must happen, generously; for nothing to happen, briefly.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
+#include <thread>
+
+namespace support {
+
+using namespace std::chrono_literals;
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define CENOTE_TEST_SLOWLY 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define CENOTE_TEST_SLOWLY 1
+#endif
+#ifdef CENOTE_TEST_SLOWLY
+inline constexpr bool slowly = true;
+#else
+inline constexpr bool slowly = false;
+#endif
+
+/// So many rounds, fewer where each is expensive.
+constexpr int rounds(int n) { return slowly ? std::max(1, n / 10) : n; }
+
+/// The patience for whatever must happen; only a broken pool ever uses it up.
+inline constexpr std::chrono::nanoseconds plenty = 30s;
+
+/// Whether `holds` becomes true.
+template <class Condition>
+bool eventually(Condition&& holds, std::chrono::nanoseconds limit = plenty) {
+    auto end = std::chrono::steady_clock::now() + limit;
+    while (!holds()) {
+        if (std::chrono::steady_clock::now() > end) return false;
+        std::this_thread::sleep_for(500us);
+    }
+    return true;
+}
+
+/// Whether `holds` stays true for a little while.
+template <class Condition>
+bool for_a_while(Condition&& holds, std::chrono::nanoseconds time = 30ms) {
+    auto end = std::chrono::steady_clock::now() + time;
+    do {
+        if (!holds()) return false;
+        std::this_thread::sleep_for(2ms);
+    } while (std::chrono::steady_clock::now() < end);
+    return true;
+}
+
+/// Lets time pass where an option is about time.
+inline void pass(std::chrono::nanoseconds time) { std::this_thread::sleep_for(time); }
+
+/// Shut until somebody opens it.
+class door {
+public:
+    void open() {
+        std::lock_guard lock(mutex_);
+        open_ = true;
+        changed_.notify_all();
+    }
+    void shut() {
+        std::lock_guard lock(mutex_);
+        open_ = false;
+    }
+    /// Waits until it is open. False: nobody opened it.
+    bool pass_through() {
+        std::unique_lock lock(mutex_);
+        ++waiting_;
+        bool opened = changed_.wait_for(lock, plenty, [&] { return open_; });
+        --waiting_;
+        return opened;
+    }
+    int waiting() const {
+        std::lock_guard lock(mutex_);
+        return waiting_;
+    }
+
+private:
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    int waiting_ = 0;
+    bool open_ = false;
+};
+
+/// Whether the pool's line gets exactly `count` long.
+template <class Pool>
+bool lines_up(const Pool& pool, std::size_t count) {
+    return eventually([&] { return pool.stats().waiting == count; });
+}
+
+}  // namespace support

@@ -1,0 +1,77 @@
+// An observer that remembers what it was told.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "cenote/observer.hpp"
+
+namespace support {
+
+class recorder : public cenote::observer {
+public:
+    recorder() = default;
+    /// Remembers only these kinds; asks for no others.
+    explicit recorder(std::set<cenote::event_kind> kinds) : kinds_(std::move(kinds)) {}
+
+    void on_event(const cenote::event& what) override {
+        if (inside_.exchange(true) && what.kind != cenote::event_kind::exhausted) overlapped_ = true;
+        {
+            std::lock_guard lock(mutex_);
+            seen_.push_back(what);
+            if (what.now != nullptr) last_stats_ = *what.now;
+        }
+        inside_ = false;
+        if (then) then(what);
+    }
+    bool wants(cenote::event_kind kind) const override {
+        return kinds_.empty() || kinds_.contains(kind);
+    }
+
+    std::vector<cenote::event> seen() const {
+        std::lock_guard lock(mutex_);
+        return seen_;
+    }
+    /// The kinds reported about one resource, in order.
+    std::vector<cenote::event_kind> life_of(std::uint64_t resource) const {
+        std::vector<cenote::event_kind> life;
+        for (const auto& e : seen())
+            if (e.resource == resource && has_resource(e.kind)) life.push_back(e.kind);
+        return life;
+    }
+    std::size_t count(cenote::event_kind kind) const {
+        std::lock_guard lock(mutex_);
+        return static_cast<std::size_t>(
+            std::ranges::count(seen_, kind, [](const auto& e) { return e.kind; }));
+    }
+    cenote::stats last_stats() const {
+        std::lock_guard lock(mutex_);
+        return last_stats_;
+    }
+    bool overlapped() const { return overlapped_; }
+
+    static bool has_resource(cenote::event_kind kind) {
+        using enum cenote::event_kind;
+        return kind != exhausted && kind != closing && kind != closed_pool;
+    }
+
+    /// Called after each event is noted. Set before the pool is made.
+    std::function<void(const cenote::event&)> then;
+
+private:
+    std::set<cenote::event_kind> kinds_;
+    mutable std::mutex mutex_;
+    std::vector<cenote::event> seen_;
+    cenote::stats last_stats_;
+    std::atomic<bool> inside_{false};
+    std::atomic<bool> overlapped_{false};
+};
+
+}  // namespace support
