@@ -6,7 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include "core/ensure.hpp"
 #include "shell/enter.hpp"
 #include "shell/wait_thread.hpp"
 
@@ -61,14 +60,7 @@ resource* keeper::acquire(const detail::wish& w, errc& why) {
     me.deadline = w.deadline;
     resource* rejected = nullptr;
     for (;;) {
-        me.rearm();
-        bool in_line = false;
-        enter([&](instant now) {
-            in_line = ask_for(now, me);
-            if (rejected != nullptr)
-                give_to_machine(now, rejected, core::condition::rejected, std::nullopt);
-        });
-        if (in_line) wait(me, w);
+        if (ask_for(me, rejected)) wait(me, w);
         if (me.got == nullptr) break;
         if (admits(me.got)) return me.got;
         // It keeps its place: first it goes back into the line, then the resource goes.
@@ -77,6 +69,25 @@ resource* keeper::acquire(const detail::wish& w, errc& why) {
     why = me.error;
     announce_refusal(why);
     return nullptr;
+}
+
+bool keeper::ask_for(thread_waiter& me, resource* rejected) {
+    me.rearm();
+    bool in_line = false;
+    try {
+        enter([&](instant now) {
+            in_line = ask_for(now, me);
+            if (rejected != nullptr)
+                give_to_machine(now, rejected, core::condition::rejected, std::nullopt);
+        });
+    } catch (...) {
+        if (rejected != nullptr) {
+            rejected->state = detail::condition::rejected;
+            release(rejected);
+        }
+        throw;
+    }
+    return in_line;
 }
 
 bool keeper::ask_for(instant now, waiter& who) {
@@ -134,7 +145,6 @@ resource* keeper::try_acquire(std::source_location site) {
         machine_.make_room(out_);
         got = take_from_shelf(now, site);
         if (got != nullptr) return;
-        if (!machine_.anyone_waits()) collect_shelf(now);
         if (auto slot = machine_.try_acquire(now, out_)) {
             got = places_[*slot].held;
             prepare(now, got, site);
@@ -277,7 +287,7 @@ void keeper::end() noexcept {
     // Connector calls may use what the caller is about to destroy, so they are waited for; each of
     // them at most until its own deadline. The clock is minded here, too: the minder may be the
     // very thread that is doing this, in an observer.
-    std::size_t own = work_.in_a_call() ? 1 : 0;
+    std::size_t own = in_a_call() ? 1 : 0;
     while (calls_in_flight() > own) {
         instant wake = wake_at();
         if (wake == never) {

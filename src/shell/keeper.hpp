@@ -26,6 +26,8 @@
 
 namespace cenote::shell {
 
+class thread_waiter;
+
 class keeper final : public detail::gate {
 public:
     keeper(const options& settings, std::unique_ptr<detail::any_connector> connector);
@@ -94,6 +96,7 @@ private:
     // Under the lock.
     /// Asks for a lease on behalf of `who`. True: it has to wait.
     bool ask_for(core::instant now, waiter& who);
+    bool in_a_call() const;
     detail::resource* take_from_shelf(core::instant now, std::source_location site);
     void prepare(core::instant now, detail::resource* r, std::source_location site);
     void give_to_machine(core::instant now, detail::resource* r, core::condition how,
@@ -115,7 +118,8 @@ private:
 
     template <class Until>
     bool watch(core::instant deadline, Until until);
-    void wait(class thread_waiter& me, const detail::wish& w);
+    bool ask_for(thread_waiter& me, detail::resource* rejected);
+    void wait(thread_waiter& me, const detail::wish& w);
     bool admits(detail::resource* r) noexcept;
     void announce_refusal(errc why) noexcept;
     bool next_job_locking(job& j);

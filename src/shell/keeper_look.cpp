@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "shell/keeper.hpp"
@@ -35,11 +36,11 @@ std::string text_of(const std::exception_ptr& error) {
     }
 }
 
-/// What one line of code holds.
+/// One lease, or all leases of one line of code.
 struct holder {
-    std::string site;
-    std::size_t count = 0;
+    std::source_location site;
     duration oldest{};
+    std::size_t count = 1;
 };
 
 std::string site_name(const std::source_location& site) {
@@ -48,17 +49,39 @@ std::string site_name(const std::source_location& site) {
     return std::string(file) + ':' + std::to_string(site.line());
 }
 
+auto place_of(const holder& h) {
+    return std::pair(std::string_view(h.site.file_name()), h.site.line());
+}
+
+/// Leases of the same line of code become one entry.
+void sum_up(std::vector<holder>& holders) {
+    std::sort(holders.begin(), holders.end(), [](const holder& a, const holder& b) {
+        return place_of(a) < place_of(b);
+    });
+    std::size_t kept = 0;
+    for (std::size_t i = 1; i < holders.size(); ++i) {
+        if (place_of(holders[kept]) != place_of(holders[i])) {
+            holders[++kept] = holders[i];
+            continue;
+        }
+        ++holders[kept].count;
+        holders[kept].oldest = std::max(holders[kept].oldest, holders[i].oldest);
+    }
+    if (!holders.empty()) holders.resize(kept + 1);
+}
+
 /// The call sites that hold most, most first; the rest summed up.
 std::string text_of(std::vector<holder>& holders) {
     constexpr std::size_t shown = 5;
     if (holders.empty()) return "";
+    sum_up(holders);
     std::sort(holders.begin(), holders.end(), [](const holder& a, const holder& b) {
-        return a.count != b.count ? a.count > b.count : a.site < b.site;
+        return a.count != b.count ? a.count > b.count : place_of(a) < place_of(b);
     });
     std::string text = " (";
     for (std::size_t i = 0; i < std::min(shown, holders.size()); ++i) {
         if (i > 0) text += "; ";
-        text += holders[i].site + " holds " + std::to_string(holders[i].count) + ", oldest " +
+        text += site_name(holders[i].site) + " holds " + std::to_string(holders[i].count) + ", oldest " +
                 text_of(holders[i].oldest);
     }
     if (holders.size() > shown)
@@ -83,19 +106,15 @@ std::string opening_words(errc why, const std::string& name, duration waited) {
 
 std::string keeper::explain(errc why, instant since, std::exception_ptr& cause) {
     std::vector<holder> holders;
+    holders.reserve(settings_.max);
     std::unique_lock lock(mutex_);
     instant now = std::chrono::steady_clock::now();
     for (core::slot_id id = 0; id < places_.size(); ++id) {
         if (machine_.look(id).state != core::slot_state::leased) continue;
         const detail::trace& seen = traces_[id];
-        std::string site = site_name(seen.site.load(std::memory_order_relaxed));
         auto at = seen.leased_at.load(std::memory_order_relaxed);
         duration held = at == 0 ? duration{} : now.time_since_epoch() - duration{at};
-        auto same = std::find_if(holders.begin(), holders.end(),
-                                 [&](const holder& h) { return h.site == site; });
-        if (same == holders.end()) same = holders.insert(same, holder{.site = std::move(site)});
-        ++same->count;
-        same->oldest = std::max(same->oldest, held);
+        holders.push_back({.site = seen.site.load(std::memory_order_relaxed), .oldest = held});
     }
     cause = open_error_;
     instant open_ended_at = open_ended_at_;

@@ -10,7 +10,6 @@
 #include <system_error>
 #include <utility>
 
-#include "core/ensure.hpp"
 #include "shell/enter.hpp"
 #include "shell/keeper.hpp"
 
@@ -21,6 +20,15 @@ using core::instant;
 using core::outcome;
 using core::verb;
 using detail::resource;
+
+namespace {
+
+/// Whose connector this thread is calling.
+constinit thread_local const keeper* calling_for = nullptr;
+
+}  // namespace
+
+bool keeper::in_a_call() const { return calling_for == this; }
 
 // From actions to errands, under the lock.
 
@@ -166,6 +174,7 @@ void keeper::run(const job& j) noexcept {
     outcome how = outcome::ok;
     std::exception_ptr error;
     std::unique_ptr<resource> opened;
+    const keeper* outer = std::exchange(calling_for, this);
     try {
         switch (j.which) {
             case verb::open: opened = connector_->open(); break;
@@ -178,6 +187,7 @@ void keeper::run(const job& j) noexcept {
         bool final = j.which == verb::open && connector_->classify(error) == verdict::final;
         how = final ? outcome::failed_finally : outcome::failed;
     }
+    calling_for = outer;
     if (j.which != verb::close) return answer(j, how, error, std::move(opened));
     // The resource dies before its slot is vacant: a slot counts until its close has finished. The
     // block around it stays until the machine knows.

@@ -19,9 +19,6 @@ constexpr auto linger = 5s;
 /// How long to wait before trying again to start a thread when the system has refused one.
 constexpr auto refused_pause = 100ms;
 
-/// Whose worker this thread is.
-constinit thread_local const work_thread* working_for = nullptr;
-
 void name_this_thread(const std::string& pool, const char* role) {
     std::string name = pool.substr(0, 9) + role;  // Linux allows 15 characters
     pthread_setname_np(pthread_self(), name.c_str());
@@ -31,8 +28,6 @@ void name_this_thread(const std::string& pool, const char* role) {
 
 work_thread::work_thread(keeper& home, const std::string& name, std::size_t limit)
     : home_(home), name_(name), limit_(limit) {}
-
-bool work_thread::in_a_call() const { return working_for == this; }
 
 void work_thread::start() {
     if (minding_.load(std::memory_order_acquire)) return;
@@ -59,11 +54,14 @@ void work_thread::look(core::instant wake_at) {
 
 void work_thread::abandoned(core::slot_id slot, std::uint64_t call) {
     for (worker& w : workers_) {
-        if (w.stuck || w.running.slot != slot || w.running.call != call) continue;
-        w.stuck = true;
-        ++stuck_;
-        --active_;
+        if (!w.stuck && w.running.slot == slot && w.running.call == call) give_up_on(w);
     }
+}
+
+void work_thread::give_up_on(worker& w) {
+    w.stuck = true;
+    ++stuck_;
+    --active_;
 }
 
 void work_thread::mind() {
@@ -125,10 +123,10 @@ void work_thread::bury_ended(std::unique_lock<std::mutex>& lock) {
 
 void work_thread::work(worker& self) {
     name_this_thread(name_, "/work");
-    working_for = this;
     std::unique_lock lock(home_.lock());
     for (;;) {
         if (!stopping_ && home_.next_job(self.running)) {
+            if (self.running.call == 0) give_up_on(self);  // an orphan may hang for ever
             lock.unlock();
             home_.run(self.running);
             lock.lock();
@@ -167,7 +165,7 @@ void work_thread::stop() noexcept {
     };
     if (minder_.joinable()) end(minder_, false);
     for (worker& w : workers_)
-        if (w.thread.joinable()) end(w.thread, !w.ended && w.running.slot != core::no_slot);
+        if (w.thread.joinable()) end(w.thread, w.stuck);
 }
 
 }  // namespace cenote::shell

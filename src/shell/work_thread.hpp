@@ -38,9 +38,6 @@ public:
     void abandoned(core::slot_id slot, std::uint64_t call);
     bool stopped() const { return stopping_; }
 
-    /// Is the calling thread one of the workers, in a call?
-    bool in_a_call() const;
-
     /// Ends all threads and waits for them, except the calling one and those in an abandoned call.
     void stop() noexcept;
 
@@ -58,6 +55,7 @@ private:
     void hire(std::unique_lock<std::mutex>& lock);
     void bury_ended(std::unique_lock<std::mutex>& lock);
     bool must_hire() const;
+    void give_up_on(worker& w);
 
     keeper& home_;
     std::string name_;

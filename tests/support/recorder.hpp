@@ -22,13 +22,14 @@ public:
     explicit recorder(std::set<cenote::event_kind> kinds) : kinds_(std::move(kinds)) {}
 
     void on_event(const cenote::event& what) override {
-        if (inside_.exchange(true) && what.kind != cenote::event_kind::exhausted) overlapped_ = true;
+        bool ordered = what.kind != cenote::event_kind::exhausted;
+        if (ordered && inside_.exchange(true)) overlapped_ = true;
         {
             std::lock_guard lock(mutex_);
             seen_.push_back(what);
             if (what.now != nullptr) last_stats_ = *what.now;
         }
-        inside_ = false;
+        if (ordered) inside_ = false;
         if (then) then(what);
     }
     bool wants(cenote::event_kind kind) const override {

@@ -48,7 +48,7 @@ class server;
 /// One session with the fake server. Move-only, not default-constructible; ends when destroyed.
 class session {
 public:
-    session(std::shared_ptr<server> home, int id) : id(id), home_(std::move(home)) {}
+    session(std::shared_ptr<server> home, int number) : id(number), home_(std::move(home)) {}
     inline session(session&& other) noexcept;
     session& operator=(session&&) = delete;
     inline ~session();

@@ -64,12 +64,19 @@ public:
 
     // Under the keeper's lock.
 
-    void raise(std::uint32_t reason) { attention_.fetch_or(reason); }
-    void lower(std::uint32_t reason) { attention_.fetch_and(~reason); }
+    void raise(std::uint32_t reason) {
+        if ((attention_.load() & reason) == 0) attention_.fetch_or(reason);
+    }
+    void lower(std::uint32_t reason) {
+        if ((attention_.load() & reason) != 0) attention_.fetch_and(~reason);
+    }
     std::uint32_t raised() const { return attention_.load(); }
 
     /// Empties a cell.
-    Item* collect(std::size_t index) { return cells_[index].held.exchange(nullptr); }
+    Item* collect(std::size_t index) {
+        auto& held = cells_[index].held;
+        return held.load() == nullptr ? nullptr : held.exchange(nullptr);
+    }
 
     /// Lays an item back into an empty cell; false if something else lies there.
     bool restore(std::size_t index, Item* item) {

@@ -1,0 +1,126 @@
+// cenote-bench: measures cenote against the textbook pool and against what the hardware allows.
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <semaphore>
+#include <string>
+#include <string_view>
+#include <sys/utsname.h>
+#include <thread>
+
+#include "report.hpp"
+#include "stopwatch.hpp"
+#include "workloads.hpp"
+
+namespace cenote::bench {
+
+double nanoseconds_per_tick() {
+    static const double value = [] {
+        using namespace std::chrono;
+        auto began = steady_clock::now();
+        std::uint64_t first = ticks();
+        std::this_thread::sleep_for(50ms);
+        auto passed = static_cast<double>(ticks() - first);
+        return static_cast<double>((steady_clock::now() - began).count()) / passed;
+    }();
+    return value;
+}
+
+namespace {
+
+/// What all processors did since boot, in the kernel's ticks.
+struct processor_time {
+    double all = 0;
+    double stolen = 0;
+
+    static processor_time now() {
+        std::ifstream file("/proc/stat");
+        std::string cpu;
+        file >> cpu;
+        processor_time t;
+        constexpr int kinds = 8;  // user nice system idle iowait irq softirq steal
+        for (int i = 0; i < kinds; ++i) {
+            double spent = 0;
+            file >> spent;
+            t.all += spent;
+            if (i == kinds - 1) t.stolen = spent;
+        }
+        return t;
+    }
+};
+
+std::string processor_name() {
+    std::ifstream file("/proc/cpuinfo");
+    for (std::string line; std::getline(file, line);)
+        if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+    return "unknown processor";
+}
+
+void print_machine() {
+    utsname system{};
+    uname(&system);
+    std::printf("%s, %u processors, %s %s, compiler %s\n", processor_name().c_str(),
+                std::thread::hardware_concurrency(), system.sysname, system.release, __VERSION__);
+}
+
+[[noreturn]] void usage(int status) {
+    std::fprintf(status == 0 ? stdout : stderr,
+                 "usage: cenote-bench [--quick] [--filter TEXT] [--json FILE]\n"
+                 "  --quick        3 short repetitions instead of 7: a look, not a measurement\n"
+                 "  --filter TEXT  only workloads whose name contains TEXT\n"
+                 "  --json FILE    write workload, subject, metric, value and spread to FILE\n");
+    std::exit(status);
+}
+
+settings parse(int argc, char** argv) {
+    settings how;
+    for (int i = 1; i < argc; ++i) {
+        std::string_view word = argv[i];
+        auto value = [&] {
+            if (i + 1 == argc) usage(2);
+            return std::string(argv[++i]);
+        };
+        if (word == "--quick") how.quick = true;
+        else if (word == "--filter") how.filter = value();
+        else if (word == "--json") how.json = value();
+        else usage(word == "--help" ? 0 : 2);
+    }
+    return how;
+}
+
+/// Without a second thread glibc and libstdc++ take short cuts that no user of a pool ever sees.
+class parked_thread {
+public:
+    parked_thread() : thread_([this] { leave_.acquire(); }) {}
+    ~parked_thread() {
+        leave_.release();
+        thread_.join();
+    }
+    parked_thread(const parked_thread&) = delete;
+    parked_thread& operator=(const parked_thread&) = delete;
+
+private:
+    std::binary_semaphore leave_{0};
+    std::thread thread_;
+};
+
+}  // namespace
+
+}  // namespace cenote::bench
+
+int main(int argc, char** argv) {
+    using namespace cenote::bench;
+    report results(parse(argc, argv));
+    print_machine();
+    parked_thread parked;
+    processor_time before = processor_time::now();
+    run_cycles(results);
+    run_contention(results);
+    run_machine(results);
+    processor_time after = processor_time::now();
+    std::printf("\n%.1f %% of the processors' time was stolen by other guests\n",
+                100 * (after.stolen - before.stolen) / (after.all - before.all));
+    return results.finish() ? 0 : 1;
+}

@@ -1,0 +1,177 @@
+// How a measurement is repeated, judged and printed.
+#include "report.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <limits>
+#include <utility>
+
+namespace cenote::bench {
+
+namespace {
+
+constexpr int retries = 2;
+
+std::size_t index_of(const workload& w, const std::string& name) {
+    auto found = std::find_if(w.subjects.begin(), w.subjects.end(),
+                              [&](const subject& s) { return s.name == name; });
+    return static_cast<std::size_t>(found - w.subjects.begin());
+}
+
+std::vector<double> column(const repetitions& all, std::size_t index, const std::string& metric) {
+    std::vector<double> values;
+    for (const auto& row : all) values.push_back(row[index][metric]);
+    return values;
+}
+
+/// A number with about as many digits as mean something.
+std::string short_number(double value) {
+    char text[32];
+    double size = std::abs(value);
+    int digits = size >= 100 ? 0 : size >= 10 ? 1 : 3;
+    std::snprintf(text, sizeof text, "%.*f", digits, value);
+    return text;
+}
+
+std::string quoted(const std::string& text) { return '"' + text + '"'; }
+
+std::string json_of(const spread& s) {
+    char text[96];
+    std::snprintf(text, sizeof text, "\"value\": %.6g, \"spread\": [%.6g, %.6g]", s.median, s.low,
+                  s.high);
+    return text;
+}
+
+void write_list(std::ofstream& file, const char* name, const std::vector<std::string>& rows) {
+    file << "  \"" << name << "\": [";
+    for (std::size_t i = 0; i < rows.size(); ++i)
+        file << (i == 0 ? "\n" : ",\n") << "    " << rows[i];
+    file << "\n  ]";
+}
+
+}  // namespace
+
+double measured::operator[](const std::string& name) const {
+    for (const metric& m : metrics)
+        if (m.name == name) return m.value;
+    return std::numeric_limits<double>::quiet_NaN();
+}
+
+spread spread_of(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    std::size_t n = values.size();
+    double median = n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+    return {median, values.front(), values.back()};
+}
+
+std::function<spread(const workload&, const repetitions&)> value_of(std::string subject,
+                                                                    std::string metric) {
+    return [=](const workload& w, const repetitions& all) {
+        return spread_of(column(all, index_of(w, subject), metric));
+    };
+}
+
+std::function<spread(const workload&, const repetitions&)> ratio(std::string one, std::string other,
+                                                                 std::string metric) {
+    return [=](const workload& w, const repetitions& all) {
+        std::vector<double> values = column(all, index_of(w, one), metric);
+        std::vector<double> divisors = column(all, index_of(w, other), metric);
+        for (std::size_t i = 0; i < values.size(); ++i) values[i] /= divisors[i];
+        return spread_of(std::move(values));
+    };
+}
+
+std::function<spread(const workload&, const repetitions&)> unevenness(std::string metric) {
+    return [=](const workload& w, const repetitions& all) {
+        std::vector<double> best;
+        for (std::size_t i = 0; i < w.subjects.size(); ++i)
+            best.push_back(spread_of(column(all, i, metric)).low);
+        auto [least, most] = std::minmax_element(best.begin(), best.end());
+        double value = *most / *least;
+        return spread{value, value, value};
+    };
+}
+
+report::report(settings how) : how_(std::move(how)) {}
+
+void report::run(const std::string& name, const std::function<workload()>& make) {
+    if (name.find(how_.filter) == std::string::npos) return;
+    workload w = make();
+    w.name = name;
+    if (how_.quick) w.seconds /= 3;
+    std::printf("\n%s: %s\n", w.name.c_str(), w.about.c_str());
+    std::fflush(stdout);
+    std::size_t count = w.subjects.size();
+    repetitions all(how_.quick ? 3 : 7, std::vector<measured>(count));
+    for (std::size_t r = 0; r < all.size(); ++r)
+        for (std::size_t i = 0; i < count; ++i) {
+            std::size_t turn = (r + i) % count;  // nobody is always the first
+            all[r][turn] = run_once(w, w.subjects[turn]);
+        }
+    print(w, all);
+    judge(w, all);
+    std::fflush(stdout);
+}
+
+measured report::run_once(const workload& w, const subject& s) {
+    measured best = s.run(w.seconds);
+    for (int i = 0; i < retries && best.cores < s.cores_needed; ++i) {
+        ++repeated_;
+        measured again = s.run(w.seconds);
+        if (again.cores > best.cores) best = std::move(again);
+    }
+    return best;
+}
+
+void report::print(const workload& w, const repetitions& all) {
+    std::printf("  %-22s %-16s %10s   %s\n", "subject", "", "median", "min..max");
+    for (std::size_t i = 0; i < w.subjects.size(); ++i) {
+        const subject& s = w.subjects[i];
+        for (const metric& m : all.front()[i].metrics) {
+            spread seen = spread_of(column(all, i, m.name));
+            std::printf("  %-22s %-16s %10s   %s..%s %s\n", s.name.c_str(), m.name.c_str(),
+                        short_number(seen.median).c_str(), short_number(seen.low).c_str(),
+                        short_number(seen.high).c_str(), m.unit.c_str());
+            rows_.push_back("{\"workload\": " + quoted(w.name) +
+                            ", \"subject\": " + quoted(s.name) + ", \"metric\": " + quoted(m.name) +
+                            ", \"unit\": " + quoted(m.unit) + ", " + json_of(seen) + "}");
+        }
+    }
+}
+
+void report::judge(const workload& w, const repetitions& all) {
+    for (const goal& g : w.goals) {
+        spread s = g.value(w, all);
+        bool met = g.met(s);
+        const char* sign = g.which == goal::bound::at_most ? "<=" : ">=";
+        std::string line = g.text + " " + short_number(s.median) + " (" + short_number(s.low) +
+                           ".." + short_number(s.high) + "), goal " + sign + " " +
+                           short_number(g.limit);
+        std::printf("  %s  %s\n", met ? "PASS" : "MISS", line.c_str());
+        goals_.push_back("{\"workload\": " + quoted(w.name) + ", \"goal\": " + quoted(g.text) +
+                         ", \"bound\": " + quoted(sign) + ", \"limit\": " + short_number(g.limit) +
+                         ", " + json_of(s) + ", \"met\": " + (met ? "true" : "false") + "}");
+        if (met) ++met_;
+        else missed_.push_back(w.name + ": " + line);
+    }
+}
+
+bool report::finish() const {
+    std::printf("\n%zu goals met, %zu missed; %zu runs repeated for want of CPU\n", met_,
+                missed_.size(), repeated_);
+    for (const std::string& line : missed_) std::printf("  MISS  %s\n", line.c_str());
+    if (how_.json.empty()) return true;
+    std::ofstream file(how_.json);
+    file << "{\n";
+    write_list(file, "results", rows_);
+    file << ",\n";
+    write_list(file, "goals", goals_);
+    file << "\n}\n";
+    file.close();
+    if (!file) std::fprintf(stderr, "cenote-bench: cannot write %s\n", how_.json.c_str());
+    return !file.fail();
+}
+
+}  // namespace cenote::bench

@@ -1,0 +1,18 @@
+// The workloads of cenote-bench, one function per file.
+#pragma once
+
+#include "report.hpp"
+
+namespace cenote::bench {
+
+/// Enough resources for everybody: what a cycle costs on one thread and on two, and whether the
+/// size of the pool shows.
+void run_cycles(report& into);
+
+/// More threads than resources: throughput, waits and fairness.
+void run_contention(report& into);
+
+/// The machine alone: whether the length of the line shows.
+void run_machine(report& into);
+
+}  // namespace cenote::bench

@@ -1,0 +1,77 @@
+// 3: a connector of one's own: how to open, probe, reset and close, and what an exception means.
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+#include <cenote/pool.hpp>
+
+namespace {
+
+/// A server in memory. A restart begins a new life, and kills all sessions of the old one.
+struct server {
+    std::atomic<int> life{1};
+    std::atomic<int> sessions{0};
+};
+
+struct session {
+    int life;
+    std::string user = "nobody";
+};
+
+struct connector {
+    server& there;
+    std::string password;
+
+    session open() {
+        if (password != "secret") throw std::invalid_argument("wrong password");
+        ++there.sessions;
+        return {.life = there.life};
+    }
+    bool probe(session& s) { return s.life == there.life; }
+    void reset(session& s) { s.user = "nobody"; }
+    void close(session&) { --there.sessions; }
+
+    cenote::verdict classify(std::exception_ptr error) const {
+        try {
+            std::rethrow_exception(error);
+        } catch (const std::domain_error&) {
+            return cenote::verdict::keep;  // the question was bad, the session is fine
+        } catch (const std::invalid_argument&) {
+            return cenote::verdict::final;  // opening again would fail again
+        } catch (...) {
+            return cenote::verdict::discard;
+        }
+    }
+};
+
+}  // namespace
+
+int main() {
+    server there;
+    cenote::options careful{.name = "sessions", .probe_after_idle = std::chrono::seconds{0}};
+    {
+        cenote::pool<session> pool{connector{there, "secret"}, careful};
+        auto mine = pool.acquire();
+        mine->user = "alice";
+        mine.mark_dirty();  // to be reset before anybody else gets it
+        mine.give_back();
+        std::printf("the next user is %s\n", pool.acquire()->user.c_str());
+        try {
+            pool.with([](session&) { throw std::domain_error("what?"); });
+        } catch (const std::domain_error& e) {
+            std::printf("%s; sessions open: %d\n", e.what(), there.sessions.load());
+        }
+        ++there.life;  // a restart; the next acquire probes, and gets a new session
+        std::printf("a session of life %d\n", pool.acquire()->life);
+    }
+    std::printf("sessions left: %d\n", there.sessions.load());
+    cenote::pool<session> hopeless{connector{there, "guess"}, careful};
+    std::error_code error;
+    auto none = hopeless.acquire(error);  // at once, not after acquire_timeout
+    std::printf("with a wrong password: %s\n", error.message().c_str());
+    return there.sessions;
+}

@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Counts the instructions of one acquire and release on the fast lane; fails if they are too many.
+
+usage: instructions.py VALGRIND PROGRAM LIMIT
+
+The program runs twice under callgrind with different numbers of cycles; the difference is what the
+cycles cost. Instructions are the same on every machine, however busy it is: a gate that time is not.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FEW, MANY = 2_000, 22_000
+
+
+def count(valgrind, program, cycles):
+    """All instructions of one run."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "callgrind.out"
+        command = [valgrind, "--tool=callgrind", f"--callgrind-out-file={out}", program,
+                   str(cycles)]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        if run.returncode != 0:
+            sys.exit(f"{' '.join(command)}\nended with {run.returncode}:\n{run.stderr}")
+        # One line per file that callgrind wrote; a program that does not fork has one.
+        totals = re.findall(r"^(?:totals|summary): (\d+)", out.read_text(), re.MULTILINE)
+        if not totals:
+            sys.exit(f"callgrind left no totals:\n{run.stderr}")
+        return int(totals[-1])
+
+
+def main():
+    valgrind, program, limit = sys.argv[1], sys.argv[2], float(sys.argv[3])
+    each = (count(valgrind, program, MANY) - count(valgrind, program, FEW)) / (MANY - FEW)
+    print(f"{each:.1f} instructions per acquire and release, {limit:.0f} are allowed")
+    return 1 if each > limit else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

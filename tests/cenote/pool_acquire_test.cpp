@@ -1,0 +1,316 @@
+// Every form of acquire: what it grants, when it refuses, and that it never waits longer than told.
+#include <future>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cenote/pool.hpp"
+#include "support/patience.hpp"
+#include "support/server.hpp"
+
+using namespace std::chrono_literals;
+using support::connector;
+using support::door;
+using support::eventually;
+using support::for_a_while;
+using support::lines_up;
+using support::plenty;
+using support::server;
+using support::session;
+using session_pool = cenote::pool<session>;
+
+namespace {
+
+std::chrono::steady_clock::time_point soon() { return std::chrono::steady_clock::now() + plenty; }
+
+}  // namespace
+
+TEST(pool_acquire, needs_nothing_but_a_way_to_open) {
+    cenote::pool pool{[] { return 42; }};
+    EXPECT_EQ(*pool.acquire(), 42);
+}
+
+TEST(pool_acquire, opens_the_first_and_reuses_it) {
+    auto to = server::start();
+    session_pool pool{connector{to}};
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(pool.acquire()->id, 1);
+    EXPECT_EQ(to->opens, 1);
+}
+
+TEST(pool_acquire, every_form_grants_what_is_ready) {
+    session_pool pool{connector{server::start()}};
+    std::stop_source stop;
+    std::error_code error = cenote::errc::closed;
+    EXPECT_TRUE(pool.acquire());
+    EXPECT_TRUE(pool.acquire(stop.get_token()));
+    EXPECT_TRUE(pool.acquire(error));
+    EXPECT_FALSE(error) << "success clears the error";
+    EXPECT_TRUE(pool.acquire(stop.get_token(), error));
+    EXPECT_TRUE(pool.acquire_for(plenty));
+    EXPECT_TRUE(pool.acquire_for(plenty, stop.get_token()));
+    EXPECT_TRUE(pool.acquire_for(plenty, error));
+    EXPECT_TRUE(pool.acquire_for(plenty, stop.get_token(), error));
+    EXPECT_TRUE(pool.acquire_until(soon()));
+    EXPECT_TRUE(pool.acquire_until(soon(), stop.get_token()));
+    EXPECT_TRUE(pool.acquire_until(soon(), error));
+    EXPECT_TRUE(pool.acquire_until(soon(), stop.get_token(), error));
+    EXPECT_TRUE(pool.try_acquire());
+    EXPECT_FALSE(error);
+}
+
+TEST(pool_acquire, every_form_gives_up_at_its_deadline) {
+    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 5ms}};
+    auto held = pool.acquire_for(plenty);
+    std::stop_source stop;
+    std::error_code error;
+    auto then = [] { return std::chrono::steady_clock::now() + 5ms; };
+    EXPECT_THROW((void)pool.acquire(), cenote::timed_out_error);
+    EXPECT_THROW((void)pool.acquire(stop.get_token()), cenote::timed_out_error);
+    EXPECT_FALSE(pool.acquire(error));
+    EXPECT_EQ(error, cenote::errc::timed_out);
+    EXPECT_FALSE(pool.acquire(stop.get_token(), error));
+    EXPECT_EQ(error, cenote::errc::timed_out);
+    EXPECT_THROW((void)pool.acquire_for(5ms), cenote::timed_out_error);
+    EXPECT_THROW((void)pool.acquire_for(5ms, stop.get_token()), cenote::timed_out_error);
+    EXPECT_FALSE(pool.acquire_for(5ms, error));
+    EXPECT_EQ(error, cenote::errc::timed_out);
+    EXPECT_FALSE(pool.acquire_for(5ms, stop.get_token(), error));
+    EXPECT_EQ(error, cenote::errc::timed_out);
+    EXPECT_THROW((void)pool.acquire_until(then()), cenote::timed_out_error);
+    EXPECT_THROW((void)pool.acquire_until(then(), stop.get_token()), cenote::timed_out_error);
+    EXPECT_FALSE(pool.acquire_until(then(), error));
+    EXPECT_EQ(error, cenote::errc::timed_out);
+    EXPECT_FALSE(pool.acquire_until(then(), stop.get_token(), error));
+    EXPECT_EQ(error, cenote::errc::timed_out);
+    EXPECT_FALSE(pool.try_acquire());
+    EXPECT_EQ(pool.stats().refused(cenote::errc::timed_out), 12U);
+    EXPECT_EQ(pool.stats().try_empty, 1U);
+}
+
+TEST(pool_acquire, a_call_is_not_given_up_before_its_deadline) {
+    session_pool pool{connector{server::start()}, {.max = 1}};
+    auto held = pool.acquire();
+    auto deadline = std::chrono::steady_clock::now() + 20ms;
+    EXPECT_THROW((void)pool.acquire_until(deadline), cenote::timed_out_error);
+    EXPECT_GE(std::chrono::steady_clock::now(), deadline);
+}
+
+TEST(pool_acquire, a_zero_timeout_takes_what_is_ready) {
+    for (auto order : {cenote::order::lifo, cenote::order::fifo}) {
+        session_pool pool{connector{server::start()}, {.order = order}};
+        (void)pool.acquire();
+        EXPECT_TRUE(pool.acquire_for(0ns));
+        EXPECT_TRUE(pool.acquire_until(std::chrono::steady_clock::now()));
+    }
+}
+
+TEST(pool_acquire, a_zero_or_negative_timeout_never_waits) {
+    auto to = server::start();
+    door opens;
+    to->on_open = [&](int) { opens.pass_through(); };
+    session_pool pool{connector{to}, {.max = 1, .acquire_timeout = 0ns}};
+    std::error_code error;
+    EXPECT_FALSE(pool.acquire(error)) << "nothing open yet";
+    EXPECT_EQ(error, cenote::errc::timed_out);
+    EXPECT_FALSE(pool.acquire_for(-1s, error));
+    EXPECT_EQ(error, cenote::errc::timed_out);
+    EXPECT_FALSE(pool.acquire_until({}, error));
+    EXPECT_EQ(error, cenote::errc::timed_out);
+    opens.open();
+    auto held = pool.acquire_for(plenty);
+    EXPECT_FALSE(pool.acquire(error)) << "all leased";
+    EXPECT_EQ(error, cenote::errc::timed_out);
+    EXPECT_FALSE(pool.acquire_for(std::chrono::nanoseconds::min(), error));
+    EXPECT_EQ(error, cenote::errc::timed_out);
+}
+
+TEST(pool_acquire, forever_waits_until_served) {
+    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = cenote::forever}};
+    auto held = pool.acquire();
+    auto one = std::async(std::launch::async, [&] { return bool(pool.acquire()); });
+    auto other = std::async(std::launch::async,
+                            [&] { return bool(pool.acquire_for(cenote::forever)); });
+    auto third = std::async(std::launch::async, [&] {
+        return bool(pool.acquire_until(std::chrono::steady_clock::time_point::max()));
+    });
+    ASSERT_TRUE(lines_up(pool, 3));
+    held.give_back();
+    EXPECT_TRUE(one.get() && other.get() && third.get());
+}
+
+TEST(pool_acquire, a_stop_request_ends_the_wait) {
+    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
+    auto held = pool.acquire();
+    std::stop_source stop;
+    auto throwing = std::async(std::launch::async, [&] { (void)pool.acquire(stop.get_token()); });
+    std::error_code error;
+    auto quiet = std::async(std::launch::async,
+                            [&] { return bool(pool.acquire_for(plenty, stop.get_token(), error)); });
+    ASSERT_TRUE(lines_up(pool, 2));
+    stop.request_stop();
+    EXPECT_THROW(throwing.get(), cenote::canceled_error);
+    EXPECT_FALSE(quiet.get());
+    EXPECT_EQ(error, cenote::errc::canceled);
+    EXPECT_EQ(pool.stats().refused(cenote::errc::canceled), 2U);
+    EXPECT_EQ(pool.stats().waiting, 0U);
+}
+
+TEST(pool_acquire, a_stop_request_that_came_before_ends_the_wait_at_once) {
+    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
+    auto held = pool.acquire();
+    std::stop_source stop;
+    stop.request_stop();
+    EXPECT_THROW((void)pool.acquire(stop.get_token()), cenote::canceled_error);
+    EXPECT_EQ(pool.stats().waiting, 0U);
+}
+
+TEST(pool_acquire, a_stop_request_does_not_end_a_shared_open) {
+    auto to = server::start();
+    door opens;
+    to->on_open = [&](int) { opens.pass_through(); };
+    session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty}};
+    std::stop_source stop;
+    auto first = std::async(std::launch::async, [&] { (void)pool.acquire(stop.get_token()); });
+    ASSERT_TRUE(lines_up(pool, 1));
+    auto second = std::async(std::launch::async, [&] { return pool.acquire()->id; });
+    ASSERT_TRUE(lines_up(pool, 2));
+    stop.request_stop();
+    EXPECT_THROW(first.get(), cenote::canceled_error);
+    opens.open();
+    EXPECT_EQ(second.get(), 1) << "served by the open that the first one caused";
+}
+
+TEST(pool_acquire, waiters_beyond_line_max_are_refused_at_once) {
+    session_pool pool{connector{server::start()},
+                      {.max = 1, .acquire_timeout = plenty, .line_max = 2}};
+    auto held = pool.acquire();
+    auto one = std::async(std::launch::async, [&] { (void)pool.acquire(); });
+    auto two = std::async(std::launch::async, [&] { (void)pool.acquire(); });
+    ASSERT_TRUE(lines_up(pool, 2));
+    EXPECT_THROW((void)pool.acquire(), cenote::line_full_error);
+    std::error_code error;
+    EXPECT_FALSE(pool.acquire(error));
+    EXPECT_EQ(error, cenote::errc::line_full);
+    EXPECT_EQ(pool.stats().refused(cenote::errc::line_full), 2U);
+    held.give_back();
+    one.get();
+    two.get();
+}
+
+TEST(pool_acquire, with_line_max_zero_only_what_is_ready_is_granted) {
+    session_pool pool{connector{server::start()},
+                      {.max = 1, .min_size = 1, .warm_up = cenote::warm_up::wait, .line_max = 0}};
+    auto held = pool.acquire();
+    EXPECT_THROW((void)pool.acquire(), cenote::line_full_error);
+}
+
+TEST(pool_acquire, one_thread_may_hold_two_leases) {
+    session_pool pool{connector{server::start()}, {.max = 2}};
+    auto outer = pool.acquire();
+    auto inner = pool.acquire();
+    EXPECT_NE(outer->id, inner->id);
+    EXPECT_EQ(pool.stats().leased, 2U);
+}
+
+TEST(pool_acquire, try_acquire_never_waits_for_an_open_but_starts_one) {
+    auto to = server::start();
+    door opens;
+    to->on_open = [&](int) { opens.pass_through(); };
+    session_pool pool{connector{to}, {.max = 2}};
+    EXPECT_FALSE(pool.try_acquire());
+    opens.open();
+    EXPECT_TRUE(eventually([&] { return bool(pool.try_acquire()); }));
+}
+
+TEST(pool_acquire, try_acquire_never_waits_for_a_probe) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.probe_timeout = plenty, .probe_after_idle = 0ns}};
+    (void)pool.acquire();
+    door probes;
+    to->on_probe = [&](int) { return probes.pass_through(); };
+    EXPECT_FALSE(pool.try_acquire()) << "only a probed one may be granted";
+    probes.open();
+}
+
+TEST(pool_acquire, try_acquire_is_empty_when_all_are_leased) {
+    session_pool pool{connector{server::start()}, {.max = 1}};
+    auto held = pool.acquire();
+    EXPECT_FALSE(pool.try_acquire());
+    held.give_back();
+    EXPECT_TRUE(pool.try_acquire());
+}
+
+TEST(pool_acquire, lifo_lends_the_most_recently_used) {
+    session_pool pool{connector{server::start()}, {.max = 3}};
+    auto a = pool.acquire();
+    auto b = pool.acquire();
+    auto c = pool.acquire();
+    int last = b->id;
+    a.give_back();
+    c.give_back();
+    b.give_back();
+    EXPECT_EQ(pool.acquire()->id, last);
+}
+
+TEST(pool_acquire, fifo_spreads_the_work) {
+    session_pool pool{connector{server::start()}, {.max = 3, .order = cenote::order::fifo}};
+    {
+        auto a = pool.acquire();
+        auto b = pool.acquire();
+        auto c = pool.acquire();
+    }
+    std::vector<int> used;
+    for (int i = 0; i < 6; ++i) used.push_back(pool.acquire()->id);
+    EXPECT_NE(used[0], used[1]);
+    EXPECT_NE(used[1], used[2]);
+    EXPECT_NE(used[0], used[2]);
+    EXPECT_EQ(std::vector(used.begin(), used.begin() + 3),
+              std::vector(used.begin() + 3, used.end()));
+}
+
+TEST(pool_with, returns_what_the_function_returns) {
+    session_pool pool{connector{server::start()}};
+    EXPECT_EQ(pool.with([](session& s) { return std::to_string(s.id); }), "1");
+    int& inside = pool.with([](session& s) -> int& { return s.id; });
+    EXPECT_EQ(inside, 1);
+    pool.with([](session&) {});
+    EXPECT_EQ(pool.with(&session::id), 1);
+    auto moved = pool.with([](session&) { return std::make_unique<int>(7); });
+    EXPECT_EQ(*moved, 7);
+    EXPECT_EQ(pool.stats().leased, 0U);
+}
+
+TEST(pool_with, discards_on_an_exception_without_a_classifier) {
+    auto to = server::start();
+    session_pool pool{connector{to}};
+    EXPECT_THROW(pool.with([](session&) { throw std::runtime_error("mine"); }), std::runtime_error);
+    EXPECT_THROW(pool.with([](session&) { throw 42; }), int);
+    EXPECT_EQ(pool.stats().discarded, 2U);
+    EXPECT_TRUE(eventually([&] { return to->closes == 2; }));
+}
+
+TEST(pool_with, lets_the_connector_judge_the_exception) {
+    auto to = server::start();
+    session_pool pool{support::judging_connector{{to}}};
+    EXPECT_THROW(pool.with([](session&) { throw support::keep_it(); }), support::keep_it);
+    EXPECT_EQ(pool.acquire()->id, 1);
+    EXPECT_EQ(to->resets, 0);
+    EXPECT_THROW(pool.with([](session&) { throw support::reset_it(); }), support::reset_it);
+    EXPECT_EQ(pool.acquire()->id, 1);
+    EXPECT_EQ(to->resets, 1);
+    EXPECT_EQ(to->closes, 0);
+    EXPECT_THROW(pool.with([](session&) { throw support::discard_it(); }), support::discard_it);
+    EXPECT_EQ(pool.acquire()->id, 2);
+    EXPECT_THROW(pool.with([](session&) { throw support::never_again(); }), support::never_again);
+    EXPECT_EQ(pool.acquire()->id, 3);
+}
+
+TEST(pool_with, passes_a_refusal_on) {
+    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 1ms}};
+    auto held = pool.acquire_for(plenty);
+    EXPECT_THROW(pool.with([](session&) { FAIL() << "no lease"; }), cenote::timed_out_error);
+}

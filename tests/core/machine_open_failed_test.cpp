@@ -1,0 +1,211 @@
+// What a failed open means to those who wait, and when the next one is tried.
+#include "core/machine_dialogue.hpp"
+
+namespace cenote::core {
+namespace {
+
+constexpr backoff spacing{.first = 20ms, .cap_waiting = 200ms, .cap_idle = 5s};
+
+bool about(duration measured, duration expected) {
+    return measured >= expected * 8 / 10 && measured <= expected * 12 / 10;
+}
+
+/// Fails every open until `count` have failed; the delays between them.
+std::vector<duration> delays(dialogue& d, std::size_t count) {
+    std::vector<duration> result;
+    while (result.size() < count) {
+        d.opened(0, outcome::failed);
+        result.push_back(d.it.wake_at() - d.now);
+        d.pass(result.back() - 1ns);
+        EXPECT_EQ(d.said(), "nothing");
+        d.pass(1ns);
+        EXPECT_EQ(d.said(), "open 0");
+    }
+    return result;
+}
+
+TEST(machine_open_failed, frees_its_slot_and_is_retried_after_the_backoff) {
+    dialogue d({.backoff = spacing});
+    d.ask(1);
+    d.opened(0, outcome::failed);
+    EXPECT_EQ(d.said(), "nothing");
+    EXPECT_EQ(d.it.total(), 0u);
+    duration delay = d.it.wake_at() - d.now;
+    EXPECT_TRUE(about(delay, 20ms));
+    d.pass(delay);
+    EXPECT_EQ(d.said(), "open 0");
+    d.opened(0);
+    EXPECT_EQ(d.said(), "1 gets 0");
+}
+
+TEST(machine_open_failed, is_retried_soon_while_somebody_waits) {
+    dialogue d({.backoff = spacing});
+    d.ask(1);
+    auto measured = delays(d, 8);
+    constexpr std::array expected = {20ms, 40ms, 80ms, 160ms, 200ms, 200ms, 200ms, 200ms};
+    for (std::size_t i = 0; i < measured.size(); ++i)
+        EXPECT_TRUE(about(measured[i], expected[i])) << i << ": " << measured[i].count();
+}
+
+TEST(machine_open_failed, is_retried_ever_more_rarely_while_nobody_waits) {
+    dialogue d({.min_size = 1, .backoff = spacing});
+    auto measured = delays(d, 12);
+    duration expected = 20ms;
+    for (duration delay : measured) {
+        EXPECT_TRUE(about(delay, expected)) << delay.count();
+        expected = std::min<duration>(expected * 2, 5s);
+    }
+}
+
+TEST(machine_open_failed, is_retried_sooner_when_somebody_comes) {
+    dialogue d({.min_size = 1, .backoff = spacing});
+    delays(d, 10);
+    d.opened(0, outcome::failed);
+    EXPECT_TRUE(about(d.it.wake_at() - d.now, 5s));
+    d.ask(1);
+    EXPECT_TRUE(about(d.it.wake_at() - d.now, 200ms));
+    d.cancel(1);
+    EXPECT_TRUE(about(d.it.wake_at() - d.now, 5s));
+}
+
+TEST(machine_open_failed, draws_its_jitter_once) {
+    dialogue d({.backoff = spacing});
+    d.ask(1);
+    d.opened(0, outcome::failed);
+    instant due = d.it.wake_at();
+    for (int i = 0; i < 10; ++i) {
+        d.pass(1ms);
+        EXPECT_EQ(d.it.wake_at(), due);
+    }
+}
+
+TEST(machine_open_failed, draws_another_jitter_with_another_seed) {
+    std::map<duration, int> seen;
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+        dialogue d({.backoff = spacing}, {}, false, seed);
+        d.ask(1);
+        d.opened(0, outcome::failed);
+        ++seen[d.it.wake_at() - d.now];
+    }
+    EXPECT_GT(seen.size(), 10u);
+}
+
+TEST(machine_open_failed, counts_once_when_several_fail_together) {
+    dialogue d({.min_size = 4, .backoff = spacing});
+    for (slot_id id = 0; id < 4; ++id) d.opened(id, outcome::failed);
+    EXPECT_TRUE(about(d.it.wake_at() - d.now, 20ms));
+}
+
+TEST(machine_open_failed, is_retried_by_one_until_one_succeeds) {
+    dialogue d({.min_size = 4, .backoff = spacing});
+    for (slot_id id = 0; id < 4; ++id) d.opened(id, outcome::failed);
+    d.pass(24ms);
+    EXPECT_EQ(d.opening(), 1u);
+    d.pass(25ms);
+    EXPECT_EQ(d.opening(), 1u);
+    d.finish_calls();
+    EXPECT_EQ(d.idle(), 4u);
+}
+
+TEST(machine_open_failed, is_forgotten_after_a_success) {
+    dialogue d({.max = 1, .backoff = spacing});
+    d.ask(1);
+    delays(d, 6);
+    d.opened(0);
+    d.release(0, condition::discard);
+    d.ask(2);
+    d.closed(0);
+    EXPECT_EQ(d.said(), "open 0");
+    EXPECT_TRUE(about(delays(d, 1).front(), 20ms));
+}
+
+TEST(machine_open_failed, spaces_opens_per_pool_not_per_waiter) {
+    dialogue d({.backoff = spacing});
+    d.ask(1);
+    d.opened(0, outcome::failed);
+    for (std::uint64_t who = 2; who <= 20; ++who) {
+        EXPECT_EQ(d.ask(who), "waits");
+        EXPECT_EQ(d.said(), "nothing");
+    }
+    d.pass(24ms);
+    EXPECT_EQ(d.said(), "open 0");
+}
+
+TEST(machine_open_failed, goes_to_the_head_if_nothing_can_serve_it_in_time) {
+    dialogue d({.backoff = spacing});
+    d.ask(1, 15ms);
+    d.ask(2, 1s);
+    d.opened(1, outcome::failed);
+    EXPECT_EQ(d.said(), "nothing");
+    d.opened(0, outcome::failed);
+    EXPECT_EQ(d.said(), "1 refused: open_failed");
+    EXPECT_TRUE(d.it.anyone_waits());
+}
+
+TEST(machine_open_failed, spares_the_head_if_a_lease_may_come_back_in_time) {
+    dialogue d({.max = 2, .backoff = spacing});
+    d.fill(1);
+    d.ask(1);
+    d.ask(2, 15ms);
+    d.opened(1, outcome::failed);
+    EXPECT_EQ(d.said(), "nothing");
+    d.release(0);
+    EXPECT_EQ(d.said(), "2 gets 0");
+}
+
+TEST(machine_open_failed, spares_the_head_if_another_open_is_in_flight) {
+    dialogue d({.backoff = spacing});
+    d.ask(1, 15ms);
+    d.ask(2, 15ms);
+    d.opened(0, outcome::failed);
+    EXPECT_EQ(d.said(), "nothing");
+    d.opened(1);
+    EXPECT_EQ(d.said(), "1 gets 1");
+}
+
+TEST(machine_open_failed, lets_timeouts_carry_on_under_backoff) {
+    dialogue d({.max = 2, .backoff = spacing});
+    d.fill(1);
+    d.ask(1);
+    d.ask(2, 15ms);
+    d.opened(1, outcome::failed);
+    d.pass(15ms);
+    EXPECT_EQ(d.said(), "2 refused: timed_out");
+}
+
+TEST(machine_open_failed, goes_to_the_head_at_once_if_it_is_final) {
+    dialogue d({.max = 2, .backoff = spacing});
+    d.fill(1);
+    d.ask(1);
+    d.ask(2);
+    d.ask(3);
+    d.opened(1, outcome::failed_finally);
+    EXPECT_EQ(d.said(), "2 refused: open_failed");
+    d.release(0);
+    EXPECT_EQ(d.said(), "3 gets 0");
+}
+
+TEST(machine_open_failed, goes_to_all_if_it_is_final_and_nothing_is_alive) {
+    dialogue d({.opening_max = 1, .backoff = spacing});
+    d.ask(1);
+    d.ask(2);
+    d.ask(3);
+    d.opened(0, outcome::failed_finally);
+    EXPECT_EQ(d.said(), "1 refused: open_failed, 2 refused: open_failed, 3 refused: open_failed");
+    d.pass(1h);
+    EXPECT_EQ(d.said(), "nothing");
+}
+
+TEST(machine_open_failed, does_not_stop_the_refill) {
+    dialogue d({.min_size = 1, .backoff = spacing});
+    for (int i = 0; i < 100; ++i) {
+        d.opened(0, outcome::failed);
+        d.pass(6s);
+        ASSERT_EQ(d.said(), "open 0");
+    }
+    d.opened(0);
+    EXPECT_TRUE(d.it.ready());
+}
+
+}  // namespace
+}  // namespace cenote::core

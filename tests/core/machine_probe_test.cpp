@@ -1,0 +1,264 @@
+// When a resource is probed, and what a probe costs those who wait.
+#include "core/machine_dialogue.hpp"
+
+namespace cenote::core {
+namespace {
+
+TEST(machine_probe, comes_before_a_grant_after_long_idleness) {
+    dialogue d({.probe_after_idle = 5s});
+    d.fill(1);
+    d.pass(5s);
+    EXPECT_EQ(d.ask(1), "waits");
+    EXPECT_EQ(d.said(), "probe 0");
+    d.probed(0);
+    EXPECT_EQ(d.said(), "1 gets 0");
+}
+
+TEST(machine_probe, is_not_needed_after_short_idleness) {
+    dialogue d({.probe_after_idle = 5s});
+    d.fill(1);
+    d.pass(5s - 1ns);
+    EXPECT_EQ(d.ask(1), "got 0");
+}
+
+TEST(machine_probe, comes_before_every_grant_with_zero) {
+    dialogue d({.probe_after_idle = 0s});
+    d.fill(1);
+    for (std::uint64_t who = 1; who <= 3; ++who) {
+        d.pass(1ns);
+        EXPECT_EQ(d.ask(who), "waits");
+        EXPECT_EQ(d.said(), "probe 0");
+        d.probed(0);
+        EXPECT_EQ(d.said(), std::to_string(who) + " gets 0");
+        d.release(0);
+    }
+}
+
+TEST(machine_probe, never_comes_with_forever) {
+    dialogue d({.idle_timeout = forever, .max_lifetime = forever, .probe_after_idle = forever});
+    d.fill(1);
+    d.pass(1000h);
+    EXPECT_EQ(d.ask(1), "got 0");
+}
+
+TEST(machine_probe, never_comes_if_the_connector_cannot) {
+    dialogue d({.probe_after_idle = 0s, .probe_on_release = true, .heartbeat = 1s}, {});
+    d.fill(1);
+    d.pass(10s);
+    d.suspect_all();
+    EXPECT_EQ(d.ask(1), "got 0");
+}
+
+TEST(machine_probe, of_one_leaves_the_fresh_ones_to_others) {
+    dialogue d({.probe_after_idle = 5s, .order = order::fifo});
+    d.fill(1);
+    d.pass(5s);
+    d.attempt();
+    EXPECT_EQ(d.said(), "probe 0");
+    d.ask(1);
+    EXPECT_EQ(d.said(), "nothing");
+    d.ask(2);
+    EXPECT_EQ(d.said(), "open 1");
+}
+
+TEST(machine_probe, that_fails_costs_neither_place_nor_deadline) {
+    dialogue d({.max = 2, .probe_after_idle = 5s});
+    d.fill(1);
+    d.pass(5s);
+    d.ask(1, 100ms);
+    d.ask(2, 200ms);
+    EXPECT_EQ(d.said(), "open 1");
+    d.pass(50ms);
+    d.probed(0, outcome::failed);
+    EXPECT_EQ(d.said(), "close 0");
+    d.closed(0);
+    EXPECT_EQ(d.said(), "open 0");
+    d.opened(1);
+    EXPECT_EQ(d.said(), "1 gets 1");
+    d.pass(150ms);
+    EXPECT_EQ(d.said(), "2 refused: timed_out");
+}
+
+TEST(machine_probe, that_fails_does_not_move_the_deadline) {
+    dialogue d({.probe_after_idle = 5s});
+    d.fill(1);
+    d.pass(5s);
+    d.ask(1, 100ms);
+    d.pass(99ms);
+    d.probed(0, outcome::failed);
+    EXPECT_EQ(d.said(), "close 0, open 1");
+    d.pass(1ms);
+    EXPECT_EQ(d.said(), "1 refused: timed_out");
+}
+
+TEST(machine_probe, that_fails_is_followed_by_the_next_idle_one_at_once) {
+    dialogue d({.probe_after_idle = 5s});
+    d.fill(2);
+    d.pass(5s);
+    d.ask(1);
+    EXPECT_EQ(d.said(), "probe 1");
+    d.probed(1, outcome::failed);
+    EXPECT_EQ(d.said(), "close 1, probe 0");
+    d.probed(0);
+    EXPECT_EQ(d.said(), "1 gets 0");
+}
+
+TEST(machine_probe, is_given_up_at_probe_timeout_and_counts_as_failed) {
+    dialogue d({.probe_timeout = 70ms, .probe_after_idle = 5s});
+    d.fill(1);
+    d.pass(5s);
+    d.ask(1);
+    std::uint64_t call = d.call_of(0);
+    d.pass(70ms - 1ns);
+    EXPECT_EQ(d.said(), "nothing");
+    d.pass(1ns);
+    EXPECT_EQ(d.said(), "close 0, open 1");
+    EXPECT_FALSE(d.probed(0, call, outcome::ok));
+    EXPECT_EQ(d.said(), "nothing");
+    EXPECT_EQ(d.look().retired(retire_reason::probe_failed), 1u);
+}
+
+/// Two that have been idle for long and one that has not; fifo, so the stale come first.
+class machine_probe_in_a_row : public testing::Test {
+protected:
+    machine_probe_in_a_row() {
+        d.fill(3);
+        for (std::uint64_t who : {10, 11, 12}) d.ask(who);
+        d.release(0);
+        d.release(1);
+        d.pass(5s);
+        d.release(2);
+        d.pass(1s);
+        d.attempt();
+        EXPECT_EQ(d.leased(), 1u);
+    }
+
+    dialogue d{{.max = 3, .probe_after_idle = 5s, .order = order::fifo}};
+};
+
+TEST(machine_suspect_all, has_all_idle_ones_probed_before_they_are_lent) {
+    dialogue d({.probe_after_idle = forever});
+    d.fill(2);
+    d.suspect_all();
+    EXPECT_EQ(d.said(), "nothing");
+    d.pass(1ms);
+    EXPECT_EQ(d.ask(1), "waits");
+    EXPECT_EQ(d.said(), "probe 1");
+    d.ask(2);
+    EXPECT_EQ(d.said(), "probe 0");
+    d.finish_calls();
+    EXPECT_EQ(d.leased(), 2u);
+}
+
+TEST(machine_suspect_all, trusts_what_was_proven_since) {
+    dialogue d({.probe_after_idle = forever});
+    d.fill(1);
+    d.suspect_all();
+    d.pass(1ms);
+    d.ask(1);
+    d.probed(0);
+    d.release(0);
+    d.pass(1min);
+    EXPECT_EQ(d.ask(2), "got 0");
+}
+
+TEST(machine_suspect_all, does_not_hide_idle_ones_while_nobody_asks) {
+    dialogue d({.probe_after_idle = forever});
+    d.fill(2);
+    d.suspect_all();
+    d.pass(1s);
+    EXPECT_EQ(d.idle(), 2u);
+    EXPECT_EQ(d.said(), "nothing");
+}
+
+TEST(machine_heartbeat, is_off_unless_asked_for) {
+    dialogue d({.min_size = 2});
+    d.finish_calls();
+    d.pass(1min);
+    EXPECT_EQ(d.said(), "nothing");
+}
+
+TEST(machine_heartbeat, probes_idle_ones_one_at_a_time) {
+    dialogue d({.heartbeat = 10s});
+    d.fill(3);
+    EXPECT_EQ(d.it.wake_at(), d.now + 10s);
+    d.pass(10s);
+    EXPECT_EQ(d.said(), "probe 0");
+    d.pass(900ms);
+    EXPECT_EQ(d.said(), "nothing");
+    d.probed(0);
+    EXPECT_EQ(d.said(), "probe 1");
+    d.probed(1);
+    EXPECT_EQ(d.said(), "probe 2");
+    d.probed(2);
+    EXPECT_EQ(d.said(), "nothing");
+    EXPECT_EQ(d.it.wake_at(), d.now + 10s);
+}
+
+TEST(machine_heartbeat, leaves_the_others_to_borrowers) {
+    dialogue d({.probe_after_idle = forever, .heartbeat = 10s});
+    d.fill(3);
+    d.pass(10s);
+    EXPECT_EQ(d.ask(1), "got 2");
+    EXPECT_EQ(d.ask(2), "got 1");
+}
+
+TEST(machine_heartbeat, gives_way_to_those_who_wait) {
+    dialogue d({.max = 3, .probe_after_idle = forever, .heartbeat = 10s});
+    d.fill(3);
+    d.pass(10s);
+    EXPECT_EQ(d.said(), "probe 0");
+    d.ask(1);
+    d.ask(2);
+    EXPECT_EQ(d.ask(3), "waits");
+    d.probed(0);
+    EXPECT_EQ(d.said(), "3 gets 0");
+}
+
+TEST(machine_heartbeat, does_not_begin_while_somebody_waits) {
+    dialogue d({.max = 2, .probe_after_idle = 5s, .heartbeat = 5s});
+    d.fill(1);
+    d.ask(1);
+    d.ask(2);
+    d.finish_calls();
+    d.ask(3);
+    d.pass(10s);
+    EXPECT_EQ(d.said(), "nothing");
+    d.release(0);
+    EXPECT_EQ(d.said(), "3 gets 0");
+}
+
+TEST(machine_heartbeat, that_hangs_costs_that_one_resource_only) {
+    dialogue d({.probe_timeout = 1s, .probe_after_idle = forever, .heartbeat = 10s});
+    d.fill(2);
+    d.pass(10s);
+    EXPECT_EQ(d.said(), "probe 0");
+    d.pass(1s);
+    EXPECT_EQ(d.said(), "close 0, probe 1");
+    d.probed(1);
+    EXPECT_EQ(d.ask(1), "got 1");
+}
+
+TEST(machine_heartbeat, spares_a_probe_at_acquire) {
+    dialogue d({.probe_after_idle = 11s, .heartbeat = 10s});
+    d.fill(1);
+    d.pass(10s);
+    d.probed(0);
+    d.pass(5s);
+    EXPECT_EQ(d.ask(1), "got 0");
+}
+
+TEST(machine_heartbeat, does_not_make_a_resource_look_used) {
+    dialogue d({.idle_timeout = 25s, .heartbeat = 10s});
+    d.fill(1);
+    for (int i = 0; i < 2; ++i) {
+        d.pass(10s);
+        EXPECT_EQ(d.said(), "probe 0");
+        d.probed(0);
+    }
+    d.pass(5s);
+    EXPECT_EQ(d.said(), "close 0");
+}
+
+}  // namespace
+}  // namespace cenote::core

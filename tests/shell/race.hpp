@@ -1,0 +1,205 @@
+// What the thread tests share: a resource that knows its owner, a connector that misbehaves, a party
+// of threads, and the sums that must come out.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cenote/pool.hpp"
+
+namespace cenote::race {
+
+using namespace std::chrono_literals;
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr bool sanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+inline constexpr bool sanitized = true;
+#else
+inline constexpr bool sanitized = false;
+#endif
+#else
+inline constexpr bool sanitized = false;
+#endif
+
+/// How often something is done; a sanitizer makes it dearer.
+constexpr std::size_t times(std::size_t release, std::size_t under_a_sanitizer) {
+    return sanitized ? under_a_sanitizer : release;
+}
+
+/// Nothing here takes nearly as long; whoever waits so long has been forgotten.
+inline constexpr auto patience = 60s;
+
+/// Waits for something that is bound to happen. False: it did not.
+template <class Until>
+bool eventually(Until&& until) {
+    auto deadline = std::chrono::steady_clock::now() + patience;
+    while (!until()) {
+        if (std::chrono::steady_clock::now() > deadline) return false;
+        std::this_thread::yield();
+    }
+    return true;
+}
+
+inline std::size_t threads_of_this_process() {
+    std::filesystem::directory_iterator tasks("/proc/self/task");
+    return static_cast<std::size_t>(std::distance(begin(tasks), end(tasks)));
+}
+
+/// Random enough, one per thread.
+class dice {
+public:
+    explicit dice(std::uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15u + 1) {}
+    std::uint64_t next() {
+        state_ ^= state_ << 13;
+        state_ ^= state_ >> 7;
+        state_ ^= state_ << 17;
+        return state_;
+    }
+    std::uint64_t below(std::uint64_t n) { return (next() >> 11) % n; }
+    bool one_in(std::uint64_t n) { return below(n) == 0; }
+
+private:
+    std::uint64_t state_;
+};
+
+/// Who is there at once: resources and opens in flight. Outlives every pool of its test.
+struct census {
+    std::atomic<std::int64_t> present{0};
+    std::atomic<std::int64_t> most{0};
+    std::atomic<std::int64_t> bodies{0};       // objects in existence, also detached ones
+    std::atomic<std::uint64_t> two_owners{0};  // must stay 0
+    std::atomic<std::uint64_t> ended_in_use{0};
+
+    void arrive() {
+        std::int64_t now = present.fetch_add(1) + 1;
+        std::int64_t before = most.load();
+        while (now > before && !most.compare_exchange_weak(before, now)) {
+        }
+    }
+    void leave() { present.fetch_sub(1); }
+};
+
+/// The pooled resource. Its content is not atomic on purpose: ThreadSanitizer then sees two holders,
+/// and a hand-over that does not order what they did.
+class session {
+public:
+    /// Whoever makes one has announced it with arrive().
+    explicit session(census& counts, std::uint64_t generation = 0)
+        : body_(std::make_unique<body>(counts, generation)) {}
+    session(session&&) noexcept = default;
+    session& operator=(session&&) = delete;
+
+    void begin_use() {
+        if (body_->owned.exchange(true, std::memory_order_relaxed)) ++body_->counts.two_owners;
+        ++body_->uses;
+    }
+    void end_use() { body_->owned.store(false, std::memory_order_relaxed); }
+    std::uint64_t uses() const { return body_->uses; }
+    std::uint64_t generation() const { return body_->generation; }
+    /// What detach() takes out no longer counts.
+    void stop_counting() {
+        if (std::exchange(body_->counted, false)) body_->counts.leave();
+    }
+    /// Connector calls use it as a holder does.
+    void touch() {
+        begin_use();
+        end_use();
+    }
+
+private:
+    struct body {
+        body(census& c, std::uint64_t g) : counts(c), generation(g) { ++counts.bodies; }
+        ~body() {
+            if (owned.load(std::memory_order_relaxed)) ++counts.ended_in_use;
+            --counts.bodies;
+            if (counted) counts.leave();
+        }
+        census& counts;
+        std::uint64_t generation;
+        std::uint64_t uses = 0;
+        std::atomic<bool> owned{false};
+        bool counted = true;
+    };
+
+    std::unique_ptr<body> body_;
+};
+
+/// Opens well, always.
+inline auto opens_well(census& counts) {
+    return [&counts] {
+        counts.arrive();
+        return session(counts);
+    };
+}
+
+/// Holds a lease's resource for as long as it lives and checks that nobody else does.
+class user {
+public:
+    explicit user(lease<session>& held) : session_(*held) { session_.begin_use(); }
+    ~user() { session_.end_use(); }
+    user(const user&) = delete;
+    user& operator=(const user&) = delete;
+
+private:
+    session& session_;
+};
+
+/// Runs `work(number)` on so many threads at once and waits for all of them.
+template <class Work>
+void party(std::size_t size, Work&& work) {
+    std::atomic<bool> go{false};
+    std::vector<std::thread> guests;
+    for (std::size_t i = 0; i < size; ++i)
+        guests.emplace_back([&, i] {
+            go.wait(false);
+            work(i);
+        });
+    go = true;
+    go.notify_all();
+    for (std::thread& guest : guests) guest.join();
+}
+
+/// How many threads are so many times too many for this machine.
+inline std::size_t oversubscribed(std::size_t factor) {
+    return factor * std::max(1u, std::thread::hardware_concurrency());
+}
+
+/// The identities of stats.hpp, which hold at every instant.
+inline void check_sums(const stats& s) {
+    ASSERT_EQ(s.total, s.leased + s.idle + s.opening + s.probing + s.resetting + s.closing);
+    ASSERT_LE(s.total, s.max);
+    std::uint64_t refused =
+        std::accumulate(s.refused_by_reason.begin(), s.refused_by_reason.end(), std::uint64_t{0});
+    ASSERT_EQ(s.acquires, s.granted + s.waiting + refused);
+    ASSERT_EQ(s.granted, s.released + s.detached + s.leased);
+}
+
+/// Nothing of any pool is left: resources, threads.
+inline void check_nothing_left(census& counts, std::size_t threads_before) {
+    EXPECT_TRUE(eventually([&] { return counts.bodies == 0; })) << counts.bodies << " alive";
+    EXPECT_EQ(counts.present, 0);
+    EXPECT_EQ(counts.two_owners, 0u);
+    EXPECT_EQ(counts.ended_in_use, 0u);
+    EXPECT_TRUE(eventually([&] { return threads_of_this_process() <= threads_before; }))
+        << threads_of_this_process() << " threads, there were " << threads_before;
+}
+
+}  // namespace cenote::race
