@@ -17,7 +17,6 @@
 namespace {
 
 using namespace std::chrono_literals;
-
 constexpr std::size_t threads = 16;
 constexpr std::size_t places = 4;
 
@@ -40,8 +39,7 @@ struct watcher : cenote::observer {
     void on_event(const cenote::event& what) override {
         ++(what.kind == cenote::event_kind::discarded ? discarded : failed);
     }
-    std::atomic<int> discarded{0};
-    std::atomic<int> failed{0};
+    std::atomic<int> discarded{0}, failed{0};
 };
 
 struct scene {
@@ -53,8 +51,7 @@ struct scene {
         return double(std::accumulate(served_by.begin(), served_by.end(), std::uint64_t{0}));
     }
 
-    std::atomic<bool> over{false};
-    std::atomic<bool> outage{false};
+    std::atomic<bool> over{false}, outage{false};
     std::atomic<int> refused{0};
     std::array<std::atomic<std::uint64_t>, threads> served_by{};
     std::shared_ptr<watcher> seen = std::make_shared<watcher>();
@@ -114,10 +111,11 @@ void survive_outage(scene& s) {
     s.outage = false;
     auto ended = std::chrono::steady_clock::now();
     for (double before = s.served(); s.served() <= before;) std::this_thread::sleep_for(1ms);
-    std::printf("  %d discarded, %d tries to make another, %d requests told why\n",
-                s.seen->discarded.load(), s.seen->failed.load(), s.refused.load());
-    std::printf("  served again %.0f ms after its end\n",
-                ms(std::chrono::steady_clock::now() - ended));
+    std::printf(
+        "  %d discarded, %d tries to make another, %d requests told why\n"
+        "  served again %.0f ms after its end\n",
+        s.seen->discarded.load(), s.seen->failed.load(), s.refused.load(),
+        ms(std::chrono::steady_clock::now() - ended));
 }
 
 void explain_timeout(scene& s) {
@@ -146,6 +144,6 @@ int main(int argc, char** argv) {
     watch_load(s);
     survive_outage(s);
     s.over = true;
-    workers.clear();
+    workers.clear();  // joins
     explain_timeout(s);
 }
