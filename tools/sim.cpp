@@ -1,5 +1,5 @@
-// cenote-sim: runs simulated worlds from seeds, replays one, shrinks what fails, finds planted bugs.
-#include <CLI/CLI.hpp>
+// cenote-sim: runs simulated worlds from seeds, replays one, shrinks what fails, finds planted
+// bugs.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -12,7 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/fault.hpp"
+#include <CLI/CLI.hpp>
+
 #include "sim/faults.hpp"
 #include "sim/run.hpp"
 
@@ -35,9 +36,10 @@ struct settings {
     bool verbose = false;
 };
 
-std::string replay_command(std::uint64_t seed, std::size_t steps) {
-    return "build/bin/cenote-sim --seed " + std::to_string(seed) + " --steps " +
-           std::to_string(steps);
+std::string replay_command(const sim::plan& p, const settings& s) {
+    std::string tool =
+        s.plant.empty() ? "build/bin/cenote-sim" : "build/bin/cenote-sim-faulty --plant " + s.plant;
+    return tool + " --seed " + std::to_string(p.seed) + " --steps " + std::to_string(p.steps);
 }
 
 void print_decisions(std::ostream& out, const std::vector<sim::decision>& decisions) {
@@ -47,7 +49,7 @@ void print_decisions(std::ostream& out, const std::vector<sim::decision>& decisi
 /// Says what was found, how to see it again, and the shortest way to it.
 void explain(const sim::plan& p, const sim::verdict& v, const settings& s) {
     std::cout << "FOUND in seed " << p.seed << ": " << v.what << '\n'
-              << "  replay: " << replay_command(p.seed, p.steps) << '\n';
+              << "  replay: " << replay_command(p, s) << '\n';
     auto shortest = sim::shrink(p, v.decisions);
     std::cout << "  shrunk from " << v.decisions.size() << " to " << shortest.size()
               << " decisions:\n";
@@ -112,9 +114,8 @@ public:
         threads.clear();
         std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
         std::cout << done_ << " seeds, " << seen_.steps << " checked steps, " << seen_.grants
-                  << " grants, " << seen_.cancels << " cancels, " << seen_.refusals
-                  << " refusals, " << seen_.faults << " injected faults in " << took.count()
-                  << " s\n";
+                  << " grants, " << seen_.cancels << " cancels, " << seen_.refusals << " refusals, "
+                  << seen_.faults << " injected faults in " << took.count() << " s\n";
         print_hash(hash_);
         return failures_ == 0 ? 0 : 1;
     }
@@ -176,7 +177,8 @@ int run_tool(const settings& s) {
 int main(int argc, char** argv) {
     settings s;
     CLI::App app{
-        "Simulates the pool's machine: one seed, one run. The last line printed is the hash of the\n"
+        "Simulates the pool's machine: one seed, one run. The last line printed is the hash of "
+        "the\n"
         "trace; the same seed gives the same hash on every machine and with every compiler."};
     app.add_option("--seed", s.seed, "run this one seed, and shrink it if it fails");
     app.add_option("--seeds", s.seeds, "run so many seeds, counted from --from");

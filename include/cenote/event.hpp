@@ -36,13 +36,13 @@ const char* to_string(event_kind kind) noexcept;
 /// are good for the duration of the call.
 struct event {
     event_kind kind{};
-    std::string_view pool;                  ///< The pool's name.
-    std::uint64_t resource = 0;             ///< Which resource: a number never used twice.
-    std::chrono::nanoseconds took{};        ///< See the kind.
-    retire_reason why{};                    ///< With `retired`.
-    errc error{};                           ///< With `exhausted`.
-    const stats* now = nullptr;             ///< With `exhausted`.
-    std::exception_ptr cause = nullptr;     ///< What the connector threw, if it did.
+    std::string_view pool;               ///< The pool's name.
+    std::uint64_t resource = 0;          ///< Which resource: a number never used twice.
+    std::chrono::nanoseconds took{};     ///< See the kind.
+    retire_reason why{};                 ///< With `retired`.
+    errc error{};                        ///< With `exhausted`.
+    const stats* now = nullptr;          ///< With `exhausted`.
+    std::exception_ptr cause = nullptr;  ///< What the connector threw, if it did.
 };
 
 }  // namespace cenote

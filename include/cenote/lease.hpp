@@ -12,8 +12,8 @@ namespace cenote {
 /// Holds one resource of a pool and returns it when it ends. Move-only, so it returns exactly once.
 /// It may outlive its pool: the resource stays usable and is closed when the lease ends.
 ///
-/// Thread safety: distinct leases are independent. One lease belongs to one thread at a time; it may
-/// be handed from one to another.
+/// Thread safety: distinct leases are independent. One lease belongs to one thread at a time; it
+/// may be handed from one to another.
 template <class T>
 class lease {
 public:

@@ -50,8 +50,8 @@ class pool {
                   "cenote: a pooled resource must be a movable object type");
 
 public:
-    /// Opens the minimum as `options::warm_up` says. Throws invalid_option, std::bad_alloc, and with
-    /// warm_up::wait what the first failed open threw.
+    /// Opens the minimum as `options::warm_up` says. Throws invalid_option, std::bad_alloc, and
+    /// with warm_up::wait what the first failed open threw.
     template <class C>
         requires(!std::same_as<std::remove_cvref_t<C>, pool>)
     explicit pool(C&& connector, const options& settings = {})
@@ -127,8 +127,9 @@ public:
         return take_or_wait(deadline, std::move(stop), error, at);
     }
 
-    /// What is ready now; never waits, neither for others nor for the connector. Empty if nothing is
-    /// (then one may be opened in the background) or the pool is closed. Never overtakes the line.
+    /// What is ready now; never waits, neither for others nor for the connector. Empty if nothing
+    /// is (then one may be opened in the background) or the pool is closed. Never overtakes the
+    /// line.
     [[nodiscard]] lease<T> try_acquire(std::source_location at = std::source_location::current()) {
         if (auto* r = gate_->take(at)) return lease<T>(r);
         return lease<T>(gate_->try_acquire(at));
@@ -198,7 +199,8 @@ private:
         if (auto* r = gate_->take(at)) return lease<T>(r);
         try {
             errc why{};
-            auto* r = gate_->acquire({.deadline = deadline, .stop = std::move(stop), .site = at}, why);
+            auto* r =
+                gate_->acquire({.deadline = deadline, .stop = std::move(stop), .site = at}, why);
             if (r == nullptr) error = why;
             return lease<T>(r);
         } catch (const std::bad_alloc&) {

@@ -35,6 +35,7 @@ void deadlines::add(id entry, instant at) {
         put(heap_.size() - 1, entry);
         sift_up(heap_.size() - 1);
     }
+    find_earliest();
 }
 
 void deadlines::remove(id entry) {
@@ -46,12 +47,12 @@ void deadlines::remove(id entry) {
     } else if (n.place == where::heap) {
         remove_from_heap(n.previous);
     }
+    bool was_there = n.place != where::nowhere;
     n.place = where::nowhere;
+    if (was_there && n.at == earliest_) find_earliest();
 }
 
-instant deadlines::earliest() const {
-    return size() == 0 ? never : nodes_[first()].at;
-}
+void deadlines::find_earliest() { earliest_ = size() == 0 ? never : nodes_[first()].at; }
 
 deadlines::id deadlines::first() const {
     if (heap_.empty()) return head_;
@@ -114,6 +115,7 @@ void deadlines::check() const {
         ++listed;
     }
     ensure(listed == listed_, "the list holds what was counted");
+    ensure(earliest_ == (size() == 0 ? never : nodes_[first()].at), "the earliest is known");
     for (std::size_t i = 0; i < heap_.size(); ++i) {
         ensure(nodes_[heap_[i]].place == where::heap, "a heaped entry knows its place");
         ensure(nodes_[heap_[i]].previous == i, "a heaped entry knows its position");

@@ -29,7 +29,7 @@ public:
     void remove(id entry);
 
     /// The earliest deadline, `never` if there is none.
-    instant earliest() const;
+    instant earliest() const { return earliest_; }
 
     /// The entry whose deadline is earliest(). Requires that there is one. Among equals the list
     /// goes before the heap, so the answer is the same on every machine.
@@ -51,6 +51,7 @@ private:
         where place = where::nowhere;
     };
 
+    void find_earliest();
     void remove_from_heap(std::size_t position);
     void sift_up(std::size_t position);
     void sift_down(std::size_t position);
@@ -62,6 +63,7 @@ private:
     id head_ = none;
     id tail_ = none;
     std::size_t listed_ = 0;
+    instant earliest_ = never;
 };
 
 }  // namespace cenote::core

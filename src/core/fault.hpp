@@ -43,8 +43,8 @@
     X(final_error_retried_for_ever)       \
     X(deadline_one_late)                  \
     X(bounded_never_hands_over)           \
-    X(bounded_forgets_to_nudge)           \
     X(two_dead_ones_tell_nothing)         \
+    X(frozen_goes_unnoticed)              \
     X(detach_keeps_the_slot)              \
     X(tried_open_never_ends)
 // clang-format on

@@ -20,12 +20,11 @@ struct waiter_id {
 
 /// What is known about somebody who waits.
 struct waiter {
-    std::uint64_t cookie = 0;   // the caller's own name for it
-    std::uint64_t ticket = 0;   // rising with arrival; a smaller one is served first
+    std::uint64_t cookie = 0;  // the caller's own name for it
+    std::uint64_t ticket = 0;  // rising with arrival; a smaller one is served first
     instant arrived{};
     instant deadline{};
-    bool bypassable = false;    // newcomers may overtake it for a while (bounded fairness)
-    bool nudged = false;        // told to look for itself; it will call retry
+    bool bypassable = false;  // newcomers may overtake it for a while (bounded fairness)
 };
 
 /// First come, first served. Joining may allocate; nothing else does.

@@ -104,20 +104,6 @@ std::optional<slot_id> machine::try_acquire(instant now, actions& out) {
     return got;
 }
 
-bool machine::retry(instant now, waiter_id id, actions& out) {
-    bool in_line = line_.has(id);
-    if (in_line) line_.at(id).nudged = false;
-    bool may = in_line && (line_.head() == id || head_may_be_bypassed(now));
-    slot_id found = may ? next_fresh(now, out) : no_slot;
-    if (found != no_slot) {
-        waiter w = line_.leave(id);
-        lend(now, found, w.arrived, true, out);
-        out.push_back({.what = action::kind::grant, .slot = found, .cookie = w.cookie});
-    }
-    settle(now, out);
-    return found != no_slot;
-}
-
 bool machine::cancel(instant now, waiter_id id, actions& out) {
     if (planted(fault::cancel_after_grant_lends_twice) && !line_.has(id))
         for (slot_id s = 0; s < slots_.max(); ++s)
@@ -216,7 +202,11 @@ void machine::close(instant now, actions& out) {
     settle(now, out);
 }
 
-void machine::tick(instant now, actions& out) { settle(now, out); }
+void machine::tick(instant now, actions& out) {
+    if (after(wake_at(), frozen_for) <= now && !planted(fault::frozen_goes_unnoticed))
+        suspect_at_ = now;
+    settle(now, out);
+}
 
 // Answers.
 
@@ -342,8 +332,8 @@ void machine::become_idle(instant now, slot_id id) {
     if (!planted(fault::tried_open_never_ends)) tried_ = false;
     sweep_due_ = std::min({sweep_due_, s.expires_at, after(s.idle_since, settings_.idle_timeout)});
     if (spared_any_) sweep_due_ = std::min(sweep_due_, now);
-    beat_due_ = std::min(beat_due_,
-                         after(std::max(s.idle_since, s.checked_at), settings_.heartbeat));
+    beat_due_ =
+        std::min(beat_due_, after(std::max(s.idle_since, s.checked_at), settings_.heartbeat));
 }
 
 void machine::vacate(slot_id id, actions& out) {
@@ -401,11 +391,8 @@ void machine::fail_probe(instant now, slot_id id, actions& out) {
 void machine::report(event_kind kind, std::uint64_t resource, actions& out, duration took,
                      retire_reason why) const {
     if (!reports_) return;
-    out.push_back({.what = action::kind::report,
-                   .event = kind,
-                   .why = why,
-                   .call = resource,
-                   .took = took});
+    out.push_back(
+        {.what = action::kind::report, .event = kind, .why = why, .call = resource, .took = took});
 }
 
 instant machine::draw_expiry(instant now) {

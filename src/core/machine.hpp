@@ -1,9 +1,9 @@
 // The machine decides: who gets which resource, when one is opened, probed, reset, retired, closed.
 //
 // It is a pure class over numbers. Slots and waiters are integers; every call brings `now`, appends
-// actions, and touches nothing but the machine. There is no template, clock, thread, I/O or callback
-// in it, and no allocation once the line has reached its length. The keeper drives it under a lock;
-// the simulator drives this same class with a virtual clock.
+// actions, and touches nothing but the machine. There is no template, clock, thread, I/O or
+// callback in it, and no allocation once the line has reached its length. The keeper drives it
+// under a lock; the simulator drives this same class with a virtual clock.
 //
 //                 open            grant
 //        vacant ───────▶ opening ──────▶ idle ◀──────────▶ leased
@@ -13,7 +13,7 @@
 //          │  closed        ▼            │ failed       │      ▼
 //          └──────────────────────── closing ◀──────────┴──────┘
 //
-// Requests: acquire, try_acquire, retry, cancel, release, detach, retire_all, suspect_all, close,
+// Requests: acquire, try_acquire, cancel, release, detach, retire_all, suspect_all, close,
 // tick. Actions that leave the house (call) have exactly one answer each: on_open, on_probe,
 // on_reset, on_close. An answer that comes after the machine gave the call up is recognised by its
 // number and changes nothing (the function returns false). Every order of these is handled; none
@@ -28,7 +28,7 @@
 // 3. Each slot has a call in flight exactly while it is opening, probing, resetting or closing, and
 //    each such call has a deadline.
 // 4. Nobody waits while a fresh resource is idle, unless newcomers may bypass the head (bounded
-//    fairness): then the head has been nudged or is handed over to at a time that wake_at() knows.
+//    fairness): then it is handed over to the head at a time that wake_at() knows.
 // 5. Nobody waits while there is a vacant slot, unless enough resources are on their way back, or
 //    opens are held back by opening_max, by the pacer's width or by the backoff.
 // 6. Quiescence: if somebody waits for ever, then something is leased, or a call is in flight, or
@@ -70,7 +70,6 @@ struct action {
         abandon,  // the call is given up and the slot is free: close whatever still comes of it
         grant,    // waiter `cookie` gets `slot`
         refuse,   // waiter `cookie` gets `error`
-        nudge,    // waiter `cookie` may look for itself: have it call retry
         report,   // tell the observers `event`
     };
     kind what{};
@@ -79,7 +78,7 @@ struct action {
     retire_reason why{};
     errc error{};
     slot_id slot = no_slot;
-    std::uint64_t call = 0;    // with report: the number of the resource
+    std::uint64_t call = 0;  // with report: the number of the resource
     std::uint64_t cookie = 0;
     duration took{};
 
@@ -128,6 +127,9 @@ struct abilities {
 
 class machine {
 public:
+    /// So late a timer means that the process was frozen (suspended, stopped), not just busy.
+    static constexpr duration frozen_for = std::chrono::seconds{2};
+
     /// Requires validated options. `reports`: whether anyone wants report actions.
     machine(const options& settings, abilities can, bool reports, std::uint64_t seed, instant now);
 
@@ -141,8 +143,6 @@ public:
     void warm(instant now, actions& out);
     answer acquire(instant now, const request& who, actions& out);
     std::optional<slot_id> try_acquire(instant now, actions& out);
-    /// A nudged waiter looks for itself. False: nothing there, it stays in line.
-    bool retry(instant now, waiter_id id, actions& out);
     /// False: it was granted or refused before.
     bool cancel(instant now, waiter_id id, actions& out);
     /// `uses`: leases that passed without the machine since its grant. `held`: how long the last
@@ -156,6 +156,8 @@ public:
     /// Everything idle must be probed before it is lent.
     void suspect_all(instant now, actions& out);
     void close(instant now, actions& out);
+    /// The timer. If it comes much later than wake_at(), the process was frozen meanwhile, and
+    /// everything idle is suspect.
     void tick(instant now, actions& out);
     /// A lease ended without the machine; it took so long.
     void note_hold(duration held) { hold_.record(held); }
@@ -175,6 +177,9 @@ public:
     /// The minimum is open.
     bool ready() const;
     bool anyone_waits() const { return !line_.empty(); }
+    /// From when on a resource that becomes free belongs to the head of the line: long ago, unless
+    /// newcomers may bypass it for a while; `never` if nobody waits.
+    instant owed_at() const;
     /// Could an acquire be granted at once? Worn-out resources it comes across are retired.
     bool can_lend(instant now, actions& out);
     const slot& look(slot_id id) const { return slots_[id]; }
@@ -258,8 +263,8 @@ private:
     std::uint32_t dead_in_row_ = 0;
     instant suspect_at_ = long_ago;  // whatever was good before this is not known to be good
     instant last_sweep_;
-    instant sweep_due_ = never;      // nothing is due to be retired before this
-    instant beat_due_ = never;       // no heartbeat is due before this
+    instant sweep_due_ = never;  // nothing is due to be retired before this
+    instant beat_due_ = never;   // no heartbeat is due before this
 
     tally acquires_, granted_, waited_, released_, discarded_, detached_;
     tally opened_, open_failed_, closed_count_, abandoned_, try_empty_;

@@ -48,20 +48,17 @@ void machine::check_waiters(instant now) const {
     ensure(line_.earliest() > now, "8: nobody waits past the deadline");
     ensure(line_.size() <= settings_.line_max, "the line is within line_max");
     if (line_.empty()) return;
-    const waiter& head = line_.first();
     if (slots_.oldest(idle_kind::fresh) != no_slot) {
-        ensure(settings_.fairness == fairness::bounded && head.bypassable && head.nudged,
-               "4: nobody waits while a fresh resource is idle");
-        ensure(wake_at() <= after(head.arrived, settings_.bypass_for),
-               "4: a bypassed head is handed over to in time");
+        ensure(now < owed_at(), "4: nobody waits while a fresh resource is idle");
+        ensure(wake_at() <= owed_at(), "4: a bypassed head is handed over to in time");
     } else {
         ensure(slots_.oldest(idle_kind::stale) == no_slot || returning() >= line_.size(),
                "4: nobody waits while an idle resource could be probed");
     }
     std::size_t coming = returning() + count(slot_state::opening) + available();
     bool room = slots_.total() < slots_.max();
-    bool held_back = count(slot_state::opening) >= settings_.opening_max ||
-                     pacer_.next_chance() != never;
+    bool held_back =
+        count(slot_state::opening) >= settings_.opening_max || pacer_.next_chance() != never;
     ensure(coming >= line_.size() || !room || held_back,
            "5: nobody waits beside a vacant slot without a reason");
     ensure(count(slot_state::leased) > 0 || calls_.size() > 0 || wake_at() != never,
@@ -104,8 +101,8 @@ void machine::read(stats& into) const {
     for (std::size_t i = 0; i < retire_reason_count; ++i)
         into.retired_by_reason[i] = retired_[i].get();
     for (std::size_t i = 0; i < errc_count; ++i) into.refused_by_reason[i] = refused_[i].get();
-    into.total = into.leased + into.idle + into.opening + into.probing + into.resetting +
-                 into.closing;
+    into.total =
+        into.leased + into.idle + into.opening + into.probing + into.resetting + into.closing;
 }
 
 void machine::read_histograms(stats& into) const {

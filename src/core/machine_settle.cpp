@@ -65,19 +65,13 @@ void machine::lend_idle(instant now, actions& out) {
     while (!line_.empty()) {
         slot_id id = next_fresh(now, out);
         if (id == no_slot) break;
-        waiter_id head = line_.head();
-        if (head_may_be_bypassed(now)) {
-            waiter& w = line_.at(head);
-            if (!w.nudged && !planted(fault::bounded_forgets_to_nudge))
-                out.push_back({.what = action::kind::nudge, .cookie = w.cookie});
-            w.nudged = true;
-            return;
-        }
-        waiter w = line_.leave(head);
+        if (head_may_be_bypassed(now)) return;
+        waiter w = line_.leave(line_.head());
         lend(now, id, w.arrived, true, out);
         out.push_back({.what = action::kind::grant, .slot = id, .cookie = w.cookie});
     }
-    while (line_.size() + (tried_ ? 1 : 0) > returning() && slots_.oldest(idle_kind::stale) != no_slot) {
+    while (line_.size() + (tried_ ? 1 : 0) > returning() &&
+           slots_.oldest(idle_kind::stale) != no_slot) {
         slot_id id = slots_.oldest(idle_kind::stale);
         if (auto why = wear(slots_[id], now)) {
             retire(now, id, *why, out);
@@ -178,7 +172,7 @@ instant machine::wake_at() const {
     if (can_.probe && !beating_ && line_.empty()) at = std::min(at, beat_due_);
     if (!line_.empty() && slots_.oldest(idle_kind::fresh) != no_slot &&
         !planted(fault::bounded_never_hands_over)) {
-        at = std::min(at, after(line_.first().arrived, settings_.bypass_for));
+        at = std::min(at, owed_at());
     }
     return at;
 }
@@ -193,8 +187,8 @@ bool machine::can_lend(instant now, actions& out) {
     return next_fresh(now, out) != no_slot;
 }
 
-/// The fresh slot that is lent next. Those it comes across that are worn out are retired, those that
-/// turn out to need a probe become stale.
+/// The fresh slot that is lent next. Those it comes across that are worn out are retired, those
+/// that turn out to need a probe become stale.
 slot_id machine::next_fresh(instant now, actions& out) {
     for (;;) {
         slot_id id = settings_.order == order::lifo ? slots_.newest(idle_kind::fresh)
@@ -223,10 +217,13 @@ std::optional<retire_reason> machine::wear(const slot& s, instant now) const {
     return std::nullopt;
 }
 
-bool machine::head_may_be_bypassed(instant now) const {
-    if (settings_.fairness != fairness::bounded || line_.empty()) return false;
+bool machine::head_may_be_bypassed(instant now) const { return !line_.empty() && now < owed_at(); }
+
+instant machine::owed_at() const {
+    if (line_.empty()) return never;
     const waiter& head = line_.first();
-    return head.bypassable && now < after(head.arrived, settings_.bypass_for);
+    bool waits_its_turn = settings_.fairness == fairness::strict || !head.bypassable;
+    return waits_its_turn ? long_ago : after(head.arrived, settings_.bypass_for);
 }
 
 /// Would the minimum be short without this idle slot?

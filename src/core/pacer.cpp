@@ -52,8 +52,8 @@ std::size_t pacer::allowed(instant now, const supply& s) {
     // A missing minimum is opened as fast as opening_max allows, unless opens fail at present.
     std::size_t lanes = minus(width(now, s), s.opening);
     std::size_t all = std::max(lack.of_minimum, lack.of_spares);
-    std::size_t paced = well() ? std::max(lack.of_minimum, std::min(lack.of_spares, lanes))
-                               : std::min(all, lanes);
+    std::size_t paced =
+        well() ? std::max(lack.of_minimum, std::min(lack.of_spares, lanes)) : std::min(all, lanes);
     held_back_ = std::min(paced, room) < std::min(all, room);
     return std::min(paced, room);
 }

@@ -14,8 +14,8 @@ struct supply {
     std::size_t max = 0;
     std::size_t min_size = 0;
     std::size_t min_idle = 0;
-    std::size_t total = 0;      // everything not vacant
-    std::size_t idle = 0;       // without the expiring ones
+    std::size_t total = 0;  // everything not vacant
+    std::size_t idle = 0;   // without the expiring ones
     std::size_t leased = 0;
     std::size_t opening = 0;
     std::size_t returning = 0;  // probing or resetting: will be free soon
@@ -69,13 +69,13 @@ private:
 
     backoff spacing_;
     std::size_t opening_max_;
-    std::size_t width_ = 1;          // opens in flight at once while resources circulate
+    std::size_t width_ = 1;  // opens in flight at once while resources circulate
     instant widen_at_ = never;
-    std::uint32_t failures_ = 0;     // since the last success
+    std::uint32_t failures_ = 0;  // since the last success
     instant last_failure_ = long_ago;
-    std::int64_t permille_ = 1000;   // the random part of the backoff
-    instant retry_at_ = never;       // set while the backoff holds an open back
-    bool held_back_ = false;         // the width holds an open back
+    std::int64_t permille_ = 1000;  // the random part of the backoff
+    instant retry_at_ = never;      // set while the backoff holds an open back
+    bool held_back_ = false;        // the width holds an open back
 };
 
 }  // namespace cenote::core

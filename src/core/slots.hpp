@@ -48,9 +48,9 @@ struct slot {
     slot_id previous = no_slot;  // neighbours in the idle list it is in
     slot_id next = no_slot;
     slot_state state = slot_state::vacant;
-    probe_purpose purpose{};     // of the probe in flight
+    probe_purpose purpose{};  // of the probe in flight
     idle_kind idle = idle_kind::fresh;
-    bool expiring = false;       // idle and too old; stays until its replacement is there
+    bool expiring = false;  // idle and too old; stays until its replacement is there
 };
 
 /// The slots, counted by state. The states are exclusive and add up to max; the counts change

@@ -1,9 +1,9 @@
 // A counter with one writer that others may look at while it changes.
 //
 // The machine stays single-threaded: its caller holds a lock. `stats()` must not need that lock, so
-// the few numbers it reads are tallies, and the keeper brackets every change with a sequence number.
-// Release stores and acquire loads (plain moves on x86) instead of fences, so that ThreadSanitizer
-// can follow.
+// the few numbers it reads are tallies, and the keeper brackets every change with a sequence
+// number. Release stores and acquire loads (plain moves on x86) instead of fences, so that
+// ThreadSanitizer can follow.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,9 @@ private:
 /// A histogram made of tallies.
 class tally_histogram {
 public:
-    void record(std::chrono::nanoseconds value) noexcept { ++buckets_[histogram::bucket_of(value)]; }
+    void record(std::chrono::nanoseconds value) noexcept {
+        ++buckets_[histogram::bucket_of(value)];
+    }
 
     void read(histogram& out) const noexcept {
         for (std::size_t i = 0; i < histogram::bucket_count; ++i)

@@ -25,6 +25,7 @@ void keeper::enter(Ask&& ask) noexcept(noexcept(ask(core::instant{}))) {
         core::instant now = std::chrono::steady_clock::now();
         std::forward<Ask>(ask)(now);
         sort_out(now, todo);
+        if (todo.none()) return;
         add_ref();
     }
     carry_out(todo);

@@ -15,14 +15,14 @@ shell::keeper& keeper_of(gate* g) { return *static_cast<shell::keeper*>(g); }
 
 }  // namespace
 
-gate::gate(const options& settings, std::unique_ptr<any_connector> connector,
-           std::uint32_t reasons)
+gate::gate(const options& settings, std::unique_ptr<any_connector> connector, std::uint32_t reasons)
     : shelf_(std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 256), reasons),
       connector_(std::move(connector)),
       acquire_timeout_(settings.acquire_timeout),
       name_(settings.name) {
     connector_abilities can = connector_->abilities();
-    hooked_ = can.before_acquire || can.before_release;
+    looks_before_acquire_ = can.before_acquire;
+    looks_before_release_ = can.before_release;
 }
 
 gate* gate::open(const options& settings, std::unique_ptr<any_connector> connector) {
@@ -40,9 +40,7 @@ gate* gate::open(const options& settings, std::unique_ptr<any_connector> connect
 
 void gate::leave() noexcept { keeper_of(this).end(); }
 resource* gate::acquire(const wish& w, errc& why) { return keeper_of(this).acquire(w, why); }
-resource* gate::try_acquire(std::source_location site) {
-    return keeper_of(this).try_acquire(site);
-}
+resource* gate::try_acquire(std::source_location site) { return keeper_of(this).try_acquire(site); }
 std::unique_ptr<resource> gate::detach(resource* r) noexcept { return keeper_of(this).detach(r); }
 void gate::hand_in(resource* r) noexcept { keeper_of(this).hand_in(r); }
 resource* gate::taken(resource* r) noexcept { return keeper_of(this).taken(r); }

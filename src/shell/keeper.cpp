@@ -97,11 +97,6 @@ bool keeper::ask_for(instant now, waiter& who) {
         who.got = r;
         return false;
     }
-    if (!machine_.can_lend(now, out_)) {
-        // Somebody is going to wait: shut the fast lane first, then look what lies there.
-        shelf_.raise(detail::somebody_waits);
-        collect_shelf(now);
-    }
     core::answer a = machine_.acquire(now,
                                       {.deadline = who.deadline,
                                        .cookie = reinterpret_cast<std::uintptr_t>(&who),
@@ -127,9 +122,6 @@ void keeper::wait(thread_waiter& me, const detail::wish& w) {
     for (;;) {
         switch (me.sleep(until)) {
             case thread_waiter::woken::done: return;
-            case thread_waiter::woken::nudged:
-                enter([&](instant now) { machine_.retry(now, me.id, out_); });
-                break;
             case thread_waiter::woken::late:
                 tick();
                 until = never;
@@ -157,7 +149,7 @@ resource* keeper::try_acquire(std::source_location site) {
 }
 
 bool keeper::admits(resource* r) noexcept {
-    if (!hooked_) return true;
+    if (!looks_before_acquire_) return true;
     try {
         return connector_->before_acquire(*r);
     } catch (...) {
@@ -168,15 +160,14 @@ bool keeper::admits(resource* r) noexcept {
 void keeper::announce_refusal(errc why) noexcept {
     if (!announcer_.wants(event_kind::exhausted)) return;
     stats now = read();
-    announcer_.tell_now(
-        {.kind = event_kind::exhausted, .pool = name_, .error = why, .now = &now});
+    announcer_.tell_now({.kind = event_kind::exhausted, .pool = name_, .error = why, .now = &now});
 }
 
 // Release.
 
 void keeper::release(resource* r) noexcept {
     bool returns = r->state == detail::condition::clean || r->state == detail::condition::dirty;
-    if (hooked_ && returns) {
+    if (looks_before_release_ && returns) {
         try {
             if (!connector_->before_release(*r)) r->state = detail::condition::rejected;
         } catch (...) {

@@ -1,12 +1,12 @@
 // The keeper: lock, clock and resources of one pool around its machine.
 //
-// Every way in is the same four steps, written once in enter(): lock, ask the machine, unlock, carry
-// out. No user code (connector, observer, waiter) runs under the lock, because there is nowhere to
-// write it.
+// Every way in is the same four steps, written once in enter(): lock, ask the machine, unlock,
+// carry out. No user code (connector, observer, waiter) runs under the lock, because there is
+// nowhere to write it.
 //
 // What keeps a keeper alive (refs_): the pool object; every thread that works for it; every thread
-// inside enter(); and, as one, everything that is not vacant. Whoever drops the last one deletes it.
-// So a lease needs no reference of its own and can outlive its pool.
+// inside enter(); and, as one, everything that is not vacant. Whoever drops the last one deletes
+// it. So a lease needs no reference of its own and can outlive its pool.
 #pragma once
 
 #include <atomic>
@@ -71,12 +71,14 @@ private:
         waiter** last = &first;
         bool left_empty = false;  // the last slot became vacant
         bool tell = false;
-        bool alone = false;       // no thread is left to make the calls
+        bool alone = false;  // no thread is left to make the calls
+
+        bool none() const { return first == nullptr && !left_empty && !tell && !alone; }
     };
     /// What the keeper knows of a slot.
     struct place {
         detail::resource* held = nullptr;
-        job pending{};       // the call to be made next
+        job pending{};  // the call to be made next
         bool queued = false;
         place* next = nullptr;
         place* previous = nullptr;
@@ -101,6 +103,7 @@ private:
     void prepare(core::instant now, detail::resource* r, std::source_location site);
     void give_to_machine(core::instant now, detail::resource* r, core::condition how,
                          std::optional<core::duration> held);
+    void mind_the_lane(core::instant now);
     void collect_shelf(core::instant now);
     void sweep_shelf(core::instant now);
     bool keep_on_shelf(core::instant now, detail::resource* r);
@@ -126,8 +129,7 @@ private:
     void answer(const job& j, core::outcome how, const std::exception_ptr& error,
                 std::unique_ptr<detail::resource> opened) noexcept;
     void answer_open(core::instant now, const job& j, core::outcome how,
-                     const std::exception_ptr& error,
-                     std::unique_ptr<detail::resource>& opened);
+                     const std::exception_ptr& error, std::unique_ptr<detail::resource>& opened);
 
     const options settings_;
     announcer announcer_;
@@ -142,16 +144,16 @@ private:
     job_queue queue_;
     detail::resource* orphans_ = nullptr;
     std::size_t orphan_count_ = 0;
-    core::tally collected_;           // resources that came back from the shelf to the machine
-    std::size_t recalled_ = 0;        // leases from before the last retire_all still out
+    core::tally collected_;     // resources that came back from the shelf to the machine
+    std::size_t recalled_ = 0;  // leases from before the last retire_all still out
     core::instant shelf_sweep_at_ = core::never;
-    bool occupied_ = false;           // holds the reference of everything not vacant
-    std::exception_ptr cause_;        // of the failure that is being answered
-    std::exception_ptr open_error_;   // of the last open; null if it went well
+    bool occupied_ = false;          // holds the reference of everything not vacant
+    std::exception_ptr cause_;       // of the failure that is being answered
+    std::exception_ptr open_error_;  // of the last open; null if it went well
     core::instant open_ended_at_ = core::long_ago;
     std::uint64_t opens_failed_ = 0;
-    std::condition_variable changed_; // for close(timeout), wait_ready, end
-    std::size_t watchers_ = 0;        // threads that wait for changed_
+    std::condition_variable changed_;  // for close(timeout), wait_ready, end
+    std::size_t watchers_ = 0;         // threads that wait for changed_
 
     work_thread work_;
 };

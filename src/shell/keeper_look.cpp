@@ -55,9 +55,8 @@ auto place_of(const holder& h) {
 
 /// Leases of the same line of code become one entry.
 void sum_up(std::vector<holder>& holders) {
-    std::sort(holders.begin(), holders.end(), [](const holder& a, const holder& b) {
-        return place_of(a) < place_of(b);
-    });
+    std::sort(holders.begin(), holders.end(),
+              [](const holder& a, const holder& b) { return place_of(a) < place_of(b); });
     std::size_t kept = 0;
     for (std::size_t i = 1; i < holders.size(); ++i) {
         if (place_of(holders[kept]) != place_of(holders[i])) {
@@ -81,8 +80,9 @@ std::string text_of(std::vector<holder>& holders) {
     std::string text = " (";
     for (std::size_t i = 0; i < std::min(shown, holders.size()); ++i) {
         if (i > 0) text += "; ";
-        text += site_name(holders[i].site) + " holds " + std::to_string(holders[i].count) + ", oldest " +
-                text_of(holders[i].oldest);
+        text += site_name(holders[i].site) + " holds " + std::to_string(holders[i].count);
+        // Zero: taken from the shelf since the last sweep, nobody looked at a clock.
+        if (holders[i].oldest > duration{}) text += ", oldest " + text_of(holders[i].oldest);
     }
     if (holders.size() > shown)
         text += "; " + std::to_string(holders.size() - shown) + " more places";
@@ -128,8 +128,7 @@ std::string keeper::explain(errc why, instant since, std::exception_ptr& cause) 
                        " of " + std::to_string(settings_.max) + " leased" + text_of(holders);
     if (opening > 0) text += ", " + std::to_string(opening) + " opening";
     text += ", " + std::to_string(s.waiting) + " waiting";
-    if (why == errc::line_full)
-        text += " (line_max = " + std::to_string(settings_.line_max) + ")";
+    if (why == errc::line_full) text += " (line_max = " + std::to_string(settings_.line_max) + ")";
     if (open_ended_at != core::long_ago)
         text += ", last open " + text_of(now - open_ended_at) +
                 " ago: " + (cause == nullptr ? "ok" : text_of(cause));

@@ -14,9 +14,18 @@ std::uint64_t hits_of(const resource* r) { return r->seen->hits.load(std::memory
 
 }  // namespace
 
-/// A hot resource from any cell. Nobody may be waiting.
+/// Shuts the fast lane when somebody in line is owed the next resource, and opens it again.
+void keeper::mind_the_lane(instant now) {
+    if (machine_.owed_at() <= now && (shelf_.raised() & detail::somebody_waits) == 0) {
+        shelf_.raise(detail::somebody_waits);  // first, then look what lies there
+        collect_shelf(now);
+    }
+    if (machine_.owed_at() > now) shelf_.lower(detail::somebody_waits);
+}
+
+/// A hot resource from any cell, unless somebody in line is owed it.
 resource* keeper::take_from_shelf(instant now, std::source_location site) {
-    if (machine_.anyone_waits()) return nullptr;
+    if (machine_.owed_at() <= now) return nullptr;
     std::size_t first = detail::processor();
     for (std::size_t i = 0; i < shelf_.size(); ++i) {
         resource* r = shelf_.collect((first + i) % shelf_.size());

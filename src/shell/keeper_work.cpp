@@ -33,11 +33,10 @@ bool keeper::in_a_call() const { return calling_for == this; }
 // From actions to errands, under the lock.
 
 void keeper::sort_out(instant now, errands& todo) {
+    mind_the_lane(now);
     for (const action& a : out_) sort_out(now, a, todo);
     out_.clear();
     cause_ = nullptr;
-    if (!machine_.anyone_waits() && (shelf_.raised() & detail::somebody_waits) != 0)
-        shelf_.lower(detail::somebody_waits);
     bool occupied = machine_.total() > 0;
     if (occupied && !occupied_) add_ref();
     todo.left_empty = occupied_ && !occupied;
@@ -51,11 +50,7 @@ void keeper::sort_out(instant now, const action& a, errands& todo) {
     switch (a.what) {
         case action::kind::call: return queue_call(a);
         case action::kind::abandon: return abandon_call(now, a);
-        case action::kind::report:
-            todo.tell = true;
-            return note_event(a);
-        case action::kind::nudge:
-            return reinterpret_cast<waiter*>(static_cast<std::uintptr_t>(a.cookie))->nudge();
+        case action::kind::report: todo.tell = true; return note_event(a);
         case action::kind::grant:
         case action::kind::refuse: break;
     }
@@ -166,7 +161,12 @@ std::size_t keeper::calls_in_flight() const {
            machine_.count(slot_state::resetting) + machine_.count(slot_state::closing);
 }
 
-instant keeper::wake_at() const { return std::min(machine_.wake_at(), shelf_sweep_at_); }
+instant keeper::wake_at() const {
+    instant at = std::min(machine_.wake_at(), shelf_sweep_at_);
+    // While the lane is open to newcomers, what the head is owed may lie on the shelf.
+    bool lane_shut = (shelf_.raised() & detail::somebody_waits) != 0;
+    return lane_shut ? at : std::min(at, machine_.owed_at());
+}
 
 // Making calls, outside the lock.
 
@@ -211,9 +211,8 @@ void keeper::answer(const job& j, outcome how, const std::exception_ptr& error,
             case verb::reset: break;
         }
         j.on->busy = false;
-        bool wanted = j.which == verb::probe
-                          ? machine_.on_probe(now, j.slot, j.call, how, out_)
-                          : machine_.on_reset(now, j.slot, j.call, how, out_);
+        bool wanted = j.which == verb::probe ? machine_.on_probe(now, j.slot, j.call, how, out_)
+                                             : machine_.on_reset(now, j.slot, j.call, how, out_);
         if (wanted) return;
         if (j.on->orphan) make_orphan(j.on);
         else enqueue(places_[j.slot]);  // the close that had to wait for this call

@@ -5,13 +5,12 @@
 // comes too late finds nobody, or wakes somebody who looks at his own word and sleeps again.
 #include "shell/wait_thread.hpp"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <climits>
 #include <ctime>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace cenote::shell {
 
@@ -43,17 +42,9 @@ void thread_waiter::notify() noexcept {
     wake(word);
 }
 
-void thread_waiter::nudge() noexcept {
-    std::uint32_t expected = asleep;
-    if (state_.compare_exchange_strong(expected, awake)) wake(&state_);
-}
-
 thread_waiter::woken thread_waiter::sleep(core::instant until) noexcept {
     for (;;) {
-        std::uint32_t now = state_.load(std::memory_order_acquire);
-        if (now == finished) return woken::done;
-        if (now == awake && state_.compare_exchange_strong(now, asleep)) return woken::nudged;
-        if (now == awake) continue;
+        if (state_.load(std::memory_order_acquire) == finished) return woken::done;
         if (until != core::never && std::chrono::steady_clock::now() >= until) return woken::late;
         wait(&state_, asleep, until);
     }

@@ -10,19 +10,18 @@ namespace cenote::shell {
 
 class thread_waiter final : public waiter {
 public:
-    enum class woken : std::uint8_t { done, nudged, late };
+    enum class woken : std::uint8_t { done, late };
 
     void notify() noexcept override;
-    void nudge() noexcept override;
 
-    /// Sleeps until it is notified or nudged, or until `until`.
+    /// Sleeps until it is notified, or until `until`.
     woken sleep(core::instant until) noexcept;
 
     /// To be used once more.
     void rearm() noexcept { state_.store(asleep, std::memory_order_relaxed); }
 
 private:
-    enum : std::uint32_t { asleep, awake, finished };
+    enum : std::uint32_t { asleep, finished };
     std::atomic<std::uint32_t> state_{asleep};
 };
 

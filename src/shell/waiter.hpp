@@ -16,8 +16,6 @@ public:
 
     /// The outcome is there. Called once, outside the lock; the waiter may be gone afterwards.
     virtual void notify() noexcept = 0;
-    /// It may look for itself. Called under the lock; must not call back.
-    virtual void nudge() noexcept = 0;
 
     std::source_location site;
     core::waiter_id id{};
@@ -26,7 +24,7 @@ public:
     std::uint64_t ticket = 0;
     detail::resource* got = nullptr;  // null: refused
     errc error{};
-    waiter* next = nullptr;           // in a chain of those to be notified
+    waiter* next = nullptr;  // in a chain of those to be notified
 };
 
 }  // namespace cenote::shell

@@ -1,9 +1,8 @@
 // Threads for connector calls that block, and the minder of the clock.
 #include "shell/work_thread.hpp"
 
-#include <pthread.h>
-
 #include <chrono>
+#include <pthread.h>
 #include <system_error>
 
 #include "shell/keeper.hpp"

@@ -10,10 +10,9 @@ namespace cenote::sim {
 
 namespace {
 
-constexpr std::array<const char*, core::fault_count> names = {
-    "none",
+constexpr std::array<const char*, core::fault_count> names = {"none",
 #define CENOTE_FAULT(name) #name,
-    CENOTE_FAULTS(CENOTE_FAULT)
+                                                              CENOTE_FAULTS(CENOTE_FAULT)
 #undef CENOTE_FAULT
 };
 

@@ -107,25 +107,6 @@ std::optional<slot_id> model::try_acquire(instant now, actions& out) {
     return id != no_slot ? std::optional{id} : std::nullopt;
 }
 
-bool model::retry(instant now, std::uint64_t cookie, actions& out) {
-    const std::size_t who = find(cookie);
-    if (who == nowhere) {
-        settle(now, out);
-        return false;
-    }
-    line_[who].nudged = false;
-    bool lent = false;
-    if (who == 0 || head_may_be_bypassed(now)) {
-        const slot_id id = next_fresh(now, out);
-        if (id != no_slot) {
-            grant(who, id, out);
-            lent = true;
-        }
-    }
-    settle(now, out);
-    return lent;
-}
-
 bool model::cancel(instant now, std::uint64_t cookie, actions& out) {
     const std::size_t who = find(cookie);
     if (who == nowhere) {
@@ -181,7 +162,10 @@ void model::close(instant now, actions& out) {
     settle(now, out);
 }
 
-void model::tick(instant now, actions& out) { settle(now, out); }
+void model::tick(instant now, actions& out) {
+    if (after(wake_at(), core::machine::frozen_for) <= now) suspect_at_ = now;
+    settle(now, out);
+}
 
 // Answers.
 
@@ -440,18 +424,8 @@ void model::lend_fresh(instant now, actions& out) {
     while (!line_.empty()) {
         const slot_id id = next_fresh(now, out);
         if (id == no_slot) break;
-        if (head_may_be_bypassed(now)) {
-            waiter& head = line_.front();
-            if (!head.nudged) {
-                action& a = out.emplace_back();
-                a.what = action::kind::nudge;
-                a.cookie = head.cookie;
-            }
-            head.nudged = true;
-            return;
-        } else {
-            grant(0, id, out);
-        }
+        if (head_may_be_bypassed(now)) return;
+        grant(0, id, out);
     }
     probe_stale(now, out);
 }

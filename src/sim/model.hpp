@@ -27,7 +27,6 @@ public:
     void start(core::instant now, core::actions& out);
     core::answer acquire(core::instant now, const core::request& who, core::actions& out);
     std::optional<core::slot_id> try_acquire(core::instant now, core::actions& out);
-    bool retry(core::instant now, std::uint64_t cookie, core::actions& out);
     bool cancel(core::instant now, std::uint64_t cookie, core::actions& out);
     void release(core::instant now, core::slot_id id, core::condition how, std::uint64_t uses,
                  core::actions& out);
@@ -80,7 +79,6 @@ private:
         std::uint64_t ticket = 0;
         core::instant arrived{};
         bool bypassable = false;
-        bool nudged = false;
         timer due;
     };
 

@@ -11,7 +11,7 @@ namespace cenote::sim {
 namespace {
 
 constexpr std::array<const char*, decision::kinds> names = {
-    "acquire", "attempt", "cancel", "retry", "release",    "detach",      "reject",
+    "acquire", "attempt", "cancel", "release",    "detach",      "reject",
     "answer",  "late",    "pass",   "retire_all", "suspect_all", "close"};
 
 using std::chrono::milliseconds;
@@ -21,8 +21,8 @@ using std::chrono::nanoseconds;
 nanoseconds span(core::dice& random, std::int64_t most_ms, bool may_be_forever) {
     if (may_be_forever && random.chance(25)) return forever;
     if (random.chance(10)) return milliseconds{1};
-    return milliseconds{1 + static_cast<std::int64_t>(
-                                random.below(static_cast<std::uint64_t>(most_ms)))};
+    return milliseconds{
+        1 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(most_ms)))};
 }
 
 options draw_options(core::dice& random) {
@@ -86,8 +86,8 @@ plan draw_plan(std::uint64_t seed, std::size_t steps) {
     p.fault_percent = fault_mix[random.below(fault_mix.size())];
     p.final_percent = random.chance(30) ? 30 : 0;
     p.patient_percent = random.chance(40) ? 50 : 5;
-    //                       acq att can ret rel det rej ans lat pass rall susp close
-    p.weights = {30, 5, 4, 12, 25, 2, 3, 30, 6, 25, 1, 1, 0};
+    // In the order of decision::kind.
+    p.weights = {30, 5, 4, 25, 2, 3, 30, 6, 25, 1, 1, 0};
     for (auto& w : p.weights)
         if (random.chance(25)) w = random.chance(50) ? 0 : w * 4;
     auto weight = [&](decision::kind k) -> auto& { return p.weights[static_cast<std::size_t>(k)]; };

@@ -18,7 +18,6 @@ struct decision {
         acquire,  // borrower a; b: how long it is willing to wait
         attempt,  // borrower a calls try_acquire
         cancel,   // borrower a, if it waits
-        retry,    // borrower a, if it was nudged
         release,  // borrower a, if it holds; b: in what condition
         detach,   // borrower a, if it holds
         reject,   // borrower a, if it holds: its before_acquire says no
@@ -29,7 +28,7 @@ struct decision {
         suspect_all,
         close,
     };
-    static constexpr std::size_t kinds = 13;
+    static constexpr std::size_t kinds = 12;
 
     kind what{};
     std::uint32_t a = 0;
@@ -40,8 +39,8 @@ struct decision {
 std::string to_string(const decision& d);
 bool parse(const std::string& text, decision& d);
 
-/// Options, abilities and habits drawn from a seed. Every seed has its own mix: some have no faults,
-/// some one kind only, some are all faults.
+/// Options, abilities and habits drawn from a seed. Every seed has its own mix: some have no
+/// faults, some one kind only, some are all faults.
 struct plan {
     std::uint64_t seed = 0;
     options settings;
@@ -50,8 +49,8 @@ struct plan {
     bool ends_live = false;  // liveness: at the end faults stop, and everybody must be served
     std::size_t borrowers = 0;
     std::size_t steps = 0;
-    std::uint64_t fault_percent = 0;  // answers that are failures
-    std::uint64_t final_percent = 0;  // failed opens that are final
+    std::uint64_t fault_percent = 0;    // answers that are failures
+    std::uint64_t final_percent = 0;    // failed opens that are final
     std::uint64_t patient_percent = 0;  // borrowers that wait for ever
     std::array<std::uint32_t, decision::kinds> weights{};
 };

@@ -69,8 +69,8 @@ std::vector<decision> shrink(const plan& p, std::vector<decision> decisions) {
         for (std::size_t at = 0; at < decisions.size();) {
             std::vector<decision> fewer = decisions;
             auto from = fewer.begin() + static_cast<std::ptrdiff_t>(at);
-            fewer.erase(from, from + static_cast<std::ptrdiff_t>(
-                                         std::min(piece, decisions.size() - at)));
+            fewer.erase(from,
+                        from + static_cast<std::ptrdiff_t>(std::min(piece, decisions.size() - at)));
             verdict v = replay(p, fewer);
             if (v.failed && v.what == what) {
                 decisions = v.decisions;  // ends at the finding

@@ -105,7 +105,6 @@ bool world::choose_borrower(decision& d) {
             case decision::kind::acquire:
             case decision::kind::attempt: return b.what == doing::nothing;
             case decision::kind::cancel: return b.what != doing::nothing;
-            case decision::kind::retry: return b.what == doing::waiting && b.nudged;
             case decision::kind::release:
             case decision::kind::detach:
             case decision::kind::reject: return b.what == doing::holding;
@@ -121,7 +120,17 @@ bool world::choose_borrower(decision& d) {
 }
 
 void world::step(const decision& d) {
-    borrower& who = borrowers_[d.a % borrowers_.size()];
+    if (d.what <= decision::kind::reject) borrow(d, borrowers_[d.a % borrowers_.size()]);
+    else happen(d);
+    ++seen_.steps;
+    absorb();
+    look();
+    if (seen_.steps % 8 == 0) settle_again();
+}
+
+/// What a borrower does.
+void world::borrow(const decision& d, borrower& who) {
+    bool holding = who.what == doing::holding;
     switch (d.what) {
         case decision::kind::acquire:
             if (who.what == doing::nothing)
@@ -131,49 +140,32 @@ void world::step(const decision& d) {
             if (who.what == doing::nothing) attempt(who);
             break;
         case decision::kind::cancel:
-            if (who.what == doing::waiting) {
-                ++seen_.cancels;
-                bool mine = machine_.cancel(now_, who.waiter, mine_);
-                require(mine, "somebody in line can be cancelled");
-                require(model_.cancel(now_, who.cookie, theirs_), "the model cancels too");
-            } else if (who.what == doing::holding) {
-                // The grant came first: the cancel finds nobody and must change nothing.
-                require(!machine_.cancel(now_, who.waiter, mine_), "who was granted cannot cancel");
-                require(!model_.cancel(now_, who.cookie, theirs_), "nor in the model");
-            }
-            break;
-        case decision::kind::retry:
-            if (who.what == doing::waiting && who.nudged) {
-                who.nudged = false;
-                bool mine = machine_.retry(now_, who.waiter, mine_);
-                require(mine == model_.retry(now_, who.cookie, theirs_), "retry as in the model");
-            }
+            if (who.what != doing::nothing) cancel(who);
             break;
         case decision::kind::release:
-            if (who.what == doing::holding) release(who, static_cast<condition>(d.b % 4));
+            if (holding) release(who, static_cast<condition>(d.b % 4));
             break;
         case decision::kind::detach:
-            if (who.what == doing::holding) {
-                places_[who.slot] = {};
-                machine_.detach(now_, who.slot, 0, mine_);
-                model_.detach(now_, who.slot, 0, theirs_);
-                who = {};
-            }
+            if (holding) detach(who);
             break;
         case decision::kind::reject:
-            if (who.what == doing::holding) reject(who);
+            if (holding) reject(who);
             break;
+        default: break;
+    }
+}
+
+/// What happens to everybody.
+void world::happen(const decision& d) {
+    switch (d.what) {
         case decision::kind::answer:
-            if (!calls_.empty()) {
-                call c = calls_[d.a % calls_.size()];
-                answer(c, static_cast<outcome>(d.b % 3), true);
-            }
+            if (!calls_.empty())
+                answer(call(calls_[d.a % calls_.size()]), static_cast<outcome>(d.b % 3), true);
             break;
         case decision::kind::late:
-            if (!given_up_.empty()) {
-                call c = given_up_[d.a % given_up_.size()];
-                answer(c, static_cast<outcome>(d.b % 3), false);
-            }
+            if (!given_up_.empty())
+                answer(call(given_up_[d.a % given_up_.size()]), static_cast<outcome>(d.b % 3),
+                       false);
             break;
         case decision::kind::pass: pass(d.a, d.b); break;
         case decision::kind::retire_all:
@@ -189,11 +181,8 @@ void world::step(const decision& d) {
             machine_.close(now_, mine_);
             model_.close(now_, theirs_);
             break;
+        default: break;
     }
-    ++seen_.steps;
-    absorb();
-    look();
-    if (seen_.steps % 8 == 0) settle_again();
 }
 
 /// Whatever could be decided has been: asking again at the same time changes nothing.
@@ -210,7 +199,6 @@ void world::acquire(borrower& who, instant deadline, std::uint64_t ticket, insta
     who.cookie = ++last_cookie_;
     who.deadline = deadline;
     who.arrived = ticket != 0 ? arrived : now_;
-    who.nudged = false;
     core::request r{.deadline = deadline,
                     .cookie = who.cookie,
                     .bypassable = who.cookie % 4 != 0,
@@ -240,6 +228,22 @@ void world::attempt(borrower& who) {
         who.ticket = 0;
         lent(who, *mine, false);
     }
+}
+
+void world::cancel(borrower& who) {
+    bool in_line = who.what == doing::waiting;
+    seen_.cancels += in_line;
+    // If the grant came first, the cancel finds nobody and must change nothing.
+    require(machine_.cancel(now_, who.waiter, mine_) == in_line, "who waits can cancel, no other");
+    require(model_.cancel(now_, who.cookie, theirs_) == in_line, "so it is in the model");
+}
+
+void world::detach(borrower& who) {
+    slot_id slot = who.slot;
+    places_[slot] = {};
+    who = {};
+    machine_.detach(now_, slot, 0, mine_);
+    model_.detach(now_, slot, 0, theirs_);
 }
 
 void world::release(borrower& who, condition how) {
@@ -349,12 +353,6 @@ void world::absorb(const core::action& a) {
             *who = {};
             break;
         }
-        case core::action::kind::nudge: {
-            borrower* who = by_cookie(a.cookie);
-            require(who != nullptr && who->what == doing::waiting, "who is nudged, waits");
-            who->nudged = true;
-            break;
-        }
         case core::action::kind::report: reported(a); break;
     }
 }
@@ -385,8 +383,8 @@ void world::lent(borrower& who, slot_id slot, bool from_line) {
     for (const call& c : calls_) require(c.slot != slot, "no resource is lent during a call");
     for (const borrower& b : borrowers_) {
         require(b.what != doing::holding || b.slot != slot, "one borrower at a time");
-        bool overtaken = b.what == doing::waiting && &b != &who &&
-                         (!from_line || b.ticket < who.ticket);
+        bool overtaken =
+            b.what == doing::waiting && &b != &who && (!from_line || b.ticket < who.ticket);
         bool bypassed = plan_.settings.fairness == fairness::bounded;
         require(!overtaken || bypassed, "first come, first served");
     }
@@ -479,7 +477,7 @@ world::borrower* world::by_cookie(std::uint64_t cookie) {
 
 // Liveness.
 
-/// One step of a world in which everything works: answer a call, retry, return a lease, or let time
+/// One step of a world in which everything works: answer a call, return a lease, or let time
 /// pass. False if there was nothing left to do but to wait.
 bool world::serve_once() {
     if (!calls_.empty()) {
@@ -489,10 +487,6 @@ bool world::serve_once() {
     for (std::uint32_t i = 0; i < borrowers_.size(); ++i) {
         if (borrowers_[i].what == doing::holding) {
             step({.what = decision::kind::release, .a = i, .b = 0});
-            return true;
-        }
-        if (borrowers_[i].what == doing::waiting && borrowers_[i].nudged) {
-            step({.what = decision::kind::retry, .a = i, .b = 0});
             return true;
         }
     }

@@ -30,8 +30,8 @@ struct tallies {
 };
 
 /// Carries out decisions on the machine and on the reference model side by side. After every step
-/// both must have acted alike, the machine's invariants must hold, and so must what the world itself
-/// knows: who holds what, who waits since when, which calls are in flight.
+/// both must have acted alike, the machine's invariants must hold, and so must what the world
+/// itself knows: who holds what, who waits since when, which calls are in flight.
 class world {
 public:
     explicit world(const plan& p);
@@ -54,7 +54,6 @@ private:
     enum class doing : std::uint8_t { nothing, waiting, holding };
     struct borrower {
         doing what = doing::nothing;
-        bool nudged = false;
         core::waiter_id waiter{};
         std::uint64_t cookie = 0;
         std::uint64_t ticket = 0;
@@ -78,8 +77,13 @@ private:
     };
 
     bool choose_borrower(decision& d);
-    void acquire(borrower& who, core::instant deadline, std::uint64_t ticket, core::instant arrived);
+    void borrow(const decision& d, borrower& who);
+    void happen(const decision& d);
+    void acquire(borrower& who, core::instant deadline, std::uint64_t ticket,
+                 core::instant arrived);
     void attempt(borrower& who);
+    void cancel(borrower& who);
+    void detach(borrower& who);
     void release(borrower& who, core::condition how);
     void reject(borrower& who);
     void answer(const call& c, core::outcome how, bool believed);

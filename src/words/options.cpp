@@ -37,8 +37,7 @@ void validate_sizes(const options& o) {
             "must be at most max (" + std::to_string(o.max) + ")");
     require(o.min_idle <= o.max, "min_idle", std::to_string(o.min_idle),
             "must be at most max (" + std::to_string(o.max) + ")");
-    require(o.opening_max >= 1, "opening_max", std::to_string(o.opening_max),
-            "must be at least 1");
+    require(o.opening_max >= 1, "opening_max", std::to_string(o.opening_max), "must be at least 1");
     require(o.line_max <= 10 * most, "line_max", std::to_string(o.line_max),
             "must be at most 10000000");
     require(o.max_uses >= 1, "max_uses", std::to_string(o.max_uses), "must be at least 1");
@@ -80,8 +79,8 @@ void validate(const options& o) {
                           {"bypass_for", o.bypass_for}});
     require(o.lifetime_jitter >= 0 && o.lifetime_jitter < 1, "lifetime_jitter",
             std::to_string(o.lifetime_jitter), "must be at least 0 and less than 1");
-    require(o.warm_up <= warm_up::none, "warm_up",
-            std::to_string(static_cast<int>(o.warm_up)), "must be background, wait or none");
+    require(o.warm_up <= warm_up::none, "warm_up", std::to_string(static_cast<int>(o.warm_up)),
+            "must be background, wait or none");
     require(o.order <= order::fifo, "order", std::to_string(static_cast<int>(o.order)),
             "must be lifo or fifo");
     require(o.fairness <= fairness::bounded, "fairness",

@@ -48,15 +48,15 @@ std::chrono::nanoseconds histogram::quantile(double q) const noexcept {
 
 const char* to_string(retire_reason reason) noexcept {
     constexpr std::array<const char*, retire_reason_count> words = {
-        "idle",         "age",          "uses",    "generation",
-        "probe_failed", "reset_failed", "rejected"};
+        "idle", "age", "uses", "generation", "probe_failed", "reset_failed", "rejected"};
     return words[static_cast<std::size_t>(reason)];
 }
 
 const char* to_string(event_kind kind) noexcept {
     constexpr std::array<const char*, event_kind_count> words = {
-        "opened",   "open_failed",  "acquired",     "released", "discarded", "detached",   "retired",
-        "probe_failed", "reset_failed", "closed", "exhausted", "closing",    "closed_pool"};
+        "opened",    "open_failed", "acquired",     "released",     "discarded",
+        "detached",  "retired",     "probe_failed", "reset_failed", "closed",
+        "exhausted", "closing",     "closed_pool"};
     return words[static_cast<std::size_t>(kind)];
 }
 

@@ -54,7 +54,7 @@ public:
         seen.hits.store(hits, std::memory_order_release);
         seen.site.store(site, std::memory_order_relaxed);
         seen.leased_at.store(0, std::memory_order_relaxed);
-        if (hooked_ || hits % sample == 0) [[unlikely]]
+        if (looks_before_acquire_ || hits % sample == 0) [[unlikely]]
             return taken(r);
         return r;
     }
@@ -65,7 +65,7 @@ public:
         std::uint64_t hits = seen.hits.load(std::memory_order_relaxed);
         bool plain = r->state == condition::clean && hits < seen.limit &&
                      seen.leased_at.load(std::memory_order_relaxed) == 0;
-        if (!plain || hooked_) [[unlikely]]
+        if (!plain || looks_before_release_) [[unlikely]]
             return release(r);
         // Counted before it can be taken again, and taken back if it does not reach the shelf.
         std::uint64_t puts = seen.puts.load(std::memory_order_relaxed);
@@ -116,7 +116,8 @@ protected:
     std::unique_ptr<any_connector> connector_;
     std::chrono::nanoseconds acquire_timeout_;
     std::string name_;
-    bool hooked_;  // before_acquire or before_release must run
+    bool looks_before_acquire_;  // the connector has these hooks
+    bool looks_before_release_;
 };
 
 }  // namespace cenote::detail

@@ -7,7 +7,8 @@
 namespace cenote::detail {
 
 /// The kernel keeps the processor's number up to date in each thread's rseq area, which glibc 2.35
-/// and later register; `rseq_offset` says where it lies from the thread pointer. Zero: there is none.
+/// and later register; `rseq_offset` says where it lies from the thread pointer. Zero: there is
+/// none.
 extern const std::ptrdiff_t rseq_offset;
 
 /// Without one, threads are spread over the cells by a number of their own; 0: none given yet.

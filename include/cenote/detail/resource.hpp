@@ -44,8 +44,8 @@ struct resource {
     condition state = condition::clean;
 
     // Guarded by the keeper's lock.
-    bool busy = false;              // a worker is in a connector call on it
-    bool orphan = false;            // nobody waits for it any more: close it and forget it
+    bool busy = false;    // a worker is in a connector call on it
+    bool orphan = false;  // nobody waits for it any more: close it and forget it
     resource* next_orphan = nullptr;
 };
 

@@ -1,13 +1,15 @@
-// The fast lane: a hot resource goes from one borrower to the next with one atomic exchange each way.
+// The fast lane: a hot resource goes from one borrower to the next with one atomic exchange each
+// way.
 //
 // One cell per processor, each on its own cache line. To the machine a resource in a cell is simply
 // still leased. The rules that make this safe (tests/shell/shelf_model_test.cpp runs every
 // interleaving of them):
 //
 // 1. put() lays its item into an empty cell, then looks at `attention`. Whoever raises attention
-//    first stores it, then empties every cell. All of these are sequentially consistent, so at least
-//    one of the two sees the other: no resource stays behind in a cell while somebody waits.
-// 2. take() looks at `attention` after its exchange, too. If it is raised, what was taken belongs to
+//    first stores it, then empties every cell. All of these are sequentially consistent, so at
+//    least one of the two sees the other: no resource stays behind in a cell while somebody waits.
+// 2. take() looks at `attention` after its exchange, too. If it is raised, what was taken belongs
+// to
 //    somebody who came before and must be handed in.
 // 3. Attention is raised and lowered, and cells are collected, under the keeper's lock only.
 #pragma once
