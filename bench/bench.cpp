@@ -1,5 +1,4 @@
 // cenote-bench: measures cenote against the textbook pool and against what the hardware allows.
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -58,11 +57,11 @@ std::string processor_name() {
     return "unknown processor";
 }
 
-void print_machine() {
+std::string this_machine() {
     utsname system{};
     uname(&system);
-    std::printf("%s, %u processors, %s %s, compiler %s\n", processor_name().c_str(),
-                std::thread::hardware_concurrency(), system.sysname, system.release, __VERSION__);
+    return processor_name() + ", " + std::to_string(std::thread::hardware_concurrency()) +
+           " processors, " + system.sysname + " " + system.release + ", compiler " + __VERSION__;
 }
 
 [[noreturn]] void usage(int status) {
@@ -75,7 +74,7 @@ void print_machine() {
 }
 
 settings parse(int argc, char** argv) {
-    settings how;
+    settings how{.machine = this_machine(), .quick = false, .filter = {}, .json = {}};
     for (int i = 1; i < argc; ++i) {
         std::string_view word = argv[i];
         auto value = [&] {
@@ -113,7 +112,6 @@ private:
 int main(int argc, char** argv) {
     using namespace cenote::bench;
     report results(parse(argc, argv));
-    print_machine();
     parked_thread parked;
     processor_time before = processor_time::now();
     run_cycles(results);

@@ -94,7 +94,7 @@ std::function<spread(const workload&, const repetitions&)> unevenness(std::strin
     };
 }
 
-report::report(settings how) : how_(std::move(how)) {}
+report::report(settings how) : how_(std::move(how)) { std::printf("%s\n", how_.machine.c_str()); }
 
 void report::run(const std::string& name, const std::function<workload()>& make) {
     if (name.find(how_.filter) == std::string::npos) return;
@@ -164,7 +164,7 @@ bool report::finish() const {
     for (const std::string& line : missed_) std::printf("  MISS  %s\n", line.c_str());
     if (how_.json.empty()) return true;
     std::ofstream file(how_.json);
-    file << "{\n";
+    file << "{\n  \"machine\": " << quoted(how_.machine) << ",\n";
     write_list(file, "results", rows_);
     file << ",\n";
     write_list(file, "goals", goals_);

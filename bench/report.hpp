@@ -76,6 +76,7 @@ std::function<spread(const workload&, const repetitions&)> ratio(std::string one
 std::function<spread(const workload&, const repetitions&)> unevenness(std::string metric);
 
 struct settings {
+    std::string machine;  // what it is measured on
     bool quick = false;
     std::string filter;
     std::string json;

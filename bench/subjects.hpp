@@ -42,6 +42,14 @@ void cycle(Pool& pool) {
     ++lease->uses;
 }
 
+/// Everybody has one of their own: what the threads do to each other without any pool.
+struct no_pool {
+    static thing* acquire() {
+        static thread_local thing own;
+        return &own;
+    }
+};
+
 /// The least that lending between threads can cost: an exchange to take and an exchange to give
 /// back, on two cache lines.
 struct two_exchanges {

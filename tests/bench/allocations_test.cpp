@@ -1,6 +1,5 @@
 // Once a pool is warm, a cycle allocates nothing, whichever way it goes.
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -36,8 +35,6 @@ void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::fre
 
 namespace cenote {
 namespace {
-
-using namespace std::chrono_literals;
 
 constexpr int warm_up_cycles = 1'000;
 constexpr int counted_cycles = 20'000;
@@ -81,40 +78,36 @@ TEST(allocations, the_keeper_needs_none) {
 }
 
 TEST(allocations, handing_over_needs_none) {
-    // Two threads, one resource, each always about to wait for the other.
+    // Two threads and one resource; whoever has it waits until the other one stands in line.
     auto pool = make_pool({.max = 1});
     constexpr int hand_overs = 1'000;
-    std::atomic<int> warm{0};
-    std::atomic<bool> counting{false};
-    std::atomic<int> done{0};
-    std::atomic<bool> leave{false};
-    auto take_turns = [&](int count) {
+    auto take_turns = [&](int count, std::atomic<int>& finished) {
         for (int i = 0; i < count; ++i) {
             auto lease = pool.acquire();
             ++*lease;
-            // Until the other one stands in line, or has finished.
-            auto enough = std::chrono::steady_clock::now() + 1ms;
-            while (pool.stats().waiting == 0 && std::chrono::steady_clock::now() < enough)
-                std::this_thread::yield();
+            while (pool.stats().waiting == 0 && finished == 0) std::this_thread::yield();
         }
+        ++finished;
     };
+    std::atomic<int> warm{0};
+    std::atomic<int> done{0};
+    std::atomic<bool> counting{false};
+    std::atomic<bool> leave{false};
     auto work = [&] {
-        take_turns(100);
-        ++warm;
+        take_turns(100, warm);
         while (!counting) std::this_thread::yield();
-        take_turns(hand_overs);
-        ++done;
+        take_turns(hand_overs, done);
         while (!leave) std::this_thread::yield();
     };
     std::thread one(work);
     std::thread two(work);
     while (warm < 2) std::this_thread::yield();
-    std::uint64_t waited_before = pool.stats().waited;
+    std::uint64_t waited = pool.stats().waited;
     std::uint64_t before = allocations.load();
     counting = true;
     while (done < 2) std::this_thread::yield();
     std::uint64_t after = allocations.load();
-    std::uint64_t waited = pool.stats().waited - waited_before;
+    waited = pool.stats().waited - waited;
     leave = true;
     one.join();
     two.join();

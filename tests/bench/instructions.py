@@ -4,7 +4,7 @@
 usage: instructions.py VALGRIND PROGRAM LIMIT
 
 The program runs twice under callgrind with different numbers of cycles; the difference is what the
-cycles cost. Instructions are the same on every machine, however busy it is: a gate that time is not.
+cycles cost. Unlike time, instructions are the same on every machine, however busy it is.
 """
 
 import re

@@ -132,8 +132,8 @@ TEST(pool_acquire, forever_waits_until_served) {
     session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = cenote::forever}};
     auto held = pool.acquire();
     auto one = std::async(std::launch::async, [&] { return bool(pool.acquire()); });
-    auto other = std::async(std::launch::async,
-                            [&] { return bool(pool.acquire_for(cenote::forever)); });
+    auto other =
+        std::async(std::launch::async, [&] { return bool(pool.acquire_for(cenote::forever)); });
     auto third = std::async(std::launch::async, [&] {
         return bool(pool.acquire_until(std::chrono::steady_clock::time_point::max()));
     });
@@ -148,8 +148,9 @@ TEST(pool_acquire, a_stop_request_ends_the_wait) {
     std::stop_source stop;
     auto throwing = std::async(std::launch::async, [&] { (void)pool.acquire(stop.get_token()); });
     std::error_code error;
-    auto quiet = std::async(std::launch::async,
-                            [&] { return bool(pool.acquire_for(plenty, stop.get_token(), error)); });
+    auto quiet = std::async(std::launch::async, [&] {
+        return bool(pool.acquire_for(plenty, stop.get_token(), error));
+    });
     ASSERT_TRUE(lines_up(pool, 2));
     stop.request_stop();
     EXPECT_THROW(throwing.get(), cenote::canceled_error);

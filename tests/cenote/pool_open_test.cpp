@@ -156,11 +156,9 @@ TEST(pool_open, a_spike_does_not_open_what_the_present_ones_can_serve) {
 
 TEST(pool_open, a_spike_opens_at_most_opening_max_more_than_needed) {
     auto to = server::start();
-    session_pool pool{connector{to},
-                      {.max = 50,
-                       .min_size = 5,
-                       .warm_up = cenote::warm_up::wait,
-                       .acquire_timeout = plenty}};
+    session_pool pool{
+        connector{to},
+        {.max = 50, .min_size = 5, .warm_up = cenote::warm_up::wait, .acquire_timeout = plenty}};
     door opens;
     to->on_open = [&](int) { opens.pass_through(); };
     {
@@ -232,7 +230,8 @@ TEST(pool_open, every_waiter_ends_by_its_deadline_with_the_cause_when_every_open
                 try {
                     (void)pool.acquire();
                 } catch (const cenote::pool_error& e) {
-                    bool names = std::string(e.what()).find("the server is down") != std::string::npos;
+                    bool names =
+                        std::string(e.what()).find("the server is down") != std::string::npos;
                     if (names && text_of(e.cause()) == "the server is down") ++explained;
                 }
             });
@@ -276,7 +275,7 @@ TEST(pool_open, a_final_error_goes_to_the_waiter_at_once) {
     EXPECT_EQ(error, cenote::errc::open_failed);
 }
 
-TEST(pool_open, a_final_error_does_not_refuse_whom_a_lease_can_serve) {
+TEST(pool_open, a_failed_open_does_not_refuse_whom_a_lease_can_serve) {
     auto to = server::start();
     session_pool pool{support::judging_connector{{to}},
                       {.max = 2, .acquire_timeout = plenty, .backoff = quick}};
@@ -292,11 +291,9 @@ TEST(pool_open, a_final_error_does_not_refuse_whom_a_lease_can_serve) {
 
 TEST(pool_open, an_outage_then_recovery_restores_full_capacity) {
     auto to = server::start();
-    session_pool pool{connector{to},
-                      {.max = 4,
-                       .acquire_timeout = 20ms,
-                       .probe_after_idle = 0ns,
-                       .backoff = quick}};
+    session_pool pool{
+        connector{to},
+        {.max = 4, .acquire_timeout = 20ms, .probe_after_idle = 0ns, .backoff = quick}};
     {
         std::vector<cenote::lease<session>> all;
         for (int i = 0; i < 4; ++i) all.push_back(pool.acquire_for(plenty));

@@ -1,12 +1,12 @@
 // A machine to talk to: each call is an event, said() is what the machine answered with.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <map>
 #include <optional>
 #include <string>
+
+#include <gtest/gtest.h>
 
 #include "core/machine.hpp"
 
@@ -56,9 +56,6 @@ public:
     }
     bool cancel(std::uint64_t who) {
         return truth([&] { return it.cancel(now, waiters_.at(who), heard_); });
-    }
-    bool retry(std::uint64_t who) {
-        return truth([&] { return it.retry(now, waiters_.at(who), heard_); });
     }
     void release(slot_id id, condition how = condition::clean, std::uint64_t uses = 0) {
         event([&] { it.release(now, id, how, uses, 1ms, heard_); });
@@ -120,7 +117,7 @@ public:
     /// Makes `count` resources idle, all of them used once; 0 was used longest ago.
     void fill(std::uint64_t count) {
         constexpr std::uint64_t nobody = 1'000'000;
-        for (std::uint64_t i = 0; i < count; ++i) ask(nobody + i);
+        for (std::uint64_t i = 0; i < count; ++i) ask(nobody + i, forever, false);
         finish_calls();
         for (std::uint64_t i = 0; i < count; ++i) release(slot_of(nobody + i));
         finish_calls();
@@ -188,7 +185,6 @@ private:
             case action::kind::abandon: return "abandon " + slot;
             case action::kind::grant: return who + " gets " + slot;
             case action::kind::refuse: return who + " refused: " + word(a.error);
-            case action::kind::nudge: return "nudge " + who;
             case action::kind::report: break;
         }
         std::string event = to_string(a.event);

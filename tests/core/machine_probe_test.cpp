@@ -49,16 +49,14 @@ TEST(machine_probe, never_comes_if_the_connector_cannot) {
     EXPECT_EQ(d.ask(1), "got 0");
 }
 
-TEST(machine_probe, of_one_leaves_the_fresh_ones_to_others) {
+TEST(machine_probe, is_avoided_while_there_is_a_fresh_one) {
     dialogue d({.probe_after_idle = 5s, .order = order::fifo});
-    d.fill(1);
+    d.fill(2);
+    EXPECT_EQ(d.ask(1), "got 0");
     d.pass(5s);
-    d.attempt();
-    EXPECT_EQ(d.said(), "probe 0");
-    d.ask(1);
+    d.release(0);
+    EXPECT_EQ(d.ask(2), "got 0");
     EXPECT_EQ(d.said(), "nothing");
-    d.ask(2);
-    EXPECT_EQ(d.said(), "open 1");
 }
 
 TEST(machine_probe, that_fails_costs_neither_place_nor_deadline) {
@@ -118,23 +116,51 @@ TEST(machine_probe, is_given_up_at_probe_timeout_and_counts_as_failed) {
     EXPECT_EQ(d.look().retired(retire_reason::probe_failed), 1u);
 }
 
-/// Two that have been idle for long and one that has not; fifo, so the stale come first.
+/// Two are being probed, a third was good a moment ago.
 class machine_probe_in_a_row : public testing::Test {
 protected:
     machine_probe_in_a_row() {
         d.fill(3);
-        for (std::uint64_t who : {10, 11, 12}) d.ask(who);
-        d.release(0);
-        d.release(1);
+        d.ask(10);
         d.pass(5s);
+        d.ask(11);
+        d.ask(12);
+        d.cancel(11);
+        d.cancel(12);
         d.release(2);
-        d.pass(1s);
-        d.attempt();
-        EXPECT_EQ(d.leased(), 1u);
+        d.pass(1ms);
+        EXPECT_EQ(d.in_flight(verb::probe), 2u);
     }
 
-    dialogue d{{.max = 3, .probe_after_idle = 5s, .order = order::fifo}};
+    dialogue d{{.max = 3, .probe_after_idle = 5s}};
 };
+
+TEST_F(machine_probe_in_a_row, that_failed_makes_the_rest_suspect) {
+    d.probed(0, outcome::failed);
+    d.probed(1, outcome::failed);
+    d.pass(1ms);
+    EXPECT_EQ(d.ask(1), "waits");
+    EXPECT_EQ(d.said(), "probe 2");
+}
+
+TEST_F(machine_probe_in_a_row, of_which_one_failed_says_nothing_about_the_rest) {
+    d.probed(0, outcome::failed);
+    d.pass(1ms);
+    EXPECT_EQ(d.ask(1), "got 2");
+}
+
+TEST_F(machine_probe_in_a_row, are_not_in_a_row_with_a_good_one_between) {
+    d.probed(0, outcome::failed);
+    d.probed(1);
+    d.suspect_all();
+    d.pass(1ms);
+    d.ask(1);
+    d.ask(2);
+    d.probed(1, outcome::failed);
+    EXPECT_EQ(d.in_flight(verb::probe), 1u);
+    d.probed(2);
+    EXPECT_EQ(d.said(), "1 gets 2");
+}
 
 TEST(machine_suspect_all, has_all_idle_ones_probed_before_they_are_lent) {
     dialogue d({.probe_after_idle = forever});

@@ -21,14 +21,14 @@ class shelf_churn : public testing::TestWithParam<churn> {};
 TEST_P(shelf_churn, strands_nobody_and_counts_everything) {
     const churn how = GetParam();
     const std::size_t threads = oversubscribed(how.factor);
-    const std::size_t each = times(1'600'000, 120'000) / threads;
+    const std::size_t each =
+        (how.factor == 1 ? 4'000'000 / times(1, 10) : times(300'000, 160'000)) / threads;
     const std::size_t threads_before = threads_of_this_process();
     census counts;
     {
-        pool<session> p{opens_well(counts),
-                        {.max = how.max,
-                         .acquire_timeout = patience,
-                         .sweep_interval = how.sweep_interval}};
+        pool<session> p{
+            opens_well(counts),
+            {.max = how.max, .acquire_timeout = patience, .sweep_interval = how.sweep_interval}};
         std::atomic<std::uint64_t> failed{0};
         party(threads, [&](std::size_t number) {
             dice random(number + 1);
@@ -84,9 +84,12 @@ TEST(shelf_attention, goes_up_and_down_without_stranding_anybody) {
             lease<session> held;
             switch (random.below(4)) {
                 case 0: held = p.try_acquire(); break;
-                case 1: held = p.acquire_for(std::chrono::microseconds{random.below(50)}, error); break;
+                case 1:
+                    held = p.acquire_for(std::chrono::microseconds{random.below(50)}, error);
+                    break;
                 case 2: held = p.acquire_for(0ns, error); break;
-                default: held = p.acquire(error);
+                default:
+                    held = p.acquire(error);
                     if (!held) ++failed;
             }
             if (!held) continue;
@@ -113,11 +116,8 @@ TEST(shelf_retire_all, keeps_the_old_generation_from_being_lent) {
         counts.arrive();
         return session(counts, begun);
     };
-    pool<session> p{open,
-                    {.max = 3,
-                     .acquire_timeout = patience,
-                     .opening_max = 3,
-                     .sweep_interval = 1ms}};
+    pool<session> p{
+        open, {.max = 3, .acquire_timeout = patience, .opening_max = 3, .sweep_interval = 1ms}};
     std::atomic<std::uint64_t> failed{0};
     std::atomic<std::uint64_t> too_old{0};
     party(threads, [&](std::size_t number) {

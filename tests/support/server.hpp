@@ -48,7 +48,8 @@ class server;
 /// One session with the fake server. Move-only, not default-constructible; ends when destroyed.
 class session {
 public:
-    session(std::shared_ptr<server> home, int number) : id(number), home_(std::move(home)) {}
+    session(std::shared_ptr<server> home, int number, std::unique_ptr<std::atomic<bool>> busy)
+        : id(number), home_(std::move(home)), busy_(std::move(busy)) {}
     inline session(session&& other) noexcept;
     session& operator=(session&&) = delete;
     inline ~session();
@@ -72,7 +73,7 @@ public:
 
 private:
     std::shared_ptr<server> home_;
-    std::unique_ptr<std::atomic<bool>> busy_ = std::make_unique<std::atomic<bool>>(false);
+    std::unique_ptr<std::atomic<bool>> busy_;
 };
 
 class server : public std::enable_shared_from_this<server> {
@@ -83,8 +84,10 @@ public:
         int id = ++opens;
         raise(present, peak);
         raise(opening, opening_peak);
+        std::unique_ptr<std::atomic<bool>> busy;
         try {
             on_open(id);
+            busy = std::make_unique<std::atomic<bool>>(false);
         } catch (...) {
             --opening;
             --present;
@@ -92,7 +95,7 @@ public:
         }
         --opening;
         ++opened;
-        return session(shared_from_this(), id);
+        return session(shared_from_this(), id, std::move(busy));
     }
     bool probe(session& s) { return verb(s, probes, on_probe); }
     bool reset(session& s) { return verb(s, resets, on_reset); }

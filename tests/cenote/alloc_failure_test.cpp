@@ -1,0 +1,321 @@
+// Out of memory: a clear error to one caller, nothing lost; and where nothing is allocated at all.
+#include <atomic>
+#include <functional>
+#include <future>
+#include <latch>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cenote/pool.hpp"
+#include "support/allocations.hpp"
+#include "support/patience.hpp"
+#include "support/server.hpp"
+
+using namespace std::chrono_literals;
+using support::allocation_failure;
+using support::allocations_alive;
+using support::allocations_here;
+using support::connector;
+using support::eventually;
+using support::lines_up;
+using support::plenty;
+using support::rounds;
+using support::server;
+using support::session;
+using session_pool = cenote::pool<session>;
+
+namespace {
+
+constexpr std::uint64_t most = 10'000;
+
+const cenote::options usual{.name = "a name too long to be stored without an allocation",
+                            .max = 2,
+                            .acquire_timeout = plenty,
+                            .backoff = {.first = 1ms, .cap_waiting = 1ms, .cap_idle = 1ms}};
+
+/// Everything is there, and works.
+void expect_sound(session_pool& pool, server& to) {
+    {
+        auto one = pool.acquire();
+        auto two = pool.acquire();
+        EXPECT_EQ(pool.stats().leased, 2U);
+    }
+    EXPECT_EQ(pool.stats().leased, 0U);
+    EXPECT_EQ(pool.stats().waiting, 0U);
+    EXPECT_LE(to.peak, 2);
+}
+
+/// Runs `once` with the n-th allocation failing, for every n, until none fails.
+void for_every_allocation(
+    allocation_failure::scope scope,
+    const std::function<bool(std::uint64_t, allocation_failure::scope)>& once) {
+    std::uint64_t n = 0;
+    while (n < most && once(n, scope)) ++n;
+    EXPECT_LT(n, most);
+}
+
+using scope = allocation_failure::scope;
+
+}  // namespace
+
+TEST(alloc_failure, in_the_constructor_leaves_nothing_behind) {
+    auto to = server::start();
+    auto settings = usual;
+    settings.min_size = 1;
+    auto once = [&](std::uint64_t n, scope where) {
+        std::optional<allocation_failure> failure(std::in_place, n, where);
+        bool made = false;
+        try {
+            session_pool pool{connector{to}, settings};
+            made = true;
+            failure.reset();
+            expect_sound(pool, *to);
+        } catch (const std::bad_alloc&) {
+            EXPECT_FALSE(made);
+        }
+        bool failed = !made;
+        failure.reset();
+        EXPECT_EQ(to->present, 0);
+        return failed;
+    };
+    // The first pass pays for what the process allocates once.
+    for_every_allocation(scope::once, once);
+    auto before = allocations_alive();
+    for_every_allocation(scope::once, once);
+    EXPECT_TRUE(eventually([&] { return allocations_alive() == before; }))
+        << allocations_alive() - before << " allocations stayed";
+}
+
+TEST(alloc_failure, in_the_first_acquire_is_an_error_to_the_caller_and_nothing_is_lost) {
+    for (scope where : {scope::once, scope::once_on_any_thread}) {
+        for_every_allocation(where, [&](std::uint64_t n, scope at) {
+            auto to = server::start();
+            session_pool pool{connector{to}, usual};
+            bool failed = false;
+            {
+                allocation_failure failure(n, at);
+                try {
+                    (void)pool.acquire();
+                } catch (const std::bad_alloc&) {
+                } catch (const cenote::pool_error&) {
+                }
+                failed = failure.happened();
+            }
+            expect_sound(pool, *to);
+            return failed;
+        });
+    }
+}
+
+TEST(alloc_failure, in_the_no_throw_form_is_not_enough_memory) {
+    for_every_allocation(scope::once, [&](std::uint64_t n, scope at) {
+        auto to = server::start();
+        session_pool pool{connector{to}, usual};
+        bool failed = false;
+        {
+            allocation_failure failure(n, at);
+            std::error_code error;
+            auto lease = pool.acquire(error);
+            failed = failure.happened();
+            EXPECT_TRUE(lease || error == std::errc::not_enough_memory) << error.message();
+            EXPECT_EQ(bool(lease), !error);
+        }
+        expect_sound(pool, *to);
+        return failed;
+    });
+}
+
+TEST(alloc_failure, in_a_waiting_acquire_costs_that_waiter_only) {
+    for_every_allocation(scope::once, [&](std::uint64_t n, scope at) {
+        auto to = server::start();
+        session_pool pool{connector{to}, usual};
+        auto one = pool.acquire();
+        auto two = pool.acquire();
+        auto other = std::async(std::launch::async, [&] { return bool(pool.acquire()); });
+        EXPECT_TRUE(lines_up(pool, 1));
+        std::atomic<bool> ended{false};
+        std::atomic<bool> failed{false};
+        std::jthread waiter([&] {
+            allocation_failure failure(n, at);
+            std::error_code error;
+            auto lease = pool.acquire(error);
+            failed = failure.happened();
+            ended = true;
+        });
+        EXPECT_TRUE(eventually([&] { return ended || pool.stats().waiting == 2; }));
+        one.give_back();
+        EXPECT_TRUE(other.get());
+        waiter.join();
+        two.give_back();
+        expect_sound(pool, *to);
+        return failed.load();
+    });
+}
+
+TEST(alloc_failure, in_try_acquire_loses_nothing) {
+    for (bool empty : {true, false}) {
+        for_every_allocation(scope::once, [&](std::uint64_t n, scope at) {
+            auto to = server::start();
+            session_pool pool{connector{to}, usual};
+            if (!empty) (void)pool.acquire();
+            bool failed = false;
+            {
+                allocation_failure failure(n, at);
+                try {
+                    (void)pool.try_acquire();
+                } catch (const std::bad_alloc&) {
+                }
+                failed = failure.happened();
+            }
+            expect_sound(pool, *to);
+            return failed;
+        });
+    }
+}
+
+TEST(alloc_failure, does_not_touch_the_error_of_a_refusal) {
+    for_every_allocation(scope::once, [&](std::uint64_t n, scope at) {
+        auto to = server::start();
+        session_pool pool{connector{to}, usual};
+        auto one = pool.acquire();
+        auto two = pool.acquire();
+        bool failed = false;
+        {
+            allocation_failure failure(n, at);
+            try {
+                (void)pool.acquire_for(0ns);
+                ADD_FAILURE() << "granted";
+            } catch (const std::bad_alloc&) {
+            } catch (const cenote::timed_out_error&) {
+            }
+            failed = failure.happened();
+        }
+        EXPECT_EQ(pool.stats().waiting, 0U);
+        return failed;
+    });
+}
+
+TEST(alloc_failure, cannot_happen_in_a_release) {
+    auto to = server::start();
+    auto settings = usual;
+    settings.max = 10;
+    session_pool pool{support::hooked_connector{{to}}, settings};
+    std::vector<cenote::lease<session>> held;
+    for (int i = 0; i < 10; ++i) held.push_back(pool.acquire());
+    auto waiter = std::async(std::launch::async, [&] { return bool(pool.acquire()); });
+    ASSERT_TRUE(lines_up(pool, 1));
+    auto before = allocations_here();
+    {
+        allocation_failure failure(0, scope::from_then_on);
+        held[0].give_back();
+        held[1].give_back();
+        held[2].discard();
+        held[3].mark_dirty();
+        held[3].give_back();
+        pool.close();
+        held[4].give_back();
+        held[5].discard();
+        held[6].mark_dirty();
+        held[6].give_back();
+    }
+    EXPECT_EQ(allocations_here(), before) << "a release never allocates";
+    EXPECT_TRUE(waiter.get());
+    held.clear();
+    EXPECT_EQ(pool.close(plenty), 0U);
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST(alloc_failure, cannot_happen_in_a_release_after_the_pools_end) {
+    auto to = server::start();
+    std::vector<cenote::lease<session>> held;
+    {
+        session_pool pool{connector{to}, usual};
+        for (int i = 0; i < 2; ++i) held.push_back(pool.acquire());
+    }
+    {
+        allocation_failure failure(0, scope::from_then_on);
+        held[0].give_back();
+        held[1].discard();
+        EXPECT_FALSE(failure.happened());
+    }
+    EXPECT_TRUE(eventually([&] { return to->present == 0; }));
+}
+
+TEST(alloc_failure, does_not_stop_close_nor_the_end_of_the_pool) {
+    auto to = server::start();
+    auto pool = std::make_unique<session_pool>(connector{to}, usual);
+    expect_sound(*pool, *to);
+    {
+        allocation_failure failure(0, scope::from_then_on);
+        pool->close();
+        pool.reset();
+    }
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST(allocations, none_stays_behind_after_the_pool_and_its_last_lease) {
+    auto to = server::start();
+    auto before = allocations_alive();
+    for (int i = 0; i < 5; ++i) {
+        cenote::lease<session> held;
+        {
+            session_pool pool{connector{to}, usual};
+            held = pool.acquire();
+            pool.acquire().discard();
+            std::error_code error;
+            auto other = pool.acquire();
+            (void)pool.acquire_for(1ms, error);
+        }
+    }
+    EXPECT_TRUE(eventually([&] { return allocations_alive() == before; }))
+        << allocations_alive() - before << " stayed";
+}
+
+TEST(allocations, there_are_none_per_lease_in_the_steady_state) {
+    for (auto order : {cenote::order::lifo, cenote::order::fifo}) {
+        auto settings = usual;
+        settings.order = order;
+        session_pool pool{connector{server::start()}, settings};
+        for (int i = 0; i < 100; ++i) (void)pool.acquire();
+        auto before = allocations_here();
+        for (int i = 0; i < 1000; ++i) {
+            (void)pool.acquire();
+            (void)pool.try_acquire();
+            (void)pool.acquire_for(1s);
+        }
+        EXPECT_EQ(allocations_here(), before);
+    }
+}
+
+TEST(allocations, there_are_none_per_wait_and_hand_over_between_two_threads) {
+    auto settings = usual;
+    settings.max = 1;
+    session_pool pool{connector{server::start()}, settings};
+    std::latch warm(2);
+    std::atomic<std::uint64_t> made{0};
+    auto work = [&] {
+        auto cycle = [&](int count) {
+            for (int i = 0; i < count; ++i) {
+                auto lease = pool.acquire();
+                std::this_thread::yield();
+            }
+        };
+        cycle(200);
+        warm.arrive_and_wait();
+        auto before = allocations_here();
+        cycle(rounds(5000));
+        made += allocations_here() - before;
+    };
+    {
+        std::jthread one(work);
+        std::jthread two(work);
+    }
+    EXPECT_GT(pool.stats().waited, 100U);
+    EXPECT_EQ(made, 0U);
+}

@@ -1,0 +1,163 @@
+// Connectors: what may be one, what may be pooled, and that resources are made in their place.
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "cenote/pool.hpp"
+#include "support/patience.hpp"
+#include "support/server.hpp"
+
+using namespace std::chrono_literals;
+using support::eventually;
+using support::server;
+using support::session;
+
+namespace {
+
+struct only_open {
+    static std::string open() { return "opened"; }
+};
+
+struct move_only_connector {
+    std::unique_ptr<int> number;
+    int open() { return ++*number; }
+};
+
+struct both {
+    static int open() { return 1; }
+    int operator()() const { return 2; }
+};
+
+struct void_verbs {
+    std::shared_ptr<server> to;
+    session open() const { return to->open(); }
+    void probe(session& s) const { (void)to->probe(s); }
+    void reset(session& s) const { (void)to->reset(s); }
+};
+
+struct no_default {
+    explicit no_default(int n) : number(n) {}
+    int number;
+};
+
+struct over_aligned {
+    alignas(128) char bytes[128] = {};
+};
+
+int open_seven() { return 7; }
+
+}  // namespace
+
+static_assert(cenote::connector<only_open, std::string>);
+static_assert(cenote::connector<int (*)(), int>);
+static_assert(cenote::connector<int (*)(), long>);
+static_assert(!cenote::connector<only_open, int>);
+static_assert(!cenote::connector<int, int>);
+
+TEST(connector, any_callable_or_anything_with_open_will_do) {
+    EXPECT_EQ(*cenote::pool<std::string>{only_open{}}.acquire(), "opened");
+    EXPECT_EQ(*cenote::pool<int>{&open_seven}.acquire(), 7);
+    EXPECT_EQ(*cenote::pool<int>{open_seven}.acquire(), 7);
+    std::function<int()> function = [] { return 8; };
+    EXPECT_EQ(*cenote::pool<int>{function}.acquire(), 8);
+    cenote::pool<int> mutable_one{[n = 0]() mutable { return ++n; }};
+    EXPECT_EQ(*mutable_one.acquire(), 1);
+}
+
+TEST(connector, open_is_preferred_to_a_call) { EXPECT_EQ(*cenote::pool<int>{both{}}.acquire(), 1); }
+
+TEST(connector, may_be_move_only) {
+    cenote::pool<int> pool{move_only_connector{std::make_unique<int>(4)}};
+    EXPECT_EQ(*pool.acquire(), 5);
+}
+
+TEST(connector, may_open_something_that_converts) {
+    cenote::pool<std::string> pool{[] { return "text"; }};
+    EXPECT_EQ(*pool.acquire(), "text");
+    cenote::pool<std::unique_ptr<const int>> other{[] { return std::make_unique<int>(3); }};
+    EXPECT_EQ(**other.acquire(), 3);
+}
+
+TEST(connector, the_resource_type_is_deduced) {
+    cenote::pool pool{[] { return std::string("a"); }};
+    static_assert(std::is_same_v<decltype(pool), cenote::pool<std::string>>);
+    cenote::pool with_options{only_open{}, {.max = 2}};
+    static_assert(std::is_same_v<decltype(with_options), cenote::pool<std::string>>);
+}
+
+TEST(connector, any_movable_type_can_be_pooled) {
+    cenote::pool<no_default> plain{[] { return no_default(3); }};
+    EXPECT_EQ(plain.acquire()->number, 3);
+    cenote::pool<std::unique_ptr<int>> pointers{[] { return std::make_unique<int>(4); }};
+    EXPECT_EQ(**pointers.acquire(), 4);
+    cenote::pool<over_aligned> aligned{[] { return over_aligned{}; }};
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(aligned.acquire().get()) % 128, 0U);
+    cenote::pool<std::function<int()>> functions{[] { return [] { return 5; }; }};
+    EXPECT_EQ((*functions.acquire())(), 5);
+}
+
+TEST(connector, a_resource_is_made_in_its_place_and_never_moved) {
+    auto to = server::start();
+    cenote::pool<session> pool{support::connector{to}};
+    session* where = pool.acquire().get();
+    for (int i = 0; i < 100; ++i) EXPECT_EQ(pool.acquire().get(), where);
+    EXPECT_EQ(pool.close(10s), 0U);
+    EXPECT_EQ(to->moved, 0);
+}
+
+TEST(connector, a_verb_that_returns_nothing_says_yes_by_returning) {
+    auto to = server::start();
+    cenote::pool<session> pool{void_verbs{to}, {.probe_after_idle = 0ns}};
+    (void)pool.acquire();
+    auto held = pool.acquire();
+    EXPECT_EQ(to->probes, 1);
+    held.mark_dirty();
+    held.give_back();
+    EXPECT_EQ(pool.acquire()->id, 1);
+    EXPECT_EQ(to->resets, 1);
+}
+
+TEST(connector, without_close_the_destructor_is_enough) {
+    auto to = server::start();
+    cenote::pool<session> pool{[to] { return to->open(); }};
+    pool.acquire().discard();
+    EXPECT_TRUE(eventually([&] { return to->present == 0; }));
+}
+
+TEST(connector, close_comes_before_the_destructor) {
+    auto to = server::start();
+    std::atomic<int> ended{-1};
+    to->on_close = [&](int) { ended = to->ended.load(); };
+    cenote::pool<session> pool{support::connector{to}};
+    pool.acquire().discard();
+    EXPECT_EQ(pool.close(10s), 0U);
+    EXPECT_EQ(ended, 0);
+    EXPECT_EQ(to->ended, 1);
+}
+
+TEST(connector, open_probe_reset_and_close_never_run_on_a_borrowers_thread) {
+    auto to = server::start();
+    auto me = std::this_thread::get_id();
+    std::atomic<int> mine{0};
+    auto look = [&](int) { return mine += std::this_thread::get_id() == me, true; };
+    to->on_open = [&](int id) { (void)look(id); };
+    to->on_close = [&](int id) { (void)look(id); };
+    to->on_probe = look;
+    to->on_reset = look;
+    cenote::pool<session> pool{support::connector{to}, {.probe_after_idle = 0ns}};
+    for (int i = 0; i < 3; ++i) {
+        auto held = pool.acquire();
+        held.mark_dirty();
+    }
+    pool.acquire().discard();
+    EXPECT_EQ(pool.close(10s), 0U);
+    EXPECT_EQ(mine, 0);
+    EXPECT_GT(to->probes + to->resets + to->closes, 3);
+}

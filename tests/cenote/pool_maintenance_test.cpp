@@ -1,0 +1,304 @@
+// What the pool does by itself: warm up, refill, shrink, replace the old, retire all.
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <memory>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cenote/pool.hpp"
+#include "support/patience.hpp"
+#include "support/server.hpp"
+
+using namespace std::chrono_literals;
+using cenote::retire_reason;
+using cenote::warm_up;
+using support::connector;
+using support::door;
+using support::eventually;
+using support::for_a_while;
+using support::plenty;
+using support::refused_by_server;
+using support::server;
+using support::session;
+using session_pool = cenote::pool<session>;
+
+namespace {
+
+constexpr cenote::backoff quick{.first = 1ms, .cap_waiting = 2ms, .cap_idle = 5ms};
+
+void open_many(session_pool& pool, int count) {
+    std::vector<cenote::lease<session>> all;
+    for (int i = 0; i < count; ++i) all.push_back(pool.acquire_for(plenty));
+}
+
+}  // namespace
+
+TEST(pool_warm_up, background_opens_the_minimum_without_being_asked) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.min_size = 3}};
+    EXPECT_TRUE(eventually([&] { return pool.stats().idle == 3; }));
+    EXPECT_TRUE(pool.wait_ready(0ns));
+    EXPECT_EQ(to->opens, 3);
+}
+
+TEST(pool_warm_up, background_returns_before_anything_is_open) {
+    auto to = server::start();
+    door opens;
+    to->on_open = [&](int) { opens.pass_through(); };
+    session_pool pool{connector{to}, {.min_size = 1}};
+    EXPECT_FALSE(pool.wait_ready(2ms));
+    opens.open();
+    EXPECT_TRUE(pool.wait_ready(plenty));
+}
+
+TEST(pool_warm_up, wait_returns_when_the_minimum_is_open) {
+    for (auto [size, idle] : {std::pair{3, 0}, std::pair{0, 3}, std::pair{2, 3}}) {
+        auto to = server::start();
+        session_pool pool{connector{to},
+                          {.min_size = static_cast<std::size_t>(size),
+                           .min_idle = static_cast<std::size_t>(idle),
+                           .warm_up = warm_up::wait}};
+        EXPECT_EQ(pool.stats().idle, 3U);
+    }
+}
+
+TEST(pool_warm_up, wait_throws_the_first_error_and_leaks_nothing) {
+    auto to = server::start();
+    to->on_open = [](int id) {
+        if (id == 2) throw refused_by_server("second");
+    };
+    auto make = [&] {
+        session_pool pool{connector{to}, {.min_size = 3, .warm_up = warm_up::wait}};
+    };
+    EXPECT_THROW(make(), refused_by_server);
+    EXPECT_EQ(to->present, 0);
+    to->on_open = [](int) { throw 42; };
+    EXPECT_THROW(make(), int);
+}
+
+TEST(pool_warm_up, none_opens_nothing_before_the_first_acquire) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.min_size = 2, .min_idle = 1, .warm_up = warm_up::none}};
+    EXPECT_TRUE(for_a_while([&] { return to->opens == 0; }));
+    EXPECT_TRUE(pool.acquire());
+}
+
+TEST(pool_warm_up, wait_ready_starts_what_none_did_not) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.min_size = 2, .warm_up = warm_up::none}};
+    EXPECT_TRUE(pool.wait_ready(plenty));
+    EXPECT_EQ(pool.stats().idle, 2U);
+}
+
+TEST(pool_warm_up, wait_ready_without_a_minimum_is_true_at_once) {
+    session_pool pool{connector{server::start()}};
+    EXPECT_TRUE(pool.wait_ready(0ns));
+}
+
+TEST(pool_warm_up, wait_ready_ends_when_the_pool_is_closed) {
+    auto to = server::start();
+    to->on_open = [](int) { throw refused_by_server("down"); };
+    session_pool pool{connector{to}, {.min_size = 1, .backoff = quick}};
+    auto ready = std::async(std::launch::async, [&] { return pool.wait_ready(plenty); });
+    ASSERT_TRUE(eventually([&] { return to->opens > 1; }));
+    pool.close();
+    EXPECT_FALSE(ready.get());
+}
+
+TEST(pool_refill, goes_on_under_backoff_until_the_minimum_is_open) {
+    auto to = server::start();
+    to->on_open = [](int id) {
+        if (id <= 8) throw refused_by_server("not yet");
+    };
+    session_pool pool{connector{to}, {.min_size = 3, .backoff = quick}};
+    EXPECT_TRUE(pool.wait_ready(plenty));
+    EXPECT_EQ(pool.stats().idle, 3U);
+    EXPECT_EQ(to->peak, 3);
+}
+
+TEST(pool_refill, restores_min_size_after_losses) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.max = 4, .min_size = 2, .warm_up = warm_up::wait}};
+    for (int i = 0; i < 5; ++i) pool.acquire().discard();
+    EXPECT_TRUE(eventually([&] { return pool.stats().idle == 2 && pool.stats().total == 2; }));
+}
+
+TEST(pool_refill, keeps_min_idle_spares_on_top_of_the_leased_as_far_as_max_allows) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.max = 5, .min_idle = 2, .warm_up = warm_up::wait}};
+    std::vector<cenote::lease<session>> held;
+    for (std::size_t leased = 1; leased <= 5; ++leased) {
+        held.push_back(pool.acquire());
+        std::size_t idle = std::min<std::size_t>(2, 5 - leased);
+        EXPECT_TRUE(eventually([&] { return pool.stats().idle == idle; })) << leased;
+    }
+    EXPECT_EQ(to->peak, 5);
+}
+
+TEST(pool_refill, min_size_counts_the_leased) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.max = 5, .min_size = 2, .warm_up = warm_up::wait}};
+    auto held = pool.acquire();
+    auto more = pool.acquire();
+    EXPECT_TRUE(for_a_while([&] { return to->opens == 2; }));
+}
+
+TEST(pool_sweep, the_idle_shrink_at_concurrency_one_with_lifo) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.max = 8, .idle_timeout = 20ms, .sweep_interval = 5ms}};
+    open_many(pool, 8);
+    EXPECT_TRUE(eventually([&] {
+        (void)pool.acquire();
+        return pool.stats().total == 1;
+    }));
+    EXPECT_EQ(pool.stats().retired(retire_reason::idle), 7U);
+    EXPECT_TRUE(eventually([&] { return to->present == 1; }));
+}
+
+TEST(pool_sweep, an_unused_pool_shrinks_to_nothing) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.idle_timeout = 10ms, .sweep_interval = 2ms}};
+    open_many(pool, 4);
+    EXPECT_TRUE(eventually([&] { return to->present == 0 && pool.stats().total == 0; }));
+}
+
+TEST(pool_sweep, never_goes_below_the_minimum_and_never_reopens_it) {
+    for (bool size : {true, false}) {
+        auto to = server::start();
+        session_pool pool{connector{to},
+                          {.min_size = size ? 2U : 0U,
+                           .min_idle = size ? 0U : 2U,
+                           .warm_up = warm_up::wait,
+                           .idle_timeout = 2ms,
+                           .sweep_interval = 1ms}};
+        open_many(pool, 5);
+        EXPECT_TRUE(eventually([&] { return pool.stats().total == 2; }));
+        int opens = to->opens;
+        EXPECT_TRUE(for_a_while([&] { return pool.stats().idle == 2; }));
+        EXPECT_EQ(to->opens, opens);
+    }
+}
+
+TEST(pool_sweep, retires_the_over_aged_and_replaces_the_minimum_first) {
+    auto to = server::start();
+    session_pool pool{connector{to},
+                      {.max = 4,
+                       .min_size = 2,
+                       .warm_up = warm_up::wait,
+                       .max_lifetime = 30ms,
+                       .sweep_interval = 1ms}};
+    std::atomic<int> fewest{100};
+    to->on_close = [&](int) {
+        int now = to->present - to->opening;  // the one being closed included
+        if (now < fewest) fewest = now;
+    };
+    EXPECT_TRUE(eventually([&] { return pool.stats().retired(retire_reason::age) >= 4; }));
+    EXPECT_TRUE(eventually([&] { return pool.stats().idle == 2; }));
+    EXPECT_GE(fewest, 3) << "a replacement for the minimum is opened first";
+    EXPECT_LE(to->peak, 4);
+}
+
+TEST(pool_sweep, lifetimes_are_spread_by_jitter) {
+    using clock = std::chrono::steady_clock;
+    auto to = server::start();
+    session_pool pool{connector{to},
+                      {.max = 50,
+                       .acquire_timeout = plenty,
+                       .opening_max = 50,
+                       .max_lifetime = 2s,
+                       .lifetime_jitter = 0.99,
+                       .sweep_interval = 1ms}};
+    auto start = clock::now();
+    open_many(pool, 50);
+    EXPECT_TRUE(eventually([&] { return pool.stats().retired(retire_reason::age) > 0; }));
+    EXPECT_LT(clock::now() - start, 2s) << "one of fifty is much younger than the limit";
+}
+
+TEST(pool_sweep, does_not_touch_what_is_leased) {
+    auto to = server::start();
+    session_pool pool{connector{to},
+                      {.idle_timeout = 2ms, .max_lifetime = 5ms, .sweep_interval = 1ms}};
+    auto held = pool.acquire();
+    auto claim = std::make_unique<session::claim>(*held);
+    EXPECT_TRUE(for_a_while([&] { return to->closes == 0; }));
+    claim.reset();
+    EXPECT_EQ(to->overlaps, 0);
+}
+
+TEST(pool_sweep, a_gap_in_service_never_hides_an_idle_resource) {
+    auto to = server::start();
+    door closes;
+    to->on_close = [&](int) { closes.pass_through(); };
+    session_pool pool{connector{to},
+                      {.max = 4,
+                       .min_size = 1,
+                       .acquire_timeout = plenty,
+                       .close_timeout = plenty,
+                       .idle_timeout = 5ms,
+                       .sweep_interval = 1ms}};
+    open_many(pool, 4);
+    ASSERT_TRUE(eventually([&] { return to->closes == 3; })) << "and all three hang";
+    EXPECT_TRUE(pool.acquire());
+    EXPECT_EQ(to->opens, 4);
+    closes.open();
+}
+
+TEST(pool_retire_all, closes_the_idle_and_new_ones_take_over) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.max = 4, .acquire_timeout = plenty}};
+    open_many(pool, 4);
+    pool.retire_all();
+    EXPECT_TRUE(eventually([&] { return to->closes == 4; }));
+    EXPECT_GT(pool.acquire()->id, 4);
+    EXPECT_EQ(pool.stats().retired(retire_reason::generation), 4U);
+}
+
+TEST(pool_retire_all, closes_the_leased_when_they_come_back) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.max = 2, .acquire_timeout = plenty}};
+    auto held = pool.acquire();
+    pool.retire_all();
+    EXPECT_TRUE(for_a_while([&] { return to->closes == 0; }));
+    EXPECT_EQ(held->id, 1);
+    held.give_back();
+    EXPECT_TRUE(eventually([&] { return to->closes == 1; }));
+    EXPECT_EQ(pool.acquire()->id, 2);
+    EXPECT_EQ(pool.stats().retired(retire_reason::generation), 1U);
+}
+
+TEST(pool_retire_all, never_lends_an_old_one_again) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.max = 4, .acquire_timeout = plenty}};
+    for (int i = 0; i < 10; ++i) {
+        open_many(pool, 4);
+        int last = to->opens;
+        pool.retire_all();
+        open_many(pool, 1);
+        EXPECT_GT(pool.acquire()->id, last);
+    }
+    EXPECT_LE(to->peak, 4);
+}
+
+TEST(pool_retire_all, keeps_the_minimum_open_meanwhile) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.max = 6, .min_size = 3, .warm_up = warm_up::wait}};
+    pool.retire_all();
+    EXPECT_TRUE(eventually([&] { return to->closes == 3; }));
+    EXPECT_TRUE(eventually([&] { return pool.stats().idle == 3; }));
+    EXPECT_LE(to->peak, 6);
+}
+
+TEST(pool_retire_all, on_an_empty_or_closed_pool_does_nothing) {
+    auto to = server::start();
+    session_pool pool{connector{to}};
+    pool.retire_all();
+    EXPECT_EQ(pool.acquire()->id, 1);
+    pool.close();
+    pool.retire_all();
+    EXPECT_EQ(pool.close(plenty), 0U);
+    EXPECT_EQ(to->opens, 1);
+}

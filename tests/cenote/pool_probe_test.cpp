@@ -1,0 +1,318 @@
+// Probes: when they happen, and that a dead resource never costs a waiter its place.
+#include <atomic>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cenote/pool.hpp"
+#include "support/patience.hpp"
+#include "support/server.hpp"
+
+using namespace std::chrono_literals;
+using cenote::retire_reason;
+using support::connector;
+using support::door;
+using support::eventually;
+using support::for_a_while;
+using support::lines_up;
+using support::plenty;
+using support::server;
+using support::session;
+using session_pool = cenote::pool<session>;
+
+namespace {
+
+/// Opens so many at once and returns them all.
+void open_many(session_pool& pool, int count) {
+    std::vector<cenote::lease<session>> all;
+    for (int i = 0; i < count; ++i) all.push_back(pool.acquire_for(plenty));
+}
+
+}  // namespace
+
+TEST(pool_probe, zero_probes_at_every_acquire_but_never_a_fresh_one) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.probe_after_idle = 0ns}};
+    (void)pool.acquire();
+    EXPECT_EQ(to->probes, 0) << "just opened";
+    for (int i = 1; i <= 5; ++i) {
+        (void)pool.acquire();
+        EXPECT_EQ(to->probes, i);
+    }
+}
+
+TEST(pool_probe, forever_never_probes) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.probe_after_idle = cenote::forever}};
+    for (int i = 0; i < 5; ++i) (void)pool.acquire();
+    support::pass(5ms);
+    (void)pool.acquire();
+    EXPECT_EQ(to->probes, 0);
+}
+
+TEST(pool_probe, what_was_idle_long_enough_is_probed_before_it_is_lent) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.sweep_interval = 1ms, .probe_after_idle = 50ms}};
+    (void)pool.acquire();
+    // A lease soon after is not probed unless this machine is very slow; one long after always is.
+    support::pass(200ms);
+    (void)pool.acquire();
+    EXPECT_EQ(to->probes, 1);
+}
+
+TEST(pool_probe, what_was_idle_long_enough_is_probed_with_the_default_sweep_interval) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.probe_after_idle = 20ms}};
+    (void)pool.acquire();
+    support::pass(50ms);
+    (void)pool.acquire();
+    EXPECT_EQ(to->probes, 1);
+}
+
+TEST(pool_probe, without_a_probe_everything_counts_as_alive) {
+    std::atomic<int> opened{0};
+    cenote::pool<int> pool{[&] { return ++opened; }, {.probe_after_idle = 0ns}};
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(*pool.acquire(), 1);
+}
+
+TEST(pool_probe, a_dead_resource_is_closed_and_replaced) {
+    auto to = server::start();
+    session_pool pool{connector{to},
+                      {.max = 1, .acquire_timeout = plenty, .probe_after_idle = 0ns}};
+    (void)pool.acquire();
+    to->on_probe = [](int) { return false; };
+    EXPECT_EQ(pool.acquire()->id, 2);
+    to->on_probe = [](int) -> bool { throw std::runtime_error("dead"); };
+    EXPECT_EQ(pool.acquire()->id, 3);
+    EXPECT_EQ(pool.stats().retired(retire_reason::probe_failed), 2U);
+    EXPECT_EQ(pool.stats().closed, 2U);
+    EXPECT_EQ(pool.stats().acquires, 3U);
+    EXPECT_EQ(to->peak, 1);
+}
+
+TEST(pool_probe, a_failed_probe_costs_the_waiter_neither_its_place_nor_its_deadline) {
+    auto to = server::start();
+    session_pool pool{connector{to},
+                      {.max = 1, .acquire_timeout = plenty, .probe_after_idle = 0ns}};
+    (void)pool.acquire();
+    door probes;
+    to->on_probe = [&](int id) {
+        probes.pass_through();
+        return id != 1;
+    };
+    std::mutex mutex;
+    std::vector<int> served;
+    auto borrow = [&](int number) {
+        return std::async(std::launch::async, [&, number] {
+            auto lease = pool.acquire();
+            std::lock_guard lock(mutex);
+            served.push_back(number);
+        });
+    };
+    auto first = borrow(1);
+    ASSERT_TRUE(lines_up(pool, 1));
+    auto second = borrow(2);
+    ASSERT_TRUE(lines_up(pool, 2));
+    probes.open();
+    first.get();
+    second.get();
+    EXPECT_EQ(served, (std::vector{1, 2}));
+}
+
+TEST(pool_probe, a_failed_probe_does_not_restart_the_deadline) {
+    auto to = server::start();
+    session_pool pool{connector{to},
+                      {.max = 1,
+                       .probe_after_idle = 0ns,
+                       .backoff = {.first = 1ms, .cap_waiting = 1ms, .cap_idle = 1ms}}};
+    (void)pool.acquire();
+    to->on_probe = [](int) { return false; };
+    to->on_open = [](int) { throw support::refused_by_server("no"); };
+    EXPECT_THROW((void)pool.acquire_for(50ms), cenote::pool_error);
+}
+
+TEST(pool_probe, the_deadline_covers_the_probe) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.probe_timeout = plenty, .probe_after_idle = 0ns}};
+    (void)pool.acquire();
+    door probes;
+    to->on_probe = [&](int) { return probes.pass_through(); };
+    EXPECT_THROW((void)pool.acquire_for(5ms), cenote::timed_out_error);
+    probes.open();
+    EXPECT_TRUE(eventually([&] { return pool.stats().idle == 1; }))
+        << "whoever gave up does not destroy a healthy resource";
+    EXPECT_EQ(to->closes, 0);
+}
+
+TEST(pool_probe, a_hanging_probe_for_one_waiter_does_not_hold_up_the_next) {
+    auto to = server::start();
+    session_pool pool{
+        connector{to},
+        {.max = 2, .acquire_timeout = plenty, .probe_timeout = plenty, .probe_after_idle = 0ns}};
+    open_many(pool, 2);
+    door probes;
+    std::atomic<int> hanging{0};
+    to->on_probe = [&](int id) {
+        int none = 0;
+        if (hanging.compare_exchange_strong(none, id)) return probes.pass_through();
+        return true;
+    };
+    auto first = std::async(std::launch::async, [&] { return pool.acquire(); });
+    ASSERT_TRUE(eventually([&] { return hanging != 0; }));
+    auto second = std::async(std::launch::async, [&] { return pool.acquire(); });
+    EXPECT_TRUE(eventually([&] { return pool.stats().leased == 1; }));
+    probes.open();
+    EXPECT_NE(first.get()->id, second.get()->id);
+}
+
+TEST(pool_probe, an_over_aged_resource_is_not_even_probed) {
+    auto to = server::start();
+    session_pool pool{connector{to},
+                      {.max = 1,
+                       .acquire_timeout = plenty,
+                       .max_lifetime = 30ms,
+                       .lifetime_jitter = 0,
+                       .sweep_interval = 1h,
+                       .probe_after_idle = 0ns}};
+    (void)pool.acquire();
+    support::pass(40ms);
+    EXPECT_EQ(pool.acquire()->id, 2);
+    EXPECT_EQ(to->probes, 0);
+}
+
+TEST(pool_probe, after_two_dead_ones_in_a_row_the_rest_is_suspect) {
+    for (auto order : {cenote::order::lifo, cenote::order::fifo}) {
+        auto to = server::start();
+        session_pool pool{connector{to},
+                          {.max = 4,
+                           .acquire_timeout = plenty,
+                           .sweep_interval = 1ms,
+                           .probe_after_idle = 100ms,
+                           .order = order}};
+        std::vector<cenote::lease<session>> all;
+        for (int i = 0; i < 4; ++i) all.push_back(pool.acquire());
+        all[0].give_back();
+        all[1].give_back();
+        support::pass(150ms);
+        to->on_probe = [](int id) { return id > 4; };
+        auto fresh = pool.acquire();
+        EXPECT_EQ(fresh->id, 5);
+        EXPECT_EQ(to->probes, 2);
+        // These two come back only now, so their idle time is no reason to probe them.
+        all[2].give_back();
+        all[3].give_back();
+        auto next = pool.acquire();
+        EXPECT_GT(next->id, 4) << "lent without a probe";
+        EXPECT_GE(to->probes, 3);
+    }
+}
+
+TEST(pool_probe, fifo_takes_the_least_recently_used_also_if_it_must_be_probed) {
+    auto to = server::start();
+    session_pool pool{connector{to},
+                      {.max = 2,
+                       .acquire_timeout = plenty,
+                       .probe_after_idle = 200ms,
+                       .order = cenote::order::fifo}};
+    auto one = pool.acquire();
+    auto two = pool.acquire();
+    one.give_back();
+    support::pass(250ms);
+    two.give_back();
+    EXPECT_EQ(pool.acquire()->id, 1);
+    EXPECT_GE(to->probes, 1);
+}
+
+TEST(pool_probe, on_release_it_happens_before_the_resource_is_idle_again) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.max = 1, .probe_on_release = true}};
+    door probes;
+    to->on_probe = [&](int) { return probes.pass_through(); };
+    pool.acquire().give_back();
+    EXPECT_EQ(pool.stats().idle, 0U);
+    EXPECT_EQ(pool.stats().probing, 1U);
+    EXPECT_FALSE(pool.try_acquire());
+    probes.open();
+    EXPECT_TRUE(eventually([&] { return pool.stats().idle == 1; }));
+    EXPECT_EQ(to->probes, 1);
+}
+
+TEST(pool_heartbeat, probes_the_idle_in_the_background) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.probe_after_idle = cenote::forever, .heartbeat = 5ms}};
+    open_many(pool, 3);
+    std::mutex mutex;
+    std::set<int> probed;
+    to->on_probe = [&](int id) {
+        std::lock_guard lock(mutex);
+        probed.insert(id);
+        return true;
+    };
+    EXPECT_TRUE(eventually([&] {
+        std::lock_guard lock(mutex);
+        return probed.size() == 3;
+    }));
+    EXPECT_EQ(to->closes, 0);
+    pool.close();
+}
+
+TEST(pool_heartbeat, is_off_by_default) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.sweep_interval = 1ms}};
+    open_many(pool, 3);
+    EXPECT_TRUE(for_a_while([&] { return to->probes == 0; }));
+}
+
+TEST(pool_heartbeat, takes_one_at_a_time_and_leaves_the_others_to_borrowers) {
+    auto to = server::start();
+    session_pool pool{connector{to},
+                      {.max = 4,
+                       .acquire_timeout = plenty,
+                       .probe_timeout = plenty,
+                       .probe_after_idle = cenote::forever,
+                       .heartbeat = 5ms}};
+    door probes;
+    to->on_probe = [&](int) { return probes.pass_through(); };
+    open_many(pool, 4);
+    ASSERT_TRUE(eventually([&] { return to->probes == 1; }));
+    {
+        auto a = pool.acquire();
+        auto b = pool.acquire();
+        auto c = pool.acquire();
+        EXPECT_EQ(to->opens, 4);
+    }
+    EXPECT_TRUE(for_a_while([&] { return pool.stats().probing <= 1; }));
+    probes.open();
+    EXPECT_TRUE(eventually([&] { return to->probes > 4; })) << "and goes on";
+}
+
+TEST(pool_heartbeat, a_probe_that_fails_throws_or_hangs_costs_that_one_resource_only) {
+    auto to = server::start();
+    session_pool pool{connector{to},
+                      {.max = 4,
+                       .acquire_timeout = plenty,
+                       .probe_timeout = 20ms,
+                       .probe_after_idle = cenote::forever,
+                       .heartbeat = 5ms}};
+    door hang;
+    std::atomic<bool> sick{false};
+    to->on_probe = [&](int id) {
+        if (!sick) return true;
+        if (id == 1) throw 42;
+        if (id == 2) return hang.pass_through();
+        return id != 3;
+    };
+    open_many(pool, 4);
+    sick = true;
+    EXPECT_TRUE(eventually([&] { return pool.stats().retired(retire_reason::probe_failed) == 3; }));
+    EXPECT_EQ(pool.acquire()->id, 4);
+    hang.open();
+    open_many(pool, 4);
+    EXPECT_EQ(pool.stats().total, 4U) << "full capacity again";
+}

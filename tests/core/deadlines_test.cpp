@@ -1,0 +1,125 @@
+// Which of many deadlines comes first, also against a plain sorted multimap.
+#include "core/deadlines.hpp"
+
+#include <map>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/dice.hpp"
+
+namespace cenote::core {
+namespace {
+
+using namespace std::chrono_literals;
+
+instant at(std::int64_t ms) { return instant{} + std::chrono::milliseconds{ms}; }
+
+TEST(deadlines, has_none_at_first) {
+    deadlines d;
+    d.reserve(4);
+    EXPECT_EQ(d.earliest(), never);
+    EXPECT_EQ(d.size(), 0u);
+}
+
+TEST(deadlines, takes_no_notice_of_never) {
+    deadlines d;
+    d.reserve(4);
+    d.add(0, never);
+    EXPECT_EQ(d.size(), 0u);
+    d.remove(0);
+    d.add(0, at(1));
+    EXPECT_EQ(d.earliest(), at(1));
+}
+
+TEST(deadlines, finds_the_earliest_whatever_the_order_of_arrival) {
+    deadlines d;
+    d.reserve(8);
+    std::int64_t arrivals[] = {40, 50, 10, 60, 20, 30};
+    for (deadlines::id i = 0; i < 6; ++i) d.add(i, at(arrivals[i]));
+    for (std::int64_t expected : {10, 20, 30, 40, 50, 60}) {
+        d.check();
+        EXPECT_EQ(d.earliest(), at(expected));
+        d.remove(d.first());
+    }
+    EXPECT_EQ(d.earliest(), never);
+}
+
+TEST(deadlines, goes_by_age_among_equals_that_came_in_order) {
+    deadlines d;
+    d.reserve(8);
+    for (deadlines::id i : {5u, 2u, 7u}) d.add(i, at(10));
+    EXPECT_EQ(d.first(), 5u);
+    d.remove(5);
+    EXPECT_EQ(d.first(), 2u);
+}
+
+TEST(deadlines, goes_by_number_among_equals_that_came_out_of_order) {
+    deadlines d;
+    d.reserve(8);
+    d.add(0, at(99));
+    for (deadlines::id i : {5u, 2u, 7u}) d.add(i, at(10));
+    EXPECT_EQ(d.first(), 2u);
+    d.remove(2);
+    EXPECT_EQ(d.first(), 5u);
+}
+
+TEST(deadlines, forgets_what_was_removed) {
+    deadlines d;
+    d.reserve(4);
+    d.add(0, at(2));
+    d.add(1, at(1));
+    d.remove(1);
+    EXPECT_EQ(d.first(), 0u);
+    d.remove(1);
+    EXPECT_EQ(d.size(), 1u);
+}
+
+TEST(deadlines, keeps_its_entries_when_it_grows) {
+    deadlines d;
+    d.reserve(2);
+    d.add(0, at(2));
+    d.add(1, at(1));
+    d.reserve(1000);
+    d.add(999, at(0));
+    d.check();
+    EXPECT_EQ(d.first(), 999u);
+    EXPECT_EQ(d.size(), 3u);
+}
+
+class deadlines_at_random : public testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(deadlines_at_random, agree_with_a_multimap) {
+    dice random(GetParam());
+    constexpr std::size_t entries = 64;
+    deadlines d;
+    d.reserve(entries);
+    std::multimap<instant, deadlines::id> naive;
+    std::vector<instant> set(entries, never);
+    std::int64_t clock = 0;
+    for (int step = 0; step < 5000; ++step) {
+        auto entry = static_cast<deadlines::id>(random.below(entries));
+        clock += static_cast<std::int64_t>(random.below(3));
+        if (set[entry] != never || random.chance(20)) {
+            d.remove(entry);
+            std::erase_if(naive, [&](const auto& e) { return e.second == entry; });
+            set[entry] = never;
+        } else {
+            auto spread = GetParam() % 2 == 0 ? 1 : random.below(50);
+            set[entry] = at(clock + static_cast<std::int64_t>(spread));
+            d.add(entry, set[entry]);
+            naive.emplace(set[entry], entry);
+        }
+        d.check();
+        ASSERT_EQ(d.size(), naive.size());
+        ASSERT_EQ(d.earliest(), naive.empty() ? never : naive.begin()->first);
+        if (!naive.empty()) {
+            ASSERT_EQ(set[d.first()], d.earliest());
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(seeds, deadlines_at_random, testing::Range<std::uint64_t>(0, 8));
+
+}  // namespace
+}  // namespace cenote::core

@@ -1,0 +1,136 @@
+// First come, first served, also against a plain sorted vector.
+#include "core/line.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/dice.hpp"
+
+namespace cenote::core {
+namespace {
+
+instant at(std::int64_t ms) { return instant{} + std::chrono::milliseconds{ms}; }
+
+waiter_id join(line& l, std::uint64_t ticket, instant deadline = never) {
+    l.make_room();
+    return l.join({.cookie = 100 + ticket, .ticket = ticket, .deadline = deadline});
+}
+
+TEST(line, keeps_the_order_of_arrival) {
+    line l;
+    for (std::uint64_t ticket = 1; ticket <= 5; ++ticket) join(l, ticket);
+    for (std::uint64_t ticket = 1; ticket <= 5; ++ticket) {
+        EXPECT_EQ(l.first().ticket, ticket);
+        EXPECT_EQ(l.leave(l.head()).cookie, 100 + ticket);
+    }
+    EXPECT_TRUE(l.empty());
+}
+
+TEST(line, gives_somebody_with_an_old_ticket_the_old_place) {
+    line l;
+    join(l, 2);
+    join(l, 5);
+    join(l, 3);
+    join(l, 1);
+    l.check();
+    for (std::uint64_t ticket : {1u, 2u, 3u, 5u}) EXPECT_EQ(l.leave(l.head()).ticket, ticket);
+}
+
+TEST(line, lets_anybody_leave) {
+    line l;
+    join(l, 1);
+    waiter_id second = join(l, 2);
+    join(l, 3);
+    l.leave(second);
+    l.check();
+    EXPECT_EQ(l.leave(l.head()).ticket, 1u);
+    EXPECT_EQ(l.leave(l.head()).ticket, 3u);
+}
+
+TEST(line, recognises_a_stale_name) {
+    line l;
+    waiter_id before = join(l, 1);
+    EXPECT_TRUE(l.has(before));
+    l.leave(before);
+    EXPECT_FALSE(l.has(before));
+    waiter_id after = join(l, 2);
+    EXPECT_EQ(before.index, after.index);
+    EXPECT_FALSE(l.has(before));
+    EXPECT_TRUE(l.has(after));
+    EXPECT_FALSE(l.has({}));
+}
+
+TEST(line, knows_whose_deadline_comes_first) {
+    line l;
+    EXPECT_EQ(l.earliest(), never);
+    join(l, 1, at(30));
+    waiter_id hasty = join(l, 2, at(10));
+    join(l, 3);
+    EXPECT_EQ(l.earliest(), at(10));
+    EXPECT_EQ(l.first_due(), hasty);
+    l.leave(hasty);
+    EXPECT_EQ(l.earliest(), at(30));
+}
+
+TEST(line, makes_room_only_when_there_is_none) {
+    line l;
+    l.make_room();
+    std::size_t room = l.capacity();
+    for (std::uint64_t ticket = 1; ticket <= room; ++ticket) join(l, ticket);
+    EXPECT_EQ(l.capacity(), room);
+    join(l, room + 1);
+    EXPECT_GT(l.capacity(), room);
+    l.check();
+    EXPECT_EQ(l.size(), room + 1);
+}
+
+class line_at_random : public testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(line_at_random, agrees_with_a_vector) {
+    struct entry {
+        std::uint64_t ticket;
+        instant deadline;
+        waiter_id id;
+    };
+    dice random(GetParam());
+    line l;
+    std::vector<entry> naive;
+    std::vector<std::uint64_t> returned;
+    std::uint64_t last = 0;
+    for (int step = 0; step < 4000; ++step) {
+        if (naive.empty() || random.chance(52)) {
+            bool again = !returned.empty() && random.chance(30);
+            std::uint64_t ticket = again ? returned.back() : ++last;
+            if (again) returned.pop_back();
+            instant deadline =
+                random.chance(20) ? never : at(static_cast<std::int64_t>(random.below(1000)));
+            entry e{ticket, deadline, join(l, ticket, deadline)};
+            auto place = std::find_if(naive.begin(), naive.end(),
+                                      [&](const entry& x) { return x.ticket > ticket; });
+            naive.insert(place, e);
+        } else {
+            auto gone = naive.begin() + static_cast<std::ptrdiff_t>(random.below(naive.size()));
+            waiter w = l.leave(gone->id);
+            ASSERT_EQ(w.ticket, gone->ticket);
+            ASSERT_EQ(w.deadline, gone->deadline);
+            ASSERT_FALSE(l.has(gone->id));
+            returned.push_back(gone->ticket);
+            naive.erase(gone);
+        }
+        l.check();
+        ASSERT_EQ(l.size(), naive.size());
+        if (naive.empty()) continue;
+        ASSERT_EQ(l.head(), naive.front().id);
+        auto due = std::min_element(naive.begin(), naive.end(), [](const entry& a, const entry& b) {
+            return a.deadline < b.deadline;
+        });
+        ASSERT_EQ(l.earliest(), due->deadline);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(seeds, line_at_random, testing::Range<std::uint64_t>(0, 8));
+
+}  // namespace
+}  // namespace cenote::core

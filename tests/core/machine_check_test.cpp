@@ -1,0 +1,152 @@
+// What can be seen of the machine: counters that add up, reports in a legal order.
+#include "core/machine_dialogue.hpp"
+
+namespace cenote::core {
+namespace {
+
+constexpr abilities all = {.probe = true, .reset = true};
+
+TEST(machine_read, counts_every_state) {
+    dialogue d({.max = 6, .probe_after_idle = 5s});
+    d.fill(5);
+    d.pass(5s);
+    for (std::uint64_t who = 1; who <= 3; ++who) d.ask(who);
+    for (slot_id id : {4u, 3u, 2u}) d.probed(id);
+    d.release(4, condition::dirty);
+    d.release(3, condition::discard);
+    d.ask(4);
+    d.ask(5);
+    d.ask(6);
+    stats s = d.look();
+    EXPECT_EQ(s.leased, 1u);
+    EXPECT_EQ(s.resetting, 1u);
+    EXPECT_EQ(s.closing, 1u);
+    EXPECT_EQ(s.probing, 2u);
+    EXPECT_EQ(s.waiting, 3u);
+    EXPECT_EQ(s.total, s.leased + s.idle + s.opening + s.probing + s.resetting + s.closing);
+}
+
+TEST(machine_read, counts_every_acquire_in_exactly_one_way) {
+    dialogue d({.max = 1, .line_max = 3});
+    d.fill(1);
+    d.ask(1);
+    d.ask(2);
+    d.ask(3, 10ms);
+    d.ask(4);
+    d.ask(5);
+    d.cancel(4);
+    d.pass(10ms);
+    d.release(0);
+    d.ask(6);
+    stats s = d.look();
+    EXPECT_EQ(s.acquires, 7u);
+    EXPECT_EQ(s.granted, 3u);
+    EXPECT_EQ(s.waited, 2u);
+    EXPECT_EQ(s.waiting, 1u);
+    EXPECT_EQ(s.refused(errc::timed_out), 1u);
+    EXPECT_EQ(s.refused(errc::canceled), 1u);
+    EXPECT_EQ(s.refused(errc::line_full), 1u);
+}
+
+TEST(machine_read, counts_an_empty_try_acquire_apart) {
+    dialogue d({});
+    d.attempt();
+    EXPECT_EQ(d.look().try_empty, 1u);
+    EXPECT_EQ(d.look().acquires, 0u);
+    d.opened(0);
+    d.attempt();
+    EXPECT_EQ(d.look().try_empty, 1u);
+    EXPECT_EQ(d.look().acquires, 1u);
+}
+
+TEST(machine_read, knows_how_long_waits_holds_and_opens_took) {
+    dialogue d({.max = 1});
+    d.ask(1);
+    d.pass(30ms);
+    d.opened(0);
+    d.release(0);
+    d.ask(2);
+    stats s = d.look();
+    EXPECT_EQ(s.open.count(), 1u);
+    EXPECT_GE(s.open.quantile(1), 30ms);
+    EXPECT_LE(s.open.quantile(1), 38ms);
+    EXPECT_EQ(s.wait.count(), 2u);
+    EXPECT_GE(s.wait.quantile(1), 30ms);
+    EXPECT_LT(s.wait.quantile(0.5), 1us);
+    EXPECT_EQ(s.hold.count(), 1u);
+    EXPECT_GE(s.hold.quantile(1), 1ms);
+}
+
+TEST(machine_report, follows_a_resource_through_its_life) {
+    dialogue d({}, all, true);
+    d.ask(1);
+    EXPECT_EQ(d.said(), "open 0");
+    d.opened(0);
+    EXPECT_EQ(d.said(), "opened, acquired, 1 gets 0");
+    d.release(0);
+    EXPECT_EQ(d.said(), "released");
+    d.pass(5min);
+    EXPECT_EQ(d.said(), "retired: idle, close 0");
+    d.closed(0);
+    EXPECT_EQ(d.said(), "closed");
+}
+
+TEST(machine_report, says_why_a_resource_goes) {
+    dialogue d({.probe_after_idle = 1s}, all, true);
+    d.fill(2);
+    d.ask(1);
+    d.release(1, condition::discard);
+    EXPECT_EQ(d.said(), "released, discarded, close 1");
+    d.closed(1);
+    d.pass(1s);
+    d.ask(2);
+    d.probed(0, outcome::failed);
+    EXPECT_EQ(d.said(), "probe_failed, retired: probe_failed, close 0, open 1");
+    d.opened(1, outcome::failed);
+    EXPECT_EQ(d.said(), "open_failed");
+}
+
+TEST(machine_report, says_that_a_reset_failed) {
+    dialogue d({}, all, true);
+    d.fill(1);
+    d.ask(1);
+    d.release(0, condition::dirty);
+    d.reset(0, outcome::failed);
+    EXPECT_EQ(d.said(), "reset_failed, retired: reset_failed, close 0");
+}
+
+TEST(machine_report, says_that_a_resource_was_detached) {
+    dialogue d({}, all, true);
+    d.fill(1);
+    d.ask(1);
+    d.detach(0);
+    EXPECT_EQ(d.said(), "detached");
+}
+
+TEST(machine_report, ends_with_closed_pool) {
+    dialogue d({}, all, true);
+    d.fill(1);
+    d.close();
+    EXPECT_EQ(d.said(), "closing, close 0");
+    d.closed(0);
+    EXPECT_EQ(d.said(), "closed, closed_pool");
+}
+
+TEST(machine_report, ends_with_closed_pool_if_there_was_nothing_to_close) {
+    dialogue d({}, all, true);
+    d.close();
+    EXPECT_EQ(d.said(), "closing, closed_pool");
+    d.close();
+    EXPECT_EQ(d.said(), "nothing");
+}
+
+TEST(machine_report, says_closed_pool_also_after_a_hanging_open) {
+    dialogue d({.min_size = 1, .open_timeout = 1s}, all, true);
+    d.close();
+    EXPECT_EQ(d.said(), "closing");
+    d.pass(1s);
+    EXPECT_EQ(d.said(), "abandon 0, open_failed, closed_pool");
+}
+
+}  // namespace
+}  // namespace cenote::core

@@ -1,0 +1,130 @@
+// How many opens, and when: the decision as a function of a few numbers.
+#include "core/pacer.hpp"
+
+#include <gtest/gtest.h>
+
+namespace cenote::core {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr backoff spacing{.first = 20ms, .cap_waiting = 200ms, .cap_idle = 5s};
+constexpr instant start = instant{} + 1h;
+
+TEST(missing, is_nothing_when_nobody_wants_anything) {
+    EXPECT_FALSE(missing({.max = 10}).any());
+    EXPECT_FALSE(missing({.max = 10, .min_size = 2, .leased = 2}).any());
+}
+
+TEST(missing, counts_the_minimum_against_all_that_live_or_come) {
+    EXPECT_EQ(missing({.max = 10, .min_size = 5}).of_minimum, 5u);
+    EXPECT_EQ(missing({.max = 10, .min_size = 5, .idle = 1, .leased = 1}).of_minimum, 3u);
+    EXPECT_EQ(missing({.max = 10, .min_size = 5, .opening = 2, .returning = 1}).of_minimum, 2u);
+}
+
+TEST(missing, counts_waiters_against_what_comes) {
+    EXPECT_EQ(missing({.max = 10, .wanted = 3}).of_spares, 3u);
+    EXPECT_EQ(missing({.max = 10, .opening = 1, .returning = 1, .wanted = 3}).of_spares, 1u);
+    EXPECT_EQ(missing({.max = 10, .leased = 5, .wanted = 3}).of_spares, 3u);
+}
+
+TEST(missing, keeps_spares_beyond_the_waiters) {
+    EXPECT_EQ(missing({.max = 10, .min_idle = 2}).of_spares, 2u);
+    EXPECT_EQ(missing({.max = 10, .min_idle = 2, .idle = 1, .leased = 4}).of_spares, 1u);
+    EXPECT_EQ(missing({.max = 10, .min_idle = 2, .opening = 3, .wanted = 3}).of_spares, 2u);
+}
+
+TEST(pacer, opens_all_that_is_missing_when_nothing_lives) {
+    pacer p(spacing, 4);
+    EXPECT_EQ(p.allowed(start, {.max = 10, .wanted = 3}), 3u);
+    EXPECT_EQ(p.allowed(start, {.max = 10, .wanted = 9}), 4u);
+}
+
+TEST(pacer, stays_within_max) {
+    pacer p(spacing, 4);
+    EXPECT_EQ(p.allowed(start, {.max = 10, .total = 9, .leased = 9, .wanted = 5}), 1u);
+    EXPECT_EQ(p.allowed(start, {.max = 10, .total = 10, .leased = 9, .wanted = 5}), 0u);
+    EXPECT_EQ(p.next_chance(), never);
+}
+
+TEST(pacer, opens_one_at_a_time_while_resources_circulate) {
+    pacer p(spacing, 4);
+    EXPECT_EQ(p.allowed(start, {.max = 10, .total = 2, .leased = 2, .wanted = 5}), 1u);
+    p.started(start);
+    supply next{.max = 10, .total = 3, .leased = 2, .opening = 1, .wanted = 5};
+    EXPECT_EQ(p.allowed(start, next), 0u);
+    EXPECT_EQ(p.next_chance(), start + pacer::patience);
+    EXPECT_EQ(p.allowed(start + pacer::patience, next), 1u);
+}
+
+TEST(pacer, widens_after_a_success_while_more_are_missing) {
+    pacer p(spacing, 4);
+    supply s{.max = 20, .total = 2, .leased = 2, .wanted = 9};
+    EXPECT_EQ(p.allowed(start, s), 1u);
+    p.succeeded(true);
+    EXPECT_EQ(p.allowed(start, s), 2u);
+    p.succeeded(true);
+    p.succeeded(true);
+    EXPECT_EQ(p.allowed(start, s), 4u);
+}
+
+TEST(pacer, narrows_when_nothing_is_missing) {
+    pacer p(spacing, 4);
+    supply s{.max = 20, .total = 2, .leased = 2, .wanted = 9};
+    p.succeeded(true);
+    EXPECT_EQ(p.allowed(start, s), 2u);
+    EXPECT_EQ(p.allowed(start, {.max = 20, .total = 2, .leased = 2}), 0u);
+    EXPECT_EQ(p.allowed(start, s), 1u);
+}
+
+TEST(pacer, opens_a_missing_minimum_as_fast_as_opening_max_allows) {
+    pacer p(spacing, 4);
+    EXPECT_EQ(p.allowed(start, {.max = 20, .min_size = 10, .total = 1, .leased = 1}), 4u);
+}
+
+TEST(pacer, waits_for_the_backoff_after_a_failure) {
+    pacer p(spacing, 4);
+    dice random(1);
+    supply s{.max = 10, .wanted = 2};
+    EXPECT_TRUE(p.well());
+    p.failed(start, start - 1ms, random);
+    EXPECT_FALSE(p.well());
+    EXPECT_EQ(p.allowed(start, s), 0u);
+    instant due = p.next_chance();
+    EXPECT_GE(due, start + 16ms);
+    EXPECT_LE(due, start + 24ms);
+    EXPECT_EQ(p.allowed(due - 1ns, s), 0u);
+    EXPECT_EQ(p.allowed(due, s), 1u);
+}
+
+TEST(pacer, waits_longer_while_nobody_wants_anything) {
+    pacer p(spacing, 4);
+    dice random(1);
+    for (int i = 0; i < 20; ++i) p.failed(start + i * 1s, start + i * 1s, random);
+    instant last = start + 19s;
+    EXPECT_LE(p.due(true), last + 240ms);
+    EXPECT_GE(p.due(true), last + 160ms);
+    EXPECT_LE(p.due(false), last + 6s);
+    EXPECT_GE(p.due(false), last + 4s);
+}
+
+TEST(pacer, counts_failures_that_began_together_once) {
+    pacer p(spacing, 4);
+    dice random(1);
+    p.failed(start, start - 10ms, random);
+    instant due = p.due(true);
+    p.failed(start + 1ms, start - 10ms, random);
+    EXPECT_EQ(p.due(true), due);
+}
+
+TEST(pacer, is_well_again_after_a_success) {
+    pacer p(spacing, 4);
+    dice random(1);
+    p.failed(start, start, random);
+    p.succeeded(false);
+    EXPECT_TRUE(p.well());
+    EXPECT_EQ(p.due(true), long_ago);
+}
+
+}  // namespace
+}  // namespace cenote::core

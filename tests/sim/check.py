@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Runs the simulator and judges what it printed.
+
+usage: check.py many PROGRAM SEEDS_MIN STEPS_MIN [OPTION...]   enough was done, nothing was found
+       check.py plants PROGRAM FAULTS_MIN [OPTION...]          every planted fault was found
+       check.py same PROGRAM PROGRAM [OPTION...]               both print the same hash
+       check.py replay PROGRAM FOLDER                          no recorded run fails any more
+
+A failure ends with the command that shows it again.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+
+def run(program, *options):
+    """Runs the simulator; returns its exit code and what it printed."""
+    done = subprocess.run([program, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, check=False)
+    print(f"$ {program} {' '.join(options)}\n{done.stdout}", flush=True)
+    return done.returncode, done.stdout
+
+
+def fail(message, printed=""):
+    print(f"FAILED: {message}")
+    for command in re.findall(r"replay: (.+)", printed):
+        print(f"see it again: {command}")
+    return 1
+
+
+def count(pattern, printed):
+    match = re.search(pattern, printed)
+    return int(match[1]) if match else 0
+
+
+def many(program, seeds_min, steps_min, *options):
+    code, printed = run(program, *options)
+    if code != 0:
+        return fail(f"{program} ended with {code}", printed)
+    seeds = count(r"^(\d+) seeds,", printed)
+    steps = count(r"(\d+) checked steps", printed)
+    if seeds < int(seeds_min) or steps < int(steps_min):
+        return fail(f"{seeds} seeds and {steps} steps, expected {seeds_min} and {steps_min}")
+    return 0
+
+
+def plants(program, faults_min, *options):
+    code, printed = run(program, "--plants", *options)
+    found = count(r"(\d+) of \d+ planted faults found", printed)
+    if code != 0 or found < int(faults_min):
+        missed = ", ".join(re.findall(r"SURVIVED (\w+)", printed)) or "none"
+        return fail(f"found {found}, expected {faults_min}; survived: {missed}")
+    return 0
+
+
+def same(first, second, *options):
+    if not Path(first).is_file():
+        return fail(f"there is no {first}: build the release preset first")
+    results = [run(program, *options) for program in (first, second)]
+    for code, printed in results:
+        if code != 0:
+            return fail(f"ended with {code}", printed)
+    hashes = [printed.split()[-1] for _, printed in results]
+    if hashes[0] != hashes[1]:
+        return fail(f"hashes differ: {hashes[0]} and {hashes[1]}; compare the two with --seed N")
+    return 0
+
+
+def replay(program, folder):
+    files = sorted(Path(folder).glob("*.txt"))
+    broken = [str(f) for f in files if run(program, "--replay", str(f))[0] != 0]
+    if not files:
+        return fail(f"no recorded runs in {folder}")
+    for file in broken:
+        print(f"see it again: {program} --replay {file}")
+    return fail(f"{len(broken)} of {len(files)} recorded runs fail") if broken else 0
+
+
+def main():
+    checks = {"many": many, "plants": plants, "same": same, "replay": replay}
+    if len(sys.argv) < 3 or sys.argv[1] not in checks:
+        print(__doc__)
+        return 2
+    return checks[sys.argv[1]](*sys.argv[2:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
