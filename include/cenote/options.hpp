@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -23,8 +24,10 @@ struct forever_t {
     constexpr operator std::chrono::duration<Rep, Period>() const noexcept {
         return std::chrono::duration<Rep, Period>::max();
     }
-    constexpr operator std::uint64_t() const noexcept {
-        return std::numeric_limits<std::uint64_t>::max();
+    // Exactly this type: otherwise nanoseconds{forever} would count the number as its ticks.
+    template <std::same_as<std::uint64_t> Count>
+    constexpr operator Count() const noexcept {
+        return std::numeric_limits<Count>::max();
     }
 };
 inline constexpr forever_t forever{};

@@ -63,7 +63,9 @@ struct stats {
 
     // Lifetime counters.
     // acquires = granted + waiting + the sum of refused; granted = released + detached + leased.
-    std::uint64_t acquires = 0;   ///< Calls of acquire, and of try_acquire that got a lease.
+    /// Calls of acquire, and of try_acquire that got a lease; one more for each resource that
+    /// before_acquire sent back.
+    std::uint64_t acquires = 0;
     std::uint64_t granted = 0;    ///< Leases given out.
     std::uint64_t waited = 0;     ///< Granted, but not at once.
     std::uint64_t released = 0;   ///< Leases that came back, in whatever condition.

@@ -72,7 +72,10 @@ answer machine::acquire(instant now, const request& who, actions& out) {
         tried_ = true;
         return refused(errc::timed_out);
     }
-    if (line_.size() >= settings_.line_max) return refused(errc::line_full);
+    if (line_.size() >= settings_.line_max) {
+        tried_ = tried_ || line_.empty();  // nobody may wait, so the next one must find it open
+        return refused(errc::line_full);
+    }
     std::uint64_t ticket = who.ticket != 0 ? who.ticket : ++last_ticket_;
     if (planted(fault::newcomer_overtakes_the_line) && !line_.empty())
         ticket = line_.first().ticket;

@@ -94,7 +94,7 @@ void machine::close_idle(instant now, actions& out) {
 /// Retires what is due. Not while somebody waits: whatever is idle then is on its way to them, and
 /// age is checked on that way, too.
 void machine::sweep(instant now, actions& out) {
-    if (!line_.empty() || sweep_at() > now) return;
+    if (closed_ || !line_.empty() || sweep_at() > now) return;
     last_sweep_ = now;
     sweep_due_ = never;
     spared_any_ = false;
@@ -133,7 +133,7 @@ void machine::sweep_one(instant now, slot_id id, actions& out) {
 /// Probes the idle resource that has gone unproven longest, if that is long enough; one at a time,
 /// and only while nobody waits.
 void machine::beat(instant now, actions& out) {
-    if (!can_.probe || beating_ || now < beat_due_) return;
+    if (closed_ || !can_.probe || beating_ || now < beat_due_) return;
     if (!line_.empty() && !planted(fault::heartbeat_ignores_waiters)) return;
     slot_id oldest = no_slot;
     instant good_until = never;
@@ -167,7 +167,8 @@ void machine::open_missing(instant now, actions& out) {
 
 instant machine::wake_at() const {
     instant at = std::min(line_.earliest(), calls_.earliest());
-    if (!closed_) at = std::min(at, pacer_.next_chance());
+    if (closed_) return at;
+    at = std::min(at, pacer_.next_chance());
     if (line_.empty()) at = std::min(at, sweep_at());
     if (can_.probe && !beating_ && line_.empty()) at = std::min(at, beat_due_);
     if (!line_.empty() && slots_.oldest(idle_kind::fresh) != no_slot &&

@@ -65,7 +65,7 @@ void pacer::succeeded(bool more_missing) {
 
 void pacer::failed(instant now, instant called_at, dice& random) {
     width_ = 1;
-    if (called_at < last_failure_) return;
+    if (called_at <= last_failure_) return;
     failures_ = std::min<std::uint32_t>(failures_ + 1, 30);
     last_failure_ = now;
     permille_ = 800 + static_cast<std::int64_t>(random.below(401));

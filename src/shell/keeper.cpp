@@ -290,8 +290,8 @@ void keeper::end() noexcept {
         }
     }
     --watchers_;
+    work_.stop(lock);
     lock.unlock();
-    work_.stop();
     enter([](instant) noexcept {});  // makes the calls that no thread was left for
     drop_ref();
 }

@@ -106,6 +106,7 @@ private:
     void mind_the_lane(core::instant now);
     void collect_shelf(core::instant now);
     void sweep_shelf(core::instant now);
+    bool lane_is_open() const;
     bool keep_on_shelf(core::instant now, detail::resource* r);
     void note_holders(core::instant now);
     void forget_recalled(const detail::resource* r);
@@ -125,7 +126,7 @@ private:
     void wait(thread_waiter& me, const detail::wish& w);
     bool admits(detail::resource* r) noexcept;
     void announce_refusal(errc why) noexcept;
-    bool next_job_locking(job& j);
+    void make_calls_here() noexcept;
     void answer(const job& j, core::outcome how, const std::exception_ptr& error,
                 std::unique_ptr<detail::resource> opened) noexcept;
     void answer_open(core::instant now, const job& j, core::outcome how,

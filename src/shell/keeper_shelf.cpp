@@ -23,9 +23,10 @@ void keeper::mind_the_lane(instant now) {
     if (machine_.owed_at() > now) shelf_.lower(detail::somebody_waits);
 }
 
-/// A hot resource from any cell, unless somebody in line is owed it.
+/// A hot resource from any cell, if the lane is open. What is in a cell while it is shut was laid
+/// there too late, and whoever did so is about to take it out again.
 resource* keeper::take_from_shelf(instant now, std::source_location site) {
-    if (machine_.owed_at() <= now) return nullptr;
+    if (!lane_is_open() || machine_.owed_at() <= now) return nullptr;
     std::size_t first = detail::processor();
     for (std::size_t i = 0; i < shelf_.size(); ++i) {
         resource* r = shelf_.collect((first + i) % shelf_.size());
@@ -49,7 +50,8 @@ void keeper::prepare(instant now, resource* r, std::source_location site) {
     std::uint64_t left = settings_.max_uses - machine_.look(r->slot).uses;
     r->hits_known = hits;
     r->hits_swept = hits;
-    r->seen->limit = left > forever - hits ? std::uint64_t{forever} : hits + left;
+    constexpr std::uint64_t never_used_up = forever;
+    r->seen->limit = left > never_used_up - hits ? never_used_up : hits + left;
     r->seen->site.store(site, std::memory_order_relaxed);
     r->seen->leased_at.store(now.time_since_epoch().count(), std::memory_order_relaxed);
 }
@@ -77,14 +79,23 @@ void keeper::collect_shelf(instant now) {
         }
 }
 
+bool keeper::lane_is_open() const {
+    return (shelf_.raised() & ~std::uint32_t{detail::sweeper_asleep}) == 0;
+}
+
 /// Lays a returned resource on the shelf, if the lane is open to it.
 bool keeper::keep_on_shelf(instant now, resource* r) {
-    if ((shelf_.raised() & ~std::uint32_t{detail::sweeper_asleep}) != 0) return false;
+    if (!lane_is_open()) return false;
     if (hits_of(r) >= r->seen->limit || machine_.look(r->slot).expires_at <= now) return false;
-    if (!shelf_.restore(detail::processor() % shelf_.size(), r)) return false;
-    r->seen->leased_at.store(0, std::memory_order_relaxed);
+    // Counted first: once it lies there it is no longer ours.
+    auto leased_at = r->seen->leased_at.exchange(0, std::memory_order_relaxed);
     auto puts = r->seen->puts.load(std::memory_order_relaxed);
     r->seen->puts.store(puts + 1, std::memory_order_release);
+    if (!shelf_.restore(detail::processor() % shelf_.size(), r)) {
+        r->seen->puts.store(puts, std::memory_order_release);
+        r->seen->leased_at.store(leased_at, std::memory_order_relaxed);
+        return false;
+    }
     if (shelf_sweep_at_ == core::never) {
         shelf_sweep_at_ = core::after(now, settings_.sweep_interval);
         shelf_.lower(detail::sweeper_asleep);
@@ -102,7 +113,9 @@ void keeper::sweep_shelf(instant now) {
         if (r == nullptr) continue;
         bool touched = std::exchange(r->hits_swept, hits_of(r)) != hits_of(r);
         r->seen->leased_at.store(0, std::memory_order_relaxed);
-        bool stays = touched && machine_.look(r->slot).expires_at > now && shelf_.restore(i, r);
+        // Onto a shut lane nothing is laid: whoever is owed it would not hear of it.
+        bool stays = touched && shelf_.raised() == 0 &&
+                     machine_.look(r->slot).expires_at > now && shelf_.restore(i, r);
         hot |= stays;
         if (stays) continue;
         give_to_machine(now, r, core::condition::clean, std::nullopt);

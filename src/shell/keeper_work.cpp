@@ -73,10 +73,7 @@ void keeper::carry_out(errands& todo) noexcept {
         w->notify();
         w = next;
     }
-    if (todo.alone) {
-        job j;
-        while (next_job_locking(j)) run(j);
-    }
+    if (todo.alone) make_calls_here();
     if (todo.left_empty) drop_ref();
 }
 
@@ -150,9 +147,19 @@ bool keeper::next_job(job& j) {
     return true;
 }
 
-bool keeper::next_job_locking(job& j) {
-    std::lock_guard lock(mutex_);
-    return next_job(j);
+/// The pool object is gone and its threads with it: whoever ends a lease makes the calls.
+void keeper::make_calls_here() noexcept {
+    static constinit thread_local const keeper* at_it = nullptr;
+    if (at_it == this) return;  // the loop below goes on when this call returns
+    const keeper* outer = std::exchange(at_it, this);
+    for (;;) {
+        job j;
+        std::unique_lock lock(mutex_);
+        if (!next_job(j)) break;
+        lock.unlock();
+        run(j);
+    }
+    at_it = outer;
 }
 
 std::size_t keeper::calls_in_flight() const {

@@ -21,14 +21,12 @@ registry& all_marks() {
 
 /// Takes the thread's mark out when the thread ends.
 struct registration {
+    registration() = default;
+    registration(const registration&) = delete;
+    registration& operator=(const registration&) = delete;
     ~registration() {
-        gate_mark& mark = this_threads_mark;
-        if (!mark.registered) return;
-        registry& marks = all_marks();
-        std::lock_guard lock(marks.mutex);
-        (mark.previous == nullptr ? marks.first : mark.previous->next) = mark.next;
-        if (mark.next != nullptr) mark.next->previous = mark.previous;
-        mark.registered = false;
+        this_threads_mark.over = true;
+        unregister_mark(this_threads_mark);
     }
 };
 
@@ -45,7 +43,10 @@ bool anybody_in(const gate* g) {
 constinit thread_local gate_mark this_threads_mark;
 
 void register_mark(gate_mark& mark) noexcept {
-    static thread_local registration at_thread_end;
+    if (!mark.over) {
+        static thread_local registration at_thread_end;
+        static_cast<void>(at_thread_end);
+    }
     registry& marks = all_marks();
     std::lock_guard lock(marks.mutex);
     mark.next = marks.first;
@@ -53,6 +54,15 @@ void register_mark(gate_mark& mark) noexcept {
     if (marks.first != nullptr) marks.first->previous = &mark;
     marks.first = &mark;
     mark.registered = true;
+}
+
+void unregister_mark(gate_mark& mark) noexcept {
+    registry& marks = all_marks();
+    std::lock_guard lock(marks.mutex);
+    if (!mark.registered) return;
+    (mark.previous == nullptr ? marks.first : mark.previous->next) = mark.next;
+    if (mark.next != nullptr) mark.next->previous = mark.previous;
+    mark.registered = false;
 }
 
 void wait_for_marks(const gate* g) noexcept {

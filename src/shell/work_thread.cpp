@@ -150,8 +150,7 @@ void work_thread::work(worker& self) {
     home_.drop_ref();
 }
 
-void work_thread::stop() noexcept {
-    std::unique_lock lock(home_.lock());
+void work_thread::stop(std::unique_lock<std::mutex>& lock) noexcept {
     stopping_ = true;
     minder_wakes_.notify_all();
     worker_wakes_.notify_all();

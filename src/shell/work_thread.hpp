@@ -39,7 +39,8 @@ public:
     bool stopped() const { return stopping_; }
 
     /// Ends all threads and waits for them, except the calling one and those in an abandoned call.
-    void stop() noexcept;
+    /// From the moment it is called with the keeper's lock no call begins on them.
+    void stop(std::unique_lock<std::mutex>& lock) noexcept;
 
 private:
     struct worker {

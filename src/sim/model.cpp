@@ -86,6 +86,7 @@ answer model::acquire(instant now, const request& who, actions& out) {
         tried_ = true;
         result.error = errc::timed_out;
     } else if (line_.size() >= settings_.line_max) {
+        if (line_.empty()) tried_ = true;
         result.error = errc::line_full;
     } else {
         result.what = answer::kind::waiting;
@@ -451,7 +452,7 @@ void model::close_doomed(instant now, actions& out) {
 }
 
 void model::sweep(instant now, actions& out) {
-    if (!line_.empty() || sweep_at() > now) return;
+    if (closed_ || !line_.empty() || sweep_at() > now) return;
     last_sweep_ = now;
     sweep_due_ = never;
     spared_any_ = false;
@@ -482,7 +483,7 @@ void model::sweep_one(instant now, slot_id id, actions& out) {
 }
 
 void model::beat(instant now, actions& out) {
-    if (!can_.probe || beating_ || now < beat_due_ || !line_.empty()) return;
+    if (closed_ || !can_.probe || beating_ || now < beat_due_ || !line_.empty()) return;
     slot_id next = no_slot;
     for (const slot_id id : fresh_then_stale()) {
         if (slots_[id].expiring) continue;
@@ -666,10 +667,12 @@ instant model::draw_expiry(instant now) {
 }
 
 instant model::wake_at() const {
-    instant at = line_.empty() ? sweep_at() : never;
+    instant at = never;
     for (const waiter& w : line_) at = std::min(at, w.due.at);
     for (const place& s : slots_) at = std::min(at, s.due.at);
-    if (!closed_) at = std::min(at, held_back_ ? widen_at_ : retry_at_);
+    if (closed_) return at;
+    at = std::min(at, held_back_ ? widen_at_ : retry_at_);
+    if (line_.empty()) at = std::min(at, sweep_at());
     if (can_.probe && !beating_ && line_.empty()) at = std::min(at, beat_due_);
     if (!line_.empty() && first(idle_kind::fresh) != no_slot)
         at = std::min(at, after(line_.front().arrived, settings_.bypass_for));
@@ -734,7 +737,7 @@ void model::open_succeeded() {
 
 void model::open_failed(instant now, instant called_at) {
     width_ = 1;
-    if (called_at < last_failure_) return;
+    if (called_at <= last_failure_) return;
     failures_ = std::min<std::size_t>(failures_ + 1, 30);
     last_failure_ = now;
     permille_ = 800 + static_cast<std::int64_t>(random_.below(401));

@@ -229,9 +229,9 @@ TEST(pool_acquire, try_acquire_never_waits_for_an_open_but_starts_one) {
 
 TEST(pool_acquire, try_acquire_never_waits_for_a_probe) {
     auto to = server::start();
+    door probes;
     session_pool pool{connector{to}, {.probe_timeout = plenty, .probe_after_idle = 0ns}};
     (void)pool.acquire();
-    door probes;
     to->on_probe = [&](int) { return probes.pass_through(); };
     EXPECT_FALSE(pool.try_acquire()) << "only a probed one may be granted";
     probes.open();

@@ -156,12 +156,12 @@ TEST(pool_close, while_opens_are_in_flight_leaks_nothing_and_hands_none_out) {
 
 TEST(pool_close, while_probes_and_resets_are_in_flight_closes_their_results) {
     auto to = server::start();
+    door verbs;
     session_pool pool{connector{to},
                       {.acquire_timeout = plenty,
                        .probe_timeout = plenty,
                        .reset_timeout = plenty,
                        .probe_on_release = true}};
-    door verbs;
     auto hang = [&](int) { return verbs.pass_through(); };
     to->on_probe = hang;
     to->on_reset = hang;

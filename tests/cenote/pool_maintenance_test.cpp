@@ -69,7 +69,7 @@ TEST(pool_warm_up, wait_returns_when_the_minimum_is_open) {
 TEST(pool_warm_up, wait_throws_the_first_error_and_leaks_nothing) {
     auto to = server::start();
     to->on_open = [](int id) {
-        if (id == 2) throw refused_by_server("second");
+        if (id >= 2) throw refused_by_server("second");
     };
     auto make = [&] {
         session_pool pool{connector{to}, {.min_size = 3, .warm_up = warm_up::wait}};
@@ -78,6 +78,17 @@ TEST(pool_warm_up, wait_throws_the_first_error_and_leaks_nothing) {
     EXPECT_EQ(to->present, 0);
     to->on_open = [](int) { throw 42; };
     EXPECT_THROW(make(), int);
+}
+
+TEST(pool_warm_up, wait_throws_the_first_error_even_if_the_next_open_goes_well) {
+    for (int i = 0; i < support::rounds(100); ++i) {
+        auto to = server::start();
+        to->on_open = [](int id) {
+            if (id == 1) throw refused_by_server("first");
+        };
+        cenote::options settings{.min_size = 1, .warm_up = warm_up::wait, .backoff = quick};
+        EXPECT_THROW(session_pool(connector{to}, settings), refused_by_server);
+    }
 }
 
 TEST(pool_warm_up, none_opens_nothing_before_the_first_acquire) {
@@ -185,13 +196,13 @@ TEST(pool_sweep, never_goes_below_the_minimum_and_never_reopens_it) {
 
 TEST(pool_sweep, retires_the_over_aged_and_replaces_the_minimum_first) {
     auto to = server::start();
+    std::atomic<int> fewest{100};
     session_pool pool{connector{to},
                       {.max = 4,
                        .min_size = 2,
                        .warm_up = warm_up::wait,
                        .max_lifetime = 30ms,
                        .sweep_interval = 1ms}};
-    std::atomic<int> fewest{100};
     to->on_close = [&](int) {
         int now = to->present - to->opening;  // the one being closed included
         if (now < fewest) fewest = now;

@@ -67,6 +67,7 @@ TEST(pool_open, a_slow_open_with_50_borrowers_never_exceeds_max) {
 
 TEST(pool_open, max_holds_at_every_instant_while_everything_goes_wrong) {
     auto to = server::start();
+    std::atomic<int> turn{0};
     to->on_open = [](int id) {
         if (id % 5 == 0) throw refused_by_server("every fifth");
     };
@@ -80,7 +81,6 @@ TEST(pool_open, max_holds_at_every_instant_while_everything_goes_wrong) {
                        .sweep_interval = 1ms,
                        .probe_after_idle = 0ns,
                        .backoff = quick}};
-    std::atomic<int> turn{0};
     to->on_probe = [&](int) { return ++turn % 11 != 0; };
     to->on_release = [&](int) { return ++turn % 13 != 0; };
     {
@@ -156,10 +156,10 @@ TEST(pool_open, a_spike_does_not_open_what_the_present_ones_can_serve) {
 
 TEST(pool_open, a_spike_opens_at_most_opening_max_more_than_needed) {
     auto to = server::start();
+    door opens;
     session_pool pool{
         connector{to},
         {.max = 50, .min_size = 5, .warm_up = cenote::warm_up::wait, .acquire_timeout = plenty}};
-    door opens;
     to->on_open = [&](int) { opens.pass_through(); };
     {
         std::vector<std::jthread> borrowers;
@@ -172,9 +172,9 @@ TEST(pool_open, a_spike_opens_at_most_opening_max_more_than_needed) {
 
 TEST(pool_open, a_returned_resource_serves_whoever_waits_for_an_open) {
     auto to = server::start();
+    door opens;
     session_pool pool{connector{to}, {.max = 2, .acquire_timeout = plenty}};
     auto held = pool.acquire();
-    door opens;
     to->on_open = [&](int) { opens.pass_through(); };
     auto waiter = std::async(std::launch::async, [&] { return pool.acquire()->id; });
     ASSERT_TRUE(eventually([&] { return to->opening == 1; }));

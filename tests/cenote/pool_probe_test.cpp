@@ -98,10 +98,10 @@ TEST(pool_probe, a_dead_resource_is_closed_and_replaced) {
 
 TEST(pool_probe, a_failed_probe_costs_the_waiter_neither_its_place_nor_its_deadline) {
     auto to = server::start();
+    door probes;
     session_pool pool{connector{to},
                       {.max = 1, .acquire_timeout = plenty, .probe_after_idle = 0ns}};
     (void)pool.acquire();
-    door probes;
     to->on_probe = [&](int id) {
         probes.pass_through();
         return id != 1;
@@ -139,9 +139,9 @@ TEST(pool_probe, a_failed_probe_does_not_restart_the_deadline) {
 
 TEST(pool_probe, the_deadline_covers_the_probe) {
     auto to = server::start();
+    door probes;
     session_pool pool{connector{to}, {.probe_timeout = plenty, .probe_after_idle = 0ns}};
     (void)pool.acquire();
-    door probes;
     to->on_probe = [&](int) { return probes.pass_through(); };
     EXPECT_THROW((void)pool.acquire_for(5ms), cenote::timed_out_error);
     probes.open();
@@ -152,12 +152,12 @@ TEST(pool_probe, the_deadline_covers_the_probe) {
 
 TEST(pool_probe, a_hanging_probe_for_one_waiter_does_not_hold_up_the_next) {
     auto to = server::start();
+    std::atomic<int> hanging{0};
+    door probes;
     session_pool pool{
         connector{to},
         {.max = 2, .acquire_timeout = plenty, .probe_timeout = plenty, .probe_after_idle = 0ns}};
     open_many(pool, 2);
-    door probes;
-    std::atomic<int> hanging{0};
     to->on_probe = [&](int id) {
         int none = 0;
         if (hanging.compare_exchange_strong(none, id)) return probes.pass_through();
@@ -231,8 +231,8 @@ TEST(pool_probe, fifo_takes_the_least_recently_used_also_if_it_must_be_probed) {
 
 TEST(pool_probe, on_release_it_happens_before_the_resource_is_idle_again) {
     auto to = server::start();
-    session_pool pool{connector{to}, {.max = 1, .probe_on_release = true}};
     door probes;
+    session_pool pool{connector{to}, {.max = 1, .probe_on_release = true}};
     to->on_probe = [&](int) { return probes.pass_through(); };
     pool.acquire().give_back();
     EXPECT_EQ(pool.stats().idle, 0U);
@@ -245,10 +245,10 @@ TEST(pool_probe, on_release_it_happens_before_the_resource_is_idle_again) {
 
 TEST(pool_heartbeat, probes_the_idle_in_the_background) {
     auto to = server::start();
+    std::set<int> probed;
+    std::mutex mutex;
     session_pool pool{connector{to}, {.probe_after_idle = cenote::forever, .heartbeat = 5ms}};
     open_many(pool, 3);
-    std::mutex mutex;
-    std::set<int> probed;
     to->on_probe = [&](int id) {
         std::lock_guard lock(mutex);
         probed.insert(id);
@@ -259,7 +259,6 @@ TEST(pool_heartbeat, probes_the_idle_in_the_background) {
         return probed.size() == 3;
     }));
     EXPECT_EQ(to->closes, 0);
-    pool.close();
 }
 
 TEST(pool_heartbeat, is_off_by_default) {
@@ -271,13 +270,13 @@ TEST(pool_heartbeat, is_off_by_default) {
 
 TEST(pool_heartbeat, takes_one_at_a_time_and_leaves_the_others_to_borrowers) {
     auto to = server::start();
+    door probes;
     session_pool pool{connector{to},
                       {.max = 4,
                        .acquire_timeout = plenty,
                        .probe_timeout = plenty,
                        .probe_after_idle = cenote::forever,
                        .heartbeat = 5ms}};
-    door probes;
     to->on_probe = [&](int) { return probes.pass_through(); };
     open_many(pool, 4);
     ASSERT_TRUE(eventually([&] { return to->probes == 1; }));
@@ -294,14 +293,14 @@ TEST(pool_heartbeat, takes_one_at_a_time_and_leaves_the_others_to_borrowers) {
 
 TEST(pool_heartbeat, a_probe_that_fails_throws_or_hangs_costs_that_one_resource_only) {
     auto to = server::start();
+    std::atomic<bool> sick{false};
+    door hang;
     session_pool pool{connector{to},
                       {.max = 4,
                        .acquire_timeout = plenty,
                        .probe_timeout = 20ms,
                        .probe_after_idle = cenote::forever,
                        .heartbeat = 5ms}};
-    door hang;
-    std::atomic<bool> sick{false};
     to->on_probe = [&](int id) {
         if (!sick) return true;
         if (id == 1) throw 42;
@@ -313,6 +312,8 @@ TEST(pool_heartbeat, a_probe_that_fails_throws_or_hangs_costs_that_one_resource_
     EXPECT_TRUE(eventually([&] { return pool.stats().retired(retire_reason::probe_failed) == 3; }));
     EXPECT_EQ(pool.acquire()->id, 4);
     hang.open();
+    sick = false;
     open_many(pool, 4);
     EXPECT_EQ(pool.stats().total, 4U) << "full capacity again";
+    EXPECT_TRUE(eventually([&] { return to->present == 4; })) << "the hanging one was closed";
 }

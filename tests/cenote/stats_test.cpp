@@ -249,7 +249,8 @@ TEST(histogram, buckets_are_at_most_a_quarter_wide_and_cover_an_hour) {
         auto top = histogram::upper_bound(b);
         if (top == before) continue;  // tiny values need fewer buckets than there are
         ASSERT_GT(top, before);
-        bool wide = 4 * top.count() > 5 * (before.count() + 1);
+        bool wide =
+            static_cast<double>(top.count()) > 1.25 * static_cast<double>(before.count() + 1);
         EXPECT_FALSE(wide && top > 4ns && b + 1 < histogram::bucket_count) << b;
         before = top;
     }

@@ -16,7 +16,7 @@ TEST(machine_close, closes_idle_ones_and_drains) {
 }
 
 // A resource becomes idle, which arms the sweep; close() closes it; nothing disarms the sweep.
-TEST(machine_close, DISABLED_leaves_no_timer_behind) {
+TEST(machine_close, leaves_no_timer_behind) {
     dialogue d({.heartbeat = 10s});
     d.fill(1);
     d.close();

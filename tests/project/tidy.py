@@ -33,7 +33,7 @@ MAY_INCLUDE = {
     "sim": {"sim", "core", "words"},
     "shell": {"shell", "core", "words", "public"},
     "examples": {"examples", "public", "words"},
-    "bench": {"bench", "public", "words"},
+    "bench": {"bench", "core", "public", "words"},
     "tools": {"tools", "sim", "public", "words"},
 }
 # A third party is named in as few rooms as possible; so is the operating system.

@@ -105,7 +105,7 @@ protected:
     ~gate() = default;
 
     /// Every so many leases of a resource take the precise way, for the histogram of hold times.
-    static constexpr std::uint64_t sample = 64;
+    static constexpr std::uint64_t sample = 256;
 
     // The slow ways. `hand_in`: a resource that nobody leases any more. `taken`: one just taken.
     void hand_in(resource* r) noexcept;

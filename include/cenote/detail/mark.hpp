@@ -17,17 +17,20 @@ namespace cenote::detail {
 
 class gate;
 
-/// One thread's mark. Registered with the first use, taken out when the thread ends.
+/// One thread's mark. Registered with the first use, taken out when the thread ends. A lease may be
+/// thread-local and end later still: then (`over`) the mark is registered for that moment only.
 struct gate_mark {
     std::atomic<const gate*> where{nullptr};
     gate_mark* next = nullptr;
     gate_mark* previous = nullptr;
     bool registered = false;
+    bool over = false;
 };
 
 extern constinit thread_local gate_mark this_threads_mark;
 
 void register_mark(gate_mark& mark) noexcept;
+void unregister_mark(gate_mark& mark) noexcept;
 
 /// Waits until no thread is marked as being in `g`.
 void wait_for_marks(const gate* g) noexcept;
@@ -41,7 +44,11 @@ public:
         outer_ = mark_.where.load(std::memory_order_relaxed);
         mark_.where.store(g, std::memory_order_relaxed);
     }
-    ~mark_gate() { mark_.where.store(outer_, std::memory_order_release); }
+    ~mark_gate() {
+        mark_.where.store(outer_, std::memory_order_release);
+        if (mark_.over) [[unlikely]]
+            unregister_mark(mark_);
+    }
     mark_gate(const mark_gate&) = delete;
     mark_gate& operator=(const mark_gate&) = delete;
 

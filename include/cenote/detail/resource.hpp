@@ -27,7 +27,7 @@ enum class condition : std::uint8_t { clean, dirty, discard, rejected };
 
 /// Base of every pooled resource. Belongs to whoever holds it: a borrower, the shelf, the keeper or
 /// the worker that calls the connector on it.
-struct resource {
+struct alignas(64) resource {  // neighbours on one line would slow down each other's holders
     resource() = default;
     resource(const resource&) = delete;
     resource& operator=(const resource&) = delete;
