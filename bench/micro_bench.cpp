@@ -1,10 +1,10 @@
 // The cost of one cycle under Google Benchmark, for whoever wants to watch a single number.
+#include <atomic>
+
 #include <benchmark/benchmark.h>
 
-#include <atomic>
-#include <cenote/pool.hpp>
-
 #include "textbook_pool.hpp"
+#include <cenote/pool.hpp>
 
 namespace {
 

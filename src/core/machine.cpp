@@ -141,6 +141,18 @@ void machine::release(instant now, slot_id id, condition how, std::uint64_t uses
     settle(now, out);
 }
 
+void machine::bring_back(instant now, slot_id id, std::uint64_t uses, instant idle_since,
+                         actions& out) {
+    slot& s = slots_[id];
+    ensure(s.state == slot_state::leased, "what is brought back was leased");
+    ++released_;
+    s.uses += uses;
+    report(event_kind::released, s.resource, out);
+    s.idle_since = idle_since;
+    take_back(now, id, condition::clean, out);
+    settle(now, out);
+}
+
 void machine::take_back(instant now, slot_id id, condition how, actions& out) {
     const slot& s = slots_[id];
     if (how == condition::discard) {

@@ -149,11 +149,13 @@ public:
     /// one took, if that is known.
     void release(instant now, slot_id id, condition how, std::uint64_t uses,
                  std::optional<duration> held, actions& out);
+    /// A lease that ended at `idle_since` without the machine is brought to it.
+    void bring_back(instant now, slot_id id, std::uint64_t uses, instant idle_since, actions& out);
     /// The holder takes the resource out for good.
     void detach(instant now, slot_id id, std::uint64_t uses, actions& out);
     /// Everything open now is closed when it is idle or comes back.
     void retire_all(instant now, actions& out);
-    /// Everything idle must be probed before it is lent.
+    /// Everything open now must be probed before it is lent again.
     void suspect_all(instant now, actions& out);
     void close(instant now, actions& out);
     /// The timer. If it comes much later than wake_at(), the process was frozen meanwhile, and
@@ -186,7 +188,10 @@ public:
     std::size_t max() const { return slots_.max(); }
     std::size_t total() const { return slots_.total(); }
     std::size_t count(slot_state s) const { return slots_.count(s); }
+    /// How many retire_all there were.
     std::uint64_t generation() const { return epoch_; }
+    /// When the last suspicion against everything then open arose.
+    instant suspect_at() const { return suspect_at_; }
 
     /// Fills gauges and counters (not `max`, nor the histograms). Safe against a concurrent writer
     /// in so far as every number is read whole; the caller makes the numbers fit together.

@@ -206,8 +206,10 @@ slot_id machine::next_fresh(instant now, actions& out) {
 bool machine::needs_probe(const slot& s, instant now) const {
     if (!can_.probe || s.checked_at == now) return false;  // proven at this very instant
     instant good_at = std::max(s.idle_since, s.checked_at);
-    if (planted(fault::probe_after_idle_ignored)) return good_at <= suspect_at_;
-    return good_at <= suspect_at_ || after(good_at, settings_.probe_after_idle) <= now;
+    // That somebody has used it since does not clear it of suspicion: he may not have looked.
+    bool suspect = s.checked_at <= suspect_at_;
+    if (planted(fault::probe_after_idle_ignored)) return suspect;
+    return suspect || after(good_at, settings_.probe_after_idle) <= now;
 }
 
 std::optional<retire_reason> machine::wear(const slot& s, instant now) const {

@@ -31,10 +31,24 @@ std::size_t pacer::width(instant now, const supply& s) {
     return width_;
 }
 
+/// What is missing now; waiters do not rely for ever on what is on its way back.
+shortage pacer::lacking(instant now, const supply& s) {
+    shortage lack = missing(s);
+    bool relying = !lack.any() && s.wanted > s.opening + s.idle;
+    if (!relying) {
+        relying_since_ = never;
+        return lack;
+    }
+    if (relying_since_ == never) relying_since_ = now;
+    if (now >= after(relying_since_, patience)) lack.of_spares = 1;
+    else retry_at_ = after(relying_since_, patience);
+    return lack;
+}
+
 std::size_t pacer::allowed(instant now, const supply& s) {
     held_back_ = false;
     retry_at_ = never;
-    shortage lack = missing(s);
+    shortage lack = lacking(now, s);
     if (!lack.any()) {
         width_ = 1;
         return 0;

@@ -38,6 +38,9 @@ shortage missing(const supply& s);
 ///   served before the first open ends must not double the pool. The number in flight doubles when
 ///   an open succeeds and more are still missing, and when none has ended for `patience`.
 /// - With nothing else alive, `opening_max` may be in flight at once.
+/// - Resources that are being probed or reset count as on their way back, for `patience`. If
+/// somebody
+///   still waits for them then, one more is opened.
 /// - After a failure, attempts wait for the backoff. Its random part is drawn once per failure.
 class pacer {
 public:
@@ -66,12 +69,14 @@ public:
 
 private:
     std::size_t width(instant now, const supply& s);
+    shortage lacking(instant now, const supply& s);
 
     backoff spacing_;
     std::size_t opening_max_;
     std::size_t width_ = 1;  // opens in flight at once while resources circulate
     instant widen_at_ = never;
-    std::uint32_t failures_ = 0;  // since the last success
+    instant relying_since_ = never;  // since when waiters rely on what is on its way back alone
+    std::uint32_t failures_ = 0;     // since the last success
     instant last_failure_ = long_ago;
     std::int64_t permille_ = 1000;  // the random part of the backoff
     instant retry_at_ = never;      // set while the backoff holds an open back

@@ -26,21 +26,31 @@ core::abilities abilities_of(const detail::any_connector& connector) {
 /// A sleeping thread looks at the clock itself if nobody has woken it so long after its deadline.
 constexpr auto backstop = std::chrono::milliseconds{20};
 
+/// Below this `probe_after_idle` is too fine for the sweeps of the fast lane.
+constexpr auto fine_idle_time = std::chrono::seconds{1};
+
+/// Sweeps of the shelf find what was idle for two of these.
+std::chrono::nanoseconds shelf_interval(const options& settings, bool probes) {
+    auto interval = settings.sweep_interval;
+    return probes ? std::min(interval, settings.probe_after_idle / 2) : interval;
+}
+
 }  // namespace
 
 keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> connector)
     : gate(settings, std::move(connector), detail::sweeper_asleep),
       settings_(settings),
+      shelf_interval_(shelf_interval(settings, abilities_of(*connector_).probe)),
       announcer_(settings.observers),
       traces_(new detail::trace[settings.max]),
       machine_(settings, abilities_of(*connector_), announcer_.wants_any(), pick_seed(settings),
                steady_clock::now()),
       places_(settings.max),
       work_(*this, settings.name, std::min(settings.max, settings.opening_max + 8)) {
-    bool probes_always = abilities_of(*connector_).probe &&
-                         (settings.probe_on_release ||
-                          settings.probe_after_idle == std::chrono::nanoseconds::zero());
-    if (probes_always || announcer_.wants_leases() || settings.order == order::fifo)
+    // The fast lane has no clock: it sees that a resource was idle for long, but not for how long.
+    bool probes_soon = abilities_of(*connector_).probe &&
+                       (settings.probe_on_release || settings.probe_after_idle < fine_idle_time);
+    if (probes_soon || announcer_.wants_leases() || settings.order == order::fifo)
         shelf_.raise(detail::lane_off);
     machine_.make_room(out_);
 }
@@ -189,8 +199,7 @@ void keeper::release(resource* r) noexcept {
 
 void keeper::hand_in(resource* r) noexcept {
     enter([&](instant now) noexcept {
-        give_to_machine(now, r, core::condition::clean, std::nullopt);
-        ++collected_;
+        if (resource* over = lay_on_shelf(now, r); over != nullptr) bring_back(now, over);
     });
 }
 
@@ -217,11 +226,8 @@ std::unique_ptr<resource> keeper::detach(resource* r) noexcept {
 void keeper::retire_all() {
     enter([&](instant now) {
         machine_.make_room(out_);
-        shelf_.raise(detail::recalling);
-        collect_shelf(now);
+        recall(now);
         machine_.retire_all(now, out_);
-        recalled_ = machine_.count(core::slot_state::leased);
-        if (recalled_ == 0) shelf_.lower(detail::recalling);
     });
 }
 

@@ -109,7 +109,10 @@ private:
     bool lane_is_open() const;
     bool keep_on_shelf(core::instant now, detail::resource* r);
     void note_holders(core::instant now);
+    void recall(core::instant now);
     void forget_recalled(const detail::resource* r);
+    void bring_back(core::instant now, detail::resource* r);
+    detail::resource* lay_on_shelf(core::instant now, detail::resource* r);
     void queue_call(const core::action& a);
     void abandon_call(core::instant now, const core::action& a);
     void enqueue(place& p);
@@ -133,6 +136,7 @@ private:
                      const std::exception_ptr& error, std::unique_ptr<detail::resource>& opened);
 
     const options settings_;
+    const core::duration shelf_interval_;
     announcer announcer_;
     std::unique_ptr<detail::trace[]> traces_;
     std::atomic<std::size_t> refs_{1};
@@ -146,7 +150,11 @@ private:
     detail::resource* orphans_ = nullptr;
     std::size_t orphan_count_ = 0;
     core::tally collected_;     // resources that came back from the shelf to the machine
-    std::size_t recalled_ = 0;  // leases from before the last retire_all still out
+    std::size_t recalled_ = 0;  // leases from before the last recall still out
+    core::instant recalled_at_ = core::long_ago;
+    core::instant suspicion_ = core::long_ago;  // the machine's, as far as the shelf knows
+    core::instant swept_at_;                    // the shelf's last sweep, and the one before
+    core::instant swept_before_;
     core::instant shelf_sweep_at_ = core::never;
     bool occupied_ = false;          // holds the reference of everything not vacant
     std::exception_ptr cause_;       // of the failure that is being answered

@@ -12,10 +12,16 @@ namespace {
 
 std::uint64_t hits_of(const resource* r) { return r->seen->hits.load(std::memory_order_relaxed); }
 
+/// Changes whenever the resource is taken from the shelf or put there.
+std::uint64_t touches_of(const resource* r) {
+    return hits_of(r) + r->seen->puts.load(std::memory_order_relaxed);
+}
+
 }  // namespace
 
 /// Shuts the fast lane when somebody in line is owed the next resource, and opens it again.
 void keeper::mind_the_lane(instant now) {
+    if (std::exchange(suspicion_, machine_.suspect_at()) != machine_.suspect_at()) recall(now);
     if (machine_.owed_at() <= now && (shelf_.raised() & detail::somebody_waits) == 0) {
         shelf_.raise(detail::somebody_waits);  // first, then look what lies there
         collect_shelf(now);
@@ -32,8 +38,7 @@ resource* keeper::take_from_shelf(instant now, std::source_location site) {
         resource* r = shelf_.collect((first + i) % shelf_.size());
         if (r == nullptr) continue;
         if (machine_.look(r->slot).expires_at <= now) {
-            give_to_machine(now, r, core::condition::clean, std::nullopt);
-            ++collected_;
+            bring_back(now, r);
             continue;
         }
         r->seen->hits.store(hits_of(r) + 1, std::memory_order_release);
@@ -49,7 +54,6 @@ void keeper::prepare(instant now, resource* r, std::source_location site) {
     std::uint64_t hits = hits_of(r);
     std::uint64_t left = settings_.max_uses - machine_.look(r->slot).uses;
     r->hits_known = hits;
-    r->hits_swept = hits;
     constexpr std::uint64_t never_used_up = forever;
     r->seen->limit = left > never_used_up - hits ? never_used_up : hits + left;
     r->seen->site.store(site, std::memory_order_relaxed);
@@ -64,42 +68,74 @@ void keeper::give_to_machine(instant now, resource* r, core::condition how,
     machine_.release(now, r->slot, how, uses, held, out_);
 }
 
-/// The fast lane opens again when all leases from before the last retire_all are back.
+/// To the machine with a resource that came over the shelf and that nobody leases any more. It was
+/// idle since some time after the last sweep, or since before it.
+void keeper::bring_back(instant now, resource* r) {
+    forget_recalled(r);
+    ++collected_;
+    std::uint64_t hits = hits_of(r);
+    std::uint64_t uses = hits - std::exchange(r->hits_known, hits);
+    instant idle_since = touches_of(r) != r->touches_swept ? now : swept_before_;
+    machine_.bring_back(now, r->slot, uses, idle_since, out_);
+}
+
+/// What is leased now must not get past the machine when it comes back.
+void keeper::recall(instant now) {
+    shelf_.raise(detail::recalling);
+    collect_shelf(now);
+    recalled_at_ = now;
+    recalled_ = machine_.count(core::slot_state::leased);
+    if (recalled_ == 0) shelf_.lower(detail::recalling);
+}
+
+/// The fast lane opens again when all leases from before the last recall are back.
 void keeper::forget_recalled(const resource* r) {
-    if (recalled_ == 0 || machine_.look(r->slot).epoch == machine_.generation()) return;
+    if (recalled_ == 0 || machine_.look(r->slot).leased_at > recalled_at_) return;
     if (--recalled_ == 0) shelf_.lower(detail::recalling);
 }
 
 /// Brings everything that lies on the shelf back to the machine.
 void keeper::collect_shelf(instant now) {
     for (std::size_t i = 0; i < shelf_.size(); ++i)
-        if (resource* r = shelf_.collect(i); r != nullptr) {
-            give_to_machine(now, r, core::condition::clean, std::nullopt);
-            ++collected_;
-        }
+        if (resource* r = shelf_.collect(i); r != nullptr) bring_back(now, r);
 }
 
 bool keeper::lane_is_open() const {
     return (shelf_.raised() & ~std::uint32_t{detail::sweeper_asleep}) == 0;
 }
 
-/// Lays a returned resource on the shelf, if the lane is open to it.
+/// Lays a resource on the shelf, in place of the one that lies there: the last one used is lent
+/// first. Returns what has no place there: null, the other one, or this one.
+resource* keeper::lay_on_shelf(instant now, resource* r) {
+    if (!lane_is_open()) return r;
+    if (hits_of(r) >= r->seen->limit || machine_.look(r->slot).expires_at <= now) return r;
+    std::size_t cell = detail::processor() % shelf_.size();
+    resource* older = shelf_.collect(cell);
+    if (!shelf_.restore(cell, r)) {
+        if (older != nullptr) bring_back(now, older);
+        return r;
+    }
+    if (shelf_sweep_at_ == core::never) {
+        swept_at_ = swept_before_ = now;
+        shelf_sweep_at_ = core::after(now, shelf_interval_);
+        shelf_.lower(detail::sweeper_asleep);
+    }
+    return older;
+}
+
+/// Ends a lease by laying its resource on the shelf, if the lane is open to it.
 bool keeper::keep_on_shelf(instant now, resource* r) {
-    if (!lane_is_open()) return false;
-    if (hits_of(r) >= r->seen->limit || machine_.look(r->slot).expires_at <= now) return false;
     // Counted first: once it lies there it is no longer ours.
     auto leased_at = r->seen->leased_at.exchange(0, std::memory_order_relaxed);
     auto puts = r->seen->puts.load(std::memory_order_relaxed);
     r->seen->puts.store(puts + 1, std::memory_order_release);
-    if (!shelf_.restore(detail::processor() % shelf_.size(), r)) {
+    resource* over = lay_on_shelf(now, r);
+    if (over == r) {
         r->seen->puts.store(puts, std::memory_order_release);
         r->seen->leased_at.store(leased_at, std::memory_order_relaxed);
         return false;
     }
-    if (shelf_sweep_at_ == core::never) {
-        shelf_sweep_at_ = core::after(now, settings_.sweep_interval);
-        shelf_.lower(detail::sweeper_asleep);
-    }
+    if (over != nullptr) bring_back(now, over);
     return true;
 }
 
@@ -111,18 +147,17 @@ void keeper::sweep_shelf(instant now) {
     for (std::size_t i = 0; i < shelf_.size(); ++i) {
         resource* r = shelf_.collect(i);
         if (r == nullptr) continue;
-        bool touched = std::exchange(r->hits_swept, hits_of(r)) != hits_of(r);
+        bool touched = touches_of(r) != r->touches_swept;
         r->seen->leased_at.store(0, std::memory_order_relaxed);
         // Onto a shut lane nothing is laid: whoever is owed it would not hear of it.
-        bool stays = touched && shelf_.raised() == 0 &&
-                     machine_.look(r->slot).expires_at > now && shelf_.restore(i, r);
-        hot |= stays;
-        if (stays) continue;
-        give_to_machine(now, r, core::condition::clean, std::nullopt);
-        ++collected_;
+        bool stays = touched && shelf_.raised() == 0 && machine_.look(r->slot).expires_at > now;
+        if (stays) r->touches_swept = touches_of(r);
+        if (stays && shelf_.restore(i, r)) hot = true;
+        else bring_back(now, r);
     }
-    shelf_sweep_at_ = core::after(now, settings_.sweep_interval);
-    if (hot || (shelf_.raised() & detail::lane_off) != 0) return;
+    swept_before_ = std::exchange(swept_at_, now);
+    shelf_sweep_at_ = core::after(now, shelf_interval_);
+    if (hot) return;
     shelf_sweep_at_ = core::never;
     shelf_.raise(detail::sweeper_asleep);
     // Rule 1 of the shelf: whoever raises attention collects.

@@ -567,7 +567,7 @@ slot_id model::lendable(instant now, actions& out) {
 bool model::needs_probe(const place& s, instant now) const {
     if (!can_.probe || s.checked_at == now) return false;
     const instant good = std::max(s.idle_since, s.checked_at);
-    return good <= suspect_at_ || after(good, settings_.probe_after_idle) <= now;
+    return s.checked_at <= suspect_at_ || after(good, settings_.probe_after_idle) <= now;
 }
 
 bool model::worn(const place& s, instant now) const {
@@ -697,12 +697,18 @@ model::shortage model::missing() const {
 std::size_t model::allowed(instant now) {
     held_back_ = false;
     retry_at_ = never;
-    const shortage m = missing();
+    shortage m = missing();
+    const std::size_t opening = count(slot_state::opening);
+    // Nothing is missing only because of what is being probed or reset: believed for a while.
+    const bool relying = !m.any() && wanted() > opening + available();
+    if (!relying) relying_since_ = never;
+    else if (relying_since_ == never) relying_since_ = now;
+    if (relying && now >= after(relying_since_, patience)) m.of_spares = 1;
     if (!m.any()) {
+        if (relying) retry_at_ = after(relying_since_, patience);
         width_ = 1;
         return 0;
     }
-    const std::size_t opening = count(slot_state::opening);
     const std::size_t room =
         std::min(count(slot_state::vacant), excess(settings_.opening_max, opening));
     if (room == 0) return 0;

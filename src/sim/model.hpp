@@ -181,6 +181,7 @@ private:
 
     std::size_t width_ = 1;
     core::instant widen_at_ = core::never;
+    core::instant relying_since_ = core::never;
     std::size_t failures_ = 0;
     core::instant last_failure_ = core::long_ago;
     std::int64_t permille_ = 1000;

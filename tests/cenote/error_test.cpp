@@ -139,12 +139,12 @@ TEST(error, a_timeout_says_why_the_last_open_failed) {
     auto to = server::start();
     to->on_open = [](int) { throw support::refused_by_server("no route to db"); };
     cenote::pool<session> pool{connector{to}};
-    std::string text = text_of([&] { (void)pool.acquire_for(20ms); });
+    std::string text = text_of([&] { (void)pool.acquire_for(200ms); });
     EXPECT_THAT(text, HasSubstr("0 of 10 leased"));
     EXPECT_THAT(text, HasSubstr("no route to db"));
     to->on_open = [](int) { throw 42; };
     cenote::pool<session> other{connector{to}};
-    EXPECT_THAT(text_of([&] { (void)other.acquire_for(20ms); }),
+    EXPECT_THAT(text_of([&] { (void)other.acquire_for(200ms); }),
                 ContainsRegex("last open.*exception"));
 }
 

@@ -103,7 +103,7 @@ TEST(pool_destroy, leaves_no_thread_and_no_descriptor) {
         EXPECT_TRUE(pool.wait_ready(plenty));
         held.discard();
     }
-    EXPECT_TRUE(eventually([&] { return thread_count() == threads; })) << thread_count();
+    EXPECT_TRUE(eventually([&] { return thread_count() <= threads; })) << thread_count();
     EXPECT_EQ(support::descriptor_count(), descriptors);
 }
 
@@ -115,7 +115,7 @@ TEST(pool_destroy, leaves_no_thread_after_the_last_lease_ended) {
         held = pool.acquire();
     }
     held.give_back();
-    EXPECT_TRUE(eventually([&] { return thread_count() == threads; }));
+    EXPECT_TRUE(eventually([&] { return thread_count() <= threads; }));
 }
 
 TEST(pool_destroy, the_connector_and_the_observers_end_with_the_pool) {
@@ -181,7 +181,7 @@ TEST(pool_destroy, from_inside_an_observer_does_not_hang) {
     it.make(connector{to}, {.min_size = 2, .observers = {watch}});
     EXPECT_TRUE(eventually([&] { return it.done(); }));
     EXPECT_TRUE(eventually([&] { return to->present == 0; }));
-    EXPECT_TRUE(eventually([&] { return thread_count() == threads; }));
+    EXPECT_TRUE(eventually([&] { return thread_count() <= threads; }));
 }
 
 TEST(pool_destroy, from_inside_an_open_does_not_hang) {
@@ -192,7 +192,7 @@ TEST(pool_destroy, from_inside_an_open_does_not_hang) {
     it.make(connector{to}, {.min_size = 1});
     EXPECT_TRUE(eventually([&] { return it.done(); }));
     EXPECT_TRUE(eventually([&] { return to->present == 0; }));
-    EXPECT_TRUE(eventually([&] { return thread_count() == threads; }));
+    EXPECT_TRUE(eventually([&] { return thread_count() <= threads; }));
 }
 
 TEST(pool_destroy, from_inside_a_close_or_a_reset_does_not_hang) {
@@ -212,5 +212,5 @@ TEST(pool_destroy, from_inside_a_close_or_a_reset_does_not_hang) {
         EXPECT_TRUE(eventually([&] { return it.done(); }));
         EXPECT_TRUE(eventually([&] { return to->present == 0; }));
     }
-    EXPECT_TRUE(eventually([&] { return thread_count() == threads; }));
+    EXPECT_TRUE(eventually([&] { return thread_count() <= threads; }));
 }

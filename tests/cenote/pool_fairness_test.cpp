@@ -128,7 +128,7 @@ TEST(pool_fairness, try_acquire_never_steals_what_a_waiter_is_owed) {
     }
 }
 
-TEST(pool_fairness, a_newcomer_does_not_overtake_under_churn) {
+TEST(pool_fairness, everybody_is_served_under_churn) {
     constexpr int workers = 6;
     session_pool pool{connector{server::start()}, {.max = 2, .acquire_timeout = plenty}};
     std::vector<std::uint64_t> count(workers);

@@ -38,8 +38,8 @@ struct alignas(64) resource {  // neighbours on one line would slow down each ot
 
     gate* home = nullptr;
     trace* seen = nullptr;
-    std::uint64_t hits_known = 0;  // hits the machine knows about
-    std::uint64_t hits_swept = 0;  // hits at the last sweep
+    std::uint64_t hits_known = 0;                     // hits the machine knows about
+    std::uint64_t touches_swept = ~std::uint64_t{0};  // hits and puts at the last sweep
     std::uint32_t slot = 0;
     condition state = condition::clean;
 
