@@ -269,12 +269,11 @@ bool keeper::wait_ready(std::chrono::nanoseconds timeout) {
 }
 
 void keeper::wait_warm() {
-    watch(never, [&] { return machine_.ready() || opens_failed_ > 0; });
+    watch(never, [&] { return machine_.ready() || first_open_error_ != nullptr; });
     std::unique_lock lock(mutex_);
-    if (machine_.ready()) return;
-    std::exception_ptr error = open_error_;
+    std::exception_ptr error = first_open_error_;
     lock.unlock();
-    std::rethrow_exception(error);
+    if (error != nullptr) std::rethrow_exception(error);
 }
 
 void keeper::end() noexcept {

@@ -160,9 +160,9 @@ private:
     std::exception_ptr cause_;       // of the failure that is being answered
     std::exception_ptr open_error_;  // of the last open; null if it went well
     core::instant open_ended_at_ = core::long_ago;
-    std::uint64_t opens_failed_ = 0;
-    std::condition_variable changed_;  // for close(timeout), wait_ready, end
-    std::size_t watchers_ = 0;         // threads that wait for changed_
+    std::exception_ptr first_open_error_;  // of all opens
+    std::condition_variable changed_;      // for close(timeout), wait_ready, end
+    std::size_t watchers_ = 0;             // threads that wait for changed_
 
     work_thread work_;
 };

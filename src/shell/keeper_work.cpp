@@ -244,7 +244,7 @@ void keeper::answer_open(instant now, const job& j, outcome how, const std::exce
 void keeper::note_open(instant now, const std::exception_ptr& error) {
     open_ended_at_ = now;
     open_error_ = error;
-    if (error != nullptr) ++opens_failed_;
+    if (error != nullptr && first_open_error_ == nullptr) first_open_error_ = error;
 }
 
 std::uint64_t keeper::pick_seed(const options& settings) {

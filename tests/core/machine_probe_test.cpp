@@ -81,8 +81,8 @@ TEST(machine_probe, that_fails_does_not_move_the_deadline) {
     dialogue d({.probe_after_idle = 5s});
     d.fill(1);
     d.pass(5s);
-    d.ask(1, 100ms);
-    d.pass(99ms);
+    d.ask(1, 40ms);
+    d.pass(39ms);
     d.probed(0, outcome::failed);
     EXPECT_EQ(d.said(), "close 0, open 1");
     d.pass(1ms);
@@ -101,13 +101,27 @@ TEST(machine_probe, that_fails_is_followed_by_the_next_idle_one_at_once) {
     EXPECT_EQ(d.said(), "1 gets 0");
 }
 
+TEST(machine_probe, is_relied_on_by_a_waiter_only_for_a_while) {
+    dialogue d({.probe_after_idle = 5s});
+    d.fill(1);
+    d.pass(5s);
+    d.ask(1);
+    EXPECT_EQ(d.said(), "probe 0");
+    d.pass(50ms - 1ns);
+    EXPECT_EQ(d.said(), "nothing");
+    d.pass(1ns);
+    EXPECT_EQ(d.said(), "open 1");
+    d.probed(0);
+    EXPECT_EQ(d.said(), "1 gets 0");
+}
+
 TEST(machine_probe, is_given_up_at_probe_timeout_and_counts_as_failed) {
-    dialogue d({.probe_timeout = 70ms, .probe_after_idle = 5s});
+    dialogue d({.probe_timeout = 40ms, .probe_after_idle = 5s});
     d.fill(1);
     d.pass(5s);
     d.ask(1);
     std::uint64_t call = d.call_of(0);
-    d.pass(70ms - 1ns);
+    d.pass(40ms - 1ns);
     EXPECT_EQ(d.said(), "nothing");
     d.pass(1ns);
     EXPECT_EQ(d.said(), "close 0, open 1");
