@@ -36,6 +36,7 @@ function(cenote_add_test)
   add_executable(${arg_NAME} ${arg_SOURCES})
   if(NOT arg_LIBS)
     set(arg_LIBS cenote::cenote)
+    target_precompile_headers(${arg_NAME} REUSE_FROM cenote_precompiled)
   endif()
   target_link_libraries(${arg_NAME} PRIVATE ${arg_LIBS} GTest::gmock_main)
   target_include_directories(${arg_NAME} PRIVATE ${PROJECT_SOURCE_DIR}/src

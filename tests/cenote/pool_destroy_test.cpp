@@ -78,7 +78,7 @@ TEST(pool_destroy, waits_for_a_hanging_call_only_until_its_timeout) {
     door opens;
     to->on_open = [&](int) { opens.pass_through(); };
     {
-        session_pool pool{connector{to}, {.open_timeout = 20ms}};
+        session_pool pool{connector{to}, {.open_timeout = 300ms}};
         EXPECT_FALSE(pool.try_acquire());
         ASSERT_TRUE(eventually([&] { return to->opening == 1; }));
     }
