@@ -56,10 +56,10 @@ enum class fault : unsigned {
 #define CENOTE_FAULT(name) name,
     CENOTE_FAULTS(CENOTE_FAULT)
 #undef CENOTE_FAULT
-        count_,
+        count,
 };
 
-inline constexpr std::size_t fault_count = static_cast<std::size_t>(fault::count_);
+inline constexpr std::size_t fault_count = static_cast<std::size_t>(fault::count);
 
 #ifdef CENOTE_PLANTED_FAULTS
 /// The bug that is planted now; set by the simulator alone.

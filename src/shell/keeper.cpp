@@ -2,6 +2,7 @@
 #include "shell/keeper.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -109,7 +110,7 @@ bool keeper::ask_for(instant now, waiter& who) {
     }
     core::answer a = machine_.acquire(now,
                                       {.deadline = who.deadline,
-                                       .cookie = reinterpret_cast<std::uintptr_t>(&who),
+                                       .cookie = std::bit_cast<std::uint64_t>(&who),
                                        .bypassable = true,
                                        .ticket = who.ticket,
                                        .arrived = who.arrived},

@@ -5,6 +5,7 @@
 // open, the slot goes on without: what remains is an orphan, which is closed as soon as it can be,
 // and nobody waits for it.
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <random>
 #include <system_error>
@@ -54,7 +55,7 @@ void keeper::sort_out(instant now, const action& a, errands& todo) {
         case action::kind::grant:
         case action::kind::refuse: break;
     }
-    auto* w = reinterpret_cast<waiter*>(static_cast<std::uintptr_t>(a.cookie));
+    auto* w = std::bit_cast<waiter*>(a.cookie);
     w->error = a.error;
     if (a.what == action::kind::grant) {
         w->got = places_[a.slot].held;

@@ -3,10 +3,10 @@
 
 #include <atomic>
 
-// glibc's own symbols; absent in older ones and in other C libraries.
+// glibc's own symbols, under names of ours; absent in older ones and in other C libraries.
 extern "C" {
-extern const std::ptrdiff_t __rseq_offset __attribute__((weak));
-extern const unsigned int __rseq_size __attribute__((weak));
+extern const std::ptrdiff_t glibc_rseq_offset __asm__("__rseq_offset") __attribute__((weak));
+extern const unsigned int glibc_rseq_size __asm__("__rseq_size") __attribute__((weak));
 }
 
 namespace cenote::detail {
@@ -14,8 +14,9 @@ namespace cenote::detail {
 namespace {
 
 std::ptrdiff_t find_rseq() {
-    if (&__rseq_offset == nullptr || &__rseq_size == nullptr || __rseq_size == 0) return 0;
-    return __rseq_offset;
+    if (&glibc_rseq_offset == nullptr || &glibc_rseq_size == nullptr || glibc_rseq_size == 0)
+        return 0;
+    return glibc_rseq_offset;
 }
 
 }  // namespace

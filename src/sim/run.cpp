@@ -14,7 +14,9 @@ namespace {
 /// Runs `decide` until it has no more decisions, then the end of the world.
 template <class Decide>
 verdict carry_out(const plan& p, bool keep, Decide decide) {
-    core::when_broken = throw_finding;
+    // Once, before any thread of this program can break an invariant.
+    static const bool installed = (core::when_broken = throw_finding, true);
+    static_cast<void>(installed);
     verdict v;
     try {
         world w(p);
