@@ -71,9 +71,7 @@ workload flat_in_waiters(const std::string& about, deadline_order order) {
         };
         w.subjects.push_back({std::to_string(waiters) + " in line", run, 0.9});
     }
-    // Mixed timeouts need a heap, which may grow with the logarithm.
-    if (order == deadline_order::rising)
-        w.goals = {{"largest / smallest", goal::bound::at_most, 2.0, unevenness("hand-over")}};
+    w.goals = {{"largest / smallest", goal::bound::at_most, 2.0, unevenness("hand-over")}};
     return w;
 }
 
