@@ -46,7 +46,9 @@
     X(two_dead_ones_tell_nothing)         \
     X(frozen_goes_unnoticed)              \
     X(detach_keeps_the_slot)              \
-    X(tried_open_never_ends)
+    X(tried_open_never_ends)              \
+    X(hand_over_passes_on_the_worn)       \
+    X(hand_over_forgets_what_is_due)
 // clang-format on
 
 namespace cenote::core {

@@ -39,7 +39,8 @@ machine::machine(const options& settings, abilities can, bool reports, std::uint
 
 void machine::make_room(actions& out) {
     line_.make_room();
-    out.reserve(line_.capacity() + 8 * slots_.max() + 16);
+    std::size_t most = line_.capacity() + 8 * slots_.max() + 16;
+    if (out.capacity() < most) out.reserve(most);
 }
 
 void machine::start(instant now, actions& out) {
@@ -62,6 +63,7 @@ answer machine::acquire(instant now, const request& who, actions& out) {
         return answer{.what = answer::kind::refused, .error = error};
     };
     if (closed_) return refused(errc::closed);
+    bool crowded = !line_.empty() && only_the_line_moves(now);
     if (can_lend(now, out)) {
         slot_id id = next_fresh(now, out);
         lend(now, id, now, false, out);
@@ -84,7 +86,7 @@ answer machine::acquire(instant now, const request& who, actions& out) {
                                .arrived = who.ticket != 0 ? who.arrived : now,
                                .deadline = who.deadline,
                                .bypassable = who.bypassable});
-    settle(now, out);
+    if (!crowded) settle(now, out);
     return {.what = answer::kind::waiting, .waiter = id, .ticket = ticket};
 }
 
@@ -135,6 +137,7 @@ void machine::release(instant now, slot_id id, condition how, std::uint64_t uses
     if (held) hold_.record(*held);
     report(event_kind::released, s.resource, out, held.value_or(duration{}));
     s.idle_since = now;
+    if (how == condition::clean && hand_over(now, id, out)) return;
     take_back(now, id, how, out);
     if (planted(fault::discard_wakes_nobody) && how == condition::discard) return;
     if (planted(fault::rejected_release_wakes_nobody) && how == condition::rejected) return;
@@ -301,8 +304,11 @@ bool machine::on_close(instant now, slot_id id, std::uint64_t call, outcome, act
 // Local changes.
 
 void machine::lend(instant now, slot_id id, instant arrived, bool waited, actions& out) {
-    slot& s = slots_[id];
     slots_.enter(id, slot_state::leased);
+    grant(now, slots_[id], arrived, waited, out);
+}
+
+void machine::grant(instant now, slot& s, instant arrived, bool waited, actions& out) {
     s.leased_at = now;
     if (!planted(fault::uses_not_counted)) ++s.uses;
     ++granted_;
@@ -342,8 +348,12 @@ void machine::retire(instant now, slot_id id, retire_reason why, actions& out) {
 }
 
 void machine::become_idle(instant now, slot_id id) {
-    slot& s = slots_[id];
     slots_.make_fresh(id);
+    note_idle(now, slots_[id]);
+}
+
+/// What follows for the rest when a resource becomes idle.
+void machine::note_idle(instant now, const slot& s) {
     if (!planted(fault::tried_open_never_ends)) tried_ = false;
     sweep_due_ = std::min({sweep_due_, s.expires_at, after(s.idle_since, settings_.idle_timeout)});
     if (spared_any_) sweep_due_ = std::min(sweep_due_, now);

@@ -41,6 +41,7 @@
 // 11. After close nothing is idle for longer than its turn takes, nobody waits, and nothing opens.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -171,7 +172,7 @@ public:
     bool on_close(instant now, slot_id id, std::uint64_t call, outcome how, actions& out);
 
     /// When tick() must be called next if nothing else happens.
-    instant wake_at() const;
+    instant wake_at() const { return std::min(line_.earliest(), others_at_); }
 
     bool closed() const { return closed_; }
     /// Closed, and nothing is left.
@@ -181,7 +182,12 @@ public:
     bool anyone_waits() const { return !line_.empty(); }
     /// From when on a resource that becomes free belongs to the head of the line: long ago, unless
     /// newcomers may bypass it for a while; `never` if nobody waits.
-    instant owed_at() const;
+    instant owed_at() const {
+        if (line_.empty()) return never;
+        const waiter& head = line_.first();
+        bool waits_its_turn = settings_.fairness == fairness::strict || !head.bypassable;
+        return waits_its_turn ? long_ago : after(head.arrived, settings_.bypass_for);
+    }
     /// Could an acquire be granted at once? Worn-out resources it comes across are retired.
     bool can_lend(instant now, actions& out);
     const slot& look(slot_id id) const { return slots_[id]; }
@@ -208,6 +214,9 @@ private:
     void begin_close(instant now, slot_id id, actions& out);
     void retire(instant now, slot_id id, retire_reason why, actions& out);
     void become_idle(instant now, slot_id id);
+    void note_idle(instant now, const slot& s);
+    void grant(instant now, slot& s, instant arrived, bool waited, actions& out);
+    bool hand_over(instant now, slot_id id, actions& out);
     void vacate(slot_id id, actions& out);
     void refuse(waiter_id id, errc error, actions& out);
     bool answered(slot_id id, std::uint64_t call, slot_state expected);
@@ -235,6 +244,8 @@ private:
     bool needs_probe(const slot& s, instant now) const;
     std::optional<retire_reason> wear(const slot& s, instant now) const;
     bool head_may_be_bypassed(instant now) const;
+    bool only_the_line_moves(instant now) const;
+    instant other_wake_at() const;
     bool minimum_needs(const slot& s) const;
     bool must_wait_for_replacement(const slot& s) const;
     std::size_t returning() const;
@@ -270,6 +281,7 @@ private:
     instant last_sweep_;
     instant sweep_due_ = never;  // nothing is due to be retired before this
     instant beat_due_ = never;   // no heartbeat is due before this
+    instant others_at_ = never;  // when anything but a waiter's deadline is due
 
     tally acquires_, granted_, waited_, released_, discarded_, detached_;
     tally opened_, open_failed_, closed_count_, abandoned_, try_empty_;

@@ -8,14 +8,37 @@
 namespace cenote::core {
 
 void machine::settle(instant now, actions& out) {
-    give_up_calls(now, out);
-    refuse_expired(now, out);
-    lend_idle(now, out);
-    close_idle(now, out);
-    refuse_hopeless(out);
-    sweep(now, out);
-    beat(now, out);
+    if (calls_.earliest() <= now) give_up_calls(now, out);
+    if (line_.earliest() <= now) refuse_expired(now, out);
+    if (!line_.empty() || tried_) lend_idle(now, out);
+    if (slots_.doomed() > 0) close_idle(now, out);
+    if (!pacer_.well()) refuse_hopeless(out);
+    if (sweep_at() <= now) sweep(now, out);
+    if (beat_due_ <= now) beat(now, out);
     open_missing(now, out);
+    others_at_ = other_wake_at();
+}
+
+/// Settling is for what follows from the whole. With no place free and nothing due, a waiter more
+/// or less changes nothing else.
+bool machine::only_the_line_moves(instant now) const {
+    bool nothing_due = now < wake_at() || planted(fault::hand_over_forgets_what_is_due);
+    return count(slot_state::vacant) + count(slot_state::idle) == 0 && !closed_ && nothing_due;
+}
+
+/// The short way of a clean release in a crowded pool: straight to the head of the line, exactly as
+/// if it had been idle in between.
+bool machine::hand_over(instant now, slot_id id, actions& out) {
+    slot& s = slots_[id];
+    // The last one in line leaves through settle(): without a line other things are due.
+    if (line_.size() < 2 || owed_at() > now || !only_the_line_moves(now)) return false;
+    bool worn = wear(s, now) && !planted(fault::hand_over_passes_on_the_worn);
+    if (worn || needs_probe(s, now) || (settings_.probe_on_release && can_.probe)) return false;
+    note_idle(now, s);
+    waiter w = line_.leave(line_.head());
+    grant(now, s, w.arrived, true, out);
+    out.push_back({.what = action::kind::grant, .slot = id, .cookie = w.cookie});
+    return true;
 }
 
 void machine::give_up_calls(instant now, actions& out) {
@@ -55,7 +78,7 @@ void machine::refuse_expired(instant now, actions& out) {
 /// While opens fail and nothing else is alive, whoever cannot live to see the next attempt learns
 /// the reason now.
 void machine::refuse_hopeless(actions& out) {
-    if (pacer_.well() || alive() + count(slot_state::opening) > 0) return;
+    if (alive() + count(slot_state::opening) > 0) return;
     instant next = pacer_.due(true);
     while (!line_.empty() && line_.first().deadline <= next)
         refuse(line_.head(), errc::open_failed, out);
@@ -94,7 +117,7 @@ void machine::close_idle(instant now, actions& out) {
 /// Retires what is due. Not while somebody waits: whatever is idle then is on its way to them, and
 /// age is checked on that way, too.
 void machine::sweep(instant now, actions& out) {
-    if (closed_ || !line_.empty() || sweep_at() > now) return;
+    if (closed_ || !line_.empty()) return;
     last_sweep_ = now;
     sweep_due_ = never;
     spared_any_ = false;
@@ -133,7 +156,7 @@ void machine::sweep_one(instant now, slot_id id, actions& out) {
 /// Probes the idle resource that has gone unproven longest, if that is long enough; one at a time,
 /// and only while nobody waits.
 void machine::beat(instant now, actions& out) {
-    if (closed_ || !can_.probe || beating_ || now < beat_due_) return;
+    if (closed_ || !can_.probe || beating_) return;
     if (!line_.empty() && !planted(fault::heartbeat_ignores_waiters)) return;
     slot_id oldest = no_slot;
     instant good_until = never;
@@ -157,16 +180,18 @@ void machine::beat(instant now, actions& out) {
 
 void machine::open_missing(instant now, actions& out) {
     if (closed_) return;
-    for (std::size_t n = pacer_.allowed(now, present_supply()); n > 0; --n) {
-        begin(now, slots_.vacant(), slot_state::opening, verb::open, out);
-        pacer_.started(now);
+    while (std::size_t n = pacer_.allowed(now, present_supply())) {
+        for (; n > 0; --n) {
+            begin(now, slots_.vacant(), slot_state::opening, verb::open, out);
+            pacer_.started(now);
+        }
     }
 }
 
 // Looks.
 
-instant machine::wake_at() const {
-    instant at = std::min(line_.earliest(), calls_.earliest());
+instant machine::other_wake_at() const {
+    instant at = calls_.earliest();
     if (closed_) return at;
     at = std::min(at, pacer_.next_chance());
     if (line_.empty()) at = std::min(at, sweep_at());
@@ -221,13 +246,6 @@ std::optional<retire_reason> machine::wear(const slot& s, instant now) const {
 }
 
 bool machine::head_may_be_bypassed(instant now) const { return !line_.empty() && now < owed_at(); }
-
-instant machine::owed_at() const {
-    if (line_.empty()) return never;
-    const waiter& head = line_.first();
-    bool waits_its_turn = settings_.fairness == fairness::strict || !head.bypassable;
-    return waits_its_turn ? long_ago : after(head.arrived, settings_.bypass_for);
-}
 
 /// Would the minimum be short without this idle slot?
 bool machine::minimum_needs(const slot& s) const {

@@ -48,6 +48,10 @@ shortage pacer::lacking(instant now, const supply& s) {
 std::size_t pacer::allowed(instant now, const supply& s) {
     held_back_ = false;
     retry_at_ = never;
+    if (s.total >= s.max && !planted(fault::opens_ignore_closing_ones)) {
+        relying_since_ = never;  // with no place for another one there is nothing to weigh
+        return 0;
+    }
     shortage lack = lacking(now, s);
     if (!lack.any()) {
         width_ = 1;

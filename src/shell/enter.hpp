@@ -25,11 +25,9 @@ void keeper::enter(Ask&& ask) noexcept(noexcept(ask(core::instant{}))) {
         core::instant now = std::chrono::steady_clock::now();
         std::forward<Ask>(ask)(now);
         sort_out(now, todo);
-        if (todo.none()) return;
-        add_ref();
+        if (todo.needs_keeper()) add_ref();
     }
     carry_out(todo);
-    drop_ref();
 }
 
 }  // namespace cenote::shell

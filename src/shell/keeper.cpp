@@ -143,20 +143,22 @@ void keeper::wait(thread_waiter& me, const detail::wish& w) {
 
 resource* keeper::try_acquire(std::source_location site) {
     work_.start();
-    resource* got = nullptr;
-    enter([&](instant now) {
-        machine_.make_room(out_);
-        got = take_from_shelf(now, site);
-        if (got != nullptr) return;
-        if (auto slot = machine_.try_acquire(now, out_)) {
-            got = places_[*slot].held;
-            prepare(now, got, site);
-        }
-    });
-    if (got == nullptr || admits(got)) return got;
-    got->state = detail::condition::rejected;
-    release(got);
-    return nullptr;
+    for (;;) {
+        resource* got = nullptr;
+        enter([&](instant now) {
+            machine_.make_room(out_);
+            got = take_from_shelf(now, site);
+            if (got != nullptr) return;
+            if (auto slot = machine_.try_acquire(now, out_)) {
+                got = places_[*slot].held;
+                prepare(now, got, site);
+            }
+        });
+        if (got == nullptr || admits(got)) return got;
+        // Rejected: another one may be ready. Each turn takes one out of the pool.
+        got->state = detail::condition::rejected;
+        release(got);
+    }
 }
 
 bool keeper::admits(resource* r) noexcept {

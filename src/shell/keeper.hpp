@@ -73,7 +73,8 @@ private:
         bool tell = false;
         bool alone = false;  // no thread is left to make the calls
 
-        bool none() const { return first == nullptr && !left_empty && !tell && !alone; }
+        /// Waiters are told without the keeper, which may be gone by then.
+        bool needs_keeper() const { return left_empty || tell || alone; }
     };
     /// What the keeper knows of a slot.
     struct place {

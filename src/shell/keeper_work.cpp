@@ -38,10 +38,11 @@ void keeper::sort_out(instant now, errands& todo) {
     for (const action& a : out_) sort_out(now, a, todo);
     out_.clear();
     cause_ = nullptr;
-    bool occupied = machine_.total() > 0;
-    if (occupied && !occupied_) add_ref();
-    todo.left_empty = occupied_ && !occupied;
-    occupied_ = occupied;
+    if (bool occupied = machine_.total() > 0; occupied != occupied_) {
+        if (occupied) add_ref();
+        todo.left_empty = !occupied;
+        occupied_ = occupied;
+    }
     todo.alone = work_.stopped();
     work_.look(wake_at());
     if (watchers_ > 0) changed_.notify_all();
@@ -67,6 +68,7 @@ void keeper::sort_out(instant now, const action& a, errands& todo) {
 }
 
 void keeper::carry_out(errands& todo) noexcept {
+    bool here = todo.needs_keeper();  // if not, it may be gone when the first waiter has run
     // Events first: an observer hears of a lease before its holder can end it.
     if (todo.tell) announcer_.tell(mutex_);
     for (waiter* w = todo.first; w != nullptr;) {
@@ -74,8 +76,10 @@ void keeper::carry_out(errands& todo) noexcept {
         w->notify();
         w = next;
     }
+    if (!here) return;
     if (todo.alone) make_calls_here();
     if (todo.left_empty) drop_ref();
+    drop_ref();
 }
 
 void keeper::note_event(const action& a) {

@@ -497,11 +497,13 @@ void model::beat(instant now, actions& out) {
 
 void model::open_missing(instant now, actions& out) {
     if (closed_) return;
-    for (std::size_t n = allowed(now); n > 0; --n) {
-        const slot_id id = vacated_last();
-        slots_[id].epoch = epoch_;
-        begin(now, id, slot_state::opening, verb::open, out);
-        widen_at_ = after(now, patience);
+    while (std::size_t n = allowed(now)) {
+        for (; n > 0; --n) {
+            const slot_id id = vacated_last();
+            slots_[id].epoch = epoch_;
+            begin(now, id, slot_state::opening, verb::open, out);
+            widen_at_ = after(now, patience);
+        }
     }
 }
 
@@ -697,6 +699,10 @@ model::shortage model::missing() const {
 std::size_t model::allowed(instant now) {
     held_back_ = false;
     retry_at_ = never;
+    if (count(slot_state::vacant) == 0) {
+        relying_since_ = never;
+        return 0;
+    }
     shortage m = missing();
     const std::size_t opening = count(slot_state::opening);
     // Nothing is missing only because of what is being probed or reset: believed for a while.

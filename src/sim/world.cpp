@@ -120,68 +120,67 @@ bool world::choose_borrower(decision& d) {
 }
 
 void world::step(const decision& d) {
-    if (d.what <= decision::kind::reject) borrow(d, borrowers_[d.a % borrowers_.size()]);
-    else happen(d);
+    bool asked = d.what <= decision::kind::reject ? borrow(d, borrowers_[d.a % borrowers_.size()])
+                                                  : happen(d);
     ++seen_.steps;
+    if (!asked)
+        return;  // time may have passed without the timer: the next one must not depend on it
     absorb();
     look();
     if (seen_.steps % 8 == 0) settle_again();
 }
 
-/// What a borrower does.
-void world::borrow(const decision& d, borrower& who) {
+bool world::borrow(const decision& d, borrower& who) {
+    bool free = who.what == doing::nothing;
     bool holding = who.what == doing::holding;
     switch (d.what) {
         case decision::kind::acquire:
-            if (who.what == doing::nothing)
-                acquire(who, d.b == 0 ? never : now_ + milliseconds{d.b - 1}, 0, {});
-            break;
+            if (free) acquire(who, d.b == 0 ? never : now_ + milliseconds{d.b - 1}, 0, {});
+            return free;
         case decision::kind::attempt:
-            if (who.what == doing::nothing) attempt(who);
-            break;
+            if (free) attempt(who);
+            return free;
         case decision::kind::cancel:
-            if (who.what != doing::nothing) cancel(who);
-            break;
+            if (!free) cancel(who);
+            return !free;
         case decision::kind::release:
             if (holding) release(who, static_cast<condition>(d.b % 4));
-            break;
+            return holding;
         case decision::kind::detach:
             if (holding) detach(who);
-            break;
+            return holding;
         case decision::kind::reject:
             if (holding) reject(who);
-            break;
-        default: break;
+            return holding;
+        default: return false;
     }
 }
 
-/// What happens to everybody.
-void world::happen(const decision& d) {
+bool world::happen(const decision& d) {
     switch (d.what) {
         case decision::kind::answer:
-            if (!calls_.empty())
-                answer(call(calls_[d.a % calls_.size()]), static_cast<outcome>(d.b % 3), true);
-            break;
+            if (calls_.empty()) return false;
+            answer(call(calls_[d.a % calls_.size()]), static_cast<outcome>(d.b % 3), true);
+            return true;
         case decision::kind::late:
-            if (!given_up_.empty())
-                answer(call(given_up_[d.a % given_up_.size()]), static_cast<outcome>(d.b % 3),
-                       false);
-            break;
-        case decision::kind::pass: pass(d.a, d.b); break;
+            if (given_up_.empty()) return false;
+            answer(call(given_up_[d.a % given_up_.size()]), static_cast<outcome>(d.b % 3), false);
+            return true;
+        case decision::kind::pass: return pass(d.a, d.b);
         case decision::kind::retire_all:
             machine_.retire_all(now_, mine_);
             model_.retire_all(now_, theirs_);
-            break;
+            return true;
         case decision::kind::suspect_all:
             machine_.suspect_all(now_, mine_);
             model_.suspect_all(now_, theirs_);
-            break;
+            return true;
         case decision::kind::close:
             closed_ = true;
             machine_.close(now_, mine_);
             model_.close(now_, theirs_);
-            break;
-        default: break;
+            return true;
+        default: return false;
     }
 }
 
@@ -302,14 +301,20 @@ void world::call_ended(const call& c, outcome how) {
     if (c.which == verb::close) p.exists = false;
 }
 
-void world::pass(std::uint32_t how, std::uint32_t much) {
+/// False: the timer is late, and nobody has told the machine of the time.
+bool world::pass(std::uint32_t how, std::uint32_t much) {
     instant wake = machine_.wake_at();
     if (how < 55 && wake != never) now_ = std::max(now_, wake);
     else if (how < 70) now_ += milliseconds{much % 50};
     else if (how < 80) now_ += milliseconds{much * 4};
-    else if (how < 95) now_ += nanoseconds{much};
+    else if (how < 85) now_ += nanoseconds{much};
+    else if (how < 95) {
+        now_ += milliseconds{much % 50};
+        return false;
+    }
     machine_.tick(now_, mine_);
     model_.tick(now_, theirs_);
+    return true;
 }
 
 // What the machine did.

@@ -77,8 +77,8 @@ private:
     };
 
     bool choose_borrower(decision& d);
-    void borrow(const decision& d, borrower& who);
-    void happen(const decision& d);
+    bool borrow(const decision& d, borrower& who);
+    bool happen(const decision& d);
     void acquire(borrower& who, core::instant deadline, std::uint64_t ticket,
                  core::instant arrived);
     void attempt(borrower& who);
@@ -87,7 +87,7 @@ private:
     void release(borrower& who, core::condition how);
     void reject(borrower& who);
     void answer(const call& c, core::outcome how, bool believed);
-    void pass(std::uint32_t how, std::uint32_t much);
+    bool pass(std::uint32_t how, std::uint32_t much);
     void call_ended(const call& c, core::outcome how);
 
     void settle_again();
