@@ -8,6 +8,8 @@
 #include <iostream>
 #include <mutex>
 #include <random>
+#include <sstream>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,6 +17,7 @@
 #include <CLI/CLI.hpp>
 
 #include "sim/faults.hpp"
+#include "sim/recording.hpp"
 #include "sim/run.hpp"
 
 namespace {
@@ -56,8 +59,7 @@ void explain(const sim::plan& p, const sim::verdict& v, const settings& s) {
     print_decisions(std::cout, shortest);
     if (!s.save.empty()) {
         std::ofstream file(s.save);
-        file << "seed " << p.seed << " steps " << p.steps << '\n';
-        print_decisions(file, shortest);
+        file << sim::to_text({.from = p, .decisions = shortest});
         std::cout << "  saved: build/bin/cenote-sim --replay " << s.save << '\n';
     }
 }
@@ -77,28 +79,22 @@ int run_one(const settings& s) {
 
 int replay_file(const settings& s) {
     std::ifstream file(s.replay);
-    std::string word;
-    std::uint64_t seed = 0;
-    std::size_t steps = 0;
-    std::string line;
-    if (!(file >> word >> seed >> word >> steps) || !std::getline(file, line)) {
-        std::cerr << "cenote-sim: " << s.replay << ": expected \"seed N steps N\" on line 1\n";
+    std::ostringstream text;
+    text << file.rdbuf();
+    if (!file) {
+        std::cerr << "cenote-sim: cannot read " << s.replay << '\n';
         return 2;
     }
-    std::vector<sim::decision> decisions;
-    while (std::getline(file, line)) {
-        sim::decision d;
-        if (!sim::parse(line, d)) {
-            std::cerr << "cenote-sim: " << s.replay << ": not a decision: " << line << '\n';
-            return 2;
-        }
-        decisions.push_back(d);
+    try {
+        sim::recording r = sim::from_text(text.str());
+        sim::verdict v = sim::replay(r.from, r.decisions);
+        if (v.failed) std::cout << "FOUND: " << v.what << '\n';
+        print_hash(v.hash);
+        return v.failed ? 1 : 0;
+    } catch (const std::invalid_argument& e) {
+        std::cerr << "cenote-sim: " << s.replay << ": " << e.what() << '\n';
+        return 2;
     }
-    sim::plan p = sim::draw_plan(seed, steps);
-    sim::verdict v = sim::replay(p, decisions);
-    if (v.failed) std::cout << "FOUND: " << v.what << '\n';
-    print_hash(v.hash);
-    return v.failed ? 1 : 0;
 }
 
 /// Many seeds on several threads. The hash does not depend on how they were spread.

@@ -4,7 +4,8 @@
 usage: check.py many PROGRAM SEEDS_MIN STEPS_MIN [OPTION...]   enough was done, nothing was found
        check.py plants PROGRAM FAULTS_MIN [OPTION...]          every planted fault was found
        check.py same PROGRAM PROGRAM [OPTION...]               both print the same hash
-       check.py replay PROGRAM FOLDER                          no recorded run fails any more
+       check.py replay PROGRAM FAULTY FOLDER                   no recorded run fails any more, and
+                                                               each still finds what it was saved for
 
 A failure ends with the command that shows it again.
 """
@@ -68,14 +69,17 @@ def same(first, second, *options):
     return 0
 
 
-def replay(program, folder):
+def replay(program, faulty, folder):
     files = sorted(Path(folder).glob("*.txt"))
-    broken = [str(f) for f in files if run(program, "--replay", str(f))[0] != 0]
     if not files:
         return fail(f"no recorded runs in {folder}")
-    for file in broken:
-        print(f"see it again: {program} --replay {file}")
-    return fail(f"{len(broken)} of {len(files)} recorded runs fail") if broken else 0
+    plants = run(faulty, "--list-plants")[1].split()
+    for file in files:
+        if run(program, "--replay", str(file))[0] != 0:
+            return fail("a recorded run fails", f"replay: {program} --replay {file}")
+        if file.stem in plants and run(faulty, "--plant", file.stem, "--replay", str(file))[0] != 1:
+            return fail(f"{file} does not find the fault it is named after any more")
+    return 0
 
 
 def main():
