@@ -31,8 +31,7 @@ void deadlines::add(id entry, instant at) {
         ++listed_;
     } else {
         n.place = where::heap;
-        heap_.push_back(entry);  // reserved
-        put(heap_.size() - 1, entry);
+        heap_.push_back({at, entry});  // reserved
         sift_up(heap_.size() - 1);
     }
     find_earliest();
@@ -56,31 +55,31 @@ void deadlines::find_earliest() { earliest_ = size() == 0 ? never : nodes_[first
 
 deadlines::id deadlines::first() const {
     if (heap_.empty()) return head_;
-    if (head_ == none) return heap_.front();
-    return nodes_[heap_.front()].at < nodes_[head_].at ? heap_.front() : head_;
+    const leaf& top = heap_.front();
+    return head_ == none || top.at < nodes_[head_].at ? top.entry : head_;
 }
 
 void deadlines::remove_from_heap(std::size_t position) {
-    id moved = heap_.back();
+    leaf moved = heap_.back();
     heap_.pop_back();
     if (position == heap_.size()) return;
-    put(position, moved);
+    heap_[position] = moved;
     sift_up(position);
-    sift_down(nodes_[moved].previous);
+    sift_down(nodes_[moved.entry].previous);
 }
 
-bool deadlines::before(id a, id b) const {
+bool deadlines::before(const leaf& a, const leaf& b) {
     // Equal times are ordered by number, so that the order never depends on history.
-    return nodes_[a].at != nodes_[b].at ? nodes_[a].at < nodes_[b].at : a < b;
+    return a.at != b.at ? a.at < b.at : a.entry < b.entry;
 }
 
-void deadlines::put(std::size_t position, id entry) {
-    heap_[position] = entry;
-    nodes_[entry].previous = static_cast<id>(position);
+void deadlines::put(std::size_t position, const leaf& l) {
+    heap_[position] = l;
+    nodes_[l.entry].previous = static_cast<id>(position);
 }
 
 void deadlines::sift_up(std::size_t position) {
-    id entry = heap_[position];
+    leaf entry = heap_[position];
     while (position > 0) {
         std::size_t parent = (position - 1) / arity;
         if (!before(entry, heap_[parent])) break;
@@ -91,7 +90,7 @@ void deadlines::sift_up(std::size_t position) {
 }
 
 void deadlines::sift_down(std::size_t position) {
-    id entry = heap_[position];
+    leaf entry = heap_[position];
     for (;;) {
         std::size_t first = position * arity + 1;
         std::size_t last = std::min(first + arity, heap_.size());
@@ -117,8 +116,9 @@ void deadlines::check() const {
     ensure(listed == listed_, "the list holds what was counted");
     ensure(earliest_ == (size() == 0 ? never : nodes_[first()].at), "the earliest is known");
     for (std::size_t i = 0; i < heap_.size(); ++i) {
-        ensure(nodes_[heap_[i]].place == where::heap, "a heaped entry knows its place");
-        ensure(nodes_[heap_[i]].previous == i, "a heaped entry knows its position");
+        const node& n = nodes_[heap_[i].entry];
+        ensure(n.place == where::heap && n.at == heap_[i].at, "a heaped entry knows its place");
+        ensure(n.previous == i, "a heaped entry knows its position");
         ensure(i == 0 || !before(heap_[i], heap_[(i - 1) / arity]), "a parent is not later");
     }
 }

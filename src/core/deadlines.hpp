@@ -52,14 +52,22 @@ private:
     };
 
     void find_earliest();
+    /// In the heap with its time beside it: comparing two must not cost a visit to each.
+    struct leaf {
+        instant at{};
+        id entry = none;
+
+        bool operator==(const leaf&) const = default;
+    };
+
     void remove_from_heap(std::size_t position);
     void sift_up(std::size_t position);
     void sift_down(std::size_t position);
-    void put(std::size_t position, id entry);
-    bool before(id a, id b) const;
+    void put(std::size_t position, const leaf& l);
+    static bool before(const leaf& a, const leaf& b);
 
     std::vector<node> nodes_;
-    std::vector<id> heap_;
+    std::vector<leaf> heap_;
     id head_ = none;
     id tail_ = none;
     std::size_t listed_ = 0;

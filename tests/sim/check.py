@@ -5,7 +5,7 @@ usage: check.py many PROGRAM SEEDS_MIN STEPS_MIN [OPTION...]   enough was done, 
        check.py plants PROGRAM FAULTS_MIN [OPTION...]          every planted fault was found
        check.py same PROGRAM PROGRAM [OPTION...]               both print the same hash
        check.py replay PROGRAM FAULTY FOLDER                   no recorded run fails any more, and
-                                                               each still finds what it was saved for
+                                                               each still finds its fault
 
 A failure ends with the command that shows it again.
 """
