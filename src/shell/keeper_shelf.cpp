@@ -81,6 +81,7 @@ void keeper::bring_back(instant now, resource* r) {
 
 /// What is leased now must not get past the machine when it comes back.
 void keeper::recall(instant now) {
+    recalled_ = 0;  // whatever is found on the shelf must not end an earlier recall, and this one
     shelf_.raise(detail::recalling);
     collect_shelf(now);
     recalled_at_ = now;

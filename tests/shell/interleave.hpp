@@ -1,4 +1,4 @@
-// A small model checker: runs every interleaving of two or three threads and says which one breaks.
+// A small model checker: runs every interleaving of a few threads and says which one breaks.
 //
 // The threads are fibers. Each operation on a model atomic or a model lock is a point where another
 // fiber may go on; everything between two such points is one step. The search is depth first, each
@@ -56,7 +56,7 @@ struct verdict_of_search {
 
 class explorer {
 public:
-    static constexpr std::size_t most_fibers = 3;
+    static constexpr std::size_t most_fibers = 4;
     static constexpr unsigned no_bound = ~0u;
 
     /// `preemptions`: no_bound for an exhaustive search.
@@ -117,7 +117,8 @@ public:
 private:
     static constexpr std::size_t stack_size = 32 * 1024;
     static constexpr std::size_t nobody = most_fibers;
-    using set = unsigned;  // of fibers, a bit each
+    static constexpr std::size_t most_steps = 1000;  // of one run; ten times what any needs
+    using set = unsigned;                            // of fibers, a bit each
 
     struct fiber {
         ucontext_t context{};
@@ -203,6 +204,7 @@ private:
 
     /// Who goes on; nobody if the run is at its end.
     std::size_t choose() {
+        if (depth_ >= most_steps) fail("it does not come to rest");
         if (!broken_.empty()) return nobody;
         if (depth_ == path_.size()) {
             set possible = enabled();
