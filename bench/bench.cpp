@@ -117,6 +117,7 @@ int main(int argc, char** argv) {
     run_cycles(results);
     run_contention(results);
     run_machine(results);
+    run_coroutines(results);
     processor_time after = processor_time::now();
     std::printf("\n%.1f %% of the processors' time was stolen by other guests\n",
                 100 * (after.stolen - before.stolen) / (after.all - before.all));

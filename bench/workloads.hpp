@@ -15,4 +15,7 @@ void run_contention(report& into);
 /// The machine alone: whether the length of the line shows.
 void run_machine(report& into);
 
+/// More coroutines than resources, and one that has not to wait: what Asio's users have today.
+void run_coroutines(report& into);
+
 }  // namespace cenote::bench

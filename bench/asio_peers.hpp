@@ -1,0 +1,202 @@
+// What an Asio user would write instead of cenote: a channel as a pool, and the textbook pool of a
+// strand, a deque and a timer per waiter.
+#pragma once
+
+#include <boost/asio/any_completion_handler.hpp>
+#include <boost/asio/append.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/experimental/concurrent_channel.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "subjects.hpp"
+
+namespace cenote::bench {
+
+namespace asio = boost::asio;
+
+/// One io_context, run by as many threads as call run(), which it is told as Asio recommends.
+class asio_loop {
+public:
+    using coroutine = asio::awaitable<void>;
+
+    explicit asio_loop(std::size_t threads) : io(static_cast<int>(threads)) {}
+
+    void spawn(coroutine started) { asio::co_spawn(io, std::move(started), asio::detached); }
+
+    /// Lets `count` coroutines begin, so that their making is not in the measured time.
+    void begin(std::size_t count) {
+        for (std::size_t i = 0; i < count; ++i) io.poll_one();
+    }
+
+    static auto yield() { return asio::post(asio::use_awaitable); }
+
+    void run() { io.run(); }
+
+    asio::io_context io;
+};
+
+/// With the executor's own type: any_io_executor would make the callbacks slower.
+using channel = asio::experimental::concurrent_channel<asio::io_context::executor_type,
+                                                       void(boost::system::error_code, thing*)>;
+
+/// The things a peer lends, each on the heap.
+class things {
+public:
+    explicit things(std::size_t size) {
+        for (std::size_t i = 0; i < size; ++i) all_.push_back(std::make_unique<thing>());
+    }
+    auto begin() const { return all_.begin(); }
+    auto end() const { return all_.end(); }
+
+private:
+    std::vector<std::unique_ptr<thing>> all_;
+};
+
+/// A channel that holds what is idle: to receive is to acquire. As there is room for everything,
+/// nothing has to wait to be sent.
+class channel_pool {
+public:
+    channel_pool(asio_loop& loop, std::size_t size) : things_(size), idle_(loop.io, size) {
+        for (const auto& t : things_) release(t.get());
+    }
+
+    auto acquire() { return idle_.async_receive(asio::use_awaitable); }
+    void release(thing* back) { idle_.try_send(boost::system::error_code(), back); }
+
+    channel& idle() { return idle_; }
+
+private:
+    things things_;
+    channel idle_;
+};
+
+/// The same without a coroutine: one of those who borrow, as a chain of callbacks.
+class callback_borrower {
+public:
+    enum class hold { shortly, over_a_yield };
+
+    /// `leaves` says, after each cycle, whether that was the last.
+    template <class Leaves>
+    static void start(asio_loop& loop, channel_pool& pool, hold how, Leaves leaves) {
+        auto* self = new of<Leaves>(loop, pool, how, std::move(leaves));
+        asio::post(loop.io, [self] { self->acquire(); });
+    }
+
+private:
+    /// Deletes itself when it leaves.
+    template <class Leaves>
+    struct of {
+        of(asio_loop& l, channel_pool& p, hold h, Leaves last)
+            : loop(l), pool(p), how(h), leaves(std::move(last)) {}
+
+        void acquire() {
+            pool.idle().async_receive([this](boost::system::error_code, thing* granted) {
+                held = granted;
+                ++held->uses;
+                if (how == hold::shortly) release();
+                else asio::post(loop.io, [this] { release(); });
+            });
+        }
+        void release() {
+            pool.release(held);
+            if (leaves()) delete this;
+            else acquire();
+        }
+
+        asio_loop& loop;
+        channel_pool& pool;
+        hold how;
+        Leaves leaves;
+        thing* held = nullptr;
+    };
+};
+
+/// The textbook pool of Asio: everything happens on a strand; whoever waits is a handler in a deque
+/// and has a timer for its deadline.
+class strand_pool {
+    using signature = void(boost::system::error_code, thing*);
+    using any_handler = asio::any_completion_handler<signature>;
+
+public:
+    strand_pool(asio_loop& loop, std::size_t size)
+        : io_(loop.io), strand_(asio::make_strand(loop.io)), things_(size) {
+        for (const auto& t : things_) idle_.push_back(t.get());
+    }
+
+    template <class Token>
+    auto async_acquire(std::chrono::nanoseconds timeout, Token&& token) {
+        auto start = [this, timeout](auto handler) {
+            asio::dispatch(strand_, [this, timeout, handler = std::move(handler)]() mutable {
+                lend_or_wait(timeout, std::move(handler));
+            });
+        };
+        return asio::async_initiate<Token, signature>(start, token);
+    }
+
+    auto acquire() { return async_acquire(std::chrono::seconds(30), asio::use_awaitable); }
+
+    void release(thing* back) {
+        asio::post(strand_, [this, back] {
+            if (waiting_.empty()) {
+                idle_.push_back(back);
+                return;
+            }
+            std::shared_ptr<waiter> next = std::move(waiting_.front());
+            waiting_.pop_front();
+            next->deadline.cancel();
+            complete(std::move(next->handler), {}, back);
+        });
+    }
+
+private:
+    struct waiter {
+        waiter(any_handler h, asio::steady_timer timer)
+            : handler(std::move(h)), deadline(std::move(timer)) {}
+        any_handler handler;
+        asio::steady_timer deadline;
+    };
+
+    template <class Handler>
+    void lend_or_wait(std::chrono::nanoseconds timeout, Handler handler) {
+        if (!idle_.empty()) {
+            thing* taken = idle_.back();
+            idle_.pop_back();
+            complete(std::move(handler), {}, taken);
+            return;
+        }
+        auto last = std::make_shared<waiter>(any_handler(std::move(handler)),
+                                             asio::steady_timer(strand_, timeout));
+        waiting_.push_back(last);
+        last->deadline.async_wait([this, last](boost::system::error_code cancelled) {
+            if (cancelled || std::erase(waiting_, last) == 0) return;
+            complete(std::move(last->handler), asio::error::timed_out, nullptr);
+        });
+    }
+
+    template <class Handler>
+    void complete(Handler handler, boost::system::error_code error, thing* granted) {
+        asio::post(io_, asio::append(std::move(handler), error, granted));
+    }
+
+    asio::io_context& io_;
+    asio::strand<asio::io_context::executor_type> strand_;
+    things things_;
+    std::vector<thing*> idle_;
+    std::deque<std::shared_ptr<waiter>> waiting_;
+};
+
+}  // namespace cenote::bench
