@@ -30,6 +30,9 @@ namespace cenote {
 /// timeout, never two at a time on one resource. before_acquire and before_release run on the
 /// borrower's thread at every lease and must be quick (a look at a socket, not a round trip).
 ///
+/// All but open, close and classify return bool or nothing; what close returns is ignored. A member
+/// of one of these names that cannot be called like this does not compile.
+///
 /// Thread safety: the pool calls a connector from several threads at once, each time for another
 /// resource.
 template <class C, class T>
@@ -54,6 +57,10 @@ decltype(auto) call_open(C& c) {
 template <class C>
 using opened_by = std::remove_cvref_t<decltype(call_open(std::declval<C&>()))>;
 
+/// Exactly these: where 0 or an empty std::error_code mean success, they would be read as "no".
+template <class R>
+concept bool_or_nothing = std::is_void_v<R> || std::same_as<std::remove_cvref_t<R>, bool>;
+
 /// Calls that say "yes" by returning true or by returning at all.
 template <class Call>
 bool says_yes(Call&& call) {
@@ -61,9 +68,53 @@ bool says_yes(Call&& call) {
         std::forward<Call>(call)();
         return true;
     } else {
-        return static_cast<bool>(std::forward<Call>(call)());
+        return std::forward<Call>(call)();
     }
 }
+
+/// Which of the optional members a connector has.
+template <class C, class T>
+struct verbs_of {
+    static constexpr bool probe = requires(C& c, T& t) {
+        { c.probe(t) } -> bool_or_nothing;
+    };
+    static constexpr bool reset = requires(C& c, T& t) {
+        { c.reset(t) } -> bool_or_nothing;
+    };
+    static constexpr bool close = requires(C& c, T& t) { c.close(t); };
+    static constexpr bool before_acquire = requires(C& c, T& t) {
+        { c.before_acquire(t) } -> bool_or_nothing;
+    };
+    static constexpr bool before_release = requires(C& c, T& t) {
+        { c.before_release(t) } -> bool_or_nothing;
+    };
+    static constexpr bool classify = requires(const C& c, const std::exception_ptr& e) {
+        { c.classify(e) } -> std::same_as<verdict>;
+    };
+
+    /// A member that is there but does not fit was meant, and would never be called. (A set of
+    /// overloads has no address, hence is not noticed.)
+    static constexpr void must_fit() {
+        static_assert(
+            probe || !requires { &C::probe; },
+            "cenote: the connector's probe must accept a T& and return bool or nothing");
+        static_assert(
+            reset || !requires { &C::reset; },
+            "cenote: the connector's reset must accept a T& and return bool or nothing");
+        static_assert(
+            close || !requires { &C::close; }, "cenote: the connector's close must accept a T&");
+        static_assert(
+            before_acquire || !requires { &C::before_acquire; },
+            "cenote: the connector's before_acquire must accept a T& and return bool or nothing");
+        static_assert(
+            before_release || !requires { &C::before_release; },
+            "cenote: the connector's before_release must accept a T& and return bool or nothing");
+        static_assert(
+            classify || !requires { &C::classify; },
+            "cenote: the connector's classify must be const, accept a std::exception_ptr and "
+            "return cenote::verdict");
+    }
+};
 
 template <class T, class C>
 class connector_of final : public any_connector {
@@ -71,51 +122,49 @@ public:
     explicit connector_of(C connector) : connector_(std::move(connector)) {}
 
     connector_abilities abilities() const noexcept override {
-        return {.probe = can_probe,
-                .reset = can_reset,
-                .before_acquire = looks_before_acquire,
-                .before_release = looks_before_release};
+        return {.probe = can::probe,
+                .reset = can::reset,
+                .before_acquire = can::before_acquire,
+                .before_release = can::before_release};
     }
 
     std::unique_ptr<resource> open() override {
-        auto r = std::make_unique<resource_of<T>>();
-        r->value.emplace(elide{connector_});
-        return r;
+        return std::make_unique<resource_of<T>>([this]() -> T { return call_open(connector_); });
     }
 
     bool probe(resource& r) override {
-        if constexpr (can_probe)
+        if constexpr (can::probe)
             return says_yes([&]() -> decltype(auto) { return connector_.probe(value_of(r)); });
         else return static_cast<void>(r), true;
     }
 
     bool reset(resource& r) override {
-        if constexpr (can_reset)
+        if constexpr (can::reset)
             return says_yes([&]() -> decltype(auto) { return connector_.reset(value_of(r)); });
         else return static_cast<void>(r), true;
     }
 
     void close(resource& r) override {
-        if constexpr (can_close) connector_.close(value_of(r));
+        if constexpr (can::close) static_cast<void>(connector_.close(value_of(r)));
         else static_cast<void>(r);
     }
 
     bool before_acquire(resource& r) override {
-        if constexpr (looks_before_acquire)
+        if constexpr (can::before_acquire)
             return says_yes(
                 [&]() -> decltype(auto) { return connector_.before_acquire(value_of(r)); });
         else return static_cast<void>(r), true;
     }
 
     bool before_release(resource& r) override {
-        if constexpr (looks_before_release)
+        if constexpr (can::before_release)
             return says_yes(
                 [&]() -> decltype(auto) { return connector_.before_release(value_of(r)); });
         else return static_cast<void>(r), true;
     }
 
     verdict classify(const std::exception_ptr& error) const noexcept override {
-        if constexpr (can_classify) {
+        if constexpr (can::classify) {
             try {
                 return connector_.classify(error);
             } catch (...) {
@@ -127,22 +176,9 @@ public:
     }
 
 private:
-    static constexpr bool can_probe = requires(C& c, T& t) { c.probe(t); };
-    static constexpr bool can_reset = requires(C& c, T& t) { c.reset(t); };
-    static constexpr bool can_close = requires(C& c, T& t) { c.close(t); };
-    static constexpr bool looks_before_acquire = requires(C& c, T& t) { c.before_acquire(t); };
-    static constexpr bool looks_before_release = requires(C& c, T& t) { c.before_release(t); };
-    static constexpr bool can_classify = requires(const C& c, std::exception_ptr e) {
-        { c.classify(e) } -> std::same_as<verdict>;
-    };
+    using can = verbs_of<C, T>;
 
-    /// Turns into a T where it is used, so that a T is made in its place and never moved.
-    struct elide {
-        C& c;
-        operator T() { return call_open(c); }
-    };
-
-    static T& value_of(resource& r) { return *static_cast<resource_of<T>&>(r).value; }
+    static T& value_of(resource& r) { return static_cast<resource_of<T>&>(r).value; }
 
     C connector_;
 };

@@ -35,10 +35,12 @@ public:
     explicit operator bool() const noexcept { return resource_ != nullptr; }
 
     /// The resource. Requires that it holds one.
-    T& operator*() const noexcept { return *resource_->value; }
-    T* operator->() const noexcept { return &*resource_->value; }
+    T& operator*() const noexcept { return resource_->value; }
+    T* operator->() const noexcept { return std::addressof(resource_->value); }
     /// The resource, null if it holds none.
-    T* get() const noexcept { return resource_ == nullptr ? nullptr : &*resource_->value; }
+    T* get() const noexcept {
+        return resource_ == nullptr ? nullptr : std::addressof(resource_->value);
+    }
 
     /// Returns the resource now instead of at the end. Never waits, throws or allocates.
     void give_back() noexcept {
@@ -65,7 +67,7 @@ public:
     T detach() {
         auto* r = std::exchange(resource_, nullptr);
         std::unique_ptr<detail::resource> owner = r->home->detach(r);
-        return std::move(*r->value);
+        return std::move(r->value);
     }
 
 private:

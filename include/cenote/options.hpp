@@ -96,7 +96,8 @@ struct options {
     std::chrono::nanoseconds reset_timeout = std::chrono::seconds{1};
     std::chrono::nanoseconds close_timeout = std::chrono::seconds{1};
 
-    /// Opens in flight at once; never more than the waiters and the missing minimum need.
+    /// Opens in flight at once; never more than the waiters and the missing minimum need. Any
+    /// number will do: more than `max` is no limit at all.
     std::size_t opening_max = 4;
 
     /// Idle longer than this is retired, down to `min_size` and `min_idle`.
@@ -114,13 +115,15 @@ struct options {
     std::chrono::nanoseconds sweep_interval = std::chrono::seconds{1};
 
     /// At acquire, probe a resource that has been idle at least this long; zero probes always (and
-    /// costs the fast lane), `forever` never. Needs a connector with `probe`.
+    /// costs the fast lane), `forever` never. Has no effect if the connector cannot probe.
     std::chrono::nanoseconds probe_after_idle = std::chrono::seconds{5};
 
-    /// Probe at release, before the resource can be lent again. Costs the fast lane.
+    /// Probe at release, before the resource can be lent again. Costs the fast lane. Has no effect
+    /// if the connector cannot probe.
     bool probe_on_release = false;
 
-    /// Probe idle resources at this interval in the background, one at a time.
+    /// Probe idle resources at this interval in the background, one at a time. Has no effect if the
+    /// connector cannot probe.
     std::chrono::nanoseconds heartbeat = forever;
 
     /// Which idle resource is lent next. `fifo` costs the fast lane.
@@ -132,7 +135,7 @@ struct options {
     cenote::fairness fairness = cenote::fairness::strict;
 
     /// With `fairness::bounded`: how old the head of the line gets before it can no longer be
-    /// overtaken.
+    /// overtaken. At most a second: so long somebody may sleep beside a free resource.
     std::chrono::nanoseconds bypass_for = std::chrono::milliseconds{1};
 
     /// Waiters beyond this are refused at once with `line_full`.

@@ -154,7 +154,8 @@ public:
         }
     }
 
-    /// One consistent look at the pool. Takes no lock that a grant needs.
+    /// One consistent look at the pool. Takes no lock that a grant needs, unless the pool changed a
+    /// thousand times in a row while it looked: then it takes it once.
     cenote::stats stats() const { return gate_->read(); }
 
     const std::string& name() const noexcept { return gate_->name(); }
@@ -182,9 +183,12 @@ private:
         static_assert(connector<type, T>,
                       "cenote: the connector's open() (or the callable itself) must return the "
                       "pool's resource type, or something that converts to it");
-        if constexpr (connector<type, T>)
+        if constexpr (connector<type, T>) {
+            detail::verbs_of<type, T>::must_fit();
             return std::make_unique<detail::connector_of<T, type>>(std::forward<C>(c));
-        else return nullptr;
+        } else {
+            return nullptr;
+        }
     }
 
     lease<T> take_or_wait(std::chrono::steady_clock::time_point deadline, std::stop_token stop,

@@ -73,9 +73,10 @@ struct stats {
     std::uint64_t detached = 0;   ///< Leases taken out of the pool for good.
     std::uint64_t opened = 0;
     std::uint64_t open_failed = 0;
-    std::uint64_t closed = 0;     ///< Closes finished (also failed and abandoned ones).
-    std::uint64_t abandoned = 0;  ///< Connector calls that outlived their deadline.
-    std::uint64_t try_empty = 0;  ///< try_acquire that found nothing.
+    std::uint64_t closed = 0;       ///< Closes finished (also failed and abandoned ones).
+    std::uint64_t abandoned = 0;    ///< Connector calls that outlived their deadline.
+    std::uint64_t events_lost = 0;  ///< Events dropped because an observer did not follow.
+    std::uint64_t try_empty = 0;    ///< try_acquire that found nothing.
 
     std::array<std::uint64_t, retire_reason_count> retired_by_reason{};
     std::array<std::uint64_t, errc_count> refused_by_reason{};

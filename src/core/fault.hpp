@@ -48,7 +48,10 @@
     X(detach_keeps_the_slot)              \
     X(tried_open_never_ends)              \
     X(hand_over_passes_on_the_worn)       \
-    X(hand_over_forgets_what_is_due)
+    X(hand_over_forgets_what_is_due)      \
+    X(crowded_join_forgets_the_backoff)   \
+    X(unfit_ones_reopened_at_once)        \
+    X(waiting_calls_time_out)
 // clang-format on
 
 namespace cenote::core {

@@ -10,14 +10,14 @@ namespace cenote::core {
 
 namespace {
 
-duration timeout_of(verb which, const options& settings) {
-    switch (which) {
-        case verb::open: return settings.open_timeout;
-        case verb::probe: return settings.probe_timeout;
-        case verb::reset: return settings.reset_timeout;
-        case verb::close: return settings.close_timeout;
+/// How long the call may take that a slot is in this state for.
+duration timeout_of(slot_state state, const options& settings) {
+    switch (state) {
+        case slot_state::opening: return settings.open_timeout;
+        case slot_state::probing: return settings.probe_timeout;
+        case slot_state::resetting: return settings.reset_timeout;
+        default: return settings.close_timeout;
     }
-    return settings.close_timeout;
 }
 
 }  // namespace
@@ -31,7 +31,8 @@ machine::machine(const options& settings, abilities can, bool reports, std::uint
       slots_(settings.max),
       pacer_(settings.backoff, settings.opening_max),
       warmed_(settings.warm_up != warm_up::none),
-      last_sweep_(now) {
+      last_sweep_(now),
+      settled_at_(now) {
     settings_.name.clear();
     settings_.observers.clear();
     calls_.reserve(settings.max);
@@ -55,12 +56,14 @@ void machine::warm(instant now, actions& out) {
 
 answer machine::acquire(instant now, const request& who, actions& out) {
     make_room(out);
+    notice_freeze(now);
     ++acquires_;
     warmed_ = true;
+    std::uint64_t ticket = who.ticket != 0 ? who.ticket : ++last_ticket_;
     auto refused = [&](errc error) {
         ++refused_[static_cast<std::size_t>(error) - 1];
         settle(now, out);
-        return answer{.what = answer::kind::refused, .error = error};
+        return answer{.what = answer::kind::refused, .error = error, .ticket = ticket};
     };
     if (closed_) return refused(errc::closed);
     bool crowded = !line_.empty() && only_the_line_moves(now);
@@ -68,17 +71,16 @@ answer machine::acquire(instant now, const request& who, actions& out) {
         slot_id id = next_fresh(now, out);
         lend(now, id, now, false, out);
         settle(now, out);
-        return {.what = answer::kind::granted, .slot = id};
+        return {.what = answer::kind::granted, .slot = id, .ticket = ticket};
     }
     if (who.deadline <= now) {
         tried_ = true;
         return refused(errc::timed_out);
     }
-    if (line_.size() >= settings_.line_max) {
+    if (line_.size() >= settings_.line_max && !who.again) {
         tried_ = tried_ || line_.empty();  // nobody may wait, so the next one must find it open
         return refused(errc::line_full);
     }
-    std::uint64_t ticket = who.ticket != 0 ? who.ticket : ++last_ticket_;
     if (planted(fault::newcomer_overtakes_the_line) && !line_.empty())
         ticket = line_.first().ticket;
     waiter_id id = line_.join({.cookie = who.cookie,
@@ -92,6 +94,7 @@ answer machine::acquire(instant now, const request& who, actions& out) {
 
 std::optional<slot_id> machine::try_acquire(instant now, actions& out) {
     make_room(out);
+    notice_freeze(now);
     warmed_ = true;
     std::optional<slot_id> got;
     if (can_lend(now, out)) got = next_fresh(now, out);
@@ -110,6 +113,7 @@ std::optional<slot_id> machine::try_acquire(instant now, actions& out) {
 }
 
 bool machine::cancel(instant now, waiter_id id, actions& out) {
+    notice_freeze(now);
     if (planted(fault::cancel_after_grant_lends_twice) && !line_.has(id))
         for (slot_id s = 0; s < slots_.max(); ++s)
             if (slots_[s].state == slot_state::leased) return become_idle(now, s), false;
@@ -130,6 +134,7 @@ bool machine::cancel(instant now, waiter_id id, actions& out) {
 
 void machine::release(instant now, slot_id id, condition how, std::uint64_t uses,
                       std::optional<duration> held, actions& out) {
+    notice_freeze(now);
     slot& s = slots_[id];
     ensure(s.state == slot_state::leased, "what is released was leased");
     ++released_;
@@ -146,6 +151,7 @@ void machine::release(instant now, slot_id id, condition how, std::uint64_t uses
 
 void machine::bring_back(instant now, slot_id id, std::uint64_t uses, instant idle_since,
                          actions& out) {
+    notice_freeze(now);
     slot& s = slots_[id];
     ensure(s.state == slot_state::leased, "what is brought back was leased");
     ++released_;
@@ -164,7 +170,12 @@ void machine::take_back(instant now, slot_id id, condition how, actions& out) {
     }
     if (closed_ || how == condition::discard) return begin_close(now, id, out);
     if (auto why = wear(s, now)) return retire(now, id, *why, out);
-    if (how == condition::rejected) return retire(now, id, retire_reason::rejected, out);
+    if (how == condition::unfit && s.uses <= 1 && !planted(fault::unfit_ones_reopened_at_once)) {
+        // Opened for nothing. Trying again at once would open and close in a circle.
+        pacer_.failed(now, s.called_at, random_);
+    }
+    if (how == condition::rejected || how == condition::unfit)
+        return retire(now, id, retire_reason::rejected, out);
     if (how == condition::dirty && !planted(fault::dirty_goes_back_without_reset)) {
         if (!can_.reset) return retire(now, id, retire_reason::reset_failed, out);
         return begin(now, id, slot_state::resetting, verb::reset, out);
@@ -178,10 +189,10 @@ void machine::put_by(instant now, slot_id id, actions& out) {
     begin(now, id, slot_state::probing, verb::probe, out);
 }
 
-void machine::detach(instant now, slot_id id, std::uint64_t uses, actions& out) {
-    slot& s = slots_[id];
+void machine::detach(instant now, slot_id id, actions& out) {
+    notice_freeze(now);
+    const slot& s = slots_[id];
     ensure(s.state == slot_state::leased, "what is detached was leased");
-    s.uses += uses;
     ++detached_;
     report(event_kind::detached, s.resource, out);
     if (!planted(fault::detach_keeps_the_slot)) vacate(id, out);
@@ -189,6 +200,7 @@ void machine::detach(instant now, slot_id id, std::uint64_t uses, actions& out) 
 }
 
 void machine::retire_all(instant now, actions& out) {
+    notice_freeze(now);
     ++epoch_;
     for (idle_kind kind : {idle_kind::fresh, idle_kind::stale})
         while (slots_.oldest(kind) != no_slot) {
@@ -221,12 +233,27 @@ void machine::close(instant now, actions& out) {
 }
 
 void machine::tick(instant now, actions& out) {
-    if (after(wake_at(), frozen_for) <= now && !planted(fault::frozen_goes_unnoticed))
-        suspect_at_ = now;
+    notice_freeze(now);
     settle(now, out);
 }
 
+void machine::notice_freeze(instant now) {
+    if (after(wake_at(), frozen_for) <= now && !planted(fault::frozen_goes_unnoticed))
+        suspect_at_ = now;
+}
+
 // Answers.
+
+void machine::begun(instant now, slot_id id, std::uint64_t call) {
+    slot& s = slots_[id];
+    if (s.call != call || s.begun) return;
+    s.begun = true;
+    s.called_at = now;
+    if (planted(fault::call_without_deadline) && s.state == slot_state::probing) return;
+    instant deadline = after(now, timeout_of(s.state, settings_));
+    calls_.add(id, deadline);
+    others_at_ = std::min(others_at_, deadline);
+}
 
 bool machine::answered(slot_id id, std::uint64_t call, slot_state expected) {
     slot& s = slots_[id];
@@ -238,6 +265,7 @@ bool machine::answered(slot_id id, std::uint64_t call, slot_state expected) {
 }
 
 bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
+    notice_freeze(now);
     if (!answered(id, call, slot_state::opening)) return settle(now, out), false;
     slot& s = slots_[id];
     if (how != outcome::ok) {
@@ -261,6 +289,7 @@ bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, 
 }
 
 bool machine::on_probe(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
+    notice_freeze(now);
     if (!answered(id, call, slot_state::probing)) return settle(now, out), false;
     slot& s = slots_[id];
     if (s.purpose == probe_purpose::heartbeat) beating_ = false;
@@ -278,6 +307,7 @@ bool machine::on_probe(instant now, slot_id id, std::uint64_t call, outcome how,
 }
 
 bool machine::on_reset(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
+    notice_freeze(now);
     if (!answered(id, call, slot_state::resetting)) return settle(now, out), false;
     const slot& s = slots_[id];
     if (how != outcome::ok && !planted(fault::failed_reset_goes_back)) {
@@ -295,6 +325,7 @@ bool machine::on_reset(instant now, slot_id id, std::uint64_t call, outcome how,
 }
 
 bool machine::on_close(instant now, slot_id id, std::uint64_t call, outcome, actions& out) {
+    notice_freeze(now);
     if (!answered(id, call, slot_state::closing)) return settle(now, out), false;
     vacate(id, out);
     settle(now, out);
@@ -324,12 +355,12 @@ void machine::begin(instant now, slot_id id, slot_state state, verb which, actio
     slots_.enter(id, state);
     s.call = ++last_call_;
     s.called_at = now;
+    s.begun = false;
     if (which == verb::open) {
         s.resource = s.call;
         s.epoch = epoch_;
     }
-    if (!planted(fault::call_without_deadline) || which != verb::probe)
-        calls_.add(id, after(now, timeout_of(which, settings_)));
+    if (planted(fault::waiting_calls_time_out)) begun(now, id, s.call);
     out.push_back({.what = action::kind::call, .which = which, .slot = id, .call = s.call});
 }
 

@@ -15,7 +15,8 @@
 //
 // Requests: acquire, try_acquire, cancel, release, detach, retire_all, suspect_all, close,
 // tick. Actions that leave the house (call) have exactly one answer each: on_open, on_probe,
-// on_reset, on_close. An answer that comes after the machine gave the call up is recognised by its
+// on_reset, on_close. A call may have to wait before it is made; from begun() on its time runs. An
+// answer that comes after the machine gave the call up is recognised by its
 // number and changes nothing (the function returns false). Every order of these is handled; none
 // is forbidden.
 //
@@ -26,7 +27,7 @@
 // 2. opening, idle, leased, probing, resetting and closing together never exceed max; a slot counts
 //    until its close has finished.
 // 3. Each slot has a call in flight exactly while it is opening, probing, resetting or closing, and
-//    each such call has a deadline.
+//    each such call has a deadline once it has begun.
 // 4. Nobody waits while a fresh resource is idle, unless newcomers may bypass the head (bounded
 //    fairness): then it is handed over to the head at a time that wake_at() knows.
 // 5. Nobody waits while there is a vacant slot, unless enough resources are on their way back, or
@@ -38,7 +39,7 @@
 // 9. Calls in flight: opens at most opening_max; of these not more than were ever missing.
 // 10. granted = released + detached + leased; opened = closed + detached + present; acquires =
 //     granted + refused + waiting.
-// 11. After close nothing is idle for longer than its turn takes, nobody waits, and nothing opens.
+// 11. After close nothing is idle, nobody waits, and nothing begins to open.
 #pragma once
 
 #include <algorithm>
@@ -93,8 +94,9 @@ struct request {
     instant deadline = never;
     std::uint64_t cookie = 0;
     bool bypassable = false;   // bounded fairness applies to it
-    std::uint64_t ticket = 0;  // 0: a newcomer; otherwise its place from before (see answer)
-    instant arrived = {};      // with a ticket: when it first came
+    std::uint64_t ticket = 0;  // its place, if it has one already (see answer)
+    instant arrived = {};      // with a ticket: when it came
+    bool again = false;        // it was granted before, and its resource turned out unfit
 };
 
 /// What an acquire is answered at once.
@@ -114,10 +116,11 @@ enum class condition : std::uint8_t {
     clean,     // can be lent again
     dirty,     // must be reset before anyone else gets it
     discard,   // its holder gives it up
-    rejected,  // before_acquire or before_release said no
+    rejected,  // before_release said no
+    unfit,     // before_acquire said no: it was never used
 };
 
-/// How a call ended. `error`: what it failed with is final, trying again is no use.
+/// How a call ended. `failed_finally`: trying again is no use.
 enum class outcome : std::uint8_t { ok, failed, failed_finally };
 
 /// What the connector is able to do.
@@ -130,6 +133,8 @@ class machine {
 public:
     /// So late a timer means that the process was frozen (suspended, stopped), not just busy.
     static constexpr duration frozen_for = std::chrono::seconds{2};
+    /// While anything that can be probed is idle, the timer comes at least so often to see that.
+    static constexpr duration look_after = std::chrono::seconds{1};
 
     /// Requires validated options. `reports`: whether anyone wants report actions.
     machine(const options& settings, abilities can, bool reports, std::uint64_t seed, instant now);
@@ -143,6 +148,8 @@ public:
     /// The minimum is to be kept from now on, whatever `warm_up` said.
     void warm(instant now, actions& out);
     answer acquire(instant now, const request& who, actions& out);
+    /// A place in line for somebody who may need one later.
+    std::uint64_t draw_ticket() { return ++last_ticket_; }
     std::optional<slot_id> try_acquire(instant now, actions& out);
     /// False: it was granted or refused before.
     bool cancel(instant now, waiter_id id, actions& out);
@@ -153,17 +160,21 @@ public:
     /// A lease that ended at `idle_since` without the machine is brought to it.
     void bring_back(instant now, slot_id id, std::uint64_t uses, instant idle_since, actions& out);
     /// The holder takes the resource out for good.
-    void detach(instant now, slot_id id, std::uint64_t uses, actions& out);
+    void detach(instant now, slot_id id, actions& out);
     /// Everything open now is closed when it is idle or comes back.
     void retire_all(instant now, actions& out);
     /// Everything open now must be probed before it is lent again.
     void suspect_all(instant now, actions& out);
     void close(instant now, actions& out);
-    /// The timer. If it comes much later than wake_at(), the process was frozen meanwhile, and
-    /// everything idle is suspect.
+    /// The timer. If it, or anybody else, comes much later than wake_at(), the process was frozen
+    /// meanwhile, and everything idle is suspect.
     void tick(instant now, actions& out);
     /// A lease ended without the machine; it took so long.
     void note_hold(duration held) { hold_.record(held); }
+
+    /// A call is being made: its timeout runs from now. Before that it waits for somebody to make
+    /// it, which is not the resource's fault.
+    void begun(instant now, slot_id id, std::uint64_t call);
 
     // Answers. False: the call was given up before, its result is not wanted.
     bool on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out);
@@ -215,6 +226,7 @@ private:
     void retire(instant now, slot_id id, retire_reason why, actions& out);
     void become_idle(instant now, slot_id id);
     void note_idle(instant now, const slot& s);
+    void notice_freeze(instant now);
     void grant(instant now, slot& s, instant arrived, bool waited, actions& out);
     bool hand_over(instant now, slot_id id, actions& out);
     void vacate(slot_id id, actions& out);
@@ -282,6 +294,7 @@ private:
     instant sweep_due_ = never;  // nothing is due to be retired before this
     instant beat_due_ = never;   // no heartbeat is due before this
     instant others_at_ = never;  // when anything but a waiter's deadline is due
+    instant settled_at_;
 
     tally acquires_, granted_, waited_, released_, discarded_, detached_;
     tally opened_, open_failed_, closed_count_, abandoned_, try_empty_;

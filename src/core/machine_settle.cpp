@@ -16,6 +16,7 @@ void machine::settle(instant now, actions& out) {
     if (sweep_at() <= now) sweep(now, out);
     if (beat_due_ <= now) beat(now, out);
     open_missing(now, out);
+    settled_at_ = now;
     others_at_ = other_wake_at();
 }
 
@@ -23,7 +24,9 @@ void machine::settle(instant now, actions& out) {
 /// or less changes nothing else.
 bool machine::only_the_line_moves(instant now) const {
     bool nothing_due = now < wake_at() || planted(fault::hand_over_forgets_what_is_due);
-    return count(slot_state::vacant) + count(slot_state::idle) == 0 && !closed_ && nothing_due;
+    bool hopeful = pacer_.well() || planted(fault::crowded_join_forgets_the_backoff);
+    return count(slot_state::vacant) + count(slot_state::idle) == 0 && !closed_ && hopeful &&
+           nothing_due;
 }
 
 /// The short way of a clean release in a crowded pool: straight to the head of the line, exactly as
@@ -105,9 +108,9 @@ void machine::lend_idle(instant now, actions& out) {
     }
 }
 
-/// Closes the doomed a few at a time, so that a whole pool does not say goodbye at once.
+/// Closes the doomed: a few at a time, so that their successors can come; all when the pool ends.
 void machine::close_idle(instant now, actions& out) {
-    while (slots_.doomed() > 0 && count(slot_state::closing) < settings_.opening_max) {
+    while (slots_.doomed() > 0 && (closed_ || count(slot_state::closing) < settings_.opening_max)) {
         slot_id id = slots_.oldest(idle_kind::doomed);
         if (closed_) begin_close(now, id, out);
         else retire(now, id, retire_reason::generation, out);
@@ -200,6 +203,8 @@ instant machine::other_wake_at() const {
         !planted(fault::bounded_never_hands_over)) {
         at = std::min(at, owed_at());
     }
+    if (can_.probe && count(slot_state::idle) > 0)
+        at = std::min(at, after(settled_at_, look_after));
     return at;
 }
 
@@ -290,7 +295,8 @@ supply machine::present_supply() const {
 }
 
 bool machine::ready() const {
-    return alive() >= std::min(slots_.max(), std::max(settings_.min_size, settings_.min_idle));
+    std::size_t spares = count(slot_state::leased) + settings_.min_idle;
+    return alive() >= std::min(slots_.max(), std::max(settings_.min_size, spares));
 }
 
 }  // namespace cenote::core

@@ -50,6 +50,7 @@ struct slot {
     slot_state state = slot_state::vacant;
     probe_purpose purpose{};  // of the probe in flight
     idle_kind idle = idle_kind::fresh;
+    bool begun = false;     // the call in flight is being made
     bool expiring = false;  // idle and too old; stays until its replacement is there
 };
 

@@ -2,8 +2,19 @@
 #include "shell/announcer.hpp"
 
 #include <new>
+#include <utility>
 
 namespace cenote::shell {
+
+namespace {
+
+/// More than this many events are not kept for an observer that does not follow.
+constexpr std::size_t most_noted = 65'536;
+
+/// Whose observers this thread is telling.
+constinit thread_local const announcer* telling_for = nullptr;
+
+}  // namespace
 
 announcer::announcer(const std::vector<std::shared_ptr<observer>>& observers) {
     for (const auto& who : observers) {
@@ -23,19 +34,22 @@ bool announcer::wants_leases() const {
 
 void announcer::note(const event& what) noexcept {
     if (!wants(what.kind)) return;
+    if (noted_.size() >= most_noted) return ++lost_;
     try {
         noted_.push_back(what);
     } catch (const std::bad_alloc&) {
-        // Losing an event is better than losing the resource it is about.
-        return;
+        ++lost_;  // better than losing the resource it is about
     }
 }
+
+bool announcer::busy() const { return telling_for != this && (telling_ || !noted_.empty()); }
 
 void announcer::tell(std::mutex& keeper_lock) noexcept {
     std::vector<event> batch;
     std::unique_lock lock(keeper_lock);
     if (telling_) return;
     telling_ = true;
+    const announcer* outer = std::exchange(telling_for, this);
     while (!noted_.empty()) {
         batch.swap(noted_);
         lock.unlock();
@@ -45,6 +59,7 @@ void announcer::tell(std::mutex& keeper_lock) noexcept {
         if (noted_.empty()) batch.swap(noted_);  // keep the larger buffer
     }
     telling_ = false;
+    telling_for = outer;
 }
 
 void announcer::tell_now(const event& what) const noexcept {

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "cenote/observer.hpp"
+#include "core/tally.hpp"
 
 namespace cenote::shell {
 
 /// Events are noted under the keeper's lock, in the order of the machine's decisions, and told by
-/// whichever thread comes by next; while one thread tells, others leave theirs to it. So observers
-/// hear everything in order, one at a time.
+/// one thread of the pool at a time. So observers hear everything in order, and a slow one holds up
+/// nobody but itself: what it cannot follow is dropped and counted.
 class announcer {
 public:
     explicit announcer(const std::vector<std::shared_ptr<observer>>& observers);
@@ -22,10 +23,18 @@ public:
     /// Leases must be reported one by one.
     bool wants_leases() const;
 
-    /// Under the keeper's lock. Never throws: an event for which there is no memory is dropped.
-    void note(const event& what) noexcept;
+    // Under the keeper's lock.
 
-    /// Outside the lock. Tells everything noted so far, unless another thread is at it.
+    /// Never throws: an event for which there is no room is dropped.
+    void note(const event& what) noexcept;
+    /// Somebody has to tell.
+    bool has_news() const { return !noted_.empty() && !telling_; }
+    /// Somebody has to tell, or is at it; but not if that is the calling thread.
+    bool busy() const;
+    /// How many events were dropped. Also without the lock.
+    std::uint64_t lost() const { return lost_.get(); }
+
+    /// Outside the lock. Tells everything noted, unless another thread is at it.
     void tell(std::mutex& keeper_lock) noexcept;
 
     /// Tells one event at once, on this thread.
@@ -45,6 +54,7 @@ private:
     // Guarded by the keeper's lock.
     std::vector<event> noted_;
     bool telling_ = false;
+    core::tally lost_;
 };
 
 }  // namespace cenote::shell

@@ -39,12 +39,24 @@ gate* gate::open(const options& settings, std::unique_ptr<any_connector> connect
 }
 
 void gate::leave() noexcept { keeper_of(this).end(); }
-resource* gate::acquire(const wish& w, errc& why) { return keeper_of(this).acquire(w, why); }
-resource* gate::try_acquire(std::source_location site) { return keeper_of(this).try_acquire(site); }
+
+// Whoever acquires may allocate, so this is the place to prepare for the release.
+resource* gate::acquire(const wish& w, errc& why) {
+    register_this_thread();
+    return keeper_of(this).acquire(w, why);
+}
+resource* gate::try_acquire(std::source_location site) {
+    register_this_thread();
+    return keeper_of(this).try_acquire(site);
+}
+
 std::unique_ptr<resource> gate::detach(resource* r) noexcept { return keeper_of(this).detach(r); }
 void gate::hand_in(resource* r) noexcept { keeper_of(this).hand_in(r); }
 resource* gate::taken(resource* r) noexcept { return keeper_of(this).taken(r); }
-void gate::release(resource* r) noexcept { keeper_of(this).release(r); }
+void gate::release(resource* r) noexcept {
+    register_without_allocating();  // for the next time
+    keeper_of(this).release(r);
+}
 void gate::retire_all() { keeper_of(this).retire_all(); }
 void gate::close() noexcept { keeper_of(this).close(); }
 std::size_t gate::close(std::chrono::nanoseconds timeout) noexcept {

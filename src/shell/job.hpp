@@ -1,4 +1,4 @@
-// One connector call to be made.
+// One thing to be done on a thread of the pool.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@ struct resource;
 namespace cenote::shell {
 
 struct job {
+    bool tells = false;  // the observers; otherwise a connector's call
     core::verb which{};
     core::slot_id slot = core::no_slot;
     std::uint64_t call = 0;          // 0: an orphan, nobody waits for the answer

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -33,7 +34,13 @@ constexpr auto fine_idle_time = std::chrono::seconds{1};
 /// Sweeps of the shelf find what was idle for two of these.
 std::chrono::nanoseconds shelf_interval(const options& settings, bool probes) {
     auto interval = settings.sweep_interval;
-    return probes ? std::min(interval, settings.probe_after_idle / 2) : interval;
+    if (!probes) return interval;
+    return std::min({interval, settings.probe_after_idle / 2, settings.heartbeat / 2});
+}
+
+/// As many calls at a time as opens may be in flight, and some for everything else.
+std::size_t most_workers(const options& settings) {
+    return std::min(settings.max, std::min(settings.max, settings.opening_max) + 8);
 }
 
 }  // namespace
@@ -47,7 +54,9 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
       machine_(settings, abilities_of(*connector_), announcer_.wants_any(), pick_seed(settings),
                steady_clock::now()),
       places_(settings.max),
-      work_(*this, settings.name, std::min(settings.max, settings.opening_max + 8)) {
+      open_timed_out_(std::make_exception_ptr(std::system_error(
+          std::make_error_code(std::errc::timed_out), "the open took longer than open_timeout"))),
+      work_(*this, settings.name, most_workers(settings) + (announcer_.wants_any() ? 1 : 0)) {
     // The fast lane has no clock: it sees that a resource was idle for long, but not for how long.
     bool probes_soon = abilities_of(*connector_).probe &&
                        (settings.probe_on_release || settings.probe_after_idle < fine_idle_time);
@@ -58,7 +67,7 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
 
 void keeper::begin() {
     bool opens = settings_.warm_up != warm_up::none && settings_.min_size + settings_.min_idle > 0;
-    if (opens) work_.start();
+    if (opens || announcer_.wants_any()) work_.start();
     enter([&](instant now) { machine_.start(now, out_); });
 }
 
@@ -74,8 +83,7 @@ resource* keeper::acquire(const detail::wish& w, errc& why) {
         if (ask_for(me, rejected)) wait(me, w);
         if (me.got == nullptr) break;
         if (admits(me.got)) return me.got;
-        // It keeps its place: first it goes back into the line, then the resource goes.
-        rejected = me.got;
+        rejected = me.got;  // goes, and its borrower back to its place in line
     }
     why = me.error;
     announce_refusal(why);
@@ -87,13 +95,14 @@ bool keeper::ask_for(thread_waiter& me, resource* rejected) {
     bool in_line = false;
     try {
         enter([&](instant now) {
-            in_line = ask_for(now, me);
+            machine_.make_room(out_);  // the only step that can fail, before anything has changed
             if (rejected != nullptr)
-                give_to_machine(now, rejected, core::condition::rejected, std::nullopt);
+                give_to_machine(now, rejected, core::condition::unfit, std::nullopt);
+            in_line = ask_for(now, me);
         });
     } catch (...) {
         if (rejected != nullptr) {
-            rejected->state = detail::condition::rejected;
+            rejected->state = detail::condition::unfit;
             release(rejected);
         }
         throw;
@@ -102,8 +111,12 @@ bool keeper::ask_for(thread_waiter& me, resource* rejected) {
 }
 
 bool keeper::ask_for(instant now, waiter& who) {
-    machine_.make_room(out_);  // the only step that can fail, before anything has changed
     who.got = nullptr;
+    bool again = who.ticket != 0;
+    if (!again) {
+        who.ticket = machine_.draw_ticket();
+        who.arrived = now;
+    }
     if (resource* r = take_from_shelf(now, who.site); r != nullptr) {
         who.got = r;
         return false;
@@ -113,10 +126,9 @@ bool keeper::ask_for(instant now, waiter& who) {
                                        .cookie = std::bit_cast<std::uint64_t>(&who),
                                        .bypassable = true,
                                        .ticket = who.ticket,
-                                       .arrived = who.arrived},
+                                       .arrived = who.arrived,
+                                       .again = again},
                                       out_);
-    if (who.ticket == 0) who.arrived = now;
-    who.ticket = a.ticket;
     who.id = a.waiter;
     who.error = a.error;
     if (a.what == core::answer::kind::granted) {
@@ -155,8 +167,8 @@ resource* keeper::try_acquire(std::source_location site) {
             }
         });
         if (got == nullptr || admits(got)) return got;
-        // Rejected: another one may be ready. Each turn takes one out of the pool.
-        got->state = detail::condition::rejected;
+        // Unfit: another one may be ready. Each turn takes one out of the pool.
+        got->state = detail::condition::unfit;
         release(got);
     }
 }
@@ -210,7 +222,7 @@ resource* keeper::taken(resource* r) noexcept {
     r->seen->leased_at.store(steady_clock::now().time_since_epoch().count(),
                              std::memory_order_relaxed);
     if (admits(r)) return r;
-    r->state = detail::condition::rejected;
+    r->state = detail::condition::unfit;
     release(r);
     return nullptr;
 }
@@ -219,7 +231,7 @@ std::unique_ptr<resource> keeper::detach(resource* r) noexcept {
     enter([&](instant now) noexcept {
         forget_recalled(r);
         places_[r->slot].held = nullptr;
-        machine_.detach(now, r->slot, 0, out_);
+        machine_.detach(now, r->slot, out_);
     });
     return std::unique_ptr<resource>(r);
 }
@@ -266,9 +278,12 @@ bool keeper::wait_ready(std::chrono::nanoseconds timeout) {
         machine_.make_room(out_);
         machine_.warm(now, out_);
     });
-    watch(deadline_after(timeout), [&] { return machine_.ready() || machine_.closed(); });
-    std::lock_guard lock(mutex_);
-    return machine_.ready() && !machine_.closed();
+    bool ready = false;
+    watch(deadline_after(timeout), [&] {
+        ready = machine_.ready() && !machine_.closed();
+        return ready || machine_.closed();
+    });
+    return ready;
 }
 
 void keeper::wait_warm() {
@@ -287,7 +302,7 @@ void keeper::end() noexcept {
     // them at most until its own deadline. The clock is minded here, too: the minder may be the
     // very thread that is doing this, in an observer.
     std::size_t own = in_a_call() ? 1 : 0;
-    while (calls_in_flight() > own) {
+    while ((calls_in_flight() > own || announcer_.busy()) && !work_.helpless(own)) {
         instant wake = wake_at();
         if (wake == never) {
             changed_.wait(lock);
@@ -300,12 +315,15 @@ void keeper::end() noexcept {
     --watchers_;
     work_.stop(lock);
     lock.unlock();
-    enter([](instant) noexcept {});  // makes the calls that no thread was left for
+    enter([](instant) noexcept {});  // does what no thread was left for
     drop_ref();
 }
 
 void keeper::tick() noexcept {
     enter([&](instant now) noexcept {
+        // A shelf's sweep that comes so late says the same as a timer of the machine's.
+        if (core::after(shelf_sweep_at_, core::machine::frozen_for) <= now)
+            machine_.suspect_all(now, out_);
         machine_.tick(now, out_);
         if (now >= shelf_sweep_at_) sweep_shelf(now);
     });

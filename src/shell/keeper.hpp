@@ -5,8 +5,8 @@
 // nowhere to write it.
 //
 // What keeps a keeper alive (refs_): the pool object; every thread that works for it; every thread
-// inside enter(); and, as one, everything that is not vacant. Whoever drops the last one deletes
-// it. So a lease needs no reference of its own and can outlive its pool.
+// with errands that need it; and, as one, everything that is not vacant. Whoever drops the last one
+// deletes it. So a lease needs no reference of its own and can outlive its pool.
 #pragma once
 
 #include <atomic>
@@ -56,7 +56,9 @@ public:
     bool next_job(job& j);
     void run(const job& j) noexcept;
     bool has_jobs() const { return jobs_waiting() > 0; }
-    std::size_t jobs_waiting() const { return queue_.waiting + orphan_count_; }
+    std::size_t jobs_waiting() const {
+        return queue_.waiting + orphan_count_ + (announcer_.has_news() ? 1 : 0);
+    }
     core::instant wake_at() const;
     void tick() noexcept;
     void add_ref() noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
@@ -70,11 +72,10 @@ private:
         waiter* first = nullptr;
         waiter** last = &first;
         bool left_empty = false;  // the last slot became vacant
-        bool tell = false;
-        bool alone = false;  // no thread is left to make the calls
+        bool alone = false;       // no thread is left to make the calls
 
         /// Waiters are told without the keeper, which may be gone by then.
-        bool needs_keeper() const { return left_empty || tell || alone; }
+        bool needs_keeper() const { return left_empty || alone; }
     };
     /// What the keeper knows of a slot.
     struct place {
@@ -92,8 +93,8 @@ private:
 
     template <class Ask>
     void enter(Ask&& ask) noexcept(noexcept(ask(core::instant{})));
-    void sort_out(core::instant now, errands& todo);
-    void sort_out(core::instant now, const core::action& a, errands& todo);
+    void sort_out(core::instant now, errands& todo) noexcept;
+    void sort_out(core::instant now, const core::action& a, errands& todo) noexcept;
     void carry_out(errands& todo) noexcept;
 
     // Under the lock.
@@ -107,6 +108,7 @@ private:
     void mind_the_lane(core::instant now);
     void collect_shelf(core::instant now);
     void sweep_shelf(core::instant now);
+    core::instant next_shelf_sweep(core::instant now) const;
     bool lane_is_open() const;
     bool keep_on_shelf(core::instant now, detail::resource* r);
     void note_holders(core::instant now);
@@ -114,7 +116,7 @@ private:
     void forget_recalled(const detail::resource* r);
     void bring_back(core::instant now, detail::resource* r);
     detail::resource* lay_on_shelf(core::instant now, detail::resource* r);
-    void queue_call(const core::action& a);
+    void queue_call(core::instant now, const core::action& a);
     void abandon_call(core::instant now, const core::action& a);
     void enqueue(place& p);
     void unqueue(place& p);
@@ -131,6 +133,9 @@ private:
     bool admits(detail::resource* r) noexcept;
     void announce_refusal(errc why) noexcept;
     void make_calls_here() noexcept;
+    void tell() noexcept;
+    void skip(const job& j) noexcept;
+    void finish_close(const job& j, core::outcome how, const std::exception_ptr& error) noexcept;
     void answer(const job& j, core::outcome how, const std::exception_ptr& error,
                 std::unique_ptr<detail::resource> opened) noexcept;
     void answer_open(core::instant now, const job& j, core::outcome how,
@@ -157,8 +162,10 @@ private:
     core::instant swept_at_;                    // the shelf's last sweep, and the one before
     core::instant swept_before_;
     core::instant shelf_sweep_at_ = core::never;
-    bool occupied_ = false;          // holds the reference of everything not vacant
-    std::exception_ptr cause_;       // of the failure that is being answered
+    bool occupied_ = false;       // holds the reference of everything not vacant
+    std::exception_ptr cause_;    // of the failure that is being answered,
+    std::uint64_t cause_of_ = 0;  // and of which resource
+    const std::exception_ptr open_timed_out_;
     std::exception_ptr open_error_;  // of the last open; null if it went well
     core::instant open_ended_at_ = core::long_ago;
     std::exception_ptr first_open_error_;  // of all opens

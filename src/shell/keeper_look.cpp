@@ -175,6 +175,7 @@ stats keeper::read() const {
     s.granted = granted - (out - leased);
     s.idle += s.leased - leased;
     s.leased = leased;
+    s.events_lost = announcer_.lost();
     machine_.read_histograms(s);
     return s;
 }

@@ -1,4 +1,5 @@
 // The keeper and the shelf: what goes onto it, what is brought back, and when. All under the lock.
+#include <algorithm>
 #include <utility>
 
 #include "shell/keeper.hpp"
@@ -55,7 +56,10 @@ void keeper::prepare(instant now, resource* r, std::source_location site) {
     std::uint64_t left = settings_.max_uses - machine_.look(r->slot).uses;
     r->hits_known = hits;
     constexpr std::uint64_t never_used_up = forever;
-    r->seen->limit = left > never_used_up - hits ? never_used_up : hits + left;
+    std::uint64_t limit = left > never_used_up - hits ? never_used_up : hits + left;
+    r->seen->limit.store(limit, std::memory_order_relaxed);
+    if (shelf_sweep_at_ != core::never)
+        shelf_sweep_at_ = std::min(shelf_sweep_at_, machine_.look(r->slot).expires_at);
     r->seen->site.store(site, std::memory_order_relaxed);
     r->seen->leased_at.store(now.time_since_epoch().count(), std::memory_order_relaxed);
 }
@@ -109,7 +113,9 @@ bool keeper::lane_is_open() const {
 /// first. Returns what has no place there: null, the other one, or this one.
 resource* keeper::lay_on_shelf(instant now, resource* r) {
     if (!lane_is_open()) return r;
-    if (hits_of(r) >= r->seen->limit || machine_.look(r->slot).expires_at <= now) return r;
+    if (hits_of(r) >= r->seen->limit.load(std::memory_order_relaxed) ||
+        machine_.look(r->slot).expires_at <= now)
+        return r;
     std::size_t cell = detail::processor() % shelf_.size();
     resource* older = shelf_.collect(cell);
     if (!shelf_.restore(cell, r)) {
@@ -118,7 +124,7 @@ resource* keeper::lay_on_shelf(instant now, resource* r) {
     }
     if (shelf_sweep_at_ == core::never) {
         swept_at_ = swept_before_ = now;
-        shelf_sweep_at_ = core::after(now, shelf_interval_);
+        shelf_sweep_at_ = next_shelf_sweep(now);
         shelf_.lower(detail::sweeper_asleep);
     }
     return older;
@@ -157,7 +163,7 @@ void keeper::sweep_shelf(instant now) {
         else bring_back(now, r);
     }
     swept_before_ = std::exchange(swept_at_, now);
-    shelf_sweep_at_ = core::after(now, shelf_interval_);
+    shelf_sweep_at_ = next_shelf_sweep(now);
     if (hot) return;
     shelf_sweep_at_ = core::never;
     shelf_.raise(detail::sweeper_asleep);
@@ -165,10 +171,24 @@ void keeper::sweep_shelf(instant now) {
     collect_shelf(now);
 }
 
-/// Leases from the shelf carry no time. Whoever is found holding one holds it at least from now.
+/// In time for what will be too old before the next regular one.
+instant keeper::next_shelf_sweep(instant now) const {
+    instant at = core::after(now, shelf_interval_);
+    for (core::slot_id id = 0; id < places_.size(); ++id) {
+        const core::slot& s = machine_.look(id);
+        if (s.state == core::slot_state::leased && s.expires_at > now)
+            at = std::min(at, s.expires_at);
+    }
+    return at;
+}
+
+/// Leases from the shelf carry no time. Whoever is found holding one holds it at least from now,
+/// and what is too old meanwhile does not go back onto the shelf.
 void keeper::note_holders(instant now) {
     for (core::slot_id id = 0; id < places_.size(); ++id) {
         if (machine_.look(id).state != core::slot_state::leased) continue;
+        if (machine_.look(id).expires_at <= now)
+            traces_[id].limit.store(0, std::memory_order_relaxed);
         std::int64_t unknown = 0;
         traces_[id].leased_at.compare_exchange_strong(unknown, now.time_since_epoch().count(),
                                                       std::memory_order_relaxed);

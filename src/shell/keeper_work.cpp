@@ -8,7 +8,6 @@
 #include <bit>
 #include <chrono>
 #include <random>
-#include <system_error>
 #include <utility>
 
 #include "shell/enter.hpp"
@@ -33,11 +32,11 @@ bool keeper::in_a_call() const { return calling_for == this; }
 
 // From actions to errands, under the lock.
 
-void keeper::sort_out(instant now, errands& todo) {
+void keeper::sort_out(instant now, errands& todo) noexcept {
     mind_the_lane(now);
     for (const action& a : out_) sort_out(now, a, todo);
     out_.clear();
-    cause_ = nullptr;
+    if (cause_ != nullptr) cause_ = nullptr;
     if (bool occupied = machine_.total() > 0; occupied != occupied_) {
         if (occupied) add_ref();
         todo.left_empty = !occupied;
@@ -48,11 +47,11 @@ void keeper::sort_out(instant now, errands& todo) {
     if (watchers_ > 0) changed_.notify_all();
 }
 
-void keeper::sort_out(instant now, const action& a, errands& todo) {
+void keeper::sort_out(instant now, const action& a, errands& todo) noexcept {
     switch (a.what) {
-        case action::kind::call: return queue_call(a);
+        case action::kind::call: return queue_call(now, a);
         case action::kind::abandon: return abandon_call(now, a);
-        case action::kind::report: todo.tell = true; return note_event(a);
+        case action::kind::report: return note_event(a);
         case action::kind::grant:
         case action::kind::refuse: break;
     }
@@ -69,8 +68,6 @@ void keeper::sort_out(instant now, const action& a, errands& todo) {
 
 void keeper::carry_out(errands& todo) noexcept {
     bool here = todo.needs_keeper();  // if not, it may be gone when the first waiter has run
-    // Events first: an observer hears of a lease before its holder can end it.
-    if (todo.tell) announcer_.tell(mutex_);
     for (waiter* w = todo.first; w != nullptr;) {
         waiter* next = w->next;  // w may be gone once it is notified
         w->notify();
@@ -84,30 +81,30 @@ void keeper::carry_out(errands& todo) noexcept {
 
 void keeper::note_event(const action& a) {
     event e{.kind = a.event, .pool = name_, .resource = a.call, .took = a.took, .why = a.why};
-    if (a.event == event_kind::open_failed || a.event == event_kind::probe_failed ||
-        a.event == event_kind::reset_failed || a.event == event_kind::closed)
-        e.cause = cause_;
+    bool may_fail = a.event == event_kind::open_failed || a.event == event_kind::probe_failed ||
+                    a.event == event_kind::reset_failed || a.event == event_kind::closed;
+    if (may_fail && a.call == cause_of_) e.cause = cause_;
     announcer_.note(e);
 }
 
 // The queue of calls, under the lock.
 
-void keeper::queue_call(const action& a) {
+void keeper::queue_call(instant now, const action& a) {
     place& p = places_[a.slot];
-    std::uint64_t before = std::exchange(p.pending, {a.which, a.slot, a.call, p.held}).call;
-    if (p.queued) return;  // a probe that never began has become a close
-    if (p.held != nullptr && p.held->busy) return work_.abandoned(a.slot, before);
-    enqueue(p);
+    job next{.which = a.which, .slot = a.slot, .call = a.call, .on = p.held};
+    std::uint64_t before = std::exchange(p.pending, next).call;
+    if (p.held == nullptr || !p.held->busy) return enqueue(p);
+    // A close that must wait for a call which does not return. It does not wait for ever.
+    work_.abandoned(a.slot, before);
+    machine_.begun(now, a.slot, a.call);
 }
 
 void keeper::abandon_call(instant now, const action& a) {
     place& p = places_[a.slot];
-    if (p.queued) unqueue(p);
-    else work_.abandoned(a.slot, a.call);
+    work_.abandoned(a.slot, a.call);
     if (p.held == nullptr) {
-        // libstdc++ gives back a bad_alloc if there is no memory for this one.
-        cause_ = std::make_exception_ptr(std::system_error(
-            std::make_error_code(std::errc::timed_out), "the open took longer than open_timeout"));
+        cause_ = open_timed_out_;
+        cause_of_ = a.call;
         return note_open(now, cause_);
     }
     make_orphan(std::exchange(p.held, nullptr));
@@ -137,10 +134,14 @@ void keeper::unqueue(place& p) {
 }
 
 bool keeper::next_job(job& j) {
-    if (queue_.first != nullptr) {
+    if (announcer_.has_news()) {
+        j = {.tells = true};
+    } else if (queue_.first != nullptr) {
         place& p = *queue_.first;
         unqueue(p);
         j = p.pending;
+        machine_.begun(std::chrono::steady_clock::now(), j.slot, j.call);
+        work_.look(wake_at());
     } else if (orphans_ != nullptr) {
         resource* r = std::exchange(orphans_, orphans_->next_orphan);
         --orphan_count_;
@@ -161,10 +162,18 @@ void keeper::make_calls_here() noexcept {
         job j;
         std::unique_lock lock(mutex_);
         if (!next_job(j)) break;
+        bool hopeless = j.call == 0 || work_.overwhelmed();
         lock.unlock();
-        run(j);
+        if (hopeless && !j.tells) skip(j);
+        else run(j);
     }
     at_it = outer;
+}
+
+/// Does without a call that has hung before, or that nobody else lived to see the end of.
+void keeper::skip(const job& j) noexcept {
+    if (j.which == verb::close) return finish_close(j, outcome::ok, nullptr);
+    answer(j, outcome::failed, nullptr, nullptr);
 }
 
 std::size_t keeper::calls_in_flight() const {
@@ -182,7 +191,14 @@ instant keeper::wake_at() const {
 
 // Making calls, outside the lock.
 
+void keeper::tell() noexcept {
+    announcer_.tell(mutex_);
+    std::lock_guard lock(mutex_);
+    if (watchers_ > 0) changed_.notify_all();
+}
+
 void keeper::run(const job& j) noexcept {
+    if (j.tells) return tell();
     outcome how = outcome::ok;
     std::exception_ptr error;
     std::unique_ptr<resource> opened;
@@ -200,9 +216,13 @@ void keeper::run(const job& j) noexcept {
         how = final ? outcome::failed_finally : outcome::failed;
     }
     calling_for = outer;
-    if (j.which != verb::close) return answer(j, how, error, std::move(opened));
-    // The resource dies before its slot is vacant: a slot counts until its close has finished. The
-    // block around it stays until the machine knows.
+    if (j.which == verb::close) return finish_close(j, how, error);
+    answer(j, how, error, std::move(opened));
+}
+
+/// The resource dies before its slot is vacant: a slot counts until its close has finished. The
+/// block around it stays until the machine knows.
+void keeper::finish_close(const job& j, outcome how, const std::exception_ptr& error) noexcept {
     j.on->destroy();
     answer(j, how, error, nullptr);
     delete j.on;
@@ -213,6 +233,7 @@ void keeper::answer(const job& j, outcome how, const std::exception_ptr& error,
     if (j.call == 0) return;
     enter([&](instant now) noexcept {
         cause_ = error;
+        cause_of_ = machine_.look(j.slot).resource;
         switch (j.which) {
             case verb::open: return answer_open(now, j, how, error, opened);
             case verb::close:

@@ -1,6 +1,7 @@
 // Threads for connector calls that block, and the minder of the clock.
 #include "shell/work_thread.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <pthread.h>
 #include <system_error>
@@ -38,7 +39,11 @@ void work_thread::start() {
 }
 
 bool work_thread::must_hire() const {
-    return home_.jobs_waiting() > idle_ && active_ < limit_ && stuck_ <= limit_;
+    return home_.jobs_waiting() > idle_ + starting_ && active_ < limit_ && stuck_ <= limit_;
+}
+
+bool work_thread::helpless(std::size_t own) const {
+    return home_.has_jobs() && active_ <= own && (overwhelmed() || refused_ || !minding_);
 }
 
 void work_thread::look(core::instant wake_at) {
@@ -68,17 +73,18 @@ void work_thread::mind() {
     std::unique_lock lock(home_.lock());
     while (!stopping_) {
         bury_ended(lock);
-        if (must_hire()) {
-            hire(lock);
-            continue;
-        }
+        refused_ = must_hire() && !hire();
+        if (must_hire() && !refused_) continue;
+        core::instant now = std::chrono::steady_clock::now();
         core::instant wake_at = home_.wake_at();
-        if (wake_at <= std::chrono::steady_clock::now()) {
+        if (wake_at <= now) {
             lock.unlock();
             home_.tick();
             lock.lock();
             continue;
         }
+        // The calls wait for a thread to be had, and the clock is minded meanwhile.
+        if (refused_) wake_at = std::min(wake_at, now + refused_pause);
         minder_sleeps_until_ = wake_at;
         if (wake_at == core::never) minder_wakes_.wait(lock);
         else minder_wakes_.wait_until(lock, wake_at);
@@ -88,7 +94,7 @@ void work_thread::mind() {
     home_.drop_ref();
 }
 
-void work_thread::hire(std::unique_lock<std::mutex>& lock) {
+bool work_thread::hire() {
     try {
         worker& w = workers_.emplace_back();
         try {
@@ -98,10 +104,11 @@ void work_thread::hire(std::unique_lock<std::mutex>& lock) {
             throw;
         }
         ++active_;
+        ++starting_;
         home_.add_ref();
+        return true;
     } catch (const std::exception&) {
-        // No thread or no memory to be had now. The calls wait, and their deadlines run.
-        minder_wakes_.wait_for(lock, refused_pause);
+        return false;  // no thread or no memory to be had now
     }
 }
 
@@ -123,9 +130,11 @@ void work_thread::bury_ended(std::unique_lock<std::mutex>& lock) {
 void work_thread::work(worker& self) {
     name_this_thread(name_, "/work");
     std::unique_lock lock(home_.lock());
+    --starting_;
     for (;;) {
         if (!stopping_ && home_.next_job(self.running)) {
-            if (self.running.call == 0) give_up_on(self);  // an orphan may hang for ever
+            bool orphan = self.running.call == 0 && !self.running.tells;
+            if (orphan) give_up_on(self);  // it may hang for ever
             lock.unlock();
             home_.run(self.running);
             lock.lock();

@@ -37,6 +37,11 @@ public:
     /// The worker that runs this call will not be waited for.
     void abandoned(core::slot_id slot, std::uint64_t call);
     bool stopped() const { return stopping_; }
+    /// More calls hang than are tolerated.
+    bool overwhelmed() const { return stuck_ > limit_; }
+    /// Something is to be done, and nobody will: but for `own` workers, which are busy otherwise,
+    /// there is none and none can be had.
+    bool helpless(std::size_t own) const;
 
     /// Ends all threads and waits for them, except the calling one and those in an abandoned call.
     /// From the moment it is called with the keeper's lock no call begins on them.
@@ -53,7 +58,7 @@ private:
 
     void mind();
     void work(worker& self);
-    void hire(std::unique_lock<std::mutex>& lock);
+    bool hire();
     void bury_ended(std::unique_lock<std::mutex>& lock);
     bool must_hire() const;
     void give_up_on(worker& w);
@@ -67,9 +72,11 @@ private:
     std::atomic<bool> minding_{false};
     std::list<worker> workers_;
     std::size_t idle_ = 0;
-    std::size_t active_ = 0;  // neither stuck nor ended
+    std::size_t starting_ = 0;  // hired, and not at work yet
+    std::size_t active_ = 0;    // neither stuck nor ended
     std::size_t stuck_ = 0;
     bool stopping_ = false;
+    bool refused_ = false;  // the system has refused a thread
     core::instant minder_sleeps_until_ = core::long_ago;
     std::condition_variable minder_wakes_;
     std::condition_variable worker_wakes_;

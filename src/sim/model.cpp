@@ -61,7 +61,8 @@ model::model(const options& settings, core::abilities can, std::uint64_t seed, i
       random_(seed),
       slots_(settings.max),
       keeps_minimum_(settings.warm_up != warm_up::none),
-      last_sweep_(now) {
+      last_sweep_(now),
+      settled_at_(now) {
     // As if they had been vacated from the last to the first, so that slot 0 is taken first.
     for (std::size_t i = slots_.size(); i-- > 0;) slots_[i].moved = ++moves_;
     line_.reserve(32);
@@ -73,9 +74,11 @@ model::model(const options& settings, core::abilities can, std::uint64_t seed, i
 void model::start(instant now, actions& out) { settle(now, out); }
 
 answer model::acquire(instant now, const request& who, actions& out) {
+    notice_freeze(now);
     keeps_minimum_ = true;
     answer result;
     result.what = answer::kind::refused;
+    result.ticket = who.ticket != 0 ? who.ticket : ++last_ticket_;
     if (closed_) {
         result.error = errc::closed;
     } else if (const slot_id id = lendable(now, out); id != no_slot) {
@@ -85,18 +88,19 @@ answer model::acquire(instant now, const request& who, actions& out) {
     } else if (who.deadline <= now) {
         tried_ = true;
         result.error = errc::timed_out;
-    } else if (line_.size() >= settings_.line_max) {
+    } else if (line_.size() >= settings_.line_max && !who.again) {
         if (line_.empty()) tried_ = true;
         result.error = errc::line_full;
     } else {
         result.what = answer::kind::waiting;
-        result.ticket = join(now, who);
+        join(now, who, result.ticket);
     }
     settle(now, out);
     return result;
 }
 
 std::optional<slot_id> model::try_acquire(instant now, actions& out) {
+    notice_freeze(now);
     keeps_minimum_ = true;
     const slot_id id = closed_ ? no_slot : lendable(now, out);
     if (id != no_slot) {
@@ -109,6 +113,7 @@ std::optional<slot_id> model::try_acquire(instant now, actions& out) {
 }
 
 bool model::cancel(instant now, std::uint64_t cookie, actions& out) {
+    notice_freeze(now);
     const std::size_t who = find(cookie);
     if (who == nowhere) {
         settle(now, out);
@@ -120,11 +125,15 @@ bool model::cancel(instant now, std::uint64_t cookie, actions& out) {
 }
 
 void model::release(instant now, slot_id id, condition how, std::uint64_t uses, actions& out) {
+    notice_freeze(now);
     place& s = slots_[id];
     s.uses += uses;
     s.idle_since = now;
     // Why it is closed is a matter of the reports alone.
-    if (closed_ || how == condition::discard || how == condition::rejected || worn(s, now)) {
+    const bool kept = how == condition::clean || how == condition::dirty;
+    if (closed_ || !kept || worn(s, now)) {
+        const bool for_nothing = how == condition::unfit && s.uses <= 1;
+        if (for_nothing && !closed_ && !worn(s, now)) open_failed(now, s.called_at);
         begin_close(now, id, out);
     } else if (how == condition::dirty) {
         if (can_.reset) {
@@ -138,12 +147,14 @@ void model::release(instant now, slot_id id, condition how, std::uint64_t uses, 
     settle(now, out);
 }
 
-void model::detach(instant now, slot_id id, std::uint64_t /*uses*/, actions& out) {
+void model::detach(instant now, slot_id id, actions& out) {
+    notice_freeze(now);
     vacate(id);
     settle(now, out);
 }
 
 void model::retire_all(instant now, actions& out) {
+    notice_freeze(now);
     ++epoch_;
     doom_all();
     settle(now, out);
@@ -164,13 +175,30 @@ void model::close(instant now, actions& out) {
 }
 
 void model::tick(instant now, actions& out) {
-    if (after(wake_at(), core::machine::frozen_for) <= now) suspect_at_ = now;
+    notice_freeze(now);
     settle(now, out);
+}
+
+void model::notice_freeze(instant now) {
+    if (after(wake_at(), core::machine::frozen_for) <= now) suspect_at_ = now;
 }
 
 // Answers.
 
+void model::begun(instant now, slot_id id, std::uint64_t call) {
+    place& s = slots_[id];
+    if (s.call != call) return;
+    duration limit = settings_.close_timeout;
+    if (s.state == slot_state::opening) limit = settings_.open_timeout;
+    if (s.state == slot_state::probing) limit = settings_.probe_timeout;
+    if (s.state == slot_state::resetting) limit = settings_.reset_timeout;
+    s.called_at = now;
+    s.due = {};
+    set_timer(s.due, after(now, limit), slots_, timers_);
+}
+
 bool model::on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
+    notice_freeze(now);
     if (!answered(id, call, slot_state::opening)) {
         settle(now, out);
         return false;
@@ -195,6 +223,7 @@ bool model::on_open(instant now, slot_id id, std::uint64_t call, outcome how, ac
 }
 
 bool model::on_probe(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
+    notice_freeze(now);
     if (!answered(id, call, slot_state::probing)) {
         settle(now, out);
         return false;
@@ -216,6 +245,7 @@ bool model::on_probe(instant now, slot_id id, std::uint64_t call, outcome how, a
 }
 
 bool model::on_reset(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
+    notice_freeze(now);
     if (!answered(id, call, slot_state::resetting)) {
         settle(now, out);
         return false;
@@ -230,6 +260,7 @@ bool model::on_reset(instant now, slot_id id, std::uint64_t call, outcome how, a
 }
 
 bool model::on_close(instant now, slot_id id, std::uint64_t call, outcome /*how*/, actions& out) {
+    notice_freeze(now);
     if (!answered(id, call, slot_state::closing)) {
         settle(now, out);
         return false;
@@ -249,17 +280,10 @@ void model::enter(slot_id id, slot_state state) {
 
 void model::begin(instant now, slot_id id, slot_state state, verb which, actions& out) {
     enter(id, state);
-    duration limit{};
-    switch (which) {
-        case verb::open: limit = settings_.open_timeout; break;
-        case verb::probe: limit = settings_.probe_timeout; break;
-        case verb::reset: limit = settings_.reset_timeout; break;
-        case verb::close: limit = settings_.close_timeout; break;
-    }
     place& s = slots_[id];
     s.call = ++last_call_;
     s.called_at = now;
-    set_timer(s.due, after(now, limit), slots_, timers_);
+    s.due = {};
     action& a = out.emplace_back();
     a.what = action::kind::call;
     a.which = which;
@@ -343,17 +367,16 @@ bool model::answered(slot_id id, std::uint64_t call, slot_state expected) {
     return true;
 }
 
-std::uint64_t model::join(instant now, const request& who) {
+void model::join(instant now, const request& who, std::uint64_t ticket) {
     waiter w;
     w.cookie = who.cookie;
-    w.ticket = who.ticket != 0 ? who.ticket : ++last_ticket_;
+    w.ticket = ticket;
     w.arrived = who.ticket != 0 ? who.arrived : now;
     w.bypassable = who.bypassable;
     set_timer(w.due, who.deadline, line_, timers_);
     std::size_t at = line_.size();
     while (at > 0 && line_[at - 1].ticket >= w.ticket) --at;
     line_.insert(line_.begin() + static_cast<std::ptrdiff_t>(at), w);
-    return w.ticket;
 }
 
 void model::refuse(std::size_t place_in_line, errc error, actions& out) {
@@ -384,6 +407,7 @@ void model::settle(instant now, actions& out) {
     sweep(now, out);
     beat(now, out);
     open_missing(now, out);
+    settled_at_ = now;
 }
 
 void model::give_up_calls(instant now, actions& out) {
@@ -444,7 +468,7 @@ void model::probe_stale(instant now, actions& out) {
 }
 
 void model::close_doomed(instant now, actions& out) {
-    while (count(slot_state::closing) < settings_.opening_max) {
+    while (closed_ || count(slot_state::closing) < settings_.opening_max) {
         const slot_id id = first(idle_kind::doomed);
         if (id == no_slot) return;
         begin_close(now, id, out);
@@ -678,6 +702,8 @@ instant model::wake_at() const {
     if (can_.probe && !beating_ && line_.empty()) at = std::min(at, beat_due_);
     if (!line_.empty() && first(idle_kind::fresh) != no_slot)
         at = std::min(at, after(line_.front().arrived, settings_.bypass_for));
+    if (can_.probe && count(slot_state::idle) > 0)
+        at = std::min(at, after(settled_at_, core::machine::look_after));
     return at;
 }
 

@@ -30,12 +30,13 @@ public:
     bool cancel(core::instant now, std::uint64_t cookie, core::actions& out);
     void release(core::instant now, core::slot_id id, core::condition how, std::uint64_t uses,
                  core::actions& out);
-    void detach(core::instant now, core::slot_id id, std::uint64_t uses, core::actions& out);
+    void detach(core::instant now, core::slot_id id, core::actions& out);
     void retire_all(core::instant now, core::actions& out);
     void suspect_all(core::instant now, core::actions& out);
     void close(core::instant now, core::actions& out);
     void tick(core::instant now, core::actions& out);
 
+    void begun(core::instant now, core::slot_id id, std::uint64_t call);
     bool on_open(core::instant now, core::slot_id id, std::uint64_t call, core::outcome how,
                  core::actions& out);
     bool on_probe(core::instant now, core::slot_id id, std::uint64_t call, core::outcome how,
@@ -105,7 +106,8 @@ private:
     void fail_probe(core::instant now, core::slot_id id, core::actions& out);
     void end_call(core::slot_id id);
     bool answered(core::slot_id id, std::uint64_t call, core::slot_state expected);
-    std::uint64_t join(core::instant now, const core::request& who);
+    void join(core::instant now, const core::request& who, std::uint64_t ticket);
+    void notice_freeze(core::instant now);
     void refuse(std::size_t place_in_line, errc error, core::actions& out);
     void grant(std::size_t place_in_line, core::slot_id id, core::actions& out);
 
@@ -176,6 +178,7 @@ private:
     std::uint64_t dead_in_row_ = 0;
     core::instant suspect_at_ = core::long_ago;
     core::instant last_sweep_;
+    core::instant settled_at_;
     core::instant sweep_due_ = core::never;
     core::instant beat_due_ = core::never;
 

@@ -11,8 +11,8 @@ namespace cenote::sim {
 namespace {
 
 constexpr std::array<const char*, decision::kinds> names = {
-    "acquire", "attempt", "cancel", "release",    "detach",      "reject",
-    "answer",  "late",    "pass",   "retire_all", "suspect_all", "close"};
+    "acquire", "attempt", "cancel", "release",    "detach",      "reject", "answer",
+    "start",   "late",    "pass",   "retire_all", "suspect_all", "close"};
 
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
@@ -87,7 +87,7 @@ plan draw_plan(std::uint64_t seed, std::size_t steps) {
     p.final_percent = random.chance(30) ? 30 : 0;
     p.patient_percent = random.chance(40) ? 50 : 5;
     // In the order of decision::kind.
-    p.weights = {30, 5, 4, 25, 2, 3, 30, 6, 25, 1, 1, 0};
+    p.weights = {30, 5, 4, 25, 2, 3, 30, 0, 6, 25, 1, 1, 0};
     for (auto& w : p.weights)
         if (random.chance(25)) w = random.chance(50) ? 0 : w * 4;
     auto weight = [&](decision::kind k) -> auto& { return p.weights[static_cast<std::size_t>(k)]; };
@@ -95,6 +95,8 @@ plan draw_plan(std::uint64_t seed, std::size_t steps) {
     for (auto k : {decision::kind::acquire, decision::kind::answer, decision::kind::pass})
         weight(k) = std::max(weight(k), 5u);
     if (random.chance(30)) weight(decision::kind::close) = 1;
+    p.calls_wait = random.chance(30);
+    if (p.calls_wait) weight(decision::kind::start) = 20;
     return p;
 }
 

@@ -22,13 +22,14 @@ struct decision {
         detach,   // borrower a, if it holds
         reject,   // borrower a, if it holds: its before_acquire says no
         answer,   // the a-th call in flight; b: how it ends
+        start,    // the a-th call in flight is being made, after it has waited for that
         late,     // the a-th call that was given up ends after all; b: how
         pass,     // time: a = how, b = how much
         retire_all,
         suspect_all,
         close,
     };
-    static constexpr std::size_t kinds = 12;
+    static constexpr std::size_t kinds = 13;
 
     kind what{};
     std::uint32_t a = 0;
@@ -46,7 +47,8 @@ struct plan {
     options settings;
     core::abilities can;
     bool reports = false;
-    bool ends_live = false;  // liveness: at the end faults stop, and everybody must be served
+    bool calls_wait = false;  // calls do not begin at once
+    bool ends_live = false;   // liveness: at the end faults stop, and everybody must be served
     std::size_t borrowers = 0;
     std::size_t steps = 0;
     std::uint64_t fault_percent = 0;    // answers that are failures

@@ -17,6 +17,7 @@ void each_field(Plan& p, Visit visit) {
     visit("reset", p.can.reset);
     visit("reports", p.reports);
     visit("ends_live", p.ends_live);
+    visit("calls_wait", p.calls_wait);
     visit("borrowers", p.borrowers);
     auto& o = p.settings;
     visit("max", o.max);

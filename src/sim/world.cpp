@@ -78,7 +78,8 @@ decision world::draw() {
     if (!choose_borrower(d)) d.what = decision::kind::answer;
     if (d.what == decision::kind::answer && calls_.empty()) d.what = decision::kind::pass;
     d.b = static_cast<std::uint32_t>(random_.below(1000));
-    if (d.what == decision::kind::answer || d.what == decision::kind::late) {
+    if (d.what == decision::kind::answer || d.what == decision::kind::start ||
+        d.what == decision::kind::late) {
         d.a = static_cast<std::uint32_t>(random_.below(16));
         bool fails = random_.chance(plan_.fault_percent);
         bool finally = fails && random_.chance(plan_.final_percent);
@@ -160,7 +161,14 @@ bool world::happen(const decision& d) {
     switch (d.what) {
         case decision::kind::answer:
             if (calls_.empty()) return false;
+            start(calls_[d.a % calls_.size()]);
             answer(call(calls_[d.a % calls_.size()]), static_cast<outcome>(d.b % 3), true);
+            return true;
+        case decision::kind::start:
+            if (calls_.empty()) return false;
+            start(calls_[d.a % calls_.size()]);
+            machine_.tick(now_, mine_);
+            model_.tick(now_, theirs_);
             return true;
         case decision::kind::late:
             if (given_up_.empty()) return false;
@@ -202,7 +210,8 @@ void world::acquire(borrower& who, instant deadline, std::uint64_t ticket, insta
                     .cookie = who.cookie,
                     .bypassable = who.cookie % 4 != 0,
                     .ticket = ticket,
-                    .arrived = arrived};
+                    .arrived = arrived,
+                    .again = ticket != 0};
     core::answer mine = machine_.acquire(now_, r, mine_);
     core::answer theirs = model_.acquire(now_, r, theirs_);
     compare_answers(mine, theirs);
@@ -241,8 +250,8 @@ void world::detach(borrower& who) {
     slot_id slot = who.slot;
     places_[slot] = {};
     who = {};
-    machine_.detach(now_, slot, 0, mine_);
-    model_.detach(now_, slot, 0, theirs_);
+    machine_.detach(now_, slot, mine_);
+    model_.detach(now_, slot, theirs_);
 }
 
 void world::release(borrower& who, condition how) {
@@ -255,14 +264,15 @@ void world::release(borrower& who, condition how) {
     model_.release(now_, slot, how, 0, theirs_);
 }
 
-/// A lease whose resource its hook refused: the borrower goes back to its place in line first, then
-/// the resource goes.
+/// A lease whose resource its hook refused: the resource goes, and the borrower back to its place.
 void world::reject(borrower& who) {
     borrower before = who;
     places_[who.slot].given_up = true;
+    who.what = doing::nothing;
+    machine_.release(now_, before.slot, condition::unfit, 0, std::nullopt, mine_);
+    model_.release(now_, before.slot, condition::unfit, 0, theirs_);
+    absorb();
     acquire(who, std::max(before.deadline, now_), before.ticket, before.arrived);
-    machine_.release(now_, before.slot, condition::rejected, 0, std::nullopt, mine_);
-    model_.release(now_, before.slot, condition::rejected, 0, theirs_);
 }
 
 void world::answer(const call& c, outcome how, bool believed) {
@@ -375,10 +385,15 @@ void world::began(const core::action& a) {
     }
     for (const borrower& b : borrowers_)
         require(b.what != doing::holding || b.slot != a.slot, "no call on a leased resource");
-    calls_.push_back({.which = a.which,
-                      .slot = a.slot,
-                      .number = a.call,
-                      .deadline = core::after(now_, timeout_of(a.which, plan_.settings))});
+    calls_.push_back({.which = a.which, .slot = a.slot, .number = a.call});
+    if (!plan_.calls_wait) start(calls_.back());
+}
+
+void world::start(call& c) {
+    if (c.deadline != never) return;
+    c.deadline = core::after(now_, timeout_of(c.which, plan_.settings));
+    machine_.begun(now_, c.slot, c.number);
+    model_.begun(now_, c.slot, c.number);
 }
 
 void world::lent(borrower& who, slot_id slot, bool from_line) {

@@ -65,7 +65,7 @@ private:
         core::verb which{};
         core::slot_id slot = core::no_slot;
         std::uint64_t number = 0;
-        core::instant deadline{};
+        core::instant deadline = core::never;  // until it begins
     };
     /// What the world knows of the resource in a slot.
     struct place {
@@ -95,6 +95,7 @@ private:
     void absorb(const core::action& a);
     void lent(borrower& who, core::slot_id slot, bool from_line);
     void began(const core::action& a);
+    void start(call& c);
     void reported(const core::action& a);
     void compare_answers(const core::answer& mine, const core::answer& theirs);
     void compare_actions();

@@ -77,6 +77,8 @@ void validate(const options& o) {
     require_not_negative({{"acquire_timeout", o.acquire_timeout},
                           {"probe_after_idle", o.probe_after_idle},
                           {"bypass_for", o.bypass_for}});
+    require(o.bypass_for <= std::chrono::seconds{1}, "bypass_for", text_of(o.bypass_for),
+            "must be at most a second");
     require(o.lifetime_jitter >= 0 && o.lifetime_jitter < 1, "lifetime_jitter",
             std::to_string(o.lifetime_jitter), "must be at least 0 and less than 1");
     require(o.warm_up <= warm_up::none, "warm_up", std::to_string(static_cast<int>(o.warm_up)),

@@ -1,5 +1,6 @@
 // Out of memory: a clear error to one caller, nothing lost; and where nothing is allocated at all.
 #include <atomic>
+#include <cstdlib>
 #include <functional>
 #include <future>
 #include <latch>
@@ -7,11 +8,13 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <sys/resource.h>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "cenote/detail/mark.hpp"
 #include "cenote/pool.hpp"
 #include "support/allocations.hpp"
 #include "support/patience.hpp"
@@ -229,6 +232,136 @@ TEST(alloc_failure, cannot_happen_in_a_release) {
     held.clear();
     EXPECT_EQ(pool.close(plenty), 0U);
     EXPECT_EQ(to->present, 0);
+}
+
+namespace {
+
+/// A lease from the fast lane, whose end is a matter of the fast lane, too.
+cenote::lease<session> hot_lease(session_pool& pool) {
+    for (int i = 0; i < 10; ++i) (void)pool.acquire();
+    return pool.acquire();
+}
+
+/// Ends a lease on a thread that has never ended one. Whether that tried to allocate.
+bool allocates_at_the_end_of(cenote::lease<session> held) {
+    bool happened = false;
+    std::thread([&] {
+        allocation_failure failure(0, scope::from_then_on);
+        held.give_back();
+        happened = failure.happened();
+    }).join();
+    return happened;
+}
+
+/// Threads that are known to the fast lane, and stay.
+class crowd {
+public:
+    explicit crowd(int count) : here_(count) {
+        for (int i = 0; i < count; ++i)
+            threads_.emplace_back([&] {
+                cenote::detail::register_this_thread();
+                here_.count_down();
+                EXPECT_TRUE(stay_.pass_through());
+            });
+        here_.wait();
+    }
+    ~crowd() {
+        stay_.open();
+        for (auto& each : threads_) each.join();
+    }
+    crowd(const crowd&) = delete;
+    crowd& operator=(const crowd&) = delete;
+
+private:
+    support::door stay_;
+    std::latch here_;
+    std::vector<std::thread> threads_;
+};
+
+/// Takes all the memory there is, to the last few bytes and for ever.
+void use_up_memory() {
+    rlimit none{};
+    ASSERT_EQ(getrlimit(RLIMIT_AS, &none), 0);
+    none.rlim_cur = 0;
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &none), 0);
+    void* volatile taken = nullptr;
+    for (std::size_t size = 1 << 20; size >= 8; size /= 2) {
+        do {
+            taken = std::malloc(size);
+        } while (taken != nullptr);
+    }
+}
+
+/// More than there are marks without an allocation (src/shell/mark.cpp).
+constexpr int too_many = 300;
+
+}  // namespace
+
+// A thread's first release gave it its mark, with an allocation, where no exception can go.
+TEST(alloc_failure, cannot_happen_in_the_first_release_of_a_thread) {
+    auto to = server::start();
+    session_pool pool{connector{to}, usual};
+    EXPECT_FALSE(allocates_at_the_end_of(hot_lease(pool)));
+    EXPECT_EQ(pool.stats().leased, 0U);
+    EXPECT_EQ(pool.stats().idle, 1U);
+    expect_sound(pool, *to);
+}
+
+TEST(alloc_failure, cannot_happen_in_the_first_release_of_one_thread_of_many) {
+    auto to = server::start();
+    session_pool pool{connector{to}, usual};
+    crowd all(too_many);
+    for (int i = 0; i < 3; ++i) EXPECT_FALSE(allocates_at_the_end_of(hot_lease(pool)));
+    EXPECT_EQ(pool.stats().leased, 0U);
+    expect_sound(pool, *to);
+}
+
+TEST(alloc_failure, in_the_first_acquire_of_one_thread_of_many_is_no_obstacle_to_its_release) {
+    auto to = server::start();
+    session_pool pool{connector{to}, usual};
+    crowd all(too_many);
+    (void)pool.acquire();
+    for_every_allocation(scope::once, [&](std::uint64_t n, scope at) {
+        bool failed = false;
+        std::thread([&] {
+            allocation_failure failure(n, at);
+            std::error_code error;
+            {
+                auto lease = pool.try_acquire();
+                auto other = pool.acquire(error);
+            }
+            failed = failure.happened();
+        }).join();
+        EXPECT_EQ(pool.stats().leased, 0U);
+        return failed;
+    });
+    expect_sound(pool, *to);
+}
+
+TEST(allocations, none_stays_behind_after_many_threads) {
+    cenote::detail::register_this_thread();
+    auto before = allocations_alive();
+    {
+        crowd all(too_many);
+    }
+    EXPECT_EQ(allocations_alive(), before);
+}
+
+// Also those that are not made with new: the C library ended the process if it had no memory for
+// the end of a thread-local object.
+TEST(alloc_failure, cannot_happen_in_the_first_release_of_a_thread_even_with_no_memory_at_all) {
+    if (support::slowly) GTEST_SKIP() << "sanitizers need memory of their own";
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    auto release = [] {
+        session_pool pool{connector{server::start()}, usual};
+        auto held = hot_lease(pool);
+        std::thread([&] {
+            use_up_memory();
+            held.give_back();
+            std::_Exit(pool.stats().leased == 0 && pool.stats().idle == 1 ? 0 : 1);
+        }).join();
+    };
+    EXPECT_EXIT(release(), testing::ExitedWithCode(0), "");
 }
 
 TEST(alloc_failure, cannot_happen_in_a_release_after_the_pools_end) {

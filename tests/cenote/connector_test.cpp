@@ -1,12 +1,15 @@
 // Connectors: what may be one, what may be pooled, and that resources are made in their place.
+#include <any>
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -49,6 +52,66 @@ struct no_default {
 
 struct over_aligned {
     alignas(128) char bytes[128] = {};
+};
+
+/// Can be made from anything at all, and remembers of what size that was.
+struct greedy {
+    greedy() = default;
+    template <class U>
+    explicit greedy(U&&) : made_of(sizeof(U)) {}
+    std::size_t made_of = 0;
+};
+
+/// Made from an int in one way if that is asked for, in another if it is merely allowed.
+struct convertible {
+    convertible(int n) : number(n) {}  // NOLINT: a conversion is what is tested
+    template <class U>
+    explicit convertible(U&&) : number(-1) {}
+    int number;
+};
+
+/// Writes down its end.
+struct witness {
+    explicit witness(std::vector<std::string>& l) : log(&l) {}
+    witness(witness&& other) noexcept : log(std::exchange(other.log, nullptr)) {}
+    witness& operator=(witness&&) = delete;
+    ~witness() {
+        if (log != nullptr) log->emplace_back("end");
+    }
+    std::vector<std::string>* log;
+};
+
+struct witness_connector {
+    std::vector<std::string>& log;
+    bool fails = false;
+    witness open() {
+        log.emplace_back("open");
+        if (fails) throw std::runtime_error("no");
+        return witness(log);
+    }
+    void close(witness&) { log.emplace_back("close"); }
+};
+
+/// Its address is nobody's business.
+struct hidden {
+    int number = 0;
+    hidden* operator&() const = delete;  // NOLINT: such types exist
+};
+
+struct templates_and_data {
+    static int open() { return 3; }
+    static bool probe(auto& resource) { return ++resource > 0; }
+    std::function<bool(int&)> before_acquire = [](int& n) { return ++n > 0; };
+    int close(int& n) { return closed += n; }
+    int closed = 0;
+};
+
+struct overloads {
+    static int open() { return 3; }
+    static bool probe(int& n) { return ++n > 0; }
+    static bool probe(std::string&) { return false; }
+    static void reset(int*) {}
+    static void reset(std::string&) {}
 };
 
 int open_seven() { return 7; }
@@ -110,6 +173,88 @@ TEST(connector, a_resource_is_made_in_its_place_and_never_moved) {
     for (int i = 0; i < 100; ++i) EXPECT_EQ(pool.acquire().get(), where);
     EXPECT_EQ(pool.close(10s), 0U);
     EXPECT_EQ(to->moved, 0);
+}
+
+// A constructor that takes anything was preferred to what open returned, and got a helper of the
+// pool's instead.
+TEST(connector, a_resource_that_can_be_made_from_anything_is_what_open_returns) {
+    cenote::pool<std::any> anys{[] { return std::any(std::string("text")); }};
+    EXPECT_EQ(std::any_cast<std::string>(*anys.acquire()), "text");
+    cenote::pool<std::any> wrapped{[] { return std::string("text"); }};
+    EXPECT_EQ(std::any_cast<std::string>(*wrapped.acquire()), "text");
+    cenote::pool<greedy> greedies{[] { return greedy(); }};
+    EXPECT_EQ(greedies.acquire()->made_of, 0U);
+}
+
+TEST(connector, what_converts_is_converted_and_not_forced) {
+    cenote::pool<convertible> pool{[] { return 4; }};
+    EXPECT_EQ(pool.acquire()->number, 4);
+    cenote::pool<convertible> from_short{[] { return short{5}; }};
+    EXPECT_EQ(from_short.acquire()->number, 5);
+}
+
+TEST(connector, a_greedy_resource_can_be_detached) {
+    cenote::pool<std::any> anys{[] { return std::any(5); }};
+    std::any mine = anys.acquire().detach();
+    EXPECT_EQ(std::any_cast<int>(mine), 5);
+    cenote::pool<greedy> greedies{[] { return greedy(); }};
+    EXPECT_EQ(greedies.acquire().detach().made_of, 0U);
+}
+
+TEST(connector, a_resource_may_be_const_or_hide_its_address) {
+    cenote::pool<const std::string> constant{[] { return std::string("a"); }};
+    EXPECT_EQ(*constant.acquire(), "a");
+    cenote::pool<const int> number{[] { return 6; }};
+    EXPECT_EQ(*number.acquire(), 6);
+    cenote::pool<hidden> shy{[] { return hidden{7}; }};
+    auto held = shy.acquire();
+    EXPECT_EQ(held->number, 7);
+    EXPECT_EQ(held.get()->number, 7);
+}
+
+TEST(connector, a_resource_ends_once_after_its_close) {
+    using words = std::vector<std::string>;
+    words log;
+    {
+        cenote::pool<witness> pool{witness_connector{log}};
+        pool.acquire().discard();
+        EXPECT_EQ(pool.close(10s), 0U);
+    }
+    EXPECT_EQ(log, (words{"open", "close", "end"}));
+    log.clear();
+    {
+        cenote::pool<witness> pool{witness_connector{log}};
+        witness mine = pool.acquire().detach();
+        EXPECT_EQ(pool.close(10s), 0U);
+        EXPECT_EQ(log, words{"open"});
+    }
+    EXPECT_EQ(log, (words{"open", "end"})) << "what was detached is not closed, and ends once";
+}
+
+TEST(connector, after_an_open_that_throws_there_is_nothing_to_end) {
+    std::vector<std::string> log;
+    {
+        cenote::pool<witness> pool{witness_connector{log, true}};
+        std::error_code error;
+        EXPECT_FALSE(pool.acquire_for(1ms, error));
+        EXPECT_EQ(pool.close(10s), 0U);
+    }
+    EXPECT_FALSE(log.empty());
+    for (const auto& word : log) EXPECT_EQ(word, "open");
+}
+
+TEST(connector, members_may_be_templates_functions_or_return_what_is_ignored) {
+    cenote::pool<int> pool{templates_and_data{}, {.probe_after_idle = 0ns}};
+    EXPECT_EQ(*pool.acquire(), 4) << "before_acquire looked";
+    EXPECT_EQ(*pool.acquire(), 6) << "probed, and looked at again";
+    pool.acquire().discard();
+    EXPECT_EQ(pool.close(10s), 0U);
+}
+
+TEST(connector, of_overloads_the_one_that_fits_is_called) {
+    cenote::pool<int> pool{overloads{}, {.probe_after_idle = 0ns}};
+    EXPECT_EQ(*pool.acquire(), 3);
+    EXPECT_EQ(*pool.acquire(), 4) << "probed";
 }
 
 TEST(connector, a_verb_that_returns_nothing_says_yes_by_returning) {

@@ -1,5 +1,6 @@
 // A lease: move-only, returns exactly once, and every early end of it.
 #include <memory>
+#include <pthread.h>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -154,6 +155,24 @@ TEST(lease, detach_hands_the_resource_over_for_good) {
         EXPECT_EQ(pool.stats().detached, 1U);
     }
     EXPECT_EQ(to->present, 0);
+}
+
+TEST(lease, may_end_when_its_threads_own_objects_are_gone) {
+    session_pool pool{connector{server::start()}};
+    for (int i = 0; i < 10; ++i) (void)pool.acquire();
+    pthread_key_t late = 0;
+    ASSERT_EQ(pthread_key_create(&late, [](void* p) { delete static_cast<lease<session>*>(p); }),
+              0);
+    for (int round = 0; round < 3; ++round) {
+        std::thread([&] {
+            static thread_local lease<session> local;
+            EXPECT_EQ(pthread_setspecific(late, new lease<session>(pool.acquire())), 0);
+            local = pool.acquire();
+            EXPECT_EQ(pool.stats().leased, 2U);
+        }).join();
+        EXPECT_EQ(pool.stats().leased, 0U);
+    }
+    pthread_key_delete(late);
 }
 
 TEST(lease, leases_of_several_pools_do_not_mix) {

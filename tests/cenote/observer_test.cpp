@@ -244,6 +244,87 @@ TEST(observer, may_acquire_and_release_from_inside) {
     EXPECT_EQ(got, 1);
 }
 
+TEST(observer, that_is_slow_holds_up_nobody_but_itself) {
+    auto watch = std::make_shared<recorder>();
+    support::door slow;
+    watch->then = [&](const event&) { slow.pass_through(); };
+    session_pool pool{connector{server::start()}, {.max = 1, .observers = {watch}}};
+    for (int i = 0; i < 1000; ++i) (void)pool.acquire();
+    EXPECT_LE(watch->seen().size(), 1U);
+    slow.open();
+    EXPECT_TRUE(eventually([&] { return watch->count(released) == 1000; }));
+    EXPECT_EQ(pool.stats().events_lost, 0U);
+}
+
+TEST(observer, that_does_not_follow_loses_events_and_they_are_counted) {
+    auto watch = std::make_shared<recorder>(std::set{acquired, released});
+    support::door slow;
+    watch->then = [&](const event&) { slow.pass_through(); };
+    session_pool pool{connector{server::start()}, {.max = 1, .observers = {watch}}};
+    for (int i = 0; i < 40'000; ++i) (void)pool.acquire();
+    EXPECT_GT(pool.stats().events_lost, 0U);
+    slow.open();
+    EXPECT_TRUE(
+        eventually([&] { return watch->seen().size() + pool.stats().events_lost == 80'000; }));
+}
+
+TEST(observer, may_wait_for_a_lease) {
+    auto watch = std::make_shared<recorder>(std::set{opened});
+    std::atomic<session_pool*> pool{nullptr};
+    std::atomic<bool> got{false};
+    watch->then = [&](const event&) {
+        eventually([&] { return pool.load() != nullptr; });
+        got = static_cast<bool>(pool.load()->acquire_for(plenty));
+    };
+    session_pool it{connector{server::start()}, {.max = 1, .observers = {watch}}};
+    pool = &it;
+    (void)it.acquire();
+    EXPECT_TRUE(eventually([&] { return got.load(); }));
+}
+
+TEST(observer, may_close_the_pool_and_wait_for_it) {
+    auto watch = std::make_shared<recorder>(std::set{retired});
+    std::atomic<session_pool*> pool{nullptr};
+    std::atomic<int> left{-1};
+    watch->then = [&](const event&) {
+        if (left < 0) left = static_cast<int>(pool.load()->close(plenty));
+    };
+    session_pool it{connector{server::start()},
+                    {.max = 2, .idle_timeout = 1ms, .sweep_interval = 1ms, .observers = {watch}}};
+    pool = &it;
+    (void)it.acquire();
+    EXPECT_TRUE(eventually([&] { return left == 0; }));
+    EXPECT_EQ(it.stats().total, 0U);
+    EXPECT_EQ(it.stats().abandoned, 0U);
+}
+
+TEST(observer, is_told_no_cause_that_belongs_to_another) {
+    auto to = server::start();
+    auto watch = std::make_shared<recorder>(std::set{open_failed, probe_failed});
+    support::door hung;
+    session_pool pool{connector{to},
+                      {.max = 2,
+                       .open_timeout = 50ms,
+                       .probe_timeout = 50ms,
+                       .probe_after_idle = 0ns,
+                       .observers = {watch}}};
+    (void)pool.acquire();
+    to->on_open = [&](int) { hung.pass_through(); };
+    to->on_probe = [&](int) { return hung.pass_through(); };
+    std::jthread first([&] {
+        std::error_code error;
+        (void)pool.acquire_for(100ms, error);
+    });
+    std::jthread second([&] {
+        std::error_code error;
+        (void)pool.acquire_for(100ms, error);
+    });
+    EXPECT_TRUE(eventually(
+        [&] { return watch->count(probe_failed) > 0 && watch->count(open_failed) > 0; }));
+    hung.open();
+    for (const auto& e : watch->seen()) EXPECT_EQ(e.cause != nullptr, e.kind == open_failed);
+}
+
 TEST(observer, gets_only_what_it_wants) {
     auto opens = std::make_shared<recorder>(std::set{opened});
     auto closes = std::make_shared<recorder>(std::set{closed, closed_pool});

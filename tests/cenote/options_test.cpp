@@ -65,6 +65,8 @@ std::vector<bad_value> bad_values() {
         {"min_idle", "11", [](options& o) { o.min_idle = 11; }},
         {"opening_max", "0", [](options& o) { o.opening_max = 0; }},
         {"max_uses", "0", [](options& o) { o.max_uses = 0; }},
+        {"bypass_for", "1000000001", [](options& o) { o.bypass_for = 1s + 1ns; }},
+        {"bypass_for", "forever", [](options& o) { o.bypass_for = cenote::forever; }},
         {"lifetime_jitter", "-0.1", [](options& o) { o.lifetime_jitter = -0.1; }},
         {"lifetime_jitter", "1.5", [](options& o) { o.lifetime_jitter = 1.5; }},
         {"lifetime_jitter", "nan",
@@ -151,7 +153,28 @@ TEST(options, edges_of_the_allowed_are_accepted) {
     o.max_uses = 1;
     o.opening_max = 1;
     o.line_max = 0;
+    o.bypass_for = 0s;
     EXPECT_NO_THROW(cenote::validate(o));
+    o.bypass_for = 1s;
+    o.opening_max = cenote::forever;
+    EXPECT_NO_THROW(cenote::validate(o));
+}
+
+TEST(options, more_opens_at_once_than_max_are_no_limit) {
+    options o{.max = 3, .min_size = 3, .warm_up = cenote::warm_up::wait};
+    o.opening_max = cenote::forever;
+    cenote::pool pool([] { return 1; }, o);
+    EXPECT_EQ(pool.stats().idle, 3U);
+    EXPECT_EQ(pool.close(10s), 0U);
+}
+
+TEST(options, of_probing_have_no_effect_if_the_connector_cannot_probe) {
+    options o{.probe_after_idle = 0s, .probe_on_release = true, .heartbeat = 1ms};
+    cenote::pool pool([] { return 1; }, o);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(*pool.acquire(), 1);
+    EXPECT_EQ(pool.stats().opened, 1U);
+    EXPECT_EQ(pool.stats().probing, 0U);
+    EXPECT_EQ(pool.close(10s), 0U);
 }
 
 TEST(options, forever_is_accepted_wherever_a_limit_can_be_off) {
@@ -165,8 +188,7 @@ TEST(options, forever_is_accepted_wherever_a_limit_can_be_off) {
               .max_uses = cenote::forever,
               .sweep_interval = cenote::forever,
               .probe_after_idle = cenote::forever,
-              .heartbeat = cenote::forever,
-              .bypass_for = cenote::forever};
+              .heartbeat = cenote::forever};
     EXPECT_NO_THROW(cenote::validate(o));
     cenote::pool pool([] { return 1; }, o);
     for (int i = 0; i < 3; ++i) EXPECT_EQ(*pool.acquire(), 1);

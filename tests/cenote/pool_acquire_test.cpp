@@ -227,6 +227,31 @@ TEST(pool_acquire, try_acquire_never_waits_for_an_open_but_starts_one) {
     EXPECT_TRUE(eventually([&] { return bool(pool.try_acquire()); }));
 }
 
+TEST(pool_acquire, try_acquire_opens_one_for_the_next_and_not_one_per_call) {
+    auto to = server::start();
+    door opens;
+    to->on_open = [&](int) { opens.pass_through(); };
+    session_pool pool{connector{to}, {.max = 4, .open_timeout = plenty}};
+    for (int i = 0; i < 10; ++i) EXPECT_FALSE(pool.try_acquire());
+    ASSERT_TRUE(eventually([&] { return to->opening == 1; }));
+    EXPECT_TRUE(for_a_while([&] {
+        EXPECT_FALSE(pool.try_acquire());
+        return to->opens == 1 && pool.stats().total == 1;
+    }));
+    opens.open();
+    ASSERT_TRUE(eventually([&] { return pool.stats().idle == 1; }));
+    auto empty = pool.stats().try_empty;
+    auto lease = pool.try_acquire();
+    ASSERT_TRUE(lease);
+    EXPECT_EQ(lease->id, 1);
+    EXPECT_TRUE(for_a_while([&] { return to->opens == 1; })) << "nobody has asked for another one";
+    EXPECT_EQ(pool.stats().try_empty, empty);
+    EXPECT_FALSE(pool.try_acquire());
+    EXPECT_TRUE(eventually([&] { return pool.stats().idle == 1; })) << "now somebody has";
+    EXPECT_TRUE(for_a_while([&] { return to->opens == 2; }));
+    EXPECT_TRUE(pool.try_acquire());
+}
+
 TEST(pool_acquire, try_acquire_never_waits_for_a_probe) {
     auto to = server::start();
     door probes;

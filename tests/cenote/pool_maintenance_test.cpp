@@ -1,9 +1,11 @@
 // What the pool does by itself: warm up, refill, shrink, replace the old, retire all.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <future>
 #include <memory>
 #include <set>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "cenote/pool.hpp"
 #include "support/patience.hpp"
 #include "support/server.hpp"
+#include "support/sums.hpp"
 
 using namespace std::chrono_literals;
 using cenote::retire_reason;
@@ -20,8 +23,10 @@ using support::connector;
 using support::door;
 using support::eventually;
 using support::for_a_while;
+using support::lines_up;
 using support::plenty;
 using support::refused_by_server;
+using support::rounds;
 using support::server;
 using support::session;
 using session_pool = cenote::pool<session>;
@@ -29,6 +34,8 @@ using session_pool = cenote::pool<session>;
 namespace {
 
 constexpr cenote::backoff quick{.first = 1ms, .cap_waiting = 2ms, .cap_idle = 5ms};
+/// Quick while anybody waits; after twenty failures minutes otherwise.
+constexpr cenote::backoff quick_for_waiters{.first = 1ms, .cap_waiting = 2ms, .cap_idle = 1h};
 
 void open_many(session_pool& pool, int count) {
     std::vector<cenote::lease<session>> all;
@@ -118,6 +125,76 @@ TEST(pool_warm_up, wait_ready_ends_when_the_pool_is_closed) {
     ASSERT_TRUE(eventually([&] { return to->opens > 1; }));
     pool.close();
     EXPECT_FALSE(ready.get());
+}
+
+TEST(pool_warm_up, that_fails_serves_those_who_lined_up_behind_it) {
+    auto to = server::start();
+    door opens;
+    to->on_open = [&](int id) {
+        opens.pass_through();
+        if (id <= 2) throw refused_by_server("not yet");
+    };
+    session_pool pool{
+        connector{to},
+        {.max = 2, .min_idle = 2, .acquire_timeout = plenty, .open_timeout = 1h, .backoff = quick}};
+    ASSERT_TRUE(eventually([&] { return to->opening == 2; })) << "no place is left";
+    std::vector<std::future<int>> borrowers;
+    for (int i = 0; i < 3; ++i)
+        borrowers.push_back(std::async(std::launch::async, [&] { return pool.acquire()->id; }));
+    ASSERT_TRUE(lines_up(pool, 3));
+    opens.open();
+    for (auto& borrower : borrowers) EXPECT_GT(borrower.get(), 2);
+    EXPECT_TRUE(pool.wait_ready(plenty));
+    auto s = pool.stats();
+    EXPECT_EQ(s.open_failed, 2U);
+    EXPECT_EQ(s.waited, 3U);
+    EXPECT_EQ(support::refused(s), 0U);
+}
+
+TEST(pool_warm_up, that_fails_is_retried_for_those_who_wait_until_it_succeeds) {
+    auto to = server::start();
+    std::atomic<bool> down{true};
+    to->on_open = [&](int) {
+        if (down) throw refused_by_server("down");
+    };
+    session_pool pool{
+        connector{to},
+        {.max = 4, .min_idle = 2, .acquire_timeout = plenty, .backoff = quick_for_waiters}};
+    auto ready = std::async(std::launch::async, [&] { return pool.wait_ready(plenty); });
+    std::vector<std::future<bool>> borrowers;
+    for (int i = 0; i < 3; ++i)
+        borrowers.push_back(std::async(std::launch::async, [&] { return bool(pool.acquire()); }));
+    ASSERT_TRUE(eventually([&] { return pool.stats().open_failed >= 20; }));
+    ASSERT_TRUE(lines_up(pool, 3)) << "a failed open is no answer";
+    EXPECT_EQ(ready.wait_for(0s), std::future_status::timeout);
+    down = false;
+    for (auto& borrower : borrowers) EXPECT_TRUE(borrower.get());
+    EXPECT_TRUE(ready.get());
+    EXPECT_TRUE(eventually([&] { return pool.stats().idle >= 2; }));
+    EXPECT_EQ(support::refused(pool.stats()), 0U);
+}
+
+TEST(pool_warm_up, that_has_backed_off_is_tried_again_for_whoever_comes) {
+    auto to = server::start();
+    std::atomic<bool> down{true};
+    to->on_open = [&](int) {
+        if (down) throw refused_by_server("down");
+    };
+    session_pool pool{
+        connector{to},
+        {.max = 4, .min_idle = 2, .acquire_timeout = plenty, .backoff = quick_for_waiters}};
+    std::stop_source stop;
+    auto first = std::async(std::launch::async,
+                            [&] { return bool(pool.acquire_for(plenty, stop.get_token())); });
+    ASSERT_TRUE(eventually([&] { return pool.stats().open_failed >= 20; }));
+    stop.request_stop();
+    EXPECT_THROW(first.get(), cenote::canceled_error);
+    ASSERT_TRUE(eventually([&] { return pool.stats().opening == 0; }));
+    int opens = to->opens;
+    EXPECT_TRUE(for_a_while([&] { return to->opens == opens; })) << "nobody waits any more";
+    down = false;
+    EXPECT_TRUE(pool.acquire());
+    EXPECT_TRUE(pool.wait_ready(plenty));
 }
 
 TEST(pool_refill, goes_on_under_backoff_until_the_minimum_is_open) {
@@ -292,6 +369,131 @@ TEST(pool_retire_all, never_lends_an_old_one_again) {
         EXPECT_GT(pool.acquire()->id, last);
     }
     EXPECT_LE(to->peak, 4);
+}
+
+TEST(pool_retire_all, closes_at_most_opening_max_at_a_time) {
+    auto to = server::start();
+    door closes;
+    to->on_close = [&](int) { closes.pass_through(); };
+    session_pool pool{
+        connector{to},
+        {.max = 8, .acquire_timeout = plenty, .close_timeout = plenty, .opening_max = 2}};
+    open_many(pool, 8);
+    pool.retire_all();
+    ASSERT_TRUE(eventually([&] { return to->closing == 2; }));
+    EXPECT_TRUE(for_a_while([&] {
+        auto s = pool.stats();
+        return s.closing == 2 && s.idle == 6;
+    }));
+    EXPECT_EQ(to->closes, 2);
+    closes.open();
+    EXPECT_TRUE(eventually([&] { return to->closes == 8 && pool.stats().total == 0; }));
+    EXPECT_EQ(to->closing_peak, 2);
+    EXPECT_EQ(pool.stats().retired(retire_reason::generation), 8U);
+}
+
+TEST(pool_retire_all, does_not_lend_the_old_that_have_yet_to_be_closed) {
+    auto to = server::start();
+    door closes;
+    session_pool pool{
+        connector{to},
+        {.max = 6, .acquire_timeout = plenty, .close_timeout = plenty, .opening_max = 2}};
+    to->on_close = [&](int) { closes.pass_through(); };
+    open_many(pool, 4);
+    pool.retire_all();
+    ASSERT_TRUE(eventually([&] { return to->closing == 2; }));
+    auto one = pool.acquire();
+    auto two = pool.acquire();
+    EXPECT_GT(one->id, 4);
+    EXPECT_GT(two->id, 4);
+    EXPECT_EQ(pool.stats().idle, 2U) << "old ones, of no use to anybody";
+    EXPECT_FALSE(pool.try_acquire());
+    auto third = std::async(std::launch::async, [&] { return pool.acquire()->id; });
+    ASSERT_TRUE(lines_up(pool, 1));
+    EXPECT_TRUE(for_a_while([&] { return pool.stats().waiting == 1; }));
+    closes.open();
+    EXPECT_GT(third.get(), 4) << "served as soon as there is a place for a new one";
+    EXPECT_TRUE(eventually([&] { return to->closes == 4; }));
+    EXPECT_LE(to->peak, 6);
+}
+
+TEST(pool_retire_all, has_those_in_line_wait_for_a_new_one_when_an_old_one_comes_back) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty}};
+    auto held = pool.acquire();
+    auto one = std::async(std::launch::async, [&] { return pool.acquire()->id; });
+    ASSERT_TRUE(lines_up(pool, 1));
+    auto two = std::async(std::launch::async, [&] { return pool.acquire()->id; });
+    ASSERT_TRUE(lines_up(pool, 2));
+    pool.retire_all();
+    EXPECT_EQ(to->closes, 0);
+    held.give_back();
+    EXPECT_EQ(one.get(), 2);
+    EXPECT_EQ(two.get(), 2);
+    EXPECT_EQ(to->closes, 1);
+    EXPECT_EQ(to->peak, 1);
+}
+
+TEST(pool_retire_all, does_not_lend_what_was_being_opened_before) {
+    auto to = server::start();
+    door opens;
+    to->on_open = [&](int id) {
+        if (id == 1) opens.pass_through();
+    };
+    session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty, .open_timeout = plenty}};
+    auto waiter = std::async(std::launch::async, [&] { return pool.acquire()->id; });
+    ASSERT_TRUE(eventually([&] { return to->opening == 1; }));
+    pool.retire_all();
+    opens.open();
+    EXPECT_EQ(waiter.get(), 2);
+    EXPECT_EQ(pool.stats().retired(retire_reason::generation), 1U);
+}
+
+TEST(pool_retire_all, reaches_the_fast_lane_and_everybody_there_is_served) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.max = 4, .acquire_timeout = plenty}};
+    std::atomic<int> last_old{0};  // whatever has this number or less must not be lent any more
+    std::atomic<int> old_ones{0}, refusals{0};
+    std::array<std::atomic<int>, 3> served{};
+    std::vector<std::jthread> borrowers;
+    for (auto& mine : served)
+        borrowers.emplace_back([&](const std::stop_token& stop) {
+            while (!stop.stop_requested()) {
+                int limit = last_old;
+                std::error_code error;
+                auto lease = pool.acquire(error);
+                if (!lease) {
+                    ++refusals;
+                    continue;
+                }
+                auto claim = lease->use();
+                if (lease->id <= limit) ++old_ones;
+                ++mine;
+            }
+        });
+    auto all_served_again = [&] {
+        return std::ranges::all_of(served, [&](auto& count) {
+            int before = count;
+            return eventually([&] { return count > before + 10; });
+        });
+    };
+    ASSERT_TRUE(all_served_again());
+    for (int round = 1; round <= rounds(100); ++round) {
+        int last = to->opens;
+        pool.retire_all();
+        last_old = last;
+        ASSERT_TRUE(all_served_again());
+        // Everybody has used a new one, so there was an old one before.
+        ASSERT_GE(pool.stats().retired(retire_reason::generation), static_cast<unsigned>(round));
+    }
+    borrowers.clear();
+    EXPECT_EQ(old_ones, 0);
+    EXPECT_EQ(refusals, 0);
+    EXPECT_EQ(to->overlaps, 0);
+    EXPECT_LE(to->peak, 4);
+    EXPECT_EQ(support::contradiction(pool.stats()), "");
+    EXPECT_EQ(pool.close(plenty), 0U);
+    EXPECT_EQ(to->present, 0);
 }
 
 TEST(pool_retire_all, keeps_the_minimum_open_meanwhile) {

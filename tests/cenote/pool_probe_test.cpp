@@ -320,3 +320,90 @@ TEST(pool_heartbeat, a_probe_that_fails_throws_or_hangs_costs_that_one_resource_
     EXPECT_EQ(pool.stats().total, 4U) << "full capacity again";
     EXPECT_TRUE(eventually([&] { return to->present == 4; })) << "the hanging one was closed";
 }
+
+TEST(pool_heartbeat, does_not_begin_while_somebody_waits) {
+    auto to = server::start();
+    door probes;
+    session_pool pool{connector{to},
+                      {.max = 2,
+                       .acquire_timeout = plenty,
+                       .probe_timeout = plenty,
+                       .probe_after_idle = 0ns,
+                       .heartbeat = 200ms}};
+    to->on_probe = [&](int) { return probes.pass_through(); };
+    open_many(pool, 2);
+    // The probe before this lease hangs; the heartbeat of the other resource becomes due meanwhile.
+    auto waiter = std::async(std::launch::async, [&] { return pool.acquire(); });
+    ASSERT_TRUE(lines_up(pool, 1));
+    ASSERT_TRUE(eventually([&] { return to->probes == 1; }));
+    EXPECT_TRUE(for_a_while(
+        [&] {
+            EXPECT_TRUE(pool.wait_ready(0ns));  // any request makes the pool look what is due
+            return to->probes == 1 && pool.stats().idle == 1;
+        },
+        500ms));
+    EXPECT_EQ(pool.stats().waiting, 1U);
+    probes.open();
+    auto held = waiter.get();
+    EXPECT_TRUE(eventually([&] { return to->probes >= 2; })) << "now it is its turn";
+}
+
+TEST(pool_heartbeat, in_flight_hides_none_of_the_other_idle_ones) {
+    auto to = server::start();
+    door probes;
+    session_pool pool{connector{to},
+                      {.max = 4,
+                       .acquire_timeout = plenty,
+                       .probe_timeout = plenty,
+                       .sweep_interval = 1ms,
+                       .probe_after_idle = cenote::forever,
+                       .heartbeat = 5ms}};
+    to->on_probe = [&](int) { return probes.pass_through(); };
+    open_many(pool, 4);
+    ASSERT_TRUE(eventually([&] { return to->probes == 1 && pool.stats().idle == 3; }));
+    std::vector<cenote::lease<session>> rest;
+    for (int i = 0; i < 3; ++i) rest.push_back(pool.try_acquire());
+    for (auto& lease : rest) EXPECT_TRUE(lease) << "ready without waiting for anything";
+    EXPECT_EQ(to->opens, 4);
+    EXPECT_EQ(to->probes, 1);
+    probes.open();
+}
+
+TEST(pool_heartbeat, in_flight_does_not_keep_a_waiter_from_what_comes_back) {
+    auto to = server::start();
+    door probes;
+    session_pool pool{connector{to},
+                      {.max = 2,
+                       .acquire_timeout = plenty,
+                       .probe_timeout = plenty,
+                       .sweep_interval = 1ms,
+                       .probe_after_idle = cenote::forever,
+                       .heartbeat = 5ms}};
+    to->on_probe = [&](int) { return probes.pass_through(); };
+    auto held = pool.acquire();
+    (void)pool.acquire();
+    ASSERT_TRUE(eventually([&] { return pool.stats().probing == 1; }));
+    auto waiter = std::async(std::launch::async, [&] { return pool.acquire()->id; });
+    ASSERT_TRUE(lines_up(pool, 1));
+    held.give_back();
+    EXPECT_EQ(waiter.get(), 1);
+    EXPECT_EQ(pool.stats().probing, 1U) << "it still hangs";
+    probes.open();
+}
+
+TEST(pool_heartbeat, that_hangs_does_not_keep_a_waiter_from_a_new_one) {
+    auto to = server::start();
+    door probes;
+    session_pool pool{connector{to},
+                      {.max = 2,
+                       .acquire_timeout = plenty,
+                       .probe_timeout = cenote::forever,
+                       .sweep_interval = 1ms,
+                       .probe_after_idle = cenote::forever,
+                       .heartbeat = 5ms}};
+    to->on_probe = [&](int) { return probes.pass_through(); };
+    (void)pool.acquire();
+    ASSERT_TRUE(eventually([&] { return pool.stats().probing == 1; }));
+    EXPECT_EQ(pool.acquire()->id, 2);
+    probes.open();
+}

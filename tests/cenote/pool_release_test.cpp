@@ -2,6 +2,7 @@
 #include <atomic>
 #include <future>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -11,12 +12,14 @@
 #include "cenote/pool.hpp"
 #include "support/patience.hpp"
 #include "support/server.hpp"
+#include "support/sums.hpp"
 
 using namespace std::chrono_literals;
 using cenote::retire_reason;
 using support::connector;
 using support::door;
 using support::eventually;
+using support::for_a_while;
 using support::hooked_connector;
 using support::lines_up;
 using support::plenty;
@@ -25,6 +28,12 @@ using support::session;
 using session_pool = cenote::pool<session>;
 
 namespace {
+
+void open_three(session_pool& pool) {
+    auto one = pool.acquire();
+    auto two = pool.acquire();
+    auto three = pool.acquire();
+}
 
 /// A pool of one, leased, with one waiter in line.
 struct one_waits {
@@ -206,6 +215,59 @@ TEST(pool_release, before_acquire_is_asked_for_a_try_acquire_too) {
     EXPECT_FALSE(pool.try_acquire());
     EXPECT_EQ(pool.stats().leased, 0U);
     EXPECT_TRUE(eventually([&] { return to->closes == 1; }));
+}
+
+TEST(pool_release, try_acquire_goes_on_to_the_next_ready_one_when_before_acquire_says_no) {
+    for (unsigned refusals : {0U, 1U, 2U}) {
+        auto to = server::start();
+        session_pool pool{hooked_connector{{to}}, {.max = 3, .acquire_timeout = plenty}};
+        open_three(pool);
+        auto before = pool.stats();
+        std::set<int> sent_back;
+        to->on_acquire = [&](int id) {
+            if (sent_back.size() == refusals) return true;
+            sent_back.insert(id);
+            return false;
+        };
+        auto lease = pool.try_acquire();
+        ASSERT_TRUE(lease);
+        EXPECT_FALSE(sent_back.contains(lease->id));
+        EXPECT_EQ(sent_back.size(), refusals) << "different ones, each asked once";
+        EXPECT_LE(lease->id, 3) << "one of those that were ready";
+        auto s = pool.stats();
+        EXPECT_EQ(s.try_empty, 0U);
+        EXPECT_EQ(s.leased, 1U);
+        EXPECT_EQ(s.acquires, before.acquires + refusals + 1);
+        EXPECT_EQ(s.retired(retire_reason::rejected), refusals);
+        EXPECT_EQ(support::contradiction(s), "");
+        EXPECT_TRUE(eventually([&] { return to->closes == static_cast<int>(refusals); }));
+    }
+}
+
+TEST(pool_release, try_acquire_is_empty_when_before_acquire_says_no_to_all_and_counts_once) {
+    for (bool throws : {false, true}) {
+        auto to = server::start();
+        session_pool pool{hooked_connector{{to}}, {.max = 3, .acquire_timeout = plenty}};
+        open_three(pool);
+        auto before = pool.stats();
+        int asked = to->acquires;
+        to->on_acquire = [throws](int) { return throws ? throw 42 : false; };
+        EXPECT_FALSE(pool.try_acquire());
+        EXPECT_EQ(to->acquires, asked + 3);
+        auto s = pool.stats();
+        EXPECT_EQ(s.try_empty, 1U);
+        EXPECT_EQ(s.leased, 0U);
+        EXPECT_EQ(s.acquires, before.acquires + 3) << "one for each that was sent back";
+        EXPECT_EQ(s.granted, before.granted + 3);
+        EXPECT_EQ(s.released, before.released + 3);
+        EXPECT_EQ(s.retired(retire_reason::rejected), 3U);
+        EXPECT_EQ(support::contradiction(s), "");
+        EXPECT_TRUE(eventually([&] { return to->closes == 3 && pool.stats().idle == 1; }))
+            << "the next one is opened in the background";
+        EXPECT_TRUE(for_a_while([&] { return to->opens == 4; }));
+        to->on_acquire = nullptr;
+        EXPECT_TRUE(pool.try_acquire());
+    }
 }
 
 TEST(pool_release, never_waits_for_the_connector) {

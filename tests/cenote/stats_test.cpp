@@ -2,7 +2,6 @@
 #include <atomic>
 #include <future>
 #include <memory>
-#include <numeric>
 #include <random>
 #include <set>
 #include <stop_token>
@@ -15,43 +14,23 @@
 #include "cenote/pool.hpp"
 #include "support/patience.hpp"
 #include "support/server.hpp"
+#include "support/sums.hpp"
 
 using namespace std::chrono_literals;
 using cenote::errc;
 using cenote::histogram;
 using support::connector;
+using support::contradiction;
 using support::door;
 using support::eventually;
 using support::plenty;
+using support::refused;
 using support::rounds;
 using support::server;
 using support::session;
 using session_pool = cenote::pool<session>;
 
 namespace {
-
-std::uint64_t refused(const cenote::stats& s) {
-    return std::accumulate(s.refused_by_reason.begin(), s.refused_by_reason.end(),
-                           std::uint64_t{0});
-}
-
-/// What must hold at every read; empty if it does.
-std::string contradiction(const cenote::stats& s) {
-    auto number = [](std::uint64_t n) { return std::to_string(n) + " "; };
-    if (s.total != s.leased + s.idle + s.opening + s.probing + s.resetting + s.closing)
-        return "states do not add up: total " + number(s.total) + "leased " + number(s.leased) +
-               "idle " + number(s.idle) + "opening " + number(s.opening) + "probing " +
-               number(s.probing) + "resetting " + number(s.resetting) + "closing " +
-               number(s.closing);
-    if (s.total > s.max) return "total beyond max: " + number(s.total);
-    if (s.acquires != s.granted + s.waiting + refused(s))
-        return "acquires " + number(s.acquires) + "!= granted " + number(s.granted) + "+ waiting " +
-               number(s.waiting) + "+ refused " + number(refused(s));
-    if (s.granted != s.released + s.detached + s.leased)
-        return "granted " + number(s.granted) + "!= released " + number(s.released) +
-               "+ detached " + number(s.detached) + "+ leased " + number(s.leased);
-    return "";
-}
 
 /// Reads the stats all the time while `work` runs on several threads.
 template <class Work>
@@ -201,6 +180,34 @@ TEST(stats, add_up_at_every_read_whatever_happens) {
         else if (i % 17 == 0) (void)lease.detach();
         if (i % 1000 == 999) pool.retire_all();
     });
+}
+
+TEST(stats, add_up_at_every_read_when_leases_are_sent_back) {
+    auto to = server::start();
+    std::atomic<int> turn{0};
+    std::atomic<unsigned> sent_back{0}, acquired{0}, tried{0}, in_vain{0};
+    to->on_acquire = [&](int) {
+        if (++turn % 7 != 0) return true;
+        ++sent_back;
+        return false;
+    };
+    session_pool pool{support::hooked_connector{{to}}, {.max = 3, .acquire_timeout = plenty}};
+    hammer(pool, 4, [&](int w, int i) {
+        if ((i + w) % 2 == 0) {
+            (void)pool.acquire();
+            ++acquired;
+        } else if (pool.try_acquire()) {
+            ++tried;
+        } else {
+            ++in_vain;
+        }
+    });
+    auto s = pool.stats();
+    EXPECT_GT(sent_back, 0U);
+    EXPECT_EQ(s.try_empty, in_vain) << "each call that found nothing is counted once";
+    EXPECT_EQ(s.acquires, acquired + tried + sent_back);
+    EXPECT_EQ(s.granted, s.acquires);
+    EXPECT_EQ(s.retired(cenote::retire_reason::rejected), sent_back);
 }
 
 TEST(stats, opened_is_closed_or_open_or_detached) {

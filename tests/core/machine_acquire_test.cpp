@@ -365,5 +365,45 @@ TEST(machine_cancel, never_hits_somebody_who_came_later) {
     EXPECT_EQ(d.said(), "3 gets 0");
 }
 
+TEST(machine_acquire, keeps_its_place_though_it_never_waited_for_it) {
+    dialogue d({.max = 1});
+    d.fill(1);
+    EXPECT_EQ(d.ask(1), "got 0");
+    std::uint64_t first = d.ticket;
+    d.ask(2);
+    EXPECT_EQ(
+        d.ask({.deadline = never, .cookie = 1, .ticket = first, .arrived = d.now, .again = true}),
+        "waits");
+    d.release(0, condition::unfit);
+    d.closed(0);
+    d.opened(0);
+    EXPECT_EQ(d.said(), "1 gets 0");
+}
+
+TEST(machine_acquire, comes_back_into_a_full_line) {
+    dialogue d({.max = 1, .line_max = 1});
+    d.fill(1);
+    d.ask(1);
+    std::uint64_t first = d.ticket;
+    d.ask(2);
+    EXPECT_EQ(d.ask(3), "refused: line_full");
+    EXPECT_EQ(
+        d.ask({.deadline = never, .cookie = 1, .ticket = first, .arrived = d.now, .again = true}),
+        "waits");
+}
+
+TEST(machine_acquire, in_a_crowded_pool_goes_from_hand_to_hand) {
+    dialogue d({.max = 1, .max_uses = 4});
+    d.fill(1);
+    for (std::uint64_t who = 1; who <= 5; ++who) d.ask(who);
+    d.release(0);
+    EXPECT_EQ(d.said(), "2 gets 0");
+    d.release(0);
+    EXPECT_EQ(d.said(), "3 gets 0");
+    d.release(0);
+    EXPECT_EQ(d.said(), "close 0");  // used up
+    EXPECT_EQ(d.look().retired_by_reason[static_cast<std::size_t>(retire_reason::uses)], 1u);
+}
+
 }  // namespace
 }  // namespace cenote::core

@@ -25,13 +25,11 @@ TEST(machine_close, leaves_no_timer_behind) {
     EXPECT_EQ(d.it.wake_at(), never);
 }
 
-TEST(machine_close, closes_many_a_few_at_a_time) {
-    dialogue d({.opening_max = 3});
-    d.fill(8);
+TEST(machine_close, closes_all_that_is_idle_at_once) {
+    dialogue d({.max = 10, .opening_max = 2});
+    d.fill(10);
     d.close();
-    EXPECT_EQ(d.it.count(slot_state::closing), 3u);
-    d.finish_calls();
-    EXPECT_TRUE(d.it.drained());
+    EXPECT_EQ(d.in_flight(verb::close), 10u);
 }
 
 TEST(machine_close, refuses_new_acquires) {

@@ -20,11 +20,13 @@ public:
                       bool reports = false, std::uint64_t seed = 1)
         : it(settings, can, reports, seed, instant{} + 1h), now(instant{} + 1h) {
         it.start(now, heard_);
+        remember();
         it.check(now);
     }
 
     machine it;
     instant now;
+    bool calls_begin = true;  // at once; otherwise when the test says so
 
     /// The answers to the last event, as words: "open 0, 7 gets 1".
     std::string said() const {
@@ -40,13 +42,13 @@ public:
     std::string ask(const request& r) {
         answer a{};
         event([&] { a = it.acquire(now, r, heard_); });
+        ticket = a.ticket;
         if (a.what == answer::kind::refused) return "refused: " + word(a.error);
         if (a.what == answer::kind::granted) {
             holds_[r.cookie] = a.slot;
             return "got " + std::to_string(a.slot);
         }
         waiters_[r.cookie] = a.waiter;
-        ticket = a.ticket;
         return "waits";
     }
     std::optional<slot_id> attempt() {
@@ -61,7 +63,7 @@ public:
         event([&] { it.release(now, id, how, uses, 1ms, heard_); });
     }
     void detach(slot_id id) {
-        event([&] { it.detach(now, id, 0, heard_); });
+        event([&] { it.detach(now, id, heard_); });
     }
     void retire_all() {
         event([&] { it.retire_all(now, heard_); });
@@ -101,9 +103,9 @@ public:
         for (instant end = now + d; now < end;) {
             now = std::min(end, it.wake_at());
             it.tick(now, heard_);
+            remember();
             it.check(now);
         }
-        remember();
     }
 
     /// Every call in flight ends well, and so do those that follow.
@@ -141,15 +143,15 @@ public:
         return it.count(states[static_cast<std::size_t>(which)]);
     }
 
-    std::uint64_t ticket = 0;  // of the last one who had to wait
+    std::uint64_t ticket = 0;  // of the last one who asked
 
 private:
     template <class Event>
     void event(Event happens) {
         heard_.clear();
         happens();
-        it.check(now);
         remember();
+        it.check(now);
     }
     template <class Event>
     bool truth(Event happens) {
@@ -158,8 +160,10 @@ private:
         return result;
     }
     void remember() {
-        for (const action& a : heard_)
+        for (const action& a : heard_) {
             if (a.what == action::kind::grant) holds_[a.cookie] = a.slot;
+            if (a.what == action::kind::call && calls_begin) it.begun(now, a.slot, a.call);
+        }
     }
     bool finish_call(slot_id id) {
         switch (it.look(id).state) {

@@ -209,5 +209,29 @@ TEST(machine_open_failed, does_not_stop_the_refill) {
     EXPECT_TRUE(d.it.ready());
 }
 
+TEST(machine_unfit, new_ones_are_opened_again_under_the_backoff) {
+    dialogue d({.max = 1, .backoff = {.first = 100ms, .cap_waiting = 100ms, .cap_idle = 1s}});
+    d.ask(7);
+    d.opened(0);
+    d.ask({.deadline = never, .cookie = 7, .ticket = d.ticket, .arrived = d.now, .again = true});
+    d.release(0, condition::unfit);
+    d.closed(0);
+    EXPECT_EQ(d.said(), "nothing");
+    d.pass(79ms);
+    EXPECT_EQ(d.opening(), 0u);
+    d.pass(42ms);
+    EXPECT_EQ(d.opening(), 1u);
+}
+
+TEST(machine_unfit, ones_that_have_served_are_replaced_at_once) {
+    dialogue d({.max = 1});
+    d.fill(1);
+    d.ask(7);
+    d.ask({.deadline = never, .cookie = 7, .ticket = d.ticket, .arrived = d.now, .again = true});
+    d.release(0, condition::unfit);
+    d.closed(0);
+    EXPECT_EQ(d.said(), "open 0");
+}
+
 }  // namespace
 }  // namespace cenote::core

@@ -221,8 +221,9 @@ TEST(machine_heartbeat, is_off_unless_asked_for) {
 TEST(machine_heartbeat, probes_idle_ones_one_at_a_time) {
     dialogue d({.heartbeat = 10s});
     d.fill(3);
-    EXPECT_EQ(d.it.wake_at(), d.now + 10s);
-    d.pass(10s);
+    d.pass(10s - 1ns);
+    EXPECT_EQ(d.said(), "nothing");
+    d.pass(1ns);
     EXPECT_EQ(d.said(), "probe 0");
     d.pass(900ms);
     EXPECT_EQ(d.said(), "nothing");
@@ -232,7 +233,10 @@ TEST(machine_heartbeat, probes_idle_ones_one_at_a_time) {
     EXPECT_EQ(d.said(), "probe 2");
     d.probed(2);
     EXPECT_EQ(d.said(), "nothing");
-    EXPECT_EQ(d.it.wake_at(), d.now + 10s);
+    d.pass(10s - 1ns);
+    EXPECT_EQ(d.said(), "nothing");
+    d.pass(1ns);
+    EXPECT_EQ(d.said(), "probe 0");
 }
 
 TEST(machine_heartbeat, leaves_the_others_to_borrowers) {
@@ -298,6 +302,34 @@ TEST(machine_heartbeat, does_not_make_a_resource_look_used) {
     }
     d.pass(5s);
     EXPECT_EQ(d.said(), "close 0");
+}
+
+TEST(machine_freeze, makes_what_is_idle_suspect) {
+    dialogue d({.max = 2, .probe_after_idle = 1h});
+    d.fill(1);
+    d.now += machine::look_after + machine::frozen_for;
+    EXPECT_EQ(d.ask(7), "waits");
+    EXPECT_EQ(d.said(), "probe 0");
+}
+
+TEST(machine_freeze, is_seen_although_nothing_was_due) {
+    dialogue d(
+        {.max = 2, .idle_timeout = forever, .max_lifetime = forever, .probe_after_idle = 1h});
+    d.fill(1);
+    EXPECT_LE(d.it.wake_at(), d.now + machine::look_after);
+}
+
+TEST(machine_freeze, is_no_concern_of_resources_that_cannot_be_probed) {
+    dialogue d({.max = 2, .idle_timeout = forever, .max_lifetime = forever}, {});
+    d.fill(1);
+    EXPECT_EQ(d.it.wake_at(), never);
+}
+
+TEST(machine_freeze, is_not_seen_in_an_ordinary_pause) {
+    dialogue d({.max = 2, .probe_after_idle = 1h});
+    d.fill(1);
+    d.pass(2min);
+    EXPECT_EQ(d.ask(7), "got 0");
 }
 
 }  // namespace

@@ -235,5 +235,39 @@ TEST(machine_detach, is_forgotten_by_the_pool) {
     EXPECT_EQ(d.look().closed, 0u);
 }
 
+TEST(machine_call, has_its_time_from_when_it_is_made) {
+    dialogue d({.max = 1, .close_timeout = 1s});
+    d.fill(1);
+    d.ask(7);
+    d.calls_begin = false;
+    d.release(0, condition::discard);
+    d.pass(1min);
+    EXPECT_EQ(d.it.count(slot_state::closing), 1u);  // nobody was there to make it
+    d.it.begun(d.now, 0, d.call_of(0));
+    EXPECT_EQ(d.it.wake_at(), d.now + 1s);
+    d.pass(1s);
+    EXPECT_EQ(d.said(), "abandon 0");
+}
+
+TEST(machine_call, begins_once) {
+    dialogue d({.max = 1, .open_timeout = 1s});
+    d.ask(7);
+    d.pass(600ms);
+    d.it.begun(d.now, 0, d.call_of(0));
+    d.pass(400ms);
+    EXPECT_EQ(d.look().abandoned, 1u);
+}
+
+TEST(machine_call, that_was_given_up_does_not_begin) {
+    dialogue d({.max = 1, .open_timeout = 1s});
+    d.ask(7, 3s);
+    std::uint64_t first = d.call_of(0);
+    d.pass(2s);
+    EXPECT_NE(d.call_of(0), first);
+    instant before = d.it.wake_at();
+    d.it.begun(d.now, 0, first);
+    EXPECT_EQ(d.it.wake_at(), before);
+}
+
 }  // namespace
 }  // namespace cenote::core

@@ -7,7 +7,7 @@ namespace cenote::core {
 namespace {
 
 TEST(machine_sweep, retires_what_was_idle_too_long) {
-    dialogue d({.idle_timeout = 1min});
+    dialogue d({.idle_timeout = 1min}, {});
     d.fill(2);
     EXPECT_EQ(d.it.wake_at(), d.now + 1min);
     d.pass(1min - 1ns);
@@ -28,7 +28,7 @@ TEST(machine_sweep, keeps_what_was_used_meanwhile) {
 }
 
 TEST(machine_sweep, retires_nothing_for_idleness_with_forever) {
-    dialogue d({.idle_timeout = forever, .max_lifetime = forever});
+    dialogue d({.idle_timeout = forever, .max_lifetime = forever}, {});
     d.fill(2);
     EXPECT_EQ(d.it.wake_at(), never);
     d.pass(1000h);
@@ -147,7 +147,8 @@ TEST(machine_sweep, spreads_the_ends_of_what_was_born_together) {
                 .idle_timeout = forever,
                 .max_lifetime = 1000s,
                 .lifetime_jitter = 0.1,
-                .sweep_interval = 1ns});
+                .sweep_interval = 1ns},
+               {});
     d.fill(50);
     std::set<instant> ends;
     for (slot_id id = 0; id < 50; ++id) {

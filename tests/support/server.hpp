@@ -104,7 +104,14 @@ public:
     void close(session& s) {
         auto claim = s.use();
         ++closes;
-        on_close(s.id);
+        raise(closing, closing_peak);
+        try {
+            on_close(s.id);
+        } catch (...) {
+            --closing;
+            throw;
+        }
+        --closing;
     }
 
     script<void> on_open;
@@ -123,6 +130,8 @@ public:
     std::atomic<int> probes{0};
     std::atomic<int> resets{0};
     std::atomic<int> closes{0};
+    std::atomic<int> closing{0};
+    std::atomic<int> closing_peak{0};
     std::atomic<int> acquires{0};
     std::atomic<int> releases{0};
     std::atomic<int> ended{0};     // sessions destroyed

@@ -63,14 +63,16 @@ public:
     void put(resource* r) noexcept {
         trace& seen = *r->seen;
         std::uint64_t hits = seen.hits.load(std::memory_order_relaxed);
-        bool plain = r->state == condition::clean && hits < seen.limit &&
+        bool plain = r->state == condition::clean &&
+                     hits < seen.limit.load(std::memory_order_relaxed) &&
                      seen.leased_at.load(std::memory_order_relaxed) == 0;
-        if (!plain || looks_before_release_) [[unlikely]]
+        gate_mark* mark = this_threads_mark;
+        if (!plain || looks_before_release_ || mark == nullptr) [[unlikely]]
             return release(r);
         // Counted before it can be taken again, and taken back if it does not reach the shelf.
         std::uint64_t puts = seen.puts.load(std::memory_order_relaxed);
         seen.puts.store(puts + 1, std::memory_order_release);
-        mark_gate here(this);
+        mark_gate here(*mark, this);
         if (resource* back = shelf_.put(processor(), r); back != nullptr) [[unlikely]]
             hand_in(back);
     }

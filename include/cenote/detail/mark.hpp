@@ -17,38 +17,35 @@ namespace cenote::detail {
 
 class gate;
 
-/// One thread's mark. Registered with the first use, taken out when the thread ends. A lease may be
-/// thread-local and end later still: then (`over`) the mark is registered for that moment only.
-struct gate_mark {
+/// One thread's mark, in a line of its own: nobody else writes it.
+struct alignas(64) gate_mark {
     std::atomic<const gate*> where{nullptr};
     gate_mark* next = nullptr;
     gate_mark* previous = nullptr;
-    bool registered = false;
-    bool over = false;
+    bool allocated = false;
 };
 
-extern constinit thread_local gate_mark this_threads_mark;
+/// Null until the thread is registered, and again when it ends. Without one a thread must not put
+/// anything on a shelf.
+extern constinit thread_local gate_mark* this_threads_mark;
 
-void register_mark(gate_mark& mark) noexcept;
-void unregister_mark(gate_mark& mark) noexcept;
+/// Gives the calling thread a mark for the rest of its life, if it has none. There may be no memory
+/// for one: then it stays without, and its releases take the slow way.
+void register_this_thread() noexcept;
+/// The same for a release, which must not allocate: only if there is a mark to be had without.
+void register_without_allocating() noexcept;
 
 /// Waits until no thread is marked as being in `g`.
 void wait_for_marks(const gate* g) noexcept;
 
-/// Marks the calling thread for as long as it lives.
+/// Marks the calling thread, by its mark, for as long as it lives.
 class mark_gate {
 public:
-    explicit mark_gate(const gate* g) noexcept : mark_(this_threads_mark) {
-        if (!mark_.registered) [[unlikely]]
-            register_mark(mark_);
-        outer_ = mark_.where.load(std::memory_order_relaxed);
+    mark_gate(gate_mark& mark, const gate* g) noexcept
+        : mark_(mark), outer_(mark.where.load(std::memory_order_relaxed)) {
         mark_.where.store(g, std::memory_order_relaxed);
     }
-    ~mark_gate() {
-        mark_.where.store(outer_, std::memory_order_release);
-        if (mark_.over) [[unlikely]]
-            unregister_mark(mark_);
-    }
+    ~mark_gate() { mark_.where.store(outer_, std::memory_order_release); }
     mark_gate(const mark_gate&) = delete;
     mark_gate& operator=(const mark_gate&) = delete;
 

@@ -3,27 +3,30 @@
 
 #include <atomic>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <source_location>
+#include <type_traits>
+#include <utility>
 
 namespace cenote::detail {
 
 class gate;
 
 /// What the holder of a slot's resource leaves for others to see. One cache line per slot, which
-/// lives as long as the pool's keeper; only the holder writes (relaxed), anybody may read.
+/// lives as long as the pool's keeper; only the holder writes (relaxed), except for `limit`, which
+/// is the keeper's; anybody may read.
 struct alignas(64) trace {
     std::atomic<std::uint64_t> hits{0};  // leases taken from the shelf
     std::atomic<std::uint64_t> puts{0};  // leases put back on it
     std::atomic<std::source_location> site{};
     std::atomic<std::int64_t> leased_at{0};  // steady clock; 0: some time after the last sweep
-    std::uint64_t limit = 0;                 // at so many hits max_uses is reached; holder only
+    std::atomic<std::uint64_t> limit{0};     // at so many hits it must go through the keeper
 
     static_assert(std::atomic<std::source_location>::is_always_lock_free);
 };
 
 /// How a lease comes back; the values of core::condition.
-enum class condition : std::uint8_t { clean, dirty, discard, rejected };
+enum class condition : std::uint8_t { clean, dirty, discard, rejected, unfit };
 
 /// Base of every pooled resource. Belongs to whoever holds it: a borrower, the shelf, the keeper or
 /// the worker that calls the connector on it.
@@ -51,9 +54,24 @@ struct alignas(64) resource {  // neighbours on one line would slow down each ot
 
 template <class T>
 struct resource_of final : resource {
-    void destroy() noexcept override { value.reset(); }
+    /// Holds what `open` returns. That is a T, so it is made right here: nothing is moved, and no
+    /// constructor of T that would take anything has a say.
+    template <class Open>
+    explicit resource_of(const Open& open) : value(open()) {
+        static_assert(std::is_same_v<std::remove_cv_t<decltype(open())>, std::remove_cv_t<T>>);
+    }
+    ~resource_of() override { resource_of::destroy(); }
+    resource_of(const resource_of&) = delete;
+    resource_of& operator=(const resource_of&) = delete;
 
-    std::optional<T> value;
+    void destroy() noexcept override {
+        if (std::exchange(present, false)) std::destroy_at(std::addressof(value));
+    }
+
+    union {
+        T value;  // in a union, so that it can end before the block around it
+    };
+    bool present = true;
 };
 
 }  // namespace cenote::detail

@@ -1,0 +1,88 @@
+// Connector calls: who makes them, when their time runs, and what becomes of those that hang.
+#include <atomic>
+#include <future>
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cenote/pool.hpp"
+#include "support/patience.hpp"
+#include "support/server.hpp"
+
+using namespace std::chrono_literals;
+using support::connector;
+using support::door;
+using support::eventually;
+using support::plenty;
+using support::server;
+using support::session;
+using session_pool = cenote::pool<session>;
+
+namespace {
+
+std::vector<cenote::lease<session>> take(session_pool& pool, int count) {
+    std::vector<cenote::lease<session>> all;
+    for (int i = 0; i < count; ++i) all.push_back(pool.acquire());
+    return all;
+}
+
+}  // namespace
+
+// Far more calls than threads: those that wait for a thread together take longer than the timeout.
+TEST(pool_calls, that_wait_for_a_thread_do_not_time_out) {
+    auto to = server::start();
+    session_pool pool{connector{to},
+                      {.max = 300,
+                       .acquire_timeout = plenty,
+                       .reset_timeout = 1s,
+                       .close_timeout = 1s,
+                       .opening_max = 4}};
+    auto all = take(pool, 300);
+    to->on_reset = [](int) { return support::pass(50ms), true; };
+    for (auto& each : all) each.mark_dirty();
+    all.clear();
+    ASSERT_TRUE(eventually([&] { return pool.stats().idle == 300; }));
+    EXPECT_EQ(pool.stats().abandoned, 0U);
+
+    to->on_close = [](int) { support::pass(50ms); };
+    for (auto& each : take(pool, 300)) each.discard();
+    ASSERT_TRUE(eventually([&] { return pool.stats().total == 0; }));
+    EXPECT_EQ(pool.stats().abandoned, 0U);
+    EXPECT_LE(to->peak, 300);
+}
+
+TEST(pool_calls, that_hang_do_not_keep_the_destructor) {
+    auto to = server::start();
+    door hung;
+    std::atomic<int> in_close{0};
+    to->on_close = [&](int) {
+        ++in_close;
+        hung.pass_through();
+        --in_close;
+    };
+    auto destroyed = std::async(std::launch::async, [&] {
+        session_pool pool{connector{to},
+                          {.max = 60, .acquire_timeout = plenty, .close_timeout = 20ms}};
+        take(pool, 60).clear();
+    });
+    EXPECT_EQ(destroyed.wait_for(plenty / 2), std::future_status::ready);
+    hung.open();
+    EXPECT_TRUE(eventually([&] { return in_close == 0 && to->present == 0; }));
+}
+
+TEST(pool_calls, may_be_as_many_at_a_time_as_there_are_numbers) {
+    session_pool pool{connector{server::start()}, {.max = 2, .opening_max = cenote::forever}};
+    auto all = take(pool, 2);
+    EXPECT_TRUE(all.front());
+}
+
+// Nobody but the connector's own timeouts ends a close.
+TEST(pool_calls, of_a_closed_pool_all_begin_at_once) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.max = 8, .acquire_timeout = plenty, .opening_max = 1}};
+    take(pool, 8).clear();
+    to->on_close = [](int) { support::pass(20ms); };
+    EXPECT_EQ(pool.close(plenty), 0U);
+    EXPECT_GT(to->closing_peak, 1);
+}

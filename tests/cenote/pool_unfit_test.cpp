@@ -1,0 +1,73 @@
+// Resources that before_acquire refuses: their borrower keeps its place, and nothing goes in
+// circles.
+#include <atomic>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cenote/pool.hpp"
+#include "support/patience.hpp"
+#include "support/server.hpp"
+
+using namespace std::chrono_literals;
+using support::eventually;
+using support::hooked_connector;
+using support::lines_up;
+using support::plenty;
+using support::server;
+using support::session;
+using session_pool = cenote::pool<session>;
+
+namespace {
+
+/// Two borrowers: the first gets a resource that turns out unfit while the second waits.
+struct two_borrowers {
+    explicit two_borrowers(std::size_t line_max)
+        : pool{hooked_connector{to}, {.max = 1, .acquire_timeout = plenty, .line_max = line_max}} {
+        to->on_acquire = [this](int id) { return id != 1 || (lines_up(pool, 1), false); };
+    }
+
+    void borrow(int who) {
+        auto held = pool.acquire();
+        std::lock_guard lock(mutex);
+        served.push_back(who);
+    }
+    void run() {
+        std::jthread first([this] { borrow(1); });
+        ASSERT_TRUE(eventually([this] { return to->acquires == 1; }));
+        std::jthread second([this] { borrow(2); });
+    }
+
+    std::shared_ptr<server> to = server::start();
+    session_pool pool;
+    std::mutex mutex;
+    std::vector<int> served;
+};
+
+}  // namespace
+
+TEST(pool_unfit, costs_its_borrower_no_place) {
+    two_borrowers it(100);
+    it.run();
+    EXPECT_EQ(it.served, (std::vector{1, 2}));
+}
+
+TEST(pool_unfit, finds_its_borrower_a_place_in_a_full_line) {
+    two_borrowers it(1);
+    it.run();
+    EXPECT_EQ(it.served, (std::vector{1, 2}));
+}
+
+TEST(pool_unfit, new_ones_are_not_opened_in_a_circle) {
+    auto to = server::start();
+    to->on_acquire = [](int) { return false; };
+    session_pool pool{hooked_connector{to}, {.max = 4, .backoff = {.first = 100ms}}};
+    std::error_code error;
+    EXPECT_FALSE(pool.acquire_for(400ms, error));
+    EXPECT_TRUE(error);
+    EXPECT_LE(to->opens, 10);  // 400 ms in steps of at least 80 ms, and what overlaps
+}

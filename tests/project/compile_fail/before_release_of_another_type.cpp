@@ -1,0 +1,17 @@
+// expect: the connector's before_release must accept a T& and return bool or nothing
+#include <string>
+
+#include <cenote/pool.hpp>
+
+struct session {};
+
+struct connector {
+    session open() { return {}; }
+#ifdef CENOTE_CONTROL
+    bool before_release(const session&) { return true; }
+#else
+    bool before_release(const std::string&) { return true; }
+#endif
+};
+
+void a_look_at_something_else() { cenote::pool<session> pool{connector{}}; }

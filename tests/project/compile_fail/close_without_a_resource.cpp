@@ -1,0 +1,15 @@
+// expect: the connector's close must accept a T&
+#include <cenote/pool.hpp>
+
+struct session {};
+
+struct connector {
+    session open() { return {}; }
+#ifdef CENOTE_CONTROL
+    void close(session&) {}
+#else
+    void close() {}
+#endif
+};
+
+void a_close_that_would_never_be_called() { cenote::pool<session> pool{connector{}}; }

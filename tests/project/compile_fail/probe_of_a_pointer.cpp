@@ -1,0 +1,15 @@
+// expect: the connector's probe must accept a T& and return bool or nothing
+#include <cenote/pool.hpp>
+
+struct session {};
+
+struct connector {
+    session open() { return {}; }
+#ifdef CENOTE_CONTROL
+    bool probe(session&) { return true; }
+#else
+    bool probe(session*) { return true; }
+#endif
+};
+
+void a_probe_that_would_never_be_called() { cenote::pool<session> pool{connector{}}; }

@@ -1,0 +1,17 @@
+// expect: the connector's reset must accept a T& and return bool or nothing
+#include <system_error>
+
+#include <cenote/pool.hpp>
+
+struct session {};
+
+struct connector {
+    session open() { return {}; }
+#ifdef CENOTE_CONTROL
+    bool reset(session&) { return true; }
+#else
+    std::error_code reset(session&) { return {}; }
+#endif
+};
+
+void an_answer_that_would_be_read_as_its_opposite() { cenote::pool<session> pool{connector{}}; }
