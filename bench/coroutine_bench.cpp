@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "asio_peers.hpp"
+#include "cenote/asio.hpp"
+#include "cenote/coroutine.hpp"
 #include "crew.hpp"
 #include "run_queue.hpp"
 #include "stopwatch.hpp"
@@ -21,6 +23,8 @@ namespace cenote::bench {
 
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr std::size_t borrowers = 10'000;
 constexpr std::size_t resources = 20;
 
@@ -30,6 +34,28 @@ template <class Pool, class Loop>
 concept pool_on = std::constructible_from<Pool, Loop&, std::size_t> && requires(Pool& pool) {
     pool.acquire();
     &Pool::release;
+};
+
+/// cenote, awaited in Asio's coroutines.
+struct cenote_on_asio : cenote_pool {
+    cenote_on_asio(asio_loop&, std::size_t size) : cenote_pool(size, {.acquire_timeout = 60s}) {}
+
+    auto acquire() { return pool.async_acquire(asio::use_awaitable); }
+    static void release(lease<thing> back) { back.give_back(); }
+};
+
+/// cenote, awaited in coroutines of one's own.
+struct cenote_on_queue : cenote_pool {
+    cenote_on_queue(run_queue& l, std::size_t size)
+        : cenote_pool(size, {.acquire_timeout = 60s}), loop(l) {}
+
+    auto acquire() {
+        return pool.co_acquire().resumed_by(
+            [at = &loop](std::coroutine_handle<> ready) { at->post(ready); });
+    }
+    static void release(lease<thing> back) { back.give_back(); }
+
+    run_queue& loop;
 };
 
 /// What the borrowers of one run share. A cycle counts if it ended before the whistle.
@@ -161,10 +187,12 @@ subject callbacks(const std::string& name, std::size_t threads) {
 }
 
 workload crowded(std::size_t threads) {
-    return {.about = "10 000 coroutines on 20 resources: acquire, yield, release; " +
-                     std::to_string(threads) + (threads == 1 ? " thread" : " threads"),
-            .seconds = 0.6,
-            .subjects = {
+    return {
+        .about = "10 000 coroutines on 20 resources: acquire, yield, release; " +
+                 std::to_string(threads) + (threads == 1 ? " thread" : " threads"),
+        .seconds = 0.6,
+        .subjects =
+            {
                 // What the loops can do without any pool.
                 yields_of<asio_loop>("Asio, only yield", threads),
                 yields_of<run_queue>("own loop, only yield", threads),
@@ -173,9 +201,16 @@ workload crowded(std::size_t threads) {
                 callbacks("channel, callbacks", threads),
                 crowd_of<asio_loop, strand_pool>("strand, awaited", threads),
                 crowd_of<run_queue, queue_pool>("textbook, own loop", threads),
-                // cenote itself: crowd_of<asio_loop, …> and crowd_of<run_queue, …> with pools that
-                // model pool_on, and goals beside them.
-            }};
+                crowd_of<asio_loop, cenote_on_asio>("cenote, awaited", threads),
+                crowd_of<run_queue, cenote_on_queue>("cenote, own loop", threads),
+            },
+        .goals = {
+            {"cenote / channel, both awaited", goal::bound::at_least, threads == 1 ? 3.5 : 1.0,
+             ratio("cenote, awaited", "channel, awaited", "cycles")},
+            {"cenote awaited / channel by callbacks", goal::bound::at_least,
+             threads == 1 ? 1.5 : 1.0, ratio("cenote, awaited", "channel, callbacks", "cycles")},
+            {"cenote on its user's loop / channel awaited", goal::bound::at_least,
+             threads == 1 ? 4.0 : 3.0, ratio("cenote, own loop", "channel, awaited", "cycles")}}};
 }
 
 template <class Loop, pool_on<Loop> Pool>
@@ -225,15 +260,22 @@ subject blocking(const std::string& name) {
 workload uncontended() {
     return {.about = "one coroutine, 20 resources: acquire, release",
             .seconds = 0.3,
-            .subjects = {
-                lone_yield<asio_loop>("Asio, only yield"),
-                lone_yield<run_queue>("own loop, only yield"), blocking("cenote, blocking"),
-                alone_on<asio_loop, channel_pool>("channel, awaited"),
-                lone_callback("channel, callbacks"),
-                alone_on<asio_loop, strand_pool>("strand, awaited"),
-                alone_on<run_queue, queue_pool>("textbook, own loop"),
-                // cenote itself: alone_on<asio_loop, …> and alone_on<run_queue, …>, as above.
-            }};
+            .subjects =
+                {
+                    lone_yield<asio_loop>("Asio, only yield"),
+                    lone_yield<run_queue>("own loop, only yield"),
+                    blocking("cenote, blocking"),
+                    alone_on<asio_loop, channel_pool>("channel, awaited"),
+                    lone_callback("channel, callbacks"),
+                    alone_on<asio_loop, strand_pool>("strand, awaited"),
+                    alone_on<run_queue, queue_pool>("textbook, own loop"),
+                    alone_on<asio_loop, cenote_on_asio>("cenote, awaited"),
+                    alone_on<run_queue, cenote_on_queue>("cenote, own loop"),
+                },
+            .goals = {{"cenote, own loop / blocking", goal::bound::at_most, 2,
+                       ratio("cenote, own loop", "cenote, blocking", "cycle")},
+                      {"cenote, awaited / blocking", goal::bound::at_most, 2,
+                       ratio("cenote, awaited", "cenote, blocking", "cycle")}}};
 }
 
 }  // namespace

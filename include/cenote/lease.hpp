@@ -9,6 +9,10 @@
 
 namespace cenote {
 
+namespace detail {
+struct lease_maker;
+}
+
 /// Holds one resource of a pool and returns it when it ends. Move-only, so it returns exactly once.
 /// It may outlive its pool: the resource stays usable and is closed when the lease ends.
 ///
@@ -73,11 +77,24 @@ public:
 private:
     template <class>
     friend class pool;
+    friend struct detail::lease_maker;
 
     explicit lease(detail::resource* r) noexcept
         : resource_(static_cast<detail::resource_of<T>*>(r)) {}
 
     detail::resource_of<T>* resource_ = nullptr;
 };
+
+namespace detail {
+
+/// Makes leases for those who acquire without a pool object at hand.
+struct lease_maker {
+    template <class T>
+    static lease<T> of(resource* r) noexcept {
+        return lease<T>(r);
+    }
+};
+
+}  // namespace detail
 
 }  // namespace cenote

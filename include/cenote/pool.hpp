@@ -24,6 +24,10 @@
 
 namespace cenote {
 
+struct resume_inline;
+template <class T, class Resume = resume_inline>
+class awaited;
+
 /// A pool of resources of type T, each lent to one user at a time.
 ///
 ///     cenote::pool<session> pool{[] { return session{"db"}; }, {.max = 32}};
@@ -134,6 +138,31 @@ public:
         if (auto* r = gate_->take(at)) return lease<T>(r);
         return lease<T>(gate_->try_acquire(at));
     }
+
+    // co_acquire: for coroutines of any type, with <cenote/coroutine.hpp>.
+
+    /// Awaits a lease for options::acquire_timeout: `auto held = co_await pool.co_acquire();`. See
+    /// `awaited` for what can be said in between: where to resume, what stops the wait.
+    [[nodiscard]] awaited<T> co_acquire(std::source_location at = std::source_location::current());
+    [[nodiscard]] awaited<T> co_acquire_for(
+        std::chrono::nanoseconds timeout,
+        std::source_location at = std::source_location::current());
+    [[nodiscard]] awaited<T> co_acquire_until(
+        std::chrono::steady_clock::time_point deadline,
+        std::source_location at = std::source_location::current());
+
+    // async_acquire: for Boost.Asio and any completion token, with <cenote/asio.hpp>.
+
+    /// Completes with (boost::system::error_code, lease<T>), through the handler's executor. With
+    /// use_awaitable the coroutine gets the lease, or the exception that acquire() would throw.
+    template <class Token>
+    auto async_acquire(Token&& token, std::source_location at = std::source_location::current());
+    template <class Token>
+    auto async_acquire_for(std::chrono::nanoseconds timeout, Token&& token,
+                           std::source_location at = std::source_location::current());
+    template <class Token>
+    auto async_acquire_until(std::chrono::steady_clock::time_point deadline, Token&& token,
+                             std::source_location at = std::source_location::current());
 
     /// Acquires, calls `use` with the resource, and returns what it returns. If it throws, the
     /// connector's classify decides what happens to the resource; without one it is discarded.

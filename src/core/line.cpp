@@ -50,21 +50,25 @@ waiter& line::at(waiter_id id) {
     return nodes_[id.index].who;
 }
 
-waiter_id line::head() const {
-    ensure(head_ != none, "the line has a head");
-    return id_of(head_);
-}
-
 waiter line::leave(waiter_id id) {
     ensure(has(id), "who leaves is in line");
-    node& n = nodes_[id.index];
-    deadlines_.remove(id.index);
+    return take_out(id.index);
+}
+
+waiter line::leave_first() {
+    ensure(head_ != none, "the line has a head");
+    return take_out(head_);
+}
+
+waiter line::take_out(std::uint32_t index) {
+    node& n = nodes_[index];
+    deadlines_.remove(index);
     (n.previous == none ? head_ : nodes_[n.previous].next) = n.next;
     (n.next == none ? tail_ : nodes_[n.next].previous) = n.previous;
     n.in_line = false;
     ++n.generation;
     n.next = free_;
-    free_ = id.index;
+    free_ = index;
     --size_;
     return n.who;
 }

@@ -47,8 +47,11 @@ public:
     bool has(waiter_id id) const;
 
     waiter& at(waiter_id id);
-    const waiter& first() const { return nodes_[head().index].who; }
-    waiter_id head() const;
+    /// Whoever is served next. Requires that somebody waits.
+    const waiter& first() const { return nodes_[head_].who; }
+    waiter_id head() const { return id_of(head_); }
+    /// Takes the head out and returns what was known about it.
+    waiter leave_first();
 
     /// Takes a waiter out and returns what was known about it.
     waiter leave(waiter_id id);
@@ -73,6 +76,7 @@ private:
     };
 
     waiter_id id_of(std::uint32_t index) const { return {index, nodes_[index].generation}; }
+    waiter take_out(std::uint32_t index);
 
     std::vector<node> nodes_;
     deadlines deadlines_;

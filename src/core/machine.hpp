@@ -185,6 +185,9 @@ public:
     /// When tick() must be called next if nothing else happens.
     instant wake_at() const { return std::min(line_.earliest(), others_at_); }
 
+    /// How often the whole was looked at. If it has not grown, only the line has moved.
+    std::uint64_t settles() const { return settles_; }
+
     bool closed() const { return closed_; }
     /// Closed, and nothing is left.
     bool drained() const { return closed_ && slots_.total() == 0; }
@@ -288,6 +291,7 @@ private:
     std::uint64_t epoch_ = 0;  // how many retire_all there were
     std::uint64_t last_call_ = 0;
     std::uint64_t last_ticket_ = 0;
+    std::uint64_t settles_ = 0;
     std::uint32_t dead_in_row_ = 0;
     instant suspect_at_ = long_ago;  // whatever was good before this is not known to be good
     instant last_sweep_;

@@ -17,6 +17,7 @@ void machine::settle(instant now, actions& out) {
     if (beat_due_ <= now) beat(now, out);
     open_missing(now, out);
     settled_at_ = now;
+    ++settles_;
     others_at_ = other_wake_at();
 }
 
@@ -38,7 +39,7 @@ bool machine::hand_over(instant now, slot_id id, actions& out) {
     bool worn = wear(s, now) && !planted(fault::hand_over_passes_on_the_worn);
     if (worn || needs_probe(s, now) || (settings_.probe_on_release && can_.probe)) return false;
     note_idle(now, s);
-    waiter w = line_.leave(line_.head());
+    waiter w = line_.leave_first();
     grant(now, s, w.arrived, true, out);
     out.push_back({.what = action::kind::grant, .slot = id, .cookie = w.cookie});
     return true;
@@ -92,7 +93,7 @@ void machine::lend_idle(instant now, actions& out) {
         slot_id id = next_fresh(now, out);
         if (id == no_slot) break;
         if (head_may_be_bypassed(now)) return;
-        waiter w = line_.leave(line_.head());
+        waiter w = line_.leave_first();
         lend(now, id, w.arrived, true, out);
         out.push_back({.what = action::kind::grant, .slot = id, .cookie = w.cookie});
     }

@@ -50,6 +50,15 @@ resource* gate::try_acquire(std::source_location site) {
     return keeper_of(this).try_acquire(site);
 }
 
+bool gate::ask(waiter& who) {
+    register_this_thread();
+    return keeper_of(this).ask(who);
+}
+void gate::cancel(waiter& who) noexcept { keeper_of(this).cancel(who); }
+bool gate::withdraw(waiter& who) noexcept { return keeper_of(this).withdraw(who); }
+void gate::refused(errc why) noexcept { keeper_of(this).refused(why); }
+void gate::forget() noexcept { keeper_of(this).drop_ref(); }
+
 std::unique_ptr<resource> gate::detach(resource* r) noexcept { return keeper_of(this).detach(r); }
 void gate::hand_in(resource* r) noexcept { keeper_of(this).hand_in(r); }
 resource* gate::taken(resource* r) noexcept { return keeper_of(this).taken(r); }

@@ -7,12 +7,15 @@
 
 namespace cenote::detail {
 struct resource;
-}
+class waiter;
+}  // namespace cenote::detail
 
 namespace cenote::shell {
 
 struct job {
-    bool tells = false;  // the observers; otherwise a connector's call
+    bool tells = false;                // the observers
+    detail::waiter* admits = nullptr;  // has before_acquire look at what it is to get
+    // Neither: a connector's call.
     core::verb which{};
     core::slot_id slot = core::no_slot;
     std::uint64_t call = 0;          // 0: an orphan, nobody waits for the answer

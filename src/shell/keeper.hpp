@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "cenote/detail/gate.hpp"
+#include "cenote/detail/waiter.hpp"
 #include "core/machine.hpp"
 #include "shell/announcer.hpp"
 #include "shell/job.hpp"
-#include "shell/waiter.hpp"
 #include "shell/work_thread.hpp"
 
 namespace cenote::shell {
@@ -41,6 +41,10 @@ public:
     detail::resource* acquire(const detail::wish& w, errc& why);
     detail::resource* try_acquire(std::source_location site);
     detail::resource* taken(detail::resource* r) noexcept;
+    bool ask(detail::waiter& who);
+    void cancel(detail::waiter& who) noexcept;
+    bool withdraw(detail::waiter& who) noexcept;
+    void refused(errc why) noexcept;
     void release(detail::resource* r) noexcept;
     void hand_in(detail::resource* r) noexcept;
     std::unique_ptr<detail::resource> detach(detail::resource* r) noexcept;
@@ -57,7 +61,8 @@ public:
     void run(const job& j) noexcept;
     bool has_jobs() const { return jobs_waiting() > 0; }
     std::size_t jobs_waiting() const {
-        return queue_.waiting + orphan_count_ + (announcer_.has_news() ? 1 : 0);
+        return queue_.waiting + orphan_count_ + admissions_.waiting +
+               (announcer_.has_news() ? 1 : 0);
     }
     core::instant wake_at() const;
     void tick() noexcept;
@@ -69,8 +74,8 @@ private:
 
     /// What one thread has to do after it let go of the lock.
     struct errands {
-        waiter* first = nullptr;
-        waiter** last = &first;
+        detail::waiter* first = nullptr;
+        detail::waiter** last = &first;
         bool left_empty = false;  // the last slot became vacant
         bool alone = false;       // no thread is left to make the calls
 
@@ -91,15 +96,23 @@ private:
         std::size_t waiting = 0;
     };
 
+    /// Asynchronous waiters whose resource before_acquire still has to look at.
+    struct admission_queue {
+        detail::waiter* first = nullptr;
+        detail::waiter* last = nullptr;
+        std::size_t waiting = 0;
+    };
+
     template <class Ask>
     void enter(Ask&& ask) noexcept(noexcept(ask(core::instant{})));
     void sort_out(core::instant now, errands& todo) noexcept;
     void sort_out(core::instant now, const core::action& a, errands& todo) noexcept;
     void carry_out(errands& todo) noexcept;
+    void look();
 
     // Under the lock.
     /// Asks for a lease on behalf of `who`. True: it has to wait.
-    bool ask_for(core::instant now, waiter& who);
+    bool ask_for(core::instant now, detail::waiter& who);
     bool in_a_call() const;
     detail::resource* take_from_shelf(core::instant now, std::source_location site);
     void prepare(core::instant now, detail::resource* r, std::source_location site);
@@ -119,6 +132,11 @@ private:
     void queue_call(core::instant now, const core::action& a);
     void abandon_call(core::instant now, const core::action& a);
     void enqueue(place& p);
+    bool settle_at_once(detail::waiter& who, bool in_line);
+    bool take_out(core::instant now, detail::waiter& who);
+    void keep_for(detail::waiter& who);
+    void enqueue(detail::waiter& who);
+    bool unqueue(detail::waiter& who);
     void unqueue(place& p);
     void make_orphan(detail::resource* r);
     void note_event(const core::action& a);
@@ -131,9 +149,9 @@ private:
     bool ask_for(thread_waiter& me, detail::resource* rejected);
     void wait(thread_waiter& me, const detail::wish& w);
     bool admits(detail::resource* r) noexcept;
-    void announce_refusal(errc why) noexcept;
     void make_calls_here() noexcept;
     void tell() noexcept;
+    void admit(detail::waiter& who) noexcept;
     void skip(const job& j) noexcept;
     void finish_close(const job& j, core::outcome how, const std::exception_ptr& error) noexcept;
     void answer(const job& j, core::outcome how, const std::exception_ptr& error,
@@ -153,8 +171,11 @@ private:
     core::actions out_;
     std::vector<place> places_;
     job_queue queue_;
+    admission_queue admissions_;
     detail::resource* orphans_ = nullptr;
     std::size_t orphan_count_ = 0;
+    std::uint64_t settles_ = 0;                  // the machine's, when it was last sorted out
+    core::instant looked_for_ = core::long_ago;  // the time the minder was last told
     core::tally collected_;     // resources that came back from the shelf to the machine
     std::size_t recalled_ = 0;  // leases from before the last recall still out
     core::instant recalled_at_ = core::long_ago;

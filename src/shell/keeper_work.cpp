@@ -33,9 +33,14 @@ bool keeper::in_a_call() const { return calling_for == this; }
 // From actions to errands, under the lock.
 
 void keeper::sort_out(instant now, errands& todo) noexcept {
-    mind_the_lane(now);
+    bool settled = std::exchange(settles_, machine_.settles()) != machine_.settles();
+    if (settled || settings_.fairness == fairness::bounded) mind_the_lane(now);
     for (const action& a : out_) sort_out(now, a, todo);
     out_.clear();
+    if (!settled) {  // only the line has moved: nothing else follows
+        if (machine_.wake_at() < looked_for_ || has_jobs()) look();
+        return;
+    }
     if (cause_ != nullptr) cause_ = nullptr;
     if (bool occupied = machine_.total() > 0; occupied != occupied_) {
         if (occupied) add_ref();
@@ -43,8 +48,13 @@ void keeper::sort_out(instant now, errands& todo) noexcept {
         occupied_ = occupied;
     }
     todo.alone = work_.stopped();
-    work_.look(wake_at());
+    look();
     if (watchers_ > 0) changed_.notify_all();
+}
+
+void keeper::look() {
+    looked_for_ = wake_at();
+    work_.look(looked_for_);
 }
 
 void keeper::sort_out(instant now, const action& a, errands& todo) noexcept {
@@ -55,21 +65,31 @@ void keeper::sort_out(instant now, const action& a, errands& todo) noexcept {
         case action::kind::grant:
         case action::kind::refuse: break;
     }
-    auto* w = std::bit_cast<waiter*>(a.cookie);
+    auto* w = std::bit_cast<detail::waiter*>(a.cookie);
     w->error = a.error;
     if (a.what == action::kind::grant) {
         w->got = places_[a.slot].held;
         prepare(now, w->got, w->site);
+        if (w->asynchronous && looks_before_acquire_) return enqueue(*w);
+    } else {
+        if (w->withdrawn) return;
+        if (w->asynchronous) keep_for(*w);
     }
     w->next = nullptr;
     *todo.last = w;
     todo.last = &w->next;
 }
 
+/// The pool may be gone before somebody who was refused has asked why.
+void keeper::keep_for(detail::waiter& who) {
+    who.keeps_keeper = true;
+    add_ref();
+}
+
 void keeper::carry_out(errands& todo) noexcept {
     bool here = todo.needs_keeper();  // if not, it may be gone when the first waiter has run
-    for (waiter* w = todo.first; w != nullptr;) {
-        waiter* next = w->next;  // w may be gone once it is notified
+    for (detail::waiter* w = todo.first; w != nullptr;) {
+        detail::waiter* next = w->next;  // w may be gone once it is notified
         w->notify();
         w = next;
     }
@@ -133,15 +153,38 @@ void keeper::unqueue(place& p) {
     --queue_.waiting;
 }
 
+void keeper::enqueue(detail::waiter& who) {
+    who.next = nullptr;
+    (admissions_.last == nullptr ? admissions_.first : admissions_.last->next) = &who;
+    admissions_.last = &who;
+    ++admissions_.waiting;
+}
+
+/// False: it is not in the queue.
+bool keeper::unqueue(detail::waiter& who) {
+    detail::waiter* before = nullptr;
+    for (detail::waiter* w = admissions_.first; w != nullptr; before = w, w = w->next) {
+        if (w != &who) continue;
+        (before == nullptr ? admissions_.first : before->next) = w->next;
+        if (admissions_.last == w) admissions_.last = before;
+        --admissions_.waiting;
+        return true;
+    }
+    return false;
+}
+
 bool keeper::next_job(job& j) {
     if (announcer_.has_news()) {
         j = {.tells = true};
+    } else if (admissions_.first != nullptr) {
+        j = {.admits = admissions_.first};
+        unqueue(*j.admits);
     } else if (queue_.first != nullptr) {
         place& p = *queue_.first;
         unqueue(p);
         j = p.pending;
         machine_.begun(std::chrono::steady_clock::now(), j.slot, j.call);
-        work_.look(wake_at());
+        look();
     } else if (orphans_ != nullptr) {
         resource* r = std::exchange(orphans_, orphans_->next_orphan);
         --orphan_count_;
@@ -164,7 +207,7 @@ void keeper::make_calls_here() noexcept {
         if (!next_job(j)) break;
         bool hopeless = j.call == 0 || work_.overwhelmed();
         lock.unlock();
-        if (hopeless && !j.tells) skip(j);
+        if (hopeless && !j.tells && j.admits == nullptr) skip(j);
         else run(j);
     }
     at_it = outer;
@@ -199,6 +242,7 @@ void keeper::tell() noexcept {
 
 void keeper::run(const job& j) noexcept {
     if (j.tells) return tell();
+    if (j.admits != nullptr) return admit(*j.admits);
     outcome how = outcome::ok;
     std::exception_ptr error;
     std::unique_ptr<resource> opened;

@@ -4,11 +4,12 @@
 #include <atomic>
 #include <cstdint>
 
-#include "shell/waiter.hpp"
+#include "cenote/detail/waiter.hpp"
+#include "core/instant.hpp"
 
 namespace cenote::shell {
 
-class thread_waiter final : public waiter {
+class thread_waiter final : public detail::waiter {
 public:
     enum class woken : std::uint8_t { done, late };
 

@@ -133,7 +133,8 @@ void work_thread::work(worker& self) {
     --starting_;
     for (;;) {
         if (!stopping_ && home_.next_job(self.running)) {
-            bool orphan = self.running.call == 0 && !self.running.tells;
+            const job& j = self.running;
+            bool orphan = j.call == 0 && !j.tells && j.admits == nullptr;
             if (orphan) give_up_on(self);  // it may hang for ever
             lock.unlock();
             home_.run(self.running);

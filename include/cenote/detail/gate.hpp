@@ -14,6 +14,7 @@
 #include "cenote/detail/processor.hpp"
 #include "cenote/detail/resource.hpp"
 #include "cenote/detail/shelf.hpp"
+#include "cenote/detail/waiter.hpp"
 #include "cenote/error.hpp"
 #include "cenote/options.hpp"
 #include "cenote/stats.hpp"
@@ -82,6 +83,24 @@ public:
     resource* acquire(const wish& w, errc& why);
     /// A lease if one is ready.
     resource* try_acquire(std::source_location site);
+
+    // For those who do not wait as threads.
+
+    /// Like acquire, but returns at once. True: it waits, and will be notified. False: `got`, or
+    /// `error` says why not.
+    bool ask(waiter& who);
+    /// Ends a wait with `canceled`, if it has not ended. It is notified either way.
+    void cancel(waiter& who) noexcept;
+    /// Takes somebody out who is going away. True: it will not be notified. False: it was notified,
+    /// or is about to be.
+    bool withdraw(waiter& who) noexcept;
+    /// Tells observers that somebody is refused.
+    void refused(errc why) noexcept;
+    /// Lets go of what a waiter kept that was refused (`waiter::keeps_keeper`).
+    void forget() noexcept;
+    /// Whether a connector wants to look at each lease, which it must not do on an event loop.
+    bool looks_before_acquire() const noexcept { return looks_before_acquire_; }
+
     /// Takes the resource out of the pool; the caller owns it.
     std::unique_ptr<resource> detach(resource* r) noexcept;
 
@@ -90,6 +109,7 @@ public:
 
     instant deadline_after(std::chrono::nanoseconds timeout) const noexcept;
     instant default_deadline() const noexcept { return deadline_after(acquire_timeout_); }
+    std::chrono::nanoseconds acquire_timeout() const noexcept { return acquire_timeout_; }
     const std::string& name() const noexcept { return name_; }
 
     void retire_all();

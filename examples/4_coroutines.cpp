@@ -1,0 +1,71 @@
+// 4: coroutines of your own wait in the pool's line like threads do, but a waiting one costs a few
+// words in its frame instead of a thread.
+#include <coroutine>
+#include <cstdio>
+#include <deque>
+#include <exception>
+#include <vector>
+
+#include <cenote/coroutine.hpp>
+
+using namespace std::chrono_literals;
+
+// Whatever coroutine type and loop you have; these are the smallest.
+struct job {
+    struct promise_type {
+        job get_return_object() {
+            return {std::coroutine_handle<promise_type>::from_promise(*this)};
+        }
+        std::suspend_always initial_suspend() noexcept { return {}; }
+        std::suspend_never final_suspend() noexcept { return {}; }
+        void return_void() {}
+        void unhandled_exception() { std::terminate(); }
+    };
+    std::coroutine_handle<> start;
+};
+
+class run_loop {
+public:
+    void post(std::coroutine_handle<> ready) { queue_.push_back(ready); }
+    void run() {
+        while (!queue_.empty()) {
+            auto next = queue_.front();
+            queue_.pop_front();
+            next.resume();
+        }
+    }
+    bool await_ready() const { return false; }
+    void await_suspend(std::coroutine_handle<> me) { post(me); }
+    void await_resume() const {}
+
+private:
+    std::deque<std::coroutine_handle<>> queue_;
+};
+
+int served = 0;
+int refused = 0;
+
+job visit(cenote::pool<int>& pool, run_loop& loop) {
+    auto on_loop = [&loop](std::coroutine_handle<> ready) { loop.post(ready); };
+    std::error_code error;
+    auto number = co_await pool.co_acquire_for(10s).error_to(error).resumed_by(on_loop);
+    if (error) {
+        std::printf("no number: %s\n", error.message().c_str());
+        ++refused;
+        co_return;
+    }
+    co_await loop;  // others run, the lease is kept
+    ++served;
+}
+
+int main() {
+    int made = 0;
+    cenote::pool<int> pool{[&made] { return ++made; }, {.max = 4, .min_size = 4}};
+    pool.wait_ready(10s);  // everything is there before the loop runs: nobody else posts to it
+
+    run_loop loop;
+    for (int i = 0; i < 1000; ++i) loop.post(visit(pool, loop).start);
+    loop.run();
+    std::printf("%d coroutines shared %d numbers\n", served, made);
+    return served == 1000 && refused == 0 ? 0 : 1;
+}

@@ -1,0 +1,304 @@
+// Awaiting a lease with Boost.Asio: any completion token, cancellable, without a thread or a timer
+// per wait.
+#pragma once
+
+#include <algorithm>
+#include <boost/asio/append.hpp>
+#include <boost/asio/associated_allocator.hpp>
+#include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/deferred.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/system/error_code.hpp>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <source_location>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include "cenote/detail/gate.hpp"
+#include "cenote/detail/waiter.hpp"
+#include "cenote/lease.hpp"
+#include "cenote/pool.hpp"
+
+namespace cenote::detail {
+
+namespace asio = boost::asio;
+
+/// How a wait ended. Whoever is refused has to forget() it.
+struct acquire_answer {
+    resource* got = nullptr;
+    std::error_code error;
+    std::chrono::steady_clock::time_point arrived{};
+    bool keeps_keeper = false;
+};
+
+/// Room for an operation where somebody has it already: in a coroutine's frame.
+struct operation_room {
+    alignas(std::max_align_t) std::byte bytes[320];
+};
+
+/// One wait, as Asio wants it: completes through the handler's executor, keeps the executor busy,
+/// uses the handler's allocator, and can be cancelled through the handler's slot.
+///
+/// It lives from start() until its completion has run, or until whatever was to run it is
+/// destroyed.
+template <class Handler>
+class acquire_operation final : public waiter {
+public:
+    static void start(const awaited_wish& wish, Handler&& handler, operation_room* room) {
+        place at(handler, room);
+        auto* op = ::new (at.where) acquire_operation(wish, std::move(handler), room);
+        at.where = nullptr;
+        op->begin();
+    }
+
+private:
+    using executor = asio::associated_executor_t<Handler>;
+    using allocator = typename std::allocator_traits<
+        asio::associated_allocator_t<Handler>>::template rebind_alloc<acquire_operation>;
+
+    /// Memory for one, given back unless it is used.
+    struct place {
+        place(const Handler& handler, operation_room* room)
+            : from(asio::get_associated_allocator(handler)), in_room(room != nullptr) {
+            static_assert(alignof(acquire_operation) <= alignof(std::max_align_t));
+            if (in_room) where = room->bytes;
+            else where = std::allocator_traits<allocator>::allocate(from, 1);
+        }
+        ~place() {
+            if (where == nullptr || in_room) return;
+            std::allocator_traits<allocator>::deallocate(from,
+                                                         static_cast<acquire_operation*>(where), 1);
+        }
+        place(const place&) = delete;
+        place& operator=(const place&) = delete;
+
+        allocator from;
+        bool in_room;
+        void* where = nullptr;
+    };
+
+    /// What the executor runs. If it is destroyed instead, so is the operation.
+    struct completion {
+        using executor_type = executor;
+        using allocator_type = asio::associated_allocator_t<Handler>;
+
+        explicit completion(acquire_operation* o) noexcept : op(o) {}
+        completion(completion&& other) noexcept : op(std::exchange(other.op, nullptr)) {}
+        ~completion() {
+            if (op != nullptr) op->drop();
+        }
+        executor_type get_executor() const noexcept {
+            return asio::get_associated_executor(op->handler_);
+        }
+        allocator_type get_allocator() const noexcept {
+            return asio::get_associated_allocator(op->handler_);
+        }
+        void operator()() { std::exchange(op, nullptr)->complete(); }
+
+        acquire_operation* op;
+    };
+
+    struct canceler {
+        acquire_operation* op;
+        void operator()(asio::cancellation_type) const noexcept { op->gate_->cancel(*op); }
+    };
+
+    acquire_operation(const awaited_wish& wish, Handler&& handler, operation_room* room)
+        : gate_(wish.from),
+          in_room_(room != nullptr),
+          handler_(std::move(handler)),
+          work_(asio::get_associated_executor(handler_)) {
+        asynchronous = true;
+        site = wish.site;
+        timeout = wish.timeout;
+        deadline = wish.deadline;
+    }
+    ~acquire_operation() = default;
+
+    void begin() noexcept {
+        auto slot = asio::get_associated_cancellation_slot(handler_);
+        if (slot.is_connected()) slot.template emplace<canceler>(canceler{this});
+        try {
+            if (gate_->ask(*this)) return;  // from here on it may be gone
+        } catch (const std::bad_alloc&) {
+            failure_ = std::make_error_code(std::errc::not_enough_memory);
+        } catch (const std::system_error& e) {
+            failure_ = e.code();
+        }
+        notify();
+    }
+
+    void notify() noexcept override { asio::post(completion(this)); }
+
+    /// On the handler's executor.
+    void complete() {
+        auto slot = asio::get_associated_cancellation_slot(handler_);
+        if (slot.is_connected()) slot.clear();
+        acquire_answer answer{got, failure_ ? failure_ : refusal(), arrived, keeps_keeper};
+        auto work = std::move(work_);
+        Handler handler = free();
+        std::move(handler)(answer);
+    }
+
+    /// Nobody will ever run it.
+    void drop() noexcept {
+        if (got != nullptr) got->home->put(got);
+        if (keeps_keeper) gate_->forget();
+        free();
+    }
+
+    /// Gives the memory back before the handler runs, which may start the next one.
+    Handler free() noexcept {
+        allocator from(asio::get_associated_allocator(handler_));
+        bool in_room = in_room_;
+        Handler handler(std::move(handler_));
+        this->~acquire_operation();
+        if (!in_room) std::allocator_traits<allocator>::deallocate(from, this, 1);
+        return handler;
+    }
+
+    std::error_code refusal() const { return got != nullptr ? std::error_code() : error; }
+
+    gate* gate_;
+    std::error_code failure_;
+    bool in_room_;
+    Handler handler_;
+    asio::executor_work_guard<executor> work_;
+};
+
+/// Starts a wait whose handler takes an acquire_answer.
+struct start_waiting {
+    template <class Handler>
+    void operator()(Handler&& handler, awaited_wish wish, operation_room* room) const {
+        using operation = acquire_operation<std::decay_t<Handler>>;
+        if (sizeof(operation) > sizeof(operation_room)) room = nullptr;
+        operation::start(wish, std::decay_t<Handler>(std::forward<Handler>(handler)), room);
+    }
+};
+
+/// The user's handler, which wants a code and a lease.
+template <class T, class Handler>
+struct lease_handler {
+    using executor_type = asio::associated_executor_t<Handler>;
+    using allocator_type = asio::associated_allocator_t<Handler>;
+    using cancellation_slot_type = asio::associated_cancellation_slot_t<Handler>;
+
+    executor_type get_executor() const noexcept { return asio::get_associated_executor(handler); }
+    allocator_type get_allocator() const noexcept {
+        return asio::get_associated_allocator(handler);
+    }
+    cancellation_slot_type get_cancellation_slot() const noexcept {
+        return asio::get_associated_cancellation_slot(handler);
+    }
+
+    void operator()(acquire_answer answer) {
+        if (answer.error.category() == pool_category()) {
+            from->refused(static_cast<errc>(answer.error.value()));
+            if (answer.keeps_keeper) from->forget();
+        }
+        std::move(handler)(boost::system::error_code(answer.error), lease_maker::of<T>(answer.got));
+    }
+
+    gate* from;
+    Handler handler;
+};
+
+/// Starts an acquire whose handler takes (error_code, lease<T>).
+template <class T>
+struct start_acquire {
+    template <class Handler>
+    void operator()(Handler&& handler, awaited_wish wish) const {
+        using decayed = std::decay_t<Handler>;
+        if (!wish.from->looks_before_acquire()) {
+            if (resource* r = wish.from->take(wish.site)) {
+                return asio::post(asio::append(std::forward<Handler>(handler),
+                                               boost::system::error_code(), lease_maker::of<T>(r)));
+            }
+        }
+        lease_handler<T, decayed> mine{wish.from, std::forward<Handler>(handler)};
+        acquire_operation<lease_handler<T, decayed>>::start(wish, std::move(mine), nullptr);
+    }
+};
+
+/// For coroutines of Asio's own kind: what is ready is taken without a detour through the queue,
+/// and the wait lives in this frame.
+template <class T, class Executor>
+asio::awaitable<lease<T>, Executor> await_acquire(awaited_wish wish) {
+    if (!wish.from->looks_before_acquire()) {
+        if (resource* r = wish.from->take(wish.site)) co_return lease_maker::of<T>(r);
+    }
+    operation_room room;
+    acquire_answer answer =
+        co_await asio::async_initiate<const asio::deferred_t&, void(acquire_answer)>(
+            start_waiting{}, asio::deferred, wish, &room);
+    if (answer.got != nullptr) co_return lease_maker::of<T>(answer.got);
+    if (answer.error.category() != pool_category()) throw std::system_error(answer.error);
+    struct forgets {
+        gate* from;
+        bool does;
+        ~forgets() {
+            if (does) from->forget();
+        }
+    } at_the_end{wish.from, answer.keeps_keeper};
+    auto why = static_cast<errc>(answer.error.value());
+    wish.from->refused(why);
+    wish.from->fail(why, answer.arrived);
+}
+
+template <class T, class Token>
+struct acquire_with {
+    static auto start(const awaited_wish& wish, Token token) {
+        return asio::async_initiate<Token, void(boost::system::error_code, lease<T>)>(
+            start_acquire<T>{}, token, wish);
+    }
+};
+
+template <class T, class Executor>
+struct acquire_with<T, asio::use_awaitable_t<Executor>> {
+    static auto start(const awaited_wish& wish, const asio::use_awaitable_t<Executor>&) {
+        return await_acquire<T, Executor>(wish);
+    }
+};
+
+template <class T, class Token>
+auto async_acquire(const awaited_wish& wish, Token&& token) {
+    return acquire_with<T, std::decay_t<Token>>::start(wish, std::forward<Token>(token));
+}
+
+}  // namespace cenote::detail
+
+namespace cenote {
+
+template <class T>
+template <class Token>
+auto pool<T>::async_acquire(Token&& token, std::source_location at) {
+    return detail::async_acquire<T>({gate_, gate_->acquire_timeout(), {}, at},
+                                    std::forward<Token>(token));
+}
+
+template <class T>
+template <class Token>
+auto pool<T>::async_acquire_for(std::chrono::nanoseconds timeout, Token&& token,
+                                std::source_location at) {
+    return detail::async_acquire<T>({gate_, std::max(timeout, std::chrono::nanoseconds{0}), {}, at},
+                                    std::forward<Token>(token));
+}
+
+template <class T>
+template <class Token>
+auto pool<T>::async_acquire_until(std::chrono::steady_clock::time_point deadline, Token&& token,
+                                  std::source_location at) {
+    return detail::async_acquire<T>({gate_, std::chrono::nanoseconds{-1}, deadline, at},
+                                    std::forward<Token>(token));
+}
+
+}  // namespace cenote

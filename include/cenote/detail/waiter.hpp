@@ -1,0 +1,57 @@
+// Somebody in line, as the keeper sees it: how one waits is up to the wait_ files and the
+// coroutine headers.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <source_location>
+
+#include "cenote/error.hpp"
+
+namespace cenote::detail {
+
+class gate;
+struct resource;
+
+/// How somebody who is not a thread wants its lease. Trivial: g++ 12 destroys other aggregates
+/// twice when they are arguments of something awaited.
+struct awaited_wish {
+    gate* from;
+    std::chrono::nanoseconds timeout;  // negative: until `deadline`
+    std::chrono::steady_clock::time_point deadline;
+    std::source_location site;
+};
+
+/// Lives with whoever waits (a stack, a coroutine frame) until notify() has been called.
+class waiter {
+public:
+    waiter(const waiter&) = delete;
+    waiter& operator=(const waiter&) = delete;
+
+    /// The outcome is there. Called once, outside the lock; the waiter may be gone afterwards.
+    virtual void notify() noexcept = 0;
+
+    std::source_location site;
+    std::chrono::steady_clock::time_point arrived{};
+    std::chrono::steady_clock::time_point deadline{};
+    std::chrono::nanoseconds timeout{-1};  // unless negative: the deadline counts from when it asks
+    std::uint64_t ticket = 0;
+    std::uint64_t place = nowhere;  // its name in the line
+    resource* got = nullptr;        // null: refused
+    errc error{};
+    waiter* next = nullptr;  // in a chain of those to be notified
+
+    // For those who do not wait as threads.
+    bool asynchronous = false;  // connectors are not called where it waits
+    bool stopped = false;       // somebody wants it to stop waiting
+    bool withdrawn = false;     // it is going away: not to be notified
+    bool keeps_keeper = false;  // refused, and the keeper stays until it has been explained
+
+protected:
+    static constexpr std::uint64_t nowhere = ~std::uint64_t{0};
+
+    waiter() = default;
+    ~waiter() = default;
+};
+
+}  // namespace cenote::detail
