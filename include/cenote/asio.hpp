@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <memory>
 #include <new>
+#include <optional>
 #include <source_location>
 #include <system_error>
 #include <type_traits>
@@ -113,10 +114,9 @@ private:
     };
 
     acquire_operation(const awaited_wish& wish, Handler&& handler, operation_room* room)
-        : gate_(wish.from),
-          in_room_(room != nullptr),
-          handler_(std::move(handler)),
-          work_(asio::get_associated_executor(handler_)) {
+        : gate_(wish.from), in_room_(room != nullptr), handler_(std::move(handler)) {
+        // Whoever has room for it is a coroutine, which keeps its executor busy anyway.
+        if (!in_room_) work_.emplace(asio::get_associated_executor(handler_));
         asynchronous = true;
         site = wish.site;
         timeout = wish.timeout;
@@ -172,7 +172,7 @@ private:
     std::error_code failure_;
     bool in_room_;
     Handler handler_;
-    asio::executor_work_guard<executor> work_;
+    std::optional<asio::executor_work_guard<executor>> work_;
 };
 
 /// Starts a wait whose handler takes an acquire_answer.

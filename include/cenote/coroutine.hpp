@@ -54,7 +54,11 @@ protected:
     void hand_over(Resume& resume) noexcept {
         bool gone = false;
         notifying outer = std::exchange(notifying_here, {this, &gone});
-        resume(frame_);
+        // A copy, if it can be had: the original goes with the frame, which may be in the call.
+        using held =
+            std::conditional_t<std::is_nothrow_copy_constructible_v<Resume>, Resume, Resume&>;
+        held how(resume);
+        how(frame_);
         if (!gone) handed_over_.store(true, std::memory_order_release);  // the last touch
         notifying_here = outer;
     }
