@@ -38,6 +38,7 @@ struct acquire_answer {
     resource* got = nullptr;
     std::error_code error;
     std::chrono::steady_clock::time_point arrived{};
+    std::size_t left = 0;
     bool keeps_keeper = false;
 };
 
@@ -118,6 +119,7 @@ private:
         // Whoever has room for it is a coroutine, which keeps its executor busy anyway.
         if (!in_room_) work_.emplace(asio::get_associated_executor(handler_));
         asynchronous = true;
+        what = wish.what;
         site = wish.site;
         timeout = wish.timeout;
         deadline = wish.deadline;
@@ -143,7 +145,7 @@ private:
     void complete() {
         auto slot = asio::get_associated_cancellation_slot(handler_);
         if (slot.is_connected()) slot.clear();
-        acquire_answer answer{got, failure_ ? failure_ : refusal(), arrived, keeps_keeper};
+        acquire_answer answer{got, failure_ ? failure_ : refusal(), arrived, left, keeps_keeper};
         auto work = std::move(work_);
         Handler handler = free();
         std::move(handler)(answer);
@@ -166,7 +168,9 @@ private:
         return handler;
     }
 
-    std::error_code refusal() const { return got != nullptr ? std::error_code() : error; }
+    std::error_code refusal() const {
+        return error == errc{} || got != nullptr ? std::error_code() : error;
+    }
 
     gate* gate_;
     std::error_code failure_;
@@ -185,9 +189,9 @@ struct start_waiting {
     }
 };
 
-/// The user's handler, which wants a code and a lease.
-template <class T, class Handler>
-struct lease_handler {
+/// The user's handler, which wants other words; `Tell` knows them.
+template <class Tell, class Handler>
+struct translated_handler {
     using executor_type = asio::associated_executor_t<Handler>;
     using allocator_type = asio::associated_allocator_t<Handler>;
     using cancellation_slot_type = asio::associated_cancellation_slot_t<Handler>;
@@ -200,7 +204,17 @@ struct lease_handler {
         return asio::get_associated_cancellation_slot(handler);
     }
 
-    void operator()(acquire_answer answer) {
+    void operator()(acquire_answer answer) { tell(std::move(handler), answer); }
+
+    Tell tell;
+    Handler handler;
+};
+
+/// (error_code, lease<T>).
+template <class T>
+struct tell_lease {
+    template <class Handler>
+    void operator()(Handler&& handler, acquire_answer& answer) const {
         if (answer.error.category() == pool_category()) {
             from->refused(static_cast<errc>(answer.error.value()));
             if (answer.keeps_keeper) from->forget();
@@ -209,7 +223,35 @@ struct lease_handler {
     }
 
     gate* from;
-    Handler handler;
+};
+
+/// (error_code, leases still out).
+struct tell_left {
+    template <class Handler>
+    void operator()(Handler&& handler, acquire_answer& answer) const {
+        std::move(handler)(boost::system::error_code(answer.error), answer.left);
+    }
+};
+
+/// (error_code).
+struct tell_error {
+    template <class Handler>
+    void operator()(Handler&& handler, acquire_answer& answer) const {
+        std::move(handler)(boost::system::error_code(answer.error));
+    }
+};
+
+/// Starts a wait whose handler takes what `Tell` says.
+template <class Tell>
+struct start_telling {
+    template <class Handler>
+    void operator()(Handler&& handler, awaited_wish wish) const {
+        using translated = translated_handler<Tell, std::decay_t<Handler>>;
+        acquire_operation<translated>::start(wish, translated{tell, std::forward<Handler>(handler)},
+                                             nullptr);
+    }
+
+    Tell tell;
 };
 
 /// Starts an acquire whose handler takes (error_code, lease<T>).
@@ -217,15 +259,13 @@ template <class T>
 struct start_acquire {
     template <class Handler>
     void operator()(Handler&& handler, awaited_wish wish) const {
-        using decayed = std::decay_t<Handler>;
         if (!wish.from->looks_before_acquire()) {
             if (resource* r = wish.from->take(wish.site)) {
                 return asio::post(asio::append(std::forward<Handler>(handler),
                                                boost::system::error_code(), lease_maker::of<T>(r)));
             }
         }
-        lease_handler<T, decayed> mine{wish.from, std::forward<Handler>(handler)};
-        acquire_operation<lease_handler<T, decayed>>::start(wish, std::move(mine), nullptr);
+        start_telling<tell_lease<T>>{{wish.from}}(std::forward<Handler>(handler), wish);
     }
 };
 
@@ -281,15 +321,20 @@ namespace cenote {
 template <class T>
 template <class Token>
 auto pool<T>::async_acquire(Token&& token, std::source_location at) {
-    return detail::async_acquire<T>({gate_, gate_->acquire_timeout(), {}, at},
-                                    std::forward<Token>(token));
+    return detail::async_acquire<T>(
+        {gate_, detail::awaited_thing::lease, gate_->acquire_timeout(), {}, at},
+        std::forward<Token>(token));
 }
 
 template <class T>
 template <class Token>
 auto pool<T>::async_acquire_for(std::chrono::nanoseconds timeout, Token&& token,
                                 std::source_location at) {
-    return detail::async_acquire<T>({gate_, std::max(timeout, std::chrono::nanoseconds{0}), {}, at},
+    return detail::async_acquire<T>({gate_,
+                                     detail::awaited_thing::lease,
+                                     std::max(timeout, std::chrono::nanoseconds{0}),
+                                     {},
+                                     at},
                                     std::forward<Token>(token));
 }
 
@@ -297,8 +342,27 @@ template <class T>
 template <class Token>
 auto pool<T>::async_acquire_until(std::chrono::steady_clock::time_point deadline, Token&& token,
                                   std::source_location at) {
-    return detail::async_acquire<T>({gate_, std::chrono::nanoseconds{-1}, deadline, at},
-                                    std::forward<Token>(token));
+    return detail::async_acquire<T>(
+        {gate_, detail::awaited_thing::lease, std::chrono::nanoseconds{-1}, deadline, at},
+        std::forward<Token>(token));
+}
+
+template <class T>
+template <class Token>
+auto pool<T>::async_close(std::chrono::nanoseconds timeout, Token&& token) {
+    close();
+    auto at_most = std::max(timeout, std::chrono::nanoseconds{0});
+    return boost::asio::async_initiate<Token, void(boost::system::error_code, std::size_t)>(
+        detail::start_telling<detail::tell_left>{}, token,
+        detail::awaited_wish{gate_, detail::awaited_thing::drained, at_most, {}, {}});
+}
+
+template <class T>
+template <class Token>
+auto pool<T>::async_wait_ready(Token&& token) {
+    return boost::asio::async_initiate<Token, void(boost::system::error_code)>(
+        detail::start_telling<detail::tell_error>{}, token,
+        detail::awaited_wish{gate_, detail::awaited_thing::ready, forever, {}, {}});
 }
 
 }  // namespace cenote

@@ -234,18 +234,23 @@ private:
 
 template <class T>
 awaited<T> pool<T>::co_acquire(std::source_location at) {
-    return awaited<T>({gate_, gate_->acquire_timeout(), {}, at});
+    return awaited<T>({gate_, detail::awaited_thing::lease, gate_->acquire_timeout(), {}, at});
 }
 
 template <class T>
 awaited<T> pool<T>::co_acquire_for(std::chrono::nanoseconds timeout, std::source_location at) {
-    return awaited<T>({gate_, std::max(timeout, std::chrono::nanoseconds{0}), {}, at});
+    return awaited<T>({gate_,
+                       detail::awaited_thing::lease,
+                       std::max(timeout, std::chrono::nanoseconds{0}),
+                       {},
+                       at});
 }
 
 template <class T>
 awaited<T> pool<T>::co_acquire_until(std::chrono::steady_clock::time_point deadline,
                                      std::source_location at) {
-    return awaited<T>({gate_, std::chrono::nanoseconds{-1}, deadline, at});
+    return awaited<T>(
+        {gate_, detail::awaited_thing::lease, std::chrono::nanoseconds{-1}, deadline, at});
 }
 
 }  // namespace cenote

@@ -205,6 +205,16 @@ public:
     /// many leases were still out.
     std::size_t close(std::chrono::nanoseconds timeout) noexcept { return gate_->close(timeout); }
 
+    /// close(), with <cenote/asio.hpp>: completes with (boost::system::error_code, leases still
+    /// out) when everything is back and closed, or after `timeout`.
+    template <class Token>
+    auto async_close(std::chrono::nanoseconds timeout, Token&& token);
+
+    /// wait_ready(), with <cenote/asio.hpp>: completes with (boost::system::error_code) when the
+    /// minimum is open; with `closed` if the pool is.
+    template <class Token>
+    auto async_wait_ready(Token&& token);
+
 private:
     template <class C>
     static std::unique_ptr<detail::any_connector> make_connector(C&& c) {

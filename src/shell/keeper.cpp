@@ -191,86 +191,6 @@ void keeper::refused(errc why) noexcept {
     announcer_.tell_now({.kind = event_kind::exhausted, .pool = name_, .error = why, .now = &now});
 }
 
-// Acquire without a thread that waits.
-
-bool keeper::ask(detail::waiter& who) {
-    work_.start();
-    bool waits = false;
-    enter([&](instant now) {
-        machine_.make_room(out_);
-        if (who.timeout.count() >= 0) who.deadline = core::after(now, who.timeout);
-        waits = settle_at_once(who, ask_for(now, who));
-        if (waits && who.stopped && take_out(now, who)) waits = false;  // stopped before it came
-    });
-    return waits;
-}
-
-/// Takes somebody out of the line, as canceled and without a word. False: it is not there.
-bool keeper::take_out(instant now, detail::waiter& who) {
-    bool said_before = std::exchange(who.withdrawn, true);
-    bool was_there = machine_.cancel(now, std::bit_cast<core::waiter_id>(who.place), out_);
-    who.withdrawn = was_there || said_before;
-    if (was_there) who.error = errc::canceled;
-    return was_there;
-}
-
-/// Whether an answer to `who` is still to come: it is in line, or its resource has to be looked at,
-/// and connectors are not called where it waits.
-bool keeper::settle_at_once(detail::waiter& who, bool in_line) {
-    bool to_be_admitted = who.got != nullptr && looks_before_acquire_;
-    if (to_be_admitted) enqueue(who);
-    return in_line || to_be_admitted;
-}
-
-void keeper::cancel(detail::waiter& who) noexcept {
-    enter([&](instant now) noexcept {
-        who.stopped = true;
-        machine_.cancel(now, std::bit_cast<core::waiter_id>(who.place), out_);
-    });
-}
-
-bool keeper::withdraw(detail::waiter& who) noexcept {
-    bool was_there = false;
-    resource* unseen = nullptr;
-    enter([&](instant now) noexcept {
-        who.withdrawn = true;
-        was_there = take_out(now, who);
-        if (was_there || !unqueue(who)) return;
-        was_there = true;
-        unseen = std::exchange(who.got, nullptr);
-    });
-    if (unseen != nullptr) release(unseen);
-    return was_there;
-}
-
-/// Has before_acquire look at a granted resource, on a thread of the pool.
-void keeper::admit(detail::waiter& who) noexcept {
-    while (!admits(who.got)) {
-        resource* unfit = who.got;
-        bool waits = false;
-        try {
-            enter([&](instant now) {
-                machine_.make_room(out_);
-                give_to_machine(now, std::exchange(unfit, nullptr), core::condition::unfit,
-                                std::nullopt);
-                who.got = nullptr;
-                who.error = errc::canceled;
-                if (who.withdrawn || who.stopped) return;  // meanwhile
-                waits = ask_for(now, who);
-            });
-        } catch (const std::bad_alloc&) {
-            unfit->state = detail::condition::unfit;
-            release(unfit);
-            who.got = nullptr;
-            who.error = errc::open_failed;
-        }
-        if (waits) return;
-        if (who.got == nullptr) break;
-    }
-    if (who.got == nullptr) keep_for(who);
-    who.notify();
-}
-
 // Release.
 
 void keeper::release(resource* r) noexcept {
@@ -398,7 +318,7 @@ void keeper::end() noexcept {
     --watchers_;
     work_.stop(lock);
     lock.unlock();
-    enter([](instant) noexcept {});  // does what no thread was left for
+    tick();  // and does what no thread was left for
     drop_ref();
 }
 

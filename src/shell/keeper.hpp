@@ -135,6 +135,10 @@ private:
     bool settle_at_once(detail::waiter& who, bool in_line);
     bool take_out(core::instant now, detail::waiter& who);
     void keep_for(detail::waiter& who);
+    bool watch_for(core::instant now, detail::waiter& who);
+    bool has_come(core::instant now, detail::waiter& who) const;
+    void look_for_watchers(core::instant now, errands& todo);
+    bool unwatch(detail::waiter& who);
     void enqueue(detail::waiter& who);
     bool unqueue(detail::waiter& who);
     void unqueue(place& p);
@@ -192,6 +196,7 @@ private:
     std::exception_ptr first_open_error_;  // of all opens
     std::condition_variable changed_;      // for close(timeout), wait_ready, end
     std::size_t watchers_ = 0;             // threads that wait for changed_
+    detail::waiter* watching_ = nullptr;   // those who do so without a thread
 
     work_thread work_;
 };

@@ -37,8 +37,8 @@ void keeper::sort_out(instant now, errands& todo) noexcept {
     if (settled || settings_.fairness == fairness::bounded) mind_the_lane(now);
     for (const action& a : out_) sort_out(now, a, todo);
     out_.clear();
-    if (!settled) {  // only the line has moved: nothing else follows
-        if (machine_.wake_at() < looked_for_ || has_jobs()) look();
+    if (!settled) {  // only the line or the shelf has moved: nothing else follows
+        if (wake_at() < looked_for_ || has_jobs()) look();
         return;
     }
     if (cause_ != nullptr) cause_ = nullptr;
@@ -48,8 +48,9 @@ void keeper::sort_out(instant now, errands& todo) noexcept {
         occupied_ = occupied;
     }
     todo.alone = work_.stopped();
-    look();
     if (watchers_ > 0) changed_.notify_all();
+    if (watching_ != nullptr) look_for_watchers(now, todo);
+    look();
 }
 
 void keeper::look() {
@@ -227,6 +228,8 @@ std::size_t keeper::calls_in_flight() const {
 
 instant keeper::wake_at() const {
     instant at = std::min(machine_.wake_at(), shelf_sweep_at_);
+    for (const detail::waiter* w = watching_; w != nullptr; w = w->next)
+        at = std::min(at, w->deadline);
     // While the lane is open to newcomers, what the head is owed may lie on the shelf.
     bool lane_shut = (shelf_.raised() & detail::somebody_waits) != 0;
     return lane_shut ? at : std::min(at, machine_.owed_at());

@@ -294,6 +294,53 @@ TEST_F(async_acquire, that_was_granted_gives_back_if_its_loop_ends_first) {
     EXPECT_TRUE(pool.try_acquire());
 }
 
+TEST_F(async_acquire, is_not_the_only_thing_to_wait_for) {
+    session_pool other{connector{to}, {.max = 3, .min_size = 2, .warm_up = cenote::warm_up::none}};
+    std::vector<std::string> order;
+    spawn([&]() -> asio::awaitable<void> {
+        co_await other.async_wait_ready(asio::use_awaitable);
+        EXPECT_EQ(other.stats().idle, 2U);
+        auto held = co_await other.async_acquire(asio::use_awaitable);
+        std::size_t left = co_await other.async_close(5ms, asio::use_awaitable);
+        EXPECT_EQ(left, 1U);
+        asio::post(io, [&] { held.give_back(); });
+        left = co_await other.async_close(plenty, asio::use_awaitable);
+        EXPECT_EQ(left, 0U);
+        auto [error] = co_await other.async_wait_ready(asio::as_tuple(asio::use_awaitable));
+        EXPECT_EQ(error, cenote::errc::closed);
+        order.emplace_back("done");
+    });
+    io.run();
+    EXPECT_EQ(order.size(), 1U);
+    EXPECT_EQ(other.stats().total, 0U);
+}
+
+TEST_F(async_acquire, of_a_close_can_be_cancelled) {
+    auto mine = pool.acquire();
+    asio::cancellation_signal signal;
+    error_code said;
+    pool.async_close(
+        plenty, asio::bind_cancellation_slot(
+                    signal.slot(),
+                    asio::bind_executor(io, [&](error_code error, std::size_t) { said = error; })));
+    asio::post(io, [&] { signal.emit(cancellation::total); });
+    io.run();
+    EXPECT_EQ(said, cenote::errc::canceled);
+}
+
+TEST_F(async_acquire, of_a_close_ends_with_the_pool) {
+    session_lease mine;
+    std::size_t left = 0;
+    {
+        session_pool other{connector{to}, {.max = 1}};
+        mine = other.acquire();
+        other.async_close(
+            plenty, asio::bind_executor(io, [&](error_code, std::size_t out) { left = out; }));
+    }
+    io.run();
+    EXPECT_EQ(left, 1U);
+}
+
 /// Borrowers that hop over the threads of a loop, and some that are cancelled on the way.
 TEST(async_acquire_on_threads, adds_up) {
     session_pool pool{connector{server::start()}, {.max = 4, .acquire_timeout = plenty}};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <source_location>
 
@@ -13,10 +14,18 @@ namespace cenote::detail {
 class gate;
 struct resource;
 
-/// How somebody who is not a thread wants its lease. Trivial: g++ 12 destroys other aggregates
-/// twice when they are arguments of something awaited.
+/// What one can wait for.
+enum class awaited_thing : std::uint8_t {
+    lease,
+    drained,  // the pool was closed, and nothing is left
+    ready,    // the minimum is open
+};
+
+/// What somebody who is not a thread waits for. Trivial: g++ 12 destroys other aggregates twice
+/// when they are arguments of something awaited.
 struct awaited_wish {
     gate* from;
+    awaited_thing what;
     std::chrono::nanoseconds timeout;  // negative: until `deadline`
     std::chrono::steady_clock::time_point deadline;
     std::source_location site;
@@ -38,10 +47,12 @@ public:
     std::uint64_t ticket = 0;
     std::uint64_t place = nowhere;  // its name in the line
     resource* got = nullptr;        // null: refused
-    errc error{};
-    waiter* next = nullptr;  // in a chain of those to be notified
+    errc error{};                   // with `drained` and `ready`: zero if all went well
+    std::size_t left = 0;           // with `drained`: leases still out
+    waiter* next = nullptr;         // in a chain of those to be notified
 
     // For those who do not wait as threads.
+    awaited_thing what = awaited_thing::lease;
     bool asynchronous = false;  // connectors are not called where it waits
     bool stopped = false;       // somebody wants it to stop waiting
     bool withdrawn = false;     // it is going away: not to be notified

@@ -1,0 +1,146 @@
+// The keeper and those who do not wait as threads: coroutines and Asio operations, for a lease or
+// for the whole pool.
+#include <bit>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "shell/enter.hpp"
+#include "shell/keeper.hpp"
+
+namespace cenote::shell {
+
+using core::instant;
+using detail::resource;
+
+bool keeper::ask(detail::waiter& who) {
+    work_.start();
+    bool waits = false;
+    enter([&](instant now) {
+        machine_.make_room(out_);
+        if (who.timeout.count() >= 0) who.deadline = core::after(now, who.timeout);
+        if (who.what != detail::awaited_thing::lease) {
+            waits = watch_for(now, who);
+            return;
+        }
+        waits = settle_at_once(who, ask_for(now, who));
+        if (waits && who.stopped && take_out(now, who)) waits = false;  // stopped before it came
+    });
+    return waits;
+}
+
+/// Takes somebody out of the line, as canceled and without a word. False: it is not there.
+bool keeper::take_out(instant now, detail::waiter& who) {
+    bool said_before = std::exchange(who.withdrawn, true);
+    bool was_there = machine_.cancel(now, std::bit_cast<core::waiter_id>(who.place), out_);
+    who.withdrawn = was_there || said_before;
+    if (was_there) who.error = errc::canceled;
+    return was_there;
+}
+
+/// Whether an answer to `who` is still to come: it is in line, or its resource has to be looked at,
+/// and connectors are not called where it waits.
+bool keeper::settle_at_once(detail::waiter& who, bool in_line) {
+    bool to_be_admitted = who.got != nullptr && looks_before_acquire_;
+    if (to_be_admitted) enqueue(who);
+    return in_line || to_be_admitted;
+}
+
+void keeper::cancel(detail::waiter& who) noexcept {
+    bool was_watching = false;
+    enter([&](instant now) noexcept {
+        who.stopped = true;
+        machine_.cancel(now, std::bit_cast<core::waiter_id>(who.place), out_);
+        was_watching = unwatch(who);
+        if (was_watching) who.error = errc::canceled;
+    });
+    if (was_watching) who.notify();
+}
+
+// Waiting for the whole pool without a thread.
+
+bool keeper::watch_for(instant now, detail::waiter& who) {
+    if (who.what == detail::awaited_thing::ready) machine_.warm(now, out_);
+    else machine_.tick(now, out_);
+    if (who.stopped) who.error = errc::canceled;
+    if (who.stopped || has_come(now, who)) return false;
+    who.next = std::exchange(watching_, &who);
+    return true;
+}
+
+/// Whether it has what it waits for, or waits in vain.
+bool keeper::has_come(instant now, detail::waiter& who) const {
+    if (who.what == detail::awaited_thing::ready) {
+        if (machine_.closed()) who.error = errc::closed;
+        return machine_.closed() || machine_.ready();
+    }
+    who.left = machine_.count(core::slot_state::leased);
+    return machine_.drained() || who.deadline <= now || work_.stopped();
+}
+
+void keeper::look_for_watchers(instant now, errands& todo) {
+    for (detail::waiter** at = &watching_; *at != nullptr;) {
+        detail::waiter* w = *at;
+        if (!has_come(now, *w)) {
+            at = &w->next;
+            continue;
+        }
+        *at = w->next;
+        w->next = nullptr;
+        *todo.last = w;
+        todo.last = &w->next;
+    }
+}
+
+bool keeper::unwatch(detail::waiter& who) {
+    for (detail::waiter** at = &watching_; *at != nullptr; at = &(*at)->next) {
+        if (*at != &who) continue;
+        *at = who.next;
+        return true;
+    }
+    return false;
+}
+
+bool keeper::withdraw(detail::waiter& who) noexcept {
+    bool was_there = false;
+    resource* unseen = nullptr;
+    enter([&](instant now) noexcept {
+        who.withdrawn = true;
+        was_there = take_out(now, who);
+        if (was_there || !unqueue(who)) return;
+        was_there = true;
+        unseen = std::exchange(who.got, nullptr);
+    });
+    if (unseen != nullptr) release(unseen);
+    return was_there;
+}
+
+/// Has before_acquire look at a granted resource, on a thread of the pool.
+void keeper::admit(detail::waiter& who) noexcept {
+    while (!admits(who.got)) {
+        resource* unfit = who.got;
+        bool waits = false;
+        try {
+            enter([&](instant now) {
+                machine_.make_room(out_);
+                give_to_machine(now, std::exchange(unfit, nullptr), core::condition::unfit,
+                                std::nullopt);
+                who.got = nullptr;
+                who.error = errc::canceled;
+                if (who.withdrawn || who.stopped) return;  // meanwhile
+                waits = ask_for(now, who);
+            });
+        } catch (const std::bad_alloc&) {
+            unfit->state = detail::condition::unfit;
+            release(unfit);
+            who.got = nullptr;
+            who.error = errc::open_failed;
+        }
+        if (waits) return;
+        if (who.got == nullptr) break;
+    }
+    if (who.got == nullptr) keep_for(who);
+    who.notify();
+}
+
+}  // namespace cenote::shell
