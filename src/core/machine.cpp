@@ -273,7 +273,8 @@ bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, 
         if (planted(fault::failed_open_wakes_nobody)) return true;
     } else {
         ++opened_;
-        duration took = now - s.called_at;
+        instant called_at = s.called_at;
+        duration took = now - called_at;
         open_.record(took);
         report(event_kind::opened, s.resource, out, took);
         s.uses = 0;
@@ -282,7 +283,7 @@ bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, 
         if (closed_ && !planted(fault::close_hands_out_an_opening_one)) begin_close(now, id, out);
         else if (s.epoch < epoch_) retire(now, id, retire_reason::generation, out);
         else become_idle(now, id);
-        pacer_.succeeded(!closed_ && missing(present_supply()).any());
+        pacer_.succeeded(called_at, !closed_ && missing(present_supply()).any());
     }
     settle(now, out);
     return true;

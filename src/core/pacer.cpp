@@ -76,8 +76,8 @@ std::size_t pacer::allowed(instant now, const supply& s) {
     return std::min(paced, room);
 }
 
-void pacer::succeeded(bool more_missing) {
-    failures_ = 0;
+void pacer::succeeded(instant called_at, bool more_missing) {
+    if (called_at > last_failure_) failures_ = 0;
     if (more_missing) width_ = std::min(width_ * 2, opening_max_);
 }
 

@@ -53,7 +53,8 @@ public:
     std::size_t allowed(instant now, const supply& s);
 
     void started(instant now) { widen_at_ = after(now, patience); }
-    void succeeded(bool more_missing);
+    /// `called_at`: when it began. One that began before the last failure says nothing about it.
+    void succeeded(instant called_at, bool more_missing);
     /// `called_at`: when the failed open began. Several that fail together are one failure.
     void failed(instant now, instant called_at, dice& random);
 

@@ -205,6 +205,7 @@ bool model::on_open(instant now, slot_id id, std::uint64_t call, outcome how, ac
     }
     if (how == outcome::ok) {
         place& s = slots_[id];
+        const instant called_at = s.called_at;
         s.expires_at = draw_expiry(now);
         s.uses = 0;
         s.idle_since = now;
@@ -214,7 +215,7 @@ bool model::on_open(instant now, slot_id id, std::uint64_t call, outcome how, ac
         } else {
             become_fresh(now, id);
         }
-        open_succeeded();
+        open_succeeded(called_at);
     } else {
         fail_open(now, id, how == outcome::failed_finally, out);
     }
@@ -768,8 +769,8 @@ std::size_t model::present_width(instant now) {
 
 void model::widen() { width_ = std::min(2 * width_, settings_.opening_max); }
 
-void model::open_succeeded() {
-    failures_ = 0;
+void model::open_succeeded(instant called_at) {
+    if (called_at > last_failure_) failures_ = 0;
     if (!closed_ && missing().any()) widen();
 }
 

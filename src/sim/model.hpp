@@ -154,7 +154,7 @@ private:
     std::size_t allowed(core::instant now);
     std::size_t present_width(core::instant now);
     void widen();
-    void open_succeeded();
+    void open_succeeded(core::instant called_at);
     void open_failed(core::instant now, core::instant called_at);
     core::instant open_due(bool somebody_waits) const;
 

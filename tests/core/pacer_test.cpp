@@ -61,17 +61,17 @@ TEST(pacer, widens_after_a_success_while_more_are_missing) {
     pacer p(spacing, 4);
     supply s{.max = 20, .total = 2, .leased = 2, .wanted = 9};
     EXPECT_EQ(p.allowed(start, s), 1u);
-    p.succeeded(true);
+    p.succeeded(start, true);
     EXPECT_EQ(p.allowed(start, s), 2u);
-    p.succeeded(true);
-    p.succeeded(true);
+    p.succeeded(start, true);
+    p.succeeded(start, true);
     EXPECT_EQ(p.allowed(start, s), 4u);
 }
 
 TEST(pacer, narrows_when_nothing_is_missing) {
     pacer p(spacing, 4);
     supply s{.max = 20, .total = 2, .leased = 2, .wanted = 9};
-    p.succeeded(true);
+    p.succeeded(start, true);
     EXPECT_EQ(p.allowed(start, s), 2u);
     EXPECT_EQ(p.allowed(start, {.max = 20, .total = 2, .leased = 2}), 0u);
     EXPECT_EQ(p.allowed(start, s), 1u);
@@ -121,9 +121,17 @@ TEST(pacer, is_well_again_after_a_success) {
     pacer p(spacing, 4);
     dice random(1);
     p.failed(start, start, random);
-    p.succeeded(false);
+    p.succeeded(start + 1ms, false);
     EXPECT_TRUE(p.well());
     EXPECT_EQ(p.due(true), long_ago);
+}
+
+TEST(pacer, is_not_well_again_after_a_success_that_began_before_the_failure) {
+    pacer p(spacing, 4);
+    dice random(1);
+    p.failed(start, start - 5ms, random);
+    p.succeeded(start - 5ms, false);
+    EXPECT_FALSE(p.well());
 }
 
 }  // namespace

@@ -1,0 +1,79 @@
+// 5: a service on Boost.Asio: each request borrows one of two engines, and no thread ever blocks.
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <cstdio>
+#include <string>
+
+#include <cenote/asio.hpp>
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Stands for something costly that serves one request at a time.
+struct engine {
+    std::string answer(const std::string& question) {
+        return question.substr(0, question.find('\n')) + ", says engine " + std::to_string(number);
+    }
+    int number;
+};
+
+asio::awaitable<std::string> read_line(tcp::socket& from) {
+    std::string line;
+    co_await asio::async_read_until(from, asio::dynamic_buffer(line), '\n', asio::use_awaitable);
+    co_return line;
+}
+
+asio::awaitable<void> serve_one(tcp::socket client, cenote::pool<engine>& engines) {
+    std::string question = co_await read_line(client);
+    std::string reply;
+    try {
+        auto held = co_await engines.async_acquire_for(1s, asio::use_awaitable);
+        reply = held->answer(question) + "\n";
+    } catch (const cenote::pool_error& e) {
+        reply = std::string("busy: ") + e.what() + "\n";
+    }
+    co_await asio::async_write(client, asio::buffer(reply), asio::use_awaitable);
+}
+
+asio::awaitable<void> ask(tcp::endpoint where, int number, int& answered) {
+    tcp::socket server(co_await asio::this_coro::executor);
+    co_await server.async_connect(where, asio::use_awaitable);
+    std::string question = "question " + std::to_string(number) + "\n";
+    co_await asio::async_write(server, asio::buffer(question), asio::use_awaitable);
+    std::string reply = co_await read_line(server);
+    if (reply.starts_with(question.substr(0, question.size() - 1) + ",")) ++answered;
+}
+
+asio::awaitable<void> serve(tcp::acceptor& door, cenote::pool<engine>& engines, int requests) {
+    for (int i = 0; i < requests; ++i) {
+        tcp::socket client = co_await door.async_accept(asio::use_awaitable);
+        asio::co_spawn(door.get_executor(), serve_one(std::move(client), engines), asio::detached);
+    }
+}
+
+}  // namespace
+
+int main() {
+    constexpr int requests = 100;
+    asio::io_context io(1);
+    int made = 0;
+    cenote::pool<engine> engines{[&made] { return engine{++made}; }, {.max = 2}};
+    tcp::acceptor door(io, {asio::ip::address_v4::loopback(), 0});
+    int answered = 0;
+    asio::co_spawn(io, serve(door, engines, requests), asio::detached);
+    for (int i = 0; i < requests; ++i)
+        asio::co_spawn(io, ask(door.local_endpoint(), i, answered), asio::detached);
+    io.run();
+    std::printf("%d of %d questions answered by %d engines\n", answered, requests, made);
+    return answered == requests && made <= 2 ? 0 : 1;
+}

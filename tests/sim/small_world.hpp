@@ -1,0 +1,92 @@
+// A small world: a few borrowers and a connector that follow a script, around machine and model.
+//
+// Where sim::world draws its decisions, this one is told them, so that it can be run again with one
+// thing changed: somebody cancels at a certain step, or a verb answers in another way. Time is
+// virtual; one step is one event of the script, one answer, or the timer.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "cenote/options.hpp"
+#include "cenote/stats.hpp"
+#include "core/machine.hpp"
+#include "sim/model.hpp"
+
+namespace cenote::sim {
+
+/// Who can be asked something: the connector's verbs in the order of core::verb, then the hooks.
+enum class party : std::uint8_t { open, probe, reset, close, before_acquire, before_release };
+inline constexpr std::size_t party_count = 6;
+
+/// How a party answers one call. `after` for ever: it never does.
+struct reply {
+    core::duration after{};
+    core::outcome how = core::outcome::ok;
+};
+
+/// How a borrower ends its lease.
+enum class ending : std::uint8_t { release, mark_dirty, discard, detach };
+
+/// One acquire and what follows from it.
+struct visit {
+    core::duration at{};  // since the beginning, or when the visit before is over
+    core::duration hold{};
+    ending by = ending::release;
+    core::duration patience = forever;
+};
+
+/// Something that happens to the whole pool.
+struct happening {
+    enum class kind : std::uint8_t { close, retire_all, suspect_all };
+    core::duration at{};
+    kind what{};
+};
+
+struct script {
+    std::string name;
+    options settings;
+    std::vector<std::vector<visit>> borrowers;
+    /// What each party answers to its first call, its second, …; then all is well, or goes on as it
+    /// did last.
+    std::array<std::vector<reply>, party_count> replies;
+    bool last_reply_stays = false;
+    std::vector<happening> happenings;
+    /// When faults stop and nobody comes any more. For ever: when everybody has been here.
+    core::duration lasts = forever;
+
+    std::vector<reply>& answers(party who) { return replies[static_cast<std::size_t>(who)]; }
+};
+
+/// Borrower `who` cancels after step `step`.
+struct cancellation {
+    std::size_t step = 0;
+    std::size_t who = 0;
+    auto operator<=>(const cancellation&) const = default;
+};
+
+/// What came of a run.
+struct account {
+    /// How each visit ended, borrower by borrower: s(erved), t(imed out), c(losed), f(ailed to
+    /// open), x (canceled), - (did not begin).
+    std::string ends;
+    /// Who waited after which step: where a cancel is possible.
+    std::vector<cancellation> points;
+    std::uint64_t waits = 0;  // how many the machine counted in line, over all steps
+    std::size_t steps = 0;
+    std::array<std::size_t, party_count> asked{};
+};
+
+/// Plays a script with cancellations (at most one per step and borrower, in any order). Throws
+/// `finding` as soon as the machine, its invariants, the model or the world's own eyes disagree.
+/// `trace`: where to write what happens, if anywhere.
+account play(const script& s, const std::vector<cancellation>& cancels,
+             std::ostream* trace = nullptr);
+
+}  // namespace cenote::sim
