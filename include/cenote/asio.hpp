@@ -127,9 +127,9 @@ private:
     ~acquire_operation() = default;
 
     void begin() noexcept {
-        auto slot = asio::get_associated_cancellation_slot(handler_);
-        if (slot.is_connected()) slot.template emplace<canceler>(canceler{this});
         try {
+            auto slot = asio::get_associated_cancellation_slot(handler_);
+            if (slot.is_connected()) slot.template emplace<canceler>(canceler{this});
             if (gate_->ask(*this)) return;  // from here on it may be gone
         } catch (const std::bad_alloc&) {
             failure_ = std::make_error_code(std::errc::not_enough_memory);
