@@ -124,7 +124,7 @@ private:
         timeout = wish.timeout;
         deadline = wish.deadline;
     }
-    ~acquire_operation() = default;
+    ~acquire_operation() override = default;
 
     void begin() noexcept {
         try {

@@ -47,7 +47,7 @@ inline constinit thread_local notifying notifying_here{};
 class coroutine_waiter : public waiter {
 protected:
     explicit coroutine_waiter(gate* g) noexcept : gate_(g) { asynchronous = true; }
-    ~coroutine_waiter() = default;
+    ~coroutine_waiter() override = default;
 
     /// Gives the handle to a resumer, which may well resume it before it returns.
     template <class Resume>
@@ -82,7 +82,8 @@ protected:
         struct forgets {
             coroutine_waiter& me;
             ~forgets() { me.forget(); }
-        } at_the_end{*this};
+        };
+        [[maybe_unused]] forgets at_the_end{*this};
         gate_->refused(error);
         gate_->fail(error, arrived);
     }
@@ -171,7 +172,7 @@ public:
         timeout = a.wish_.timeout;
         deadline = a.wish_.deadline;
     }
-    ~awaiter() {
+    ~awaiter() override {
         if (waiting_) leave();
     }
 

@@ -230,6 +230,7 @@ private:
         }
     }
 
+    // NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved, in a dependent expression
     lease<T> take_or_wait(std::chrono::steady_clock::time_point deadline, std::stop_token stop,
                           std::source_location at) {
         if (auto* r = gate_->take(at)) return lease<T>(r);

@@ -43,9 +43,10 @@ namespace {
 
 /// A pool of one, and a loop.
 struct async_acquire : testing::Test {
+    // The loop outlives the pool, whose threads post to it.
+    asio::io_context io;
     std::shared_ptr<server> to = server::start();
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty}};
-    asio::io_context io;
 
     template <class Work>
     void spawn(Work work) {
@@ -343,8 +344,8 @@ TEST_F(async_acquire, of_a_close_ends_with_the_pool) {
 
 /// Borrowers that hop over the threads of a loop, and some that are cancelled on the way.
 TEST(async_acquire_on_threads, adds_up) {
-    session_pool pool{connector{server::start()}, {.max = 4, .acquire_timeout = plenty}};
     asio::io_context io(4);
+    session_pool pool{connector{server::start()}, {.max = 4, .acquire_timeout = plenty}};
     std::atomic<int> done{0};
     std::atomic<int> refused{0};
     const int each = support::rounds(400);

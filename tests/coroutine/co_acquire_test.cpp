@@ -47,6 +47,14 @@ task borrow_or_say(session_pool& pool, loop& where, std::stop_token stop, std::e
         co_await pool.co_acquire_for(timeout).stopped_by(stop).error_to(said).resumed_by(on(where));
 }
 
+task wait_until_closed(session_pool& pool, loop& where, std::string& said) {
+    try {
+        auto held = co_await pool.co_acquire().resumed_by(on(where));
+    } catch (const cenote::closed_error& e) {
+        said = e.what();
+    }
+}
+
 /// Until the loop has something to resume, which comes from another thread.
 void run_soon(loop& where) {
     ASSERT_TRUE(eventually([&] { return where.ready() > 0; }));
@@ -224,14 +232,7 @@ TEST(co_acquire, learns_that_the_pool_is_closed_though_the_pool_is_gone) {
     {
         session_pool pool{connector{server::start()}, {.name = "orders", .max = 1}};
         mine = pool.acquire();
-        auto wait = [&where, &said](session_pool& p) -> task {
-            try {
-                auto held = co_await p.co_acquire().resumed_by(on(where));
-            } catch (const cenote::closed_error& e) {
-                said = e.what();
-            }
-        };
-        t = wait(pool);
+        t = wait_until_closed(pool, where, said);
         t.start();
     }
     where.run();

@@ -62,7 +62,7 @@ protected:
     static constexpr std::uint64_t nowhere = ~std::uint64_t{0};
 
     waiter() = default;
-    ~waiter() = default;
+    virtual ~waiter() = default;
 };
 
 }  // namespace cenote::detail
