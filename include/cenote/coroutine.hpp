@@ -45,9 +45,11 @@ inline constinit thread_local notifying notifying_here{};
 
 /// A waiting coroutine. Lives in the coroutine's frame.
 class coroutine_waiter : public waiter {
+public:
+    ~coroutine_waiter() override = default;
+
 protected:
     explicit coroutine_waiter(gate* g) noexcept : gate_(g) { asynchronous = true; }
-    ~coroutine_waiter() override = default;
 
     /// Gives the handle to a resumer, which may well resume it before it returns.
     template <class Resume>

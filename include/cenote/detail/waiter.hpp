@@ -34,6 +34,7 @@ struct awaited_wish {
 /// Lives with whoever waits (a stack, a coroutine frame) until notify() has been called.
 class waiter {
 public:
+    virtual ~waiter() = default;
     waiter(const waiter&) = delete;
     waiter& operator=(const waiter&) = delete;
 
@@ -62,7 +63,6 @@ protected:
     static constexpr std::uint64_t nowhere = ~std::uint64_t{0};
 
     waiter() = default;
-    virtual ~waiter() = default;
 };
 
 }  // namespace cenote::detail
