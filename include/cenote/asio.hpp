@@ -33,13 +33,12 @@ namespace cenote::detail {
 
 namespace asio = boost::asio;
 
-/// How a wait ended. Whoever is refused has to forget() it.
+/// How a wait ended. The pool may be gone; its gate is there while the handler is called.
 struct acquire_answer {
     resource* got = nullptr;
     std::error_code error;
     std::chrono::steady_clock::time_point arrived{};
     std::size_t left = 0;
-    bool keeps_keeper = false;
 };
 
 /// Room for an operation where somebody has it already: in a coroutine's frame.
@@ -145,8 +144,15 @@ private:
     void complete() {
         auto slot = asio::get_associated_cancellation_slot(handler_);
         if (slot.is_connected()) slot.clear();
-        acquire_answer answer{got, failure_ ? failure_ : refusal(), arrived, left, keeps_keeper};
+        acquire_answer answer{got, failure_ ? failure_ : refusal(), arrived, left};
         auto work = std::move(work_);
+        struct forgets {
+            gate* kept;
+            ~forgets() {
+                if (kept != nullptr) kept->forget();
+            }
+        };
+        [[maybe_unused]] forgets at_the_end{keeps_keeper ? gate_ : nullptr};
         Handler handler = free();
         std::move(handler)(answer);
     }
@@ -215,10 +221,8 @@ template <class T>
 struct tell_lease {
     template <class Handler>
     void operator()(Handler&& handler, acquire_answer& answer) const {
-        if (answer.error.category() == pool_category()) {
+        if (answer.error.category() == pool_category())
             from->refused(static_cast<errc>(answer.error.value()));
-            if (answer.keeps_keeper) from->forget();
-        }
         std::move(handler)(boost::system::error_code(answer.error), lease_maker::of<T>(answer.got));
     }
 
@@ -282,13 +286,6 @@ asio::awaitable<lease<T>, Executor> await_acquire(awaited_wish wish) {
             start_waiting{}, asio::deferred, wish, &room);
     if (answer.got != nullptr) co_return lease_maker::of<T>(answer.got);
     if (answer.error.category() != pool_category()) throw std::system_error(answer.error);
-    struct forgets {
-        gate* from;
-        bool does;
-        ~forgets() {
-            if (does) from->forget();
-        }
-    } at_the_end{wish.from, answer.keeps_keeper};
     auto why = static_cast<errc>(answer.error.value());
     wish.from->refused(why);
     wish.from->fail(why, answer.arrived);
@@ -350,7 +347,6 @@ auto pool<T>::async_acquire_until(std::chrono::steady_clock::time_point deadline
 template <class T>
 template <class Token>
 auto pool<T>::async_close(std::chrono::nanoseconds timeout, Token&& token) {
-    close();
     auto at_most = std::max(timeout, std::chrono::nanoseconds{0});
     return boost::asio::async_initiate<Token, void(boost::system::error_code, std::size_t)>(
         detail::start_telling<detail::tell_left>{}, token,

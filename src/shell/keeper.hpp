@@ -66,6 +66,10 @@ public:
     }
     core::instant wake_at() const;
     void tick() noexcept;
+    void let_time_run();
+    void tell_watchers() {
+        if (watchers_ > 0) changed_.notify_all();
+    }
     void add_ref() noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
     void drop_ref() noexcept;
 
@@ -79,6 +83,11 @@ private:
         bool left_empty = false;  // the last slot became vacant
         bool alone = false;       // no thread is left to make the calls
 
+        void add(detail::waiter& w) {
+            w.next = nullptr;
+            *last = &w;
+            last = &w.next;
+        }
         /// Waiters are told without the keeper, which may be gone by then.
         bool needs_keeper() const { return left_empty || alone; }
     };
@@ -108,7 +117,7 @@ private:
     void sort_out(core::instant now, errands& todo) noexcept;
     void sort_out(core::instant now, const core::action& a, errands& todo) noexcept;
     void carry_out(errands& todo) noexcept;
-    void look();
+    void rouse();
 
     // Under the lock.
     /// Asks for a lease on behalf of `who`. True: it has to wait.
@@ -132,7 +141,7 @@ private:
     void queue_call(core::instant now, const core::action& a);
     void abandon_call(core::instant now, const core::action& a);
     void enqueue(place& p);
-    bool settle_at_once(detail::waiter& who, bool in_line);
+    bool ask_for_lease(core::instant now, detail::waiter& who);
     bool take_out(core::instant now, detail::waiter& who);
     void keep_for(detail::waiter& who);
     bool watch_for(core::instant now, detail::waiter& who);

@@ -15,18 +15,25 @@ using detail::resource;
 
 bool keeper::ask(detail::waiter& who) {
     work_.start();
+    if (who.what == detail::awaited_thing::drained) close();
     bool waits = false;
     enter([&](instant now) {
         machine_.make_room(out_);
         if (who.timeout.count() >= 0) who.deadline = core::after(now, who.timeout);
-        if (who.what != detail::awaited_thing::lease) {
-            waits = watch_for(now, who);
-            return;
-        }
-        waits = settle_at_once(who, ask_for(now, who));
-        if (waits && who.stopped && take_out(now, who)) waits = false;  // stopped before it came
+        waits = who.what == detail::awaited_thing::lease ? ask_for_lease(now, who)
+                                                         : watch_for(now, who);
+        if (!waits && who.got == nullptr) keep_for(who);
     });
     return waits;
+}
+
+/// Whether an answer is still to come: it is in line, or its resource has to be looked at, which
+/// does not happen where it waits.
+bool keeper::ask_for_lease(instant now, detail::waiter& who) {
+    if (ask_for(now, who)) return !who.stopped || !take_out(now, who);  // stopped before it came
+    if (who.got == nullptr || !looks_before_acquire_) return false;
+    enqueue(who);
+    return true;
 }
 
 /// Takes somebody out of the line, as canceled and without a word. False: it is not there.
@@ -38,21 +45,15 @@ bool keeper::take_out(instant now, detail::waiter& who) {
     return was_there;
 }
 
-/// Whether an answer to `who` is still to come: it is in line, or its resource has to be looked at,
-/// and connectors are not called where it waits.
-bool keeper::settle_at_once(detail::waiter& who, bool in_line) {
-    bool to_be_admitted = who.got != nullptr && looks_before_acquire_;
-    if (to_be_admitted) enqueue(who);
-    return in_line || to_be_admitted;
-}
-
 void keeper::cancel(detail::waiter& who) noexcept {
     bool was_watching = false;
     enter([&](instant now) noexcept {
         who.stopped = true;
         machine_.cancel(now, std::bit_cast<core::waiter_id>(who.place), out_);
         was_watching = unwatch(who);
-        if (was_watching) who.error = errc::canceled;
+        if (!was_watching) return;
+        who.error = errc::canceled;
+        keep_for(who);
     });
     if (was_watching) who.notify();
 }
@@ -86,9 +87,8 @@ void keeper::look_for_watchers(instant now, errands& todo) {
             continue;
         }
         *at = w->next;
-        w->next = nullptr;
-        *todo.last = w;
-        todo.last = &w->next;
+        keep_for(*w);
+        todo.add(*w);
     }
 }
 

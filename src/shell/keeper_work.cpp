@@ -38,7 +38,7 @@ void keeper::sort_out(instant now, errands& todo) noexcept {
     for (const action& a : out_) sort_out(now, a, todo);
     out_.clear();
     if (!settled) {  // only the line or the shelf has moved: nothing else follows
-        if (wake_at() < looked_for_ || has_jobs()) look();
+        if (wake_at() < looked_for_ || has_jobs()) rouse();
         return;
     }
     if (cause_ != nullptr) cause_ = nullptr;
@@ -48,12 +48,13 @@ void keeper::sort_out(instant now, errands& todo) noexcept {
         occupied_ = occupied;
     }
     todo.alone = work_.stopped();
-    if (watchers_ > 0) changed_.notify_all();
+    tell_watchers();
     if (watching_ != nullptr) look_for_watchers(now, todo);
-    look();
+    rouse();
 }
 
-void keeper::look() {
+/// The pool's threads hear of jobs and of an earlier time.
+void keeper::rouse() {
     looked_for_ = wake_at();
     work_.look(looked_for_);
 }
@@ -76,12 +77,10 @@ void keeper::sort_out(instant now, const action& a, errands& todo) noexcept {
         if (w->withdrawn) return;
         if (w->asynchronous) keep_for(*w);
     }
-    w->next = nullptr;
-    *todo.last = w;
-    todo.last = &w->next;
+    todo.add(*w);
 }
 
-/// The pool may be gone before somebody who was refused has asked why.
+/// The pool may be gone before somebody who got no lease has asked why, or wants to cancel.
 void keeper::keep_for(detail::waiter& who) {
     who.keeps_keeper = true;
     add_ref();
@@ -114,6 +113,7 @@ void keeper::queue_call(instant now, const action& a) {
     place& p = places_[a.slot];
     job next{.which = a.which, .slot = a.slot, .call = a.call, .on = p.held};
     std::uint64_t before = std::exchange(p.pending, next).call;
+    if (p.queued) return;  // a probe that nobody was there to make has become a close
     if (p.held == nullptr || !p.held->busy) return enqueue(p);
     // A close that must wait for a call which does not return. It does not wait for ever.
     work_.abandoned(a.slot, before);
@@ -122,7 +122,8 @@ void keeper::queue_call(instant now, const action& a) {
 
 void keeper::abandon_call(instant now, const action& a) {
     place& p = places_[a.slot];
-    work_.abandoned(a.slot, a.call);
+    if (p.queued) unqueue(p);
+    else work_.abandoned(a.slot, a.call);
     if (p.held == nullptr) {
         cause_ = open_timed_out_;
         cause_of_ = a.call;
@@ -152,6 +153,13 @@ void keeper::unqueue(place& p) {
     (p.previous == nullptr ? queue_.first : p.previous->next) = p.next;
     (p.next == nullptr ? queue_.last : p.next->previous) = p.previous;
     --queue_.waiting;
+}
+
+/// No thread can be had for the calls that wait. They do not wait for ever.
+void keeper::let_time_run() {
+    instant now = std::chrono::steady_clock::now();
+    for (place* p = queue_.first; p != nullptr; p = p->next)
+        machine_.begun(now, p->pending.slot, p->pending.call);
 }
 
 void keeper::enqueue(detail::waiter& who) {
@@ -185,7 +193,7 @@ bool keeper::next_job(job& j) {
         unqueue(p);
         j = p.pending;
         machine_.begun(std::chrono::steady_clock::now(), j.slot, j.call);
-        look();
+        rouse();
     } else if (orphans_ != nullptr) {
         resource* r = std::exchange(orphans_, orphans_->next_orphan);
         --orphan_count_;
@@ -240,7 +248,7 @@ instant keeper::wake_at() const {
 void keeper::tell() noexcept {
     announcer_.tell(mutex_);
     std::lock_guard lock(mutex_);
-    if (watchers_ > 0) changed_.notify_all();
+    tell_watchers();
 }
 
 void keeper::run(const job& j) noexcept {

@@ -75,6 +75,10 @@ void work_thread::mind() {
         bury_ended(lock);
         refused_ = must_hire() && !hire();
         if (must_hire() && !refused_) continue;
+        if (helpless(0)) {
+            home_.let_time_run();
+            home_.tell_watchers();  // whoever ends the pool does what no thread does
+        }
         core::instant now = std::chrono::steady_clock::now();
         core::instant wake_at = home_.wake_at();
         if (wake_at <= now) {

@@ -342,6 +342,53 @@ TEST_F(async_acquire, of_a_close_ends_with_the_pool) {
     EXPECT_EQ(left, 1U);
 }
 
+TEST_F(async_acquire, that_was_refused_at_once_may_be_told_after_the_pool_is_gone) {
+    std::string said;
+    error_code code;
+    {
+        session_pool other{connector{to}, {.name = "orders", .max = 1}};
+        other.close();
+        spawn([&]() -> asio::awaitable<void> {
+            try {
+                auto held = co_await other.async_acquire(asio::use_awaitable);
+            } catch (const cenote::closed_error& e) {
+                said = e.what();
+            }
+        });
+        io.poll_one();  // it has asked, and the answer is in the queue
+        other.async_acquire(
+            asio::bind_executor(io, [&](error_code error, session_lease) { code = error; }));
+    }
+    io.run();
+    EXPECT_NE(said.find("\"orders\" is closed"), std::string::npos) << said;
+    EXPECT_EQ(code, cenote::errc::closed);
+}
+
+TEST_F(async_acquire, of_a_close_may_be_cancelled_after_the_pool_is_gone) {
+    asio::cancellation_signal signal;
+    bool called = false;
+    {
+        session_pool other{connector{to}, {.max = 1}};
+        other.async_close(
+            plenty, asio::bind_cancellation_slot(
+                        signal.slot(),
+                        asio::bind_executor(io, [&](error_code, std::size_t) { called = true; })));
+    }
+    signal.emit(cancellation::total);
+    io.run();
+    EXPECT_TRUE(called);
+}
+
+TEST_F(async_acquire, of_a_close_closes_when_it_is_awaited) {
+    auto later = pool.async_close(plenty, asio::deferred);
+    EXPECT_TRUE(pool.acquire());
+    std::move(later)(asio::bind_executor(io, [](error_code, std::size_t) {}));
+    std::error_code error;
+    EXPECT_FALSE(pool.acquire(error));
+    EXPECT_EQ(error, cenote::errc::closed);
+    io.run();
+}
+
 /// Borrowers that hop over the threads of a loop, and some that are cancelled on the way.
 TEST(async_acquire_on_threads, adds_up) {
     asio::io_context io(4);

@@ -17,7 +17,7 @@ struct resource;
 /// What one can wait for.
 enum class awaited_thing : std::uint8_t {
     lease,
-    drained,  // the pool was closed, and nothing is left
+    drained,  // closes the pool; until nothing is left
     ready,    // the minimum is open
 };
 
@@ -57,7 +57,7 @@ public:
     bool asynchronous = false;  // connectors are not called where it waits
     bool stopped = false;       // somebody wants it to stop waiting
     bool withdrawn = false;     // it is going away: not to be notified
-    bool keeps_keeper = false;  // refused, and the keeper stays until it has been explained
+    bool keeps_keeper = false;  // it got no lease, and the keeper stays until forget()
 
 protected:
     static constexpr std::uint64_t nowhere = ~std::uint64_t{0};
