@@ -24,6 +24,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "cenote/asio_connector.hpp"
 #include "cenote/detail/gate.hpp"
 #include "cenote/detail/waiter.hpp"
 #include "cenote/lease.hpp"

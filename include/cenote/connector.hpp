@@ -59,8 +59,9 @@ template <class C>
 using opened_by = std::remove_cvref_t<decltype(call_open(std::declval<C&>()))>;
 
 /// Exactly these: where 0 or an empty std::error_code mean success, they would be read as "no".
-template <class R>
-concept bool_or_nothing = std::is_void_v<R> || std::same_as<std::remove_cvref_t<R>, bool>;
+template <class R, template <class> class Outcome = std::type_identity>
+concept bool_or_nothing = std::is_void_v<typename Outcome<R>::type> ||
+                          std::same_as<std::remove_cvref_t<typename Outcome<R>::type>, bool>;
 
 /// Calls that say "yes" by returning true or by returning at all.
 template <class Call>
@@ -73,14 +74,14 @@ bool says_yes(Call&& call) {
     }
 }
 
-/// Which of the optional members a connector has.
-template <class C, class T>
+/// Which of the optional members a connector has. `Outcome`: what comes of a call's return type.
+template <class C, class T, template <class> class Outcome = std::type_identity>
 struct verbs_of {
     static constexpr bool probe = requires(C& c, T& t) {
-        { c.probe(t) } -> bool_or_nothing;
+        { c.probe(t) } -> bool_or_nothing<Outcome>;
     };
     static constexpr bool reset = requires(C& c, T& t) {
-        { c.reset(t) } -> bool_or_nothing;
+        { c.reset(t) } -> bool_or_nothing<Outcome>;
     };
     static constexpr bool close = requires(C& c, T& t) { c.close(t); };
     static constexpr bool before_acquire = requires(C& c, T& t) {
@@ -117,37 +118,17 @@ struct verbs_of {
     }
 };
 
-template <class T, class C>
-class connector_of final : public any_connector {
+/// What connectors of all kinds have in common.
+template <class T, class C, class Kind, template <class> class Outcome>
+class connector_base : public Kind {
 public:
-    explicit connector_of(C connector) : connector_(std::move(connector)) {}
+    explicit connector_base(C connector) : connector_(std::move(connector)) {}
 
     connector_abilities abilities() const noexcept override {
         return {.probe = can::probe,
                 .reset = can::reset,
                 .before_acquire = can::before_acquire,
                 .before_release = can::before_release};
-    }
-
-    std::unique_ptr<resource> open() override {
-        return std::make_unique<resource_of<T>>([this]() -> T { return call_open(connector_); });
-    }
-
-    bool probe(resource& r) override {
-        if constexpr (can::probe)
-            return says_yes([&]() -> decltype(auto) { return connector_.probe(value_of(r)); });
-        else return static_cast<void>(r), true;
-    }
-
-    bool reset(resource& r) override {
-        if constexpr (can::reset)
-            return says_yes([&]() -> decltype(auto) { return connector_.reset(value_of(r)); });
-        else return static_cast<void>(r), true;
-    }
-
-    void close(resource& r) override {
-        if constexpr (can::close) static_cast<void>(connector_.close(value_of(r)));
-        else static_cast<void>(r);
     }
 
     bool before_acquire(resource& r) override {
@@ -176,12 +157,45 @@ public:
         }
     }
 
-private:
-    using can = verbs_of<C, T>;
+protected:
+    using can = verbs_of<C, T, Outcome>;
 
     static T& value_of(resource& r) { return static_cast<resource_of<T>&>(r).value; }
 
     C connector_;
+};
+
+template <class T, class C>
+class connector_of final : public connector_base<T, C, blocking_connector, std::type_identity> {
+    using base = connector_base<T, C, blocking_connector, std::type_identity>;
+    using can = typename base::can;
+
+public:
+    using base::base;
+
+    std::unique_ptr<resource> open() override {
+        return std::make_unique<resource_of<T>>(
+            [this]() -> T { return call_open(this->connector_); });
+    }
+
+    bool probe(resource& r) override {
+        if constexpr (can::probe)
+            return says_yes(
+                [&]() -> decltype(auto) { return this->connector_.probe(this->value_of(r)); });
+        else return static_cast<void>(r), true;
+    }
+
+    bool reset(resource& r) override {
+        if constexpr (can::reset)
+            return says_yes(
+                [&]() -> decltype(auto) { return this->connector_.reset(this->value_of(r)); });
+        else return static_cast<void>(r), true;
+    }
+
+    void close(resource& r) override {
+        if constexpr (can::close) static_cast<void>(this->connector_.close(this->value_of(r)));
+        else static_cast<void>(r);
+    }
 };
 
 }  // namespace detail

@@ -28,6 +28,14 @@ struct resume_inline;
 template <class T, class Resume = resume_inline>
 class awaited;
 
+namespace detail {
+
+/// Not a connector and its options, hence a place and a connector.
+template <class Where, class C, class T>
+concept two_for_a_pool = !connector<std::decay_t<Where>, T> && !std::convertible_to<C, options>;
+
+}  // namespace detail
+
 /// A pool of resources of type T, each lent to one user at a time.
 ///
 ///     cenote::pool<session> pool{[] { return session{"db"}; }, {.max = 32}};
@@ -60,6 +68,13 @@ public:
         requires(!std::same_as<std::remove_cvref_t<C>, pool>)
     explicit pool(C&& connector, const options& settings = {})
         : gate_(detail::gate::open(settings, make_connector(std::forward<C>(connector)))) {}
+
+    /// A pool without a thread, with <cenote/asio.hpp>: the connector is asynchronous, and its
+    /// calls run on `where`, an executor or execution context of Boost.Asio that must outlive the
+    /// pool.
+    template <class Where, class C>
+        requires detail::two_for_a_pool<Where, C, T>
+    pool(Where&& where, C&& connector, const options& settings = {});
 
     pool(const pool&) = delete;
     pool& operator=(const pool&) = delete;
@@ -217,11 +232,12 @@ public:
 
 private:
     template <class C>
-    static std::unique_ptr<detail::any_connector> make_connector(C&& c) {
+    static std::unique_ptr<detail::blocking_connector> make_connector(C&& c) {
         using type = std::decay_t<C>;
         static_assert(connector<type, T>,
                       "cenote: the connector's open() (or the callable itself) must return the "
-                      "pool's resource type, or something that converts to it");
+                      "pool's resource type, or something that converts to it (an awaitable needs "
+                      "an executor: pool{executor, connector})");
         if constexpr (connector<type, T>) {
             detail::verbs_of<type, T>::must_fit();
             return std::make_unique<detail::connector_of<T, type>>(std::forward<C>(c));

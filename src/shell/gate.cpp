@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "shell/keeper.hpp"
+#include "shell/work_thread.hpp"
 
 namespace cenote::detail {
 
@@ -25,17 +26,11 @@ gate::gate(const options& settings, std::unique_ptr<any_connector> connector, st
     looks_before_release_ = can.before_release;
 }
 
-gate* gate::open(const options& settings, std::unique_ptr<any_connector> connector) {
-    validate(settings);
-    auto* k = new shell::keeper(settings, std::move(connector));
-    try {
-        k->begin();
-        if (settings.warm_up == warm_up::wait) k->wait_warm();
-    } catch (...) {
-        k->end();
-        throw;
-    }
-    return k;
+gate* gate::open(const options& settings, std::unique_ptr<blocking_connector> connector) {
+    blocking_connector& calls = *connector;
+    return shell::keeper::open(settings, std::move(connector), [&](shell::keeper& home) {
+        return std::make_unique<shell::work_thread>(home, calls, settings);
+    });
 }
 
 void gate::leave() noexcept { keeper_of(this).end(); }

@@ -38,14 +38,24 @@ std::chrono::nanoseconds shelf_interval(const options& settings, bool probes) {
     return std::min({interval, settings.probe_after_idle / 2, settings.heartbeat / 2});
 }
 
-/// As many calls at a time as opens may be in flight, and some for everything else.
-std::size_t most_workers(const options& settings) {
-    return std::min(settings.max, std::min(settings.max, settings.opening_max) + 8);
-}
-
 }  // namespace
 
-keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> connector)
+keeper* keeper::open(const options& settings, std::unique_ptr<detail::any_connector> connector,
+                     const workplace_maker& make_workplace) {
+    validate(settings);
+    auto* k = new keeper(settings, std::move(connector), make_workplace);
+    try {
+        k->begin();
+        if (settings.warm_up == warm_up::wait) k->wait_warm();
+    } catch (...) {
+        k->end();
+        throw;
+    }
+    return k;
+}
+
+keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> connector,
+               const workplace_maker& make_workplace)
     : gate(settings, std::move(connector), detail::sweeper_asleep),
       settings_(settings),
       shelf_interval_(shelf_interval(settings, abilities_of(*connector_).probe)),
@@ -56,7 +66,7 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
       places_(settings.max),
       open_timed_out_(std::make_exception_ptr(std::system_error(
           std::make_error_code(std::errc::timed_out), "the open took longer than open_timeout"))),
-      work_(*this, settings.name, most_workers(settings) + (announcer_.wants_any() ? 1 : 0)) {
+      work_(make_workplace(*this)) {
     // The fast lane has no clock: it sees that a resource was idle for long, but not for how long.
     bool probes_soon = abilities_of(*connector_).probe &&
                        (settings.probe_on_release || settings.probe_after_idle < fine_idle_time);
@@ -67,14 +77,14 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
 
 void keeper::begin() {
     bool opens = settings_.warm_up != warm_up::none && settings_.min_size + settings_.min_idle > 0;
-    if (opens || announcer_.wants_any()) work_.start();
+    if (opens || announcer_.wants_any()) work_->start();
     enter([&](instant now) { machine_.start(now, out_); });
 }
 
 // Acquire.
 
 resource* keeper::acquire(const detail::wish& w, errc& why) {
-    work_.start();
+    work_->start();
     thread_waiter me;
     me.site = w.site;
     me.deadline = w.deadline;
@@ -157,7 +167,7 @@ void keeper::wait(thread_waiter& me, const detail::wish& w) {
 }
 
 resource* keeper::try_acquire(std::source_location site) {
-    work_.start();
+    work_->start();
     for (;;) {
         resource* got = nullptr;
         enter([&](instant now) {
@@ -253,6 +263,7 @@ void keeper::close() noexcept {
     enter([&](instant now) noexcept {
         shelf_.raise(detail::pool_closed);
         collect_shelf(now);
+        shelf_sweep_at_ = never;  // nothing is laid there any more
         machine_.close(now, out_);
     });
 }
@@ -276,7 +287,7 @@ std::size_t keeper::close(std::chrono::nanoseconds timeout) noexcept {
 }
 
 bool keeper::wait_ready(std::chrono::nanoseconds timeout) {
-    work_.start();
+    work_->start();
     enter([&](instant now) {
         machine_.make_room(out_);
         machine_.warm(now, out_);
@@ -304,8 +315,8 @@ void keeper::end() noexcept {
     // Connector calls may use what the caller is about to destroy, so they are waited for; each of
     // them at most until its own deadline. The clock is minded here, too: the minder may be the
     // very thread that is doing this, in an observer.
-    std::size_t own = in_a_call() ? 1 : 0;
-    while ((calls_in_flight() > own || announcer_.busy()) && !work_.helpless(own)) {
+    std::size_t own = work_->calls_here();
+    while ((calls_in_flight() > own || announcer_.busy()) && !work_->helpless(own)) {
         instant wake = wake_at();
         if (wake == never) {
             changed_.wait(lock);
@@ -316,7 +327,7 @@ void keeper::end() noexcept {
         }
     }
     --watchers_;
-    work_.stop(lock);
+    work_->stop(lock);
     lock.unlock();
     tick();  // and does what no thread was left for
     drop_ref();

@@ -13,6 +13,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -22,7 +23,7 @@
 #include "core/machine.hpp"
 #include "shell/announcer.hpp"
 #include "shell/job.hpp"
-#include "shell/work_thread.hpp"
+#include "shell/workplace.hpp"
 
 namespace cenote::shell {
 
@@ -30,13 +31,15 @@ class thread_waiter;
 
 class keeper final : public detail::gate {
 public:
-    keeper(const options& settings, std::unique_ptr<detail::any_connector> connector);
+    using workplace_maker = std::function<std::unique_ptr<workplace>(keeper&)>;
+
+    /// Makes the keeper of a pool and starts its warm-up. Throws what gate::open throws.
+    static keeper* open(const options& settings, std::unique_ptr<detail::any_connector> connector,
+                        const workplace_maker& make_workplace);
     keeper(const keeper&) = delete;
     keeper& operator=(const keeper&) = delete;
 
     // The slow ways of gate.
-    void begin();
-    void wait_warm();
     void end() noexcept;
     detail::resource* acquire(const detail::wish& w, errc& why);
     detail::resource* try_acquire(std::source_location site);
@@ -55,33 +58,45 @@ public:
     stats read() const;
     std::string explain(errc why, core::instant since, std::exception_ptr& cause);
 
-    // For the work files. `lock` holds the keeper's lock.
+    // For the work files.
     std::mutex& lock() { return mutex_; }
+    /// Under the lock. What is to be done next; false: nothing.
     bool next_job(job& j);
+    /// Does it. A connector's call comes back to the workplace, and ends with finish().
     void run(const job& j) noexcept;
+    /// A call has ended: with what was opened, with a yes or a no, or with an error.
+    void finish(const job& j, bool well, const std::exception_ptr& error,
+                std::unique_ptr<detail::resource> opened) noexcept;
+    // Under the lock.
     bool has_jobs() const { return jobs_waiting() > 0; }
     std::size_t jobs_waiting() const {
         return queue_.waiting + orphan_count_ + admissions_.waiting +
                (announcer_.has_news() ? 1 : 0);
     }
     core::instant wake_at() const;
-    void tick() noexcept;
     void let_time_run();
     void tell_watchers() {
         if (watchers_ > 0) changed_.notify_all();
     }
+    // Not under the lock.
+    void tick() noexcept;
     void add_ref() noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
     void drop_ref() noexcept;
 
 private:
+    keeper(const options& settings, std::unique_ptr<detail::any_connector> connector,
+           const workplace_maker& make_workplace);
     ~keeper() = default;
+    void begin();
+    void wait_warm();
 
     /// What one thread has to do after it let go of the lock.
     struct errands {
         detail::waiter* first = nullptr;
         detail::waiter** last = &first;
         bool left_empty = false;  // the last slot became vacant
-        bool alone = false;       // no thread is left to make the calls
+        bool alone = false;       // nobody is left to make the calls
+        bool summons = false;     // the workplace has to be told
 
         void add(detail::waiter& w) {
             w.next = nullptr;
@@ -89,7 +104,7 @@ private:
             last = &w.next;
         }
         /// Waiters are told without the keeper, which may be gone by then.
-        bool needs_keeper() const { return left_empty || alone; }
+        bool needs_keeper() const { return left_empty || alone || summons; }
     };
     /// What the keeper knows of a slot.
     struct place {
@@ -117,12 +132,11 @@ private:
     void sort_out(core::instant now, errands& todo) noexcept;
     void sort_out(core::instant now, const core::action& a, errands& todo) noexcept;
     void carry_out(errands& todo) noexcept;
-    void rouse();
+    void rouse(errands& todo);
 
     // Under the lock.
     /// Asks for a lease on behalf of `who`. True: it has to wait.
     bool ask_for(core::instant now, detail::waiter& who);
-    bool in_a_call() const;
     detail::resource* take_from_shelf(core::instant now, std::source_location site);
     void prepare(core::instant now, detail::resource* r, std::source_location site);
     void give_to_machine(core::instant now, detail::resource* r, core::condition how,
@@ -207,7 +221,7 @@ private:
     std::size_t watchers_ = 0;             // threads that wait for changed_
     detail::waiter* watching_ = nullptr;   // those who do so without a thread
 
-    work_thread work_;
+    const std::unique_ptr<workplace> work_;
 };
 
 }  // namespace cenote::shell

@@ -14,7 +14,7 @@ using core::instant;
 using detail::resource;
 
 bool keeper::ask(detail::waiter& who) {
-    work_.start();
+    work_->start();
     if (who.what == detail::awaited_thing::drained) close();
     bool waits = false;
     enter([&](instant now) {
@@ -76,7 +76,7 @@ bool keeper::has_come(instant now, detail::waiter& who) const {
         return machine_.closed() || machine_.ready();
     }
     who.left = machine_.count(core::slot_state::leased);
-    return machine_.drained() || who.deadline <= now || work_.stopped();
+    return machine_.drained() || who.deadline <= now || work_->stopped();
 }
 
 void keeper::look_for_watchers(instant now, errands& todo) {

@@ -21,15 +21,6 @@ using core::outcome;
 using core::verb;
 using detail::resource;
 
-namespace {
-
-/// Whose connector this thread is calling.
-constinit thread_local const keeper* calling_for = nullptr;
-
-}  // namespace
-
-bool keeper::in_a_call() const { return calling_for == this; }
-
 // From actions to errands, under the lock.
 
 void keeper::sort_out(instant now, errands& todo) noexcept {
@@ -38,7 +29,7 @@ void keeper::sort_out(instant now, errands& todo) noexcept {
     for (const action& a : out_) sort_out(now, a, todo);
     out_.clear();
     if (!settled) {  // only the line or the shelf has moved: nothing else follows
-        if (wake_at() < looked_for_ || has_jobs()) rouse();
+        if (wake_at() < looked_for_ || has_jobs()) rouse(todo);
         return;
     }
     if (cause_ != nullptr) cause_ = nullptr;
@@ -47,16 +38,16 @@ void keeper::sort_out(instant now, errands& todo) noexcept {
         todo.left_empty = !occupied;
         occupied_ = occupied;
     }
-    todo.alone = work_.stopped();
+    todo.alone = work_->stopped();
     tell_watchers();
     if (watching_ != nullptr) look_for_watchers(now, todo);
-    rouse();
+    rouse(todo);
 }
 
-/// The pool's threads hear of jobs and of an earlier time.
-void keeper::rouse() {
+/// The workplace hears of jobs and of an earlier time.
+void keeper::rouse(errands& todo) {
     looked_for_ = wake_at();
-    work_.look(looked_for_);
+    todo.summons = work_->look(looked_for_);
 }
 
 void keeper::sort_out(instant now, const action& a, errands& todo) noexcept {
@@ -94,6 +85,7 @@ void keeper::carry_out(errands& todo) noexcept {
         w = next;
     }
     if (!here) return;
+    if (todo.summons) work_->summon();
     if (todo.alone) make_calls_here();
     if (todo.left_empty) drop_ref();
     drop_ref();
@@ -116,14 +108,14 @@ void keeper::queue_call(instant now, const action& a) {
     if (p.queued) return;  // a probe that nobody was there to make has become a close
     if (p.held == nullptr || !p.held->busy) return enqueue(p);
     // A close that must wait for a call which does not return. It does not wait for ever.
-    work_.abandoned(a.slot, before);
+    work_->abandoned(a.slot, before);
     machine_.begun(now, a.slot, a.call);
 }
 
 void keeper::abandon_call(instant now, const action& a) {
     place& p = places_[a.slot];
     if (p.queued) unqueue(p);
-    else work_.abandoned(a.slot, a.call);
+    else work_->abandoned(a.slot, a.call);
     if (p.held == nullptr) {
         cause_ = open_timed_out_;
         cause_of_ = a.call;
@@ -193,7 +185,8 @@ bool keeper::next_job(job& j) {
         unqueue(p);
         j = p.pending;
         machine_.begun(std::chrono::steady_clock::now(), j.slot, j.call);
-        rouse();
+        looked_for_ = wake_at();
+        work_->look(looked_for_);
     } else if (orphans_ != nullptr) {
         resource* r = std::exchange(orphans_, orphans_->next_orphan);
         --orphan_count_;
@@ -214,7 +207,7 @@ void keeper::make_calls_here() noexcept {
         job j;
         std::unique_lock lock(mutex_);
         if (!next_job(j)) break;
-        bool hopeless = j.call == 0 || work_.overwhelmed();
+        bool hopeless = j.call == 0 || work_->overwhelmed();
         lock.unlock();
         if (hopeless && !j.tells && j.admits == nullptr) skip(j);
         else run(j);
@@ -252,25 +245,16 @@ void keeper::tell() noexcept {
 }
 
 void keeper::run(const job& j) noexcept {
-    if (j.tells) return tell();
-    if (j.admits != nullptr) return admit(*j.admits);
-    outcome how = outcome::ok;
-    std::exception_ptr error;
-    std::unique_ptr<resource> opened;
-    const keeper* outer = std::exchange(calling_for, this);
-    try {
-        switch (j.which) {
-            case verb::open: opened = connector_->open(); break;
-            case verb::probe: how = connector_->probe(*j.on) ? outcome::ok : outcome::failed; break;
-            case verb::reset: how = connector_->reset(*j.on) ? outcome::ok : outcome::failed; break;
-            case verb::close: connector_->close(*j.on); break;
-        }
-    } catch (...) {
-        error = std::current_exception();
-        bool final = j.which == verb::open && connector_->classify(error) == verdict::final;
-        how = final ? outcome::failed_finally : outcome::failed;
-    }
-    calling_for = outer;
+    if (j.tells) tell();
+    else if (j.admits != nullptr) admit(*j.admits);
+    else work_->call(j);
+}
+
+void keeper::finish(const job& j, bool well, const std::exception_ptr& error,
+                    std::unique_ptr<resource> opened) noexcept {
+    outcome how = well ? outcome::ok : outcome::failed;
+    if (error != nullptr && j.which == verb::open && connector_->classify(error) == verdict::final)
+        how = outcome::failed_finally;
     if (j.which == verb::close) return finish_close(j, how, error);
     answer(j, how, error, std::move(opened));
 }

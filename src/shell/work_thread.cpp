@@ -5,6 +5,7 @@
 #include <chrono>
 #include <pthread.h>
 #include <system_error>
+#include <utility>
 
 #include "shell/keeper.hpp"
 
@@ -19,6 +20,15 @@ constexpr auto linger = 5s;
 /// How long to wait before trying again to start a thread when the system has refused one.
 constexpr auto refused_pause = 100ms;
 
+/// Whose connector this thread is calling.
+constinit thread_local const keeper* calling_for = nullptr;
+
+/// As many calls at a time as opens may be in flight, and some for everything else.
+std::size_t most_workers(const options& settings) {
+    std::size_t tellers = settings.observers.empty() ? 0 : 1;
+    return std::min(settings.max, std::min(settings.max, settings.opening_max) + 8) + tellers;
+}
+
 void name_this_thread(const std::string& pool, const char* role) {
     std::string name = pool.substr(0, 9) + role;  // Linux allows 15 characters
     pthread_setname_np(pthread_self(), name.c_str());
@@ -26,16 +36,38 @@ void name_this_thread(const std::string& pool, const char* role) {
 
 }  // namespace
 
-work_thread::work_thread(keeper& home, const std::string& name, std::size_t limit)
-    : home_(home), name_(name), limit_(limit) {}
+work_thread::work_thread(keeper& home, detail::blocking_connector& connector,
+                         const options& settings)
+    : home_(home), connector_(connector), name_(settings.name), limit_(most_workers(settings)) {}
 
-void work_thread::start() {
-    if (minding_.load(std::memory_order_acquire)) return;
+void work_thread::start_up() {
     std::lock_guard lock(home_.lock());
-    if (minding_.load(std::memory_order_relaxed) || stopping_) return;
+    if (started() || stopping_) return;
     minder_ = std::thread([this] { mind(); });
-    minding_.store(true, std::memory_order_release);
+    has_started();
     home_.add_ref();
+}
+
+std::size_t work_thread::calls_here() const { return calling_for == &home_ ? 1 : 0; }
+
+void work_thread::call(const job& j) noexcept {
+    bool well = true;
+    std::exception_ptr error;
+    std::unique_ptr<detail::resource> opened;
+    const keeper* outer = std::exchange(calling_for, &home_);
+    try {
+        switch (j.which) {
+            case core::verb::open: opened = connector_.open(); break;
+            case core::verb::probe: well = connector_.probe(*j.on); break;
+            case core::verb::reset: well = connector_.reset(*j.on); break;
+            case core::verb::close: connector_.close(*j.on); break;
+        }
+    } catch (...) {
+        well = false;
+        error = std::current_exception();
+    }
+    calling_for = outer;
+    home_.finish(j, well, error, std::move(opened));
 }
 
 bool work_thread::must_hire() const {
@@ -43,10 +75,10 @@ bool work_thread::must_hire() const {
 }
 
 bool work_thread::helpless(std::size_t own) const {
-    return home_.has_jobs() && active_ <= own && (overwhelmed() || refused_ || !minding_);
+    return home_.has_jobs() && active_ <= own && (overwhelmed() || refused_ || !started());
 }
 
-void work_thread::look(core::instant wake_at) {
+bool work_thread::look(core::instant wake_at) {
     std::size_t jobs = home_.jobs_waiting();
     if (jobs > 0 && idle_ > 0) {
         if (jobs == 1) worker_wakes_.notify_one();
@@ -54,6 +86,7 @@ void work_thread::look(core::instant wake_at) {
     }
     bool asleep = minder_sleeps_until_ != core::long_ago;
     if (asleep && (must_hire() || wake_at < minder_sleeps_until_)) minder_wakes_.notify_one();
+    return false;
 }
 
 void work_thread::abandoned(core::slot_id slot, std::uint64_t call) {

@@ -1,7 +1,6 @@
 // Where connector calls run that block: on a few threads of the pool's own.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <list>
@@ -9,12 +8,11 @@
 #include <string>
 #include <thread>
 
-#include "core/instant.hpp"
-#include "shell/job.hpp"
+#include "cenote/detail/any_connector.hpp"
+#include "cenote/options.hpp"
+#include "shell/workplace.hpp"
 
 namespace cenote::shell {
-
-class keeper;
 
 /// The minder watches the clock for the machine and starts workers as calls come in; it never makes
 /// a call itself, so a hanging connector cannot stop the clock. Workers end after a while without
@@ -22,30 +20,20 @@ class keeper;
 ///
 /// A worker whose call was abandoned does not count against the limit, so that a few hanging calls
 /// do not silence the pool; but not more than `limit` of those are tolerated at a time.
-class work_thread {
+class work_thread final : public workplace {
 public:
-    work_thread(keeper& home, const std::string& name, std::size_t limit);
+    work_thread(keeper& home, detail::blocking_connector& connector, const options& settings);
 
-    /// Starts the minder if it is not there. Throws what starting a thread throws. Not under the
-    /// lock.
-    void start();
+    void call(const job& j) noexcept override;
+    std::size_t calls_here() const override;
 
-    // Under the keeper's lock. Never throw or allocate.
-
-    /// Calls are waiting, or the timer must be set to an earlier time.
-    void look(core::instant wake_at);
-    /// The worker that runs this call will not be waited for.
-    void abandoned(core::slot_id slot, std::uint64_t call);
-    bool stopped() const { return stopping_; }
-    /// More calls hang than are tolerated.
-    bool overwhelmed() const { return stuck_ > limit_; }
-    /// Something is to be done, and nobody will: but for `own` workers, which are busy otherwise,
-    /// there is none and none can be had.
-    bool helpless(std::size_t own) const;
-
-    /// Ends all threads and waits for them, except the calling one and those in an abandoned call.
-    /// From the moment it is called with the keeper's lock no call begins on them.
-    void stop(std::unique_lock<std::mutex>& lock) noexcept;
+    bool look(core::instant wake_at) override;
+    void abandoned(core::slot_id slot, std::uint64_t call) override;
+    bool stopped() const override { return stopping_; }
+    bool overwhelmed() const override { return stuck_ > limit_; }
+    bool helpless(std::size_t own) const override;
+    /// Waits for all threads, except the calling one and those in an abandoned call.
+    void stop(std::unique_lock<std::mutex>& lock) noexcept override;
 
 private:
     struct worker {
@@ -56,6 +44,7 @@ private:
         bool ended = false;
     };
 
+    void start_up() override;
     void mind();
     void work(worker& self);
     bool hire();
@@ -64,12 +53,12 @@ private:
     void give_up_on(worker& w);
 
     keeper& home_;
+    detail::blocking_connector& connector_;
     std::string name_;
     std::size_t limit_;
 
     // Guarded by the keeper's lock.
     std::thread minder_;
-    std::atomic<bool> minding_{false};
     std::list<worker> workers_;
     std::size_t idle_ = 0;
     std::size_t starting_ = 0;  // hired, and not at work yet

@@ -26,13 +26,15 @@ MAPPED_FOLDERS = ("include", "src", "tools", "bench", "examples")
 # Who may include whom. A room is the folder below src, or the folder at the top; the public
 # headers are three: the words, which everybody speaks, what needs Boost.Asio, and the rest.
 WORDS = ("options.hpp", "error.hpp", "stats.hpp", "event.hpp")
+ASIO = ("asio.hpp", "asio_connector.hpp", "per_executor.hpp")
 MAY_INCLUDE = {
     "words": {"words"},
     "public": {"public", "words"},
-    "asio": {"public", "words"},
+    "asio": {"asio", "public", "words"},
     "core": {"core", "words"},
     "sim": {"sim", "core", "words"},
     "shell": {"shell", "core", "words", "public"},
+    "loop": {"loop", "shell", "core", "words", "public", "asio"},
     "examples": {"examples", "asio", "public", "words"},
     "bench": {"bench", "core", "asio", "public", "words"},
     "tools": {"tools", "sim", "public", "words"},
@@ -40,6 +42,7 @@ MAY_INCLUDE = {
 # A third party is named in as few rooms as possible; so is the operating system.
 THIRD_PARTY = {
     "asio": ("boost/asio/", "boost/system/"),
+    "loop": ("boost/asio/", "boost/system/"),
     "bench": ("benchmark/", "boost/asio/"),
     "examples": ("boost/asio/", "boost/asio.hpp"),
     "tools": ("CLI/",),
@@ -191,7 +194,7 @@ class Tidy:
         """The room a file belongs to, or None where no rule of inclusion holds (tests)."""
         parts = path.relative_to(self.root).parts
         if parts[0] == "include":
-            if parts[2:] == ("asio.hpp",):
+            if parts[2:] in [(header,) for header in ASIO]:
                 return "asio"
             return "words" if parts[2:] in [(word,) for word in WORDS] else "public"
         room = parts[1] if parts[0] == "src" else parts[0]

@@ -29,20 +29,26 @@ struct connector_abilities {
     bool before_release = false;
 };
 
-/// Each call may throw whatever the user's code throws, except where it says noexcept.
+/// What the keeper itself asks a connector. Each call may throw whatever the user's code throws,
+/// except where it says noexcept.
 class any_connector {
 public:
     virtual ~any_connector() = default;
 
     virtual connector_abilities abilities() const noexcept = 0;
-    virtual std::unique_ptr<resource> open() = 0;
-    virtual bool probe(resource& r) = 0;
-    virtual bool reset(resource& r) = 0;
-    virtual void close(resource& r) = 0;
     virtual bool before_acquire(resource& r) = 0;
     virtual bool before_release(resource& r) = 0;
     /// `discard` if the connector has no opinion, or if asking it fails.
     virtual verdict classify(const std::exception_ptr& error) const noexcept = 0;
+};
+
+/// One whose calls return when they have been made, so that they need a thread.
+class blocking_connector : public any_connector {
+public:
+    virtual std::unique_ptr<resource> open() = 0;
+    virtual bool probe(resource& r) = 0;
+    virtual bool reset(resource& r) = 0;
+    virtual void close(resource& r) = 0;
 };
 
 }  // namespace cenote::detail

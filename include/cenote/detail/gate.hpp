@@ -35,7 +35,7 @@ class gate {
 public:
     /// Makes the keeper of a pool and starts its warm-up. Throws invalid_option, std::bad_alloc,
     /// and with warm_up::wait what the first failed open threw.
-    static gate* open(const options& settings, std::unique_ptr<any_connector> connector);
+    static gate* open(const options& settings, std::unique_ptr<blocking_connector> connector);
 
     /// The pool is gone: closes it and waits for connector calls in flight. The keeper stays until
     /// the last lease is back.

@@ -1,0 +1,213 @@
+// Connectors that do not block: verbs that return awaitables of Boost.Asio, on an executor that the
+// pool is given.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/execution_context.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <concepts>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "cenote/connector.hpp"
+#include "cenote/detail/gate.hpp"
+#include "cenote/options.hpp"
+#include "cenote/pool.hpp"
+
+namespace cenote::detail {
+
+/// What comes out of a call: for an awaitable, what is awaited.
+template <class R>
+struct outcome_of {
+    using type = R;
+    static constexpr bool is_awaited = false;
+};
+template <class R>
+struct outcome_of<boost::asio::awaitable<R>> {
+    using type = R;
+    static constexpr bool is_awaited = true;
+};
+
+template <class C>
+using open_outcome = outcome_of<decltype(call_open(std::declval<C&>()))>;
+
+}  // namespace cenote::detail
+
+namespace cenote {
+
+/// A connector whose open() (or the callable itself) returns boost::asio::awaitable<T>:
+///
+///     struct my_connector {
+///         boost::asio::awaitable<session> open();
+///         boost::asio::awaitable<bool> probe(session&);     // or awaitable<void>
+///         boost::asio::awaitable<void> reset(session&);     // or awaitable<bool>
+///         boost::asio::awaitable<void> close(session&);
+///         bool before_acquire(session&);                    // these three are quick, as ever
+///         bool before_release(session&);
+///         cenote::verdict classify(std::exception_ptr) const;
+///     };
+///     cenote::pool<session> pool{io_context, my_connector{}, {.max = 32}};
+///
+/// probe, reset and close may also return at once, if they do not block. All calls are coroutines
+/// on the pool's executor, each on a strand of its own. A call that exceeds its timeout is
+/// cancelled (terminally); what it opens nevertheless is closed.
+template <class C, class T>
+concept asynchronous_connector = requires(C& c) {
+    requires detail::open_outcome<C>::is_awaited;
+    requires std::convertible_to<typename detail::open_outcome<C>::type, T>;
+};
+
+}  // namespace cenote
+
+namespace cenote::detail {
+
+namespace asio = boost::asio;
+
+/// As the compiled library calls it. Pointers: references would do, but g++ 12 copies arguments of
+/// coroutines in ways that are best not thought about.
+class async_connector : public any_connector {
+public:
+    virtual asio::awaitable<std::unique_ptr<resource>> open() = 0;
+    virtual asio::awaitable<bool> probe(resource* r) = 0;
+    virtual asio::awaitable<bool> reset(resource* r) = 0;
+    virtual asio::awaitable<bool> close(resource* r) = 0;
+};
+
+template <class T, class C>
+class async_connector_of final : public connector_base<T, C, async_connector, outcome_of> {
+    using base = connector_base<T, C, async_connector, outcome_of>;
+    using can = typename base::can;
+
+public:
+    using base::base;
+
+    asio::awaitable<std::unique_ptr<resource>> open() override {
+        T opened = co_await call_open(this->connector_);
+        co_return std::make_unique<resource_of<T>>([&]() -> T { return std::move(opened); });
+    }
+
+    asio::awaitable<bool> probe(resource* r) override {
+        if constexpr (can::probe)
+            return says_yes_at_last(
+                [this, r] { return this->connector_.probe(this->value_of(*r)); });
+        else return at_once();
+    }
+
+    asio::awaitable<bool> reset(resource* r) override {
+        if constexpr (can::reset)
+            return says_yes_at_last(
+                [this, r] { return this->connector_.reset(this->value_of(*r)); });
+        else return at_once();
+    }
+
+    asio::awaitable<bool> close(resource* r) override {
+        if constexpr (can::close)
+            return ends([this, r] { return this->connector_.close(this->value_of(*r)); });
+        else return at_once();
+    }
+
+private:
+    static asio::awaitable<bool> at_once() { co_return true; }
+
+    template <class Call>
+    static asio::awaitable<bool> says_yes_at_last(Call call) {
+        using outcome = outcome_of<std::invoke_result_t<Call>>;
+        if constexpr (!outcome::is_awaited) {
+            co_return says_yes(call);
+        } else if constexpr (std::is_void_v<typename outcome::type>) {
+            co_await call();
+            co_return true;
+        } else {
+            bool yes = co_await call();
+            co_return yes;
+        }
+    }
+
+    /// Whatever it returns.
+    template <class Call>
+    static asio::awaitable<bool> ends(Call call) {
+        if constexpr (outcome_of<std::invoke_result_t<Call>>::is_awaited)
+            static_cast<void>(co_await call());
+        else static_cast<void>(call());
+        co_return true;
+    }
+};
+
+/// An executor, and how to find out whether a thread is one of those that run it.
+struct event_loop {
+    asio::any_io_executor where;
+    bool (*is_run_here)(const asio::any_io_executor&);
+};
+
+template <class Executor>
+bool runs_here(const Executor& e) {
+    if constexpr (requires { e.running_in_this_thread(); }) return e.running_in_this_thread();
+    else return false;
+}
+/// Not whether a thread is in the strand, but whether the strand needs the thread.
+template <class Inner>
+bool runs_here(const asio::strand<Inner>& e) {
+    return runs_here(e.get_inner_executor());
+}
+template <class Executor>
+bool is_run_here(const asio::any_io_executor& e) {
+    const Executor* known = e.template target<Executor>();
+    return known != nullptr && runs_here(*known);
+}
+inline bool runs_here(const asio::any_io_executor& e) {
+    return is_run_here<asio::io_context::executor_type>(e) ||
+           is_run_here<asio::strand<asio::io_context::executor_type>>(e) ||
+           is_run_here<asio::thread_pool::executor_type>(e);
+}
+
+template <class Where>
+event_loop loop_at(Where& where) {
+    if constexpr (std::derived_from<Where, asio::execution_context>) {
+        return {where.get_executor(), &is_run_here<typename Where::executor_type>};
+    } else if constexpr (std::same_as<std::remove_const_t<Where>, asio::any_io_executor>) {
+        return {where, &runs_here};
+    } else {
+        static_assert(std::convertible_to<Where, asio::any_io_executor>,
+                      "cenote: an asynchronous pool needs an executor or an execution context");
+        return {where, &is_run_here<std::remove_const_t<Where>>};
+    }
+}
+
+/// gate::open for connectors that do not block. In the library cenote::asio.
+gate* open_on(const event_loop& loop, std::unique_ptr<async_connector> connector,
+              const options& settings);
+
+}  // namespace cenote::detail
+
+namespace cenote {
+
+template <class T>
+template <class Where, class C>
+    requires detail::two_for_a_pool<Where, C, T>
+pool<T>::pool(Where&& where, C&& connector, const options& settings) : gate_(nullptr) {
+    using type = std::decay_t<C>;
+    static_assert(
+        asynchronous_connector<type, T>,
+        "cenote: on an executor the connector's open() (or the callable itself) must "
+        "return boost::asio::awaitable of the pool's resource type; one that blocks needs "
+        "no executor");
+    if constexpr (asynchronous_connector<type, T>) {
+        detail::verbs_of<type, T, detail::outcome_of>::must_fit();
+        gate_ = detail::open_on(
+            detail::loop_at(where),
+            std::make_unique<detail::async_connector_of<T, type>>(std::forward<C>(connector)),
+            settings);
+    }
+}
+
+template <class Where, class C>
+    requires(!std::convertible_to<C, options>)
+pool(Where&&, C) -> pool<std::remove_cvref_t<typename detail::open_outcome<C>::type>>;
+template <class Where, class C>
+pool(Where&&, C, options) -> pool<std::remove_cvref_t<typename detail::open_outcome<C>::type>>;
+
+}  // namespace cenote

@@ -1,0 +1,320 @@
+// Connector calls as coroutines on an executor, and the clock as a timer there.
+#include "loop/work_asio.hpp"
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/system/system_error.hpp>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "shell/keeper.hpp"
+
+namespace cenote::shell {
+
+namespace asio = boost::asio;
+
+using core::instant;
+using core::never;
+
+// What lies on the executor.
+
+/// One turn, or one run of the timer. Keeps the keeper until it has been run or dropped.
+class work_asio::errand {
+public:
+    using step = void (work_asio::*)() noexcept;
+
+    errand(work_asio& place, step what) noexcept : place_(&place), what_(what) {
+        place.home_.add_ref();
+    }
+    errand(errand&& other) noexcept
+        : place_(std::exchange(other.place_, nullptr)), what_(other.what_) {}
+    errand& operator=(errand&&) = delete;
+    ~errand() {
+        if (place_ == nullptr) return;
+        // Under way by an exception, it has not got there at all.
+        if (std::uncaught_exceptions() == exceptions_) place_->dropped();
+        place_->home_.drop_ref();
+    }
+
+    void operator()() { end(true); }
+    void operator()(const boost::system::error_code& error) { end(!error); }
+
+private:
+    void end(bool run) {
+        work_asio& place = *std::exchange(place_, nullptr);
+        if (run) (place.*what_)();
+        place.home_.drop_ref();
+    }
+
+    work_asio* place_;
+    step what_;
+    int exceptions_ = std::uncaught_exceptions();
+};
+
+/// A connector's call under way. Shared by its coroutine and whoever cancels it; ends once.
+class work_asio::running_call : public std::enable_shared_from_this<running_call> {
+public:
+    running_call(work_asio& place, const job& j, const asio::any_io_executor& where)
+        : place_(place), job_(j), strand_(asio::make_strand(where)) {}
+
+    void start() {
+        asio::co_spawn(strand_, perform(shared_from_this()),
+                       asio::bind_cancellation_slot(
+                           stop_.slot(), asio::bind_executor(strand_, ending(shared_from_this()))));
+    }
+
+    /// From any thread.
+    void cancel() noexcept {
+        try {
+            asio::post(strand_, [me = shared_from_this()] {
+                if (!me->ended_) me->stop_.emit(asio::cancellation_type::terminal);
+            });
+        } catch (const std::bad_alloc&) {  // nobody waits for it: it may as well end by itself
+        }
+    }
+
+    void end() noexcept;
+    void fail(std::exception_ptr why) noexcept {
+        error_ = std::move(why);
+        end();
+    }
+
+    bool is(core::slot_id slot, std::uint64_t call) const {
+        return job_.slot == slot && job_.call == call;
+    }
+
+    // In the list of those under way, under the keeper's lock.
+    bool abandoned = false;
+    bool cancelled = false;
+    running_call* next = nullptr;
+
+private:
+    /// Runs when the coroutine has ended. If it is dropped, the coroutine was, too.
+    class ending {
+    public:
+        explicit ending(std::shared_ptr<running_call> of) noexcept : of_(std::move(of)) {}
+        ending(ending&&) noexcept = default;
+        ending& operator=(ending&&) = delete;
+        ~ending() {
+            if (of_ == nullptr) return;
+            of_->fail(std::make_exception_ptr(boost::system::system_error(
+                asio::error::operation_aborted, "the call was dropped")));
+        }
+        void operator()(const std::exception_ptr&) { std::exchange(of_, nullptr)->end(); }
+
+    private:
+        std::shared_ptr<running_call> of_;
+    };
+
+    static asio::awaitable<void> perform(std::shared_ptr<running_call> me);
+
+    work_asio& place_;
+    const job job_;
+    asio::strand<asio::any_io_executor> strand_;
+    asio::cancellation_signal stop_;
+    bool ended_ = false;
+    bool well_ = true;
+    std::exception_ptr error_;
+    std::unique_ptr<detail::resource> opened_;
+};
+
+asio::awaitable<void> work_asio::running_call::perform(std::shared_ptr<running_call> me) {
+    detail::async_connector& connector = me->place_.connector_;
+    try {
+        switch (me->job_.which) {
+            case core::verb::open: me->opened_ = co_await connector.open(); break;
+            case core::verb::probe: me->well_ = co_await connector.probe(me->job_.on); break;
+            case core::verb::reset: me->well_ = co_await connector.reset(me->job_.on); break;
+            case core::verb::close: me->well_ = co_await connector.close(me->job_.on); break;
+        }
+    } catch (...) {
+        me->error_ = std::current_exception();
+    }
+}
+
+void work_asio::running_call::end() noexcept {
+    if (std::exchange(ended_, true)) return;
+    {
+        std::lock_guard lock(place_.home_.lock());
+        for (running_call** at = &place_.calls_; *at != nullptr; at = &(*at)->next) {
+            if (*at != this) continue;
+            *at = next;
+            break;
+        }
+    }
+    keeper& home = place_.home_;
+    home.finish(job_, well_ && error_ == nullptr, error_, std::move(opened_));
+    home.drop_ref();
+}
+
+// The workplace.
+
+work_asio::work_asio(keeper& home, detail::async_connector& connector, detail::event_loop loop)
+    : home_(home), connector_(connector), loop_(std::move(loop)), timer_(loop_.where) {}
+
+work_asio::~work_asio() = default;
+
+void work_asio::start_up() { has_started(); }
+
+void work_asio::call(const job& j) noexcept {
+    std::shared_ptr<running_call> started;
+    try {
+        std::unique_lock lock(home_.lock());
+        asio::any_io_executor where = loop_.where;
+        if (stopping_) throw boost::system::system_error(asio::error::operation_aborted);
+        lock.unlock();
+        started = std::make_shared<running_call>(*this, j, where);
+        lock.lock();
+        started->next = std::exchange(calls_, started.get());
+    } catch (const std::exception&) {
+        return home_.finish(j, false, std::current_exception(), nullptr);
+    }
+    home_.add_ref();
+    try {
+        started->start();
+    } catch (const std::exception&) {
+        started->fail(std::current_exception());
+    }
+}
+
+void work_asio::abandoned(core::slot_id slot, std::uint64_t call) {
+    for (running_call* c = calls_; c != nullptr; c = c->next) {
+        if (c->abandoned || !c->is(slot, call)) continue;
+        c->abandoned = somebody_abandoned_ = true;
+    }
+}
+
+bool work_asio::look(instant wake_at) {
+    bool ended = wake_at == never && timer_at_ != never;  // else the timer would keep the loop busy
+    bool due = home_.has_jobs() || somebody_abandoned_ || wake_at < timer_at_ || ended;
+    return due && take_turn();
+}
+
+bool work_asio::take_turn() { return !stopping_ && !std::exchange(turn_taken_, true); }
+
+void work_asio::summon() noexcept {
+    try {
+        asio::post(loop_.where, errand(*this, &work_asio::turn));
+    } catch (const std::exception&) {
+        // No memory for it. Whoever enters the keeper next looks, and tries again.
+        std::lock_guard lock(home_.lock());
+        turn_taken_ = false;
+    }
+}
+
+void work_asio::turn() noexcept {
+    std::unique_lock lock(home_.lock());
+    for (job j; !stopping_;) {
+        if (home_.next_job(j)) {
+            lock.unlock();
+            home_.run(j);
+            lock.lock();
+            continue;
+        }
+        if (somebody_abandoned_) {
+            cancel_abandoned(lock);
+            continue;
+        }
+        instant wake_at = home_.wake_at();
+        if (wake_at <= std::chrono::steady_clock::now()) {
+            lock.unlock();
+            home_.tick();
+            lock.lock();
+            continue;
+        }
+        if (wake_at == timer_at_ || !set_timer(lock, wake_at)) break;
+    }
+    end_turn(lock);
+}
+
+void work_asio::end_turn(std::unique_lock<std::mutex>& lock) noexcept {
+    if (!stopping_) {
+        turn_taken_ = false;
+        return;
+    }
+    cancel_abandoned(lock);
+    let_go();
+}
+
+/// False: there was no memory for it. Whoever enters the keeper next looks, and it is tried again.
+bool work_asio::set_timer(std::unique_lock<std::mutex>& lock, instant wake_at) noexcept {
+    timer_at_ = wake_at;
+    lock.unlock();
+    bool set = true;
+    try {
+        timer_->expires_at(wake_at);  // and cancels the wait before
+        if (wake_at != never) timer_->async_wait(errand(*this, &work_asio::on_timer));
+    } catch (const std::exception&) {
+        set = false;
+    }
+    lock.lock();
+    if (!set) timer_at_ = never;
+    return set;
+}
+
+void work_asio::on_timer() noexcept {
+    {
+        std::lock_guard lock(home_.lock());
+        timer_at_ = never;
+        if (!take_turn()) return;  // whoever has the turn will see that no timer is set
+    }
+    turn();
+}
+
+/// The context of the executor goes away, and what was on it with it.
+void work_asio::dropped() noexcept {
+    std::lock_guard lock(home_.lock());
+    stopping_ = true;
+    let_go();
+}
+
+void work_asio::cancel_abandoned(std::unique_lock<std::mutex>& lock) noexcept {
+    somebody_abandoned_ = false;
+    for (running_call* c = calls_; c != nullptr;) {
+        if (!c->abandoned || std::exchange(c->cancelled, true)) {
+            c = c->next;
+            continue;
+        }
+        auto kept = c->shared_from_this();
+        lock.unlock();
+        kept->cancel();
+        kept.reset();
+        lock.lock();
+        c = calls_;  // others may have come and gone
+    }
+}
+
+/// Nothing is left here that belongs to the executor's context, which may go away from now on.
+void work_asio::let_go() noexcept {
+    timer_.reset();
+    loop_.where = {};
+}
+
+void work_asio::stop(std::unique_lock<std::mutex>& lock) noexcept {
+    stopping_ = true;
+    for (running_call* c = calls_; c != nullptr; c = c->next) c->abandoned = true;
+    if (!std::exchange(turn_taken_, true)) end_turn(lock);
+}
+
+}  // namespace cenote::shell
+
+namespace cenote::detail {
+
+gate* open_on(const event_loop& loop, std::unique_ptr<async_connector> connector,
+              const options& settings) {
+    if (settings.warm_up == warm_up::wait)
+        throw invalid_option("warm_up", "wait",
+                             "a pool on an executor must not block; use async_wait_ready");
+    async_connector& calls = *connector;
+    return shell::keeper::open(settings, std::move(connector), [&](shell::keeper& home) {
+        return std::make_unique<shell::work_asio>(home, calls, loop);
+    });
+}
+
+}  // namespace cenote::detail

@@ -1,0 +1,71 @@
+// Where connector calls run that do not block: on an executor of the user's, without a thread.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "cenote/asio_connector.hpp"
+#include "core/instant.hpp"
+#include "shell/workplace.hpp"
+
+namespace cenote::shell {
+
+/// Everything but the calls themselves happens in turns, at most one at a time: a turn starts the
+/// calls that wait, cancels those that were abandoned, ticks, and sets the timer. Each call is a
+/// coroutine on a strand of its own.
+///
+/// What is on the executor (a turn, the timer's handler, a call) keeps the keeper. If the
+/// executor's context drops it instead of running it, the context is going away, and nothing is put
+/// there any more.
+class work_asio final : public workplace {
+public:
+    work_asio(keeper& home, detail::async_connector& connector, detail::event_loop loop);
+    ~work_asio() override;
+
+    void call(const job& j) noexcept override;
+    std::size_t calls_here() const override { return 0; }
+    void summon() noexcept override;
+
+    bool look(core::instant wake_at) override;
+    void abandoned(core::slot_id slot, std::uint64_t call) override;
+    bool stopped() const override { return stopping_; }
+    bool overwhelmed() const override { return stopping_; }
+    /// The pool's end never waits for calls: it may well come on the only thread they have.
+    bool helpless(std::size_t) const override { return true; }
+    void stop(std::unique_lock<std::mutex>& lock) noexcept override;
+
+private:
+    class running_call;
+    class errand;
+
+    void start_up() override;
+    void turn() noexcept;
+    bool take_turn();
+    void end_turn(std::unique_lock<std::mutex>& lock) noexcept;
+    bool set_timer(std::unique_lock<std::mutex>& lock, core::instant wake_at) noexcept;
+    void on_timer() noexcept;
+    void dropped() noexcept;
+    void cancel_abandoned(std::unique_lock<std::mutex>& lock) noexcept;
+    void let_go() noexcept;
+
+    keeper& home_;
+    detail::async_connector& connector_;
+
+    // Belong to whoever has the turn.
+    detail::event_loop loop_;
+    std::optional<boost::asio::steady_timer> timer_;
+
+    // Guarded by the keeper's lock.
+    running_call* calls_ = nullptr;  // in flight
+    bool somebody_abandoned_ = false;
+    bool turn_taken_ = false;  // a turn is on the executor, or under way
+    bool stopping_ = false;
+    core::instant timer_at_ = core::never;
+};
+
+}  // namespace cenote::shell

@@ -1,0 +1,434 @@
+// Pools on an executor: connectors that do not block, no thread, and both kinds of borrowers.
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/use_future.hpp>
+#include <chrono>
+#include <filesystem>
+#include <future>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cenote/asio.hpp"
+#include "support/async_server.hpp"
+#include "support/patience.hpp"
+#include "support/recorder.hpp"
+#include "support/sums.hpp"
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+using boost::system::error_code;
+using cenote::errc;
+using support::async_connector;
+using support::eventually;
+using support::plenty;
+using support::server;
+using support::session;
+using session_pool = cenote::pool<session>;
+
+namespace {
+
+std::ptrdiff_t threads_now() {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+}
+
+struct work_asio : testing::Test {
+    asio::io_context io;
+    std::shared_ptr<server> to = server::start();
+    async_connector connect{to};
+    std::optional<session_pool> pool;
+
+    void make(const cenote::options& settings = {}) { pool.emplace(io, connect, settings); }
+
+    /// Runs a coroutine to its end, on this thread and with nobody's help.
+    template <class Work>
+    void run(Work work) {
+        io.restart();
+        asio::co_spawn(io, std::move(work), [](const std::exception_ptr& error) {
+            if (error != nullptr) std::rethrow_exception(error);
+        });
+        io.run();
+    }
+
+    asio::awaitable<void> close() {
+        std::size_t left = co_await pool->async_close(plenty, asio::use_awaitable);
+        EXPECT_EQ(left, 0U);
+    }
+};
+
+/// Threads that run a loop until the end of the scope.
+class crew {
+public:
+    crew(asio::io_context& io, int size) : io_(io), work_(io.get_executor()) {
+        for (int i = 0; i < size; ++i) threads_.emplace_back([&] { io_.run(); });
+    }
+    ~crew() {
+        work_.reset();
+        for (std::thread& t : threads_) t.join();
+    }
+    crew(const crew&) = delete;
+    crew& operator=(const crew&) = delete;
+
+private:
+    asio::io_context& io_;
+    asio::executor_work_guard<asio::io_context::executor_type> work_;
+    std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+TEST_F(work_asio, needs_no_thread) {
+    std::ptrdiff_t before = threads_now();
+    make({.max = 2});
+    run([&]() -> asio::awaitable<void> {
+        {
+            auto held = co_await pool->async_acquire(asio::use_awaitable);
+            EXPECT_EQ(held->id, 1);
+            EXPECT_EQ(threads_now(), before);
+        }
+        co_await close();
+    });
+    EXPECT_EQ(to->closes, 1);
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST_F(work_asio, a_closed_pool_does_not_keep_the_loop_busy) {
+    make({.max = 2, .min_size = 2, .idle_timeout = 10min});
+    run([&]() -> asio::awaitable<void> {
+        co_await pool->async_wait_ready(asio::use_awaitable);
+        co_await close();
+    });  // returns
+    EXPECT_EQ(to->closes, 2);
+}
+
+TEST_F(work_asio, refuses_in_time_without_a_thread) {
+    make({.max = 1});
+    run([&]() -> asio::awaitable<void> {
+        auto held = co_await pool->async_acquire(asio::use_awaitable);
+        auto begin = std::chrono::steady_clock::now();
+        auto late = pool->async_acquire_for(20ms, asio::use_awaitable);
+        EXPECT_THROW((void)co_await std::move(late), cenote::timed_out_error);
+        EXPECT_GE(std::chrono::steady_clock::now() - begin, 20ms);
+        held.give_back();
+        co_await close();
+    });
+    EXPECT_EQ(support::contradiction(pool->stats()), "");
+}
+
+TEST_F(work_asio, awaits_every_verb) {
+    *connect.slow = {.open = 2ms, .probe = 2ms, .reset = 2ms, .close = 2ms};
+    make({.max = 1, .probe_after_idle = 0ns});
+    run([&]() -> asio::awaitable<void> {
+        {
+            auto held = co_await pool->async_acquire(asio::use_awaitable);
+            held.mark_dirty();
+        }
+        {
+            auto held = co_await pool->async_acquire(asio::use_awaitable);
+            EXPECT_EQ(held->id, 1);
+        }
+        {
+            auto held = co_await pool->async_acquire(asio::use_awaitable);
+        }
+        co_await close();
+    });
+    EXPECT_EQ(to->opens, 1);
+    EXPECT_EQ(to->resets, 1);
+    EXPECT_GE(to->probes, 1);
+    EXPECT_EQ(to->closes, 1);
+    EXPECT_EQ(to->overlaps, 0);
+}
+
+TEST_F(work_asio, a_failed_reset_closes) {
+    to->on_reset = [](int) { return false; };
+    make({.max = 1});
+    run([&]() -> asio::awaitable<void> {
+        {
+            auto held = co_await pool->async_acquire(asio::use_awaitable);
+            held.mark_dirty();
+        }
+        auto held = co_await pool->async_acquire(asio::use_awaitable);
+        EXPECT_EQ(held->id, 2);
+        held.give_back();
+        co_await close();
+    });
+    EXPECT_EQ(to->closes, 2);
+}
+
+TEST_F(work_asio, what_open_threw_reaches_the_borrower) {
+    to->on_open = [](int) { throw support::refused_by_server("no room"); };
+    make({.max = 1});
+    run([&]() -> asio::awaitable<void> {
+        std::string text;
+        try {
+            (void)co_await pool->async_acquire_for(30ms, asio::use_awaitable);
+        } catch (const cenote::pool_error& e) {
+            text = e.what();
+            EXPECT_NE(e.cause(), nullptr);
+        }
+        EXPECT_NE(text.find("no room"), std::string::npos) << text;
+        co_await close();
+    });
+}
+
+TEST_F(work_asio, an_open_that_hangs_is_cancelled_and_another_begun) {
+    connect.slow->open = 1h;
+    make({.max = 1, .open_timeout = 20ms, .backoff = {.first = 1ms}});
+    run([&]() -> asio::awaitable<void> {
+        asio::steady_timer later(io, 40ms);
+        later.async_wait([&](error_code) { connect.slow->open = 0ns; });
+        auto held = co_await pool->async_acquire(asio::use_awaitable);
+        EXPECT_EQ(held->id, 1);
+        EXPECT_GE(pool->stats().abandoned, 1U);
+        held.give_back();
+        co_await close();
+    });  // returns: the one that hung has ended
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST_F(work_asio, what_an_abandoned_open_brings_late_is_closed) {
+    connect.slow->open = 60ms;
+    connect.slow->stubborn = true;
+    make({.max = 1, .open_timeout = 20ms, .backoff = {.first = 1s, .cap_waiting = 1s}});
+    run([&]() -> asio::awaitable<void> {
+        auto refused = pool->async_acquire_for(30ms, asio::use_awaitable);
+        EXPECT_THROW((void)co_await std::move(refused), cenote::pool_error);
+        EXPECT_EQ(to->opens, 0);
+        connect.slow->open = 0ns;
+        asio::steady_timer later(io, 60ms);
+        co_await later.async_wait(asio::use_awaitable);
+        EXPECT_EQ(to->opens, to->closes);
+        EXPECT_GE(to->closes, 1);
+        co_await close();
+    });
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST_F(work_asio, a_probe_that_hangs_costs_its_resource) {
+    make({.max = 1, .probe_timeout = 20ms, .probe_after_idle = 0ns});
+    run([&]() -> asio::awaitable<void> {
+        (void)co_await pool->async_acquire(asio::use_awaitable);
+        asio::steady_timer later(io, 2ms);
+        co_await later.async_wait(asio::use_awaitable);
+        connect.slow->probe = 1h;
+        auto held = co_await pool->async_acquire(asio::use_awaitable);
+        EXPECT_EQ(held->id, 2);
+        held.give_back();
+        co_await close();
+    });
+    EXPECT_EQ(to->closes, 2);
+    EXPECT_EQ(pool->stats().abandoned, 1U);
+}
+
+TEST_F(work_asio, a_close_that_hangs_is_abandoned) {
+    connect.slow->close = 1h;
+    make({.max = 1, .close_timeout = 20ms});
+    run([&]() -> asio::awaitable<void> {
+        (void)co_await pool->async_acquire(asio::use_awaitable);
+        co_await close();
+    });
+    EXPECT_EQ(to->present, 0);
+    EXPECT_EQ(to->closes, 0);
+}
+
+TEST_F(work_asio, ends_on_its_own_loop_without_waiting) {
+    connect.slow->open = 1h;
+    make({.max = 2});
+    bool refused = false;
+    run([&]() -> asio::awaitable<void> {
+        pool->async_acquire(
+            asio::bind_executor(io, [&](error_code error, const cenote::lease<session>&) {
+                refused = error == make_error_code(errc::closed);
+            }));
+        asio::steady_timer later(io, 5ms);
+        co_await later.async_wait(asio::use_awaitable);
+        pool.reset();
+    });  // returns: the open was cancelled
+    EXPECT_TRUE(refused);
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST_F(work_asio, ends_when_nobody_runs_its_loop) {
+    make({.max = 3, .min_size = 3});
+    io.poll();
+    asio::co_spawn(io, pool->async_wait_ready(asio::use_awaitable), asio::detached);
+    while (to->opened < 3) io.run_one();
+    io.poll();
+    pool.reset();
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST_F(work_asio, a_loop_that_never_ran_may_go) {
+    auto own = std::make_unique<asio::io_context>();
+    pool.emplace(*own, connect, cenote::options{.max = 3, .min_size = 3});
+    pool.reset();
+    own.reset();
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST_F(work_asio, a_loop_may_go_with_calls_under_way) {
+    auto own = std::make_unique<asio::io_context>();
+    connect.slow->open = 1h;
+    pool.emplace(*own, connect, cenote::options{.max = 3, .min_size = 3});
+    own->poll();
+    pool.reset();
+    own.reset();
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST_F(work_asio, leases_outlive_pool_and_loop) {
+    auto own = std::make_unique<asio::io_context>();
+    pool.emplace(*own, connect, cenote::options{.max = 3});
+    auto held = asio::co_spawn(*own, pool->async_acquire(asio::use_awaitable), asio::use_future);
+    own->run_for(plenty / 10'000);
+    ASSERT_EQ(held.wait_for(0s), std::future_status::ready);
+    auto lease = held.get();
+    pool.reset();
+    own.reset();
+    EXPECT_EQ(lease->id, 1);
+    lease.give_back();
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST_F(work_asio, lends_to_threads_as_well) {
+    make({.max = 2});
+    {
+        crew loop(io, 1);
+        auto first = pool->acquire();
+        auto second = pool->acquire();
+        EXPECT_THROW((void)pool->acquire_for(20ms), cenote::timed_out_error);
+        auto third = asio::co_spawn(io, pool->async_acquire(asio::use_awaitable), asio::use_future);
+        first.give_back();
+        EXPECT_EQ(third.get()->id, 1);
+        second.give_back();
+        EXPECT_EQ(pool->close(plenty), 0U);
+    }
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST_F(work_asio, a_thread_is_refused_in_time_even_if_nobody_runs_the_loop) {
+    make({.max = 1});
+    EXPECT_THROW((void)pool->acquire_for(20ms), cenote::timed_out_error);
+}
+
+TEST_F(work_asio, does_not_wait_for_a_thread_in_its_constructor) {
+    try {
+        make({.min_size = 1, .warm_up = cenote::warm_up::wait});
+        FAIL();
+    } catch (const cenote::invalid_option& e) {
+        EXPECT_EQ(e.option(), "warm_up");
+    }
+}
+
+TEST_F(work_asio, observers_and_hooks_run_on_the_loop) {
+    std::set<std::thread::id> where;
+    auto seen = std::make_shared<support::recorder>();
+    seen->then = [&](const cenote::event&) { where.insert(std::this_thread::get_id()); };
+    struct hooked : async_connector {
+        std::set<std::thread::id>* where;
+        bool before_acquire(session&) const {
+            where->insert(std::this_thread::get_id());
+            return true;
+        }
+    };
+    pool.emplace(io, hooked{connect, &where}, cenote::options{.max = 1, .observers = {seen}});
+    run([&]() -> asio::awaitable<void> {
+        (void)co_await pool->async_acquire(asio::use_awaitable);
+        co_await close();
+    });
+    EXPECT_EQ(where, std::set{std::this_thread::get_id()});
+    EXPECT_EQ(seen->count(cenote::event_kind::closed_pool), 1U);
+}
+
+TEST_F(work_asio, verbs_that_do_not_block_may_return_at_once) {
+    struct mixed {
+        std::shared_ptr<server> to;
+        asio::awaitable<session> open() { co_return to->open(); }
+        void reset(session& s) const { to->reset(s); }
+        void close(session& s) const { to->close(s); }
+    };
+    pool.emplace(io, mixed{to}, cenote::options{.max = 1});
+    run([&]() -> asio::awaitable<void> {
+        auto held = co_await pool->async_acquire(asio::use_awaitable);
+        held.mark_dirty();
+        held.give_back();
+        co_await close();
+    });
+    EXPECT_EQ(to->resets, 1);
+    EXPECT_EQ(to->closes, 1);
+}
+
+TEST_F(work_asio, a_function_is_enough_and_a_strand_will_do) {
+    auto open = [&]() -> asio::awaitable<session> { co_return to->open(); };
+    cenote::pool sessions(asio::make_strand(io), open, {.max = 1});
+    static_assert(std::same_as<decltype(sessions), session_pool>);
+    run([&]() -> asio::awaitable<void> {
+        (void)co_await sessions.async_acquire(asio::use_awaitable);
+        co_await sessions.async_close(plenty, asio::use_awaitable);
+    });
+    EXPECT_EQ(to->present, 0);
+}
+
+// Threads and coroutines on four loop threads, with slow and failing verbs; for the sanitizers.
+TEST_F(work_asio, everybody_on_four_threads) {
+    *connect.slow = {.open = 100us, .probe = 50us, .reset = 50us, .close = 50us};
+    std::atomic<int> calls{0};
+    to->on_open = [&](int) {
+        if (++calls % 7 == 0) throw support::refused_by_server("not now");
+    };
+    to->on_reset = [&](int) { return ++calls % 5 != 0; };
+    make({.max = 3,
+          .acquire_timeout = plenty,
+          .max_uses = 20,
+          .probe_after_idle = 0ns,
+          .backoff = {.first = 100us}});
+    std::atomic<int> served{0};
+    auto use = [&](cenote::lease<session> held, int i) {
+        {
+            auto claim = held->use();
+        }
+        if (i % 3 == 0) held.mark_dirty();
+        if (i % 11 == 0) held.discard();
+        ++served;
+    };
+    int each = support::rounds(100);
+    {
+        crew loop(io, 4);
+        for (int c = 0; c < 20; ++c)
+            asio::co_spawn(
+                io,
+                [&]() -> asio::awaitable<void> {
+                    for (int i = 0; i < each; ++i) {
+                        auto held = co_await pool->async_acquire(asio::use_awaitable);
+                        use(std::move(held), i);
+                    }
+                },
+                asio::detached);
+        std::vector<std::thread> threads;
+        for (int t = 0; t < 3; ++t)
+            threads.emplace_back([&] {
+                for (int i = 0; i < each; ++i) use(pool->acquire(), i);
+            });
+        for (std::thread& t : threads) t.join();
+        EXPECT_TRUE(eventually([&] { return served == 23 * each; }));
+        EXPECT_EQ(pool->close(plenty), 0U);
+        EXPECT_EQ(support::contradiction(pool->stats()), "");
+        pool.reset();
+    }
+    EXPECT_EQ(to->overlaps, 0);
+    EXPECT_LE(to->peak, 3);
+    EXPECT_EQ(to->present, 0);
+}

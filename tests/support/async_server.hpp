@@ -1,0 +1,55 @@
+// The fake server, for connectors that do not block: each verb takes its time on the loop.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/cancellation_state.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <memory>
+
+#include "support/server.hpp"
+
+namespace support {
+
+/// How long each verb of an async_connector takes before the server answers.
+struct slowness {
+    std::chrono::nanoseconds open{};
+    std::chrono::nanoseconds probe{};
+    std::chrono::nanoseconds reset{};
+    std::chrono::nanoseconds close{};
+    bool stubborn = false;  // it does not listen when it is cancelled
+};
+
+inline boost::asio::awaitable<void> take(std::chrono::nanoseconds time, bool stubborn) {
+    namespace asio = boost::asio;
+    if (stubborn) co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
+    asio::steady_timer timer(co_await asio::this_coro::executor, time);
+    co_await timer.async_wait(asio::use_awaitable);
+}
+
+/// Opens and closes, probes and resets; without a thread.
+struct async_connector {
+    std::shared_ptr<server> to;
+    std::shared_ptr<slowness> slow = std::make_shared<slowness>();
+
+    boost::asio::awaitable<session> open() {
+        co_await take(slow->open, slow->stubborn);
+        co_return to->open();
+    }
+    boost::asio::awaitable<bool> probe(session& s) {
+        co_await take(slow->probe, slow->stubborn);
+        co_return to->probe(s);
+    }
+    boost::asio::awaitable<void> reset(session& s) {
+        co_await take(slow->reset, slow->stubborn);
+        if (!to->reset(s)) throw refused_by_server("not reset");
+    }
+    boost::asio::awaitable<void> close(session& s) {
+        co_await take(slow->close, slow->stubborn);
+        to->close(s);
+    }
+};
+
+}  // namespace support
