@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <source_location>
 #include <string_view>
 
 #include "cenote/error.hpp"
@@ -24,10 +25,11 @@ enum class event_kind : std::uint8_t {
     reset_failed,  ///< A reset threw or timed out; `cause` if it threw.
     closed,        ///< A resource is gone; `cause` if its close threw.
     exhausted,     ///< An acquire is about to be refused; `error`, `now`.
+    loop_blocked,  ///< A thread of the pool's own loop must block in a call of the pool; `site`.
     closing,       ///< The pool was closed; leases may still be out.
     closed_pool,   ///< The last resource of a closed pool is gone.
 };
-inline constexpr std::size_t event_kind_count = 13;
+inline constexpr std::size_t event_kind_count = 14;
 
 /// The word for a kind, as in the enum.
 const char* to_string(event_kind kind) noexcept;
@@ -43,6 +45,7 @@ struct event {
     errc error{};                        ///< With `exhausted`.
     const stats* now = nullptr;          ///< With `exhausted`.
     std::exception_ptr cause = nullptr;  ///< What the connector threw, if it did.
+    std::source_location site{};         ///< With `loop_blocked`: which call.
 };
 
 }  // namespace cenote

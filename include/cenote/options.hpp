@@ -141,6 +141,16 @@ struct options {
     /// Waiters beyond this are refused at once with `line_full`.
     std::size_t line_max = 10'000;
 
+    /// For a pool on an executor (<cenote/asio.hpp>): a blocking call on a thread that runs that
+    /// executor can only hang, because the pool needs the thread. Observers are told
+    /// (`loop_blocked`). If this is set, an acquire that would have to wait is also refused, with
+    /// `deadlock`, and close(timeout) and wait_ready do not wait.
+#ifdef NDEBUG
+    bool refuse_on_loop = false;
+#else
+    bool refuse_on_loop = true;
+#endif
+
     /// Spacing of failed opens, per pool, not per waiter.
     cenote::backoff backoff = {};
 

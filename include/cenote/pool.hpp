@@ -27,6 +27,8 @@ namespace cenote {
 struct resume_inline;
 template <class T, class Resume = resume_inline>
 class awaited;
+template <class T>
+class per_executor;
 
 namespace detail {
 
@@ -206,7 +208,10 @@ public:
 
     /// Waits until the minimum is open, starting that if `warm_up` did not. False: not by then, or
     /// the pool is closed.
-    bool wait_ready(std::chrono::nanoseconds timeout) { return gate_->wait_ready(timeout); }
+    bool wait_ready(std::chrono::nanoseconds timeout,
+                    std::source_location at = std::source_location::current()) {
+        return gate_->wait_ready(timeout, at);
+    }
 
     /// Everything open now is closed: the idle a few at a time, the leased when they come back. New
     /// ones take over. For a failover, or after the server's settings changed.
@@ -218,7 +223,10 @@ public:
 
     /// close(), then waits until everything is back and closed, at most for `timeout`. Returns how
     /// many leases were still out.
-    std::size_t close(std::chrono::nanoseconds timeout) noexcept { return gate_->close(timeout); }
+    std::size_t close(std::chrono::nanoseconds timeout,
+                      std::source_location at = std::source_location::current()) noexcept {
+        return gate_->close(timeout, at);
+    }
 
     /// close(), with <cenote/asio.hpp>: completes with (boost::system::error_code, leases still
     /// out) when everything is back and closed, or after `timeout`.
@@ -231,6 +239,8 @@ public:
     auto async_wait_ready(Token&& token);
 
 private:
+    friend class per_executor<T>;
+
     template <class C>
     static std::unique_ptr<detail::blocking_connector> make_connector(C&& c) {
         using type = std::decay_t<C>;

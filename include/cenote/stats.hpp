@@ -44,6 +44,9 @@ public:
     /// zero if nothing was counted.
     std::chrono::nanoseconds quantile(double q) const noexcept;
 
+    /// The two together.
+    histogram& operator+=(const histogram& other) noexcept;
+
     std::array<std::uint64_t, bucket_count> buckets{};
 };
 
@@ -86,6 +89,9 @@ struct stats {
     histogram wait;
     histogram hold;
     histogram open;
+
+    /// Of several pools the sum.
+    stats& operator+=(const stats& other) noexcept;
 
     std::uint64_t retired(retire_reason reason) const noexcept {
         return retired_by_reason[static_cast<std::size_t>(reason)];

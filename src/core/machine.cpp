@@ -77,6 +77,10 @@ answer machine::acquire(instant now, const request& who, actions& out) {
         tried_ = true;
         return refused(errc::timed_out);
     }
+    if (who.cannot_wait) {
+        tried_ = true;
+        return refused(errc::deadlock);
+    }
     if (line_.size() >= settings_.line_max && !who.again) {
         tried_ = tried_ || line_.empty();  // nobody may wait, so the next one must find it open
         return refused(errc::line_full);

@@ -97,6 +97,7 @@ struct request {
     std::uint64_t ticket = 0;  // its place, if it has one already (see answer)
     instant arrived = {};      // with a ticket: when it came
     bool again = false;        // it was granted before, and its resource turned out unfit
+    bool cannot_wait = false;  // what it would wait for would wait for it
 };
 
 /// What an acquire is answered at once.

@@ -29,6 +29,7 @@ public:
 
     void call(const job& j) noexcept override;
     std::size_t calls_here() const override { return 0; }
+    bool needs_this_thread() const override { return loop_.is_run_here(loop_.where); }
     void summon() noexcept override;
 
     bool look(core::instant wake_at) override;

@@ -63,11 +63,11 @@ void gate::release(resource* r) noexcept {
 }
 void gate::retire_all() { keeper_of(this).retire_all(); }
 void gate::close() noexcept { keeper_of(this).close(); }
-std::size_t gate::close(std::chrono::nanoseconds timeout) noexcept {
-    return keeper_of(this).close(timeout);
+std::size_t gate::close(std::chrono::nanoseconds timeout, std::source_location site) noexcept {
+    return keeper_of(this).close(timeout, site);
 }
-bool gate::wait_ready(std::chrono::nanoseconds timeout) {
-    return keeper_of(this).wait_ready(timeout);
+bool gate::wait_ready(std::chrono::nanoseconds timeout, std::source_location site) {
+    return keeper_of(this).wait_ready(timeout, site);
 }
 stats gate::read() const { return static_cast<const shell::keeper*>(this)->read(); }
 

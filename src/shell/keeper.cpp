@@ -88,9 +88,12 @@ resource* keeper::acquire(const detail::wish& w, errc& why) {
     thread_waiter me;
     me.site = w.site;
     me.deadline = w.deadline;
+    me.cannot_wait = settings_.refuse_on_loop && work_->needs_this_thread();
     resource* rejected = nullptr;
     for (;;) {
-        if (ask_for(me, rejected)) wait(me, w);
+        bool waits = ask_for(me, rejected);
+        if (waits || me.error == errc::deadlock) may_block(w.site);
+        if (waits) wait(me, w);
         if (me.got == nullptr) break;
         if (admits(me.got)) return me.got;
         rejected = me.got;  // goes, and its borrower back to its place in line
@@ -137,7 +140,8 @@ bool keeper::ask_for(instant now, detail::waiter& who) {
                                        .bypassable = true,
                                        .ticket = who.ticket,
                                        .arrived = who.arrived,
-                                       .again = again},
+                                       .again = again,
+                                       .cannot_wait = who.cannot_wait},
                                       out_);
     who.place = std::bit_cast<std::uint64_t>(a.waiter);
     who.error = a.error;
@@ -279,24 +283,36 @@ bool keeper::watch(instant deadline, Until until) {
     return reached;
 }
 
-std::size_t keeper::close(std::chrono::nanoseconds timeout) noexcept {
+/// False: the calling thread is one that the pool needs, and must not be blocked. If it is such a
+/// one, this is told in any case.
+bool keeper::may_block(std::source_location site) noexcept {
+    if (!work_->needs_this_thread()) return true;
+    announcer_.tell_now({.kind = event_kind::loop_blocked, .pool = name_, .site = site});
+    return !settings_.refuse_on_loop;
+}
+
+std::size_t keeper::close(std::chrono::nanoseconds timeout, std::source_location site) noexcept {
     close();
-    watch(deadline_after(timeout), [&] { return machine_.drained(); });
+    auto drained = [&] { return machine_.drained(); };
+    if (!watch(steady_clock::now(), drained) && may_block(site))
+        watch(deadline_after(timeout), drained);
     std::lock_guard lock(mutex_);
     return machine_.count(core::slot_state::leased);
 }
 
-bool keeper::wait_ready(std::chrono::nanoseconds timeout) {
+bool keeper::wait_ready(std::chrono::nanoseconds timeout, std::source_location site) {
     work_->start();
     enter([&](instant now) {
         machine_.make_room(out_);
         machine_.warm(now, out_);
     });
     bool ready = false;
-    watch(deadline_after(timeout), [&] {
+    auto known = [&] {
         ready = machine_.ready() && !machine_.closed();
         return ready || machine_.closed();
-    });
+    };
+    if (!watch(steady_clock::now(), known) && may_block(site))
+        watch(deadline_after(timeout), known);
     return ready;
 }
 

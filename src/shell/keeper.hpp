@@ -53,8 +53,8 @@ public:
     std::unique_ptr<detail::resource> detach(detail::resource* r) noexcept;
     void retire_all();
     void close() noexcept;
-    std::size_t close(std::chrono::nanoseconds timeout) noexcept;
-    bool wait_ready(std::chrono::nanoseconds timeout);
+    std::size_t close(std::chrono::nanoseconds timeout, std::source_location site) noexcept;
+    bool wait_ready(std::chrono::nanoseconds timeout, std::source_location site);
     stats read() const;
     std::string explain(errc why, core::instant since, std::exception_ptr& cause);
 
@@ -174,6 +174,7 @@ private:
     template <class Until>
     bool watch(core::instant deadline, Until until);
     bool ask_for(thread_waiter& me, detail::resource* rejected);
+    bool may_block(std::source_location site) noexcept;
     void wait(thread_waiter& me, const detail::wish& w);
     bool admits(detail::resource* r) noexcept;
     void make_calls_here() noexcept;

@@ -98,6 +98,8 @@ std::string opening_words(errc why, const std::string& name, duration waited) {
         case errc::line_full: return "the line of " + quoted + " is full";
         case errc::canceled: return "canceled while waiting for a lease of " + quoted;
         case errc::open_failed: return "pool " + quoted + " cannot open a resource";
+        case errc::deadlock:
+            return "acquire would block the loop that pool " + quoted + " works on; await it";
         default: return "pool " + quoted + ": " + make_error_code(why).message();
     }
 }

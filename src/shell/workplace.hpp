@@ -30,6 +30,8 @@ public:
     virtual void call(const job& j) noexcept = 0;
     /// How many connector calls the calling thread is in.
     virtual std::size_t calls_here() const = 0;
+    /// Whether it cannot work while the calling thread sleeps.
+    virtual bool needs_this_thread() const { return false; }
     /// Follows look(), when that asked for it.
     virtual void summon() noexcept {}
 

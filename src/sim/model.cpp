@@ -88,6 +88,9 @@ answer model::acquire(instant now, const request& who, actions& out) {
     } else if (who.deadline <= now) {
         tried_ = true;
         result.error = errc::timed_out;
+    } else if (who.cannot_wait) {
+        tried_ = true;
+        result.error = errc::deadlock;
     } else if (line_.size() >= settings_.line_max && !who.again) {
         if (line_.empty()) tried_ = true;
         result.error = errc::line_full;

@@ -34,6 +34,29 @@ std::uint64_t histogram::count() const noexcept {
     return sum;
 }
 
+histogram& histogram::operator+=(const histogram& other) noexcept {
+    for (std::size_t i = 0; i < bucket_count; ++i) buckets[i] += other.buckets[i];
+    return *this;
+}
+
+stats& stats::operator+=(const stats& other) noexcept {
+    for (auto number :
+         {&stats::max,         &stats::total,     &stats::leased,    &stats::idle,
+          &stats::opening,     &stats::probing,   &stats::resetting, &stats::closing,
+          &stats::waiting,     &stats::acquires,  &stats::granted,   &stats::waited,
+          &stats::released,    &stats::discarded, &stats::detached,  &stats::opened,
+          &stats::open_failed, &stats::closed,    &stats::abandoned, &stats::events_lost,
+          &stats::try_empty})
+        this->*number += other.*number;
+    for (std::size_t i = 0; i < retire_reason_count; ++i)
+        retired_by_reason[i] += other.retired_by_reason[i];
+    for (std::size_t i = 0; i < errc_count; ++i) refused_by_reason[i] += other.refused_by_reason[i];
+    wait += other.wait;
+    hold += other.hold;
+    open += other.open;
+    return *this;
+}
+
 std::chrono::nanoseconds histogram::quantile(double q) const noexcept {
     std::uint64_t all = count();
     if (all == 0) return {};
@@ -54,9 +77,9 @@ const char* to_string(retire_reason reason) noexcept {
 
 const char* to_string(event_kind kind) noexcept {
     constexpr std::array<const char*, event_kind_count> words = {
-        "opened",    "open_failed", "acquired",     "released",     "discarded",
-        "detached",  "retired",     "probe_failed", "reset_failed", "closed",
-        "exhausted", "closing",     "closed_pool"};
+        "opened",    "open_failed",  "acquired",     "released",     "discarded",
+        "detached",  "retired",      "probe_failed", "reset_failed", "closed",
+        "exhausted", "loop_blocked", "closing",      "closed_pool"};
     return words[static_cast<std::size_t>(kind)];
 }
 

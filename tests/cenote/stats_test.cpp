@@ -1,7 +1,11 @@
 // Stats: one consistent instant, whatever is going on, and histograms that can be trusted.
+#include <array>
 #include <atomic>
+#include <bit>
+#include <cstdint>
 #include <future>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <set>
 #include <stop_token>
@@ -242,6 +246,17 @@ TEST(stats, histograms_show_how_long_it_took) {
     EXPECT_GE(s.open.quantile(0.5), 20ms);
     EXPECT_GE(s.wait.quantile(1), 20ms);
     EXPECT_GE(s.hold.quantile(1), 20ms);
+}
+
+TEST(stats, of_several_pools_are_the_sum_of_every_number) {
+    constexpr std::size_t count = sizeof(cenote::stats) / sizeof(std::uint64_t);
+    using numbers = std::array<std::uint64_t, count>;
+    numbers some{};
+    std::iota(some.begin(), some.end(), 1);
+    auto sum = std::bit_cast<cenote::stats>(some);
+    sum += std::bit_cast<cenote::stats>(some);
+    for (std::uint64_t& n : some) n *= 2;
+    EXPECT_EQ(std::bit_cast<numbers>(sum), some);
 }
 
 TEST(histogram, of_nothing_is_zero) {

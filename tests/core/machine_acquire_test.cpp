@@ -220,6 +220,16 @@ TEST(machine_acquire, is_refused_at_once_when_the_line_is_full) {
     EXPECT_EQ(d.ask(4), "waits");
 }
 
+TEST(machine_acquire, is_refused_when_it_cannot_wait_and_would_have_to) {
+    dialogue d({.max = 1});
+    EXPECT_EQ(d.ask({.cookie = 1, .cannot_wait = true}), "refused: deadlock");
+    EXPECT_EQ(d.opening(), 1U);  // for the next one
+    d.finish_calls();
+    EXPECT_EQ(d.ask({.cookie = 2, .cannot_wait = true}), "got 0");
+    EXPECT_EQ(d.ask({.deadline = d.now, .cookie = 3, .cannot_wait = true}), "refused: timed_out");
+    EXPECT_EQ(d.look().refused(cenote::errc::deadlock), 1U);
+}
+
 TEST(machine_acquire, needs_no_line_to_take_what_is_idle) {
     dialogue d({.min_size = 1, .line_max = 0});
     d.finish_calls();

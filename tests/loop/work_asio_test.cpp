@@ -432,3 +432,107 @@ TEST_F(work_asio, everybody_on_four_threads) {
     EXPECT_LE(to->peak, 3);
     EXPECT_EQ(to->present, 0);
 }
+
+// Blocking where the pool works.
+
+namespace {
+
+/// What the pool said about calls that block its loop.
+struct blocked_loop : work_asio {
+    std::shared_ptr<support::recorder> seen =
+        std::make_shared<support::recorder>(std::set{cenote::event_kind::loop_blocked});
+
+    void make(bool refuse) {
+        pool.emplace(io, connect,
+                     cenote::options{.max = 1, .refuse_on_loop = refuse, .observers = {seen}});
+    }
+};
+
+}  // namespace
+
+TEST_F(blocked_loop, is_told_and_refused) {
+    make(true);
+    unsigned line = 0;
+    run([&]() -> asio::awaitable<void> {
+        line = __LINE__ + 1;
+        EXPECT_THROW((void)pool->acquire(), cenote::deadlock_error);
+        // What was refused has been opened meanwhile, so it would not block now.
+        co_await pool->async_acquire(asio::use_awaitable);
+        EXPECT_TRUE(pool->acquire());
+        co_await close();
+    });
+    ASSERT_EQ(seen->seen().size(), 1U);
+    EXPECT_EQ(seen->seen()[0].site.line(), line);
+    EXPECT_EQ(pool->stats().refused(errc::deadlock), 1U);
+    EXPECT_EQ(support::contradiction(pool->stats()), "");
+}
+
+TEST_F(blocked_loop, is_told_even_if_not_refused) {
+    make(false);
+    run([&]() -> asio::awaitable<void> {
+        EXPECT_THROW((void)pool->acquire_for(5ms), cenote::timed_out_error);
+        co_await close();
+    });
+    EXPECT_EQ(seen->seen().size(), 1U);
+}
+
+TEST_F(blocked_loop, is_not_what_a_closed_pool_or_an_empty_try_is) {
+    make(true);
+    run([&]() -> asio::awaitable<void> {
+        EXPECT_FALSE(pool->try_acquire());
+        EXPECT_THROW((void)pool->acquire_for(0ns), cenote::timed_out_error);
+        co_await close();
+        EXPECT_THROW((void)pool->acquire(), cenote::closed_error);
+    });
+    EXPECT_EQ(seen->seen().size(), 0U);
+}
+
+TEST_F(blocked_loop, neither_close_nor_wait_ready_wait) {
+    make(true);
+    run([&]() -> asio::awaitable<void> {
+        auto held = co_await pool->async_acquire(asio::use_awaitable);
+        EXPECT_EQ(pool->close(plenty), 1U);
+        EXPECT_EQ(seen->seen().size(), 1U);
+        held.give_back();
+        EXPECT_FALSE(pool->wait_ready(plenty));  // closed: nothing to wait for
+        EXPECT_EQ(seen->seen().size(), 1U);
+        co_await close();
+    });
+    pool.emplace(io, connect,
+                 cenote::options{.min_size = 1,
+                                 .warm_up = cenote::warm_up::none,
+                                 .refuse_on_loop = true,
+                                 .observers = {seen}});
+    run([&]() -> asio::awaitable<void> {
+        EXPECT_FALSE(pool->wait_ready(plenty));
+        EXPECT_EQ(seen->seen().size(), 2U);
+        co_await pool->async_wait_ready(asio::use_awaitable);
+        EXPECT_TRUE(pool->wait_ready(0ns));
+        co_await close();
+    });
+}
+
+TEST_F(blocked_loop, is_none_on_another_thread_or_in_a_pool_with_threads) {
+    make(true);
+    {
+        crew loop(io, 1);
+        EXPECT_TRUE(pool->acquire());
+        EXPECT_EQ(pool->close(plenty), 0U);
+    }
+    io.restart();
+    session_pool threaded(support::connector{to},
+                          cenote::options{.refuse_on_loop = true, .observers = {seen}});
+    asio::post(io, [&] { EXPECT_TRUE(threaded.acquire()); });
+    io.run();
+    EXPECT_EQ(seen->seen().size(), 0U);
+}
+
+TEST_F(blocked_loop, is_known_by_the_strand_on_it) {
+    pool.emplace(asio::any_io_executor(asio::make_strand(io)), connect,
+                 cenote::options{.max = 1, .refuse_on_loop = true, .observers = {seen}});
+    run([&]() -> asio::awaitable<void> {
+        EXPECT_THROW((void)pool->acquire(), cenote::deadlock_error);
+        co_await close();
+    });
+    EXPECT_EQ(seen->seen().size(), 1U);
+}

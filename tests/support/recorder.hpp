@@ -22,7 +22,8 @@ public:
     explicit recorder(std::set<cenote::event_kind> kinds) : kinds_(std::move(kinds)) {}
 
     void on_event(const cenote::event& what) override {
-        bool ordered = what.kind != cenote::event_kind::exhausted;
+        bool ordered = what.kind != cenote::event_kind::exhausted &&
+                       what.kind != cenote::event_kind::loop_blocked;
         if (ordered && inside_.exchange(true)) overlapped_ = true;
         {
             std::lock_guard lock(mutex_);
@@ -60,7 +61,7 @@ public:
 
     static bool has_resource(cenote::event_kind kind) {
         using enum cenote::event_kind;
-        return kind != exhausted && kind != closing && kind != closed_pool;
+        return kind != exhausted && kind != loop_blocked && kind != closing && kind != closed_pool;
     }
 
     /// Called after each event is noted. Set before the pool is made.

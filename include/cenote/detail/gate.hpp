@@ -115,8 +115,8 @@ public:
     void retire_all();
     void close() noexcept;
     /// How many leases are still out at the deadline.
-    std::size_t close(std::chrono::nanoseconds timeout) noexcept;
-    bool wait_ready(std::chrono::nanoseconds timeout);
+    std::size_t close(std::chrono::nanoseconds timeout, std::source_location site) noexcept;
+    bool wait_ready(std::chrono::nanoseconds timeout, std::source_location site);
     stats read() const;
     verdict classify(const std::exception_ptr& error) const noexcept {
         return connector_->classify(error);

@@ -52,6 +52,8 @@ public:
     std::size_t left = 0;           // with `drained`: leases still out
     waiter* next = nullptr;         // in a chain of those to be notified
 
+    bool cannot_wait = false;  // the pool needs the thread it would block
+
     // For those who do not wait as threads.
     awaited_thing what = awaited_thing::lease;
     bool asynchronous = false;  // connectors are not called where it waits

@@ -1,0 +1,260 @@
+// Thread per core: one pool per event loop, so that a resource never crosses from one to another.
+#pragma once
+
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/deferred.hpp>
+#include <boost/asio/execution/context.hpp>
+#include <boost/asio/execution_context.hpp>
+#include <boost/asio/experimental/parallel_group.hpp>
+#include <boost/asio/query.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/system/error_code.hpp>
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <memory>
+#include <numeric>
+#include <ranges>
+#include <source_location>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "cenote/asio.hpp"
+#include "cenote/asio_connector.hpp"
+#include "cenote/lease.hpp"
+#include "cenote/options.hpp"
+#include "cenote/pool.hpp"
+#include "cenote/stats.hpp"
+
+namespace cenote {
+
+template <class T>
+class per_executor;
+
+namespace detail {
+
+/// The context something runs on: an executor's, or the context itself.
+template <class Where>
+const asio::execution_context* context_of(const Where& where) {
+    if constexpr (std::derived_from<Where, asio::execution_context>) return &where;
+    else return &asio::query(where, asio::execution::context);
+}
+
+/// Starts an acquire in the shard of the handler's executor.
+template <class T>
+struct start_acquire_at_home {
+    template <class Handler>
+    void operator()(Handler&& handler, awaited_wish wish) const {
+        wish.from = from->gate_on(asio::get_associated_executor(handler));
+        start_acquire<T>{}(std::forward<Handler>(handler), wish);
+    }
+
+    per_executor<T>* from;
+};
+
+template <class T, class Executor>
+asio::awaitable<lease<T>, Executor> await_acquire_at_home(per_executor<T>* from,
+                                                          awaited_wish wish) {
+    Executor home = co_await asio::this_coro::executor;
+    wish.from = from->gate_on(home);
+    lease<T> got = co_await await_acquire<T, Executor>(wish);
+    co_return got;
+}
+
+template <class T, class Token>
+struct acquire_at_home_with {
+    static auto start(per_executor<T>* from, const awaited_wish& wish, Token token) {
+        return asio::async_initiate<Token, void(boost::system::error_code, lease<T>)>(
+            start_acquire_at_home<T>{from}, token, wish);
+    }
+};
+
+template <class T, class Executor>
+struct acquire_at_home_with<T, asio::use_awaitable_t<Executor>> {
+    static auto start(per_executor<T>* from, const awaited_wish& wish,
+                      const asio::use_awaitable_t<Executor>&) {
+        return await_acquire_at_home<T, Executor>(from, wish);
+    }
+};
+
+}  // namespace detail
+
+/// One pool per event loop, a shard each, that look like one:
+///
+///     cenote::per_executor<session> sessions{contexts, connector, {.max = 64}};
+///     auto s = co_await sessions.async_acquire(boost::asio::use_awaitable);
+///
+/// A resource is opened, lent, tended and closed on one loop. Nothing is shared between loops, so
+/// nothing slows down with their number; but a loop whose shard is exhausted waits, whatever the
+/// others have. Who acquires gets a lease of the loop that its handler's executor belongs to, and
+/// std::invalid_argument if that is none of them.
+///
+/// `max`, `min_size`, `min_idle` and `line_max` are for all together and are split evenly; the
+/// other options are for each. The connector is copied into each shard; if it is asynchronous, its
+/// calls run on the shard's loop.
+template <class T>
+class per_executor {
+public:
+    /// `loops`: executors, or execution contexts. They must outlive the shards. Throws
+    /// invalid_option if `max` is smaller than their number, and what pool's constructor throws.
+    template <std::ranges::forward_range Loops, class C>
+    per_executor(Loops&& loops, const C& connector, const options& settings = {}) {
+        auto count = static_cast<std::size_t>(std::ranges::distance(loops));
+        if (count == 0) throw std::invalid_argument("cenote: per_executor without a loop");
+        if (settings.max < count)
+            throw invalid_option("max", std::to_string(settings.max),
+                                 "must be at least the number of loops");
+        for (auto&& loop : loops) {
+            std::size_t number = shards_.size();
+            shards_.push_back({detail::context_of(loop),
+                               make(loop, connector, share_of(settings, number, count))});
+        }
+    }
+
+    std::size_t size() const noexcept { return shards_.size(); }
+
+    /// The shard of an executor or execution context.
+    template <class Where>
+    pool<T>& on(const Where& where) {
+        const auto* context = detail::context_of(where);
+        for (shard& s : shards_)
+            if (s.context == context) return *s.resources;
+        throw std::invalid_argument("cenote: no shard for this executor");
+    }
+
+    // As pool's, in the shard of the handler's executor.
+
+    template <class Token>
+    auto async_acquire(Token&& token, std::source_location at = std::source_location::current()) {
+        return acquire({nullptr, lease_wanted, first().gate_->acquire_timeout(), {}, at},
+                       std::forward<Token>(token));
+    }
+    template <class Token>
+    auto async_acquire_for(std::chrono::nanoseconds timeout, Token&& token,
+                           std::source_location at = std::source_location::current()) {
+        auto at_least_zero = std::max(timeout, std::chrono::nanoseconds{0});
+        return acquire({nullptr, lease_wanted, at_least_zero, {}, at}, std::forward<Token>(token));
+    }
+    template <class Token>
+    auto async_acquire_until(std::chrono::steady_clock::time_point deadline, Token&& token,
+                             std::source_location at = std::source_location::current()) {
+        return acquire({nullptr, lease_wanted, std::chrono::nanoseconds{-1}, deadline, at},
+                       std::forward<Token>(token));
+    }
+
+    // Of all shards together.
+
+    /// The sum; of each shard a consistent look.
+    cenote::stats stats() const {
+        cenote::stats sum;
+        for (const shard& s : shards_) sum += s.resources->stats();
+        return sum;
+    }
+
+    void retire_all() {
+        for (shard& s : shards_) s.resources->retire_all();
+    }
+
+    void close() noexcept {
+        for (shard& s : shards_) s.resources->close();
+    }
+
+    /// Completes with (boost::system::error_code, leases still out).
+    template <class Token>
+    auto async_close(std::chrono::nanoseconds timeout, Token&& token) {
+        auto sum_up = [](const std::vector<std::size_t>&,
+                         const std::vector<boost::system::error_code>& errors,
+                         const std::vector<std::size_t>& left) {
+            return boost::asio::deferred.values(
+                first_of(errors), std::accumulate(left.begin(), left.end(), std::size_t{0}));
+        };
+        return together(
+                   [timeout](pool<T>& p) { return p.async_close(timeout, boost::asio::deferred); })
+            .async_wait(boost::asio::experimental::wait_for_all(),
+                        boost::asio::deferred(sum_up))(std::forward<Token>(token));
+    }
+
+    /// Completes with (boost::system::error_code).
+    template <class Token>
+    auto async_wait_ready(Token&& token) {
+        auto sum_up = [](const std::vector<std::size_t>&,
+                         const std::vector<boost::system::error_code>& errors) {
+            return boost::asio::deferred.values(first_of(errors));
+        };
+        return together([](pool<T>& p) { return p.async_wait_ready(boost::asio::deferred); })
+            .async_wait(boost::asio::experimental::wait_for_all(),
+                        boost::asio::deferred(sum_up))(std::forward<Token>(token));
+    }
+
+private:
+    friend struct detail::start_acquire_at_home<T>;
+    template <class U, class Executor>
+    friend boost::asio::awaitable<lease<U>, Executor> detail::await_acquire_at_home(
+        per_executor<U>*, detail::awaited_wish);
+
+    static constexpr auto lease_wanted = detail::awaited_thing::lease;
+
+    struct shard {
+        const boost::asio::execution_context* context;
+        std::unique_ptr<pool<T>> resources;
+    };
+
+    /// What falls to shard `number` of `count` when something is divided.
+    static std::size_t part(std::size_t whole, std::size_t number, std::size_t count) {
+        return whole / count + (number < whole % count ? 1 : 0);
+    }
+
+    static options share_of(options settings, std::size_t number, std::size_t count) {
+        settings.name += "/" + std::to_string(number);
+        settings.max = part(settings.max, number, count);
+        settings.min_size = part(settings.min_size, number, count);
+        settings.min_idle = part(settings.min_idle, number, count);
+        settings.line_max = part(settings.line_max, number, count);
+        return settings;
+    }
+
+    template <class Loop, class C>
+    static std::unique_ptr<pool<T>> make(Loop& loop, const C& connector, const options& settings) {
+        if constexpr (asynchronous_connector<C, T>)
+            return std::make_unique<pool<T>>(loop, connector, settings);
+        else return std::make_unique<pool<T>>(connector, settings);
+    }
+
+    static boost::system::error_code first_of(
+        const std::vector<boost::system::error_code>& errors) {
+        for (const auto& e : errors)
+            if (e) return e;
+        return {};
+    }
+
+    template <class Start>
+    auto together(Start start) {
+        std::vector<decltype(start(first()))> operations;
+        operations.reserve(shards_.size());
+        for (shard& s : shards_) operations.push_back(start(*s.resources));
+        return boost::asio::experimental::make_parallel_group(std::move(operations));
+    }
+
+    template <class Token>
+    auto acquire(const detail::awaited_wish& wish, Token&& token) {
+        return detail::acquire_at_home_with<T, std::decay_t<Token>>::start(
+            this, wish, std::forward<Token>(token));
+    }
+
+    template <class Executor>
+    detail::gate* gate_on(const Executor& where) {
+        return on(where).gate_;
+    }
+
+    pool<T>& first() { return *shards_.front().resources; }
+
+    std::vector<shard> shards_;
+};
+
+}  // namespace cenote

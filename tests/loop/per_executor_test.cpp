@@ -1,0 +1,209 @@
+// One pool per event loop: who gets what, and all of them together.
+#include "cenote/per_executor.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/use_future.hpp>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "support/async_server.hpp"
+#include "support/patience.hpp"
+#include "support/sums.hpp"
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+using boost::system::error_code;
+using support::async_connector;
+using support::plenty;
+using support::server;
+using support::session;
+using sessions = cenote::per_executor<session>;
+
+namespace {
+
+/// Three loops, each with a thread of its own once start() was called.
+struct per_executor : testing::Test {
+    std::deque<asio::io_context> loops{3};
+    std::shared_ptr<server> to = server::start();
+    std::vector<std::jthread> threads;
+    using guard = asio::executor_work_guard<asio::io_context::executor_type>;
+    std::vector<guard> work;
+
+    void start() {
+        for (auto& loop : loops) work.emplace_back(loop.get_executor());
+        for (auto& loop : loops) threads.emplace_back([&loop] { loop.run(); });
+    }
+    void stop() {
+        work.clear();
+        threads.clear();
+    }
+
+    /// Runs a coroutine on a loop and waits for it.
+    template <class Work>
+    static auto on(asio::io_context& loop, Work work) {
+        return asio::co_spawn(loop, std::move(work), asio::use_future).get();
+    }
+};
+
+}  // namespace
+
+TEST_F(per_executor, a_resource_is_opened_and_lent_on_one_loop) {
+    std::mutex mutex;
+    std::map<int, std::set<std::thread::id>> seen;
+    auto note = [&](int id) {
+        std::lock_guard lock(mutex);
+        seen[id].insert(std::this_thread::get_id());
+    };
+    struct noting : async_connector {
+        std::function<void(int)> note;
+        asio::awaitable<session> open() {
+            auto opened = to->open();
+            note(opened.id);
+            co_return opened;
+        }
+        asio::awaitable<void> close(session& s) {
+            note(s.id);
+            to->close(s);
+            co_return;
+        }
+    };
+    sessions all(loops, noting{{to}, note}, {.max = 6, .acquire_timeout = plenty});
+    start();
+    std::vector<std::future<void>> done;
+    for (int i = 0; i < 30; ++i)
+        done.push_back(asio::co_spawn(
+            loops[static_cast<std::size_t>(i) % 3],
+            [&]() -> asio::awaitable<void> {
+                for (int n = 0; n < support::rounds(100); ++n) {
+                    auto held = co_await all.async_acquire(asio::use_awaitable);
+                    note(held->id);
+                    co_await asio::post(asio::use_awaitable);
+                }
+            },
+            asio::use_future));
+    for (auto& d : done) d.get();
+    auto left = all.async_close(plenty, asio::use_future).get();
+    EXPECT_EQ(left, 0U);
+    stop();
+    EXPECT_EQ(seen.size(), 6U);
+    for (const auto& [id, where] : seen) EXPECT_EQ(where.size(), 1U) << id;
+    EXPECT_EQ(to->closes, 6);
+    EXPECT_EQ(to->overlaps, 0);
+}
+
+TEST_F(per_executor, splits_the_limits_and_sums_up_the_stats) {
+    sessions all(loops, async_connector{to},
+                 {.name = "db", .max = 7, .min_size = 4, .line_max = 2});
+    EXPECT_EQ(all.size(), 3U);
+    EXPECT_EQ(all.on(loops[0]).name(), "db/0");
+    EXPECT_EQ(all.on(loops[0]).stats().max, 3U);
+    EXPECT_EQ(all.on(loops[1]).stats().max, 2U);
+    EXPECT_EQ(all.on(loops[2].get_executor()).stats().max, 2U);
+    EXPECT_EQ(all.stats().max, 7U);
+    start();
+    all.async_wait_ready(asio::use_future).get();
+    auto held = on(loops[1], [&]() -> asio::awaitable<cenote::lease<session>> {
+        auto got = co_await all.async_acquire(asio::use_awaitable);
+        co_return got;
+    });
+    auto seen = all.stats();
+    EXPECT_EQ(seen.leased, 1U);
+    EXPECT_EQ(seen.total, 4U);
+    EXPECT_EQ(seen.opened, 4U);
+    EXPECT_EQ(seen.open.count(), 4U);
+    EXPECT_EQ(support::contradiction(seen), "");
+    EXPECT_EQ(all.on(loops[1]).stats().leased, 1U);
+    EXPECT_EQ(all.async_close(1ms, asio::use_future).get(), 1U);
+    held.give_back();
+    EXPECT_EQ(all.async_close(plenty, asio::use_future).get(), 0U);
+    stop();
+}
+
+TEST_F(per_executor, knows_a_strand_by_its_loop_and_refuses_strangers) {
+    sessions all(loops, async_connector{to}, {.max = 3});
+    asio::io_context elsewhere;
+    EXPECT_THROW((void)all.on(elsewhere), std::invalid_argument);
+    auto ignore = [](error_code, const cenote::lease<session>&) {};
+    EXPECT_THROW(all.async_acquire(ignore), std::invalid_argument);
+    EXPECT_THROW(all.async_acquire(asio::bind_executor(elsewhere, ignore)), std::invalid_argument);
+    bool got = false;
+    all.async_acquire_for(plenty, asio::bind_executor(asio::make_strand(loops[2]),
+                                                      [&](error_code e, cenote::lease<session> s) {
+                                                          got = !e && s;
+                                                          s.give_back();
+                                                          all.close();
+                                                      }));
+    loops[2].run();
+    EXPECT_TRUE(got);
+    EXPECT_EQ(all.stats().granted, 1U);
+    EXPECT_EQ(all.on(loops[2]).stats().granted, 1U);
+    asio::co_spawn(
+        elsewhere,
+        [&]() -> asio::awaitable<void> {
+            auto stranger = all.async_acquire(asio::use_awaitable);
+            EXPECT_THROW((void)co_await std::move(stranger), std::invalid_argument);
+        },
+        asio::detached);
+    elsewhere.run();
+}
+
+TEST_F(per_executor, a_loop_waits_for_its_own_shard) {
+    sessions all(loops, async_connector{to}, {.max = 3});
+    start();
+    auto held = on(loops[0], [&]() -> asio::awaitable<cenote::lease<session>> {
+        auto got = co_await all.async_acquire(asio::use_awaitable);
+        co_return got;
+    });
+    on(loops[0], [&]() -> asio::awaitable<void> {
+        auto late = all.async_acquire_for(5ms, asio::use_awaitable);
+        EXPECT_THROW((void)co_await std::move(late), cenote::timed_out_error);
+        auto later =
+            all.async_acquire_until(std::chrono::steady_clock::now() + 5ms, asio::use_awaitable);
+        EXPECT_THROW((void)co_await std::move(later), cenote::timed_out_error);
+    });
+    on(loops[1], [&]() -> asio::awaitable<void> {
+        auto got = co_await all.async_acquire_for(plenty, asio::use_awaitable);
+        EXPECT_TRUE(got);
+    });
+    held.give_back();
+    all.retire_all();
+    EXPECT_EQ(all.async_close(plenty, asio::use_future).get(), 0U);
+    stop();
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST_F(per_executor, lends_what_blocking_connectors_open) {
+    sessions all(loops, support::connector{to}, {.max = 3, .acquire_timeout = plenty});
+    start();
+    on(loops[0], [&]() -> asio::awaitable<void> {
+        auto got = co_await all.async_acquire(asio::use_awaitable);
+        EXPECT_TRUE(got);
+    });
+    EXPECT_EQ(all.async_close(plenty, asio::use_future).get(), 0U);
+    stop();
+}
+
+TEST_F(per_executor, needs_loops_and_a_place_on_each) {
+    std::vector<asio::any_io_executor> none;
+    EXPECT_THROW(sessions(none, async_connector{to}), std::invalid_argument);
+    EXPECT_THROW(sessions(loops, async_connector{to}, {.max = 2}), cenote::invalid_option);
+}
