@@ -110,8 +110,9 @@ public:
         threads.clear();
         std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
         std::cout << done_ << " seeds, " << seen_.steps << " checked steps, " << seen_.grants
-                  << " grants, " << seen_.cancels << " cancels, " << seen_.refusals << " refusals, "
-                  << seen_.faults << " injected faults in " << took.count() << " s\n";
+                  << " grants, " << seen_.cancels << " cancels, " << seen_.destroyed
+                  << " destroyed coroutines, " << seen_.refusals << " refusals, " << seen_.faults
+                  << " injected faults in " << took.count() << " s\n";
         print_hash(hash_);
         return failures_ == 0 ? 0 : 1;
     }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/ensure.hpp"
+#include "core/fault.hpp"
 
 namespace cenote::core {
 
@@ -64,7 +65,8 @@ void deadlines::remove_from_heap(std::size_t position) {
     heap_.pop_back();
     if (position == heap_.size()) return;
     heap_[position] = moved;
-    sift_up(position);
+    if (planted(fault::removed_deadline_breaks_the_heap)) put(position, moved);
+    else sift_up(position);
     sift_down(nodes_[moved.entry].previous);
 }
 

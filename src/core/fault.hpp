@@ -1,4 +1,5 @@
-// Small bugs that the simulator must find. Only the simulator's faulty twin is built with them.
+// Small bugs that the simulator must find: the core's, and the keeper's where the simulated world
+// plays it. Only the simulator's faulty twin is built with them.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +20,7 @@
     X(cancel_kills_the_open)              \
     X(cancel_after_grant_lends_twice)     \
     X(newcomer_overtakes_the_line)        \
+    X(who_cannot_wait_waits)              \
     X(try_acquire_lends_unprobed)         \
     X(line_is_last_in_first_out)          \
     X(heartbeat_hides_all_idle)           \
@@ -51,7 +53,21 @@
     X(hand_over_forgets_what_is_due)      \
     X(crowded_join_forgets_the_backoff)   \
     X(unfit_ones_reopened_at_once)        \
-    X(waiting_calls_time_out)
+    X(waiting_calls_time_out)             \
+    X(stale_cancel_hits_another)          \
+    X(removed_deadline_breaks_the_heap)   \
+    X(unfit_meets_a_full_line)            \
+    X(unfit_costs_the_place)              \
+    X(unfit_restarts_the_bypass)          \
+    X(unfit_restarts_the_deadline)        \
+    X(granted_at_once_is_not_looked_at)   \
+    X(cancel_takes_the_lease_back)        \
+    X(stopped_one_asks_again)             \
+    X(destroyed_one_asks_again)           \
+    X(destroyed_one_stays_in_line)        \
+    X(destroyed_one_keeps_its_lease)      \
+    X(destroyed_one_is_told)              \
+    X(close_forgets_who_is_admitted)
 // clang-format on
 
 namespace cenote::core {

@@ -66,7 +66,7 @@ waiter line::take_out(std::uint32_t index) {
     (n.previous == none ? head_ : nodes_[n.previous].next) = n.next;
     (n.next == none ? tail_ : nodes_[n.next].previous) = n.previous;
     n.in_line = false;
-    ++n.generation;
+    if (!planted(fault::stale_cancel_hits_another)) ++n.generation;
     n.next = free_;
     free_ = index;
     --size_;

@@ -77,11 +77,12 @@ answer machine::acquire(instant now, const request& who, actions& out) {
         tried_ = true;
         return refused(errc::timed_out);
     }
-    if (who.cannot_wait) {
+    if (who.cannot_wait && !planted(fault::who_cannot_wait_waits)) {
         tried_ = true;
         return refused(errc::deadlock);
     }
-    if (line_.size() >= settings_.line_max && !who.again) {
+    bool has_a_place = who.again && !planted(fault::unfit_meets_a_full_line);
+    if (line_.size() >= settings_.line_max && !has_a_place) {
         tried_ = tried_ || line_.empty();  // nobody may wait, so the next one must find it open
         return refused(errc::line_full);
     }

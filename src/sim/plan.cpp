@@ -11,8 +11,9 @@ namespace cenote::sim {
 namespace {
 
 constexpr std::array<const char*, decision::kinds> names = {
-    "acquire", "attempt", "cancel", "release",    "detach",      "reject", "answer",
-    "start",   "late",    "pass",   "retire_all", "suspect_all", "close"};
+    "acquire", "demand", "attempt", "cancel", "release",    "detach",      "reject",
+    "stop",    "resume", "destroy", "look",   "admit",      "crowd",       "storm",
+    "answer",  "start",  "late",    "pass",   "retire_all", "suspect_all", "close"};
 
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
@@ -54,6 +55,44 @@ options draw_options(core::dice& random) {
     return o;
 }
 
+/// How likely each kind is, in the order of decision::kind. Those of coroutines and crowds come in
+/// when the world has some.
+std::array<std::uint32_t, decision::kinds> draw_weights(core::dice& random) {
+    std::array<std::uint32_t, decision::kinds> weights = {30, 3, 5, 4,  25, 2, 3,  0, 0, 0, 0,
+                                                          0,  0, 0, 30, 0,  6, 25, 1, 1, 0};
+    for (auto& w : weights)
+        if (w != 0 && random.chance(25)) w = random.chance(50) ? 0 : w * 4;
+    return weights;
+}
+
+std::uint32_t& weight_of(plan& p, decision::kind k) {
+    return p.weights[static_cast<std::size_t>(k)];
+}
+
+/// A few worlds are crowded.
+void draw_crowd(core::dice& random, plan& p) {
+    if (!random.chance(3)) return;
+    p.borrowers = 50 + random.below(350);
+    p.settings.line_max = 1000;
+    p.patient_percent = 50;
+    weight_of(p, decision::kind::crowd) = 1;
+    weight_of(p, decision::kind::storm) = random.chance(70) ? 1 : 0;
+}
+
+/// Some worlds have only threads, some only coroutines.
+void draw_coroutines(core::dice& random, plan& p) {
+    using kind = decision::kind;
+    if (random.chance(40)) return;
+    p.coroutines = random.chance(50) ? p.borrowers : random.below(p.borrowers + 1);
+    p.looks = random.chance(40);
+    weight_of(p, kind::stop) = random.chance(50) ? 1 : 0;
+    weight_of(p, kind::resume) = 5 + static_cast<std::uint32_t>(random.below(30));
+    weight_of(p, kind::destroy) = static_cast<std::uint32_t>(random.below(8));
+    if (!p.looks) return;
+    weight_of(p, kind::look) = static_cast<std::uint32_t>(random.below(20));
+    weight_of(p, kind::admit) = 5 + static_cast<std::uint32_t>(random.below(20));
+}
+
 }  // namespace
 
 std::string to_string(const decision& d) {
@@ -86,17 +125,15 @@ plan draw_plan(std::uint64_t seed, std::size_t steps) {
     p.fault_percent = fault_mix[random.below(fault_mix.size())];
     p.final_percent = random.chance(30) ? 30 : 0;
     p.patient_percent = random.chance(40) ? 50 : 5;
-    // In the order of decision::kind.
-    p.weights = {30, 5, 4, 25, 2, 3, 30, 0, 6, 25, 1, 1, 0};
-    for (auto& w : p.weights)
-        if (random.chance(25)) w = random.chance(50) ? 0 : w * 4;
-    auto weight = [&](decision::kind k) -> auto& { return p.weights[static_cast<std::size_t>(k)]; };
+    p.weights = draw_weights(random);
     // Nothing ever happens in a world without these.
     for (auto k : {decision::kind::acquire, decision::kind::answer, decision::kind::pass})
-        weight(k) = std::max(weight(k), 5u);
-    if (random.chance(30)) weight(decision::kind::close) = 1;
+        weight_of(p, k) = std::max(weight_of(p, k), 5u);
+    if (random.chance(30)) weight_of(p, decision::kind::close) = 1;
     p.calls_wait = random.chance(30);
-    if (p.calls_wait) weight(decision::kind::start) = 20;
+    if (p.calls_wait) weight_of(p, decision::kind::start) = 20;
+    draw_crowd(random, p);
+    draw_coroutines(random, p);
     return p;
 }
 

@@ -16,20 +16,30 @@ namespace cenote::sim {
 struct decision {
     enum class kind : std::uint8_t {
         acquire,  // borrower a; b: how long it is willing to wait
+        demand,   // the same by a thread that cannot wait
         attempt,  // borrower a calls try_acquire
         cancel,   // borrower a, if it waits
         release,  // borrower a, if it holds; b: in what condition
         detach,   // borrower a, if it holds
-        reject,   // borrower a, if it holds: its before_acquire says no
-        answer,   // the a-th call in flight; b: how it ends
-        start,    // the a-th call in flight is being made, after it has waited for that
-        late,     // the a-th call that was given up ends after all; b: how
-        pass,     // time: a = how, b = how much
+        reject,   // borrower a, a thread, if it holds: its before_acquire says no
+        // These are for borrowers that are coroutines.
+        stop,     // borrower a, before it asks: it is canceled as soon as it does
+        resume,   // borrower a, if it has been told
+        destroy,  // borrower a, if it is suspended
+        look,     // what borrower a was granted: a thread begins to look at it
+        admit,    // what borrower a was granted; b: whether before_acquire said no
+        // And these for all from borrower a on, at once.
+        crowd,   // they acquire; b: how long each is willing to wait
+        storm,   // they cancel; b odd: those that can be are destroyed instead
+        answer,  // the a-th call in flight; b: how it ends
+        start,   // the a-th call in flight is being made, after it has waited for that
+        late,    // the a-th call that was given up ends after all; b: how
+        pass,    // time: a = how, b = how much
         retire_all,
         suspect_all,
         close,
     };
-    static constexpr std::size_t kinds = 13;
+    static constexpr std::size_t kinds = 21;
 
     kind what{};
     std::uint32_t a = 0;
@@ -50,6 +60,8 @@ struct plan {
     bool calls_wait = false;  // calls do not begin at once
     bool ends_live = false;   // liveness: at the end faults stop, and everybody must be served
     std::size_t borrowers = 0;
+    std::size_t coroutines = 0;  // so many of the borrowers, the first ones
+    bool looks = false;          // before_acquire is asked about what coroutines are granted
     std::size_t steps = 0;
     std::uint64_t fault_percent = 0;    // answers that are failures
     std::uint64_t final_percent = 0;    // failed opens that are final

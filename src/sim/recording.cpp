@@ -19,6 +19,8 @@ void each_field(Plan& p, Visit visit) {
     visit("ends_live", p.ends_live);
     visit("calls_wait", p.calls_wait);
     visit("borrowers", p.borrowers);
+    visit("coroutines", p.coroutines);
+    visit("looks", p.looks);
     auto& o = p.settings;
     visit("max", o.max);
     visit("min_size", o.min_size);

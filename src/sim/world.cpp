@@ -5,12 +5,16 @@
 #include <tuple>
 #include <utility>
 
+#include "core/fault.hpp"
+
 namespace cenote::sim {
 
 using core::condition;
+using core::fault;
 using core::instant;
 using core::never;
 using core::outcome;
+using core::planted;
 using core::slot_id;
 using core::slot_state;
 using core::verb;
@@ -45,6 +49,7 @@ void tallies::add(const tallies& other) {
     grants += other.grants;
     refusals += other.refusals;
     cancels += other.cancels;
+    destroyed += other.destroyed;
     faults += other.faults;
 }
 
@@ -78,51 +83,72 @@ decision world::draw() {
     if (!choose_borrower(d)) d.what = decision::kind::answer;
     if (d.what == decision::kind::answer && calls_.empty()) d.what = decision::kind::pass;
     d.b = static_cast<std::uint32_t>(random_.below(1000));
-    if (d.what == decision::kind::answer || d.what == decision::kind::start ||
-        d.what == decision::kind::late) {
-        d.a = static_cast<std::uint32_t>(random_.below(16));
-        bool fails = random_.chance(plan_.fault_percent);
-        bool finally = fails && random_.chance(plan_.final_percent);
-        d.b = static_cast<std::uint32_t>(finally ? outcome::failed_finally
-                                         : fails ? outcome::failed
-                                                 : outcome::ok);
-    } else if (d.what == decision::kind::pass) {
-        d.a = static_cast<std::uint32_t>(random_.below(100));
-    } else if (d.what == decision::kind::acquire) {
-        d.b = random_.chance(plan_.patient_percent)
-                  ? 0
-                  : 1 + static_cast<std::uint32_t>(random_.below(random_.chance(30) ? 20 : 600));
-    } else if (d.what == decision::kind::release) {
-        bool clean = !random_.chance(plan_.fault_percent);
-        d.b = clean ? 0 : static_cast<std::uint32_t>(random_.below(4));
+    switch (d.what) {
+        case decision::kind::answer:
+        case decision::kind::start:
+        case decision::kind::late: {
+            d.a = static_cast<std::uint32_t>(random_.below(16));
+            bool fails = random_.chance(plan_.fault_percent);
+            bool finally = fails && random_.chance(plan_.final_percent);
+            d.b = static_cast<std::uint32_t>(finally ? outcome::failed_finally
+                                             : fails ? outcome::failed
+                                                     : outcome::ok);
+            break;
+        }
+        case decision::kind::pass: d.a = static_cast<std::uint32_t>(random_.below(100)); break;
+        case decision::kind::acquire:
+        case decision::kind::demand:
+        case decision::kind::crowd: d.b = draw_patience(); break;
+        case decision::kind::release: {
+            bool clean = !random_.chance(plan_.fault_percent);
+            d.b = clean ? 0 : static_cast<std::uint32_t>(random_.below(4));
+            break;
+        }
+        case decision::kind::admit: d.b = random_.chance(plan_.fault_percent) ? 1 : 0; break;
+        default: break;
     }
     return d;
 }
 
+std::uint32_t world::draw_patience() {
+    if (random_.chance(plan_.patient_percent)) return 0;
+    return 1 + static_cast<std::uint32_t>(random_.below(random_.chance(30) ? 20 : 600));
+}
+
 /// Finds a borrower who can do what was decided. False if there is none.
 bool world::choose_borrower(decision& d) {
-    auto fits = [&](const borrower& b) {
-        switch (d.what) {
-            case decision::kind::acquire:
-            case decision::kind::attempt: return b.what == doing::nothing;
-            case decision::kind::cancel: return b.what != doing::nothing;
-            case decision::kind::release:
-            case decision::kind::detach:
-            case decision::kind::reject: return b.what == doing::holding;
-            default: return true;
-        }
-    };
     auto first = static_cast<std::uint32_t>(random_.below(plan_.borrowers));
     for (std::uint32_t i = 0; i < borrowers_.size(); ++i) {
         d.a = static_cast<std::uint32_t>((first + i) % borrowers_.size());
-        if (fits(borrowers_[d.a])) return true;
+        if (fits(borrowers_[d.a], d.what)) return true;
     }
     return false;
 }
 
+/// Whether this borrower can do this now.
+bool world::fits(const borrower& who, decision::kind what) const {
+    switch (what) {
+        case decision::kind::acquire:
+        case decision::kind::attempt: return who.what == doing::nothing;
+        case decision::kind::demand: return who.what == doing::nothing && !is_coroutine(who);
+        case decision::kind::cancel: return who.what != doing::nothing;
+        case decision::kind::release:
+        case decision::kind::detach: return who.what == doing::holding;
+        case decision::kind::reject: return who.what == doing::holding && !is_coroutine(who);
+        case decision::kind::stop: return who.what == doing::nothing && is_coroutine(who);
+        case decision::kind::resume: return who.what == doing::told;
+        case decision::kind::destroy:
+            return is_suspended(who) && is_coroutine(who) && !who.withdrawn;
+        case decision::kind::look: return who.what == doing::admitting;
+        case decision::kind::admit:
+            return who.what == doing::admitting || who.what == doing::looked_at;
+        default: return true;
+    }
+}
+
 void world::step(const decision& d) {
-    bool asked = d.what <= decision::kind::reject ? borrow(d, borrowers_[d.a % borrowers_.size()])
-                                                  : happen(d);
+    bool asked = d.what <= decision::kind::admit ? borrow(d, borrowers_[d.a % borrowers_.size()])
+                                                 : happen(d);
     ++seen_.steps;
     if (!asked)
         return;  // time may have passed without the timer: the next one must not depend on it
@@ -131,34 +157,30 @@ void world::step(const decision& d) {
     if (seen_.steps % 8 == 0) settle_again();
 }
 
+/// False: the machine was not asked.
 bool world::borrow(const decision& d, borrower& who) {
-    bool free = who.what == doing::nothing;
-    bool holding = who.what == doing::holding;
+    if (!fits(who, d.what)) return false;
     switch (d.what) {
-        case decision::kind::acquire:
-            if (free) acquire(who, d.b == 0 ? never : now_ + milliseconds{d.b - 1}, 0, {});
-            return free;
-        case decision::kind::attempt:
-            if (free) attempt(who);
-            return free;
-        case decision::kind::cancel:
-            if (!free) cancel(who);
-            return !free;
-        case decision::kind::release:
-            if (holding) release(who, static_cast<condition>(d.b % 4));
-            return holding;
-        case decision::kind::detach:
-            if (holding) detach(who);
-            return holding;
-        case decision::kind::reject:
-            if (holding) reject(who);
-            return holding;
+        case decision::kind::acquire: acquire(who, d.b, false); return true;
+        case decision::kind::demand: acquire(who, d.b, true); return true;
+        case decision::kind::attempt: attempt(who); return true;
+        case decision::kind::cancel: cancel(who); return true;
+        case decision::kind::release: release(who, static_cast<condition>(d.b % 4)); return true;
+        case decision::kind::detach: detach(who); return true;
+        case decision::kind::reject: reject(who); return true;
+        case decision::kind::stop: who.stopped = true; return false;
+        case decision::kind::resume: resume(who); return false;
+        case decision::kind::destroy: destroy(who); return true;
+        case decision::kind::look: who.what = doing::looked_at; return false;
+        case decision::kind::admit: return admit(who, d.b == 0);
         default: return false;
     }
 }
 
 bool world::happen(const decision& d) {
     switch (d.what) {
+        case decision::kind::crowd: return crowd(d.a, d.b);
+        case decision::kind::storm: return storm(d.a, d.b % 2 != 0);
         case decision::kind::answer:
             if (calls_.empty()) return false;
             start(calls_[d.a % calls_.size()]);
@@ -183,11 +205,7 @@ bool world::happen(const decision& d) {
             machine_.suspect_all(now_, mine_);
             model_.suspect_all(now_, theirs_);
             return true;
-        case decision::kind::close:
-            closed_ = true;
-            machine_.close(now_, mine_);
-            model_.close(now_, theirs_);
-            return true;
+        case decision::kind::close: close(); return true;
         default: return false;
     }
 }
@@ -200,50 +218,85 @@ void world::settle_again() {
     absorb();
 }
 
-// What borrowers and the connector do.
+// What borrowers do. What only coroutines do is in world_coroutine.cpp.
 
-void world::acquire(borrower& who, instant deadline, std::uint64_t ticket, instant arrived) {
-    who.cookie = ++last_cookie_;
-    who.deadline = deadline;
-    who.arrived = ticket != 0 ? arrived : now_;
-    core::request r{.deadline = deadline,
+/// `patience`: 0 for ever, else in milliseconds, from 1 for none.
+void world::acquire(borrower& who, std::uint32_t patience, bool cannot_wait) {
+    who.cannot_wait = cannot_wait;
+    who.deadline = patience == 0 ? never : now_ + milliseconds{patience - 1};
+    ask(who);
+    if (who.what == doing::waiting && who.stopped) leave_at_once(who);
+}
+
+/// Asks the machine. Whoever has been granted something unfit has a ticket, and keeps its place.
+void world::ask(borrower& who) {
+    bool again = who.ticket != 0;
+    if (!again) {
+        who.came = ++begun_;
+        who.arrived = now_;
+    }
+    who.cookie = ++asks_ * borrowers_.size() + index_of(who);
+    who.bypassable = asks_ % 4 != 0;
+    core::request r{.deadline = who.deadline,
                     .cookie = who.cookie,
-                    .bypassable = who.cookie % 4 != 0,
-                    .ticket = ticket,
-                    .arrived = arrived,
-                    .again = ticket != 0};
+                    .bypassable = who.bypassable,
+                    .ticket = who.ticket,
+                    .arrived = who.arrived,
+                    .again = again,
+                    .cannot_wait = who.cannot_wait};
+    if (planted(fault::unfit_costs_the_place)) r.ticket = 0;
+    if (planted(fault::unfit_restarts_the_bypass)) r.arrived = now_;
+    if (planted(fault::unfit_restarts_the_deadline) && who.deadline != never)
+        r.deadline = now_ + (who.deadline - who.arrived);
     core::answer mine = machine_.acquire(now_, r, mine_);
     core::answer theirs = model_.acquire(now_, r, theirs_);
     compare_answers(mine, theirs);
     who.ticket = mine.ticket;
     who.waiter = mine.waiter;
     switch (mine.what) {
-        case core::answer::kind::granted: lent(who, mine.slot, false); break;
-        case core::answer::kind::waiting: who.what = doing::waiting; break;
+        case core::answer::kind::granted:
+            lent(who, mine.slot, false);
+            granted(who, false);
+            break;
+        case core::answer::kind::waiting:
+            require(!who.cannot_wait, "who cannot wait is not made to");
+            who.what = doing::waiting;
+            break;
         case core::answer::kind::refused:
-            ++seen_.refusals;
             require(mine.error != errc::closed || closed_, "only a closed pool says closed");
-            who = {};
+            require(mine.error != errc::deadlock || who.cannot_wait, "all others may wait");
+            require(mine.error != errc::line_full || !again, "who has a place is not turned away");
+            refused(who);
     }
 }
 
 void world::attempt(borrower& who) {
     auto mine = machine_.try_acquire(now_, mine_);
     require(mine == model_.try_acquire(now_, theirs_), "try_acquire as in the model");
-    if (mine) {
-        who.arrived = now_;
-        who.deadline = now_;
-        who.ticket = 0;
-        lent(who, *mine, false);
-    }
+    if (!mine) return;
+    ++attempts_;
+    who.came = ++begun_;
+    who.arrived = now_;
+    who.deadline = now_;
+    lent(who, *mine, false);
+    places_[*mine].fit = true;  // looked at by whoever tries
+    hold(who);
 }
 
 void world::cancel(borrower& who) {
+    // If the grant came first, the cancel finds nobody and must change nothing.
+    who.stopped = who.what == doing::waiting || is_coroutine(who);
+    take_out(who);
+    if (planted(fault::cancel_takes_the_lease_back) && who.what == doing::told) take_back(who);
+}
+
+/// Takes somebody out of the line. False: it is not there.
+bool world::take_out(borrower& who) {
     bool in_line = who.what == doing::waiting;
     seen_.cancels += in_line;
-    // If the grant came first, the cancel finds nobody and must change nothing.
     require(machine_.cancel(now_, who.waiter, mine_) == in_line, "who waits can cancel, no other");
     require(model_.cancel(now_, who.cookie, theirs_) == in_line, "so it is in the model");
+    return in_line;
 }
 
 void world::detach(borrower& who) {
@@ -266,14 +319,58 @@ void world::release(borrower& who, condition how) {
 
 /// A lease whose resource its hook refused: the resource goes, and the borrower back to its place.
 void world::reject(borrower& who) {
-    borrower before = who;
-    places_[who.slot].given_up = true;
     who.what = doing::nothing;
-    machine_.release(now_, before.slot, condition::unfit, 0, std::nullopt, mine_);
-    model_.release(now_, before.slot, condition::unfit, 0, theirs_);
-    absorb();
-    acquire(who, std::max(before.deadline, now_), before.ticket, before.arrived);
+    if (who.ticket != 0) --ended_;  // its acquire goes on
+    send_back(who);
+    ask(who);
 }
+
+void world::send_back(borrower& who) {
+    slot_id slot = std::exchange(who.slot, core::no_slot);
+    places_[slot].given_up = true;
+    machine_.release(now_, slot, condition::unfit, 0, std::nullopt, mine_);
+    model_.release(now_, slot, condition::unfit, 0, theirs_);
+    absorb();
+}
+
+/// Whoever is lent something has come before all who wait, but for newcomers while they may bypass
+/// the head of the line.
+void world::lent(borrower& who, slot_id slot, bool from_line) {
+    place& p = places_[slot];
+    require(!closed_, "a closed pool lends nothing");
+    require(p.exists && !p.dirty && !p.given_up, "only a good resource is lent");
+    for (const call& c : calls_) require(c.slot != slot, "no resource is lent during a call");
+    const borrower* head = &who;
+    for (const borrower& b : borrowers_) {
+        require(b.slot != slot, "one borrower at a time");
+        if (b.what == doing::waiting && b.came < head->came) head = &b;
+    }
+    bool bypasses = plan_.settings.fairness == fairness::bounded && !from_line &&
+                    head->bypassable &&
+                    now_ < core::after(head->arrived, plan_.settings.bypass_for);
+    require(head == &who || bypasses, "first come, first served");
+    require(!from_line || now_ < who.deadline, "nobody is granted after the deadline");
+    ++seen_.grants;
+    who.slot = slot;
+    p.fit = false;
+}
+
+/// The acquire has brought a lease to its borrower, who goes on with it.
+void world::hold(borrower& who) {
+    const place& p = places_[who.slot];
+    require(p.exists && !p.dirty && !p.given_up, "only a good resource is used");
+    require(p.fit || !plan_.looks || !is_coroutine(who), "what is used was looked at before");
+    ++ended_;
+    who.what = doing::holding;
+}
+
+/// The acquire has brought nothing.
+void world::end(borrower& who) {
+    ++ended_;
+    who = {};
+}
+
+// What the connector and the clock do.
 
 void world::answer(const call& c, outcome how, bool believed) {
     if (how != outcome::ok) ++seen_.faults;
@@ -311,6 +408,13 @@ void world::call_ended(const call& c, outcome how) {
     if (c.which == verb::close) p.exists = false;
 }
 
+void world::close() {
+    closed_ = true;
+    if (planted(fault::close_forgets_who_is_admitted)) forget_admissions();
+    machine_.close(now_, mine_);
+    model_.close(now_, theirs_);
+}
+
 /// False: the timer is late, and nobody has told the machine of the time.
 bool world::pass(std::uint32_t how, std::uint32_t much) {
     instant wake = machine_.wake_at();
@@ -343,33 +447,34 @@ void world::absorb(const core::action& a) {
     mix(a.cookie);
     switch (a.what) {
         case core::action::kind::call: began(a); break;
-        case core::action::kind::abandon: {
-            auto found = std::find_if(calls_.begin(), calls_.end(),
-                                      [&](const call& c) { return c.number == a.call; });
-            require(found != calls_.end(), "only a call in flight is given up");
-            require(now_ >= found->deadline, "no call is given up before its deadline");
-            if (found->which == verb::close) places_[a.slot].exists = false;
-            given_up_.push_back(*found);
-            calls_.erase(found);
-            break;
-        }
+        case core::action::kind::abandon: give_up(a); break;
         case core::action::kind::grant: {
-            borrower* who = by_cookie(a.cookie);
-            require(who != nullptr && who->what == doing::waiting, "who is granted, waits");
-            lent(*who, a.slot, true);
+            borrower& who = by_cookie(a.cookie);
+            lent(who, a.slot, true);
+            granted(who, true);
             break;
         }
         case core::action::kind::refuse: {
-            borrower* who = by_cookie(a.cookie);
-            require(who != nullptr && who->what == doing::waiting, "who is refused, waits");
+            borrower& who = by_cookie(a.cookie);
             require((a.error == errc::closed) == closed_, "closed is said by closed pools, always");
-            require(a.error != errc::timed_out || now_ >= who->deadline, "no timeout comes early");
-            ++seen_.refusals;
-            *who = {};
+            require(a.error != errc::canceled || who.stopped || who.withdrawn,
+                    "canceled are those who wanted to be");
+            require(a.error != errc::timed_out || now_ >= who.deadline, "no timeout comes early");
+            refused(who);
             break;
         }
         case core::action::kind::report: reported(a); break;
     }
+}
+
+void world::give_up(const core::action& a) {
+    auto found = std::find_if(calls_.begin(), calls_.end(),
+                              [&](const call& c) { return c.number == a.call; });
+    require(found != calls_.end(), "only a call in flight is given up");
+    require(now_ >= found->deadline, "no call is given up before its deadline");
+    if (found->which == verb::close) places_[a.slot].exists = false;
+    given_up_.push_back(*found);
+    calls_.erase(found);
 }
 
 void world::began(const core::action& a) {
@@ -383,8 +488,7 @@ void world::began(const core::action& a) {
         calls_.erase(calls_.begin() + static_cast<std::ptrdiff_t>(i));
         break;
     }
-    for (const borrower& b : borrowers_)
-        require(b.what != doing::holding || b.slot != a.slot, "no call on a leased resource");
+    for (const borrower& b : borrowers_) require(b.slot != a.slot, "no call on a leased resource");
     calls_.push_back({.which = a.which, .slot = a.slot, .number = a.call});
     if (!plan_.calls_wait) start(calls_.back());
 }
@@ -394,24 +498,6 @@ void world::start(call& c) {
     c.deadline = core::after(now_, timeout_of(c.which, plan_.settings));
     machine_.begun(now_, c.slot, c.number);
     model_.begun(now_, c.slot, c.number);
-}
-
-void world::lent(borrower& who, slot_id slot, bool from_line) {
-    const place& p = places_[slot];
-    require(!closed_, "a closed pool lends nothing");
-    require(p.exists && !p.dirty && !p.given_up, "only a good resource is lent");
-    for (const call& c : calls_) require(c.slot != slot, "no resource is lent during a call");
-    for (const borrower& b : borrowers_) {
-        require(b.what != doing::holding || b.slot != slot, "one borrower at a time");
-        bool overtaken =
-            b.what == doing::waiting && &b != &who && (!from_line || b.ticket < who.ticket);
-        bool bypassed = plan_.settings.fairness == fairness::bounded;
-        require(!overtaken || bypassed, "first come, first served");
-    }
-    require(!from_line || now_ < who.deadline, "nobody is granted after the deadline");
-    ++seen_.grants;
-    who.what = doing::holding;
-    who.slot = slot;
 }
 
 /// Events come in a legal order per resource.
@@ -469,15 +555,7 @@ void world::look() {
     require(s.closing == model_.count(slot_state::closing), "as many closing as in the model");
     require(s.waiting == model_.waiting(), "as many waiting as in the model");
     require(machine_.wake_at() == model_.wake_at(), "the timer is set as in the model");
-    std::size_t holding = 0;
-    std::size_t waiting = 0;
-    for (const borrower& b : borrowers_) {
-        holding += b.what == doing::holding;
-        waiting += b.what == doing::waiting;
-        require(b.what != doing::waiting || now_ < b.deadline, "nobody waits past the deadline");
-    }
-    require(s.leased == holding, "leased is what borrowers hold");
-    require(s.waiting == waiting, "in line is who waits");
+    look_at_borrowers(s);
     std::size_t existing = 0;
     for (const place& p : places_) existing += p.exists;
     std::size_t opening = 0;
@@ -487,52 +565,76 @@ void world::look() {
     mix(static_cast<std::uint64_t>(now_.time_since_epoch().count()));
 }
 
+void world::look_at_borrowers(const stats& s) const {
+    std::size_t leases = 0;
+    std::size_t waiting = 0;
+    std::size_t suspended = 0;
+    for (const borrower& b : borrowers_) {
+        leases += b.slot != core::no_slot;
+        waiting += b.what == doing::waiting;
+        suspended += is_suspended(b);
+        require(b.what != doing::waiting || now_ < b.deadline, "nobody waits past the deadline");
+        require(b.what != doing::waiting || !(b.stopped || b.withdrawn), "who wants out, is out");
+    }
+    require(s.leased == leases, "leased is what borrowers have, or are about to get");
+    require(s.waiting == waiting, "in line is who waits");
+    require(begun_ == ended_ + suspended, "every acquire goes on until it ends, once");
+    require(s.acquires == asks_ + attempts_, "acquires are counted once");
+    require(s.refused(errc::canceled) == seen_.cancels, "canceled are counted once");
+}
+
 void world::mix(std::uint64_t value) { hash_ = (hash_ ^ value) * 0x100000001b3u; }
 
-world::borrower* world::by_cookie(std::uint64_t cookie) {
-    for (borrower& b : borrowers_)
-        if (b.cookie == cookie && b.what != doing::nothing) return &b;
-    return nullptr;
+std::size_t world::index_of(const borrower& who) const {
+    return static_cast<std::size_t>(&who - borrowers_.data());
+}
+
+/// The one in line whom the machine calls by this name.
+world::borrower& world::by_cookie(std::uint64_t cookie) {
+    borrower& who = borrowers_[cookie % borrowers_.size()];
+    require(who.cookie == cookie && who.what == doing::waiting, "who is answered, waits");
+    return who;
 }
 
 // Liveness.
 
-/// One step of a world in which everything works: answer a call, return a lease, or let time
-/// pass. False if there was nothing left to do but to wait.
+/// One step of a world in which everything works: answer a call, let a borrower go on, or return
+/// its lease. False if there was nothing left to do but to wait.
 bool world::serve_once() {
     if (!calls_.empty()) {
         step({.what = decision::kind::answer, .a = 0, .b = 0});
         return true;
     }
-    for (std::uint32_t i = 0; i < borrowers_.size(); ++i) {
-        if (borrowers_[i].what == doing::holding) {
-            step({.what = decision::kind::release, .a = i, .b = 0});
-            return true;
-        }
-    }
+    for (std::uint32_t i = 0; i < borrowers_.size(); ++i)
+        for (auto what : {decision::kind::admit, decision::kind::resume, decision::kind::release})
+            if (fits(borrowers_[i], what)) {
+                step({.what = what, .a = i, .b = 0});
+                return true;
+            }
     return false;
 }
 
 void world::finish() {
-    auto somebody = [&](doing what) {
-        return std::any_of(borrowers_.begin(), borrowers_.end(),
-                           [&](const borrower& b) { return b.what == what; });
-    };
     // Whoever waits when the faults stop is served within the longest backoff, and that by a number
     // of steps that only depends on how many there are.
+    std::size_t steps_max = 2000 + 20 * borrowers_.size();
     instant limit = now_ + plan_.settings.backoff.cap_waiting * 2 + plan_.settings.bypass_for +
                     std::chrono::seconds{1};
-    for (std::size_t i = 0; somebody(doing::waiting); ++i) {
-        require(i < 2000, "everybody is served once faults have stopped");
+    auto anybody = [&](bool (*is)(const borrower&)) {
+        return std::any_of(borrowers_.begin(), borrowers_.end(), is);
+    };
+    for (std::size_t i = 0; anybody(is_suspended); ++i) {
+        require(i < steps_max, "everybody is served once faults have stopped");
         require(now_ <= limit, "everybody is served in time once faults have stopped");
         if (!serve_once()) step({.what = decision::kind::pass, .a = 0, .b = 0});
     }
     step({.what = decision::kind::close});
     for (std::size_t i = 0; !machine_.drained(); ++i) {
-        require(i < 2000, "a closed pool drains");
+        require(i < steps_max, "a closed pool drains");
         if (!serve_once()) step({.what = decision::kind::pass, .a = 0, .b = 0});
     }
-    require(!somebody(doing::holding) && calls_.empty(), "nothing stays behind");
+    require(!anybody([](const borrower& b) { return b.what != doing::nothing; }) && calls_.empty(),
+            "nothing stays behind");
     for (const place& p : places_) require(!p.exists, "everything is closed at the end");
 }
 

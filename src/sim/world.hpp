@@ -23,7 +23,8 @@ struct tallies {
     std::uint64_t steps = 0;
     std::uint64_t grants = 0;
     std::uint64_t refusals = 0;
-    std::uint64_t cancels = 0;
+    std::uint64_t cancels = 0;    // of somebody in line
+    std::uint64_t destroyed = 0;  // coroutines, while suspended
     std::uint64_t faults = 0;
 
     void add(const tallies& other);
@@ -51,12 +52,24 @@ public:
     const tallies& seen() const { return seen_; }
 
 private:
-    enum class doing : std::uint8_t { nothing, waiting, holding };
+    enum class doing : std::uint8_t {
+        nothing,
+        waiting,    // in line
+        admitting,  // a coroutine, granted something that a thread is to look at
+        looked_at,  // and it does
+        told,       // a coroutine, granted or refused; it is up to its executor
+        holding,
+    };
     struct borrower {
         doing what = doing::nothing;
+        bool stopped = false;    // its stop token was triggered
+        bool withdrawn = false;  // it is going away, or need not be told
+        bool bypassable = false;
+        bool cannot_wait = false;
         core::waiter_id waiter{};
         std::uint64_t cookie = 0;
         std::uint64_t ticket = 0;
+        std::uint64_t came = 0;  // its place by the world's own count
         core::instant arrived{};
         core::instant deadline{};
         core::slot_id slot = core::no_slot;
@@ -72,36 +85,69 @@ private:
         bool exists = false;
         bool dirty = false;
         bool given_up = false;  // discarded, rejected, dead: must not be lent again
+        bool fit = false;       // before_acquire has said so, since it was lent
         std::uint64_t resource = 0;
         event_kind last_event = event_kind::closed;
     };
 
+    std::uint32_t draw_patience();
     bool choose_borrower(decision& d);
+    bool fits(const borrower& who, decision::kind what) const;
     bool borrow(const decision& d, borrower& who);
     bool happen(const decision& d);
-    void acquire(borrower& who, core::instant deadline, std::uint64_t ticket,
-                 core::instant arrived);
+
+    // What borrowers do.
+    void acquire(borrower& who, std::uint32_t patience, bool cannot_wait);
+    void ask(borrower& who);
     void attempt(borrower& who);
     void cancel(borrower& who);
+    bool take_out(borrower& who);
     void detach(borrower& who);
     void release(borrower& who, core::condition how);
     void reject(borrower& who);
+    void send_back(borrower& who);
+    void lent(borrower& who, core::slot_id slot, bool from_line);
+    void hold(borrower& who);
+    void end(borrower& who);
+
+    // What only coroutines do, and what the keeper does for them.
+    bool is_coroutine(const borrower& who) const;
+    static bool is_suspended(const borrower& who) {
+        return who.what != doing::nothing && who.what != doing::holding;
+    }
+    void leave_at_once(borrower& who);
+    void granted(borrower& who, bool from_line);
+    void refused(borrower& who);
+    void tell(borrower& who);
+    void resume(borrower& who);
+    void destroy(borrower& who);
+    bool admit(borrower& who, bool fit);
+    void give_back(borrower& who);
+    void take_back(borrower& who);
+    void forget_admissions();
+    bool crowd(std::uint32_t first, std::uint32_t patience);
+    bool storm(std::uint32_t first, bool destroys);
+
+    // What the connector and the clock do.
     void answer(const call& c, core::outcome how, bool believed);
     bool pass(std::uint32_t how, std::uint32_t much);
     void call_ended(const call& c, core::outcome how);
+    void close();
 
     void settle_again();
     void absorb();
     void absorb(const core::action& a);
-    void lent(borrower& who, core::slot_id slot, bool from_line);
     void began(const core::action& a);
+    void give_up(const core::action& a);
     void start(call& c);
     void reported(const core::action& a);
     void compare_answers(const core::answer& mine, const core::answer& theirs);
     void compare_actions();
     void look();
+    void look_at_borrowers(const stats& s) const;
     void mix(std::uint64_t value);
-    borrower* by_cookie(std::uint64_t cookie);
+    std::size_t index_of(const borrower& who) const;
+    borrower& by_cookie(std::uint64_t cookie);
     bool serve_once();
     static void require(bool holds, const char* what);
 
@@ -116,7 +162,10 @@ private:
     std::vector<call> calls_;     // in flight
     std::vector<call> given_up_;  // in flight, but the machine no longer waits for them
     std::vector<place> places_;
-    std::uint64_t last_cookie_ = 0;
+    std::uint64_t asks_ = 0;      // acquires as the machine counts them
+    std::uint64_t attempts_ = 0;  // try_acquires that brought something
+    std::uint64_t begun_ = 0;     // acquires as borrowers count them, whatever it took
+    std::uint64_t ended_ = 0;
     bool closed_ = false;
     std::uint64_t hash_ = 0xcbf29ce484222325u;
     tallies seen_;

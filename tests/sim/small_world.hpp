@@ -42,6 +42,9 @@ struct visit {
     core::duration patience = forever;
 };
 
+/// Who the borrowers are. Mixed: every other one is a coroutine, the first one is a thread.
+enum class cast : std::uint8_t { threads, coroutines, mixed };
+
 /// Something that happens to the whole pool.
 struct happening {
     enum class kind : std::uint8_t { close, retire_all, suspect_all };
@@ -53,6 +56,7 @@ struct script {
     std::string name;
     options settings;
     std::vector<std::vector<visit>> borrowers;
+    cast played_by = cast::threads;
     /// What each party answers to its first call, its second, …; then all is well, or goes on as it
     /// did last.
     std::array<std::vector<reply>, party_count> replies;
@@ -64,20 +68,32 @@ struct script {
     std::vector<reply>& answers(party who) { return replies[static_cast<std::size_t>(who)]; }
 };
 
-/// Borrower `who` cancels after step `step`.
+/// After step `step` borrower `who` cancels or, if it is a coroutine, is destroyed.
 struct cancellation {
     std::size_t step = 0;
     std::size_t who = 0;
+    bool destroys = false;
     auto operator<=>(const cancellation&) const = default;
+};
+
+/// Where borrower `who` was suspended after step `step`.
+struct suspension {
+    enum class kind : std::uint8_t { in_line, admitted, told };
+    std::size_t step = 0;
+    std::size_t who = 0;
+    kind where{};
+    bool coroutine = false;
+    auto operator<=>(const suspension&) const = default;
 };
 
 /// What came of a run.
 struct account {
     /// How each visit ended, borrower by borrower: s(erved), t(imed out), c(losed), f(ailed to
-    /// open), x (canceled), - (did not begin).
+    /// open), x (canceled), d(estroyed), - (did not begin).
     std::string ends;
-    /// Who waited after which step: where a cancel is possible.
-    std::vector<cancellation> points;
+    /// Where a cancel is possible. A thread is suspended in line only; a coroutine also while
+    /// before_acquire looks at what it was granted, and until its executor resumes it.
+    std::vector<suspension> points;
     std::uint64_t waits = 0;  // how many the machine counted in line, over all steps
     std::size_t steps = 0;
     std::array<std::size_t, party_count> asked{};

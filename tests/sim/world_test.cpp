@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/faults.hpp"
+#include "sim/recording.hpp"
 #include "sim/run.hpp"
 
 namespace cenote::sim {
@@ -57,8 +58,10 @@ TEST(world, has_the_same_trace_whether_or_not_it_is_recorded) {
 TEST(world, passes_over_decisions_that_do_not_fit) {
     plan p = draw_plan(3, steps);
     std::vector<decision> decisions;
-    for (auto what : {decision::kind::release, decision::kind::cancel, decision::kind::detach,
-                      decision::kind::reject, decision::kind::late})
+    for (auto what :
+         {decision::kind::release, decision::kind::cancel, decision::kind::detach,
+          decision::kind::reject, decision::kind::resume, decision::kind::destroy,
+          decision::kind::look, decision::kind::admit, decision::kind::storm, decision::kind::late})
         decisions.push_back({.what = what, .a = 1, .b = 2});
     verdict v = replay(p, decisions);
     EXPECT_FALSE(v.failed) << v.what;
@@ -71,7 +74,87 @@ TEST(world, sees_grants_refusals_cancels_and_faults) {
     EXPECT_GT(seen.grants, 1000u);
     EXPECT_GT(seen.refusals, 100u);
     EXPECT_GT(seen.cancels, 100u);
+    EXPECT_GT(seen.destroyed, 100u);
     EXPECT_GT(seen.faults, 100u);
+}
+
+/// A world with one resource and coroutines, in which nothing happens by itself.
+class world_of_coroutines : public testing::Test {
+protected:
+    world_of_coroutines() {
+        plan_.settings.max = 1;
+        plan_.ends_live = true;
+        plan_.borrowers = plan_.coroutines = 3;
+    }
+
+    /// What was seen until here; the world goes on to its end, and must be well until then.
+    tallies after(const std::vector<const char*>& texts) {
+        std::vector<decision> decisions;
+        for (const char* text : texts) EXPECT_TRUE(parse(text, decisions.emplace_back())) << text;
+        verdict v = replay(plan_, decisions);
+        EXPECT_FALSE(v.failed) << v.what;
+        return v.seen;
+    }
+
+    plan plan_;
+};
+
+TEST_F(world_of_coroutines, holds_leases_that_their_coroutines_do_not_know_of_yet) {
+    tallies seen = after({"acquire 0 0", "answer 0 0", "cancel 0 0", "pass 75 500", "resume 0 0"});
+    EXPECT_EQ(seen.grants, 1u);
+    EXPECT_EQ(seen.cancels, 0u) << "it came too late";
+    EXPECT_EQ(seen.refusals, 0u);
+}
+
+TEST_F(world_of_coroutines, lends_what_a_destroyed_one_was_granted_to_the_next) {
+    tallies seen = after({"acquire 0 0", "acquire 1 0", "answer 0 0", "destroy 0 0", "resume 1 0"});
+    EXPECT_EQ(seen.grants, 2u);
+    EXPECT_EQ(seen.destroyed, 1u);
+    EXPECT_EQ(seen.refusals, 0u);
+}
+
+TEST_F(world_of_coroutines, forgets_who_is_destroyed_in_line) {
+    tallies seen = after({"acquire 0 0", "acquire 1 0", "destroy 0 0", "answer 0 0", "resume 1 0"});
+    EXPECT_EQ(seen.grants, 1u);
+    EXPECT_EQ(seen.cancels, 1u);
+}
+
+TEST_F(world_of_coroutines, cancels_who_was_stopped_before_it_came) {
+    tallies seen = after({"stop 0 0", "acquire 0 0", "acquire 1 0", "answer 0 0"});
+    EXPECT_EQ(seen.cancels, 1u);
+    EXPECT_EQ(seen.grants, 1u);
+}
+
+// The first one is granted something unfit; the second one must not have the next.
+TEST_F(world_of_coroutines, keeps_the_place_of_who_was_granted_something_unfit) {
+    plan_.looks = true;
+    tallies seen = after({"acquire 0 0", "acquire 1 0", "answer 0 0", "look 0 0", "admit 0 1",
+                          "answer 0 0", "pass 0 0", "answer 0 0", "admit 0 0", "resume 0 0"});
+    EXPECT_EQ(seen.grants, 3u);
+}
+
+TEST_F(world_of_coroutines, does_not_ask_again_for_who_left_during_an_admission) {
+    plan_.looks = true;
+    for (const char* leaves : {"cancel 0 0", "destroy 0 0"}) {
+        tallies seen = after({"acquire 0 0", "answer 0 0", "look 0 0", leaves, "admit 0 1"});
+        EXPECT_EQ(seen.grants, 1u) << leaves;
+        EXPECT_EQ(seen.cancels, 0u) << leaves;
+    }
+}
+
+TEST_F(world_of_coroutines, ends_admissions_after_a_close) {
+    plan_.looks = true;
+    tallies seen = after({"acquire 0 0", "acquire 1 0", "answer 0 0", "close 0 0", "admit 0 0"});
+    EXPECT_EQ(seen.grants, 1u);
+    EXPECT_EQ(seen.refusals, 1u);
+}
+
+TEST_F(world_of_coroutines, is_calm_after_a_storm) {
+    plan_.borrowers = plan_.coroutines = 300;
+    tallies seen = after({"crowd 0 0", "answer 0 0", "storm 200 0", "storm 100 1"});
+    EXPECT_EQ(seen.cancels, 200u);
+    EXPECT_EQ(seen.destroyed, 200u) << "and those who were told that they are canceled";
+    EXPECT_EQ(seen.grants, 100u);
 }
 
 TEST(replay, repeats_a_run_that_went_through_text) {
@@ -93,6 +176,37 @@ TEST(replay, refuses_what_is_not_a_decision) {
     decision d;
     for (const char* text : {"", "acquire", "acquire 1", "acquire x y", "dance 1 2"})
         EXPECT_FALSE(parse(text, d)) << text;
+}
+
+TEST(recording, keeps_who_the_borrowers_are) {
+    recording r{.from = draw_plan(11, steps), .decisions = {}};
+    r.from.coroutines = 3;
+    r.from.looks = true;
+    recording read = from_text(to_text(r));
+    EXPECT_EQ(read.from.borrowers, r.from.borrowers);
+    EXPECT_EQ(read.from.coroutines, 3u);
+    EXPECT_TRUE(read.from.looks);
+    EXPECT_EQ(from_text("borrowers 2\n").from.coroutines, 0u) << "as in old ones";
+}
+
+TEST(plan, has_threads_coroutines_both_and_crowds) {
+    std::size_t threads = 0;
+    std::size_t coroutines = 0;
+    std::size_t looks = 0;
+    std::size_t crowds = 0;
+    for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+        plan p = draw_plan(seed, 1);
+        EXPECT_LE(p.coroutines, p.borrowers);
+        threads += p.coroutines == 0;
+        coroutines += p.coroutines == p.borrowers;
+        looks += p.coroutines > 0 && p.looks;
+        crowds += p.borrowers >= 100;
+    }
+    EXPECT_GT(threads, 250u);
+    EXPECT_GT(coroutines, 250u);
+    EXPECT_LT(threads + coroutines, 900u);
+    EXPECT_GT(looks, 150u);
+    EXPECT_GT(crowds, 10u);
 }
 
 TEST(plan, is_drawn_from_its_seed_alone) {
@@ -144,7 +258,7 @@ TEST_F(world_with_faults, needs_every_decision_that_is_left) {
 
 TEST(plant, knows_the_faults_by_name) {
     EXPECT_TRUE(can_plant());
-    EXPECT_GE(core::fault_count - 1, 20u);
+    EXPECT_GE(core::fault_count - 1, 60u);
     EXPECT_FALSE(plant("no_such_fault"));
     EXPECT_STREQ(name_of(core::fault::none), "none");
 }
