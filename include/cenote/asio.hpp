@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/append.hpp>
 #include <boost/asio/associated_allocator.hpp>
 #include <boost/asio/associated_cancellation_slot.hpp>
@@ -11,6 +12,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/deferred.hpp>
 #include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/error_code.hpp>
@@ -64,6 +66,7 @@ public:
 
 private:
     using executor = asio::associated_executor_t<Handler>;
+    using loop_executor = asio::io_context::executor_type;
     using allocator = typename std::allocator_traits<
         asio::associated_allocator_t<Handler>>::template rebind_alloc<acquire_operation>;
 
@@ -90,16 +93,12 @@ private:
 
     /// What the executor runs. If it is destroyed instead, so is the operation.
     struct completion {
-        using executor_type = executor;
         using allocator_type = asio::associated_allocator_t<Handler>;
 
         explicit completion(acquire_operation* o) noexcept : op(o) {}
         completion(completion&& other) noexcept : op(std::exchange(other.op, nullptr)) {}
         ~completion() {
             if (op != nullptr) op->drop();
-        }
-        executor_type get_executor() const noexcept {
-            return asio::get_associated_executor(op->handler_);
         }
         allocator_type get_allocator() const noexcept {
             return asio::get_associated_allocator(op->handler_);
@@ -118,6 +117,10 @@ private:
         : gate_(wish.from), in_room_(room != nullptr), handler_(std::move(handler)) {
         // Whoever has room for it is a coroutine, which keeps its executor busy anyway.
         if (!in_room_) work_.emplace(asio::get_associated_executor(handler_));
+        if constexpr (std::is_same_v<executor, asio::any_io_executor>) {
+            executor where = asio::get_associated_executor(handler_);
+            if (auto* loop = where.template target<loop_executor>()) loop_.emplace(*loop);
+        }
         asynchronous = true;
         what = wish.what;
         site = wish.site;
@@ -139,7 +142,10 @@ private:
         notify();
     }
 
-    void notify() noexcept override { asio::post(completion(this)); }
+    void notify() noexcept override {
+        if (auto loop = loop_) asio::post(*loop, completion(this));  // a copy: this may be gone
+        else asio::post(asio::get_associated_executor(handler_), completion(this));
+    }
 
     /// On the handler's executor.
     void complete() {
@@ -184,15 +190,18 @@ private:
     bool in_room_;
     Handler handler_;
     std::optional<asio::executor_work_guard<executor>> work_;
+    /// The handler's executor, if that is an io_context's behind any_io_executor: asked by its own
+    /// name it spares an allocation, and looking for it in frames that are cold by then.
+    std::optional<loop_executor> loop_;
 };
 
 /// Starts a wait whose handler takes an acquire_answer.
 struct start_waiting {
     template <class Handler>
-    void operator()(Handler&& handler, awaited_wish wish, operation_room* room) const {
+    void operator()(Handler&& handler, const awaited_wish* wish, operation_room* room) const {
         using operation = acquire_operation<std::decay_t<Handler>>;
         if (sizeof(operation) > sizeof(operation_room)) room = nullptr;
-        operation::start(wish, std::decay_t<Handler>(std::forward<Handler>(handler)), room);
+        operation::start(*wish, std::decay_t<Handler>(std::forward<Handler>(handler)), room);
     }
 };
 
@@ -276,20 +285,26 @@ struct start_acquire {
 
 /// For coroutines of Asio's own kind: what is ready is taken without a detour through the queue,
 /// and the wait lives in this frame.
+///
+/// What it is given comes one by one: a struct would be copied in larger pieces than it was written
+/// in, and processors wait then.
 template <class T, class Executor>
-asio::awaitable<lease<T>, Executor> await_acquire(awaited_wish wish) {
-    if (!wish.from->looks_before_acquire()) {
-        if (resource* r = wish.from->take(wish.site)) co_return lease_maker::of<T>(r);
+asio::awaitable<lease<T>, Executor> await_acquire(gate* from, std::chrono::nanoseconds timeout,
+                                                  std::chrono::steady_clock::time_point deadline,
+                                                  std::source_location site) {
+    if (!from->looks_before_acquire() && !from->lane_is_shut()) {
+        if (resource* r = from->take(site)) co_return lease_maker::of<T>(r);
     }
+    awaited_wish wish{from, awaited_thing::lease, timeout, deadline, site};
     operation_room room;
     acquire_answer answer =
         co_await asio::async_initiate<const asio::deferred_t&, void(acquire_answer)>(
-            start_waiting{}, asio::deferred, wish, &room);
+            start_waiting{}, asio::deferred, &wish, &room);
     if (answer.got != nullptr) co_return lease_maker::of<T>(answer.got);
     if (answer.error.category() != pool_category()) throw std::system_error(answer.error);
     auto why = static_cast<errc>(answer.error.value());
-    wish.from->refused(why);
-    wish.from->fail(why, answer.arrived);
+    from->refused(why);
+    from->fail(why, answer.arrived);
 }
 
 template <class T, class Token>
@@ -303,7 +318,7 @@ struct acquire_with {
 template <class T, class Executor>
 struct acquire_with<T, asio::use_awaitable_t<Executor>> {
     static auto start(const awaited_wish& wish, const asio::use_awaitable_t<Executor>&) {
-        return await_acquire<T, Executor>(wish);
+        return await_acquire<T, Executor>(wish.from, wish.timeout, wish.deadline, wish.site);
     }
 };
 

@@ -139,7 +139,8 @@ public:
     /// scheduler by std::ref, or a pointer in a lambda.
     template <resumer R>
     [[nodiscard]] awaited<T, R> resumed_by(R how) && {
-        awaited<T, R> other(wish_, std::move(how));
+        awaited<T, R> other({gate_, detail::awaited_thing::lease, timeout_, deadline_, site_},
+                            std::move(how));
         other.stop_ = std::move(stop_);
         other.error_ = error_;
         return other;
@@ -154,9 +155,16 @@ private:
     friend class awaited;
 
     explicit awaited(const detail::awaited_wish& wish, Resume how = {})
-        : wish_(wish), resume_(std::move(how)) {}
+        : gate_(wish.from),
+          timeout_(wish.timeout),
+          deadline_(wish.deadline),
+          site_(wish.site),
+          resume_(std::move(how)) {}
 
-    detail::awaited_wish wish_;
+    detail::gate* gate_;
+    std::chrono::nanoseconds timeout_;
+    std::chrono::steady_clock::time_point deadline_;
+    std::source_location site_;
     std::stop_token stop_;
     std::error_code* error_ = nullptr;
     [[no_unique_address]] Resume resume_;
@@ -166,20 +174,20 @@ template <class T, class Resume>
 class awaited<T, Resume>::awaiter final : detail::coroutine_waiter {
 public:
     explicit awaiter(awaited&& a)
-        : coroutine_waiter(a.wish_.from),
+        : coroutine_waiter(a.gate_),
           stop_(std::move(a.stop_)),
           error_(a.error_),
           resume_(std::move(a.resume_)) {
-        site = a.wish_.site;
-        timeout = a.wish_.timeout;
-        deadline = a.wish_.deadline;
+        site = a.site_;
+        timeout = a.timeout_;
+        deadline = a.deadline_;
     }
     ~awaiter() override {
         if (waiting_) leave();
     }
 
     bool await_ready() noexcept {
-        if (gate_->looks_before_acquire()) return false;
+        if (gate_->looks_before_acquire() || gate_->lane_is_shut()) return false;
         got = gate_->take(site);
         return got != nullptr;
     }

@@ -18,46 +18,10 @@ void deadlines::reserve(std::size_t count) {
     nodes_.resize(count);
 }
 
-void deadlines::add(id entry, instant at) {
-    node& n = nodes_[entry];
-    ensure(n.place == where::nowhere, "an entry has one deadline");
-    if (at == never) return;
-    n.at = at;
-    if (tail_ == none || nodes_[tail_].at <= at) {
-        n.place = where::list;
-        n.previous = tail_;
-        n.next = none;
-        (tail_ == none ? head_ : nodes_[tail_].next) = entry;
-        tail_ = entry;
-        ++listed_;
-    } else {
-        n.place = where::heap;
-        heap_.push_back({at, entry});  // reserved
-        sift_up(heap_.size() - 1);
-    }
-    find_earliest();
-}
-
-void deadlines::remove(id entry) {
-    node& n = nodes_[entry];
-    if (n.place == where::list) {
-        (n.previous == none ? head_ : nodes_[n.previous].next) = n.next;
-        (n.next == none ? tail_ : nodes_[n.next].previous) = n.previous;
-        --listed_;
-    } else if (n.place == where::heap) {
-        remove_from_heap(n.previous);
-    }
-    bool was_there = n.place != where::nowhere;
-    n.place = where::nowhere;
-    if (was_there && n.at == earliest_) find_earliest();
-}
-
-void deadlines::find_earliest() { earliest_ = size() == 0 ? never : nodes_[first()].at; }
-
-deadlines::id deadlines::first() const {
-    if (heap_.empty()) return head_;
-    const leaf& top = heap_.front();
-    return head_ == none || top.at < nodes_[head_].at ? top.entry : head_;
+void deadlines::add_to_heap(id entry) {
+    nodes_[entry].place = where::heap;
+    heap_.push_back({nodes_[entry].at, entry});  // reserved
+    sift_up(heap_.size() - 1);
 }
 
 void deadlines::remove_from_heap(std::size_t position) {

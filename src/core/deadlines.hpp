@@ -1,10 +1,12 @@
 // Which of many deadlines comes first. Entries are small integers; each has at most one deadline.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "core/ensure.hpp"
 #include "core/instant.hpp"
 
 namespace cenote::core {
@@ -33,7 +35,11 @@ public:
 
     /// The entry whose deadline is earliest(). Requires that there is one. Among equals the list
     /// goes before the heap, so the answer is the same on every machine.
-    id first() const;
+    id first() const {
+        if (heap_.empty()) return head_;
+        const leaf& top = heap_.front();
+        return head_ == none || top.at < nodes_[head_].at ? top.entry : head_;
+    }
 
     /// How many entries have a deadline.
     std::size_t size() const { return listed_ + heap_.size(); }
@@ -51,7 +57,7 @@ private:
         where place = where::nowhere;
     };
 
-    void find_earliest();
+    void find_earliest() { earliest_ = size() == 0 ? never : nodes_[first()].at; }
     /// In the heap with its time beside it: comparing two must not cost a visit to each.
     struct leaf {
         instant at{};
@@ -60,6 +66,7 @@ private:
         bool operator==(const leaf&) const = default;
     };
 
+    void add_to_heap(id entry);
     void remove_from_heap(std::size_t position);
     void sift_up(std::size_t position);
     void sift_down(std::size_t position);
@@ -73,5 +80,39 @@ private:
     std::size_t listed_ = 0;
     instant earliest_ = never;
 };
+
+// Inline, because everybody who waits comes through here.
+
+inline void deadlines::add(id entry, instant at) {
+    node& n = nodes_[entry];
+    ensure(n.place == where::nowhere, "an entry has one deadline");
+    if (at == never) return;
+    n.at = at;
+    if (tail_ == none || nodes_[tail_].at <= at) {
+        n.place = where::list;
+        n.previous = tail_;
+        n.next = none;
+        (tail_ == none ? head_ : nodes_[tail_].next) = entry;
+        tail_ = entry;
+        ++listed_;
+    } else {
+        add_to_heap(entry);
+    }
+    earliest_ = std::min(earliest_, at);
+}
+
+inline void deadlines::remove(id entry) {
+    node& n = nodes_[entry];
+    if (n.place == where::nowhere) return;
+    if (n.place == where::list) {
+        (n.previous == none ? head_ : nodes_[n.previous].next) = n.next;
+        (n.next == none ? tail_ : nodes_[n.next].previous) = n.previous;
+        --listed_;
+    } else {
+        remove_from_heap(n.previous);
+    }
+    n.place = where::nowhere;
+    if (n.at == earliest_) find_earliest();
+}
 
 }  // namespace cenote::core

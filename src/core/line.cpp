@@ -4,12 +4,10 @@
 #include <algorithm>
 
 #include "core/ensure.hpp"
-#include "core/fault.hpp"
 
 namespace cenote::core {
 
-void line::make_room() {
-    if (free_ != none) return;
+void line::grow() {
     std::size_t old = nodes_.size();
     std::size_t grown = std::max<std::size_t>(16, old * 2);
     deadlines_.reserve(grown);
@@ -20,57 +18,19 @@ void line::make_room() {
     }
 }
 
-waiter_id line::join(const waiter& who) {
-    ensure(free_ != none, "there is room in the line");
-    std::uint32_t index = free_;
-    node& n = nodes_[index];
-    free_ = n.next;
-    n.who = who;
-    n.in_line = true;
-    std::uint32_t behind = tail_;
-    while (behind != none && nodes_[behind].who.ticket > who.ticket)
-        behind = nodes_[behind].previous;
-    if (planted(fault::line_is_last_in_first_out)) behind = none;
-    n.previous = behind;
-    n.next = behind == none ? head_ : nodes_[behind].next;
-    (behind == none ? head_ : nodes_[behind].next) = index;
-    (n.next == none ? tail_ : nodes_[n.next].previous) = index;
-    deadlines_.add(index, who.deadline);
-    ++size_;
-    return id_of(index);
-}
-
 bool line::has(waiter_id id) const {
-    return id.index < nodes_.size() && nodes_[id.index].in_line &&
-           nodes_[id.index].generation == id.generation;
+    return id.index() < nodes_.size() && nodes_[id.index()].in_line &&
+           nodes_[id.index()].generation == id.generation();
 }
 
 waiter& line::at(waiter_id id) {
     ensure(has(id), "the waiter is in line");
-    return nodes_[id.index].who;
+    return nodes_[id.index()].who;
 }
 
 waiter line::leave(waiter_id id) {
     ensure(has(id), "who leaves is in line");
-    return take_out(id.index);
-}
-
-waiter line::leave_first() {
-    ensure(head_ != none, "the line has a head");
-    return take_out(head_);
-}
-
-waiter line::take_out(std::uint32_t index) {
-    node& n = nodes_[index];
-    deadlines_.remove(index);
-    (n.previous == none ? head_ : nodes_[n.previous].next) = n.next;
-    (n.next == none ? tail_ : nodes_[n.next].previous) = n.previous;
-    n.in_line = false;
-    if (!planted(fault::stale_cancel_hits_another)) ++n.generation;
-    n.next = free_;
-    free_ = index;
-    --size_;
-    return n.who;
+    return take_out(id.index());
 }
 
 waiter_id line::first_due() const { return id_of(deadlines_.first()); }

@@ -54,6 +54,7 @@
 #include "cenote/stats.hpp"
 #include "core/deadlines.hpp"
 #include "core/dice.hpp"
+#include "core/fault.hpp"
 #include "core/instant.hpp"
 #include "core/line.hpp"
 #include "core/pacer.hpp"
@@ -142,7 +143,9 @@ public:
 
     /// Makes room for one more waiter and for every action a call can append. May throw
     /// std::bad_alloc, which nothing else does; those that let somebody wait call it first.
-    void make_room(actions& out);
+    void make_room(actions& out) {
+        if (!line_.has_room() || out.capacity() < most_actions_) grow(out);
+    }
 
     // Requests. `out` keeps its content; actions are appended.
     void start(instant now, actions& out);
@@ -157,7 +160,7 @@ public:
     /// `uses`: leases that passed without the machine since its grant. `held`: how long the last
     /// one took, if that is known.
     void release(instant now, slot_id id, condition how, std::uint64_t uses,
-                 std::optional<duration> held, actions& out);
+                 const std::optional<duration>& held, actions& out);
     /// A lease that ended at `idle_since` without the machine is brought to it.
     void bring_back(instant now, slot_id id, std::uint64_t uses, instant idle_since, actions& out);
     /// The holder takes the resource out for good.
@@ -230,7 +233,12 @@ private:
     void retire(instant now, slot_id id, retire_reason why, actions& out);
     void become_idle(instant now, slot_id id);
     void note_idle(instant now, const slot& s);
-    void notice_freeze(instant now);
+    void grow(actions& out);
+    void notice_freeze(instant now) {
+        if (wake_at() > now) return;
+        if (after(wake_at(), frozen_for) <= now && !planted(fault::frozen_goes_unnoticed))
+            suspect_at_ = now;
+    }
     void grant(instant now, slot& s, instant arrived, bool waited, actions& out);
     bool hand_over(instant now, slot_id id, actions& out);
     void vacate(slot_id id, actions& out);
@@ -260,7 +268,8 @@ private:
     bool needs_probe(const slot& s, instant now) const;
     std::optional<retire_reason> wear(const slot& s, instant now) const;
     bool head_may_be_bypassed(instant now) const;
-    bool only_the_line_moves(instant now) const;
+    bool is_full() const;
+    bool crowded(instant now) const;
     instant other_wake_at() const;
     bool minimum_needs(const slot& s) const;
     bool must_wait_for_replacement(const slot& s) const;
@@ -285,6 +294,7 @@ private:
     deadlines calls_;  // of the calls in flight, by slot
 
     bool closed_ = false;
+    bool full_ = false;        // only the line moves, unless something is due
     bool warmed_ = true;       // the minimum is being kept
     bool tried_ = false;       // a try_acquire found nothing; one open is for the next
     bool beating_ = false;     // a heartbeat probe is in flight
@@ -300,6 +310,7 @@ private:
     instant beat_due_ = never;   // no heartbeat is due before this
     instant others_at_ = never;  // when anything but a waiter's deadline is due
     instant settled_at_;
+    std::size_t most_actions_ = 0;  // that one call can append
 
     tally acquires_, granted_, waited_, released_, discarded_, detached_;
     tally opened_, open_failed_, closed_count_, abandoned_, try_empty_;
@@ -307,5 +318,31 @@ private:
     std::array<tally, errc_count> refused_;
     tally_histogram wait_, hold_, open_;
 };
+
+// Looks that every hand-over takes.
+
+/// Settling is for what follows from the whole. In a crowded pool, where no place is free and
+/// nothing is due, only the line moves.
+inline bool machine::crowded(instant now) const {
+    bool nothing_due = now < wake_at() || planted(fault::hand_over_forgets_what_is_due);
+    return full_ && !line_.empty() && nothing_due;
+}
+
+inline bool machine::needs_probe(const slot& s, instant now) const {
+    if (!can_.probe || s.checked_at == now) return false;  // proven at this very instant
+    instant good_at = std::max(s.idle_since, s.checked_at);
+    // That somebody has used it since does not clear it of suspicion: he may not have looked.
+    bool suspect = s.checked_at <= suspect_at_;
+    if (planted(fault::probe_after_idle_ignored)) return suspect;
+    return suspect || after(good_at, settings_.probe_after_idle) <= now;
+}
+
+inline std::optional<retire_reason> machine::wear(const slot& s, instant now) const {
+    if (s.epoch < epoch_ && !planted(fault::old_generation_lent_again))
+        return retire_reason::generation;
+    if (s.expires_at <= now) return retire_reason::age;
+    if (s.uses >= settings_.max_uses) return retire_reason::uses;
+    return std::nullopt;
+}
 
 }  // namespace cenote::core

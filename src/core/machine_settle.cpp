@@ -18,31 +18,14 @@ void machine::settle(instant now, actions& out) {
     open_missing(now, out);
     settled_at_ = now;
     ++settles_;
+    full_ = is_full();
     others_at_ = other_wake_at();
 }
 
-/// Settling is for what follows from the whole. With no place free and nothing due, a waiter more
-/// or less changes nothing else.
-bool machine::only_the_line_moves(instant now) const {
-    bool nothing_due = now < wake_at() || planted(fault::hand_over_forgets_what_is_due);
+/// With no place free, a waiter more or less changes nothing but the line.
+bool machine::is_full() const {
     bool hopeful = pacer_.well() || planted(fault::crowded_join_forgets_the_backoff);
-    return count(slot_state::vacant) + count(slot_state::idle) == 0 && !closed_ && hopeful &&
-           nothing_due;
-}
-
-/// The short way of a clean release in a crowded pool: straight to the head of the line, exactly as
-/// if it had been idle in between.
-bool machine::hand_over(instant now, slot_id id, actions& out) {
-    slot& s = slots_[id];
-    // The last one in line leaves through settle(): without a line other things are due.
-    if (line_.size() < 2 || owed_at() > now || !only_the_line_moves(now)) return false;
-    bool worn = wear(s, now) && !planted(fault::hand_over_passes_on_the_worn);
-    if (worn || needs_probe(s, now) || (settings_.probe_on_release && can_.probe)) return false;
-    note_idle(now, s);
-    waiter w = line_.leave_first();
-    grant(now, s, w.arrived, true, out);
-    out.push_back({.what = action::kind::grant, .slot = id, .cookie = w.cookie});
-    return true;
+    return count(slot_state::vacant) + count(slot_state::idle) == 0 && !closed_ && hopeful;
 }
 
 void machine::give_up_calls(instant now, actions& out) {
@@ -93,7 +76,7 @@ void machine::lend_idle(instant now, actions& out) {
         slot_id id = next_fresh(now, out);
         if (id == no_slot) break;
         if (head_may_be_bypassed(now)) return;
-        waiter w = line_.leave_first();
+        const waiter& w = line_.leave_first();
         lend(now, id, w.arrived, true, out);
         out.push_back({.what = action::kind::grant, .slot = id, .cookie = w.cookie});
     }
@@ -232,23 +215,6 @@ slot_id machine::next_fresh(instant now, actions& out) {
         else if (needs_probe(slots_[id], now)) slots_.move(id, idle_kind::stale);
         else return id;
     }
-}
-
-bool machine::needs_probe(const slot& s, instant now) const {
-    if (!can_.probe || s.checked_at == now) return false;  // proven at this very instant
-    instant good_at = std::max(s.idle_since, s.checked_at);
-    // That somebody has used it since does not clear it of suspicion: he may not have looked.
-    bool suspect = s.checked_at <= suspect_at_;
-    if (planted(fault::probe_after_idle_ignored)) return suspect;
-    return suspect || after(good_at, settings_.probe_after_idle) <= now;
-}
-
-std::optional<retire_reason> machine::wear(const slot& s, instant now) const {
-    if (s.epoch < epoch_ && !planted(fault::old_generation_lent_again))
-        return retire_reason::generation;
-    if (s.expires_at <= now) return retire_reason::age;
-    if (s.uses >= settings_.max_uses) return retire_reason::uses;
-    return std::nullopt;
 }
 
 bool machine::head_may_be_bypassed(instant now) const { return !line_.empty() && now < owed_at(); }

@@ -24,10 +24,17 @@ void keeper::enter(Ask&& ask) noexcept(noexcept(ask(core::instant{}))) {
         } changing(sequence_);
         core::instant now = std::chrono::steady_clock::now();
         std::forward<Ask>(ask)(now);
-        sort_out(now, todo);
+        if (anything_to_sort_out()) sort_out(now, todo);
         if (todo.needs_keeper()) add_ref();
     }
-    carry_out(todo);
+    if (todo.any()) carry_out(todo);
+}
+
+/// Somebody who joins the line of a crowded pool leaves nothing else to do.
+inline bool keeper::anything_to_sort_out() const {
+    bool settled = settles_ != machine_.settles();
+    return !out_.empty() || settled || settings_.fairness == fairness::bounded || has_jobs() ||
+           wake_at() < looked_for_;
 }
 
 }  // namespace cenote::shell

@@ -46,7 +46,7 @@ resource* gate::try_acquire(std::source_location site) {
 }
 
 bool gate::ask(waiter& who) {
-    register_this_thread();
+    if (this_threads_mark == nullptr) register_this_thread();
     return keeper_of(this).ask(who);
 }
 void gate::cancel(waiter& who) noexcept { keeper_of(this).cancel(who); }
@@ -58,7 +58,7 @@ std::unique_ptr<resource> gate::detach(resource* r) noexcept { return keeper_of(
 void gate::hand_in(resource* r) noexcept { keeper_of(this).hand_in(r); }
 resource* gate::taken(resource* r) noexcept { return keeper_of(this).taken(r); }
 void gate::release(resource* r) noexcept {
-    register_without_allocating();  // for the next time
+    if (this_threads_mark == nullptr) register_without_allocating();  // for the next time
     keeper_of(this).release(r);
 }
 void gate::retire_all() { keeper_of(this).retire_all(); }

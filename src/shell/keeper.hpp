@@ -105,6 +105,7 @@ private:
         }
         /// Waiters are told without the keeper, which may be gone by then.
         bool needs_keeper() const { return left_empty || alone || summons; }
+        bool any() const { return first != nullptr || needs_keeper(); }
     };
     /// What the keeper knows of a slot.
     struct place {
@@ -129,7 +130,9 @@ private:
 
     template <class Ask>
     void enter(Ask&& ask) noexcept(noexcept(ask(core::instant{})));
+    bool anything_to_sort_out() const;
     void sort_out(core::instant now, errands& todo) noexcept;
+    void look_around(core::instant now, errands& todo) noexcept;
     void sort_out(core::instant now, const core::action& a, errands& todo) noexcept;
     void carry_out(errands& todo) noexcept;
     void rouse(errands& todo);
@@ -140,7 +143,7 @@ private:
     detail::resource* take_from_shelf(core::instant now, std::source_location site);
     void prepare(core::instant now, detail::resource* r, std::source_location site);
     void give_to_machine(core::instant now, detail::resource* r, core::condition how,
-                         std::optional<core::duration> held);
+                         const std::optional<core::duration>& held);
     void mind_the_lane(core::instant now);
     void collect_shelf(core::instant now);
     void sweep_shelf(core::instant now);
@@ -224,5 +227,14 @@ private:
 
     const std::unique_ptr<workplace> work_;
 };
+
+inline core::instant keeper::wake_at() const {
+    core::instant at = std::min(machine_.wake_at(), shelf_sweep_at_);
+    for (const detail::waiter* w = watching_; w != nullptr; w = w->next)
+        at = std::min(at, w->deadline);
+    // While the lane is open to newcomers, what the head is owed may lie on the shelf.
+    bool lane_shut = (shelf_.raised() & detail::somebody_waits) != 0;
+    return lane_shut ? at : std::min(at, machine_.owed_at());
+}
 
 }  // namespace cenote::shell

@@ -65,7 +65,7 @@ void keeper::prepare(instant now, resource* r, std::source_location site) {
 }
 
 void keeper::give_to_machine(instant now, resource* r, core::condition how,
-                             std::optional<core::duration> held) {
+                             const std::optional<core::duration>& held) {
     forget_recalled(r);
     std::uint64_t hits = hits_of(r);
     std::uint64_t uses = hits - std::exchange(r->hits_known, hits);
@@ -132,6 +132,7 @@ resource* keeper::lay_on_shelf(instant now, resource* r) {
 
 /// Ends a lease by laying its resource on the shelf, if the lane is open to it.
 bool keeper::keep_on_shelf(instant now, resource* r) {
+    if (!lane_is_open()) return false;
     // Counted first: once it lies there it is no longer ours.
     auto leased_at = r->seen->leased_at.exchange(0, std::memory_order_relaxed);
     auto puts = r->seen->puts.load(std::memory_order_relaxed);

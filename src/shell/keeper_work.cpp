@@ -28,10 +28,13 @@ void keeper::sort_out(instant now, errands& todo) noexcept {
     if (settled || settings_.fairness == fairness::bounded) mind_the_lane(now);
     for (const action& a : out_) sort_out(now, a, todo);
     out_.clear();
-    if (!settled) {  // only the line or the shelf has moved: nothing else follows
-        if (wake_at() < looked_for_ || has_jobs()) rouse(todo);
-        return;
-    }
+    // If only the line or the shelf has moved, nothing else follows.
+    if (settled) look_around(now, todo);
+    else if (wake_at() < looked_for_ || has_jobs()) rouse(todo);
+}
+
+/// What follows when the machine has looked at the whole.
+void keeper::look_around(instant now, errands& todo) noexcept {
     if (cause_ != nullptr) cause_ = nullptr;
     if (bool occupied = machine_.total() > 0; occupied != occupied_) {
         if (occupied) add_ref();
@@ -225,15 +228,6 @@ std::size_t keeper::calls_in_flight() const {
     using core::slot_state;
     return machine_.count(slot_state::opening) + machine_.count(slot_state::probing) +
            machine_.count(slot_state::resetting) + machine_.count(slot_state::closing);
-}
-
-instant keeper::wake_at() const {
-    instant at = std::min(machine_.wake_at(), shelf_sweep_at_);
-    for (const detail::waiter* w = watching_; w != nullptr; w = w->next)
-        at = std::min(at, w->deadline);
-    // While the lane is open to newcomers, what the head is owed may lie on the shelf.
-    bool lane_shut = (shelf_.raised() & detail::somebody_waits) != 0;
-    return lane_shut ? at : std::min(at, machine_.owed_at());
 }
 
 // Making calls, outside the lock.

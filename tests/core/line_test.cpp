@@ -56,7 +56,7 @@ TEST(line, recognises_a_stale_name) {
     l.leave(before);
     EXPECT_FALSE(l.has(before));
     waiter_id after = join(l, 2);
-    EXPECT_EQ(before.index, after.index);
+    EXPECT_EQ(before.index(), after.index());
     EXPECT_FALSE(l.has(before));
     EXPECT_TRUE(l.has(after));
     EXPECT_FALSE(l.has({}));

@@ -100,6 +100,8 @@ public:
     void forget() noexcept;
     /// Whether a connector wants to look at each lease, which it must not do on an event loop.
     bool looks_before_acquire() const noexcept { return looks_before_acquire_; }
+    /// Nothing lies on the shelf, or it is not for those who come now.
+    bool lane_is_shut() const noexcept { return shelf_.raised() != 0; }
 
     /// Takes the resource out of the pool; the caller owns it.
     std::unique_ptr<resource> detach(resource* r) noexcept;
