@@ -18,4 +18,7 @@ void run_machine(report& into);
 /// More coroutines than resources, and one that has not to wait: what Asio's users have today.
 void run_coroutines(report& into);
 
+/// Many waits that end with their deadline, all at once.
+void run_storm(report& into);
+
 }  // namespace cenote::bench

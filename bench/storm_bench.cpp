@@ -1,0 +1,213 @@
+// A storm of timeouts: ten thousand coroutines wait for what does not come, and are refused.
+#include <algorithm>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/use_future.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <coroutine>
+#include <cstddef>
+#include <exception>
+#include <future>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "asio_peers.hpp"
+#include "cenote/asio.hpp"
+#include "cenote/coroutine.hpp"
+#include "stopwatch.hpp"
+#include "subjects.hpp"
+#include "workloads.hpp"
+
+namespace cenote::bench {
+
+namespace {
+
+using namespace std::chrono_literals;
+using clock = std::chrono::steady_clock;
+
+constexpr std::size_t waiters = 10'000;
+constexpr auto patience = 50ms;
+constexpr auto exhausted = std::size_t{20};
+
+/// How late the latest was, and what all of it cost.
+class tally_of_refusals {
+public:
+    void refused(clock::time_point began) {
+        latest_ = std::max(latest_, clock::now() - began - patience);
+        ++count_;
+    }
+    bool all() const { return count_ == waiters; }
+
+    measured result(const stopwatch& watch) const {
+        double cpu = watch.cores() * watch.seconds() * 1e3;
+        double late = std::chrono::duration<double, std::milli>(latest_).count();
+        return {.metrics = {{"latest", late, "ms late"}, {"cpu", cpu, "ms"}},
+                .cores = watch.cores()};
+    }
+
+private:
+    clock::duration latest_{};
+    std::size_t count_ = 0;
+};
+
+/// A loop that sleeps when there is nothing to do.
+class sleeping_queue {
+public:
+    void post(std::coroutine_handle<> ready) {
+        std::lock_guard lock(mutex_);
+        ready_.push_back(ready);
+        if (ready_.size() == 1) came_.notify_one();
+    }
+    template <class Done>
+    void run_until(Done done) {
+        std::vector<std::coroutine_handle<>> taken;
+        while (!done()) {
+            {
+                std::unique_lock lock(mutex_);
+                came_.wait(lock, [&] { return !ready_.empty(); });
+                taken.swap(ready_);
+            }
+            for (std::coroutine_handle<> h : taken) h.resume();
+            taken.clear();
+        }
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable came_;
+    std::vector<std::coroutine_handle<>> ready_;
+};
+
+/// Begins when it is resumed, ends by itself.
+struct started_later {
+    struct promise_type {
+        started_later get_return_object() {
+            return {std::coroutine_handle<promise_type>::from_promise(*this)};
+        }
+        std::suspend_always initial_suspend() noexcept { return {}; }
+        std::suspend_never final_suspend() noexcept { return {}; }
+        void return_void() noexcept {}
+        void unhandled_exception() noexcept { std::terminate(); }
+    };
+    std::coroutine_handle<> handle;
+};
+
+started_later wait_on_queue(pool<thing>& from, sleeping_queue& home, tally_of_refusals& all) {
+    auto began = clock::now();
+    std::error_code error;
+    auto got = co_await from.co_acquire_for(patience).error_to(error).resumed_by(
+        [at = &home](std::coroutine_handle<> ready) { at->post(ready); });
+    if (error) all.refused(began);
+}
+
+options full() { return {.max = exhausted, .line_max = 2 * waiters}; }
+
+measured on_queue(double) {
+    cenote_pool all_taken(exhausted, full());
+    std::vector<lease<thing>> taken;
+    for (std::size_t i = 0; i < exhausted; ++i) taken.push_back(all_taken.pool.acquire());
+    sleeping_queue loop;
+    tally_of_refusals all;
+    std::vector<started_later> ready;
+    for (std::size_t i = 0; i < waiters; ++i)
+        ready.push_back(wait_on_queue(all_taken.pool, loop, all));
+    stopwatch watch;
+    for (const started_later& s : ready) s.handle.resume();
+    loop.run_until([&] { return all.all(); });
+    return all.result(watch);
+}
+
+/// The same in Asio's coroutines: what `acquire` is given tells it not to throw.
+template <class Acquire>
+measured on_asio(asio::io_context& io, Acquire acquire) {
+    tally_of_refusals all;
+    auto wait = [&]() -> asio::awaitable<void> {
+        auto began = clock::now();
+        auto [error, got] = co_await acquire(asio::as_tuple(asio::use_awaitable));
+        if (error) all.refused(began);
+        if (all.all()) io.stop();
+    };
+    for (std::size_t i = 0; i < waiters; ++i) asio::co_spawn(io, wait, asio::detached);
+    stopwatch watch;
+    io.restart();
+    io.run();
+    return all.result(watch);
+}
+
+measured on_asio_loop(double) {
+    asio::io_context io(1);
+    cenote_pool all_taken(exhausted, full());
+    std::vector<lease<thing>> taken;
+    for (std::size_t i = 0; i < exhausted; ++i) taken.push_back(all_taken.pool.acquire());
+    return on_asio(io,
+                   [&](auto token) { return all_taken.pool.async_acquire_for(patience, token); });
+}
+
+measured without_a_thread(double) {
+    asio::io_context io(1);
+    pool<thing> all_taken{io, []() -> asio::awaitable<thing> { co_return thing{}; }, full()};
+    std::vector<lease<thing>> taken;
+    auto take_all = [&]() -> asio::awaitable<void> {
+        while (taken.size() < exhausted) {
+            auto one = co_await all_taken.async_acquire(asio::use_awaitable);
+            taken.push_back(std::move(one));
+        }
+    };
+    auto done = asio::co_spawn(io, take_all, asio::use_future);
+    while (done.wait_for(0s) != std::future_status::ready) io.run_one();
+    return on_asio(io, [&](auto token) { return all_taken.async_acquire_for(patience, token); });
+}
+
+/// What the coroutines themselves cost: each begins, is posted once, and ends.
+measured nothing_but_coroutines(double) {
+    asio::io_context io(1);
+    std::size_t ended = 0;
+    auto yield = [&]() -> asio::awaitable<void> {
+        co_await asio::post(asio::use_awaitable);
+        ++ended;
+    };
+    for (std::size_t i = 0; i < waiters; ++i) asio::co_spawn(io, yield, asio::detached);
+    stopwatch watch;
+    io.run();
+    double cpu = watch.cores() * watch.seconds() * 1e3;
+    return {.metrics = {{"cpu", ended == waiters ? cpu : 0, "ms"}}, .cores = watch.cores()};
+}
+
+measured timer_each(double) {
+    asio_loop loop(1);
+    strand_pool nothing(loop, 0);
+    return on_asio(loop.io, [&](auto token) { return nothing.async_acquire(patience, token); });
+}
+
+workload storm() {
+    workload w{.about = "10 000 coroutines wait 50 ms for what does not come",
+               .seconds = 0.1,
+               .subjects = {{"Asio, only yield", nothing_but_coroutines},
+                            {"strand, a timer each", timer_each},
+                            {"cenote, own loop", on_queue},
+                            {"cenote, awaited", on_asio_loop},
+                            {"cenote, no thread", without_a_thread}},
+               .goals = {}};
+    for (const char* one : {"cenote, own loop", "cenote, awaited", "cenote, no thread"}) {
+        w.goals.push_back({std::string(one) + ": ms after the deadline", goal::bound::at_most, 5,
+                           value_of(one, "latest")});
+        w.goals.push_back(
+            {std::string(one) + ": ms of CPU", goal::bound::at_most, 10, value_of(one, "cpu")});
+    }
+    return w;
+}
+
+}  // namespace
+
+void run_storm(report& into) { into.run("timeout-storm", storm); }
+
+}  // namespace cenote::bench
