@@ -82,7 +82,9 @@ public:
     pool& operator=(const pool&) = delete;
 
     /// Closes the pool and waits for connector calls in flight, each at most until its own timeout.
-    /// Does not wait for leases.
+    /// Does not wait for leases. On an executor it waits for nothing: calls under way are
+    /// cancelled, what is idle is destroyed without a close. Await async_close() first to part
+    /// politely.
     ~pool() { gate_->leave(); }
 
     // acquire: wait for options::acquire_timeout.

@@ -22,6 +22,13 @@ namespace asio = boost::asio;
 using core::instant;
 using core::never;
 
+namespace {
+
+/// A turn that takes longer than this gives way to the others on its loop.
+constexpr int steps_per_turn = 64;
+
+}  // namespace
+
 // What lies on the executor.
 
 /// One turn, or one run of the timer. Keeps the keeper until it has been run or dropped.
@@ -210,27 +217,32 @@ void work_asio::summon() noexcept {
 
 void work_asio::turn() noexcept {
     std::unique_lock lock(home_.lock());
-    for (job j; !stopping_;) {
-        if (home_.next_job(j)) {
-            lock.unlock();
-            home_.run(j);
-            lock.lock();
-            continue;
-        }
-        if (somebody_abandoned_) {
-            cancel_abandoned(lock);
-            continue;
-        }
-        instant wake_at = home_.wake_at();
-        if (wake_at <= std::chrono::steady_clock::now()) {
-            lock.unlock();
-            home_.tick();
-            lock.lock();
-            continue;
-        }
-        if (wake_at == timer_at_ || !set_timer(lock, wake_at)) break;
+    for (int steps = 0; !stopping_ && step(lock); ++steps) {
+        if (steps < steps_per_turn) continue;
+        lock.unlock();
+        return summon();  // the others on the loop first
     }
     end_turn(lock);
+}
+
+/// One thing after the other. False: there is nothing left to do.
+bool work_asio::step(std::unique_lock<std::mutex>& lock) noexcept {
+    job j;
+    instant wake_at = home_.wake_at();
+    if (home_.next_job(j)) {
+        lock.unlock();
+        home_.run(j);
+        lock.lock();
+    } else if (somebody_abandoned_) {
+        cancel_abandoned(lock);
+    } else if (wake_at <= std::chrono::steady_clock::now()) {
+        lock.unlock();
+        home_.tick();
+        lock.lock();
+    } else {
+        return wake_at != timer_at_ && set_timer(lock, wake_at);
+    }
+    return true;
 }
 
 void work_asio::end_turn(std::unique_lock<std::mutex>& lock) noexcept {

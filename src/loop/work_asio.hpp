@@ -46,6 +46,7 @@ private:
 
     void start_up() override;
     void turn() noexcept;
+    bool step(std::unique_lock<std::mutex>& lock) noexcept;
     bool take_turn();
     void end_turn(std::unique_lock<std::mutex>& lock) noexcept;
     bool set_timer(std::unique_lock<std::mutex>& lock, core::instant wake_at) noexcept;

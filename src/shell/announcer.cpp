@@ -50,14 +50,12 @@ void announcer::tell(std::mutex& keeper_lock) noexcept {
     if (telling_) return;
     telling_ = true;
     const announcer* outer = std::exchange(telling_for, this);
-    while (!noted_.empty()) {
-        batch.swap(noted_);
-        lock.unlock();
-        for (const event& each : batch) tell_now(each);
-        batch.clear();
-        lock.lock();
-        if (noted_.empty()) batch.swap(noted_);  // keep the larger buffer
-    }
+    batch.swap(noted_);
+    lock.unlock();
+    for (const event& each : batch) tell_now(each);
+    batch.clear();
+    lock.lock();
+    if (noted_.empty()) batch.swap(noted_);  // keep the larger buffer
     telling_ = false;
     telling_for = outer;
 }

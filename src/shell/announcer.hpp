@@ -34,7 +34,8 @@ public:
     /// How many events were dropped. Also without the lock.
     std::uint64_t lost() const { return lost_.get(); }
 
-    /// Outside the lock. Tells everything noted, unless another thread is at it.
+    /// Outside the lock. Tells what has been noted so far, unless another thread is at it. What
+    /// follows from that is for the next time: it might never end.
     void tell(std::mutex& keeper_lock) noexcept;
 
     /// Tells one event at once, on this thread.

@@ -6,6 +6,7 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/use_future.hpp>
 #include <chrono>
@@ -351,6 +352,22 @@ TEST_F(work_asio, observers_and_hooks_run_on_the_loop) {
     });
     EXPECT_EQ(where, std::set{std::this_thread::get_id()});
     EXPECT_EQ(seen->count(cenote::event_kind::closed_pool), 1U);
+}
+
+TEST_F(work_asio, an_observer_that_never_tires_leaves_the_loop_to_others) {
+    auto seen = std::make_shared<support::recorder>(std::set{cenote::event_kind::acquired});
+    bool tired = false;
+    seen->then = [&](const cenote::event&) {
+        if (!tired) (void)pool->try_acquire();  // one event more
+    };
+    make({.max = 1, .observers = {seen}});
+    run([&]() -> asio::awaitable<void> {
+        (void)co_await pool->async_acquire(asio::use_awaitable);
+        for (int i = 0; i < 10; ++i) co_await asio::post(asio::use_awaitable);
+        tired = true;
+        co_await close();
+    });
+    EXPECT_GT(seen->seen().size(), 10U);
 }
 
 TEST_F(work_asio, verbs_that_do_not_block_may_return_at_once) {
