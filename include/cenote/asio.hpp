@@ -46,7 +46,7 @@ struct acquire_answer {
 
 /// Room for an operation where somebody has it already: in a coroutine's frame.
 struct operation_room {
-    alignas(std::max_align_t) std::byte bytes[320];
+    alignas(std::max_align_t) std::byte bytes[352];
 };
 
 /// One wait, as Asio wants it: completes through the handler's executor, keeps the executor busy,
@@ -91,21 +91,52 @@ private:
         void* where = nullptr;
     };
 
+    /// Memory for what an io_context queues, which gives it back before it runs it: so there is
+    /// room in the operation, and whoever ends a lease needs no memory.
+    template <class Object>
+    struct room_allocator {
+        using value_type = Object;
+
+        explicit room_allocator(std::byte* r) noexcept : room(r) {}
+        template <class Other>
+        room_allocator(const room_allocator<Other>& other) noexcept : room(other.room) {}
+
+        Object* allocate(std::size_t) noexcept {
+            static_assert(sizeof(Object) <= post_room && alignof(Object) <= alignof(void*));
+            return static_cast<Object*>(static_cast<void*>(room));
+        }
+        void deallocate(Object*, std::size_t) noexcept {}
+        bool operator==(const room_allocator&) const = default;
+
+        std::byte* room;
+    };
+
     /// What the executor runs. If it is destroyed instead, so is the operation.
     struct completion {
-        using allocator_type = asio::associated_allocator_t<Handler>;
-
         explicit completion(acquire_operation* o) noexcept : op(o) {}
         completion(completion&& other) noexcept : op(std::exchange(other.op, nullptr)) {}
         ~completion() {
             if (op != nullptr) op->drop();
         }
-        allocator_type get_allocator() const noexcept {
-            return asio::get_associated_allocator(op->handler_);
-        }
         void operator()() { std::exchange(op, nullptr)->complete(); }
 
         acquire_operation* op;
+    };
+    struct completion_in_room : completion {
+        using allocator_type = room_allocator<void*>;
+
+        using completion::completion;
+        allocator_type get_allocator() const noexcept {
+            return allocator_type(this->op->post_room_);
+        }
+    };
+    struct completion_elsewhere : completion {
+        using allocator_type = asio::associated_allocator_t<Handler>;
+
+        using completion::completion;
+        allocator_type get_allocator() const noexcept {
+            return asio::get_associated_allocator(this->op->handler_);
+        }
     };
 
     struct canceler {
@@ -117,9 +148,11 @@ private:
         : gate_(wish.from), in_room_(room != nullptr), handler_(std::move(handler)) {
         // Whoever has room for it is a coroutine, which keeps its executor busy anyway.
         if (!in_room_) work_.emplace(asio::get_associated_executor(handler_));
+        executor where = asio::get_associated_executor(handler_);
         if constexpr (std::is_same_v<executor, asio::any_io_executor>) {
-            executor where = asio::get_associated_executor(handler_);
             if (auto* loop = where.template target<loop_executor>()) loop_.emplace(*loop);
+        } else if constexpr (std::is_same_v<executor, loop_executor>) {
+            loop_.emplace(where);
         }
         asynchronous = true;
         what = wish.what;
@@ -143,8 +176,9 @@ private:
     }
 
     void notify() noexcept override {
-        if (auto loop = loop_) asio::post(*loop, completion(this));  // a copy: this may be gone
-        else asio::post(asio::get_associated_executor(handler_), completion(this));
+        if (auto loop = loop_)
+            asio::post(*loop, completion_in_room(this));  // a copy: it may be gone
+        else asio::post(asio::get_associated_executor(handler_), completion_elsewhere(this));
     }
 
     /// On the handler's executor.
@@ -190,9 +224,11 @@ private:
     bool in_room_;
     Handler handler_;
     std::optional<asio::executor_work_guard<executor>> work_;
-    /// The handler's executor, if that is an io_context's behind any_io_executor: asked by its own
-    /// name it spares an allocation, and looking for it in frames that are cold by then.
+    /// The handler's executor, if that is an io_context's: asked by its own name it needs no
+    /// memory, and is not looked for in frames that are cold by then.
     std::optional<loop_executor> loop_;
+    static constexpr std::size_t post_room = 64;
+    alignas(void*) std::byte post_room_[post_room];
 };
 
 /// Starts a wait whose handler takes an acquire_answer.

@@ -5,9 +5,6 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/execution_context.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/strand.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <concepts>
 #include <memory>
 #include <type_traits>
@@ -137,48 +134,20 @@ private:
     }
 };
 
-/// An executor, and how to find out whether a thread is one of those that run it.
-struct event_loop {
-    asio::any_io_executor where;
-    bool (*is_run_here)(const asio::any_io_executor&);
-};
-
-template <class Executor>
-bool runs_here(const Executor& e) {
-    if constexpr (requires { e.running_in_this_thread(); }) return e.running_in_this_thread();
-    else return false;
-}
-/// Not whether a thread is in the strand, but whether the strand needs the thread.
-template <class Inner>
-bool runs_here(const asio::strand<Inner>& e) {
-    return runs_here(e.get_inner_executor());
-}
-template <class Executor>
-bool is_run_here(const asio::any_io_executor& e) {
-    const Executor* known = e.template target<Executor>();
-    return known != nullptr && runs_here(*known);
-}
-inline bool runs_here(const asio::any_io_executor& e) {
-    return is_run_here<asio::io_context::executor_type>(e) ||
-           is_run_here<asio::strand<asio::io_context::executor_type>>(e) ||
-           is_run_here<asio::thread_pool::executor_type>(e);
-}
-
+/// The executor of a context, or the executor itself.
 template <class Where>
-event_loop loop_at(Where& where) {
+asio::any_io_executor executor_of(Where& where) {
     if constexpr (std::derived_from<Where, asio::execution_context>) {
-        return {where.get_executor(), &is_run_here<typename Where::executor_type>};
-    } else if constexpr (std::same_as<std::remove_const_t<Where>, asio::any_io_executor>) {
-        return {where, &runs_here};
+        return where.get_executor();
     } else {
         static_assert(std::convertible_to<Where, asio::any_io_executor>,
                       "cenote: an asynchronous pool needs an executor or an execution context");
-        return {where, &is_run_here<std::remove_const_t<Where>>};
+        return where;
     }
 }
 
 /// gate::open for connectors that do not block. In the library cenote::asio.
-gate* open_on(const event_loop& loop, std::unique_ptr<async_connector> connector,
+gate* open_on(const asio::any_io_executor& where, std::unique_ptr<async_connector> connector,
               const options& settings);
 
 }  // namespace cenote::detail
@@ -198,7 +167,7 @@ pool<T>::pool(Where&& where, C&& connector, const options& settings) : gate_(nul
     if constexpr (asynchronous_connector<type, T>) {
         detail::verbs_of<type, T, detail::outcome_of>::must_fit();
         gate_ = detail::open_on(
-            detail::loop_at(where),
+            detail::executor_of(where),
             std::make_unique<detail::async_connector_of<T, type>>(std::forward<C>(connector)),
             settings);
     }

@@ -29,7 +29,8 @@ namespace cenote {
 /// open, probe, reset and close may block: they run on the pool's own threads, each under its
 /// timeout, never two at a time on one resource. before_acquire and before_release run on the
 /// borrower's thread at every lease and must be quick (a look at a socket, not a round trip); for a
-/// coroutine that acquires, before_acquire runs on a thread of the pool's.
+/// coroutine that acquires, before_acquire runs on a thread of the pool's, or on its executor if it
+/// has one (see asio_connector.hpp).
 ///
 /// All but open, close and classify return bool or nothing; what close returns is ignored. A member
 /// of one of these names that cannot be called like this does not compile.

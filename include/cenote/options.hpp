@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -142,14 +143,11 @@ struct options {
     std::size_t line_max = 10'000;
 
     /// For a pool on an executor (<cenote/asio.hpp>): a blocking call on a thread that runs that
-    /// executor can only hang, because the pool needs the thread. Observers are told
-    /// (`loop_blocked`). If this is set, an acquire that would have to wait is also refused, with
-    /// `deadlock`, and close(timeout) and wait_ready do not wait.
-#ifdef NDEBUG
-    bool refuse_on_loop = false;
-#else
-    bool refuse_on_loop = true;
-#endif
+    /// executor takes away what the pool needs to answer it, and hangs if that was the only one.
+    /// Observers are told (`loop_blocked`). If this is true, an acquire that would have to wait is
+    /// also refused, with `deadlock`, and close(timeout) and wait_ready do not wait. If it is not
+    /// set: true in debug builds of the library.
+    std::optional<bool> refuse_on_loop = std::nullopt;
 
     /// Spacing of failed opens, per pool, not per waiter.
     cenote::backoff backoff = {};

@@ -1,14 +1,21 @@
 // Thread per core: one pool per event loop, so that a resource never crosses from one to another.
 #pragma once
 
+#include <boost/asio/append.hpp>
+#include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/deferred.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/dispatch.hpp>
 #include <boost/asio/execution/context.hpp>
 #include <boost/asio/execution_context.hpp>
-#include <boost/asio/experimental/parallel_group.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/query.hpp>
+#include <boost/asio/strand.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/error_code.hpp>
@@ -16,7 +23,6 @@
 #include <concepts>
 #include <cstddef>
 #include <memory>
-#include <numeric>
 #include <ranges>
 #include <source_location>
 #include <stdexcept>
@@ -68,6 +74,63 @@ asio::awaitable<lease<T>, Executor> await_acquire_at_home(per_executor<T>* from,
     co_return got;
 }
 
+/// Several operations whose ends are awaited together. They end, and are cancelled, on a strand.
+template <class Handler, class Signature>
+class gathering : public std::enable_shared_from_this<gathering<Handler, Signature>> {
+public:
+    gathering(Handler handler, std::size_t count)
+        : handler_(std::move(handler)),
+          work_(asio::get_associated_executor(handler_)),
+          strand_(asio::make_strand(asio::get_associated_executor(handler_))),
+          stop_(count),
+          missing_(count) {
+        auto slot = asio::get_associated_cancellation_slot(handler_);
+        if (slot.is_connected()) slot.template emplace<canceler>(canceler{this});
+    }
+
+    /// The handler of one of them.
+    auto part(std::size_t number) {
+        auto ended = [me = this->shared_from_this()](boost::system::error_code error,
+                                                     std::size_t left = 0) {
+            me->ended(error, left);
+        };
+        return asio::bind_cancellation_slot(stop_[number].slot(),
+                                            asio::bind_executor(strand_, std::move(ended)));
+    }
+
+private:
+    struct canceler {
+        gathering* me;
+        void operator()(asio::cancellation_type type) const {
+            asio::dispatch(me->strand_, [all = me->shared_from_this(), type] {
+                for (asio::cancellation_signal& s : all->stop_) s.emit(type);
+            });
+        }
+    };
+
+    void ended(boost::system::error_code error, std::size_t left) {
+        if (!error_) error_ = error;
+        left_ += left;
+        if (--missing_ > 0) return;
+        auto slot = asio::get_associated_cancellation_slot(handler_);
+        if (slot.is_connected()) slot.clear();
+        if constexpr (std::same_as<Signature, void(boost::system::error_code)>)
+            asio::post(asio::append(std::move(handler_), error_));
+        else asio::post(asio::append(std::move(handler_), error_, left_));
+        work_.reset();
+    }
+
+    using executor = asio::associated_executor_t<Handler>;
+
+    Handler handler_;
+    asio::executor_work_guard<executor> work_;
+    asio::strand<executor> strand_;
+    std::vector<asio::cancellation_signal> stop_;
+    std::size_t missing_;
+    boost::system::error_code error_;
+    std::size_t left_ = 0;
+};
+
 template <class T, class Token>
 struct acquire_at_home_with {
     static auto start(per_executor<T>* from, const awaited_wish& wish, Token token) {
@@ -91,8 +154,9 @@ struct acquire_at_home_with<T, asio::use_awaitable_t<Executor>> {
 ///     cenote::per_executor<session> sessions{contexts, connector, {.max = 64}};
 ///     auto s = co_await sessions.async_acquire(boost::asio::use_awaitable);
 ///
-/// A resource is opened, lent, tended and closed on one loop. Nothing is shared between loops, so
-/// nothing slows down with their number; but a loop whose shard is exhausted waits, whatever the
+/// A resource is opened, lent, tended and closed on one loop (unless that has to be done at the end
+/// of the pool or of a lease that outlived it: see pool::~pool). Nothing is shared between loops,
+/// so nothing slows down with their number; but a loop whose shard is exhausted waits, whatever the
 /// others have. Who acquires gets a lease of the loop that its handler's executor belongs to, and
 /// std::invalid_argument if that is none of them.
 ///
@@ -113,6 +177,9 @@ public:
                                  "must be at least the number of loops");
         for (auto&& loop : loops) {
             std::size_t number = shards_.size();
+            for (const shard& s : shards_)
+                if (s.context == detail::context_of(loop))
+                    throw std::invalid_argument("cenote: per_executor with a loop twice");
             shards_.push_back({detail::context_of(loop),
                                make(loop, connector, share_of(settings, number, count))});
         }
@@ -169,28 +236,17 @@ public:
     /// Completes with (boost::system::error_code, leases still out).
     template <class Token>
     auto async_close(std::chrono::nanoseconds timeout, Token&& token) {
-        auto sum_up = [](const std::vector<std::size_t>&,
-                         const std::vector<boost::system::error_code>& errors,
-                         const std::vector<std::size_t>& left) {
-            return boost::asio::deferred.values(
-                first_of(errors), std::accumulate(left.begin(), left.end(), std::size_t{0}));
+        auto close_one = [timeout](pool<T>& p, auto handler) {
+            p.async_close(timeout, std::move(handler));
         };
-        return together(
-                   [timeout](pool<T>& p) { return p.async_close(timeout, boost::asio::deferred); })
-            .async_wait(boost::asio::experimental::wait_for_all(),
-                        boost::asio::deferred(sum_up))(std::forward<Token>(token));
+        return all_of<void(boost::system::error_code, std::size_t)>(close_one, token);
     }
 
     /// Completes with (boost::system::error_code).
     template <class Token>
     auto async_wait_ready(Token&& token) {
-        auto sum_up = [](const std::vector<std::size_t>&,
-                         const std::vector<boost::system::error_code>& errors) {
-            return boost::asio::deferred.values(first_of(errors));
-        };
-        return together([](pool<T>& p) { return p.async_wait_ready(boost::asio::deferred); })
-            .async_wait(boost::asio::experimental::wait_for_all(),
-                        boost::asio::deferred(sum_up))(std::forward<Token>(token));
+        auto await_one = [](pool<T>& p, auto handler) { p.async_wait_ready(std::move(handler)); };
+        return all_of<void(boost::system::error_code)>(await_one, token);
     }
 
 private:
@@ -216,7 +272,7 @@ private:
         settings.max = part(settings.max, number, count);
         settings.min_size = part(settings.min_size, number, count);
         settings.min_idle = part(settings.min_idle, number, count);
-        settings.line_max = part(settings.line_max, number, count);
+        settings.line_max = (settings.line_max + count - 1) / count;
         return settings;
     }
 
@@ -227,19 +283,16 @@ private:
         else return std::make_unique<pool<T>>(connector, settings);
     }
 
-    static boost::system::error_code first_of(
-        const std::vector<boost::system::error_code>& errors) {
-        for (const auto& e : errors)
-            if (e) return e;
-        return {};
-    }
-
-    template <class Start>
-    auto together(Start start) {
-        std::vector<decltype(start(first()))> operations;
-        operations.reserve(shards_.size());
-        for (shard& s : shards_) operations.push_back(start(*s.resources));
-        return boost::asio::experimental::make_parallel_group(std::move(operations));
+    /// Starts the same operation in every shard and completes when all have ended.
+    template <class Signature, class Start, class Token>
+    auto all_of(Start start, Token& token) {
+        auto initiate = [this, start](auto handler) {
+            using gathering = detail::gathering<decltype(handler), Signature>;
+            auto all = std::make_shared<gathering>(std::move(handler), shards_.size());
+            for (std::size_t i = 0; i < shards_.size(); ++i)
+                start(*shards_[i].resources, all->part(i));
+        };
+        return boost::asio::async_initiate<Token, Signature>(std::move(initiate), token);
     }
 
     template <class Token>

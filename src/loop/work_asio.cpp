@@ -5,12 +5,14 @@
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detail/scheduler.hpp>
 #include <boost/asio/error.hpp>
+#include <boost/asio/execution/context.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/query.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/system/system_error.hpp>
 #include <exception>
-#include <new>
 #include <utility>
 
 #include "shell/keeper.hpp"
@@ -26,6 +28,23 @@ namespace {
 
 /// A turn that takes longer than this gives way to the others on its loop.
 constexpr int steps_per_turn = 64;
+
+/// For whom this thread is putting something onto an executor.
+constinit thread_local const work_asio* putting_here = nullptr;
+
+/// Puts something there. False: there was no memory for it.
+template <class Put>
+bool put_there(const work_asio& place, Put put) noexcept {
+    const work_asio* outer = std::exchange(putting_here, &place);
+    bool done = true;
+    try {
+        put();
+    } catch (const std::exception&) {
+        done = false;
+    }
+    putting_here = outer;
+    return done;
+}
 
 }  // namespace
 
@@ -44,8 +63,7 @@ public:
     errand& operator=(errand&&) = delete;
     ~errand() {
         if (place_ == nullptr) return;
-        // Under way by an exception, it has not got there at all.
-        if (std::uncaught_exceptions() == exceptions_) place_->dropped();
+        if (putting_here != place_) place_->dropped();  // otherwise it has not got there at all
         place_->home_.drop_ref();
     }
 
@@ -61,7 +79,6 @@ private:
 
     work_asio* place_;
     step what_;
-    int exceptions_ = std::uncaught_exceptions();
 };
 
 /// A connector's call under way. Shared by its coroutine and whoever cancels it; ends once.
@@ -71,19 +88,16 @@ public:
         : place_(place), job_(j), strand_(asio::make_strand(where)) {}
 
     void start() {
+        if (job_.call == 0) expire_after(place_.close_timeout_);
         asio::co_spawn(strand_, perform(shared_from_this()),
                        asio::bind_cancellation_slot(
                            stop_.slot(), asio::bind_executor(strand_, ending(shared_from_this()))));
     }
 
-    /// From any thread.
+    /// From any thread. Without memory for it the call goes on until it ends by itself: nobody
+    /// waits for it.
     void cancel() noexcept {
-        try {
-            asio::post(strand_, [me = shared_from_this()] {
-                if (!me->ended_) me->stop_.emit(asio::cancellation_type::terminal);
-            });
-        } catch (const std::bad_alloc&) {  // nobody waits for it: it may as well end by itself
-        }
+        put_there(place_, [&] { asio::post(strand_, [me = shared_from_this()] { me->emit(); }); });
     }
 
     void end() noexcept;
@@ -110,8 +124,7 @@ private:
         ending& operator=(ending&&) = delete;
         ~ending() {
             if (of_ == nullptr) return;
-            of_->fail(std::make_exception_ptr(boost::system::system_error(
-                asio::error::operation_aborted, "the call was dropped")));
+            of_->fail(of_->place_.dropped_error_);
         }
         void operator()(const std::exception_ptr&) { std::exchange(of_, nullptr)->end(); }
 
@@ -121,9 +134,22 @@ private:
 
     static asio::awaitable<void> perform(std::shared_ptr<running_call> me);
 
+    void emit() {
+        if (!ended_) stop_.emit(asio::cancellation_type::terminal);
+    }
+
+    /// The machine knows nothing of an orphan, so it minds its time itself.
+    void expire_after(core::duration time) {
+        expiry_.emplace(strand_, core::after(std::chrono::steady_clock::now(), time));
+        expiry_->async_wait([me = shared_from_this()](const boost::system::error_code& early) {
+            if (!early) me->emit();
+        });
+    }
+
     work_asio& place_;
     const job job_;
     asio::strand<asio::any_io_executor> strand_;
+    std::optional<asio::steady_timer> expiry_;
     asio::cancellation_signal stop_;
     bool ended_ = false;
     bool well_ = true;
@@ -147,6 +173,7 @@ asio::awaitable<void> work_asio::running_call::perform(std::shared_ptr<running_c
 
 void work_asio::running_call::end() noexcept {
     if (std::exchange(ended_, true)) return;
+    expiry_.reset();
     {
         std::lock_guard lock(place_.home_.lock());
         for (running_call** at = &place_.calls_; *at != nullptr; at = &(*at)->next) {
@@ -162,8 +189,15 @@ void work_asio::running_call::end() noexcept {
 
 // The workplace.
 
-work_asio::work_asio(keeper& home, detail::async_connector& connector, detail::event_loop loop)
-    : home_(home), connector_(connector), loop_(std::move(loop)), timer_(loop_.where) {}
+work_asio::work_asio(keeper& home, detail::async_connector& connector,
+                     const asio::any_io_executor& where, const options& settings)
+    : home_(home),
+      connector_(connector),
+      close_timeout_(settings.close_timeout),
+      dropped_error_(std::make_exception_ptr(boost::system::system_error(
+          asio::error::operation_aborted, "the pool or its event loop has ended"))),
+      where_(where),
+      timer_(where) {}
 
 work_asio::~work_asio() = default;
 
@@ -173,8 +207,8 @@ void work_asio::call(const job& j) noexcept {
     std::shared_ptr<running_call> started;
     try {
         std::unique_lock lock(home_.lock());
-        asio::any_io_executor where = loop_.where;
-        if (stopping_) throw boost::system::system_error(asio::error::operation_aborted);
+        asio::any_io_executor where = where_;
+        if (stopping_) std::rethrow_exception(dropped_error_);
         lock.unlock();
         started = std::make_shared<running_call>(*this, j, where);
         lock.lock();
@@ -200,25 +234,27 @@ void work_asio::abandoned(core::slot_id slot, std::uint64_t call) {
 bool work_asio::look(instant wake_at) {
     bool ended = wake_at == never && timer_at_ != never;  // else the timer would keep the loop busy
     bool due = home_.has_jobs() || somebody_abandoned_ || wake_at < timer_at_ || ended;
-    return due && take_turn();
+    if (!due || !take_turn()) return false;
+    ++summoning_;
+    return true;
 }
 
 bool work_asio::take_turn() { return !stopping_ && !std::exchange(turn_taken_, true); }
 
+/// The turn has been taken. The end of the pool waits for this: after it the executor may be gone.
 void work_asio::summon() noexcept {
-    try {
-        asio::post(loop_.where, errand(*this, &work_asio::turn));
-    } catch (const std::exception&) {
-        // No memory for it. Whoever enters the keeper next looks, and tries again.
-        std::lock_guard lock(home_.lock());
-        turn_taken_ = false;
-    }
+    bool done = put_there(*this, [&] { asio::post(where_, errand(*this, &work_asio::turn)); });
+    std::unique_lock lock(home_.lock());
+    // Whoever enters the keeper next looks, and tries again.
+    if (!done) end_turn(lock);
+    if (--summoning_ == 0 && stopping_) summoned_.notify_all();
 }
 
 void work_asio::turn() noexcept {
     std::unique_lock lock(home_.lock());
     for (int steps = 0; !stopping_ && step(lock); ++steps) {
         if (steps < steps_per_turn) continue;
+        ++summoning_;
         lock.unlock();
         return summon();  // the others on the loop first
     }
@@ -228,7 +264,7 @@ void work_asio::turn() noexcept {
 /// One thing after the other. False: there is nothing left to do.
 bool work_asio::step(std::unique_lock<std::mutex>& lock) noexcept {
     job j;
-    instant wake_at = home_.wake_at();
+    instant wake_at = home_.mind_until();
     if (home_.next_job(j)) {
         lock.unlock();
         home_.run(j);
@@ -258,13 +294,10 @@ void work_asio::end_turn(std::unique_lock<std::mutex>& lock) noexcept {
 bool work_asio::set_timer(std::unique_lock<std::mutex>& lock, instant wake_at) noexcept {
     timer_at_ = wake_at;
     lock.unlock();
-    bool set = true;
-    try {
+    bool set = put_there(*this, [&] {
         timer_->expires_at(wake_at);  // and cancels the wait before
         if (wake_at != never) timer_->async_wait(errand(*this, &work_asio::on_timer));
-    } catch (const std::exception&) {
-        set = false;
-    }
+    });
     lock.lock();
     if (!set) timer_at_ = never;
     return set;
@@ -305,12 +338,21 @@ void work_asio::cancel_abandoned(std::unique_lock<std::mutex>& lock) noexcept {
 /// Nothing is left here that belongs to the executor's context, which may go away from now on.
 void work_asio::let_go() noexcept {
     timer_.reset();
-    loop_.where = {};
+    where_ = {};
+}
+
+/// Whichever executor it is, and whatever is wrapped around it, its context has the threads.
+bool work_asio::needs_this_thread() const {
+    if (!where_) return false;
+    auto& context = asio::query(where_, asio::execution::context);
+    return asio::has_service<asio::detail::scheduler>(context) &&
+           asio::use_service<asio::detail::scheduler>(context).can_dispatch();
 }
 
 void work_asio::stop(std::unique_lock<std::mutex>& lock) noexcept {
     stopping_ = true;
     for (running_call* c = calls_; c != nullptr; c = c->next) c->abandoned = true;
+    summoned_.wait(lock, [&] { return summoning_ == 0; });
     if (!std::exchange(turn_taken_, true)) end_turn(lock);
 }
 
@@ -318,14 +360,14 @@ void work_asio::stop(std::unique_lock<std::mutex>& lock) noexcept {
 
 namespace cenote::detail {
 
-gate* open_on(const event_loop& loop, std::unique_ptr<async_connector> connector,
+gate* open_on(const asio::any_io_executor& where, std::unique_ptr<async_connector> connector,
               const options& settings) {
     if (settings.warm_up == warm_up::wait)
         throw invalid_option("warm_up", "wait",
                              "a pool on an executor must not block; use async_wait_ready");
     async_connector& calls = *connector;
     return shell::keeper::open(settings, std::move(connector), [&](shell::keeper& home) {
-        return std::make_unique<shell::work_asio>(home, calls, loop);
+        return std::make_unique<shell::work_asio>(home, calls, where, settings);
     });
 }
 

@@ -3,8 +3,10 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -24,12 +26,13 @@ namespace cenote::shell {
 /// there any more.
 class work_asio final : public workplace {
 public:
-    work_asio(keeper& home, detail::async_connector& connector, detail::event_loop loop);
+    work_asio(keeper& home, detail::async_connector& connector,
+              const boost::asio::any_io_executor& where, const options& settings);
     ~work_asio() override;
 
     void call(const job& j) noexcept override;
     std::size_t calls_here() const override { return 0; }
-    bool needs_this_thread() const override { return loop_.is_run_here(loop_.where); }
+    bool needs_this_thread() const override;
     void summon() noexcept override;
 
     bool look(core::instant wake_at) override;
@@ -57,15 +60,19 @@ private:
 
     keeper& home_;
     detail::async_connector& connector_;
+    const core::duration close_timeout_;
+    const std::exception_ptr dropped_error_;
 
     // Belong to whoever has the turn.
-    detail::event_loop loop_;
+    boost::asio::any_io_executor where_;
     std::optional<boost::asio::steady_timer> timer_;
 
     // Guarded by the keeper's lock.
     running_call* calls_ = nullptr;  // in flight
     bool somebody_abandoned_ = false;
-    bool turn_taken_ = false;  // a turn is on the executor, or under way
+    bool turn_taken_ = false;  // a turn is on the executor, on the way there, or under way
+    int summoning_ = 0;        // so many are on the way there
+    std::condition_variable summoned_;
     bool stopping_ = false;
     core::instant timer_at_ = core::never;
 };

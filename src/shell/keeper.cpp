@@ -28,6 +28,15 @@ core::abilities abilities_of(const detail::any_connector& connector) {
 /// A sleeping thread looks at the clock itself if nobody has woken it so long after its deadline.
 constexpr auto backstop = std::chrono::milliseconds{20};
 
+bool refuses_on_loop(const options& settings) {
+#ifdef NDEBUG
+    constexpr bool unless_told = false;
+#else
+    constexpr bool unless_told = true;
+#endif
+    return settings.refuse_on_loop.value_or(unless_told);
+}
+
 /// Below this `probe_after_idle` is too fine for the sweeps of the fast lane.
 constexpr auto fine_idle_time = std::chrono::seconds{1};
 
@@ -88,7 +97,7 @@ resource* keeper::acquire(const detail::wish& w, errc& why) {
     thread_waiter me;
     me.site = w.site;
     me.deadline = w.deadline;
-    me.cannot_wait = settings_.refuse_on_loop && work_->needs_this_thread();
+    me.cannot_wait = refuses_on_loop(settings_) && work_->needs_this_thread();
     resource* rejected = nullptr;
     for (;;) {
         bool waits = ask_for(me, rejected);
@@ -288,7 +297,7 @@ bool keeper::watch(instant deadline, Until until) {
 bool keeper::may_block(std::source_location site) noexcept {
     if (!work_->needs_this_thread()) return true;
     announcer_.tell_now({.kind = event_kind::loop_blocked, .pool = name_, .site = site});
-    return !settings_.refuse_on_loop;
+    return !refuses_on_loop(settings_);
 }
 
 std::size_t keeper::close(std::chrono::nanoseconds timeout, std::source_location site) noexcept {

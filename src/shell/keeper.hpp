@@ -74,6 +74,8 @@ public:
                (announcer_.has_news() ? 1 : 0);
     }
     core::instant wake_at() const;
+    /// For whoever minds the clock: until when it will not look.
+    core::instant mind_until() { return looked_for_ = wake_at(); }
     void let_time_run();
     void tell_watchers() {
         if (watchers_ > 0) changed_.notify_all();
@@ -94,9 +96,10 @@ private:
     struct errands {
         detail::waiter* first = nullptr;
         detail::waiter** last = &first;
-        bool left_empty = false;  // the last slot became vacant
-        bool alone = false;       // nobody is left to make the calls
-        bool summons = false;     // the workplace has to be told
+        bool left_empty = false;       // the last slot became vacant
+        bool alone = false;            // nobody is left to make the calls
+        bool summons = false;          // the workplace has to be told
+        std::exception_ptr forgotten;  // an open error that is the last no longer
 
         void add(detail::waiter& w) {
             w.next = nullptr;
@@ -206,7 +209,7 @@ private:
     detail::resource* orphans_ = nullptr;
     std::size_t orphan_count_ = 0;
     std::uint64_t settles_ = 0;                  // the machine's, when it was last sorted out
-    core::instant looked_for_ = core::long_ago;  // the time the minder was last told
+    core::instant looked_for_ = core::long_ago;  // until then the clock is minded without a word
     core::tally collected_;     // resources that came back from the shelf to the machine
     std::size_t recalled_ = 0;  // leases from before the last recall still out
     core::instant recalled_at_ = core::long_ago;
@@ -219,6 +222,7 @@ private:
     std::uint64_t cause_of_ = 0;  // and of which resource
     const std::exception_ptr open_timed_out_;
     std::exception_ptr open_error_;  // of the last open; null if it went well
+    std::exception_ptr forgotten_;   // the one before: its end is the user's code
     core::instant open_ended_at_ = core::long_ago;
     std::exception_ptr first_open_error_;  // of all opens
     std::condition_variable changed_;      // for close(timeout), wait_ready, end

@@ -36,6 +36,7 @@ void keeper::sort_out(instant now, errands& todo) noexcept {
 /// What follows when the machine has looked at the whole.
 void keeper::look_around(instant now, errands& todo) noexcept {
     if (cause_ != nullptr) cause_ = nullptr;
+    todo.forgotten = std::exchange(forgotten_, nullptr);
     if (bool occupied = machine_.total() > 0; occupied != occupied_) {
         if (occupied) add_ref();
         todo.left_empty = !occupied;
@@ -48,10 +49,7 @@ void keeper::look_around(instant now, errands& todo) noexcept {
 }
 
 /// The workplace hears of jobs and of an earlier time.
-void keeper::rouse(errands& todo) {
-    looked_for_ = wake_at();
-    todo.summons = work_->look(looked_for_);
-}
+void keeper::rouse(errands& todo) { todo.summons = work_->look(mind_until()); }
 
 void keeper::sort_out(instant now, const action& a, errands& todo) noexcept {
     switch (a.what) {
@@ -188,8 +186,7 @@ bool keeper::next_job(job& j) {
         unqueue(p);
         j = p.pending;
         machine_.begun(std::chrono::steady_clock::now(), j.slot, j.call);
-        looked_for_ = wake_at();
-        work_->look(looked_for_);
+        work_->look(mind_until());
     } else if (orphans_ != nullptr) {
         resource* r = std::exchange(orphans_, orphans_->next_orphan);
         --orphan_count_;
@@ -291,7 +288,7 @@ void keeper::answer_open(instant now, const job& j, outcome how, const std::exce
                          std::unique_ptr<resource>& opened) {
     bool wanted = machine_.look(j.slot).call == j.call;
     if (wanted) note_open(now, error);
-    if (wanted && opened != nullptr) {
+    if (wanted && how == outcome::ok && opened != nullptr) {
         opened->home = this;
         opened->slot = j.slot;
         opened->seen = &traces_[j.slot];
@@ -302,8 +299,10 @@ void keeper::answer_open(instant now, const job& j, outcome how, const std::exce
 
 void keeper::note_open(instant now, const std::exception_ptr& error) {
     open_ended_at_ = now;
-    open_error_ = error;
     if (error != nullptr && first_open_error_ == nullptr) first_open_error_ = error;
+    std::exception_ptr old = std::exchange(open_error_, error);
+    // A second one in the same step is not the last of its kind: whoever brought it still has it.
+    if (forgotten_ == nullptr) forgotten_ = std::move(old);
 }
 
 std::uint64_t keeper::pick_seed(const options& settings) {

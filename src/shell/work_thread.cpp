@@ -113,7 +113,7 @@ void work_thread::mind() {
             home_.tell_watchers();  // whoever ends the pool does what no thread does
         }
         core::instant now = std::chrono::steady_clock::now();
-        core::instant wake_at = home_.wake_at();
+        core::instant wake_at = home_.mind_until();
         if (wake_at <= now) {
             lock.unlock();
             home_.tick();

@@ -70,6 +70,30 @@ TEST_F(async_acquire, calls_back_with_a_lease) {
     EXPECT_EQ(got, 1);
 }
 
+TEST_F(async_acquire, is_refused_in_time_when_its_deadline_is_between_two_others) {
+    auto held = pool.acquire();
+    session_lease handed_on;
+    auto wait = [&](std::chrono::nanoseconds time) {
+        pool.async_acquire_for(time, asio::bind_executor(io, [&](error_code, session_lease got) {
+                                   if (got) handed_on = std::move(got);
+                               }));
+    };
+    wait(20ms);
+    wait(plenty);
+    wait(plenty);
+    held.give_back();  // the first is served, and its deadline passes
+    support::pass(40ms);
+    auto begin = std::chrono::steady_clock::now();
+    error_code between;
+    pool.async_acquire_for(20ms, asio::bind_executor(io, [&](error_code error, session_lease) {
+                               between = error;
+                               pool.close();
+                           }));
+    io.run();
+    EXPECT_EQ(between, make_error_code(cenote::errc::timed_out));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, plenty / 2);
+}
+
 TEST_F(async_acquire, never_calls_back_from_inside_the_call) {
     (void)pool.acquire();
     bool called = false;

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/bind_executor.hpp>
+#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/executor_work_guard.hpp>
@@ -15,6 +17,10 @@
 #include <boost/asio/use_future.hpp>
 #include <chrono>
 #include <deque>
+#include <filesystem>
+#include <functional>
+#include <future>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -202,7 +208,47 @@ TEST_F(per_executor, lends_what_blocking_connectors_open) {
     stop();
 }
 
+TEST_F(per_executor, closing_all_of_them_needs_no_thread_and_can_be_cancelled) {
+    auto threads_now = [] {
+        return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+    };
+    sessions all(loops, async_connector{to}, {.max = 3});
+    std::ptrdiff_t before = threads_now();
+    cenote::lease<session> held;
+    all.async_acquire(asio::bind_executor(
+        loops[0], [&](error_code, cenote::lease<session> got) { held = std::move(got); }));
+    while (!held) loops[0].run_one();
+    asio::cancellation_signal stop;
+    error_code error;
+    std::size_t left = 0;
+    bool ended = false;
+    auto note = [&](error_code e, std::size_t n) {
+        error = e;
+        left = n;
+        ended = true;
+    };
+    all.async_close(plenty,
+                    asio::bind_cancellation_slot(stop.slot(), asio::bind_executor(loops[0], note)));
+    stop.emit(asio::cancellation_type::terminal);
+    loops[0].restart();
+    while (!ended) loops[0].run_one();
+    EXPECT_EQ(error, make_error_code(cenote::errc::canceled));
+    held.give_back();
+    ended = false;
+    all.async_close(plenty, asio::bind_executor(loops[0], note));
+    while (!ended)
+        for (auto& loop : loops) {
+            loop.restart();
+            loop.poll();
+        }
+    EXPECT_FALSE(error);
+    EXPECT_EQ(left, 0U);
+    EXPECT_EQ(threads_now(), before);
+}
+
 TEST_F(per_executor, needs_loops_and_a_place_on_each) {
+    std::vector<asio::any_io_executor> twice{loops[0].get_executor(), asio::make_strand(loops[0])};
+    EXPECT_THROW(sessions(twice, async_connector{to}), std::invalid_argument);
     std::vector<asio::any_io_executor> none;
     EXPECT_THROW(sessions(none, async_connector{to}), std::invalid_argument);
     EXPECT_THROW(sessions(loops, async_connector{to}, {.max = 2}), cenote::invalid_option);

@@ -4,9 +4,11 @@
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/execution/outstanding_work.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/prefer.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/use_future.hpp>
 #include <chrono>
@@ -399,6 +401,92 @@ TEST_F(work_asio, a_function_is_enough_and_a_strand_will_do) {
     EXPECT_EQ(to->present, 0);
 }
 
+TEST_F(work_asio, a_deadline_between_two_others_is_kept) {
+    make({.max = 1});
+    run([&]() -> asio::awaitable<void> {
+        auto held = co_await pool->async_acquire(asio::use_awaitable);
+        cenote::lease<session> handed_on;
+        auto wait = [&](std::chrono::nanoseconds time) {
+            pool->async_acquire_for(
+                time, asio::bind_executor(io, [&](error_code, cenote::lease<session> got) {
+                    if (got) handed_on = std::move(got);
+                }));
+        };
+        wait(20ms);
+        wait(plenty);
+        wait(plenty);
+        held.give_back();  // the first is served, and its deadline passes
+        asio::steady_timer later(io, 40ms);
+        co_await later.async_wait(asio::use_awaitable);
+        auto between = pool->async_acquire_for(20ms, asio::use_awaitable);
+        auto begin = std::chrono::steady_clock::now();
+        EXPECT_THROW((void)co_await std::move(between), cenote::timed_out_error);
+        EXPECT_LT(std::chrono::steady_clock::now() - begin, plenty / 2);
+        pool->close();
+        handed_on.give_back();
+        co_await close();
+    });
+}
+
+TEST_F(work_asio, what_was_opened_when_the_loop_went_is_not_lost) {
+    struct quick : async_connector {
+        asio::awaitable<session> open() { co_return to->open(); }
+    };
+    auto own = std::make_unique<asio::io_context>();
+    pool.emplace(*own, quick{connect}, cenote::options{.max = 1, .min_size = 1});
+    own->poll_one();  // it has been opened, and its call is about to end
+    EXPECT_EQ(to->opened, 1);
+    pool.reset();
+    own.reset();
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST_F(work_asio, the_close_of_what_came_late_has_its_time_too) {
+    connect.slow->open = 40ms;
+    connect.slow->close = 1h;
+    connect.slow->stubborn = true;
+    make({.max = 1,
+          .open_timeout = 10ms,
+          .close_timeout = 10ms,
+          .backoff = {.first = 1s, .cap_waiting = 1s}});
+    run([&]() -> asio::awaitable<void> {
+        auto refused = pool->async_acquire_for(20ms, asio::use_awaitable);
+        EXPECT_THROW((void)co_await std::move(refused), cenote::pool_error);
+        connect.slow->stubborn = false;
+        asio::steady_timer later(io, 40ms);
+        co_await later.async_wait(asio::use_awaitable);
+        co_await close();
+    });  // returns
+    EXPECT_EQ(to->opens, 1);
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST_F(work_asio, what_an_open_threw_may_use_the_pool_when_it_ends) {
+    struct nosy : std::runtime_error {
+        explicit nosy(session_pool** p) : runtime_error("nosy"), pool(p) {}
+        nosy(const nosy&) = default;
+        nosy& operator=(const nosy&) = delete;
+        ~nosy() override {
+            if (*pool != nullptr) (void)(*pool)->try_acquire();
+        }
+        session_pool** pool;
+    };
+    session_pool* there = nullptr;
+    to->on_open = [&](int id) {
+        if (id < 4) throw nosy(&there);
+    };
+    make({.max = 1, .backoff = {.first = 1ms}});
+    there = &*pool;
+    run([&]() -> asio::awaitable<void> {
+        auto held = co_await pool->async_acquire(asio::use_awaitable);
+        EXPECT_EQ(held->id, 4);
+        held.give_back();
+        there = nullptr;
+        co_await close();
+    });
+    pool.reset();
+}
+
 // Threads and coroutines on four loop threads, with slow and failing verbs; for the sanitizers.
 TEST_F(work_asio, everybody_on_four_threads) {
     *connect.slow = {.open = 100us, .probe = 50us, .reset = 50us, .close = 50us};
@@ -544,12 +632,21 @@ TEST_F(blocked_loop, is_none_on_another_thread_or_in_a_pool_with_threads) {
     EXPECT_EQ(seen->seen().size(), 0U);
 }
 
-TEST_F(blocked_loop, is_known_by_the_strand_on_it) {
-    pool.emplace(asio::any_io_executor(asio::make_strand(io)), connect,
-                 cenote::options{.max = 1, .refuse_on_loop = true, .observers = {seen}});
-    run([&]() -> asio::awaitable<void> {
-        EXPECT_THROW((void)pool->acquire(), cenote::deadlock_error);
-        co_await close();
-    });
-    EXPECT_EQ(seen->seen().size(), 1U);
+TEST_F(blocked_loop, is_known_whatever_is_wrapped_around_its_executor) {
+    asio::any_io_executor any = io.get_executor();
+    std::vector<asio::any_io_executor> all = {
+        any, asio::make_strand(io), asio::make_strand(any),
+        asio::make_strand(asio::make_strand(io)),
+        asio::prefer(io.get_executor(), asio::execution::outstanding_work.tracked)};
+    for (const auto& where : all) {
+        pool.emplace(where, connect,
+                     cenote::options{.max = 1, .refuse_on_loop = true, .observers = {seen}});
+        asio::post(io, [&] {
+            EXPECT_THROW((void)pool->acquire(), cenote::deadlock_error);
+            pool.reset();
+        });
+        io.restart();
+        io.poll();
+    }
+    EXPECT_EQ(seen->seen().size(), all.size());
 }
