@@ -14,7 +14,8 @@ struct lease_maker;
 }
 
 /// Holds one resource of a pool and returns it when it ends. Move-only, so it returns exactly once.
-/// It may outlive its pool: the resource stays usable and is closed when the lease ends.
+/// It may outlive its pool: the resource stays usable and is closed when the lease ends (on an
+/// executor: destroyed, without the connector's close).
 ///
 /// Thread safety: distinct leases are independent. One lease belongs to one thread at a time; it
 /// may be handed from one to another.

@@ -73,7 +73,8 @@ public:
 
     /// A pool without a thread, with <cenote/asio.hpp>: the connector is asynchronous, and its
     /// calls run on `where`, an executor or execution context of Boost.Asio that must outlive the
-    /// pool.
+    /// pool. The pool's timer keeps `where` busy until the pool is closed and empty, or gone.
+    /// Throws as above, and invalid_option for warm_up::wait.
     template <class Where, class C>
         requires detail::two_for_a_pool<Where, C, T>
     pool(Where&& where, C&& connector, const options& settings = {});
