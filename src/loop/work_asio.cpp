@@ -326,7 +326,7 @@ void work_asio::cancel_abandoned(std::unique_lock<std::mutex>& lock) noexcept {
             c = c->next;
             continue;
         }
-        auto kept = c->shared_from_this();
+        std::shared_ptr<running_call> kept = c->weak_from_this().lock();
         lock.unlock();
         kept->cancel();
         kept.reset();
