@@ -1,5 +1,6 @@
 // 4: coroutines of your own wait in the pool's line like threads do, but a waiting one costs a few
 // words in its frame instead of a thread.
+#include <atomic>
 #include <coroutine>
 #include <cstdio>
 #include <deque>
@@ -59,13 +60,13 @@ job visit(cenote::pool<int>& pool, run_loop& loop) {
 }
 
 int main() {
-    int made = 0;
+    std::atomic<int> made{0};  // several may be opened at once
     cenote::pool<int> pool{[&made] { return ++made; }, {.max = 4, .min_size = 4}};
     pool.wait_ready(10s);  // everything is there before the loop runs: nobody else posts to it
 
     run_loop loop;
     for (int i = 0; i < 1000; ++i) loop.post(visit(pool, loop).start);
     loop.run();
-    std::printf("%d coroutines shared %d numbers\n", served, made);
+    std::printf("%d coroutines shared %d numbers\n", served, made.load());
     return served == 1000 && refused == 0 ? 0 : 1;
 }

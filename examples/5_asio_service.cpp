@@ -1,4 +1,5 @@
 // 5: a service on Boost.Asio: each request borrows one of two engines, and no thread ever blocks.
+#include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -66,7 +67,7 @@ asio::awaitable<void> serve(tcp::acceptor& door, cenote::pool<engine>& engines, 
 int main() {
     constexpr int requests = 100;
     asio::io_context io(1);
-    int made = 0;
+    std::atomic<int> made{0};  // several may be opened at once
     cenote::pool<engine> engines{[&made] { return engine{++made}; }, {.max = 2}};
     tcp::acceptor door(io, {asio::ip::address_v4::loopback(), 0});
     int answered = 0;
@@ -74,6 +75,6 @@ int main() {
     for (int i = 0; i < requests; ++i)
         asio::co_spawn(io, ask(door.local_endpoint(), i, answered), asio::detached);
     io.run();
-    std::printf("%d of %d questions answered by %d engines\n", answered, requests, made);
+    std::printf("%d of %d questions answered by %d engines\n", answered, requests, made.load());
     return answered == requests && made <= 2 ? 0 : 1;
 }
