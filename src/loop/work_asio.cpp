@@ -245,8 +245,10 @@ bool work_asio::take_turn() { return !stopping_ && !std::exchange(turn_taken_, t
 void work_asio::summon() noexcept {
     bool done = put_there(*this, [&] { asio::post(where_, errand(*this, &work_asio::turn)); });
     std::unique_lock lock(home_.lock());
-    // Whoever enters the keeper next looks, and tries again.
-    if (!done) end_turn(lock);
+    if (!done) {  // whoever enters the keeper next looks, and tries again
+        home_.mind_nothing();
+        end_turn(lock);
+    }
     if (--summoning_ == 0 && stopping_) summoned_.notify_all();
 }
 
@@ -299,8 +301,10 @@ bool work_asio::set_timer(std::unique_lock<std::mutex>& lock, instant wake_at) n
         if (wake_at != never) timer_->async_wait(errand(*this, &work_asio::on_timer));
     });
     lock.lock();
-    if (!set) timer_at_ = never;
-    return set;
+    if (set) return true;
+    timer_at_ = never;
+    home_.mind_nothing();
+    return false;
 }
 
 void work_asio::on_timer() noexcept {

@@ -76,6 +76,8 @@ public:
     core::instant wake_at() const;
     /// For whoever minds the clock: until when it will not look.
     core::instant mind_until() { return looked_for_ = wake_at(); }
+    /// It cannot: whoever comes next with a deadline has to tell it again.
+    void mind_nothing() { looked_for_ = core::never; }
     void let_time_run();
     void tell_watchers() {
         if (watchers_ > 0) changed_.notify_all();

@@ -80,13 +80,14 @@ void keeper::keep_for(detail::waiter& who) {
 
 void keeper::carry_out(errands& todo) noexcept {
     bool here = todo.needs_keeper();  // if not, it may be gone when the first waiter has run
+    // First: the end of the pool waits for it, and may come in what a waiter does.
+    if (todo.summons) work_->summon();
     for (detail::waiter* w = todo.first; w != nullptr;) {
         detail::waiter* next = w->next;  // w may be gone once it is notified
         w->notify();
         w = next;
     }
     if (!here) return;
-    if (todo.summons) work_->summon();
     if (todo.alone) make_calls_here();
     if (todo.left_empty) drop_ref();
     drop_ref();

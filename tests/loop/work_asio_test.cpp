@@ -26,10 +26,12 @@
 #include <gtest/gtest.h>
 
 #include "cenote/asio.hpp"
+#include "cenote/coroutine.hpp"
 #include "support/async_server.hpp"
 #include "support/patience.hpp"
 #include "support/recorder.hpp"
 #include "support/sums.hpp"
+#include "support/task.hpp"
 
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
@@ -458,6 +460,28 @@ TEST_F(work_asio, the_close_of_what_came_late_has_its_time_too) {
         co_await close();
     });  // returns
     EXPECT_EQ(to->opens, 1);
+    EXPECT_EQ(to->present, 0);
+}
+
+// Whoever is resumed by a release runs inside it, and the loop has to hear of the event as well.
+TEST_F(work_asio, may_end_in_a_coroutine_that_a_release_resumes) {
+    auto seen = std::make_shared<support::recorder>(std::set{cenote::event_kind::acquired});
+    make({.max = 1, .observers = {seen}});
+    cenote::lease<session> held;
+    pool->async_acquire(asio::bind_executor(
+        io, [&](error_code, cenote::lease<session> got) { held = std::move(got); }));
+    while (!held) io.run_one();
+    io.poll();
+    auto wait = [&]() -> support::task {
+        auto got = co_await pool->co_acquire_for(plenty);
+        pool.reset();
+    };
+    support::task waiting = wait();
+    waiting.start();
+    io.poll();
+    held.give_back();
+    EXPECT_FALSE(pool.has_value());
+    io.poll();
     EXPECT_EQ(to->present, 0);
 }
 
