@@ -111,7 +111,11 @@ TEST_F(work_asio, needs_no_thread) {
 }
 
 TEST_F(work_asio, a_closed_pool_does_not_keep_the_loop_busy) {
-    make({.max = 2, .min_size = 2, .idle_timeout = 10min, .sweep_interval = 10min});
+    make({.max = 2,
+          .min_size = 2,
+          .idle_timeout = 10min,
+          .sweep_interval = 10min,
+          .probe_after_idle = 10min});
     run([&]() -> asio::awaitable<void> {
         co_await pool->async_wait_ready(asio::use_awaitable);
         (void)co_await pool->async_acquire(asio::use_awaitable);  // over the shelf, which is swept
