@@ -26,10 +26,12 @@ enum class event_kind : std::uint8_t {
     closed,        ///< A resource is gone; `cause` if its close threw.
     exhausted,     ///< An acquire is about to be refused; `error`, `now`.
     loop_blocked,  ///< A thread of the pool's own loop must block in a call of the pool; `site`.
+    paused,        ///< The pool lends nothing until it is resumed.
+    resumed,       ///< It lends again.
     closing,       ///< The pool was closed; leases may still be out.
     closed_pool,   ///< The last resource of a closed pool is gone.
 };
-inline constexpr std::size_t event_kind_count = 14;
+inline constexpr std::size_t event_kind_count = 16;
 
 /// The word for a kind, as in the enum.
 const char* to_string(event_kind kind) noexcept;

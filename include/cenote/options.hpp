@@ -63,6 +63,15 @@ struct backoff {
     bool operator==(const backoff&) const = default;
 };
 
+/// A bucket of tokens, one for each open: it holds `burst` of them and gets `per_second` new ones
+/// every second, evenly. So in any t seconds at most burst + per_second × t opens begin.
+struct open_rate {
+    std::uint64_t per_second = forever;
+    std::uint64_t burst = 1;
+
+    bool operator==(const open_rate&) const = default;
+};
+
 /// Settings of one pool; an aggregate for designated initialisers. Invalid values are refused by
 /// the pool's constructor with `invalid_option`.
 ///
@@ -100,6 +109,10 @@ struct options {
     /// Opens in flight at once; never more than the waiters and the missing minimum need. Any
     /// number will do: more than `max` is no limit at all.
     std::size_t opening_max = 4;
+
+    /// How many opens may begin per second, whatever they are for. Protects a server that has just
+    /// come back from all its clients at once. `per_second` is a whole number up to 1 000 000.
+    cenote::open_rate open_rate = {};
 
     /// Idle longer than this is retired, down to `min_size` and `min_idle`.
     std::chrono::nanoseconds idle_timeout = std::chrono::minutes{5};

@@ -220,6 +220,12 @@ public:
     /// ones take over. For a failover, or after the server's settings changed.
     void retire_all() { gate_->retire_all(); }
 
+    /// Lends nothing, and opens, sweeps and probes nothing of its own accord, until resume().
+    /// Whoever waits keeps its place and its deadline; who comes waits. For a controlled failover:
+    /// pause, switch the server over, retire_all, resume. Leases that are out are not affected.
+    void pause() { gate_->pause(); }
+    void resume() { gate_->resume(); }
+
     /// Refuses new acquires and everybody in line with `closed`; closes the idle now and the leased
     /// when they come back. Can be called again.
     void close() noexcept { gate_->close(); }

@@ -2,6 +2,7 @@
 #include "core/machine.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/ensure.hpp"
 #include "core/fault.hpp"
@@ -29,7 +30,7 @@ machine::machine(const options& settings, abilities can, bool reports, std::uint
       reports_(reports),
       random_(seed),
       slots_(settings.max),
-      pacer_(settings.backoff, settings.opening_max),
+      pacer_(settings.backoff, settings.opening_max, settings.open_rate),
       warmed_(settings.warm_up != warm_up::none),
       last_sweep_(now),
       settled_at_(now) {
@@ -231,6 +232,18 @@ void machine::retire_all(instant now, actions& out) {
             slots_.move(slots_.oldest(kind), idle_kind::doomed);
         }
     settle(now, out);
+}
+
+void machine::pause(instant now, actions& out) {
+    notice_freeze(now);
+    if (!std::exchange(paused_, true) && !closed_) report(event_kind::paused, 0, out);
+    settle(now, out);
+}
+
+void machine::resume(instant now, actions& out) {
+    notice_freeze(now);
+    if (std::exchange(paused_, false) && !closed_) report(event_kind::resumed, 0, out);
+    if (!planted(fault::resume_serves_nobody)) settle(now, out);
 }
 
 void machine::suspect_all(instant now, actions& out) {

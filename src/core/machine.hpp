@@ -13,8 +13,8 @@
 //          │  closed        ▼            │ failed       │      ▼
 //          └──────────────────────── closing ◀──────────┴──────┘
 //
-// Requests: acquire, try_acquire, cancel, release, detach, retire_all, suspect_all, close,
-// tick. Actions that leave the house (call) have exactly one answer each: on_open, on_probe,
+// Requests: acquire, try_acquire, cancel, release, detach, retire_all, suspect_all, pause, resume,
+// close, tick. Actions that leave the house (call) have exactly one answer each: on_open, on_probe,
 // on_reset, on_close. A call may have to wait before it is made; from begun() on its time runs. An
 // answer that comes after the machine gave the call up is recognised by its
 // number and changes nothing (the function returns false). Every order of these is handled; none
@@ -31,9 +31,9 @@
 // 4. Nobody waits while a fresh resource is idle, unless newcomers may bypass the head (bounded
 //    fairness): then it is handed over to the head at a time that wake_at() knows.
 // 5. Nobody waits while there is a vacant slot, unless enough resources are on their way back, or
-//    opens are held back by opening_max, by the pacer's width or by the backoff.
+//    opens are held back by opening_max, or by the pacer: its width, the backoff, the bucket.
 // 6. Quiescence: if somebody waits for ever, then something is leased, or a call is in flight, or
-//    wake_at() is set.
+//    wake_at() is set. (4 to 6 do not hold while the pool is paused.)
 // 7. Tickets rise along the line; nobody is queued again.
 // 8. Nobody's deadline lies at or before `now`; wake_at() > now.
 // 9. Calls in flight: opens at most opening_max; of these not more than were ever missing.
@@ -167,6 +167,10 @@ public:
     void detach(instant now, slot_id id, actions& out);
     /// Everything open now is closed when it is idle or comes back.
     void retire_all(instant now, actions& out);
+    /// Nothing is lent and nothing is opened, swept or probed of the pool's own accord until
+    /// resume(). Whoever waits keeps place and deadline; who comes waits.
+    void pause(instant now, actions& out);
+    void resume(instant now, actions& out);
     /// Everything open now must be probed before it is lent again.
     void suspect_all(instant now, actions& out);
     void close(instant now, actions& out);
@@ -193,6 +197,7 @@ public:
     std::uint64_t settles() const { return settles_; }
 
     bool closed() const { return closed_; }
+    bool paused() const { return paused_; }
     /// Closed, and nothing is left.
     bool drained() const { return closed_ && slots_.total() == 0; }
     /// The minimum is open.
@@ -255,7 +260,6 @@ private:
     void settle(instant now, actions& out);
     void give_up_calls(instant now, actions& out);
     void refuse_expired(instant now, actions& out);
-    void refuse_hopeless(actions& out);
     void lend_idle(instant now, actions& out);
     void close_idle(instant now, actions& out);
     void sweep(instant now, actions& out);
@@ -294,6 +298,7 @@ private:
     deadlines calls_;  // of the calls in flight, by slot
 
     bool closed_ = false;
+    bool paused_ = false;
     bool full_ = false;        // only the line moves, unless something is due
     bool warmed_ = true;       // the minimum is being kept
     bool tried_ = false;       // a try_acquire found nothing; one open is for the next

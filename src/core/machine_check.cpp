@@ -43,7 +43,7 @@ void machine::check_calls(instant now) const {
 
 void machine::check_waiters(instant now) const {
     ensure(line_.earliest() > now, "8: nobody waits past the deadline");
-    if (line_.empty()) return;
+    if (line_.empty() || paused_) return;
     if (slots_.oldest(idle_kind::fresh) != no_slot) {
         ensure(now < owed_at(), "4: nobody waits while a fresh resource is idle");
         ensure(wake_at() <= owed_at(), "4: a bypassed head is handed over to in time");

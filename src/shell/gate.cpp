@@ -62,6 +62,8 @@ void gate::release(resource* r) noexcept {
     keeper_of(this).release(r);
 }
 void gate::retire_all() { keeper_of(this).retire_all(); }
+void gate::pause() { keeper_of(this).pause(); }
+void gate::resume() { keeper_of(this).resume(); }
 void gate::close() noexcept { keeper_of(this).close(); }
 std::size_t gate::close(std::chrono::nanoseconds timeout, std::source_location site) noexcept {
     return keeper_of(this).close(timeout, site);

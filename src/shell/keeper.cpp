@@ -272,6 +272,23 @@ void keeper::retire_all() {
     });
 }
 
+void keeper::pause() {
+    enter([&](instant now) {
+        machine_.make_room(out_);
+        shelf_.raise(detail::pool_paused);
+        collect_shelf(now);
+        machine_.pause(now, out_);
+    });
+}
+
+void keeper::resume() {
+    enter([&](instant now) {
+        machine_.make_room(out_);
+        shelf_.lower(detail::pool_paused);
+        machine_.resume(now, out_);
+    });
+}
+
 void keeper::close() noexcept {
     enter([&](instant now) noexcept {
         shelf_.raise(detail::pool_closed);

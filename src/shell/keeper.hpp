@@ -52,6 +52,8 @@ public:
     void hand_in(detail::resource* r) noexcept;
     std::unique_ptr<detail::resource> detach(detail::resource* r) noexcept;
     void retire_all();
+    void pause();
+    void resume();
     void close() noexcept;
     std::size_t close(std::chrono::nanoseconds timeout, std::source_location site) noexcept;
     bool wait_ready(std::chrono::nanoseconds timeout, std::source_location site);

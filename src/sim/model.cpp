@@ -62,7 +62,9 @@ model::model(const options& settings, core::abilities can, std::uint64_t seed, i
       slots_(settings.max),
       keeps_minimum_(settings.warm_up != warm_up::none),
       last_sweep_(now),
-      settled_at_(now) {
+      settled_at_(now),
+      in_bucket_(price() * static_cast<std::int64_t>(settings.open_rate.burst)),
+      filled_at_(now) {
     // As if they had been vacated from the last to the first, so that slot 0 is taken first.
     for (std::size_t i = slots_.size(); i-- > 0;) slots_[i].moved = ++moves_;
     line_.reserve(32);
@@ -81,7 +83,7 @@ answer model::acquire(instant now, const request& who, actions& out) {
     result.ticket = who.ticket != 0 ? who.ticket : ++last_ticket_;
     if (closed_) {
         result.error = errc::closed;
-    } else if (const slot_id id = lendable(now, out); id != no_slot) {
+    } else if (const slot_id id = paused_ ? no_slot : lendable(now, out); id != no_slot) {
         lend(id);
         result.what = answer::kind::granted;
         result.slot = id;
@@ -105,7 +107,7 @@ answer model::acquire(instant now, const request& who, actions& out) {
 std::optional<slot_id> model::try_acquire(instant now, actions& out) {
     notice_freeze(now);
     keeps_minimum_ = true;
-    const slot_id id = closed_ ? no_slot : lendable(now, out);
+    const slot_id id = closed_ || paused_ ? no_slot : lendable(now, out);
     if (id != no_slot) {
         lend(id);
     } else {
@@ -160,6 +162,18 @@ void model::retire_all(instant now, actions& out) {
     notice_freeze(now);
     ++epoch_;
     doom_all();
+    settle(now, out);
+}
+
+void model::pause(instant now, actions& out) {
+    notice_freeze(now);
+    paused_ = true;
+    settle(now, out);
+}
+
+void model::resume(instant now, actions& out) {
+    notice_freeze(now);
+    paused_ = false;
     settle(now, out);
 }
 
@@ -405,12 +419,13 @@ void model::grant(std::size_t place_in_line, slot_id id, actions& out) {
 void model::settle(instant now, actions& out) {
     give_up_calls(now, out);
     refuse_expired(now, out);
-    lend_fresh(now, out);
+    if (!paused_) lend_fresh(now, out);
     close_doomed(now, out);
-    refuse_hopeless(out);
-    sweep(now, out);
-    beat(now, out);
-    open_missing(now, out);
+    if (!paused_) {
+        sweep(now, out);
+        beat(now, out);
+        open_missing(now, out);
+    }
     settled_at_ = now;
 }
 
@@ -441,12 +456,6 @@ void model::refuse_expired(instant now, actions& out) {
         if (who == nowhere || line_[who].due.at > now) return;
         refuse(who, errc::timed_out, out);
     }
-}
-
-void model::refuse_hopeless(actions& out) {
-    if (failures_ == 0 || alive() + count(slot_state::opening) > 0) return;
-    const instant next = open_due(true);
-    while (!line_.empty() && line_.front().due.at <= next) refuse(0, errc::open_failed, out);
 }
 
 void model::lend_fresh(instant now, actions& out) {
@@ -531,6 +540,7 @@ void model::open_missing(instant now, actions& out) {
             slots_[id].epoch = epoch_;
             begin(now, id, slot_state::opening, verb::open, out);
             widen_at_ = after(now, patience);
+            in_bucket_ -= price();
         }
     }
 }
@@ -700,7 +710,7 @@ instant model::wake_at() const {
     instant at = never;
     for (const waiter& w : line_) at = std::min(at, w.due.at);
     for (const place& s : slots_) at = std::min(at, s.due.at);
-    if (closed_) return at;
+    if (closed_ || paused_) return at;
     at = std::min(at, held_back_ ? widen_at_ : retry_at_);
     if (line_.empty()) at = std::min(at, sweep_at());
     if (can_.probe && !beating_ && line_.empty()) at = std::min(at, beat_due_);
@@ -753,12 +763,34 @@ std::size_t model::allowed(instant now) {
         retry_at_ = at;
         return 0;
     }
+    fill_bucket(now);
+    std::size_t tokens = room;
+    if (price() > duration{}) {
+        tokens = static_cast<std::size_t>(in_bucket_ / price());
+        if (tokens == 0) {
+            retry_at_ = now + (price() - in_bucket_);
+            return 0;
+        }
+    }
     const std::size_t lanes = excess(present_width(now), opening);
     const std::size_t all = std::max(m.of_minimum, m.of_spares);
     const std::size_t paced = failures_ == 0 ? std::max(m.of_minimum, std::min(m.of_spares, lanes))
                                              : std::min(all, lanes);
     held_back_ = std::min(paced, room) < std::min(all, room);
-    return std::min(paced, room);
+    return std::min({paced, room, tokens});
+}
+
+/// The time in which one token comes; zero if nobody counts.
+duration model::price() const {
+    if (settings_.open_rate.per_second == std::uint64_t{forever}) return {};
+    const auto count = static_cast<std::int64_t>(settings_.open_rate.per_second);
+    return duration{(1'000'000'000 + count - 1) / count};
+}
+
+void model::fill_bucket(instant now) {
+    const duration full = price() * static_cast<std::int64_t>(settings_.open_rate.burst);
+    in_bucket_ = std::min(full, in_bucket_ + (now - filled_at_));
+    filled_at_ = now;
 }
 
 std::size_t model::present_width(instant now) {

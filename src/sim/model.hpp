@@ -32,6 +32,8 @@ public:
                  core::actions& out);
     void detach(core::instant now, core::slot_id id, core::actions& out);
     void retire_all(core::instant now, core::actions& out);
+    void pause(core::instant now, core::actions& out);
+    void resume(core::instant now, core::actions& out);
     void suspect_all(core::instant now, core::actions& out);
     void close(core::instant now, core::actions& out);
     void tick(core::instant now, core::actions& out);
@@ -115,7 +117,6 @@ private:
     void settle(core::instant now, core::actions& out);
     void give_up_calls(core::instant now, core::actions& out);
     void refuse_expired(core::instant now, core::actions& out);
-    void refuse_hopeless(core::actions& out);
     void lend_fresh(core::instant now, core::actions& out);
     void probe_stale(core::instant now, core::actions& out);
     void close_doomed(core::instant now, core::actions& out);
@@ -157,6 +158,8 @@ private:
     void open_succeeded(core::instant called_at);
     void open_failed(core::instant now, core::instant called_at);
     core::instant open_due(bool somebody_waits) const;
+    void fill_bucket(core::instant now);
+    core::duration price() const;
 
     options settings_;
     core::abilities can_;
@@ -166,6 +169,7 @@ private:
     std::vector<core::slot_id> in_turn_;  // lent by fresh_then_stale(), to spare allocations
 
     bool closed_ = false;
+    bool paused_ = false;
     bool keeps_minimum_;
     bool tried_ = false;
     bool beating_ = false;
@@ -190,6 +194,8 @@ private:
     std::int64_t permille_ = 1000;
     core::instant retry_at_ = core::never;
     bool held_back_ = false;
+    core::duration in_bucket_;  // so much time's worth of tokens
+    core::instant filled_at_;
 };
 
 }  // namespace cenote::sim

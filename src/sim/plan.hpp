@@ -37,9 +37,11 @@ struct decision {
         pass,    // time: a = how, b = how much
         retire_all,
         suspect_all,
+        pause,
+        unpause,
         close,
     };
-    static constexpr std::size_t kinds = 21;
+    static constexpr std::size_t kinds = 23;
 
     kind what{};
     std::uint32_t a = 0;

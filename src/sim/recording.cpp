@@ -43,6 +43,8 @@ void each_field(Plan& p, Visit visit) {
     visit("fairness", o.fairness);
     visit("bypass_for", o.bypass_for);
     visit("line_max", o.line_max);
+    visit("open_rate", o.open_rate.per_second);
+    visit("open_burst", o.open_rate.burst);
     visit("backoff_first", o.backoff.first);
     visit("backoff_cap_waiting", o.backoff.cap_waiting);
     visit("backoff_cap_idle", o.backoff.cap_idle);

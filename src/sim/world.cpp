@@ -205,6 +205,8 @@ bool world::happen(const decision& d) {
             machine_.suspect_all(now_, mine_);
             model_.suspect_all(now_, theirs_);
             return true;
+        case decision::kind::pause: pause(true); return true;
+        case decision::kind::unpause: pause(false); return true;
         case decision::kind::close: close(); return true;
         default: return false;
     }
@@ -338,6 +340,7 @@ void world::send_back(borrower& who) {
 void world::lent(borrower& who, slot_id slot, bool from_line) {
     place& p = places_[slot];
     require(!closed_, "a closed pool lends nothing");
+    require(!paused_, "a paused pool lends nothing");
     require(p.exists && !p.dirty && !p.given_up, "only a good resource is lent");
     for (const call& c : calls_) require(c.slot != slot, "no resource is lent during a call");
     const borrower* head = &who;
@@ -415,6 +418,17 @@ void world::close() {
     model_.close(now_, theirs_);
 }
 
+void world::pause(bool on) {
+    paused_ = on;
+    if (on) {
+        machine_.pause(now_, mine_);
+        model_.pause(now_, theirs_);
+    } else {
+        machine_.resume(now_, mine_);
+        model_.resume(now_, theirs_);
+    }
+}
+
 /// False: the timer is late, and nobody has told the machine of the time.
 bool world::pass(std::uint32_t how, std::uint32_t much) {
     instant wake = machine_.wake_at();
@@ -480,6 +494,7 @@ void world::give_up(const core::action& a) {
 void world::began(const core::action& a) {
     place& p = places_[a.slot];
     require(p.exists == (a.which != verb::open), "opens fill empty slots, other calls full ones");
+    require(a.which != verb::open || !paused_, "a paused pool opens nothing");
     for (std::size_t i = 0; i < calls_.size(); ++i) {
         if (calls_[i].slot != a.slot) continue;
         // The call before it was given up: a resource that does not answer is closed.
@@ -617,9 +632,13 @@ bool world::serve_once() {
 void world::finish() {
     // Whoever waits when the faults stop is served within the longest backoff, and that by a number
     // of steps that only depends on how many there are.
+    step({.what = decision::kind::unpause});
     std::size_t steps_max = 2000 + 20 * borrowers_.size();
     instant limit = now_ + plan_.settings.backoff.cap_waiting * 2 + plan_.settings.bypass_for +
                     std::chrono::seconds{1};
+    if (auto rate = plan_.settings.open_rate.per_second; rate != std::uint64_t{forever})
+        limit += nanoseconds{std::chrono::seconds{1}} / static_cast<std::int64_t>(rate) *
+                 static_cast<std::int64_t>(2 * borrowers_.size() + 4);
     auto anybody = [&](bool (*is)(const borrower&)) {
         return std::any_of(borrowers_.begin(), borrowers_.end(), is);
     };

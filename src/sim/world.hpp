@@ -133,6 +133,7 @@ private:
     bool pass(std::uint32_t how, std::uint32_t much);
     void call_ended(const call& c, core::outcome how);
     void close();
+    void pause(bool on);
 
     void settle_again();
     void absorb();
@@ -167,6 +168,7 @@ private:
     std::uint64_t begun_ = 0;     // acquires as borrowers count them, whatever it took
     std::uint64_t ended_ = 0;
     bool closed_ = false;
+    bool paused_ = false;
     std::uint64_t hash_ = 0xcbf29ce484222325u;
     tallies seen_;
 };

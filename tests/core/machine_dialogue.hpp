@@ -68,6 +68,12 @@ public:
     void retire_all() {
         event([&] { it.retire_all(now, heard_); });
     }
+    void pause() {
+        event([&] { it.pause(now, heard_); });
+    }
+    void resume() {
+        event([&] { it.resume(now, heard_); });
+    }
     void suspect_all() {
         event([&] { it.suspect_all(now, heard_); });
     }

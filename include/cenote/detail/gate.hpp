@@ -115,6 +115,8 @@ public:
     const std::string& name() const noexcept { return name_; }
 
     void retire_all();
+    void pause();
+    void resume();
     void close() noexcept;
     /// How many leases are still out at the deadline.
     std::size_t close(std::chrono::nanoseconds timeout, std::source_location site) noexcept;
