@@ -1,6 +1,7 @@
 // A lease: the right to use one resource, which ends by itself.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -58,6 +59,14 @@ public:
     void discard() noexcept {
         if (resource_ == nullptr) return;
         resource_->state = detail::condition::discard;
+        give_back();
+    }
+
+    /// The same because of an error: the circuit breaker counts it as a failure.
+    void discard(const std::exception_ptr& cause) noexcept {
+        if (resource_ == nullptr) return;
+        bool for_a_cause = cause != nullptr;
+        resource_->state = for_a_cause ? detail::condition::broken : detail::condition::discard;
         give_back();
     }
 

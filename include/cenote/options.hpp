@@ -15,6 +15,7 @@
 
 namespace cenote {
 
+class breaker;
 class observer;
 
 /// Switches a limit off: a duration or a count that is never reached.
@@ -161,6 +162,12 @@ struct options {
     /// also refused, with `deadlock`, and close(timeout) and wait_ready do not wait. If it is not
     /// set: true in debug builds of the library.
     std::optional<bool> refuse_on_loop = std::nullopt;
+
+    /// When the circuit opens and closes (<cenote/breaker.hpp>). Null: by hand only, with
+    /// pool::deactivate, recover and activate.
+    ///
+    ///     .breaker = std::make_shared<cenote::threshold_breaker>()
+    std::shared_ptr<cenote::breaker> breaker = nullptr;
 
     /// Spacing of failed opens, per pool, not per waiter.
     cenote::backoff backoff = {};

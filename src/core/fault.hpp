@@ -71,7 +71,15 @@
     X(no_token_ever_comes)                \
     X(pause_lends_all_the_same)           \
     X(pause_opens_all_the_same)           \
-    X(resume_serves_nobody)
+    X(resume_serves_nobody)               \
+    X(inactive_lends_all_the_same)        \
+    X(inactive_keeps_its_waiters)         \
+    X(recovering_lets_everybody_in)       \
+    X(trial_never_ends)                   \
+    X(cool_down_never_ends)               \
+    X(failed_open_is_no_news)             \
+    X(accepted_release_is_no_news)        \
+    X(stale_ruling_followed)
 // clang-format on
 
 namespace cenote::core {

@@ -62,6 +62,7 @@ public:
     /// Whoever is served next. Requires that somebody waits.
     const waiter& first() const { return nodes_[head_].who; }
     waiter_id head() const { return id_of(head_); }
+    waiter_id last() const { return id_of(tail_); }
     /// Takes the head out. What was known about it stays until somebody joins.
     const waiter& leave_first() {
         ensure(head_ != none, "the line has a head");

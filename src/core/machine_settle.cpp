@@ -9,6 +9,10 @@ namespace cenote::core {
 
 void machine::settle(instant now, actions& out) {
     if (calls_.earliest() <= now) give_up_calls(now, out);
+    if (circuit_.ask_at() <= now) {
+        circuit_.asked(now);
+        judge(circuit_news::cooled_down, out);
+    }
     if (line_.earliest() <= now) refuse_expired(now, out);
     bool lends = !paused_ || planted(fault::pause_lends_all_the_same);
     if (lends && (!line_.empty() || tried_)) lend_idle(now, out);
@@ -168,8 +172,9 @@ void machine::open_missing(instant now, actions& out) {
 // Looks.
 
 instant machine::other_wake_at() const {
-    instant at = calls_.earliest();
-    if (closed_ || paused_) return at;
+    instant at = std::min(calls_.earliest(), circuit_.ask_at());
+    if (closed_) return calls_.earliest();
+    if (paused_) return at;
     at = std::min(at, pacer_.next_chance());
     if (line_.empty()) at = std::min(at, sweep_at());
     if (can_.probe && !beating_ && line_.empty()) at = std::min(at, beat_due_);

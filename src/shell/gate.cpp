@@ -64,6 +64,10 @@ void gate::release(resource* r) noexcept {
 void gate::retire_all() { keeper_of(this).retire_all(); }
 void gate::pause() { keeper_of(this).pause(); }
 void gate::resume() { keeper_of(this).resume(); }
+void gate::go(const breaker_move& where) { keeper_of(this).go(where); }
+std::chrono::nanoseconds gate::retry_after() const {
+    return static_cast<const shell::keeper*>(this)->retry_after();
+}
 void gate::close() noexcept { keeper_of(this).close(); }
 std::size_t gate::close(std::chrono::nanoseconds timeout, std::source_location site) noexcept {
     return keeper_of(this).close(timeout, site);
@@ -76,7 +80,7 @@ stats gate::read() const { return static_cast<const shell::keeper*>(this)->read(
 void gate::fail(errc why, instant since) {
     std::exception_ptr cause;
     std::string text = keeper_of(this).explain(why, since, cause);
-    throw_pool_error(why, std::move(text), std::move(cause));
+    throw_pool_error(why, std::move(text), std::move(cause), retry_after());
 }
 
 instant gate::deadline_after(std::chrono::nanoseconds timeout) const noexcept {

@@ -69,6 +69,7 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
       settings_(settings),
       shelf_interval_(shelf_interval(settings, abilities_of(*connector_).probe)),
       announcer_(settings.observers),
+      umpire_(settings.breaker),
       traces_(new detail::trace[settings.max]),
       machine_(settings, abilities_of(*connector_), announcer_.wants_any(), pick_seed(settings),
                steady_clock::now()),
@@ -358,7 +359,8 @@ void keeper::end() noexcept {
     // them at most until its own deadline. The clock is minded here, too: the minder may be the
     // very thread that is doing this, in an observer.
     std::size_t own = work_->calls_here();
-    while ((calls_in_flight() > own || announcer_.busy()) && !work_->helpless(own)) {
+    auto busy = [&] { return announcer_.busy() || umpire_.busy(); };
+    while ((calls_in_flight() > own || busy()) && !work_->helpless(own)) {
         instant wake = wake_at();
         if (wake == never) {
             changed_.wait(lock);

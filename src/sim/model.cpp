@@ -83,6 +83,8 @@ answer model::acquire(instant now, const request& who, actions& out) {
     result.ticket = who.ticket != 0 ? who.ticket : ++last_ticket_;
     if (closed_) {
         result.error = errc::closed;
+    } else if (!lets_in()) {
+        result.error = errc::unavailable;
     } else if (const slot_id id = paused_ ? no_slot : lendable(now, out); id != no_slot) {
         lend(id);
         result.what = answer::kind::granted;
@@ -107,11 +109,11 @@ answer model::acquire(instant now, const request& who, actions& out) {
 std::optional<slot_id> model::try_acquire(instant now, actions& out) {
     notice_freeze(now);
     keeps_minimum_ = true;
-    const slot_id id = closed_ || paused_ ? no_slot : lendable(now, out);
+    const slot_id id = closed_ || paused_ || !lets_in() ? no_slot : lendable(now, out);
     if (id != no_slot) {
         lend(id);
     } else {
-        tried_ = !closed_;
+        tried_ = !closed_ && lets_in();
     }
     settle(now, out);
     return id != no_slot ? std::optional{id} : std::nullopt;
@@ -134,8 +136,12 @@ void model::release(instant now, slot_id id, condition how, std::uint64_t uses, 
     place& s = slots_[id];
     s.uses += uses;
     s.idle_since = now;
+    s.trial = false;
     // Why it is closed is a matter of the reports alone.
     const bool kept = how == condition::clean || how == condition::dirty;
+    if (kept) judge(core::circuit_news::succeeded, out);
+    if (how == condition::rejected || how == condition::broken)
+        judge(core::circuit_news::failed, out);
     if (closed_ || !kept || worn(s, now)) {
         const bool for_nothing = how == condition::unfit && s.uses <= 1;
         if (for_nothing && !closed_ && !worn(s, now)) open_failed(now, s.called_at);
@@ -154,6 +160,7 @@ void model::release(instant now, slot_id id, condition how, std::uint64_t uses, 
 
 void model::detach(instant now, slot_id id, actions& out) {
     notice_freeze(now);
+    slots_[id].trial = false;
     vacate(id);
     settle(now, out);
 }
@@ -175,6 +182,50 @@ void model::resume(instant now, actions& out) {
     notice_freeze(now);
     paused_ = false;
     settle(now, out);
+}
+
+void model::go(instant now, const breaker_move& where, actions& out) {
+    notice_freeze(now);
+    circuit_ = where;
+    ++moves_of_circuit_;
+    success_is_news_ = true;
+    ask_at_ = never;
+    if (where.to == breaker_state::inactive) {
+        ask_at_ = after(now, where.cool_down);
+        while (!line_.empty()) refuse(0, errc::unavailable, out);
+    }
+    if (where.to == breaker_state::recovering)
+        while (!line_.empty() && trials() + line_.size() > where.probes)
+            refuse(line_.size() - 1, errc::unavailable, out);
+    settle(now, out);
+}
+
+bool model::follow(instant now, std::uint64_t moves, const breaker_move& where, actions& out) {
+    if (moves != moves_of_circuit_) return false;
+    go(now, where, out);
+    return true;
+}
+
+void model::judge(core::circuit_news what, actions& out) {
+    const bool good = what == core::circuit_news::succeeded;
+    const bool news = !good || success_is_news_ || circuit_.to != breaker_state::active;
+    success_is_news_ = !good;
+    if (!news || closed_) return;
+    action& a = out.emplace_back();
+    a.what = action::kind::judge;
+    a.news = what;
+    a.call = moves_of_circuit_;
+}
+
+std::size_t model::trials() const {
+    std::size_t n = 0;
+    for (const place& s : slots_) n += s.trial ? 1 : 0;
+    return n;
+}
+
+bool model::lets_in() const {
+    if (circuit_.to == breaker_state::recovering) return trials() + line_.size() < circuit_.probes;
+    return circuit_.to == breaker_state::active;
 }
 
 void model::suspect_all(instant now, actions& out) {
@@ -223,6 +274,7 @@ bool model::on_open(instant now, slot_id id, std::uint64_t call, outcome how, ac
     if (how == outcome::ok) {
         place& s = slots_[id];
         const instant called_at = s.called_at;
+        judge(core::circuit_news::succeeded, out);
         s.expires_at = draw_expiry(now);
         s.uses = 0;
         s.idle_since = now;
@@ -348,6 +400,7 @@ void model::doom_all() {
 void model::lend(slot_id id) {
     enter(id, slot_state::leased);
     ++slots_[id].uses;
+    slots_[id].trial = circuit_.to == breaker_state::recovering;
 }
 
 void model::put_by(instant now, slot_id id, actions& out) {
@@ -359,6 +412,7 @@ void model::put_by(instant now, slot_id id, actions& out) {
 }
 
 void model::fail_open(instant now, slot_id id, bool final, actions& out) {
+    judge(core::circuit_news::failed, out);
     open_failed(now, slots_[id].called_at);
     tried_ = false;
     vacate(id);
@@ -370,6 +424,7 @@ void model::fail_open(instant now, slot_id id, bool final, actions& out) {
 
 void model::fail_probe(instant now, slot_id id, actions& out) {
     if (slots_[id].purpose == probe_purpose::heartbeat) beating_ = false;
+    judge(core::circuit_news::failed, out);
     if (++dead_in_row_ >= 2) suspect_at_ = now;
     begin_close(now, id, out);
 }
@@ -418,6 +473,10 @@ void model::grant(std::size_t place_in_line, slot_id id, actions& out) {
 
 void model::settle(instant now, actions& out) {
     give_up_calls(now, out);
+    if (!closed_ && ask_at_ <= now) {
+        ask_at_ = after(now, circuit_.cool_down);
+        judge(core::circuit_news::cooled_down, out);
+    }
     refuse_expired(now, out);
     if (!paused_) lend_fresh(now, out);
     close_doomed(now, out);
@@ -710,7 +769,9 @@ instant model::wake_at() const {
     instant at = never;
     for (const waiter& w : line_) at = std::min(at, w.due.at);
     for (const place& s : slots_) at = std::min(at, s.due.at);
-    if (closed_ || paused_) return at;
+    if (closed_) return at;
+    at = std::min(at, ask_at_);
+    if (paused_) return at;
     at = std::min(at, held_back_ ? widen_at_ : retry_at_);
     if (line_.empty()) at = std::min(at, sweep_at());
     if (can_.probe && !beating_ && line_.empty()) at = std::min(at, beat_due_);

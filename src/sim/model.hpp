@@ -34,6 +34,9 @@ public:
     void retire_all(core::instant now, core::actions& out);
     void pause(core::instant now, core::actions& out);
     void resume(core::instant now, core::actions& out);
+    void go(core::instant now, const breaker_move& where, core::actions& out);
+    bool follow(core::instant now, std::uint64_t moves, const breaker_move& where,
+                core::actions& out);
     void suspect_all(core::instant now, core::actions& out);
     void close(core::instant now, core::actions& out);
     void tick(core::instant now, core::actions& out);
@@ -66,6 +69,7 @@ private:
         core::idle_kind idle = core::idle_kind::fresh;
         core::probe_purpose purpose{};
         bool expiring = false;
+        bool trial = false;
         std::uint64_t call = 0;
         std::uint64_t uses = 0;
         std::uint64_t epoch = 0;
@@ -110,6 +114,9 @@ private:
     bool answered(core::slot_id id, std::uint64_t call, core::slot_state expected);
     void join(core::instant now, const core::request& who, std::uint64_t ticket);
     void notice_freeze(core::instant now);
+    void judge(core::circuit_news what, core::actions& out);
+    bool lets_in() const;
+    std::size_t trials() const;
     void refuse(std::size_t place_in_line, errc error, core::actions& out);
     void grant(std::size_t place_in_line, core::slot_id id, core::actions& out);
 
@@ -194,6 +201,10 @@ private:
     std::int64_t permille_ = 1000;
     core::instant retry_at_ = core::never;
     bool held_back_ = false;
+    breaker_move circuit_;  // the last one
+    std::uint64_t moves_of_circuit_ = 0;
+    core::instant ask_at_ = core::never;
+    bool success_is_news_ = false;
     core::duration in_bucket_;  // so much time's worth of tokens
     core::instant filled_at_;
 };

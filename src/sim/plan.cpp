@@ -11,9 +11,10 @@ namespace cenote::sim {
 namespace {
 
 constexpr std::array<const char*, decision::kinds> names = {
-    "acquire", "demand",  "attempt",    "cancel",      "release", "detach",  "reject", "stop",
-    "resume",  "destroy", "look",       "admit",       "crowd",   "storm",   "answer", "start",
-    "late",    "pass",    "retire_all", "suspect_all", "pause",   "unpause", "close"};
+    "acquire", "demand", "attempt", "cancel", "release",    "detach",      "reject",
+    "stop",    "resume", "destroy", "look",   "admit",      "crowd",       "storm",
+    "answer",  "start",  "late",    "pass",   "retire_all", "suspect_all", "pause",
+    "unpause", "judge",  "breaker", "close"};
 
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
@@ -97,6 +98,16 @@ void draw_coroutines(core::dice& random, plan& p) {
     weight_of(p, kind::admit) = 5 + static_cast<std::uint32_t>(random.below(20));
 }
 
+void draw_breaker(core::dice& random, plan& p) {
+    if (!random.chance(30)) return;
+    if (random.chance(80)) p.failures = 1 + random.below(4);
+    p.probes = 1 + random.below(3);
+    p.successes = 1 + random.below(3);
+    p.cool_down = span(random, 300, false);
+    weight_of(p, decision::kind::judge) = random.chance(50) ? 50 : 10;
+    weight_of(p, decision::kind::breaker) = random.chance(50) ? 1 : 0;
+}
+
 }  // namespace
 
 std::string to_string(const decision& d) {
@@ -142,6 +153,7 @@ plan draw_plan(std::uint64_t seed, std::size_t steps) {
     if (p.calls_wait) weight_of(p, decision::kind::start) = 20;
     draw_crowd(random, p);
     draw_coroutines(random, p);
+    draw_breaker(random, p);
     return p;
 }
 

@@ -21,6 +21,10 @@ void each_field(Plan& p, Visit visit) {
     visit("borrowers", p.borrowers);
     visit("coroutines", p.coroutines);
     visit("looks", p.looks);
+    visit("failures", p.failures);
+    visit("probes", p.probes);
+    visit("successes", p.successes);
+    visit("cool_down", p.cool_down);
     auto& o = p.settings;
     visit("max", o.max);
     visit("min_size", o.min_size);

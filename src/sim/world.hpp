@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cenote/breaker.hpp"
 #include "core/dice.hpp"
 #include "core/machine.hpp"
 #include "sim/model.hpp"
@@ -66,6 +67,7 @@ private:
         bool withdrawn = false;  // it is going away, or need not be told
         bool bypassable = false;
         bool cannot_wait = false;
+        bool trial = false;  // lent while the circuit was recovering
         core::waiter_id waiter{};
         std::uint64_t cookie = 0;
         std::uint64_t ticket = 0;
@@ -134,6 +136,8 @@ private:
     void call_ended(const call& c, core::outcome how);
     void close();
     void pause(bool on);
+    bool judge();
+    void move(const breaker_move& where);
 
     void settle_again();
     void absorb();
@@ -169,6 +173,9 @@ private:
     std::uint64_t ended_ = 0;
     bool closed_ = false;
     bool paused_ = false;
+    threshold_breaker strategy_;
+    core::actions news_;  // that the strategy has not heard yet
+    breaker_move circuit_;
     std::uint64_t hash_ = 0xcbf29ce484222325u;
     tallies seen_;
 };

@@ -31,7 +31,16 @@ public:
     /// The answers to the last event, as words: "open 0, 7 gets 1".
     std::string said() const {
         std::string text;
-        for (const action& a : heard_) text += (text.empty() ? "" : ", ") + words(a);
+        for (const action& a : heard_)
+            if (a.what != action::kind::judge) text += (text.empty() ? "" : ", ") + words(a);
+        return text.empty() ? "nothing" : text;
+    }
+
+    /// What the breaker's strategy is told after the last event.
+    std::string judged() const {
+        std::string text;
+        for (const action& a : heard_)
+            if (a.what == action::kind::judge) text += (text.empty() ? "" : ", ") + words(a);
         return text.empty() ? "nothing" : text;
     }
 
@@ -73,6 +82,12 @@ public:
     }
     void resume() {
         event([&] { it.resume(now, heard_); });
+    }
+    void go(const breaker_move& where) {
+        event([&] { it.go(now, where, heard_); });
+    }
+    bool follow(std::uint64_t moves, const breaker_move& where) {
+        return truth([&] { return it.follow(now, moves, where, heard_); });
     }
     void suspect_all() {
         event([&] { it.suspect_all(now, heard_); });
@@ -196,6 +211,10 @@ private:
             case action::kind::grant: return who + " gets " + slot;
             case action::kind::refuse: return who + " refused: " + word(a.error);
             case action::kind::report: break;
+            case action::kind::judge: {
+                constexpr std::array news = {"succeeded", "failed", "cooled down"};
+                return news.at(static_cast<std::size_t>(a.news));
+            }
         }
         std::string event = to_string(a.event);
         return a.event == event_kind::retired ? event + ": " + to_string(a.why) : event;

@@ -117,6 +117,8 @@ public:
     void retire_all();
     void pause();
     void resume();
+    void go(const breaker_move& where);
+    std::chrono::nanoseconds retry_after() const;
     void close() noexcept;
     /// How many leases are still out at the deadline.
     std::size_t close(std::chrono::nanoseconds timeout, std::source_location site) noexcept;
