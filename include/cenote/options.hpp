@@ -64,6 +64,29 @@ struct backoff {
     bool operator==(const backoff&) const = default;
 };
 
+/// How important an acquire is. Who waits is served by priority, and by arrival among equals; but
+/// a priority is only a head start (`options::head_start`), so nobody starves.
+enum class priority : std::uint8_t {
+    reserved,  ///< Before everybody else, for health checks and administration: `line_max` and
+               ///< `shed` do not apply to it.
+    high,
+    normal,
+    low,
+};
+inline constexpr std::size_t priority_count = 4;
+
+/// Refuses those who have waited longest while the line is late (CoDel): if for a whole `interval`
+/// nobody was served who had waited less than `target`, then as long as that lasts everybody who
+/// has waited twice the target is refused with `shed`. So under any load those who are served
+/// waited at most twice the target, and the pool works for them instead of for people who have
+/// given up.
+struct shed {
+    std::chrono::nanoseconds target = forever;  ///< `forever`: off.
+    std::chrono::nanoseconds interval = std::chrono::milliseconds{100};
+
+    bool operator==(const shed&) const = default;
+};
+
 /// A bucket of tokens, one for each open: it holds `burst` of them and gets `per_second` new ones
 /// every second, evenly. So in any t seconds at most burst + per_second × t opens begin.
 struct open_rate {
@@ -155,6 +178,13 @@ struct options {
 
     /// Waiters beyond this are refused at once with `line_full`.
     std::size_t line_max = 10'000;
+
+    /// How much longer somebody must have waited to be served before somebody of the next higher
+    /// priority.
+    std::chrono::nanoseconds head_start = std::chrono::seconds{1};
+
+    /// Refuse early those who would be served late. Off unless it has a `target`.
+    cenote::shed shed = {};
 
     /// For a pool on an executor (<cenote/asio.hpp>): a blocking call on a thread that runs that
     /// executor takes away what the pool needs to answer it, and hangs if that was the only one.

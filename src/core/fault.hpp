@@ -79,7 +79,12 @@
     X(cool_down_never_ends)               \
     X(failed_open_is_no_news)             \
     X(accepted_release_is_no_news)        \
-    X(stale_ruling_followed)
+    X(stale_ruling_followed)              \
+    X(priority_does_not_count)            \
+    X(reserved_meets_a_full_line)         \
+    X(sheds_nobody)                       \
+    X(late_for_ever)                      \
+    X(sheds_the_reserved)
 // clang-format on
 
 namespace cenote::core {

@@ -29,7 +29,9 @@ machine::machine(const options& settings, abilities can, bool reports, std::uint
       reports_(reports),
       random_(seed),
       slots_(settings.max),
+      line_(settings.head_start),
       pacer_(settings.backoff, settings.opening_max, settings.open_rate),
+      shedder_(settings.shed),
       warmed_(settings.warm_up != warm_up::none),
       last_sweep_(now),
       settled_at_(now) {
@@ -83,7 +85,8 @@ answer machine::acquire(instant now, const request& who, actions& out) {
         tried_ = true;
         return refused(errc::deadlock);
     }
-    bool has_a_place = who.again && !planted(fault::unfit_meets_a_full_line);
+    bool reserved = who.rank == priority::reserved && !planted(fault::reserved_meets_a_full_line);
+    bool has_a_place = (who.again && !planted(fault::unfit_meets_a_full_line)) || reserved;
     if (line_.size() >= settings_.line_max && !has_a_place) {
         tried_ = tried_ || line_.empty();  // nobody may wait, so the next one must find it open
         return refused(errc::line_full);
@@ -94,6 +97,7 @@ answer machine::acquire(instant now, const request& who, actions& out) {
                                .ticket = ticket,
                                .arrived = who.ticket != 0 ? who.arrived : now,
                                .deadline = who.deadline,
+                               .rank = who.rank,
                                .bypassable = who.bypassable});
     if (!nothing_free) settle(now, out);
     return {.what = answer::kind::waiting, .waiter = id, .ticket = ticket};
@@ -339,6 +343,7 @@ void machine::grant(instant now, slot& s, instant arrived, bool waited, actions&
         ++trials_;
     }
     ++granted_;
+    shedder_.served(now, now - arrived);
     if (waited) {
         ++waited_;
         wait_.record(now - arrived);

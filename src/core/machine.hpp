@@ -34,7 +34,7 @@
 //    opens are held back by opening_max, or by the pacer: its width, the backoff, the bucket.
 // 6. Quiescence: if somebody waits for ever, then something is leased, or a call is in flight, or
 //    wake_at() is set. (4 to 6 do not hold while the pool is paused.)
-// 7. Tickets rise along the line; nobody is queued again.
+// 7. Tickets rise along each priority's queue; nobody is queued again.
 // 8. Nobody's deadline lies at or before `now`; wake_at() > now.
 // 9. Calls in flight: opens at most opening_max; of these not more than were ever missing.
 // 10. granted = released + detached + leased; opened = closed + detached + present; acquires =
@@ -62,6 +62,7 @@
 #include "core/line.hpp"
 #include "core/pacer.hpp"
 #include "core/rate.hpp"
+#include "core/shedder.hpp"
 #include "core/slots.hpp"
 #include "core/tally.hpp"
 
@@ -106,6 +107,7 @@ struct request {
     instant arrived = {};      // with a ticket: when it came
     bool again = false;        // it was granted before, and its resource turned out unfit
     bool cannot_wait = false;  // what it would wait for would wait for it
+    priority rank = priority::normal;
 };
 
 /// What an acquire is answered at once.
@@ -222,7 +224,8 @@ public:
     instant owed_at() const {
         if (line_.empty()) return never;
         const waiter& head = line_.first();
-        bool waits_its_turn = settings_.fairness == fairness::strict || !head.bypassable;
+        bool waits_its_turn = settings_.fairness == fairness::strict || !head.bypassable ||
+                              head.rank == priority::reserved;
         return waits_its_turn ? long_ago : after(head.arrived, settings_.bypass_for);
     }
     /// Could an acquire be granted at once? Worn-out resources it comes across are retired.
@@ -281,6 +284,7 @@ private:
     void settle(instant now, actions& out);
     void give_up_calls(instant now, actions& out);
     void refuse_expired(instant now, actions& out);
+    void shed_late(instant now, actions& out);
     void lend_idle(instant now, actions& out);
     void close_idle(instant now, actions& out);
     void sweep(instant now, actions& out);
@@ -303,6 +307,7 @@ private:
     std::size_t alive() const { return available() + count(slot_state::leased) + returning(); }
     supply present_supply() const;
     instant sweep_at() const;
+    instant shed_at() const;
     instant draw_expiry(instant now);
     void check_waiters(instant now) const;
     void check_calls(instant now) const;
@@ -318,6 +323,7 @@ private:
     pacer pacer_;
     circuit circuit_;
     rate releases_;
+    shedder shedder_;
     deadlines calls_;  // of the calls in flight, by slot
 
     bool closed_ = false;

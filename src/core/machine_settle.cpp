@@ -14,6 +14,7 @@ void machine::settle(instant now, actions& out) {
         judge(circuit_news::cooled_down, out);
     }
     if (line_.earliest() <= now) refuse_expired(now, out);
+    if (shedder_.on()) shed_late(now, out);
     bool lends = !paused_ || planted(fault::pause_lends_all_the_same);
     if (lends && (!line_.empty() || tried_)) lend_idle(now, out);
     if (slots_.doomed() > 0) close_idle(now, out);
@@ -28,7 +29,8 @@ void machine::settle(instant now, actions& out) {
 
 /// With no place free, a waiter more or less changes nothing but the line.
 bool machine::is_full() const {
-    return count(slot_state::vacant) + count(slot_state::idle) == 0 && !closed_ && !paused_;
+    bool plain = !closed_ && !paused_ && !shedder_.on();
+    return plain && count(slot_state::vacant) + count(slot_state::idle) == 0;
 }
 
 void machine::give_up_calls(instant now, actions& out) {
@@ -63,6 +65,13 @@ void machine::refuse_expired(instant now, actions& out) {
         return;
     }
     while (line_.earliest() <= now) refuse(line_.first_due(), errc::timed_out, out);
+}
+
+/// Before anybody is lent anything: who has waited too long while the line is late goes.
+void machine::shed_late(instant now, actions& out) {
+    if (line_.empty() || paused_) return shedder_.served(now, duration{});
+    shedder_.roll(now);
+    while (shed_at() <= now) refuse(line_.oldest(), errc::shed, out);
 }
 
 void machine::lend_idle(instant now, actions& out) {
@@ -175,6 +184,7 @@ instant machine::other_wake_at() const {
     instant at = std::min(calls_.earliest(), circuit_.ask_at());
     if (closed_) return calls_.earliest();
     if (paused_) return at;
+    if (!line_.empty()) at = std::min({at, shedder_.rolls_at(), shed_at()});
     at = std::min(at, pacer_.next_chance());
     if (line_.empty()) at = std::min(at, sweep_at());
     if (can_.probe && !beating_ && line_.empty()) at = std::min(at, beat_due_);
@@ -185,6 +195,13 @@ instant machine::other_wake_at() const {
     if (can_.probe && count(slot_state::idle) > 0)
         at = std::min(at, after(settled_at_, look_after));
     return at;
+}
+
+/// When the next one is shed if nothing changes.
+instant machine::shed_at() const {
+    waiter_id oldest = line_.oldest();
+    if (planted(fault::sheds_the_reserved) && !line_.empty()) oldest = line_.head();
+    return line_.has(oldest) ? shedder_.limit(line_.at(oldest).arrived) : never;
 }
 
 instant machine::sweep_at() const {

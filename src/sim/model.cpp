@@ -86,7 +86,7 @@ answer model::acquire(instant now, const request& who, actions& out) {
     } else if (!lets_in()) {
         result.error = errc::unavailable;
     } else if (const slot_id id = paused_ ? no_slot : lendable(now, out); id != no_slot) {
-        lend(id);
+        lend(now, id, {});
         result.what = answer::kind::granted;
         result.slot = id;
     } else if (who.deadline <= now) {
@@ -95,7 +95,7 @@ answer model::acquire(instant now, const request& who, actions& out) {
     } else if (who.cannot_wait) {
         tried_ = true;
         result.error = errc::deadlock;
-    } else if (line_.size() >= settings_.line_max && !who.again) {
+    } else if (line_.size() >= settings_.line_max && !who.again && who.rank != priority::reserved) {
         if (line_.empty()) tried_ = true;
         result.error = errc::line_full;
     } else {
@@ -111,7 +111,7 @@ std::optional<slot_id> model::try_acquire(instant now, actions& out) {
     keeps_minimum_ = true;
     const slot_id id = closed_ || paused_ || !lets_in() ? no_slot : lendable(now, out);
     if (id != no_slot) {
-        lend(id);
+        lend(now, id, {});
     } else {
         tried_ = !closed_ && lets_in();
     }
@@ -397,10 +397,11 @@ void model::doom_all() {
     for (const slot_id id : fresh_then_stale()) move(id, idle_kind::doomed);
 }
 
-void model::lend(slot_id id) {
+void model::lend(instant now, slot_id id, duration waited) {
     enter(id, slot_state::leased);
     ++slots_[id].uses;
     slots_[id].trial = circuit_.to == breaker_state::recovering;
+    served(now, waited);
 }
 
 void model::put_by(instant now, slot_id id, actions& out) {
@@ -446,9 +447,13 @@ void model::join(instant now, const request& who, std::uint64_t ticket) {
     w.ticket = ticket;
     w.arrived = who.ticket != 0 ? who.arrived : now;
     w.bypassable = who.bypassable;
+    w.rank = who.rank;
     set_timer(w.due, who.deadline, line_, timers_);
     std::size_t at = line_.size();
-    while (at > 0 && line_[at - 1].ticket >= w.ticket) --at;
+    const auto later = [&](const waiter& other) {
+        return std::tuple{turn(other), other.ticket} > std::tuple{turn(w), w.ticket};
+    };
+    while (at > 0 && later(line_[at - 1])) --at;
     line_.insert(line_.begin() + static_cast<std::ptrdiff_t>(at), w);
 }
 
@@ -460,8 +465,8 @@ void model::refuse(std::size_t place_in_line, errc error, actions& out) {
     line_.erase(line_.begin() + static_cast<std::ptrdiff_t>(place_in_line));
 }
 
-void model::grant(std::size_t place_in_line, slot_id id, actions& out) {
-    lend(id);
+void model::grant(instant now, std::size_t place_in_line, slot_id id, actions& out) {
+    lend(now, id, now - line_[place_in_line].arrived);
     action& a = out.emplace_back();
     a.what = action::kind::grant;
     a.slot = id;
@@ -478,6 +483,7 @@ void model::settle(instant now, actions& out) {
         judge(core::circuit_news::cooled_down, out);
     }
     refuse_expired(now, out);
+    shed_late(now, out);
     if (!paused_) lend_fresh(now, out);
     close_doomed(now, out);
     if (!paused_) {
@@ -517,12 +523,52 @@ void model::refuse_expired(instant now, actions& out) {
     }
 }
 
+/// The line is kept in the order of turns: arrival, later by a head start for each lower priority.
+instant model::turn(const waiter& w) const {
+    if (w.rank == priority::reserved) return long_ago;
+    instant at = w.arrived;
+    if (w.rank != priority::high) at += settings_.head_start;
+    if (w.rank == priority::low) at += settings_.head_start;
+    return at;
+}
+
+void model::served(instant now, duration waited) {
+    if (settings_.shed.target == duration::max()) return;
+    if (now >= interval_ends_) {
+        late_ = interval_ends_ != long_ago && shortest_wait_ > settings_.shed.target;
+        shortest_wait_ = duration::max();
+        interval_ends_ = after(now, settings_.shed.interval);
+    }
+    shortest_wait_ = std::min(shortest_wait_, waited);
+}
+
+std::size_t model::oldest() const {
+    std::size_t found = nowhere;
+    for (std::size_t i = 0; i < line_.size(); ++i) {
+        if (line_[i].rank == priority::reserved) continue;
+        if (found == nowhere || line_[i].ticket < line_[found].ticket) found = i;
+    }
+    return found;
+}
+
+instant model::shed_at(std::size_t who) const {
+    if (!late_ || who == nowhere) return never;
+    return line_[who].arrived + 2 * settings_.shed.target;
+}
+
+void model::shed_late(instant now, actions& out) {
+    const bool calm = line_.empty() || paused_;
+    served(now, calm ? duration{} : duration::max());
+    if (calm) return;
+    while (shed_at(oldest()) <= now) refuse(oldest(), errc::shed, out);
+}
+
 void model::lend_fresh(instant now, actions& out) {
     while (!line_.empty()) {
         const slot_id id = next_fresh(now, out);
         if (id == no_slot) break;
         if (head_may_be_bypassed(now)) return;
-        grant(0, id, out);
+        grant(now, 0, id, out);
     }
     probe_stale(now, out);
 }
@@ -741,6 +787,7 @@ std::size_t model::alive() const { return available() + count(slot_state::leased
 
 bool model::head_may_be_bypassed(instant now) const {
     return settings_.fairness == fairness::bounded && !line_.empty() && line_.front().bypassable &&
+           line_.front().rank != priority::reserved &&
            now < after(line_.front().arrived, settings_.bypass_for);
 }
 
@@ -772,6 +819,8 @@ instant model::wake_at() const {
     if (closed_) return at;
     at = std::min(at, ask_at_);
     if (paused_) return at;
+    if (!line_.empty() && settings_.shed.target != duration::max())
+        at = std::min({at, interval_ends_, shed_at(oldest())});
     at = std::min(at, held_back_ ? widen_at_ : retry_at_);
     if (line_.empty()) at = std::min(at, sweep_at());
     if (can_.probe && !beating_ && line_.empty()) at = std::min(at, beat_due_);

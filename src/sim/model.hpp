@@ -86,6 +86,7 @@ private:
         std::uint64_t ticket = 0;
         core::instant arrived{};
         bool bypassable = false;
+        priority rank = priority::normal;
         timer due;
     };
 
@@ -106,7 +107,7 @@ private:
     void become_fresh(core::instant now, core::slot_id id);
     void move(core::slot_id id, core::idle_kind kind);
     void doom_all();
-    void lend(core::slot_id id);
+    void lend(core::instant now, core::slot_id id, core::duration waited);
     void put_by(core::instant now, core::slot_id id, core::actions& out);
     void fail_open(core::instant now, core::slot_id id, bool final, core::actions& out);
     void fail_probe(core::instant now, core::slot_id id, core::actions& out);
@@ -118,12 +119,17 @@ private:
     bool lets_in() const;
     std::size_t trials() const;
     void refuse(std::size_t place_in_line, errc error, core::actions& out);
-    void grant(std::size_t place_in_line, core::slot_id id, core::actions& out);
+    void grant(core::instant now, std::size_t place_in_line, core::slot_id id, core::actions& out);
 
     // The steps of settle().
     void settle(core::instant now, core::actions& out);
     void give_up_calls(core::instant now, core::actions& out);
     void refuse_expired(core::instant now, core::actions& out);
+    void shed_late(core::instant now, core::actions& out);
+    void served(core::instant now, core::duration waited);
+    std::size_t oldest() const;
+    core::instant shed_at(std::size_t who) const;
+    core::instant turn(const waiter& w) const;
     void lend_fresh(core::instant now, core::actions& out);
     void probe_stale(core::instant now, core::actions& out);
     void close_doomed(core::instant now, core::actions& out);
@@ -201,6 +207,9 @@ private:
     std::int64_t permille_ = 1000;
     core::instant retry_at_ = core::never;
     bool held_back_ = false;
+    core::duration shortest_wait_ = core::duration::max();  // of this interval
+    core::instant interval_ends_ = core::long_ago;
+    bool late_ = false;
     breaker_move circuit_;  // the last one
     std::uint64_t moves_of_circuit_ = 0;
     core::instant ask_at_ = core::never;

@@ -98,6 +98,14 @@ void draw_coroutines(core::dice& random, plan& p) {
     weight_of(p, kind::admit) = 5 + static_cast<std::uint32_t>(random.below(20));
 }
 
+void draw_overload(core::dice& random, plan& p) {
+    p.ranks = random.chance(30);
+    if (p.ranks) p.settings.head_start = span(random, 200, false);
+    if (!random.chance(20)) return;
+    p.settings.shed.target = span(random, 50, false);
+    p.settings.shed.interval = span(random, 200, false);
+}
+
 void draw_breaker(core::dice& random, plan& p) {
     if (!random.chance(30)) return;
     if (random.chance(80)) p.failures = 1 + random.below(4);
@@ -154,6 +162,7 @@ plan draw_plan(std::uint64_t seed, std::size_t steps) {
     draw_crowd(random, p);
     draw_coroutines(random, p);
     draw_breaker(random, p);
+    draw_overload(random, p);
     return p;
 }
 

@@ -25,6 +25,7 @@ using std::chrono::nanoseconds;
 namespace {
 
 const instant epoch = instant{} + std::chrono::hours{1};
+constexpr nanoseconds forever_ns = forever;
 
 bool earlier(const core::action& a, const core::action& b) {
     auto key = [](const core::action& x) {
@@ -253,13 +254,15 @@ void world::ask(borrower& who) {
     }
     who.cookie = ++asks_ * borrowers_.size() + index_of(who);
     who.bypassable = asks_ % 4 != 0;
+    if (plan_.ranks && !again) who.rank = static_cast<priority>(begun_ * 7 / 3 % priority_count);
     core::request r{.deadline = who.deadline,
                     .cookie = who.cookie,
                     .bypassable = who.bypassable,
                     .ticket = who.ticket,
                     .arrived = who.arrived,
                     .again = again,
-                    .cannot_wait = who.cannot_wait};
+                    .cannot_wait = who.cannot_wait,
+                    .rank = who.rank};
     if (planted(fault::unfit_costs_the_place)) r.ticket = 0;
     if (planted(fault::unfit_restarts_the_bypass)) r.arrived = now_;
     if (planted(fault::unfit_restarts_the_deadline) && who.deadline != never)
@@ -284,6 +287,8 @@ void world::ask(borrower& who) {
                     "only an interrupted circuit makes a pool unavailable");
             require(mine.error != errc::deadlock || who.cannot_wait, "all others may wait");
             require(mine.error != errc::line_full || !again, "who has a place is not turned away");
+            require(mine.error != errc::line_full || who.rank != priority::reserved,
+                    "the reserved are not turned away");
             refused(who);
     }
 }
@@ -363,10 +368,10 @@ void world::lent(borrower& who, slot_id slot, bool from_line) {
     const borrower* head = &who;
     for (const borrower& b : borrowers_) {
         require(b.slot != slot, "one borrower at a time");
-        if (b.what == doing::waiting && b.came < head->came) head = &b;
+        if (b.what == doing::waiting && comes_before(b, *head)) head = &b;
     }
     bool bypasses = plan_.settings.fairness == fairness::bounded && !from_line &&
-                    head->bypassable &&
+                    head->bypassable && head->rank != priority::reserved &&
                     now_ < core::after(head->arrived, plan_.settings.bypass_for);
     require(head == &who || bypasses, "first come, first served");
     require(!from_line || now_ < who.deadline, "nobody is granted after the deadline");
@@ -378,6 +383,16 @@ void world::lent(borrower& who, slot_id slot, bool from_line) {
     std::size_t trials = 0;
     for (const borrower& b : borrowers_) trials += b.trial && b.slot != core::no_slot;
     require(trials <= circuit_.probes, "few try while the circuit recovers");
+}
+
+/// When it would be served if there were no priorities.
+instant world::turn(const borrower& who) const {
+    if (who.rank == priority::reserved) return core::long_ago;
+    return who.arrived + plan_.settings.head_start * (static_cast<int>(who.rank) - 1);
+}
+
+bool world::comes_before(const borrower& a, const borrower& b) const {
+    return std::tuple(turn(a), a.came) < std::tuple(turn(b), b.came);
 }
 
 /// The acquire has brought a lease to its borrower, who goes on with it.
@@ -521,6 +536,10 @@ void world::absorb(const core::action& a) {
             require(a.error != errc::canceled || who.stopped || who.withdrawn,
                     "canceled are those who wanted to be");
             require(a.error != errc::timed_out || now_ >= who.deadline, "no timeout comes early");
+            require(a.error != errc::shed || (plan_.settings.shed.target != forever_ns &&
+                                              who.rank != priority::reserved &&
+                                              now_ >= who.arrived + 2 * plan_.settings.shed.target),
+                    "only who has waited long is shed");
             require(a.error != errc::unavailable || circuit_.to != breaker_state::active,
                     "only an interrupted circuit makes a pool unavailable");
             refused(who);

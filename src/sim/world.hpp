@@ -67,6 +67,7 @@ private:
         bool withdrawn = false;  // it is going away, or need not be told
         bool bypassable = false;
         bool cannot_wait = false;
+        priority rank = priority::normal;
         bool trial = false;  // lent while the circuit was recovering
         core::waiter_id waiter{};
         std::uint64_t cookie = 0;
@@ -151,6 +152,8 @@ private:
     void look();
     void look_at_borrowers(const stats& s) const;
     void mix(std::uint64_t value);
+    core::instant turn(const borrower& who) const;
+    bool comes_before(const borrower& a, const borrower& b) const;
     std::size_t index_of(const borrower& who) const;
     borrower& by_cookie(std::uint64_t cookie);
     bool serve_once();

@@ -83,7 +83,11 @@ void validate(const options& o) {
                       {"max_lifetime", o.max_lifetime},
                       {"sweep_interval", o.sweep_interval},
                       {"heartbeat", o.heartbeat}});
+    require_positive({{"shed.target", o.shed.target}, {"shed.interval", o.shed.interval}});
+    require(o.head_start <= std::chrono::hours{24}, "head_start", text_of(o.head_start),
+            "must be at most a day");
     require_not_negative({{"acquire_timeout", o.acquire_timeout},
+                          {"head_start", o.head_start},
                           {"probe_after_idle", o.probe_after_idle},
                           {"bypass_for", o.bypass_for}});
     require(o.bypass_for <= std::chrono::seconds{1}, "bypass_for", text_of(o.bypass_for),

@@ -26,7 +26,8 @@ public:
 
     machine it;
     instant now;
-    bool calls_begin = true;  // at once; otherwise when the test says so
+    bool calls_begin = true;      // at once; otherwise when the test says so
+    std::size_t check_every = 1;  // events; more for those that have many
 
     /// The answers to the last event, as words: "open 0, 7 gets 1".
     std::string said() const {
@@ -35,6 +36,9 @@ public:
             if (a.what != action::kind::judge) text += (text.empty() ? "" : ", ") + words(a);
         return text.empty() ? "nothing" : text;
     }
+
+    /// The same as the machine said it.
+    const actions& heard() const { return heard_; }
 
     /// What the breaker's strategy is told after the last event.
     std::string judged() const {
@@ -88,6 +92,9 @@ public:
     }
     bool follow(std::uint64_t moves, const breaker_move& where) {
         return truth([&] { return it.follow(now, moves, where, heard_); });
+    }
+    void tick() {
+        event([&] { it.tick(now, heard_); });
     }
     void suspect_all() {
         event([&] { it.suspect_all(now, heard_); });
@@ -172,7 +179,7 @@ private:
         heard_.clear();
         happens();
         remember();
-        it.check(now);
+        if (++events_ % check_every == 0) it.check(now);
     }
     template <class Event>
     bool truth(Event happens) {
@@ -221,6 +228,7 @@ private:
     }
 
     actions heard_;
+    std::size_t events_ = 0;
     std::map<std::uint64_t, waiter_id> waiters_;
     std::map<std::uint64_t, slot_id> holds_;
 };
