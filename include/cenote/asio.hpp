@@ -46,7 +46,7 @@ struct acquire_answer {
 
 /// Room for an operation where somebody has it already: in a coroutine's frame.
 struct operation_room {
-    alignas(std::max_align_t) std::byte bytes[352];
+    alignas(std::max_align_t) std::byte bytes[400];
 };
 
 /// One wait, as Asio wants it: completes through the handler's executor, keeps the executor busy,
@@ -159,6 +159,7 @@ private:
         site = wish.site;
         timeout = wish.timeout;
         deadline = wish.deadline;
+        wants = wish.how;
     }
     ~acquire_operation() override = default;
 
@@ -310,7 +311,7 @@ struct start_acquire {
     template <class Handler>
     void operator()(Handler&& handler, awaited_wish wish) const {
         if (!wish.from->looks_before_acquire()) {
-            if (resource* r = wish.from->take(wish.site)) {
+            if (resource* r = wish.from->take(wish.site, wish.how)) {
                 return asio::post(asio::append(std::forward<Handler>(handler),
                                                boost::system::error_code(), lease_maker::of<T>(r)));
             }
@@ -327,11 +328,11 @@ struct start_acquire {
 template <class T, class Executor>
 asio::awaitable<lease<T>, Executor> await_acquire(gate* from, std::chrono::nanoseconds timeout,
                                                   std::chrono::steady_clock::time_point deadline,
-                                                  std::source_location site) {
+                                                  std::source_location site, manner how = {}) {
     if (!from->looks_before_acquire() && !from->lane_is_shut()) {
-        if (resource* r = from->take(site)) co_return lease_maker::of<T>(r);
+        if (resource* r = from->take(site, how)) co_return lease_maker::of<T>(r);
     }
-    awaited_wish wish{from, awaited_thing::lease, timeout, deadline, site};
+    awaited_wish wish{from, awaited_thing::lease, timeout, deadline, site, how};
     operation_room room;
     acquire_answer answer =
         co_await asio::async_initiate<const asio::deferred_t&, void(acquire_answer)>(
@@ -354,7 +355,8 @@ struct acquire_with {
 template <class T, class Executor>
 struct acquire_with<T, asio::use_awaitable_t<Executor>> {
     static auto start(const awaited_wish& wish, const asio::use_awaitable_t<Executor>&) {
-        return await_acquire<T, Executor>(wish.from, wish.timeout, wish.deadline, wish.site);
+        return await_acquire<T, Executor>(wish.from, wish.timeout, wish.deadline, wish.site,
+                                          wish.how);
     }
 };
 
@@ -372,6 +374,16 @@ template <class Token>
 auto pool<T>::async_acquire(Token&& token, std::source_location at) {
     return detail::async_acquire<T>(
         {gate_, detail::awaited_thing::lease, gate_->acquire_timeout(), {}, at},
+        std::forward<Token>(token));
+}
+
+template <class T>
+template <class Token>
+auto pool<T>::async_acquire(const acquire_options& how, Token&& token, std::source_location at) {
+    auto timeout =
+        std::max(how.timeout.value_or(gate_->acquire_timeout()), std::chrono::nanoseconds{0});
+    return detail::async_acquire<T>(
+        {gate_, detail::awaited_thing::lease, timeout, {}, at, gate_->manner_of(how)},
         std::forward<Token>(token));
 }
 

@@ -139,7 +139,7 @@ public:
     /// scheduler by std::ref, or a pointer in a lambda.
     template <resumer R>
     [[nodiscard]] awaited<T, R> resumed_by(R how) && {
-        awaited<T, R> other({gate_, detail::awaited_thing::lease, timeout_, deadline_, site_},
+        awaited<T, R> other({gate_, detail::awaited_thing::lease, timeout_, deadline_, site_, how_},
                             std::move(how));
         other.stop_ = std::move(stop_);
         other.error_ = error_;
@@ -159,12 +159,14 @@ private:
           timeout_(wish.timeout),
           deadline_(wish.deadline),
           site_(wish.site),
+          how_(wish.how),
           resume_(std::move(how)) {}
 
     detail::gate* gate_;
     std::chrono::nanoseconds timeout_;
     std::chrono::steady_clock::time_point deadline_;
     std::source_location site_;
+    detail::manner how_;
     std::stop_token stop_;
     std::error_code* error_ = nullptr;
     [[no_unique_address]] Resume resume_;
@@ -179,6 +181,7 @@ public:
           error_(a.error_),
           resume_(std::move(a.resume_)) {
         site = a.site_;
+        wants = a.how_;
         timeout = a.timeout_;
         deadline = a.deadline_;
     }
@@ -188,7 +191,7 @@ public:
 
     bool await_ready() noexcept {
         if (gate_->looks_before_acquire() || gate_->lane_is_shut()) return false;
-        got = gate_->take(site);
+        got = gate_->take(site, wants);
         return got != nullptr;
     }
 
@@ -246,6 +249,14 @@ private:
 template <class T>
 awaited<T> pool<T>::co_acquire(std::source_location at) {
     return awaited<T>({gate_, detail::awaited_thing::lease, gate_->acquire_timeout(), {}, at});
+}
+
+template <class T>
+awaited<T> pool<T>::co_acquire(const acquire_options& how, std::source_location at) {
+    auto timeout =
+        std::max(how.timeout.value_or(gate_->acquire_timeout()), std::chrono::nanoseconds{0});
+    return awaited<T>(
+        {gate_, detail::awaited_thing::lease, timeout, {}, at, gate_->manner_of(how)});
 }
 
 template <class T>

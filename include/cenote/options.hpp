@@ -164,6 +164,10 @@ struct options {
     /// connector cannot probe.
     std::chrono::nanoseconds heartbeat = forever;
 
+    /// A lease that is held longer is reported (`leak_suspected`), with its call site and task;
+    /// once, and then again each time it has taken twice as long.
+    std::chrono::nanoseconds leak_after = std::chrono::seconds{30};
+
     /// Which idle resource is lent next. `fifo` costs the fast lane.
     cenote::order order = cenote::order::lifo;
 
@@ -208,6 +212,25 @@ struct options {
 
     /// Told about every event, in order, one at a time, outside every lock.
     std::vector<std::shared_ptr<observer>> observers = {};
+};
+
+/// What one acquire wants otherwise than the rest; an aggregate for designated initialisers.
+///
+///     auto held = pool.acquire({.timeout = 100ms, .priority = priority::high, .task =
+///     "checkout"});
+struct acquire_options {
+    /// How long to wait; unset: options::acquire_timeout; zero or less: only what is ready now.
+    std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+
+    /// Only matters to those who have to wait: whoever comes and finds something free gets it.
+    cenote::priority priority = cenote::priority::normal;
+
+    /// Names what the lease is for, in `leases()`, in reports of leaks and in the texts of
+    /// timeouts. Not copied: a literal, or something else that outlives the lease.
+    const char* task = nullptr;
+
+    /// Instead of options::leak_after, for this lease; unset: that one.
+    std::optional<std::chrono::nanoseconds> leak_after = std::nullopt;
 };
 
 /// An option's value breaks its rule. `what()` names the option, the value and the rule.

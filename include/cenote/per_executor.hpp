@@ -69,8 +69,8 @@ asio::awaitable<lease<T>, Executor> await_acquire_at_home(per_executor<T>* from,
                                                           awaited_wish wish) {
     Executor home = co_await asio::this_coro::executor;
     wish.from = from->gate_on(home);
-    lease<T> got =
-        co_await await_acquire<T, Executor>(wish.from, wish.timeout, wish.deadline, wish.site);
+    lease<T> got = co_await await_acquire<T, Executor>(wish.from, wish.timeout, wish.deadline,
+                                                       wish.site, wish.how);
     co_return got;
 }
 

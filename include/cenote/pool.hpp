@@ -93,9 +93,27 @@ public:
     // acquire: wait for options::acquire_timeout.
 
     [[nodiscard]] lease<T> acquire(std::source_location at = std::source_location::current()) {
-        if (auto* r = gate_->take(at)) [[likely]]
+        if (auto* r = gate_->take(at, {}, detail::this_thread())) [[likely]]
             return lease<T>(r);
         return wait({.deadline = gate_->default_deadline(), .stop = {}, .site = at});
+    }
+    /// As the options say; see there.
+    [[nodiscard]] lease<T> acquire(const acquire_options& how,
+                                   std::source_location at = std::source_location::current()) {
+        return take_or_wait(deadline_of(how), {}, at, gate_->manner_of(how));
+    }
+    [[nodiscard]] lease<T> acquire(const acquire_options& how, std::stop_token stop,
+                                   std::source_location at = std::source_location::current()) {
+        return take_or_wait(deadline_of(how), std::move(stop), at, gate_->manner_of(how));
+    }
+    [[nodiscard]] lease<T> acquire(const acquire_options& how, std::error_code& error,
+                                   std::source_location at = std::source_location::current()) {
+        return take_or_wait(deadline_of(how), {}, error, at, gate_->manner_of(how));
+    }
+    [[nodiscard]] lease<T> acquire(const acquire_options& how, std::stop_token stop,
+                                   std::error_code& error,
+                                   std::source_location at = std::source_location::current()) {
+        return take_or_wait(deadline_of(how), std::move(stop), error, at, gate_->manner_of(how));
     }
     [[nodiscard]] lease<T> acquire(std::stop_token stop,
                                    std::source_location at = std::source_location::current()) {
@@ -157,7 +175,7 @@ public:
     /// is (then one may be opened in the background) or the pool is closed. Never overtakes the
     /// line.
     [[nodiscard]] lease<T> try_acquire(std::source_location at = std::source_location::current()) {
-        if (auto* r = gate_->take(at)) return lease<T>(r);
+        if (auto* r = gate_->take(at, {}, detail::this_thread())) return lease<T>(r);
         return lease<T>(gate_->try_acquire(at));
     }
 
@@ -166,6 +184,8 @@ public:
     /// Awaits a lease for options::acquire_timeout: `auto held = co_await pool.co_acquire();`. See
     /// `awaited` for what can be said in between: where to resume, what stops the wait.
     [[nodiscard]] awaited<T> co_acquire(std::source_location at = std::source_location::current());
+    [[nodiscard]] awaited<T> co_acquire(const acquire_options& how,
+                                        std::source_location at = std::source_location::current());
     [[nodiscard]] awaited<T> co_acquire_for(
         std::chrono::nanoseconds timeout,
         std::source_location at = std::source_location::current());
@@ -179,6 +199,9 @@ public:
     /// use_awaitable the coroutine gets the lease, or the exception that acquire() would throw.
     template <class Token>
     auto async_acquire(Token&& token, std::source_location at = std::source_location::current());
+    template <class Token>
+    auto async_acquire(const acquire_options& how, Token&& token,
+                       std::source_location at = std::source_location::current());
     template <class Token>
     auto async_acquire_for(std::chrono::nanoseconds timeout, Token&& token,
                            std::source_location at = std::source_location::current());
@@ -285,21 +308,26 @@ private:
         }
     }
 
+    std::chrono::steady_clock::time_point deadline_of(const acquire_options& how) const {
+        return gate_->deadline_after(how.timeout.value_or(gate_->acquire_timeout()));
+    }
+
     // NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved, in a dependent expression
     lease<T> take_or_wait(std::chrono::steady_clock::time_point deadline, std::stop_token stop,
-                          std::source_location at) {
-        if (auto* r = gate_->take(at)) return lease<T>(r);
-        return wait({.deadline = deadline, .stop = std::move(stop), .site = at});
+                          std::source_location at, const detail::manner& how = {}) {
+        if (auto* r = gate_->take(at, how, detail::this_thread())) return lease<T>(r);
+        return wait({.deadline = deadline, .stop = std::move(stop), .site = at, .how = how});
     }
 
     lease<T> take_or_wait(std::chrono::steady_clock::time_point deadline, std::stop_token stop,
-                          std::error_code& error, std::source_location at) {
+                          std::error_code& error, std::source_location at,
+                          const detail::manner& how = {}) {
         error.clear();
-        if (auto* r = gate_->take(at)) return lease<T>(r);
+        if (auto* r = gate_->take(at, how, detail::this_thread())) return lease<T>(r);
         try {
             errc why{};
-            auto* r =
-                gate_->acquire({.deadline = deadline, .stop = std::move(stop), .site = at}, why);
+            auto* r = gate_->acquire(
+                {.deadline = deadline, .stop = std::move(stop), .site = at, .how = how}, why);
             if (r == nullptr) error = why;
             return lease<T>(r);
         } catch (const std::bad_alloc&) {

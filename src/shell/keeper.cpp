@@ -97,6 +97,8 @@ resource* keeper::acquire(const detail::wish& w, errc& why) {
     work_->start();
     thread_waiter me;
     me.site = w.site;
+    me.wants = w.how;
+    me.holder = detail::this_thread();
     me.deadline = w.deadline;
     me.cannot_wait = refuses_on_loop(settings_) && work_->needs_this_thread();
     resource* rejected = nullptr;
@@ -140,7 +142,7 @@ bool keeper::ask_for(instant now, detail::waiter& who) {
         who.ticket = machine_.draw_ticket();
         who.arrived = now;
     }
-    if (resource* r = take_from_shelf(now, who.site); r != nullptr) {
+    if (resource* r = take_from_shelf(now, borrower_of(who)); r != nullptr) {
         who.got = r;
         return false;
     }
@@ -151,13 +153,14 @@ bool keeper::ask_for(instant now, detail::waiter& who) {
                                        .ticket = who.ticket,
                                        .arrived = who.arrived,
                                        .again = again,
-                                       .cannot_wait = who.cannot_wait},
+                                       .cannot_wait = who.cannot_wait,
+                                       .rank = who.wants.rank},
                                       out_);
     who.place = std::bit_cast<std::uint64_t>(a.waiter);
     who.error = a.error;
     if (a.what == core::answer::kind::granted) {
         who.got = places_[a.slot].held;
-        prepare(now, who.got, who.site);
+        prepare(now, who.got, borrower_of(who));
     }
     return a.what == core::answer::kind::waiting;
 }
@@ -182,15 +185,16 @@ void keeper::wait(thread_waiter& me, const detail::wish& w) {
 
 resource* keeper::try_acquire(std::source_location site) {
     work_->start();
+    borrower who{.site = site, .how = {}, .holder = detail::this_thread()};
     for (;;) {
         resource* got = nullptr;
         enter([&](instant now) {
             machine_.make_room(out_);
-            got = take_from_shelf(now, site);
+            got = take_from_shelf(now, who);
             if (got != nullptr) return;
             if (auto slot = machine_.try_acquire(now, out_)) {
                 got = places_[*slot].held;
-                prepare(now, got, site);
+                prepare(now, got, who);
             }
         });
         if (got == nullptr || admits(got)) return got;

@@ -139,6 +139,15 @@ private:
         std::size_t waiting = 0;
     };
 
+    /// Who takes a lease, as it is written into the trace.
+    struct borrower {
+        std::source_location site;
+        detail::manner how;
+        const void* holder = nullptr;
+    };
+    static borrower borrower_of(const detail::waiter& w) { return {w.site, w.wants, w.holder}; }
+    static void sign(detail::trace& seen, core::instant now, const borrower& who);
+
     template <class Ask>
     void enter(Ask&& ask) noexcept(noexcept(ask(core::instant{})));
     bool anything_to_sort_out() const;
@@ -151,8 +160,8 @@ private:
     // Under the lock.
     /// Asks for a lease on behalf of `who`. True: it has to wait.
     bool ask_for(core::instant now, detail::waiter& who);
-    detail::resource* take_from_shelf(core::instant now, std::source_location site);
-    void prepare(core::instant now, detail::resource* r, std::source_location site);
+    detail::resource* take_from_shelf(core::instant now, const borrower& who);
+    void prepare(core::instant now, detail::resource* r, const borrower& who);
     void give_to_machine(core::instant now, detail::resource* r, core::condition how,
                          const std::optional<core::duration>& held);
     void mind_the_lane(core::instant now);

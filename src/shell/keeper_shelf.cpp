@@ -32,7 +32,7 @@ void keeper::mind_the_lane(instant now) {
 
 /// A hot resource from any cell, if the lane is open. What is in a cell while it is shut was laid
 /// there too late, and whoever did so is about to take it out again.
-resource* keeper::take_from_shelf(instant now, std::source_location site) {
+resource* keeper::take_from_shelf(instant now, const borrower& who) {
     if (!lane_is_open() || machine_.owed_at() <= now) return nullptr;
     std::size_t first = detail::processor();
     for (std::size_t i = 0; i < shelf_.size(); ++i) {
@@ -43,15 +43,22 @@ resource* keeper::take_from_shelf(instant now, std::source_location site) {
             continue;
         }
         r->seen->hits.store(hits_of(r) + 1, std::memory_order_release);
-        r->seen->site.store(site, std::memory_order_relaxed);
-        r->seen->leased_at.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+        sign(*r->seen, now, who);
         return r;
     }
     return nullptr;
 }
 
+void keeper::sign(detail::trace& seen, instant now, const borrower& who) {
+    seen.site.store(who.site, std::memory_order_relaxed);
+    seen.leased_at.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+    seen.task.store(who.how.task, std::memory_order_relaxed);
+    seen.leak_after.store(who.how.leak_after.count(), std::memory_order_relaxed);
+    seen.holder.store(who.holder, std::memory_order_relaxed);
+}
+
 /// Makes a resource ready to be lent by the machine's grant.
-void keeper::prepare(instant now, resource* r, std::source_location site) {
+void keeper::prepare(instant now, resource* r, const borrower& who) {
     std::uint64_t hits = hits_of(r);
     std::uint64_t left = settings_.max_uses - machine_.look(r->slot).uses;
     r->hits_known = hits;
@@ -60,8 +67,7 @@ void keeper::prepare(instant now, resource* r, std::source_location site) {
     r->seen->limit.store(limit, std::memory_order_relaxed);
     if (shelf_sweep_at_ != core::never)
         shelf_sweep_at_ = std::min(shelf_sweep_at_, machine_.look(r->slot).expires_at);
-    r->seen->site.store(site, std::memory_order_relaxed);
-    r->seen->leased_at.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+    sign(*r->seen, now, who);
 }
 
 void keeper::give_to_machine(instant now, resource* r, core::condition how,

@@ -65,7 +65,7 @@ void keeper::sort_out(instant now, const action& a, errands& todo) noexcept {
     w->error = a.error;
     if (a.what == action::kind::grant) {
         w->got = places_[a.slot].held;
-        prepare(now, w->got, w->site);
+        prepare(now, w->got, borrower_of(*w));
         if (w->asynchronous && looks_before_acquire_) return enqueue(*w);
     } else {
         if (w->withdrawn) return;

@@ -82,7 +82,8 @@ void validate(const options& o) {
                       {"idle_timeout", o.idle_timeout},
                       {"max_lifetime", o.max_lifetime},
                       {"sweep_interval", o.sweep_interval},
-                      {"heartbeat", o.heartbeat}});
+                      {"heartbeat", o.heartbeat},
+                      {"leak_after", o.leak_after}});
     require_positive({{"shed.target", o.shed.target}, {"shed.interval", o.shed.interval}});
     require(o.head_start <= std::chrono::hours{24}, "head_start", text_of(o.head_start),
             "must be at most a day");

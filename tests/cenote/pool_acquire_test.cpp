@@ -340,3 +340,36 @@ TEST(pool_with, passes_a_refusal_on) {
     auto held = pool.acquire_for(plenty);
     EXPECT_THROW(pool.with([](session&) { FAIL() << "no lease"; }), cenote::timed_out_error);
 }
+
+TEST(acquire_options, bring_their_own_timeout) {
+    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 1h}};
+    auto held = pool.acquire();
+    std::error_code error;
+    EXPECT_FALSE(pool.acquire({.timeout = 5ms}, error));
+    EXPECT_EQ(error, cenote::errc::timed_out);
+    EXPECT_THROW((void)pool.acquire({.timeout = -1s}), cenote::timed_out_error);
+    held.give_back();
+    EXPECT_TRUE(pool.acquire({.task = "whatever"}));
+}
+
+TEST(acquire_options, put_the_important_ones_first) {
+    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 1h}};
+    auto held = pool.acquire();
+    std::vector<int> order;
+    std::vector<std::thread> waiting;
+    auto wait_as = [&](int who, cenote::priority rank) {
+        waiting.emplace_back([&, who, rank] {
+            auto mine = pool.acquire({.priority = rank});
+            order.push_back(who);  // one resource: one at a time
+        });
+        auto in_line = waiting.size();
+        ASSERT_TRUE(eventually([&] { return pool.stats().waiting == in_line; }));
+    };
+    wait_as(1, cenote::priority::low);
+    wait_as(2, cenote::priority::normal);
+    wait_as(3, cenote::priority::high);
+    wait_as(4, cenote::priority::reserved);
+    held.give_back();
+    for (std::thread& t : waiting) t.join();
+    EXPECT_EQ(order, (std::vector<int>{4, 3, 2, 1}));
+}

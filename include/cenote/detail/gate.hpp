@@ -28,6 +28,7 @@ struct wish {
     instant deadline{};
     std::stop_token stop{};
     std::source_location site{};
+    manner how{};
 };
 
 /// The door to one pool. Its one derived class is the keeper.
@@ -41,8 +42,10 @@ public:
     /// the last lease is back.
     void leave() noexcept;
 
-    /// A resource from the shelf, null if none is at hand.
-    resource* take(std::source_location site) noexcept {
+    /// A resource from the shelf, null if none is at hand. `holder`: the thread that takes it, if
+    /// it is one that could be found waiting.
+    resource* take(std::source_location site, const manner& how = {},
+                   const void* holder = nullptr) noexcept {
         bool must_hand_in = false;
         resource* r = shelf_.take(processor(), must_hand_in);
         if (r == nullptr) return nullptr;
@@ -55,6 +58,9 @@ public:
         seen.hits.store(hits, std::memory_order_release);
         seen.site.store(site, std::memory_order_relaxed);
         seen.leased_at.store(0, std::memory_order_relaxed);
+        seen.task.store(how.task, std::memory_order_relaxed);
+        seen.leak_after.store(how.leak_after.count(), std::memory_order_relaxed);
+        seen.holder.store(holder, std::memory_order_relaxed);
         if (looks_before_acquire_ || hits % sample == 0) [[unlikely]]
             return taken(r);
         return r;
@@ -83,6 +89,12 @@ public:
     resource* acquire(const wish& w, errc& why);
     /// A lease if one is ready.
     resource* try_acquire(std::source_location site);
+    /// What acquire_options say, in one piece.
+    static manner manner_of(const acquire_options& o) noexcept {
+        return {.rank = o.priority,
+                .task = o.task,
+                .leak_after = o.leak_after.value_or(std::chrono::nanoseconds{0})};
+    }
 
     // For those who do not wait as threads.
 

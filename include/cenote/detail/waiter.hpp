@@ -8,6 +8,7 @@
 #include <source_location>
 
 #include "cenote/error.hpp"
+#include "cenote/options.hpp"
 
 namespace cenote::detail {
 
@@ -21,6 +22,13 @@ enum class awaited_thing : std::uint8_t {
     ready,    // the minimum is open
 };
 
+/// What an acquire wants besides a lease, as the library sees it (see acquire_options). Trivial.
+struct manner {
+    priority rank = priority::normal;
+    const char* task = nullptr;
+    std::chrono::nanoseconds leak_after{0};  // zero: the pool's
+};
+
 /// What somebody who is not a thread waits for. Trivial: g++ 12 destroys other aggregates twice
 /// when they are arguments of something awaited.
 struct awaited_wish {
@@ -29,6 +37,7 @@ struct awaited_wish {
     std::chrono::nanoseconds timeout;  // negative: until `deadline`
     std::chrono::steady_clock::time_point deadline;
     std::source_location site;
+    manner how = {};
 };
 
 /// Lives with whoever waits (a stack, a coroutine frame) until notify() has been called.
@@ -42,6 +51,7 @@ public:
     virtual void notify() noexcept = 0;
 
     std::source_location site;
+    manner wants;
     std::chrono::steady_clock::time_point arrived{};
     std::chrono::steady_clock::time_point deadline{};
     std::chrono::nanoseconds timeout{-1};  // unless negative: the deadline counts from when it asks
@@ -51,6 +61,8 @@ public:
     errc error{};                   // with `drained` and `ready`: zero if all went well
     std::size_t left = 0;           // with `drained`: leases still out
     waiter* next = nullptr;         // in a chain of those to be notified
+
+    const void* holder = nullptr;  // the thread that waits, if it is one
 
     bool cannot_wait = false;  // the pool needs the thread it would block
 
