@@ -24,18 +24,22 @@ TEXT_SUFFIXES = CPP_SUFFIXES + (".txt", ".cmake", ".in", ".py", ".json", "")
 MAPPED_FOLDERS = ("include", "src", "tools", "bench", "examples")
 
 # Who may include whom. A room is the folder below src, or the folder at the top; the public
-# headers are three: the words, which everybody speaks, what needs Boost.Asio, and the rest.
+# headers are four: the words, which everybody speaks, what needs Boost.Asio, what needs spdlog,
+# and the rest.
 WORDS = ("breaker.hpp", "options.hpp", "error.hpp", "stats.hpp", "event.hpp")
 ASIO = ("asio.hpp", "asio_connector.hpp", "per_executor.hpp")
+SPDLOG = ("spdlog.hpp",)
 MAY_INCLUDE = {
     "words": {"words"},
     "public": {"public", "words"},
     "asio": {"asio", "public", "words"},
+    "spdlog": {"spdlog", "public", "words"},
+    "log": {"spdlog", "public", "words"},
     "core": {"core", "words"},
     "sim": {"sim", "core", "words"},
     "shell": {"shell", "core", "words", "public"},
     "loop": {"loop", "shell", "core", "words", "public", "asio"},
-    "examples": {"examples", "asio", "public", "words"},
+    "examples": {"examples", "asio", "spdlog", "public", "words"},
     "bench": {"bench", "core", "asio", "public", "words"},
     "tools": {"tools", "sim", "public", "words"},
 }
@@ -43,8 +47,10 @@ MAY_INCLUDE = {
 THIRD_PARTY = {
     "asio": ("boost/asio/", "boost/system/"),
     "loop": ("boost/asio/", "boost/system/"),
+    "spdlog": ("spdlog/",),
+    "log": ("spdlog/",),
     "bench": ("benchmark/", "boost/asio/"),
-    "examples": ("boost/asio/", "boost/asio.hpp"),
+    "examples": ("boost/asio/", "boost/asio.hpp", "spdlog/"),
     "tools": ("CLI/",),
 }
 PLATFORM_ROOMS = {"shell", "tools", "bench"}
@@ -196,6 +202,8 @@ class Tidy:
         if parts[0] == "include":
             if parts[2:] in [(header,) for header in ASIO]:
                 return "asio"
+            if parts[2:] in [(header,) for header in SPDLOG]:
+                return "spdlog"
             return "words" if parts[2:] in [(word,) for word in WORDS] else "public"
         room = parts[1] if parts[0] == "src" else parts[0]
         return None if parts[0] == "tests" else room

@@ -140,6 +140,8 @@ class TidyTest(unittest.TestCase):
     def test_foreign_headers(self):
         self.assert_includes_not("include/cenote/pool.hpp", "<boost/asio.hpp>", "third party")
         self.assert_includes_not("tools/demo.cpp", "<boost/asio.hpp>", "third party")
+        self.assert_includes_not("include/cenote/pool.hpp", "<spdlog/fwd.h>", "system")
+        self.assert_includes_not("src/shell/keeper.cpp", "<spdlog/sinks/sink.hpp>", "third party")
         self.assert_includes_not("include/cenote/pool.hpp", "<unistd.h>", "system")
         self.assert_includes_not("src/core/machine.cpp", '"gone.hpp"', "there is no")
         self.assert_includes_not("src/core/machine.cpp", "<cenote/gone.hpp>", "there is no")
