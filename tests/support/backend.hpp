@@ -1,0 +1,236 @@
+// A real server, in a process of its own, that can be down in every way; and its connector.
+#pragma once
+
+#include <arpa/inet.h>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <new>
+#include <poll.h>
+#include <stdexcept>
+#include <string>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+namespace support {
+
+using namespace std::chrono_literals;
+
+/// A descriptor that closes itself.
+class descriptor {
+public:
+    explicit descriptor(int fd = -1) : fd_(fd) {}
+    descriptor(descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    descriptor& operator=(descriptor&& other) noexcept {
+        std::swap(fd_, other.fd_);
+        return *this;
+    }
+    ~descriptor() {
+        if (fd_ >= 0) ::close(fd_);
+    }
+    int get() const { return fd_; }
+
+private:
+    int fd_;
+};
+
+inline int checked(int result, const char* what) {
+    if (result < 0) throw std::system_error(errno, std::generic_category(), what);
+    return result;
+}
+
+inline sockaddr_in loopback(std::uint16_t port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return address;
+}
+
+inline const sockaddr* plain(const sockaddr_in& address) {
+    return static_cast<const sockaddr*>(static_cast<const void*>(&address));
+}
+
+/// Greets whoever connects with 'H' and answers every byte with 'O', unless told otherwise.
+class backend {
+public:
+    backend() {
+        // A port asked for by its number stays with the socket even when it does not listen.
+        port_ = bind_to(0);
+        bind_to(port_);
+        void* page = ::mmap(nullptr, sizeof(shared), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (page == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
+        shared_ = new (page) shared;
+        checked(::listen(socket_.get(), 128), "listen");
+        process_ = checked(::fork(), "fork");
+        if (process_ == 0) serve();
+    }
+    backend(const backend&) = delete;
+    backend& operator=(const backend&) = delete;
+    ~backend() {
+        ::kill(process_, SIGKILL);
+        ::waitpid(process_, nullptr, 0);
+        ::munmap(shared_, sizeof(shared));
+    }
+
+    std::uint16_t port() const { return port_; }
+
+    // Six ways to be down.
+
+    /// Nobody listens; who was connected is not any more.
+    void refuse() {
+        become(mood::gone);
+        // A socket that no longer listens keeps its port.
+        checked(::shutdown(socket_.get(), SHUT_RD), "shutdown");
+    }
+    /// Who connects hears nothing from the network; who was connected gets no answer either.
+    void vanish() {
+        become(mood::deaf);
+        checked(::listen(socket_.get(), 0), "listen");
+        while (connects()) {
+        }
+    }
+    /// Accepts, and says nothing.
+    void fall_silent() { become(mood::mute); }
+    /// Accepts, says that it cannot serve, and hangs up.
+    void complain() { become(mood::sick); }
+    /// The process does not run.
+    void stop() {
+        stopped_ = true;
+        ::kill(process_, SIGSTOP);
+        ::waitpid(process_, nullptr, WUNTRACED);
+    }
+
+    void come_back() {
+        fillers_.clear();
+        checked(::listen(socket_.get(), 128), "listen");
+        if (std::exchange(stopped_, false)) ::kill(process_, SIGCONT);
+        become(mood::well);
+    }
+
+private:
+    enum class mood : int { well, gone, deaf, mute, sick };
+    static constexpr nfds_t most = 512;
+    /// What both processes see.
+    struct shared {
+        std::atomic<mood> asked{mood::well};
+        std::atomic<mood> now{mood::well};
+    };
+
+    /// From its return on the server behaves so.
+    void become(mood next) {
+        shared_->asked = next;
+        while (shared_->now != next) ::poll(nullptr, 0, 0);
+    }
+
+    std::uint16_t bind_to(std::uint16_t port) {
+        socket_ = descriptor();
+        socket_ = descriptor(checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket"));
+        sockaddr_in address = loopback(port);
+        checked(::bind(socket_.get(), plain(address), sizeof address), "bind");
+        socklen_t size = sizeof address;
+        void* filled = &address;
+        checked(::getsockname(socket_.get(), static_cast<sockaddr*>(filled), &size), "getsockname");
+        return ntohs(address.sin_port);
+    }
+
+    /// Whether one more finds room in the queue of those to be accepted.
+    bool connects() {
+        descriptor one(checked(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), "socket"));
+        sockaddr_in address = loopback(port_);
+        ::connect(one.get(), plain(address), sizeof address);
+        pollfd wait{.fd = one.get(), .events = POLLOUT, .revents = 0};
+        bool connected = ::poll(&wait, 1, 100) > 0;
+        fillers_.push_back(std::move(one));
+        return connected;
+    }
+
+    // In the process of the server: only what may be called after a fork.
+    [[noreturn]] void serve() const {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        pollfd all[most] = {};
+        nfds_t count = 1;
+        for (;;) {
+            mood now = shared_->asked;
+            shared_->now = now;
+            if (now == mood::gone)
+                while (count > 1) ::close(all[--count].fd);
+            if (now == mood::gone || now == mood::deaf) {
+                ::poll(nullptr, 0, 1);
+                continue;
+            }
+            all[0] = {.fd = socket_.get(), .events = POLLIN, .revents = 0};
+            if (::poll(all, count, 1) <= 0) continue;
+            for (nfds_t i = count - 1; i > 0; --i)
+                if (all[i].revents != 0 && !answers(all[i].fd, now)) {
+                    ::close(all[i].fd);
+                    all[i] = all[--count];
+                }
+            if ((all[0].revents & POLLIN) == 0 || count == most) continue;
+            int fd = ::accept(socket_.get(), nullptr, nullptr);
+            if (fd >= 0 && greets(fd, now))
+                all[count++] = {.fd = fd, .events = POLLIN, .revents = 0};
+        }
+    }
+    static bool greets(int fd, mood now) {
+        if (now == mood::mute) return true;
+        bool well = now == mood::well;
+        ::send(fd, well ? "H" : "E", 1, MSG_NOSIGNAL);
+        if (!well) ::close(fd);
+        return well;
+    }
+    static bool answers(int fd, mood now) {
+        char question = 0;
+        if (::recv(fd, &question, 1, 0) <= 0) return false;
+        return now == mood::mute || ::send(fd, "O", 1, MSG_NOSIGNAL) == 1;
+    }
+
+    descriptor socket_;
+    std::uint16_t port_ = 0;
+    shared* shared_ = nullptr;
+    pid_t process_ = 0;
+    bool stopped_ = false;
+    std::vector<descriptor> fillers_;
+};
+
+/// As a careful user would write it: no call takes longer than `patience`. (Zero: as a careless
+/// one would.)
+struct backend_connector {
+    std::uint16_t port = 0;
+    std::chrono::milliseconds patience{};
+
+    descriptor open() const {
+        descriptor d(checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket"));
+        // On Linux the one for sending limits connect, too.
+        timeval limit{.tv_sec = patience.count() / 1000, .tv_usec = patience.count() % 1000 * 1000};
+        for (int which : {SO_RCVTIMEO, SO_SNDTIMEO})
+            checked(::setsockopt(d.get(), SOL_SOCKET, which, &limit, sizeof limit), "setsockopt");
+        sockaddr_in address = loopback(port);
+        checked(::connect(d.get(), plain(address), sizeof address), "connect");
+        if (hear(d) != 'H') throw std::runtime_error("the server cannot serve");
+        return d;
+    }
+    bool probe(const descriptor& d) const {
+        return ::send(d.get(), "?", 1, MSG_NOSIGNAL) == 1 && hear(d) == 'O';
+    }
+
+private:
+    static char hear(const descriptor& d) {
+        char said = 0;
+        checked(static_cast<int>(::recv(d.get(), &said, 1, 0)), "recv");
+        return said;
+    }
+};
+
+}  // namespace support
