@@ -74,6 +74,9 @@ void line::check() const {
     std::size_t count = 0;
     std::size_t timed = 0;
     for (const queue& q : queues_) check_queue(q, count, timed);
+    std::size_t wanted = 0;
+    for (const node& n : nodes_) wanted += n.in_line ? n.who.count : 0;
+    ensure(wanted == wanted_, "what they want is counted");
     ensure(count == size(), "the line holds as many as were counted");
     ensure((head_ == none) == empty(), "a line has a head");
     ensure(timed == deadlines_.size(), "exactly those who wait for a while have a deadline");

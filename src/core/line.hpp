@@ -35,6 +35,7 @@ struct waiter {
     std::uint64_t ticket = 0;  // rising with arrival; a smaller one is served first
     instant arrived{};
     instant deadline{};
+    std::uint32_t count = 1;  // so many resources or none
     priority rank = priority::normal;
     bool bypassable = false;  // newcomers may overtake it for a while (bounded fairness)
 };
@@ -52,6 +53,9 @@ public:
 
     bool empty() const { return size() == 0; }
     std::size_t size() const { return static_cast<std::size_t>(size_.get()); }
+
+    /// How many resources they want.
+    std::size_t wanted() const { return wanted_; }
 
     /// Room for one more, before anything is changed. Throws std::bad_alloc.
     void make_room() {
@@ -123,6 +127,7 @@ private:
     duration head_start_;
     std::uint32_t head_ = none;
     std::uint32_t free_ = none;
+    std::size_t wanted_ = 0;
     tally size_;
 };
 
@@ -161,6 +166,7 @@ inline waiter_id line::join(const waiter& who) {
     n.who.ticket = who.ticket;
     n.who.arrived = who.arrived;
     n.who.deadline = who.deadline;
+    n.who.count = who.count;
     n.who.rank = who.rank;
     n.who.bypassable = who.bypassable;
     n.in_line = true;
@@ -179,6 +185,7 @@ inline waiter_id line::join(const waiter& who) {
     if (first) head_ = index;
     deadlines_.add(index, who.deadline);
     ++size_;
+    wanted_ += who.count;
     return id_of(index);
 }
 
@@ -194,6 +201,7 @@ inline const waiter& line::take_out(std::uint32_t index) {
     n.next = free_;
     free_ = index;
     --size_;
+    wanted_ -= n.who.count;
     return n.who;
 }
 

@@ -68,12 +68,18 @@ answer machine::acquire(instant now, const request& who, actions& out) {
         return answer{.what = answer::kind::refused, .error = error, .ticket = ticket};
     };
     if (closed_) return refused(errc::closed);
-    if (!lets_in() && !planted(fault::inactive_lends_all_the_same))
+    if (!lets_in(who.count) && !planted(fault::inactive_lends_all_the_same))
         return refused(errc::unavailable);
     bool nothing_free = crowded(now);
-    if (!nothing_free && can_lend(now, out)) {
-        slot_id id = next_fresh(now, out);
-        lend(now, id, now, false, out);
+    if (!nothing_free && can_lend(now, out, who.count)) {
+        slot_id id = no_slot;
+        for (std::uint32_t i = 0; i < who.count; ++i) {
+            id = next_fresh(now, out);
+            lend(now, id, now, false, out);
+            if (who.count > 1)
+                out.push_back({.what = action::kind::grant, .slot = id, .cookie = who.cookie});
+        }
+        acquires_.add(who.count - 1);
         settle(now, out);
         return {.what = answer::kind::granted, .slot = id, .ticket = ticket};
     }
@@ -97,6 +103,7 @@ answer machine::acquire(instant now, const request& who, actions& out) {
                                .ticket = ticket,
                                .arrived = who.ticket != 0 ? who.arrived : now,
                                .deadline = who.deadline,
+                               .count = who.count,
                                .rank = who.rank,
                                .bypassable = who.bypassable});
     if (!nothing_free) settle(now, out);
@@ -213,6 +220,7 @@ bool machine::hand_over(instant now, slot_id id, actions& out) {
     slot& s = slots_[id];
     // The last one in line leaves through settle(): without a line other things are due.
     if (line_.size() < 2 || owed_at() > now || !crowded(now)) return false;
+    if (line_.first().count > 1) return false;
     bool worn = wear(s, now) && !planted(fault::hand_over_passes_on_the_worn);
     if (worn || needs_probe(s, now) || (settings_.probe_on_release && can_.probe)) return false;
     note_idle(now, s);

@@ -42,6 +42,7 @@
 // 11. After close nothing is idle, nobody waits, and nothing begins to open.
 // 12. Nobody waits in an inactive pool; in a recovering one leases of its own and waiters together
 //     are not more than its probes, but for those of an earlier recovery that lasts.
+// 13. Anything is kept only while the head of the line wants several, and more than that.
 #pragma once
 
 #include <algorithm>
@@ -108,9 +109,11 @@ struct request {
     bool again = false;        // it was granted before, and its resource turned out unfit
     bool cannot_wait = false;  // what it would wait for would wait for it
     priority rank = priority::normal;
+    std::uint32_t count = 1;  // so many resources or none; at most max
 };
 
-/// What an acquire is answered at once.
+/// What an acquire is answered at once. Whoever wants several gets them by actions in any case:
+/// then `slot` says nothing.
 struct answer {
     enum class kind : std::uint8_t { granted, refused, waiting };
     kind what{};
@@ -229,7 +232,7 @@ public:
         return waits_its_turn ? long_ago : after(head.arrived, settings_.bypass_for);
     }
     /// Could an acquire be granted at once? Worn-out resources it comes across are retired.
-    bool can_lend(instant now, actions& out);
+    bool can_lend(instant now, actions& out, std::size_t count = 1);
     const slot& look(slot_id id) const { return slots_[id]; }
     std::size_t max() const { return slots_.max(); }
     std::size_t total() const { return slots_.total(); }
@@ -270,7 +273,9 @@ private:
     void judge(circuit_news what, actions& out);
     void end_trial(slot& s);
     void refuse_shut_out(actions& out);
-    bool lets_in() const { return circuit_.lets_in(trials_ + line_.size()); }
+    bool lets_in(std::size_t count = 1) const {
+        return circuit_.lets_in(trials_ + line_.wanted() + count - 1);
+    }
     void refuse(waiter_id id, errc error, actions& out);
     bool answered(slot_id id, std::uint64_t call, slot_state expected);
     void fail_open(instant now, slot_id id, bool final, actions& out);
@@ -286,6 +291,10 @@ private:
     void refuse_expired(instant now, actions& out);
     void shed_late(instant now, actions& out);
     void lend_idle(instant now, actions& out);
+    bool gather(instant now, actions& out);
+    void look_at_kept(instant now, actions& out);
+    void let_go_of_kept();
+    void probe_stale(instant now, actions& out);
     void close_idle(instant now, actions& out);
     void sweep(instant now, actions& out);
     void sweep_one(instant now, slot_id id, actions& out);
@@ -294,6 +303,7 @@ private:
 
     // Looks.
     slot_id next_fresh(instant now, actions& out);
+    std::size_t count_fresh(instant now, std::size_t enough, actions& out);
     bool needs_probe(const slot& s, instant now) const;
     std::optional<retire_reason> wear(const slot& s, instant now) const;
     bool head_may_be_bypassed(instant now) const;

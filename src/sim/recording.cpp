@@ -21,6 +21,7 @@ void each_field(Plan& p, Visit visit) {
     visit("borrowers", p.borrowers);
     visit("coroutines", p.coroutines);
     visit("looks", p.looks);
+    visit("gatherers", p.gatherers);
     visit("ranks", p.ranks);
     visit("failures", p.failures);
     visit("probes", p.probes);
