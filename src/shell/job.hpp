@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "cenote/detail/process.hpp"
 #include "core/machine.hpp"
 
 namespace cenote::detail {
@@ -18,6 +19,7 @@ struct job {
     // Neither: a connector's call.
     core::verb which{};
     core::slot_id slot = core::no_slot;
+    detail::process_number process = detail::this_process;  // where it was thought of
     std::uint64_t call = 0;          // 0: an orphan, nobody waits for the answer
     detail::resource* on = nullptr;  // null for open
 };

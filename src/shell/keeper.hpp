@@ -19,9 +19,11 @@
 #include <vector>
 
 #include "cenote/detail/gate.hpp"
+#include "cenote/detail/process.hpp"
 #include "cenote/detail/waiter.hpp"
 #include "core/machine.hpp"
 #include "shell/announcer.hpp"
+#include "shell/fork.hpp"
 #include "shell/job.hpp"
 #include "shell/workplace.hpp"
 
@@ -82,6 +84,10 @@ public:
     void tell_watchers() {
         if (watchers_ > 0) changed_.notify_all();
     }
+    // For fork.cpp.
+    void before_fork() noexcept;
+    void after_fork() noexcept;
+    void after_fork_in_child() noexcept;
     // Not under the lock.
     void tick() noexcept;
     void add_ref() noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
@@ -98,10 +104,12 @@ private:
     struct errands {
         detail::waiter* first = nullptr;
         detail::waiter** last = &first;
-        bool left_empty = false;       // the last slot became vacant
-        bool alone = false;            // nobody is left to make the calls
-        bool summons = false;          // the workplace has to be told
-        std::exception_ptr forgotten;  // an open error that is the last no longer
+        bool left_empty = false;              // the last slot became vacant
+        bool alone = false;                   // nobody is left to make the calls
+        bool summons = false;                 // the workplace has to be told
+        std::exception_ptr forgotten;         // an open error that is the last no longer
+        detail::resource* foreign = nullptr;  // to be forsaken, up to the end
+        detail::resource* foreign_end = nullptr;
 
         void add(detail::waiter& w) {
             w.next = nullptr;
@@ -110,7 +118,7 @@ private:
         }
         /// Waiters are told without the keeper, which may be gone by then.
         bool needs_keeper() const { return left_empty || alone || summons; }
-        bool any() const { return first != nullptr || needs_keeper(); }
+        bool any() const { return first != nullptr || needs_keeper() || foreign != nullptr; }
     };
     /// What the keeper knows of a slot.
     struct place {
@@ -195,6 +203,27 @@ private:
     void answer_open(core::instant now, const job& j, core::outcome how,
                      const std::exception_ptr& error, std::unique_ptr<detail::resource>& opened);
 
+    // In the child of a fork.
+    bool is_behind() const {
+        return lives_in_.load(std::memory_order_acquire) != detail::this_process;
+    }
+    void catch_up();
+    void get_ready();
+    bool try_to_catch_up() noexcept;
+    void close_unborn() noexcept;
+    void start_anew(errands& todo);
+    void disown_all() noexcept;
+    void forget_the_past() noexcept;
+    static bool is_foreign(const detail::resource* r);
+    static bool is_forgotten(const detail::waiter& who);
+    void forsake(detail::resource* r) noexcept;
+    void forsake(std::unique_ptr<detail::resource> opened) noexcept;
+    std::unique_ptr<detail::resource> detach_foreign(detail::resource* r) noexcept;
+    void join_anew(detail::waiter& me, detail::resource*& rejected) noexcept;
+    bool cancel_forgotten(detail::waiter& who) noexcept;
+    bool withdraw_forgotten(detail::waiter& who) noexcept;
+    core::abilities abilities() const;
+
     const options settings_;
     const core::duration shelf_interval_;
     announcer announcer_;
@@ -232,6 +261,17 @@ private:
     detail::waiter* watching_ = nullptr;   // those who do so without a thread
 
     const std::unique_ptr<workplace> work_;
+
+    // See keeper_fork.cpp.
+    std::atomic<detail::process_number> lives_in_{detail::this_process};
+    std::atomic<bool> must_begin_{false};  // the minimum is not kept yet
+    detail::process_number disowned_in_ = detail::this_process;
+    bool machine_is_gone_ = false;
+    detail::resource* inherited_ = nullptr;   // the parent's, held by somebody or once held
+    detail::resource* to_forsake_ = nullptr;  // the parent's, and nobody's here
+    detail::resource* forsaken_ = nullptr;    // those it was said to; kept, never destroyed
+    std::vector<std::unique_ptr<detail::trace[]>> old_traces_;
+    const fork_watch told_of_forks_{*this};  // the last to be made, the first to go
 };
 
 inline core::instant keeper::wake_at() const {

@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "cenote/detail/process.hpp"
+
 namespace cenote::detail {
 
 class gate;
@@ -45,6 +47,7 @@ struct alignas(64) resource {  // neighbours on one line would slow down each ot
     std::uint64_t touches_swept = ~std::uint64_t{0};  // hits and puts at the last sweep
     std::uint32_t slot = 0;
     condition state = condition::clean;
+    process_number process = no_process;  // where it was opened
 
     // Guarded by the keeper's lock.
     bool busy = false;    // a worker is in a connector call on it
