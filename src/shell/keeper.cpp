@@ -39,7 +39,8 @@ constexpr auto fine_idle_time = std::chrono::seconds{1};
 std::chrono::nanoseconds shelf_interval(const options& settings, bool probes) {
     auto interval = settings.sweep_interval;
     if (!probes) return interval;
-    return std::min({interval, settings.probe_after_idle / 2, settings.heartbeat / 2});
+    return std::min({interval, settings.probe_after_idle / 2, settings.heartbeat / 2,
+                     std::chrono::nanoseconds{core::machine::look_after}});
 }
 
 }  // namespace
@@ -62,18 +63,20 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
                const workplace_maker& make_workplace)
     : gate(settings, std::move(connector), detail::sweeper_asleep),
       settings_(settings),
-      shelf_interval_(shelf_interval(settings, abilities().probe)),
+      can_probe_(abilities().probe),
+      shelf_interval_(shelf_interval(settings, can_probe_)),
       announcer_(settings.observers),
       traces_(new detail::trace[settings.max]),
       machine_(settings, abilities(), announcer_.wants_any(), pick_seed(settings),
                steady_clock::now()),
       places_(settings.max),
+      suspension_(core::machine::frozen_for, steady_clock::now(), time_since_boot()),
       open_timed_out_(std::make_exception_ptr(std::system_error(
           std::make_error_code(std::errc::timed_out), "the open took longer than open_timeout"))),
       work_(make_workplace(*this)) {
     // The fast lane has no clock: it sees that a resource was idle for long, but not for how long.
-    bool probes_soon = abilities().probe &&
-                       (settings.probe_on_release || settings.probe_after_idle < fine_idle_time);
+    bool probes_soon =
+        can_probe_ && (settings.probe_on_release || settings.probe_after_idle < fine_idle_time);
     if (probes_soon || announcer_.wants_leases() || settings.order == order::fifo)
         shelf_.raise(detail::lane_off);
     machine_.make_room(out_);
@@ -142,6 +145,7 @@ bool keeper::ask_for(instant now, detail::waiter& who) {
         who.ticket = machine_.draw_ticket();
         who.arrived = now;
     }
+    if (might_lend_suspects()) notice_suspension(now);
     if (resource* r = take_from_shelf(now, who.site); r != nullptr) {
         who.got = r;
         return false;
@@ -188,6 +192,7 @@ resource* keeper::try_acquire(std::source_location site) {
         resource* got = nullptr;
         enter([&](instant now) {
             machine_.make_room(out_);
+            if (might_lend_suspects()) notice_suspension(now);
             got = take_from_shelf(now, site);
             if (got != nullptr) return;
             if (auto slot = machine_.try_acquire(now, out_)) {
@@ -373,6 +378,7 @@ void keeper::tick() noexcept {
         // A shelf's sweep that comes so late says the same as a timer of the machine's.
         if (core::after(shelf_sweep_at_, core::machine::frozen_for) <= now)
             machine_.suspect_all(now, out_);
+        notice_suspension(now);
         machine_.tick(now, out_);
         if (now >= shelf_sweep_at_) sweep_shelf(now);
     });

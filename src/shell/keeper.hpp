@@ -25,6 +25,7 @@
 #include "shell/announcer.hpp"
 #include "shell/fork.hpp"
 #include "shell/job.hpp"
+#include "shell/suspension.hpp"
 #include "shell/workplace.hpp"
 
 namespace cenote::shell {
@@ -165,6 +166,8 @@ private:
     bool keep_on_shelf(core::instant now, detail::resource* r);
     void note_holders(core::instant now);
     void recall(core::instant now);
+    void notice_suspension(core::instant now);
+    bool might_lend_suspects() const;
     void forget_recalled(const detail::resource* r);
     void bring_back(core::instant now, detail::resource* r);
     detail::resource* lay_on_shelf(core::instant now, detail::resource* r);
@@ -225,6 +228,7 @@ private:
     core::abilities abilities() const;
 
     const options settings_;
+    const bool can_probe_;
     const core::duration shelf_interval_;
     announcer announcer_;
     std::unique_ptr<detail::trace[]> traces_;
@@ -241,6 +245,7 @@ private:
     std::size_t orphan_count_ = 0;
     std::uint64_t settles_ = 0;                  // the machine's, when it was last sorted out
     core::instant looked_for_ = core::long_ago;  // until then the clock is minded without a word
+    suspension suspension_;
     core::tally collected_;     // resources that came back from the shelf to the machine
     std::size_t recalled_ = 0;  // leases from before the last recall still out
     core::instant recalled_at_ = core::long_ago;
