@@ -160,6 +160,7 @@ private:
         ending& operator=(ending&&) = delete;
         ~ending() {
             if (of_ == nullptr) return;
+            if (putting_here != &of_->place_) of_->place_.dropped();
             of_->fail(of_->place_.dropped_error_);
         }
         void operator()(const std::exception_ptr&) { std::exchange(of_, nullptr)->end(); }
@@ -253,11 +254,16 @@ void work_asio::call(const job& j) noexcept {
         return home_.finish(j, false, std::current_exception(), nullptr);
     }
     home_.add_ref();
-    try {
-        started->start();
-    } catch (const std::exception&) {
-        started->fail(std::current_exception());
-    }
+    std::exception_ptr error;
+    bool begun = put_there(*this, [&] {
+        try {
+            started->start();
+        } catch (const std::exception&) {
+            error = std::current_exception();
+            throw;
+        }
+    });
+    if (!begun) started->fail(error);
 }
 
 void work_asio::abandoned(core::slot_id slot, std::uint64_t call) {

@@ -38,6 +38,7 @@ public:
     bool look(core::instant wake_at) override;
     void abandoned(core::slot_id slot, std::uint64_t call) override;
     bool stopped() const override { return stopping_; }
+    std::exception_ptr why_stopped() const override { return dropped_error_; }
     bool overwhelmed() const override { return stopping_; }
     /// The pool's end never waits for calls: it may well come on the only thread they have.
     bool helpless(std::size_t) const override { return true; }

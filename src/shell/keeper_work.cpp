@@ -294,7 +294,9 @@ void keeper::answer(const job& j, outcome how, const std::exception_ptr& error,
 void keeper::answer_open(instant now, const job& j, outcome how, const std::exception_ptr& error,
                          std::unique_ptr<resource>& opened) {
     bool wanted = machine_.look(j.slot).call == j.call;
-    if (wanted) note_open(now, error);
+    bool for_good = how == outcome::failed && work_->stopped();  // the next would fail as well
+    if (for_good) how = outcome::failed_finally;
+    if (wanted) note_open(now, for_good && error == nullptr ? work_->why_stopped() : error);
     if (wanted && how == outcome::ok && opened != nullptr) {
         opened->home = this;
         opened->process = j.process;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 
 #include "core/instant.hpp"
@@ -42,6 +43,8 @@ public:
     /// Nobody waits any more for this call.
     virtual void abandoned(core::slot_id slot, std::uint64_t call) = 0;
     virtual bool stopped() const = 0;
+    /// What to tell those for whom nothing will be opened any more; null: nobody is left.
+    virtual std::exception_ptr why_stopped() const { return nullptr; }
     /// More calls hang than are tolerated.
     virtual bool overwhelmed() const = 0;
     /// Something is to be done, and nobody will, except `own` calls that are busy otherwise.
