@@ -46,6 +46,7 @@ namespace cenote {
 ///         bool before_acquire(session&);                    // these three are quick, as ever
 ///         bool before_release(session&);
 ///         cenote::verdict classify(std::exception_ptr) const;
+///         void forsake(session&);                           // at once, too
 ///     };
 ///     cenote::pool<session> pool{io_context, my_connector{}, {.max = 32}};
 ///

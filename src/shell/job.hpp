@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "cenote/detail/process.hpp"
 #include "core/machine.hpp"
 
 namespace cenote::detail {
@@ -17,6 +18,7 @@ struct job {
     detail::waiter* admits = nullptr;  // has before_acquire look at what it is to get
     // Neither: a connector's call.
     core::verb which{};
+    detail::process_number process = detail::this_process;  // where it was thought of
     core::slot_id slot = core::no_slot;
     std::uint64_t call = 0;          // 0: an orphan, nobody waits for the answer
     detail::resource* on = nullptr;  // null for open

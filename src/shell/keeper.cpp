@@ -20,11 +20,6 @@ using std::chrono::steady_clock;
 
 namespace {
 
-core::abilities abilities_of(const detail::any_connector& connector) {
-    detail::connector_abilities can = connector.abilities();
-    return {.probe = can.probe, .reset = can.reset};
-}
-
 /// A sleeping thread looks at the clock itself if nobody has woken it so long after its deadline.
 constexpr auto backstop = std::chrono::milliseconds{20};
 
@@ -44,7 +39,8 @@ constexpr auto fine_idle_time = std::chrono::seconds{1};
 std::chrono::nanoseconds shelf_interval(const options& settings, bool probes) {
     auto interval = settings.sweep_interval;
     if (!probes) return interval;
-    return std::min({interval, settings.probe_after_idle / 2, settings.heartbeat / 2});
+    return std::min({interval, settings.probe_after_idle / 2, settings.heartbeat / 2,
+                     std::chrono::nanoseconds{core::machine::look_after}});
 }
 
 }  // namespace
@@ -67,22 +63,29 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
                const workplace_maker& make_workplace)
     : gate(settings, std::move(connector), detail::sweeper_asleep),
       settings_(settings),
-      shelf_interval_(shelf_interval(settings, abilities_of(*connector_).probe)),
+      can_probe_(abilities().probe),
+      shelf_interval_(shelf_interval(settings, can_probe_)),
       announcer_(settings.observers),
       umpire_(settings.breaker),
       traces_(new detail::trace[settings.max]),
-      machine_(settings, abilities_of(*connector_), announcer_.wants_any(), pick_seed(settings),
+      machine_(settings, abilities(), announcer_.wants_any(), pick_seed(settings),
                steady_clock::now()),
       places_(settings.max),
+      suspension_(core::machine::frozen_for, steady_clock::now(), time_since_boot()),
       open_timed_out_(std::make_exception_ptr(std::system_error(
           std::make_error_code(std::errc::timed_out), "the open took longer than open_timeout"))),
       work_(make_workplace(*this)) {
     // The fast lane has no clock: it sees that a resource was idle for long, but not for how long.
-    bool probes_soon = abilities_of(*connector_).probe &&
-                       (settings.probe_on_release || settings.probe_after_idle < fine_idle_time);
+    bool probes_soon =
+        can_probe_ && (settings.probe_on_release || settings.probe_after_idle < fine_idle_time);
     if (probes_soon || announcer_.wants_leases() || settings.order == order::fifo)
         shelf_.raise(detail::lane_off);
     machine_.make_room(out_);
+}
+
+core::abilities keeper::abilities() const {
+    detail::connector_abilities can = connector_->abilities();
+    return {.probe = can.probe, .reset = can.reset};
 }
 
 void keeper::begin() {
@@ -94,7 +97,6 @@ void keeper::begin() {
 // Acquire.
 
 resource* keeper::acquire(const detail::wish& w, errc& why) {
-    work_->start();
     thread_waiter me;
     me.site = w.site;
     me.wants = w.how;
@@ -103,8 +105,11 @@ resource* keeper::acquire(const detail::wish& w, errc& why) {
     me.cannot_wait = refuses_on_loop(settings_) && work_->needs_this_thread();
     resource* rejected = nullptr;
     for (;;) {
+        get_ready();
+        const detail::process_number asked_in = detail::this_process;
         bool waits = ask_for(me, rejected);
         if (waits || me.error == errc::deadlock) may_block(w.site);
+        if (detail::this_process != asked_in) continue;  // forked by an observer
         if (waits) wait(me, w);
         if (me.got == nullptr) break;
         if (admits(me.got)) return me.got;
@@ -117,6 +122,7 @@ resource* keeper::acquire(const detail::wish& w, errc& why) {
 
 bool keeper::ask_for(thread_waiter& me, resource* rejected) {
     me.rearm();
+    join_anew(me, rejected);
     bool in_line = false;
     try {
         enter([&](instant now) {
@@ -142,6 +148,7 @@ bool keeper::ask_for(instant now, detail::waiter& who) {
         who.ticket = machine_.draw_ticket();
         who.arrived = now;
     }
+    if (might_lend_suspects()) notice_suspension(now);
     if (resource* r = take_from_shelf(now, borrower_of(who)); r != nullptr) {
         who.got = r;
         return false;
@@ -184,12 +191,13 @@ void keeper::wait(thread_waiter& me, const detail::wish& w) {
 }
 
 resource* keeper::try_acquire(std::source_location site) {
-    work_->start();
     borrower who{.site = site, .how = {}, .holder = detail::this_thread()};
     for (;;) {
+        get_ready();
         resource* got = nullptr;
         enter([&](instant now) {
             machine_.make_room(out_);
+            if (might_lend_suspects()) notice_suspension(now);
             got = take_from_shelf(now, who);
             if (got != nullptr) return;
             if (auto slot = machine_.try_acquire(now, out_)) {
@@ -205,9 +213,9 @@ resource* keeper::try_acquire(std::source_location site) {
 }
 
 bool keeper::admits(resource* r) noexcept {
-    if (!looks_before_acquire_) return true;
+    if (!looks_before_acquire_ || is_foreign(r)) return !is_foreign(r);
     try {
-        return connector_->before_acquire(*r);
+        return connector_->before_acquire(*r) && !is_foreign(r);
     } catch (...) {
         return false;
     }
@@ -223,13 +231,14 @@ void keeper::refused(errc why) noexcept {
 
 void keeper::release(resource* r) noexcept {
     bool returns = r->state == detail::condition::clean || r->state == detail::condition::dirty;
-    if (looks_before_release_ && returns) {
+    if (looks_before_release_ && returns && !is_foreign(r)) {
         try {
             if (!connector_->before_release(*r)) r->state = detail::condition::rejected;
         } catch (...) {
             r->state = detail::condition::rejected;
         }
     }
+    if (is_foreign(r)) return forsake(r);
     auto how = static_cast<core::condition>(std::exchange(r->state, detail::condition::clean));
     enter([&](instant now) noexcept {
         std::optional<core::duration> held;
@@ -244,6 +253,7 @@ void keeper::release(resource* r) noexcept {
 }
 
 void keeper::hand_in(resource* r) noexcept {
+    if (is_foreign(r)) return forsake(r);
     enter([&](instant now) noexcept {
         if (resource* over = lay_on_shelf(now, r); over != nullptr) bring_back(now, over);
     });
@@ -259,6 +269,7 @@ resource* keeper::taken(resource* r) noexcept {
 }
 
 std::unique_ptr<resource> keeper::detach(resource* r) noexcept {
+    if (is_foreign(r)) return detach_foreign(r);
     enter([&](instant now) noexcept {
         forget_recalled(r);
         places_[r->slot].held = nullptr;
@@ -270,6 +281,7 @@ std::unique_ptr<resource> keeper::detach(resource* r) noexcept {
 // The whole pool.
 
 void keeper::retire_all() {
+    catch_up();
     enter([&](instant now) {
         machine_.make_room(out_);
         recall(now);
@@ -295,6 +307,7 @@ void keeper::resume() {
 }
 
 void keeper::close() noexcept {
+    if (!try_to_catch_up()) return close_unborn();
     enter([&](instant now) noexcept {
         shelf_.raise(detail::pool_closed);
         collect_shelf(now);
@@ -319,6 +332,7 @@ bool keeper::watch(instant deadline, Until until) {
 bool keeper::may_block(std::source_location site) noexcept {
     if (!work_->needs_this_thread()) return true;
     announcer_.tell_now({.kind = event_kind::loop_blocked, .pool = name_, .site = site});
+    try_to_catch_up();  // it may have forked
     return !refuses_on_loop(settings_);
 }
 
@@ -332,7 +346,7 @@ std::size_t keeper::close(std::chrono::nanoseconds timeout, std::source_location
 }
 
 bool keeper::wait_ready(std::chrono::nanoseconds timeout, std::source_location site) {
-    work_->start();
+    get_ready();
     enter([&](instant now) {
         machine_.make_room(out_);
         machine_.warm(now, out_);
@@ -357,6 +371,7 @@ void keeper::wait_warm() {
 
 void keeper::end() noexcept {
     close();
+    if (is_behind()) return;
     std::unique_lock lock(mutex_);
     ++watchers_;
     // Connector calls may use what the caller is about to destroy, so they are waited for; each of
@@ -386,6 +401,7 @@ void keeper::tick() noexcept {
         // A shelf's sweep that comes so late says the same as a timer of the machine's.
         if (core::after(shelf_sweep_at_, core::machine::frozen_for) <= now)
             machine_.suspect_all(now, out_);
+        notice_suspension(now);
         machine_.tick(now, out_);
         if (now >= shelf_sweep_at_) sweep_shelf(now);
     });

@@ -19,10 +19,13 @@
 #include <vector>
 
 #include "cenote/detail/gate.hpp"
+#include "cenote/detail/process.hpp"
 #include "cenote/detail/waiter.hpp"
 #include "core/machine.hpp"
 #include "shell/announcer.hpp"
+#include "shell/fork.hpp"
 #include "shell/job.hpp"
+#include "shell/suspension.hpp"
 #include "shell/umpire.hpp"
 #include "shell/workplace.hpp"
 
@@ -87,6 +90,10 @@ public:
     void tell_watchers() {
         if (watchers_ > 0) changed_.notify_all();
     }
+    // For fork.cpp.
+    void before_fork() noexcept;
+    void after_fork() noexcept;
+    void after_fork_in_child() noexcept;
     // Not under the lock.
     void tick() noexcept;
     void add_ref() noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
@@ -103,11 +110,13 @@ private:
     struct errands {
         detail::waiter* first = nullptr;
         detail::waiter** last = &first;
-        bool left_empty = false;       // the last slot became vacant
-        bool alone = false;            // nobody is left to make the calls
-        bool summons = false;          // the workplace has to be told
-        bool judges = false;           // so has the breaker's strategy
-        std::exception_ptr forgotten;  // an open error that is the last no longer
+        bool left_empty = false;              // the last slot became vacant
+        bool alone = false;                   // nobody is left to make the calls
+        bool summons = false;                 // the workplace has to be told
+        bool judges = false;                  // so has the breaker's strategy
+        std::exception_ptr forgotten;         // an open error that is the last no longer
+        detail::resource* foreign = nullptr;  // to be forsaken, up to the end
+        detail::resource* foreign_end = nullptr;
 
         void add(detail::waiter& w) {
             w.next = nullptr;
@@ -116,7 +125,7 @@ private:
         }
         /// Waiters are told without the keeper, which may be gone by then.
         bool needs_keeper() const { return left_empty || alone || summons || judges; }
-        bool any() const { return first != nullptr || needs_keeper(); }
+        bool any() const { return first != nullptr || needs_keeper() || foreign != nullptr; }
     };
     /// What the keeper knows of a slot.
     struct place {
@@ -172,6 +181,8 @@ private:
     bool keep_on_shelf(core::instant now, detail::resource* r);
     void note_holders(core::instant now);
     void recall(core::instant now);
+    void notice_suspension(core::instant now);
+    bool might_lend_suspects() const;
     void forget_recalled(const detail::resource* r);
     void bring_back(core::instant now, detail::resource* r);
     detail::resource* lay_on_shelf(core::instant now, detail::resource* r);
@@ -213,7 +224,29 @@ private:
     void answer_open(core::instant now, const job& j, core::outcome how,
                      const std::exception_ptr& error, std::unique_ptr<detail::resource>& opened);
 
+    // In the child of a fork.
+    bool is_behind() const {
+        return lives_in_.load(std::memory_order_acquire) != detail::this_process;
+    }
+    void catch_up();
+    void get_ready();
+    bool try_to_catch_up() noexcept;
+    void close_unborn() noexcept;
+    void start_anew(errands& todo);
+    void disown_all() noexcept;
+    void forget_the_past() noexcept;
+    static bool is_foreign(const detail::resource* r);
+    static bool is_forgotten(const detail::waiter& who);
+    void forsake(detail::resource* r) noexcept;
+    void forsake(std::unique_ptr<detail::resource> opened) noexcept;
+    std::unique_ptr<detail::resource> detach_foreign(detail::resource* r) noexcept;
+    void join_anew(detail::waiter& me, detail::resource*& rejected) noexcept;
+    bool cancel_forgotten(detail::waiter& who) noexcept;
+    bool withdraw_forgotten(detail::waiter& who) noexcept;
+    core::abilities abilities() const;
+
     const options settings_;
+    const bool can_probe_;
     const core::duration shelf_interval_;
     announcer announcer_;
     umpire umpire_;
@@ -231,6 +264,7 @@ private:
     std::size_t orphan_count_ = 0;
     std::uint64_t settles_ = 0;                  // the machine's, when it was last sorted out
     core::instant looked_for_ = core::long_ago;  // until then the clock is minded without a word
+    suspension suspension_;
     core::tally collected_;     // resources that came back from the shelf to the machine
     std::size_t recalled_ = 0;  // leases from before the last recall still out
     core::instant recalled_at_ = core::long_ago;
@@ -252,6 +286,17 @@ private:
     detail::waiter* watching_ = nullptr;   // those who do so without a thread
 
     const std::unique_ptr<workplace> work_;
+
+    // See keeper_fork.cpp.
+    std::atomic<detail::process_number> lives_in_{detail::this_process};
+    std::atomic<bool> must_begin_{false};  // the minimum is not kept yet
+    detail::process_number disowned_in_ = detail::this_process;
+    bool machine_is_gone_ = false;
+    detail::resource* inherited_ = nullptr;   // the parent's, held by somebody or once held
+    detail::resource* to_forsake_ = nullptr;  // the parent's, and nobody's here
+    detail::resource* forsaken_ = nullptr;    // those it was said to; kept, never destroyed
+    std::vector<std::unique_ptr<detail::trace[]>> old_traces_;
+    const fork_watch told_of_forks_{*this};  // the last to be made, the first to go
 };
 
 inline core::instant keeper::wake_at() const {

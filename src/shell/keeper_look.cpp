@@ -108,6 +108,7 @@ std::string opening_words(errc why, const std::string& name, duration waited) {
 }  // namespace
 
 std::string keeper::explain(errc why, instant since, std::exception_ptr& cause) {
+    catch_up();
     std::vector<holder> holders;
     holders.reserve(settings_.max);
     std::unique_lock lock(mutex_);
@@ -146,6 +147,7 @@ duration keeper::retry_after() const {
 stats keeper::read() const {
     stats s;
     s.max = settings_.max;
+    if (is_behind()) return s;
     std::uint64_t puts = 0;
     std::uint64_t hits = 0;
     std::uint64_t collected = 0;

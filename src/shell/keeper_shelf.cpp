@@ -99,6 +99,20 @@ void keeper::recall(instant now) {
     if (recalled_ == 0) shelf_.lower(detail::recalling);
 }
 
+/// No timer is late after the system was suspended, and what is idle may be dead all the same.
+void keeper::notice_suspension(instant now) {
+    if (!can_probe_ || !suspension_.noticed(now, time_since_boot())) return;
+    machine_.suspect_all(now, out_);
+    suspicion_ = machine_.suspect_at();
+    recall(now);
+}
+
+/// Whether it is worth a look at one more clock before somebody is served.
+bool keeper::might_lend_suspects() const {
+    bool on_shelf = shelf_sweep_at_ != core::never;
+    return can_probe_ && (on_shelf || machine_.count(core::slot_state::idle) > 0);
+}
+
 /// The fast lane opens again when all leases from before the last recall are back.
 void keeper::forget_recalled(const resource* r) {
     if (recalled_ == 0 || machine_.look(r->slot).leased_at > recalled_at_) return;

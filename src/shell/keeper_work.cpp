@@ -84,8 +84,12 @@ void keeper::carry_out(errands& todo) noexcept {
     bool here = todo.needs_keeper();  // if not, it may be gone when the first waiter has run
     // First: the end of the pool waits for it, and may come in what a waiter does.
     if (todo.summons) work_->summon();
+    for (resource* r = todo.foreign; r != todo.foreign_end; r = r->next_orphan) forsake(r);
+    const detail::process_number this_one = detail::this_process;
     for (detail::waiter* w = todo.first; w != nullptr;) {
-        detail::waiter* next = w->next;  // w may be gone once it is notified
+        if (detail::this_process != this_one) break;  // forked by one of them: see keeper_fork.cpp
+        detail::waiter* next = w->next;               // w may be gone once it is notified
+        w->process.store(detail::no_process, std::memory_order_relaxed);
         w->notify();
         w = next;
     }
@@ -185,6 +189,7 @@ bool keeper::unqueue(detail::waiter& who) {
 }
 
 bool keeper::next_job(job& j) {
+    if (is_behind()) return false;  // what is in the queues is the parent's
     if (announcer_.has_news()) {
         j = {.tells = true};
     } else if (admissions_.first != nullptr) {
@@ -252,6 +257,7 @@ void keeper::run(const job& j) noexcept {
 
 void keeper::finish(const job& j, bool well, const std::exception_ptr& error,
                     std::unique_ptr<resource> opened) noexcept {
+    if (j.process != detail::this_process) return forsake(std::move(opened));
     outcome how = well ? outcome::ok : outcome::failed;
     if (error != nullptr && j.which == verb::open && connector_->classify(error) == verdict::final)
         how = outcome::failed_finally;
@@ -296,9 +302,12 @@ void keeper::answer(const job& j, outcome how, const std::exception_ptr& error,
 void keeper::answer_open(instant now, const job& j, outcome how, const std::exception_ptr& error,
                          std::unique_ptr<resource>& opened) {
     bool wanted = machine_.look(j.slot).call == j.call;
-    if (wanted) note_open(now, error);
+    bool for_good = how == outcome::failed && work_->stopped();  // the next would fail as well
+    if (for_good) how = outcome::failed_finally;
+    if (wanted) note_open(now, for_good && error == nullptr ? work_->why_stopped() : error);
     if (wanted && how == outcome::ok && opened != nullptr) {
         opened->home = this;
+        opened->process = j.process;
         opened->slot = j.slot;
         opened->seen = &traces_[j.slot];
         places_[j.slot].held = opened.release();

@@ -32,6 +32,7 @@ public:
     bool stopped() const override { return stopping_; }
     bool overwhelmed() const override { return stuck_ > limit_; }
     bool helpless(std::size_t own) const override;
+    void start_anew() override;
     /// Waits for all threads, except the calling one and those in an abandoned call.
     void stop(std::unique_lock<std::mutex>& lock) noexcept override;
 
@@ -60,6 +61,7 @@ private:
     // Guarded by the keeper's lock.
     std::thread minder_;
     std::list<worker> workers_;
+    std::list<worker> vanished_;  // of the process that this one was forked from
     std::size_t idle_ = 0;
     std::size_t starting_ = 0;  // hired, and not at work yet
     std::size_t active_ = 0;    // neither stuck nor ended

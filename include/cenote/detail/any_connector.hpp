@@ -40,6 +40,8 @@ public:
     virtual bool before_release(resource& r) = 0;
     /// `discard` if the connector has no opinion, or if asking it fails.
     virtual verdict classify(const std::exception_ptr& error) const noexcept = 0;
+    /// In the child of a fork: lets go of what belongs to the parent, without a word.
+    virtual void forsake(resource& r) noexcept = 0;
 };
 
 /// One whose calls return when they have been made, so that they need a thread.
