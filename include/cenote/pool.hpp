@@ -69,7 +69,8 @@ public:
     template <class C>
         requires(!std::same_as<std::remove_cvref_t<C>, pool>)
     explicit pool(C&& connector, const options& settings = {})
-        : gate_(detail::gate::open(settings, make_connector(std::forward<C>(connector)))) {}
+        : gate_(
+              detail::gate::open(settings, detail::make_blocking<T>(std::forward<C>(connector)))) {}
 
     /// A pool without a thread, with <cenote/asio.hpp>: the connector is asynchronous, and its
     /// calls run on `where`, an executor or execution context of Boost.Asio that must outlive the
@@ -193,7 +194,7 @@ public:
         try {
             return std::invoke(std::forward<F>(use), *held);
         } catch (...) {
-            switch (gate_->classify(std::current_exception())) {
+            switch (held.resource_->made_by->classify(std::current_exception())) {
                 case verdict::keep: break;
                 case verdict::reset: held.mark_dirty(); break;
                 case verdict::discard:
@@ -220,6 +221,21 @@ public:
     /// ones take over. For a failover, or after the server's settings changed.
     void retire_all() { gate_->retire_all(); }
 
+    /// From now on `connector` opens: for credentials that are rotated, a server that has moved.
+    /// What is open now is retired as by retire_all(), and so is what is being opened. Every
+    /// resource is probed, reset, closed and looked at by the connector that opened it, which lives
+    /// until the last of its resources and calls is gone.
+    ///
+    /// The new connector must be of the same kind (asynchronous if the pool is on an executor) and
+    /// have the same members as the present one among probe, reset, before_acquire and
+    /// before_release; its type may be another. Throws std::invalid_argument if it does not, and
+    /// std::bad_alloc; then nothing has changed.
+    template <class C>
+    void replace_connector(C&& connector) {
+        gate_->replace_connector(
+            detail::connector_maker<T, std::decay_t<C>>::make(std::forward<C>(connector)));
+    }
+
     /// Refuses new acquires and everybody in line with `closed`; closes the idle now and the leased
     /// when they come back. Can be called again.
     void close() noexcept { gate_->close(); }
@@ -243,21 +259,6 @@ public:
 
 private:
     friend class per_executor<T>;
-
-    template <class C>
-    static std::unique_ptr<detail::blocking_connector> make_connector(C&& c) {
-        using type = std::decay_t<C>;
-        static_assert(connector<type, T>,
-                      "cenote: the connector's open() (or the callable itself) must return the "
-                      "pool's resource type, or something that converts to it (an awaitable needs "
-                      "an executor: pool{executor, connector})");
-        if constexpr (connector<type, T>) {
-            detail::verbs_of<type, T>::must_fit();
-            return std::make_unique<detail::connector_of<T, type>>(std::forward<C>(c));
-        } else {
-            return nullptr;
-        }
-    }
 
     // NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved, in a dependent expression
     lease<T> take_or_wait(std::chrono::steady_clock::time_point deadline, std::stop_token stop,

@@ -6,6 +6,7 @@
 #include "core/machine.hpp"
 
 namespace cenote::detail {
+class any_connector;
 struct resource;
 class waiter;
 }  // namespace cenote::detail
@@ -18,8 +19,9 @@ struct job {
     // Neither: a connector's call.
     core::verb which{};
     core::slot_id slot = core::no_slot;
-    std::uint64_t call = 0;          // 0: an orphan, nobody waits for the answer
-    detail::resource* on = nullptr;  // null for open
+    std::uint64_t call = 0;               // 0: an orphan, nobody waits for the answer
+    detail::resource* on = nullptr;       // null for open
+    detail::any_connector* by = nullptr;  // whose call it is; a begun open keeps it until it ends
 };
 
 }  // namespace cenote::shell

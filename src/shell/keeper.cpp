@@ -67,6 +67,7 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
                const workplace_maker& make_workplace)
     : gate(settings, std::move(connector), detail::sweeper_asleep),
       settings_(settings),
+      can_(connector_->abilities()),
       shelf_interval_(shelf_interval(settings, abilities_of(*connector_).probe)),
       announcer_(settings.observers),
       traces_(new detail::trace[settings.max]),
@@ -202,7 +203,7 @@ resource* keeper::try_acquire(std::source_location site) {
 bool keeper::admits(resource* r) noexcept {
     if (!looks_before_acquire_) return true;
     try {
-        return connector_->before_acquire(*r);
+        return r->made_by->before_acquire(*r);
     } catch (...) {
         return false;
     }
@@ -220,7 +221,7 @@ void keeper::release(resource* r) noexcept {
     bool returns = r->state == detail::condition::clean || r->state == detail::condition::dirty;
     if (looks_before_release_ && returns) {
         try {
-            if (!connector_->before_release(*r)) r->state = detail::condition::rejected;
+            if (!r->made_by->before_release(*r)) r->state = detail::condition::rejected;
         } catch (...) {
             r->state = detail::condition::rejected;
         }

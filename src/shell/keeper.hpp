@@ -52,6 +52,7 @@ public:
     void hand_in(detail::resource* r) noexcept;
     std::unique_ptr<detail::resource> detach(detail::resource* r) noexcept;
     void retire_all();
+    void replace_connector(std::unique_ptr<detail::any_connector> next);
     void close() noexcept;
     std::size_t close(std::chrono::nanoseconds timeout, std::source_location site) noexcept;
     bool wait_ready(std::chrono::nanoseconds timeout, std::source_location site);
@@ -196,6 +197,7 @@ private:
                      const std::exception_ptr& error, std::unique_ptr<detail::resource>& opened);
 
     const options settings_;
+    const detail::connector_abilities can_;  // of every connector it has
     const core::duration shelf_interval_;
     announcer announcer_;
     std::unique_ptr<detail::trace[]> traces_;

@@ -54,7 +54,7 @@ resource* keeper::take_from_shelf(instant now, std::source_location site) {
 void keeper::prepare(instant now, resource* r, std::source_location site) {
     std::uint64_t hits = hits_of(r);
     std::uint64_t left = settings_.max_uses - machine_.look(r->slot).uses;
-    r->hits_known = hits;
+    r->seen->hits_known = hits;
     constexpr std::uint64_t never_used_up = forever;
     std::uint64_t limit = left > never_used_up - hits ? never_used_up : hits + left;
     r->seen->limit.store(limit, std::memory_order_relaxed);
@@ -68,7 +68,7 @@ void keeper::give_to_machine(instant now, resource* r, core::condition how,
                              const std::optional<core::duration>& held) {
     forget_recalled(r);
     std::uint64_t hits = hits_of(r);
-    std::uint64_t uses = hits - std::exchange(r->hits_known, hits);
+    std::uint64_t uses = hits - std::exchange(r->seen->hits_known, hits);
     machine_.release(now, r->slot, how, uses, held, out_);
 }
 
@@ -78,7 +78,7 @@ void keeper::bring_back(instant now, resource* r) {
     forget_recalled(r);
     ++collected_;
     std::uint64_t hits = hits_of(r);
-    std::uint64_t uses = hits - std::exchange(r->hits_known, hits);
+    std::uint64_t uses = hits - std::exchange(r->seen->hits_known, hits);
     instant idle_since = touches_of(r) != r->touches_swept ? now : swept_before_;
     machine_.bring_back(now, r->slot, uses, idle_since, out_);
 }

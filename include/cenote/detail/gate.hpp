@@ -115,14 +115,13 @@ public:
     const std::string& name() const noexcept { return name_; }
 
     void retire_all();
+    /// Throws std::invalid_argument if it cannot take the place of the present one.
+    void replace_connector(std::unique_ptr<any_connector> next);
     void close() noexcept;
     /// How many leases are still out at the deadline.
     std::size_t close(std::chrono::nanoseconds timeout, std::source_location site) noexcept;
     bool wait_ready(std::chrono::nanoseconds timeout, std::source_location site);
     stats read() const;
-    verdict classify(const std::exception_ptr& error) const noexcept {
-        return connector_->classify(error);
-    }
 
 protected:
     gate(const options& settings, std::unique_ptr<any_connector> connector, std::uint32_t reasons);
@@ -137,7 +136,7 @@ protected:
     void release(resource* r) noexcept;
 
     basic_shelf<resource> shelf_;
-    std::unique_ptr<any_connector> connector_;
+    connector_ref connector_;  // the one that opens; changes under the keeper's lock
     std::chrono::nanoseconds acquire_timeout_;
     std::string name_;
     bool looks_before_acquire_;  // the connector has these hooks

@@ -8,19 +8,22 @@
 #include <type_traits>
 #include <utility>
 
+#include "cenote/detail/any_connector.hpp"
+
 namespace cenote::detail {
 
 class gate;
 
 /// What the holder of a slot's resource leaves for others to see. One cache line per slot, which
-/// lives as long as the pool's keeper; only the holder writes (relaxed), except for `limit`, which
-/// is the keeper's; anybody may read.
+/// lives as long as the pool's keeper; only the holder writes (relaxed), except for `limit` and
+/// `hits_known`, which are the keeper's; anybody may read.
 struct alignas(64) trace {
     std::atomic<std::uint64_t> hits{0};  // leases taken from the shelf
     std::atomic<std::uint64_t> puts{0};  // leases put back on it
     std::atomic<std::source_location> site{};
     std::atomic<std::int64_t> leased_at{0};  // steady clock; 0: some time after the last sweep
     std::atomic<std::uint64_t> limit{0};     // at so many hits it must go through the keeper
+    std::uint64_t hits_known = 0;            // hits the machine knows about; under the lock
 
     static_assert(std::atomic<std::source_location>::is_always_lock_free);
 };
@@ -41,7 +44,7 @@ struct alignas(64) resource {  // neighbours on one line would slow down each ot
 
     gate* home = nullptr;
     trace* seen = nullptr;
-    std::uint64_t hits_known = 0;                     // hits the machine knows about
+    connector_ref made_by;                            // the connector that opened and tends it
     std::uint64_t touches_swept = ~std::uint64_t{0};  // hits and puts at the last sweep
     std::uint32_t slot = 0;
     condition state = condition::clean;
