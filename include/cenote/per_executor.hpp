@@ -229,6 +229,10 @@ public:
         for (shard& s : shards_) s.resources->retire_all();
     }
 
+    void suspect_all() noexcept {
+        for (shard& s : shards_) s.resources->suspect_all();
+    }
+
     /// As pool's, with a copy for each shard. Throws as there, before any shard has changed.
     template <class C>
     void replace_connector(const C& connector) {

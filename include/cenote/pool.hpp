@@ -199,6 +199,7 @@ public:
                 case verdict::reset: held.mark_dirty(); break;
                 case verdict::discard:
                 case verdict::final: held.discard(); break;
+                case verdict::suspect: held.discard_and_suspect(); break;
             }
             throw;
         }
@@ -220,6 +221,11 @@ public:
     /// Everything open now is closed: the idle a few at a time, the leased when they come back. New
     /// ones take over. For a failover, or after the server's settings changed.
     void retire_all() { gate_->retire_all(); }
+
+    /// Everything open now is probed before it is lent again, whatever `probe_after_idle` says;
+    /// with a connector that cannot probe it is retired as by retire_all(). For whoever hears that
+    /// the other side has changed. Holders who find it out: see lease::discard_and_suspect().
+    void suspect_all() noexcept { gate_->suspect_all(); }
 
     /// From now on `connector` opens: for credentials that are rotated, a server that has moved.
     /// What is open now is retired as by retire_all(), and so is what is being opened. Every

@@ -61,6 +61,8 @@ void gate::release(resource* r) noexcept {
     keeper_of(this).release(r);
 }
 void gate::retire_all() { keeper_of(this).retire_all(); }
+void gate::suspect_all() noexcept { keeper_of(this).suspect_all(); }
+void gate::suspect(const resource* r) noexcept { keeper_of(this).suspect(r); }
 void gate::replace_connector(std::unique_ptr<any_connector> next) {
     keeper_of(this).replace_connector(std::move(next));
 }

@@ -52,6 +52,8 @@ public:
     void hand_in(detail::resource* r) noexcept;
     std::unique_ptr<detail::resource> detach(detail::resource* r) noexcept;
     void retire_all();
+    void suspect_all() noexcept;
+    void suspect(const detail::resource* r) noexcept;
     void replace_connector(std::unique_ptr<detail::any_connector> next);
     void close() noexcept;
     std::size_t close(std::chrono::nanoseconds timeout, std::source_location site) noexcept;
@@ -158,6 +160,7 @@ private:
     bool keep_on_shelf(core::instant now, detail::resource* r);
     void note_holders(core::instant now);
     void recall(core::instant now);
+    void suspect_all(core::instant now);
     void forget_recalled(const detail::resource* r);
     void bring_back(core::instant now, detail::resource* r);
     detail::resource* lay_on_shelf(core::instant now, detail::resource* r);

@@ -1,4 +1,4 @@
-// The keeper when the other side changes: another connector takes over.
+// The keeper when the other side changes: another connector takes over, or all is suspect.
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -43,6 +43,28 @@ void keeper::replace_connector(std::unique_ptr<detail::any_connector> next) {
         connector_.swap(other);
         recall(now);
         machine_.retire_all(now, out_);
+    });
+}
+
+/// Without a probe there is no way to clear anything of suspicion.
+void keeper::suspect_all(instant now) {
+    if (can_.probe) return machine_.suspect_all(now, out_);  // mind_the_lane() recalls
+    recall(now);
+    machine_.retire_all(now, out_);
+}
+
+void keeper::suspect_all() noexcept {
+    enter([&](instant now) noexcept { suspect_all(now); });
+}
+
+/// A server that goes down takes many leases with it, and all their holders say so. What has been
+/// proven since the first of them is not what they speak of.
+void keeper::suspect(const detail::resource* r) noexcept {
+    enter([&](instant now) noexcept {
+        const core::slot& s = machine_.look(r->slot);
+        bool retired = s.epoch < machine_.generation();
+        bool suspected = can_.probe && s.checked_at <= machine_.suspect_at();
+        if (!retired && !suspected) suspect_all(now);
     });
 }
 

@@ -16,6 +16,8 @@ enum class verdict : std::uint8_t {
     reset,    ///< The resource works but must be reset before anybody else gets it.
     discard,  ///< The resource is broken. From `open`: try again later.
     final,    ///< Broken, and opening another will fail the same way (bad credentials, bad name).
+    suspect,  ///< Broken, and so may be whatever is as old (server restarted, primary demoted).
+              ///< See lease::discard_and_suspect(). From `open`: like discard.
 };
 
 }  // namespace cenote

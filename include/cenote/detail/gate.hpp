@@ -115,6 +115,9 @@ public:
     const std::string& name() const noexcept { return name_; }
 
     void retire_all();
+    void suspect_all() noexcept;
+    /// Everything that is as old as `r`, which is leased.
+    void suspect(const resource* r) noexcept;
     /// Throws std::invalid_argument if it cannot take the place of the present one.
     void replace_connector(std::unique_ptr<any_connector> next);
     void close() noexcept;
