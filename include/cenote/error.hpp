@@ -1,6 +1,7 @@
 // Why an acquire failed: error codes for the no-throw forms, one exception type per case.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <memory>
@@ -34,24 +35,31 @@ inline std::error_code make_error_code(errc e) noexcept {
 /// call sites, how many wait, and what the last open failed with.
 class pool_error : public std::system_error {
 public:
-    pool_error(errc code, std::string text, std::exception_ptr cause = nullptr);
+    pool_error(errc code, std::string text, std::exception_ptr cause = nullptr,
+               std::chrono::nanoseconds retry_after = {});
 
     const char* what() const noexcept override { return text_->c_str(); }
 
     /// What the connector threw when the last open failed; null if the last open went well.
     const std::exception_ptr& cause() const noexcept { return cause_; }
 
+    /// With `unavailable`, `line_full` and `shed`: in how long it may be worth while to come again.
+    /// An estimate: from the breaker's cool-down, or from how fast leases come back at present.
+    std::chrono::nanoseconds retry_after() const noexcept { return retry_after_; }
+
 private:
     std::shared_ptr<const std::string> text_;  // shared: copying an exception must not throw
     std::exception_ptr cause_;
+    std::chrono::nanoseconds retry_after_;
 };
 
 /// The exception of one error code.
 template <errc Code>
 class pool_error_of : public pool_error {
 public:
-    explicit pool_error_of(std::string text, std::exception_ptr cause = nullptr)
-        : pool_error(Code, std::move(text), std::move(cause)) {}
+    explicit pool_error_of(std::string text, std::exception_ptr cause = nullptr,
+                           std::chrono::nanoseconds retry_after = {})
+        : pool_error(Code, std::move(text), std::move(cause), retry_after) {}
 };
 
 using timed_out_error = pool_error_of<errc::timed_out>;
@@ -64,7 +72,8 @@ using open_failed_error = pool_error_of<errc::open_failed>;
 using deadlock_error = pool_error_of<errc::deadlock>;
 
 /// Throws the exception type that belongs to `code`.
-[[noreturn]] void throw_pool_error(errc code, std::string text, std::exception_ptr cause);
+[[noreturn]] void throw_pool_error(errc code, std::string text, std::exception_ptr cause,
+                                   std::chrono::nanoseconds retry_after = {});
 
 }  // namespace cenote
 

@@ -1,6 +1,7 @@
 // A lease: the right to use one resource, which ends by itself.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -61,15 +62,24 @@ public:
         give_back();
     }
 
+    /// The same because of an error: the circuit breaker counts it as a failure.
+    void discard(const std::exception_ptr& cause) noexcept {
+        if (resource_ == nullptr) return;
+        bool for_a_cause = cause != nullptr;
+        resource_->state = for_a_cause ? detail::condition::broken : detail::condition::discard;
+        give_back();
+    }
+
     /// Like discard(), for a holder who has learned that the resource is not the only one: the
     /// server was restarted, the primary is none any more. Whatever is open now is probed before it
     /// is lent again; with a connector that cannot probe it is retired. Many holders may say so one
     /// after the other: it is about what is as old as this one, so what was opened or probed since
-    /// the first of them said it stays in use.
+    /// the first of them said it stays in use. To the circuit breaker it is a failure.
     void discard_and_suspect() noexcept {
         if (resource_ == nullptr) return;
         resource_->home->suspect(resource_);
-        discard();
+        resource_->state = detail::condition::broken;
+        give_back();
     }
 
     /// Have the resource reset before anybody else gets it; without a connector that can reset, it

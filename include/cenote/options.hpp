@@ -15,6 +15,7 @@
 
 namespace cenote {
 
+class breaker;
 class observer;
 
 /// Switches a limit off: a duration or a count that is never reached.
@@ -63,6 +64,38 @@ struct backoff {
     bool operator==(const backoff&) const = default;
 };
 
+/// How important an acquire is. Who waits is served by priority, and by arrival among equals; but
+/// a priority is only a head start (`options::head_start`), so nobody starves.
+enum class priority : std::uint8_t {
+    reserved,  ///< Before everybody else, for health checks and administration: `line_max` and
+               ///< `shed` do not apply to it.
+    high,
+    normal,
+    low,
+};
+inline constexpr std::size_t priority_count = 4;
+
+/// Refuses those who have waited longest while the line is late (CoDel): if for a whole `interval`
+/// nobody was served who had waited less than `target`, then as long as that lasts everybody who
+/// has waited twice the target is refused with `shed`. So under any load those who are served
+/// waited at most twice the target, and the pool works for them instead of for people who have
+/// given up.
+struct shed {
+    std::chrono::nanoseconds target = forever;  ///< `forever`: off.
+    std::chrono::nanoseconds interval = std::chrono::milliseconds{100};
+
+    bool operator==(const shed&) const = default;
+};
+
+/// A bucket of tokens, one for each open: it holds `burst` of them and gets `per_second` new ones
+/// every second, evenly. So in any t seconds at most burst + per_second × t opens begin.
+struct open_rate {
+    std::uint64_t per_second = forever;
+    std::uint64_t burst = 1;
+
+    bool operator==(const open_rate&) const = default;
+};
+
 /// Settings of one pool; an aggregate for designated initialisers. Invalid values are refused by
 /// the pool's constructor with `invalid_option`.
 ///
@@ -100,6 +133,10 @@ struct options {
     /// Opens in flight at once; never more than the waiters and the missing minimum need. Any
     /// number will do: more than `max` is no limit at all.
     std::size_t opening_max = 4;
+
+    /// How many opens may begin per second, whatever they are for. Protects a server that has just
+    /// come back from all its clients at once. `per_second` is a whole number up to 1 000 000.
+    cenote::open_rate open_rate = {};
 
     /// Idle longer than this is retired, down to `min_size` and `min_idle`.
     std::chrono::nanoseconds idle_timeout = std::chrono::minutes{5};
@@ -142,12 +179,25 @@ struct options {
     /// Waiters beyond this are refused at once with `line_full`.
     std::size_t line_max = 10'000;
 
+    /// How much longer somebody must have waited to be served before somebody of the next higher
+    /// priority.
+    std::chrono::nanoseconds head_start = std::chrono::seconds{1};
+
+    /// Refuse early those who would be served late. Off unless it has a `target`.
+    cenote::shed shed = {};
+
     /// For a pool on an executor (<cenote/asio.hpp>): a blocking call on a thread that runs that
     /// executor takes away what the pool needs to answer it, and hangs if that was the only one.
     /// Observers are told (`loop_blocked`). If this is true, an acquire that would have to wait is
     /// also refused, with `deadlock`, and close(timeout) and wait_ready do not wait. If it is not
     /// set: true in debug builds of the library.
     std::optional<bool> refuse_on_loop = std::nullopt;
+
+    /// When the circuit opens and closes (<cenote/breaker.hpp>). Null: by hand only, with
+    /// pool::deactivate, recover and activate.
+    ///
+    ///     .breaker = std::make_shared<cenote::threshold_breaker>()
+    std::shared_ptr<cenote::breaker> breaker = nullptr;
 
     /// Spacing of failed opens, per pool, not per waiter.
     cenote::backoff backoff = {};

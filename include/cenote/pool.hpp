@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "cenote/breaker.hpp"
 #include "cenote/connector.hpp"
 #include "cenote/detail/gate.hpp"
 #include "cenote/error.hpp"
@@ -52,8 +53,9 @@ concept two_for_a_pool = !connector<std::decay_t<Where>, T> && !std::convertible
 /// of exceptions. A deadline covers the whole acquire: waiting, opening, probing, resetting. Who
 /// waits is served first come, first served.
 ///
-/// Throws: timed_out_error, closed_error, line_full_error, canceled_error, open_failed_error (all
-/// pool_error), std::bad_alloc, and std::system_error if the pool's first thread cannot be started.
+/// Throws: timed_out_error, closed_error, unavailable_error, line_full_error, canceled_error,
+/// open_failed_error (all pool_error), std::bad_alloc, and std::system_error if the pool's first
+/// thread cannot be started.
 ///
 /// Thread safety: all members may be called from any thread at any time, also from a connector, an
 /// observer or a holder. Destroying the pool is like destroying any object: no other thread may be
@@ -198,7 +200,7 @@ public:
                 case verdict::keep: break;
                 case verdict::reset: held.mark_dirty(); break;
                 case verdict::discard:
-                case verdict::final: held.discard(); break;
+                case verdict::final: held.discard(std::current_exception()); break;
                 case verdict::suspect: held.discard_and_suspect(); break;
             }
             throw;
@@ -241,6 +243,30 @@ public:
         gate_->replace_connector(
             detail::connector_maker<T, std::decay_t<C>>::make(std::forward<C>(connector)));
     }
+
+    /// Lends nothing, and opens, sweeps and probes nothing of its own accord, until resume().
+    /// Whoever waits keeps its place and its deadline; who comes waits. For a controlled failover:
+    /// pause, switch the server over, retire_all, resume. Leases that are out are not affected.
+    void pause() { gate_->pause(); }
+    void resume() { gate_->resume(); }
+
+    // The circuit breaker by hand, from any state to any state. See options::breaker for a strategy
+    // that does it by itself, and stats().breaker for the present state.
+
+    /// Lends as usual.
+    void activate() { gate_->go({.to = breaker_state::active}); }
+    /// Refuses everybody who comes, and everybody in line, with `unavailable`. Leases that are out
+    /// come back as usual. Until further notice: no strategy is asked whether to recover.
+    void deactivate() { gate_->go({.to = breaker_state::inactive, .cool_down = forever}); }
+    /// Lets `probes` try at a time and refuses all others. The strategy decides how it goes on;
+    /// without one the first success makes the pool active, a failure inactive.
+    void recover(std::size_t probes = 1) {
+        gate_->go({.to = breaker_state::recovering, .probes = probes});
+    }
+
+    /// In how long it may be worth while to come again for somebody who was refused with
+    /// `unavailable`, `line_full` or `shed`. The exceptions carry the same (pool_error).
+    std::chrono::nanoseconds retry_after() const { return gate_->retry_after(); }
 
     /// Refuses new acquires and everybody in line with `closed`; closes the idle now and the leased
     /// when they come back. Can be called again.

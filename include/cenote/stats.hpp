@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cenote/breaker.hpp"
 #include "cenote/error.hpp"
 
 namespace cenote {
@@ -63,6 +64,7 @@ struct stats {
     std::uint64_t resetting = 0;
     std::uint64_t closing = 0;
     std::uint64_t waiting = 0;
+    breaker_state breaker = breaker_state::active;  ///< Of several pools: that of the worst.
 
     // Lifetime counters.
     // acquires = granted + waiting + the sum of refused; granted = released + detached + leased.

@@ -51,7 +51,6 @@
     X(tried_open_never_ends)              \
     X(hand_over_passes_on_the_worn)       \
     X(hand_over_forgets_what_is_due)      \
-    X(crowded_join_forgets_the_backoff)   \
     X(unfit_ones_reopened_at_once)        \
     X(waiting_calls_time_out)             \
     X(stale_cancel_hits_another)          \
@@ -67,7 +66,25 @@
     X(destroyed_one_stays_in_line)        \
     X(destroyed_one_keeps_its_lease)      \
     X(destroyed_one_is_told)              \
-    X(close_forgets_who_is_admitted)
+    X(close_forgets_who_is_admitted)      \
+    X(open_rate_ignored)                  \
+    X(no_token_ever_comes)                \
+    X(pause_lends_all_the_same)           \
+    X(pause_opens_all_the_same)           \
+    X(resume_serves_nobody)               \
+    X(inactive_lends_all_the_same)        \
+    X(inactive_keeps_its_waiters)         \
+    X(recovering_lets_everybody_in)       \
+    X(trial_never_ends)                   \
+    X(cool_down_never_ends)               \
+    X(failed_open_is_no_news)             \
+    X(accepted_release_is_no_news)        \
+    X(stale_ruling_followed)              \
+    X(priority_does_not_count)            \
+    X(reserved_meets_a_full_line)         \
+    X(sheds_nobody)                       \
+    X(late_for_ever)                      \
+    X(sheds_the_reserved)
 // clang-format on
 
 namespace cenote::core {

@@ -29,7 +29,9 @@ machine::machine(const options& settings, abilities can, bool reports, std::uint
       reports_(reports),
       random_(seed),
       slots_(settings.max),
-      pacer_(settings.backoff, settings.opening_max),
+      line_(settings.head_start),
+      pacer_(settings.backoff, settings.opening_max, settings.open_rate),
+      shedder_(settings.shed),
       warmed_(settings.warm_up != warm_up::none),
       last_sweep_(now),
       settled_at_(now) {
@@ -66,6 +68,8 @@ answer machine::acquire(instant now, const request& who, actions& out) {
         return answer{.what = answer::kind::refused, .error = error, .ticket = ticket};
     };
     if (closed_) return refused(errc::closed);
+    if (!lets_in() && !planted(fault::inactive_lends_all_the_same))
+        return refused(errc::unavailable);
     bool nothing_free = crowded(now);
     if (!nothing_free && can_lend(now, out)) {
         slot_id id = next_fresh(now, out);
@@ -81,7 +85,8 @@ answer machine::acquire(instant now, const request& who, actions& out) {
         tried_ = true;
         return refused(errc::deadlock);
     }
-    bool has_a_place = who.again && !planted(fault::unfit_meets_a_full_line);
+    bool reserved = who.rank == priority::reserved && !planted(fault::reserved_meets_a_full_line);
+    bool has_a_place = (who.again && !planted(fault::unfit_meets_a_full_line)) || reserved;
     if (line_.size() >= settings_.line_max && !has_a_place) {
         tried_ = tried_ || line_.empty();  // nobody may wait, so the next one must find it open
         return refused(errc::line_full);
@@ -92,6 +97,7 @@ answer machine::acquire(instant now, const request& who, actions& out) {
                                .ticket = ticket,
                                .arrived = who.ticket != 0 ? who.arrived : now,
                                .deadline = who.deadline,
+                               .rank = who.rank,
                                .bypassable = who.bypassable});
     if (!nothing_free) settle(now, out);
     return {.what = answer::kind::waiting, .waiter = id, .ticket = ticket};
@@ -102,7 +108,7 @@ std::optional<slot_id> machine::try_acquire(instant now, actions& out) {
     notice_freeze(now);
     warmed_ = true;
     std::optional<slot_id> got;
-    if (can_lend(now, out)) got = next_fresh(now, out);
+    if (lets_in() && can_lend(now, out)) got = next_fresh(now, out);
     if (planted(fault::try_acquire_lends_unprobed) && !got &&
         slots_.oldest(idle_kind::stale) != no_slot)
         got = slots_.oldest(idle_kind::stale);
@@ -111,7 +117,7 @@ std::optional<slot_id> machine::try_acquire(instant now, actions& out) {
         lend(now, *got, now, false, out);
     } else {
         ++try_empty_;
-        tried_ = !closed_;
+        tried_ = !closed_ && lets_in();
     }
     settle(now, out);
     return got;
@@ -144,9 +150,15 @@ void machine::release(instant now, slot_id id, condition how, std::uint64_t uses
     ensure(s.state == slot_state::leased, "what is released was leased");
     ++released_;
     s.uses += uses;
+    releases_.note(now);
+    end_trial(s);
     if (held) hold_.record(*held);
     report(event_kind::released, s.resource, out, held.value_or(duration{}));
     s.idle_since = now;
+    bool accepted = how == condition::clean || how == condition::dirty;
+    if (accepted && !planted(fault::accepted_release_is_no_news))
+        judge(circuit_news::succeeded, out);
+    if (how == condition::rejected || how == condition::broken) judge(circuit_news::failed, out);
     if (how == condition::clean && hand_over(now, id, out)) return;
     take_back(now, id, how, out);
     if (planted(fault::discard_wakes_nobody) && how == condition::discard) return;
@@ -169,11 +181,12 @@ void machine::bring_back(instant now, slot_id id, std::uint64_t uses, instant id
 
 void machine::take_back(instant now, slot_id id, condition how, actions& out) {
     const slot& s = slots_[id];
-    if (how == condition::discard) {
+    bool discarded = how == condition::discard || how == condition::broken;
+    if (discarded) {
         ++discarded_;
         report(event_kind::discarded, s.resource, out);
     }
-    if (closed_ || how == condition::discard) return begin_close(now, id, out);
+    if (closed_ || discarded) return begin_close(now, id, out);
     if (auto why = wear(s, now)) return retire(now, id, *why, out);
     if (how == condition::unfit && s.uses <= 1 && !planted(fault::unfit_ones_reopened_at_once)) {
         // Opened for nothing. Trying again at once would open and close in a circle.
@@ -214,49 +227,12 @@ bool machine::hand_over(instant now, slot_id id, actions& out) {
 
 void machine::detach(instant now, slot_id id, actions& out) {
     notice_freeze(now);
-    const slot& s = slots_[id];
+    slot& s = slots_[id];
     ensure(s.state == slot_state::leased, "what is detached was leased");
     ++detached_;
+    end_trial(s);
     report(event_kind::detached, s.resource, out);
     if (!planted(fault::detach_keeps_the_slot)) vacate(id, out);
-    settle(now, out);
-}
-
-void machine::retire_all(instant now, actions& out) {
-    notice_freeze(now);
-    ++epoch_;
-    for (idle_kind kind : {idle_kind::fresh, idle_kind::stale})
-        while (slots_.oldest(kind) != no_slot) {
-            if (planted(fault::old_generation_lent_again) && kind == idle_kind::fresh) break;
-            slots_.move(slots_.oldest(kind), idle_kind::doomed);
-        }
-    settle(now, out);
-}
-
-void machine::suspect_all(instant now, actions& out) {
-    suspect_at_ = now;
-    settle(now, out);
-}
-
-void machine::close(instant now, actions& out) {
-    if (!closed_) {
-        closed_ = true;
-        report(event_kind::closing, 0, out);
-        while (!line_.empty())
-            refuse(line_.head(),
-                   planted(fault::close_counts_waiters_as_timed_out) ? errc::timed_out
-                                                                     : errc::closed,
-                   out);
-        for (idle_kind kind : {idle_kind::fresh, idle_kind::stale})
-            while (slots_.oldest(kind) != no_slot)
-                slots_.move(slots_.oldest(kind), idle_kind::doomed);
-        if (slots_.total() == 0) report(event_kind::closed_pool, 0, out);
-    }
-    settle(now, out);
-}
-
-void machine::tick(instant now, actions& out) {
-    notice_freeze(now);
     settle(now, out);
 }
 
@@ -295,6 +271,7 @@ bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, 
         duration took = now - called_at;
         open_.record(took);
         report(event_kind::opened, s.resource, out, took);
+        judge(circuit_news::succeeded, out);
         s.uses = 0;
         s.expires_at = draw_expiry(now);
         s.idle_since = s.checked_at = now;
@@ -361,7 +338,12 @@ void machine::lend(instant now, slot_id id, instant arrived, bool waited, action
 void machine::grant(instant now, slot& s, instant arrived, bool waited, actions& out) {
     s.leased_at = now;
     if (!planted(fault::uses_not_counted)) ++s.uses;
+    if (circuit_.state() == breaker_state::recovering) {
+        s.trial = true;
+        ++trials_;
+    }
     ++granted_;
+    shedder_.served(now, now - arrived);
     if (waited) {
         ++waited_;
         wait_.record(now - arrived);
@@ -434,6 +416,7 @@ void machine::fail_open(instant now, slot_id id, bool final, actions& out) {
     slot& s = slots_[id];
     ++open_failed_;
     report(event_kind::open_failed, s.resource, out, now - s.called_at);
+    if (!planted(fault::failed_open_is_no_news)) judge(circuit_news::failed, out);
     pacer_.failed(now, s.called_at, random_);
     tried_ = false;
     if (planted(fault::failed_open_keeps_its_slot)) return begin_close(now, id, out);
@@ -449,6 +432,7 @@ void machine::fail_probe(instant now, slot_id id, actions& out) {
     const slot& s = slots_[id];
     if (s.purpose == probe_purpose::heartbeat) beating_ = false;
     report(event_kind::probe_failed, s.resource, out);
+    judge(circuit_news::failed, out);
     if (planted(fault::failed_probe_restarts_the_deadline) && !line_.empty()) {
         waiter w = line_.leave(line_.head());
         w.deadline = w.deadline == never ? never : now + (w.deadline - w.arrived);

@@ -13,12 +13,12 @@
 //          │  closed        ▼            │ failed       │      ▼
 //          └──────────────────────── closing ◀──────────┴──────┘
 //
-// Requests: acquire, try_acquire, cancel, release, detach, retire_all, suspect_all, close,
-// tick. Actions that leave the house (call) have exactly one answer each: on_open, on_probe,
-// on_reset, on_close. A call may have to wait before it is made; from begun() on its time runs. An
-// answer that comes after the machine gave the call up is recognised by its
-// number and changes nothing (the function returns false). Every order of these is handled; none
-// is forbidden.
+// Requests: acquire, try_acquire, cancel, release, detach, retire_all, suspect_all, pause, resume,
+// go and follow (the breaker), close, tick. Actions that leave the house (call) have exactly one
+// answer each: on_open, on_probe, on_reset, on_close. A call may have to wait before it is made;
+// from begun() on its time runs. An answer that comes after the machine gave the call up is
+// recognised by its number and changes nothing (the function returns false). Every order of these
+// is handled; none is forbidden.
 //
 // Every call ends with settle(): refuse the expired, lend the idle, sweep, open what is missing,
 // always in this order. So after any call at `now`:
@@ -31,15 +31,17 @@
 // 4. Nobody waits while a fresh resource is idle, unless newcomers may bypass the head (bounded
 //    fairness): then it is handed over to the head at a time that wake_at() knows.
 // 5. Nobody waits while there is a vacant slot, unless enough resources are on their way back, or
-//    opens are held back by opening_max, by the pacer's width or by the backoff.
+//    opens are held back by opening_max, or by the pacer: its width, the backoff, the bucket.
 // 6. Quiescence: if somebody waits for ever, then something is leased, or a call is in flight, or
-//    wake_at() is set.
-// 7. Tickets rise along the line; nobody is queued again.
+//    wake_at() is set. (4 to 6 do not hold while the pool is paused.)
+// 7. Tickets rise along each priority's queue; nobody is queued again.
 // 8. Nobody's deadline lies at or before `now`; wake_at() > now.
 // 9. Calls in flight: opens at most opening_max; of these not more than were ever missing.
 // 10. granted = released + detached + leased; opened = closed + detached + present; acquires =
 //     granted + refused + waiting.
 // 11. After close nothing is idle, nobody waits, and nothing begins to open.
+// 12. Nobody waits in an inactive pool; in a recovering one leases of its own and waiters together
+//     are not more than its probes, but for those of an earlier recovery that lasts.
 #pragma once
 
 #include <algorithm>
@@ -52,12 +54,15 @@
 #include "cenote/event.hpp"
 #include "cenote/options.hpp"
 #include "cenote/stats.hpp"
+#include "core/circuit.hpp"
 #include "core/deadlines.hpp"
 #include "core/dice.hpp"
 #include "core/fault.hpp"
 #include "core/instant.hpp"
 #include "core/line.hpp"
 #include "core/pacer.hpp"
+#include "core/rate.hpp"
+#include "core/shedder.hpp"
 #include "core/slots.hpp"
 #include "core/tally.hpp"
 
@@ -74,14 +79,17 @@ struct action {
         grant,    // waiter `cookie` gets `slot`
         refuse,   // waiter `cookie` gets `error`
         report,   // tell the observers `event`
+        judge,    // tell the breaker's strategy `news`; what it rules is for follow(`call`)
     };
     kind what{};
     verb which{};
     event_kind event{};
     retire_reason why{};
     errc error{};
+    circuit_news news{};
+    breaker_state circuit{};  // with report of breaker_changed
     slot_id slot = no_slot;
-    std::uint64_t call = 0;  // with report: the number of the resource
+    std::uint64_t call = 0;  // with report: the number of the resource; with judge: of the move
     std::uint64_t cookie = 0;
     duration took{};
 
@@ -99,6 +107,7 @@ struct request {
     instant arrived = {};      // with a ticket: when it came
     bool again = false;        // it was granted before, and its resource turned out unfit
     bool cannot_wait = false;  // what it would wait for would wait for it
+    priority rank = priority::normal;
 };
 
 /// What an acquire is answered at once.
@@ -120,6 +129,7 @@ enum class condition : std::uint8_t {
     discard,   // its holder gives it up
     rejected,  // before_release said no
     unfit,     // before_acquire said no: it was never used
+    broken,    // its holder gives it up, for a cause
 };
 
 /// How a call ended. `failed_finally`: trying again is no use.
@@ -167,6 +177,15 @@ public:
     void detach(instant now, slot_id id, actions& out);
     /// Everything open now is closed when it is idle or comes back.
     void retire_all(instant now, actions& out);
+    /// Nothing is lent and nothing is opened, swept or probed of the pool's own accord until
+    /// resume(). Whoever waits keeps place and deadline; who comes waits.
+    void pause(instant now, actions& out);
+    void resume(instant now, actions& out);
+    /// The circuit breaker moves, by hand.
+    void go(instant now, const breaker_move& where, actions& out);
+    /// The same by the strategy's ruling on what it was told after so many moves. False: there was
+    /// another one meanwhile.
+    bool follow(instant now, std::uint64_t moves, const breaker_move& where, actions& out);
     /// Everything open now must be probed before it is lent again.
     void suspect_all(instant now, actions& out);
     void close(instant now, actions& out);
@@ -193,6 +212,8 @@ public:
     std::uint64_t settles() const { return settles_; }
 
     bool closed() const { return closed_; }
+    bool paused() const { return paused_; }
+    const circuit& breaker() const { return circuit_; }
     /// Closed, and nothing is left.
     bool drained() const { return closed_ && slots_.total() == 0; }
     /// The minimum is open.
@@ -203,7 +224,8 @@ public:
     instant owed_at() const {
         if (line_.empty()) return never;
         const waiter& head = line_.first();
-        bool waits_its_turn = settings_.fairness == fairness::strict || !head.bypassable;
+        bool waits_its_turn = settings_.fairness == fairness::strict || !head.bypassable ||
+                              head.rank == priority::reserved;
         return waits_its_turn ? long_ago : after(head.arrived, settings_.bypass_for);
     }
     /// Could an acquire be granted at once? Worn-out resources it comes across are retired.
@@ -216,6 +238,9 @@ public:
     std::uint64_t generation() const { return epoch_; }
     /// When the last suspicion against everything then open arose.
     instant suspect_at() const { return suspect_at_; }
+
+    /// In how long it may be worth while to come again for somebody who was refused now.
+    duration retry_after(instant now) const;
 
     /// Fills gauges and counters (not `max`, nor the histograms). Safe against a concurrent writer
     /// in so far as every number is read whole; the caller makes the numbers fit together.
@@ -242,6 +267,10 @@ private:
     void grant(instant now, slot& s, instant arrived, bool waited, actions& out);
     bool hand_over(instant now, slot_id id, actions& out);
     void vacate(slot_id id, actions& out);
+    void judge(circuit_news what, actions& out);
+    void end_trial(slot& s);
+    void refuse_shut_out(actions& out);
+    bool lets_in() const { return circuit_.lets_in(trials_ + line_.size()); }
     void refuse(waiter_id id, errc error, actions& out);
     bool answered(slot_id id, std::uint64_t call, slot_state expected);
     void fail_open(instant now, slot_id id, bool final, actions& out);
@@ -255,7 +284,7 @@ private:
     void settle(instant now, actions& out);
     void give_up_calls(instant now, actions& out);
     void refuse_expired(instant now, actions& out);
-    void refuse_hopeless(actions& out);
+    void shed_late(instant now, actions& out);
     void lend_idle(instant now, actions& out);
     void close_idle(instant now, actions& out);
     void sweep(instant now, actions& out);
@@ -278,6 +307,7 @@ private:
     std::size_t alive() const { return available() + count(slot_state::leased) + returning(); }
     supply present_supply() const;
     instant sweep_at() const;
+    instant shed_at() const;
     instant draw_expiry(instant now);
     void check_waiters(instant now) const;
     void check_calls(instant now) const;
@@ -291,9 +321,13 @@ private:
     slots slots_;
     line line_;
     pacer pacer_;
+    circuit circuit_;
+    rate releases_;
+    shedder shedder_;
     deadlines calls_;  // of the calls in flight, by slot
 
     bool closed_ = false;
+    bool paused_ = false;
     bool full_ = false;        // only the line moves, unless something is due
     bool warmed_ = true;       // the minimum is being kept
     bool tried_ = false;       // a try_acquire found nothing; one open is for the next
@@ -304,6 +338,7 @@ private:
     std::uint64_t last_ticket_ = 0;
     std::uint64_t settles_ = 0;
     std::uint32_t dead_in_row_ = 0;
+    std::size_t trials_ = 0;         // leases from the time of a recovery
     instant suspect_at_ = long_ago;  // whatever was good before this is not known to be good
     instant last_sweep_;
     instant sweep_due_ = never;  // nothing is due to be retired before this

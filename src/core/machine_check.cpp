@@ -13,6 +13,10 @@ void machine::check(instant now) const {
     check_waiters(now);
     check_counters();
     ensure(wake_at() > now, "8: the timer lies in the future");
+    if (circuit_.state() == breaker_state::inactive)
+        ensure(line_.empty(), "12: nobody waits in an inactive pool");
+    if (circuit_.state() == breaker_state::recovering)
+        ensure(line_.size() <= circuit_.probes(), "12: only few wait in a recovering pool");
     if (closed_) {
         ensure(line_.empty(), "11: nobody waits in a closed pool");
         ensure(count(slot_state::idle) == 0, "11: a closed pool keeps nothing idle");
@@ -21,6 +25,7 @@ void machine::check(instant now) const {
 
 void machine::check_calls(instant now) const {
     std::size_t begun = 0;
+    std::size_t trials = 0;
     std::size_t beats = 0;
     for (slot_id id = 0; id < slots_.max(); ++id) {
         const slot& s = slots_[id];
@@ -28,6 +33,8 @@ void machine::check_calls(instant now) const {
                        s.state == slot_state::resetting || s.state == slot_state::closing;
         ensure(calling == (s.call != 0), "3: a call is in flight exactly in the calling states");
         begun += calling && s.begun;
+        trials += s.trial;
+        ensure(!s.trial || s.state == slot_state::leased, "only leases are trials");
         beats += s.state == slot_state::probing && s.purpose == probe_purpose::heartbeat;
         ensure(s.state != slot_state::idle || s.idle == idle_kind::doomed || s.epoch == epoch_,
                "only resources of this generation may be lent");
@@ -35,6 +42,7 @@ void machine::check_calls(instant now) const {
                "what is used up is not kept");
     }
     calls_.check();
+    ensure(trials == trials_, "the trials are counted");
     ensure(begun == calls_.size(), "3: every call that is being made has a deadline");
     ensure(calls_.earliest() > now, "8: no call is past its deadline");
     ensure(beats == (beating_ ? 1 : 0), "one heartbeat at a time");
@@ -43,7 +51,7 @@ void machine::check_calls(instant now) const {
 
 void machine::check_waiters(instant now) const {
     ensure(line_.earliest() > now, "8: nobody waits past the deadline");
-    if (line_.empty()) return;
+    if (line_.empty() || paused_) return;
     if (slots_.oldest(idle_kind::fresh) != no_slot) {
         ensure(now < owed_at(), "4: nobody waits while a fresh resource is idle");
         ensure(wake_at() <= owed_at(), "4: a bypassed head is handed over to in time");
@@ -84,6 +92,7 @@ void machine::read(stats& into) const {
     into.resetting = count(slot_state::resetting);
     into.closing = count(slot_state::closing);
     into.waiting = line_.size();
+    into.breaker = circuit_.state();
     into.acquires = acquires_.get();
     into.granted = granted_.get();
     into.waited = waited_.get();

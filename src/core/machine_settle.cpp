@@ -9,13 +9,18 @@ namespace cenote::core {
 
 void machine::settle(instant now, actions& out) {
     if (calls_.earliest() <= now) give_up_calls(now, out);
+    if (circuit_.ask_at() <= now) {
+        circuit_.asked(now);
+        judge(circuit_news::cooled_down, out);
+    }
     if (line_.earliest() <= now) refuse_expired(now, out);
-    if (!line_.empty() || tried_) lend_idle(now, out);
+    if (shedder_.on()) shed_late(now, out);
+    bool lends = !paused_ || planted(fault::pause_lends_all_the_same);
+    if (lends && (!line_.empty() || tried_)) lend_idle(now, out);
     if (slots_.doomed() > 0) close_idle(now, out);
-    if (!pacer_.well()) refuse_hopeless(out);
-    if (sweep_at() <= now) sweep(now, out);
-    if (beat_due_ <= now) beat(now, out);
-    open_missing(now, out);
+    if (!paused_ && sweep_at() <= now) sweep(now, out);
+    if (!paused_ && beat_due_ <= now) beat(now, out);
+    if (!paused_ || planted(fault::pause_opens_all_the_same)) open_missing(now, out);
     settled_at_ = now;
     ++settles_;
     full_ = is_full();
@@ -24,8 +29,8 @@ void machine::settle(instant now, actions& out) {
 
 /// With no place free, a waiter more or less changes nothing but the line.
 bool machine::is_full() const {
-    bool hopeful = pacer_.well() || planted(fault::crowded_join_forgets_the_backoff);
-    return count(slot_state::vacant) + count(slot_state::idle) == 0 && !closed_ && hopeful;
+    bool plain = !closed_ && !paused_ && !shedder_.on();
+    return plain && count(slot_state::vacant) + count(slot_state::idle) == 0;
 }
 
 void machine::give_up_calls(instant now, actions& out) {
@@ -62,13 +67,11 @@ void machine::refuse_expired(instant now, actions& out) {
     while (line_.earliest() <= now) refuse(line_.first_due(), errc::timed_out, out);
 }
 
-/// While opens fail and nothing else is alive, whoever cannot live to see the next attempt learns
-/// the reason now.
-void machine::refuse_hopeless(actions& out) {
-    if (alive() + count(slot_state::opening) > 0) return;
-    instant next = pacer_.due(true);
-    while (!line_.empty() && line_.first().deadline <= next)
-        refuse(line_.head(), errc::open_failed, out);
+/// Before anybody is lent anything: who has waited too long while the line is late goes.
+void machine::shed_late(instant now, actions& out) {
+    if (line_.empty() || paused_) return shedder_.served(now, duration{});
+    shedder_.roll(now);
+    while (shed_at() <= now) refuse(line_.oldest(), errc::shed, out);
 }
 
 void machine::lend_idle(instant now, actions& out) {
@@ -178,8 +181,10 @@ void machine::open_missing(instant now, actions& out) {
 // Looks.
 
 instant machine::other_wake_at() const {
-    instant at = calls_.earliest();
-    if (closed_) return at;
+    instant at = std::min(calls_.earliest(), circuit_.ask_at());
+    if (closed_) return calls_.earliest();
+    if (paused_) return at;
+    if (!line_.empty()) at = std::min({at, shedder_.rolls_at(), shed_at()});
     at = std::min(at, pacer_.next_chance());
     if (line_.empty()) at = std::min(at, sweep_at());
     if (can_.probe && !beating_ && line_.empty()) at = std::min(at, beat_due_);
@@ -192,13 +197,20 @@ instant machine::other_wake_at() const {
     return at;
 }
 
+/// When the next one is shed if nothing changes.
+instant machine::shed_at() const {
+    waiter_id oldest = line_.oldest();
+    if (planted(fault::sheds_the_reserved) && !line_.empty()) oldest = line_.head();
+    return line_.has(oldest) ? shedder_.limit(line_.at(oldest).arrived) : never;
+}
+
 instant machine::sweep_at() const {
     if (sweep_due_ == never) return never;
     return std::max(after(last_sweep_, settings_.sweep_interval), sweep_due_);
 }
 
 bool machine::can_lend(instant now, actions& out) {
-    if (closed_ || (!line_.empty() && !head_may_be_bypassed(now))) return false;
+    if (closed_ || paused_ || (!line_.empty() && !head_may_be_bypassed(now))) return false;
     return next_fresh(now, out) != no_slot;
 }
 

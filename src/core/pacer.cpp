@@ -13,6 +13,31 @@ constexpr std::size_t minus(std::size_t a, std::size_t b) { return a > b ? a - b
 
 }  // namespace
 
+pacer::pacer(const backoff& spacing, std::size_t opening_max, const open_rate& rate)
+    : spacing_(spacing), opening_max_(opening_max) {
+    if (rate.per_second == std::uint64_t{forever}) return;
+    auto count = static_cast<std::int64_t>(rate.per_second);
+    token_every_ = (duration{std::chrono::seconds{1}} + duration{count - 1}) / count;
+    burst_ = token_every_ * static_cast<std::int64_t>(rate.burst - 1);
+}
+
+void pacer::started(instant now) {
+    widen_at_ = after(now, patience);
+    if (token_every_ == duration{}) return;
+    token_at_ = std::max(token_at_, now) + token_every_;
+}
+
+/// When there is a token again.
+instant pacer::next_token() const { return token_at_ == long_ago ? token_at_ : token_at_ - burst_; }
+
+std::size_t pacer::tokens(instant now) const {
+    constexpr auto any = ~std::size_t{0};
+    if (token_every_ == duration{} || planted(fault::open_rate_ignored)) return any;
+    if (next_token() > now) return 0;
+    instant from = std::max(token_at_, now) - burst_;
+    return static_cast<std::size_t>((now - from) / token_every_) + 1;
+}
+
 shortage missing(const supply& s) {
     std::size_t coming = s.opening + s.returning;
     std::size_t present = s.idle + s.leased + coming;
@@ -67,13 +92,17 @@ std::size_t pacer::allowed(instant now, const supply& s) {
         if (!planted(fault::backoff_forgets_to_retry)) retry_at_ = at;
         return 0;
     }
+    if (tokens(now) == 0) {
+        if (!planted(fault::no_token_ever_comes)) retry_at_ = next_token();
+        return 0;
+    }
     // A missing minimum is opened as fast as opening_max allows, unless opens fail at present.
     std::size_t lanes = minus(width(now, s), s.opening);
     std::size_t all = std::max(lack.of_minimum, lack.of_spares);
     std::size_t paced =
         well() ? std::max(lack.of_minimum, std::min(lack.of_spares, lanes)) : std::min(all, lanes);
     held_back_ = std::min(paced, room) < std::min(all, room);
-    return std::min(paced, room);
+    return std::min({paced, room, tokens(now)});
 }
 
 void pacer::succeeded(instant called_at, bool more_missing) {

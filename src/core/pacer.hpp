@@ -42,17 +42,17 @@ shortage missing(const supply& s);
 /// somebody
 ///   still waits for them then, one more is opened.
 /// - After a failure, attempts wait for the backoff. Its random part is drawn once per failure.
+/// - Every open takes a token from the bucket (`open_rate`).
 class pacer {
 public:
     static constexpr duration patience = std::chrono::milliseconds{50};
 
-    pacer(const backoff& spacing, std::size_t opening_max)
-        : spacing_(spacing), opening_max_(opening_max) {}
+    pacer(const backoff& spacing, std::size_t opening_max, const open_rate& rate = {});
 
     /// How many opens may start now. Each that does must be told with started().
     std::size_t allowed(instant now, const supply& s);
 
-    void started(instant now) { widen_at_ = after(now, patience); }
+    void started(instant now);
     /// `called_at`: when it began. One that began before the last failure says nothing about it.
     void succeeded(instant called_at, bool more_missing);
     /// `called_at`: when the failed open began. Several that fail together are one failure.
@@ -70,11 +70,16 @@ public:
 
 private:
     std::size_t width(instant now, const supply& s);
+    std::size_t tokens(instant now) const;
+    instant next_token() const;
     shortage lacking(instant now, const supply& s);
 
     backoff spacing_;
     std::size_t opening_max_;
-    std::size_t width_ = 1;  // opens in flight at once while resources circulate
+    duration token_every_{};       // zero: as many as you like
+    duration burst_{};             // how far ahead of its time the last token may be taken
+    instant token_at_ = long_ago;  // when the next token would be due if they came one by one
+    std::size_t width_ = 1;        // opens in flight at once while resources circulate
     instant widen_at_ = never;
     instant relying_since_ = never;  // since when waiters rely on what is on its way back alone
     std::uint32_t failures_ = 0;     // since the last success

@@ -52,6 +52,7 @@ struct slot {
     idle_kind idle = idle_kind::fresh;
     bool begun = false;     // the call in flight is being made
     bool expiring = false;  // idle and too old; stays until its replacement is there
+    bool trial = false;     // lent while the circuit was recovering
 };
 
 /// The slots, counted by state. The states are exclusive and add up to max; the counts change

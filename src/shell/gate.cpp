@@ -66,6 +66,12 @@ void gate::suspect(const resource* r) noexcept { keeper_of(this).suspect(r); }
 void gate::replace_connector(std::unique_ptr<any_connector> next) {
     keeper_of(this).replace_connector(std::move(next));
 }
+void gate::pause() { keeper_of(this).pause(); }
+void gate::resume() { keeper_of(this).resume(); }
+void gate::go(const breaker_move& where) { keeper_of(this).go(where); }
+std::chrono::nanoseconds gate::retry_after() const {
+    return static_cast<const shell::keeper*>(this)->retry_after();
+}
 void gate::close() noexcept { keeper_of(this).close(); }
 std::size_t gate::close(std::chrono::nanoseconds timeout, std::source_location site) noexcept {
     return keeper_of(this).close(timeout, site);
@@ -78,7 +84,7 @@ stats gate::read() const { return static_cast<const shell::keeper*>(this)->read(
 void gate::fail(errc why, instant since) {
     std::exception_ptr cause;
     std::string text = keeper_of(this).explain(why, since, cause);
-    throw_pool_error(why, std::move(text), std::move(cause));
+    throw_pool_error(why, std::move(text), std::move(cause), retry_after());
 }
 
 instant gate::deadline_after(std::chrono::nanoseconds timeout) const noexcept {

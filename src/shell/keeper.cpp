@@ -70,6 +70,7 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
       can_(connector_->abilities()),
       shelf_interval_(shelf_interval(settings, abilities_of(*connector_).probe)),
       announcer_(settings.observers),
+      umpire_(settings.breaker),
       traces_(new detail::trace[settings.max]),
       machine_(settings, abilities_of(*connector_), announcer_.wants_any(), pick_seed(settings),
                steady_clock::now()),
@@ -273,6 +274,23 @@ void keeper::retire_all() {
     });
 }
 
+void keeper::pause() {
+    enter([&](instant now) {
+        machine_.make_room(out_);
+        shelf_.raise(detail::pool_paused);
+        collect_shelf(now);
+        machine_.pause(now, out_);
+    });
+}
+
+void keeper::resume() {
+    enter([&](instant now) {
+        machine_.make_room(out_);
+        shelf_.lower(detail::pool_paused);
+        machine_.resume(now, out_);
+    });
+}
+
 void keeper::close() noexcept {
     enter([&](instant now) noexcept {
         shelf_.raise(detail::pool_closed);
@@ -342,7 +360,8 @@ void keeper::end() noexcept {
     // them at most until its own deadline. The clock is minded here, too: the minder may be the
     // very thread that is doing this, in an observer.
     std::size_t own = work_->calls_here();
-    while ((calls_in_flight() > own || announcer_.busy()) && !work_->helpless(own)) {
+    auto busy = [&] { return announcer_.busy() || umpire_.busy(); };
+    while ((calls_in_flight() > own || busy()) && !work_->helpless(own)) {
         instant wake = wake_at();
         if (wake == never) {
             changed_.wait(lock);

@@ -23,6 +23,7 @@
 #include "core/machine.hpp"
 #include "shell/announcer.hpp"
 #include "shell/job.hpp"
+#include "shell/umpire.hpp"
 #include "shell/workplace.hpp"
 
 namespace cenote::shell {
@@ -55,6 +56,10 @@ public:
     void suspect_all() noexcept;
     void suspect(const detail::resource* r) noexcept;
     void replace_connector(std::unique_ptr<detail::any_connector> next);
+    void pause();
+    void resume();
+    void go(const breaker_move& where);
+    core::duration retry_after() const;
     void close() noexcept;
     std::size_t close(std::chrono::nanoseconds timeout, std::source_location site) noexcept;
     bool wait_ready(std::chrono::nanoseconds timeout, std::source_location site);
@@ -104,6 +109,7 @@ private:
         bool left_empty = false;       // the last slot became vacant
         bool alone = false;            // nobody is left to make the calls
         bool summons = false;          // the workplace has to be told
+        bool judges = false;           // so has the breaker's strategy
         std::exception_ptr forgotten;  // an open error that is the last no longer
 
         void add(detail::waiter& w) {
@@ -112,7 +118,7 @@ private:
             last = &w.next;
         }
         /// Waiters are told without the keeper, which may be gone by then.
-        bool needs_keeper() const { return left_empty || alone || summons; }
+        bool needs_keeper() const { return left_empty || alone || summons || judges; }
         bool any() const { return first != nullptr || needs_keeper(); }
     };
     /// What the keeper knows of a slot.
@@ -190,6 +196,9 @@ private:
     void wait(thread_waiter& me, const detail::wish& w);
     bool admits(detail::resource* r) noexcept;
     void make_calls_here() noexcept;
+    void shut_for_breaker(core::instant now, breaker_state to);
+    bool lane_went_well();
+    void judge() noexcept;
     void tell() noexcept;
     void admit(detail::waiter& who) noexcept;
     void skip(const job& j) noexcept;
@@ -203,6 +212,7 @@ private:
     const detail::connector_abilities can_;  // of every connector it has
     const core::duration shelf_interval_;
     announcer announcer_;
+    umpire umpire_;
     std::unique_ptr<detail::trace[]> traces_;
     std::atomic<std::size_t> refs_{1};
 
@@ -224,9 +234,10 @@ private:
     core::instant swept_at_;                    // the shelf's last sweep, and the one before
     core::instant swept_before_;
     core::instant shelf_sweep_at_ = core::never;
-    bool occupied_ = false;       // holds the reference of everything not vacant
-    std::exception_ptr cause_;    // of the failure that is being answered,
-    std::uint64_t cause_of_ = 0;  // and of which resource
+    std::uint64_t puts_judged_ = 0;  // leases from the shelf that the breaker's strategy knows of
+    bool occupied_ = false;          // holds the reference of everything not vacant
+    std::exception_ptr cause_;       // of the failure that is being answered,
+    std::uint64_t cause_of_ = 0;     // and of which resource
     const std::exception_ptr open_timed_out_;
     std::exception_ptr open_error_;  // of the last open; null if it went well
     std::exception_ptr forgotten_;   // the one before: its end is the user's code

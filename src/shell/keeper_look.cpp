@@ -95,6 +95,7 @@ std::string opening_words(errc why, const std::string& name, duration waited) {
         case errc::timed_out:
             return "timed out after " + text_of(waited) + " waiting for a lease of " + quoted;
         case errc::closed: return "pool " + quoted + " is closed";
+        case errc::unavailable: return "the circuit breaker of " + quoted + " is open";
         case errc::line_full: return "the line of " + quoted + " is full";
         case errc::canceled: return "canceled while waiting for a lease of " + quoted;
         case errc::open_failed: return "pool " + quoted + " cannot open a resource";
@@ -135,6 +136,11 @@ std::string keeper::explain(errc why, instant since, std::exception_ptr& cause) 
         text += ", last open " + text_of(now - open_ended_at) +
                 " ago: " + (cause == nullptr ? "ok" : text_of(cause));
     return text;
+}
+
+duration keeper::retry_after() const {
+    std::lock_guard lock(mutex_);
+    return machine_.retry_after(std::chrono::steady_clock::now());
 }
 
 stats keeper::read() const {

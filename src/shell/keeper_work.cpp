@@ -28,6 +28,7 @@ void keeper::sort_out(instant now, errands& todo) noexcept {
     if (settled || settings_.fairness == fairness::bounded) mind_the_lane(now);
     for (const action& a : out_) sort_out(now, a, todo);
     out_.clear();
+    todo.judges = umpire_.begin();
     // If only the line or the shelf has moved, nothing else follows.
     if (settled) look_around(now, todo);
     else if (wake_at() < looked_for_ || has_jobs()) rouse(todo);
@@ -56,6 +57,7 @@ void keeper::sort_out(instant now, const action& a, errands& todo) noexcept {
         case action::kind::call: return queue_call(now, a);
         case action::kind::abandon: return abandon_call(now, a);
         case action::kind::report: return note_event(a);
+        case action::kind::judge: return umpire_.note({.what = a.news, .moves = a.call});
         case action::kind::grant:
         case action::kind::refuse: break;
     }
@@ -88,13 +90,19 @@ void keeper::carry_out(errands& todo) noexcept {
         w = next;
     }
     if (!here) return;
+    if (todo.judges) judge();
     if (todo.alone) make_calls_here();
     if (todo.left_empty) drop_ref();
     drop_ref();
 }
 
 void keeper::note_event(const action& a) {
-    event e{.kind = a.event, .pool = name_, .resource = a.call, .took = a.took, .why = a.why};
+    event e{.kind = a.event,
+            .pool = name_,
+            .resource = a.call,
+            .took = a.took,
+            .why = a.why,
+            .breaker = a.circuit};
     bool may_fail = a.event == event_kind::open_failed || a.event == event_kind::probe_failed ||
                     a.event == event_kind::reset_failed || a.event == event_kind::closed;
     if (may_fail && a.call == cause_of_) e.cause = cause_;

@@ -62,7 +62,9 @@ model::model(const options& settings, core::abilities can, std::uint64_t seed, i
       slots_(settings.max),
       keeps_minimum_(settings.warm_up != warm_up::none),
       last_sweep_(now),
-      settled_at_(now) {
+      settled_at_(now),
+      in_bucket_(price() * static_cast<std::int64_t>(settings.open_rate.burst)),
+      filled_at_(now) {
     // As if they had been vacated from the last to the first, so that slot 0 is taken first.
     for (std::size_t i = slots_.size(); i-- > 0;) slots_[i].moved = ++moves_;
     line_.reserve(32);
@@ -81,8 +83,10 @@ answer model::acquire(instant now, const request& who, actions& out) {
     result.ticket = who.ticket != 0 ? who.ticket : ++last_ticket_;
     if (closed_) {
         result.error = errc::closed;
-    } else if (const slot_id id = lendable(now, out); id != no_slot) {
-        lend(id);
+    } else if (!lets_in()) {
+        result.error = errc::unavailable;
+    } else if (const slot_id id = paused_ ? no_slot : lendable(now, out); id != no_slot) {
+        lend(now, id, {});
         result.what = answer::kind::granted;
         result.slot = id;
     } else if (who.deadline <= now) {
@@ -91,7 +95,7 @@ answer model::acquire(instant now, const request& who, actions& out) {
     } else if (who.cannot_wait) {
         tried_ = true;
         result.error = errc::deadlock;
-    } else if (line_.size() >= settings_.line_max && !who.again) {
+    } else if (line_.size() >= settings_.line_max && !who.again && who.rank != priority::reserved) {
         if (line_.empty()) tried_ = true;
         result.error = errc::line_full;
     } else {
@@ -105,11 +109,11 @@ answer model::acquire(instant now, const request& who, actions& out) {
 std::optional<slot_id> model::try_acquire(instant now, actions& out) {
     notice_freeze(now);
     keeps_minimum_ = true;
-    const slot_id id = closed_ ? no_slot : lendable(now, out);
+    const slot_id id = closed_ || paused_ || !lets_in() ? no_slot : lendable(now, out);
     if (id != no_slot) {
-        lend(id);
+        lend(now, id, {});
     } else {
-        tried_ = !closed_;
+        tried_ = !closed_ && lets_in();
     }
     settle(now, out);
     return id != no_slot ? std::optional{id} : std::nullopt;
@@ -132,8 +136,12 @@ void model::release(instant now, slot_id id, condition how, std::uint64_t uses, 
     place& s = slots_[id];
     s.uses += uses;
     s.idle_since = now;
+    s.trial = false;
     // Why it is closed is a matter of the reports alone.
     const bool kept = how == condition::clean || how == condition::dirty;
+    if (kept) judge(core::circuit_news::succeeded, out);
+    if (how == condition::rejected || how == condition::broken)
+        judge(core::circuit_news::failed, out);
     if (closed_ || !kept || worn(s, now)) {
         const bool for_nothing = how == condition::unfit && s.uses <= 1;
         if (for_nothing && !closed_ && !worn(s, now)) open_failed(now, s.called_at);
@@ -152,6 +160,7 @@ void model::release(instant now, slot_id id, condition how, std::uint64_t uses, 
 
 void model::detach(instant now, slot_id id, actions& out) {
     notice_freeze(now);
+    slots_[id].trial = false;
     vacate(id);
     settle(now, out);
 }
@@ -161,6 +170,62 @@ void model::retire_all(instant now, actions& out) {
     ++epoch_;
     doom_all();
     settle(now, out);
+}
+
+void model::pause(instant now, actions& out) {
+    notice_freeze(now);
+    paused_ = true;
+    settle(now, out);
+}
+
+void model::resume(instant now, actions& out) {
+    notice_freeze(now);
+    paused_ = false;
+    settle(now, out);
+}
+
+void model::go(instant now, const breaker_move& where, actions& out) {
+    notice_freeze(now);
+    circuit_ = where;
+    ++moves_of_circuit_;
+    success_is_news_ = true;
+    ask_at_ = never;
+    if (where.to == breaker_state::inactive) {
+        ask_at_ = after(now, where.cool_down);
+        while (!line_.empty()) refuse(0, errc::unavailable, out);
+    }
+    if (where.to == breaker_state::recovering)
+        while (!line_.empty() && trials() + line_.size() > where.probes)
+            refuse(line_.size() - 1, errc::unavailable, out);
+    settle(now, out);
+}
+
+bool model::follow(instant now, std::uint64_t moves, const breaker_move& where, actions& out) {
+    if (moves != moves_of_circuit_) return false;
+    go(now, where, out);
+    return true;
+}
+
+void model::judge(core::circuit_news what, actions& out) {
+    const bool good = what == core::circuit_news::succeeded;
+    const bool news = !good || success_is_news_ || circuit_.to != breaker_state::active;
+    success_is_news_ = !good;
+    if (!news || closed_) return;
+    action& a = out.emplace_back();
+    a.what = action::kind::judge;
+    a.news = what;
+    a.call = moves_of_circuit_;
+}
+
+std::size_t model::trials() const {
+    std::size_t n = 0;
+    for (const place& s : slots_) n += s.trial ? 1 : 0;
+    return n;
+}
+
+bool model::lets_in() const {
+    if (circuit_.to == breaker_state::recovering) return trials() + line_.size() < circuit_.probes;
+    return circuit_.to == breaker_state::active;
 }
 
 void model::suspect_all(instant now, actions& out) {
@@ -209,6 +274,7 @@ bool model::on_open(instant now, slot_id id, std::uint64_t call, outcome how, ac
     if (how == outcome::ok) {
         place& s = slots_[id];
         const instant called_at = s.called_at;
+        judge(core::circuit_news::succeeded, out);
         s.expires_at = draw_expiry(now);
         s.uses = 0;
         s.idle_since = now;
@@ -331,9 +397,11 @@ void model::doom_all() {
     for (const slot_id id : fresh_then_stale()) move(id, idle_kind::doomed);
 }
 
-void model::lend(slot_id id) {
+void model::lend(instant now, slot_id id, duration waited) {
     enter(id, slot_state::leased);
     ++slots_[id].uses;
+    slots_[id].trial = circuit_.to == breaker_state::recovering;
+    served(now, waited);
 }
 
 void model::put_by(instant now, slot_id id, actions& out) {
@@ -345,6 +413,7 @@ void model::put_by(instant now, slot_id id, actions& out) {
 }
 
 void model::fail_open(instant now, slot_id id, bool final, actions& out) {
+    judge(core::circuit_news::failed, out);
     open_failed(now, slots_[id].called_at);
     tried_ = false;
     vacate(id);
@@ -356,6 +425,7 @@ void model::fail_open(instant now, slot_id id, bool final, actions& out) {
 
 void model::fail_probe(instant now, slot_id id, actions& out) {
     if (slots_[id].purpose == probe_purpose::heartbeat) beating_ = false;
+    judge(core::circuit_news::failed, out);
     if (++dead_in_row_ >= 2) suspect_at_ = now;
     begin_close(now, id, out);
 }
@@ -377,9 +447,13 @@ void model::join(instant now, const request& who, std::uint64_t ticket) {
     w.ticket = ticket;
     w.arrived = who.ticket != 0 ? who.arrived : now;
     w.bypassable = who.bypassable;
+    w.rank = who.rank;
     set_timer(w.due, who.deadline, line_, timers_);
     std::size_t at = line_.size();
-    while (at > 0 && line_[at - 1].ticket >= w.ticket) --at;
+    const auto later = [&](const waiter& other) {
+        return std::tuple{turn(other), other.ticket} > std::tuple{turn(w), w.ticket};
+    };
+    while (at > 0 && later(line_[at - 1])) --at;
     line_.insert(line_.begin() + static_cast<std::ptrdiff_t>(at), w);
 }
 
@@ -391,8 +465,8 @@ void model::refuse(std::size_t place_in_line, errc error, actions& out) {
     line_.erase(line_.begin() + static_cast<std::ptrdiff_t>(place_in_line));
 }
 
-void model::grant(std::size_t place_in_line, slot_id id, actions& out) {
-    lend(id);
+void model::grant(instant now, std::size_t place_in_line, slot_id id, actions& out) {
+    lend(now, id, now - line_[place_in_line].arrived);
     action& a = out.emplace_back();
     a.what = action::kind::grant;
     a.slot = id;
@@ -404,13 +478,19 @@ void model::grant(std::size_t place_in_line, slot_id id, actions& out) {
 
 void model::settle(instant now, actions& out) {
     give_up_calls(now, out);
+    if (!closed_ && ask_at_ <= now) {
+        ask_at_ = after(now, circuit_.cool_down);
+        judge(core::circuit_news::cooled_down, out);
+    }
     refuse_expired(now, out);
-    lend_fresh(now, out);
+    shed_late(now, out);
+    if (!paused_) lend_fresh(now, out);
     close_doomed(now, out);
-    refuse_hopeless(out);
-    sweep(now, out);
-    beat(now, out);
-    open_missing(now, out);
+    if (!paused_) {
+        sweep(now, out);
+        beat(now, out);
+        open_missing(now, out);
+    }
     settled_at_ = now;
 }
 
@@ -443,10 +523,44 @@ void model::refuse_expired(instant now, actions& out) {
     }
 }
 
-void model::refuse_hopeless(actions& out) {
-    if (failures_ == 0 || alive() + count(slot_state::opening) > 0) return;
-    const instant next = open_due(true);
-    while (!line_.empty() && line_.front().due.at <= next) refuse(0, errc::open_failed, out);
+/// The line is kept in the order of turns: arrival, later by a head start for each lower priority.
+instant model::turn(const waiter& w) const {
+    if (w.rank == priority::reserved) return long_ago;
+    instant at = w.arrived;
+    if (w.rank != priority::high) at += settings_.head_start;
+    if (w.rank == priority::low) at += settings_.head_start;
+    return at;
+}
+
+void model::served(instant now, duration waited) {
+    if (settings_.shed.target == duration::max()) return;
+    if (now >= interval_ends_) {
+        late_ = interval_ends_ != long_ago && shortest_wait_ > settings_.shed.target;
+        shortest_wait_ = duration::max();
+        interval_ends_ = after(now, settings_.shed.interval);
+    }
+    shortest_wait_ = std::min(shortest_wait_, waited);
+}
+
+std::size_t model::oldest() const {
+    std::size_t found = nowhere;
+    for (std::size_t i = 0; i < line_.size(); ++i) {
+        if (line_[i].rank == priority::reserved) continue;
+        if (found == nowhere || line_[i].ticket < line_[found].ticket) found = i;
+    }
+    return found;
+}
+
+instant model::shed_at(std::size_t who) const {
+    if (!late_ || who == nowhere) return never;
+    return line_[who].arrived + 2 * settings_.shed.target;
+}
+
+void model::shed_late(instant now, actions& out) {
+    const bool calm = line_.empty() || paused_;
+    served(now, calm ? duration{} : duration::max());
+    if (calm) return;
+    while (shed_at(oldest()) <= now) refuse(oldest(), errc::shed, out);
 }
 
 void model::lend_fresh(instant now, actions& out) {
@@ -454,7 +568,7 @@ void model::lend_fresh(instant now, actions& out) {
         const slot_id id = next_fresh(now, out);
         if (id == no_slot) break;
         if (head_may_be_bypassed(now)) return;
-        grant(0, id, out);
+        grant(now, 0, id, out);
     }
     probe_stale(now, out);
 }
@@ -531,6 +645,7 @@ void model::open_missing(instant now, actions& out) {
             slots_[id].epoch = epoch_;
             begin(now, id, slot_state::opening, verb::open, out);
             widen_at_ = after(now, patience);
+            in_bucket_ -= price();
         }
     }
 }
@@ -672,6 +787,7 @@ std::size_t model::alive() const { return available() + count(slot_state::leased
 
 bool model::head_may_be_bypassed(instant now) const {
     return settings_.fairness == fairness::bounded && !line_.empty() && line_.front().bypassable &&
+           line_.front().rank != priority::reserved &&
            now < after(line_.front().arrived, settings_.bypass_for);
 }
 
@@ -701,6 +817,10 @@ instant model::wake_at() const {
     for (const waiter& w : line_) at = std::min(at, w.due.at);
     for (const place& s : slots_) at = std::min(at, s.due.at);
     if (closed_) return at;
+    at = std::min(at, ask_at_);
+    if (paused_) return at;
+    if (!line_.empty() && settings_.shed.target != duration::max())
+        at = std::min({at, interval_ends_, shed_at(oldest())});
     at = std::min(at, held_back_ ? widen_at_ : retry_at_);
     if (line_.empty()) at = std::min(at, sweep_at());
     if (can_.probe && !beating_ && line_.empty()) at = std::min(at, beat_due_);
@@ -753,12 +873,34 @@ std::size_t model::allowed(instant now) {
         retry_at_ = at;
         return 0;
     }
+    fill_bucket(now);
+    std::size_t tokens = room;
+    if (price() > duration{}) {
+        tokens = static_cast<std::size_t>(in_bucket_ / price());
+        if (tokens == 0) {
+            retry_at_ = now + (price() - in_bucket_);
+            return 0;
+        }
+    }
     const std::size_t lanes = excess(present_width(now), opening);
     const std::size_t all = std::max(m.of_minimum, m.of_spares);
     const std::size_t paced = failures_ == 0 ? std::max(m.of_minimum, std::min(m.of_spares, lanes))
                                              : std::min(all, lanes);
     held_back_ = std::min(paced, room) < std::min(all, room);
-    return std::min(paced, room);
+    return std::min({paced, room, tokens});
+}
+
+/// The time in which one token comes; zero if nobody counts.
+duration model::price() const {
+    if (settings_.open_rate.per_second == std::uint64_t{forever}) return {};
+    const auto count = static_cast<std::int64_t>(settings_.open_rate.per_second);
+    return duration{(1'000'000'000 + count - 1) / count};
+}
+
+void model::fill_bucket(instant now) {
+    const duration full = price() * static_cast<std::int64_t>(settings_.open_rate.burst);
+    in_bucket_ = std::min(full, in_bucket_ + (now - filled_at_));
+    filled_at_ = now;
 }
 
 std::size_t model::present_width(instant now) {

@@ -32,6 +32,11 @@ public:
                  core::actions& out);
     void detach(core::instant now, core::slot_id id, core::actions& out);
     void retire_all(core::instant now, core::actions& out);
+    void pause(core::instant now, core::actions& out);
+    void resume(core::instant now, core::actions& out);
+    void go(core::instant now, const breaker_move& where, core::actions& out);
+    bool follow(core::instant now, std::uint64_t moves, const breaker_move& where,
+                core::actions& out);
     void suspect_all(core::instant now, core::actions& out);
     void close(core::instant now, core::actions& out);
     void tick(core::instant now, core::actions& out);
@@ -64,6 +69,7 @@ private:
         core::idle_kind idle = core::idle_kind::fresh;
         core::probe_purpose purpose{};
         bool expiring = false;
+        bool trial = false;
         std::uint64_t call = 0;
         std::uint64_t uses = 0;
         std::uint64_t epoch = 0;
@@ -80,6 +86,7 @@ private:
         std::uint64_t ticket = 0;
         core::instant arrived{};
         bool bypassable = false;
+        priority rank = priority::normal;
         timer due;
     };
 
@@ -100,7 +107,7 @@ private:
     void become_fresh(core::instant now, core::slot_id id);
     void move(core::slot_id id, core::idle_kind kind);
     void doom_all();
-    void lend(core::slot_id id);
+    void lend(core::instant now, core::slot_id id, core::duration waited);
     void put_by(core::instant now, core::slot_id id, core::actions& out);
     void fail_open(core::instant now, core::slot_id id, bool final, core::actions& out);
     void fail_probe(core::instant now, core::slot_id id, core::actions& out);
@@ -108,14 +115,21 @@ private:
     bool answered(core::slot_id id, std::uint64_t call, core::slot_state expected);
     void join(core::instant now, const core::request& who, std::uint64_t ticket);
     void notice_freeze(core::instant now);
+    void judge(core::circuit_news what, core::actions& out);
+    bool lets_in() const;
+    std::size_t trials() const;
     void refuse(std::size_t place_in_line, errc error, core::actions& out);
-    void grant(std::size_t place_in_line, core::slot_id id, core::actions& out);
+    void grant(core::instant now, std::size_t place_in_line, core::slot_id id, core::actions& out);
 
     // The steps of settle().
     void settle(core::instant now, core::actions& out);
     void give_up_calls(core::instant now, core::actions& out);
     void refuse_expired(core::instant now, core::actions& out);
-    void refuse_hopeless(core::actions& out);
+    void shed_late(core::instant now, core::actions& out);
+    void served(core::instant now, core::duration waited);
+    std::size_t oldest() const;
+    core::instant shed_at(std::size_t who) const;
+    core::instant turn(const waiter& w) const;
     void lend_fresh(core::instant now, core::actions& out);
     void probe_stale(core::instant now, core::actions& out);
     void close_doomed(core::instant now, core::actions& out);
@@ -157,6 +171,8 @@ private:
     void open_succeeded(core::instant called_at);
     void open_failed(core::instant now, core::instant called_at);
     core::instant open_due(bool somebody_waits) const;
+    void fill_bucket(core::instant now);
+    core::duration price() const;
 
     options settings_;
     core::abilities can_;
@@ -166,6 +182,7 @@ private:
     std::vector<core::slot_id> in_turn_;  // lent by fresh_then_stale(), to spare allocations
 
     bool closed_ = false;
+    bool paused_ = false;
     bool keeps_minimum_;
     bool tried_ = false;
     bool beating_ = false;
@@ -190,6 +207,15 @@ private:
     std::int64_t permille_ = 1000;
     core::instant retry_at_ = core::never;
     bool held_back_ = false;
+    core::duration shortest_wait_ = core::duration::max();  // of this interval
+    core::instant interval_ends_ = core::long_ago;
+    bool late_ = false;
+    breaker_move circuit_;  // the last one
+    std::uint64_t moves_of_circuit_ = 0;
+    core::instant ask_at_ = core::never;
+    bool success_is_news_ = false;
+    core::duration in_bucket_;  // so much time's worth of tokens
+    core::instant filled_at_;
 };
 
 }  // namespace cenote::sim

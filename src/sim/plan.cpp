@@ -13,7 +13,8 @@ namespace {
 constexpr std::array<const char*, decision::kinds> names = {
     "acquire", "demand", "attempt", "cancel", "release",    "detach",      "reject",
     "stop",    "resume", "destroy", "look",   "admit",      "crowd",       "storm",
-    "answer",  "start",  "late",    "pass",   "retire_all", "suspect_all", "close"};
+    "answer",  "start",  "late",    "pass",   "retire_all", "suspect_all", "pause",
+    "unpause", "judge",  "breaker", "close"};
 
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
@@ -49,6 +50,10 @@ options draw_options(core::dice& random) {
     o.fairness = random.chance(30) ? fairness::bounded : fairness::strict;
     o.bypass_for = span(random, 40, false);
     o.line_max = random.chance(20) ? random.below(4) : 100;
+    if (random.chance(25)) {
+        o.open_rate.per_second = 1 + random.below(200);
+        o.open_rate.burst = 1 + random.below(4);
+    }
     o.backoff.first = span(random, 40, false);
     o.backoff.cap_waiting = o.backoff.first * static_cast<std::int64_t>(1 + random.below(6));
     o.backoff.cap_idle = o.backoff.cap_waiting * static_cast<std::int64_t>(1 + random.below(6));
@@ -58,8 +63,8 @@ options draw_options(core::dice& random) {
 /// How likely each kind is, in the order of decision::kind. Those of coroutines and crowds come in
 /// when the world has some.
 std::array<std::uint32_t, decision::kinds> draw_weights(core::dice& random) {
-    std::array<std::uint32_t, decision::kinds> weights = {30, 3, 5, 4,  25, 2, 3,  0, 0, 0, 0,
-                                                          0,  0, 0, 30, 0,  6, 25, 1, 1, 0};
+    std::array<std::uint32_t, decision::kinds> weights = {30, 3, 5,  4, 25, 2,  3, 0, 0, 0, 0, 0,
+                                                          0,  0, 30, 0, 6,  25, 1, 1, 0, 0, 0};
     for (auto& w : weights)
         if (w != 0 && random.chance(25)) w = random.chance(50) ? 0 : w * 4;
     return weights;
@@ -91,6 +96,24 @@ void draw_coroutines(core::dice& random, plan& p) {
     if (!p.looks) return;
     weight_of(p, kind::look) = static_cast<std::uint32_t>(random.below(20));
     weight_of(p, kind::admit) = 5 + static_cast<std::uint32_t>(random.below(20));
+}
+
+void draw_overload(core::dice& random, plan& p) {
+    p.ranks = random.chance(30);
+    if (p.ranks) p.settings.head_start = span(random, 200, false);
+    if (!random.chance(20)) return;
+    p.settings.shed.target = span(random, 50, false);
+    p.settings.shed.interval = span(random, 200, false);
+}
+
+void draw_breaker(core::dice& random, plan& p) {
+    if (!random.chance(30)) return;
+    if (random.chance(80)) p.failures = 1 + random.below(4);
+    p.probes = 1 + random.below(3);
+    p.successes = 1 + random.below(3);
+    p.cool_down = span(random, 300, false);
+    weight_of(p, decision::kind::judge) = random.chance(50) ? 50 : 10;
+    weight_of(p, decision::kind::breaker) = random.chance(50) ? 1 : 0;
 }
 
 }  // namespace
@@ -130,10 +153,16 @@ plan draw_plan(std::uint64_t seed, std::size_t steps) {
     for (auto k : {decision::kind::acquire, decision::kind::answer, decision::kind::pass})
         weight_of(p, k) = std::max(weight_of(p, k), 5u);
     if (random.chance(30)) weight_of(p, decision::kind::close) = 1;
+    if (random.chance(20)) {
+        weight_of(p, decision::kind::pause) = 1;
+        weight_of(p, decision::kind::unpause) = 4;
+    }
     p.calls_wait = random.chance(30);
     if (p.calls_wait) weight_of(p, decision::kind::start) = 20;
     draw_crowd(random, p);
     draw_coroutines(random, p);
+    draw_breaker(random, p);
+    draw_overload(random, p);
     return p;
 }
 

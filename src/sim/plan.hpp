@@ -37,9 +37,13 @@ struct decision {
         pass,    // time: a = how, b = how much
         retire_all,
         suspect_all,
+        pause,
+        unpause,
+        judge,    // the strategy hears the oldest news that waits for it
+        breaker,  // by hand: a = to which state, b = with how many probes
         close,
     };
-    static constexpr std::size_t kinds = 21;
+    static constexpr std::size_t kinds = 25;
 
     kind what{};
     std::uint32_t a = 0;
@@ -62,6 +66,11 @@ struct plan {
     std::size_t borrowers = 0;
     std::size_t coroutines = 0;  // so many of the borrowers, the first ones
     bool looks = false;          // before_acquire is asked about what coroutines are granted
+    bool ranks = false;          // borrowers differ in priority
+    std::uint64_t failures = 0;  // that open the circuit; 0: it is moved by hand alone
+    std::uint64_t probes = 1;    // and what else the strategy is told
+    std::uint64_t successes = 1;
+    std::chrono::nanoseconds cool_down = std::chrono::milliseconds{100};
     std::size_t steps = 0;
     std::uint64_t fault_percent = 0;    // answers that are failures
     std::uint64_t final_percent = 0;    // failed opens that are final

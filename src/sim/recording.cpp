@@ -21,6 +21,11 @@ void each_field(Plan& p, Visit visit) {
     visit("borrowers", p.borrowers);
     visit("coroutines", p.coroutines);
     visit("looks", p.looks);
+    visit("ranks", p.ranks);
+    visit("failures", p.failures);
+    visit("probes", p.probes);
+    visit("successes", p.successes);
+    visit("cool_down", p.cool_down);
     auto& o = p.settings;
     visit("max", o.max);
     visit("min_size", o.min_size);
@@ -43,6 +48,11 @@ void each_field(Plan& p, Visit visit) {
     visit("fairness", o.fairness);
     visit("bypass_for", o.bypass_for);
     visit("line_max", o.line_max);
+    visit("open_rate", o.open_rate.per_second);
+    visit("open_burst", o.open_rate.burst);
+    visit("head_start", o.head_start);
+    visit("shed_target", o.shed.target);
+    visit("shed_interval", o.shed.interval);
     visit("backoff_first", o.backoff.first);
     visit("backoff_cap_waiting", o.backoff.cap_waiting);
     visit("backoff_cap_idle", o.backoff.cap_idle);

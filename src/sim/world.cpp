@@ -2,6 +2,7 @@
 #include "sim/world.hpp"
 
 #include <algorithm>
+#include <array>
 #include <tuple>
 #include <utility>
 
@@ -24,10 +25,11 @@ using std::chrono::nanoseconds;
 namespace {
 
 const instant epoch = instant{} + std::chrono::hours{1};
+constexpr nanoseconds forever_ns = forever;
 
 bool earlier(const core::action& a, const core::action& b) {
     auto key = [](const core::action& x) {
-        return std::tuple(x.what, x.slot, x.call, x.cookie, x.which, x.error);
+        return std::tuple(x.what, x.slot, x.call, x.cookie, x.which, x.error, x.news);
     };
     return key(a) < key(b);
 }
@@ -60,7 +62,11 @@ world::world(const plan& p)
       machine_(p.settings, p.can, p.reports, p.seed, now_),
       model_(p.settings, p.can, p.seed, now_),
       borrowers_(p.borrowers),
-      places_(p.settings.max) {
+      places_(p.settings.max),
+      strategy_({.failures = p.failures == 0 ? std::uint64_t{forever} : p.failures,
+                 .cool_down = p.cool_down,
+                 .probes = static_cast<std::size_t>(p.probes),
+                 .successes = p.successes}) {
     machine_.start(now_, mine_);
     model_.start(now_, theirs_);
     absorb();
@@ -101,7 +107,7 @@ decision world::draw() {
         case decision::kind::crowd: d.b = draw_patience(); break;
         case decision::kind::release: {
             bool clean = !random_.chance(plan_.fault_percent);
-            d.b = clean ? 0 : static_cast<std::uint32_t>(random_.below(4));
+            d.b = clean ? 0 : static_cast<std::uint32_t>(random_.below(5));
             break;
         }
         case decision::kind::admit: d.b = random_.chance(plan_.fault_percent) ? 1 : 0; break;
@@ -165,7 +171,11 @@ bool world::borrow(const decision& d, borrower& who) {
         case decision::kind::demand: acquire(who, d.b, true); return true;
         case decision::kind::attempt: attempt(who); return true;
         case decision::kind::cancel: cancel(who); return true;
-        case decision::kind::release: release(who, static_cast<condition>(d.b % 4)); return true;
+        case decision::kind::release: {
+            constexpr std::array how = {condition::clean, condition::dirty, condition::discard,
+                                        condition::rejected, condition::broken};
+            return release(who, how[d.b % how.size()]), true;
+        }
         case decision::kind::detach: detach(who); return true;
         case decision::kind::reject: reject(who); return true;
         case decision::kind::stop: who.stopped = true; return false;
@@ -205,6 +215,13 @@ bool world::happen(const decision& d) {
             machine_.suspect_all(now_, mine_);
             model_.suspect_all(now_, theirs_);
             return true;
+        case decision::kind::pause: pause(true); return true;
+        case decision::kind::unpause: pause(false); return true;
+        case decision::kind::judge: return judge();
+        case decision::kind::breaker: {
+            auto to = static_cast<breaker_state>(d.a % 3);
+            return move({.to = to, .cool_down = plan_.cool_down, .probes = 1 + d.b % 3}), true;
+        }
         case decision::kind::close: close(); return true;
         default: return false;
     }
@@ -237,13 +254,15 @@ void world::ask(borrower& who) {
     }
     who.cookie = ++asks_ * borrowers_.size() + index_of(who);
     who.bypassable = asks_ % 4 != 0;
+    if (plan_.ranks && !again) who.rank = static_cast<priority>(begun_ * 7 / 3 % priority_count);
     core::request r{.deadline = who.deadline,
                     .cookie = who.cookie,
                     .bypassable = who.bypassable,
                     .ticket = who.ticket,
                     .arrived = who.arrived,
                     .again = again,
-                    .cannot_wait = who.cannot_wait};
+                    .cannot_wait = who.cannot_wait,
+                    .rank = who.rank};
     if (planted(fault::unfit_costs_the_place)) r.ticket = 0;
     if (planted(fault::unfit_restarts_the_bypass)) r.arrived = now_;
     if (planted(fault::unfit_restarts_the_deadline) && who.deadline != never)
@@ -264,8 +283,12 @@ void world::ask(borrower& who) {
             break;
         case core::answer::kind::refused:
             require(mine.error != errc::closed || closed_, "only a closed pool says closed");
+            require(mine.error != errc::unavailable || circuit_.to != breaker_state::active,
+                    "only an interrupted circuit makes a pool unavailable");
             require(mine.error != errc::deadlock || who.cannot_wait, "all others may wait");
             require(mine.error != errc::line_full || !again, "who has a place is not turned away");
+            require(mine.error != errc::line_full || who.rank != priority::reserved,
+                    "the reserved are not turned away");
             refused(who);
     }
 }
@@ -310,7 +333,7 @@ void world::detach(borrower& who) {
 void world::release(borrower& who, condition how) {
     place& p = places_[who.slot];
     p.dirty = how == condition::dirty;
-    p.given_up = how == condition::discard || how == condition::rejected;
+    p.given_up = how != condition::clean && how != condition::dirty;
     slot_id slot = who.slot;
     who = {};
     machine_.release(now_, slot, how, 0, nanoseconds{0}, mine_);
@@ -338,21 +361,38 @@ void world::send_back(borrower& who) {
 void world::lent(borrower& who, slot_id slot, bool from_line) {
     place& p = places_[slot];
     require(!closed_, "a closed pool lends nothing");
+    require(!paused_, "a paused pool lends nothing");
+    require(circuit_.to != breaker_state::inactive, "an inactive pool lends nothing");
     require(p.exists && !p.dirty && !p.given_up, "only a good resource is lent");
     for (const call& c : calls_) require(c.slot != slot, "no resource is lent during a call");
     const borrower* head = &who;
     for (const borrower& b : borrowers_) {
         require(b.slot != slot, "one borrower at a time");
-        if (b.what == doing::waiting && b.came < head->came) head = &b;
+        if (b.what == doing::waiting && comes_before(b, *head)) head = &b;
     }
     bool bypasses = plan_.settings.fairness == fairness::bounded && !from_line &&
-                    head->bypassable &&
+                    head->bypassable && head->rank != priority::reserved &&
                     now_ < core::after(head->arrived, plan_.settings.bypass_for);
     require(head == &who || bypasses, "first come, first served");
     require(!from_line || now_ < who.deadline, "nobody is granted after the deadline");
     ++seen_.grants;
     who.slot = slot;
     p.fit = false;
+    who.trial = circuit_.to == breaker_state::recovering;
+    if (!who.trial) return;
+    std::size_t trials = 0;
+    for (const borrower& b : borrowers_) trials += b.trial && b.slot != core::no_slot;
+    require(trials <= circuit_.probes, "few try while the circuit recovers");
+}
+
+/// When it would be served if there were no priorities.
+instant world::turn(const borrower& who) const {
+    if (who.rank == priority::reserved) return core::long_ago;
+    return who.arrived + plan_.settings.head_start * (static_cast<int>(who.rank) - 1);
+}
+
+bool world::comes_before(const borrower& a, const borrower& b) const {
+    return std::tuple(turn(a), a.came) < std::tuple(turn(b), b.came);
 }
 
 /// The acquire has brought a lease to its borrower, who goes on with it.
@@ -415,6 +455,42 @@ void world::close() {
     model_.close(now_, theirs_);
 }
 
+void world::pause(bool on) {
+    paused_ = on;
+    if (on) {
+        machine_.pause(now_, mine_);
+        model_.pause(now_, theirs_);
+    } else {
+        machine_.resume(now_, mine_);
+        model_.resume(now_, theirs_);
+    }
+}
+
+/// The strategy rules on what it hears, perhaps too late.
+bool world::judge() {
+    if (news_.empty()) return false;
+    core::action heard = news_.front();
+    news_.erase(news_.begin());
+    std::optional<breaker_move> ruling;
+    switch (heard.news) {
+        case core::circuit_news::succeeded: ruling = strategy_.succeeded(circuit_.to); break;
+        case core::circuit_news::failed: ruling = strategy_.failed(circuit_.to); break;
+        case core::circuit_news::cooled_down: ruling = strategy_.cooled_down(); break;
+    }
+    if (!ruling) return false;
+    bool mine = machine_.follow(now_, heard.call, *ruling, mine_);
+    bool theirs = model_.follow(now_, heard.call, *ruling, theirs_);
+    require(mine == theirs, "rulings are followed as in the model");
+    if (mine) circuit_ = *ruling;
+    return mine;
+}
+
+void world::move(const breaker_move& where) {
+    circuit_ = where;
+    machine_.go(now_, where, mine_);
+    model_.go(now_, where, theirs_);
+}
+
 /// False: the timer is late, and nobody has told the machine of the time.
 bool world::pass(std::uint32_t how, std::uint32_t much) {
     instant wake = machine_.wake_at();
@@ -460,10 +536,17 @@ void world::absorb(const core::action& a) {
             require(a.error != errc::canceled || who.stopped || who.withdrawn,
                     "canceled are those who wanted to be");
             require(a.error != errc::timed_out || now_ >= who.deadline, "no timeout comes early");
+            require(a.error != errc::shed || (plan_.settings.shed.target != forever_ns &&
+                                              who.rank != priority::reserved &&
+                                              now_ >= who.arrived + 2 * plan_.settings.shed.target),
+                    "only who has waited long is shed");
+            require(a.error != errc::unavailable || circuit_.to != breaker_state::active,
+                    "only an interrupted circuit makes a pool unavailable");
             refused(who);
             break;
         }
         case core::action::kind::report: reported(a); break;
+        case core::action::kind::judge: news_.push_back(a); break;
     }
 }
 
@@ -480,6 +563,7 @@ void world::give_up(const core::action& a) {
 void world::began(const core::action& a) {
     place& p = places_[a.slot];
     require(p.exists == (a.which != verb::open), "opens fill empty slots, other calls full ones");
+    require(a.which != verb::open || !paused_, "a paused pool opens nothing");
     for (std::size_t i = 0; i < calls_.size(); ++i) {
         if (calls_[i].slot != a.slot) continue;
         // The call before it was given up: a resource that does not answer is closed.
@@ -617,9 +701,14 @@ bool world::serve_once() {
 void world::finish() {
     // Whoever waits when the faults stop is served within the longest backoff, and that by a number
     // of steps that only depends on how many there are.
+    step({.what = decision::kind::unpause});
+    step({.what = decision::kind::breaker, .a = 0});
     std::size_t steps_max = 2000 + 20 * borrowers_.size();
     instant limit = now_ + plan_.settings.backoff.cap_waiting * 2 + plan_.settings.bypass_for +
                     std::chrono::seconds{1};
+    if (auto rate = plan_.settings.open_rate.per_second; rate != std::uint64_t{forever})
+        limit += nanoseconds{std::chrono::seconds{1}} / static_cast<std::int64_t>(rate) *
+                 static_cast<std::int64_t>(2 * borrowers_.size() + 4);
     auto anybody = [&](bool (*is)(const borrower&)) {
         return std::any_of(borrowers_.begin(), borrowers_.end(), is);
     };

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cenote/breaker.hpp"
 #include "core/dice.hpp"
 #include "core/machine.hpp"
 #include "sim/model.hpp"
@@ -66,6 +67,8 @@ private:
         bool withdrawn = false;  // it is going away, or need not be told
         bool bypassable = false;
         bool cannot_wait = false;
+        priority rank = priority::normal;
+        bool trial = false;  // lent while the circuit was recovering
         core::waiter_id waiter{};
         std::uint64_t cookie = 0;
         std::uint64_t ticket = 0;
@@ -133,6 +136,9 @@ private:
     bool pass(std::uint32_t how, std::uint32_t much);
     void call_ended(const call& c, core::outcome how);
     void close();
+    void pause(bool on);
+    bool judge();
+    void move(const breaker_move& where);
 
     void settle_again();
     void absorb();
@@ -146,6 +152,8 @@ private:
     void look();
     void look_at_borrowers(const stats& s) const;
     void mix(std::uint64_t value);
+    core::instant turn(const borrower& who) const;
+    bool comes_before(const borrower& a, const borrower& b) const;
     std::size_t index_of(const borrower& who) const;
     borrower& by_cookie(std::uint64_t cookie);
     bool serve_once();
@@ -167,6 +175,10 @@ private:
     std::uint64_t begun_ = 0;     // acquires as borrowers count them, whatever it took
     std::uint64_t ended_ = 0;
     bool closed_ = false;
+    bool paused_ = false;
+    threshold_breaker strategy_;
+    core::actions news_;  // that the strategy has not heard yet
+    breaker_move circuit_;
     std::uint64_t hash_ = 0xcbf29ce484222325u;
     tallies seen_;
 };

@@ -36,8 +36,9 @@ public:
 };
 
 template <errc Code>
-[[noreturn]] void throw_one(std::string&& text, std::exception_ptr&& cause) {
-    throw pool_error_of<Code>(std::move(text), std::move(cause));
+[[noreturn]] void throw_one(std::string&& text, std::exception_ptr&& cause,
+                            std::chrono::nanoseconds retry_after) {
+    throw pool_error_of<Code>(std::move(text), std::move(cause), retry_after);
 }
 
 }  // namespace
@@ -47,23 +48,31 @@ const std::error_category& pool_category() noexcept {
     return instance;
 }
 
-pool_error::pool_error(errc code, std::string text, std::exception_ptr cause)
+pool_error::pool_error(errc code, std::string text, std::exception_ptr cause,
+                       std::chrono::nanoseconds retry_after)
     : std::system_error(make_error_code(code)),
       text_(std::make_shared<const std::string>(std::move(text))),
-      cause_(std::move(cause)) {}
+      cause_(std::move(cause)),
+      retry_after_(retry_after) {}
 
-void throw_pool_error(errc code, std::string text, std::exception_ptr cause) {
+void throw_pool_error(errc code, std::string text, std::exception_ptr cause,
+                      std::chrono::nanoseconds retry_after) {
     switch (code) {
-        case errc::timed_out: throw_one<errc::timed_out>(std::move(text), std::move(cause));
-        case errc::closed: throw_one<errc::closed>(std::move(text), std::move(cause));
-        case errc::unavailable: throw_one<errc::unavailable>(std::move(text), std::move(cause));
-        case errc::line_full: throw_one<errc::line_full>(std::move(text), std::move(cause));
-        case errc::shed: throw_one<errc::shed>(std::move(text), std::move(cause));
-        case errc::canceled: throw_one<errc::canceled>(std::move(text), std::move(cause));
-        case errc::open_failed: throw_one<errc::open_failed>(std::move(text), std::move(cause));
+        case errc::timed_out:
+            throw_one<errc::timed_out>(std::move(text), std::move(cause), retry_after);
+        case errc::closed: throw_one<errc::closed>(std::move(text), std::move(cause), retry_after);
+        case errc::unavailable:
+            throw_one<errc::unavailable>(std::move(text), std::move(cause), retry_after);
+        case errc::line_full:
+            throw_one<errc::line_full>(std::move(text), std::move(cause), retry_after);
+        case errc::shed: throw_one<errc::shed>(std::move(text), std::move(cause), retry_after);
+        case errc::canceled:
+            throw_one<errc::canceled>(std::move(text), std::move(cause), retry_after);
+        case errc::open_failed:
+            throw_one<errc::open_failed>(std::move(text), std::move(cause), retry_after);
         case errc::deadlock: break;
     }
-    throw_one<errc::deadlock>(std::move(text), std::move(cause));
+    throw_one<errc::deadlock>(std::move(text), std::move(cause), retry_after);
 }
 
 }  // namespace cenote

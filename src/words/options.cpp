@@ -55,6 +55,15 @@ void validate_backoff(const backoff& b) {
     require(b.cap_idle <= day, "backoff.cap_idle", text_of(b.cap_idle), "must be at most a day");
 }
 
+void validate_rate(const open_rate& r) {
+    constexpr std::uint64_t most = 1'000'000;
+    bool limited = r.per_second != std::uint64_t{forever};
+    require(r.per_second >= 1 && (!limited || r.per_second <= most), "open_rate.per_second",
+            std::to_string(r.per_second), "must be between 1 and 1000000, or forever");
+    require(r.burst >= 1 && r.burst <= most, "open_rate.burst", std::to_string(r.burst),
+            "must be between 1 and 1000000");
+}
+
 }  // namespace
 
 invalid_option::invalid_option(std::string_view option, std::string_view value,
@@ -74,7 +83,11 @@ void validate(const options& o) {
                       {"max_lifetime", o.max_lifetime},
                       {"sweep_interval", o.sweep_interval},
                       {"heartbeat", o.heartbeat}});
+    require_positive({{"shed.target", o.shed.target}, {"shed.interval", o.shed.interval}});
+    require(o.head_start <= std::chrono::hours{24}, "head_start", text_of(o.head_start),
+            "must be at most a day");
     require_not_negative({{"acquire_timeout", o.acquire_timeout},
+                          {"head_start", o.head_start},
                           {"probe_after_idle", o.probe_after_idle},
                           {"bypass_for", o.bypass_for}});
     require(o.bypass_for <= std::chrono::seconds{1}, "bypass_for", text_of(o.bypass_for),
@@ -88,6 +101,7 @@ void validate(const options& o) {
     require(o.fairness <= fairness::bounded, "fairness",
             std::to_string(static_cast<int>(o.fairness)), "must be strict or bounded");
     validate_backoff(o.backoff);
+    validate_rate(o.open_rate);
     for (const auto& each : o.observers)
         require(each != nullptr, "observers", "null", "must not contain a null pointer");
 }

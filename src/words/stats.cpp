@@ -48,6 +48,8 @@ stats& stats::operator+=(const stats& other) noexcept {
           &stats::open_failed, &stats::closed,    &stats::abandoned, &stats::events_lost,
           &stats::try_empty})
         this->*number += other.*number;
+    auto badness = [](breaker_state s) { return (static_cast<int>(s) * 2) % 3; };
+    if (badness(other.breaker) > badness(breaker)) breaker = other.breaker;
     for (std::size_t i = 0; i < retire_reason_count; ++i)
         retired_by_reason[i] += other.retired_by_reason[i];
     for (std::size_t i = 0; i < errc_count; ++i) refused_by_reason[i] += other.refused_by_reason[i];
@@ -77,9 +79,9 @@ const char* to_string(retire_reason reason) noexcept {
 
 const char* to_string(event_kind kind) noexcept {
     constexpr std::array<const char*, event_kind_count> words = {
-        "opened",    "open_failed",  "acquired",     "released",     "discarded",
-        "detached",  "retired",      "probe_failed", "reset_failed", "closed",
-        "exhausted", "loop_blocked", "closing",      "closed_pool"};
+        "opened",          "open_failed",  "acquired",     "released", "discarded",  "detached",
+        "retired",         "probe_failed", "reset_failed", "closed",   "exhausted",  "loop_blocked",
+        "breaker_changed", "paused",       "resumed",      "closing",  "closed_pool"};
     return words[static_cast<std::size_t>(kind)];
 }
 

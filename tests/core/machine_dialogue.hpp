@@ -26,12 +26,25 @@ public:
 
     machine it;
     instant now;
-    bool calls_begin = true;  // at once; otherwise when the test says so
+    bool calls_begin = true;      // at once; otherwise when the test says so
+    std::size_t check_every = 1;  // events; more for those that have many
 
     /// The answers to the last event, as words: "open 0, 7 gets 1".
     std::string said() const {
         std::string text;
-        for (const action& a : heard_) text += (text.empty() ? "" : ", ") + words(a);
+        for (const action& a : heard_)
+            if (a.what != action::kind::judge) text += (text.empty() ? "" : ", ") + words(a);
+        return text.empty() ? "nothing" : text;
+    }
+
+    /// The same as the machine said it.
+    const actions& heard() const { return heard_; }
+
+    /// What the breaker's strategy is told after the last event.
+    std::string judged() const {
+        std::string text;
+        for (const action& a : heard_)
+            if (a.what == action::kind::judge) text += (text.empty() ? "" : ", ") + words(a);
         return text.empty() ? "nothing" : text;
     }
 
@@ -67,6 +80,21 @@ public:
     }
     void retire_all() {
         event([&] { it.retire_all(now, heard_); });
+    }
+    void pause() {
+        event([&] { it.pause(now, heard_); });
+    }
+    void resume() {
+        event([&] { it.resume(now, heard_); });
+    }
+    void go(const breaker_move& where) {
+        event([&] { it.go(now, where, heard_); });
+    }
+    bool follow(std::uint64_t moves, const breaker_move& where) {
+        return truth([&] { return it.follow(now, moves, where, heard_); });
+    }
+    void tick() {
+        event([&] { it.tick(now, heard_); });
     }
     void suspect_all() {
         event([&] { it.suspect_all(now, heard_); });
@@ -151,7 +179,7 @@ private:
         heard_.clear();
         happens();
         remember();
-        it.check(now);
+        if (++events_ % check_every == 0) it.check(now);
     }
     template <class Event>
     bool truth(Event happens) {
@@ -190,12 +218,17 @@ private:
             case action::kind::grant: return who + " gets " + slot;
             case action::kind::refuse: return who + " refused: " + word(a.error);
             case action::kind::report: break;
+            case action::kind::judge: {
+                constexpr std::array news = {"succeeded", "failed", "cooled down"};
+                return news.at(static_cast<std::size_t>(a.news));
+            }
         }
         std::string event = to_string(a.event);
         return a.event == event_kind::retired ? event + ": " + to_string(a.why) : event;
     }
 
     actions heard_;
+    std::size_t events_ = 0;
     std::map<std::uint64_t, waiter_id> waiters_;
     std::map<std::uint64_t, slot_id> holds_;
 };

@@ -1,6 +1,9 @@
 // How many opens, and when: the decision as a function of a few numbers.
 #include "core/pacer.hpp"
 
+#include <algorithm>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 namespace cenote::core {
@@ -132,6 +135,47 @@ TEST(pacer, is_not_well_again_after_a_success_that_began_before_the_failure) {
     p.failed(start, start - 5ms, random);
     p.succeeded(start - 5ms, false);
     EXPECT_FALSE(p.well());
+}
+
+// Whatever is missing, and however fast it goes.
+TEST(pacer, never_starts_more_than_the_bucket_gives) {
+    for (std::uint64_t per_second : {1u, 3u, 7u, 100u}) {
+        for (std::uint64_t burst : {1u, 2u, 10u}) {
+            pacer p({}, 1000, {.per_second = per_second, .burst = burst});
+            supply s{.max = 1000, .min_size = 1000};
+            std::vector<instant> starts;
+            instant begin = instant{} + 1h;
+            for (instant now = begin; now < begin + 20s; now = p.next_chance()) {
+                while (std::size_t n = p.allowed(now, s))
+                    for (; n > 0; --n) {
+                        p.started(now);
+                        starts.push_back(now);
+                        ++s.total;
+                        ++s.idle;
+                    }
+                if (s.total == s.max) break;
+            }
+            EXPECT_GE(starts.size(), std::min<std::size_t>(1000, 19 * per_second + burst));
+            for (std::size_t from = 0; from < starts.size(); ++from) {
+                std::size_t within = 0;
+                while (from + within < starts.size() && starts[from + within] < starts[from] + 1s)
+                    ++within;
+                EXPECT_LE(within, burst + per_second);
+            }
+        }
+    }
+}
+
+TEST(pacer, fills_the_bucket_while_nothing_is_missing) {
+    pacer p({}, 1000, {.per_second = 10, .burst = 5});
+    instant now = instant{} + 1h;
+    supply s{.max = 1000, .min_size = 1000};
+    EXPECT_EQ(p.allowed(now, s), 5u);
+    for (int i = 0; i < 5; ++i) p.started(now);
+    EXPECT_EQ(p.allowed(now, s), 0u);
+    EXPECT_EQ(p.next_chance(), now + 100ms);
+    EXPECT_EQ(p.allowed(now + 250ms, s), 2u);
+    EXPECT_EQ(p.allowed(now + 1h, s), 5u);
 }
 
 }  // namespace

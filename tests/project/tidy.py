@@ -25,7 +25,7 @@ MAPPED_FOLDERS = ("include", "src", "tools", "bench", "examples")
 
 # Who may include whom. A room is the folder below src, or the folder at the top; the public
 # headers are three: the words, which everybody speaks, what needs Boost.Asio, and the rest.
-WORDS = ("options.hpp", "error.hpp", "stats.hpp", "event.hpp")
+WORDS = ("breaker.hpp", "options.hpp", "error.hpp", "stats.hpp", "event.hpp")
 ASIO = ("asio.hpp", "asio_connector.hpp", "per_executor.hpp")
 MAY_INCLUDE = {
     "words": {"words"},

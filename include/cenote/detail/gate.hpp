@@ -120,6 +120,10 @@ public:
     void suspect(const resource* r) noexcept;
     /// Throws std::invalid_argument if it cannot take the place of the present one.
     void replace_connector(std::unique_ptr<any_connector> next);
+    void pause();
+    void resume();
+    void go(const breaker_move& where);
+    std::chrono::nanoseconds retry_after() const;
     void close() noexcept;
     /// How many leases are still out at the deadline.
     std::size_t close(std::chrono::nanoseconds timeout, std::source_location site) noexcept;

@@ -29,6 +29,8 @@ enum attention : std::uint32_t {
     sweeper_asleep = 4,  // the next release wakes the sweeper by going through the keeper
     lane_off = 8,        // the pool's options do not allow the fast lane
     recalling = 16,      // leases from before the last retire_all are still out
+    pool_paused = 32,
+    circuit_open = 64,  // the circuit breaker is not active
 };
 
 /// The real thing; the model checker brings its own.

@@ -1,0 +1,73 @@
+// The circuit breaker's part in the machine: its state, and whom it lets in.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "cenote/breaker.hpp"
+#include "core/fault.hpp"
+#include "core/instant.hpp"
+#include "core/tally.hpp"
+
+namespace cenote::core {
+
+/// What a strategy is told.
+enum class circuit_news : std::uint8_t { succeeded, failed, cooled_down };
+
+class circuit {
+public:
+    /// A strategy is not asked more often than this, whatever it says.
+    static constexpr duration shortest_cool_down = std::chrono::milliseconds{1};
+
+    breaker_state state() const { return static_cast<breaker_state>(state_.get()); }
+    bool flows() const { return state() == breaker_state::active; }
+    /// How many moves there were: whoever decides by what it saw says which state that was.
+    std::uint64_t moves() const { return moves_; }
+
+    /// Whether one more may come while `trying` of those let in have not ended.
+    bool lets_in(std::size_t trying) const {
+        bool few = trying < probes_ || planted(fault::recovering_lets_everybody_in);
+        return flows() || (state() == breaker_state::recovering && few);
+    }
+    std::size_t probes() const { return probes_; }
+
+    void go(instant now, const breaker_move& where) {
+        ++moves_;
+        state_.set(static_cast<std::uint64_t>(where.to));
+        probes_ = std::max<std::size_t>(where.probes, 1);
+        cool_down_ = std::max<duration>(where.cool_down, shortest_cool_down);
+        bool waits = where.to == breaker_state::inactive && !planted(fault::cool_down_never_ends);
+        ask_at_ = waits ? after(now, cool_down_) : never;
+        failing_ = true;  // the first success in a new state is news
+    }
+
+    /// When the strategy is asked whether to recover.
+    instant ask_at() const { return ask_at_; }
+    void asked(instant now) { ask_at_ = after(now, cool_down_); }
+
+    /// Whether a strategy wants to hear of it. In an active pool that works, successes are no news.
+    bool is_news(circuit_news what) {
+        if (what != circuit_news::succeeded) return failing_ = true;
+        bool told = failing_ || !flows();
+        failing_ = false;
+        return told;
+    }
+
+    /// In how long it may be worth while to come again.
+    duration retry_after(instant now) const {
+        constexpr duration a_while = std::chrono::milliseconds{100};
+        if (state() != breaker_state::inactive || ask_at_ == never) return a_while;
+        return ask_at_ > now ? ask_at_ - now : duration{};
+    }
+
+private:
+    tally state_;
+    std::uint64_t moves_ = 0;
+    std::size_t probes_ = 1;
+    duration cool_down_ = duration::max();
+    instant ask_at_ = never;
+    bool failing_ = false;  // no success since the last failure
+};
+
+}  // namespace cenote::core

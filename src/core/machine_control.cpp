@@ -1,0 +1,112 @@
+// The machine's requests that concern the whole pool.
+#include <algorithm>
+#include <utility>
+
+#include "core/fault.hpp"
+#include "core/machine.hpp"
+
+namespace cenote::core {
+
+void machine::retire_all(instant now, actions& out) {
+    notice_freeze(now);
+    ++epoch_;
+    for (idle_kind kind : {idle_kind::fresh, idle_kind::stale})
+        while (slots_.oldest(kind) != no_slot) {
+            if (planted(fault::old_generation_lent_again) && kind == idle_kind::fresh) break;
+            slots_.move(slots_.oldest(kind), idle_kind::doomed);
+        }
+    settle(now, out);
+}
+
+void machine::pause(instant now, actions& out) {
+    notice_freeze(now);
+    if (!std::exchange(paused_, true) && !closed_) report(event_kind::paused, 0, out);
+    settle(now, out);
+}
+
+void machine::resume(instant now, actions& out) {
+    notice_freeze(now);
+    if (std::exchange(paused_, false) && !closed_) report(event_kind::resumed, 0, out);
+    if (!planted(fault::resume_serves_nobody)) settle(now, out);
+}
+
+void machine::suspect_all(instant now, actions& out) {
+    suspect_at_ = now;
+    settle(now, out);
+}
+
+void machine::close(instant now, actions& out) {
+    if (!closed_) {
+        closed_ = true;
+        report(event_kind::closing, 0, out);
+        while (!line_.empty())
+            refuse(line_.head(),
+                   planted(fault::close_counts_waiters_as_timed_out) ? errc::timed_out
+                                                                     : errc::closed,
+                   out);
+        for (idle_kind kind : {idle_kind::fresh, idle_kind::stale})
+            while (slots_.oldest(kind) != no_slot)
+                slots_.move(slots_.oldest(kind), idle_kind::doomed);
+        if (slots_.total() == 0) report(event_kind::closed_pool, 0, out);
+    }
+    settle(now, out);
+}
+
+void machine::tick(instant now, actions& out) {
+    notice_freeze(now);
+    settle(now, out);
+}
+
+// The circuit breaker.
+
+void machine::go(instant now, const breaker_move& where, actions& out) {
+    notice_freeze(now);
+    circuit_.go(now, where);
+    if (reports_)
+        out.push_back({.what = action::kind::report,
+                       .event = event_kind::breaker_changed,
+                       .circuit = where.to});
+    if (!planted(fault::inactive_keeps_its_waiters)) refuse_shut_out(out);
+    settle(now, out);
+}
+
+bool machine::follow(instant now, std::uint64_t moves, const breaker_move& where, actions& out) {
+    bool stale = moves != circuit_.moves() && !planted(fault::stale_ruling_followed);
+    if (stale) return false;
+    go(now, where, out);
+    return true;
+}
+
+/// Whoever waits and would not be let in: all, or the last ones.
+void machine::refuse_shut_out(actions& out) {
+    if (circuit_.flows()) return;
+    std::size_t stay = 0;
+    if (circuit_.state() == breaker_state::recovering && circuit_.probes() > trials_)
+        stay = circuit_.probes() - trials_;
+    while (line_.size() > stay)
+        refuse(stay == 0 ? line_.head() : line_.last(), errc::unavailable, out);
+}
+
+/// While the circuit is open: when it may have recovered. Otherwise: when those who wait now will
+/// have been served, if leases come back as fast as they do.
+duration machine::retry_after(instant now) const {
+    if (!circuit_.flows()) return circuit_.retry_after(now);
+    constexpr duration least = std::chrono::milliseconds{1};
+    constexpr duration most = std::chrono::minutes{1};
+    duration each = releases_.interval(now, std::chrono::milliseconds{100});
+    auto ahead = static_cast<std::int64_t>(line_.size()) + 1;
+    return std::clamp(each > most / ahead ? most : each * ahead, least, most);
+}
+
+void machine::judge(circuit_news what, actions& out) {
+    if (closed_ || !circuit_.is_news(what)) return;
+    out.push_back({.what = action::kind::judge, .news = what, .call = circuit_.moves()});
+}
+
+void machine::end_trial(slot& s) {
+    if (!s.trial || planted(fault::trial_never_ends)) return;
+    s.trial = false;
+    --trials_;
+}
+
+}  // namespace cenote::core

@@ -1,0 +1,41 @@
+// How fast something happens at present.
+#pragma once
+
+#include <cstdint>
+
+#include "core/instant.hpp"
+
+namespace cenote::core {
+
+/// Counts events in windows of a second; the last full one and the present one tell the rate.
+class rate {
+public:
+    void note(instant now) {
+        if (now >= after(began_, window)) roll(now);
+        ++count_;
+    }
+
+    /// The time from one event to the next, on average; `otherwise` if hardly anything is known.
+    duration interval(instant now, duration otherwise) const {
+        bool recent = now < after(began_, 2 * window);
+        std::uint64_t count = recent ? count_ + before_ : 0;
+        if (count == 0) return otherwise;
+        duration span = now - began_ + (before_ == 0 ? duration{} : window);
+        return span / static_cast<std::int64_t>(count);
+    }
+
+private:
+    static constexpr duration window = std::chrono::seconds{1};
+
+    void roll(instant now) {
+        before_ = now < after(began_, 2 * window) ? count_ : 0;
+        count_ = 0;
+        began_ = now;
+    }
+
+    instant began_ = long_ago;
+    std::uint64_t count_ = 0;
+    std::uint64_t before_ = 0;  // in the window before
+};
+
+}  // namespace cenote::core
