@@ -143,7 +143,8 @@ public:
         return {.probe = can::probe,
                 .reset = can::reset,
                 .before_acquire = can::before_acquire,
-                .before_release = can::before_release};
+                .before_release = can::before_release,
+                .blocks = std::derived_from<Kind, blocking_connector>};
     }
 
     bool before_acquire(resource& r) override {
@@ -222,6 +223,31 @@ public:
     void close(resource& r) override {
         if constexpr (can::close) static_cast<void>(this->connector_.close(this->value_of(r)));
         else static_cast<void>(r);
+    }
+};
+
+/// As the library calls it. Requires a connector that blocks; says so if it is none.
+template <class T, class C>
+std::unique_ptr<blocking_connector> make_blocking(C&& c) {
+    using type = std::decay_t<C>;
+    static_assert(connector<type, T>,
+                  "cenote: the connector's open() (or the callable itself) must return the "
+                  "pool's resource type, or something that converts to it (an awaitable needs "
+                  "<cenote/asio.hpp> and an executor: pool{executor, connector})");
+    if constexpr (connector<type, T>) {
+        verbs_of<type, T>::must_fit();
+        return std::make_unique<connector_of<T, type>>(std::forward<C>(c));
+    } else {
+        return nullptr;
+    }
+}
+
+/// The same for connectors of every kind that is known here: asio_connector.hpp adds its own.
+template <class T, class C>
+struct connector_maker {
+    template <class From>
+    static std::unique_ptr<any_connector> make(From&& c) {
+        return make_blocking<T>(std::forward<From>(c));
     }
 };
 

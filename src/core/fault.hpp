@@ -87,7 +87,8 @@
     X(sheds_the_reserved)                 \
     X(some_is_enough_for_many)            \
     X(kept_for_nobody)                    \
-    X(many_count_as_one)
+    X(many_count_as_one)                  \
+    X(call_from_before_proves_it)
 // clang-format on
 
 namespace cenote::core {

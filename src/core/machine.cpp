@@ -251,6 +251,7 @@ void machine::begun(instant now, slot_id id, std::uint64_t call) {
     if (s.call != call || s.begun) return;
     s.begun = true;
     s.called_at = now;
+    if (s.state == slot_state::opening) s.epoch = epoch_;
     if (planted(fault::call_without_deadline) && s.state == slot_state::probing) return;
     instant deadline = after(now, timeout_of(s.state, settings_));
     calls_.add(id, deadline);
@@ -264,6 +265,13 @@ bool machine::answered(slot_id id, std::uint64_t call, slot_state expected) {
     calls_.remove(id);
     s.call = 0;
     return true;
+}
+
+/// When a call that ended well proved the resource to be good. If suspicion arose while it was
+/// under way, nobody knows what it saw.
+instant machine::proof_of(const slot& s, instant now) const {
+    bool doubtful = s.called_at <= suspect_at_ && !planted(fault::call_from_before_proves_it);
+    return doubtful ? s.called_at : now;
 }
 
 bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
@@ -282,7 +290,8 @@ bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, 
         judge(circuit_news::succeeded, out);
         s.uses = 0;
         s.expires_at = draw_expiry(now);
-        s.idle_since = s.checked_at = now;
+        s.idle_since = now;
+        s.checked_at = proof_of(s, now);
         if (closed_ && !planted(fault::close_hands_out_an_opening_one)) begin_close(now, id, out);
         else if (s.epoch < epoch_) retire(now, id, retire_reason::generation, out);
         else become_idle(now, id);
@@ -300,7 +309,7 @@ bool machine::on_probe(instant now, slot_id id, std::uint64_t call, outcome how,
     if (how != outcome::ok) {
         fail_probe(now, id, out);
     } else {
-        s.checked_at = now;
+        s.checked_at = proof_of(s, now);
         dead_in_row_ = 0;
         if (closed_ && !planted(fault::close_keeps_probing_ones)) begin_close(now, id, out);
         else if (auto why = wear(s, now)) retire(now, id, *why, out);
@@ -425,7 +434,7 @@ void machine::fail_open(instant now, slot_id id, bool final, actions& out) {
     ++open_failed_;
     report(event_kind::open_failed, s.resource, out, now - s.called_at);
     if (!planted(fault::failed_open_is_no_news)) judge(circuit_news::failed, out);
-    pacer_.failed(now, s.called_at, random_);
+    if (s.epoch == epoch_) pacer_.failed(now, s.called_at, random_);
     tried_ = false;
     if (planted(fault::failed_open_keeps_its_slot)) return begin_close(now, id, out);
     vacate(id, out);

@@ -277,6 +277,7 @@ private:
         return circuit_.lets_in(trials_ + line_.wanted() + count - 1);
     }
     void refuse(waiter_id id, errc error, actions& out);
+    instant proof_of(const slot& s, instant now) const;
     bool answered(slot_id id, std::uint64_t call, slot_state expected);
     void fail_open(instant now, slot_id id, bool final, actions& out);
     void fail_probe(instant now, slot_id id, actions& out);

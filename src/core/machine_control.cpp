@@ -10,6 +10,7 @@ namespace cenote::core {
 void machine::retire_all(instant now, actions& out) {
     notice_freeze(now);
     ++epoch_;
+    pacer_.forget_failures();  // they say nothing about the next generation
     for (idle_kind kind : {idle_kind::fresh, idle_kind::stale, idle_kind::kept})
         while (slots_.oldest(kind) != no_slot) {
             if (planted(fault::old_generation_lent_again) && kind == idle_kind::fresh) break;

@@ -117,7 +117,7 @@ private:
 class work_asio::running_call : public std::enable_shared_from_this<running_call> {
 public:
     running_call(work_asio& place, const job& j, const asio::any_io_executor& where)
-        : place_(place), job_(j), strand_(asio::make_strand(where)) {}
+        : place_(place), job_(j), connector_(j.by), strand_(asio::make_strand(where)) {}
 
     void start() {
         if (job_.call == 0) expire_after(place_.close_timeout_);
@@ -181,6 +181,7 @@ private:
 
     work_asio& place_;
     const job job_;
+    const detail::connector_ref connector_;  // its verb's frame may end after the answer
     asio::strand<asio::any_io_executor> strand_;
     std::optional<asio::steady_timer> expiry_;
     asio::cancellation_signal stop_;
@@ -191,7 +192,7 @@ private:
 };
 
 asio::awaitable<void> work_asio::running_call::perform(std::shared_ptr<running_call> me) {
-    detail::async_connector& connector = me->place_.connector_;
+    auto& connector = static_cast<detail::async_connector&>(*me->connector_);
     try {
         switch (me->job_.which) {
             case core::verb::open: me->opened_ = co_await connector.open(); break;
@@ -222,10 +223,8 @@ void work_asio::running_call::end() noexcept {
 
 // The workplace.
 
-work_asio::work_asio(keeper& home, detail::async_connector& connector,
-                     const asio::any_io_executor& where, const options& settings)
+work_asio::work_asio(keeper& home, const asio::any_io_executor& where, const options& settings)
     : home_(home),
-      connector_(connector),
       close_timeout_(settings.close_timeout),
       dropped_error_(std::make_exception_ptr(boost::system::system_error(
           asio::error::operation_aborted, "the pool or its event loop has ended"))),
@@ -435,9 +434,8 @@ gate* open_on(const asio::any_io_executor& where, std::unique_ptr<async_connecto
     if (settings.warm_up == warm_up::wait)
         throw invalid_option("warm_up", "wait",
                              "a pool on an executor must not block; use async_wait_ready");
-    async_connector& calls = *connector;
     return shell::keeper::open(settings, std::move(connector), [&](shell::keeper& home) {
-        return std::make_unique<shell::work_asio>(home, calls, where, settings);
+        return std::make_unique<shell::work_asio>(home, where, settings);
     });
 }
 

@@ -26,8 +26,7 @@ namespace cenote::shell {
 /// there any more.
 class work_asio final : public workplace {
 public:
-    work_asio(keeper& home, detail::async_connector& connector,
-              const boost::asio::any_io_executor& where, const options& settings);
+    work_asio(keeper& home, const boost::asio::any_io_executor& where, const options& settings);
     ~work_asio() override;
 
     void call(const job& j) noexcept override;
@@ -65,7 +64,6 @@ private:
     void let_go() noexcept;
 
     keeper& home_;
-    detail::async_connector& connector_;
     const core::duration close_timeout_;
     const std::exception_ptr dropped_error_;
 

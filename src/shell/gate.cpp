@@ -18,7 +18,7 @@ shell::keeper& keeper_of(gate* g) { return *static_cast<shell::keeper*>(g); }
 
 gate::gate(const options& settings, std::unique_ptr<any_connector> connector, std::uint32_t reasons)
     : shelf_(std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 256), reasons),
-      connector_(std::move(connector)),
+      connector_(connector.release()),
       acquire_timeout_(settings.acquire_timeout),
       name_(settings.name) {
     connector_abilities can = connector_->abilities();
@@ -27,9 +27,8 @@ gate::gate(const options& settings, std::unique_ptr<any_connector> connector, st
 }
 
 gate* gate::open(const options& settings, std::unique_ptr<blocking_connector> connector) {
-    blocking_connector& calls = *connector;
     return shell::keeper::open(settings, std::move(connector), [&](shell::keeper& home) {
-        return std::make_unique<shell::work_thread>(home, calls, settings);
+        return std::make_unique<shell::work_thread>(home, settings);
     });
 }
 
@@ -62,6 +61,11 @@ void gate::release(resource* r) noexcept {
     keeper_of(this).release(r);
 }
 void gate::retire_all() { keeper_of(this).retire_all(); }
+void gate::suspect_all() noexcept { keeper_of(this).suspect_all(); }
+void gate::suspect(const resource* r) noexcept { keeper_of(this).suspect(r); }
+void gate::replace_connector(std::unique_ptr<any_connector> next) {
+    keeper_of(this).replace_connector(std::move(next));
+}
 void gate::pause() { keeper_of(this).pause(); }
 void gate::resume() { keeper_of(this).resume(); }
 void gate::go(const breaker_move& where) { keeper_of(this).go(where); }

@@ -7,6 +7,7 @@
 #include "core/machine.hpp"
 
 namespace cenote::detail {
+class any_connector;
 struct resource;
 class waiter;
 }  // namespace cenote::detail
@@ -20,8 +21,9 @@ struct job {
     core::verb which{};
     detail::process_number process = detail::this_process;  // where it was thought of
     core::slot_id slot = core::no_slot;
-    std::uint64_t call = 0;          // 0: an orphan, nobody waits for the answer
-    detail::resource* on = nullptr;  // null for open
+    std::uint64_t call = 0;               // 0: an orphan, nobody waits for the answer
+    detail::resource* on = nullptr;       // null for open
+    detail::any_connector* by = nullptr;  // whose call it is; a begun open keeps it until it ends
 };
 
 }  // namespace cenote::shell

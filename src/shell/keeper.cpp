@@ -63,6 +63,7 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
                const workplace_maker& make_workplace)
     : gate(settings, std::move(connector), detail::sweeper_asleep),
       settings_(settings),
+      can_(connector_->abilities()),
       can_probe_(abilities().probe),
       shelf_interval_(shelf_interval(settings, can_probe_)),
       announcer_(settings.observers),
@@ -215,7 +216,7 @@ resource* keeper::try_acquire(std::source_location site) {
 bool keeper::admits(resource* r) noexcept {
     if (!looks_before_acquire_ || is_foreign(r)) return !is_foreign(r);
     try {
-        return connector_->before_acquire(*r) && !is_foreign(r);
+        return r->made_by->before_acquire(*r) && !is_foreign(r);
     } catch (...) {
         return false;
     }
@@ -233,7 +234,7 @@ void keeper::release(resource* r) noexcept {
     bool returns = r->state == detail::condition::clean || r->state == detail::condition::dirty;
     if (looks_before_release_ && returns && !is_foreign(r)) {
         try {
-            if (!connector_->before_release(*r)) r->state = detail::condition::rejected;
+            if (!r->made_by->before_release(*r)) r->state = detail::condition::rejected;
         } catch (...) {
             r->state = detail::condition::rejected;
         }

@@ -56,6 +56,9 @@ public:
     void hand_in(detail::resource* r) noexcept;
     std::unique_ptr<detail::resource> detach(detail::resource* r) noexcept;
     void retire_all();
+    void suspect_all() noexcept;
+    void suspect(const detail::resource* r) noexcept;
+    void replace_connector(std::unique_ptr<detail::any_connector> next);
     void pause();
     void resume();
     void go(const breaker_move& where);
@@ -130,7 +133,8 @@ private:
     /// What the keeper knows of a slot.
     struct place {
         detail::resource* held = nullptr;
-        job pending{};  // the call to be made next
+        std::uint64_t hits_known = 0;  // of its resource: those that the machine knows about
+        job pending{};                 // the call to be made next
         bool queued = false;
         place* next = nullptr;
         place* previous = nullptr;
@@ -183,6 +187,7 @@ private:
     void recall(core::instant now);
     void notice_suspension(core::instant now);
     bool might_lend_suspects() const;
+    void suspect_all(core::instant now);
     void forget_recalled(const detail::resource* r);
     void bring_back(core::instant now, detail::resource* r);
     detail::resource* lay_on_shelf(core::instant now, detail::resource* r);
@@ -238,7 +243,7 @@ private:
     static bool is_foreign(const detail::resource* r);
     static bool is_forgotten(const detail::waiter& who);
     void forsake(detail::resource* r) noexcept;
-    void forsake(std::unique_ptr<detail::resource> opened) noexcept;
+    void finish_foreign(const job& j, std::unique_ptr<detail::resource> opened) noexcept;
     std::unique_ptr<detail::resource> detach_foreign(detail::resource* r) noexcept;
     void join_anew(detail::waiter& me, detail::resource*& rejected) noexcept;
     bool cancel_forgotten(detail::waiter& who) noexcept;
@@ -246,6 +251,7 @@ private:
     core::abilities abilities() const;
 
     const options settings_;
+    const detail::connector_abilities can_;  // of every connector it has
     const bool can_probe_;
     const core::duration shelf_interval_;
     announcer announcer_;

@@ -159,11 +159,12 @@ bool keeper::is_forgotten(const detail::waiter& who) {
 }
 
 /// It stays where it is, and its destructor does not run: it might say goodbye.
-void keeper::forsake(resource* r) noexcept { connector_->forsake(*r); }
+void keeper::forsake(resource* r) noexcept { r->made_by->forsake(*r); }
 
 /// What a call brought that began before the fork and ends here.
-void keeper::forsake(std::unique_ptr<resource> opened) noexcept {
-    if (opened == nullptr) return;
+void keeper::finish_foreign(const job& j, std::unique_ptr<resource> opened) noexcept {
+    if (opened == nullptr) return;  // what the open kept of its connector stays: it is a copy
+    if (j.which == core::verb::open) opened->made_by = detail::connector_ref::adopt(j.by);
     forsake(opened.get());
     std::lock_guard lock(mutex_);
     resource* r = opened.release();

@@ -61,7 +61,7 @@ void keeper::sign(detail::trace& seen, instant now, const borrower& who) {
 void keeper::prepare(instant now, resource* r, const borrower& who) {
     std::uint64_t hits = hits_of(r);
     std::uint64_t left = settings_.max_uses - machine_.look(r->slot).uses;
-    r->hits_known = hits;
+    places_[r->slot].hits_known = hits;
     constexpr std::uint64_t never_used_up = forever;
     std::uint64_t limit = left > never_used_up - hits ? never_used_up : hits + left;
     r->seen->limit.store(limit, std::memory_order_relaxed);
@@ -74,7 +74,7 @@ void keeper::give_to_machine(instant now, resource* r, core::condition how,
                              const std::optional<core::duration>& held) {
     forget_recalled(r);
     std::uint64_t hits = hits_of(r);
-    std::uint64_t uses = hits - std::exchange(r->hits_known, hits);
+    std::uint64_t uses = hits - std::exchange(places_[r->slot].hits_known, hits);
     machine_.release(now, r->slot, how, uses, held, out_);
 }
 
@@ -84,7 +84,7 @@ void keeper::bring_back(instant now, resource* r) {
     forget_recalled(r);
     ++collected_;
     std::uint64_t hits = hits_of(r);
-    std::uint64_t uses = hits - std::exchange(r->hits_known, hits);
+    std::uint64_t uses = hits - std::exchange(places_[r->slot].hits_known, hits);
     instant idle_since = touches_of(r) != r->touches_swept ? now : swept_before_;
     machine_.bring_back(now, r->slot, uses, idle_since, out_);
 }

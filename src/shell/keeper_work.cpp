@@ -199,6 +199,7 @@ bool keeper::next_job(job& j) {
         place& p = *queue_.first;
         unqueue(p);
         j = p.pending;
+        if (j.which == verb::open) j.by = detail::connector_ref(connector_.get()).release();
         machine_.begun(std::chrono::steady_clock::now(), j.slot, j.call);
         work_->look(mind_until());
     } else if (orphans_ != nullptr) {
@@ -208,7 +209,10 @@ bool keeper::next_job(job& j) {
     } else {
         return false;
     }
-    if (j.on != nullptr) j.on->busy = true;
+    if (j.on != nullptr) {
+        j.on->busy = true;
+        j.by = j.on->made_by.get();
+    }
     return true;
 }
 
@@ -230,10 +234,7 @@ void keeper::make_calls_here() noexcept {
 }
 
 /// Does without a call that has hung before, or that nobody else lived to see the end of.
-void keeper::skip(const job& j) noexcept {
-    if (j.which == verb::close) return finish_close(j, outcome::ok, nullptr);
-    answer(j, outcome::failed, nullptr, nullptr);
-}
+void keeper::skip(const job& j) noexcept { finish(j, j.which == verb::close, nullptr, nullptr); }
 
 std::size_t keeper::calls_in_flight() const {
     using core::slot_state;
@@ -257,10 +258,13 @@ void keeper::run(const job& j) noexcept {
 
 void keeper::finish(const job& j, bool well, const std::exception_ptr& error,
                     std::unique_ptr<resource> opened) noexcept {
-    if (j.process != detail::this_process) return forsake(std::move(opened));
+    if (j.process != detail::this_process) return finish_foreign(j, std::move(opened));
     outcome how = well ? outcome::ok : outcome::failed;
-    if (error != nullptr && j.which == verb::open && connector_->classify(error) == verdict::final)
+    // What the open kept goes to what it opened, or ends here.
+    auto opener = detail::connector_ref::adopt(j.which == verb::open ? j.by : nullptr);
+    if (error != nullptr && j.which == verb::open && opener->classify(error) == verdict::final)
         how = outcome::failed_finally;
+    if (opened != nullptr) opened->made_by = std::move(opener);
     if (j.which == verb::close) return finish_close(j, how, error);
     answer(j, how, error, std::move(opened));
 }
@@ -296,7 +300,9 @@ void keeper::answer(const job& j, outcome how, const std::exception_ptr& error,
         else enqueue(places_[j.slot]);  // the close that had to wait for this call
     });
     // Nobody waited for it any more.
-    if (opened != nullptr) run({.which = verb::close, .slot = j.slot, .on = opened.release()});
+    if (opened == nullptr) return;
+    detail::any_connector* by = opened->made_by.get();
+    run({.which = verb::close, .slot = j.slot, .on = opened.release(), .by = by});
 }
 
 void keeper::answer_open(instant now, const job& j, outcome how, const std::exception_ptr& error,
@@ -305,6 +311,9 @@ void keeper::answer_open(instant now, const job& j, outcome how, const std::exce
     bool for_good = how == outcome::failed && work_->stopped();  // the next would fail as well
     if (for_good) how = outcome::failed_finally;
     if (wanted) note_open(now, for_good && error == nullptr ? work_->why_stopped() : error);
+    // What is final for one connector is not for the one that has replaced it.
+    if (how == outcome::failed_finally && !for_good && j.by != connector_.get())
+        how = outcome::failed;
     if (wanted && how == outcome::ok && opened != nullptr) {
         opened->home = this;
         opened->process = j.process;

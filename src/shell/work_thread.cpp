@@ -38,9 +38,8 @@ void name_this_thread(const std::string& pool, const char* role) {
 
 }  // namespace
 
-work_thread::work_thread(keeper& home, detail::blocking_connector& connector,
-                         const options& settings)
-    : home_(home), connector_(connector), name_(settings.name), limit_(most_workers(settings)) {}
+work_thread::work_thread(keeper& home, const options& settings)
+    : home_(home), name_(settings.name), limit_(most_workers(settings)) {}
 
 void work_thread::start_up() {
     std::lock_guard lock(home_.lock());
@@ -53,16 +52,17 @@ void work_thread::start_up() {
 std::size_t work_thread::calls_here() const { return calling_for == &home_ ? 1 : 0; }
 
 void work_thread::call(const job& j) noexcept {
+    auto& connector = static_cast<detail::blocking_connector&>(*j.by);
     bool well = true;
     std::exception_ptr error;
     std::unique_ptr<detail::resource> opened;
     const keeper* outer = std::exchange(calling_for, &home_);
     try {
         switch (j.which) {
-            case core::verb::open: opened = connector_.open(); break;
-            case core::verb::probe: well = connector_.probe(*j.on); break;
-            case core::verb::reset: well = connector_.reset(*j.on); break;
-            case core::verb::close: connector_.close(*j.on); break;
+            case core::verb::open: opened = connector.open(); break;
+            case core::verb::probe: well = connector.probe(*j.on); break;
+            case core::verb::reset: well = connector.reset(*j.on); break;
+            case core::verb::close: connector.close(*j.on); break;
         }
     } catch (...) {
         well = false;

@@ -8,7 +8,6 @@
 #include <string>
 #include <thread>
 
-#include "cenote/detail/any_connector.hpp"
 #include "cenote/options.hpp"
 #include "shell/workplace.hpp"
 
@@ -22,7 +21,7 @@ namespace cenote::shell {
 /// do not silence the pool; but not more than `limit` of those are tolerated at a time.
 class work_thread final : public workplace {
 public:
-    work_thread(keeper& home, detail::blocking_connector& connector, const options& settings);
+    work_thread(keeper& home, const options& settings);
 
     void call(const job& j) noexcept override;
     std::size_t calls_here() const override;
@@ -54,7 +53,6 @@ private:
     void give_up_on(worker& w);
 
     keeper& home_;
-    detail::blocking_connector& connector_;
     std::string name_;
     std::size_t limit_;
 

@@ -179,6 +179,7 @@ void model::detach(instant now, slot_id id, actions& out) {
 void model::retire_all(instant now, actions& out) {
     notice_freeze(now);
     ++epoch_;
+    failures_ = 0;
     doom_all();
     settle(now, out);
 }
@@ -286,6 +287,7 @@ void model::begun(instant now, slot_id id, std::uint64_t call) {
     if (s.state == slot_state::probing) limit = settings_.probe_timeout;
     if (s.state == slot_state::resetting) limit = settings_.reset_timeout;
     s.called_at = now;
+    if (s.state == slot_state::opening) s.epoch = epoch_;
     s.due = {};
     set_timer(s.due, after(now, limit), slots_, timers_);
 }
@@ -303,7 +305,7 @@ bool model::on_open(instant now, slot_id id, std::uint64_t call, outcome how, ac
         s.expires_at = draw_expiry(now);
         s.uses = 0;
         s.idle_since = now;
-        s.checked_at = now;
+        s.checked_at = called_at > suspect_at_ ? now : called_at;
         if (closed_ || s.epoch < epoch_) {
             begin_close(now, id, out);
         } else {
@@ -325,7 +327,8 @@ bool model::on_probe(instant now, slot_id id, std::uint64_t call, outcome how, a
     }
     if (how == outcome::ok) {
         if (slots_[id].purpose == probe_purpose::heartbeat) beating_ = false;
-        slots_[id].checked_at = now;
+        const bool proven = slots_[id].called_at > suspect_at_;
+        slots_[id].checked_at = proven ? now : slots_[id].called_at;
         dead_in_row_ = 0;
         if (closed_ || worn(slots_[id], now)) {
             begin_close(now, id, out);
@@ -440,7 +443,7 @@ void model::put_by(instant now, slot_id id, actions& out) {
 
 void model::fail_open(instant now, slot_id id, bool final, actions& out) {
     judge(core::circuit_news::failed, out);
-    open_failed(now, slots_[id].called_at);
+    if (slots_[id].epoch == epoch_) open_failed(now, slots_[id].called_at);
     tried_ = false;
     vacate(id);
     if (!final) return;

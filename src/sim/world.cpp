@@ -737,9 +737,11 @@ void world::finish() {
     std::size_t steps_max = 2000 + 20 * borrowers_.size();
     instant limit = now_ + plan_.settings.backoff.cap_waiting * 2 + plan_.settings.bypass_for +
                     std::chrono::seconds{1};
+    std::size_t opens_at_most =
+        2 * borrowers_.size() + (1 + gatherers_.size()) * plan_.settings.max + 4;
     if (auto rate = plan_.settings.open_rate.per_second; rate != std::uint64_t{forever})
         limit += nanoseconds{std::chrono::seconds{1}} / static_cast<std::int64_t>(rate) *
-                 static_cast<std::int64_t>(2 * borrowers_.size() + 4);
+                 static_cast<std::int64_t>(opens_at_most);
     auto anybody = [&](bool (*is)(const borrower&)) {
         return std::any_of(borrowers_.begin(), borrowers_.end(), is);
     };

@@ -127,6 +127,11 @@ public:
     const std::string& name() const noexcept { return name_; }
 
     void retire_all();
+    void suspect_all() noexcept;
+    /// Everything that is as old as `r`, which is leased.
+    void suspect(const resource* r) noexcept;
+    /// Throws std::invalid_argument if it cannot take the place of the present one.
+    void replace_connector(std::unique_ptr<any_connector> next);
     void pause();
     void resume();
     void go(const breaker_move& where);
@@ -136,9 +141,6 @@ public:
     std::size_t close(std::chrono::nanoseconds timeout, std::source_location site) noexcept;
     bool wait_ready(std::chrono::nanoseconds timeout, std::source_location site);
     stats read() const;
-    verdict classify(const std::exception_ptr& error) const noexcept {
-        return connector_->classify(error);
-    }
 
 protected:
     gate(const options& settings, std::unique_ptr<any_connector> connector, std::uint32_t reasons);
@@ -153,7 +155,7 @@ protected:
     void release(resource* r) noexcept;
 
     basic_shelf<resource> shelf_;
-    std::unique_ptr<any_connector> connector_;
+    connector_ref connector_;  // the one that opens; changes under the keeper's lock
     std::chrono::nanoseconds acquire_timeout_;
     std::string name_;
     bool looks_before_acquire_;  // the connector has these hooks

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "cenote/detail/any_connector.hpp"
 #include "cenote/detail/process.hpp"
 
 namespace cenote::detail {
@@ -46,7 +47,7 @@ struct alignas(64) resource {  // neighbours on one line would slow down each ot
 
     gate* home = nullptr;
     trace* seen = nullptr;
-    std::uint64_t hits_known = 0;                     // hits the machine knows about
+    connector_ref made_by;                            // the connector that opened and tends it
     std::uint64_t touches_swept = ~std::uint64_t{0};  // hits and puts at the last sweep
     std::uint32_t slot = 0;
     process_number process = no_process;  // where it was opened
