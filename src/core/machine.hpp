@@ -293,7 +293,7 @@ private:
     void shed_late(instant now, actions& out);
     void lend_idle(instant now, actions& out);
     bool gather(instant now, actions& out);
-    void look_at_kept(instant now, actions& out);
+    void look_at_kept(instant now);
     void let_go_of_kept();
     void probe_stale(instant now, actions& out);
     void close_idle(instant now, actions& out);

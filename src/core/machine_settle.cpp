@@ -95,7 +95,7 @@ void machine::lend_idle(instant now, actions& out) {
 /// Keeps what is free for a head that wants several, and lends it all at once. Only the head's are
 /// kept, so nobody waits for what somebody else keeps. False: there are not enough yet.
 bool machine::gather(instant now, actions& out) {
-    look_at_kept(now, out);
+    look_at_kept(now);
     std::size_t wanted = line_.first().count;
     while (slots_.kept() < wanted) {
         slot_id id = next_fresh(now, out);
@@ -115,14 +115,14 @@ bool machine::gather(instant now, actions& out) {
     return true;
 }
 
-/// What has been kept for a while may be worn out, or suspect.
-void machine::look_at_kept(instant now, actions& out) {
+/// What is kept may become suspect. Its age was looked at when it came: gathering that takes longer
+/// than resources live would never end.
+void machine::look_at_kept(instant now) {
+    if (!can_.probe) return;
     for (slot_id id = slots_.oldest(idle_kind::kept); id != no_slot;) {
         slot_id next = slots_[id].next;
-        bool suspect =
-            can_.probe && slots_[id].checked_at <= suspect_at_ && slots_[id].checked_at != now;
-        if (auto why = wear(slots_[id], now)) retire(now, id, *why, out);
-        else if (suspect) slots_.move(id, idle_kind::stale);
+        instant proven = slots_[id].checked_at;
+        if (proven <= suspect_at_ && proven != now) slots_.move(id, idle_kind::stale);
         id = next;
     }
 }

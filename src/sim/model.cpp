@@ -594,8 +594,8 @@ void model::shed_late(instant now, actions& out) {
     while (shed_at(oldest()) <= now) refuse(oldest(), errc::shed, out);
 }
 
-/// What is kept for the head is worn out or suspect after a while, like anything else.
-void model::look_at_kept(instant now, actions& out) {
+/// What is kept for the head may become suspect; its age was looked at when it came.
+void model::look_at_kept(instant now) {
     std::vector<slot_id> all;
     for (slot_id id = 0; id < slots_.size(); ++id)
         if (slots_[id].state == slot_state::idle && slots_[id].idle == idle_kind::kept)
@@ -603,10 +603,8 @@ void model::look_at_kept(instant now, actions& out) {
     std::sort(all.begin(), all.end(),
               [this](slot_id a, slot_id b) { return slots_[a].moved < slots_[b].moved; });
     for (const slot_id id : all) {
-        const place& s = slots_[id];
-        if (worn(s, now)) begin_close(now, id, out);
-        else if (can_.probe && s.checked_at <= suspect_at_ && s.checked_at != now)
-            move(id, idle_kind::stale);
+        const instant proven = slots_[id].checked_at;
+        if (can_.probe && proven <= suspect_at_ && proven != now) move(id, idle_kind::stale);
     }
 }
 
@@ -616,7 +614,7 @@ void model::let_go_of_kept() {
 
 /// All that a head wants who wants several, or nothing.
 bool model::gather(instant now, actions& out) {
-    look_at_kept(now, out);
+    look_at_kept(now);
     while (kept() < line_.front().count) {
         const slot_id id = next_fresh(now, out);
         if (id == no_slot) return false;

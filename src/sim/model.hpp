@@ -120,7 +120,7 @@ private:
     bool lets_in(std::size_t count = 1) const;
     std::size_t waiters_want() const;
     std::size_t kept() const;
-    void look_at_kept(core::instant now, core::actions& out);
+    void look_at_kept(core::instant now);
     bool gather(core::instant now, core::actions& out);
     void let_go_of_kept();
     std::size_t trials() const;
