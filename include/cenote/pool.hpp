@@ -13,6 +13,7 @@
 #include <system_error>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "cenote/breaker.hpp"
 #include "cenote/connector.hpp"
@@ -172,6 +173,31 @@ public:
         return take_or_wait(deadline, std::move(stop), error, at);
     }
 
+    /// `count` leases or none: nobody holds some of them while waiting for the rest, so users of
+    /// several cannot block each other. Waits in line like everybody; from the time it is first in
+    /// line, what becomes free is kept for it.
+    ///
+    /// Throws what acquire throws, and std::invalid_argument if `count` is zero or more than `max`.
+    [[nodiscard]] std::vector<lease<T>> acquire_many(
+        std::size_t count, const acquire_options& how = {}, std::stop_token stop = {},
+        std::source_location at = std::source_location::current()) {
+        auto since = std::chrono::steady_clock::now();
+        errc why{};
+        auto held = take_many(count, how, std::move(stop), at, why);
+        if (held.empty()) gate_->fail(why, since);
+        return held;
+    }
+    /// The same with a code for pool errors; empty if not all could be had.
+    [[nodiscard]] std::vector<lease<T>> acquire_many(
+        std::size_t count, const acquire_options& how, std::error_code& error,
+        std::source_location at = std::source_location::current()) {
+        error.clear();
+        errc why{};
+        auto held = take_many(count, how, {}, at, why);
+        if (held.empty()) error = why;
+        return held;
+    }
+
     /// What is ready now; never waits, neither for others nor for the connector. Empty if nothing
     /// is (then one may be opened in the background) or the pool is closed. Never overtakes the
     /// line.
@@ -317,6 +343,22 @@ private:
 
     std::chrono::steady_clock::time_point deadline_of(const acquire_options& how) const {
         return gate_->deadline_after(how.timeout.value_or(gate_->acquire_timeout()));
+    }
+
+    // NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved, in a dependent expression
+    std::vector<lease<T>> take_many(std::size_t count, const acquire_options& how,
+                                    std::stop_token stop, std::source_location at, errc& why) {
+        gate_->check_count(count);
+        std::vector<detail::resource*> got(count);
+        std::vector<lease<T>> held;
+        held.reserve(count);
+        detail::wish w{.deadline = deadline_of(how),
+                       .stop = std::move(stop),
+                       .site = at,
+                       .how = gate_->manner_of(how)};
+        if (!gate_->acquire_many(w, got, why)) return held;
+        for (detail::resource* r : got) held.push_back(lease<T>(r));
+        return held;
     }
 
     // NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved, in a dependent expression

@@ -2,6 +2,8 @@
 #include "cenote/detail/gate.hpp"
 
 #include <algorithm>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -42,6 +44,19 @@ resource* gate::acquire(const wish& w, errc& why) {
 resource* gate::try_acquire(std::source_location site) {
     register_this_thread();
     return keeper_of(this).try_acquire(site);
+}
+
+void gate::check_count(std::size_t count) const {
+    std::size_t max = static_cast<const shell::keeper*>(this)->max();
+    if (count >= 1 && count <= max) return;
+    throw std::invalid_argument("cenote: acquire_many(" + std::to_string(count) + ") of pool \"" +
+                                name_ + "\": must be between 1 and max (" + std::to_string(max) +
+                                ")");
+}
+
+bool gate::acquire_many(const wish& w, std::span<resource*> into, errc& why) {
+    register_this_thread();
+    return keeper_of(this).acquire_many(w, into, why);
 }
 
 bool gate::ask(waiter& who) {

@@ -103,7 +103,7 @@ resource* keeper::acquire(const detail::wish& w, errc& why) {
     me.wants = w.how;
     me.holder = detail::this_thread();
     me.deadline = w.deadline;
-    me.cannot_wait = refuses_on_loop(settings_) && work_->needs_this_thread();
+    me.cannot_wait = cannot_wait_here();
     resource* rejected = nullptr;
     for (;;) {
         get_ready();
@@ -326,6 +326,11 @@ bool keeper::watch(instant deadline, Until until) {
     else reached = changed_.wait_until(lock, deadline, until);
     --watchers_;
     return reached;
+}
+
+/// Whether waiting on this thread is refused, because the pool needs it.
+bool keeper::cannot_wait_here() const {
+    return refuses_on_loop(settings_) && work_->needs_this_thread();
 }
 
 /// False: the calling thread is one that the pool needs, and must not be blocked. If it is such a

@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "cenote/detail/gate.hpp"
@@ -31,6 +32,7 @@
 
 namespace cenote::shell {
 
+class many_waiter;
 class thread_waiter;
 
 class keeper final : public detail::gate {
@@ -47,6 +49,7 @@ public:
     void end() noexcept;
     detail::resource* acquire(const detail::wish& w, errc& why);
     detail::resource* try_acquire(std::source_location site);
+    bool acquire_many(const detail::wish& w, std::span<detail::resource*> into, errc& why);
     detail::resource* taken(detail::resource* r) noexcept;
     bool ask(detail::waiter& who);
     void cancel(detail::waiter& who) noexcept;
@@ -66,6 +69,7 @@ public:
     void close() noexcept;
     std::size_t close(std::chrono::nanoseconds timeout, std::source_location site) noexcept;
     bool wait_ready(std::chrono::nanoseconds timeout, std::source_location site);
+    std::size_t max() const { return settings_.max; }
     stats read() const;
     std::string explain(errc why, core::instant since, std::exception_ptr& cause);
 
@@ -213,7 +217,10 @@ private:
     template <class Until>
     bool watch(core::instant deadline, Until until);
     bool ask_for(thread_waiter& me, detail::resource* rejected);
+    bool ask_for_many(many_waiter& me);
+    bool admits_all(std::span<detail::resource*> all) noexcept;
     bool may_block(std::source_location site) noexcept;
+    bool cannot_wait_here() const;
     void wait(thread_waiter& me, const detail::wish& w);
     bool admits(detail::resource* r) noexcept;
     void make_calls_here() noexcept;

@@ -12,6 +12,7 @@
 
 #include "shell/enter.hpp"
 #include "shell/keeper.hpp"
+#include "shell/wait_thread.hpp"
 
 namespace cenote::shell {
 
@@ -66,6 +67,7 @@ void keeper::sort_out(instant now, const action& a, errands& todo) noexcept {
     if (a.what == action::kind::grant) {
         w->got = places_[a.slot].held;
         prepare(now, w->got, borrower_of(*w));
+        if (w->wants_several && !static_cast<many_waiter*>(w)->add(w->got)) return;
         if (w->asynchronous && looks_before_acquire_) return enqueue(*w);
     } else {
         if (w->withdrawn) return;

@@ -6,6 +6,7 @@
 #include <exception>
 #include <memory>
 #include <source_location>
+#include <span>
 #include <stop_token>
 #include <system_error>
 
@@ -89,6 +90,10 @@ public:
     resource* acquire(const wish& w, errc& why);
     /// A lease if one is ready.
     resource* try_acquire(std::source_location site);
+    /// Throws std::invalid_argument if so many can never be had at once.
+    void check_count(std::size_t count) const;
+    /// Fills `into`, or nothing.
+    bool acquire_many(const wish& w, std::span<resource*> into, errc& why);
     /// What acquire_options say, in one piece.
     static manner manner_of(const acquire_options& o) noexcept {
         return {.rank = o.priority,

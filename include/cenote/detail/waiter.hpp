@@ -66,7 +66,8 @@ public:
 
     const void* holder = nullptr;  // the thread that waits, if it is one
 
-    bool cannot_wait = false;  // the pool needs the thread it would block
+    bool cannot_wait = false;    // the pool needs the thread it would block
+    bool wants_several = false;  // a many_waiter
 
     // For those who do not wait as threads.
     awaited_thing what = awaited_thing::lease;
