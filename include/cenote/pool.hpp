@@ -95,7 +95,7 @@ public:
     // acquire: wait for options::acquire_timeout.
 
     [[nodiscard]] lease<T> acquire(std::source_location at = std::source_location::current()) {
-        if (auto* r = gate_->take(at, {}, detail::this_thread())) [[likely]]
+        if (auto* r = gate_->take(at, detail::this_thread())) [[likely]]
             return lease<T>(r);
         return wait({.deadline = gate_->default_deadline(), .stop = {}, .site = at});
     }
@@ -202,7 +202,7 @@ public:
     /// is (then one may be opened in the background) or the pool is closed. Never overtakes the
     /// line.
     [[nodiscard]] lease<T> try_acquire(std::source_location at = std::source_location::current()) {
-        if (auto* r = gate_->take(at, {}, detail::this_thread())) return lease<T>(r);
+        if (auto* r = gate_->take(at, detail::this_thread())) return lease<T>(r);
         return lease<T>(gate_->try_acquire(at));
     }
 

@@ -23,6 +23,11 @@ bool line::has(waiter_id id) const {
            nodes_[id.index()].generation == id.generation();
 }
 
+bool line::has_thread(std::uint64_t holder) const {
+    return std::any_of(nodes_.begin(), nodes_.end(),
+                       [&](const node& n) { return n.in_line && n.who.holder == holder; });
+}
+
 waiter& line::at(waiter_id id) {
     ensure(has(id), "the waiter is in line");
     return nodes_[id.index()].who;

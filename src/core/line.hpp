@@ -33,6 +33,7 @@ private:
 struct waiter {
     std::uint64_t cookie = 0;  // the caller's own name for it
     std::uint64_t ticket = 0;  // rising with arrival; a smaller one is served first
+    std::uint64_t holder = 0;  // the thread that waits; 0: unknown
     instant arrived{};
     instant deadline{};
     std::uint32_t count = 1;  // so many resources or none
@@ -87,6 +88,9 @@ public:
 
     /// Takes a waiter out and returns what was known about it.
     waiter leave(waiter_id id);
+
+    /// Whether this thread is in line. Looks at everybody.
+    bool has_thread(std::uint64_t holder) const;
 
     /// The earliest deadline in the line, and whose it is.
     instant earliest() const { return deadlines_.earliest(); }
@@ -164,6 +168,7 @@ inline waiter_id line::join(const waiter& who) {
     // One by one: a block is read in one piece, which has to wait for the parts just written.
     n.who.cookie = who.cookie;
     n.who.ticket = who.ticket;
+    n.who.holder = who.holder;
     n.who.arrived = who.arrived;
     n.who.deadline = who.deadline;
     n.who.count = who.count;

@@ -97,17 +97,38 @@ answer machine::acquire(instant now, const request& who, actions& out) {
         tried_ = tried_ || line_.empty();  // nobody may wait, so the next one must find it open
         return refused(errc::line_full);
     }
+    bool nested = who.holder != 0 && holds_any(who.holder);
+    if (nested && would_deadlock(who)) return refused(errc::deadlock);
     if (planted(fault::newcomer_overtakes_the_line) && !line_.empty())
         ticket = line_.first().ticket;
     waiter_id id = line_.join({.cookie = who.cookie,
                                .ticket = ticket,
+                               .holder = who.holder,
                                .arrived = who.ticket != 0 ? who.arrived : now,
                                .deadline = who.deadline,
                                .count = who.count,
                                .rank = who.rank,
                                .bypassable = who.bypassable});
     if (!nothing_free) settle(now, out);
-    return {.what = answer::kind::waiting, .waiter = id, .ticket = ticket};
+    return {.what = answer::kind::waiting, .waiter = id, .ticket = ticket, .nested = nested};
+}
+
+bool machine::holds_any(std::uint64_t holder) const {
+    for (slot_id id = 0; id < slots_.max(); ++id)
+        if (slots_[id].state == slot_state::leased && slots_[id].holder == holder) return true;
+    return false;
+}
+
+/// Would every lease be held by a thread that waits for another, if this one did so, too?
+bool machine::would_deadlock(const request& who) const {
+    if (!settings_.refuse_deadlock || planted(fault::deadlock_goes_unnoticed)) return false;
+    for (slot_id id = 0; id < slots_.max(); ++id) {
+        const slot& s = slots_[id];
+        bool waits = s.holder == who.holder || (s.holder != 0 && line_.has_thread(s.holder));
+        if (planted(fault::any_nested_wait_is_a_deadlock)) waits = true;
+        if (s.state != slot_state::leased || !waits) return false;
+    }
+    return true;
 }
 
 std::optional<slot_id> machine::try_acquire(instant now, actions& out) {
@@ -354,6 +375,7 @@ void machine::lend(instant now, slot_id id, instant arrived, bool waited, action
 
 void machine::grant(instant now, slot& s, instant arrived, bool waited, actions& out) {
     s.leased_at = now;
+    s.holder = 0;
     if (!planted(fault::uses_not_counted)) ++s.uses;
     if (circuit_.state() == breaker_state::recovering) {
         s.trial = true;

@@ -42,7 +42,8 @@
 // 11. After close nothing is idle, nobody waits, and nothing begins to open.
 // 12. Nobody waits in an inactive pool; in a recovering one leases of its own and waiters together
 //     are not more than its probes, but for those of an earlier recovery that lasts.
-// 13. Anything is kept only while the head of the line wants several, and more than that.
+// 13. Anything is kept only while the head of the line wants several, and more than that (or the
+//     pool is paused).
 #pragma once
 
 #include <algorithm>
@@ -109,7 +110,8 @@ struct request {
     bool again = false;        // it was granted before, and its resource turned out unfit
     bool cannot_wait = false;  // what it would wait for would wait for it
     priority rank = priority::normal;
-    std::uint32_t count = 1;  // so many resources or none; at most max
+    std::uint32_t count = 1;   // so many resources or none; at most max
+    std::uint64_t holder = 0;  // the thread that would wait; 0: unknown
 };
 
 /// What an acquire is answered at once. Whoever wants several gets them by actions in any case:
@@ -121,6 +123,7 @@ struct answer {
     slot_id slot = no_slot;
     waiter_id waiter{};
     std::uint64_t ticket = 0;
+    bool nested = false;  // it waits, and holds a lease already
 
     bool operator==(const answer&) const = default;
 };
@@ -195,6 +198,8 @@ public:
     /// The timer. If it, or anybody else, comes much later than wake_at(), the process was frozen
     /// meanwhile, and everything idle is suspect.
     void tick(instant now, actions& out);
+    /// The thread that leases a slot. Whoever is granted something is unknown until then.
+    void held_by(slot_id id, std::uint64_t holder) { slots_[id].holder = holder; }
     /// A lease ended without the machine; it took so long.
     void note_hold(duration held) { hold_.record(held); }
 
@@ -313,6 +318,8 @@ private:
     instant other_wake_at() const;
     bool minimum_needs(const slot& s) const;
     bool must_wait_for_replacement(const slot& s) const;
+    bool holds_any(std::uint64_t holder) const;
+    bool would_deadlock(const request& who) const;
     std::size_t returning() const;
     std::size_t available() const;
     std::size_t alive() const { return available() + count(slot_state::leased) + returning(); }

@@ -51,7 +51,8 @@ void machine::check_calls(instant now) const {
 
 void machine::check_waiters(instant now) const {
     ensure(line_.earliest() > now, "8: nobody waits past the deadline");
-    bool for_many = !line_.empty() && line_.first().count > slots_.kept();
+    bool for_many = !line_.empty() && line_.first().count > 1 &&
+                    (line_.first().count > slots_.kept() || paused_);
     ensure(slots_.kept() == 0 || for_many, "13: only for a head that wants more is anything kept");
     if (line_.empty() || paused_) return;
     if (slots_.oldest(idle_kind::fresh) != no_slot) {

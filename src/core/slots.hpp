@@ -47,6 +47,7 @@ struct slot {
     instant idle_since{};        // end of its last lease, or its birth
     instant checked_at{};        // last proof of life: its birth or its last good probe
     instant leased_at{};
+    std::uint64_t holder = 0;    // the thread that leases it; 0: unknown
     slot_id previous = no_slot;  // neighbours in the idle list it is in
     slot_id next = no_slot;
     slot_state state = slot_state::vacant;

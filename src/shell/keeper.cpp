@@ -154,6 +154,7 @@ bool keeper::ask_for(instant now, detail::waiter& who) {
         who.got = r;
         return false;
     }
+    note_who_holds(who.holder);
     core::answer a = machine_.acquire(now,
                                       {.deadline = who.deadline,
                                        .cookie = std::bit_cast<std::uint64_t>(&who),
@@ -162,15 +163,31 @@ bool keeper::ask_for(instant now, detail::waiter& who) {
                                        .arrived = who.arrived,
                                        .again = again,
                                        .cannot_wait = who.cannot_wait,
-                                       .rank = who.wants.rank},
+                                       .rank = who.wants.rank,
+                                       .holder = number_of(who.holder)},
                                       out_);
     who.place = std::bit_cast<std::uint64_t>(a.waiter);
     who.error = a.error;
+    if (a.nested && announcer_.wants(event_kind::nested_acquire))
+        announcer_.note({.kind = event_kind::nested_acquire, .pool = name_, .site = who.site});
     if (a.what == core::answer::kind::granted) {
         who.got = places_[a.slot].held;
         prepare(now, who.got, borrower_of(who));
     }
     return a.what == core::answer::kind::waiting;
+}
+
+/// A thread, as the machine names it.
+std::uint64_t keeper::number_of(const void* holder) {
+    return std::bit_cast<std::uintptr_t>(holder);
+}
+
+/// Where everything is leased, a thread that comes may be the last one of a deadlock. Leases from
+/// the shelf have passed the machine by, so it is told who has what.
+void keeper::note_who_holds(const void* comes) {
+    if (comes == nullptr || machine_.count(core::slot_state::leased) < machine_.max()) return;
+    for (core::slot_id id = 0; id < places_.size(); ++id)
+        machine_.held_by(id, number_of(traces_[id].holder.load(std::memory_order_relaxed)));
 }
 
 void keeper::wait(thread_waiter& me, const detail::wish& w) {

@@ -179,6 +179,8 @@ private:
     bool ask_for(core::instant now, detail::waiter& who);
     detail::resource* take_from_shelf(core::instant now, const borrower& who);
     void prepare(core::instant now, detail::resource* r, const borrower& who);
+    static std::uint64_t number_of(const void* holder);
+    void note_who_holds(const void* comes);
     void give_to_machine(core::instant now, detail::resource* r, core::condition how,
                          const std::optional<core::duration>& held);
     void mind_the_lane(core::instant now);

@@ -89,7 +89,7 @@ std::string text_of(std::vector<holder>& holders) {
     return text + ')';
 }
 
-std::string opening_words(errc why, const std::string& name, duration waited) {
+std::string opening_words(errc why, const std::string& name, duration waited, bool on_loop) {
     std::string quoted = '"' + name + '"';
     switch (why) {
         case errc::timed_out:
@@ -100,7 +100,9 @@ std::string opening_words(errc why, const std::string& name, duration waited) {
         case errc::canceled: return "canceled while waiting for a lease of " + quoted;
         case errc::open_failed: return "pool " + quoted + " cannot open a resource";
         case errc::deadlock:
-            return "acquire would block the loop that pool " + quoted + " works on; await it";
+            if (on_loop)
+                return "acquire would block the loop that pool " + quoted + " works on; await it";
+            return "every lease of " + quoted + " is held by a thread that waits for another one";
         default: return "pool " + quoted + ": " + make_error_code(why).message();
     }
 }
@@ -128,8 +130,9 @@ std::string keeper::explain(errc why, instant since, std::exception_ptr& cause) 
     machine_.read(s);
     lock.unlock();
 
-    std::string text = opening_words(why, name_, now - since) + ": " + std::to_string(leased) +
-                       " of " + std::to_string(settings_.max) + " leased" + text_of(holders);
+    std::string text = opening_words(why, name_, now - since, work_->needs_this_thread()) + ": " +
+                       std::to_string(leased) + " of " + std::to_string(settings_.max) + " leased" +
+                       text_of(holders);
     if (opening > 0) text += ", " + std::to_string(opening) + " opening";
     text += ", " + std::to_string(s.waiting) + " waiting";
     if (why == errc::line_full) text += " (line_max = " + std::to_string(settings_.line_max) + ")";

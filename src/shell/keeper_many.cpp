@@ -48,6 +48,7 @@ bool keeper::ask_for_many(many_waiter& me) {
         }
         if (might_lend_suspects()) notice_suspension(now);
         collect_shelf(now);  // the machine is to see all there are
+        note_who_holds(me.holder);
         core::answer a = machine_.acquire(
             now,
             {.deadline = me.deadline,
@@ -57,7 +58,8 @@ bool keeper::ask_for_many(many_waiter& me) {
              .again = again,
              .cannot_wait = me.cannot_wait,
              .rank = me.wants.rank,
-             .count = static_cast<std::uint32_t>(me.into.size())},
+             .count = static_cast<std::uint32_t>(me.into.size()),
+             .holder = number_of(me.holder)},
             out_);
         me.place = std::bit_cast<std::uint64_t>(a.waiter);
         me.error = a.error;

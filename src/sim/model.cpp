@@ -109,6 +109,8 @@ answer model::acquire(instant now, const request& who, actions& out) {
     } else if (line_.size() >= settings_.line_max && !who.again && who.rank != priority::reserved) {
         if (line_.empty()) tried_ = true;
         result.error = errc::line_full;
+    } else if (deadlocks(who)) {
+        result.error = errc::deadlock;
     } else {
         result.what = answer::kind::waiting;
         join(now, who, result.ticket);
@@ -227,6 +229,22 @@ void model::judge(core::circuit_news what, actions& out) {
     a.what = action::kind::judge;
     a.news = what;
     a.call = moves_of_circuit_;
+}
+
+/// Whether nobody could ever give anything back if this one waited, who has something himself.
+bool model::deadlocks(const request& who) const {
+    if (who.holder == 0 || !settings_.refuse_deadlock) return false;
+    const auto waits = [&](std::uint64_t holder) {
+        return holder == who.holder ||
+               std::any_of(line_.begin(), line_.end(),
+                           [&](const waiter& w) { return w.holder == holder; });
+    };
+    bool has_one = false;
+    for (const place& s : slots_) {
+        if (s.state != slot_state::leased || s.holder == 0 || !waits(s.holder)) return false;
+        has_one = has_one || s.holder == who.holder;
+    }
+    return has_one;
 }
 
 std::size_t model::trials() const {
@@ -430,6 +448,7 @@ void model::lend(instant now, slot_id id, duration waited) {
     enter(id, slot_state::leased);
     ++slots_[id].uses;
     slots_[id].trial = circuit_.to == breaker_state::recovering;
+    slots_[id].holder = 0;
     served(now, waited);
 }
 
@@ -478,6 +497,7 @@ void model::join(instant now, const request& who, std::uint64_t ticket) {
     w.bypassable = who.bypassable;
     w.rank = who.rank;
     w.count = who.count;
+    w.holder = who.holder;
     set_timer(w.due, who.deadline, line_, timers_);
     std::size_t at = line_.size();
     const auto later = [&](const waiter& other) {

@@ -41,6 +41,7 @@ public:
     void close(core::instant now, core::actions& out);
     void tick(core::instant now, core::actions& out);
 
+    void held_by(core::slot_id id, std::uint64_t holder) { slots_[id].holder = holder; }
     void begun(core::instant now, core::slot_id id, std::uint64_t call);
     bool on_open(core::instant now, core::slot_id id, std::uint64_t call, core::outcome how,
                  core::actions& out);
@@ -73,6 +74,7 @@ private:
         std::uint64_t call = 0;
         std::uint64_t uses = 0;
         std::uint64_t epoch = 0;
+        std::uint64_t holder = 0;
         std::uint64_t moved = 0;  // when it came to its idle kind, or became vacant
         core::instant called_at{};
         core::instant expires_at{};
@@ -88,6 +90,7 @@ private:
         bool bypassable = false;
         priority rank = priority::normal;
         std::size_t count = 1;
+        std::uint64_t holder = 0;
         timer due;
     };
 
@@ -117,6 +120,7 @@ private:
     void join(core::instant now, const core::request& who, std::uint64_t ticket);
     void notice_freeze(core::instant now);
     void judge(core::circuit_news what, core::actions& out);
+    bool deadlocks(const core::request& who) const;
     bool lets_in(std::size_t count = 1) const;
     std::size_t waiters_want() const;
     std::size_t kept() const;

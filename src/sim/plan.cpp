@@ -99,6 +99,8 @@ void draw_coroutines(core::dice& random, plan& p) {
 }
 
 void draw_overload(core::dice& random, plan& p) {
+    p.pairs = random.chance(40);
+    p.settings.refuse_deadlock = random.chance(90);
     p.ranks = random.chance(30);
     if (p.ranks) p.settings.head_start = span(random, 200, false);
     if (!random.chance(20)) return;

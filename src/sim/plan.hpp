@@ -72,6 +72,7 @@ struct plan {
     std::size_t coroutines = 0;  // so many of the borrowers, the first ones
     bool looks = false;          // before_acquire is asked about what coroutines are granted
     std::size_t gatherers = 0;   // besides the borrowers
+    bool pairs = false;          // two borrowers each are one thread, if they are threads
     bool ranks = false;          // borrowers differ in priority
     std::uint64_t failures = 0;  // that open the circuit; 0: it is moved by hand alone
     std::uint64_t probes = 1;    // and what else the strategy is told

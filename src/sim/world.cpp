@@ -271,7 +271,9 @@ void world::ask(borrower& who) {
                     .arrived = who.arrived,
                     .again = again,
                     .cannot_wait = who.cannot_wait,
-                    .rank = who.rank};
+                    .rank = who.rank,
+                    .holder = thread_of(who)};
+    bool stuck = deadlocks(who);
     if (planted(fault::unfit_costs_the_place)) r.ticket = 0;
     if (planted(fault::unfit_restarts_the_bypass)) r.arrived = now_;
     if (planted(fault::unfit_restarts_the_deadline) && who.deadline != never)
@@ -288,13 +290,15 @@ void world::ask(borrower& who) {
             break;
         case core::answer::kind::waiting:
             require(!who.cannot_wait, "who cannot wait is not made to");
+            require(!stuck, "nobody waits where nobody can give anything back");
             who.what = doing::waiting;
             break;
         case core::answer::kind::refused:
             require(mine.error != errc::closed || closed_, "only a closed pool says closed");
             require(mine.error != errc::unavailable || circuit_.to != breaker_state::active,
                     "only an interrupted circuit makes a pool unavailable");
-            require(mine.error != errc::deadlock || who.cannot_wait, "all others may wait");
+            require(mine.error != errc::deadlock || who.cannot_wait || stuck,
+                    "all others may wait");
             require(mine.error != errc::line_full || !again, "who has a place is not turned away");
             require(mine.error != errc::line_full || who.rank != priority::reserved,
                     "the reserved are not turned away");
@@ -394,11 +398,38 @@ void world::lent(borrower& who, slot_id slot, bool from_line) {
     ++seen_.grants;
     who.slot = slot;
     p.fit = false;
+    machine_.held_by(slot, thread_of(who));
+    model_.held_by(slot, thread_of(who));
     who.trial = circuit_.to == breaker_state::recovering;
     if (!who.trial) return;
     std::size_t trials = 0;
     for (const borrower& b : borrowers_) trials += b.trial && b.slot != core::no_slot;
     require(trials <= circuit_.probes, "few try while the circuit recovers");
+}
+
+/// 0: it is no thread, or one that nobody knows.
+std::uint64_t world::thread_of(const borrower& who) const {
+    if (!plan_.pairs || is_coroutine(who)) return 0;
+    return 1 + index_of(who) / 2;
+}
+
+/// Whether every lease would be held by a thread that waits, if this one did.
+bool world::deadlocks(const borrower& who) const {
+    std::uint64_t me = thread_of(who);
+    if (me == 0 || !plan_.settings.refuse_deadlock) return false;
+    std::size_t leases = 0;
+    bool has_one = false;
+    for (const borrower& b : borrowers_) {
+        if (b.slot == core::no_slot) continue;
+        std::uint64_t thread = thread_of(b);
+        bool waits = thread == me;
+        for (const borrower& other : borrowers_)
+            waits = waits || (other.what == doing::waiting && thread_of(other) == thread);
+        if (thread == 0 || !waits) return false;
+        ++leases;
+        has_one = has_one || thread == me;
+    }
+    return has_one && leases == plan_.settings.max;
 }
 
 /// When it would be served if there were no priorities.

@@ -173,6 +173,8 @@ private:
     void look();
     void look_at_borrowers(const stats& s) const;
     void mix(std::uint64_t value);
+    std::uint64_t thread_of(const borrower& who) const;
+    bool deadlocks(const borrower& who) const;
     core::instant turn(const borrower& who) const;
     bool comes_before(const borrower& a, const borrower& b) const;
     std::size_t index_of(const borrower& who) const;

@@ -45,26 +45,11 @@ public:
 
     /// A resource from the shelf, null if none is at hand. `holder`: the thread that takes it, if
     /// it is one that could be found waiting.
-    resource* take(std::source_location site, const manner& how = {},
-                   const void* holder = nullptr) noexcept {
-        bool must_hand_in = false;
-        resource* r = shelf_.take(processor(), must_hand_in);
-        if (r == nullptr) return nullptr;
-        if (must_hand_in) [[unlikely]] {
-            hand_in(r);
-            return nullptr;
-        }
-        trace& seen = *r->seen;
-        std::uint64_t hits = seen.hits.load(std::memory_order_relaxed) + 1;
-        seen.hits.store(hits, std::memory_order_release);
-        seen.site.store(site, std::memory_order_relaxed);
-        seen.leased_at.store(0, std::memory_order_relaxed);
-        seen.task.store(how.task, std::memory_order_relaxed);
-        seen.leak_after.store(how.leak_after.count(), std::memory_order_relaxed);
-        seen.holder.store(holder, std::memory_order_relaxed);
-        if (looks_before_acquire_ || hits % sample == 0) [[unlikely]]
-            return taken(r);
-        return r;
+    resource* take(std::source_location site, const void* holder) noexcept {
+        return take_as(site, nullptr, 0, holder);
+    }
+    resource* take(std::source_location site, const manner& how, const void* holder) noexcept {
+        return take_as(site, how.task, how.leak_after.count(), holder);
     }
 
     /// The end of a lease.
@@ -146,6 +131,29 @@ public:
     std::size_t close(std::chrono::nanoseconds timeout, std::source_location site) noexcept;
     bool wait_ready(std::chrono::nanoseconds timeout, std::source_location site);
     stats read() const;
+
+private:
+    resource* take_as(std::source_location site, const char* task, std::int64_t leak_after,
+                      const void* holder) noexcept {
+        bool must_hand_in = false;
+        resource* r = shelf_.take(processor(), must_hand_in);
+        if (r == nullptr) return nullptr;
+        if (must_hand_in) [[unlikely]] {
+            hand_in(r);
+            return nullptr;
+        }
+        trace& seen = *r->seen;
+        std::uint64_t hits = seen.hits.load(std::memory_order_relaxed) + 1;
+        seen.hits.store(hits, std::memory_order_release);
+        seen.site.store(site, std::memory_order_relaxed);
+        seen.leased_at.store(0, std::memory_order_relaxed);
+        seen.task.store(task, std::memory_order_relaxed);
+        seen.leak_after.store(leak_after, std::memory_order_relaxed);
+        seen.holder.store(holder, std::memory_order_relaxed);
+        if (looks_before_acquire_ || hits % sample == 0) [[unlikely]]
+            return taken(r);
+        return r;
+    }
 
 protected:
     gate(const options& settings, std::unique_ptr<any_connector> connector, std::uint32_t reasons);
