@@ -52,6 +52,7 @@ void find_none(cenote::pool<session>& pool) {
         } catch (const cenote::timed_out_error& e) {
             std::printf("%s\n", e.what());  // names the lines that hold the three
         }
+
         std::error_code error;
         auto none = pool.acquire_for(20ms, error);
         std::printf("without exceptions: %s\n", error.message().c_str());
