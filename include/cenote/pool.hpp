@@ -183,7 +183,7 @@ public:
         std::source_location at = std::source_location::current()) {
         auto since = std::chrono::steady_clock::now();
         errc why{};
-        auto held = take_many(count, how, std::move(stop), at, why);
+        auto held = take_many(count, std::move(stop), how, at, why);
         if (held.empty()) gate_->fail(why, since);
         return held;
     }
@@ -193,7 +193,7 @@ public:
         std::source_location at = std::source_location::current()) {
         error.clear();
         errc why{};
-        auto held = take_many(count, how, {}, at, why);
+        auto held = take_many(count, {}, how, at, why);
         if (held.empty()) error = why;
         return held;
     }
@@ -346,8 +346,9 @@ private:
     }
 
     // NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved, in a dependent expression
-    std::vector<lease<T>> take_many(std::size_t count, const acquire_options& how,
-                                    std::stop_token stop, std::source_location at, errc& why) {
+    std::vector<lease<T>> take_many(std::size_t count, std::stop_token stop,
+                                    const acquire_options& how, std::source_location at,
+                                    errc& why) {
         gate_->check_count(count);
         std::vector<detail::resource*> got(count);
         std::vector<lease<T>> held;
