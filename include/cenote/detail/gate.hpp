@@ -65,6 +65,7 @@ public:
         // Counted before it can be taken again, and taken back if it does not reach the shelf.
         std::uint64_t puts = seen.puts.load(std::memory_order_relaxed);
         seen.puts.store(puts + 1, std::memory_order_release);
+        seen.holder.store(nullptr, std::memory_order_relaxed);  // whoever takes it next says so
         mark_gate here(*mark, this);
         if (resource* back = shelf_.put(processor(), r); back != nullptr) [[unlikely]]
             hand_in(back);
