@@ -154,7 +154,7 @@ bool keeper::ask_for(instant now, detail::waiter& who) {
         who.got = r;
         return false;
     }
-    note_who_holds(who.holder);
+    note_who_holds(who.holder, 1);
     core::answer a = machine_.acquire(now,
                                       {.deadline = who.deadline,
                                        .cookie = std::bit_cast<std::uint64_t>(&who),
@@ -168,8 +168,7 @@ bool keeper::ask_for(instant now, detail::waiter& who) {
                                       out_);
     who.place = std::bit_cast<std::uint64_t>(a.waiter);
     who.error = a.error;
-    if (a.nested && announcer_.wants(event_kind::nested_acquire))
-        announcer_.note({.kind = event_kind::nested_acquire, .pool = name_, .site = who.site});
+    if (a.nested) note_nested(who.site);
     if (a.what == core::answer::kind::granted) {
         who.got = places_[a.slot].held;
         prepare(now, who.got, borrower_of(who));
@@ -177,15 +176,22 @@ bool keeper::ask_for(instant now, detail::waiter& who) {
     return a.what == core::answer::kind::waiting;
 }
 
+/// A thread that holds a lease waits for another one.
+void keeper::note_nested(std::source_location site) {
+    if (!announcer_.wants(event_kind::nested_acquire)) return;
+    announcer_.note({.kind = event_kind::nested_acquire, .pool = name_, .site = site});
+}
+
 /// A thread, as the machine names it.
 std::uint64_t keeper::number_of(const void* holder) {
     return std::bit_cast<std::uintptr_t>(holder);
 }
 
-/// Where everything is leased, a thread that comes may be the last one of a deadlock. Leases from
-/// the shelf have passed the machine by, so it is told who has what.
-void keeper::note_who_holds(const void* comes) {
-    if (comes == nullptr || machine_.count(core::slot_state::leased) < machine_.max()) return;
+/// A thread that will have to wait may hold a lease already, or be the last one of a deadlock.
+/// Leases from the shelf have passed the machine by, so it is told who has what.
+void keeper::note_who_holds(const void* comes, std::size_t wanted) {
+    bool waits = machine_.anyone_waits() || machine_.count(core::slot_state::idle) < wanted;
+    if (comes == nullptr || !waits) return;
     for (core::slot_id id = 0; id < places_.size(); ++id)
         machine_.held_by(id, number_of(traces_[id].holder.load(std::memory_order_relaxed)));
 }

@@ -180,7 +180,8 @@ private:
     detail::resource* take_from_shelf(core::instant now, const borrower& who);
     void prepare(core::instant now, detail::resource* r, const borrower& who);
     static std::uint64_t number_of(const void* holder);
-    void note_who_holds(const void* comes);
+    void note_who_holds(const void* comes, std::size_t wanted);
+    void note_nested(std::source_location site);
     void give_to_machine(core::instant now, detail::resource* r, core::condition how,
                          const std::optional<core::duration>& held);
     void mind_the_lane(core::instant now);
@@ -219,7 +220,7 @@ private:
     template <class Until>
     bool watch(core::instant deadline, Until until);
     bool ask_for(thread_waiter& me, detail::resource* rejected);
-    bool ask_for_many(many_waiter& me);
+    core::answer ask_for_many(many_waiter& me);
     bool admits_all(std::span<detail::resource*> all) noexcept;
     bool may_block(std::source_location site) noexcept;
     bool cannot_wait_here() const;

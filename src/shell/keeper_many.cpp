@@ -22,8 +22,11 @@ bool keeper::acquire_many(const detail::wish& w, std::span<resource*> into, errc
     for (;;) {
         get_ready();
         const detail::process_number asked_in = detail::this_process;
-        bool refused_at_once = !ask_for_many(me);
-        if (me.error == errc::deadlock || me.filled == 0) may_block(w.site);
+        // Once it waits, `me` is for others to write until it has been told.
+        core::answer said = ask_for_many(me);
+        bool refused_at_once = said.what == core::answer::kind::refused;
+        bool waits = said.what == core::answer::kind::waiting;
+        if (waits || said.error == errc::deadlock) may_block(w.site);
         if (detail::this_process != asked_in) continue;  // forked by an observer
         if (!refused_at_once) wait(me, w);
         if (me.filled == 0) break;
@@ -34,11 +37,11 @@ bool keeper::acquire_many(const detail::wish& w, std::span<resource*> into, errc
     return false;
 }
 
-/// False: it was refused at once.
-bool keeper::ask_for_many(many_waiter& me) {
+/// What was granted at once comes like everything else: it is told.
+core::answer keeper::ask_for_many(many_waiter& me) {
     me.rearm();
     me.filled = 0;
-    bool refused_at_once = false;
+    core::answer a;
     enter([&](instant now) {
         machine_.make_room(out_);
         bool again = me.ticket != 0;
@@ -48,8 +51,8 @@ bool keeper::ask_for_many(many_waiter& me) {
         }
         if (might_lend_suspects()) notice_suspension(now);
         collect_shelf(now);  // the machine is to see all there are
-        note_who_holds(me.holder);
-        core::answer a = machine_.acquire(
+        note_who_holds(me.holder, me.into.size());
+        a = machine_.acquire(
             now,
             {.deadline = me.deadline,
              .cookie = std::bit_cast<std::uint64_t>(static_cast<detail::waiter*>(&me)),
@@ -63,9 +66,9 @@ bool keeper::ask_for_many(many_waiter& me) {
             out_);
         me.place = std::bit_cast<std::uint64_t>(a.waiter);
         me.error = a.error;
-        refused_at_once = a.what == core::answer::kind::refused;
+        if (a.nested) note_nested(me.site);
     });
-    return !refused_at_once;
+    return a;
 }
 
 /// If one of them is unfit, all go back, and their borrower to its place in line.

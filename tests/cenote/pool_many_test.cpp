@@ -10,6 +10,7 @@
 
 #include "cenote/pool.hpp"
 #include "support/patience.hpp"
+#include "support/recorder.hpp"
 #include "support/server.hpp"
 
 using namespace std::chrono_literals;
@@ -91,6 +92,19 @@ TEST(pool_many, starts_over_if_one_is_unfit) {
     EXPECT_EQ(held.size(), 3u);
     EXPECT_EQ(pool.stats().leased, 3u);
     EXPECT_EQ(pool.stats().retired(cenote::retire_reason::rejected), 1u);
+}
+
+// Holds one and wants two more: with somebody else holding the rest, that is a nested wait, too.
+TEST(pool_many, is_reported_if_it_waits_with_a_lease_in_hand) {
+    auto watch = std::make_shared<support::recorder>();
+    session_pool pool{connector{server::start()}, {.max = 3, .observers = {watch}}};
+    auto mine = pool.acquire();
+    auto theirs = std::make_unique<cenote::lease<session>>();
+    std::thread([&] { *theirs = pool.acquire(); }).join();
+    std::error_code error;
+    EXPECT_TRUE(pool.acquire_many(2, {.timeout = 10ms}, error).empty());
+    EXPECT_EQ(error, cenote::errc::timed_out);
+    EXPECT_TRUE(eventually([&] { return watch->count(cenote::event_kind::nested_acquire) == 1; }));
 }
 
 // Threads that want two of three each: if they took one by one they would block each other.
