@@ -76,6 +76,9 @@ bool gate::wait_ready(std::chrono::nanoseconds timeout, std::source_location sit
     return keeper_of(this).wait_ready(timeout, site);
 }
 stats gate::read() const { return static_cast<const shell::keeper*>(this)->read(); }
+std::vector<lease_info> gate::leases() const {
+    return static_cast<const shell::keeper*>(this)->leases();
+}
 
 void gate::fail(errc why, instant since) {
     std::exception_ptr cause;

@@ -47,6 +47,12 @@ std::chrono::nanoseconds shelf_interval(const options& settings, bool probes) {
     return std::min({interval, settings.probe_after_idle / 2, settings.heartbeat / 2});
 }
 
+/// Who holds a lease from the fast lane is found so often, if not by a sweep: often enough for
+/// `leak_after`, and not more often than a report can be due.
+std::chrono::nanoseconds holder_interval(const options& settings) {
+    return std::max(settings.leak_after / 2, core::leaks::shortest);
+}
+
 }  // namespace
 
 keeper* keeper::open(const options& settings, std::unique_ptr<detail::any_connector> connector,
@@ -68,12 +74,14 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
     : gate(settings, std::move(connector), detail::sweeper_asleep),
       settings_(settings),
       shelf_interval_(shelf_interval(settings, abilities_of(*connector_).probe)),
+      holder_interval_(std::min(shelf_interval_, holder_interval(settings))),
       announcer_(settings.observers),
       umpire_(settings.breaker),
       traces_(new detail::trace[settings.max]),
       machine_(settings, abilities_of(*connector_), announcer_.wants_any(), pick_seed(settings),
                steady_clock::now()),
       places_(settings.max),
+      leaks_(settings.max, settings.leak_after),
       open_timed_out_(std::make_exception_ptr(std::system_error(
           std::make_error_code(std::errc::timed_out), "the open took longer than open_timeout"))),
       work_(make_workplace(*this)) {
@@ -299,6 +307,7 @@ void keeper::close() noexcept {
         shelf_.raise(detail::pool_closed);
         collect_shelf(now);
         shelf_sweep_at_ = never;  // nothing is laid there any more
+        note_holders(now);
         machine_.close(now, out_);
     });
 }
@@ -388,6 +397,7 @@ void keeper::tick() noexcept {
             machine_.suspect_all(now, out_);
         machine_.tick(now, out_);
         if (now >= shelf_sweep_at_) sweep_shelf(now);
+        else if (now >= leaks_at()) note_holders(now);
     });
 }
 

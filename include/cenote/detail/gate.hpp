@@ -1,6 +1,7 @@
 // What the templates see of the keeper: the fast lane inline, everything else behind a call.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -8,6 +9,7 @@
 #include <source_location>
 #include <stop_token>
 #include <system_error>
+#include <vector>
 
 #include "cenote/detail/any_connector.hpp"
 #include "cenote/detail/mark.hpp"
@@ -55,12 +57,13 @@ public:
         }
         trace& seen = *r->seen;
         std::uint64_t hits = seen.hits.load(std::memory_order_relaxed) + 1;
-        seen.hits.store(hits, std::memory_order_release);
         seen.site.store(site, std::memory_order_relaxed);
         seen.leased_at.store(0, std::memory_order_relaxed);
         seen.task.store(how.task, std::memory_order_relaxed);
         seen.leak_after.store(how.leak_after.count(), std::memory_order_relaxed);
         seen.holder.store(holder, std::memory_order_relaxed);
+        // Last: from now on others take the above for this lease's.
+        seen.hits.store(hits, std::memory_order_release);
         if (looks_before_acquire_ || hits % sample == 0) [[unlikely]]
             return taken(r);
         return r;
@@ -91,9 +94,11 @@ public:
     resource* try_acquire(std::source_location site);
     /// What acquire_options say, in one piece.
     static manner manner_of(const acquire_options& o) noexcept {
+        constexpr std::chrono::nanoseconds pools{0};
+        constexpr std::chrono::nanoseconds at_once{1};
         return {.rank = o.priority,
                 .task = o.task,
-                .leak_after = o.leak_after.value_or(std::chrono::nanoseconds{0})};
+                .leak_after = o.leak_after ? std::max(*o.leak_after, at_once) : pools};
     }
 
     // For those who do not wait as threads.
@@ -136,6 +141,7 @@ public:
     std::size_t close(std::chrono::nanoseconds timeout, std::source_location site) noexcept;
     bool wait_ready(std::chrono::nanoseconds timeout, std::source_location site);
     stats read() const;
+    std::vector<lease_info> leases() const;
     verdict classify(const std::exception_ptr& error) const noexcept {
         return connector_->classify(error);
     }
