@@ -40,20 +40,22 @@ void share(cenote::pool<session>& pool) {
                 most <= 3 ? "true" : "FALSE");
 }
 
-/// Everything is taken. Three ways to find out.
+/// Everything is taken. Three ways to find out; not on the thread that took it, which would wait
+/// for itself (and be told so: `deadlock`).
 void find_none(cenote::pool<session>& pool) {
     std::vector<cenote::lease<session>> all;
     for (int i = 0; i < 3; ++i) all.push_back(pool.acquire());
 
-    try {
-        auto one_more = pool.acquire_for(20ms);
-    } catch (const cenote::timed_out_error& e) {
-        std::printf("%s\n", e.what());  // names the lines that hold the three
-    }
-
-    std::error_code error;
-    auto none = pool.acquire_for(20ms, error);
-    std::printf("without exceptions: %s\n", error.message().c_str());
+    std::jthread([&] {
+        try {
+            auto one_more = pool.acquire_for(20ms);
+        } catch (const cenote::timed_out_error& e) {
+            std::printf("%s\n", e.what());  // names the lines that hold the three
+        }
+        std::error_code error;
+        auto none = pool.acquire_for(20ms, error);
+        std::printf("without exceptions: %s\n", error.message().c_str());
+    }).join();
 
     std::stop_source shutdown;
     std::jthread waiting([&, stop = shutdown.get_token()] {

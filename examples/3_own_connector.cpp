@@ -1,4 +1,5 @@
-// 3: a connector of one's own: how to open, probe, reset and close, and what an exception means.
+// 3: a connector of one's own: how to open, probe, reset and close, what an exception means, and
+// how another takes over.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -69,9 +70,13 @@ int main() {
         std::printf("a session of life %d\n", pool.acquire()->life);
     }
     std::printf("sessions left: %d\n", there.sessions.load());
-    cenote::pool<session> hopeless{connector{there, "guess"}, careful};
-    std::error_code error;
-    auto none = hopeless.acquire(error);  // at once, not after acquire_timeout
-    std::printf("with a wrong password: %s\n", error.message().c_str());
+    {
+        cenote::pool<session> pool{connector{there, "guess"}, careful};
+        std::error_code error;
+        auto none = pool.acquire(error);  // at once, not after acquire_timeout
+        std::printf("with a wrong password: %s\n", error.message().c_str());
+        pool.replace_connector(connector{there, "secret"});  // takes over, while the pool is in use
+        std::printf("with the right one: a session of life %d\n", pool.acquire()->life);
+    }
     return there.sessions;
 }

@@ -46,6 +46,7 @@ namespace cenote {
 ///         bool before_acquire(session&);                    // these three are quick, as ever
 ///         bool before_release(session&);
 ///         cenote::verdict classify(std::exception_ptr) const;
+///         void forsake(session&);                           // at once, too
 ///     };
 ///     cenote::pool<session> pool{io_context, my_connector{}, {.max = 32}};
 ///
@@ -134,6 +135,22 @@ private:
     }
 };
 
+template <class T, class C>
+std::unique_ptr<async_connector> make_async(C&& c) {
+    using type = std::decay_t<C>;
+    verbs_of<type, T, outcome_of>::must_fit();
+    return std::make_unique<async_connector_of<T, type>>(std::forward<C>(c));
+}
+
+template <class T, class C>
+    requires asynchronous_connector<C, T>
+struct connector_maker<T, C> {
+    template <class From>
+    static std::unique_ptr<any_connector> make(From&& c) {
+        return make_async<T>(std::forward<From>(c));
+    }
+};
+
 /// The executor of a context, or the executor itself.
 template <class Where>
 asio::any_io_executor executor_of(Where& where) {
@@ -164,13 +181,9 @@ pool<T>::pool(Where&& where, C&& connector, const options& settings) : gate_(nul
         "cenote: on an executor the connector's open() (or the callable itself) must "
         "return boost::asio::awaitable of the pool's resource type; one that blocks needs "
         "no executor");
-    if constexpr (asynchronous_connector<type, T>) {
-        detail::verbs_of<type, T, detail::outcome_of>::must_fit();
-        gate_ = detail::open_on(
-            detail::executor_of(where),
-            std::make_unique<detail::async_connector_of<T, type>>(std::forward<C>(connector)),
-            settings);
-    }
+    if constexpr (asynchronous_connector<type, T>)
+        gate_ = detail::open_on(detail::executor_of(where),
+                                detail::make_async<T>(std::forward<C>(connector)), settings);
 }
 
 template <class Where, class C>

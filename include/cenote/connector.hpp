@@ -24,6 +24,7 @@ namespace cenote {
 ///         bool before_acquire(session&);            // false or throws: lend another one
 ///         bool before_release(session&);            // false or throws: do not keep it
 ///         cenote::verdict classify(std::exception_ptr) const;  // what an exception means
+///         void forsake(session&);                   // after a fork, in the child; see below
 ///     };
 ///
 /// open, probe, reset and close may block: they run on the pool's own threads, each under its
@@ -32,8 +33,15 @@ namespace cenote {
 /// coroutine that acquires, before_acquire runs on a thread of the pool's, or on its executor if it
 /// has one (see asio_connector.hpp).
 ///
-/// All but open, close and classify return bool or nothing; what close returns is ignored. A member
-/// of one of these names that cannot be called like this does not compile.
+/// After fork() whatever was open belongs to the parent. The child's pool begins empty, and lets go
+/// of its copies without calling any of the above, nor the destructor: that might say goodbye on a
+/// connection which the parent still uses. forsake is called instead, once for each: it closes the
+/// descriptor and does nothing else. It runs in the child, on the thread that first uses the pool
+/// there or that ends the lease. Without it the copy stays as it is, and its descriptor open.
+///
+/// forsake returns nothing. All others but open, close and classify return bool or nothing; what
+/// close returns is ignored. A member of one of these names that cannot be called like this does
+/// not compile.
 ///
 /// Thread safety: the pool calls a connector from several threads at once, each time for another
 /// resource.
@@ -91,6 +99,9 @@ struct verbs_of {
     static constexpr bool before_release = requires(C& c, T& t) {
         { c.before_release(t) } -> bool_or_nothing;
     };
+    static constexpr bool forsake = requires(C& c, T& t) {
+        { c.forsake(t) } -> std::same_as<void>;
+    };
     static constexpr bool classify = requires(const C& c, const std::exception_ptr& e) {
         { c.classify(e) } -> std::same_as<verdict>;
     };
@@ -116,6 +127,9 @@ struct verbs_of {
             classify || !requires { &C::classify; },
             "cenote: the connector's classify must be const, accept a std::exception_ptr and "
             "return cenote::verdict");
+        static_assert(
+            forsake || !requires { &C::forsake; },
+            "cenote: the connector's forsake must accept a T& and return nothing, at once");
     }
 };
 
@@ -129,7 +143,8 @@ public:
         return {.probe = can::probe,
                 .reset = can::reset,
                 .before_acquire = can::before_acquire,
-                .before_release = can::before_release};
+                .before_release = can::before_release,
+                .blocks = std::derived_from<Kind, blocking_connector>};
     }
 
     bool before_acquire(resource& r) override {
@@ -155,6 +170,18 @@ public:
             }
         } else {
             return static_cast<void>(error), verdict::discard;
+        }
+    }
+
+    void forsake(resource& r) noexcept override {
+        if constexpr (can::forsake) {
+            try {
+                connector_.forsake(value_of(r));
+            } catch (...) {
+                return;  // it is let go of in any case
+            }
+        } else {
+            static_cast<void>(r);
         }
     }
 
@@ -196,6 +223,31 @@ public:
     void close(resource& r) override {
         if constexpr (can::close) static_cast<void>(this->connector_.close(this->value_of(r)));
         else static_cast<void>(r);
+    }
+};
+
+/// As the library calls it. Requires a connector that blocks; says so if it is none.
+template <class T, class C>
+std::unique_ptr<blocking_connector> make_blocking(C&& c) {
+    using type = std::decay_t<C>;
+    static_assert(connector<type, T>,
+                  "cenote: the connector's open() (or the callable itself) must return the "
+                  "pool's resource type, or something that converts to it (an awaitable needs "
+                  "<cenote/asio.hpp> and an executor: pool{executor, connector})");
+    if constexpr (connector<type, T>) {
+        verbs_of<type, T>::must_fit();
+        return std::make_unique<connector_of<T, type>>(std::forward<C>(c));
+    } else {
+        return nullptr;
+    }
+}
+
+/// The same for connectors of every kind that is known here: asio_connector.hpp adds its own.
+template <class T, class C>
+struct connector_maker {
+    template <class From>
+    static std::unique_ptr<any_connector> make(From&& c) {
+        return make_blocking<T>(std::forward<From>(c));
     }
 };
 

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "cenote/detail/gate.hpp"
+#include "cenote/detail/process.hpp"
 #include "cenote/detail/waiter.hpp"
 #include "cenote/lease.hpp"
 #include "cenote/pool.hpp"
@@ -72,7 +73,10 @@ protected:
             notifying_here = {};
             return;
         }
-        while (!handed_over_.load(std::memory_order_acquire)) std::this_thread::yield();
+        // In the child of a fork whoever notifies may be a thread that is gone.
+        process_number here = this_process;
+        while (!handed_over_.load(std::memory_order_acquire) && made_in_ == here)
+            std::this_thread::yield();
     }
 
     /// Resumes it, or leaves that to the loop further up on this stack.
@@ -105,6 +109,7 @@ protected:
 private:
     struct inline_loop;
 
+    const process_number made_in_ = this_process;
     std::atomic<bool> handed_over_{false};
 };
 
@@ -191,7 +196,7 @@ public:
 
     bool await_ready() noexcept {
         if (gate_->looks_before_acquire() || gate_->lane_is_shut()) return false;
-        got = gate_->take(site, wants);
+        got = gate_->take(site, wants, nullptr);
         return got != nullptr;
     }
 

@@ -27,6 +27,8 @@ enum class event_kind : std::uint8_t {
     closed,           ///< A resource is gone; `cause` if its close threw.
     exhausted,        ///< An acquire is about to be refused; `error`, `now`.
     loop_blocked,     ///< A thread of the pool's own loop must block in a call of the pool; `site`.
+    nested_acquire,   ///< A thread that holds a lease waits for another one; `site`. With `max`
+                      ///< threads doing so at a time, all of them wait for ever.
     leak_suspected,   ///< A lease is held for long; `took`: so far, `site`, `task`.
     breaker_changed,  ///< The circuit breaker has moved; `breaker`.
     paused,           ///< The pool lends nothing until it is resumed.
@@ -34,7 +36,7 @@ enum class event_kind : std::uint8_t {
     closing,          ///< The pool was closed; leases may still be out.
     closed_pool,      ///< The last resource of a closed pool is gone.
 };
-inline constexpr std::size_t event_kind_count = 18;
+inline constexpr std::size_t event_kind_count = 19;
 
 /// The word for a kind, as in the enum.
 const char* to_string(event_kind kind) noexcept;

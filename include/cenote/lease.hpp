@@ -70,6 +70,18 @@ public:
         give_back();
     }
 
+    /// Like discard(), for a holder who has learned that the resource is not the only one: the
+    /// server was restarted, the primary is none any more. Whatever is open now is probed before it
+    /// is lent again; with a connector that cannot probe it is retired. Many holders may say so one
+    /// after the other: it is about what is as old as this one, so what was opened or probed since
+    /// the first of them said it stays in use. To the circuit breaker it is a failure.
+    void discard_and_suspect() noexcept {
+        if (resource_ == nullptr) return;
+        resource_->home->suspect(resource_);
+        resource_->state = detail::condition::broken;
+        give_back();
+    }
+
     /// Have the resource reset before anybody else gets it; without a connector that can reset, it
     /// is closed instead. The lease goes on. Does nothing if it holds none.
     void mark_dirty() noexcept {

@@ -205,6 +205,12 @@ struct options {
     ///     .breaker = std::make_shared<cenote::threshold_breaker>()
     std::shared_ptr<cenote::breaker> breaker = nullptr;
 
+    /// If every lease is held by a thread that waits for another one of the same pool, nobody will
+    /// ever give one back. Then whoever comes last is refused at once with `deadlock`, instead of
+    /// all of them when their time is up. A lease counts as held by the thread that acquired it:
+    /// switch this off if yours are given back by other threads while the first one waits here.
+    bool refuse_deadlock = true;
+
     /// Spacing of failed opens, per pool, not per waiter.
     cenote::backoff backoff = {};
 

@@ -229,6 +229,20 @@ public:
         for (shard& s : shards_) s.resources->retire_all();
     }
 
+    void suspect_all() noexcept {
+        for (shard& s : shards_) s.resources->suspect_all();
+    }
+
+    /// As pool's, with a copy for each shard. Throws as there, before any shard has changed.
+    template <class C>
+    void replace_connector(const C& connector) {
+        std::vector<std::unique_ptr<detail::any_connector>> copies;
+        for (std::size_t i = 0; i < shards_.size(); ++i)
+            copies.push_back(detail::connector_maker<T, C>::make(connector));
+        for (std::size_t i = 0; i < shards_.size(); ++i)
+            shards_[i].resources->gate_->replace_connector(std::move(copies[i]));
+    }
+
     void close() noexcept {
         for (shard& s : shards_) s.resources->close();
     }

@@ -72,7 +72,8 @@ public:
     template <class C>
         requires(!std::same_as<std::remove_cvref_t<C>, pool>)
     explicit pool(C&& connector, const options& settings = {})
-        : gate_(detail::gate::open(settings, make_connector(std::forward<C>(connector)))) {}
+        : gate_(
+              detail::gate::open(settings, detail::make_blocking<T>(std::forward<C>(connector)))) {}
 
     /// A pool without a thread, with <cenote/asio.hpp>: the connector is asynchronous, and its
     /// calls run on `where`, an executor or execution context of Boost.Asio that must outlive the
@@ -94,7 +95,7 @@ public:
     // acquire: wait for options::acquire_timeout.
 
     [[nodiscard]] lease<T> acquire(std::source_location at = std::source_location::current()) {
-        if (auto* r = gate_->take(at, {}, detail::this_thread())) [[likely]]
+        if (auto* r = gate_->take(at, detail::this_thread())) [[likely]]
             return lease<T>(r);
         return wait({.deadline = gate_->default_deadline(), .stop = {}, .site = at});
     }
@@ -172,11 +173,36 @@ public:
         return take_or_wait(deadline, std::move(stop), error, at);
     }
 
+    /// `count` leases or none: nobody holds some of them while waiting for the rest, so users of
+    /// several cannot block each other. Waits in line like everybody; from the time it is first in
+    /// line, what becomes free is kept for it.
+    ///
+    /// Throws what acquire throws, and std::invalid_argument if `count` is zero or more than `max`.
+    [[nodiscard]] std::vector<lease<T>> acquire_many(
+        std::size_t count, const acquire_options& how = {}, std::stop_token stop = {},
+        std::source_location at = std::source_location::current()) {
+        auto since = std::chrono::steady_clock::now();
+        errc why{};
+        auto held = take_many(count, how, std::move(stop), at, why);
+        if (held.empty()) gate_->fail(why, since);
+        return held;
+    }
+    /// The same with a code for pool errors; empty if not all could be had.
+    [[nodiscard]] std::vector<lease<T>> acquire_many(
+        std::size_t count, const acquire_options& how, std::error_code& error,
+        std::source_location at = std::source_location::current()) {
+        error.clear();
+        errc why{};
+        auto held = take_many(count, how, {}, at, why);
+        if (held.empty()) error = why;
+        return held;
+    }
+
     /// What is ready now; never waits, neither for others nor for the connector. Empty if nothing
     /// is (then one may be opened in the background) or the pool is closed. Never overtakes the
     /// line.
     [[nodiscard]] lease<T> try_acquire(std::source_location at = std::source_location::current()) {
-        if (auto* r = gate_->take(at, {}, detail::this_thread())) return lease<T>(r);
+        if (auto* r = gate_->take(at, detail::this_thread())) return lease<T>(r);
         return lease<T>(gate_->try_acquire(at));
     }
 
@@ -219,11 +245,12 @@ public:
         try {
             return std::invoke(std::forward<F>(use), *held);
         } catch (...) {
-            switch (gate_->classify(std::current_exception())) {
+            switch (held.resource_->made_by->classify(std::current_exception())) {
                 case verdict::keep: break;
                 case verdict::reset: held.mark_dirty(); break;
                 case verdict::discard:
                 case verdict::final: held.discard(std::current_exception()); break;
+                case verdict::suspect: held.discard_and_suspect(); break;
             }
             throw;
         }
@@ -250,6 +277,26 @@ public:
     /// Everything open now is closed: the idle a few at a time, the leased when they come back. New
     /// ones take over. For a failover, or after the server's settings changed.
     void retire_all() { gate_->retire_all(); }
+
+    /// Everything open now is probed before it is lent again, whatever `probe_after_idle` says;
+    /// with a connector that cannot probe it is retired as by retire_all(). For whoever hears that
+    /// the other side has changed. Holders who find it out: see lease::discard_and_suspect().
+    void suspect_all() noexcept { gate_->suspect_all(); }
+
+    /// From now on `connector` opens: for credentials that are rotated, a server that has moved.
+    /// What is open now is retired as by retire_all(), and so is what is being opened. Every
+    /// resource is probed, reset, closed and looked at by the connector that opened it, which lives
+    /// until the last of its resources and calls is gone.
+    ///
+    /// The new connector must be of the same kind (asynchronous if the pool is on an executor) and
+    /// have the same members as the present one among probe, reset, before_acquire and
+    /// before_release; its type may be another. Throws std::invalid_argument if it does not, and
+    /// std::bad_alloc; then nothing has changed.
+    template <class C>
+    void replace_connector(C&& connector) {
+        gate_->replace_connector(
+            detail::connector_maker<T, std::decay_t<C>>::make(std::forward<C>(connector)));
+    }
 
     /// Lends nothing, and opens, sweeps and probes nothing of its own accord, until resume().
     /// Whoever waits keeps its place and its deadline; who comes waits. For a controlled failover:
@@ -299,23 +346,24 @@ public:
 private:
     friend class per_executor<T>;
 
-    template <class C>
-    static std::unique_ptr<detail::blocking_connector> make_connector(C&& c) {
-        using type = std::decay_t<C>;
-        static_assert(connector<type, T>,
-                      "cenote: the connector's open() (or the callable itself) must return the "
-                      "pool's resource type, or something that converts to it (an awaitable needs "
-                      "an executor: pool{executor, connector})");
-        if constexpr (connector<type, T>) {
-            detail::verbs_of<type, T>::must_fit();
-            return std::make_unique<detail::connector_of<T, type>>(std::forward<C>(c));
-        } else {
-            return nullptr;
-        }
-    }
-
     std::chrono::steady_clock::time_point deadline_of(const acquire_options& how) const {
         return gate_->deadline_after(how.timeout.value_or(gate_->acquire_timeout()));
+    }
+
+    // NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved, in a dependent expression
+    std::vector<lease<T>> take_many(std::size_t count, const acquire_options& how,
+                                    std::stop_token stop, std::source_location at, errc& why) {
+        gate_->check_count(count);
+        std::vector<detail::resource*> got(count);
+        std::vector<lease<T>> held;
+        held.reserve(count);
+        detail::wish w{.deadline = deadline_of(how),
+                       .stop = std::move(stop),
+                       .site = at,
+                       .how = gate_->manner_of(how)};
+        if (!gate_->acquire_many(w, got, why)) return held;
+        for (detail::resource* r : got) held.push_back(lease<T>(r));
+        return held;
     }
 
     // NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved, in a dependent expression

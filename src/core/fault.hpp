@@ -84,7 +84,13 @@
     X(reserved_meets_a_full_line)         \
     X(sheds_nobody)                       \
     X(late_for_ever)                      \
-    X(sheds_the_reserved)
+    X(sheds_the_reserved)                 \
+    X(some_is_enough_for_many)            \
+    X(kept_for_nobody)                    \
+    X(many_count_as_one)                  \
+    X(call_from_before_proves_it)         \
+    X(deadlock_goes_unnoticed)            \
+    X(any_nested_wait_is_a_deadlock)
 // clang-format on
 
 namespace cenote::core {

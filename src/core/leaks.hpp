@@ -64,6 +64,13 @@ public:
         return held;
     }
 
+    /// In the child of a fork: there are no leases.
+    void start_anew() {
+        std::fill(seen_.begin(), seen_.end(), sight{});
+        look_at_ = never;
+        reported_.set(0);
+    }
+
     /// How many leases were ever reported. May be read while it changes.
     std::uint64_t reported() const { return reported_.get(); }
 

@@ -23,6 +23,11 @@ bool line::has(waiter_id id) const {
            nodes_[id.index()].generation == id.generation();
 }
 
+bool line::has_thread(std::uint64_t holder) const {
+    return std::any_of(nodes_.begin(), nodes_.end(),
+                       [&](const node& n) { return n.in_line && n.who.holder == holder; });
+}
+
 waiter& line::at(waiter_id id) {
     ensure(has(id), "the waiter is in line");
     return nodes_[id.index()].who;
@@ -74,6 +79,9 @@ void line::check() const {
     std::size_t count = 0;
     std::size_t timed = 0;
     for (const queue& q : queues_) check_queue(q, count, timed);
+    std::size_t wanted = 0;
+    for (const node& n : nodes_) wanted += n.in_line ? n.who.count : 0;
+    ensure(wanted == wanted_, "what they want is counted");
     ensure(count == size(), "the line holds as many as were counted");
     ensure((head_ == none) == empty(), "a line has a head");
     ensure(timed == deadlines_.size(), "exactly those who wait for a while have a deadline");

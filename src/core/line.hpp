@@ -33,8 +33,10 @@ private:
 struct waiter {
     std::uint64_t cookie = 0;  // the caller's own name for it
     std::uint64_t ticket = 0;  // rising with arrival; a smaller one is served first
+    std::uint64_t holder = 0;  // the thread that waits; 0: unknown
     instant arrived{};
     instant deadline{};
+    std::uint32_t count = 1;  // so many resources or none
     priority rank = priority::normal;
     bool bypassable = false;  // newcomers may overtake it for a while (bounded fairness)
 };
@@ -52,6 +54,9 @@ public:
 
     bool empty() const { return size() == 0; }
     std::size_t size() const { return static_cast<std::size_t>(size_.get()); }
+
+    /// How many resources they want.
+    std::size_t wanted() const { return wanted_; }
 
     /// Room for one more, before anything is changed. Throws std::bad_alloc.
     void make_room() {
@@ -83,6 +88,9 @@ public:
 
     /// Takes a waiter out and returns what was known about it.
     waiter leave(waiter_id id);
+
+    /// Whether this thread is in line. Looks at everybody.
+    bool has_thread(std::uint64_t holder) const;
 
     /// The earliest deadline in the line, and whose it is.
     instant earliest() const { return deadlines_.earliest(); }
@@ -123,6 +131,7 @@ private:
     duration head_start_;
     std::uint32_t head_ = none;
     std::uint32_t free_ = none;
+    std::size_t wanted_ = 0;
     tally size_;
 };
 
@@ -159,8 +168,10 @@ inline waiter_id line::join(const waiter& who) {
     // One by one: a block is read in one piece, which has to wait for the parts just written.
     n.who.cookie = who.cookie;
     n.who.ticket = who.ticket;
+    n.who.holder = who.holder;
     n.who.arrived = who.arrived;
     n.who.deadline = who.deadline;
+    n.who.count = who.count;
     n.who.rank = who.rank;
     n.who.bypassable = who.bypassable;
     n.in_line = true;
@@ -179,6 +190,7 @@ inline waiter_id line::join(const waiter& who) {
     if (first) head_ = index;
     deadlines_.add(index, who.deadline);
     ++size_;
+    wanted_ += who.count;
     return id_of(index);
 }
 
@@ -194,6 +206,7 @@ inline const waiter& line::take_out(std::uint32_t index) {
     n.next = free_;
     free_ = index;
     --size_;
+    wanted_ -= n.who.count;
     return n.who;
 }
 

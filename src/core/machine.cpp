@@ -68,12 +68,18 @@ answer machine::acquire(instant now, const request& who, actions& out) {
         return answer{.what = answer::kind::refused, .error = error, .ticket = ticket};
     };
     if (closed_) return refused(errc::closed);
-    if (!lets_in() && !planted(fault::inactive_lends_all_the_same))
+    if (!lets_in(who.count) && !planted(fault::inactive_lends_all_the_same))
         return refused(errc::unavailable);
     bool nothing_free = crowded(now);
-    if (!nothing_free && can_lend(now, out)) {
-        slot_id id = next_fresh(now, out);
-        lend(now, id, now, false, out);
+    if (!nothing_free && can_lend(now, out, who.count)) {
+        slot_id id = no_slot;
+        for (std::uint32_t i = 0; i < who.count; ++i) {
+            id = next_fresh(now, out);
+            lend(now, id, now, false, out);
+            if (who.count > 1)
+                out.push_back({.what = action::kind::grant, .slot = id, .cookie = who.cookie});
+        }
+        acquires_.add(who.count - 1);
         settle(now, out);
         return {.what = answer::kind::granted, .slot = id, .ticket = ticket};
     }
@@ -91,16 +97,38 @@ answer machine::acquire(instant now, const request& who, actions& out) {
         tried_ = tried_ || line_.empty();  // nobody may wait, so the next one must find it open
         return refused(errc::line_full);
     }
+    bool nested = who.holder != 0 && holds_any(who.holder);
+    if (nested && would_deadlock(who)) return refused(errc::deadlock);
     if (planted(fault::newcomer_overtakes_the_line) && !line_.empty())
         ticket = line_.first().ticket;
     waiter_id id = line_.join({.cookie = who.cookie,
                                .ticket = ticket,
+                               .holder = who.holder,
                                .arrived = who.ticket != 0 ? who.arrived : now,
                                .deadline = who.deadline,
+                               .count = who.count,
                                .rank = who.rank,
                                .bypassable = who.bypassable});
     if (!nothing_free) settle(now, out);
-    return {.what = answer::kind::waiting, .waiter = id, .ticket = ticket};
+    return {.what = answer::kind::waiting, .waiter = id, .ticket = ticket, .nested = nested};
+}
+
+bool machine::holds_any(std::uint64_t holder) const {
+    for (slot_id id = 0; id < slots_.max(); ++id)
+        if (slots_[id].state == slot_state::leased && slots_[id].holder == holder) return true;
+    return false;
+}
+
+/// Would every lease be held by a thread that waits for another, if this one did so, too?
+bool machine::would_deadlock(const request& who) const {
+    if (!settings_.refuse_deadlock || planted(fault::deadlock_goes_unnoticed)) return false;
+    for (slot_id id = 0; id < slots_.max(); ++id) {
+        const slot& s = slots_[id];
+        bool waits = s.holder == who.holder || (s.holder != 0 && line_.has_thread(s.holder));
+        if (planted(fault::any_nested_wait_is_a_deadlock)) waits = true;
+        if (s.state != slot_state::leased || !waits) return false;
+    }
+    return true;
 }
 
 std::optional<slot_id> machine::try_acquire(instant now, actions& out) {
@@ -213,6 +241,7 @@ bool machine::hand_over(instant now, slot_id id, actions& out) {
     slot& s = slots_[id];
     // The last one in line leaves through settle(): without a line other things are due.
     if (line_.size() < 2 || owed_at() > now || !crowded(now)) return false;
+    if (line_.first().count > 1) return false;
     bool worn = wear(s, now) && !planted(fault::hand_over_passes_on_the_worn);
     if (worn || needs_probe(s, now) || (settings_.probe_on_release && can_.probe)) return false;
     note_idle(now, s);
@@ -243,6 +272,7 @@ void machine::begun(instant now, slot_id id, std::uint64_t call) {
     if (s.call != call || s.begun) return;
     s.begun = true;
     s.called_at = now;
+    if (s.state == slot_state::opening) s.epoch = epoch_;
     if (planted(fault::call_without_deadline) && s.state == slot_state::probing) return;
     instant deadline = after(now, timeout_of(s.state, settings_));
     calls_.add(id, deadline);
@@ -256,6 +286,13 @@ bool machine::answered(slot_id id, std::uint64_t call, slot_state expected) {
     calls_.remove(id);
     s.call = 0;
     return true;
+}
+
+/// When a call that ended well proved the resource to be good. If suspicion arose while it was
+/// under way, nobody knows what it saw.
+instant machine::proof_of(const slot& s, instant now) const {
+    bool doubtful = s.called_at <= suspect_at_ && !planted(fault::call_from_before_proves_it);
+    return doubtful ? s.called_at : now;
 }
 
 bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
@@ -274,7 +311,8 @@ bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, 
         judge(circuit_news::succeeded, out);
         s.uses = 0;
         s.expires_at = draw_expiry(now);
-        s.idle_since = s.checked_at = now;
+        s.idle_since = now;
+        s.checked_at = proof_of(s, now);
         if (closed_ && !planted(fault::close_hands_out_an_opening_one)) begin_close(now, id, out);
         else if (s.epoch < epoch_) retire(now, id, retire_reason::generation, out);
         else become_idle(now, id);
@@ -292,7 +330,7 @@ bool machine::on_probe(instant now, slot_id id, std::uint64_t call, outcome how,
     if (how != outcome::ok) {
         fail_probe(now, id, out);
     } else {
-        s.checked_at = now;
+        s.checked_at = proof_of(s, now);
         dead_in_row_ = 0;
         if (closed_ && !planted(fault::close_keeps_probing_ones)) begin_close(now, id, out);
         else if (auto why = wear(s, now)) retire(now, id, *why, out);
@@ -337,6 +375,7 @@ void machine::lend(instant now, slot_id id, instant arrived, bool waited, action
 
 void machine::grant(instant now, slot& s, instant arrived, bool waited, actions& out) {
     s.leased_at = now;
+    s.holder = 0;
     if (!planted(fault::uses_not_counted)) ++s.uses;
     if (circuit_.state() == breaker_state::recovering) {
         s.trial = true;
@@ -417,7 +456,7 @@ void machine::fail_open(instant now, slot_id id, bool final, actions& out) {
     ++open_failed_;
     report(event_kind::open_failed, s.resource, out, now - s.called_at);
     if (!planted(fault::failed_open_is_no_news)) judge(circuit_news::failed, out);
-    pacer_.failed(now, s.called_at, random_);
+    if (s.epoch == epoch_) pacer_.failed(now, s.called_at, random_);
     tried_ = false;
     if (planted(fault::failed_open_keeps_its_slot)) return begin_close(now, id, out);
     vacate(id, out);

@@ -42,6 +42,8 @@
 // 11. After close nothing is idle, nobody waits, and nothing begins to open.
 // 12. Nobody waits in an inactive pool; in a recovering one leases of its own and waiters together
 //     are not more than its probes, but for those of an earlier recovery that lasts.
+// 13. Anything is kept only while the head of the line wants several, and more than that (or the
+//     pool is paused).
 #pragma once
 
 #include <algorithm>
@@ -108,9 +110,12 @@ struct request {
     bool again = false;        // it was granted before, and its resource turned out unfit
     bool cannot_wait = false;  // what it would wait for would wait for it
     priority rank = priority::normal;
+    std::uint32_t count = 1;   // so many resources or none; at most max
+    std::uint64_t holder = 0;  // the thread that would wait; 0: unknown
 };
 
-/// What an acquire is answered at once.
+/// What an acquire is answered at once. Whoever wants several gets them by actions in any case:
+/// then `slot` says nothing.
 struct answer {
     enum class kind : std::uint8_t { granted, refused, waiting };
     kind what{};
@@ -118,6 +123,7 @@ struct answer {
     slot_id slot = no_slot;
     waiter_id waiter{};
     std::uint64_t ticket = 0;
+    bool nested = false;  // it waits, and holds a lease already
 
     bool operator==(const answer&) const = default;
 };
@@ -192,6 +198,8 @@ public:
     /// The timer. If it, or anybody else, comes much later than wake_at(), the process was frozen
     /// meanwhile, and everything idle is suspect.
     void tick(instant now, actions& out);
+    /// The thread that leases a slot. Whoever is granted something is unknown until then.
+    void held_by(slot_id id, std::uint64_t holder) { slots_[id].holder = holder; }
     /// A lease ended without the machine; it took so long.
     void note_hold(duration held) { hold_.record(held); }
 
@@ -229,7 +237,7 @@ public:
         return waits_its_turn ? long_ago : after(head.arrived, settings_.bypass_for);
     }
     /// Could an acquire be granted at once? Worn-out resources it comes across are retired.
-    bool can_lend(instant now, actions& out);
+    bool can_lend(instant now, actions& out, std::size_t count = 1);
     const slot& look(slot_id id) const { return slots_[id]; }
     std::size_t max() const { return slots_.max(); }
     std::size_t total() const { return slots_.total(); }
@@ -270,8 +278,11 @@ private:
     void judge(circuit_news what, actions& out);
     void end_trial(slot& s);
     void refuse_shut_out(actions& out);
-    bool lets_in() const { return circuit_.lets_in(trials_ + line_.size()); }
+    bool lets_in(std::size_t count = 1) const {
+        return circuit_.lets_in(trials_ + line_.wanted() + count - 1);
+    }
     void refuse(waiter_id id, errc error, actions& out);
+    instant proof_of(const slot& s, instant now) const;
     bool answered(slot_id id, std::uint64_t call, slot_state expected);
     void fail_open(instant now, slot_id id, bool final, actions& out);
     void fail_probe(instant now, slot_id id, actions& out);
@@ -286,6 +297,10 @@ private:
     void refuse_expired(instant now, actions& out);
     void shed_late(instant now, actions& out);
     void lend_idle(instant now, actions& out);
+    bool gather(instant now, actions& out);
+    void look_at_kept(instant now);
+    void let_go_of_kept();
+    void probe_stale(instant now, actions& out);
     void close_idle(instant now, actions& out);
     void sweep(instant now, actions& out);
     void sweep_one(instant now, slot_id id, actions& out);
@@ -294,6 +309,7 @@ private:
 
     // Looks.
     slot_id next_fresh(instant now, actions& out);
+    std::size_t count_fresh(instant now, std::size_t enough, actions& out);
     bool needs_probe(const slot& s, instant now) const;
     std::optional<retire_reason> wear(const slot& s, instant now) const;
     bool head_may_be_bypassed(instant now) const;
@@ -302,6 +318,8 @@ private:
     instant other_wake_at() const;
     bool minimum_needs(const slot& s) const;
     bool must_wait_for_replacement(const slot& s) const;
+    bool holds_any(std::uint64_t holder) const;
+    bool would_deadlock(const request& who) const;
     std::size_t returning() const;
     std::size_t available() const;
     std::size_t alive() const { return available() + count(slot_state::leased) + returning(); }

@@ -51,19 +51,23 @@ void machine::check_calls(instant now) const {
 
 void machine::check_waiters(instant now) const {
     ensure(line_.earliest() > now, "8: nobody waits past the deadline");
+    bool for_many = !line_.empty() && line_.first().count > 1 &&
+                    (line_.first().count > slots_.kept() || paused_);
+    ensure(slots_.kept() == 0 || for_many, "13: only for a head that wants more is anything kept");
     if (line_.empty() || paused_) return;
     if (slots_.oldest(idle_kind::fresh) != no_slot) {
         ensure(now < owed_at(), "4: nobody waits while a fresh resource is idle");
         ensure(wake_at() <= owed_at(), "4: a bypassed head is handed over to in time");
     } else {
-        ensure(slots_.oldest(idle_kind::stale) == no_slot || returning() >= line_.size(),
+        ensure(slots_.oldest(idle_kind::stale) == no_slot ||
+                   returning() + slots_.kept() >= line_.wanted(),
                "4: nobody waits while an idle resource could be probed");
     }
     std::size_t coming = returning() + count(slot_state::opening) + available();
     bool room = slots_.total() < slots_.max();
     bool held_back =
         count(slot_state::opening) >= settings_.opening_max || pacer_.next_chance() != never;
-    ensure(coming >= line_.size() || !room || held_back,
+    ensure(coming >= line_.wanted() || !room || held_back,
            "5: nobody waits beside a vacant slot without a reason");
     std::size_t calls = returning() + count(slot_state::opening) + count(slot_state::closing);
     ensure(count(slot_state::leased) + calls > 0 || wake_at() != never,

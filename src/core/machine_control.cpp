@@ -10,7 +10,8 @@ namespace cenote::core {
 void machine::retire_all(instant now, actions& out) {
     notice_freeze(now);
     ++epoch_;
-    for (idle_kind kind : {idle_kind::fresh, idle_kind::stale})
+    pacer_.forget_failures();  // they say nothing about the next generation
+    for (idle_kind kind : {idle_kind::fresh, idle_kind::stale, idle_kind::kept})
         while (slots_.oldest(kind) != no_slot) {
             if (planted(fault::old_generation_lent_again) && kind == idle_kind::fresh) break;
             slots_.move(slots_.oldest(kind), idle_kind::doomed);
@@ -44,7 +45,7 @@ void machine::close(instant now, actions& out) {
                    planted(fault::close_counts_waiters_as_timed_out) ? errc::timed_out
                                                                      : errc::closed,
                    out);
-        for (idle_kind kind : {idle_kind::fresh, idle_kind::stale})
+        for (idle_kind kind : {idle_kind::fresh, idle_kind::stale, idle_kind::kept})
             while (slots_.oldest(kind) != no_slot)
                 slots_.move(slots_.oldest(kind), idle_kind::doomed);
         if (slots_.total() == 0) report(event_kind::closed_pool, 0, out);
@@ -83,7 +84,7 @@ void machine::refuse_shut_out(actions& out) {
     std::size_t stay = 0;
     if (circuit_.state() == breaker_state::recovering && circuit_.probes() > trials_)
         stay = circuit_.probes() - trials_;
-    while (line_.size() > stay)
+    while (line_.wanted() > stay)
         refuse(stay == 0 ? line_.head() : line_.last(), errc::unavailable, out);
 }
 

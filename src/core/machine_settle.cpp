@@ -15,6 +15,7 @@ void machine::settle(instant now, actions& out) {
     }
     if (line_.earliest() <= now) refuse_expired(now, out);
     if (shedder_.on()) shed_late(now, out);
+    if (slots_.kept() > 0) let_go_of_kept();
     bool lends = !paused_ || planted(fault::pause_lends_all_the_same);
     if (lends && (!line_.empty() || tried_)) lend_idle(now, out);
     if (slots_.doomed() > 0) close_idle(now, out);
@@ -76,6 +77,11 @@ void machine::shed_late(instant now, actions& out) {
 
 void machine::lend_idle(instant now, actions& out) {
     while (!line_.empty()) {
+        if (line_.first().count > 1) {
+            if (!gather(now, out)) break;
+            if (slots_.kept() > 0) let_go_of_kept();
+            continue;
+        }
         slot_id id = next_fresh(now, out);
         if (id == no_slot) break;
         if (head_may_be_bypassed(now)) return;
@@ -83,7 +89,53 @@ void machine::lend_idle(instant now, actions& out) {
         lend(now, id, w.arrived, true, out);
         out.push_back({.what = action::kind::grant, .slot = id, .cookie = w.cookie});
     }
-    while (line_.size() + (tried_ ? 1 : 0) > returning() &&
+    probe_stale(now, out);
+}
+
+/// Keeps what is free for a head that wants several, and lends it all at once. Only the head's are
+/// kept, so nobody waits for what somebody else keeps. False: there are not enough yet.
+bool machine::gather(instant now, actions& out) {
+    look_at_kept(now);
+    std::size_t wanted = line_.first().count;
+    while (slots_.kept() < wanted) {
+        slot_id id = next_fresh(now, out);
+        if (id == no_slot) break;
+        slots_.move(id, idle_kind::kept);
+    }
+    bool enough =
+        slots_.kept() >= wanted || (planted(fault::some_is_enough_for_many) && slots_.kept() > 0);
+    if (!enough) return false;
+    const waiter& w = line_.leave_first();
+    acquires_.add(wanted - 1);
+    for (std::size_t i = 0; i < wanted && slots_.kept() > 0; ++i) {
+        slot_id id = slots_.oldest(idle_kind::kept);
+        lend(now, id, w.arrived, true, out);
+        out.push_back({.what = action::kind::grant, .slot = id, .cookie = w.cookie});
+    }
+    return true;
+}
+
+/// What is kept may become suspect. Its age was looked at when it came: gathering that takes longer
+/// than resources live would never end.
+void machine::look_at_kept(instant now) {
+    if (!can_.probe) return;
+    for (slot_id id = slots_.oldest(idle_kind::kept); id != no_slot;) {
+        slot_id next = slots_[id].next;
+        instant proven = slots_[id].checked_at;
+        if (proven <= suspect_at_ && proven != now) slots_.move(id, idle_kind::stale);
+        id = next;
+    }
+}
+
+/// Whoever it was kept for has gone, or is no longer the head.
+void machine::let_go_of_kept() {
+    if (!line_.empty() && line_.first().count > 1) return;
+    if (planted(fault::kept_for_nobody)) return;
+    while (slots_.kept() > 0) slots_.move(slots_.oldest(idle_kind::kept), idle_kind::fresh);
+}
+
+void machine::probe_stale(instant now, actions& out) {
+    while (line_.wanted() + (tried_ ? 1 : 0) > returning() + slots_.kept() &&
            slots_.oldest(idle_kind::stale) != no_slot) {
         slot_id id = slots_.oldest(idle_kind::stale);
         if (auto why = wear(slots_[id], now)) {
@@ -209,9 +261,25 @@ instant machine::sweep_at() const {
     return std::max(after(last_sweep_, settings_.sweep_interval), sweep_due_);
 }
 
-bool machine::can_lend(instant now, actions& out) {
+bool machine::can_lend(instant now, actions& out, std::size_t count) {
     if (closed_ || paused_ || (!line_.empty() && !head_may_be_bypassed(now))) return false;
-    return next_fresh(now, out) != no_slot;
+    if (count == 1) return next_fresh(now, out) != no_slot;
+    return count_fresh(now, count, out) >= count;
+}
+
+/// How many could be lent now; not more than `enough` are looked at.
+std::size_t machine::count_fresh(instant now, std::size_t enough, actions& out) {
+    std::size_t found = 0;
+    bool newest_first = settings_.order == order::lifo;
+    slot_id id = newest_first ? slots_.newest(idle_kind::fresh) : slots_.oldest(idle_kind::fresh);
+    while (id != no_slot && found < enough) {
+        slot_id next = newest_first ? slots_[id].previous : slots_[id].next;
+        if (auto why = wear(slots_[id], now)) retire(now, id, *why, out);
+        else if (needs_probe(slots_[id], now)) slots_.move(id, idle_kind::stale);
+        else ++found;
+        id = next;
+    }
+    return found;
 }
 
 /// The fresh slot that is lent next. Those it comes across that are worn out are retired, those
@@ -261,7 +329,7 @@ supply machine::present_supply() const {
                 .idle = available(),
                 .leased = count(slot_state::leased),
                 .returning = returning(),
-                .wanted = line_.size()};
+                .wanted = line_.wanted()};
     return {.max = slots_.max(),
             .min_size = warmed_ ? settings_.min_size : 0,
             .min_idle = warmed_ ? settings_.min_idle : 0,
@@ -270,7 +338,8 @@ supply machine::present_supply() const {
             .leased = count(slot_state::leased),
             .opening = count(slot_state::opening),
             .returning = returning(),
-            .wanted = line_.size() + (tried_ ? 1 : 0)};
+            .wanted = (planted(fault::many_count_as_one) ? line_.size() : line_.wanted()) +
+                      (tried_ ? 1 : 0)};
 }
 
 bool machine::ready() const {

@@ -62,6 +62,9 @@ public:
     /// change its answer.
     instant next_chance() const { return held_back_ ? widen_at_ : retry_at_; }
 
+    /// Whoever opens from now on has not failed yet.
+    void forget_failures() { failures_ = 0; }
+
     /// No failure since the last success?
     bool well() const { return failures_ == 0; }
 

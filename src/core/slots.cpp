@@ -33,22 +33,28 @@ void slots::enter(slot_id id, slot_state next) {
 void slots::make_fresh(slot_id id) {
     enter(id, slot_state::idle);
     table_[id].idle = idle_kind::fresh;
-    // A returned resource belongs at the newest end; only one that was probed while others were
-    // used has to look for its place.
+    link(list_of(table_[id]), last_used_before(table_[id]), id);
+}
+
+/// A returned resource belongs at the newest end; only one that was probed or kept while others
+/// were used has to look for its place.
+slot_id slots::last_used_before(const slot& s) const {
     slot_id behind = newest(idle_kind::fresh);
-    while (behind != no_slot && table_[behind].idle_since > table_[id].idle_since)
+    while (behind != no_slot && table_[behind].idle_since > s.idle_since)
         behind = table_[behind].previous;
-    link(list_of(table_[id]), behind, id);
+    return behind;
 }
 
 void slots::move(slot_id id, idle_kind kind) {
-    ensure(table_[id].state == slot_state::idle && table_[id].idle != kind, "an idle slot moves");
-    bool expiring = table_[id].expiring;
+    slot& s = table_[id];
+    ensure(s.state == slot_state::idle && s.idle != kind, "an idle slot moves");
+    bool expiring = s.expiring;
     unlink(id);
-    table_[id].idle = kind;
-    link(list_of(table_[id]), newest(kind), id);
-    if (kind == idle_kind::doomed) ++doomed_;
-    else if (expiring) mark_expiring(id);
+    s.idle = kind;
+    link(list_of(s), kind == idle_kind::fresh ? last_used_before(s) : newest(kind), id);
+    doomed_ += kind == idle_kind::doomed;
+    kept_ += kind == idle_kind::kept;
+    if (kind == idle_kind::stale && expiring) mark_expiring(id);
 }
 
 void slots::mark_expiring(slot_id id) {
@@ -72,6 +78,7 @@ void slots::unlink(slot_id id) {
     (s.previous == no_slot ? where.head : table_[s.previous].next) = s.next;
     (s.next == no_slot ? where.tail : table_[s.next].previous) = s.previous;
     doomed_ -= s.idle == idle_kind::doomed;
+    kept_ -= s.idle == idle_kind::kept;
     expiring_ -= s.expiring;
     s.expiring = false;
 }
@@ -106,7 +113,9 @@ void slots::check() const {
     ensure(expiring == expiring_, "the expiring ones are counted");
     ensure(vacant_.size() == count(slot_state::vacant), "every vacant slot can be found");
     ensure(check_list(idle_kind::doomed) == doomed_, "the doomed are counted");
-    std::size_t listed = check_list(idle_kind::fresh) + check_list(idle_kind::stale) + doomed_;
+    ensure(check_list(idle_kind::kept) == kept_, "the kept are counted");
+    std::size_t listed =
+        check_list(idle_kind::fresh) + check_list(idle_kind::stale) + doomed_ + kept_;
     ensure(listed == count(slot_state::idle), "every idle slot is in exactly one list");
 }
 

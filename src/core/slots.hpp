@@ -33,7 +33,9 @@ enum class idle_kind : std::uint8_t {
     fresh,   // lend it as it is
     stale,   // probe it before it is lent
     doomed,  // close it when its turn comes
+    kept,    // lend it to the head of the line, when there are as many as it wants
 };
+inline constexpr std::size_t idle_kind_count = 4;
 
 struct slot {
     std::uint64_t resource = 0;  // number of the resource in it: that of the call that opened it
@@ -45,6 +47,7 @@ struct slot {
     instant idle_since{};        // end of its last lease, or its birth
     instant checked_at{};        // last proof of life: its birth or its last good probe
     instant leased_at{};
+    std::uint64_t holder = 0;    // the thread that leases it; 0: unknown
     slot_id previous = no_slot;  // neighbours in the idle list it is in
     slot_id next = no_slot;
     slot_state state = slot_state::vacant;
@@ -58,8 +61,8 @@ struct slot {
 /// The slots, counted by state. The states are exclusive and add up to max; the counts change
 /// nowhere but in enter(), so they cannot drift.
 ///
-/// The idle ones are in one of three lists: the fresh in the order of their last use, the stale and
-/// the doomed in the order in which they were found to be so.
+/// The idle ones are in one of four lists: the fresh in the order of their last use, the others in
+/// the order in which they were found to be so.
 class slots {
 public:
     explicit slots(std::size_t max);
@@ -82,7 +85,8 @@ public:
 
     /// Makes a slot idle and puts it where its last use (`idle_since`) belongs among the fresh.
     void make_fresh(slot_id id);
-    /// Moves an idle slot to the end of the stale, or of the doomed.
+    /// Moves an idle slot to the end of the stale, of the doomed or of the kept, or to its place
+    /// among the fresh.
     void move(slot_id id, idle_kind kind);
     /// Marks an idle slot as kept only until its replacement is there.
     void mark_expiring(slot_id id);
@@ -90,6 +94,7 @@ public:
     slot_id oldest(idle_kind kind) const { return lists_[static_cast<std::size_t>(kind)].head; }
     slot_id newest(idle_kind kind) const { return lists_[static_cast<std::size_t>(kind)].tail; }
     std::size_t doomed() const { return doomed_; }
+    std::size_t kept() const { return kept_; }
 
     /// Aborts if counts, lists and states disagree.
     void check() const;
@@ -101,15 +106,17 @@ private:
     };
 
     void link(list& where, slot_id behind, slot_id id);
+    slot_id last_used_before(const slot& s) const;
     void unlink(slot_id id);
     std::size_t check_list(idle_kind kind) const;
     list& list_of(const slot& s) { return lists_[static_cast<std::size_t>(s.idle)]; }
 
     std::vector<slot> table_;
     std::vector<slot_id> vacant_;
-    std::array<list, 3> lists_;
+    std::array<list, idle_kind_count> lists_;
     std::size_t expiring_ = 0;
     std::size_t doomed_ = 0;
+    std::size_t kept_ = 0;
     std::array<tally, slot_state_count> counts_;
 };
 

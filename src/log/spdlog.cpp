@@ -40,6 +40,7 @@ level_enum level_of(event_kind kind) {
         case event_kind::closed:
         case event_kind::exhausted:
         case event_kind::loop_blocked:
+        case event_kind::nested_acquire:
         case event_kind::leak_suspected:
         case event_kind::breaker_changed:
         case event_kind::closed_pool:  // tells of the warnings that were left out
@@ -121,7 +122,8 @@ std::string text_of(const stats& now) {
 std::string gist_of(const event& what) {
     switch (what.kind) {
         case event_kind::exhausted: return make_error_code(what.error).message();
-        case event_kind::loop_blocked: return text_of(what.site);
+        case event_kind::loop_blocked:
+        case event_kind::nested_acquire: return text_of(what.site);
         case event_kind::leak_suspected: return text_of(what.site) + quoted(what.task);
         case event_kind::breaker_changed: return to_string(what.breaker);
         case event_kind::open_failed:
@@ -163,6 +165,8 @@ std::string words_for(const event& what, const std::string& gist) {
                    (what.now == nullptr ? std::string("nothing more is known")
                                         : text_of(*what.now));
         case event_kind::loop_blocked: return gist + " blocks the loop that the pool works on";
+        case event_kind::nested_acquire:
+            return gist + " waits for a lease on a thread that holds one already";
         case event_kind::leak_suspected:
             return it + " has been held for " + text_of(what.took) + " by " + gist;
         case event_kind::breaker_changed: return "the circuit breaker is now " + gist;

@@ -8,13 +8,16 @@
 #include <boost/asio/detail/scheduler.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/execution/context.hpp>
+#include <boost/asio/execution_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/query.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/system/system_error.hpp>
 #include <exception>
 #include <utility>
+#include <vector>
 
+#include "cenote/detail/process.hpp"
 #include "shell/keeper.hpp"
 
 namespace cenote::shell {
@@ -48,6 +51,32 @@ bool put_there(const work_asio& place, Put put) noexcept {
 
 }  // namespace
 
+/// Hears of a fork when the user tells the context (execution_context::notify_fork).
+class fork_service : public asio::execution_context::service {
+public:
+    using key_type = fork_service;
+    static inline asio::execution_context::id id;
+
+    explicit fork_service(asio::execution_context& context) : service(context) {}
+
+    void add(const std::shared_ptr<work_asio*>& place) {
+        std::lock_guard lock(mutex_);
+        std::erase_if(places_, [](const auto& each) { return each.expired(); });
+        places_.push_back(place);
+    }
+
+private:
+    void shutdown() noexcept override {}
+    void notify_fork(asio::execution_context::fork_event event) override {
+        if (event != asio::execution_context::fork_child) return;
+        for (const auto& each : places_)
+            if (auto place = each.lock()) (*place)->forsake_calls();
+    }
+
+    std::mutex mutex_;
+    std::vector<std::weak_ptr<work_asio*>> places_;
+};
+
 // What lies on the executor.
 
 /// One turn, or one run of the timer. Keeps the keeper until it has been run or dropped.
@@ -59,7 +88,9 @@ public:
         place.home_.add_ref();
     }
     errand(errand&& other) noexcept
-        : place_(std::exchange(other.place_, nullptr)), what_(other.what_) {}
+        : place_(std::exchange(other.place_, nullptr)),
+          what_(other.what_),
+          process_(other.process_) {}
     errand& operator=(errand&&) = delete;
     ~errand() {
         if (place_ == nullptr) return;
@@ -73,19 +104,20 @@ public:
 private:
     void end(bool run) {
         work_asio& place = *std::exchange(place_, nullptr);
-        if (run) (place.*what_)();
+        if (run && process_ == detail::this_process) (place.*what_)();
         place.home_.drop_ref();
     }
 
     work_asio* place_;
     step what_;
+    detail::process_number process_ = detail::this_process;
 };
 
 /// A connector's call under way. Shared by its coroutine and whoever cancels it; ends once.
 class work_asio::running_call : public std::enable_shared_from_this<running_call> {
 public:
     running_call(work_asio& place, const job& j, const asio::any_io_executor& where)
-        : place_(place), job_(j), strand_(asio::make_strand(where)) {}
+        : place_(place), job_(j), connector_(j.by), strand_(asio::make_strand(where)) {}
 
     void start() {
         if (job_.call == 0) expire_after(place_.close_timeout_);
@@ -107,7 +139,11 @@ public:
     }
 
     bool is(core::slot_id slot, std::uint64_t call) const {
-        return job_.slot == slot && job_.call == call;
+        return job_.slot == slot && job_.call == call && !is_foreign();
+    }
+    bool is_foreign() const { return job_.process != detail::this_process; }
+    void emit() {
+        if (!ended_) stop_.emit(asio::cancellation_type::terminal);
     }
 
     // In the list of those under way, under the keeper's lock.
@@ -124,6 +160,7 @@ private:
         ending& operator=(ending&&) = delete;
         ~ending() {
             if (of_ == nullptr) return;
+            if (putting_here != &of_->place_) of_->place_.dropped();
             of_->fail(of_->place_.dropped_error_);
         }
         void operator()(const std::exception_ptr&) { std::exchange(of_, nullptr)->end(); }
@@ -133,10 +170,6 @@ private:
     };
 
     static asio::awaitable<void> perform(std::shared_ptr<running_call> me);
-
-    void emit() {
-        if (!ended_) stop_.emit(asio::cancellation_type::terminal);
-    }
 
     /// The machine knows nothing of an orphan, so it minds its time itself.
     void expire_after(core::duration time) {
@@ -148,6 +181,7 @@ private:
 
     work_asio& place_;
     const job job_;
+    const detail::connector_ref connector_;  // its verb's frame may end after the answer
     asio::strand<asio::any_io_executor> strand_;
     std::optional<asio::steady_timer> expiry_;
     asio::cancellation_signal stop_;
@@ -158,7 +192,7 @@ private:
 };
 
 asio::awaitable<void> work_asio::running_call::perform(std::shared_ptr<running_call> me) {
-    detail::async_connector& connector = me->place_.connector_;
+    auto& connector = static_cast<detail::async_connector&>(*me->connector_);
     try {
         switch (me->job_.which) {
             case core::verb::open: me->opened_ = co_await connector.open(); break;
@@ -189,15 +223,17 @@ void work_asio::running_call::end() noexcept {
 
 // The workplace.
 
-work_asio::work_asio(keeper& home, detail::async_connector& connector,
-                     const asio::any_io_executor& where, const options& settings)
+work_asio::work_asio(keeper& home, const asio::any_io_executor& where, const options& settings)
     : home_(home),
-      connector_(connector),
       close_timeout_(settings.close_timeout),
       dropped_error_(std::make_exception_ptr(boost::system::system_error(
           asio::error::operation_aborted, "the pool or its event loop has ended"))),
       where_(where),
-      timer_(where) {}
+      timer_(where),
+      told_of_forks_(std::make_shared<work_asio*>(this)) {
+    auto& context = asio::query(where_, asio::execution::context);
+    asio::use_service<fork_service>(context).add(told_of_forks_);
+}
 
 work_asio::~work_asio() = default;
 
@@ -217,11 +253,16 @@ void work_asio::call(const job& j) noexcept {
         return home_.finish(j, false, std::current_exception(), nullptr);
     }
     home_.add_ref();
-    try {
-        started->start();
-    } catch (const std::exception&) {
-        started->fail(std::current_exception());
-    }
+    std::exception_ptr error;
+    bool begun = put_there(*this, [&] {
+        try {
+            started->start();
+        } catch (const std::exception&) {
+            error = std::current_exception();
+            throw;
+        }
+    });
+    if (!begun) started->fail(error);
 }
 
 void work_asio::abandoned(core::slot_id slot, std::uint64_t call) {
@@ -353,6 +394,30 @@ bool work_asio::needs_this_thread() const {
            asio::use_service<asio::detail::scheduler>(context).can_dispatch();
 }
 
+/// What lies on the executor from before goes by without effect; the timer is set anew.
+void work_asio::start_anew() {
+    somebody_abandoned_ = turn_taken_ = false;
+    summoning_ = 0;
+    std::construct_at(&summoned_);
+    timer_at_ = never;
+}
+
+void work_asio::forsake_calls() noexcept {
+    std::unique_lock lock(home_.lock());
+    for (running_call* c = calls_; c != nullptr;) {
+        if (!c->is_foreign() || std::exchange(c->cancelled, true)) {
+            c = c->next;
+            continue;
+        }
+        std::shared_ptr<running_call> kept = c->weak_from_this().lock();
+        lock.unlock();
+        kept->emit();
+        kept.reset();
+        lock.lock();
+        c = calls_;
+    }
+}
+
 void work_asio::stop(std::unique_lock<std::mutex>& lock) noexcept {
     stopping_ = true;
     for (running_call* c = calls_; c != nullptr; c = c->next) c->abandoned = true;
@@ -369,9 +434,8 @@ gate* open_on(const asio::any_io_executor& where, std::unique_ptr<async_connecto
     if (settings.warm_up == warm_up::wait)
         throw invalid_option("warm_up", "wait",
                              "a pool on an executor must not block; use async_wait_ready");
-    async_connector& calls = *connector;
     return shell::keeper::open(settings, std::move(connector), [&](shell::keeper& home) {
-        return std::make_unique<shell::work_asio>(home, calls, where, settings);
+        return std::make_unique<shell::work_asio>(home, where, settings);
     });
 }
 

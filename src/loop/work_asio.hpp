@@ -26,8 +26,7 @@ namespace cenote::shell {
 /// there any more.
 class work_asio final : public workplace {
 public:
-    work_asio(keeper& home, detail::async_connector& connector,
-              const boost::asio::any_io_executor& where, const options& settings);
+    work_asio(keeper& home, const boost::asio::any_io_executor& where, const options& settings);
     ~work_asio() override;
 
     void call(const job& j) noexcept override;
@@ -38,10 +37,16 @@ public:
     bool look(core::instant wake_at) override;
     void abandoned(core::slot_id slot, std::uint64_t call) override;
     bool stopped() const override { return stopping_; }
+    std::exception_ptr why_stopped() const override { return dropped_error_; }
     bool overwhelmed() const override { return stopping_; }
     /// The pool's end never waits for calls: it may well come on the only thread they have.
     bool helpless(std::size_t) const override { return true; }
+    void start_anew() override;
     void stop(std::unique_lock<std::mutex>& lock) noexcept override;
+
+    /// In the child of a fork, when nobody runs the context: cancels the calls that the parent
+    /// began, before they go on here.
+    void forsake_calls() noexcept;
 
 private:
     class running_call;
@@ -59,13 +64,14 @@ private:
     void let_go() noexcept;
 
     keeper& home_;
-    detail::async_connector& connector_;
     const core::duration close_timeout_;
     const std::exception_ptr dropped_error_;
 
     // Belong to whoever has the turn.
     boost::asio::any_io_executor where_;
     std::optional<boost::asio::steady_timer> timer_;
+
+    const std::shared_ptr<work_asio*> told_of_forks_;
 
     // Guarded by the keeper's lock.
     running_call* calls_ = nullptr;  // in flight

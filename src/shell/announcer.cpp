@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "cenote/detail/process.hpp"
+
 namespace cenote::shell {
 
 namespace {
@@ -52,12 +54,22 @@ void announcer::tell(std::mutex& keeper_lock) noexcept {
     const announcer* outer = std::exchange(telling_for, this);
     batch.swap(noted_);
     lock.unlock();
-    for (const event& each : batch) tell_now(each);
+    const detail::process_number here = detail::this_process;
+    for (const event& each : batch)
+        if (detail::this_process == here) tell_now(each);
+    telling_for = outer;
+    if (detail::this_process != here) return;  // forked by an observer
     batch.clear();
     lock.lock();
     if (noted_.empty()) batch.swap(noted_);  // keep the larger buffer
     telling_ = false;
-    telling_for = outer;
+}
+
+void announcer::start_anew() noexcept {
+    if (untold_.empty()) untold_.swap(noted_);
+    noted_.clear();
+    telling_ = false;
+    lost_.set(0);
 }
 
 void announcer::tell_now(const event& what) const noexcept {

@@ -34,6 +34,9 @@ public:
     /// How many events were dropped. Also without the lock.
     std::uint64_t lost() const { return lost_.get(); }
 
+    /// In the child of a fork: what the parent noted is the parent's to tell.
+    void start_anew() noexcept;
+
     /// Outside the lock. Tells what has been noted so far, unless another thread is at it. What
     /// follows from that is for the next time: it might never end.
     void tell(std::mutex& keeper_lock) noexcept;
@@ -54,6 +57,7 @@ private:
 
     // Guarded by the keeper's lock.
     std::vector<event> noted_;
+    std::vector<event> untold_;  // the parent's
     bool telling_ = false;
     core::tally lost_;
 };

@@ -12,6 +12,8 @@ void keeper::enter(Ask&& ask) noexcept(noexcept(ask(core::instant{}))) {
     errands todo;
     {
         std::lock_guard lock(mutex_);
+        if (is_behind()) [[unlikely]]
+            start_anew(todo);
         // Even again also when the question throws; it does so before anything has changed.
         struct bracket {
             std::atomic<std::uint64_t>& n;

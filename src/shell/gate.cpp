@@ -2,6 +2,8 @@
 #include "cenote/detail/gate.hpp"
 
 #include <algorithm>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -18,18 +20,18 @@ shell::keeper& keeper_of(gate* g) { return *static_cast<shell::keeper*>(g); }
 
 gate::gate(const options& settings, std::unique_ptr<any_connector> connector, std::uint32_t reasons)
     : shelf_(std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 256), reasons),
-      connector_(std::move(connector)),
+      connector_(connector.release()),
       acquire_timeout_(settings.acquire_timeout),
       name_(settings.name) {
     connector_abilities can = connector_->abilities();
     looks_before_acquire_ = can.before_acquire;
+    sample_mask_ = looks_before_acquire_ ? 0 : sample - 1;
     looks_before_release_ = can.before_release;
 }
 
 gate* gate::open(const options& settings, std::unique_ptr<blocking_connector> connector) {
-    blocking_connector& calls = *connector;
     return shell::keeper::open(settings, std::move(connector), [&](shell::keeper& home) {
-        return std::make_unique<shell::work_thread>(home, calls, settings);
+        return std::make_unique<shell::work_thread>(home, settings);
     });
 }
 
@@ -43,6 +45,19 @@ resource* gate::acquire(const wish& w, errc& why) {
 resource* gate::try_acquire(std::source_location site) {
     register_this_thread();
     return keeper_of(this).try_acquire(site);
+}
+
+void gate::check_count(std::size_t count) const {
+    std::size_t max = static_cast<const shell::keeper*>(this)->max();
+    if (count >= 1 && count <= max) return;
+    throw std::invalid_argument("cenote: acquire_many(" + std::to_string(count) + ") of pool \"" +
+                                name_ + "\": must be between 1 and max (" + std::to_string(max) +
+                                ")");
+}
+
+bool gate::acquire_many(const wish& w, std::span<resource*> into, errc& why) {
+    register_this_thread();
+    return keeper_of(this).acquire_many(w, into, why);
 }
 
 bool gate::ask(waiter& who) {
@@ -62,6 +77,11 @@ void gate::release(resource* r) noexcept {
     keeper_of(this).release(r);
 }
 void gate::retire_all() { keeper_of(this).retire_all(); }
+void gate::suspect_all() noexcept { keeper_of(this).suspect_all(); }
+void gate::suspect(const resource* r) noexcept { keeper_of(this).suspect(r); }
+void gate::replace_connector(std::unique_ptr<any_connector> next) {
+    keeper_of(this).replace_connector(std::move(next));
+}
 void gate::pause() { keeper_of(this).pause(); }
 void gate::resume() { keeper_of(this).resume(); }
 void gate::go(const breaker_move& where) { keeper_of(this).go(where); }

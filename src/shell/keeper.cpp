@@ -20,11 +20,6 @@ using std::chrono::steady_clock;
 
 namespace {
 
-core::abilities abilities_of(const detail::any_connector& connector) {
-    detail::connector_abilities can = connector.abilities();
-    return {.probe = can.probe, .reset = can.reset};
-}
-
 /// A sleeping thread looks at the clock itself if nobody has woken it so long after its deadline.
 constexpr auto backstop = std::chrono::milliseconds{20};
 
@@ -44,7 +39,8 @@ constexpr auto fine_idle_time = std::chrono::seconds{1};
 std::chrono::nanoseconds shelf_interval(const options& settings, bool probes) {
     auto interval = settings.sweep_interval;
     if (!probes) return interval;
-    return std::min({interval, settings.probe_after_idle / 2, settings.heartbeat / 2});
+    return std::min({interval, settings.probe_after_idle / 2, settings.heartbeat / 2,
+                     std::chrono::nanoseconds{core::machine::look_after}});
 }
 
 /// Who holds a lease from the fast lane is found so often, if not by a sweep: often enough for
@@ -73,24 +69,32 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
                const workplace_maker& make_workplace)
     : gate(settings, std::move(connector), detail::sweeper_asleep),
       settings_(settings),
-      shelf_interval_(shelf_interval(settings, abilities_of(*connector_).probe)),
+      can_(connector_->abilities()),
+      can_probe_(abilities().probe),
+      shelf_interval_(shelf_interval(settings, can_probe_)),
       holder_interval_(std::min(shelf_interval_, holder_interval(settings))),
       announcer_(settings.observers),
       umpire_(settings.breaker),
       traces_(new detail::trace[settings.max]),
-      machine_(settings, abilities_of(*connector_), announcer_.wants_any(), pick_seed(settings),
+      machine_(settings, abilities(), announcer_.wants_any(), pick_seed(settings),
                steady_clock::now()),
       places_(settings.max),
+      suspension_(core::machine::frozen_for, steady_clock::now(), time_since_boot()),
       leaks_(settings.max, settings.leak_after),
       open_timed_out_(std::make_exception_ptr(std::system_error(
           std::make_error_code(std::errc::timed_out), "the open took longer than open_timeout"))),
       work_(make_workplace(*this)) {
     // The fast lane has no clock: it sees that a resource was idle for long, but not for how long.
-    bool probes_soon = abilities_of(*connector_).probe &&
-                       (settings.probe_on_release || settings.probe_after_idle < fine_idle_time);
+    bool probes_soon =
+        can_probe_ && (settings.probe_on_release || settings.probe_after_idle < fine_idle_time);
     if (probes_soon || announcer_.wants_leases() || settings.order == order::fifo)
         shelf_.raise(detail::lane_off);
     machine_.make_room(out_);
+}
+
+core::abilities keeper::abilities() const {
+    detail::connector_abilities can = connector_->abilities();
+    return {.probe = can.probe, .reset = can.reset};
 }
 
 void keeper::begin() {
@@ -102,17 +106,19 @@ void keeper::begin() {
 // Acquire.
 
 resource* keeper::acquire(const detail::wish& w, errc& why) {
-    work_->start();
     thread_waiter me;
     me.site = w.site;
     me.wants = w.how;
     me.holder = detail::this_thread();
     me.deadline = w.deadline;
-    me.cannot_wait = refuses_on_loop(settings_) && work_->needs_this_thread();
+    me.cannot_wait = cannot_wait_here();
     resource* rejected = nullptr;
     for (;;) {
+        get_ready();
+        const detail::process_number asked_in = detail::this_process;
         bool waits = ask_for(me, rejected);
         if (waits || me.error == errc::deadlock) may_block(w.site);
+        if (detail::this_process != asked_in) continue;  // forked by an observer
         if (waits) wait(me, w);
         if (me.got == nullptr) break;
         if (admits(me.got)) return me.got;
@@ -125,6 +131,7 @@ resource* keeper::acquire(const detail::wish& w, errc& why) {
 
 bool keeper::ask_for(thread_waiter& me, resource* rejected) {
     me.rearm();
+    join_anew(me, rejected);
     bool in_line = false;
     try {
         enter([&](instant now) {
@@ -150,10 +157,12 @@ bool keeper::ask_for(instant now, detail::waiter& who) {
         who.ticket = machine_.draw_ticket();
         who.arrived = now;
     }
+    if (might_lend_suspects()) notice_suspension(now);
     if (resource* r = take_from_shelf(now, borrower_of(who)); r != nullptr) {
         who.got = r;
         return false;
     }
+    note_who_holds(who.holder);
     core::answer a = machine_.acquire(now,
                                       {.deadline = who.deadline,
                                        .cookie = std::bit_cast<std::uint64_t>(&who),
@@ -162,15 +171,31 @@ bool keeper::ask_for(instant now, detail::waiter& who) {
                                        .arrived = who.arrived,
                                        .again = again,
                                        .cannot_wait = who.cannot_wait,
-                                       .rank = who.wants.rank},
+                                       .rank = who.wants.rank,
+                                       .holder = number_of(who.holder)},
                                       out_);
     who.place = std::bit_cast<std::uint64_t>(a.waiter);
     who.error = a.error;
+    if (a.nested && announcer_.wants(event_kind::nested_acquire))
+        announcer_.note({.kind = event_kind::nested_acquire, .pool = name_, .site = who.site});
     if (a.what == core::answer::kind::granted) {
         who.got = places_[a.slot].held;
         prepare(now, who.got, borrower_of(who));
     }
     return a.what == core::answer::kind::waiting;
+}
+
+/// A thread, as the machine names it.
+std::uint64_t keeper::number_of(const void* holder) {
+    return std::bit_cast<std::uintptr_t>(holder);
+}
+
+/// Where everything is leased, a thread that comes may be the last one of a deadlock. Leases from
+/// the shelf have passed the machine by, so it is told who has what.
+void keeper::note_who_holds(const void* comes) {
+    if (comes == nullptr || machine_.count(core::slot_state::leased) < machine_.max()) return;
+    for (core::slot_id id = 0; id < places_.size(); ++id)
+        machine_.held_by(id, number_of(traces_[id].holder.load(std::memory_order_relaxed)));
 }
 
 void keeper::wait(thread_waiter& me, const detail::wish& w) {
@@ -192,12 +217,13 @@ void keeper::wait(thread_waiter& me, const detail::wish& w) {
 }
 
 resource* keeper::try_acquire(std::source_location site) {
-    work_->start();
     borrower who{.site = site, .how = {}, .holder = detail::this_thread()};
     for (;;) {
+        get_ready();
         resource* got = nullptr;
         enter([&](instant now) {
             machine_.make_room(out_);
+            if (might_lend_suspects()) notice_suspension(now);
             got = take_from_shelf(now, who);
             if (got != nullptr) return;
             if (auto slot = machine_.try_acquire(now, out_)) {
@@ -213,9 +239,9 @@ resource* keeper::try_acquire(std::source_location site) {
 }
 
 bool keeper::admits(resource* r) noexcept {
-    if (!looks_before_acquire_) return true;
+    if (!looks_before_acquire_ || is_foreign(r)) return !is_foreign(r);
     try {
-        return connector_->before_acquire(*r);
+        return r->made_by->before_acquire(*r) && !is_foreign(r);
     } catch (...) {
         return false;
     }
@@ -231,13 +257,14 @@ void keeper::refused(errc why) noexcept {
 
 void keeper::release(resource* r) noexcept {
     bool returns = r->state == detail::condition::clean || r->state == detail::condition::dirty;
-    if (looks_before_release_ && returns) {
+    if (looks_before_release_ && returns && !is_foreign(r)) {
         try {
-            if (!connector_->before_release(*r)) r->state = detail::condition::rejected;
+            if (!r->made_by->before_release(*r)) r->state = detail::condition::rejected;
         } catch (...) {
             r->state = detail::condition::rejected;
         }
     }
+    if (is_foreign(r)) return forsake(r);
     auto how = static_cast<core::condition>(std::exchange(r->state, detail::condition::clean));
     enter([&](instant now) noexcept {
         std::optional<core::duration> held;
@@ -252,6 +279,7 @@ void keeper::release(resource* r) noexcept {
 }
 
 void keeper::hand_in(resource* r) noexcept {
+    if (is_foreign(r)) return forsake(r);
     enter([&](instant now) noexcept {
         if (resource* over = lay_on_shelf(now, r); over != nullptr) bring_back(now, over);
     });
@@ -267,6 +295,7 @@ resource* keeper::taken(resource* r) noexcept {
 }
 
 std::unique_ptr<resource> keeper::detach(resource* r) noexcept {
+    if (is_foreign(r)) return detach_foreign(r);
     enter([&](instant now) noexcept {
         forget_recalled(r);
         places_[r->slot].held = nullptr;
@@ -278,6 +307,7 @@ std::unique_ptr<resource> keeper::detach(resource* r) noexcept {
 // The whole pool.
 
 void keeper::retire_all() {
+    catch_up();
     enter([&](instant now) {
         machine_.make_room(out_);
         recall(now);
@@ -303,6 +333,7 @@ void keeper::resume() {
 }
 
 void keeper::close() noexcept {
+    if (!try_to_catch_up()) return close_unborn();
     enter([&](instant now) noexcept {
         shelf_.raise(detail::pool_closed);
         collect_shelf(now);
@@ -323,11 +354,17 @@ bool keeper::watch(instant deadline, Until until) {
     return reached;
 }
 
+/// Whether waiting on this thread is refused, because the pool needs it.
+bool keeper::cannot_wait_here() const {
+    return refuses_on_loop(settings_) && work_->needs_this_thread();
+}
+
 /// False: the calling thread is one that the pool needs, and must not be blocked. If it is such a
 /// one, this is told in any case.
 bool keeper::may_block(std::source_location site) noexcept {
     if (!work_->needs_this_thread()) return true;
     announcer_.tell_now({.kind = event_kind::loop_blocked, .pool = name_, .site = site});
+    try_to_catch_up();  // it may have forked
     return !refuses_on_loop(settings_);
 }
 
@@ -341,7 +378,7 @@ std::size_t keeper::close(std::chrono::nanoseconds timeout, std::source_location
 }
 
 bool keeper::wait_ready(std::chrono::nanoseconds timeout, std::source_location site) {
-    work_->start();
+    get_ready();
     enter([&](instant now) {
         machine_.make_room(out_);
         machine_.warm(now, out_);
@@ -366,6 +403,7 @@ void keeper::wait_warm() {
 
 void keeper::end() noexcept {
     close();
+    if (is_behind()) return;
     std::unique_lock lock(mutex_);
     ++watchers_;
     // Connector calls may use what the caller is about to destroy, so they are waited for; each of
@@ -395,6 +433,7 @@ void keeper::tick() noexcept {
         // A shelf's sweep that comes so late says the same as a timer of the machine's.
         if (core::after(shelf_sweep_at_, core::machine::frozen_for) <= now)
             machine_.suspect_all(now, out_);
+        notice_suspension(now);
         machine_.tick(now, out_);
         if (now >= shelf_sweep_at_) sweep_shelf(now);
         else if (now >= leaks_at()) note_holders(now);

@@ -18,19 +18,24 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "cenote/detail/gate.hpp"
+#include "cenote/detail/process.hpp"
 #include "cenote/detail/waiter.hpp"
 #include "core/leaks.hpp"
 #include "core/machine.hpp"
 #include "shell/announcer.hpp"
+#include "shell/fork.hpp"
 #include "shell/job.hpp"
+#include "shell/suspension.hpp"
 #include "shell/umpire.hpp"
 #include "shell/workplace.hpp"
 
 namespace cenote::shell {
 
+class many_waiter;
 class thread_waiter;
 
 class keeper final : public detail::gate {
@@ -47,6 +52,7 @@ public:
     void end() noexcept;
     detail::resource* acquire(const detail::wish& w, errc& why);
     detail::resource* try_acquire(std::source_location site);
+    bool acquire_many(const detail::wish& w, std::span<detail::resource*> into, errc& why);
     detail::resource* taken(detail::resource* r) noexcept;
     bool ask(detail::waiter& who);
     void cancel(detail::waiter& who) noexcept;
@@ -56,6 +62,9 @@ public:
     void hand_in(detail::resource* r) noexcept;
     std::unique_ptr<detail::resource> detach(detail::resource* r) noexcept;
     void retire_all();
+    void suspect_all() noexcept;
+    void suspect(const detail::resource* r) noexcept;
+    void replace_connector(std::unique_ptr<detail::any_connector> next);
     void pause();
     void resume();
     void go(const breaker_move& where);
@@ -63,6 +72,7 @@ public:
     void close() noexcept;
     std::size_t close(std::chrono::nanoseconds timeout, std::source_location site) noexcept;
     bool wait_ready(std::chrono::nanoseconds timeout, std::source_location site);
+    std::size_t max() const { return settings_.max; }
     stats read() const;
     std::vector<lease_info> leases() const;
     std::string explain(errc why, core::instant since, std::exception_ptr& cause);
@@ -91,6 +101,10 @@ public:
     void tell_watchers() {
         if (watchers_ > 0) changed_.notify_all();
     }
+    // For fork.cpp.
+    void before_fork() noexcept;
+    void after_fork() noexcept;
+    void after_fork_in_child() noexcept;
     // Not under the lock.
     void tick() noexcept;
     void add_ref() noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
@@ -107,11 +121,13 @@ private:
     struct errands {
         detail::waiter* first = nullptr;
         detail::waiter** last = &first;
-        bool left_empty = false;       // the last slot became vacant
-        bool alone = false;            // nobody is left to make the calls
-        bool summons = false;          // the workplace has to be told
-        bool judges = false;           // so has the breaker's strategy
-        std::exception_ptr forgotten;  // an open error that is the last no longer
+        bool left_empty = false;              // the last slot became vacant
+        bool alone = false;                   // nobody is left to make the calls
+        bool summons = false;                 // the workplace has to be told
+        bool judges = false;                  // so has the breaker's strategy
+        std::exception_ptr forgotten;         // an open error that is the last no longer
+        detail::resource* foreign = nullptr;  // to be forsaken, up to the end
+        detail::resource* foreign_end = nullptr;
 
         void add(detail::waiter& w) {
             w.next = nullptr;
@@ -120,12 +136,13 @@ private:
         }
         /// Waiters are told without the keeper, which may be gone by then.
         bool needs_keeper() const { return left_empty || alone || summons || judges; }
-        bool any() const { return first != nullptr || needs_keeper(); }
+        bool any() const { return first != nullptr || needs_keeper() || foreign != nullptr; }
     };
     /// What the keeper knows of a slot.
     struct place {
         detail::resource* held = nullptr;
-        job pending{};  // the call to be made next
+        std::uint64_t hits_known = 0;  // of its resource: those that the machine knows about
+        job pending{};                 // the call to be made next
         bool queued = false;
         place* next = nullptr;
         place* previous = nullptr;
@@ -179,6 +196,8 @@ private:
     bool ask_for(core::instant now, detail::waiter& who);
     detail::resource* take_from_shelf(core::instant now, const borrower& who);
     void prepare(core::instant now, detail::resource* r, const borrower& who);
+    static std::uint64_t number_of(const void* holder);
+    void note_who_holds(const void* comes);
     void give_to_machine(core::instant now, detail::resource* r, core::condition how,
                          const std::optional<core::duration>& held);
     void mind_the_lane(core::instant now);
@@ -194,6 +213,9 @@ private:
     core::instant leaks_at() const;
     void list_leases(core::instant now, std::vector<lease_info>& into) const;
     void recall(core::instant now);
+    void notice_suspension(core::instant now);
+    bool might_lend_suspects() const;
+    void suspect_all(core::instant now);
     void forget_recalled(const detail::resource* r);
     void bring_back(core::instant now, detail::resource* r);
     detail::resource* lay_on_shelf(core::instant now, detail::resource* r);
@@ -219,7 +241,10 @@ private:
     template <class Until>
     bool watch(core::instant deadline, Until until);
     bool ask_for(thread_waiter& me, detail::resource* rejected);
+    bool ask_for_many(many_waiter& me);
+    bool admits_all(std::span<detail::resource*> all) noexcept;
     bool may_block(std::source_location site) noexcept;
+    bool cannot_wait_here() const;
     void wait(thread_waiter& me, const detail::wish& w);
     bool admits(detail::resource* r) noexcept;
     void make_calls_here() noexcept;
@@ -235,7 +260,30 @@ private:
     void answer_open(core::instant now, const job& j, core::outcome how,
                      const std::exception_ptr& error, std::unique_ptr<detail::resource>& opened);
 
+    // In the child of a fork.
+    bool is_behind() const {
+        return lives_in_.load(std::memory_order_acquire) != detail::this_process;
+    }
+    void catch_up();
+    void get_ready();
+    bool try_to_catch_up() noexcept;
+    void close_unborn() noexcept;
+    void start_anew(errands& todo);
+    void disown_all() noexcept;
+    void forget_the_past() noexcept;
+    static bool is_foreign(const detail::resource* r);
+    static bool is_forgotten(const detail::waiter& who);
+    void forsake(detail::resource* r) noexcept;
+    void finish_foreign(const job& j, std::unique_ptr<detail::resource> opened) noexcept;
+    std::unique_ptr<detail::resource> detach_foreign(detail::resource* r) noexcept;
+    void join_anew(detail::waiter& me, detail::resource*& rejected) noexcept;
+    bool cancel_forgotten(detail::waiter& who) noexcept;
+    bool withdraw_forgotten(detail::waiter& who) noexcept;
+    core::abilities abilities() const;
+
     const options settings_;
+    const detail::connector_abilities can_;  // of every connector it has
+    const bool can_probe_;
     const core::duration shelf_interval_;
     const core::duration holder_interval_;  // of looks at those on the fast lane
     announcer announcer_;
@@ -254,6 +302,7 @@ private:
     std::size_t orphan_count_ = 0;
     std::uint64_t settles_ = 0;                  // the machine's, when it was last sorted out
     core::instant looked_for_ = core::long_ago;  // until then the clock is minded without a word
+    suspension suspension_;
     core::tally collected_;     // resources that came back from the shelf to the machine
     std::size_t recalled_ = 0;  // leases from before the last recall still out
     core::instant recalled_at_ = core::long_ago;
@@ -276,6 +325,17 @@ private:
     detail::waiter* watching_ = nullptr;   // those who do so without a thread
 
     const std::unique_ptr<workplace> work_;
+
+    // See keeper_fork.cpp.
+    std::atomic<detail::process_number> lives_in_{detail::this_process};
+    std::atomic<bool> must_begin_{false};  // the minimum is not kept yet
+    detail::process_number disowned_in_ = detail::this_process;
+    bool machine_is_gone_ = false;
+    detail::resource* inherited_ = nullptr;   // the parent's, held by somebody or once held
+    detail::resource* to_forsake_ = nullptr;  // the parent's, and nobody's here
+    detail::resource* forsaken_ = nullptr;    // those it was said to; kept, never destroyed
+    std::vector<std::unique_ptr<detail::trace[]>> old_traces_;
+    const fork_watch told_of_forks_{*this};  // the last to be made, the first to go
 };
 
 /// When somebody must be looked at who may hold a lease for too long.

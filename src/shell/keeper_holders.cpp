@@ -97,6 +97,7 @@ std::vector<lease_info> keeper::leases() const {
     std::vector<lease_info> all;
     all.reserve(settings_.max);
     std::lock_guard lock(mutex_);
+    if (is_behind()) return all;  // what was leased is the parent's
     list_leases(std::chrono::steady_clock::now(), all);
     return all;
 }

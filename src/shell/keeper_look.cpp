@@ -97,7 +97,7 @@ std::string text_of(const std::vector<lease_info>& leases) {
     return text + ')';
 }
 
-std::string opening_words(errc why, const std::string& name, duration waited) {
+std::string opening_words(errc why, const std::string& name, duration waited, bool on_loop) {
     std::string quoted = '"' + name + '"';
     switch (why) {
         case errc::timed_out:
@@ -108,7 +108,9 @@ std::string opening_words(errc why, const std::string& name, duration waited) {
         case errc::canceled: return "canceled while waiting for a lease of " + quoted;
         case errc::open_failed: return "pool " + quoted + " cannot open a resource";
         case errc::deadlock:
-            return "acquire would block the loop that pool " + quoted + " works on; await it";
+            if (on_loop)
+                return "acquire would block the loop that pool " + quoted + " works on; await it";
+            return "every lease of " + quoted + " is held by a thread that waits for another one";
         default: return "pool " + quoted + ": " + make_error_code(why).message();
     }
 }
@@ -116,6 +118,7 @@ std::string opening_words(errc why, const std::string& name, duration waited) {
 }  // namespace
 
 std::string keeper::explain(errc why, instant since, std::exception_ptr& cause) {
+    catch_up();
     std::vector<lease_info> leases;
     leases.reserve(settings_.max);
     std::unique_lock lock(mutex_);
@@ -128,7 +131,7 @@ std::string keeper::explain(errc why, instant since, std::exception_ptr& cause) 
     machine_.read(s);
     lock.unlock();
 
-    std::string text = opening_words(why, name_, now - since) + ": " +
+    std::string text = opening_words(why, name_, now - since, work_->needs_this_thread()) + ": " +
                        std::to_string(leases.size()) + " of " + std::to_string(settings_.max) +
                        " leased" + text_of(leases);
     if (opening > 0) text += ", " + std::to_string(opening) + " opening";
@@ -148,6 +151,7 @@ duration keeper::retry_after() const {
 stats keeper::read() const {
     stats s;
     s.max = settings_.max;
+    if (is_behind()) return s;
     std::uint64_t puts = 0;
     std::uint64_t hits = 0;
     std::uint64_t collected = 0;

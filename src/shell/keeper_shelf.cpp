@@ -62,7 +62,7 @@ void keeper::sign(detail::trace& seen, instant now, const borrower& who) {
 void keeper::prepare(instant now, resource* r, const borrower& who) {
     std::uint64_t hits = hits_of(r);
     std::uint64_t left = settings_.max_uses - machine_.look(r->slot).uses;
-    r->hits_known = hits;
+    places_[r->slot].hits_known = hits;
     constexpr std::uint64_t never_used_up = forever;
     std::uint64_t limit = left > never_used_up - hits ? never_used_up : hits + left;
     r->seen->limit.store(limit, std::memory_order_relaxed);
@@ -80,7 +80,7 @@ void keeper::give_to_machine(instant now, resource* r, core::condition how,
                              const std::optional<core::duration>& held) {
     forget_recalled(r);
     std::uint64_t hits = hits_of(r);
-    std::uint64_t uses = hits - std::exchange(r->hits_known, hits);
+    std::uint64_t uses = hits - std::exchange(places_[r->slot].hits_known, hits);
     machine_.release(now, r->slot, how, uses, held, out_);
 }
 
@@ -90,7 +90,7 @@ void keeper::bring_back(instant now, resource* r) {
     forget_recalled(r);
     ++collected_;
     std::uint64_t hits = hits_of(r);
-    std::uint64_t uses = hits - std::exchange(r->hits_known, hits);
+    std::uint64_t uses = hits - std::exchange(places_[r->slot].hits_known, hits);
     instant idle_since = touches_of(r) != r->touches_swept ? now : swept_before_;
     machine_.bring_back(now, r->slot, uses, idle_since, out_);
 }
@@ -103,6 +103,20 @@ void keeper::recall(instant now) {
     recalled_at_ = now;
     recalled_ = machine_.count(core::slot_state::leased);
     if (recalled_ == 0) shelf_.lower(detail::recalling);
+}
+
+/// No timer is late after the system was suspended, and what is idle may be dead all the same.
+void keeper::notice_suspension(instant now) {
+    if (!can_probe_ || !suspension_.noticed(now, time_since_boot())) return;
+    machine_.suspect_all(now, out_);
+    suspicion_ = machine_.suspect_at();
+    recall(now);
+}
+
+/// Whether it is worth a look at one more clock before somebody is served.
+bool keeper::might_lend_suspects() const {
+    bool on_shelf = shelf_sweep_at_ != core::never;
+    return can_probe_ && (on_shelf || machine_.count(core::slot_state::idle) > 0);
 }
 
 /// The fast lane opens again when all leases from before the last recall are back.

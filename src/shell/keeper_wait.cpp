@@ -14,7 +14,7 @@ using core::instant;
 using detail::resource;
 
 bool keeper::ask(detail::waiter& who) {
-    work_->start();
+    get_ready();
     if (who.what == detail::awaited_thing::drained) close();
     bool waits = false;
     enter([&](instant now) {
@@ -23,6 +23,8 @@ bool keeper::ask(detail::waiter& who) {
         waits = who.what == detail::awaited_thing::lease ? ask_for_lease(now, who)
                                                          : watch_for(now, who);
         if (!waits && who.got == nullptr) keep_for(who);
+        who.process.store(waits ? detail::this_process : detail::no_process,
+                          std::memory_order_relaxed);
     });
     return waits;
 }
@@ -46,6 +48,7 @@ bool keeper::take_out(instant now, detail::waiter& who) {
 }
 
 void keeper::cancel(detail::waiter& who) noexcept {
+    if (cancel_forgotten(who)) return;
     bool was_watching = false;
     enter([&](instant now) noexcept {
         who.stopped = true;
@@ -53,6 +56,7 @@ void keeper::cancel(detail::waiter& who) noexcept {
         was_watching = unwatch(who);
         if (!was_watching) return;
         who.error = errc::canceled;
+        who.process.store(detail::no_process, std::memory_order_relaxed);
         keep_for(who);
     });
     if (was_watching) who.notify();
@@ -102,6 +106,7 @@ bool keeper::unwatch(detail::waiter& who) {
 }
 
 bool keeper::withdraw(detail::waiter& who) noexcept {
+    if (withdraw_forgotten(who)) return true;
     bool was_there = false;
     resource* unseen = nullptr;
     enter([&](instant now) noexcept {
@@ -118,6 +123,7 @@ bool keeper::withdraw(detail::waiter& who) noexcept {
 /// Has before_acquire look at a granted resource, on a thread of the pool.
 void keeper::admit(detail::waiter& who) noexcept {
     while (!admits(who.got)) {
+        if (is_forgotten(who)) return;  // forked by the connector
         resource* unfit = who.got;
         bool waits = false;
         try {
@@ -140,6 +146,7 @@ void keeper::admit(detail::waiter& who) noexcept {
         if (who.got == nullptr) break;
     }
     if (who.got == nullptr) keep_for(who);
+    who.process.store(detail::no_process, std::memory_order_relaxed);
     who.notify();
 }
 

@@ -12,6 +12,7 @@
 
 #include "shell/enter.hpp"
 #include "shell/keeper.hpp"
+#include "shell/wait_thread.hpp"
 
 namespace cenote::shell {
 
@@ -66,6 +67,7 @@ void keeper::sort_out(instant now, const action& a, errands& todo) noexcept {
     if (a.what == action::kind::grant) {
         w->got = places_[a.slot].held;
         prepare(now, w->got, borrower_of(*w));
+        if (w->wants_several && !static_cast<many_waiter*>(w)->add(w->got)) return;
         if (w->asynchronous && looks_before_acquire_) return enqueue(*w);
     } else {
         if (w->withdrawn) return;
@@ -84,8 +86,12 @@ void keeper::carry_out(errands& todo) noexcept {
     bool here = todo.needs_keeper();  // if not, it may be gone when the first waiter has run
     // First: the end of the pool waits for it, and may come in what a waiter does.
     if (todo.summons) work_->summon();
+    for (resource* r = todo.foreign; r != todo.foreign_end; r = r->next_orphan) forsake(r);
+    const detail::process_number this_one = detail::this_process;
     for (detail::waiter* w = todo.first; w != nullptr;) {
-        detail::waiter* next = w->next;  // w may be gone once it is notified
+        if (detail::this_process != this_one) break;  // forked by one of them: see keeper_fork.cpp
+        detail::waiter* next = w->next;               // w may be gone once it is notified
+        w->process.store(detail::no_process, std::memory_order_relaxed);
         w->notify();
         w = next;
     }
@@ -185,6 +191,7 @@ bool keeper::unqueue(detail::waiter& who) {
 }
 
 bool keeper::next_job(job& j) {
+    if (is_behind()) return false;  // what is in the queues is the parent's
     if (announcer_.has_news()) {
         j = {.tells = true};
     } else if (admissions_.first != nullptr) {
@@ -194,6 +201,7 @@ bool keeper::next_job(job& j) {
         place& p = *queue_.first;
         unqueue(p);
         j = p.pending;
+        if (j.which == verb::open) j.by = detail::connector_ref(connector_.get()).release();
         machine_.begun(std::chrono::steady_clock::now(), j.slot, j.call);
         work_->look(mind_until());
     } else if (orphans_ != nullptr) {
@@ -203,7 +211,10 @@ bool keeper::next_job(job& j) {
     } else {
         return false;
     }
-    if (j.on != nullptr) j.on->busy = true;
+    if (j.on != nullptr) {
+        j.on->busy = true;
+        j.by = j.on->made_by.get();
+    }
     return true;
 }
 
@@ -225,10 +236,7 @@ void keeper::make_calls_here() noexcept {
 }
 
 /// Does without a call that has hung before, or that nobody else lived to see the end of.
-void keeper::skip(const job& j) noexcept {
-    if (j.which == verb::close) return finish_close(j, outcome::ok, nullptr);
-    answer(j, outcome::failed, nullptr, nullptr);
-}
+void keeper::skip(const job& j) noexcept { finish(j, j.which == verb::close, nullptr, nullptr); }
 
 std::size_t keeper::calls_in_flight() const {
     using core::slot_state;
@@ -252,9 +260,13 @@ void keeper::run(const job& j) noexcept {
 
 void keeper::finish(const job& j, bool well, const std::exception_ptr& error,
                     std::unique_ptr<resource> opened) noexcept {
+    if (j.process != detail::this_process) return finish_foreign(j, std::move(opened));
     outcome how = well ? outcome::ok : outcome::failed;
-    if (error != nullptr && j.which == verb::open && connector_->classify(error) == verdict::final)
+    // What the open kept goes to what it opened, or ends here.
+    auto opener = detail::connector_ref::adopt(j.which == verb::open ? j.by : nullptr);
+    if (error != nullptr && j.which == verb::open && opener->classify(error) == verdict::final)
         how = outcome::failed_finally;
+    if (opened != nullptr) opened->made_by = std::move(opener);
     if (j.which == verb::close) return finish_close(j, how, error);
     answer(j, how, error, std::move(opened));
 }
@@ -290,15 +302,23 @@ void keeper::answer(const job& j, outcome how, const std::exception_ptr& error,
         else enqueue(places_[j.slot]);  // the close that had to wait for this call
     });
     // Nobody waited for it any more.
-    if (opened != nullptr) run({.which = verb::close, .slot = j.slot, .on = opened.release()});
+    if (opened == nullptr) return;
+    detail::any_connector* by = opened->made_by.get();
+    run({.which = verb::close, .slot = j.slot, .on = opened.release(), .by = by});
 }
 
 void keeper::answer_open(instant now, const job& j, outcome how, const std::exception_ptr& error,
                          std::unique_ptr<resource>& opened) {
     bool wanted = machine_.look(j.slot).call == j.call;
-    if (wanted) note_open(now, error);
+    bool for_good = how == outcome::failed && work_->stopped();  // the next would fail as well
+    if (for_good) how = outcome::failed_finally;
+    if (wanted) note_open(now, for_good && error == nullptr ? work_->why_stopped() : error);
+    // What is final for one connector is not for the one that has replaced it.
+    if (how == outcome::failed_finally && !for_good && j.by != connector_.get())
+        how = outcome::failed;
     if (wanted && how == outcome::ok && opened != nullptr) {
         opened->home = this;
+        opened->process = j.process;
         opened->slot = j.slot;
         opened->seen = &traces_[j.slot];
         places_[j.slot].held = opened.release();

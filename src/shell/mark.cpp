@@ -130,6 +130,24 @@ void register_this_thread() noexcept {
     }
 }
 
+void lock_marks() noexcept { all_marks().mutex.lock(); }
+
+void unlock_marks() noexcept { all_marks().mutex.unlock(); }
+
+void forget_other_marks() noexcept {
+    registry& all = all_marks();
+    for (gate_mark* m = std::exchange(all.first, nullptr); m != nullptr;) {
+        gate_mark* next = m->next;
+        if (m == this_threads_mark) {
+            link(all, m);
+        } else {
+            m->where.store(nullptr, std::memory_order_relaxed);
+            put_back_reserved(all, m);  // also if it was allocated: it can be used again
+        }
+        m = next;
+    }
+}
+
 void wait_for_marks(const gate* g) noexcept {
     // The marked stretch is a few instructions; only a preempted thread makes this loop.
     while (anybody_in(g)) std::this_thread::yield();

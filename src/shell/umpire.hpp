@@ -32,6 +32,11 @@ public:
     /// True: the caller has to tell them, until next() finds nothing.
     bool begin();
     bool next(news& n);
+    /// In the child of a fork: whoever was at it is gone.
+    void start_anew() {
+        count_ = 0;
+        telling_ = false;
+    }
     /// Another thread is at it.
     bool busy() const { return telling_ && teller_ != std::this_thread::get_id(); }
 

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <pthread.h>
 #include <system_error>
 #include <utility>
 
+#include "cenote/detail/process.hpp"
 #include "shell/keeper.hpp"
 
 namespace cenote::shell {
@@ -36,9 +38,8 @@ void name_this_thread(const std::string& pool, const char* role) {
 
 }  // namespace
 
-work_thread::work_thread(keeper& home, detail::blocking_connector& connector,
-                         const options& settings)
-    : home_(home), connector_(connector), name_(settings.name), limit_(most_workers(settings)) {}
+work_thread::work_thread(keeper& home, const options& settings)
+    : home_(home), name_(settings.name), limit_(most_workers(settings)) {}
 
 void work_thread::start_up() {
     std::lock_guard lock(home_.lock());
@@ -51,16 +52,17 @@ void work_thread::start_up() {
 std::size_t work_thread::calls_here() const { return calling_for == &home_ ? 1 : 0; }
 
 void work_thread::call(const job& j) noexcept {
+    auto& connector = static_cast<detail::blocking_connector&>(*j.by);
     bool well = true;
     std::exception_ptr error;
     std::unique_ptr<detail::resource> opened;
     const keeper* outer = std::exchange(calling_for, &home_);
     try {
         switch (j.which) {
-            case core::verb::open: opened = connector_.open(); break;
-            case core::verb::probe: well = connector_.probe(*j.on); break;
-            case core::verb::reset: well = connector_.reset(*j.on); break;
-            case core::verb::close: connector_.close(*j.on); break;
+            case core::verb::open: opened = connector.open(); break;
+            case core::verb::probe: well = connector.probe(*j.on); break;
+            case core::verb::reset: well = connector.reset(*j.on); break;
+            case core::verb::close: connector.close(*j.on); break;
         }
     } catch (...) {
         well = false;
@@ -103,8 +105,9 @@ void work_thread::give_up_on(worker& w) {
 
 void work_thread::mind() {
     name_this_thread(name_, "/timer");
+    const detail::process_number here = detail::this_process;
     std::unique_lock lock(home_.lock());
-    while (!stopping_) {
+    while (!stopping_ && detail::this_process == here) {
         bury_ended(lock);
         refused_ = must_hire() && !hire();
         if (must_hire() && !refused_) continue;
@@ -166,6 +169,7 @@ void work_thread::bury_ended(std::unique_lock<std::mutex>& lock) {
 
 void work_thread::work(worker& self) {
     name_this_thread(name_, "/work");
+    const detail::process_number here = detail::this_process;
     std::unique_lock lock(home_.lock());
     --starting_;
     for (;;) {
@@ -175,6 +179,7 @@ void work_thread::work(worker& self) {
             if (orphan) give_up_on(self);  // it may hang for ever
             lock.unlock();
             home_.run(self.running);
+            if (detail::this_process != here) return home_.drop_ref();  // forked by what it called
             lock.lock();
             self.running = {};
             if (self.stuck) {
@@ -195,6 +200,19 @@ void work_thread::work(worker& self) {
     if (minder_sleeps_until_ != core::long_ago) minder_wakes_.notify_one();
     lock.unlock();
     home_.drop_ref();
+}
+
+/// Threads that are gone can neither be joined nor detached: their handles are overwritten.
+void work_thread::start_anew() {
+    std::construct_at(&minder_);
+    for (worker& w : workers_) std::construct_at(&w.thread);
+    vanished_.splice(vanished_.end(), workers_);  // one may be the calling thread's
+    idle_ = starting_ = active_ = stuck_ = 0;
+    refused_ = false;
+    minder_sleeps_until_ = core::long_ago;
+    std::construct_at(&minder_wakes_);
+    std::construct_at(&worker_wakes_);
+    has_not_started();
 }
 
 void work_thread::stop(std::unique_lock<std::mutex>& lock) noexcept {

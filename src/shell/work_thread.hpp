@@ -8,7 +8,6 @@
 #include <string>
 #include <thread>
 
-#include "cenote/detail/any_connector.hpp"
 #include "cenote/options.hpp"
 #include "shell/workplace.hpp"
 
@@ -22,7 +21,7 @@ namespace cenote::shell {
 /// do not silence the pool; but not more than `limit` of those are tolerated at a time.
 class work_thread final : public workplace {
 public:
-    work_thread(keeper& home, detail::blocking_connector& connector, const options& settings);
+    work_thread(keeper& home, const options& settings);
 
     void call(const job& j) noexcept override;
     std::size_t calls_here() const override;
@@ -32,6 +31,7 @@ public:
     bool stopped() const override { return stopping_; }
     bool overwhelmed() const override { return stuck_ > limit_; }
     bool helpless(std::size_t own) const override;
+    void start_anew() override;
     /// Waits for all threads, except the calling one and those in an abandoned call.
     void stop(std::unique_lock<std::mutex>& lock) noexcept override;
 
@@ -53,13 +53,13 @@ private:
     void give_up_on(worker& w);
 
     keeper& home_;
-    detail::blocking_connector& connector_;
     std::string name_;
     std::size_t limit_;
 
     // Guarded by the keeper's lock.
     std::thread minder_;
     std::list<worker> workers_;
+    std::list<worker> vanished_;  // of the process that this one was forked from
     std::size_t idle_ = 0;
     std::size_t starting_ = 0;  // hired, and not at work yet
     std::size_t active_ = 0;    // neither stuck nor ended

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 
 #include "core/instant.hpp"
@@ -42,15 +43,20 @@ public:
     /// Nobody waits any more for this call.
     virtual void abandoned(core::slot_id slot, std::uint64_t call) = 0;
     virtual bool stopped() const = 0;
+    /// What to tell those for whom nothing will be opened any more; null: nobody is left.
+    virtual std::exception_ptr why_stopped() const { return nullptr; }
     /// More calls hang than are tolerated.
     virtual bool overwhelmed() const = 0;
     /// Something is to be done, and nobody will, except `own` calls that are busy otherwise.
     virtual bool helpless(std::size_t own) const = 0;
+    /// In the child of a fork: all threads are gone, and what they did.
+    virtual void start_anew() = 0;
     /// The pool is gone: no call begins here any more.
     virtual void stop(std::unique_lock<std::mutex>& lock) noexcept = 0;
 
 protected:
     bool started() const { return started_.load(std::memory_order_acquire); }
+    void has_not_started() { started_.store(false, std::memory_order_release); }
     void has_started() { started_.store(true, std::memory_order_release); }
 
 private:

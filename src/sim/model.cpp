@@ -83,9 +83,20 @@ answer model::acquire(instant now, const request& who, actions& out) {
     result.ticket = who.ticket != 0 ? who.ticket : ++last_ticket_;
     if (closed_) {
         result.error = errc::closed;
-    } else if (!lets_in()) {
+    } else if (!lets_in(who.count)) {
         result.error = errc::unavailable;
-    } else if (const slot_id id = paused_ ? no_slot : lendable(now, out); id != no_slot) {
+    } else if (who.count > 1 && !paused_ && lendable_many(now, who.count, out)) {
+        result.what = answer::kind::granted;
+        for (std::size_t i = 0; i < who.count; ++i) {
+            result.slot = next_fresh(now, out);
+            lend(now, result.slot, {});
+            action& a = out.emplace_back();
+            a.what = action::kind::grant;
+            a.slot = result.slot;
+            a.cookie = who.cookie;
+        }
+    } else if (const slot_id id = paused_ || who.count > 1 ? no_slot : lendable(now, out);
+               id != no_slot) {
         lend(now, id, {});
         result.what = answer::kind::granted;
         result.slot = id;
@@ -98,6 +109,8 @@ answer model::acquire(instant now, const request& who, actions& out) {
     } else if (line_.size() >= settings_.line_max && !who.again && who.rank != priority::reserved) {
         if (line_.empty()) tried_ = true;
         result.error = errc::line_full;
+    } else if (deadlocks(who)) {
+        result.error = errc::deadlock;
     } else {
         result.what = answer::kind::waiting;
         join(now, who, result.ticket);
@@ -168,6 +181,7 @@ void model::detach(instant now, slot_id id, actions& out) {
 void model::retire_all(instant now, actions& out) {
     notice_freeze(now);
     ++epoch_;
+    failures_ = 0;
     doom_all();
     settle(now, out);
 }
@@ -195,7 +209,7 @@ void model::go(instant now, const breaker_move& where, actions& out) {
         while (!line_.empty()) refuse(0, errc::unavailable, out);
     }
     if (where.to == breaker_state::recovering)
-        while (!line_.empty() && trials() + line_.size() > where.probes)
+        while (!line_.empty() && trials() + waiters_want() > where.probes)
             refuse(line_.size() - 1, errc::unavailable, out);
     settle(now, out);
 }
@@ -217,14 +231,44 @@ void model::judge(core::circuit_news what, actions& out) {
     a.call = moves_of_circuit_;
 }
 
+/// Whether nobody could ever give anything back if this one waited, who has something himself.
+bool model::deadlocks(const request& who) const {
+    if (who.holder == 0 || !settings_.refuse_deadlock) return false;
+    const auto waits = [&](std::uint64_t holder) {
+        return holder == who.holder ||
+               std::any_of(line_.begin(), line_.end(),
+                           [&](const waiter& w) { return w.holder == holder; });
+    };
+    bool has_one = false;
+    for (const place& s : slots_) {
+        if (s.state != slot_state::leased || s.holder == 0 || !waits(s.holder)) return false;
+        has_one = has_one || s.holder == who.holder;
+    }
+    return has_one;
+}
+
 std::size_t model::trials() const {
     std::size_t n = 0;
     for (const place& s : slots_) n += s.trial ? 1 : 0;
     return n;
 }
 
-bool model::lets_in() const {
-    if (circuit_.to == breaker_state::recovering) return trials() + line_.size() < circuit_.probes;
+std::size_t model::waiters_want() const {
+    std::size_t n = 0;
+    for (const waiter& w : line_) n += w.count;
+    return n;
+}
+
+std::size_t model::kept() const {
+    std::size_t n = 0;
+    for (const place& s : slots_)
+        n += s.state == slot_state::idle && s.idle == idle_kind::kept ? 1 : 0;
+    return n;
+}
+
+bool model::lets_in(std::size_t count) const {
+    if (circuit_.to == breaker_state::recovering)
+        return trials() + waiters_want() + count <= circuit_.probes;
     return circuit_.to == breaker_state::active;
 }
 
@@ -261,6 +305,7 @@ void model::begun(instant now, slot_id id, std::uint64_t call) {
     if (s.state == slot_state::probing) limit = settings_.probe_timeout;
     if (s.state == slot_state::resetting) limit = settings_.reset_timeout;
     s.called_at = now;
+    if (s.state == slot_state::opening) s.epoch = epoch_;
     s.due = {};
     set_timer(s.due, after(now, limit), slots_, timers_);
 }
@@ -278,7 +323,7 @@ bool model::on_open(instant now, slot_id id, std::uint64_t call, outcome how, ac
         s.expires_at = draw_expiry(now);
         s.uses = 0;
         s.idle_since = now;
-        s.checked_at = now;
+        s.checked_at = called_at > suspect_at_ ? now : called_at;
         if (closed_ || s.epoch < epoch_) {
             begin_close(now, id, out);
         } else {
@@ -300,7 +345,8 @@ bool model::on_probe(instant now, slot_id id, std::uint64_t call, outcome how, a
     }
     if (how == outcome::ok) {
         if (slots_[id].purpose == probe_purpose::heartbeat) beating_ = false;
-        slots_[id].checked_at = now;
+        const bool proven = slots_[id].called_at > suspect_at_;
+        slots_[id].checked_at = proven ? now : slots_[id].called_at;
         dead_in_row_ = 0;
         if (closed_ || worn(slots_[id], now)) {
             begin_close(now, id, out);
@@ -390,17 +436,19 @@ void model::move(slot_id id, idle_kind kind) {
     place& s = slots_[id];
     s.idle = kind;
     s.moved = ++moves_;
-    if (kind == idle_kind::doomed) s.expiring = false;
+    if (kind != idle_kind::stale) s.expiring = false;
 }
 
 void model::doom_all() {
     for (const slot_id id : fresh_then_stale()) move(id, idle_kind::doomed);
+    while (kept() > 0) move(first(idle_kind::kept), idle_kind::doomed);
 }
 
 void model::lend(instant now, slot_id id, duration waited) {
     enter(id, slot_state::leased);
     ++slots_[id].uses;
     slots_[id].trial = circuit_.to == breaker_state::recovering;
+    slots_[id].holder = 0;
     served(now, waited);
 }
 
@@ -414,7 +462,7 @@ void model::put_by(instant now, slot_id id, actions& out) {
 
 void model::fail_open(instant now, slot_id id, bool final, actions& out) {
     judge(core::circuit_news::failed, out);
-    open_failed(now, slots_[id].called_at);
+    if (slots_[id].epoch == epoch_) open_failed(now, slots_[id].called_at);
     tried_ = false;
     vacate(id);
     if (!final) return;
@@ -448,6 +496,8 @@ void model::join(instant now, const request& who, std::uint64_t ticket) {
     w.arrived = who.ticket != 0 ? who.arrived : now;
     w.bypassable = who.bypassable;
     w.rank = who.rank;
+    w.count = who.count;
+    w.holder = who.holder;
     set_timer(w.due, who.deadline, line_, timers_);
     std::size_t at = line_.size();
     const auto later = [&](const waiter& other) {
@@ -484,6 +534,7 @@ void model::settle(instant now, actions& out) {
     }
     refuse_expired(now, out);
     shed_late(now, out);
+    if (line_.empty() || line_.front().count == 1) let_go_of_kept();
     if (!paused_) lend_fresh(now, out);
     close_doomed(now, out);
     if (!paused_) {
@@ -563,8 +614,52 @@ void model::shed_late(instant now, actions& out) {
     while (shed_at(oldest()) <= now) refuse(oldest(), errc::shed, out);
 }
 
+/// What is kept for the head may become suspect; its age was looked at when it came.
+void model::look_at_kept(instant now) {
+    std::vector<slot_id> all;
+    for (slot_id id = 0; id < slots_.size(); ++id)
+        if (slots_[id].state == slot_state::idle && slots_[id].idle == idle_kind::kept)
+            all.push_back(id);
+    std::sort(all.begin(), all.end(),
+              [this](slot_id a, slot_id b) { return slots_[a].moved < slots_[b].moved; });
+    for (const slot_id id : all) {
+        const instant proven = slots_[id].checked_at;
+        if (can_.probe && proven <= suspect_at_ && proven != now) move(id, idle_kind::stale);
+    }
+}
+
+void model::let_go_of_kept() {
+    while (kept() > 0) move(first(idle_kind::kept), idle_kind::fresh);
+}
+
+/// All that a head wants who wants several, or nothing.
+bool model::gather(instant now, actions& out) {
+    look_at_kept(now);
+    while (kept() < line_.front().count) {
+        const slot_id id = next_fresh(now, out);
+        if (id == no_slot) return false;
+        move(id, idle_kind::kept);
+    }
+    const waiter w = line_.front();
+    line_.erase(line_.begin());
+    for (std::size_t i = 0; i < w.count; ++i) {
+        const slot_id id = first(idle_kind::kept);
+        lend(now, id, now - w.arrived);
+        action& a = out.emplace_back();
+        a.what = action::kind::grant;
+        a.slot = id;
+        a.cookie = w.cookie;
+    }
+    return true;
+}
+
 void model::lend_fresh(instant now, actions& out) {
     while (!line_.empty()) {
+        if (line_.front().count > 1) {
+            if (!gather(now, out)) break;
+            if (line_.empty() || line_.front().count == 1) let_go_of_kept();
+            continue;
+        }
         const slot_id id = next_fresh(now, out);
         if (id == no_slot) break;
         if (head_may_be_bypassed(now)) return;
@@ -574,7 +669,7 @@ void model::lend_fresh(instant now, actions& out) {
 }
 
 void model::probe_stale(instant now, actions& out) {
-    while (line_.size() + (tried_ ? 1 : 0) > returning()) {
+    while (wanted() > returning() + kept()) {
         const slot_id id = first(idle_kind::stale);
         if (id == no_slot) return;
         if (worn(slots_[id], now)) {
@@ -682,7 +777,8 @@ const std::vector<slot_id>& model::fresh_then_stale() {
     in_turn_.clear();
     for (slot_id id = 0; id < slots_.size(); ++id) {
         const place& s = slots_[id];
-        if (s.state == slot_state::idle && s.idle != idle_kind::doomed) in_turn_.push_back(id);
+        const bool listed = s.idle == idle_kind::fresh || s.idle == idle_kind::stale;
+        if (s.state == slot_state::idle && listed) in_turn_.push_back(id);
     }
     std::sort(in_turn_.begin(), in_turn_.end(), [this](slot_id a, slot_id b) {
         const place& x = slots_[a];
@@ -707,6 +803,23 @@ slot_id model::next_fresh(instant now, actions& out) {
 slot_id model::lendable(instant now, actions& out) {
     if (!line_.empty() && !head_may_be_bypassed(now)) return no_slot;
     return next_fresh(now, out);
+}
+
+/// Whether a newcomer may be lent so many at once. Looks at no more than it must.
+bool model::lendable_many(instant now, std::size_t count, actions& out) {
+    if (!line_.empty() && !head_may_be_bypassed(now)) return false;
+    std::vector<slot_id> fresh;
+    for (const slot_id id : fresh_then_stale())
+        if (slots_[id].idle == idle_kind::fresh) fresh.push_back(id);
+    if (settings_.order == order::lifo) std::reverse(fresh.begin(), fresh.end());
+    std::size_t found = 0;
+    for (const slot_id id : fresh) {
+        if (found == count) break;
+        if (worn(slots_[id], now)) begin_close(now, id, out);
+        else if (needs_probe(slots_[id], now)) move(id, idle_kind::stale);
+        else ++found;
+    }
+    return found == count;
 }
 
 bool model::needs_probe(const place& s, instant now) const {

@@ -41,6 +41,7 @@ public:
     void close(core::instant now, core::actions& out);
     void tick(core::instant now, core::actions& out);
 
+    void held_by(core::slot_id id, std::uint64_t holder) { slots_[id].holder = holder; }
     void begun(core::instant now, core::slot_id id, std::uint64_t call);
     bool on_open(core::instant now, core::slot_id id, std::uint64_t call, core::outcome how,
                  core::actions& out);
@@ -73,6 +74,7 @@ private:
         std::uint64_t call = 0;
         std::uint64_t uses = 0;
         std::uint64_t epoch = 0;
+        std::uint64_t holder = 0;
         std::uint64_t moved = 0;  // when it came to its idle kind, or became vacant
         core::instant called_at{};
         core::instant expires_at{};
@@ -87,6 +89,8 @@ private:
         core::instant arrived{};
         bool bypassable = false;
         priority rank = priority::normal;
+        std::size_t count = 1;
+        std::uint64_t holder = 0;
         timer due;
     };
 
@@ -116,7 +120,13 @@ private:
     void join(core::instant now, const core::request& who, std::uint64_t ticket);
     void notice_freeze(core::instant now);
     void judge(core::circuit_news what, core::actions& out);
-    bool lets_in() const;
+    bool deadlocks(const core::request& who) const;
+    bool lets_in(std::size_t count = 1) const;
+    std::size_t waiters_want() const;
+    std::size_t kept() const;
+    void look_at_kept(core::instant now);
+    bool gather(core::instant now, core::actions& out);
+    void let_go_of_kept();
     std::size_t trials() const;
     void refuse(std::size_t place_in_line, errc error, core::actions& out);
     void grant(core::instant now, std::size_t place_in_line, core::slot_id id, core::actions& out);
@@ -145,6 +155,7 @@ private:
     const std::vector<core::slot_id>& fresh_then_stale();
     core::slot_id next_fresh(core::instant now, core::actions& out);
     core::slot_id lendable(core::instant now, core::actions& out);
+    bool lendable_many(core::instant now, std::size_t count, core::actions& out);
     bool needs_probe(const place& s, core::instant now) const;
     bool worn(const place& s, core::instant now) const;
     bool minimum_needs(const place& s) const;
@@ -163,7 +174,7 @@ private:
     core::instant draw_expiry(core::instant now);
 
     // How fast opens follow each other.
-    std::size_t wanted() const { return line_.size() + (tried_ ? 1 : 0); }
+    std::size_t wanted() const { return waiters_want() + (tried_ ? 1 : 0); }
     shortage missing() const;
     std::size_t allowed(core::instant now);
     std::size_t present_width(core::instant now);

@@ -11,10 +11,10 @@ namespace cenote::sim {
 namespace {
 
 constexpr std::array<const char*, decision::kinds> names = {
-    "acquire", "demand", "attempt", "cancel", "release",    "detach",      "reject",
-    "stop",    "resume", "destroy", "look",   "admit",      "crowd",       "storm",
-    "answer",  "start",  "late",    "pass",   "retire_all", "suspect_all", "pause",
-    "unpause", "judge",  "breaker", "close"};
+    "acquire",    "demand",      "attempt", "cancel",  "release", "detach",  "reject",
+    "stop",       "resume",      "destroy", "look",    "admit",   "crowd",   "storm",
+    "gather",     "call_off",    "scatter", "answer",  "start",   "late",    "pass",
+    "retire_all", "suspect_all", "pause",   "unpause", "judge",   "breaker", "close"};
 
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
@@ -63,8 +63,8 @@ options draw_options(core::dice& random) {
 /// How likely each kind is, in the order of decision::kind. Those of coroutines and crowds come in
 /// when the world has some.
 std::array<std::uint32_t, decision::kinds> draw_weights(core::dice& random) {
-    std::array<std::uint32_t, decision::kinds> weights = {30, 3, 5,  4, 25, 2,  3, 0, 0, 0, 0, 0,
-                                                          0,  0, 30, 0, 6,  25, 1, 1, 0, 0, 0};
+    std::array<std::uint32_t, decision::kinds> weights = {30, 3, 5, 4, 25, 2,  3, 0, 0,  0, 0, 0,
+                                                          0,  0, 0, 0, 0,  30, 0, 6, 25, 1, 1};
     for (auto& w : weights)
         if (w != 0 && random.chance(25)) w = random.chance(50) ? 0 : w * 4;
     return weights;
@@ -99,11 +99,21 @@ void draw_coroutines(core::dice& random, plan& p) {
 }
 
 void draw_overload(core::dice& random, plan& p) {
+    p.pairs = random.chance(40);
+    p.settings.refuse_deadlock = random.chance(90);
     p.ranks = random.chance(30);
     if (p.ranks) p.settings.head_start = span(random, 200, false);
     if (!random.chance(20)) return;
     p.settings.shed.target = span(random, 50, false);
     p.settings.shed.interval = span(random, 200, false);
+}
+
+void draw_gatherers(core::dice& random, plan& p) {
+    if (p.settings.max < 2 || !random.chance(25)) return;
+    p.gatherers = 1 + random.below(3);
+    weight_of(p, decision::kind::gather) = 5;
+    weight_of(p, decision::kind::call_off) = 1;
+    weight_of(p, decision::kind::scatter) = 8;
 }
 
 void draw_breaker(core::dice& random, plan& p) {
@@ -163,6 +173,7 @@ plan draw_plan(std::uint64_t seed, std::size_t steps) {
     draw_coroutines(random, p);
     draw_breaker(random, p);
     draw_overload(random, p);
+    draw_gatherers(random, p);
     return p;
 }
 

@@ -29,8 +29,13 @@ struct decision {
         look,     // what borrower a was granted: a thread begins to look at it
         admit,    // what borrower a was granted; b: whether before_acquire said no
         // And these for all from borrower a on, at once.
-        crowd,   // they acquire; b: how long each is willing to wait
-        storm,   // they cancel; b odd: those that can be are destroyed instead
+        crowd,  // they acquire; b: how long each is willing to wait
+        storm,  // they cancel; b odd: those that can be are destroyed instead
+        // These are for gatherers, who want several at once.
+        gather,    // gatherer a; b: how many, and how long it is willing to wait
+        call_off,  // gatherer a, if it waits
+        scatter,   // gatherer a, if it holds
+        // What the rest of the world does.
         answer,  // the a-th call in flight; b: how it ends
         start,   // the a-th call in flight is being made, after it has waited for that
         late,    // the a-th call that was given up ends after all; b: how
@@ -43,7 +48,7 @@ struct decision {
         breaker,  // by hand: a = to which state, b = with how many probes
         close,
     };
-    static constexpr std::size_t kinds = 25;
+    static constexpr std::size_t kinds = 28;
 
     kind what{};
     std::uint32_t a = 0;
@@ -66,6 +71,8 @@ struct plan {
     std::size_t borrowers = 0;
     std::size_t coroutines = 0;  // so many of the borrowers, the first ones
     bool looks = false;          // before_acquire is asked about what coroutines are granted
+    std::size_t gatherers = 0;   // besides the borrowers
+    bool pairs = false;          // two borrowers each are one thread, if they are threads
     bool ranks = false;          // borrowers differ in priority
     std::uint64_t failures = 0;  // that open the circuit; 0: it is moved by hand alone
     std::uint64_t probes = 1;    // and what else the strategy is told

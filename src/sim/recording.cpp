@@ -21,6 +21,8 @@ void each_field(Plan& p, Visit visit) {
     visit("borrowers", p.borrowers);
     visit("coroutines", p.coroutines);
     visit("looks", p.looks);
+    visit("gatherers", p.gatherers);
+    visit("pairs", p.pairs);
     visit("ranks", p.ranks);
     visit("failures", p.failures);
     visit("probes", p.probes);
@@ -50,6 +52,7 @@ void each_field(Plan& p, Visit visit) {
     visit("line_max", o.line_max);
     visit("open_rate", o.open_rate.per_second);
     visit("open_burst", o.open_rate.burst);
+    visit("refuse_deadlock", o.refuse_deadlock);
     visit("head_start", o.head_start);
     visit("shed_target", o.shed.target);
     visit("shed_interval", o.shed.interval);

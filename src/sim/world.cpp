@@ -62,6 +62,7 @@ world::world(const plan& p)
       machine_(p.settings, p.can, p.reports, p.seed, now_),
       model_(p.settings, p.can, p.seed, now_),
       borrowers_(p.borrowers),
+      gatherers_(p.gatherers),
       places_(p.settings.max),
       strategy_({.failures = p.failures == 0 ? std::uint64_t{forever} : p.failures,
                  .cool_down = p.cool_down,
@@ -101,6 +102,9 @@ decision world::draw() {
                                                      : outcome::ok);
             break;
         }
+        case decision::kind::gather:
+        case decision::kind::call_off:
+        case decision::kind::scatter: d.a = static_cast<std::uint32_t>(random_.below(8)); break;
         case decision::kind::pass: d.a = static_cast<std::uint32_t>(random_.below(100)); break;
         case decision::kind::acquire:
         case decision::kind::demand:
@@ -188,7 +192,12 @@ bool world::borrow(const decision& d, borrower& who) {
 }
 
 bool world::happen(const decision& d) {
+    bool gathers = d.what >= decision::kind::gather && d.what <= decision::kind::scatter;
+    if (gathers && gatherers_.empty()) return false;
     switch (d.what) {
+        case decision::kind::gather: return gather(gatherers_[d.a % gatherers_.size()], d.b);
+        case decision::kind::call_off: return call_off(gatherers_[d.a % gatherers_.size()]);
+        case decision::kind::scatter: return scatter(gatherers_[d.a % gatherers_.size()]);
         case decision::kind::crowd: return crowd(d.a, d.b);
         case decision::kind::storm: return storm(d.a, d.b % 2 != 0);
         case decision::kind::answer:
@@ -262,7 +271,9 @@ void world::ask(borrower& who) {
                     .arrived = who.arrived,
                     .again = again,
                     .cannot_wait = who.cannot_wait,
-                    .rank = who.rank};
+                    .rank = who.rank,
+                    .holder = thread_of(who)};
+    bool stuck = deadlocks(who);
     if (planted(fault::unfit_costs_the_place)) r.ticket = 0;
     if (planted(fault::unfit_restarts_the_bypass)) r.arrived = now_;
     if (planted(fault::unfit_restarts_the_deadline) && who.deadline != never)
@@ -279,13 +290,15 @@ void world::ask(borrower& who) {
             break;
         case core::answer::kind::waiting:
             require(!who.cannot_wait, "who cannot wait is not made to");
+            require(!stuck, "nobody waits where nobody can give anything back");
             who.what = doing::waiting;
             break;
         case core::answer::kind::refused:
             require(mine.error != errc::closed || closed_, "only a closed pool says closed");
             require(mine.error != errc::unavailable || circuit_.to != breaker_state::active,
                     "only an interrupted circuit makes a pool unavailable");
-            require(mine.error != errc::deadlock || who.cannot_wait, "all others may wait");
+            require(mine.error != errc::deadlock || who.cannot_wait || stuck,
+                    "all others may wait");
             require(mine.error != errc::line_full || !again, "who has a place is not turned away");
             require(mine.error != errc::line_full || who.rank != priority::reserved,
                     "the reserved are not turned away");
@@ -370,6 +383,13 @@ void world::lent(borrower& who, slot_id slot, bool from_line) {
         require(b.slot != slot, "one borrower at a time");
         if (b.what == doing::waiting && comes_before(b, *head)) head = &b;
     }
+    for (const gatherer& g : gatherers_) {
+        instant turn_of_it = g.arrived + plan_.settings.head_start;
+        bool first =
+            g.waits && std::tuple(turn_of_it, g.came) < std::tuple(turn(*head), head->came);
+        require(!first, "nobody is served before a gatherer who came first");
+    }
+    require(!is_gatherers(slot), "one borrower at a time");
     bool bypasses = plan_.settings.fairness == fairness::bounded && !from_line &&
                     head->bypassable && head->rank != priority::reserved &&
                     now_ < core::after(head->arrived, plan_.settings.bypass_for);
@@ -378,11 +398,38 @@ void world::lent(borrower& who, slot_id slot, bool from_line) {
     ++seen_.grants;
     who.slot = slot;
     p.fit = false;
+    machine_.held_by(slot, thread_of(who));
+    model_.held_by(slot, thread_of(who));
     who.trial = circuit_.to == breaker_state::recovering;
     if (!who.trial) return;
     std::size_t trials = 0;
     for (const borrower& b : borrowers_) trials += b.trial && b.slot != core::no_slot;
     require(trials <= circuit_.probes, "few try while the circuit recovers");
+}
+
+/// 0: it is no thread, or one that nobody knows.
+std::uint64_t world::thread_of(const borrower& who) const {
+    if (!plan_.pairs || is_coroutine(who)) return 0;
+    return 1 + index_of(who) / 2;
+}
+
+/// Whether every lease would be held by a thread that waits, if this one did.
+bool world::deadlocks(const borrower& who) const {
+    std::uint64_t me = thread_of(who);
+    if (me == 0 || !plan_.settings.refuse_deadlock) return false;
+    std::size_t leases = 0;
+    bool has_one = false;
+    for (const borrower& b : borrowers_) {
+        if (b.slot == core::no_slot) continue;
+        std::uint64_t thread = thread_of(b);
+        bool waits = thread == me;
+        for (const borrower& other : borrowers_)
+            waits = waits || (other.what == doing::waiting && thread_of(other) == thread);
+        if (thread == 0 || !waits) return false;
+        ++leases;
+        has_one = has_one || thread == me;
+    }
+    return has_one && leases == plan_.settings.max;
 }
 
 /// When it would be served if there were no priorities.
@@ -514,6 +561,7 @@ void world::absorb() {
     for (const core::action& a : mine_) absorb(a);
     mine_.clear();
     theirs_.clear();
+    look_at_gatherers();
 }
 
 void world::absorb(const core::action& a) {
@@ -525,12 +573,14 @@ void world::absorb(const core::action& a) {
         case core::action::kind::call: began(a); break;
         case core::action::kind::abandon: give_up(a); break;
         case core::action::kind::grant: {
+            if (gatherer* g = gatherer_named(a.cookie)) return gathered(*g, a.slot);
             borrower& who = by_cookie(a.cookie);
             lent(who, a.slot, true);
             granted(who, true);
             break;
         }
         case core::action::kind::refuse: {
+            if (gatherer* g = gatherer_named(a.cookie)) return sent_away(*g, a);
             borrower& who = by_cookie(a.cookie);
             require((a.error == errc::closed) == closed_, "closed is said by closed pools, always");
             require(a.error != errc::canceled || who.stopped || who.withdrawn,
@@ -573,6 +623,7 @@ void world::began(const core::action& a) {
         break;
     }
     for (const borrower& b : borrowers_) require(b.slot != a.slot, "no call on a leased resource");
+    require(!is_gatherers(a.slot), "no call on a leased resource");
     calls_.push_back({.which = a.which, .slot = a.slot, .number = a.call});
     if (!plan_.calls_wait) start(calls_.back());
 }
@@ -660,6 +711,12 @@ void world::look_at_borrowers(const stats& s) const {
         require(b.what != doing::waiting || now_ < b.deadline, "nobody waits past the deadline");
         require(b.what != doing::waiting || !(b.stopped || b.withdrawn), "who wants out, is out");
     }
+    for (const gatherer& g : gatherers_) {
+        leases += g.slots.size();
+        waiting += g.waits;
+        suspended += g.waits;
+        require(!g.waits || now_ < g.deadline, "nobody waits past the deadline");
+    }
     require(s.leased == leases, "leased is what borrowers have, or are about to get");
     require(s.waiting == waiting, "in line is who waits");
     require(begun_ == ended_ + suspended, "every acquire goes on until it ends, once");
@@ -689,6 +746,11 @@ bool world::serve_once() {
         step({.what = decision::kind::answer, .a = 0, .b = 0});
         return true;
     }
+    for (std::uint32_t i = 0; i < gatherers_.size(); ++i)
+        if (!gatherers_[i].slots.empty()) {
+            step({.what = decision::kind::scatter, .a = i, .b = 0});
+            return true;
+        }
     for (std::uint32_t i = 0; i < borrowers_.size(); ++i)
         for (auto what : {decision::kind::admit, decision::kind::resume, decision::kind::release})
             if (fits(borrowers_[i], what)) {
@@ -706,13 +768,19 @@ void world::finish() {
     std::size_t steps_max = 2000 + 20 * borrowers_.size();
     instant limit = now_ + plan_.settings.backoff.cap_waiting * 2 + plan_.settings.bypass_for +
                     std::chrono::seconds{1};
+    std::size_t opens_at_most =
+        2 * borrowers_.size() + (1 + gatherers_.size()) * plan_.settings.max + 4;
     if (auto rate = plan_.settings.open_rate.per_second; rate != std::uint64_t{forever})
         limit += nanoseconds{std::chrono::seconds{1}} / static_cast<std::int64_t>(rate) *
-                 static_cast<std::int64_t>(2 * borrowers_.size() + 4);
+                 static_cast<std::int64_t>(opens_at_most);
     auto anybody = [&](bool (*is)(const borrower&)) {
         return std::any_of(borrowers_.begin(), borrowers_.end(), is);
     };
-    for (std::size_t i = 0; anybody(is_suspended); ++i) {
+    auto anybody_waits = [&] {
+        return anybody(is_suspended) || std::any_of(gatherers_.begin(), gatherers_.end(),
+                                                    [](const gatherer& g) { return g.waits; });
+    };
+    for (std::size_t i = 0; anybody_waits(); ++i) {
         require(i < steps_max, "everybody is served once faults have stopped");
         require(now_ <= limit, "everybody is served in time once faults have stopped");
         if (!serve_once()) step({.what = decision::kind::pass, .a = 0, .b = 0});

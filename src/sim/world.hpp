@@ -77,6 +77,17 @@ private:
         core::instant deadline{};
         core::slot_id slot = core::no_slot;
     };
+    /// Somebody who wants several at once, or none.
+    struct gatherer {
+        bool waits = false;
+        std::uint32_t count = 0;
+        core::waiter_id waiter{};
+        std::uint64_t cookie = 0;
+        std::uint64_t came = 0;
+        core::instant arrived{};
+        core::instant deadline{};
+        std::vector<core::slot_id> slots;
+    };
     struct call {
         core::verb which{};
         core::slot_id slot = core::no_slot;
@@ -112,6 +123,16 @@ private:
     void lent(borrower& who, core::slot_id slot, bool from_line);
     void hold(borrower& who);
     void end(borrower& who);
+
+    // What gatherers do.
+    bool gather(gatherer& who, std::uint32_t how);
+    bool call_off(gatherer& who);
+    bool scatter(gatherer& who);
+    void gathered(gatherer& who, core::slot_id slot);
+    void sent_away(gatherer& who, const core::action& a);
+    void look_at_gatherers() const;
+    bool is_gatherers(core::slot_id slot) const;
+    gatherer* gatherer_named(std::uint64_t cookie);
 
     // What only coroutines do, and what the keeper does for them.
     bool is_coroutine(const borrower& who) const;
@@ -152,6 +173,8 @@ private:
     void look();
     void look_at_borrowers(const stats& s) const;
     void mix(std::uint64_t value);
+    std::uint64_t thread_of(const borrower& who) const;
+    bool deadlocks(const borrower& who) const;
     core::instant turn(const borrower& who) const;
     bool comes_before(const borrower& a, const borrower& b) const;
     std::size_t index_of(const borrower& who) const;
@@ -167,6 +190,8 @@ private:
     core::actions mine_;
     core::actions theirs_;
     std::vector<borrower> borrowers_;
+    std::vector<gatherer> gatherers_;
+    bool scattering_ = false;     // a gatherer is giving back one after the other
     std::vector<call> calls_;     // in flight
     std::vector<call> given_up_;  // in flight, but the machine no longer waits for them
     std::vector<place> places_;

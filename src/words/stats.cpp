@@ -79,10 +79,10 @@ const char* to_string(retire_reason reason) noexcept {
 
 const char* to_string(event_kind kind) noexcept {
     constexpr std::array<const char*, event_kind_count> words = {
-        "opened",    "open_failed",  "acquired",       "released",        "discarded",
-        "detached",  "retired",      "probe_failed",   "reset_failed",    "closed",
-        "exhausted", "loop_blocked", "leak_suspected", "breaker_changed", "paused",
-        "resumed",   "closing",      "closed_pool"};
+        "opened",    "open_failed",  "acquired",       "released",       "discarded",
+        "detached",  "retired",      "probe_failed",   "reset_failed",   "closed",
+        "exhausted", "loop_blocked", "nested_acquire", "leak_suspected", "breaker_changed",
+        "paused",    "resumed",      "closing",        "closed_pool"};
     return words[static_cast<std::size_t>(kind)];
 }
 

@@ -95,7 +95,8 @@ TEST(error, an_exception_carries_its_cause_and_copies_without_throwing) {
 }
 
 TEST(error, a_timeout_explains_who_holds_and_who_waits) {
-    cenote::pool<session> pool{connector{server::start()}, {.name = "orders", .max = 2}};
+    cenote::pool<session> pool{connector{server::start()},
+                               {.name = "orders", .max = 2, .refuse_deadlock = false}};
     auto one = pool.acquire();
     auto two = pool.acquire();
     unsigned line = __LINE__ - 1;
@@ -153,7 +154,7 @@ TEST(error, the_cause_is_gone_once_an_open_went_well) {
     to->on_open = [](int id) {
         if (id == 1) throw support::refused_by_server("once");
     };
-    cenote::pool<session> pool{connector{to}, {.max = 1}};
+    cenote::pool<session> pool{connector{to}, {.max = 1, .refuse_deadlock = false}};
     auto held = pool.acquire_for(plenty);
     try {
         (void)pool.acquire_for(1ms);

@@ -167,7 +167,8 @@ TEST(observer, is_told_of_exhaustion_before_the_throw_on_the_same_thread) {
         told = std::this_thread::get_id();
         EXPECT_EQ(e.error, cenote::errc::timed_out);
     };
-    session_pool pool{connector{server::start()}, {.max = 1, .observers = {watch}}};
+    session_pool pool{connector{server::start()},
+                      {.max = 1, .refuse_deadlock = false, .observers = {watch}}};
     auto held = pool.acquire();
     try {
         (void)pool.acquire_for(1ms);
@@ -191,7 +192,8 @@ TEST(observer, exceptions_are_dropped) {
     };
     auto quiet = std::make_shared<recorder>();
     auto to = server::start();
-    session_pool pool{connector{to}, {.max = 1, .observers = {loud, quiet}}};
+    session_pool pool{connector{to},
+                      {.max = 1, .refuse_deadlock = false, .observers = {loud, quiet}}};
     auto held = pool.acquire();
     std::error_code error;
     EXPECT_FALSE(pool.acquire_for(1ms, error));

@@ -63,7 +63,8 @@ TEST(pool_acquire, every_form_grants_what_is_ready) {
 }
 
 TEST(pool_acquire, every_form_gives_up_at_its_deadline) {
-    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 5ms}};
+    session_pool pool{connector{server::start()},
+                      {.max = 1, .acquire_timeout = 5ms, .refuse_deadlock = false}};
     auto held = pool.acquire_for(plenty);
     std::stop_source stop;
     std::error_code error;
@@ -92,7 +93,7 @@ TEST(pool_acquire, every_form_gives_up_at_its_deadline) {
 }
 
 TEST(pool_acquire, a_call_is_not_given_up_before_its_deadline) {
-    session_pool pool{connector{server::start()}, {.max = 1}};
+    session_pool pool{connector{server::start()}, {.max = 1, .refuse_deadlock = false}};
     auto held = pool.acquire();
     auto deadline = std::chrono::steady_clock::now() + 20ms;
     EXPECT_THROW((void)pool.acquire_until(deadline), cenote::timed_out_error);
@@ -161,7 +162,8 @@ TEST(pool_acquire, a_stop_request_ends_the_wait) {
 }
 
 TEST(pool_acquire, a_stop_request_that_came_before_ends_the_wait_at_once) {
-    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
+    session_pool pool{connector{server::start()},
+                      {.max = 1, .acquire_timeout = plenty, .refuse_deadlock = false}};
     auto held = pool.acquire();
     std::stop_source stop;
     stop.request_stop();
@@ -336,13 +338,15 @@ TEST(pool_with, lets_the_connector_judge_the_exception) {
 }
 
 TEST(pool_with, passes_a_refusal_on) {
-    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 1ms}};
+    session_pool pool{connector{server::start()},
+                      {.max = 1, .acquire_timeout = 1ms, .refuse_deadlock = false}};
     auto held = pool.acquire_for(plenty);
     EXPECT_THROW(pool.with([](session&) { FAIL() << "no lease"; }), cenote::timed_out_error);
 }
 
 TEST(acquire_options, bring_their_own_timeout) {
-    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 1h}};
+    session_pool pool{connector{server::start()},
+                      {.max = 1, .acquire_timeout = 1h, .refuse_deadlock = false}};
     auto held = pool.acquire();
     std::error_code error;
     EXPECT_FALSE(pool.acquire({.timeout = 5ms}, error));

@@ -2,7 +2,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <vector>
 
@@ -48,7 +47,7 @@ TEST(pool_destroy, every_way_a_lease_can_end_works_without_the_pool) {
         session_pool pool{connector{to}};
         for (auto* l : {&returned, &discarded, &dirty, &detached}) *l = pool.acquire();
     }
-    std::optional<session> mine(detached.detach());
+    auto mine = std::make_unique<session>(detached.detach());
     returned.give_back();
     discarded.discard();
     dirty.mark_dirty();

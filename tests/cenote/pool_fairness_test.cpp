@@ -199,7 +199,8 @@ TEST(pool_fairness, a_canceled_waiter_consumes_nothing) {
 }
 
 TEST(pool_fairness, a_timed_out_waiter_consumes_nothing) {
-    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
+    session_pool pool{connector{server::start()},
+                      {.max = 1, .acquire_timeout = plenty, .refuse_deadlock = false}};
     auto held = pool.acquire();
     EXPECT_THROW((void)pool.acquire_for(2ms), cenote::timed_out_error);
     queue line(pool);

@@ -331,7 +331,7 @@ TEST(pool_leases, are_never_more_than_there_are_and_never_anybody_elses) {
 }
 
 TEST(pool_leases, explain_a_timeout_by_call_site_and_task) {
-    session_pool pool{connector{server::start()}, {.max = 3}};
+    session_pool pool{connector{server::start()}, {.max = 3, .refuse_deadlock = false}};
     std::vector<cenote::lease<session>> held;
     for (int i = 0; i < 3; ++i)
         held.push_back(pool.acquire({.task = i == 0 ? "report" : "checkout"}));

@@ -256,7 +256,24 @@ TEST(stats, of_several_pools_are_the_sum_of_every_number) {
     auto sum = std::bit_cast<cenote::stats>(some);
     sum += std::bit_cast<cenote::stats>(some);
     for (std::uint64_t& n : some) n *= 2;
+    // The one that is not a number.
+    sum.breaker = std::bit_cast<cenote::stats>(some).breaker;
     EXPECT_EQ(std::bit_cast<numbers>(sum), some);
+}
+
+TEST(stats, of_several_pools_have_the_state_of_the_worst) {
+    using enum cenote::breaker_state;
+    auto both = [](cenote::breaker_state a, cenote::breaker_state b) {
+        cenote::stats one;
+        cenote::stats other;
+        one.breaker = a;
+        other.breaker = b;
+        return (one += other).breaker;
+    };
+    EXPECT_EQ(both(active, active), active);
+    EXPECT_EQ(both(active, recovering), recovering);
+    EXPECT_EQ(both(inactive, recovering), inactive);
+    EXPECT_EQ(both(recovering, inactive), inactive);
 }
 
 TEST(histogram, of_nothing_is_zero) {

@@ -314,7 +314,7 @@ TEST_F(work_asio, leases_outlive_pool_and_loop) {
 }
 
 TEST_F(work_asio, lends_to_threads_as_well) {
-    make({.max = 2});
+    make({.max = 2, .refuse_deadlock = false});
     {
         crew loop(io, 1);
         auto first = pool->acquire();
@@ -514,6 +514,128 @@ TEST_F(work_asio, what_an_open_threw_may_use_the_pool_when_it_ends) {
         co_await close();
     });
     pool.reset();
+}
+
+// A loop that is stopped, or goes away too early.
+
+TEST_F(work_asio, goes_on_when_a_stopped_loop_runs_again) {
+    connect.slow->open = 2ms;
+    make({.max = 1});
+    int got = 0;
+    for (int i = 0; i < 2; ++i)
+        pool->async_acquire_for(
+            plenty, asio::bind_executor(io, [&](error_code error, const cenote::lease<session>&) {
+                if (!error) ++got;
+            }));
+    io.run_one();
+    io.stop();
+    EXPECT_EQ(io.run(), 0U);
+    EXPECT_THROW((void)pool->acquire_for(10ms), cenote::timed_out_error);
+    EXPECT_EQ(got, 0);
+    run([&]() -> asio::awaitable<void> {
+        (void)co_await pool->async_acquire(asio::use_awaitable);
+        co_await close();
+    });
+    EXPECT_EQ(got, 2);
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST_F(work_asio, ends_under_a_stopped_loop_and_leaves_it_nothing_to_do) {
+    connect.slow->open = 1h;
+    make({.max = 2, .min_size = 2});
+    bool told = false;
+    pool->async_acquire_for(
+        plenty, asio::bind_executor(io, [&](error_code error, const cenote::lease<session>&) {
+            told = error == make_error_code(errc::closed);
+        }));
+    io.poll();
+    io.stop();
+    pool.reset();
+    EXPECT_FALSE(told);
+    io.restart();
+    io.run();  // returns: the opens were cancelled
+    EXPECT_TRUE(told);
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST_F(work_asio, leases_come_back_under_a_stopped_loop) {
+    make({.max = 2});
+    cenote::lease<session> held;
+    pool->async_acquire(asio::bind_executor(
+        io, [&](error_code, cenote::lease<session> got) { held = std::move(got); }));
+    while (!held) io.run_one();
+    io.stop();
+    held.mark_dirty();
+    held.give_back();
+    EXPECT_EQ(to->resets, 0);
+    run([&]() -> asio::awaitable<void> {
+        auto again = co_await pool->async_acquire(asio::use_awaitable);
+        EXPECT_EQ(again->id, 1);
+        again.give_back();
+        co_await close();
+    });
+    EXPECT_EQ(to->resets, 1);
+}
+
+TEST_F(work_asio, refuses_when_its_loop_has_gone_first) {
+    auto own = std::make_unique<asio::io_context>();
+    pool.emplace(*own, connect, cenote::options{.max = 2, .min_size = 1});
+    while (to->opened < 1) own->run_one();
+    own->poll();
+    own.reset();
+    (void)pool->try_acquire();  // what is idle may still be lent
+    auto held = pool->acquire_for(plenty);
+    EXPECT_EQ(held->id, 1);
+    EXPECT_THROW((void)pool->acquire_for(plenty), cenote::open_failed_error);
+    held.mark_dirty();
+    held.give_back();
+    pool.reset();
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST_F(work_asio, whoever_waits_is_refused_when_the_loop_goes) {
+    auto own = std::make_unique<asio::io_context>();
+    connect.slow->open = 1h;
+    pool.emplace(*own, connect, cenote::options{.max = 1});
+    std::vector<std::error_code> told;
+    auto wait = [&]() -> support::task {
+        std::error_code why;
+        (void)co_await pool->co_acquire_for(plenty).error_to(why);
+        told.push_back(why);
+    };
+    support::task first = wait();
+    support::task second = wait();
+    first.start();
+    second.start();
+    own->poll();
+    EXPECT_EQ(told.size(), 0U);
+    own.reset();
+    EXPECT_EQ(told, std::vector<std::error_code>(2, errc::open_failed));
+    pool.reset();
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST_F(work_asio, whoever_waits_for_a_lease_is_served_by_it_when_the_loop_has_gone) {
+    auto own = std::make_unique<asio::io_context>();
+    pool.emplace(*own, connect, cenote::options{.max = 1});
+    cenote::lease<session> held;
+    pool->async_acquire(asio::bind_executor(
+        *own, [&](error_code, cenote::lease<session> got) { held = std::move(got); }));
+    while (!held) own->run_one();
+    bool served = false;
+    auto wait = [&]() -> support::task {
+        std::error_code why;
+        auto got = co_await pool->co_acquire_for(plenty).error_to(why);
+        served = static_cast<bool>(got);
+    };
+    support::task waiting = wait();
+    waiting.start();
+    own->poll();
+    own.reset();
+    held.give_back();
+    EXPECT_TRUE(served);
+    pool.reset();
+    EXPECT_EQ(to->present, 0);
 }
 
 // Threads and coroutines on four loop threads, with slow and failing verbs; for the sanitizers.

@@ -206,7 +206,6 @@ private:
     account account_;
     bool closed_ = false;
     bool faults_ = true;
-    bool opens_failed_ = false;    // or what they brought was of no use
     bool failed_finally_ = false;  // one of them
     std::uint64_t last_event_ = 0, last_cookie_ = 0, last_came_ = 0;
     std::uint64_t acquires_ = 0, canceled_ = 0, opened_ = 0, closes_ = 0, detached_ = 0;
@@ -490,7 +489,6 @@ void small_world::send_back(borrower& who) {
     say("sends back", index_of(who), who.slot);
     slot_id slot = std::exchange(who.slot, core::no_slot);
     places_[slot].given_up = true;
-    opens_failed_ = true;
     if (!is_coroutine(who)) who.what = doing::nothing;
     machine_.release(now_, slot, condition::unfit, 0, std::nullopt, mine_);
     model_.release(now_, slot, condition::unfit, 0, theirs_);
@@ -681,7 +679,6 @@ void small_world::call_ended(const call& c, outcome how) {
         case verb::open:
             require(!p.exists, "a slot holds one resource");
             opened_ += ok;
-            opens_failed_ = opens_failed_ || !ok;
             failed_finally_ = failed_finally_ || how == outcome::failed_finally;
             p = {.exists = ok};
             break;
@@ -716,7 +713,8 @@ void small_world::absorb(const action& a) {
         case action::kind::call: return began(a);
         case action::kind::grant: return lent(borrower_of(), a.slot, true);
         case action::kind::refuse: return refused(borrower_of(), a.error);
-        case action::kind::report: return;
+        case action::kind::report:
+        case action::kind::judge: return;
         case action::kind::abandon: break;
     }
     say("abandon", a.slot, a.call);
@@ -735,8 +733,7 @@ void small_world::refused(borrower& who, errc error) {
     require((error == errc::closed) == closed_, "closed is said by closed pools, always");
     require((error == errc::canceled) == who.wants_out, "who cancels, and no other, is canceled");
     require(error != errc::timed_out || now_ >= who.deadline, "no timeout comes early");
-    bool may_blame = failed_finally_ || (opens_failed_ && who.deadline != never);
-    require(error != errc::open_failed || may_blame, "opens are blamed only if they failed");
+    require(error != errc::open_failed || failed_finally_, "opens are blamed if they fail finally");
     who.wants_out = false;
     if (who.withdrawn && !planted(fault::destroyed_one_is_told)) return vanish(who);
     if (is_coroutine(who) && is_suspended(who)) return tell(who, letter_of(error));

@@ -61,8 +61,9 @@ public:
 
     static bool has_resource(cenote::event_kind kind) {
         using enum cenote::event_kind;
-        return kind != exhausted && kind != loop_blocked && kind != breaker_changed &&
-               kind != paused && kind != resumed && kind != closing && kind != closed_pool;
+        return kind != exhausted && kind != loop_blocked && kind != nested_acquire &&
+               kind != breaker_changed && kind != paused && kind != resumed && kind != closing &&
+               kind != closed_pool;
     }
 
     /// Called after each event is noted. Set before the pool is made.

@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <source_location>
+#include <span>
 #include <stop_token>
 #include <system_error>
 #include <vector>
@@ -46,27 +47,11 @@ public:
 
     /// A resource from the shelf, null if none is at hand. `holder`: the thread that takes it, if
     /// it is one that could be found waiting.
-    resource* take(std::source_location site, const manner& how = {},
-                   const void* holder = nullptr) noexcept {
-        bool must_hand_in = false;
-        resource* r = shelf_.take(processor(), must_hand_in);
-        if (r == nullptr) return nullptr;
-        if (must_hand_in) [[unlikely]] {
-            hand_in(r);
-            return nullptr;
-        }
-        trace& seen = *r->seen;
-        std::uint64_t hits = seen.hits.load(std::memory_order_relaxed) + 1;
-        seen.site.store(site, std::memory_order_relaxed);
-        seen.leased_at.store(0, std::memory_order_relaxed);
-        seen.task.store(how.task, std::memory_order_relaxed);
-        seen.leak_after.store(how.leak_after.count(), std::memory_order_relaxed);
-        seen.holder.store(holder, std::memory_order_relaxed);
-        // Last: from now on others take the above for this lease's.
-        seen.hits.store(hits, std::memory_order_release);
-        if (looks_before_acquire_ || hits % sample == 0) [[unlikely]]
-            return taken(r);
-        return r;
+    resource* take(std::source_location site, const void* holder) noexcept {
+        return take_as(site, nullptr, 0, holder);
+    }
+    resource* take(std::source_location site, const manner& how, const void* holder) noexcept {
+        return take_as(site, how.task, how.leak_after.count(), holder);
     }
 
     /// The end of a lease.
@@ -92,6 +77,10 @@ public:
     resource* acquire(const wish& w, errc& why);
     /// A lease if one is ready.
     resource* try_acquire(std::source_location site);
+    /// Throws std::invalid_argument if so many can never be had at once.
+    void check_count(std::size_t count) const;
+    /// Fills `into`, or nothing.
+    bool acquire_many(const wish& w, std::span<resource*> into, errc& why);
     /// What acquire_options say, in one piece.
     static manner manner_of(const acquire_options& o) noexcept {
         constexpr std::chrono::nanoseconds pools{0};
@@ -132,6 +121,11 @@ public:
     const std::string& name() const noexcept { return name_; }
 
     void retire_all();
+    void suspect_all() noexcept;
+    /// Everything that is as old as `r`, which is leased.
+    void suspect(const resource* r) noexcept;
+    /// Throws std::invalid_argument if it cannot take the place of the present one.
+    void replace_connector(std::unique_ptr<any_connector> next);
     void pause();
     void resume();
     void go(const breaker_move& where);
@@ -142,8 +136,29 @@ public:
     bool wait_ready(std::chrono::nanoseconds timeout, std::source_location site);
     stats read() const;
     std::vector<lease_info> leases() const;
-    verdict classify(const std::exception_ptr& error) const noexcept {
-        return connector_->classify(error);
+
+private:
+    resource* take_as(std::source_location site, const char* task, std::int64_t leak_after,
+                      const void* holder) noexcept {
+        bool must_hand_in = false;
+        resource* r = shelf_.take(processor(), must_hand_in);
+        if (r == nullptr) return nullptr;
+        if (must_hand_in) [[unlikely]] {
+            hand_in(r);
+            return nullptr;
+        }
+        trace& seen = *r->seen;
+        std::uint64_t hits = seen.hits.load(std::memory_order_relaxed) + 1;
+        seen.site.store(site, std::memory_order_relaxed);
+        seen.leased_at.store(0, std::memory_order_relaxed);
+        seen.task.store(task, std::memory_order_relaxed);
+        seen.leak_after.store(leak_after, std::memory_order_relaxed);
+        seen.holder.store(holder, std::memory_order_relaxed);
+        // Last: from now on others take the above for this lease's.
+        seen.hits.store(hits, std::memory_order_release);
+        if ((hits & sample_mask_) == 0) [[unlikely]]
+            return taken(r);
+        return r;
     }
 
 protected:
@@ -159,9 +174,10 @@ protected:
     void release(resource* r) noexcept;
 
     basic_shelf<resource> shelf_;
-    std::unique_ptr<any_connector> connector_;
+    connector_ref connector_;  // the one that opens; changes under the keeper's lock
     std::chrono::nanoseconds acquire_timeout_;
     std::string name_;
+    std::uint64_t sample_mask_;  // which leases take the precise way: all, if somebody looks
     bool looks_before_acquire_;  // the connector has these hooks
     bool looks_before_release_;
 };

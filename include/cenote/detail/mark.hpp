@@ -41,6 +41,13 @@ void register_without_allocating() noexcept;
 /// Waits until no thread is marked as being in `g`.
 void wait_for_marks(const gate* g) noexcept;
 
+// Around a fork.
+
+void lock_marks() noexcept;
+void unlock_marks() noexcept;
+/// In the child, between these two: takes the marks of threads that are gone.
+void forget_other_marks() noexcept;
+
 /// Marks the calling thread, by its mark, for as long as it lives.
 class mark_gate {
 public:

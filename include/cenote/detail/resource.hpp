@@ -8,6 +8,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "cenote/detail/any_connector.hpp"
+#include "cenote/detail/process.hpp"
+
 namespace cenote::detail {
 
 class gate;
@@ -45,14 +48,15 @@ struct alignas(64) resource {  // neighbours on one line would slow down each ot
 
     gate* home = nullptr;
     trace* seen = nullptr;
-    std::uint64_t hits_known = 0;                     // hits the machine knows about
+    connector_ref made_by;                            // the connector that opened and tends it
     std::uint64_t touches_swept = ~std::uint64_t{0};  // hits and puts at the last sweep
     std::uint32_t slot = 0;
+    process_number process = no_process;  // where it was opened
     condition state = condition::clean;
 
-    // Guarded by the keeper's lock.
-    bool busy = false;    // a worker is in a connector call on it
-    bool orphan = false;  // nobody waits for it any more: close it and forget it
+    // Guarded by the keeper's lock. In one byte: with all this a small T is on the same line.
+    bool busy : 1 = false;    // a worker is in a connector call on it
+    bool orphan : 1 = false;  // nobody waits for it any more: close it and forget it
     resource* next_orphan = nullptr;
 };
 

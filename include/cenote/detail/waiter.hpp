@@ -2,11 +2,13 @@
 // coroutine headers.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <source_location>
 
+#include "cenote/detail/process.hpp"
 #include "cenote/error.hpp"
 #include "cenote/options.hpp"
 
@@ -64,7 +66,8 @@ public:
 
     const void* holder = nullptr;  // the thread that waits, if it is one
 
-    bool cannot_wait = false;  // the pool needs the thread it would block
+    bool cannot_wait = false;    // the pool needs the thread it would block
+    bool wants_several = false;  // a many_waiter
 
     // For those who do not wait as threads.
     awaited_thing what = awaited_thing::lease;
@@ -72,6 +75,8 @@ public:
     bool stopped = false;       // somebody wants it to stop waiting
     bool withdrawn = false;     // it is going away: not to be notified
     bool keeps_keeper = false;  // it got no lease, and the keeper stays until forget()
+
+    std::atomic<process_number> process{no_process};  // where it waits; none: it does not, any more
 
 protected:
     static constexpr std::uint64_t nowhere = ~std::uint64_t{0};

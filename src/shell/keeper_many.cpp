@@ -1,0 +1,84 @@
+// The keeper and those who want several resources at once, or none.
+#include <bit>
+#include <optional>
+
+#include "shell/enter.hpp"
+#include "shell/keeper.hpp"
+#include "shell/wait_thread.hpp"
+
+namespace cenote::shell {
+
+using core::instant;
+using detail::resource;
+
+bool keeper::acquire_many(const detail::wish& w, std::span<resource*> into, errc& why) {
+    if (into.size() == 1) return (into.front() = acquire(w, why)) != nullptr;
+    many_waiter me(into);
+    me.site = w.site;
+    me.wants = w.how;
+    me.holder = detail::this_thread();
+    me.deadline = w.deadline;
+    me.cannot_wait = cannot_wait_here();
+    for (;;) {
+        get_ready();
+        const detail::process_number asked_in = detail::this_process;
+        bool refused_at_once = !ask_for_many(me);
+        if (me.error == errc::deadlock || me.filled == 0) may_block(w.site);
+        if (detail::this_process != asked_in) continue;  // forked by an observer
+        if (!refused_at_once) wait(me, w);
+        if (me.filled == 0) break;
+        if (admits_all(into)) return true;
+    }
+    why = me.error;
+    refused(why);
+    return false;
+}
+
+/// False: it was refused at once.
+bool keeper::ask_for_many(many_waiter& me) {
+    me.rearm();
+    me.filled = 0;
+    bool refused_at_once = false;
+    enter([&](instant now) {
+        machine_.make_room(out_);
+        bool again = me.ticket != 0;
+        if (!again) {
+            me.ticket = machine_.draw_ticket();
+            me.arrived = now;
+        }
+        if (might_lend_suspects()) notice_suspension(now);
+        collect_shelf(now);  // the machine is to see all there are
+        note_who_holds(me.holder);
+        core::answer a = machine_.acquire(
+            now,
+            {.deadline = me.deadline,
+             .cookie = std::bit_cast<std::uint64_t>(static_cast<detail::waiter*>(&me)),
+             .ticket = me.ticket,
+             .arrived = me.arrived,
+             .again = again,
+             .cannot_wait = me.cannot_wait,
+             .rank = me.wants.rank,
+             .count = static_cast<std::uint32_t>(me.into.size()),
+             .holder = number_of(me.holder)},
+            out_);
+        me.place = std::bit_cast<std::uint64_t>(a.waiter);
+        me.error = a.error;
+        refused_at_once = a.what == core::answer::kind::refused;
+    });
+    return !refused_at_once;
+}
+
+/// If one of them is unfit, all go back, and their borrower to its place in line.
+bool keeper::admits_all(std::span<resource*> all) noexcept {
+    bool fit = true;
+    for (resource* r : all) {
+        if (admits(r)) continue;
+        r->state = detail::condition::unfit;
+        fit = false;
+    }
+    if (fit) return true;
+    for (resource*& r : all) release(std::exchange(r, nullptr));
+    return false;
+}
+
+}  // namespace cenote::shell

@@ -1,0 +1,105 @@
+// Gatherers: who wants several resources at once, or none (acquire_many).
+#include <algorithm>
+
+#include "sim/world.hpp"
+
+namespace cenote::sim {
+
+namespace {
+
+/// Tells a gatherer's name from a borrower's.
+constexpr std::uint64_t gatherers_mark = std::uint64_t{1} << 63;
+
+}  // namespace
+
+/// `how`: how many, and how long it is willing to wait.
+bool world::gather(gatherer& who, std::uint32_t how) {
+    if (who.waits || !who.slots.empty()) return false;
+    std::size_t several = 2 + how % std::max<std::size_t>(plan_.settings.max - 1, 1);
+    who.count = static_cast<std::uint32_t>(std::min(several, plan_.settings.max));
+    who.deadline = how % 5 == 0 ? core::never : now_ + std::chrono::milliseconds{how};
+    who.arrived = now_;
+    who.came = ++begun_;
+    auto index = static_cast<std::size_t>(&who - gatherers_.data());
+    who.cookie = gatherers_mark | (++asks_ * gatherers_.size() + index);
+    core::request r{.deadline = who.deadline, .cookie = who.cookie, .count = who.count};
+    who.waits = true;
+    core::answer mine = machine_.acquire(now_, r, mine_);
+    core::answer theirs = model_.acquire(now_, r, theirs_);
+    compare_answers(mine, theirs);
+    who.waiter = mine.waiter;
+    if (mine.what != core::answer::kind::refused) return true;
+    ++seen_.refusals;
+    ++ended_;
+    who.waits = false;
+    return true;
+}
+
+bool world::call_off(gatherer& who) {
+    if (!who.waits) return false;
+    ++seen_.cancels;
+    require(machine_.cancel(now_, who.waiter, mine_), "who waits can cancel");
+    require(model_.cancel(now_, who.cookie, theirs_), "so it is in the model");
+    return true;
+}
+
+bool world::scatter(gatherer& who) {
+    if (who.slots.empty()) return false;
+    scattering_ = true;
+    while (!who.slots.empty()) {
+        core::slot_id slot = who.slots.back();
+        who.slots.pop_back();
+        machine_.release(now_, slot, core::condition::clean, 0, core::duration{}, mine_);
+        model_.release(now_, slot, core::condition::clean, 0, theirs_);
+        absorb();
+    }
+    scattering_ = false;
+    return true;
+}
+
+void world::gathered(gatherer& who, core::slot_id slot) {
+    const place& p = places_[slot];
+    require(who.waits || who.slots.size() < who.count, "a gatherer gets what it asked for, once");
+    require(!closed_ && !paused_, "a closed or paused pool lends nothing");
+    require(circuit_.to != breaker_state::inactive, "an inactive pool lends nothing");
+    require(p.exists && !p.dirty && !p.given_up, "only a good resource is lent");
+    require(!is_gatherers(slot), "one borrower at a time");
+    for (const borrower& b : borrowers_) require(b.slot != slot, "one borrower at a time");
+    if (who.waits) ++ended_;
+    else ++asks_;  // the machine counts each lease of an acquire that brings several
+    who.waits = false;
+    who.slots.push_back(slot);
+    ++seen_.grants;
+}
+
+void world::sent_away(gatherer& who, const core::action& a) {
+    require(who.waits, "who is answered, waits");
+    require(a.error != errc::timed_out || now_ >= who.deadline, "no timeout comes early");
+    who.waits = false;
+    ++ended_;
+    ++seen_.refusals;
+}
+
+/// All or nothing.
+void world::look_at_gatherers() const {
+    if (scattering_) return;
+    for (const gatherer& g : gatherers_) {
+        require(!g.waits || g.slots.empty(), "who waits for several has none of them");
+        require(g.slots.empty() || g.slots.size() == g.count, "all or nothing");
+    }
+}
+
+bool world::is_gatherers(core::slot_id slot) const {
+    return std::any_of(gatherers_.begin(), gatherers_.end(), [&](const gatherer& g) {
+        return std::find(g.slots.begin(), g.slots.end(), slot) != g.slots.end();
+    });
+}
+
+world::gatherer* world::gatherer_named(std::uint64_t cookie) {
+    if ((cookie & gatherers_mark) == 0) return nullptr;
+    gatherer& who = gatherers_[(cookie & ~gatherers_mark) % gatherers_.size()];
+    require(who.cookie == cookie, "who is answered, waits");
+    return &who;
+}
+
+}  // namespace cenote::sim

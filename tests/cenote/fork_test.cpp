@@ -1,0 +1,629 @@
+// After a fork parent and child both work on, and the child says no word on what is the parent's.
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cenote/coroutine.hpp"
+#include "cenote/pool.hpp"
+#include "support/patience.hpp"
+#include "support/process.hpp"
+#include "support/recorder.hpp"
+#include "support/task.hpp"
+#include "support/wires.hpp"
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+// It ends a child that starts a thread, unless told otherwise. What happens in a child of many
+// threads it does not watch; what happens in the parent it does.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): its name
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+#define CENOTE_WATCHED_BY_TSAN 1
+#endif
+#endif
+
+using namespace std::chrono_literals;
+using support::door;
+using support::eventually;
+using support::forsaking_connector;
+using support::in_child;
+using support::plenty;
+using support::wire;
+using support::wire_connector;
+using wire_pool = cenote::pool<wire>;
+
+namespace {
+
+#ifdef CENOTE_WATCHED_BY_TSAN
+constexpr bool watched_by_tsan = true;
+#else
+constexpr bool watched_by_tsan = false;
+#endif
+
+struct fork_test : testing::Test {
+    std::shared_ptr<support::exchange> to = std::make_shared<support::exchange>();
+    wire_connector connect{to};
+    std::optional<wire_pool> pool;
+
+    void make(cenote::options settings = {}) {
+        settings.acquire_timeout = plenty;
+        pool.emplace(connect, settings);
+    }
+    /// What a working pool of this process can do.
+    bool works() {
+        for (int i = 0; i < 10; ++i) {
+            auto held = pool->acquire();
+            if (!held || !held->is_ours()) return false;
+            held->say('u');
+            if (i == 5) held.mark_dirty();
+            if (i == 8) held.discard();
+        }
+        return true;
+    }
+    void TearDown() override {
+        EXPECT_EQ(to->foreign_words(), 0);
+        EXPECT_TRUE(!pool || works());
+        pool.reset();
+        EXPECT_EQ(to->foreign_words(), 0);
+    }
+};
+
+}  // namespace
+
+TEST_F(fork_test, what_is_idle_stays_the_parents) {
+    make({.max = 3, .min_size = 3, .warm_up = cenote::warm_up::wait});
+    EXPECT_TRUE(in_child([&] {
+        CHILD_MUST(works());
+        pool.reset();
+        return true;
+    }));
+    EXPECT_EQ(pool->stats().idle, 3U);
+    EXPECT_EQ(pool->stats().opened, 3U);
+}
+
+TEST_F(fork_test, statistics_begin_at_zero) {
+    make({.max = 3, .min_size = 2, .warm_up = cenote::warm_up::wait});
+    ASSERT_TRUE(works());
+    EXPECT_TRUE(in_child([&] {
+        auto before = pool->stats();
+        CHILD_MUST(before.total == 0 && before.granted == 0 && before.max == 3);
+        (void)pool->acquire();
+        auto now = pool->stats();
+        CHILD_MUST(now.granted == 1 && now.released == 1 && now.acquires == 1);
+        CHILD_MUST(eventually([&] { return pool->stats().total == 2; }));  // the minimum
+        return true;
+    }));
+}
+
+TEST_F(fork_test, what_the_forking_thread_leases_stays_readable_and_never_returns) {
+    make({.max = 2});
+    auto held = pool->acquire();
+    EXPECT_TRUE(in_child([&] {
+        int fd = held->fd();
+        CHILD_MUST(fd >= 0 && !held->is_ours());
+        held.give_back();
+        CHILD_MUST(works());
+        auto one = pool->acquire();
+        auto two = pool->acquire();  // both places are free
+        CHILD_MUST(one->is_ours() && two->is_ours());
+        return true;
+    }));
+}
+
+TEST_F(fork_test, leases_end_in_the_child_in_any_way_and_order) {
+    make({.max = 8});
+    std::vector<cenote::lease<wire>> held;
+    for (int i = 0; i < 8; ++i) held.push_back(pool->acquire());
+    EXPECT_TRUE(in_child([&] {
+        held[0].give_back();  // before the pool is used
+        held[1].discard();
+        held[2].mark_dirty();
+        held[2].give_back();
+        CHILD_MUST(works());
+        held[3].give_back();  // and after
+        held[4].discard();
+        held[5].mark_dirty();
+        held[5].give_back();
+        CHILD_MUST(works());
+        pool.reset();
+        held.clear();  // and when it is gone
+        return true;
+    }));
+    held.clear();
+}
+
+TEST_F(fork_test, what_is_detached_in_the_child_is_the_callers) {
+    make({.max = 4});
+    auto one = pool->acquire();
+    auto two = pool->acquire();
+    EXPECT_TRUE(in_child([&] {
+        auto early = std::make_unique<wire>(one.detach());
+        CHILD_MUST(works());
+        auto late = std::make_unique<wire>(two.detach());
+        CHILD_MUST(early->is_open() && late->is_open());
+        CHILD_MUST(works());
+        pool.reset();
+        (void)early.release();  // it would say goodbye
+        (void)late.release();
+        return true;
+    }));
+}
+
+TEST_F(fork_test, what_another_thread_leases_is_left_alone) {
+    make({.max = 1});
+    door go_on;
+    std::atomic<bool> holds{false};
+    std::thread other([&] {
+        auto held = pool->acquire();
+        holds = true;
+        go_on.pass_through();
+        held->say('u');
+    });
+    ASSERT_TRUE(eventually([&] { return holds.load(); }));
+    EXPECT_TRUE(in_child([&] {
+        CHILD_MUST(works());  // the one place is free
+        pool.reset();
+        return true;
+    }));
+    go_on.open();
+    other.join();
+}
+
+TEST_F(fork_test, whoever_waits_in_line_is_served_by_the_parent_alone) {
+    make({.max = 1});
+    auto held = pool->acquire();
+    std::atomic<int> served{0};
+    std::vector<std::thread> waiting;
+    for (int i = 0; i < 4; ++i)
+        waiting.emplace_back([&] {
+            auto got = pool->acquire();
+            if (got->is_ours()) ++served;
+        });
+    ASSERT_TRUE(support::lines_up(*pool, 4));
+    EXPECT_TRUE(in_child([&] {
+        CHILD_MUST(pool->stats().waiting == 0);
+        CHILD_MUST(works());
+        held.give_back();
+        CHILD_MUST(works());
+        CHILD_MUST(served == 0);
+        pool.reset();
+        return true;
+    }));
+    EXPECT_EQ(served, 0);
+    held.give_back();
+    for (auto& t : waiting) t.join();
+    EXPECT_EQ(served, 4);
+}
+
+TEST_F(fork_test, calls_in_flight_are_the_parents) {
+    door opens;
+    std::atomic<int> begun{0};
+    pid_t parent = getpid();
+    cenote::pool<wire> slow(
+        [&]() -> wire {
+            ++begun;
+            if (getpid() == parent) opens.pass_through();
+            return connect.open();
+        },
+        {.max = 2, .min_size = 2, .acquire_timeout = plenty, .open_timeout = cenote::forever});
+    ASSERT_TRUE(eventually([&] { return begun == 2; }));
+    EXPECT_TRUE(in_child([&] {
+        auto held = slow.acquire();  // both places are free
+        CHILD_MUST(held->is_ours());
+        held.give_back();
+        slow.close(plenty);
+        return true;
+    }));
+    opens.open();
+    EXPECT_TRUE(slow.acquire());
+}
+
+TEST_F(fork_test, a_pool_with_a_call_in_flight_ends_in_the_child) {
+    door opens;
+    std::atomic<int> begun{0};
+    std::optional<wire_pool> slow;
+    slow.emplace(
+        [&]() -> wire {
+            ++begun;
+            opens.pass_through();
+            return connect.open();
+        },
+        cenote::options{.max = 1, .min_size = 1, .open_timeout = cenote::forever});
+    ASSERT_TRUE(eventually([&] { return begun == 1; }));
+    EXPECT_TRUE(in_child([&] { return slow.reset(), true; }));
+    opens.open();
+}
+
+TEST_F(fork_test, what_lies_on_the_shelf_stays_the_parents) {
+    make({.max = 4});
+    for (int i = 0; i < 1000; ++i) (void)pool->acquire();
+    EXPECT_TRUE(in_child([&] {
+        for (int i = 0; i < 1000; ++i) {
+            auto held = pool->acquire();
+            CHILD_MUST(held->is_ours());
+            held->say('u');
+        }
+        return true;
+    }));
+}
+
+TEST_F(fork_test, what_was_taken_from_the_shelf_does_not_get_back_there) {
+    make({.max = 4});
+    for (int i = 0; i < 1000; ++i) (void)pool->acquire();
+    auto held = pool->acquire();
+    EXPECT_TRUE(in_child([&] {
+        for (int i = 0; i < 100; ++i) CHILD_MUST(pool->acquire()->is_ours());
+        auto own = pool->acquire();
+        held.give_back();  // the cell is empty, and the lane is open
+        for (int i = 0; i < 100; ++i) CHILD_MUST(pool->acquire()->is_ours());
+        return true;
+    }));
+}
+
+TEST_F(fork_test, a_closed_pool_stays_closed) {
+    make({.max = 2});
+    auto held = pool->acquire();
+    pool->close();
+    EXPECT_TRUE(in_child([&] {
+        std::error_code error;
+        CHILD_MUST(!pool->acquire(error));
+        CHILD_MUST(error == cenote::errc::closed);
+        CHILD_MUST(pool->close(plenty) == 0);
+        held.give_back();
+        pool.reset();
+        return true;
+    }));
+    EXPECT_EQ(pool->close(0ns), 1U);
+    held.give_back();
+    pool.reset();
+}
+
+TEST_F(fork_test, a_pool_that_is_only_destroyed_in_the_child_starts_no_thread) {
+    make({.max = 3, .min_size = 3, .warm_up = cenote::warm_up::wait});
+    auto held = pool->acquire();
+    EXPECT_TRUE(in_child([&] {
+        pool.reset();
+        CHILD_MUST(support::slowly || support::thread_count() == 1);
+        CHILD_MUST(to->count() == 3);
+        held.give_back();
+        return true;
+    }));
+    held.give_back();
+}
+
+TEST_F(fork_test, a_pool_may_be_gone_before_the_fork_and_its_leases_not) {
+    make({.max = 2});
+    auto held = pool->acquire();
+    pool.reset();
+    EXPECT_TRUE(in_child([&] { return held.give_back(), true; }));
+    held.give_back();
+}
+
+TEST_F(fork_test, children_of_children_are_children) {
+    make({.max = 2, .min_size = 1, .warm_up = cenote::warm_up::wait});
+    auto first = pool->acquire();
+    EXPECT_TRUE(in_child([&] {
+        CHILD_MUST(works());
+        auto second = pool->acquire();
+        CHILD_MUST(in_child([&] {
+            CHILD_MUST(!second->is_ours());
+            CHILD_MUST(works());
+            second.give_back();
+            first.give_back();
+            CHILD_MUST(in_child([&] { return works(); }));  // and theirs
+            pool.reset();
+            return true;
+        }));
+        CHILD_MUST(works());
+        second->say('u');
+        second.give_back();
+        first.give_back();
+        CHILD_MUST(to->foreign_words() == 0);
+        return true;
+    }));
+}
+
+TEST_F(fork_test, a_grandchild_of_a_child_that_did_nothing_works) {
+    make({.max = 2, .min_size = 1, .warm_up = cenote::warm_up::wait});
+    auto held = pool->acquire();
+    EXPECT_TRUE(in_child([&] {
+        return in_child([&] {
+            held.give_back();
+            return works();
+        });
+    }));
+}
+
+TEST_F(fork_test, new_pools_can_be_made_and_unmade_in_the_child) {
+    make({.max = 2});
+    ASSERT_TRUE(works());
+    EXPECT_TRUE(in_child([&] {
+        for (int i = 0; i < 20; ++i) {
+            wire_pool own(connect, {.max = 2});
+            CHILD_MUST(own.acquire()->is_ours());
+        }
+        return works();
+    }));
+}
+
+TEST_F(fork_test, threads_of_the_child_share_its_pool) {
+    make({.max = 3});
+    std::vector<cenote::lease<wire>> held;
+    for (int i = 0; i < 3; ++i) held.push_back(pool->acquire());
+    EXPECT_TRUE(in_child([&] {
+        std::atomic<int> well{0};
+        std::vector<std::thread> threads;
+        for (auto& each : held)
+            threads.emplace_back([&, mine = std::move(each)]() mutable {
+                mine.give_back();  // at the same time as the others begin
+                for (int i = 0; i < 200; ++i)
+                    if (pool->acquire()->is_ours()) ++well;
+            });
+        for (auto& t : threads) t.join();
+        CHILD_MUST(well == 600);
+        pool.reset();
+        return true;
+    }));
+}
+
+TEST_F(fork_test, comes_at_any_time_under_load) {
+    make({.max = 3, .max_uses = 50, .sweep_interval = 1ms, .probe_after_idle = 1s});
+    std::atomic<bool> over{false};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t)
+        threads.emplace_back([&, t] {
+            for (int i = 0; !over; ++i) {
+                auto held = pool->acquire();
+                held->say('u');
+                if (i % 64 == t) held.mark_dirty();
+                if (i % 256 == t) held.discard();
+                if (i % 32 == 0) support::pass(20us);
+                if (to->count() > 7000) over = true;
+            }
+        });
+    int forks = support::rounds(300);
+    for (int i = 0; i < forks && !HasFailure(); ++i) {
+        auto held = i % 2 == 0 ? pool->acquire() : cenote::lease<wire>();
+        EXPECT_TRUE(in_child([&] {
+            if (i % 3 == 0) held.give_back();
+            CHILD_MUST(works());
+            if (i % 5 == 0) pool.reset();
+            return true;
+        })) << i;
+        EXPECT_EQ(to->foreign_words(), 0);
+    }
+    over = true;
+    for (auto& t : threads) t.join();
+}
+
+// What the connector says.
+
+TEST_F(fork_test, a_connector_that_can_forsake_is_given_each_copy_once) {
+    forsaking_connector forsaking{connect};
+    wire_pool other(forsaking, {.max = 4, .acquire_timeout = plenty});
+    auto held = other.acquire();
+    int idle_fd = -1;
+    {
+        auto idle = other.acquire();
+        auto shelved = other.acquire();
+        idle_fd = idle->fd();
+    }
+    EXPECT_TRUE(in_child([&] {
+        int fd = held->fd();
+        CHILD_MUST(*forsaking.forsaken == 0);
+        other.retire_all();  // any use will do
+        CHILD_MUST(*forsaking.forsaken == 2);
+        CHILD_MUST(fcntl(idle_fd, F_GETFD) < 0);
+        CHILD_MUST(held->is_open());
+        held.give_back();
+        CHILD_MUST(*forsaking.forsaken == 3);
+        CHILD_MUST(fcntl(fd, F_GETFD) < 0);
+        CHILD_MUST(in_child([&] {
+            (void)other.acquire();
+            CHILD_MUST(*forsaking.forsaken == 3);
+            return true;
+        }));
+        return true;
+    }));
+    EXPECT_EQ(*forsaking.forsaken, 0);
+    held.give_back();
+    EXPECT_TRUE(other.acquire()->is_open());
+}
+
+TEST_F(fork_test, an_exception_of_forsake_is_dropped) {
+    struct throwing : wire_connector {
+        static void forsake(wire&) { throw 1; }
+    };
+    wire_pool other(throwing{connect}, {.max = 1});
+    auto held = other.acquire();
+    EXPECT_TRUE(in_child([&] {
+        held.give_back();
+        return other.acquire()->is_ours();
+    }));
+}
+
+TEST_F(fork_test, no_hook_sees_what_is_the_parents) {
+    struct hooked : wire_connector {
+        static bool before_acquire(wire& w) { return w.is_ours() || (w.say('A'), true); }
+        static bool before_release(wire& w) { return w.is_ours() || (w.say('R'), true); }
+    };
+    wire_pool other(hooked{connect}, {.max = 2, .min_size = 1, .acquire_timeout = plenty});
+    auto held = other.acquire();
+    EXPECT_TRUE(in_child([&] {
+        held.give_back();
+        for (int i = 0; i < 10; ++i) CHILD_MUST(other.acquire()->is_ours());
+        return true;
+    }));
+}
+
+// Forks in what the pool calls.
+
+TEST_F(fork_test, may_come_in_an_open) {
+    std::atomic<int> ended_well{0};
+    cenote::pool<wire> other(
+        [&] {
+            if (in_child([&] { return other.stats().total == 0; })) ++ended_well;
+            return connect.open();
+        },
+        {.max = 2, .acquire_timeout = plenty});
+    EXPECT_TRUE(other.acquire()->is_ours());
+    EXPECT_GE(ended_well, 1);
+}
+
+TEST_F(fork_test, may_come_in_an_open_that_uses_the_pool_in_the_child) {
+    std::atomic<int> ended_well{0};
+    std::atomic<bool> nested{false};
+    cenote::pool<wire> other(
+        [&] {
+            if (!nested.exchange(true) && in_child([&] { return other.acquire()->is_ours(); }))
+                ++ended_well;
+            return connect.open();
+        },
+        {.max = 2, .acquire_timeout = plenty});
+    EXPECT_TRUE(other.acquire()->is_ours());
+    EXPECT_EQ(ended_well, 1);
+}
+
+// The child goes on in the pool's own code, as a thread of the pool's that the pool has not got.
+TEST_F(fork_test, may_come_in_an_open_that_returns_in_the_child) {
+    if (watched_by_tsan) GTEST_SKIP() << "the sanitizer does not survive it either";
+    std::atomic<pid_t> child{0};
+    cenote::pool<wire> other(
+        [&] {
+            wire w = connect.open();
+            if (child == 0) {
+                pid_t id = fork();
+                if (id == 0) alarm(support::child_limit);
+                child = id == 0 ? getpid() : id;
+            }
+            return w;
+        },
+        {.max = 1, .acquire_timeout = plenty});
+    EXPECT_TRUE(other.acquire()->is_ours());
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status)) << "its last thread has ended";
+}
+
+TEST_F(fork_test, may_come_in_a_hook_that_returns_in_the_child) {
+    struct forking : wire_connector {
+        pid_t* child;
+        bool* answer;
+        bool before_acquire(wire&) const {
+            if (*child != 0) return true;
+            pid_t id = fork();
+            if (id == 0) alarm(support::child_limit);
+            *child = id == 0 ? getpid() : id;
+            return id != 0 || *answer;
+        }
+    };
+    for (bool answer : {true, false}) {
+        pid_t child = 0;
+        wire_pool other(forking{connect, &child, &answer}, {.max = 1, .acquire_timeout = plenty});
+        auto held = other.acquire();  // in the child: another one than in the parent
+        EXPECT_TRUE(held->is_ours());
+        if (child == getpid()) _exit(held->is_ours() ? 0 : 1);
+        int status = -1;
+        EXPECT_EQ(waitpid(child, &status, 0), child);
+        EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << answer;
+    }
+}
+
+TEST_F(fork_test, may_come_in_an_observer) {
+    auto seen = std::make_shared<support::recorder>();
+    std::atomic<int> ended_well{0};
+    std::atomic<int> events{0};
+    pid_t parent = getpid();
+    seen->then = [&](const cenote::event&) {
+        if (getpid() != parent || ++events > 20) return;
+        if (in_child([&] { return works(); })) ++ended_well;
+    };
+    make({.max = 2, .observers = {seen}});
+    ASSERT_TRUE(works());
+    EXPECT_TRUE(eventually([&] { return events > 20; }));
+    EXPECT_EQ(ended_well, 20);
+    pool.reset();
+}
+
+TEST_F(fork_test, observers_hear_in_the_child_what_happens_there) {
+    auto seen = std::make_shared<support::recorder>();
+    make({.max = 2, .observers = {seen}});
+    ASSERT_TRUE(works());
+    std::size_t told = 0;  // by now the observer is not busy, which is a matter of its own lock
+    while (support::for_a_while([&] { return seen->seen().size() != told; }, 1ns))
+        told = seen->seen().size(), support::pass(20ms);
+    EXPECT_TRUE(in_child([&] {
+        std::size_t before = seen->seen().size();
+        CHILD_MUST(works());
+        pool.reset();
+        CHILD_MUST(seen->seen().size() > before);
+        CHILD_MUST(seen->seen().back().kind == cenote::event_kind::closed_pool);
+        return true;
+    }));
+}
+
+// Those who wait without a thread.
+
+namespace {
+
+support::task waits(wire_pool& pool, std::stop_token stop, int* outcome) {
+    std::error_code error;
+    auto held = co_await pool.co_acquire_for(plenty).stopped_by(std::move(stop)).error_to(error);
+    *outcome = held ? 1 : error == cenote::errc::canceled ? -1 : -2;
+}
+
+}  // namespace
+
+TEST_F(fork_test, a_waiting_coroutine_is_left_alone_in_the_child_unless_told_to_stop) {
+    make({.max = 1});
+    auto held = pool->acquire();
+    int outcome = 0;
+    int other_outcome = 0;
+    std::stop_source stop;
+    std::optional<support::task> waiting = waits(*pool, stop.get_token(), &outcome);
+    std::optional<support::task> other = waits(*pool, {}, &other_outcome);
+    waiting->start();
+    other->start();
+    EXPECT_TRUE(in_child([&] {
+        CHILD_MUST(works());
+        held.give_back();
+        CHILD_MUST(works());
+        CHILD_MUST(outcome == 0 && other_outcome == 0);
+        stop.request_stop();
+        CHILD_MUST(outcome == -1);
+        other.reset();  // destroyed while it waits
+        CHILD_MUST(works());
+        pool.reset();
+        return true;
+    }));
+    EXPECT_EQ(outcome, 0);
+    held.give_back();
+    EXPECT_TRUE(eventually([&] { return outcome == 1 && other_outcome == 1; }));
+}
+
+TEST_F(fork_test, may_come_in_a_coroutine_that_a_release_resumes) {
+    make({.max = 1});
+    auto held = pool->acquire();
+    bool well = false;
+    auto forks = [&]() -> support::task {
+        auto got = co_await pool->co_acquire_for(plenty);
+        well = in_child([&] {
+            got.give_back();
+            return works();
+        });
+    };
+    support::task waiting = forks();
+    waiting.start();
+    held.give_back();
+    EXPECT_TRUE(eventually([&] { return well; }));
+}

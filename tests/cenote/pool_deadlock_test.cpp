@@ -1,0 +1,140 @@
+// Threads that hold a lease and wait for another one of the same pool.
+#include <atomic>
+#include <latch>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cenote/pool.hpp"
+#include "support/patience.hpp"
+#include "support/recorder.hpp"
+#include "support/server.hpp"
+
+using namespace std::chrono_literals;
+using cenote::errc;
+using cenote::event_kind;
+using support::connector;
+using support::eventually;
+using support::rounds;
+using support::server;
+using support::session;
+using session_pool = cenote::pool<session>;
+
+namespace {
+
+TEST(pool_deadlock, with_oneself_is_refused_at_once) {
+    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 1h}};
+    auto held = pool.acquire();
+    try {
+        (void)pool.acquire();
+        FAIL() << "nobody can give it a lease";
+    } catch (const cenote::deadlock_error& e) {
+        EXPECT_NE(std::string(e.what()).find("pool_deadlock_test.cpp"), std::string::npos)
+            << e.what();
+        EXPECT_NE(std::string(e.what()).find("waits for another one"), std::string::npos);
+    }
+    EXPECT_EQ(pool.stats().refused(errc::deadlock), 1u);
+}
+
+TEST(pool_deadlock, over_the_fast_lane_is_refused_too) {
+    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 1h}};
+    for (int i = 0; i < 10; ++i) auto hot = pool.acquire();
+    auto held = pool.acquire();
+    EXPECT_THROW((void)pool.acquire(), cenote::deadlock_error);
+}
+
+TEST(pool_deadlock, of_all_threads_is_refused_to_the_last_one) {
+    constexpr int threads = 4;
+    session_pool pool{connector{server::start()}, {.max = threads, .acquire_timeout = 1h}};
+    std::latch all_hold(threads);
+    std::atomic<int> refused{0};
+    std::atomic<int> served{0};
+    std::vector<std::thread> users;
+    for (int i = 0; i < threads; ++i)
+        users.emplace_back([&] {
+            auto first = pool.acquire();
+            all_hold.arrive_and_wait();
+            std::error_code error;
+            auto second = pool.acquire(error);
+            refused += error == errc::deadlock;
+            served += bool(second);
+        });
+    for (std::thread& t : users) t.join();  // and nobody waits for an hour
+    EXPECT_GE(refused, 1);
+    EXPECT_EQ(refused + served, threads);
+}
+
+TEST(pool_deadlock, is_none_while_anybody_can_give_back) {
+    session_pool pool{connector{server::start()}, {.max = 2, .acquire_timeout = 1h}};
+    auto mine = pool.acquire();
+    auto other = std::make_unique<cenote::lease<session>>();
+    std::thread owner([&] { *other = pool.acquire(); });
+    owner.join();  // a thread that is gone holds it: it does not wait
+    std::thread gives_back([&] {
+        EXPECT_TRUE(eventually([&] { return pool.stats().waiting == 1; }));
+        other->give_back();
+    });
+    EXPECT_TRUE(pool.acquire());
+    gives_back.join();
+}
+
+TEST(pool_deadlock, can_be_left_to_the_timeout) {
+    session_pool pool{connector{server::start()},
+                      {.max = 1, .acquire_timeout = 10ms, .refuse_deadlock = false}};
+    auto held = pool.acquire();
+    EXPECT_THROW((void)pool.acquire(), cenote::timed_out_error);
+}
+
+TEST(pool_deadlock, does_not_concern_those_who_only_try) {
+    session_pool pool{connector{server::start()}, {.max = 1}};
+    auto held = pool.acquire();
+    EXPECT_FALSE(pool.try_acquire());
+    std::error_code error;
+    EXPECT_FALSE(pool.acquire_for(0s, error));
+    EXPECT_EQ(error, errc::timed_out);
+}
+
+TEST(pool_deadlock, is_announced_by_nested_acquires) {
+    auto watch = std::make_shared<support::recorder>();
+    session_pool pool{connector{server::start()},
+                      {.max = 2, .acquire_timeout = 10ms, .observers = {watch}}};
+    auto mine = pool.acquire();
+    std::thread other([&] {
+        auto theirs = pool.acquire();
+        EXPECT_TRUE(eventually([&] { return watch->count(event_kind::nested_acquire) == 1; }));
+    });
+    ASSERT_TRUE(eventually([&] { return pool.stats().leased == 2; }));
+    std::error_code error;
+    (void)pool.acquire_for(5s, error);
+    other.join();
+    for (const auto& e : watch->seen()) {
+        if (e.kind != event_kind::nested_acquire) continue;
+        EXPECT_NE(std::string(e.site.file_name()).find("pool_deadlock_test"), std::string::npos);
+    }
+}
+
+// Under load: nobody ever waits for ever, and the numbers are right.
+TEST(pool_deadlock, never_lasts) {
+    constexpr int threads = 6;
+    session_pool pool{connector{server::start()}, {.max = 3, .acquire_timeout = 60s}};
+    std::vector<std::thread> users;
+    std::atomic<int> timeouts{0};
+    for (int i = 0; i < threads; ++i)
+        users.emplace_back([&] {
+            for (int round = 0; round < rounds(300); ++round) {
+                std::error_code error;
+                auto first = pool.acquire(error);
+                timeouts += error == errc::timed_out;
+                auto second = pool.acquire(error);
+                timeouts += error == errc::timed_out;
+            }
+        });
+    for (std::thread& t : users) t.join();
+    EXPECT_EQ(timeouts, 0);
+    EXPECT_EQ(pool.stats().leased, 0u);
+}
+
+}  // namespace
