@@ -29,13 +29,14 @@ enum class event_kind : std::uint8_t {
     loop_blocked,     ///< A thread of the pool's own loop must block in a call of the pool; `site`.
     nested_acquire,   ///< A thread that holds a lease waits for another one; `site`. With `max`
                       ///< threads doing so at a time, all of them wait for ever.
+    leak_suspected,   ///< A lease is held for long; `took`: so far, `site`, `task`.
     breaker_changed,  ///< The circuit breaker has moved; `breaker`.
     paused,           ///< The pool lends nothing until it is resumed.
     resumed,          ///< It lends again.
     closing,          ///< The pool was closed; leases may still be out.
     closed_pool,      ///< The last resource of a closed pool is gone.
 };
-inline constexpr std::size_t event_kind_count = 18;
+inline constexpr std::size_t event_kind_count = 19;
 
 /// The word for a kind, as in the enum.
 const char* to_string(event_kind kind) noexcept;
@@ -51,7 +52,8 @@ struct event {
     errc error{};                        ///< With `exhausted`.
     const stats* now = nullptr;          ///< With `exhausted`.
     std::exception_ptr cause = nullptr;  ///< What the connector threw, if it did.
-    std::source_location site{};         ///< With `loop_blocked`, `nested_acquire`: which call.
+    std::source_location site{};         ///< Which call: that blocks, or got the lease.
+    const char* task = nullptr;          ///< What the lease is for (acquire_options), or null.
     breaker_state breaker{};             ///< With `breaker_changed`: the new state.
 };
 

@@ -164,8 +164,10 @@ struct options {
     /// connector cannot probe.
     std::chrono::nanoseconds heartbeat = forever;
 
-    /// From when on a lease is suspected to have been forgotten. Without effect so far: the reports
-    /// are still to come.
+    /// A lease that is held longer is reported (`leak_suspected`), with its call site and task;
+    /// once, and then again each time it has taken twice as long. It is not taken away: nothing
+    /// could make its holder stop. On the fast lane nobody looks at a clock, so the time counts
+    /// from the next sweep (`sweep_interval`), or from a half of this if that is sooner.
     std::chrono::nanoseconds leak_after = std::chrono::seconds{30};
 
     /// Which idle resource is lent next. `fifo` costs the fast lane.
@@ -231,11 +233,12 @@ struct acquire_options {
     /// Only matters to those who have to wait: whoever comes and finds something free gets it.
     cenote::priority priority = cenote::priority::normal;
 
-    /// Names what the lease is for. Not copied: a literal, or something else that outlives the
-    /// lease. Without effect so far, like `leak_after`.
+    /// Names what the lease is for, in `leases()`, in reports of leaks and in the texts of
+    /// timeouts. Not copied: a literal, or something else that lives as long as the pool, since it
+    /// may be read when the lease has just ended.
     const char* task = nullptr;
 
-    /// Instead of options::leak_after, for this lease; unset: that one.
+    /// Instead of options::leak_after, for this lease; unset: that one. `forever`: never reported.
     std::optional<std::chrono::nanoseconds> leak_after = std::nullopt;
 };
 

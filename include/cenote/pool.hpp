@@ -260,6 +260,11 @@ public:
     /// thousand times in a row while it looked: then it takes it once.
     cenote::stats stats() const { return gate_->read(); }
 
+    /// Who holds what, oldest first, those last of whom it is not known yet for how long: leases
+    /// from the fast lane carry no time before the next sweep. For people who wonder where all the
+    /// leases are: it allocates, and looks at all `max` places under the pool's lock.
+    std::vector<lease_info> leases() const { return gate_->leases(); }
+
     const std::string& name() const noexcept { return gate_->name(); }
 
     /// Waits until the minimum is open, starting that if `warm_up` did not. False: not by then, or

@@ -24,8 +24,8 @@ namespace cenote {
 ///
 /// | level   | what                                                                              |
 /// |---------|-----------------------------------------------------------------------------------|
-/// | warning | open, probe, reset or close failed; an acquire is refused; a loop is blocked; the |
-/// |         | circuit breaker is inactive                                                       |
+/// | warning | open, probe, reset or close failed; an acquire is refused; a loop is blocked; a  |
+/// |         | lease is held for long; the circuit breaker is inactive                           |
 /// | info    | the first open, and the first after failed ones; the circuit breaker is active;   |
 /// |         | paused, resumed, closing, closed                                                  |
 /// | debug   | other opens and closes, retired, discarded, detached; an acquire is refused       |

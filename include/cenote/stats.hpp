@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <source_location>
 
 #include "cenote/breaker.hpp"
 #include "cenote/error.hpp"
@@ -82,6 +83,7 @@ struct stats {
     std::uint64_t abandoned = 0;    ///< Connector calls that outlived their deadline.
     std::uint64_t events_lost = 0;  ///< Events dropped because an observer did not follow.
     std::uint64_t try_empty = 0;    ///< try_acquire that found nothing.
+    std::uint64_t leaks = 0;        ///< Leases held longer than their `leak_after`, each once.
 
     std::array<std::uint64_t, retire_reason_count> retired_by_reason{};
     std::array<std::uint64_t, errc_count> refused_by_reason{};
@@ -101,6 +103,14 @@ struct stats {
     std::uint64_t refused(errc reason) const noexcept {
         return refused_by_reason[static_cast<std::size_t>(reason) - 1];
     }
+};
+
+/// Who holds a lease at one instant; see pool::leases().
+struct lease_info {
+    std::uint64_t resource = 0;       ///< Which resource: the number it has in events.
+    std::source_location site{};      ///< The acquire that got it.
+    std::chrono::nanoseconds held{};  ///< For how long, at least; zero: not known yet.
+    const char* task = nullptr;       ///< What it is for (acquire_options), or null.
 };
 
 }  // namespace cenote

@@ -41,6 +41,7 @@ level_enum level_of(event_kind kind) {
         case event_kind::exhausted:
         case event_kind::loop_blocked:
         case event_kind::nested_acquire:
+        case event_kind::leak_suspected:
         case event_kind::breaker_changed:
         case event_kind::closed_pool:  // tells of the warnings that were left out
             return level_enum::warn;
@@ -105,6 +106,11 @@ std::string text_of(const std::source_location& site) {
     return std::string(file) + ':' + std::to_string(site.line());
 }
 
+/// " "checkout"", or nothing.
+std::string quoted(const char* task) {
+    return task == nullptr ? "" : " \"" + on_one_line(task) + '"';
+}
+
 std::string text_of(const stats& now) {
     std::string text = std::to_string(now.leased) + " of " + std::to_string(now.max) + " leased";
     if (now.idle > 0) text += ", " + std::to_string(now.idle) + " idle";
@@ -118,6 +124,7 @@ std::string gist_of(const event& what) {
         case event_kind::exhausted: return make_error_code(what.error).message();
         case event_kind::loop_blocked:
         case event_kind::nested_acquire: return text_of(what.site);
+        case event_kind::leak_suspected: return text_of(what.site) + quoted(what.task);
         case event_kind::breaker_changed: return to_string(what.breaker);
         case event_kind::open_failed:
         case event_kind::probe_failed:
@@ -160,6 +167,8 @@ std::string words_for(const event& what, const std::string& gist) {
         case event_kind::loop_blocked: return gist + " blocks the loop that the pool works on";
         case event_kind::nested_acquire:
             return gist + " waits for a lease on a thread that holds one already";
+        case event_kind::leak_suspected:
+            return it + " has been held for " + text_of(what.took) + " by " + gist;
         case event_kind::breaker_changed: return "the circuit breaker is now " + gist;
         case event_kind::paused: return "paused, nothing is lent";
         case event_kind::resumed: return "resumed";

@@ -25,6 +25,7 @@ gate::gate(const options& settings, std::unique_ptr<any_connector> connector, st
       name_(settings.name) {
     connector_abilities can = connector_->abilities();
     looks_before_acquire_ = can.before_acquire;
+    sample_mask_ = looks_before_acquire_ ? 0 : sample - 1;
     looks_before_release_ = can.before_release;
 }
 
@@ -95,6 +96,9 @@ bool gate::wait_ready(std::chrono::nanoseconds timeout, std::source_location sit
     return keeper_of(this).wait_ready(timeout, site);
 }
 stats gate::read() const { return static_cast<const shell::keeper*>(this)->read(); }
+std::vector<lease_info> gate::leases() const {
+    return static_cast<const shell::keeper*>(this)->leases();
+}
 
 void gate::fail(errc why, instant since) {
     std::exception_ptr cause;

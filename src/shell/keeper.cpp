@@ -43,6 +43,12 @@ std::chrono::nanoseconds shelf_interval(const options& settings, bool probes) {
                      std::chrono::nanoseconds{core::machine::look_after}});
 }
 
+/// Who holds a lease from the fast lane is found so often, if not by a sweep: often enough for
+/// `leak_after`, and not more often than a report can be due.
+std::chrono::nanoseconds holder_interval(const options& settings) {
+    return std::max(settings.leak_after / 2, core::leaks::shortest);
+}
+
 }  // namespace
 
 keeper* keeper::open(const options& settings, std::unique_ptr<detail::any_connector> connector,
@@ -66,6 +72,7 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
       can_(connector_->abilities()),
       can_probe_(abilities().probe),
       shelf_interval_(shelf_interval(settings, can_probe_)),
+      holder_interval_(std::min(shelf_interval_, holder_interval(settings))),
       announcer_(settings.observers),
       umpire_(settings.breaker),
       traces_(new detail::trace[settings.max]),
@@ -73,6 +80,7 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
                steady_clock::now()),
       places_(settings.max),
       suspension_(core::machine::frozen_for, steady_clock::now(), time_since_boot()),
+      leaks_(settings.max, settings.leak_after),
       open_timed_out_(std::make_exception_ptr(std::system_error(
           std::make_error_code(std::errc::timed_out), "the open took longer than open_timeout"))),
       work_(make_workplace(*this)) {
@@ -336,6 +344,7 @@ void keeper::close() noexcept {
         shelf_.raise(detail::pool_closed);
         collect_shelf(now);
         shelf_sweep_at_ = never;  // nothing is laid there any more
+        note_holders(now);
         machine_.close(now, out_);
     });
 }
@@ -433,6 +442,7 @@ void keeper::tick() noexcept {
         notice_suspension(now);
         machine_.tick(now, out_);
         if (now >= shelf_sweep_at_) sweep_shelf(now);
+        else if (now >= leaks_at()) note_holders(now);
     });
 }
 

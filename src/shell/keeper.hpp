@@ -9,6 +9,7 @@
 // deletes it. So a lease needs no reference of its own and can outlive its pool.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -16,12 +17,14 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "cenote/detail/gate.hpp"
 #include "cenote/detail/process.hpp"
 #include "cenote/detail/waiter.hpp"
+#include "core/leaks.hpp"
 #include "core/machine.hpp"
 #include "shell/announcer.hpp"
 #include "shell/fork.hpp"
@@ -71,6 +74,7 @@ public:
     bool wait_ready(std::chrono::nanoseconds timeout, std::source_location site);
     std::size_t max() const { return settings_.max; }
     stats read() const;
+    std::vector<lease_info> leases() const;
     std::string explain(errc why, core::instant since, std::exception_ptr& cause);
 
     // For the work files.
@@ -142,6 +146,10 @@ private:
         bool queued = false;
         place* next = nullptr;
         place* previous = nullptr;
+        // Of the machine's grants of this slot: how many, and what the trace said at the last.
+        std::uint64_t grants = 0;
+        std::uint64_t hits = 0;
+        std::uint64_t puts = 0;
     };
     struct job_queue {
         place* first = nullptr;
@@ -164,6 +172,15 @@ private:
     };
     static borrower borrower_of(const detail::waiter& w) { return {w.site, w.wants, w.holder}; }
     static void sign(detail::trace& seen, core::instant now, const borrower& who);
+
+    /// A lease, as its trace shows it.
+    struct holding {
+        std::uint64_t number = 0;  // of all leases of its slot
+        std::source_location site;
+        core::instant since;  // long_ago: not known
+        core::duration leak_after{};
+        const char* task = nullptr;
+    };
 
     template <class Ask>
     void enter(Ask&& ask) noexcept(noexcept(ask(core::instant{})));
@@ -190,7 +207,12 @@ private:
     core::instant next_shelf_sweep(core::instant now) const;
     bool lane_is_open() const;
     bool keep_on_shelf(core::instant now, detail::resource* r);
+    std::optional<holding> holding_of(core::slot_id id) const;
+    void note_lent(core::instant now, const borrower& who);
     void note_holders(core::instant now);
+    void look_for_leak(core::instant now, core::slot_id id, const holding& h);
+    core::instant leaks_at() const;
+    void list_leases(core::instant now, std::vector<lease_info>& into) const;
     void recall(core::instant now);
     void notice_suspension(core::instant now);
     bool might_lend_suspects() const;
@@ -264,6 +286,7 @@ private:
     const detail::connector_abilities can_;  // of every connector it has
     const bool can_probe_;
     const core::duration shelf_interval_;
+    const core::duration holder_interval_;  // of looks at those on the fast lane
     announcer announcer_;
     umpire umpire_;
     std::unique_ptr<detail::trace[]> traces_;
@@ -288,6 +311,7 @@ private:
     core::instant swept_at_;                    // the shelf's last sweep, and the one before
     core::instant swept_before_;
     core::instant shelf_sweep_at_ = core::never;
+    core::leaks leaks_;
     std::uint64_t puts_judged_ = 0;  // leases from the shelf that the breaker's strategy knows of
     bool occupied_ = false;          // holds the reference of everything not vacant
     std::exception_ptr cause_;       // of the failure that is being answered,
@@ -315,8 +339,13 @@ private:
     const fork_watch told_of_forks_{*this};  // the last to be made, the first to go
 };
 
+/// When somebody must be looked at who may hold a lease for too long.
+inline core::instant keeper::leaks_at() const {
+    return machine_.count(core::slot_state::leased) == 0 ? core::never : leaks_.look_at();
+}
+
 inline core::instant keeper::wake_at() const {
-    core::instant at = std::min(machine_.wake_at(), shelf_sweep_at_);
+    core::instant at = std::min({machine_.wake_at(), shelf_sweep_at_, leaks_at()});
     for (const detail::waiter* w = watching_; w != nullptr; w = w->next)
         at = std::min(at, w->deadline);
     // While the lane is open to newcomers, what the head is owed may lie on the shelf.

@@ -145,6 +145,7 @@ void keeper::forget_the_past() noexcept {
     open_ended_at_ = core::long_ago;
     announcer_.start_anew();
     umpire_.start_anew();
+    leaks_.start_anew();
     puts_judged_ = 0;
     work_->start_anew();
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -36,9 +37,10 @@ std::string text_of(const std::exception_ptr& error) {
     }
 }
 
-/// One lease, or all leases of one line of code.
+/// All leases of one line of code for one task.
 struct holder {
     std::source_location site;
+    std::string_view task;
     duration oldest{};
     std::size_t count = 1;
 };
@@ -50,40 +52,46 @@ std::string site_name(const std::source_location& site) {
 }
 
 auto place_of(const holder& h) {
-    return std::pair(std::string_view(h.site.file_name()), h.site.line());
+    return std::tuple(std::string_view(h.site.file_name()), h.site.line(), h.task);
 }
 
-/// Leases of the same line of code become one entry.
-void sum_up(std::vector<holder>& holders) {
-    std::sort(holders.begin(), holders.end(),
-              [](const holder& a, const holder& b) { return place_of(a) < place_of(b); });
-    std::size_t kept = 0;
-    for (std::size_t i = 1; i < holders.size(); ++i) {
-        if (place_of(holders[kept]) != place_of(holders[i])) {
-            holders[++kept] = holders[i];
+/// Leases of the same line of code for the same task become one entry; those with most come first.
+std::vector<holder> sum_up(const std::vector<lease_info>& leases) {
+    std::vector<holder> holders;
+    for (const lease_info& l : leases) {
+        holder one{.site = l.site, .task = l.task == nullptr ? "" : l.task, .oldest = l.held};
+        auto same = std::ranges::find(holders, place_of(one), place_of);
+        if (same == holders.end()) {
+            holders.push_back(one);
             continue;
         }
-        ++holders[kept].count;
-        holders[kept].oldest = std::max(holders[kept].oldest, holders[i].oldest);
+        ++same->count;
+        same->oldest = std::max(same->oldest, one.oldest);
     }
-    if (!holders.empty()) holders.resize(kept + 1);
-}
-
-/// The call sites that hold most, most first; the rest summed up.
-std::string text_of(std::vector<holder>& holders) {
-    constexpr std::size_t shown = 5;
-    if (holders.empty()) return "";
-    sum_up(holders);
-    std::sort(holders.begin(), holders.end(), [](const holder& a, const holder& b) {
+    std::ranges::sort(holders, [](const holder& a, const holder& b) {
         return a.count != b.count ? a.count > b.count : place_of(a) < place_of(b);
     });
+    return holders;
+}
+
+/// "orders.cpp:88 "checkout" holds 20, oldest 14 s".
+std::string text_of(const holder& h) {
+    std::string text = site_name(h.site);
+    if (!h.task.empty()) text += " \"" + std::string(h.task) + '"';
+    text += " holds " + std::to_string(h.count);
+    // Zero: taken from the shelf since the last sweep, nobody looked at a clock.
+    if (h.oldest > duration{}) text += ", oldest " + text_of(h.oldest);
+    return text;
+}
+
+/// The call sites that hold most; the rest summed up.
+std::string text_of(const std::vector<lease_info>& leases) {
+    constexpr std::size_t shown = 5;
+    if (leases.empty()) return "";
+    std::vector<holder> holders = sum_up(leases);
     std::string text = " (";
-    for (std::size_t i = 0; i < std::min(shown, holders.size()); ++i) {
-        if (i > 0) text += "; ";
-        text += site_name(holders[i].site) + " holds " + std::to_string(holders[i].count);
-        // Zero: taken from the shelf since the last sweep, nobody looked at a clock.
-        if (holders[i].oldest > duration{}) text += ", oldest " + text_of(holders[i].oldest);
-    }
+    for (std::size_t i = 0; i < std::min(shown, holders.size()); ++i)
+        text += (i > 0 ? "; " : "") + text_of(holders[i]);
     if (holders.size() > shown)
         text += "; " + std::to_string(holders.size() - shown) + " more places";
     return text + ')';
@@ -111,28 +119,21 @@ std::string opening_words(errc why, const std::string& name, duration waited, bo
 
 std::string keeper::explain(errc why, instant since, std::exception_ptr& cause) {
     catch_up();
-    std::vector<holder> holders;
-    holders.reserve(settings_.max);
+    std::vector<lease_info> leases;
+    leases.reserve(settings_.max);
     std::unique_lock lock(mutex_);
     instant now = std::chrono::steady_clock::now();
-    for (core::slot_id id = 0; id < places_.size(); ++id) {
-        if (machine_.look(id).state != core::slot_state::leased) continue;
-        const detail::trace& seen = traces_[id];
-        auto at = seen.leased_at.load(std::memory_order_relaxed);
-        duration held = at == 0 ? duration{} : now.time_since_epoch() - duration{at};
-        holders.push_back({.site = seen.site.load(std::memory_order_relaxed), .oldest = held});
-    }
+    list_leases(now, leases);
     cause = open_error_;
     instant open_ended_at = open_ended_at_;
-    std::size_t leased = machine_.count(core::slot_state::leased);
     std::size_t opening = machine_.count(core::slot_state::opening);
     stats s;
     machine_.read(s);
     lock.unlock();
 
     std::string text = opening_words(why, name_, now - since, work_->needs_this_thread()) + ": " +
-                       std::to_string(leased) + " of " + std::to_string(settings_.max) + " leased" +
-                       text_of(holders);
+                       std::to_string(leases.size()) + " of " + std::to_string(settings_.max) +
+                       " leased" + text_of(leases);
     if (opening > 0) text += ", " + std::to_string(opening) + " opening";
     text += ", " + std::to_string(s.waiting) + " waiting";
     if (why == errc::line_full) text += " (line_max = " + std::to_string(settings_.line_max) + ")";
@@ -157,6 +158,7 @@ stats keeper::read() const {
     auto look = [&] {
         machine_.read(s);
         collected = collected_.get();
+        s.leaks = leaks_.reported();
         puts = hits = 0;
         // A put counts after its hit, so reading all puts first never finds more of them.
         for (std::size_t i = 0; i < settings_.max; ++i)

@@ -44,6 +44,7 @@ resource* keeper::take_from_shelf(instant now, const borrower& who) {
         }
         r->seen->hits.store(hits_of(r) + 1, std::memory_order_release);
         sign(*r->seen, now, who);
+        note_lent(now, who);
         return r;
     }
     return nullptr;
@@ -68,6 +69,11 @@ void keeper::prepare(instant now, resource* r, const borrower& who) {
     if (shelf_sweep_at_ != core::never)
         shelf_sweep_at_ = std::min(shelf_sweep_at_, machine_.look(r->slot).expires_at);
     sign(*r->seen, now, who);
+    place& p = places_[r->slot];
+    ++p.grants;
+    p.hits = hits;
+    p.puts = r->seen->puts.load(std::memory_order_relaxed);
+    note_lent(now, who);
 }
 
 void keeper::give_to_machine(instant now, resource* r, core::condition how,
@@ -145,6 +151,7 @@ resource* keeper::lay_on_shelf(instant now, resource* r) {
     if (shelf_sweep_at_ == core::never) {
         swept_at_ = swept_before_ = now;
         shelf_sweep_at_ = next_shelf_sweep(now);
+        if (holder_interval_ < shelf_interval_) leaks_.look_by(core::after(now, holder_interval_));
         shelf_.lower(detail::sweeper_asleep);
     }
     return older;
@@ -191,6 +198,7 @@ void keeper::sweep_shelf(instant now) {
     shelf_.raise(detail::sweeper_asleep);
     // Rule 1 of the shelf: whoever raises attention collects.
     collect_shelf(now);
+    note_holders(now);  // who took something meanwhile
 }
 
 /// In time for what will be too old before the next regular one.
@@ -202,19 +210,6 @@ instant keeper::next_shelf_sweep(instant now) const {
             at = std::min(at, s.expires_at);
     }
     return at;
-}
-
-/// Leases from the shelf carry no time. Whoever is found holding one holds it at least from now,
-/// and what is too old meanwhile does not go back onto the shelf.
-void keeper::note_holders(instant now) {
-    for (core::slot_id id = 0; id < places_.size(); ++id) {
-        if (machine_.look(id).state != core::slot_state::leased) continue;
-        if (machine_.look(id).expires_at <= now)
-            traces_[id].limit.store(0, std::memory_order_relaxed);
-        std::int64_t unknown = 0;
-        traces_[id].leased_at.compare_exchange_strong(unknown, now.time_since_epoch().count(),
-                                                      std::memory_order_relaxed);
-    }
 }
 
 }  // namespace cenote::shell

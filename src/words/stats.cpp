@@ -46,7 +46,7 @@ stats& stats::operator+=(const stats& other) noexcept {
           &stats::waiting,     &stats::acquires,  &stats::granted,   &stats::waited,
           &stats::released,    &stats::discarded, &stats::detached,  &stats::opened,
           &stats::open_failed, &stats::closed,    &stats::abandoned, &stats::events_lost,
-          &stats::try_empty})
+          &stats::try_empty,   &stats::leaks})
         this->*number += other.*number;
     auto badness = [](breaker_state s) { return (static_cast<int>(s) * 2) % 3; };
     if (badness(other.breaker) > badness(breaker)) breaker = other.breaker;
@@ -79,10 +79,10 @@ const char* to_string(retire_reason reason) noexcept {
 
 const char* to_string(event_kind kind) noexcept {
     constexpr std::array<const char*, event_kind_count> words = {
-        "opened",    "open_failed",  "acquired",       "released",        "discarded",
-        "detached",  "retired",      "probe_failed",   "reset_failed",    "closed",
-        "exhausted", "loop_blocked", "nested_acquire", "breaker_changed", "paused",
-        "resumed",   "closing",      "closed_pool"};
+        "opened",    "open_failed",  "acquired",       "released",       "discarded",
+        "detached",  "retired",      "probe_failed",   "reset_failed",   "closed",
+        "exhausted", "loop_blocked", "nested_acquire", "leak_suspected", "breaker_changed",
+        "paused",    "resumed",      "closing",        "closed_pool"};
     return words[static_cast<std::size_t>(kind)];
 }
 

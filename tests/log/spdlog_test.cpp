@@ -183,6 +183,17 @@ TEST(spdlog_line, of_a_blocked_loop_names_the_call) {
                   " blocks the loop that the pool works on");
 }
 
+TEST(spdlog_line, of_a_leak_names_the_call_and_the_task) {
+    auto site = std::source_location::current();
+    std::string place = "spdlog_test.cpp:" + std::to_string(site.line());
+    event leak{.kind = leak_suspected, .pool = orders, .resource = 7, .took = 30s, .site = site};
+    EXPECT_EQ(line_for(leak),
+              "warning pool \"orders\": resource 7 has been held for 30 s by " + place);
+    leak.task = "check\nout";
+    EXPECT_EQ(line_for(leak), "warning pool \"orders\": resource 7 has been held for 30 s by " +
+                                  place + " \"check out\"");
+}
+
 TEST(spdlog_line, of_the_circuit_breaker) {
     auto line_of = [](cenote::breaker_state state) {
         return line_for(event{.kind = breaker_changed, .pool = orders, .breaker = state});

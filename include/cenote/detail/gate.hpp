@@ -1,6 +1,7 @@
 // What the templates see of the keeper: the fast lane inline, everything else behind a call.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -9,6 +10,7 @@
 #include <span>
 #include <stop_token>
 #include <system_error>
+#include <vector>
 
 #include "cenote/detail/any_connector.hpp"
 #include "cenote/detail/mark.hpp"
@@ -82,9 +84,11 @@ public:
     bool acquire_many(const wish& w, std::span<resource*> into, errc& why);
     /// What acquire_options say, in one piece.
     static manner manner_of(const acquire_options& o) noexcept {
+        constexpr std::chrono::nanoseconds pools{0};
+        constexpr std::chrono::nanoseconds at_once{1};
         return {.rank = o.priority,
                 .task = o.task,
-                .leak_after = o.leak_after.value_or(std::chrono::nanoseconds{0})};
+                .leak_after = o.leak_after ? std::max(*o.leak_after, at_once) : pools};
     }
 
     // For those who do not wait as threads.
@@ -132,6 +136,7 @@ public:
     std::size_t close(std::chrono::nanoseconds timeout, std::source_location site) noexcept;
     bool wait_ready(std::chrono::nanoseconds timeout, std::source_location site);
     stats read() const;
+    std::vector<lease_info> leases() const;
 
 private:
     resource* take_as(std::source_location site, const char* task, std::int64_t leak_after,
@@ -145,13 +150,14 @@ private:
         }
         trace& seen = *r->seen;
         std::uint64_t hits = seen.hits.load(std::memory_order_relaxed) + 1;
-        seen.hits.store(hits, std::memory_order_release);
         seen.site.store(site, std::memory_order_relaxed);
         seen.leased_at.store(0, std::memory_order_relaxed);
         seen.task.store(task, std::memory_order_relaxed);
         seen.leak_after.store(leak_after, std::memory_order_relaxed);
         seen.holder.store(holder, std::memory_order_relaxed);
-        if (looks_before_acquire_ || hits % sample == 0) [[unlikely]]
+        // Last: from now on others take the above for this lease's.
+        seen.hits.store(hits, std::memory_order_release);
+        if ((hits & sample_mask_) == 0) [[unlikely]]
             return taken(r);
         return r;
     }
@@ -172,6 +178,7 @@ protected:
     connector_ref connector_;  // the one that opens; changes under the keeper's lock
     std::chrono::nanoseconds acquire_timeout_;
     std::string name_;
+    std::uint64_t sample_mask_;  // which leases take the precise way: all, if somebody looks
     bool looks_before_acquire_;  // the connector has these hooks
     bool looks_before_release_;
 };

@@ -17,7 +17,8 @@ class gate;
 
 /// What the holder of a slot's resource leaves for others to see. One cache line per slot, which
 /// lives as long as the pool's keeper; only the holder writes (relaxed), except for `limit`, which
-/// is the keeper's; anybody may read.
+/// is the keeper's, and `leased_at`, which it fills in; anybody may read. A lease begins with its
+/// hit and ends with its put, and in between the rest belongs to it.
 struct alignas(64) trace {
     std::atomic<std::uint64_t> hits{0};  // leases taken from the shelf
     std::atomic<std::uint64_t> puts{0};  // leases put back on it

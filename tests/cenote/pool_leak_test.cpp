@@ -1,0 +1,346 @@
+// Leases that are held for suspiciously long, and who holds what.
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cenote/coroutine.hpp"
+#include "cenote/pool.hpp"
+#include "support/patience.hpp"
+#include "support/recorder.hpp"
+#include "support/server.hpp"
+#include "support/task.hpp"
+
+using namespace std::chrono_literals;
+using cenote::forever;
+using cenote::lease_info;
+using support::connector;
+using support::eventually;
+using support::for_a_while;
+using support::recorder;
+using support::server;
+using support::session;
+using testing::ContainsRegex;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StrEq;
+using session_pool = cenote::pool<session>;
+using enum cenote::event_kind;
+
+namespace {
+
+/// Hears of leaks and of nothing else, so that the fast lane stays open.
+std::shared_ptr<recorder> leak_recorder() {
+    return std::make_shared<recorder>(std::set{leak_suspected});
+}
+
+/// A lease that comes from the fast lane.
+cenote::lease<session> acquire_hot(session_pool& pool, const cenote::acquire_options& how = {}) {
+    for (int i = 0; i < 20; ++i) (void)pool.acquire();
+    return pool.acquire(how);
+}
+
+/// Short leases for a while, over the fast lane.
+void use_briefly(session_pool& pool, std::chrono::nanoseconds time) {
+    auto end = std::chrono::steady_clock::now() + time;
+    while (std::chrono::steady_clock::now() < end) {
+        (void)pool.acquire();
+        support::pass(1ms);
+    }
+}
+
+std::vector<std::string> tasks_of(const std::vector<lease_info>& leases) {
+    std::vector<std::string> tasks;
+    for (const lease_info& l : leases) tasks.emplace_back(l.task == nullptr ? "" : l.task);
+    return tasks;
+}
+
+}  // namespace
+
+TEST(pool_leak, is_reported_once_and_then_at_doubling_intervals) {
+    auto watch = leak_recorder();
+    session_pool pool{connector{server::start()},
+                      {.name = "orders", .leak_after = 20ms, .observers = {watch}}};
+    auto held = pool.acquire();
+    auto line = std::source_location::current().line() - 1;
+    ASSERT_TRUE(eventually([&] { return watch->count(leak_suspected) >= 4; }));
+    held.give_back();
+    auto seen = watch->seen();
+    EXPECT_GE(seen[0].took, 20ms);
+    for (std::size_t i = 1; i < seen.size(); ++i) EXPECT_GE(seen[i].took, 2 * seen[i - 1].took);
+    for (const auto& e : seen) {
+        EXPECT_EQ(e.resource, seen[0].resource);
+        EXPECT_EQ(e.site.line(), line);
+        EXPECT_THAT(e.site.file_name(), HasSubstr("pool_leak_test.cpp"));
+        EXPECT_EQ(e.task, nullptr);
+    }
+    EXPECT_EQ(pool.stats().leaks, 1U) << "one lease, however often it is reported";
+}
+
+TEST(pool_leak, is_not_suspected_before_its_time) {
+    auto watch = leak_recorder();
+    session_pool pool{connector{server::start()}, {.leak_after = 1h, .observers = {watch}}};
+    auto held = pool.acquire();
+    EXPECT_TRUE(for_a_while([&] { return watch->count(leak_suspected) == 0; }));
+    EXPECT_EQ(pool.stats().leaks, 0U);
+}
+
+TEST(pool_leak, can_be_a_matter_of_each_acquire) {
+    auto watch = leak_recorder();
+    session_pool pool{connector{server::start()},
+                      {.max = 4, .leak_after = 1h, .observers = {watch}}};
+    auto patient = pool.acquire();
+    auto hasty = pool.acquire({.task = "checkout", .leak_after = 20ms});
+    auto other = pool.acquire({.task = "report", .leak_after = forever});
+    ASSERT_TRUE(eventually([&] { return watch->count(leak_suspected) >= 2; }));
+    for (const auto& e : watch->seen()) EXPECT_STREQ(e.task, "checkout");
+    EXPECT_EQ(pool.stats().leaks, 1U);
+}
+
+TEST(pool_leak, in_a_pool_that_looks_for_none_is_found_if_the_acquire_says_so) {
+    auto watch = leak_recorder();
+    session_pool pool{connector{server::start()}, {.leak_after = forever, .observers = {watch}}};
+    auto patient = pool.acquire();
+    EXPECT_TRUE(for_a_while([&] { return watch->count(leak_suspected) == 0; }));
+    auto hasty = pool.acquire({.leak_after = 0ns});
+    EXPECT_TRUE(eventually([&] { return watch->count(leak_suspected) >= 2; }));
+    EXPECT_EQ(pool.stats().leaks, 1U);
+}
+
+TEST(pool_leak, is_found_on_the_fast_lane) {
+    auto watch = leak_recorder();
+    session_pool pool{connector{server::start()},
+                      {.max = 1, .sweep_interval = 10ms, .leak_after = 30ms, .observers = {watch}}};
+    auto held = acquire_hot(pool, {.task = "hot"});
+    auto before = pool.stats();
+    ASSERT_TRUE(eventually([&] { return watch->count(leak_suspected) >= 2; }));
+    auto seen = watch->seen();
+    EXPECT_GE(seen[0].took, 30ms);
+    EXPECT_GE(seen[1].took, 2 * seen[0].took);
+    EXPECT_STREQ(seen[0].task, "hot");
+    EXPECT_EQ(pool.stats().leaks, 1U);
+    EXPECT_EQ(pool.stats().acquires, before.acquires);
+}
+
+TEST(pool_leak, is_found_on_the_fast_lane_though_no_sweep_is_near) {
+    auto watch = leak_recorder();
+    session_pool pool{connector{server::start()},
+                      {.max = 1,
+                       .sweep_interval = 1h,
+                       .probe_after_idle = forever,
+                       .leak_after = 30ms,
+                       .observers = {watch}}};
+    // Nothing but the fast lane itself makes the pool look.
+    for (int i = 0; i < 20; ++i) (void)pool.acquire({.leak_after = forever});
+    auto held = pool.acquire();
+    EXPECT_TRUE(eventually([&] { return watch->count(leak_suspected) >= 2; }));
+}
+
+TEST(pool_leak, is_found_on_the_fast_lane_when_there_was_none_for_long) {
+    auto watch = leak_recorder();
+    session_pool pool{connector{server::start()},
+                      {.max = 1,
+                       .sweep_interval = 1h,
+                       .probe_after_idle = forever,
+                       .leak_after = 30ms,
+                       .observers = {watch}}};
+    use_briefly(pool, 200ms);
+    auto held = pool.acquire();
+    EXPECT_TRUE(eventually([&] { return watch->count(leak_suspected) >= 2; }));
+}
+
+TEST(pool_leak, is_found_on_the_fast_lane_of_a_pool_that_looks_for_none) {
+    auto watch = leak_recorder();
+    session_pool pool{
+        connector{server::start()},
+        {.max = 1, .sweep_interval = 10ms, .leak_after = forever, .observers = {watch}}};
+    auto held = acquire_hot(pool, {.leak_after = 10ms});
+    EXPECT_TRUE(eventually([&] { return watch->count(leak_suspected) >= 2; }));
+}
+
+TEST(pool_leak, from_the_fast_lane_is_found_in_a_pool_that_was_closed) {
+    auto watch = leak_recorder();
+    session_pool pool{connector{server::start()},
+                      {.max = 1, .sweep_interval = 40ms, .leak_after = 80ms, .observers = {watch}}};
+    use_briefly(pool, 200ms);  // the last sweep has found nobody
+    auto held = pool.acquire();
+    pool.close();  // and there is no other
+    EXPECT_TRUE(eventually([&] { return watch->count(leak_suspected) >= 1; }));
+}
+
+TEST(pool_leak, ends_with_its_lease) {
+    auto watch = leak_recorder();
+    session_pool pool{connector{server::start()},
+                      {.max = 1, .leak_after = 10ms, .observers = {watch}}};
+    auto held = pool.acquire();
+    ASSERT_TRUE(eventually([&] { return watch->count(leak_suspected) >= 1; }));
+    held.give_back();
+    pool.pause();  // a report that was under way has been told when the paused pool has settled
+    ASSERT_TRUE(for_a_while([&] { return pool.leases().empty(); }));
+    auto told = watch->count(leak_suspected);
+    EXPECT_TRUE(for_a_while([&] { return watch->count(leak_suspected) == told; }, 100ms));
+}
+
+TEST(pool_leak, is_not_what_one_resource_is_used_for_altogether) {
+    auto watch = leak_recorder();
+    session_pool pool{connector{server::start()},
+                      {.max = 1, .sweep_interval = 10ms, .leak_after = 2s, .observers = {watch}}};
+    auto end = std::chrono::steady_clock::now() + 4s;
+    while (std::chrono::steady_clock::now() < end) {
+        auto held = pool.acquire();
+        support::pass(1ms);
+    }
+    EXPECT_EQ(watch->count(leak_suspected), 0U) << "each lease was short";
+}
+
+TEST(pool_leak, of_a_slots_next_lease_is_another) {
+    auto watch = leak_recorder();
+    session_pool pool{connector{server::start()},
+                      {.max = 1, .leak_after = 10ms, .observers = {watch}}};
+    for (std::uint64_t lease = 1; lease <= 3; ++lease) {
+        auto held = pool.acquire();
+        ASSERT_TRUE(eventually([&] { return pool.stats().leaks == lease; }));
+    }
+}
+
+TEST(pool_leak, is_counted_without_an_observer) {
+    session_pool pool{connector{server::start()}, {.leak_after = 10ms}};
+    auto held = pool.acquire();
+    EXPECT_TRUE(eventually([&] { return pool.stats().leaks == 1; }));
+    cenote::stats both = pool.stats();
+    both += pool.stats();
+    EXPECT_EQ(both.leaks, 2U);
+}
+
+TEST(pool_leak, of_a_lease_that_outlives_its_pool_is_nobodys_business) {
+    auto watch = leak_recorder();
+    std::optional<session_pool> pool;
+    pool.emplace(connector{server::start()},
+                 cenote::options{.leak_after = 20ms, .observers = {watch}});
+    auto held = pool->acquire();
+    pool.reset();
+    auto told = watch->count(leak_suspected);
+    EXPECT_TRUE(for_a_while([&] { return watch->count(leak_suspected) == told; }, 100ms));
+    held.give_back();
+    EXPECT_EQ(watch->count(leak_suspected), told);
+}
+
+TEST(pool_leases, are_none_in_an_idle_pool) {
+    session_pool pool{connector{server::start()}};
+    EXPECT_TRUE(pool.leases().empty());
+    for (int i = 0; i < 20; ++i) (void)pool.acquire();  // now it lies on the shelf
+    EXPECT_TRUE(pool.leases().empty());
+}
+
+TEST(pool_leases, come_oldest_first) {
+    session_pool pool{connector{server::start()}, {.max = 3}};
+    auto a = pool.acquire({.task = "a"});
+    auto line = std::source_location::current().line() - 1;
+    support::pass(1ms);
+    auto b = pool.acquire({.task = "b"});
+    support::pass(1ms);
+    auto c = pool.acquire();
+    auto all = pool.leases();
+    ASSERT_THAT(tasks_of(all), ElementsAre("a", "b", ""));
+    EXPECT_GT(all[0].held, all[1].held);
+    EXPECT_GT(all[1].held, all[2].held);
+    EXPECT_GT(all[2].held, 0ns);
+    EXPECT_EQ(all[0].site.line(), line);
+    EXPECT_THAT(all[0].site.file_name(), HasSubstr("pool_leak_test.cpp"));
+    EXPECT_EQ((std::set{all[0].resource, all[1].resource, all[2].resource}.size()), 3U);
+    b.give_back();
+    EXPECT_THAT(tasks_of(pool.leases()), ElementsAre("a", ""));
+    a.discard();
+    EXPECT_THAT(tasks_of(pool.leases()), ElementsAre(""));
+    (void)c.detach();
+    EXPECT_TRUE(pool.leases().empty());
+}
+
+TEST(pool_leases, from_the_fast_lane_come_last_until_their_time_is_known) {
+    session_pool pool{connector{server::start()}, {.max = 2, .sweep_interval = 50ms}};
+    auto old = pool.acquire({.task = "old"});
+    auto hot = acquire_hot(pool, {.task = "hot"});
+    EXPECT_THAT(tasks_of(pool.leases()), ElementsAre("old", "hot"));
+    EXPECT_TRUE(eventually([&] { return pool.leases().back().held > 0ns; }));
+    EXPECT_THAT(tasks_of(pool.leases()), ElementsAre("old", "hot"));
+    hot.give_back();
+    EXPECT_THAT(tasks_of(pool.leases()), ElementsAre("old"));
+}
+
+TEST(pool_leases, of_threads_and_coroutines_are_listed_alike) {
+    session_pool pool{connector{server::start()}, {.max = 2}};
+    support::door done;
+    std::atomic<bool> held{false};
+    std::jthread thread([&] {
+        auto lease = pool.acquire({.task = "thread"});
+        held = true;
+        done.pass_through();
+    });
+    ASSERT_TRUE(eventually([&] { return held.load(); }));
+    std::optional<cenote::lease<session>> kept;
+    std::atomic<bool> got{false};
+    auto work = [&]() -> support::task {
+        kept = co_await pool.co_acquire({.task = "coroutine"});
+        got = true;
+    };
+    support::task coroutine = work();
+    coroutine.start();
+    ASSERT_TRUE(eventually([&] { return got.load(); }));
+    EXPECT_THAT(tasks_of(pool.leases()), ElementsAre("thread", "coroutine"));
+    kept.reset();
+    done.open();
+    thread.join();
+    EXPECT_TRUE(pool.leases().empty());
+}
+
+TEST(pool_leases, are_never_more_than_there_are_and_never_anybody_elses) {
+    auto to = server::start();
+    constexpr std::size_t most = 3;
+    session_pool pool{connector{to},
+                      {.max = most,
+                       .acquire_timeout = support::plenty,
+                       .sweep_interval = 1ms,
+                       .leak_after = 1ms}};
+    std::atomic<bool> stop{false};
+    std::vector<std::jthread> workers;
+    for (const char* task : {"one", "two", "three", "four"})
+        workers.emplace_back([&, task] {
+            for (int i = 0; !stop; ++i) {
+                auto held = pool.acquire({.task = task});
+                if (i % 64 == 0) held.discard();
+            }
+        });
+    for (int i = 0; i < support::rounds(3000); ++i) {
+        auto all = pool.leases();
+        ASSERT_LE(all.size(), most);
+        for (const lease_info& l : all) {
+            ASSERT_NE(l.task, nullptr);
+            ASSERT_EQ(std::string(l.site.file_name()), std::source_location::current().file_name());
+            ASSERT_GE(l.held, 0ns);
+        }
+    }
+    stop = true;
+    workers.clear();
+    EXPECT_TRUE(pool.leases().empty());
+}
+
+TEST(pool_leases, explain_a_timeout_by_call_site_and_task) {
+    session_pool pool{connector{server::start()}, {.max = 3, .refuse_deadlock = false}};
+    std::vector<cenote::lease<session>> held;
+    for (int i = 0; i < 3; ++i)
+        held.push_back(pool.acquire({.task = i == 0 ? "report" : "checkout"}));
+    try {
+        (void)pool.acquire_for(1ms);
+        FAIL() << "granted";
+    } catch (const cenote::timed_out_error& e) {
+        EXPECT_THAT(e.what(),
+                    ContainsRegex("3 of 3 leased \\(pool_leak_test.cpp:[0-9]+ \"checkout\" holds "
+                                  "2, oldest [^;]+; pool_leak_test.cpp:[0-9]+ \"report\" holds 1"));
+    }
+}
