@@ -21,8 +21,9 @@ enum class retire_reason : std::uint8_t {
     probe_failed,  ///< A probe said no, threw, or took too long.
     reset_failed,  ///< It was dirty and could not be cleaned.
     rejected,      ///< `before_acquire` or `before_release` said no.
+    surplus,       ///< More than `max`, since a `resize`.
 };
-inline constexpr std::size_t retire_reason_count = 7;
+inline constexpr std::size_t retire_reason_count = 8;
 
 /// The word for a reason, as in the enum.
 const char* to_string(retire_reason reason) noexcept;

@@ -90,7 +90,11 @@
     X(many_count_as_one)                  \
     X(call_from_before_proves_it)         \
     X(deadlock_goes_unnoticed)            \
-    X(any_nested_wait_is_a_deadlock)
+    X(any_nested_wait_is_a_deadlock)      \
+    X(too_many_go_back)                   \
+    X(too_many_stay_idle)                 \
+    X(fewer_are_opened_all_the_same)      \
+    X(who_wants_too_many_waits)
 // clang-format on
 
 namespace cenote::core {

@@ -52,6 +52,13 @@ waiter_id line::last() const {
     return id_of(found);
 }
 
+waiter_id line::who_wants_more_than(std::size_t count) const {
+    for (const queue& q : queues_)
+        for (std::uint32_t i = q.head; i != none; i = nodes_[i].next)
+            if (nodes_[i].who.count > count) return id_of(i);
+    return {};
+}
+
 waiter_id line::oldest() const {
     std::uint32_t found = none;
     for (priority rank : {priority::high, priority::normal, priority::low}) {

@@ -80,6 +80,9 @@ public:
     waiter_id last() const;
     /// Whoever came first, but for the reserved; nobody's name if there is nobody.
     waiter_id oldest() const;
+    /// Somebody who wants more than so many at once; nobody's name if there is nobody. Looks at
+    /// everybody.
+    waiter_id who_wants_more_than(std::size_t count) const;
     /// Takes the head out. What was known about it stays until somebody joins.
     const waiter& leave_first() {
         ensure(head_ != none, "the line has a head");

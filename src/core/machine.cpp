@@ -42,8 +42,13 @@ machine::machine(const options& settings, abilities can, bool reports, std::uint
 
 void machine::grow(actions& out) {
     line_.make_room();
-    most_actions_ = line_.capacity() + 8 * slots_.max() + 16;
-    out.reserve(most_actions_);
+    make_room_for_actions(slots_.places(), out);
+}
+
+void machine::make_room_for_actions(std::size_t places, actions& out) {
+    std::size_t most = line_.capacity() + 8 * places + 16;
+    out.reserve(most);
+    most_actions_ = most;
 }
 
 void machine::start(instant now, actions& out) {
@@ -70,6 +75,7 @@ answer machine::acquire(instant now, const request& who, actions& out) {
     if (closed_) return refused(errc::closed);
     if (!lets_in(who.count) && !planted(fault::inactive_lends_all_the_same))
         return refused(errc::unavailable);
+    if (who.count > slots_.max()) return refused(errc::deadlock);  // so many there will never be
     bool nothing_free = crowded(now);
     if (!nothing_free && can_lend(now, out, who.count)) {
         slot_id id = no_slot;
@@ -114,7 +120,7 @@ answer machine::acquire(instant now, const request& who, actions& out) {
 }
 
 bool machine::holds_any(std::uint64_t holder) const {
-    for (slot_id id = 0; id < slots_.max(); ++id)
+    for (slot_id id = 0; id < slots_.places(); ++id)
         if (slots_[id].state == slot_state::leased && slots_[id].holder == holder) return true;
     return false;
 }
@@ -122,8 +128,10 @@ bool machine::holds_any(std::uint64_t holder) const {
 /// Would every lease be held by a thread that waits for another, if this one did so, too?
 bool machine::would_deadlock(const request& who) const {
     if (!settings_.refuse_deadlock || planted(fault::deadlock_goes_unnoticed)) return false;
-    for (slot_id id = 0; id < slots_.max(); ++id) {
+    if (slots_.room() > 0) return false;
+    for (slot_id id = 0; id < slots_.places(); ++id) {
         const slot& s = slots_[id];
+        if (s.state == slot_state::vacant) continue;  // and must stay so
         bool waits = s.holder == who.holder || (s.holder != 0 && line_.has_thread(s.holder));
         if (planted(fault::any_nested_wait_is_a_deadlock)) waits = true;
         if (s.state != slot_state::leased || !waits) return false;
@@ -154,13 +162,13 @@ std::optional<slot_id> machine::try_acquire(instant now, actions& out) {
 bool machine::cancel(instant now, waiter_id id, actions& out) {
     notice_freeze(now);
     if (planted(fault::cancel_after_grant_lends_twice) && !line_.has(id))
-        for (slot_id s = 0; s < slots_.max(); ++s)
+        for (slot_id s = 0; s < slots_.places(); ++s)
             if (slots_[s].state == slot_state::leased) return become_idle(now, s), false;
     bool in_line = line_.has(id);
     if (planted(fault::cancel_leaves_the_waiter_in_line)) return true;
     if (in_line) refuse(id, errc::canceled, out);
     if (planted(fault::cancel_kills_the_open)) {
-        for (slot_id s = 0; s < slots_.max(); ++s)
+        for (slot_id s = 0; s < slots_.places(); ++s)
             if (slots_[s].state == slot_state::opening) {
                 calls_.remove(s);
                 vacate(s, out);
@@ -314,7 +322,7 @@ bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, 
         s.idle_since = now;
         s.checked_at = proof_of(s, now);
         if (closed_ && !planted(fault::close_hands_out_an_opening_one)) begin_close(now, id, out);
-        else if (s.epoch < epoch_) retire(now, id, retire_reason::generation, out);
+        else if (auto why = wear(s, now)) retire(now, id, *why, out);
         else become_idle(now, id);
         pacer_.succeeded(called_at, !closed_ && missing(present_supply()).any());
     }

@@ -13,24 +13,26 @@
 //          │  closed        ▼            │ failed       │      ▼
 //          └──────────────────────── closing ◀──────────┴──────┘
 //
-// Requests: acquire, try_acquire, cancel, release, detach, retire_all, suspect_all, pause, resume,
-// go and follow (the breaker), close, tick. Actions that leave the house (call) have exactly one
-// answer each: on_open, on_probe, on_reset, on_close. A call may have to wait before it is made;
-// from begun() on its time runs. An answer that comes after the machine gave the call up is
-// recognised by its number and changes nothing (the function returns false). Every order of these
-// is handled; none is forbidden.
+// Requests: acquire, try_acquire, cancel, release, detach, retire_all, suspect_all, resize, pause,
+// resume, go and follow (the breaker), close, tick. Actions that leave the house (call) have
+// exactly one answer each: on_open, on_probe, on_reset, on_close. A call may have to wait before it
+// is made; from begun() on its time runs. An answer that comes after the machine gave the call up
+// is recognised by its number and changes nothing (the function returns false). Every order of
+// these is handled; none is forbidden.
 //
 // Every call ends with settle(): refuse the expired, lend the idle, sweep, open what is missing,
 // always in this order. So after any call at `now`:
 //
-// 1. The slot states are exclusive and add up to max; the counts equal a recount.
+// 1. The slot states are exclusive and add up to the places; the counts equal a recount.
 // 2. opening, idle, leased, probing, resetting and closing together never exceed max; a slot counts
-//    until its close has finished.
+//    until its close has finished. What a smaller max has left over is not idle, and goes when it
+//    comes back.
 // 3. Each slot has a call in flight exactly while it is opening, probing, resetting or closing, and
 //    each such call has a deadline once it has begun.
 // 4. Nobody waits while a fresh resource is idle, unless newcomers may bypass the head (bounded
 //    fairness): then it is handed over to the head at a time that wake_at() knows.
-// 5. Nobody waits while there is a vacant slot, unless enough resources are on their way back, or
+// 5. Nobody waits while there is room for one more, unless enough resources are on their way back,
+// or
 //    opens are held back by opening_max, or by the pacer: its width, the backoff, the bucket.
 // 6. Quiescence: if somebody waits for ever, then something is leased, or a call is in flight, or
 //    wake_at() is set. (4 to 6 do not hold while the pool is paused.)
@@ -110,7 +112,7 @@ struct request {
     bool again = false;        // it was granted before, and its resource turned out unfit
     bool cannot_wait = false;  // what it would wait for would wait for it
     priority rank = priority::normal;
-    std::uint32_t count = 1;   // so many resources or none; at most max
+    std::uint32_t count = 1;   // so many resources or none
     std::uint64_t holder = 0;  // the thread that would wait; 0: unknown
 };
 
@@ -158,7 +160,8 @@ public:
     machine(const options& settings, abilities can, bool reports, std::uint64_t seed, instant now);
 
     /// Makes room for one more waiter and for every action a call can append. May throw
-    /// std::bad_alloc, which nothing else does; those that let somebody wait call it first.
+    /// std::bad_alloc, which nothing else does but resize(); those that let somebody wait call it
+    /// first.
     void make_room(actions& out) {
         if (!line_.has_room() || out.capacity() < most_actions_) grow(out);
     }
@@ -183,6 +186,10 @@ public:
     void detach(instant now, slot_id id, actions& out);
     /// Everything open now is closed when it is idle or comes back.
     void retire_all(instant now, actions& out);
+    /// From now on there are at most so many. What is too many is closed when it is idle or comes
+    /// back, the longest idle first. Whoever wants more at once than that is refused. Throws
+    /// std::bad_alloc before anything has changed.
+    void resize(instant now, std::size_t max, actions& out);
     /// Nothing is lent and nothing is opened, swept or probed of the pool's own accord until
     /// resume(). Whoever waits keeps place and deadline; who comes waits.
     void pause(instant now, actions& out);
@@ -240,6 +247,7 @@ public:
     bool can_lend(instant now, actions& out, std::size_t count = 1);
     const slot& look(slot_id id) const { return slots_[id]; }
     std::size_t max() const { return slots_.max(); }
+    std::size_t places() const { return slots_.places(); }
     std::size_t total() const { return slots_.total(); }
     std::size_t count(slot_state s) const { return slots_.count(s); }
     /// How many retire_all there were.
@@ -267,6 +275,7 @@ private:
     void become_idle(instant now, slot_id id);
     void note_idle(instant now, const slot& s);
     void grow(actions& out);
+    void make_room_for_actions(std::size_t places, actions& out);
     void notice_freeze(instant now) {
         if (wake_at() > now) return;
         if (after(wake_at(), frozen_for) <= now && !planted(fault::frozen_goes_unnoticed))
@@ -278,6 +287,7 @@ private:
     void judge(circuit_news what, actions& out);
     void end_trial(slot& s);
     void refuse_shut_out(actions& out);
+    void doom_surplus();
     bool lets_in(std::size_t count = 1) const {
         return circuit_.lets_in(trials_ + line_.wanted() + count - 1);
     }
@@ -311,6 +321,7 @@ private:
     slot_id next_fresh(instant now, actions& out);
     std::size_t count_fresh(instant now, std::size_t enough, actions& out);
     bool needs_probe(const slot& s, instant now) const;
+    bool is_old(const slot& s) const { return s.epoch < epoch_; }
     std::optional<retire_reason> wear(const slot& s, instant now) const;
     bool head_may_be_bypassed(instant now) const;
     bool is_full() const;
@@ -391,8 +402,8 @@ inline bool machine::needs_probe(const slot& s, instant now) const {
 }
 
 inline std::optional<retire_reason> machine::wear(const slot& s, instant now) const {
-    if (s.epoch < epoch_ && !planted(fault::old_generation_lent_again))
-        return retire_reason::generation;
+    if (is_old(s) && !planted(fault::old_generation_lent_again)) return retire_reason::generation;
+    if (slots_.surplus() && !planted(fault::too_many_go_back)) return retire_reason::surplus;
     if (s.expires_at <= now) return retire_reason::age;
     if (s.uses >= settings_.max_uses) return retire_reason::uses;
     return std::nullopt;

@@ -12,6 +12,8 @@ void machine::check(instant now) const {
     check_calls(now);
     check_waiters(now);
     check_counters();
+    ensure(!slots_.surplus() || count(slot_state::idle) == slots_.doomed(),
+           "2: nothing is idle of what is too many");
     ensure(wake_at() > now, "8: the timer lies in the future");
     if (circuit_.state() == breaker_state::inactive)
         ensure(line_.empty(), "12: nobody waits in an inactive pool");
@@ -27,7 +29,7 @@ void machine::check_calls(instant now) const {
     std::size_t begun = 0;
     std::size_t trials = 0;
     std::size_t beats = 0;
-    for (slot_id id = 0; id < slots_.max(); ++id) {
+    for (slot_id id = 0; id < slots_.places(); ++id) {
         const slot& s = slots_[id];
         bool calling = s.state == slot_state::opening || s.state == slot_state::probing ||
                        s.state == slot_state::resetting || s.state == slot_state::closing;
@@ -64,7 +66,7 @@ void machine::check_waiters(instant now) const {
                "4: nobody waits while an idle resource could be probed");
     }
     std::size_t coming = returning() + count(slot_state::opening) + available();
-    bool room = slots_.total() < slots_.max();
+    bool room = slots_.room() > 0;
     bool held_back =
         count(slot_state::opening) >= settings_.opening_max || pacer_.next_chance() != never;
     ensure(coming >= line_.wanted() || !room || held_back,

@@ -19,6 +19,26 @@ void machine::retire_all(instant now, actions& out) {
     settle(now, out);
 }
 
+void machine::resize(instant now, std::size_t max, actions& out) {
+    std::size_t places = std::max(max, slots_.places());
+    calls_.reserve(places);
+    make_room_for_actions(places, out);
+    slots_.resize(max);
+    notice_freeze(now);
+    if (!planted(fault::who_wants_too_many_waits))
+        for (waiter_id id; line_.has(id = line_.who_wants_more_than(max));)
+            refuse(id, errc::deadlock, out);
+    if (!planted(fault::too_many_stay_idle)) doom_surplus();
+    settle(now, out);
+}
+
+/// The unproven first, then those that were not used for longest.
+void machine::doom_surplus() {
+    for (idle_kind kind : {idle_kind::stale, idle_kind::fresh, idle_kind::kept})
+        while (slots_.surplus() && slots_.oldest(kind) != no_slot)
+            slots_.move(slots_.oldest(kind), idle_kind::doomed);
+}
+
 void machine::pause(instant now, actions& out) {
     notice_freeze(now);
     if (!std::exchange(paused_, true) && !closed_) report(event_kind::paused, 0, out);

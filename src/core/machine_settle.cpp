@@ -31,7 +31,7 @@ void machine::settle(instant now, actions& out) {
 /// With no place free, a waiter more or less changes nothing but the line.
 bool machine::is_full() const {
     bool plain = !closed_ && !paused_ && !shedder_.on();
-    return plain && count(slot_state::vacant) + count(slot_state::idle) == 0;
+    return plain && slots_.room() + count(slot_state::idle) == 0;
 }
 
 void machine::give_up_calls(instant now, actions& out) {
@@ -152,7 +152,9 @@ void machine::close_idle(instant now, actions& out) {
     while (slots_.doomed() > 0 && (closed_ || count(slot_state::closing) < settings_.opening_max)) {
         slot_id id = slots_.oldest(idle_kind::doomed);
         if (closed_) begin_close(now, id, out);
-        else retire(now, id, retire_reason::generation, out);
+        else
+            retire(now, id, is_old(slots_[id]) ? retire_reason::generation : retire_reason::surplus,
+                   out);
     }
 }
 
@@ -308,8 +310,8 @@ bool machine::minimum_needs(const slot& s) const {
 /// A worn-out slot that the minimum needs goes only after its replacement has come; unless there is
 /// no room for one, then they go one by one.
 bool machine::must_wait_for_replacement(const slot& s) const {
-    bool stuck = slots_.total() == slots_.max() && count(slot_state::opening) == 0 &&
-                 count(slot_state::closing) == 0;
+    bool stuck =
+        slots_.room() == 0 && count(slot_state::opening) == 0 && count(slot_state::closing) == 0;
     return minimum_needs(s) && !stuck;
 }
 
@@ -330,7 +332,8 @@ supply machine::present_supply() const {
                 .leased = count(slot_state::leased),
                 .returning = returning(),
                 .wanted = line_.wanted()};
-    return {.max = slots_.max(),
+    bool all_places = planted(fault::fewer_are_opened_all_the_same);
+    return {.max = all_places ? slots_.places() : slots_.max(),
             .min_size = warmed_ ? settings_.min_size : 0,
             .min_idle = warmed_ ? settings_.min_idle : 0,
             .total = slots_.total(),

@@ -5,10 +5,18 @@
 
 namespace cenote::core {
 
-slots::slots(std::size_t max) : table_(max) {
-    vacant_.reserve(max);
-    for (std::size_t i = max; i-- > 0;) vacant_.push_back(static_cast<slot_id>(i));
-    counts_[static_cast<std::size_t>(slot_state::vacant)].set(max);
+slots::slots(std::size_t max) { resize(max); }
+
+void slots::resize(std::size_t max) {
+    std::size_t before = places();
+    if (max > before) {
+        table_.reserve(max);
+        vacant_.reserve(max);
+        table_.resize(max);
+        for (std::size_t i = max; i-- > before;) vacant_.push_back(static_cast<slot_id>(i));
+        counts_[static_cast<std::size_t>(slot_state::vacant)].add(max - before);
+    }
+    max_.set(max);
 }
 
 slot_id slots::vacant() const {

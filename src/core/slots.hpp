@@ -58,8 +58,11 @@ struct slot {
     bool trial = false;     // lent while the circuit was recovering
 };
 
-/// The slots, counted by state. The states are exclusive and add up to max; the counts change
-/// nowhere but in enter(), so they cannot drift.
+/// The slots, counted by state. The states are exclusive and add up to the places; the counts
+/// change nowhere but in enter(), so they cannot drift.
+///
+/// There are at least `max` places. A smaller max leaves the places as they are: what is in the
+/// surplus ones has to go, and the vacant ones are not filled.
 ///
 /// The idle ones are in one of four lists: the fresh in the order of their last use, the others in
 /// the order in which they were found to be so.
@@ -70,10 +73,19 @@ public:
     slot& operator[](slot_id id) { return table_[id]; }
     const slot& operator[](slot_id id) const { return table_[id]; }
 
-    std::size_t max() const { return table_.size(); }
+    /// Throws std::bad_alloc before anything has changed.
+    void resize(std::size_t max);
+
+    std::size_t max() const { return static_cast<std::size_t>(max_.get()); }
+    /// Slots are numbered from zero up to this.
+    std::size_t places() const { return table_.size(); }
     std::size_t count(slot_state s) const { return counts_[static_cast<std::size_t>(s)].get(); }
     /// Everything that is not vacant.
-    std::size_t total() const { return max() - count(slot_state::vacant); }
+    std::size_t total() const { return places() - count(slot_state::vacant); }
+    /// How many vacant ones may be filled.
+    std::size_t room() const { return max() > total() ? max() - total() : 0; }
+    /// Whether there are more than max, not counting those that are going already.
+    bool surplus() const { return total() - count(slot_state::closing) - doomed_ > max(); }
     std::size_t expiring() const { return expiring_; }
 
     /// A vacant slot: the one vacated last. Requires that there is one.
@@ -112,6 +124,7 @@ private:
     list& list_of(const slot& s) { return lists_[static_cast<std::size_t>(s.idle)]; }
 
     std::vector<slot> table_;
+    tally max_;
     std::vector<slot_id> vacant_;
     std::array<list, idle_kind_count> lists_;
     std::size_t expiring_ = 0;

@@ -85,6 +85,8 @@ answer model::acquire(instant now, const request& who, actions& out) {
         result.error = errc::closed;
     } else if (!lets_in(who.count)) {
         result.error = errc::unavailable;
+    } else if (who.count > settings_.max) {
+        result.error = errc::deadlock;
     } else if (who.count > 1 && !paused_ && lendable_many(now, who.count, out)) {
         result.what = answer::kind::granted;
         for (std::size_t i = 0; i < who.count; ++i) {
@@ -186,6 +188,36 @@ void model::retire_all(instant now, actions& out) {
     settle(now, out);
 }
 
+void model::resize(instant now, std::size_t max, actions& out) {
+    // The new ones as if they had been vacated just now, from the last to the first.
+    const std::size_t had = slots_.size();
+    slots_.resize(std::max(had, max));
+    for (std::size_t i = slots_.size(); i-- > had;) slots_[i].moved = ++moves_;
+    notice_freeze(now);
+    settings_.max = max;
+    for (std::size_t i = line_.size(); i-- > 0;)
+        if (line_[i].count > max) refuse(i, errc::deadlock, out);
+    for (const idle_kind kind : {idle_kind::stale, idle_kind::fresh, idle_kind::kept})
+        while (too_many() && first(kind) != no_slot) move(first(kind), idle_kind::doomed);
+    settle(now, out);
+}
+
+/// More than max, without those that are going.
+bool model::too_many() const {
+    std::size_t n = 0;
+    for (const place& s : slots_) {
+        const bool goes = s.state == slot_state::closing ||
+                          (s.state == slot_state::idle && s.idle == idle_kind::doomed);
+        n += s.state != slot_state::vacant && !goes ? 1 : 0;
+    }
+    return n > settings_.max;
+}
+
+/// How many more may be opened.
+std::size_t model::room() const {
+    return excess(settings_.max, slots_.size() - count(slot_state::vacant));
+}
+
 void model::pause(instant now, actions& out) {
     notice_freeze(now);
     paused_ = true;
@@ -240,7 +272,9 @@ bool model::deadlocks(const request& who) const {
                            [&](const waiter& w) { return w.holder == holder; });
     };
     bool has_one = false;
+    if (room() > 0) return false;
     for (const place& s : slots_) {
+        if (s.state == slot_state::vacant) continue;
         if (s.state != slot_state::leased || s.holder == 0 || !waits(s.holder)) return false;
         has_one = has_one || s.holder == who.holder;
     }
@@ -324,7 +358,7 @@ bool model::on_open(instant now, slot_id id, std::uint64_t call, outcome how, ac
         s.uses = 0;
         s.idle_since = now;
         s.checked_at = called_at > suspect_at_ ? now : called_at;
-        if (closed_ || s.epoch < epoch_) {
+        if (closed_ || worn(s, now)) {
             begin_close(now, id, out);
         } else {
             become_fresh(now, id);
@@ -829,7 +863,7 @@ bool model::needs_probe(const place& s, instant now) const {
 }
 
 bool model::worn(const place& s, instant now) const {
-    return s.epoch < epoch_ || s.expires_at <= now || s.uses >= settings_.max_uses;
+    return s.epoch < epoch_ || too_many() || s.expires_at <= now || s.uses >= settings_.max_uses;
 }
 
 bool model::minimum_needs(const place& s) const {
@@ -838,8 +872,8 @@ bool model::minimum_needs(const place& s) const {
 }
 
 bool model::must_wait_for_replacement(const place& s) const {
-    const bool none_can_come = count(slot_state::vacant) == 0 && count(slot_state::opening) == 0 &&
-                               count(slot_state::closing) == 0;
+    const bool none_can_come =
+        room() == 0 && count(slot_state::opening) == 0 && count(slot_state::closing) == 0;
     return minimum_needs(s) && !none_can_come;
 }
 
@@ -962,7 +996,7 @@ model::shortage model::missing() const {
 std::size_t model::allowed(instant now) {
     held_back_ = false;
     retry_at_ = never;
-    if (count(slot_state::vacant) == 0) {
+    if (room() == 0) {
         relying_since_ = never;
         return 0;
     }
@@ -978,16 +1012,15 @@ std::size_t model::allowed(instant now) {
         width_ = 1;
         return 0;
     }
-    const std::size_t room =
-        std::min(count(slot_state::vacant), excess(settings_.opening_max, opening));
-    if (room == 0) return 0;
+    const std::size_t most = std::min(room(), excess(settings_.opening_max, opening));
+    if (most == 0) return 0;
     const instant at = open_due(wanted() > 0);
     if (at > now) {
         retry_at_ = at;
         return 0;
     }
     fill_bucket(now);
-    std::size_t tokens = room;
+    std::size_t tokens = most;
     if (price() > duration{}) {
         tokens = static_cast<std::size_t>(in_bucket_ / price());
         if (tokens == 0) {
@@ -999,8 +1032,8 @@ std::size_t model::allowed(instant now) {
     const std::size_t all = std::max(m.of_minimum, m.of_spares);
     const std::size_t paced = failures_ == 0 ? std::max(m.of_minimum, std::min(m.of_spares, lanes))
                                              : std::min(all, lanes);
-    held_back_ = std::min(paced, room) < std::min(all, room);
-    return std::min({paced, room, tokens});
+    held_back_ = std::min(paced, most) < std::min(all, most);
+    return std::min({paced, most, tokens});
 }
 
 /// The time in which one token comes; zero if nobody counts.

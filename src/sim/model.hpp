@@ -32,6 +32,7 @@ public:
                  core::actions& out);
     void detach(core::instant now, core::slot_id id, core::actions& out);
     void retire_all(core::instant now, core::actions& out);
+    void resize(core::instant now, std::size_t max, core::actions& out);
     void pause(core::instant now, core::actions& out);
     void resume(core::instant now, core::actions& out);
     void go(core::instant now, const breaker_move& where, core::actions& out);
@@ -123,6 +124,8 @@ private:
     bool deadlocks(const core::request& who) const;
     bool lets_in(std::size_t count = 1) const;
     std::size_t waiters_want() const;
+    bool too_many() const;
+    std::size_t room() const;
     std::size_t kept() const;
     void look_at_kept(core::instant now);
     bool gather(core::instant now, core::actions& out);

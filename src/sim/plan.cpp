@@ -11,10 +11,10 @@ namespace cenote::sim {
 namespace {
 
 constexpr std::array<const char*, decision::kinds> names = {
-    "acquire",    "demand",      "attempt", "cancel",  "release", "detach",  "reject",
-    "stop",       "resume",      "destroy", "look",    "admit",   "crowd",   "storm",
-    "gather",     "call_off",    "scatter", "answer",  "start",   "late",    "pass",
-    "retire_all", "suspect_all", "pause",   "unpause", "judge",   "breaker", "close"};
+    "acquire", "demand",  "attempt", "cancel",  "release", "detach",     "reject",      "stop",
+    "resume",  "destroy", "look",    "admit",   "crowd",   "storm",      "gather",      "call_off",
+    "scatter", "answer",  "start",   "late",    "pass",    "retire_all", "suspect_all", "resize",
+    "pause",   "unpause", "judge",   "breaker", "close"};
 
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
@@ -174,6 +174,7 @@ plan draw_plan(std::uint64_t seed, std::size_t steps) {
     draw_breaker(random, p);
     draw_overload(random, p);
     draw_gatherers(random, p);
+    if (random.chance(20)) weight_of(p, decision::kind::resize) = 1;
     return p;
 }
 

@@ -42,13 +42,14 @@ struct decision {
         pass,    // time: a = how, b = how much
         retire_all,
         suspect_all,
+        resize,  // b: to how many
         pause,
         unpause,
         judge,    // the strategy hears the oldest news that waits for it
         breaker,  // by hand: a = to which state, b = with how many probes
         close,
     };
-    static constexpr std::size_t kinds = 28;
+    static constexpr std::size_t kinds = 29;
 
     kind what{};
     std::uint32_t a = 0;

@@ -64,6 +64,8 @@ world::world(const plan& p)
       borrowers_(p.borrowers),
       gatherers_(p.gatherers),
       places_(p.settings.max),
+      max_(p.settings.max),
+      most_(p.settings.max),
       strategy_({.failures = p.failures == 0 ? std::uint64_t{forever} : p.failures,
                  .cool_down = p.cool_down,
                  .probes = static_cast<std::size_t>(p.probes),
@@ -224,6 +226,7 @@ bool world::happen(const decision& d) {
             machine_.suspect_all(now_, mine_);
             model_.suspect_all(now_, theirs_);
             return true;
+        case decision::kind::resize: resize(1 + d.b % 8); return true;
         case decision::kind::pause: pause(true); return true;
         case decision::kind::unpause: pause(false); return true;
         case decision::kind::judge: return judge();
@@ -429,7 +432,9 @@ bool world::deadlocks(const borrower& who) const {
         ++leases;
         has_one = has_one || thread == me;
     }
-    return has_one && leases == plan_.settings.max;
+    // While a pool shrinks, none is opened in place of what goes.
+    std::size_t total = machine_.total();
+    return has_one && leases == total && total >= max_;
 }
 
 /// When it would be served if there were no priorities.
@@ -500,6 +505,14 @@ void world::close() {
     if (planted(fault::close_forgets_who_is_admitted)) forget_admissions();
     machine_.close(now_, mine_);
     model_.close(now_, theirs_);
+}
+
+void world::resize(std::size_t max) {
+    max_ = std::max({max, plan_.settings.min_size, plan_.settings.min_idle});
+    most_ = std::max(most_, max_);
+    places_.resize(std::max(places_.size(), max_));
+    machine_.resize(now_, max_, mine_);
+    model_.resize(now_, max_, theirs_);
 }
 
 void world::pause(bool on) {
@@ -696,7 +709,8 @@ void world::look() {
     std::size_t opening = 0;
     for (const call& c : calls_) opening += c.which == verb::open;
     require(existing + opening == s.total, "what counts is what exists");
-    require(existing + opening <= plan_.settings.max, "never more than max");
+    require(existing + opening <= most_, "never more than max, and what a smaller one left over");
+    most_ = std::max(max_, existing + opening);
     mix(static_cast<std::uint64_t>(now_.time_since_epoch().count()));
 }
 
@@ -769,7 +783,7 @@ void world::finish() {
     instant limit = now_ + plan_.settings.backoff.cap_waiting * 2 + plan_.settings.bypass_for +
                     std::chrono::seconds{1};
     std::size_t opens_at_most =
-        2 * borrowers_.size() + (1 + gatherers_.size()) * plan_.settings.max + 4;
+        2 * borrowers_.size() + (1 + gatherers_.size()) * places_.size() + 4;
     if (auto rate = plan_.settings.open_rate.per_second; rate != std::uint64_t{forever})
         limit += nanoseconds{std::chrono::seconds{1}} / static_cast<std::int64_t>(rate) *
                  static_cast<std::int64_t>(opens_at_most);

@@ -157,6 +157,7 @@ private:
     bool pass(std::uint32_t how, std::uint32_t much);
     void call_ended(const call& c, core::outcome how);
     void close();
+    void resize(std::size_t max);
     void pause(bool on);
     bool judge();
     void move(const breaker_move& where);
@@ -195,6 +196,8 @@ private:
     std::vector<call> calls_;     // in flight
     std::vector<call> given_up_;  // in flight, but the machine no longer waits for them
     std::vector<place> places_;
+    std::size_t max_;             // at present
+    std::size_t most_;            // that may exist: max, or what a resize has left over
     std::uint64_t asks_ = 0;      // acquires as the machine counts them
     std::uint64_t attempts_ = 0;  // try_acquires that brought something
     std::uint64_t begun_ = 0;     // acquires as borrowers count them, whatever it took

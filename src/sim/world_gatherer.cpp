@@ -15,8 +15,8 @@ constexpr std::uint64_t gatherers_mark = std::uint64_t{1} << 63;
 /// `how`: how many, and how long it is willing to wait.
 bool world::gather(gatherer& who, std::uint32_t how) {
     if (who.waits || !who.slots.empty()) return false;
-    std::size_t several = 2 + how % std::max<std::size_t>(plan_.settings.max - 1, 1);
-    who.count = static_cast<std::uint32_t>(std::min(several, plan_.settings.max));
+    std::size_t several = 2 + how % max_;  // sometimes one more than there can be
+    who.count = static_cast<std::uint32_t>(several);
     who.deadline = how % 5 == 0 ? core::never : now_ + std::chrono::milliseconds{how};
     who.arrived = now_;
     who.came = ++begun_;
@@ -28,6 +28,8 @@ bool world::gather(gatherer& who, std::uint32_t how) {
     core::answer theirs = model_.acquire(now_, r, theirs_);
     compare_answers(mine, theirs);
     who.waiter = mine.waiter;
+    bool too_many = who.count > max_;
+    require(!too_many || mine.what == core::answer::kind::refused, "more than max never come");
     if (mine.what != core::answer::kind::refused) return true;
     ++seen_.refusals;
     ++ended_;
@@ -74,6 +76,7 @@ void world::gathered(gatherer& who, core::slot_id slot) {
 
 void world::sent_away(gatherer& who, const core::action& a) {
     require(who.waits, "who is answered, waits");
+    require(a.error != errc::deadlock || who.count > max_, "only more than max is too many");
     require(a.error != errc::timed_out || now_ >= who.deadline, "no timeout comes early");
     who.waits = false;
     ++ended_;

@@ -73,7 +73,7 @@ std::chrono::nanoseconds histogram::quantile(double q) const noexcept {
 
 const char* to_string(retire_reason reason) noexcept {
     constexpr std::array<const char*, retire_reason_count> words = {
-        "idle", "age", "uses", "generation", "probe_failed", "reset_failed", "rejected"};
+        "idle", "age", "uses", "generation", "probe_failed", "reset_failed", "rejected", "surplus"};
     return words[static_cast<std::size_t>(reason)];
 }
 
