@@ -19,8 +19,9 @@ enum class errc : int {
     shed,           ///< Refused early because the line has been late for too long.
     canceled,       ///< The caller's stop token was triggered.
     open_failed,    ///< No resource could be opened, and none of the others will serve in time.
-    deadlock,       ///< Every lease is held by somebody who waits in this pool, or the wait would
-                    ///< block the loop that the pool works on.
+    deadlock,       ///< The wait could not end: every lease is held by somebody who waits in this
+                    ///< pool; or it would block the loop that the pool works on; or more are wanted
+                    ///< at once than there may be, since a `resize`.
 };
 inline constexpr std::size_t errc_count = 8;
 

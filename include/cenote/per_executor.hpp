@@ -1,6 +1,7 @@
 // Thread per core: one pool per event loop, so that a resource never crosses from one to another.
 #pragma once
 
+#include <algorithm>
 #include <boost/asio/append.hpp>
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/associated_executor.hpp>
@@ -22,6 +23,7 @@
 #include <chrono>
 #include <concepts>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <ranges>
 #include <source_location>
@@ -172,9 +174,7 @@ public:
     per_executor(Loops&& loops, const C& connector, const options& settings = {}) {
         auto count = static_cast<std::size_t>(std::ranges::distance(loops));
         if (count == 0) throw std::invalid_argument("cenote: per_executor without a loop");
-        if (settings.max < count)
-            throw invalid_option("max", std::to_string(settings.max),
-                                 "must be at least the number of loops");
+        if (settings.max < count) throw too_few(settings.max);
         for (auto&& loop : loops) {
             std::size_t number = shards_.size();
             for (const shard& s : shards_)
@@ -229,6 +229,32 @@ public:
         for (shard& s : shards_) s.resources->retire_all();
     }
 
+    /// As pool's, divided like the options. Throws as there; if memory runs out, some shards may
+    /// have changed.
+    void resize(std::size_t max) {
+        if (max < shards_.size()) throw too_few(max);
+        for (std::size_t i = 0; i < shards_.size(); ++i)
+            shards_[i].resources->resize(part(max, i, shards_.size()));
+    }
+
+    void pause() {
+        for (shard& s : shards_) s.resources->pause();
+    }
+    void resume() {
+        for (shard& s : shards_) s.resources->resume();
+    }
+
+    /// As pool's: oldest first.
+    std::vector<lease_info> leases() const {
+        std::vector<lease_info> all;
+        for (const shard& s : shards_) {
+            std::vector<lease_info> some = s.resources->leases();
+            all.insert(all.end(), some.begin(), some.end());
+        }
+        std::ranges::stable_sort(all, std::greater{}, &lease_info::held);
+        return all;
+    }
+
     void suspect_all() noexcept {
         for (shard& s : shards_) s.resources->suspect_all();
     }
@@ -275,6 +301,10 @@ private:
         const boost::asio::execution_context* context;
         std::unique_ptr<pool<T>> resources;
     };
+
+    static invalid_option too_few(std::size_t max) {
+        return {"max", std::to_string(max), "must be at least the number of loops"};
+    }
 
     /// What falls to shard `number` of `count` when something is divided.
     static std::size_t part(std::size_t whole, std::size_t number, std::size_t count) {

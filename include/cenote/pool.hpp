@@ -184,7 +184,7 @@ public:
         auto since = std::chrono::steady_clock::now();
         errc why{};
         auto held = take_many(count, std::move(stop), how, at, why);
-        if (held.empty()) gate_->fail(why, since);
+        if (held.empty()) gate_->fail(why, since, count);
         return held;
     }
     /// The same with a code for pool errors; empty if not all could be had.
@@ -297,6 +297,15 @@ public:
         gate_->replace_connector(
             detail::connector_maker<T, std::decay_t<C>>::make(std::forward<C>(connector)));
     }
+
+    /// From now on at most `max` are open. A larger maximum serves those in line at once. With a
+    /// smaller one nobody loses a lease: what is idle goes first, longest unused first, then what
+    /// comes back, until no more than `max` are left; until then none is opened. Whoever waits for
+    /// more than that at once (acquire_many) is refused with `deadlock`.
+    ///
+    /// Throws invalid_option if options would not allow this `max`: it must be at least 1, min_size
+    /// and min_idle; and std::bad_alloc. Then nothing has changed.
+    void resize(std::size_t max) { gate_->resize(max); }
 
     /// Lends nothing, and opens, sweeps and probes nothing of its own accord, until resume().
     /// Whoever waits keeps its place and its deadline; who comes waits. For a controlled failover:

@@ -40,6 +40,9 @@ public:
     /// For slots below `count`. `limit`: of leases that have none of their own.
     leaks(std::size_t count, duration limit) : limit_(limit), seen_(count) {}
 
+    /// There are so many slots now. Throws std::bad_alloc before anything has changed.
+    void grow(std::size_t count) { seen_.resize(std::max(count, seen_.size())); }
+
     /// A lease has begun.
     void lent(instant now, duration limit) { look_by(limit_ends(now, limit)); }
     /// There may be leases that nobody has told of.

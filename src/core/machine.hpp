@@ -160,8 +160,8 @@ public:
     machine(const options& settings, abilities can, bool reports, std::uint64_t seed, instant now);
 
     /// Makes room for one more waiter and for every action a call can append. May throw
-    /// std::bad_alloc, which nothing else does but resize(); those that let somebody wait call it
-    /// first.
+    /// std::bad_alloc, which nothing else does but make_places(); those that let somebody wait call
+    /// it first.
     void make_room(actions& out) {
         if (!line_.has_room() || out.capacity() < most_actions_) grow(out);
     }
@@ -186,9 +186,11 @@ public:
     void detach(instant now, slot_id id, actions& out);
     /// Everything open now is closed when it is idle or comes back.
     void retire_all(instant now, actions& out);
-    /// From now on there are at most so many. What is too many is closed when it is idle or comes
-    /// back, the longest idle first. Whoever wants more at once than that is refused. Throws
-    /// std::bad_alloc before anything has changed.
+    /// Makes room for so many resources, before resize(). Throws std::bad_alloc, and nothing has
+    /// changed.
+    void make_places(std::size_t count, actions& out);
+    /// From now on there are at most `max`. What is too many is closed when it is idle or comes
+    /// back, the longest idle first. Whoever wants more at once than that is refused.
     void resize(instant now, std::size_t max, actions& out);
     /// Nothing is lent and nothing is opened, swept or probed of the pool's own accord until
     /// resume(). Whoever waits keeps place and deadline; who comes waits.

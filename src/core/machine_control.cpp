@@ -19,12 +19,16 @@ void machine::retire_all(instant now, actions& out) {
     settle(now, out);
 }
 
-void machine::resize(instant now, std::size_t max, actions& out) {
-    std::size_t places = std::max(max, slots_.places());
+void machine::make_places(std::size_t count, actions& out) {
+    std::size_t places = std::max(count, slots_.places());
     calls_.reserve(places);
     make_room_for_actions(places, out);
-    slots_.resize(max);
+    slots_.make_places(places);
+}
+
+void machine::resize(instant now, std::size_t max, actions& out) {
     notice_freeze(now);
+    slots_.resize(max);
     if (!planted(fault::who_wants_too_many_waits))
         for (waiter_id id; line_.has(id = line_.who_wants_more_than(max));)
             refuse(id, errc::deadlock, out);

@@ -5,17 +5,23 @@
 
 namespace cenote::core {
 
-slots::slots(std::size_t max) { resize(max); }
+slots::slots(std::size_t max) {
+    make_places(max);
+    resize(max);
+}
+
+void slots::make_places(std::size_t count) {
+    std::size_t before = places();
+    if (count <= before) return;
+    table_.reserve(count);
+    vacant_.reserve(count);
+    table_.resize(count);
+    for (std::size_t i = count; i-- > before;) vacant_.push_back(static_cast<slot_id>(i));
+    counts_[static_cast<std::size_t>(slot_state::vacant)].add(count - before);
+}
 
 void slots::resize(std::size_t max) {
-    std::size_t before = places();
-    if (max > before) {
-        table_.reserve(max);
-        vacant_.reserve(max);
-        table_.resize(max);
-        for (std::size_t i = max; i-- > before;) vacant_.push_back(static_cast<slot_id>(i));
-        counts_[static_cast<std::size_t>(slot_state::vacant)].add(max - before);
-    }
+    ensure(max <= places(), "there are as many places as there may be resources");
     max_.set(max);
 }
 

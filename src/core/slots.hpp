@@ -73,7 +73,10 @@ public:
     slot& operator[](slot_id id) { return table_[id]; }
     const slot& operator[](slot_id id) const { return table_[id]; }
 
-    /// Throws std::bad_alloc before anything has changed.
+    /// There are at least so many places from now on. Throws std::bad_alloc before anything has
+    /// changed.
+    void make_places(std::size_t count);
+    /// Requires as many places.
     void resize(std::size_t max);
 
     std::size_t max() const { return static_cast<std::size_t>(max_.get()); }

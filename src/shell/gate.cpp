@@ -82,6 +82,7 @@ void gate::suspect(const resource* r) noexcept { keeper_of(this).suspect(r); }
 void gate::replace_connector(std::unique_ptr<any_connector> next) {
     keeper_of(this).replace_connector(std::move(next));
 }
+void gate::resize(std::size_t max) { keeper_of(this).resize(max); }
 void gate::pause() { keeper_of(this).pause(); }
 void gate::resume() { keeper_of(this).resume(); }
 void gate::go(const breaker_move& where) { keeper_of(this).go(where); }
@@ -100,9 +101,9 @@ std::vector<lease_info> gate::leases() const {
     return static_cast<const shell::keeper*>(this)->leases();
 }
 
-void gate::fail(errc why, instant since) {
+void gate::fail(errc why, instant since, std::size_t wanted) {
     std::exception_ptr cause;
-    std::string text = keeper_of(this).explain(why, since, cause);
+    std::string text = keeper_of(this).explain(why, wanted, since, cause);
     throw_pool_error(why, std::move(text), std::move(cause), retry_after());
 }
 

@@ -75,7 +75,8 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
       holder_interval_(std::min(shelf_interval_, holder_interval(settings))),
       announcer_(settings.observers),
       umpire_(settings.breaker),
-      traces_(new detail::trace[settings.max]),
+      traces_(std::make_unique<trace_array>(settings.max)),
+      max_(settings.max),
       machine_(settings, abilities(), announcer_.wants_any(), pick_seed(settings),
                steady_clock::now()),
       places_(settings.max),
@@ -201,7 +202,7 @@ void keeper::note_who_holds(const void* comes, std::size_t wanted) {
     bool waits = machine_.anyone_waits() || machine_.count(core::slot_state::idle) < wanted;
     if (comes == nullptr || !waits) return;
     for (core::slot_id id = 0; id < places_.size(); ++id)
-        machine_.held_by(id, number_of(traces_[id].holder.load(std::memory_order_relaxed)));
+        machine_.held_by(id, number_of((*traces_)[id].holder.load(std::memory_order_relaxed)));
 }
 
 void keeper::wait(thread_waiter& me, const detail::wish& w) {
@@ -318,6 +319,27 @@ void keeper::retire_all() {
         machine_.make_room(out_);
         recall(now);
         machine_.retire_all(now, out_);
+    });
+}
+
+options keeper::settings_with(std::size_t max) const {
+    options o = settings_;
+    o.max = max;
+    return o;
+}
+
+void keeper::resize(std::size_t max) {
+    validate(settings_with(max));
+    enter([&](instant now) {
+        places_.grow(max);
+        traces_->grow(places_.size());
+        leaks_.grow(places_.size());
+        machine_.make_room(out_);
+        machine_.make_places(places_.size(), out_);
+        max_.store(max, std::memory_order_relaxed);
+        work_->resized(max);
+        if (machine_.total() > max) recall(now);
+        machine_.resize(now, max, out_);
     });
 }
 

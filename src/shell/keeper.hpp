@@ -29,6 +29,7 @@
 #include "shell/announcer.hpp"
 #include "shell/fork.hpp"
 #include "shell/job.hpp"
+#include "shell/stable_array.hpp"
 #include "shell/suspension.hpp"
 #include "shell/umpire.hpp"
 #include "shell/workplace.hpp"
@@ -65,6 +66,7 @@ public:
     void suspect_all() noexcept;
     void suspect(const detail::resource* r) noexcept;
     void replace_connector(std::unique_ptr<detail::any_connector> next);
+    void resize(std::size_t max);
     void pause();
     void resume();
     void go(const breaker_move& where);
@@ -72,10 +74,11 @@ public:
     void close() noexcept;
     std::size_t close(std::chrono::nanoseconds timeout, std::source_location site) noexcept;
     bool wait_ready(std::chrono::nanoseconds timeout, std::source_location site);
-    std::size_t max() const { return settings_.max; }
+    std::size_t max() const { return max_.load(std::memory_order_relaxed); }
     stats read() const;
     std::vector<lease_info> leases() const;
-    std::string explain(errc why, core::instant since, std::exception_ptr& cause);
+    std::string explain(errc why, std::size_t wanted, core::instant since,
+                        std::exception_ptr& cause);
 
     // For the work files.
     std::mutex& lock() { return mutex_; }
@@ -151,6 +154,7 @@ private:
         std::uint64_t hits = 0;
         std::uint64_t puts = 0;
     };
+    using trace_array = stable_array<detail::trace>;
     struct job_queue {
         place* first = nullptr;
         place* last = nullptr;
@@ -281,22 +285,24 @@ private:
     bool cancel_forgotten(detail::waiter& who) noexcept;
     bool withdraw_forgotten(detail::waiter& who) noexcept;
     core::abilities abilities() const;
+    options settings_with(std::size_t max) const;
 
-    const options settings_;
+    const options settings_;                 // but for max
     const detail::connector_abilities can_;  // of every connector it has
     const bool can_probe_;
     const core::duration shelf_interval_;
     const core::duration holder_interval_;  // of looks at those on the fast lane
     announcer announcer_;
     umpire umpire_;
-    std::unique_ptr<detail::trace[]> traces_;
+    std::unique_ptr<trace_array> traces_;
+    std::atomic<std::size_t> max_;  // changes under the lock
     std::atomic<std::size_t> refs_{1};
 
     mutable std::mutex mutex_;
     std::atomic<std::uint64_t> sequence_{0};  // odd while the machine's numbers change
     core::machine machine_;
     core::actions out_;
-    std::vector<place> places_;
+    stable_array<place> places_;
     job_queue queue_;
     admission_queue admissions_;
     detail::resource* orphans_ = nullptr;
@@ -335,7 +341,7 @@ private:
     detail::resource* inherited_ = nullptr;   // the parent's, held by somebody or once held
     detail::resource* to_forsake_ = nullptr;  // the parent's, and nobody's here
     detail::resource* forsaken_ = nullptr;    // those it was said to; kept, never destroyed
-    std::vector<std::unique_ptr<detail::trace[]>> old_traces_;
+    std::vector<std::unique_ptr<trace_array>> old_traces_;
     const fork_watch told_of_forks_{*this};  // the last to be made, the first to go
 };
 

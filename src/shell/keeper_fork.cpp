@@ -35,9 +35,9 @@ void keeper::after_fork() noexcept { mutex_.unlock(); }
 /// shelf and no trace of a lease that allows a put, nothing foreign gets there.
 void keeper::after_fork_in_child() noexcept {
     add_ref();
-    for (std::size_t i = 0; i < settings_.max; ++i)
-        if (traces_[i].limit.load(std::memory_order_relaxed) != 0)
-            traces_[i].limit.store(0, std::memory_order_relaxed);
+    for (std::size_t i = 0; i < traces_->size(); ++i)
+        if ((*traces_)[i].limit.load(std::memory_order_relaxed) != 0)
+            (*traces_)[i].limit.store(0, std::memory_order_relaxed);
     for (std::size_t i = 0; i < shelf_.size(); ++i)
         if (resource* r = shelf_.collect(i); r != nullptr) r->orphan = true;
     mutex_.unlock();
@@ -80,14 +80,15 @@ void keeper::close_unborn() noexcept {
 void keeper::start_anew(errands& todo) {
     if (std::exchange(disowned_in_, detail::this_process) != detail::this_process) disown_all();
     old_traces_.reserve(old_traces_.size() + 1);
-    std::unique_ptr<detail::trace[]> traces(new detail::trace[settings_.max]);
+    auto traces = std::make_unique<trace_array>(places_.size());
     instant now = std::chrono::steady_clock::now();
     if (!std::exchange(machine_is_gone_, true)) std::destroy_at(&machine_);
-    std::construct_at(&machine_, settings_, abilities(), announcer_.wants_any(),
+    std::construct_at(&machine_, settings_with(max()), abilities(), announcer_.wants_any(),
                       pick_seed(settings_), now);
     machine_is_gone_ = false;
     out_.clear();
     machine_.make_room(out_);
+    machine_.make_places(places_.size(), out_);
 
     old_traces_.push_back(std::exchange(traces_, std::move(traces)));  // leases still write there
     forget_the_past();
@@ -123,7 +124,7 @@ void keeper::disown_all() noexcept {
 }
 
 void keeper::forget_the_past() noexcept {
-    std::fill(places_.begin(), places_.end(), place{});
+    for (std::size_t i = 0; i < places_.size(); ++i) places_[i] = {};
     queue_ = {};
     admissions_ = {};
     orphan_count_ = 0;

@@ -14,7 +14,7 @@ using core::instant;
 /// the grant.
 std::optional<keeper::holding> keeper::holding_of(core::slot_id id) const {
     if (machine_.look(id).state != core::slot_state::leased) return std::nullopt;
-    const detail::trace& seen = traces_[id];
+    const detail::trace& seen = (*traces_)[id];
     const place& p = places_[id];
     std::uint64_t puts = seen.puts.load(std::memory_order_acquire);
     std::uint64_t hits = seen.hits.load(std::memory_order_acquire);
@@ -48,12 +48,12 @@ void keeper::note_holders(instant now) {
     for (core::slot_id id = 0; id < places_.size(); ++id) {
         if (machine_.look(id).state != core::slot_state::leased) continue;
         if (machine_.look(id).expires_at <= now)
-            traces_[id].limit.store(0, std::memory_order_relaxed);
+            (*traces_)[id].limit.store(0, std::memory_order_relaxed);
         if (std::optional<holding> h = holding_of(id)) {
             std::int64_t unknown = 0;
             if (h->since == core::long_ago) {
                 h->since = now;
-                traces_[id].leased_at.compare_exchange_strong(
+                (*traces_)[id].leased_at.compare_exchange_strong(
                     unknown, now.time_since_epoch().count(), std::memory_order_relaxed);
             }
             look_for_leak(now, id, *h);
@@ -77,7 +77,7 @@ void keeper::look_for_leak(instant now, core::slot_id id, const holding& h) {
                      .task = h.task});
 }
 
-/// Oldest first. Requires room for `max`.
+/// Oldest first. Does not allocate if there is room for all.
 void keeper::list_leases(instant now, std::vector<lease_info>& into) const {
     for (core::slot_id id = 0; id < places_.size(); ++id) {
         std::optional<holding> h = holding_of(id);
@@ -95,7 +95,7 @@ void keeper::list_leases(instant now, std::vector<lease_info>& into) const {
 
 std::vector<lease_info> keeper::leases() const {
     std::vector<lease_info> all;
-    all.reserve(settings_.max);
+    all.reserve(places_.size());
     std::lock_guard lock(mutex_);
     if (is_behind()) return all;  // what was leased is the parent's
     list_leases(std::chrono::steady_clock::now(), all);

@@ -97,7 +97,8 @@ std::string text_of(const std::vector<lease_info>& leases) {
     return text + ')';
 }
 
-std::string opening_words(errc why, const std::string& name, duration waited, bool on_loop) {
+std::string opening_words(errc why, const std::string& name, duration waited, bool on_loop,
+                          bool too_many) {
     std::string quoted = '"' + name + '"';
     switch (why) {
         case errc::timed_out:
@@ -108,6 +109,7 @@ std::string opening_words(errc why, const std::string& name, duration waited, bo
         case errc::canceled: return "canceled while waiting for a lease of " + quoted;
         case errc::open_failed: return "pool " + quoted + " cannot open a resource";
         case errc::deadlock:
+            if (too_many) return "more leases were wanted at once than " + quoted + " may have";
             if (on_loop)
                 return "acquire would block the loop that pool " + quoted + " works on; await it";
             return "every lease of " + quoted + " is held by a thread that waits for another one";
@@ -117,10 +119,11 @@ std::string opening_words(errc why, const std::string& name, duration waited, bo
 
 }  // namespace
 
-std::string keeper::explain(errc why, instant since, std::exception_ptr& cause) {
+std::string keeper::explain(errc why, std::size_t wanted, instant since,
+                            std::exception_ptr& cause) {
     catch_up();
     std::vector<lease_info> leases;
-    leases.reserve(settings_.max);
+    leases.reserve(places_.size());
     std::unique_lock lock(mutex_);
     instant now = std::chrono::steady_clock::now();
     list_leases(now, leases);
@@ -131,9 +134,10 @@ std::string keeper::explain(errc why, instant since, std::exception_ptr& cause) 
     machine_.read(s);
     lock.unlock();
 
-    std::string text = opening_words(why, name_, now - since, work_->needs_this_thread()) + ": " +
-                       std::to_string(leases.size()) + " of " + std::to_string(settings_.max) +
-                       " leased" + text_of(leases);
+    std::string text =
+        opening_words(why, name_, now - since, work_->needs_this_thread(), wanted > max()) + ": " +
+        std::to_string(leases.size()) + " of " + std::to_string(max()) + " leased" +
+        text_of(leases);
     if (opening > 0) text += ", " + std::to_string(opening) + " opening";
     text += ", " + std::to_string(s.waiting) + " waiting";
     if (why == errc::line_full) text += " (line_max = " + std::to_string(settings_.line_max) + ")";
@@ -150,21 +154,23 @@ duration keeper::retry_after() const {
 
 stats keeper::read() const {
     stats s;
-    s.max = settings_.max;
+    s.max = max();
     if (is_behind()) return s;
     std::uint64_t puts = 0;
     std::uint64_t hits = 0;
     std::uint64_t collected = 0;
     auto look = [&] {
         machine_.read(s);
+        s.max = max();
         collected = collected_.get();
         s.leaks = leaks_.reported();
         puts = hits = 0;
         // A put counts after its hit, so reading all puts first never finds more of them.
-        for (std::size_t i = 0; i < settings_.max; ++i)
-            puts += traces_[i].puts.load(std::memory_order_acquire);
-        for (std::size_t i = 0; i < settings_.max; ++i)
-            hits += traces_[i].hits.load(std::memory_order_acquire);
+        std::size_t places = traces_->size();
+        for (std::size_t i = 0; i < places; ++i)
+            puts += (*traces_)[i].puts.load(std::memory_order_acquire);
+        for (std::size_t i = 0; i < places; ++i)
+            hits += (*traces_)[i].hits.load(std::memory_order_acquire);
     };
     bool consistent = false;
     for (int tries = 0; tries < 1000 && !consistent; ++tries) {

@@ -320,7 +320,7 @@ void keeper::answer_open(instant now, const job& j, outcome how, const std::exce
         opened->home = this;
         opened->process = j.process;
         opened->slot = j.slot;
-        opened->seen = &traces_[j.slot];
+        opened->seen = &(*traces_)[j.slot];
         places_[j.slot].held = opened.release();
     }
     machine_.on_open(now, j.slot, j.call, how, out_);

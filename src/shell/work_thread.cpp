@@ -25,12 +25,6 @@ constexpr auto refused_pause = 100ms;
 /// Whose connector this thread is calling.
 constinit thread_local const keeper* calling_for = nullptr;
 
-/// As many calls at a time as opens may be in flight, and some for everything else.
-std::size_t most_workers(const options& settings) {
-    std::size_t tellers = settings.observers.empty() ? 0 : 1;
-    return std::min(settings.max, std::min(settings.max, settings.opening_max) + 8) + tellers;
-}
-
 void name_this_thread(const std::string& pool, const char* role) {
     std::string name = pool.substr(0, 9) + role;  // Linux allows 15 characters
     pthread_setname_np(pthread_self(), name.c_str());
@@ -39,7 +33,17 @@ void name_this_thread(const std::string& pool, const char* role) {
 }  // namespace
 
 work_thread::work_thread(keeper& home, const options& settings)
-    : home_(home), name_(settings.name), limit_(most_workers(settings)) {}
+    : home_(home),
+      name_(settings.name),
+      opening_max_(settings.opening_max),
+      tellers_(settings.observers.empty() ? 0 : 1) {
+    resized(settings.max);
+}
+
+/// As many calls at a time as opens may be in flight, and some for everything else.
+void work_thread::resized(std::size_t max) {
+    limit_ = std::min(max, std::min(max, opening_max_) + 8) + tellers_;
+}
 
 void work_thread::start_up() {
     std::lock_guard lock(home_.lock());

@@ -31,6 +31,7 @@ public:
     bool stopped() const override { return stopping_; }
     bool overwhelmed() const override { return stuck_ > limit_; }
     bool helpless(std::size_t own) const override;
+    void resized(std::size_t max) override;
     void start_anew() override;
     /// Waits for all threads, except the calling one and those in an abandoned call.
     void stop(std::unique_lock<std::mutex>& lock) noexcept override;
@@ -53,13 +54,15 @@ private:
     void give_up_on(worker& w);
 
     keeper& home_;
-    std::string name_;
-    std::size_t limit_;
+    const std::string name_;
+    const std::size_t opening_max_;
+    const std::size_t tellers_;
 
     // Guarded by the keeper's lock.
     std::thread minder_;
     std::list<worker> workers_;
     std::list<worker> vanished_;  // of the process that this one was forked from
+    std::size_t limit_ = 0;       // of workers
     std::size_t idle_ = 0;
     std::size_t starting_ = 0;  // hired, and not at work yet
     std::size_t active_ = 0;    // neither stuck nor ended

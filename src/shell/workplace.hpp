@@ -49,6 +49,8 @@ public:
     virtual bool overwhelmed() const = 0;
     /// Something is to be done, and nobody will, except `own` calls that are busy otherwise.
     virtual bool helpless(std::size_t own) const = 0;
+    /// The pool's maximum is `max` from now on.
+    virtual void resized(std::size_t /*max*/) {}
     /// In the child of a fork: all threads are gone, and what they did.
     virtual void start_anew() = 0;
     /// The pool is gone: no call begins here any more.

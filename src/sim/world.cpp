@@ -511,6 +511,7 @@ void world::resize(std::size_t max) {
     max_ = std::max({max, plan_.settings.min_size, plan_.settings.min_idle});
     most_ = std::max(most_, max_);
     places_.resize(std::max(places_.size(), max_));
+    machine_.make_places(max_, mine_);
     machine_.resize(now_, max_, mine_);
     model_.resize(now_, max_, theirs_);
 }

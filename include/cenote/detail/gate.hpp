@@ -114,7 +114,7 @@ public:
     std::unique_ptr<resource> detach(resource* r) noexcept;
 
     /// Throws the exception for `why`, with the text that explains it.
-    [[noreturn]] void fail(errc why, instant since);
+    [[noreturn]] void fail(errc why, instant since, std::size_t wanted = 1);
 
     instant deadline_after(std::chrono::nanoseconds timeout) const noexcept;
     instant default_deadline() const noexcept { return deadline_after(acquire_timeout_); }
@@ -127,6 +127,7 @@ public:
     void suspect(const resource* r) noexcept;
     /// Throws std::invalid_argument if it cannot take the place of the present one.
     void replace_connector(std::unique_ptr<any_connector> next);
+    void resize(std::size_t max);
     void pause();
     void resume();
     void go(const breaker_move& where);
