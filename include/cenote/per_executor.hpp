@@ -256,7 +256,7 @@ public:
             std::vector<lease_info> some = s.resources->leases();
             all.insert(all.end(), some.begin(), some.end());
         }
-        std::ranges::stable_sort(all, std::greater{}, &lease_info::held);
+        std::ranges::sort(all, std::greater{}, &lease_info::held);
         return all;
     }
 
