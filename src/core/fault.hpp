@@ -94,7 +94,11 @@
     X(too_many_go_back)                   \
     X(too_many_stay_idle)                 \
     X(fewer_are_opened_all_the_same)      \
-    X(who_wants_too_many_waits)
+    X(who_wants_too_many_waits)           \
+    X(hanging_opens_block_the_rest)       \
+    X(strays_without_end)                 \
+    X(oldest_open_makes_way)              \
+    X(replacement_is_taken_by_another)
 // clang-format on
 
 namespace cenote::core {

@@ -280,7 +280,11 @@ void machine::begun(instant now, slot_id id, std::uint64_t call) {
     if (s.call != call || s.begun) return;
     s.begun = true;
     s.called_at = now;
-    if (s.state == slot_state::opening) s.epoch = epoch_;
+    if (s.state == slot_state::opening) {
+        s.epoch = epoch_;
+        pacer_.begun(now, present_supply());
+        if (!closed_ && !paused_) others_at_ = std::min(others_at_, pacer_.next_chance());
+    }
     if (planted(fault::call_without_deadline) && s.state == slot_state::probing) return;
     instant deadline = after(now, timeout_of(s.state, settings_));
     calls_.add(id, deadline);
@@ -305,7 +309,10 @@ instant machine::proof_of(const slot& s, instant now) const {
 
 bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
     notice_freeze(now);
-    if (!answered(id, call, slot_state::opening)) return settle(now, out), false;
+    if (!answered(id, call, slot_state::opening)) {
+        if (strays_ > 0) --strays_;  // else it is nobody's
+        return settle(now, out), false;
+    }
     slot& s = slots_[id];
     if (how != outcome::ok) {
         fail_open(now, id, how == outcome::failed_finally, out);
@@ -324,7 +331,7 @@ bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, 
         if (closed_ && !planted(fault::close_hands_out_an_opening_one)) begin_close(now, id, out);
         else if (auto why = wear(s, now)) retire(now, id, *why, out);
         else become_idle(now, id);
-        pacer_.succeeded(called_at, !closed_ && missing(present_supply()).any());
+        pacer_.succeeded(now, called_at, !closed_ && missing(present_supply()).any());
     }
     settle(now, out);
     return true;

@@ -225,6 +225,7 @@ private:
     void bring_back(core::instant now, detail::resource* r);
     detail::resource* lay_on_shelf(core::instant now, detail::resource* r);
     void queue_call(core::instant now, const core::action& a);
+    void give_up(const core::action& a);
     void abandon_call(core::instant now, const core::action& a);
     void enqueue(place& p);
     bool ask_for_lease(core::instant now, detail::waiter& who);

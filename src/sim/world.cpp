@@ -586,6 +586,7 @@ void world::absorb(const core::action& a) {
     switch (a.what) {
         case core::action::kind::call: began(a); break;
         case core::action::kind::abandon: give_up(a); break;
+        case core::action::kind::make_way: make_way(a); break;
         case core::action::kind::grant: {
             if (gatherer* g = gatherer_named(a.cookie)) return gathered(*g, a.slot);
             borrower& who = by_cookie(a.cookie);
@@ -620,6 +621,22 @@ void world::give_up(const core::action& a) {
     require(found != calls_.end(), "only a call in flight is given up");
     require(now_ >= found->deadline, "no call is given up before its deadline");
     if (found->which == verb::close) places_[a.slot].exists = false;
+    given_up_.push_back(*found);
+    calls_.erase(found);
+}
+
+/// Only opens make way, the youngest first, and one stays.
+void world::make_way(const core::action& a) {
+    auto found = std::find_if(calls_.begin(), calls_.end(),
+                              [&](const call& c) { return c.number == a.call; });
+    require(found != calls_.end() && found->which == verb::open, "an open makes way");
+    bool others = false;
+    for (const call& c : calls_) {
+        if (c.which != verb::open || c.number == a.call || c.deadline == never) continue;
+        others = true;
+        require(c.number < a.call, "the youngest makes way");
+    }
+    require(others || plan_.calls_wait, "one of several");
     given_up_.push_back(*found);
     calls_.erase(found);
 }

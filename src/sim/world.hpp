@@ -167,6 +167,7 @@ private:
     void absorb(const core::action& a);
     void began(const core::action& a);
     void give_up(const core::action& a);
+    void make_way(const core::action& a);
     void start(call& c);
     void reported(const core::action& a);
     void compare_answers(const core::answer& mine, const core::answer& theirs);
