@@ -103,8 +103,8 @@ answer machine::acquire(instant now, const request& who, actions& out) {
         tried_ = tried_ || line_.empty();  // nobody may wait, so the next one must find it open
         return refused(errc::line_full);
     }
-    bool nested = who.holder != 0 && holds_any(who.holder);
-    if (nested && would_deadlock(who)) return refused(errc::deadlock);
+    std::size_t has = who.holder == 0 ? 0 : leases_of(who.holder);
+    if (has > 0 && would_deadlock(who, has)) return refused(errc::deadlock);
     if (planted(fault::newcomer_overtakes_the_line) && !line_.empty())
         ticket = line_.first().ticket;
     waiter_id id = line_.join({.cookie = who.cookie,
@@ -116,18 +116,21 @@ answer machine::acquire(instant now, const request& who, actions& out) {
                                .rank = who.rank,
                                .bypassable = who.bypassable});
     if (!nothing_free) settle(now, out);
-    return {.what = answer::kind::waiting, .waiter = id, .ticket = ticket, .nested = nested};
+    return {.what = answer::kind::waiting, .waiter = id, .ticket = ticket, .nested = has > 0};
 }
 
-bool machine::holds_any(std::uint64_t holder) const {
+std::size_t machine::leases_of(std::uint64_t holder) const {
+    std::size_t n = 0;
     for (slot_id id = 0; id < slots_.places(); ++id)
-        if (slots_[id].state == slot_state::leased && slots_[id].holder == holder) return true;
-    return false;
+        n += slots_[id].state == slot_state::leased && slots_[id].holder == holder;
+    return n;
 }
 
-/// Would every lease be held by a thread that waits for another, if this one did so, too?
-bool machine::would_deadlock(const request& who) const {
+/// Would every lease be held by a thread that waits for another, if this one did so, too? Or would
+/// it need what it has itself?
+bool machine::would_deadlock(const request& who, std::size_t has) const {
     if (!settings_.refuse_deadlock || planted(fault::deadlock_goes_unnoticed)) return false;
+    if (has + who.count > slots_.max()) return true;
     if (slots_.room() > 0) return false;
     for (slot_id id = 0; id < slots_.places(); ++id) {
         const slot& s = slots_[id];

@@ -94,8 +94,8 @@ struct action {
     circuit_news news{};
     breaker_state circuit{};  // with report of breaker_changed
     slot_id slot = no_slot;
-    std::uint64_t call = 0;  // with report: the number of the resource; with judge: of the move
-    std::uint64_t cookie = 0;
+    std::uint64_t call = 0;    // with report: the number of the resource; with judge: of the move
+    std::uint64_t cookie = 0;  // of the waiter; with abandon: the number of the resource
     duration took{};
 
     bool operator==(const action&) const = default;
@@ -310,6 +310,7 @@ private:
     // Global ones, called by settle() alone.
     void settle(instant now, actions& out);
     void give_up_calls(instant now, actions& out);
+    void abandon(slot_id id, std::uint64_t call, actions& out);
     void refuse_expired(instant now, actions& out);
     void shed_late(instant now, actions& out);
     void lend_idle(instant now, actions& out);
@@ -337,8 +338,8 @@ private:
     instant other_wake_at() const;
     bool minimum_needs(const slot& s) const;
     bool must_wait_for_replacement(const slot& s) const;
-    bool holds_any(std::uint64_t holder) const;
-    bool would_deadlock(const request& who) const;
+    std::size_t leases_of(std::uint64_t holder) const;
+    bool would_deadlock(const request& who, std::size_t has) const;
     std::size_t returning() const;
     std::size_t available() const;
     std::size_t alive() const { return available() + count(slot_state::leased) + returning(); }

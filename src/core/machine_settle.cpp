@@ -45,7 +45,7 @@ void machine::give_up_calls(instant now, actions& out) {
         switch (s.state) {
             case slot_state::opening:
                 ++strays_;
-                out.push_back({.what = action::kind::abandon, .slot = id, .call = call});
+                abandon(id, call, out);
                 fail_open(now, id, false, out);
                 break;
             case slot_state::probing: fail_probe(now, id, out); break;
@@ -55,10 +55,15 @@ void machine::give_up_calls(instant now, actions& out) {
                 break;
             default:
                 ensure(s.state == slot_state::closing, "only calls in flight have a deadline");
-                out.push_back({.what = action::kind::abandon, .slot = id, .call = call});
+                abandon(id, call, out);
                 vacate(id, out);
         }
     }
+}
+
+void machine::abandon(slot_id id, std::uint64_t call, actions& out) {
+    out.push_back(
+        {.what = action::kind::abandon, .slot = id, .call = call, .cookie = slots_[id].resource});
 }
 
 void machine::refuse_expired(instant now, actions& out) {

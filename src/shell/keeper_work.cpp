@@ -140,12 +140,11 @@ void keeper::give_up(const action& a) {
 void keeper::abandon_call(instant now, const action& a) {
     give_up(a);
     place& p = places_[a.slot];
-    if (p.held == nullptr) {
-        cause_ = open_timed_out_;
-        cause_of_ = a.call;
-        return note_open(now, cause_);
-    }
-    make_orphan(std::exchange(p.held, nullptr));
+    bool opens = p.held == nullptr;
+    cause_ = opens ? open_timed_out_ : close_timed_out_;
+    cause_of_ = a.cookie;
+    if (opens) note_open(now, cause_);
+    else make_orphan(std::exchange(p.held, nullptr));
 }
 
 void keeper::make_orphan(resource* r) {

@@ -271,14 +271,15 @@ bool model::deadlocks(const request& who) const {
                std::any_of(line_.begin(), line_.end(),
                            [&](const waiter& w) { return w.holder == holder; });
     };
-    bool has_one = false;
-    if (room() > 0) return false;
+    std::size_t own = 0;
+    bool stuck = room() == 0;
     for (const place& s : slots_) {
         if (s.state == slot_state::vacant) continue;
-        if (s.state != slot_state::leased || s.holder == 0 || !waits(s.holder)) return false;
-        has_one = has_one || s.holder == who.holder;
+        const bool leased = s.state == slot_state::leased;
+        if (!leased || s.holder == 0 || !waits(s.holder)) stuck = false;
+        own += leased && s.holder == who.holder ? 1 : 0;
     }
-    return has_one;
+    return own > 0 && (stuck || own + who.count > settings_.max);
 }
 
 std::size_t model::trials() const {
@@ -595,6 +596,7 @@ void model::give_up_calls(instant now, actions& out) {
             a.what = action::kind::abandon;
             a.slot = id;
             a.call = slots_[id].call;
+            a.cookie = slots_[id].resource;
         }
         end_call(id);
         switch (state) {
@@ -789,6 +791,7 @@ void model::open_missing(instant now, actions& out) {
             const slot_id id = vacated_last();
             slots_[id].epoch = epoch_;
             begin(now, id, slot_state::opening, verb::open, out);
+            slots_[id].resource = slots_[id].call;
             widen_at_ = after(now, patience);
             fresh_at_ = never;
             if (fruitless_since_ == never) fruitless_since_ = now;

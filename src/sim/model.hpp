@@ -76,8 +76,9 @@ private:
         std::uint64_t uses = 0;
         std::uint64_t epoch = 0;
         std::uint64_t holder = 0;
-        bool begun = false;       // the call in flight is being made
-        std::uint64_t moved = 0;  // when it came to its idle kind, or became vacant
+        bool begun = false;          // the call in flight is being made
+        std::uint64_t resource = 0;  // the number of the call that opened it
+        std::uint64_t moved = 0;     // when it came to its idle kind, or became vacant
         core::instant called_at{};
         core::instant expires_at{};
         core::instant idle_since{};

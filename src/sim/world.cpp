@@ -421,20 +421,22 @@ bool world::deadlocks(const borrower& who) const {
     std::uint64_t me = thread_of(who);
     if (me == 0 || !plan_.settings.refuse_deadlock) return false;
     std::size_t leases = 0;
-    bool has_one = false;
+    std::size_t own = 0;
+    bool all_wait = true;
     for (const borrower& b : borrowers_) {
         if (b.slot == core::no_slot) continue;
         std::uint64_t thread = thread_of(b);
         bool waits = thread == me;
         for (const borrower& other : borrowers_)
             waits = waits || (other.what == doing::waiting && thread_of(other) == thread);
-        if (thread == 0 || !waits) return false;
+        if (thread == 0 || !waits) all_wait = false;
         ++leases;
-        has_one = has_one || thread == me;
+        own += thread == me;
     }
     // While a pool shrinks, none is opened in place of what goes.
     std::size_t total = machine_.total();
-    return has_one && leases == total && total >= max_;
+    bool stuck = all_wait && leases == total && total >= max_;
+    return own > 0 && (stuck || own + 1 > max_);
 }
 
 /// When it would be served if there were no priorities.
