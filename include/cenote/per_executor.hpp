@@ -171,7 +171,8 @@ public:
     /// `loops`: executors, or execution contexts. They must outlive the shards. Throws
     /// invalid_option if `max` is smaller than their number, and what pool's constructor throws.
     template <std::ranges::forward_range Loops, class C>
-    per_executor(Loops&& loops, const C& connector, const options& settings = {}) {
+    per_executor(Loops&& loops, const C& connector, const options& settings = {})
+        : min_size_(settings.min_size), min_idle_(settings.min_idle) {
         auto count = static_cast<std::size_t>(std::ranges::distance(loops));
         if (count == 0) throw std::invalid_argument("cenote: per_executor without a loop");
         if (settings.max < count) throw too_few(settings.max);
@@ -232,9 +233,13 @@ public:
     /// As pool's, divided like the options. Throws as there; if memory runs out, some shards may
     /// have changed.
     void resize(std::size_t max) {
-        if (max < shards_.size()) throw too_few(max);
-        for (std::size_t i = 0; i < shards_.size(); ++i)
-            shards_[i].resources->resize(part(max, i, shards_.size()));
+        std::size_t count = shards_.size();
+        if (max < count) throw too_few(max);
+        for (std::size_t i = 0; i < count; ++i)
+            validate({.max = part(max, i, count),
+                      .min_size = part(min_size_, i, count),
+                      .min_idle = part(min_idle_, i, count)});
+        for (std::size_t i = 0; i < count; ++i) shards_[i].resources->resize(part(max, i, count));
     }
 
     void pause() {
@@ -353,6 +358,8 @@ private:
     pool<T>& first() { return *shards_.front().resources; }
 
     std::vector<shard> shards_;
+    std::size_t min_size_;
+    std::size_t min_idle_;
 };
 
 }  // namespace cenote

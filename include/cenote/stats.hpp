@@ -56,7 +56,8 @@ public:
 /// One consistent look at a pool: the gauges add up to `total`, every acquire is counted in exactly
 /// one way. The histograms are read bucket by bucket and may be ahead by calls in progress.
 struct stats {
-    // Gauges. total = leased + idle + opening + probing + resetting + closing <= max.
+    // Gauges. total = leased + idle + opening + probing + resetting + closing <= max, unless a
+    // `resize` has left more, which are on their way out.
     std::uint64_t max = 0;
     std::uint64_t total = 0;
     std::uint64_t leased = 0;

@@ -36,9 +36,11 @@ void machine::resize(instant now, std::size_t max, actions& out) {
     settle(now, out);
 }
 
-/// The unproven first, then those that were not used for longest.
+/// The unproven first, then those that were not used for longest, whoever they are kept for.
 void machine::doom_surplus() {
-    for (idle_kind kind : {idle_kind::stale, idle_kind::fresh, idle_kind::kept})
+    if (!slots_.surplus()) return;
+    while (slots_.kept() > 0) slots_.move(slots_.oldest(idle_kind::kept), idle_kind::fresh);
+    for (idle_kind kind : {idle_kind::stale, idle_kind::fresh})
         while (slots_.surplus() && slots_.oldest(kind) != no_slot)
             slots_.move(slots_.oldest(kind), idle_kind::doomed);
 }

@@ -203,7 +203,7 @@ void keeper::note_nested(std::source_location site) {
 void keeper::note_who_holds(std::uint64_t comes, std::size_t wanted) {
     bool waits = machine_.anyone_waits() || machine_.count(core::slot_state::idle) < wanted;
     if (comes == 0 || !waits) return;
-    for (core::slot_id id = 0; id < places_.size(); ++id)
+    for (core::slot_id id = 0; id < machine_.places(); ++id)
         machine_.held_by(id, (*traces_)[id].holder.load(std::memory_order_relaxed));
 }
 
@@ -332,12 +332,15 @@ options keeper::settings_with(std::size_t max) const {
 
 void keeper::resize(std::size_t max) {
     validate(settings_with(max));
+    catch_up();
     enter([&](instant now) {
+        // The machine last: what it has places for, all the others have. If memory runs out before,
+        // they have some that nobody knows of yet.
+        leaks_.grow(max);
+        traces_->grow(max);
         places_.grow(max);
-        traces_->grow(places_.size());
-        leaks_.grow(places_.size());
         machine_.make_room(out_);
-        machine_.make_places(places_.size(), out_);
+        machine_.make_places(max, out_);
         max_.store(max, std::memory_order_relaxed);
         work_->resized(max);
         if (machine_.total() > max) recall(now);

@@ -26,7 +26,7 @@ void keeper::shut_for_breaker(instant now, breaker_state to) {
 /// Leases that came back over the shelf: the machine does not hear of them one by one.
 bool keeper::lane_went_well() {
     std::uint64_t puts = 0;
-    for (std::size_t i = 0; i < places_.size(); ++i)
+    for (std::size_t i = 0; i < traces_->size(); ++i)
         puts += (*traces_)[i].puts.load(std::memory_order_relaxed);
     return std::exchange(puts_judged_, puts) != puts;
 }

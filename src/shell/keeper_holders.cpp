@@ -45,7 +45,7 @@ void keeper::note_holders(instant now) {
     bool awake = shelf_sweep_at_ != core::never;
     if (awake && holder_interval_ < shelf_interval_)
         leaks_.look_by(core::after(now, holder_interval_));
-    for (core::slot_id id = 0; id < places_.size(); ++id) {
+    for (core::slot_id id = 0; id < machine_.places(); ++id) {
         if (machine_.look(id).state != core::slot_state::leased) continue;
         if (machine_.look(id).expires_at <= now)
             (*traces_)[id].limit.store(0, std::memory_order_relaxed);
@@ -79,7 +79,7 @@ void keeper::look_for_leak(instant now, core::slot_id id, const holding& h) {
 
 /// Oldest first. Does not allocate if there is room for all.
 void keeper::list_leases(instant now, std::vector<lease_info>& into) const {
-    for (core::slot_id id = 0; id < places_.size(); ++id) {
+    for (core::slot_id id = 0; id < machine_.places(); ++id) {
         std::optional<holding> h = holding_of(id);
         if (!h) continue;
         into.push_back(

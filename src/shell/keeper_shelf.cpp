@@ -204,7 +204,7 @@ void keeper::sweep_shelf(instant now) {
 /// In time for what will be too old before the next regular one.
 instant keeper::next_shelf_sweep(instant now) const {
     instant at = core::after(now, shelf_interval_);
-    for (core::slot_id id = 0; id < places_.size(); ++id) {
+    for (core::slot_id id = 0; id < machine_.places(); ++id) {
         const core::slot& s = machine_.look(id);
         if (s.state == core::slot_state::leased && s.expires_at > now)
             at = std::min(at, s.expires_at);

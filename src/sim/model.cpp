@@ -197,7 +197,8 @@ void model::resize(instant now, std::size_t max, actions& out) {
     settings_.max = max;
     for (std::size_t i = line_.size(); i-- > 0;)
         if (line_[i].count > max) refuse(i, errc::deadlock, out);
-    for (const idle_kind kind : {idle_kind::stale, idle_kind::fresh, idle_kind::kept})
+    if (too_many()) let_go_of_kept();
+    for (const idle_kind kind : {idle_kind::stale, idle_kind::fresh})
         while (too_many() && first(kind) != no_slot) move(first(kind), idle_kind::doomed);
     settle(now, out);
 }

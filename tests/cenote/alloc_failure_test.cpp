@@ -19,6 +19,7 @@
 #include "support/allocations.hpp"
 #include "support/patience.hpp"
 #include "support/server.hpp"
+#include "support/wires.hpp"
 
 using namespace std::chrono_literals;
 using support::allocation_failure;
@@ -180,6 +181,133 @@ TEST(alloc_failure, in_try_acquire_loses_nothing) {
             return failed;
         });
     }
+}
+
+namespace {
+
+/// Whoever looks at all places finds those there are.
+void expect_looks_to_work(session_pool& pool, std::size_t leased) {
+    EXPECT_EQ(pool.leases().size(), leased);
+    EXPECT_THROW((void)pool.acquire_for(0s), cenote::timed_out_error);
+    pool.deactivate();
+    pool.recover();
+    pool.activate();
+}
+
+}  // namespace
+
+TEST(alloc_failure, in_a_resize_changes_nothing) {
+    for (std::size_t more : {3u, 5u, 100u})
+        for_every_allocation(scope::once, [&](std::uint64_t n, scope at) {
+            auto to = server::start();
+            session_pool pool{connector{to}, usual};
+            auto one = pool.acquire();
+            auto two = pool.acquire();
+            bool failed = false;
+            {
+                allocation_failure failure(n, at);
+                bool thrown = false;
+                try {
+                    pool.resize(more);
+                } catch (const std::bad_alloc&) {
+                    thrown = true;
+                }
+                failed = failure.happened();
+                EXPECT_EQ(thrown, failed);
+            }
+            EXPECT_EQ(pool.stats().max, failed ? 2U : more);
+            if (!failed) return false;
+            expect_looks_to_work(pool, 2);
+            EXPECT_THROW((void)pool.acquire(), cenote::deadlock_error) << "as long as two are all";
+            two.give_back();
+            one.give_back();
+            expect_sound(pool, *to);
+            pool.resize(more);  // and now it can be done
+            std::vector<cenote::lease<session>> held;
+            for (std::size_t i = 0; i < more; ++i) held.push_back(pool.acquire());
+            expect_looks_to_work(pool, more);
+            return true;
+        });
+}
+
+TEST(alloc_failure, in_a_resize_to_fewer_changes_nothing) {
+    for_every_allocation(scope::once, [&](std::uint64_t n, scope at) {
+        auto to = server::start();
+        session_pool pool{connector{to}, usual};
+        auto one = pool.acquire();
+        auto two = pool.acquire();
+        auto waiter = std::async(std::launch::async, [&] { return pool.acquire_many(2).size(); });
+        EXPECT_TRUE(lines_up(pool, 1));
+        bool failed = false;
+        {
+            allocation_failure failure(n, at);
+            try {
+                pool.resize(1);
+            } catch (const std::bad_alloc&) {
+                EXPECT_EQ(pool.stats().waiting, 1U);
+            }
+            failed = failure.happened();
+        }
+        if (!failed) {
+            EXPECT_THROW((void)waiter.get(), cenote::deadlock_error);
+            return false;
+        }
+        one.give_back();
+        two.give_back();
+        EXPECT_EQ(waiter.get(), 2U);
+        EXPECT_EQ(pool.stats().retired(cenote::retire_reason::surplus), 0U);
+        expect_sound(pool, *to);
+        return true;
+    });
+}
+
+// A fork after a resize that failed half-way: the child makes its places anew.
+TEST(alloc_failure, in_a_resize_is_no_obstacle_to_a_fork) {
+    auto settings = usual;
+    settings.leak_after = 1ms;
+    for (std::uint64_t n = 0; n < 20; ++n) {
+        auto to = std::make_shared<support::exchange>();
+        cenote::pool<support::wire> pool{support::wire_connector{to}, settings};
+        auto held = pool.acquire();
+        {
+            allocation_failure failure(n, scope::once);
+            try {
+                pool.resize(9);
+            } catch (const std::bad_alloc&) {
+            }
+        }
+        EXPECT_TRUE(support::in_child([&] {
+            auto own = pool.acquire_many(2);
+            CHILD_MUST(own[0]->is_ours() && own[1]->is_ours());
+            CHILD_MUST(eventually([&] { return pool.stats().leaks == 2; }));
+            held.give_back();
+            pool.resize(12);
+            auto others = pool.acquire_many(10);
+            CHILD_MUST(eventually([&] { return pool.stats().leaks == 12; }));
+            return pool.leases().size() == 12;
+        })) << n;
+    }
+}
+
+// What the child has of its parent's is let go of when the pool is first used, come what may.
+TEST(alloc_failure, in_the_first_resize_of_a_child_forgets_nothing) {
+    auto to = std::make_shared<support::exchange>();
+    support::forsaking_connector forsaking{{to}};
+    cenote::pool<support::wire> pool{forsaking, usual};
+    (void)pool.acquire_many(2);
+    for (std::uint64_t n = 0; n < 40; ++n)
+        EXPECT_TRUE(support::in_child([&] {
+            {
+                allocation_failure failure(n, scope::once);
+                try {
+                    pool.resize(9);
+                } catch (const std::bad_alloc&) {
+                }
+            }
+            CHILD_MUST(pool.acquire()->is_ours());
+            CHILD_MUST(*forsaking.forsaken == 2);
+            return true;
+        })) << n;
 }
 
 TEST(alloc_failure, does_not_touch_the_error_of_a_refusal) {

@@ -406,6 +406,146 @@ TEST_F(fork_test, comes_at_any_time_under_load) {
     for (auto& t : threads) t.join();
 }
 
+// Another maximum.
+
+TEST_F(fork_test, a_larger_maximum_is_the_childs_too) {
+    make({.max = 1});
+    pool->resize(5);
+    std::vector<cenote::lease<wire>> held;
+    for (int i = 0; i < 5; ++i) held.push_back(pool->acquire());
+    EXPECT_TRUE(in_child([&] {
+        CHILD_MUST(pool->stats().max == 5);
+        held[4].give_back();  // before the pool is used
+        auto own = pool->acquire_many(5);
+        for (auto& each : own) CHILD_MUST(each->is_ours());
+        held[3].give_back();  // and after
+        held[2].discard();
+        CHILD_MUST(pool->stats().leased == 5);
+        CHILD_MUST(pool->leases().size() == 5);
+        CHILD_MUST(!pool->try_acquire());
+        own.clear();
+        CHILD_MUST(works());
+        pool.reset();
+        held.clear();
+        return true;
+    }));
+    EXPECT_EQ(pool->stats().leased, 5U);
+    held.clear();
+}
+
+// Whatever place the child's are in: the parent's maximum was smaller when the places were made.
+TEST_F(fork_test, a_smaller_maximum_is_the_childs_too) {
+    make({.max = 6, .leak_after = 1ms});
+    std::vector<cenote::lease<wire>> held;
+    for (int i = 0; i < 6; ++i) held.push_back(pool->acquire());
+    pool->resize(2);
+    EXPECT_TRUE(in_child([&] {
+        CHILD_MUST(pool->stats().max == 2);
+        held[0].give_back();
+        auto own = pool->acquire_many(2);
+        CHILD_MUST(own[0]->is_ours() && own[1]->is_ours());
+        CHILD_MUST(!pool->try_acquire());
+        CHILD_MUST(pool->stats().total == 2);
+        CHILD_MUST(eventually([&] { return pool->stats().leaks == 2; }));
+        held.clear();
+        CHILD_MUST(pool->stats().leased == 2);
+        own.clear();
+        CHILD_MUST(works());
+        return true;
+    }));
+    held.clear();
+    EXPECT_TRUE(eventually([&] { return pool->stats().total == 2; }));
+}
+
+TEST_F(fork_test, the_child_can_resize_before_anything_else) {
+    forsaking_connector forsaking{connect};
+    wire_pool other(forsaking, {.max = 3, .acquire_timeout = plenty});
+    (void)other.acquire_many(3);
+    for (std::size_t max : {1u, 2u, 3u, 9u})
+        EXPECT_TRUE(in_child([&] {
+            other.resize(max);
+            CHILD_MUST(*forsaking.forsaken == 3);
+            CHILD_MUST(other.stats().max == max);
+            CHILD_MUST(other.stats().total == 0);
+            auto own = other.acquire_many(max);
+            for (auto& each : own) CHILD_MUST(each->is_ours());
+            CHILD_MUST(!other.try_acquire());
+            return true;
+        })) << max;
+    EXPECT_EQ(other.stats().max, 3U);
+    EXPECT_EQ(other.stats().idle, 3U);
+}
+
+TEST_F(fork_test, the_child_of_a_child_that_resized_has_its_maximum) {
+    make({.max = 2});
+    auto first = pool->acquire();
+    EXPECT_TRUE(in_child([&] {
+        pool->resize(7);
+        auto own = pool->acquire_many(7);
+        CHILD_MUST(in_child([&] {
+            CHILD_MUST(pool->stats().max == 7);
+            pool->resize(4);
+            auto mine = pool->acquire_many(4);
+            for (auto& each : mine) CHILD_MUST(each->is_ours());
+            own.clear();
+            first.give_back();
+            CHILD_MUST(pool->stats().leased == 4);
+            return true;
+        }));
+        CHILD_MUST(pool->stats().max == 7);
+        own.clear();
+        return works();
+    }));
+    EXPECT_EQ(pool->stats().max, 2U);
+}
+
+TEST_F(fork_test, the_minimum_of_a_child_that_only_resized_is_opened_with_its_first_acquire) {
+    make({.max = 4, .min_size = 3, .warm_up = cenote::warm_up::wait});
+    EXPECT_TRUE(in_child([&] {
+        pool->resize(5);
+        CHILD_MUST(works());
+        CHILD_MUST(eventually([&] { return pool->stats().total == 3; }));
+        return true;
+    }));
+    EXPECT_TRUE(in_child([&] {
+        pool->resize(3);
+        pool.reset();
+        return true;
+    }));
+}
+
+TEST_F(fork_test, comes_at_any_time_while_it_is_resized) {
+    make({.max = 2});
+    std::atomic<bool> over{false};
+    std::thread user([&] {
+        while (!over) pool->acquire()->say('u');
+    });
+    std::thread resizer([&] {
+        for (std::size_t i = 0; !over; ++i) {
+            pool->resize(1 + i * 7 % 50);
+            support::pass(50us);
+        }
+    });
+    int forks = support::rounds(100);
+    for (int i = 0; i < forks && !HasFailure(); ++i) {
+        EXPECT_TRUE(in_child([&] {
+            CHILD_MUST(works());
+            auto max = static_cast<std::size_t>(pool->stats().max);
+            auto own = pool->acquire_many(max);
+            for (auto& each : own) CHILD_MUST(each->is_ours());
+            CHILD_MUST(!pool->try_acquire());
+            own.clear();
+            pool->resize(1 + static_cast<std::size_t>(i) % 3);
+            return works();
+        })) << i;
+        EXPECT_EQ(to->foreign_words(), 0);
+    }
+    over = true;
+    user.join();
+    resizer.join();
+    pool->resize(2);
+}
+
 // What the connector says.
 
 TEST_F(fork_test, a_connector_that_can_forsake_is_given_each_copy_once) {

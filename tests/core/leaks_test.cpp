@@ -57,6 +57,17 @@ TEST(leaks, of_the_next_lease_of_a_slot_are_others) {
     EXPECT_EQ(l.reported(), 2u);
 }
 
+TEST(leaks, are_found_in_slots_that_came_later) {
+    leaks l(1, 30s);
+    EXPECT_EQ(look(l, start + 30s, {.slot = 0, .number = 1, .since = start}), 30s);
+    l.grow(5);
+    l.grow(2);  // never fewer
+    EXPECT_EQ(look(l, start + 30s, {.slot = 4, .number = 1, .since = start}), 30s);
+    EXPECT_EQ(look(l, start + 30s, {.slot = 0, .number = 1, .since = start}), std::nullopt)
+        << "what was known is known";
+    EXPECT_EQ(l.reported(), 2u);
+}
+
 TEST(leaks, a_lease_can_have_a_limit_of_its_own) {
     leaks l(3, 30s);
     l.lent(start, 5s);

@@ -28,6 +28,20 @@ TEST(line, keeps_the_order_of_arrival) {
     EXPECT_TRUE(l.empty());
 }
 
+TEST(line, finds_whoever_wants_more_than_so_many) {
+    line l;
+    EXPECT_FALSE(l.has(l.who_wants_more_than(0)));
+    l.make_room();
+    l.join({.ticket = 1, .deadline = never});
+    waiter_id low = l.join({.ticket = 2, .deadline = never, .count = 4, .rank = priority::low});
+    waiter_id usual = l.join({.ticket = 3, .deadline = never, .count = 3});
+    EXPECT_EQ(l.who_wants_more_than(3), low);
+    EXPECT_FALSE(l.has(l.who_wants_more_than(4)));
+    l.leave(low);
+    EXPECT_EQ(l.who_wants_more_than(2), usual);
+    EXPECT_FALSE(l.has(l.who_wants_more_than(3)));
+}
+
 TEST(line, gives_somebody_with_an_old_ticket_the_old_place) {
     line l;
     join(l, 2);

@@ -76,6 +76,42 @@ TEST(machine_alloc, needs_no_memory_in_the_steady_state) {
     EXPECT_EQ(s.refused(errc::canceled), 10'010u);
 }
 
+TEST(machine_alloc, needs_no_memory_for_another_maximum_once_it_has_the_places) {
+    instant now{};
+    machine m({.max = 4}, {.probe = true, .reset = true}, true, 1, now);
+    actions out;
+    m.start(now, out);
+    auto round = [&](std::size_t max) {
+        for (std::uint64_t who = 0; who < 4; ++who)
+            m.acquire(now, {.deadline = now + 5ms, .cookie = who}, out);
+        m.resize(now, max, out);
+        for (slot_id id = 0; id < m.places(); ++id) {
+            std::uint64_t call = m.look(id).call;
+            if (m.look(id).state == slot_state::opening) m.on_open(now, id, call, outcome::ok, out);
+            if (m.look(id).state == slot_state::leased)
+                m.release(now, id, condition::clean, 0, 1ms, out);
+            if (m.look(id).state == slot_state::closing)
+                m.on_close(now, id, m.look(id).call, outcome::ok, out);
+        }
+        now += 5ms;
+        m.tick(now, out);
+        m.check(now);
+        out.clear();
+    };
+    m.make_places(9, out);
+    for (std::size_t max : {4u, 9u, 1u, 2u}) round(max);
+    std::size_t before = news;
+    for (int i = 0; i < 1000; ++i)
+        for (std::size_t max : {4u, 9u, 1u, 2u}) {
+            m.make_places(max, out);
+            round(max);
+        }
+    EXPECT_EQ(news - before, 0u);
+    stats s;
+    m.read(s);
+    EXPECT_GT(s.retired(retire_reason::surplus), 1000u);
+}
+
 TEST(machine_alloc, sees_an_allocation_where_there_is_one) {
     if (!CENOTE_COUNTS_NEW) GTEST_SKIP() << "the sanitizer has its own operator new";
     std::size_t before = news;

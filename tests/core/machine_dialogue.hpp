@@ -81,6 +81,12 @@ public:
     void retire_all() {
         event([&] { it.retire_all(now, heard_); });
     }
+    void resize(std::size_t max) {
+        event([&] {
+            it.make_places(max, heard_);
+            it.resize(now, max, heard_);
+        });
+    }
     void pause() {
         event([&] { it.pause(now, heard_); });
     }
@@ -140,7 +146,7 @@ public:
     void finish_calls() {
         for (bool more = true; more;) {
             more = false;
-            for (slot_id id = 0; id < it.max(); ++id) more = finish_call(id) || more;
+            for (slot_id id = 0; id < it.places(); ++id) more = finish_call(id) || more;
         }
     }
 

@@ -110,7 +110,58 @@ TEST(slots, stop_being_expiring_when_they_are_lent) {
     EXPECT_FALSE(s[0].expiring);
 }
 
+TEST(slots, become_more_and_the_first_new_one_is_filled_next) {
+    slots s(2);
+    make_idle(s, 0, 0);
+    s.make_places(5);
+    s.check();
+    EXPECT_EQ(s.places(), 5u);
+    EXPECT_EQ(s.max(), 2u);
+    EXPECT_EQ(s.count(slot_state::vacant), 4u);
+    EXPECT_EQ(s.total(), 1u);
+    EXPECT_EQ(s.vacant(), 2u);
+    EXPECT_EQ(listed(s, idle_kind::fresh), (std::vector<slot_id>{0}));
+}
+
+TEST(slots, do_not_become_fewer) {
+    slots s(3);
+    s.make_places(1);
+    s.resize(1);
+    s.check();
+    EXPECT_EQ(s.places(), 3u);
+    EXPECT_EQ(s.max(), 1u);
+    EXPECT_EQ(s.room(), 1u);
+}
+
+TEST(slots, have_room_up_to_max_and_are_surplus_beyond_unless_they_are_going) {
+    slots s(3);
+    EXPECT_EQ(s.room(), 3u);
+    for (slot_id id = 0; id < 3; ++id) make_idle(s, id, id);
+    EXPECT_EQ(s.room(), 0u);
+    EXPECT_FALSE(s.surplus());
+    s.resize(1);
+    EXPECT_EQ(s.room(), 0u);
+    EXPECT_TRUE(s.surplus());
+    s.move(0, idle_kind::doomed);
+    EXPECT_TRUE(s.surplus());
+    s.enter(1, slot_state::closing);
+    EXPECT_FALSE(s.surplus());
+    EXPECT_EQ(s.room(), 0u) << "they count until they are gone";
+    s.enter(0, slot_state::closing);
+    for (slot_id id : {0u, 1u}) s.enter(id, slot_state::vacant);
+    EXPECT_EQ(s.room(), 0u);
+    EXPECT_EQ(s.total(), 1u);
+    s.resize(3);
+    EXPECT_EQ(s.room(), 2u);
+    s.check();
+}
+
 using slots_death = testing::Test;
+
+TEST_F(slots_death, stop_the_program_when_there_are_fewer_places_than_max) {
+    slots s(1);
+    EXPECT_DEATH(s.resize(2), "there are as many places as there may be resources");
+}
 
 TEST_F(slots_death, stop_the_program_when_one_enters_the_state_it_is_in) {
     slots s(1);

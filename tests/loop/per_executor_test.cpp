@@ -25,7 +25,9 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <source_location>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -110,9 +112,11 @@ TEST_F(per_executor, a_resource_is_opened_and_lent_on_one_loop) {
     auto left = all.async_close(plenty, asio::use_future).get();
     EXPECT_EQ(left, 0U);
     stop();
-    EXPECT_EQ(seen.size(), 6U);
+    // One per loop at least; whether a loop needs its second one is a matter of time.
+    EXPECT_GE(seen.size(), 3U);
+    EXPECT_LE(seen.size(), 6U);
     for (const auto& [id, where] : seen) EXPECT_EQ(where.size(), 1U) << id;
-    EXPECT_EQ(to->closes, 6);
+    EXPECT_EQ(static_cast<std::size_t>(to->closes), seen.size());
     EXPECT_EQ(to->overlaps, 0);
 }
 
@@ -244,6 +248,136 @@ TEST_F(per_executor, closing_all_of_them_needs_no_thread_and_can_be_cancelled) {
     EXPECT_FALSE(error);
     EXPECT_EQ(left, 0U);
     EXPECT_EQ(threads_now(), before);
+}
+
+TEST_F(per_executor, splits_another_maximum_like_the_first) {
+    sessions all(loops, async_connector{to}, {.max = 3, .acquire_timeout = plenty});
+    auto maxima = [&] {
+        std::vector<std::uint64_t> each;
+        for (auto& loop : loops) each.push_back(all.on(loop).stats().max);
+        return each;
+    };
+    all.resize(7);
+    EXPECT_EQ(maxima(), (std::vector<std::uint64_t>{3, 2, 2}));
+    EXPECT_EQ(all.stats().max, 7U);
+    all.resize(5);
+    EXPECT_EQ(maxima(), (std::vector<std::uint64_t>{2, 2, 1}));
+    all.resize(3);
+    EXPECT_EQ(maxima(), (std::vector<std::uint64_t>{1, 1, 1}));
+}
+
+TEST_F(per_executor, grows_and_shrinks_on_every_loop) {
+    sessions all(loops, async_connector{to}, {.max = 3, .acquire_timeout = plenty});
+    start();
+    auto take = [&](asio::io_context& loop) {
+        return asio::co_spawn(
+            loop,
+            [&]() -> asio::awaitable<cenote::lease<session>> {
+                auto got = co_await all.async_acquire(asio::use_awaitable);
+                co_return got;
+            },
+            asio::use_future);
+    };
+    std::vector<cenote::lease<session>> held;
+    std::vector<std::future<cenote::lease<session>>> waiting;
+    for (auto& loop : loops) held.push_back(take(loop).get());
+    for (auto& loop : loops) waiting.push_back(take(loop));
+    ASSERT_TRUE(support::lines_up(all, 3));
+    all.resize(6);
+    for (auto& each : waiting) held.push_back(each.get());
+    EXPECT_EQ(all.stats().leased, 6U);
+    all.resize(3);
+    EXPECT_EQ(all.stats().leased, 6U);
+    held.clear();
+    EXPECT_TRUE(support::eventually([&] { return all.stats().total == 3; }));
+    for (auto& loop : loops) EXPECT_EQ(all.on(loop).stats().idle, 1U);
+    EXPECT_EQ(all.stats().retired(cenote::retire_reason::surplus), 3U);
+    EXPECT_EQ(all.async_close(plenty, asio::use_future).get(), 0U);
+    stop();
+    EXPECT_EQ(to->closes, 6);
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST_F(per_executor, refuses_a_maximum_that_cannot_be_and_changes_no_shard) {
+    sessions all(loops, async_connector{to},
+                 {.max = 9, .min_size = 6, .min_idle = 4, .warm_up = cenote::warm_up::none});
+    auto refused_for = [&](std::size_t max) -> std::string {
+        try {
+            all.resize(max);
+        } catch (const cenote::invalid_option& e) {
+            return e.option();
+        }
+        return "";
+    };
+    // What falls to the first loop would do for it in each of these, but for the last.
+    EXPECT_EQ(refused_for(2), "max");
+    EXPECT_EQ(refused_for(4), "min_size");
+    EXPECT_EQ(refused_for(5), "min_size");
+    EXPECT_EQ(refused_for(3'000'001), "max");
+    for (auto& loop : loops) EXPECT_EQ(all.on(loop).stats().max, 3U);
+    EXPECT_EQ(refused_for(6), "");
+    for (auto& loop : loops) EXPECT_EQ(all.on(loop).stats().max, 2U);
+}
+
+TEST_F(per_executor, pauses_and_resumes_every_shard) {
+    sessions all(loops, async_connector{to}, {.max = 3, .acquire_timeout = plenty});
+    start();
+    auto take = [&](asio::io_context& loop) {
+        return asio::co_spawn(
+            loop,
+            [&]() -> asio::awaitable<void> {
+                auto got = co_await all.async_acquire(asio::use_awaitable);
+                EXPECT_TRUE(got);
+            },
+            asio::use_future);
+    };
+    for (auto& loop : loops) take(loop).get();
+    all.pause();
+    std::vector<std::future<void>> waiting;
+    for (auto& loop : loops) waiting.push_back(take(loop));
+    ASSERT_TRUE(support::lines_up(all, 3));
+    for (auto& loop : loops) EXPECT_EQ(all.on(loop).stats().waiting, 1U);
+    EXPECT_EQ(all.stats().leased, 0U);
+    all.resume();
+    for (auto& each : waiting) each.get();
+    EXPECT_EQ(all.async_close(plenty, asio::use_future).get(), 0U);
+    stop();
+}
+
+TEST_F(per_executor, lists_the_leases_of_all_shards_oldest_first) {
+    sessions all(loops, async_connector{to}, {.max = 6, .acquire_timeout = plenty});
+    EXPECT_TRUE(all.leases().empty());
+    start();
+    std::vector<cenote::lease<session>> held;
+    std::vector<unsigned> lines;
+    auto take = [&](asio::io_context& loop, std::source_location at) {
+        lines.push_back(at.line());
+        held.push_back(on(loop, [&]() -> asio::awaitable<cenote::lease<session>> {
+            auto got = co_await all.async_acquire(asio::use_awaitable, at);
+            co_return got;
+        }));
+        // The next one is younger.
+        auto all_old = [&] {
+            return std::ranges::all_of(all.leases(), [](const auto& l) { return l.held > 1ms; });
+        };
+        ASSERT_TRUE(support::eventually(all_old));
+    };
+    using std::source_location;
+    take(loops[2], source_location::current());
+    take(loops[0], source_location::current());
+    take(loops[1], source_location::current());
+    auto lines_listed = [&] {
+        std::vector<unsigned> each;
+        for (const auto& l : all.leases()) each.push_back(l.site.line());
+        return each;
+    };
+    EXPECT_EQ(lines_listed(), lines);
+    held[1].give_back();
+    EXPECT_EQ(lines_listed(), (std::vector{lines[0], lines[2]}));
+    held.clear();
+    EXPECT_TRUE(all.leases().empty());
+    EXPECT_EQ(all.async_close(plenty, asio::use_future).get(), 0U);
+    stop();
 }
 
 TEST_F(per_executor, needs_loops_and_a_place_on_each) {

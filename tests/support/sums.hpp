@@ -15,15 +15,15 @@ inline std::uint64_t refused(const cenote::stats& s) {
                            std::uint64_t{0});
 }
 
-/// What must hold at every read; empty if it does.
-inline std::string contradiction(const cenote::stats& s) {
+/// What must hold at every read of a pool that never has more than `most`; empty if it does.
+inline std::string contradiction(const cenote::stats& s, std::uint64_t most) {
     auto number = [](std::uint64_t n) { return std::to_string(n) + " "; };
     if (s.total != s.leased + s.idle + s.opening + s.probing + s.resetting + s.closing)
         return "states do not add up: total " + number(s.total) + "leased " + number(s.leased) +
                "idle " + number(s.idle) + "opening " + number(s.opening) + "probing " +
                number(s.probing) + "resetting " + number(s.resetting) + "closing " +
                number(s.closing);
-    if (s.total > s.max) return "total beyond max: " + number(s.total);
+    if (s.total > most) return "total beyond max: " + number(s.total);
     if (s.acquires != s.granted + s.waiting + refused(s))
         return "acquires " + number(s.acquires) + "!= granted " + number(s.granted) + "+ waiting " +
                number(s.waiting) + "+ refused " + number(refused(s));
@@ -32,5 +32,7 @@ inline std::string contradiction(const cenote::stats& s) {
                "+ detached " + number(s.detached) + "+ leased " + number(s.leased);
     return "";
 }
+/// The same where the maximum stays what it is.
+inline std::string contradiction(const cenote::stats& s) { return contradiction(s, s.max); }
 
 }  // namespace support
