@@ -343,8 +343,9 @@ void keeper::resize(std::size_t max) {
         machine_.make_places(max, out_);
         max_.store(max, std::memory_order_relaxed);
         work_->resized(max);
-        if (machine_.total() > max) recall(now);
         machine_.resize(now, max, out_);
+        // Afterwards: whoever is served in this very step counts among those who hold leases now.
+        if (machine_.total() > max) recall(now);
     });
 }
 
