@@ -98,7 +98,10 @@
     X(hanging_opens_block_the_rest)       \
     X(strays_without_end)                 \
     X(oldest_open_makes_way)              \
-    X(replacement_is_taken_by_another)
+    X(replacement_is_taken_by_another)    \
+    X(leak_is_told_once)                  \
+    X(leak_is_the_last_ones)              \
+    X(own_leak_limit_ignored)
 // clang-format on
 
 namespace cenote::core {

@@ -64,6 +64,7 @@ world::world(const plan& p)
       borrowers_(p.borrowers),
       gatherers_(p.gatherers),
       places_(p.settings.max),
+      watch_(p.settings.max),
       max_(p.settings.max),
       most_(p.settings.max),
       strategy_({.failures = p.failures == 0 ? std::uint64_t{forever} : p.failures,
@@ -724,6 +725,7 @@ void world::look() {
     require(s.waiting == model_.waiting(), "as many waiting as in the model");
     require(machine_.wake_at() == model_.wake_at(), "the timer is set as in the model");
     look_at_borrowers(s);
+    if (const char* wrong = watch_.look(now_, machine_)) throw finding(wrong);
     std::size_t existing = 0;
     for (const place& p : places_) existing += p.exists;
     std::size_t opening = 0;
