@@ -3,7 +3,8 @@
 //
 // The ordinary run does a small share. The whole:
 //     CENOTE_RACE_OPERATIONS=20000000 build/tsan/tests/resilience_race
-// does so many operations, and half as many races of acquire against retire.
+// does so many operations, and half as many races of acquire against retire. With a tenth of it and
+// --gtest_repeat=10 each part says what it has done.
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
