@@ -101,7 +101,8 @@
     X(replacement_is_taken_by_another)    \
     X(leak_is_told_once)                  \
     X(leak_is_the_last_ones)              \
-    X(own_leak_limit_ignored)
+    X(own_leak_limit_ignored)             \
+    X(kept_ones_hide_a_deadlock)
 // clang-format on
 
 namespace cenote::core {

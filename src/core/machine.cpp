@@ -132,9 +132,13 @@ bool machine::would_deadlock(const request& who, std::size_t has) const {
     if (!settings_.refuse_deadlock || planted(fault::deadlock_goes_unnoticed)) return false;
     if (has + who.count > slots_.max()) return true;
     if (slots_.room() > 0) return false;
+    // What is kept is as good as held by the head, who waits; unless this one may go before it.
+    bool behind = !line_.empty() && who.rank >= line_.first().rank;
+    if (planted(fault::kept_ones_hide_a_deadlock)) behind = false;
     for (slot_id id = 0; id < slots_.places(); ++id) {
         const slot& s = slots_[id];
         if (s.state == slot_state::vacant) continue;  // and must stay so
+        if (behind && s.state == slot_state::idle && s.idle == idle_kind::kept) continue;
         bool waits = s.holder == who.holder || (s.holder != 0 && line_.has_thread(s.holder));
         if (planted(fault::any_nested_wait_is_a_deadlock)) waits = true;
         if (s.state != slot_state::leased || !waits) return false;

@@ -276,6 +276,8 @@ bool model::deadlocks(const request& who) const {
     bool stuck = room() == 0;
     for (const place& s : slots_) {
         if (s.state == slot_state::vacant) continue;
+        const bool kept = s.state == slot_state::idle && s.idle == idle_kind::kept;
+        if (kept && line_.front().rank <= who.rank) continue;  // the head's, who waits
         const bool leased = s.state == slot_state::leased;
         if (!leased || s.holder == 0 || !waits(s.holder)) stuck = false;
         own += leased && s.holder == who.holder ? 1 : 0;

@@ -436,7 +436,13 @@ bool world::deadlocks(const borrower& who) const {
     }
     // While a pool shrinks, none is opened in place of what goes.
     std::size_t total = machine_.total();
-    bool stuck = all_wait && leases == total && total >= max_;
+    std::size_t kept = 0;  // for a gatherer that waits, and is served before this one
+    for (slot_id id = 0; id < machine_.places(); ++id) {
+        const core::slot& s = machine_.look(id);
+        kept += s.state == slot_state::idle && s.idle == core::idle_kind::kept;
+    }
+    if (who.rank < priority::normal) kept = 0;
+    bool stuck = all_wait && leases + kept == total && total >= max_;
     return own > 0 && (stuck || own + 1 > max_);
 }
 
