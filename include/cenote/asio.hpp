@@ -311,7 +311,7 @@ struct start_acquire {
     template <class Handler>
     void operator()(Handler&& handler, awaited_wish wish) const {
         if (!wish.from->looks_before_acquire()) {
-            if (resource* r = wish.from->take(wish.site, wish.how, nullptr)) {
+            if (resource* r = wish.from->take(wish.site, wish.how, 0)) {
                 return asio::post(asio::append(std::forward<Handler>(handler),
                                                boost::system::error_code(), lease_maker::of<T>(r)));
             }
@@ -330,7 +330,7 @@ asio::awaitable<lease<T>, Executor> await_acquire(gate* from, std::chrono::nanos
                                                   std::chrono::steady_clock::time_point deadline,
                                                   std::source_location site, manner how = {}) {
     if (!from->looks_before_acquire() && !from->lane_is_shut()) {
-        if (resource* r = from->take(site, how, nullptr)) co_return lease_maker::of<T>(r);
+        if (resource* r = from->take(site, how, 0)) co_return lease_maker::of<T>(r);
     }
     awaited_wish wish{from, awaited_thing::lease, timeout, deadline, site, how};
     operation_room room;

@@ -196,7 +196,7 @@ public:
 
     bool await_ready() noexcept {
         if (gate_->looks_before_acquire() || gate_->lane_is_shut()) return false;
-        got = gate_->take(site, wants, nullptr);
+        got = gate_->take(site, wants, 0);
         return got != nullptr;
     }
 

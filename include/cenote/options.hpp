@@ -53,9 +53,10 @@ enum class fairness : std::uint8_t {
     bounded,  ///< A newcomer may overtake while the head has waited less than `bypass_for`.
 };
 
-/// How failed opens are spaced. The delay doubles from `first` up to `cap_waiting` while anyone
-/// waits and up to `cap_idle` otherwise, each time varied by ±20 % so that pools do not march in
-/// step.
+/// How failed opens are spaced: so long after the beginning of the one that failed comes the next.
+/// The delay doubles from `first` up to `cap_waiting` while anyone waits and up to `cap_idle`
+/// otherwise, each time varied by ±20 % so that pools do not march in step. While anyone waits and
+/// opens hang, another one is tried every `cap_waiting`, too.
 struct backoff {
     std::chrono::nanoseconds first = std::chrono::milliseconds{20};
     std::chrono::nanoseconds cap_waiting = std::chrono::milliseconds{200};

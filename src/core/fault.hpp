@@ -94,7 +94,15 @@
     X(too_many_go_back)                   \
     X(too_many_stay_idle)                 \
     X(fewer_are_opened_all_the_same)      \
-    X(who_wants_too_many_waits)
+    X(who_wants_too_many_waits)           \
+    X(hanging_opens_block_the_rest)       \
+    X(strays_without_end)                 \
+    X(oldest_open_makes_way)              \
+    X(replacement_is_taken_by_another)    \
+    X(leak_is_told_once)                  \
+    X(leak_is_the_last_ones)              \
+    X(own_leak_limit_ignored)             \
+    X(kept_ones_hide_a_deadlock)
 // clang-format on
 
 namespace cenote::core {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/fault.hpp"
 #include "core/instant.hpp"
 #include "core/slots.hpp"
 #include "core/tally.hpp"
@@ -55,13 +56,14 @@ public:
     /// Shows a lease. How long it has been held, if that is to be reported now.
     std::optional<duration> see(instant now, const lease& found) {
         sight& s = seen_[found.slot];
-        if (s.number != found.number)
+        if (s.number != found.number && !planted(fault::leak_is_the_last_ones))
             s = {.number = found.number, .due = limit_ends(found.since, found.limit)};
         std::optional<duration> held;
         if (s.due <= now) {
             held = now - found.since;
             if (!std::exchange(s.reported, true)) ++reported_;
-            s.due = after(now, std::max(*held, shortest));
+            s.due =
+                planted(fault::leak_is_told_once) ? never : after(now, std::max(*held, shortest));
         }
         look_by(s.due);
         return held;
@@ -85,7 +87,8 @@ private:
     };
 
     instant limit_ends(instant since, duration limit) const {
-        return after(since, limit == duration::zero() ? limit_ : limit);
+        bool pools = limit == duration::zero() || planted(fault::own_leak_limit_ignored);
+        return after(since, pools ? limit_ : limit);
     }
 
     duration limit_;

@@ -103,8 +103,8 @@ answer machine::acquire(instant now, const request& who, actions& out) {
         tried_ = tried_ || line_.empty();  // nobody may wait, so the next one must find it open
         return refused(errc::line_full);
     }
-    bool nested = who.holder != 0 && holds_any(who.holder);
-    if (nested && would_deadlock(who)) return refused(errc::deadlock);
+    std::size_t has = who.holder == 0 ? 0 : leases_of(who.holder);
+    if (has > 0 && would_deadlock(who, has)) return refused(errc::deadlock);
     if (planted(fault::newcomer_overtakes_the_line) && !line_.empty())
         ticket = line_.first().ticket;
     waiter_id id = line_.join({.cookie = who.cookie,
@@ -116,22 +116,29 @@ answer machine::acquire(instant now, const request& who, actions& out) {
                                .rank = who.rank,
                                .bypassable = who.bypassable});
     if (!nothing_free) settle(now, out);
-    return {.what = answer::kind::waiting, .waiter = id, .ticket = ticket, .nested = nested};
+    return {.what = answer::kind::waiting, .waiter = id, .ticket = ticket, .nested = has > 0};
 }
 
-bool machine::holds_any(std::uint64_t holder) const {
+std::size_t machine::leases_of(std::uint64_t holder) const {
+    std::size_t n = 0;
     for (slot_id id = 0; id < slots_.places(); ++id)
-        if (slots_[id].state == slot_state::leased && slots_[id].holder == holder) return true;
-    return false;
+        n += slots_[id].state == slot_state::leased && slots_[id].holder == holder;
+    return n;
 }
 
-/// Would every lease be held by a thread that waits for another, if this one did so, too?
-bool machine::would_deadlock(const request& who) const {
+/// Would every lease be held by a thread that waits for another, if this one did so, too? Or would
+/// it need what it has itself?
+bool machine::would_deadlock(const request& who, std::size_t has) const {
     if (!settings_.refuse_deadlock || planted(fault::deadlock_goes_unnoticed)) return false;
+    if (has + who.count > slots_.max()) return true;
     if (slots_.room() > 0) return false;
+    // What is kept is as good as held by the head, who waits; unless this one may go before it.
+    bool behind = !line_.empty() && who.rank >= line_.first().rank;
+    if (planted(fault::kept_ones_hide_a_deadlock)) behind = false;
     for (slot_id id = 0; id < slots_.places(); ++id) {
         const slot& s = slots_[id];
         if (s.state == slot_state::vacant) continue;  // and must stay so
+        if (behind && s.state == slot_state::idle && s.idle == idle_kind::kept) continue;
         bool waits = s.holder == who.holder || (s.holder != 0 && line_.has_thread(s.holder));
         if (planted(fault::any_nested_wait_is_a_deadlock)) waits = true;
         if (s.state != slot_state::leased || !waits) return false;
@@ -280,7 +287,11 @@ void machine::begun(instant now, slot_id id, std::uint64_t call) {
     if (s.call != call || s.begun) return;
     s.begun = true;
     s.called_at = now;
-    if (s.state == slot_state::opening) s.epoch = epoch_;
+    if (s.state == slot_state::opening) {
+        s.epoch = epoch_;
+        pacer_.begun(now, present_supply());
+        if (!closed_ && !paused_) others_at_ = std::min(others_at_, pacer_.next_chance());
+    }
     if (planted(fault::call_without_deadline) && s.state == slot_state::probing) return;
     instant deadline = after(now, timeout_of(s.state, settings_));
     calls_.add(id, deadline);
@@ -305,7 +316,10 @@ instant machine::proof_of(const slot& s, instant now) const {
 
 bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
     notice_freeze(now);
-    if (!answered(id, call, slot_state::opening)) return settle(now, out), false;
+    if (!answered(id, call, slot_state::opening)) {
+        if (strays_ > 0) --strays_;  // else it is nobody's
+        return settle(now, out), false;
+    }
     slot& s = slots_[id];
     if (how != outcome::ok) {
         fail_open(now, id, how == outcome::failed_finally, out);
@@ -324,7 +338,7 @@ bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, 
         if (closed_ && !planted(fault::close_hands_out_an_opening_one)) begin_close(now, id, out);
         else if (auto why = wear(s, now)) retire(now, id, *why, out);
         else become_idle(now, id);
-        pacer_.succeeded(called_at, !closed_ && missing(present_supply()).any());
+        pacer_.succeeded(now, called_at, !closed_ && missing(present_supply()).any());
     }
     settle(now, out);
     return true;

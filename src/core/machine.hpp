@@ -78,12 +78,13 @@ enum class verb : std::uint8_t { open, probe, reset, close };
 /// Something the caller must do after the call, outside its lock, in order.
 struct action {
     enum class kind : std::uint8_t {
-        call,     // run `which` on `slot`; answer with `call`
-        abandon,  // the call is given up and the slot is free: close whatever still comes of it
-        grant,    // waiter `cookie` gets `slot`
-        refuse,   // waiter `cookie` gets `error`
-        report,   // tell the observers `event`
-        judge,    // tell the breaker's strategy `news`; what it rules is for follow(`call`)
+        call,      // run `which` on `slot`; answer with `call`
+        abandon,   // the call is given up and the slot is free: close whatever still comes of it
+        make_way,  // the same for an open that has not failed, so that another one can begin
+        grant,     // waiter `cookie` gets `slot`
+        refuse,    // waiter `cookie` gets `error`
+        report,    // tell the observers `event`
+        judge,     // tell the breaker's strategy `news`; what it rules is for follow(`call`)
     };
     kind what{};
     verb which{};
@@ -93,8 +94,8 @@ struct action {
     circuit_news news{};
     breaker_state circuit{};  // with report of breaker_changed
     slot_id slot = no_slot;
-    std::uint64_t call = 0;  // with report: the number of the resource; with judge: of the move
-    std::uint64_t cookie = 0;
+    std::uint64_t call = 0;    // with report: the number of the resource; with judge: of the move
+    std::uint64_t cookie = 0;  // of the waiter; with abandon: the number of the resource
     duration took{};
 
     bool operator==(const action&) const = default;
@@ -216,6 +217,9 @@ public:
     /// it, which is not the resource's fault.
     void begun(instant now, slot_id id, std::uint64_t call);
 
+    /// An open was given up that had only been waiting to be made: nothing will come of it.
+    void never_made() { --strays_; }
+
     // Answers. False: the call was given up before, its result is not wanted.
     bool on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out);
     bool on_probe(instant now, slot_id id, std::uint64_t call, outcome how, actions& out);
@@ -306,6 +310,7 @@ private:
     // Global ones, called by settle() alone.
     void settle(instant now, actions& out);
     void give_up_calls(instant now, actions& out);
+    void abandon(slot_id id, std::uint64_t call, actions& out);
     void refuse_expired(instant now, actions& out);
     void shed_late(instant now, actions& out);
     void lend_idle(instant now, actions& out);
@@ -315,9 +320,11 @@ private:
     void probe_stale(instant now, actions& out);
     void close_idle(instant now, actions& out);
     void sweep(instant now, actions& out);
+    void sweep_those(instant now, bool expiring, actions& out);
     void sweep_one(instant now, slot_id id, actions& out);
     void beat(instant now, actions& out);
     void open_missing(instant now, actions& out);
+    bool make_way(actions& out);
 
     // Looks.
     slot_id next_fresh(instant now, actions& out);
@@ -331,8 +338,8 @@ private:
     instant other_wake_at() const;
     bool minimum_needs(const slot& s) const;
     bool must_wait_for_replacement(const slot& s) const;
-    bool holds_any(std::uint64_t holder) const;
-    bool would_deadlock(const request& who) const;
+    std::size_t leases_of(std::uint64_t holder) const;
+    bool would_deadlock(const request& who, std::size_t has) const;
     std::size_t returning() const;
     std::size_t available() const;
     std::size_t alive() const { return available() + count(slot_state::leased) + returning(); }
@@ -370,6 +377,7 @@ private:
     std::uint64_t settles_ = 0;
     std::uint32_t dead_in_row_ = 0;
     std::size_t trials_ = 0;         // leases from the time of a recovery
+    std::size_t strays_ = 0;         // opens that were given up and have not ended
     instant suspect_at_ = long_ago;  // whatever was good before this is not known to be good
     instant last_sweep_;
     instant sweep_due_ = never;  // nothing is due to be retired before this

@@ -44,7 +44,8 @@ void machine::give_up_calls(instant now, actions& out) {
         s.call = 0;
         switch (s.state) {
             case slot_state::opening:
-                out.push_back({.what = action::kind::abandon, .slot = id, .call = call});
+                ++strays_;
+                abandon(id, call, out);
                 fail_open(now, id, false, out);
                 break;
             case slot_state::probing: fail_probe(now, id, out); break;
@@ -54,10 +55,15 @@ void machine::give_up_calls(instant now, actions& out) {
                 break;
             default:
                 ensure(s.state == slot_state::closing, "only calls in flight have a deadline");
-                out.push_back({.what = action::kind::abandon, .slot = id, .call = call});
+                abandon(id, call, out);
                 vacate(id, out);
         }
     }
+}
+
+void machine::abandon(slot_id id, std::uint64_t call, actions& out) {
+    out.push_back(
+        {.what = action::kind::abandon, .slot = id, .call = call, .cookie = slots_[id].resource});
 }
 
 void machine::refuse_expired(instant now, actions& out) {
@@ -165,12 +171,19 @@ void machine::sweep(instant now, actions& out) {
     last_sweep_ = now;
     sweep_due_ = never;
     spared_any_ = false;
+    // First those that wait for their replacement: it is not for one that has only just grown old.
+    sweep_those(now, true, out);
+    sweep_those(now, false, out);
+}
+
+void machine::sweep_those(instant now, bool expiring, actions& out) {
     for (idle_kind kind : {idle_kind::fresh, idle_kind::stale}) {
         slot_id id = slots_.oldest(kind);
         if (planted(fault::sweep_forgets_the_oldest) && id != no_slot) id = slots_[id].next;
         while (id != no_slot) {
             slot_id next = slots_[id].next;
-            sweep_one(now, id, out);
+            bool was = slots_[id].expiring || planted(fault::replacement_is_taken_by_another);
+            if (was == expiring) sweep_one(now, id, out);
             id = next;
         }
     }
@@ -224,12 +237,35 @@ void machine::beat(instant now, actions& out) {
 
 void machine::open_missing(instant now, actions& out) {
     if (closed_) return;
-    while (std::size_t n = pacer_.allowed(now, present_supply())) {
+    for (;;) {
+        std::size_t n = pacer_.allowed(now, present_supply());
+        if (n == 0 && pacer_.scout_is_due(now) && make_way(out)) continue;
+        if (n == 0) return;
         for (; n > 0; --n) {
             begin(now, slots_.vacant(), slot_state::opening, verb::open, out);
             pacer_.started(now);
         }
     }
+}
+
+/// Gives up the youngest open that is being made. False: there is none.
+bool machine::make_way(actions& out) {
+    slot_id youngest = no_slot;
+    for (slot_id id = 0; id < slots_.places(); ++id) {
+        const slot& s = slots_[id];
+        if (s.state != slot_state::opening || !s.begun) continue;
+        bool younger = youngest == no_slot ||
+                       (s.call > slots_[youngest].call) != planted(fault::oldest_open_makes_way);
+        if (younger) youngest = id;
+    }
+    if (youngest == no_slot) return pacer_.hold_scouts(), false;
+    calls_.remove(youngest);
+    ++abandoned_;
+    ++strays_;
+    out.push_back(
+        {.what = action::kind::make_way, .slot = youngest, .call = slots_[youngest].call});
+    vacate(youngest, out);
+    return true;
 }
 
 // Looks.
@@ -331,7 +367,8 @@ supply machine::present_supply() const {
                 .idle = available(),
                 .leased = count(slot_state::leased),
                 .returning = returning(),
-                .wanted = line_.wanted()};
+                .wanted = line_.wanted(),
+                .strays = strays_};
     bool all_places = planted(fault::fewer_are_opened_all_the_same);
     return {.max = all_places ? slots_.places() : slots_.max(),
             .min_size = warmed_ ? settings_.min_size : 0,
@@ -342,7 +379,8 @@ supply machine::present_supply() const {
             .opening = count(slot_state::opening),
             .returning = returning(),
             .wanted = (planted(fault::many_count_as_one) ? line_.size() : line_.wanted()) +
-                      (tried_ ? 1 : 0)};
+                      (tried_ ? 1 : 0),
+            .strays = strays_};
 }
 
 bool machine::ready() const {

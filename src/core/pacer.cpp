@@ -23,6 +23,8 @@ pacer::pacer(const backoff& spacing, std::size_t opening_max, const open_rate& r
 
 void pacer::started(instant now) {
     widen_at_ = after(now, patience);
+    fresh_at_ = never;
+    if (fruitless_since_ == never) fruitless_since_ = now;
     if (token_every_ == duration{}) return;
     token_at_ = std::max(token_at_, now) + token_every_;
 }
@@ -71,6 +73,34 @@ shortage pacer::lacking(instant now, const supply& s) {
 }
 
 std::size_t pacer::allowed(instant now, const supply& s) {
+    if (s.opening == 0) fruitless_since_ = never;
+    scout_at_ = next_scout(s);
+    if (std::size_t n = regular(now, s)) return n;
+    return scout_at_ <= now && room(s) > 0 ? 1 : 0;
+}
+
+std::size_t pacer::room(const supply& s) const {
+    return std::min(minus(s.max, s.total), minus(opening_max_, s.opening));
+}
+
+void pacer::begun(instant now, const supply& s) {
+    fresh_at_ = now;
+    scout_at_ = next_scout(s);
+}
+
+/// When opens hang, the next attempt is due so long after the last one as if that had failed.
+instant pacer::next_scout(const supply& s) const {
+    bool hangs = s.wanted > s.idle && s.opening > 0 && fresh_at_ != never;
+    bool few_strays = s.strays < most_strays || planted(fault::strays_without_end);
+    bool can_make_way = s.opening > 1 && s.total <= s.max && few_strays;
+    bool possible = room(s) > 0 || can_make_way;
+    if (!hangs || !possible || planted(fault::hanging_opens_block_the_rest)) return never;
+    duration suspicious = std::max(spacing_.cap_waiting, 4 * usual_);
+    return std::max({after(fresh_at_, spacing_.cap_waiting), after(fruitless_since_, suspicious),
+                     due(true), next_token()});
+}
+
+std::size_t pacer::regular(instant now, const supply& s) {
     held_back_ = false;
     retry_at_ = never;
     if (s.total >= s.max && !planted(fault::opens_ignore_closing_ones)) {
@@ -82,11 +112,11 @@ std::size_t pacer::allowed(instant now, const supply& s) {
         width_ = 1;
         return 0;
     }
-    std::size_t room = std::min(minus(s.max, s.total), minus(opening_max_, s.opening));
-    if (planted(fault::opens_ignore_closing_ones)) room = 1;
+    std::size_t most = room(s);
+    if (planted(fault::opens_ignore_closing_ones)) most = 1;
     if (planted(fault::warm_up_ignores_opening_max) && lack.of_minimum > 0)
-        room = minus(s.max, s.total);
-    if (room == 0) return 0;
+        most = minus(s.max, s.total);
+    if (most == 0) return 0;
     if (planted(fault::refill_stops_after_a_failure) && !well() && s.wanted == 0) return 0;
     if (instant at = due(s.wanted > 0); at > now) {
         if (!planted(fault::backoff_forgets_to_retry)) retry_at_ = at;
@@ -101,17 +131,20 @@ std::size_t pacer::allowed(instant now, const supply& s) {
     std::size_t all = std::max(lack.of_minimum, lack.of_spares);
     std::size_t paced =
         well() ? std::max(lack.of_minimum, std::min(lack.of_spares, lanes)) : std::min(all, lanes);
-    held_back_ = std::min(paced, room) < std::min(all, room);
-    return std::min({paced, room, tokens(now)});
+    held_back_ = std::min(paced, most) < std::min(all, most);
+    return std::min({paced, most, tokens(now)});
 }
 
-void pacer::succeeded(instant called_at, bool more_missing) {
+void pacer::succeeded(instant now, instant called_at, bool more_missing) {
+    usual_ = now - called_at;
+    fruitless_since_ = now;
     if (called_at > last_failure_) failures_ = 0;
     if (more_missing) width_ = std::min(width_ * 2, opening_max_);
 }
 
 void pacer::failed(instant now, instant called_at, dice& random) {
     width_ = 1;
+    failed_call_ = std::max(failed_call_, called_at);
     if (called_at <= last_failure_) return;
     failures_ = std::min<std::uint32_t>(failures_ + 1, 30);
     last_failure_ = now;
@@ -124,7 +157,8 @@ instant pacer::due(bool somebody_waits) const {
     duration delay = std::min(spacing_.first, cap);
     for (std::uint32_t i = 1; i < failures_ && delay < cap; ++i)
         delay = delay > cap / 2 ? cap : delay * 2;
-    return after(last_failure_, delay / 1000 * permille_);
+    // From its beginning: one that took long to fail has been spaced enough by that.
+    return after(failed_call_, delay / 1000 * permille_);
 }
 
 }  // namespace cenote::core

@@ -1,6 +1,7 @@
 // When and how many resources may be opened: one question, answered in one place.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cenote/options.hpp"
@@ -20,6 +21,7 @@ struct supply {
     std::size_t opening = 0;
     std::size_t returning = 0;  // probing or resetting: will be free soon
     std::size_t wanted = 0;     // waiters, and one for a try_acquire that found nothing
+    std::size_t strays = 0;     // opens that were given up and have not ended
 };
 
 /// What is missing: how many opens would be right now if nothing held them back.
@@ -43,9 +45,16 @@ shortage missing(const supply& s);
 ///   still waits for them then, one more is opened.
 /// - After a failure, attempts wait for the backoff. Its random part is drawn once per failure.
 /// - Every open takes a token from the bucket (`open_rate`).
+/// - An open may hang that began while the other side was away, and go on hanging when it is back.
+///   So while somebody waits and the opens in flight take suspiciously long, a scout is sent every
+///   `cap_waiting`: one more open, for which the youngest has to make way if there is no room. The
+///   older ones stay: they may just be slow. There are scouts only while few of those that made way
+///   still hang somewhere.
 class pacer {
 public:
     static constexpr duration patience = std::chrono::milliseconds{50};
+    /// With so many opens that were given up still hanging, none makes way.
+    static constexpr std::size_t most_strays = 8;
 
     pacer(const backoff& spacing, std::size_t opening_max, const open_rate& rate = {});
 
@@ -53,14 +62,21 @@ public:
     std::size_t allowed(instant now, const supply& s);
 
     void started(instant now);
+    /// An open that was started is being made.
+    void begun(instant now, const supply& s);
     /// `called_at`: when it began. One that began before the last failure says nothing about it.
-    void succeeded(instant called_at, bool more_missing);
+    void succeeded(instant now, instant called_at, bool more_missing);
     /// `called_at`: when the failed open began. Several that fail together are one failure.
     void failed(instant now, instant called_at, dice& random);
 
     /// When allowed() may give more without anything else happening; `never` if only an event can
     /// change its answer.
-    instant next_chance() const { return held_back_ ? widen_at_ : retry_at_; }
+    instant next_chance() const { return std::min(held_back_ ? widen_at_ : retry_at_, scout_at_); }
+
+    /// After allowed() gave none: whether a scout is due, and an open has to make way for it.
+    bool scout_is_due(instant now) const { return scout_at_ <= now; }
+    /// There is none that could; ask again when one has begun.
+    void hold_scouts() { scout_at_ = fresh_at_ = never; }
 
     /// Whoever opens from now on has not failed yet.
     void forget_failures() { failures_ = 0; }
@@ -72,6 +88,9 @@ public:
     instant due(bool somebody_waits) const;
 
 private:
+    std::size_t regular(instant now, const supply& s);
+    instant next_scout(const supply& s) const;
+    std::size_t room(const supply& s) const;
     std::size_t width(instant now, const supply& s);
     std::size_t tokens(instant now) const;
     instant next_token() const;
@@ -87,9 +106,14 @@ private:
     instant relying_since_ = never;  // since when waiters rely on what is on its way back alone
     std::uint32_t failures_ = 0;     // since the last success
     instant last_failure_ = long_ago;
-    std::int64_t permille_ = 1000;  // the random part of the backoff
-    instant retry_at_ = never;      // set while the backoff holds an open back
-    bool held_back_ = false;        // the width holds an open back
+    instant failed_call_ = long_ago;   // when the last one began that has failed
+    std::int64_t permille_ = 1000;     // the random part of the backoff
+    instant retry_at_ = never;         // set while the backoff holds an open back
+    bool held_back_ = false;           // the width holds an open back
+    instant fresh_at_ = never;         // when the last open began; never: it has not yet
+    instant fruitless_since_ = never;  // since when opens are in flight and none has ended well
+    duration usual_ = std::chrono::milliseconds{250};  // what the last good open took; or a guess
+    instant scout_at_ = never;
 };
 
 }  // namespace cenote::core

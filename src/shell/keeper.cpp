@@ -49,6 +49,13 @@ std::chrono::nanoseconds holder_interval(const options& settings) {
     return std::max(settings.leak_after / 2, core::leaks::shortest);
 }
 
+/// What observers hear of a call that was given up.
+std::exception_ptr timed_out(const std::string& verb) {
+    return std::make_exception_ptr(
+        std::system_error(std::make_error_code(std::errc::timed_out),
+                          "the " + verb + " took longer than " + verb + "_timeout"));
+}
+
 }  // namespace
 
 keeper* keeper::open(const options& settings, std::unique_ptr<detail::any_connector> connector,
@@ -82,8 +89,8 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
       places_(settings.max),
       suspension_(core::machine::frozen_for, steady_clock::now(), time_since_boot()),
       leaks_(settings.max, settings.leak_after),
-      open_timed_out_(std::make_exception_ptr(std::system_error(
-          std::make_error_code(std::errc::timed_out), "the open took longer than open_timeout"))),
+      open_timed_out_(timed_out("open")),
+      close_timed_out_(timed_out("close")),
       work_(make_workplace(*this)) {
     // The fast lane has no clock: it sees that a resource was idle for long, but not for how long.
     bool probes_soon =
@@ -173,7 +180,7 @@ bool keeper::ask_for(instant now, detail::waiter& who) {
                                        .again = again,
                                        .cannot_wait = who.cannot_wait,
                                        .rank = who.wants.rank,
-                                       .holder = number_of(who.holder)},
+                                       .holder = who.holder},
                                       out_);
     who.place = std::bit_cast<std::uint64_t>(a.waiter);
     who.error = a.error;
@@ -191,18 +198,13 @@ void keeper::note_nested(std::source_location site) {
     announcer_.note({.kind = event_kind::nested_acquire, .pool = name_, .site = site});
 }
 
-/// A thread, as the machine names it.
-std::uint64_t keeper::number_of(const void* holder) {
-    return std::bit_cast<std::uintptr_t>(holder);
-}
-
 /// A thread that will have to wait may hold a lease already, or be the last one of a deadlock.
 /// Leases from the shelf have passed the machine by, so it is told who has what.
-void keeper::note_who_holds(const void* comes, std::size_t wanted) {
+void keeper::note_who_holds(std::uint64_t comes, std::size_t wanted) {
     bool waits = machine_.anyone_waits() || machine_.count(core::slot_state::idle) < wanted;
-    if (comes == nullptr || !waits) return;
+    if (comes == 0 || !waits) return;
     for (core::slot_id id = 0; id < machine_.places(); ++id)
-        machine_.held_by(id, number_of((*traces_)[id].holder.load(std::memory_order_relaxed)));
+        machine_.held_by(id, (*traces_)[id].holder.load(std::memory_order_relaxed));
 }
 
 void keeper::wait(thread_waiter& me, const detail::wish& w) {
@@ -341,8 +343,9 @@ void keeper::resize(std::size_t max) {
         machine_.make_places(max, out_);
         max_.store(max, std::memory_order_relaxed);
         work_->resized(max);
-        if (machine_.total() > max) recall(now);
         machine_.resize(now, max, out_);
+        // Afterwards: whoever is served in this very step counts among those who hold leases now.
+        if (machine_.total() > max) recall(now);
     });
 }
 

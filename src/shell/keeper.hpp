@@ -172,7 +172,7 @@ private:
     struct borrower {
         std::source_location site;
         detail::manner how;
-        const void* holder = nullptr;
+        std::uint64_t holder = 0;
     };
     static borrower borrower_of(const detail::waiter& w) { return {w.site, w.wants, w.holder}; }
     static void sign(detail::trace& seen, core::instant now, const borrower& who);
@@ -200,8 +200,7 @@ private:
     bool ask_for(core::instant now, detail::waiter& who);
     detail::resource* take_from_shelf(core::instant now, const borrower& who);
     void prepare(core::instant now, detail::resource* r, const borrower& who);
-    static std::uint64_t number_of(const void* holder);
-    void note_who_holds(const void* comes, std::size_t wanted);
+    void note_who_holds(std::uint64_t comes, std::size_t wanted);
     void note_nested(std::source_location site);
     void give_to_machine(core::instant now, detail::resource* r, core::condition how,
                          const std::optional<core::duration>& held);
@@ -225,6 +224,7 @@ private:
     void bring_back(core::instant now, detail::resource* r);
     detail::resource* lay_on_shelf(core::instant now, detail::resource* r);
     void queue_call(core::instant now, const core::action& a);
+    void give_up(const core::action& a);
     void abandon_call(core::instant now, const core::action& a);
     void enqueue(place& p);
     bool ask_for_lease(core::instant now, detail::waiter& who);
@@ -323,6 +323,7 @@ private:
     std::exception_ptr cause_;       // of the failure that is being answered,
     std::uint64_t cause_of_ = 0;     // and of which resource
     const std::exception_ptr open_timed_out_;
+    const std::exception_ptr close_timed_out_;
     std::exception_ptr open_error_;  // of the last open; null if it went well
     std::exception_ptr forgotten_;   // the one before: its end is the user's code
     core::instant open_ended_at_ = core::long_ago;

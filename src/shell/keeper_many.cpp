@@ -62,7 +62,7 @@ core::answer keeper::ask_for_many(many_waiter& me) {
              .cannot_wait = me.cannot_wait,
              .rank = me.wants.rank,
              .count = static_cast<std::uint32_t>(me.into.size()),
-             .holder = number_of(me.holder)},
+             .holder = me.holder},
             out_);
         me.place = std::bit_cast<std::uint64_t>(a.waiter);
         me.error = a.error;

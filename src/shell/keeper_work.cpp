@@ -57,6 +57,7 @@ void keeper::sort_out(instant now, const action& a, errands& todo) noexcept {
     switch (a.what) {
         case action::kind::call: return queue_call(now, a);
         case action::kind::abandon: return abandon_call(now, a);
+        case action::kind::make_way: return give_up(a);
         case action::kind::report: return note_event(a);
         case action::kind::judge: return umpire_.note({.what = a.news, .moves = a.call});
         case action::kind::grant:
@@ -128,16 +129,22 @@ void keeper::queue_call(instant now, const action& a) {
     machine_.begun(now, a.slot, a.call);
 }
 
-void keeper::abandon_call(instant now, const action& a) {
+/// Nobody waits any more for this call.
+void keeper::give_up(const action& a) {
     place& p = places_[a.slot];
-    if (p.queued) unqueue(p);
-    else work_->abandoned(a.slot, a.call);
-    if (p.held == nullptr) {
-        cause_ = open_timed_out_;
-        cause_of_ = a.call;
-        return note_open(now, cause_);
-    }
-    make_orphan(std::exchange(p.held, nullptr));
+    if (!p.queued) return work_->abandoned(a.slot, a.call);
+    unqueue(p);
+    if (p.held == nullptr) machine_.never_made();
+}
+
+void keeper::abandon_call(instant now, const action& a) {
+    give_up(a);
+    place& p = places_[a.slot];
+    bool opens = p.held == nullptr;
+    cause_ = opens ? open_timed_out_ : close_timed_out_;
+    cause_of_ = a.cookie;
+    if (opens) note_open(now, cause_);
+    else make_orphan(std::exchange(p.held, nullptr));
 }
 
 void keeper::make_orphan(resource* r) {

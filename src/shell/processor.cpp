@@ -1,4 +1,4 @@
-// Which processor the calling thread runs on.
+// Which thread this is, and which processor it runs on.
 #include "cenote/detail/processor.hpp"
 
 #include <atomic>
@@ -23,10 +23,10 @@ std::ptrdiff_t find_rseq() {
 
 const std::ptrdiff_t rseq_offset = find_rseq();
 
-constinit thread_local std::size_t this_threads_number = 0;
+constinit thread_local std::uint64_t this_threads_number = 0;
 
-std::size_t number_this_thread() noexcept {
-    static std::atomic<std::size_t> last{0};
+std::uint64_t number_this_thread() noexcept {
+    static std::atomic<std::uint64_t> last{0};
     return this_threads_number = last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 

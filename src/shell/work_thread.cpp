@@ -77,7 +77,7 @@ void work_thread::call(const job& j) noexcept {
 }
 
 bool work_thread::must_hire() const {
-    return home_.jobs_waiting() > idle_ + starting_ && active_ < limit_ && stuck_ <= limit_;
+    return home_.jobs_waiting() > idle_ + starting_ && active_ < limit_ && !overwhelmed();
 }
 
 bool work_thread::helpless(std::size_t own) const {

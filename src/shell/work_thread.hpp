@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "cenote/options.hpp"
+#include "core/pacer.hpp"
 #include "shell/workplace.hpp"
 
 namespace cenote::shell {
@@ -18,7 +19,7 @@ namespace cenote::shell {
 /// work. All are started lazily and named after the pool.
 ///
 /// A worker whose call was abandoned does not count against the limit, so that a few hanging calls
-/// do not silence the pool; but not more than `limit` of those are tolerated at a time.
+/// do not silence the pool; but not many more than `limit` of those are tolerated at a time.
 class work_thread final : public workplace {
 public:
     work_thread(keeper& home, const options& settings);
@@ -29,7 +30,7 @@ public:
     bool look(core::instant wake_at) override;
     void abandoned(core::slot_id slot, std::uint64_t call) override;
     bool stopped() const override { return stopping_; }
-    bool overwhelmed() const override { return stuck_ > limit_; }
+    bool overwhelmed() const override { return stuck_ > limit_ + core::pacer::most_strays; }
     bool helpless(std::size_t own) const override;
     void resized(std::size_t max) override;
     void start_anew() override;

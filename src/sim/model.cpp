@@ -272,14 +272,17 @@ bool model::deadlocks(const request& who) const {
                std::any_of(line_.begin(), line_.end(),
                            [&](const waiter& w) { return w.holder == holder; });
     };
-    bool has_one = false;
-    if (room() > 0) return false;
+    std::size_t own = 0;
+    bool stuck = room() == 0;
     for (const place& s : slots_) {
         if (s.state == slot_state::vacant) continue;
-        if (s.state != slot_state::leased || s.holder == 0 || !waits(s.holder)) return false;
-        has_one = has_one || s.holder == who.holder;
+        const bool kept = s.state == slot_state::idle && s.idle == idle_kind::kept;
+        if (kept && line_.front().rank <= who.rank) continue;  // the head's, who waits
+        const bool leased = s.state == slot_state::leased;
+        if (!leased || s.holder == 0 || !waits(s.holder)) stuck = false;
+        own += leased && s.holder == who.holder ? 1 : 0;
     }
-    return has_one;
+    return own > 0 && (stuck || own + who.count > settings_.max);
 }
 
 std::size_t model::trials() const {
@@ -340,7 +343,11 @@ void model::begun(instant now, slot_id id, std::uint64_t call) {
     if (s.state == slot_state::probing) limit = settings_.probe_timeout;
     if (s.state == slot_state::resetting) limit = settings_.reset_timeout;
     s.called_at = now;
-    if (s.state == slot_state::opening) s.epoch = epoch_;
+    s.begun = true;
+    if (s.state == slot_state::opening) {
+        s.epoch = epoch_;
+        fresh_at_ = now;
+    }
     s.due = {};
     set_timer(s.due, after(now, limit), slots_, timers_);
 }
@@ -348,6 +355,7 @@ void model::begun(instant now, slot_id id, std::uint64_t call) {
 bool model::on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
     notice_freeze(now);
     if (!answered(id, call, slot_state::opening)) {
+        if (strays_ > 0) --strays_;
         settle(now, out);
         return false;
     }
@@ -364,7 +372,7 @@ bool model::on_open(instant now, slot_id id, std::uint64_t call, outcome how, ac
         } else {
             become_fresh(now, id);
         }
-        open_succeeded(called_at);
+        open_succeeded(now, called_at);
     } else {
         fail_open(now, id, how == outcome::failed_finally, out);
     }
@@ -434,6 +442,7 @@ void model::begin(instant now, slot_id id, slot_state state, verb which, actions
     place& s = slots_[id];
     s.call = ++last_call_;
     s.called_at = now;
+    s.begun = false;
     s.due = {};
     action& a = out.emplace_back();
     a.what = action::kind::call;
@@ -590,10 +599,14 @@ void model::give_up_calls(instant now, actions& out) {
             a.what = action::kind::abandon;
             a.slot = id;
             a.call = slots_[id].call;
+            a.cookie = slots_[id].resource;
         }
         end_call(id);
         switch (state) {
-            case slot_state::opening: fail_open(now, id, false, out); break;
+            case slot_state::opening:
+                ++strays_;
+                fail_open(now, id, false, out);
+                break;
             case slot_state::probing: fail_probe(now, id, out); break;
             case slot_state::resetting: begin_close(now, id, out); break;
             default: vacate(id); break;
@@ -728,7 +741,12 @@ void model::sweep(instant now, actions& out) {
     last_sweep_ = now;
     sweep_due_ = never;
     spared_any_ = false;
-    for (const slot_id id : fresh_then_stale()) sweep_one(now, id, out);
+    const std::vector<slot_id> all = fresh_then_stale();
+    std::vector<bool> spared_before(slots_.size());
+    for (const slot_id id : all) spared_before[id] = slots_[id].expiring;
+    for (const bool spared : {true, false})
+        for (const slot_id id : all)
+            if (spared_before[id] == spared) sweep_one(now, id, out);
 }
 
 void model::sweep_one(instant now, slot_id id, actions& out) {
@@ -769,15 +787,40 @@ void model::beat(instant now, actions& out) {
 
 void model::open_missing(instant now, actions& out) {
     if (closed_) return;
+    if (count(slot_state::opening) == 0) fruitless_since_ = never;
+    if (scout_at() <= now && room_for_opens() == 0) make_way(out);
     while (std::size_t n = allowed(now)) {
         for (; n > 0; --n) {
             const slot_id id = vacated_last();
             slots_[id].epoch = epoch_;
             begin(now, id, slot_state::opening, verb::open, out);
+            slots_[id].resource = slots_[id].call;
             widen_at_ = after(now, patience);
+            fresh_at_ = never;
+            if (fruitless_since_ == never) fruitless_since_ = now;
             in_bucket_ -= price();
         }
     }
+}
+
+/// Opens hang: gives up the youngest that is being made, so that another one can be tried.
+void model::make_way(actions& out) {
+    slot_id youngest = no_slot;
+    for (slot_id id = 0; id < slots_.size(); ++id) {
+        if (slots_[id].state != slot_state::opening || !slots_[id].begun) continue;
+        if (youngest == no_slot || slots_[id].call > slots_[youngest].call) youngest = id;
+    }
+    if (youngest == no_slot) {
+        fresh_at_ = never;
+        return;
+    }
+    action& a = out.emplace_back();
+    a.what = action::kind::make_way;
+    a.slot = youngest;
+    a.call = slots_[youngest].call;
+    ++strays_;
+    end_call(youngest);
+    vacate(youngest);
 }
 
 // Looks.
@@ -969,7 +1012,7 @@ instant model::wake_at() const {
     if (paused_) return at;
     if (!line_.empty() && settings_.shed.target != duration::max())
         at = std::min({at, interval_ends_, shed_at(oldest())});
-    at = std::min(at, held_back_ ? widen_at_ : retry_at_);
+    at = std::min({at, held_back_ ? widen_at_ : retry_at_, scout_at()});
     if (line_.empty()) at = std::min(at, sweep_at());
     if (can_.probe && !beating_ && line_.empty()) at = std::min(at, beat_due_);
     if (!line_.empty() && first(idle_kind::fresh) != no_slot)
@@ -994,7 +1037,30 @@ model::shortage model::missing() const {
     return m;
 }
 
+std::size_t model::room_for_opens() const {
+    return std::min(room(), excess(settings_.opening_max, count(slot_state::opening)));
+}
+
+/// When another open is tried because those in flight hang; never if they do not, or none can be.
+instant model::scout_at() const {
+    const std::size_t opening = count(slot_state::opening);
+    if (wanted() <= available() || opening == 0 || fresh_at_ == never) return never;
+    const bool shrinks = slots_.size() - count(slot_state::vacant) > settings_.max;
+    if (room_for_opens() == 0 && (opening == 1 || strays_ >= 8 || shrinks)) return never;
+    const duration every = settings_.backoff.cap_waiting;
+    instant at = std::max(after(fresh_at_, every), open_due(true));
+    at = std::max(at, after(fruitless_since_, std::max(every, 4 * usual_)));
+    if (price() > in_bucket_) at = std::max(at, filled_at_ + (price() - in_bucket_));
+    return at;
+}
+
 std::size_t model::allowed(instant now) {
+    fill_bucket(now);
+    const std::size_t n = regular(now);
+    return n == 0 && room_for_opens() > 0 && scout_at() <= now ? 1 : n;
+}
+
+std::size_t model::regular(instant now) {
     held_back_ = false;
     retry_at_ = never;
     if (room() == 0) {
@@ -1013,14 +1079,13 @@ std::size_t model::allowed(instant now) {
         width_ = 1;
         return 0;
     }
-    const std::size_t most = std::min(room(), excess(settings_.opening_max, opening));
+    const std::size_t most = room_for_opens();
     if (most == 0) return 0;
     const instant at = open_due(wanted() > 0);
     if (at > now) {
         retry_at_ = at;
         return 0;
     }
-    fill_bucket(now);
     std::size_t tokens = most;
     if (price() > duration{}) {
         tokens = static_cast<std::size_t>(in_bucket_ / price());
@@ -1061,13 +1126,16 @@ std::size_t model::present_width(instant now) {
 
 void model::widen() { width_ = std::min(2 * width_, settings_.opening_max); }
 
-void model::open_succeeded(instant called_at) {
+void model::open_succeeded(instant now, instant called_at) {
+    usual_ = now - called_at;
+    fruitless_since_ = now;
     if (called_at > last_failure_) failures_ = 0;
     if (!closed_ && missing().any()) widen();
 }
 
 void model::open_failed(instant now, instant called_at) {
     width_ = 1;
+    failed_call_ = std::max(failed_call_, called_at);
     if (called_at <= last_failure_) return;
     failures_ = std::min<std::size_t>(failures_ + 1, 30);
     last_failure_ = now;
@@ -1081,7 +1149,7 @@ instant model::open_due(bool somebody_waits) const {
     duration delay = std::min(settings_.backoff.first, cap);
     for (std::size_t i = 1; i < failures_ && delay < cap; ++i)
         delay = delay > cap / 2 ? cap : 2 * delay;
-    return after(last_failure_, delay / 1000 * permille_);
+    return after(failed_call_, delay / 1000 * permille_);
 }
 
 }  // namespace cenote::sim

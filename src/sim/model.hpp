@@ -76,7 +76,9 @@ private:
         std::uint64_t uses = 0;
         std::uint64_t epoch = 0;
         std::uint64_t holder = 0;
-        std::uint64_t moved = 0;  // when it came to its idle kind, or became vacant
+        bool begun = false;          // the call in flight is being made
+        std::uint64_t resource = 0;  // the number of the call that opened it
+        std::uint64_t moved = 0;     // when it came to its idle kind, or became vacant
         core::instant called_at{};
         core::instant expires_at{};
         core::instant idle_since{};
@@ -126,6 +128,9 @@ private:
     std::size_t waiters_want() const;
     bool too_many() const;
     std::size_t room() const;
+    std::size_t room_for_opens() const;
+    core::instant scout_at() const;
+    void make_way(core::actions& out);
     std::size_t kept() const;
     void look_at_kept(core::instant now);
     bool gather(core::instant now, core::actions& out);
@@ -180,9 +185,10 @@ private:
     std::size_t wanted() const { return waiters_want() + (tried_ ? 1 : 0); }
     shortage missing() const;
     std::size_t allowed(core::instant now);
+    std::size_t regular(core::instant now);
     std::size_t present_width(core::instant now);
     void widen();
-    void open_succeeded(core::instant called_at);
+    void open_succeeded(core::instant now, core::instant called_at);
     void open_failed(core::instant now, core::instant called_at);
     core::instant open_due(bool somebody_waits) const;
     void fill_bucket(core::instant now);
@@ -218,6 +224,11 @@ private:
     core::instant relying_since_ = core::never;
     std::size_t failures_ = 0;
     core::instant last_failure_ = core::long_ago;
+    core::instant failed_call_ = core::long_ago;   // the beginning of the last open that failed
+    core::instant fresh_at_ = core::never;         // when the last open was begun
+    core::instant fruitless_since_ = core::never;  // since when opens only fail or hang
+    core::duration usual_ = std::chrono::milliseconds{250};  // what an open takes
+    std::size_t strays_ = 0;  // opens that were given up and have not ended
     std::int64_t permille_ = 1000;
     core::instant retry_at_ = core::never;
     bool held_back_ = false;

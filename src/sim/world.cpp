@@ -64,6 +64,7 @@ world::world(const plan& p)
       borrowers_(p.borrowers),
       gatherers_(p.gatherers),
       places_(p.settings.max),
+      watch_(p.settings.max),
       max_(p.settings.max),
       most_(p.settings.max),
       strategy_({.failures = p.failures == 0 ? std::uint64_t{forever} : p.failures,
@@ -421,20 +422,28 @@ bool world::deadlocks(const borrower& who) const {
     std::uint64_t me = thread_of(who);
     if (me == 0 || !plan_.settings.refuse_deadlock) return false;
     std::size_t leases = 0;
-    bool has_one = false;
+    std::size_t own = 0;
+    bool all_wait = true;
     for (const borrower& b : borrowers_) {
         if (b.slot == core::no_slot) continue;
         std::uint64_t thread = thread_of(b);
         bool waits = thread == me;
         for (const borrower& other : borrowers_)
             waits = waits || (other.what == doing::waiting && thread_of(other) == thread);
-        if (thread == 0 || !waits) return false;
+        if (thread == 0 || !waits) all_wait = false;
         ++leases;
-        has_one = has_one || thread == me;
+        own += thread == me;
     }
     // While a pool shrinks, none is opened in place of what goes.
     std::size_t total = machine_.total();
-    return has_one && leases == total && total >= max_;
+    std::size_t kept = 0;  // for a gatherer that waits, and is served before this one
+    for (slot_id id = 0; id < machine_.places(); ++id) {
+        const core::slot& s = machine_.look(id);
+        kept += s.state == slot_state::idle && s.idle == core::idle_kind::kept;
+    }
+    if (who.rank < priority::normal) kept = 0;
+    bool stuck = all_wait && leases + kept == total && total >= max_;
+    return own > 0 && (stuck || own + 1 > max_);
 }
 
 /// When it would be served if there were no priorities.
@@ -586,6 +595,7 @@ void world::absorb(const core::action& a) {
     switch (a.what) {
         case core::action::kind::call: began(a); break;
         case core::action::kind::abandon: give_up(a); break;
+        case core::action::kind::make_way: make_way(a); break;
         case core::action::kind::grant: {
             if (gatherer* g = gatherer_named(a.cookie)) return gathered(*g, a.slot);
             borrower& who = by_cookie(a.cookie);
@@ -620,6 +630,22 @@ void world::give_up(const core::action& a) {
     require(found != calls_.end(), "only a call in flight is given up");
     require(now_ >= found->deadline, "no call is given up before its deadline");
     if (found->which == verb::close) places_[a.slot].exists = false;
+    given_up_.push_back(*found);
+    calls_.erase(found);
+}
+
+/// Only opens make way, the youngest first, and one stays.
+void world::make_way(const core::action& a) {
+    auto found = std::find_if(calls_.begin(), calls_.end(),
+                              [&](const call& c) { return c.number == a.call; });
+    require(found != calls_.end() && found->which == verb::open, "an open makes way");
+    bool others = false;
+    for (const call& c : calls_) {
+        if (c.which != verb::open || c.number == a.call || c.deadline == never) continue;
+        others = true;
+        require(c.number < a.call, "the youngest makes way");
+    }
+    require(others || plan_.calls_wait, "one of several");
     given_up_.push_back(*found);
     calls_.erase(found);
 }
@@ -705,6 +731,7 @@ void world::look() {
     require(s.waiting == model_.waiting(), "as many waiting as in the model");
     require(machine_.wake_at() == model_.wake_at(), "the timer is set as in the model");
     look_at_borrowers(s);
+    if (const char* wrong = watch_.look(now_, machine_)) throw finding(wrong);
     std::size_t existing = 0;
     for (const place& p : places_) existing += p.exists;
     std::size_t opening = 0;

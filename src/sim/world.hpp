@@ -9,6 +9,7 @@
 #include "cenote/breaker.hpp"
 #include "core/dice.hpp"
 #include "core/machine.hpp"
+#include "sim/lease_watch.hpp"
 #include "sim/model.hpp"
 #include "sim/plan.hpp"
 
@@ -167,6 +168,7 @@ private:
     void absorb(const core::action& a);
     void began(const core::action& a);
     void give_up(const core::action& a);
+    void make_way(const core::action& a);
     void start(call& c);
     void reported(const core::action& a);
     void compare_answers(const core::answer& mine, const core::answer& theirs);
@@ -196,6 +198,7 @@ private:
     std::vector<call> calls_;     // in flight
     std::vector<call> given_up_;  // in flight, but the machine no longer waits for them
     std::vector<place> places_;
+    lease_watch watch_;
     std::size_t max_;             // at present
     std::size_t most_;            // that may exist: max, or what a resize has left over
     std::uint64_t asks_ = 0;      // acquires as the machine counts them

@@ -327,6 +327,21 @@ TEST(observer, is_told_no_cause_that_belongs_to_another) {
     for (const auto& e : watch->seen()) EXPECT_EQ(e.cause != nullptr, e.kind == open_failed);
 }
 
+TEST(observer, is_told_of_a_close_that_took_too_long) {
+    auto to = server::start();
+    auto watch = std::make_shared<recorder>(std::set{closed});
+    support::door hung;
+    to->on_close = [&](int) { hung.pass_through(); };
+    session_pool pool{connector{to}, {.max = 1, .close_timeout = 20ms, .observers = {watch}}};
+    pool.acquire().discard();
+    EXPECT_TRUE(eventually([&] { return watch->count(closed) == 1; }));
+    hung.open();
+    for (const auto& e : watch->seen()) {
+        ASSERT_NE(e.cause, nullptr);
+        EXPECT_THROW(std::rethrow_exception(e.cause), std::system_error);
+    }
+}
+
 TEST(observer, gets_only_what_it_wants) {
     auto opens = std::make_shared<recorder>(std::set{opened});
     auto closes = std::make_shared<recorder>(std::set{closed, closed_pool});

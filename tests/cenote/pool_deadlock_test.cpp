@@ -116,6 +116,26 @@ TEST(pool_deadlock, is_announced_by_nested_acquires) {
     }
 }
 
+TEST(pool_deadlock, with_what_one_has_already_is_refused_at_once) {
+    session_pool pool{connector{server::start()}, {.max = 3, .acquire_timeout = 1h}};
+    auto held = pool.acquire();
+    EXPECT_THROW((void)pool.acquire_many(3), cenote::deadlock_error);
+    EXPECT_EQ(pool.acquire_many(2).size(), 2U);
+}
+
+// A thread that has ended may leave its lease to others, and its place in memory to a new thread.
+TEST(pool_deadlock, is_not_seen_where_a_thread_follows_another) {
+    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 1h}};
+    cenote::lease<session> left;
+    std::thread([&] { left = pool.acquire(); }).join();
+    std::error_code error;
+    std::thread next([&] { (void)pool.acquire(error); });
+    EXPECT_TRUE(eventually([&] { return pool.stats().waiting == 1 || error; }));
+    left = {};
+    next.join();
+    EXPECT_FALSE(error) << error.message();
+}
+
 // Under load: nobody ever waits for ever, and the numbers are right.
 TEST(pool_deadlock, never_lasts) {
     constexpr int threads = 6;

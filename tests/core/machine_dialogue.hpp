@@ -221,6 +221,7 @@ private:
         switch (a.what) {
             case action::kind::call: return verbs.at(static_cast<std::size_t>(a.which)) + slot;
             case action::kind::abandon: return "abandon " + slot;
+            case action::kind::make_way: return slot + " makes way";
             case action::kind::grant: return who + " gets " + slot;
             case action::kind::refuse: return who + " refused: " + word(a.error);
             case action::kind::report: break;

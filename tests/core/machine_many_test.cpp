@@ -72,6 +72,18 @@ TEST(machine_many, keeps_only_for_the_head) {
     EXPECT_FALSE(d.holds(3));
 }
 
+// One who holds what the head still needs must not queue up behind it.
+TEST(machine_many, is_no_deadlock_with_who_holds_the_rest_and_waits_behind_it) {
+    dialogue d({.max = 3});
+    d.fill(3);
+    d.ask({.deadline = never, .cookie = 1, .holder = 7});
+    d.it.held_by(d.slot_of(1), 7);
+    ask(d, 2, 3);
+    EXPECT_EQ(d.ask({.deadline = never, .cookie = 3, .holder = 7}), "refused: deadlock");
+    d.ask({.cookie = 4, .rank = priority::high, .holder = 7});
+    EXPECT_TRUE(d.holds(4));  // it goes before it
+}
+
 TEST(machine_many, gives_up_what_was_kept_when_it_goes) {
     dialogue d({.max = 3});
     d.fill(3);

@@ -64,17 +64,17 @@ TEST(pacer, widens_after_a_success_while_more_are_missing) {
     pacer p(spacing, 4);
     supply s{.max = 20, .total = 2, .leased = 2, .wanted = 9};
     EXPECT_EQ(p.allowed(start, s), 1u);
-    p.succeeded(start, true);
+    p.succeeded(start, start, true);
     EXPECT_EQ(p.allowed(start, s), 2u);
-    p.succeeded(start, true);
-    p.succeeded(start, true);
+    p.succeeded(start, start, true);
+    p.succeeded(start, start, true);
     EXPECT_EQ(p.allowed(start, s), 4u);
 }
 
 TEST(pacer, narrows_when_nothing_is_missing) {
     pacer p(spacing, 4);
     supply s{.max = 20, .total = 2, .leased = 2, .wanted = 9};
-    p.succeeded(start, true);
+    p.succeeded(start, start, true);
     EXPECT_EQ(p.allowed(start, s), 2u);
     EXPECT_EQ(p.allowed(start, {.max = 20, .total = 2, .leased = 2}), 0u);
     EXPECT_EQ(p.allowed(start, s), 1u);
@@ -94,8 +94,8 @@ TEST(pacer, waits_for_the_backoff_after_a_failure) {
     EXPECT_FALSE(p.well());
     EXPECT_EQ(p.allowed(start, s), 0u);
     instant due = p.next_chance();
-    EXPECT_GE(due, start + 16ms);
-    EXPECT_LE(due, start + 24ms);
+    EXPECT_GE(due, start - 1ms + 16ms);  // from its beginning
+    EXPECT_LE(due, start - 1ms + 24ms);
     EXPECT_EQ(p.allowed(due - 1ns, s), 0u);
     EXPECT_EQ(p.allowed(due, s), 1u);
 }
@@ -124,7 +124,7 @@ TEST(pacer, is_well_again_after_a_success) {
     pacer p(spacing, 4);
     dice random(1);
     p.failed(start, start, random);
-    p.succeeded(start + 1ms, false);
+    p.succeeded(start + 2ms, start + 1ms, false);
     EXPECT_TRUE(p.well());
     EXPECT_EQ(p.due(true), long_ago);
 }
@@ -133,7 +133,7 @@ TEST(pacer, is_not_well_again_after_a_success_that_began_before_the_failure) {
     pacer p(spacing, 4);
     dice random(1);
     p.failed(start, start - 5ms, random);
-    p.succeeded(start - 5ms, false);
+    p.succeeded(start, start - 5ms, false);
     EXPECT_FALSE(p.well());
 }
 

@@ -1,7 +1,6 @@
 // The keeper under threads: everything a user may call, at once, against connectors that misbehave.
 #include <cstdlib>
 #include <pthread.h>
-#include <stop_token>
 #include <string>
 #include <unistd.h>
 
@@ -11,110 +10,6 @@
 
 namespace cenote::race {
 namespace {
-
-/// What went wrong on purpose; the pool's own numbers must agree.
-struct mishaps {
-    std::atomic<std::uint64_t> opens{0};
-    std::atomic<std::uint64_t> rejected{0};
-    std::atomic<std::int64_t> hangs_left{0};
-    std::mutex mutex;
-    std::condition_variable released;
-    bool over = false;
-
-    /// A call that does not return before the test lets it.
-    void hang() {
-        if (hangs_left.fetch_sub(1) <= 0) return;
-        std::unique_lock lock(mutex);
-        released.wait(lock, [&] { return over; });
-    }
-    void end_hangs() {
-        std::lock_guard lock(mutex);
-        over = true;
-        released.notify_all();
-    }
-};
-
-dice& my_dice() {
-    static std::atomic<std::uint64_t> seeds{1000};
-    static thread_local dice mine(++seeds);
-    return mine;
-}
-
-/// Fails, throws, is slow, hangs.
-class moody_connector {
-public:
-    moody_connector(census& counts, mishaps& bad) : counts_(counts), bad_(bad) {}
-
-    session open() {
-        ++bad_.opens;
-        struct presence {
-            census& counts;
-            bool stays = false;
-            explicit presence(census& c) : counts(c) { counts.arrive(); }
-            ~presence() {
-                if (!stays) counts.leave();
-            }
-        } here(counts_);
-        dawdle();
-        if (my_dice().one_in(64)) bad_.hang();
-        if (my_dice().one_in(16)) throw std::runtime_error("refused");
-        here.stays = true;
-        return session(counts_);
-    }
-    bool probe(session& s) {
-        s.touch();
-        dawdle();
-        if (my_dice().one_in(64)) bad_.hang();
-        if (my_dice().one_in(32)) throw std::runtime_error("no answer");
-        return !my_dice().one_in(32);
-    }
-    void reset(session& s) {
-        s.touch();
-        dawdle();
-        if (my_dice().one_in(64)) bad_.hang();
-        if (my_dice().one_in(16)) throw std::runtime_error("cannot be cleaned");
-    }
-    void close(session& s) {
-        s.touch();
-        if (my_dice().one_in(64)) bad_.hang();
-        if (my_dice().one_in(16)) throw std::runtime_error("no goodbye");
-    }
-
-private:
-    static void dawdle() {
-        if (my_dice().one_in(32)) std::this_thread::sleep_for(50us);
-    }
-
-    census& counts_;
-    mishaps& bad_;
-};
-
-/// One stop source per thread, which the others may pull.
-class stop_cords {
-public:
-    explicit stop_cords(std::size_t size) : cords_(size) {}
-
-    std::stop_token take(std::size_t number) {
-        cord& mine = cords_[number];
-        std::lock_guard lock(mine.mutex);
-        if (mine.source.stop_requested()) mine.source = std::stop_source{};
-        return mine.source.get_token();
-    }
-    void pull(std::size_t number) {
-        cord& theirs = cords_[number % cords_.size()];
-        std::unique_lock lock(theirs.mutex);
-        std::stop_source source = theirs.source;
-        lock.unlock();
-        source.request_stop();
-    }
-
-private:
-    struct cord {
-        std::mutex mutex;
-        std::stop_source source;
-    };
-    std::vector<cord> cords_;
-};
 
 /// How the calls of all threads ended.
 struct outcomes {

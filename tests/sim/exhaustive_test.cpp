@@ -110,7 +110,7 @@ known an_open_in_flight() {
 known failing_opens() {
     known k = make("failing_opens", 1,
                    {{0ms, 5ms}, {1ms, 5ms, ending::release, 40ms}, {2ms, 5ms}, {200ms, 5ms}},
-                   "ftfs", {21, 28, 25});
+                   "ftfs", {19, 26, 23});
     k.world.answers(party::open) = {
         {2ms, outcome::failed}, {56ms}, {10ms, outcome::failed_finally}};
     return k;
@@ -145,7 +145,7 @@ known a_discard() {
 /// before_acquire says no twice; whoever it was said to goes back to its place.
 known an_unfit_one() {
     known k = make("an_unfit_one", 2, {{0ms, 5ms}, {0ms, 5ms}, {1ms, 5ms}, {2ms, 5ms}}, "ssss",
-                   {33, 77, 52});
+                   {31, 72, 53});
     k.world.answers(party::before_acquire) = {{0ms, outcome::failed}, {3ms, outcome::failed}};
     return k;
 }

@@ -715,13 +715,15 @@ void small_world::absorb(const action& a) {
         case action::kind::refuse: return refused(borrower_of(), a.error);
         case action::kind::report:
         case action::kind::judge: return;
-        case action::kind::abandon: break;
+        case action::kind::abandon:
+        case action::kind::make_way: break;
     }
     say("abandon", a.slot, a.call);
     auto found = std::find_if(calls_.begin(), calls_.end(),
                               [&](const call& c) { return c.number == a.call; });
     require(found != calls_.end(), "only a call in flight is given up");
-    require(now_ >= found->deadline, "no call is given up before its deadline");
+    bool makes_way = a.what == action::kind::make_way && found->which == verb::open;
+    require(makes_way || now_ >= found->deadline, "no call is given up before its deadline");
     bool closes = found->which == verb::close;
     call_ended(*found, closes ? outcome::ok : outcome::failed);
     give_up(static_cast<std::size_t>(found - calls_.begin()));

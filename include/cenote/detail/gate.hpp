@@ -47,10 +47,10 @@ public:
 
     /// A resource from the shelf, null if none is at hand. `holder`: the thread that takes it, if
     /// it is one that could be found waiting.
-    resource* take(std::source_location site, const void* holder) noexcept {
+    resource* take(std::source_location site, std::uint64_t holder) noexcept {
         return take_as(site, nullptr, 0, holder);
     }
-    resource* take(std::source_location site, const manner& how, const void* holder) noexcept {
+    resource* take(std::source_location site, const manner& how, std::uint64_t holder) noexcept {
         return take_as(site, how.task, how.leak_after.count(), holder);
     }
 
@@ -67,7 +67,7 @@ public:
         // Counted before it can be taken again, and taken back if it does not reach the shelf.
         std::uint64_t puts = seen.puts.load(std::memory_order_relaxed);
         seen.puts.store(puts + 1, std::memory_order_release);
-        seen.holder.store(nullptr, std::memory_order_relaxed);  // whoever takes it next says so
+        seen.holder.store(0, std::memory_order_relaxed);  // whoever takes it next says so
         mark_gate here(*mark, this);
         if (resource* back = shelf_.put(processor(), r); back != nullptr) [[unlikely]]
             hand_in(back);
@@ -141,7 +141,7 @@ public:
 
 private:
     resource* take_as(std::source_location site, const char* task, std::int64_t leak_after,
-                      const void* holder) noexcept {
+                      std::uint64_t holder) noexcept {
         bool must_hand_in = false;
         resource* r = shelf_.take(processor(), must_hand_in);
         if (r == nullptr) return nullptr;

@@ -29,9 +29,6 @@ struct alignas(64) gate_mark {
 /// anything on a shelf.
 extern constinit thread_local gate_mark* this_threads_mark;
 
-/// Something that differs from thread to thread, among those that live.
-inline const void* this_thread() noexcept { return static_cast<const void*>(&this_threads_mark); }
-
 /// Gives the calling thread a mark for the rest of its life, if it has none. There may be no memory
 /// for one: then it stays without, and its releases take the slow way.
 void register_this_thread() noexcept;

@@ -1,4 +1,4 @@
-// Which processor the calling thread runs on, for about the price of a load.
+// Which thread this is and which processor it runs on, for about the price of a load.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,15 @@ namespace cenote::detail {
 /// none.
 extern const std::ptrdiff_t rseq_offset;
 
-/// Without one, threads are spread over the cells by a number of their own; 0: none given yet.
-extern constinit thread_local std::size_t this_threads_number;
-std::size_t number_this_thread() noexcept;
+/// 0: none given yet.
+extern constinit thread_local std::uint64_t this_threads_number;
+std::uint64_t number_this_thread() noexcept;
+
+/// A number that no other thread has or ever had; not zero.
+inline std::uint64_t this_thread() noexcept {
+    std::uint64_t number = this_threads_number;
+    return number != 0 ? number : number_this_thread();
+}
 
 /// A number that was right a moment ago. It only chooses a cell, so being wrong costs speed alone.
 inline std::size_t processor() noexcept {
@@ -24,7 +30,7 @@ inline std::size_t processor() noexcept {
         return *reinterpret_cast<const volatile std::uint32_t*>(area);
     }
 #endif
-    return this_threads_number != 0 ? this_threads_number : number_this_thread();
+    return this_thread();  // without one, threads are spread over the cells by that
 }
 
 }  // namespace cenote::detail

@@ -64,7 +64,7 @@ public:
     std::size_t left = 0;           // with `drained`: leases still out
     waiter* next = nullptr;         // in a chain of those to be notified
 
-    const void* holder = nullptr;  // the thread that waits, if it is one
+    std::uint64_t holder = 0;  // the thread that waits, if it is one
 
     bool cannot_wait = false;    // the pool needs the thread it would block
     bool wants_several = false;  // a many_waiter
