@@ -40,9 +40,10 @@ work_thread::work_thread(keeper& home, const options& settings)
     resized(settings.max);
 }
 
-/// As many calls at a time as opens may be in flight, and some for everything else.
+/// As many calls at a time as opens may be in flight, and some for everything else. Never fewer
+/// than before: what a smaller maximum leaves over has to be closed, and the idle go anyway.
 void work_thread::resized(std::size_t max) {
-    limit_ = std::min(max, std::min(max, opening_max_) + 8) + tellers_;
+    limit_ = std::max(limit_, std::min(max, std::min(max, opening_max_) + 8) + tellers_);
 }
 
 void work_thread::start_up() {
