@@ -91,12 +91,14 @@ void pacer::begun(instant now, const supply& s) {
 /// When opens hang, the next attempt is due so long after the last one as if that had failed.
 instant pacer::next_scout(const supply& s) const {
     bool hangs = s.wanted > s.idle && s.opening > 0 && fresh_at_ != never;
-    bool few_strays = s.strays < most_strays || planted(fault::strays_without_end);
-    bool can_make_way = s.opening > 1 && s.total <= s.max && few_strays;
+    // With those that made way there are to be no more than max.
+    bool few_strays = s.strays < most_strays && s.total + s.strays < s.max;
+    if (planted(fault::strays_without_end)) few_strays = s.total <= s.max;
+    bool can_make_way = s.opening > 1 && few_strays;
     bool possible = room(s) > 0 || can_make_way;
     if (!hangs || !possible || planted(fault::hanging_opens_block_the_rest)) return never;
-    duration suspicious = std::max(spacing_.cap_waiting, 4 * usual_);
-    return std::max({after(fresh_at_, spacing_.cap_waiting), after(fruitless_since_, suspicious),
+    duration too_long = std::max(suspicious, 4 * usual_);
+    return std::max({after(fresh_at_, spacing_.cap_waiting), after(fruitless_since_, too_long),
                      due(true), next_token()});
 }
 

@@ -55,6 +55,8 @@ public:
     static constexpr duration patience = std::chrono::milliseconds{50};
     /// With so many opens that were given up still hanging, none makes way.
     static constexpr std::size_t most_strays = 8;
+    /// No open is suspicious before this.
+    static constexpr duration suspicious = std::chrono::seconds{1};
 
     pacer(const backoff& spacing, std::size_t opening_max, const open_rate& rate = {});
 
@@ -112,7 +114,7 @@ private:
     bool held_back_ = false;           // the width holds an open back
     instant fresh_at_ = never;         // when the last open began; never: it has not yet
     instant fruitless_since_ = never;  // since when opens are in flight and none has ended well
-    duration usual_ = std::chrono::milliseconds{250};  // what the last good open took; or a guess
+    duration usual_{};                 // what the last good open took
     instant scout_at_ = never;
 };
 

@@ -1045,11 +1045,13 @@ std::size_t model::room_for_opens() const {
 instant model::scout_at() const {
     const std::size_t opening = count(slot_state::opening);
     if (wanted() <= available() || opening == 0 || fresh_at_ == never) return never;
-    const bool shrinks = slots_.size() - count(slot_state::vacant) > settings_.max;
-    if (room_for_opens() == 0 && (opening == 1 || strays_ >= 8 || shrinks)) return never;
+    const std::size_t total = slots_.size() - count(slot_state::vacant);
+    const bool full = total + strays_ >= settings_.max;
+    if (room_for_opens() == 0 && (opening == 1 || strays_ >= 8 || full)) return never;
     const duration every = settings_.backoff.cap_waiting;
     instant at = std::max(after(fresh_at_, every), open_due(true));
-    at = std::max(at, after(fruitless_since_, std::max(every, 4 * usual_)));
+    at = std::max(at,
+                  after(fruitless_since_, std::max<duration>(std::chrono::seconds{1}, 4 * usual_)));
     if (price() > in_bucket_) at = std::max(at, filled_at_ + (price() - in_bucket_));
     return at;
 }

@@ -227,8 +227,8 @@ private:
     core::instant failed_call_ = core::long_ago;   // the beginning of the last open that failed
     core::instant fresh_at_ = core::never;         // when the last open was begun
     core::instant fruitless_since_ = core::never;  // since when opens only fail or hang
-    core::duration usual_ = std::chrono::milliseconds{250};  // what an open takes
-    std::size_t strays_ = 0;  // opens that were given up and have not ended
+    core::duration usual_{};                       // what an open takes
+    std::size_t strays_ = 0;                       // opens that were given up and have not ended
     std::int64_t permille_ = 1000;
     core::instant retry_at_ = core::never;
     bool held_back_ = false;

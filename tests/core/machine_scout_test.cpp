@@ -10,7 +10,7 @@ namespace {
 constexpr backoff spacing{.first = 200ms, .cap_waiting = 200ms, .cap_idle = 200ms};
 
 options with_lanes(std::size_t lanes) {
-    return {.max = 10, .open_timeout = 60s, .opening_max = lanes, .backoff = spacing};
+    return {.max = 20, .open_timeout = 60s, .opening_max = lanes, .backoff = spacing};
 }
 
 /// A pool that has been opened once, in `took`, and lost it again.
@@ -34,18 +34,18 @@ TEST(machine_scout, comes_when_the_first_open_has_taken_a_second) {
 }
 
 TEST(machine_scout, comes_when_an_open_takes_four_times_as_long_as_the_last) {
-    once_opened d(100ms);
+    once_opened d(300ms);
     d.ask(2);
-    d.pass(400ms - 1ns);
+    d.pass(1200ms - 1ns);
     EXPECT_EQ(d.opening(), 1u);
     d.pass(1ns);
     EXPECT_EQ(d.said(), "open 1");
 }
 
-TEST(machine_scout, comes_no_sooner_than_cap_waiting) {
+TEST(machine_scout, comes_no_sooner_than_after_a_second) {
     once_opened d(1ms);
     d.ask(2);
-    d.pass(200ms - 1ns);
+    d.pass(1s - 1ns);
     EXPECT_EQ(d.opening(), 1u);
     d.pass(1ns);
     EXPECT_EQ(d.said(), "open 1");
@@ -65,7 +65,7 @@ TEST(machine_scout, leaves_slow_opens_alone) {
 TEST(machine_scout, comes_every_cap_waiting_and_the_youngest_makes_way) {
     once_opened d(1ms);
     d.ask(2);
-    d.pass(200ms);
+    d.pass(1s);
     EXPECT_EQ(d.said(), "open 1");
     d.pass(200ms);
     EXPECT_EQ(d.said(), "open 2");
@@ -82,7 +82,7 @@ TEST(machine_scout, comes_every_cap_waiting_and_the_youngest_makes_way) {
 TEST(machine_scout, whose_answer_comes_after_it_made_way_is_not_believed) {
     once_opened d(1ms, 2);
     d.ask(2);
-    d.pass(200ms);
+    d.pass(1s);
     std::uint64_t call = d.call_of(1);
     d.pass(200ms);
     ASSERT_EQ(d.said(), "1 makes way, open 1");
@@ -117,7 +117,7 @@ TEST(machine_scout, is_for_those_who_wait) {
 TEST(machine_scout, stays_at_home_while_many_hang_somewhere) {
     once_opened d(1ms, 2);
     d.ask(2);
-    d.pass(200ms);
+    d.pass(1s);
     std::vector<std::uint64_t> calls;
     for (std::size_t i = 0; i < pacer::most_strays; ++i) {
         calls.push_back(d.call_of(1));
@@ -128,6 +128,25 @@ TEST(machine_scout, stays_at_home_while_many_hang_somewhere) {
     EXPECT_EQ(d.said(), "nothing");
     EXPECT_EQ(d.look().abandoned, pacer::most_strays);
     d.opened(1, calls.front(), outcome::failed);  // one has come home
+    EXPECT_EQ(d.said(), "1 makes way, open 1");
+}
+
+TEST(machine_scout, is_not_sent_if_there_could_be_more_than_max) {
+    options settings = with_lanes(2);
+    settings.max = 4;
+    dialogue d(settings);
+    d.ask(1);
+    d.pass(1s);
+    ASSERT_EQ(d.said(), "open 1");
+    std::uint64_t first = d.call_of(1);
+    for (int i = 0; i < 2; ++i) {
+        d.pass(200ms);
+        ASSERT_EQ(d.said(), "1 makes way, open 1");
+    }
+    d.pass(10s);  // two are being opened, and two hang somewhere
+    EXPECT_EQ(d.said(), "nothing");
+    EXPECT_EQ(d.look().abandoned, 2u);
+    d.opened(1, first, outcome::failed);
     EXPECT_EQ(d.said(), "1 makes way, open 1");
 }
 
@@ -150,7 +169,7 @@ TEST(machine_scout, is_not_sent_while_the_last_one_has_not_begun) {
     once_opened d(1ms, 2);
     d.ask(2);
     d.calls_begin = false;
-    d.pass(200ms);
+    d.pass(1s);
     ASSERT_EQ(d.said(), "open 1");
     d.pass(10s);
     EXPECT_EQ(d.look().abandoned, 0u);
