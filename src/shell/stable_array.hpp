@@ -9,13 +9,14 @@
 
 namespace cenote::shell {
 
-/// The first block holds what it was made for, each further one as many as all before it. One
-/// thread at a time may grow it; others may read and change elements meanwhile.
+/// The first block has room for what it was made for, each further one for as many as all before
+/// it. One thread at a time may grow it; others may read and change elements meanwhile.
 template <class T>
 class stable_array {
 public:
-    /// Requires count > 0.
-    explicit stable_array(std::size_t count) : first_(count) { grow(count); }
+    explicit stable_array(std::size_t count) : shift_(std::countr_zero(std::bit_ceil(count))) {
+        grow(count);
+    }
     stable_array(const stable_array&) = delete;
     stable_array& operator=(const stable_array&) = delete;
     ~stable_array() {
@@ -26,9 +27,9 @@ public:
     /// except that a later call may have less to do.
     void grow(std::size_t count) {
         while (room_ < count) {
-            blocks_[used_].store(new T[used_ == 0 ? first_ : room_](), std::memory_order_release);
-            room_ += used_ == 0 ? first_ : room_;
-            ++used_;
+            std::size_t more = used_ == 0 ? std::size_t{1} << shift_ : room_;
+            blocks_[used_++].store(new T[more](), std::memory_order_release);
+            room_ += more;
         }
         if (count > size()) size_.store(count, std::memory_order_release);
     }
@@ -36,16 +37,19 @@ public:
     std::size_t size() const { return size_.load(std::memory_order_acquire); }
 
     T& operator[](std::size_t i) {
-        if (i < first_) return block(0)[i];
-        auto number = static_cast<std::size_t>(std::bit_width(i / first_));
-        return block(number)[i - (first_ << (number - 1))];
+        std::size_t rest = i >> shift_;
+        if (rest == 0) return block(0)[i];
+        return block(number_of(rest))[i - (std::bit_floor(rest) << shift_)];
     }
     const T& operator[](std::size_t i) const { return const_cast<stable_array&>(*this)[i]; }
 
 private:
+    static std::size_t number_of(std::size_t rest) {
+        return static_cast<std::size_t>(std::bit_width(rest));
+    }
     T* block(std::size_t number) { return blocks_[number].load(std::memory_order_acquire); }
 
-    const std::size_t first_;
+    const int shift_;  // the size of the first block is a power of two
     std::size_t room_ = 0;
     std::size_t used_ = 0;
     std::atomic<std::size_t> size_{0};

@@ -81,12 +81,8 @@ answer model::acquire(instant now, const request& who, actions& out) {
     answer result;
     result.what = answer::kind::refused;
     result.ticket = who.ticket != 0 ? who.ticket : ++last_ticket_;
-    if (closed_) {
-        result.error = errc::closed;
-    } else if (!lets_in(who.count)) {
-        result.error = errc::unavailable;
-    } else if (who.count > settings_.max) {
-        result.error = errc::deadlock;
+    if (const std::optional<errc> why = turned_away(who)) {
+        result.error = *why;
     } else if (who.count > 1 && !paused_ && lendable_many(now, who.count, out)) {
         result.what = answer::kind::granted;
         for (std::size_t i = 0; i < who.count; ++i) {
@@ -119,6 +115,14 @@ answer model::acquire(instant now, const request& who, actions& out) {
     }
     settle(now, out);
     return result;
+}
+
+/// Why somebody gets nothing, whatever there is.
+std::optional<errc> model::turned_away(const request& who) const {
+    if (closed_) return errc::closed;
+    if (!lets_in(who.count)) return errc::unavailable;
+    if (who.count > settings_.max) return errc::deadlock;
+    return std::nullopt;
 }
 
 std::optional<slot_id> model::try_acquire(instant now, actions& out) {

@@ -126,6 +126,7 @@ private:
     bool deadlocks(const core::request& who) const;
     bool lets_in(std::size_t count = 1) const;
     std::size_t waiters_want() const;
+    std::optional<errc> turned_away(const core::request& who) const;
     bool too_many() const;
     std::size_t room() const;
     std::size_t room_for_opens() const;
