@@ -28,7 +28,8 @@ public:
     void grow(std::size_t count) {
         while (room_ < count) {
             std::size_t more = used_ == 0 ? std::size_t{1} << shift_ : room_;
-            blocks_[used_++].store(new T[more](), std::memory_order_release);
+            T* block = new T[more]();  // first: it may throw
+            blocks_[used_++].store(block, std::memory_order_release);
             room_ += more;
         }
         if (count > size()) size_.store(count, std::memory_order_release);
