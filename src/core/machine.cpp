@@ -38,6 +38,7 @@ machine::machine(const options& settings, abilities can, bool reports, std::uint
     settings_.name.clear();
     settings_.observers.clear();
     calls_.reserve(settings.max);
+    strays_.reserve(pacer::most_strays);
 }
 
 void machine::grow(actions& out) {
@@ -317,7 +318,7 @@ instant machine::proof_of(const slot& s, instant now) const {
 bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
     notice_freeze(now);
     if (!answered(id, call, slot_state::opening)) {
-        if (strays_ > 0) --strays_;  // else it is nobody's
+        forget_stray(call);
         return settle(now, out), false;
     }
     slot& s = slots_[id];
@@ -336,7 +337,8 @@ bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, 
         s.idle_since = now;
         s.checked_at = proof_of(s, now);
         if (closed_ && !planted(fault::close_hands_out_an_opening_one)) begin_close(now, id, out);
-        else if (auto why = wear(s, now)) retire(now, id, *why, out);
+        else if (is_old(s)) retire(now, id, retire_reason::generation, out);
+        else if (slots_.surplus(1)) retire(now, id, retire_reason::surplus, out);
         else become_idle(now, id);
         pacer_.succeeded(now, called_at, !closed_ && missing(present_supply()).any());
     }

@@ -31,9 +31,9 @@
 //    each such call has a deadline once it has begun.
 // 4. Nobody waits while a fresh resource is idle, unless newcomers may bypass the head (bounded
 //    fairness): then it is handed over to the head at a time that wake_at() knows.
-// 5. Nobody waits while there is room for one more, unless enough resources are on their way back,
-// or
-//    opens are held back by opening_max, or by the pacer: its width, the backoff, the bucket.
+// 5. Nobody waits while there is room for one more, unless enough resources are on their way
+//    back, or opens are held back by opening_max, or by the pacer: its width, the backoff, the
+//    bucket. Strays take up room.
 // 6. Quiescence: if somebody waits for ever, then something is leased, or a call is in flight, or
 //    wake_at() is set. (4 to 6 do not hold while the pool is paused.)
 // 7. Tickets rise along each priority's queue; nobody is queued again.
@@ -218,7 +218,7 @@ public:
     void begun(instant now, slot_id id, std::uint64_t call);
 
     /// An open was given up that had only been waiting to be made: nothing will come of it.
-    void never_made() { --strays_; }
+    void never_made(std::uint64_t call) { forget_stray(call); }
 
     // Answers. False: the call was given up before, its result is not wanted.
     bool on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out);
@@ -273,7 +273,16 @@ public:
     void check(instant now) const;
 
 private:
+    /// An open that made way. Until its time is over it may still bring a resource.
+    struct stray {
+        std::uint64_t call = 0;
+        instant deadline{};
+    };
+
     // Local changes.
+    void forget_stray(std::uint64_t call) {
+        std::erase_if(strays_, [&](const stray& s) { return s.call == call; });
+    }
     void lend(instant now, slot_id id, instant arrived, bool waited, actions& out);
     void begin(instant now, slot_id id, slot_state state, verb which, actions& out);
     void begin_close(instant now, slot_id id, actions& out);
@@ -325,6 +334,9 @@ private:
     void beat(instant now, actions& out);
     void open_missing(instant now, actions& out);
     bool make_way(actions& out);
+    void forget_late_strays(instant now) {
+        std::erase_if(strays_, [&](const stray& s) { return s.deadline <= now; });
+    }
 
     // Looks.
     slot_id next_fresh(instant now, actions& out);
@@ -362,7 +374,8 @@ private:
     circuit circuit_;
     rate releases_;
     shedder shedder_;
-    deadlines calls_;  // of the calls in flight, by slot
+    deadlines calls_;            // of the calls in flight, by slot
+    std::vector<stray> strays_;  // the oldest first
 
     bool closed_ = false;
     bool paused_ = false;
@@ -377,7 +390,6 @@ private:
     std::uint64_t settles_ = 0;
     std::uint32_t dead_in_row_ = 0;
     std::size_t trials_ = 0;         // leases from the time of a recovery
-    std::size_t strays_ = 0;         // opens that were given up and have not ended
     instant suspect_at_ = long_ago;  // whatever was good before this is not known to be good
     instant last_sweep_;
     instant sweep_due_ = never;  // nothing is due to be retired before this

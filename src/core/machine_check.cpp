@@ -66,7 +66,7 @@ void machine::check_waiters(instant now) const {
                "4: nobody waits while an idle resource could be probed");
     }
     std::size_t coming = returning() + count(slot_state::opening) + available();
-    bool room = slots_.room() > 0;
+    bool room = slots_.room() > strays_.size();
     bool held_back =
         count(slot_state::opening) >= settings_.opening_max || pacer_.next_chance() != never;
     ensure(coming >= line_.wanted() || !room || held_back,

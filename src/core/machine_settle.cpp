@@ -9,6 +9,7 @@ namespace cenote::core {
 
 void machine::settle(instant now, actions& out) {
     if (calls_.earliest() <= now) give_up_calls(now, out);
+    if (!strays_.empty()) forget_late_strays(now);
     if (circuit_.ask_at() <= now) {
         circuit_.asked(now);
         judge(circuit_news::cooled_down, out);
@@ -44,7 +45,6 @@ void machine::give_up_calls(instant now, actions& out) {
         s.call = 0;
         switch (s.state) {
             case slot_state::opening:
-                ++strays_;
                 abandon(id, call, out);
                 fail_open(now, id, false, out);
                 break;
@@ -261,9 +261,9 @@ bool machine::make_way(actions& out) {
     if (youngest == no_slot) return pacer_.hold_scouts(), false;
     calls_.remove(youngest);
     ++abandoned_;
-    ++strays_;
-    out.push_back(
-        {.what = action::kind::make_way, .slot = youngest, .call = slots_[youngest].call});
+    const slot& s = slots_[youngest];
+    strays_.push_back({.call = s.call, .deadline = after(s.called_at, settings_.open_timeout)});
+    out.push_back({.what = action::kind::make_way, .slot = youngest, .call = s.call});
     vacate(youngest, out);
     return true;
 }
@@ -276,6 +276,7 @@ instant machine::other_wake_at() const {
     if (paused_) return at;
     if (!line_.empty()) at = std::min({at, shedder_.rolls_at(), shed_at()});
     at = std::min(at, pacer_.next_chance());
+    if (!strays_.empty()) at = std::min(at, strays_.front().deadline);
     if (line_.empty()) at = std::min(at, sweep_at());
     if (can_.probe && !beating_ && line_.empty()) at = std::min(at, beat_due_);
     if (!line_.empty() && slots_.oldest(idle_kind::fresh) != no_slot &&
@@ -368,19 +369,19 @@ supply machine::present_supply() const {
                 .leased = count(slot_state::leased),
                 .returning = returning(),
                 .wanted = line_.wanted(),
-                .strays = strays_};
+                .strays = strays_.size()};
     bool all_places = planted(fault::fewer_are_opened_all_the_same);
     return {.max = all_places ? slots_.places() : slots_.max(),
             .min_size = warmed_ ? settings_.min_size : 0,
             .min_idle = warmed_ ? settings_.min_idle : 0,
-            .total = slots_.total(),
+            .total = slots_.total() + (planted(fault::strays_without_end) ? 0 : strays_.size()),
             .idle = available(),
             .leased = count(slot_state::leased),
             .opening = count(slot_state::opening),
             .returning = returning(),
             .wanted = (planted(fault::many_count_as_one) ? line_.size() : line_.wanted()) +
                       (tried_ ? 1 : 0),
-            .strays = strays_};
+            .strays = strays_.size()};
 }
 
 bool machine::ready() const {

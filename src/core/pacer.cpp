@@ -91,10 +91,7 @@ void pacer::begun(instant now, const supply& s) {
 /// When opens hang, the next attempt is due so long after the last one as if that had failed.
 instant pacer::next_scout(const supply& s) const {
     bool hangs = s.wanted > s.idle && s.opening > 0 && fresh_at_ != never;
-    // With those that made way there are to be no more than max.
-    bool few_strays = s.strays < most_strays && s.total + s.strays < s.max;
-    if (planted(fault::strays_without_end)) few_strays = s.total <= s.max;
-    bool can_make_way = s.opening > 1 && few_strays;
+    bool can_make_way = s.opening > 1 && s.strays < most_strays && s.total < s.max;
     bool possible = room(s) > 0 || can_make_way;
     if (!hangs || !possible || planted(fault::hanging_opens_block_the_rest)) return never;
     duration too_long = std::max(suspicious, 4 * usual_);

@@ -15,13 +15,13 @@ struct supply {
     std::size_t max = 0;
     std::size_t min_size = 0;
     std::size_t min_idle = 0;
-    std::size_t total = 0;  // everything not vacant
+    std::size_t total = 0;  // everything not vacant, and the strays
     std::size_t idle = 0;   // without the expiring ones
     std::size_t leased = 0;
     std::size_t opening = 0;
     std::size_t returning = 0;  // probing or resetting: will be free soon
     std::size_t wanted = 0;     // waiters, and one for a try_acquire that found nothing
-    std::size_t strays = 0;     // opens that were given up and have not ended
+    std::size_t strays = 0;     // opens that made way and still have time to end
 };
 
 /// What is missing: how many opens would be right now if nothing held them back.
@@ -48,12 +48,12 @@ shortage missing(const supply& s);
 /// - An open may hang that began while the other side was away, and go on hanging when it is back.
 ///   So while somebody waits and the opens in flight take suspiciously long, a scout is sent every
 ///   `cap_waiting`: one more open, for which the youngest has to make way if there is no room. The
-///   older ones stay: they may just be slow. There are scouts only while few of those that made way
-///   still hang somewhere.
+///   older ones stay: they may just be slow. What made way is a stray: until it ends, or its time
+///   does, it takes up room, and there are only a few of them.
 class pacer {
 public:
     static constexpr duration patience = std::chrono::milliseconds{50};
-    /// With so many opens that were given up still hanging, none makes way.
+    /// With so many strays none makes way.
     static constexpr std::size_t most_strays = 8;
     /// No open is suspicious before this.
     static constexpr duration suspicious = std::chrono::seconds{1};

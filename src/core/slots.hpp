@@ -87,8 +87,12 @@ public:
     std::size_t total() const { return places() - count(slot_state::vacant); }
     /// How many vacant ones may be filled.
     std::size_t room() const { return max() > total() ? max() - total() : 0; }
-    /// Whether there are more than max, not counting those that are going already.
-    bool surplus() const { return total() - count(slot_state::closing) - doomed_ > max(); }
+    /// Whether there are more than max, counting neither those that are going already nor those
+    /// that may never come. `more`: if so many more came.
+    bool surplus(std::size_t more = 0) const {
+        return total() - count(slot_state::closing) - count(slot_state::opening) - doomed_ + more >
+               max();
+    }
     std::size_t expiring() const { return expiring_; }
 
     /// A vacant slot: the one vacated last. Requires that there is one.

@@ -134,7 +134,7 @@ void keeper::give_up(const action& a) {
     place& p = places_[a.slot];
     if (!p.queued) return work_->abandoned(a.slot, a.call);
     unqueue(p);
-    if (p.held == nullptr) machine_.never_made();
+    if (p.held == nullptr) machine_.never_made(a.call);
 }
 
 void keeper::abandon_call(instant now, const action& a) {

@@ -207,13 +207,14 @@ void model::resize(instant now, std::size_t max, actions& out) {
     settle(now, out);
 }
 
-/// More than max, without those that are going.
-bool model::too_many() const {
-    std::size_t n = 0;
+/// More than max if `more` came, without those that are going and those that are not there yet.
+bool model::too_many(std::size_t more) const {
+    std::size_t n = more;
     for (const place& s : slots_) {
-        const bool goes = s.state == slot_state::closing ||
-                          (s.state == slot_state::idle && s.idle == idle_kind::doomed);
-        n += s.state != slot_state::vacant && !goes ? 1 : 0;
+        const bool counts = s.state != slot_state::vacant && s.state != slot_state::closing &&
+                            s.state != slot_state::opening;
+        const bool doomed = s.state == slot_state::idle && s.idle == idle_kind::doomed;
+        n += counts && !doomed ? 1 : 0;
     }
     return n > settings_.max;
 }
@@ -359,7 +360,7 @@ void model::begun(instant now, slot_id id, std::uint64_t call) {
 bool model::on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
     notice_freeze(now);
     if (!answered(id, call, slot_state::opening)) {
-        if (strays_ > 0) --strays_;
+        std::erase_if(strays_, [&](const auto& each) { return each.first == call; });
         settle(now, out);
         return false;
     }
@@ -371,7 +372,7 @@ bool model::on_open(instant now, slot_id id, std::uint64_t call, outcome how, ac
         s.uses = 0;
         s.idle_since = now;
         s.checked_at = called_at > suspect_at_ ? now : called_at;
-        if (closed_ || worn(s, now)) {
+        if (closed_ || s.epoch < epoch_ || too_many(1)) {
             begin_close(now, id, out);
         } else {
             become_fresh(now, id);
@@ -576,6 +577,7 @@ void model::grant(instant now, std::size_t place_in_line, slot_id id, actions& o
 
 void model::settle(instant now, actions& out) {
     give_up_calls(now, out);
+    std::erase_if(strays_, [&](const auto& each) { return each.second <= now; });
     if (!closed_ && ask_at_ <= now) {
         ask_at_ = after(now, circuit_.cool_down);
         judge(core::circuit_news::cooled_down, out);
@@ -607,10 +609,7 @@ void model::give_up_calls(instant now, actions& out) {
         }
         end_call(id);
         switch (state) {
-            case slot_state::opening:
-                ++strays_;
-                fail_open(now, id, false, out);
-                break;
+            case slot_state::opening: fail_open(now, id, false, out); break;
             case slot_state::probing: fail_probe(now, id, out); break;
             case slot_state::resetting: begin_close(now, id, out); break;
             default: vacate(id); break;
@@ -822,7 +821,7 @@ void model::make_way(actions& out) {
     a.what = action::kind::make_way;
     a.slot = youngest;
     a.call = slots_[youngest].call;
-    ++strays_;
+    strays_.emplace_back(a.call, after(slots_[youngest].called_at, settings_.open_timeout));
     end_call(youngest);
     vacate(youngest);
 }
@@ -1017,6 +1016,7 @@ instant model::wake_at() const {
     if (!line_.empty() && settings_.shed.target != duration::max())
         at = std::min({at, interval_ends_, shed_at(oldest())});
     at = std::min({at, held_back_ ? widen_at_ : retry_at_, scout_at()});
+    for (const auto& [call, deadline] : strays_) at = std::min(at, deadline);
     if (line_.empty()) at = std::min(at, sweep_at());
     if (can_.probe && !beating_ && line_.empty()) at = std::min(at, beat_due_);
     if (!line_.empty() && first(idle_kind::fresh) != no_slot)
@@ -1042,16 +1042,16 @@ model::shortage model::missing() const {
 }
 
 std::size_t model::room_for_opens() const {
-    return std::min(room(), excess(settings_.opening_max, count(slot_state::opening)));
+    return std::min(excess(room(), strays_.size()),
+                    excess(settings_.opening_max, count(slot_state::opening)));
 }
 
 /// When another open is tried because those in flight hang; never if they do not, or none can be.
 instant model::scout_at() const {
     const std::size_t opening = count(slot_state::opening);
     if (wanted() <= available() || opening == 0 || fresh_at_ == never) return never;
-    const std::size_t total = slots_.size() - count(slot_state::vacant);
-    const bool full = total + strays_ >= settings_.max;
-    if (room_for_opens() == 0 && (opening == 1 || strays_ >= 8 || full)) return never;
+    const bool can_make_way = opening > 1 && strays_.size() < 8 && room() > strays_.size();
+    if (room_for_opens() == 0 && !can_make_way) return never;
     const duration every = settings_.backoff.cap_waiting;
     instant at = std::max(after(fresh_at_, every), open_due(true));
     at = std::max(at,
@@ -1069,7 +1069,7 @@ std::size_t model::allowed(instant now) {
 std::size_t model::regular(instant now) {
     held_back_ = false;
     retry_at_ = never;
-    if (room() == 0) {
+    if (room() <= strays_.size()) {
         relying_since_ = never;
         return 0;
     }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "cenote/error.hpp"
@@ -127,7 +128,7 @@ private:
     bool lets_in(std::size_t count = 1) const;
     std::size_t waiters_want() const;
     std::optional<errc> turned_away(const core::request& who) const;
-    bool too_many() const;
+    bool too_many(std::size_t more = 0) const;
     std::size_t room() const;
     std::size_t room_for_opens() const;
     core::instant scout_at() const;
@@ -229,7 +230,7 @@ private:
     core::instant fresh_at_ = core::never;         // when the last open was begun
     core::instant fruitless_since_ = core::never;  // since when opens only fail or hang
     core::duration usual_{};                       // what an open takes
-    std::size_t strays_ = 0;                       // opens that were given up and have not ended
+    std::vector<std::pair<std::uint64_t, core::instant>> strays_;  // what made way: call, deadline
     std::int64_t permille_ = 1000;
     core::instant retry_at_ = core::never;
     bool held_back_ = false;

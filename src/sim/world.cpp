@@ -647,6 +647,7 @@ void world::make_way(const core::action& a) {
     }
     require(others || plan_.calls_wait, "one of several");
     given_up_.push_back(*found);
+    given_up_.back().made_way = true;
     calls_.erase(found);
 }
 
@@ -737,8 +738,11 @@ void world::look() {
     std::size_t opening = 0;
     for (const call& c : calls_) opening += c.which == verb::open;
     require(existing + opening == s.total, "what counts is what exists");
-    require(existing + opening <= most_, "never more than max, and what a smaller one left over");
-    most_ = std::max(max_, existing + opening);
+    std::size_t strays = 0;  // they may still come to be
+    for (const call& c : given_up_) strays += c.made_way && now_ < c.deadline;
+    std::size_t all = existing + opening + strays;
+    require(all <= most_, "never more than max, and what a smaller one left over");
+    most_ = std::max(max_, all);
     mix(static_cast<std::uint64_t>(now_.time_since_epoch().count()));
 }
 

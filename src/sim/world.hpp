@@ -94,6 +94,7 @@ private:
         core::slot_id slot = core::no_slot;
         std::uint64_t number = 0;
         core::instant deadline = core::never;  // until it begins
+        bool made_way = false;
     };
     /// What the world knows of the resource in a slot.
     struct place {

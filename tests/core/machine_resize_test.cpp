@@ -429,15 +429,15 @@ TEST(machine_shrink, closes_what_was_being_opened_and_is_too_many) {
     d.resize(2);
     EXPECT_EQ(d.said(), "nothing");
     d.opened(0);
-    EXPECT_EQ(d.said(), "opened, retired: surplus, close 0");
+    EXPECT_EQ(d.said(), "opened, acquired, 1 gets 0");
     d.opened(1);
-    EXPECT_EQ(d.said(), "opened, retired: surplus, close 1");
+    EXPECT_EQ(d.said(), "opened, acquired, 2 gets 1");
     d.opened(2);
-    EXPECT_EQ(d.said(), "opened, acquired, 1 gets 2");
+    EXPECT_EQ(d.said(), "opened, retired: surplus, close 2");
     d.opened(3);
-    EXPECT_EQ(d.said(), "opened, acquired, 2 gets 3");
-    d.closed(0);
-    d.closed(1);
+    EXPECT_EQ(d.said(), "opened, retired: surplus, close 3");
+    d.closed(2);
+    d.closed(3);
     EXPECT_EQ(d.it.total(), 2u);
 }
 
@@ -449,13 +449,26 @@ TEST(machine_shrink, needs_not_close_what_failed_to_open) {
     d.opened(0, outcome::failed);
     EXPECT_EQ(d.said(), "nothing");
     d.opened(1);
-    EXPECT_EQ(d.said(), "close 1");  // the third is still to come
+    EXPECT_EQ(d.said(), "1 gets 1");  // who knows whether the third will come
     d.pass(1s);
     EXPECT_EQ(d.said(), "abandon 2");
-    EXPECT_EQ(surplus(d), 1u);
+    EXPECT_EQ(surplus(d), 0u);
 }
 
-TEST(machine_shrink, lets_an_open_serve_if_enough_came_back_before) {
+TEST(machine_shrink, closes_nothing_good_for_what_may_never_be_open) {
+    dialogue d({.max = 4, .open_timeout = 1s, .backoff = {1h, 1h, 1h}});
+    d.fill(1);
+    for (std::uint64_t who = 1; who <= 4; ++who) d.ask(who);
+    d.release(0);
+    d.pass(200ms);
+    ASSERT_GE(d.opening(), 2u);
+    d.resize(1);
+    EXPECT_EQ(surplus(d), 0u);
+    d.release(0);
+    EXPECT_EQ(d.said(), "3 gets 0");
+}
+
+TEST(machine_shrink, prefers_what_is_there_to_what_is_being_opened) {
     dialogue d({.max = 2});
     d.ask(1);
     d.opened(0);
@@ -463,9 +476,9 @@ TEST(machine_shrink, lets_an_open_serve_if_enough_came_back_before) {
     ASSERT_EQ(d.said(), "open 1");
     d.resize(1);
     d.release(0);
-    EXPECT_EQ(d.said(), "close 0");
+    EXPECT_EQ(d.said(), "2 gets 0");
     d.opened(1);
-    EXPECT_EQ(d.said(), "2 gets 1");
+    EXPECT_EQ(d.said(), "close 1");
 }
 
 TEST(machine_shrink, closes_what_was_being_reset) {

@@ -150,6 +150,25 @@ TEST(machine_scout, is_not_sent_if_there_could_be_more_than_max) {
     EXPECT_EQ(d.said(), "1 makes way, open 1");
 }
 
+// Whatever is opened meanwhile, and however many wait.
+TEST(machine_scout, leaves_those_that_made_way_their_room_until_their_time_is_over) {
+    options settings = with_lanes(2);
+    settings.max = 4;
+    settings.open_timeout = 10s;
+    dialogue d(settings);
+    for (std::uint64_t i = 1; i <= 6; ++i) d.ask(i);
+    d.pass(1s);
+    d.pass(200ms);
+    while (d.look().abandoned < 2) d.pass(200ms);
+    d.opened(0);
+    EXPECT_EQ(d.said(), "1 gets 0");  // and nothing is opened for the next
+    d.opened(1);
+    EXPECT_EQ(d.said(), "2 gets 1");
+    EXPECT_EQ(d.look().total, 2u);
+    d.pass(10s);
+    EXPECT_EQ(d.look().total, 4u);
+}
+
 TEST(machine_scout, takes_a_token_like_everybody) {
     options settings = with_lanes(3);
     settings.open_rate = {.per_second = 1, .burst = 1};
