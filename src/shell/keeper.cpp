@@ -170,7 +170,7 @@ bool keeper::ask_for(instant now, detail::waiter& who) {
         who.got = r;
         return false;
     }
-    note_who_holds(who.holder, 1);
+    std::uint64_t holder = note_who_holds(who.holder, 1);
     core::answer a = machine_.acquire(now,
                                       {.deadline = who.deadline,
                                        .cookie = std::bit_cast<std::uint64_t>(&who),
@@ -180,7 +180,7 @@ bool keeper::ask_for(instant now, detail::waiter& who) {
                                        .again = again,
                                        .cannot_wait = who.cannot_wait,
                                        .rank = who.wants.rank,
-                                       .holder = who.holder},
+                                       .holder = holder},
                                       out_);
     who.place = std::bit_cast<std::uint64_t>(a.waiter);
     who.error = a.error;
@@ -199,12 +199,19 @@ void keeper::note_nested(std::source_location site) {
 }
 
 /// A thread that will have to wait may hold a lease already, or be the last one of a deadlock.
-/// Leases from the shelf have passed the machine by, so it is told who has what.
-void keeper::note_who_holds(std::uint64_t comes, std::size_t wanted) {
+/// Leases from the shelf have passed the machine by, so it is told who has what. Whoever has
+/// nothing can be part of no deadlock: that is the usual case, and gives 0.
+std::uint64_t keeper::note_who_holds(std::uint64_t comes, std::size_t wanted) {
     bool waits = machine_.anyone_waits() || machine_.count(core::slot_state::idle) < wanted;
-    if (comes == 0 || !waits) return;
-    for (core::slot_id id = 0; id < machine_.places(); ++id)
-        machine_.held_by(id, (*traces_)[id].holder.load(std::memory_order_relaxed));
+    if (comes == 0 || !waits) return 0;
+    auto holder_of = [&](core::slot_id id) {
+        return (*traces_)[id].holder.load(std::memory_order_relaxed);
+    };
+    core::slot_id first = 0;
+    while (first < machine_.places() && holder_of(first) != comes) ++first;
+    if (first == machine_.places()) return 0;
+    for (core::slot_id id = 0; id < machine_.places(); ++id) machine_.held_by(id, holder_of(id));
+    return comes;
 }
 
 void keeper::wait(thread_waiter& me, const detail::wish& w) {
@@ -459,6 +466,12 @@ void keeper::end() noexcept {
     work_->stop(lock);
     lock.unlock();
     tick();  // and does what no thread was left for
+    // The keeper may be kept by somebody who has not yet asked why they got nothing: the connector
+    // is not. It ends here, or with the last call and the last resource of its own.
+    detail::connector_ref connector;
+    lock.lock();
+    connector.swap(connector_);
+    lock.unlock();
     drop_ref();
 }
 

@@ -200,7 +200,7 @@ private:
     bool ask_for(core::instant now, detail::waiter& who);
     detail::resource* take_from_shelf(core::instant now, const borrower& who);
     void prepare(core::instant now, detail::resource* r, const borrower& who);
-    void note_who_holds(std::uint64_t comes, std::size_t wanted);
+    std::uint64_t note_who_holds(std::uint64_t comes, std::size_t wanted);
     void note_nested(std::source_location site);
     void give_to_machine(core::instant now, detail::resource* r, core::condition how,
                          const std::optional<core::duration>& held);

@@ -51,7 +51,7 @@ core::answer keeper::ask_for_many(many_waiter& me) {
         }
         if (might_lend_suspects()) notice_suspension(now);
         collect_shelf(now);  // the machine is to see all there are
-        note_who_holds(me.holder, me.into.size());
+        std::uint64_t holder = note_who_holds(me.holder, me.into.size());
         a = machine_.acquire(
             now,
             {.deadline = me.deadline,
@@ -62,7 +62,7 @@ core::answer keeper::ask_for_many(many_waiter& me) {
              .cannot_wait = me.cannot_wait,
              .rank = me.wants.rank,
              .count = static_cast<std::uint32_t>(me.into.size()),
-             .holder = me.holder},
+             .holder = holder},
             out_);
         me.place = std::bit_cast<std::uint64_t>(a.waiter);
         me.error = a.error;
