@@ -89,7 +89,7 @@ public:
     /// Closes the pool and waits for connector calls in flight, each at most until its own timeout.
     /// Does not wait for leases. On an executor it waits for nothing: calls under way are
     /// cancelled, what is idle is destroyed without a close. Await async_close() first to part
-    /// politely.
+    /// politely. The connector ends here if no call of its own is left, nor a resource.
     ~pool() { gate_->leave(); }
 
     // acquire: wait for options::acquire_timeout.

@@ -150,7 +150,7 @@ TEST(bad_input, a_release_hook_that_always_says_no_costs_a_new_resource_each_tim
 TEST(bad_input, an_open_that_hangs_is_abandoned_and_its_late_result_closed) {
     auto to = server::start();
     door hang;
-    to->on_open = [&](int id) {
+    to->on_open = [hang](int id) {
         if (id == 1) hang.pass_through();
     };
     session_pool pool{
@@ -169,7 +169,7 @@ TEST(bad_input, an_open_that_hangs_is_abandoned_and_its_late_result_closed) {
 TEST(bad_input, an_open_that_hangs_and_then_throws_changes_nothing) {
     auto to = server::start();
     door hang;
-    to->on_open = [&](int id) {
+    to->on_open = [hang](int id) {
         if (id != 1) return;
         hang.pass_through();
         throw 42;
@@ -186,7 +186,7 @@ TEST(bad_input, an_open_that_hangs_and_then_throws_changes_nothing) {
 TEST(bad_input, a_probe_that_hangs_is_abandoned_and_replaced) {
     auto to = server::start();
     door hang;
-    to->on_probe = [&](int id) { return id != 1 || hang.pass_through(); };
+    to->on_probe = [hang](int id) { return id != 1 || hang.pass_through(); };
     session_pool pool{
         connector{to},
         {.max = 1, .acquire_timeout = plenty, .probe_timeout = brief, .probe_after_idle = 0ns}};
@@ -203,7 +203,7 @@ TEST(bad_input, a_probe_that_hangs_is_abandoned_and_replaced) {
 TEST(bad_input, a_reset_that_hangs_is_abandoned_and_replaced) {
     auto to = server::start();
     door hang;
-    to->on_reset = [&](int) { return hang.pass_through(); };
+    to->on_reset = [hang](int) { return hang.pass_through(); };
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty, .reset_timeout = brief}};
     auto held = pool.acquire();
     held.mark_dirty();
@@ -220,7 +220,7 @@ TEST(bad_input, a_reset_that_hangs_is_abandoned_and_replaced) {
 TEST(bad_input, a_close_that_hangs_is_abandoned_and_its_place_is_free) {
     auto to = server::start();
     door hang;
-    to->on_close = [&](int id) {
+    to->on_close = [hang](int id) {
         if (id == 1) hang.pass_through();
     };
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty, .close_timeout = brief}};
@@ -238,7 +238,7 @@ TEST(bad_input, some_hanging_opens_do_not_stop_the_pool) {
     {
         auto to = server::start();
         door hang;
-        to->on_open = [&](int id) {
+        to->on_open = [hang](int id) {
             if (id <= 4) hang.pass_through();
         };
         session_pool pool{
@@ -256,7 +256,7 @@ TEST(bad_input, some_hanging_opens_do_not_stop_the_pool) {
 TEST(bad_input, a_pool_whose_every_call_hangs_recovers_when_they_end) {
     auto to = server::start();
     door hang;
-    to->on_open = [&](int) { hang.pass_through(); };
+    to->on_open = [hang](int) { hang.pass_through(); };
     session_pool pool{connector{to}, {.max = 2, .open_timeout = 2ms, .backoff = quick}};
     std::error_code error;
     for (int i = 0; i < 3; ++i) EXPECT_FALSE(pool.acquire_for(20ms, error));
@@ -269,7 +269,7 @@ TEST(bad_input, a_pool_whose_every_call_hangs_recovers_when_they_end) {
 TEST(bad_input, every_verb_may_hang_while_the_pool_ends) {
     auto to = server::start();
     door hang;
-    auto wait = [&](int) { return hang.pass_through(); };
+    auto wait = [hang](int) { return hang.pass_through(); };
     {
         session_pool pool{connector{to},
                           {.open_timeout = brief,
@@ -282,8 +282,8 @@ TEST(bad_input, every_verb_may_hang_while_the_pool_ends) {
         auto c = pool.acquire();
         to->on_probe = wait;
         to->on_reset = wait;
-        to->on_close = [&](int) { hang.pass_through(); };
-        to->on_open = [&](int) { hang.pass_through(); };
+        to->on_close = [hang](int) { hang.pass_through(); };
+        to->on_open = [hang](int) { hang.pass_through(); };
         b.mark_dirty();
         c.discard();
         (void)pool.try_acquire();

@@ -249,7 +249,7 @@ TEST(observer, may_acquire_and_release_from_inside) {
 TEST(observer, that_is_slow_holds_up_nobody_but_itself) {
     auto watch = std::make_shared<recorder>();
     support::door slow;
-    watch->then = [&](const event&) { slow.pass_through(); };
+    watch->then = [slow](const event&) { slow.pass_through(); };
     session_pool pool{connector{server::start()}, {.max = 1, .observers = {watch}}};
     for (int i = 0; i < 1000; ++i) (void)pool.acquire();
     EXPECT_LE(watch->seen().size(), 1U);
@@ -261,7 +261,7 @@ TEST(observer, that_is_slow_holds_up_nobody_but_itself) {
 TEST(observer, that_does_not_follow_loses_events_and_they_are_counted) {
     auto watch = std::make_shared<recorder>(std::set{acquired, released});
     support::door slow;
-    watch->then = [&](const event&) { slow.pass_through(); };
+    watch->then = [slow](const event&) { slow.pass_through(); };
     session_pool pool{connector{server::start()}, {.max = 1, .observers = {watch}}};
     for (int i = 0; i < 40'000; ++i) (void)pool.acquire();
     EXPECT_GT(pool.stats().events_lost, 0U);
@@ -311,8 +311,8 @@ TEST(observer, is_told_no_cause_that_belongs_to_another) {
                        .probe_after_idle = 0ns,
                        .observers = {watch}}};
     (void)pool.acquire();
-    to->on_open = [&](int) { hung.pass_through(); };
-    to->on_probe = [&](int) { return hung.pass_through(); };
+    to->on_open = [hung](int) { hung.pass_through(); };
+    to->on_probe = [hung](int) { return hung.pass_through(); };
     std::jthread first([&] {
         std::error_code error;
         (void)pool.acquire_for(100ms, error);
@@ -331,7 +331,7 @@ TEST(observer, is_told_of_a_close_that_took_too_long) {
     auto to = server::start();
     auto watch = std::make_shared<recorder>(std::set{closed});
     support::door hung;
-    to->on_close = [&](int) { hung.pass_through(); };
+    to->on_close = [hung](int) { hung.pass_through(); };
     session_pool pool{connector{to}, {.max = 1, .close_timeout = 20ms, .observers = {watch}}};
     pool.acquire().discard();
     EXPECT_TRUE(eventually([&] { return watch->count(closed) == 1; }));

@@ -112,7 +112,7 @@ TEST(pool_acquire, a_zero_timeout_takes_what_is_ready) {
 TEST(pool_acquire, a_zero_or_negative_timeout_never_waits) {
     auto to = server::start();
     door opens;
-    to->on_open = [&](int) { opens.pass_through(); };
+    to->on_open = [opens](int) { opens.pass_through(); };
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = 0ns}};
     std::error_code error;
     EXPECT_FALSE(pool.acquire(error)) << "nothing open yet";
@@ -174,7 +174,7 @@ TEST(pool_acquire, a_stop_request_that_came_before_ends_the_wait_at_once) {
 TEST(pool_acquire, a_stop_request_does_not_end_a_shared_open) {
     auto to = server::start();
     door opens;
-    to->on_open = [&](int) { opens.pass_through(); };
+    to->on_open = [opens](int) { opens.pass_through(); };
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty}};
     std::stop_source stop;
     auto first = std::async(std::launch::async, [&] { (void)pool.acquire(stop.get_token()); });
@@ -222,7 +222,7 @@ TEST(pool_acquire, one_thread_may_hold_two_leases) {
 TEST(pool_acquire, try_acquire_never_waits_for_an_open_but_starts_one) {
     auto to = server::start();
     door opens;
-    to->on_open = [&](int) { opens.pass_through(); };
+    to->on_open = [opens](int) { opens.pass_through(); };
     session_pool pool{connector{to}, {.max = 2}};
     EXPECT_FALSE(pool.try_acquire());
     opens.open();
@@ -232,7 +232,7 @@ TEST(pool_acquire, try_acquire_never_waits_for_an_open_but_starts_one) {
 TEST(pool_acquire, try_acquire_opens_one_for_the_next_and_not_one_per_call) {
     auto to = server::start();
     door opens;
-    to->on_open = [&](int) { opens.pass_through(); };
+    to->on_open = [opens](int) { opens.pass_through(); };
     session_pool pool{connector{to}, {.max = 4, .open_timeout = plenty}};
     for (int i = 0; i < 10; ++i) EXPECT_FALSE(pool.try_acquire());
     ASSERT_TRUE(eventually([&] { return to->opening == 1; }));
@@ -259,7 +259,7 @@ TEST(pool_acquire, try_acquire_never_waits_for_a_probe) {
     door probes;
     session_pool pool{connector{to}, {.probe_timeout = plenty, .probe_after_idle = 0ns}};
     (void)pool.acquire();
-    to->on_probe = [&](int) { return probes.pass_through(); };
+    to->on_probe = [probes](int) { return probes.pass_through(); };
     EXPECT_FALSE(pool.try_acquire()) << "only a probed one may be granted";
     probes.open();
 }

@@ -135,7 +135,7 @@ TEST(pool_close, by_a_holder_does_not_touch_what_it_holds) {
 TEST(pool_close, while_opens_are_in_flight_leaks_nothing_and_hands_none_out) {
     auto to = server::start();
     door opens;
-    to->on_open = [&](int) { opens.pass_through(); };
+    to->on_open = [opens](int) { opens.pass_through(); };
     session_pool pool{connector{to}, {.acquire_timeout = plenty, .open_timeout = plenty}};
     std::vector<std::future<std::error_code>> waiters;
     for (int i = 0; i < 4; ++i)
@@ -162,7 +162,7 @@ TEST(pool_close, while_probes_and_resets_are_in_flight_closes_their_results) {
                        .probe_timeout = plenty,
                        .reset_timeout = plenty,
                        .probe_on_release = true}};
-    auto hang = [&](int) { return verbs.pass_through(); };
+    auto hang = [verbs](int) { return verbs.pass_through(); };
     to->on_probe = hang;
     to->on_reset = hang;
     {

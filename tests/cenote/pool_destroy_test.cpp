@@ -61,7 +61,7 @@ TEST(pool_destroy, every_way_a_lease_can_end_works_without_the_pool) {
 TEST(pool_destroy, waits_for_connector_calls_in_flight) {
     auto to = server::start();
     door opens;
-    to->on_open = [&](int) { opens.pass_through(); };
+    to->on_open = [opens](int) { opens.pass_through(); };
     std::jthread opener;
     {
         session_pool pool{connector{to}, {.open_timeout = plenty}};
@@ -75,7 +75,7 @@ TEST(pool_destroy, waits_for_connector_calls_in_flight) {
 TEST(pool_destroy, waits_for_a_hanging_call_only_until_its_timeout) {
     auto to = server::start();
     door opens;
-    to->on_open = [&](int) { opens.pass_through(); };
+    to->on_open = [opens](int) { opens.pass_through(); };
     {
         session_pool pool{connector{to}, {.open_timeout = 300ms}};
         EXPECT_FALSE(pool.try_acquire());

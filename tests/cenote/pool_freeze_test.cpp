@@ -107,7 +107,7 @@ void be_frozen() {
         ASSERT_EQ(to->probes, 0) << "they were not idle for an hour";
     }
     // A close that hangs: the timer is due at its deadline, and one can see when it has come.
-    to->on_close = [&](int) { closes.pass_through(); };
+    to->on_close = [closes](int) { closes.pass_through(); };
     to->on_open = [](int) { throw support::refused_by_server("only the old ones can be lent"); };
     third.discard();
     ASSERT_TRUE(eventually([&] { return to->closing == 1; }));

@@ -55,7 +55,7 @@ TEST(pool_warm_up, background_opens_the_minimum_without_being_asked) {
 TEST(pool_warm_up, background_returns_before_anything_is_open) {
     auto to = server::start();
     door opens;
-    to->on_open = [&](int) { opens.pass_through(); };
+    to->on_open = [opens](int) { opens.pass_through(); };
     session_pool pool{connector{to}, {.min_size = 1}};
     EXPECT_FALSE(pool.wait_ready(2ms));
     opens.open();
@@ -320,7 +320,7 @@ TEST(pool_sweep, does_not_touch_what_is_leased) {
 TEST(pool_sweep, a_gap_in_service_never_hides_an_idle_resource) {
     auto to = server::start();
     door closes;
-    to->on_close = [&](int) { closes.pass_through(); };
+    to->on_close = [closes](int) { closes.pass_through(); };
     session_pool pool{connector{to},
                       {.max = 4,
                        .min_size = 1,
@@ -374,7 +374,7 @@ TEST(pool_retire_all, never_lends_an_old_one_again) {
 TEST(pool_retire_all, closes_at_most_opening_max_at_a_time) {
     auto to = server::start();
     door closes;
-    to->on_close = [&](int) { closes.pass_through(); };
+    to->on_close = [closes](int) { closes.pass_through(); };
     session_pool pool{
         connector{to},
         {.max = 8, .acquire_timeout = plenty, .close_timeout = plenty, .opening_max = 2}};
@@ -398,7 +398,7 @@ TEST(pool_retire_all, does_not_lend_the_old_that_have_yet_to_be_closed) {
     session_pool pool{
         connector{to},
         {.max = 6, .acquire_timeout = plenty, .close_timeout = plenty, .opening_max = 2}};
-    to->on_close = [&](int) { closes.pass_through(); };
+    to->on_close = [closes](int) { closes.pass_through(); };
     open_many(pool, 4);
     pool.retire_all();
     ASSERT_TRUE(eventually([&] { return to->closing == 2; }));

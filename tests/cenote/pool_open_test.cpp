@@ -47,7 +47,7 @@ constexpr cenote::backoff quick{.first = 1ms, .cap_waiting = 2ms, .cap_idle = 5m
 TEST(pool_open, a_slow_open_with_50_borrowers_never_exceeds_max) {
     auto to = server::start();
     door opens;
-    to->on_open = [&](int) { opens.pass_through(); };
+    to->on_open = [opens](int) { opens.pass_through(); };
     session_pool pool{connector{to}, {.max = 5, .acquire_timeout = plenty}};
     std::atomic<int> served{0};
     {
@@ -107,7 +107,7 @@ TEST(pool_open, max_holds_at_every_instant_while_everything_goes_wrong) {
 TEST(pool_open, no_more_than_opening_max_are_in_flight) {
     auto to = server::start();
     door opens;
-    to->on_open = [&](int) { opens.pass_through(); };
+    to->on_open = [opens](int) { opens.pass_through(); };
     session_pool pool{connector{to}, {.max = 10, .acquire_timeout = plenty, .opening_max = 2}};
     std::vector<std::jthread> borrowers;
     for (int i = 0; i < 10; ++i) borrowers.emplace_back([&] { (void)pool.acquire(); });
@@ -122,7 +122,7 @@ TEST(pool_open, no_more_than_opening_max_are_in_flight) {
 TEST(pool_open, never_more_are_in_flight_than_waiters_need) {
     auto to = server::start();
     door opens;
-    to->on_open = [&](int) { opens.pass_through(); };
+    to->on_open = [opens](int) { opens.pass_through(); };
     session_pool pool{connector{to}, {.max = 10, .acquire_timeout = plenty}};
     auto one = std::async(std::launch::async, [&] { return pool.acquire(); });
     EXPECT_TRUE(eventually([&] { return to->opening == 1; }));
@@ -161,7 +161,7 @@ TEST(pool_open, a_spike_opens_at_most_opening_max_more_than_needed) {
     session_pool pool{
         connector{to},
         {.max = 50, .min_size = 5, .warm_up = cenote::warm_up::wait, .acquire_timeout = plenty}};
-    to->on_open = [&](int) { opens.pass_through(); };
+    to->on_open = [opens](int) { opens.pass_through(); };
     {
         std::vector<std::jthread> borrowers;
         for (int i = 0; i < 50; ++i) borrowers.emplace_back([&] { (void)pool.acquire(); });
@@ -176,7 +176,7 @@ TEST(pool_open, a_returned_resource_serves_whoever_waits_for_an_open) {
     door opens;
     session_pool pool{connector{to}, {.max = 2, .acquire_timeout = plenty}};
     auto held = pool.acquire();
-    to->on_open = [&](int) { opens.pass_through(); };
+    to->on_open = [opens](int) { opens.pass_through(); };
     auto waiter = std::async(std::launch::async, [&] { return pool.acquire()->id; });
     ASSERT_TRUE(eventually([&] { return to->opening == 1; }));
     held.give_back();
@@ -321,7 +321,7 @@ TEST(pool_open, an_outage_then_recovery_restores_full_capacity) {
 TEST(pool_open, the_deadline_covers_the_open) {
     auto to = server::start();
     door opens;
-    to->on_open = [&](int) { opens.pass_through(); };
+    to->on_open = [opens](int) { opens.pass_through(); };
     session_pool pool{connector{to}, {.open_timeout = plenty}};
     EXPECT_THROW((void)pool.acquire_for(5ms), cenote::timed_out_error);
     opens.open();

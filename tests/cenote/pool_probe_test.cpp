@@ -142,7 +142,7 @@ TEST(pool_probe, the_deadline_covers_the_probe) {
     door probes;
     session_pool pool{connector{to}, {.probe_timeout = plenty, .probe_after_idle = 0ns}};
     (void)pool.acquire();
-    to->on_probe = [&](int) { return probes.pass_through(); };
+    to->on_probe = [probes](int) { return probes.pass_through(); };
     EXPECT_THROW((void)pool.acquire_for(5ms), cenote::timed_out_error);
     probes.open();
     EXPECT_TRUE(eventually([&] { return pool.stats().idle == 1; }))
@@ -236,7 +236,7 @@ TEST(pool_probe, on_release_it_happens_before_the_resource_is_idle_again) {
     auto to = server::start();
     door probes;
     session_pool pool{connector{to}, {.max = 1, .probe_on_release = true}};
-    to->on_probe = [&](int) { return probes.pass_through(); };
+    to->on_probe = [probes](int) { return probes.pass_through(); };
     pool.acquire().give_back();
     EXPECT_EQ(pool.stats().idle, 0U);
     EXPECT_EQ(pool.stats().probing, 1U);
@@ -280,7 +280,7 @@ TEST(pool_heartbeat, takes_one_at_a_time_and_leaves_the_others_to_borrowers) {
                        .probe_timeout = plenty,
                        .probe_after_idle = cenote::forever,
                        .heartbeat = 5ms}};
-    to->on_probe = [&](int) { return probes.pass_through(); };
+    to->on_probe = [probes](int) { return probes.pass_through(); };
     open_many(pool, 4);
     ASSERT_TRUE(eventually([&] { return to->probes == 1; }));
     {
@@ -330,7 +330,7 @@ TEST(pool_heartbeat, does_not_begin_while_somebody_waits) {
                        .probe_timeout = plenty,
                        .probe_after_idle = 0ns,
                        .heartbeat = 200ms}};
-    to->on_probe = [&](int) { return probes.pass_through(); };
+    to->on_probe = [probes](int) { return probes.pass_through(); };
     open_many(pool, 2);
     // The probe before this lease hangs; the heartbeat of the other resource becomes due meanwhile.
     auto waiter = std::async(std::launch::async, [&] { return pool.acquire(); });
@@ -358,7 +358,7 @@ TEST(pool_heartbeat, in_flight_hides_none_of_the_other_idle_ones) {
                        .sweep_interval = 1ms,
                        .probe_after_idle = cenote::forever,
                        .heartbeat = 5ms}};
-    to->on_probe = [&](int) { return probes.pass_through(); };
+    to->on_probe = [probes](int) { return probes.pass_through(); };
     open_many(pool, 4);
     ASSERT_TRUE(eventually([&] { return to->probes == 1 && pool.stats().idle == 3; }));
     std::vector<cenote::lease<session>> rest;
@@ -379,7 +379,7 @@ TEST(pool_heartbeat, in_flight_does_not_keep_a_waiter_from_what_comes_back) {
                        .sweep_interval = 1ms,
                        .probe_after_idle = cenote::forever,
                        .heartbeat = 5ms}};
-    to->on_probe = [&](int) { return probes.pass_through(); };
+    to->on_probe = [probes](int) { return probes.pass_through(); };
     auto held = pool.acquire();
     (void)pool.acquire();
     ASSERT_TRUE(eventually([&] { return pool.stats().probing == 1; }));
@@ -401,7 +401,7 @@ TEST(pool_heartbeat, that_hangs_does_not_keep_a_waiter_from_a_new_one) {
                        .sweep_interval = 1ms,
                        .probe_after_idle = cenote::forever,
                        .heartbeat = 5ms}};
-    to->on_probe = [&](int) { return probes.pass_through(); };
+    to->on_probe = [probes](int) { return probes.pass_through(); };
     (void)pool.acquire();
     ASSERT_TRUE(eventually([&] { return pool.stats().probing == 1; }));
     EXPECT_EQ(pool.acquire()->id, 2);

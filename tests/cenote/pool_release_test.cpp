@@ -273,8 +273,8 @@ TEST(pool_release, try_acquire_is_empty_when_before_acquire_says_no_to_all_and_c
 TEST(pool_release, never_waits_for_the_connector) {
     auto to = server::start();
     door connector_works;
-    auto hang = [&](int) { return connector_works.pass_through(); };
-    to->on_close = [&](int) { connector_works.pass_through(); };
+    auto hang = [connector_works](int) { return connector_works.pass_through(); };
+    to->on_close = [connector_works](int) { connector_works.pass_through(); };
     to->on_reset = hang;
     to->on_probe = hang;
     session_pool pool{connector{to},
@@ -301,7 +301,7 @@ TEST(pool_release, never_waits_for_the_connector) {
 TEST(pool_release, a_place_counts_until_its_close_has_finished) {
     auto to = server::start();
     door closes;
-    to->on_close = [&](int) { closes.pass_through(); };
+    to->on_close = [closes](int) { closes.pass_through(); };
     session_pool pool{connector{to}, {.max = 1, .close_timeout = plenty}};
     pool.acquire().discard();
     EXPECT_THROW((void)pool.acquire_for(5ms), cenote::timed_out_error);
@@ -332,7 +332,7 @@ TEST(pool_release, a_throwing_or_failing_connector_never_changes_the_capacity) {
 TEST(pool_release, a_hanging_reset_does_not_hold_up_a_waiter_while_there_is_room) {
     auto to = server::start();
     door resets;
-    to->on_reset = [&](int) { return resets.pass_through(); };
+    to->on_reset = [resets](int) { return resets.pass_through(); };
     session_pool pool{connector{to}, {.max = 2, .reset_timeout = plenty}};
     auto held = pool.acquire();
     held.mark_dirty();

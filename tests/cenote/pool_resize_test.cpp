@@ -133,7 +133,7 @@ TEST_F(pool_resize, serves_those_in_line_at_once) {
 // A pool of one has one thread for its calls.
 TEST_F(pool_resize, opens_several_at_a_time_where_one_was_all_there_could_be) {
     door opens;
-    to->on_open = [&](int) { opens.pass_through(); };
+    to->on_open = [opens](int) { opens.pass_through(); };
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty, .open_timeout = plenty}};
     std::vector<std::future<bool>> waiting;
     for (int i = 0; i < 6; ++i)
@@ -272,7 +272,7 @@ TEST_F(pool_resize, keeps_those_that_were_used_last) {
 
 TEST_F(pool_resize, closes_a_few_at_a_time) {
     door closes;
-    to->on_close = [&](int) { closes.pass_through(); };
+    to->on_close = [closes](int) { closes.pass_through(); };
     session_pool pool{
         connector{to},
         {.max = 8, .acquire_timeout = plenty, .close_timeout = cenote::forever, .opening_max = 2}};
@@ -324,7 +324,7 @@ TEST_F(pool_resize, opens_nothing_before_there_are_fewer_than_max) {
 
 TEST_F(pool_resize, closes_what_was_being_opened_and_is_too_many) {
     door opens;
-    to->on_open = [&](int) { opens.pass_through(); };
+    to->on_open = [opens](int) { opens.pass_through(); };
     session_pool pool{connector{to}, {.max = 4, .acquire_timeout = plenty, .open_timeout = plenty}};
     std::vector<std::future<bool>> waiting;
     for (int i = 0; i < 4; ++i)
@@ -340,7 +340,7 @@ TEST_F(pool_resize, closes_what_was_being_opened_and_is_too_many) {
 
 TEST_F(pool_resize, closes_what_was_being_reset) {
     door resets;
-    to->on_reset = [&](int) { return resets.pass_through(); };
+    to->on_reset = [resets](int) { return resets.pass_through(); };
     session_pool pool{connector{to},
                       {.max = 2, .acquire_timeout = plenty, .reset_timeout = plenty}};
     leases held = take(pool, 2);
@@ -357,7 +357,7 @@ TEST_F(pool_resize, closes_what_was_being_reset) {
 // A pool of one had one thread for its calls at once, and all the closes before the one reset.
 TEST_F(pool_resize, lets_nobody_wait_for_the_closes_of_what_is_too_many) {
     door closes;
-    to->on_close = [&](int) { closes.pass_through(); };
+    to->on_close = [closes](int) { closes.pass_through(); };
     session_pool pool{connector{to},
                       {.max = 4, .acquire_timeout = plenty, .close_timeout = cenote::forever}};
     leases held = take(pool, 4);

@@ -88,11 +88,11 @@ TEST(stats, show_every_state) {
     auto leased = pool.acquire();
     pool.acquire().give_back();
     ASSERT_TRUE(eventually([&] { return pool.stats().idle == 1; }));
-    auto hang = [&](int) { return verbs.pass_through(); };
+    auto hang = [verbs](int) { return verbs.pass_through(); };
     to->on_probe = hang;
     to->on_reset = hang;
-    to->on_close = [&](int) { verbs.pass_through(); };
-    to->on_open = [&](int) { verbs.pass_through(); };
+    to->on_close = [verbs](int) { verbs.pass_through(); };
+    to->on_open = [verbs](int) { verbs.pass_through(); };
     probing.give_back();
     resetting.mark_dirty();
     resetting.give_back();

@@ -229,6 +229,19 @@ TEST_F(loop_replace, keeps_one_for_a_call_that_goes_with_its_loop) {
     EXPECT_EQ(book.ended, 2);
 }
 
+TEST_F(loop_replace, ends_the_last_one_with_the_pool_if_an_answer_still_waits) {
+    asio::io_context io, of_the_caller;
+    {
+        made_pool pool{io, awaited_badge{book, 1}, {.max = 1}};
+        pool.async_acquire(asio::bind_executor(
+            of_the_caller, [](boost::system::error_code error, cenote::lease<made>) {
+                EXPECT_EQ(error, cenote::errc::closed);
+            }));
+    }
+    EXPECT_EQ(book.ended, 1);
+    EXPECT_EQ(of_the_caller.run(), 1U);
+}
+
 TEST_F(loop_replace, a_thousand_times_under_load) {
     constexpr int replacements = 1000;
     std::deque<asio::io_context> loops(1);

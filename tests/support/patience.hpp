@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -57,36 +58,40 @@ bool for_a_while(Condition&& holds, std::chrono::nanoseconds time = 30ms) {
 /// Lets time pass where an option is about time.
 inline void pass(std::chrono::nanoseconds time) { std::this_thread::sleep_for(time); }
 
-/// Shut until somebody opens it.
+/// Shut until somebody opens it. Copies are the same door: a call that is given up may outlive its
+/// pool, and the test, so whatever it waits at must be its own.
 class door {
 public:
-    void open() {
-        std::lock_guard lock(mutex_);
-        open_ = true;
-        changed_.notify_all();
+    void open() const {
+        std::lock_guard lock(way_->mutex);
+        way_->open = true;
+        way_->changed.notify_all();
     }
-    void shut() {
-        std::lock_guard lock(mutex_);
-        open_ = false;
+    void shut() const {
+        std::lock_guard lock(way_->mutex);
+        way_->open = false;
     }
     /// Waits until it is open. False: nobody opened it.
-    bool pass_through() {
-        std::unique_lock lock(mutex_);
-        ++waiting_;
-        bool opened = changed_.wait_for(lock, plenty, [&] { return open_; });
-        --waiting_;
+    bool pass_through() const {
+        std::unique_lock lock(way_->mutex);
+        ++way_->waiting;
+        bool opened = way_->changed.wait_for(lock, plenty, [&] { return way_->open; });
+        --way_->waiting;
         return opened;
     }
     int waiting() const {
-        std::lock_guard lock(mutex_);
-        return waiting_;
+        std::lock_guard lock(way_->mutex);
+        return way_->waiting;
     }
 
 private:
-    mutable std::mutex mutex_;
-    std::condition_variable changed_;
-    int waiting_ = 0;
-    bool open_ = false;
+    struct way {
+        std::mutex mutex;
+        std::condition_variable changed;
+        int waiting = 0;
+        bool open = false;
+    };
+    std::shared_ptr<way> way_ = std::make_shared<way>();
 };
 
 /// Whether the pool's line gets exactly `count` long.
