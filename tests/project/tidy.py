@@ -24,24 +24,28 @@ TEXT_SUFFIXES = CPP_SUFFIXES + (".txt", ".cmake", ".in", ".py", ".json", "")
 MAPPED_FOLDERS = ("include", "src", "tools", "bench", "examples")
 
 # Who may include whom. A room is the folder below src, or the folder at the top; the public
-# headers are four: the words, which everybody speaks, what needs Boost.Asio, what needs spdlog,
-# and the rest.
+# headers are five: the words, which everybody speaks, what needs Boost.Asio, what needs spdlog,
+# what is about servers, and the rest.
 WORDS = ("breaker.hpp", "options.hpp", "error.hpp", "stats.hpp", "event.hpp")
 ASIO = ("asio.hpp", "asio_connector.hpp", "per_executor.hpp")
 SPDLOG = ("spdlog.hpp",)
+SERVER = ("http.hpp", "mariadb.hpp", "postgres.hpp", "redis.hpp", "secret.hpp", "server_error.hpp",
+          "sql.hpp", "sqlite.hpp", "tls.hpp", "url.hpp")
 MAY_INCLUDE = {
     "words": {"words"},
     "public": {"public", "words"},
     "asio": {"asio", "public", "words"},
     "spdlog": {"spdlog", "public", "words"},
     "log": {"spdlog", "public", "words"},
+    "server": {"server", "asio", "public", "words"},
+    "connector": {"connector", "server", "asio", "public", "words"},
     "core": {"core", "words"},
     "sim": {"sim", "core", "words"},
     "shell": {"shell", "core", "words", "public"},
     "loop": {"loop", "shell", "core", "words", "public", "asio"},
-    "examples": {"examples", "asio", "spdlog", "public", "words"},
-    "bench": {"bench", "core", "asio", "public", "words"},
-    "tools": {"tools", "sim", "public", "words"},
+    "examples": {"examples", "server", "asio", "spdlog", "public", "words"},
+    "bench": {"bench", "core", "server", "asio", "public", "words"},
+    "tools": {"tools", "sim", "server", "asio", "public", "words"},
 }
 # A third party is named in as few rooms as possible; so is the operating system.
 THIRD_PARTY = {
@@ -49,11 +53,14 @@ THIRD_PARTY = {
     "loop": ("boost/asio/", "boost/system/"),
     "spdlog": ("spdlog/",),
     "log": ("spdlog/",),
+    "server": ("boost/asio/", "boost/system/", "boost/beast/"),
+    "connector": ("boost/asio/", "boost/system/", "boost/beast/", "openssl/", "libpq-fe.h",
+                  "mysql.h", "errmsg.h", "mysqld_error.h", "hiredis/", "sqlite3.h"),
     "bench": ("benchmark/", "boost/asio/"),
     "examples": ("boost/asio/", "boost/asio.hpp", "spdlog/"),
-    "tools": ("CLI/",),
+    "tools": ("CLI/", "boost/asio/", "boost/system/"),
 }
-PLATFORM_ROOMS = {"shell", "tools", "bench"}
+PLATFORM_ROOMS = {"shell", "connector", "tools", "bench"}
 
 # Rooms where the same calls must give the same answers, for ever: that is what replay means.
 PURE_ROOMS = {"core", "sim"}
@@ -202,6 +209,8 @@ class Tidy:
         if parts[0] == "include":
             if parts[2:] in [(header,) for header in ASIO]:
                 return "asio"
+            if parts[2:] in [(header,) for header in SERVER]:
+                return "server"
             if parts[2:] in [(header,) for header in SPDLOG]:
                 return "spdlog"
             return "words" if parts[2:] in [(word,) for word in WORDS] else "public"

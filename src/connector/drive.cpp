@@ -1,0 +1,202 @@
+#include "connector/drive.hpp"
+
+#include <algorithm>
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/system/system_error.hpp>
+#include <cerrno>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <poll.h>
+#include <string>
+#include <sys/epoll.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+#include "cenote/server_error.hpp"
+
+namespace cenote::connector_detail {
+
+namespace asio = boost::asio;
+
+namespace {
+
+[[noreturn]] void late(const steps& s) {
+    throw exchange_timeout(std::string("cenote: timed out waiting for ") + s.awaited());
+}
+
+short events_of(need n) {
+    switch (n) {
+        case need::to_read: return POLLIN;
+        case need::to_write: return POLLOUT;
+        case need::to_do_either:
+        case need::nothing: break;
+    }
+    return POLLIN | POLLOUT;
+}
+
+/// Rounded up: poll counts milliseconds, and must not wake us before the time.
+int poll_time(instant deadline) {
+    if (deadline == instant::max()) return -1;
+    auto left = deadline - std::chrono::steady_clock::now();
+    auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+    return static_cast<int>(std::clamp<std::int64_t>(ms, 0, std::numeric_limits<int>::max()));
+}
+
+/// Waits for a descriptor in a coroutine, but not longer than allowed. The timer may fire on
+/// another thread of the executor's at any moment: whoever touches the descriptor has the lock.
+class watch : public std::enable_shared_from_this<watch> {
+public:
+    watch(const asio::any_io_executor& where, int descriptor)
+        : socket_(where, descriptor), timer_(where) {}
+    ~watch() = default;
+    watch(const watch&) = delete;
+    watch& operator=(const watch&) = delete;
+
+    void begin(instant deadline) {
+        if (deadline == instant::max()) return;
+        std::lock_guard lock(mutex_);
+        timer_.expires_at(deadline);
+        timer_.async_wait([me = shared_from_this()](const boost::system::error_code& ended) {
+            std::lock_guard held(me->mutex_);
+            if (ended || me->over_) return;
+            me->late_ = true;
+            me->socket_.cancel();
+        });
+    }
+    /// The descriptor is not ours: it is let go of here, however long the timer's handler lies
+    /// about.
+    void end() {
+        std::lock_guard lock(mutex_);
+        over_ = true;
+        timer_.cancel();
+        socket_.release();
+    }
+    bool late() {
+        std::lock_guard lock(mutex_);
+        return late_;
+    }
+
+    /// Begins a wait under the lock, and hands it to the coroutine's handler.
+    template <class Token>
+    auto ready(asio::posix::stream_descriptor::wait_type what, Token&& token) {
+        auto begin = [this](auto handler, asio::posix::stream_descriptor::wait_type w) {
+            std::lock_guard lock(mutex_);
+            socket_.async_wait(w, std::move(handler));
+            if (late_) socket_.cancel();
+        };
+        return asio::async_initiate<Token, void(boost::system::error_code)>(begin, token, what);
+    }
+
+private:
+    std::mutex mutex_;
+    asio::posix::stream_descriptor socket_;
+    asio::steady_timer timer_;
+    bool late_ = false;
+    bool over_ = false;
+};
+
+/// Readable when the socket can be read or written: what waits for either waits for this.
+class either {
+public:
+    explicit either(int socket) : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+        epoll_event wanted{.events = EPOLLIN | EPOLLOUT, .data = {.fd = socket}};
+        if (epoll_ >= 0 && ::epoll_ctl(epoll_, EPOLL_CTL_ADD, socket, &wanted) == 0) return;
+        int error = errno;
+        if (epoll_ >= 0) ::close(epoll_);
+        throw std::system_error(error, std::generic_category());
+    }
+    ~either() { ::close(epoll_); }
+    either(const either&) = delete;
+    either& operator=(const either&) = delete;
+
+    int descriptor() const { return epoll_; }
+
+private:
+    int epoll_;
+};
+
+/// Ends with the scope, also if the coroutine does so early.
+class watching {
+public:
+    watching(const asio::any_io_executor& where, int descriptor, instant deadline)
+        : it_(std::make_shared<watch>(where, descriptor)), descriptor_(descriptor) {
+        it_->begin(deadline);
+    }
+    ~watching() { it_->end(); }
+    watching(const watching&) = delete;
+    watching& operator=(const watching&) = delete;
+
+    watch& operator*() const { return *it_; }
+    int descriptor() const { return descriptor_; }
+
+private:
+    std::shared_ptr<watch> it_;
+    int descriptor_;
+};
+
+}  // namespace
+
+instant deadline_after(std::chrono::nanoseconds time) noexcept {
+    instant now = std::chrono::steady_clock::now();
+    return time > instant::max() - now ? instant::max() : now + std::max(time, time.zero());
+}
+
+void drive(steps& s, instant deadline) {
+    for (need n = s.step(); n != need::nothing; n = s.step()) {
+        pollfd waited{.fd = s.descriptor(), .events = events_of(n), .revents = 0};
+        int ready = ::poll(&waited, 1, poll_time(deadline));
+        if (ready < 0 && errno != EINTR) throw std::system_error(errno, std::generic_category());
+        if (ready == 0 && std::chrono::steady_clock::now() >= deadline) late(s);
+    }
+}
+
+namespace {
+
+/// Waits once. False: the time is over.
+asio::awaitable<bool> wait_once(watch* on, need n) {
+    using descriptor = asio::posix::stream_descriptor;
+    auto what = n == need::to_write ? descriptor::wait_write : descriptor::wait_read;
+    boost::system::error_code error;
+    auto token = asio::redirect_error(asio::use_awaitable, error);
+    co_await on->ready(what, token);
+    if (!error) co_return true;
+    if (on->late()) co_return false;
+    throw boost::system::system_error(error);
+}
+
+}  // namespace
+
+asio::awaitable<void> async_drive(steps& s, instant deadline) {
+    need n = s.step();
+    if (n == need::nothing) co_return;
+    asio::any_io_executor where = co_await asio::this_coro::executor;
+    std::optional<watching> socket;
+    while (n != need::nothing) {
+        bool in_time = true;
+        if (n == need::to_do_either) {
+            socket.reset();
+            either both(s.descriptor());
+            watching w(where, both.descriptor(), deadline);
+            in_time = co_await wait_once(&*w, n);
+        } else {
+            if (!socket || socket->descriptor() != s.descriptor())
+                socket.emplace(where, s.descriptor(), deadline);
+            in_time = co_await wait_once(&**socket, n);
+        }
+        if (!in_time) late(s);
+        if (s.reconnects()) socket.reset();  // what it closes must not be watched
+        n = s.step();
+    }
+}
+
+}  // namespace cenote::connector_detail

@@ -1,0 +1,240 @@
+#include "connector/transport.hpp"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <array>
+#include <cerrno>
+#include <limits>
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <sys/socket.h>
+#include <system_error>
+
+#include "cenote/server_error.hpp"
+
+namespace cenote::connector_detail {
+
+namespace {
+
+[[noreturn]] void lost(const std::string& why, int code = 0) {
+    throw connection_error(error_kind::connection, "cenote: the connection is lost: " + why, {},
+                           code);
+}
+[[noreturn]] void lost(int error) { lost(std::generic_category().message(error), error); }
+
+/// The first thing OpenSSL has to say, which forgets the rest.
+std::string openssl_text() {
+    unsigned long code = ERR_get_error();
+    ERR_clear_error();
+    if (code == 0) return "no reason given";
+    const char* reason = ERR_reason_error_string(code);
+    return reason != nullptr ? reason : "error " + std::to_string(code);
+}
+
+[[noreturn]] void unusable(const std::string& what) {
+    throw connection_error(error_kind::final, "cenote: TLS: " + what + ": " + openssl_text());
+}
+
+int clipped(std::size_t size) {
+    return static_cast<int>(std::min<std::size_t>(size, std::numeric_limits<int>::max()));
+}
+
+// A socket as OpenSSL sees it. Its own kind would be killed by SIGPIPE.
+
+int socket_of(BIO* bio) {
+    return static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio)));
+}
+
+int bio_write(BIO* bio, const char* from, int size) {
+    BIO_clear_retry_flags(bio);
+    auto sent =
+        ::send(socket_of(bio), from, static_cast<std::size_t>(size), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_write(bio);
+    return static_cast<int>(sent);
+}
+
+int bio_read(BIO* bio, char* into, int size) {
+    BIO_clear_retry_flags(bio);
+    auto got = ::recv(socket_of(bio), into, static_cast<std::size_t>(size), MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_read(bio);
+    return static_cast<int>(got);
+}
+
+long bio_control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
+
+BIO_METHOD* socket_method() {
+    static BIO_METHOD* const method = [] {
+        BIO_METHOD* m = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "cenote socket");
+        BIO_meth_set_write(m, bio_write);
+        BIO_meth_set_read(m, bio_read);
+        BIO_meth_set_ctrl(m, bio_control);
+        return m;
+    }();
+    return method;
+}
+
+using context = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
+
+context make_context(const tls_options& how) {
+    context made(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
+    if (made == nullptr) unusable("no context");
+    SSL_CTX_set_min_proto_version(made.get(), TLS1_2_VERSION);
+    SSL_CTX_set_mode(made.get(),
+                     SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    if (how.unsafe_accept_anybody) {
+        SSL_CTX_set_verify(made.get(), SSL_VERIFY_NONE, nullptr);
+        return made;
+    }
+    SSL_CTX_set_verify(made.get(), SSL_VERIFY_PEER, nullptr);
+    bool trusts = how.ca_file.empty() ? SSL_CTX_set_default_verify_paths(made.get()) == 1
+                                      : SSL_CTX_load_verify_file(made.get(), how.ca_file.c_str());
+    if (!trusts) unusable("cannot read whom to trust");
+    return made;
+}
+
+void show_certificate(SSL_CTX* to, const tls_options& how) {
+    if (how.certificate_file.empty()) return;
+    const std::string& key = how.key_file.empty() ? how.certificate_file : how.key_file;
+    bool loaded = SSL_CTX_use_certificate_chain_file(to, how.certificate_file.c_str()) == 1 &&
+                  SSL_CTX_use_PrivateKey_file(to, key.c_str(), SSL_FILETYPE_PEM) == 1;
+    if (!loaded) unusable("cannot read our own certificate or its key");
+}
+
+bool is_address(const std::string& host) {
+    std::array<unsigned char, sizeof(in6_addr)> bytes{};
+    return ::inet_pton(AF_INET, host.c_str(), bytes.data()) == 1 ||
+           ::inet_pton(AF_INET6, host.c_str(), bytes.data()) == 1;
+}
+
+/// Whom the certificate must be for.
+void expect(SSL* tls, const std::string& name) {
+    if (is_address(name)) {
+        if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls), name.c_str()) != 1)
+            unusable("no such address");
+        return;
+    }
+    SSL_set_hostflags(tls, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    // What SSL_set_tlsext_host_name does, without its cast.
+    std::string sent = name;
+    long told = SSL_ctrl(tls, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, sent.data());
+    if (SSL_set1_host(tls, name.c_str()) != 1 || told != 1) unusable("no such name");
+}
+
+}  // namespace
+
+void transport::free_tls::operator()(ssl_st* tls) const noexcept { SSL_free(tls); }
+
+void transport::protect(const tls_options& how, const std::string& host) {
+    context made = make_context(how);
+    show_certificate(made.get(), how);
+    tls_.reset(SSL_new(made.get()));
+    BIO* bio = BIO_new(socket_method());
+    if (tls_ == nullptr || bio == nullptr) unusable("out of memory");
+    BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(socket_.descriptor())));
+    BIO_set_init(bio, 1);
+    SSL_set_bio(tls_.get(), bio, bio);
+    if (!how.unsafe_accept_anybody)
+        expect(tls_.get(), how.server_name.empty() ? host : how.server_name);
+    SSL_set_connect_state(tls_.get());
+}
+
+need transport::shake_hands() {
+    ERR_clear_error();
+    int result = SSL_do_handshake(tls_.get());
+    if (result == 1) return need::nothing;
+    switch (SSL_get_error(tls_.get(), result)) {
+        case SSL_ERROR_WANT_READ: return need::to_read;
+        case SSL_ERROR_WANT_WRITE: return need::to_write;
+        default: break;
+    }
+    long verdict = SSL_get_verify_result(tls_.get());
+    if (verdict != X509_V_OK)
+        throw connection_error(error_kind::final,
+                               std::string("cenote: TLS: the server's certificate is refused: ") +
+                                   X509_verify_cert_error_string(verdict),
+                               {}, static_cast<int>(verdict));
+    throw connection_error(error_kind::transient,
+                           "cenote: TLS: the handshake failed: " + openssl_text());
+}
+
+/// What came of a call of OpenSSL's that moves bytes.
+std::size_t transport::moved(int result, need& wanted) {
+    if (result > 0) return static_cast<std::size_t>(result);
+    int system_error = errno;
+    switch (SSL_get_error(tls_.get(), result)) {
+        case SSL_ERROR_WANT_READ: wanted = need::to_read; return 0;
+        case SSL_ERROR_WANT_WRITE: wanted = need::to_write; return 0;
+        case SSL_ERROR_ZERO_RETURN: lost("the server closed it");
+        case SSL_ERROR_SYSCALL:
+            if (system_error == 0) lost("the server closed it");
+            lost(system_error);
+        default: break;
+    }
+    lost(openssl_text());
+}
+
+std::size_t transport::read_some(std::span<char> into, need& wanted) {
+    if (tls_ != nullptr) {
+        ERR_clear_error();
+        errno = 0;
+        return moved(SSL_read(tls_.get(), into.data(), clipped(into.size())), wanted);
+    }
+    for (;;) {
+        auto got = ::recv(socket_.descriptor(), into.data(), into.size(), MSG_DONTWAIT);
+        if (got > 0) return static_cast<std::size_t>(got);
+        if (got == 0) lost("the server closed it");
+        if (errno == EINTR) continue;
+        if (errno != EAGAIN) lost(errno);
+        wanted = need::to_read;
+        return 0;
+    }
+}
+
+std::size_t transport::write_some(std::string_view from, need& wanted) {
+    if (tls_ != nullptr) {
+        ERR_clear_error();
+        errno = 0;
+        return moved(SSL_write(tls_.get(), from.data(), clipped(from.size())), wanted);
+    }
+    for (;;) {
+        auto sent =
+            ::send(socket_.descriptor(), from.data(), from.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent >= 0) return static_cast<std::size_t>(sent);
+        if (errno == EINTR) continue;
+        if (errno != EAGAIN) lost(errno);
+        wanted = need::to_write;
+        return 0;
+    }
+}
+
+sight transport::look() noexcept {
+    if (!socket_) return sight::ended;
+    if (tls_ == nullptr) return look_at(socket_.descriptor());
+    if (SSL_pending(tls_.get()) > 0) return sight::unread;
+    if (look_at(socket_.descriptor()) == sight::quiet) return sight::quiet;
+    // Something has come: perhaps only a ticket, which OpenSSL takes in while it looks for more.
+    char one = 0;
+    ERR_clear_error();
+    int result = SSL_peek(tls_.get(), &one, 1);
+    if (result > 0) return sight::unread;
+    int why = SSL_get_error(tls_.get(), result);
+    ERR_clear_error();
+    return why == SSL_ERROR_WANT_READ ? sight::quiet : sight::ended;
+}
+
+void transport::close() noexcept {
+    if (tls_ != nullptr && SSL_is_init_finished(tls_.get())) {
+        SSL_shutdown(tls_.get());
+        ERR_clear_error();
+    }
+    forsake();
+}
+
+void transport::forsake() noexcept {
+    tls_.reset();
+    socket_.close();
+}
+
+}  // namespace cenote::connector_detail
