@@ -1,3 +1,4 @@
+// The two who wait: poll for threads, Boost.Asio for coroutines.
 #include "connector/drive.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Secrets in memory of their own, wiped when they end.
 #include "cenote/secret.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Sockets: lookups, connects, settings, and a look without reading.
 #include "connector/socket.hpp"
 
 #include <algorithm>
@@ -165,7 +166,7 @@ sight look_at(int descriptor) noexcept {
         if (got > 0) return sight::unread;
         if (got == 0) return sight::ended;
         if (errno == EINTR) continue;
-        return errno == EAGAIN || errno == EWOULDBLOCK ? sight::quiet : sight::ended;
+        return errno == EAGAIN ? sight::quiet : sight::ended;
     }
 }
 

@@ -1,3 +1,4 @@
+// Conversions of values, and what is said when one does not fit.
 #include "cenote/sql.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Plain sockets and OpenSSL behind one face.
 #include "connector/transport.hpp"
 
 #include <algorithm>

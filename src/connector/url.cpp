@@ -1,3 +1,4 @@
+// The parser of URLs: strict, bounded, and silent about what it was given.
 #include "cenote/url.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The work threads of coroutines.
 #include "connector/work.hpp"
 
 #include <atomic>
