@@ -159,9 +159,10 @@ struct quick_look : testing::TestWithParam<bool> {
     const std::vector<std::thread::id> here{me};
     std::shared_ptr<server> to = server::start();
     std::shared_ptr<lookout> looks = std::make_shared<lookout>();
-    running_loop elsewhere;  // the pool's
+    // These outlive the pool and its threads, which post to them.
     asio::io_context io;     // the borrower's
     loop where;              // and for coroutines without a framework
+    running_loop elsewhere;  // the pool's
     std::optional<session_pool> pool;
 };
 
@@ -515,8 +516,7 @@ TEST_P(quick_look, adds_up_under_load) {
     std::atomic<unsigned> asked{0};
     std::atomic<unsigned> unfit{0};
     looks->say([&](int) { return ++asked % 13 != 0 || (++unfit, false); });
-    asio::io_context loops;
-    auto busy = asio::make_work_guard(loops);
+    auto busy = asio::make_work_guard(io);
     std::atomic<unsigned> done{0};
     std::atomic<unsigned> refused{0};
     const unsigned each = static_cast<unsigned>(support::rounds(400));
@@ -533,7 +533,7 @@ TEST_P(quick_look, adds_up_under_load) {
         }
     };
     auto resume = [&](std::coroutine_handle<> ready) noexcept {
-        asio::post(loops, [ready] { ready.resume(); });
+        asio::post(io, [ready] { ready.resume(); });
     };
     auto without = [&](std::stop_token stop) -> task {
         for (unsigned i = 0; i < each; ++i) {
@@ -546,10 +546,10 @@ TEST_P(quick_look, adds_up_under_load) {
     std::stop_source stop;
     std::vector<task> tasks;
     for (unsigned i = 0; i < 10; ++i) tasks.push_back(without(stop.get_token()));
-    for (unsigned i = 0; i < 20; ++i) asio::co_spawn(loops, with_asio(i), asio::detached);
+    for (unsigned i = 0; i < 20; ++i) asio::co_spawn(io, with_asio(i), asio::detached);
     {
         std::vector<std::jthread> threads;
-        for (int i = 0; i < 2; ++i) threads.emplace_back([&] { loops.run(); });
+        for (int i = 0; i < 2; ++i) threads.emplace_back([&] { io.run(); });
         threads.emplace_back([&] {
             for (unsigned i = 0; i < each; ++i, ++done) (void)pool->acquire();
         });
