@@ -67,6 +67,7 @@ bool gate::ask(waiter& who) {
 }
 void gate::cancel(waiter& who) noexcept { keeper_of(this).cancel(who); }
 bool gate::withdraw(waiter& who) noexcept { return keeper_of(this).withdraw(who); }
+bool gate::take_back(waiter& who) noexcept { return shell::keeper::take_back(who); }
 void gate::refused(errc why) noexcept { keeper_of(this).refused(why); }
 void gate::forget() noexcept { keeper_of(this).drop_ref(); }
 

@@ -58,6 +58,7 @@ public:
     bool ask(detail::waiter& who);
     void cancel(detail::waiter& who) noexcept;
     bool withdraw(detail::waiter& who) noexcept;
+    static bool take_back(const detail::waiter& who) noexcept;
     void refused(errc why) noexcept;
     void release(detail::resource* r) noexcept;
     void hand_in(detail::resource* r) noexcept;
@@ -131,6 +132,7 @@ private:
         std::exception_ptr forgotten;         // an open error that is the last no longer
         detail::resource* foreign = nullptr;  // to be forsaken, up to the end
         detail::resource* foreign_end = nullptr;
+        errands* outer = nullptr;  // further up on this stack, somebody else's
 
         void add(detail::waiter& w) {
             w.next = nullptr;
@@ -144,6 +146,15 @@ private:
             first = w->next;
             if (first == nullptr) last = &first;
             return w;
+        }
+        bool remove(const detail::waiter& gone) {
+            for (detail::waiter** w = &first; *w != nullptr; w = &(*w)->next) {
+                if (*w != &gone) continue;
+                if (last == &gone.next) last = w;
+                *w = gone.next;
+                return true;
+            }
+            return false;
         }
         /// Waiters are told without the keeper, which may be gone by then; unless what they got is
         /// still to be looked at, which keeps it.
@@ -204,6 +215,7 @@ private:
     void look_around(core::instant now, errands& todo) noexcept;
     void sort_out(core::instant now, const core::action& a, errands& todo) noexcept;
     void carry_out(errands& todo) noexcept;
+    static constinit thread_local errands* carried_out_here;
     void rouse(errands& todo);
 
     // Under the lock.

@@ -83,18 +83,28 @@ void keeper::keep_for(detail::waiter& who) {
     add_ref();
 }
 
+constinit thread_local keeper::errands* keeper::carried_out_here = nullptr;
+
+bool keeper::take_back(const detail::waiter& who) noexcept {
+    for (errands* todo = carried_out_here; todo != nullptr; todo = todo->outer)
+        if (todo->remove(who)) return true;
+    return false;
+}
+
 void keeper::carry_out(errands& todo) noexcept {
     bool here = todo.needs_keeper();  // if not, it may be gone when the first waiter has run
     // First: the end of the pool waits for it, and may come in what a waiter does.
     if (todo.summons) work_->summon();
     for (resource* r = todo.foreign; r != todo.foreign_end; r = r->next_orphan) forsake(r);
     const detail::process_number this_one = detail::this_process;
+    todo.outer = std::exchange(carried_out_here, &todo);
     while (detail::waiter* w = todo.pop()) {
         if (detail::this_process != this_one) break;  // forked by one of them: see keeper_fork.cpp
         if (is_unseen(*w) && !admit(*w, todo)) continue;
         w->process.store(detail::no_process, std::memory_order_relaxed);
         w->notify();
     }
+    carried_out_here = todo.outer;
     if (!here) return;
     if (todo.judges) judge();
     if (todo.alone) make_calls_here();

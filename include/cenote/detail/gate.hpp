@@ -101,6 +101,9 @@ public:
     /// Takes somebody out who is going away. True: it will not be notified. False: it was notified,
     /// or is about to be.
     bool withdraw(waiter& who) noexcept;
+    /// The same for somebody whom this thread is about to notify, and who is going away in what
+    /// another one does whom it has notified before.
+    static bool take_back(waiter& who) noexcept;
     /// Tells observers that somebody is refused.
     void refused(errc why) noexcept;
     /// Lets go of what a waiter kept that was refused (`waiter::keeps_keeper`).
