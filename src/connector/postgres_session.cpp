@@ -29,7 +29,7 @@ std::string field(const PGresult* r, int which) {
 complaint complaint_of(const PGresult* r) {
     complaint c;
     c.sqlstate = field(r, PG_DIAG_SQLSTATE);
-    c.kind = kind_of(c.sqlstate);
+    c.kind = kind_of(c.sqlstate, field(r, PG_DIAG_SEVERITY_NONLOCALIZED));
     c.text = field(r, PG_DIAG_MESSAGE_PRIMARY);
     std::string detail = field(r, PG_DIAG_MESSAGE_DETAIL);
     if (!detail.empty()) c.text += " (" + detail + ")";
@@ -55,11 +55,13 @@ void complaint::raise() const {
     throw connection_error(kind, what, sqlstate);
 }
 
-error_kind kind_of(std::string_view sqlstate) noexcept {
-    if (sqlstate.empty() || sqlstate.starts_with("08")) return error_kind::connection;
+error_kind kind_of(std::string_view sqlstate, std::string_view severity) noexcept {
     constexpr std::array<std::string_view, 4> of_the_server{"57P01", "57P02", "57P03", "25006"};
-    bool suspect = std::ranges::find(of_the_server, sqlstate) != of_the_server.end();
-    return suspect ? error_kind::suspect : error_kind::statement;
+    if (std::ranges::find(of_the_server, sqlstate) != of_the_server.end())
+        return error_kind::suspect;
+    // After an ERROR the session goes on, also one of class 08: a wrong number of parameters, or
+    // somebody else's connection that a function has lost.
+    return severity == "ERROR" ? error_kind::statement : error_kind::connection;
 }
 
 // Session.

@@ -228,8 +228,8 @@ private:
 /// those that are for its developers.
 complaint understand(std::string_view message);
 
-/// What an error of this SQLSTATE means for an open connection.
-error_kind kind_of(std::string_view sqlstate) noexcept;
+/// What an error means for an open connection.
+error_kind kind_of(std::string_view sqlstate, std::string_view severity) noexcept;
 
 /// The name and value of each of libpq's settings for this attempt, but for the password. Throws
 /// connection_error if the environment would interfere.
