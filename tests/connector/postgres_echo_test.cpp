@@ -111,7 +111,7 @@ void ask_as_thread(pool<connection>& p, book& b, unsigned seed) {
         try {
             auto lease = p.acquire_for(5s);
             if (!lease->execute(whose).scalar<std::string>().empty()) ++b.inherited;
-            for (unsigned i = d() % 12; i > 0; --i) ask(*lease, b, d);
+            for (auto i = d() % 12; i > 0; --i) ask(*lease, b, d);
             std::string word = b.word();
             b.compare(lease->execute(leave, word).scalar<std::string>(), word);
         } catch (const server_error&) {
@@ -152,7 +152,7 @@ asio::awaitable<void> ask_once(asker* who) {
     auto slot = asio::bind_cancellation_slot(who->cancel.slot(), asio::use_awaitable);
     sql::result left = co_await lease->async_execute(whose);
     if (!left.scalar<std::string>().empty()) ++who->b->inherited;
-    for (unsigned i = 1 + who->d() % 12; i > 0; --i) {
+    for (auto i = 1 + who->d() % 12; i > 0; --i) {
         auto asked = ask_awaited(&*lease, who);
         co_await asio::co_spawn(here, std::move(asked), slot);
     }
