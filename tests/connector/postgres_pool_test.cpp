@@ -53,7 +53,7 @@ asio::awaitable<void> ask(pool<connection>& from, int who, tally& t) {
 }
 
 asio::awaitable<void> close(pool<connection>& p, asio::io_context& io) {
-    co_await p.async_close(asio::use_awaitable);
+    co_await p.async_close(plenty, asio::use_awaitable);
     io.stop();
 }
 
