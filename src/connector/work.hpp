@@ -14,6 +14,7 @@
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -24,6 +25,10 @@ namespace cenote::connector_detail {
 
 /// The threads, started when first used, and anew after a fork.
 boost::asio::thread_pool& work_threads();
+
+/// Has something done that nobody waits for: a cancel request. On two threads of their own, since
+/// it may hang with the server it is meant for. False: too much is waiting already, it is not done.
+bool run_aside(std::function<void()> what) noexcept;
 
 /// Something to be called on a work thread. Whoever awaits it may be gone before it has run: what
 /// it needs it must own.
