@@ -60,7 +60,7 @@ TEST(redis_error, of_a_wrong_password_is_not_tried_for_ever) {
     redis_pool pool(via, {.max = 5});
     for (int i = 0; i < 20; ++i) {
         try {
-            pool.acquire_for(50ms);
+            static_cast<void>(pool.acquire_for(50ms));
             ADD_FAILURE();
         } catch (const std::exception& e) {
             EXPECT_EQ(std::string(e.what()).find("wr0ng"), std::string::npos) << e.what();
@@ -112,7 +112,7 @@ TEST(redis_error, of_too_many_clients_leaves_leases_alone) {
     redis_pool pool(cenote::redis::connector(url_of(between.port())), {.max = 10});
     std::vector<cenote::lease<connection>> held;
     for (int i = 0; i < 3; ++i) held.push_back(pool.acquire());
-    EXPECT_THROW(pool.acquire_for(300ms), std::exception);
+    EXPECT_THROW(static_cast<void>(pool.acquire_for(300ms)), std::exception);
     for (auto& lease : held) EXPECT_EQ(lease->command("PING").text(), "PONG");
     EXPECT_LE(between.accepted(), 30U);  // no tight loop
     held.pop_back();
@@ -345,11 +345,11 @@ TEST_F(redis_dirt, of_bytes_nobody_asked_for_is_never_lent) {
 }
 
 TEST_F(redis_dirt, of_a_server_that_hung_up_is_never_lent) {
-    redis_pool pool(via, {.max = 3});
+    redis_pool pool(here(), {.max = 3});
     for (int i = 0; i < 3; ++i) {
         std::int64_t id = id_of(*pool.acquire());
         server().kill_backends();
-        EXPECT_TRUE(eventually([&] { return between.connections() == 0; }));
+        EXPECT_TRUE(eventually([] { return server().connections() == 0; }));
         auto lease = pool.acquire();
         EXPECT_EQ(lease->command("ECHO", "x").text(), "x");
         EXPECT_NE(id_of(*lease), id);

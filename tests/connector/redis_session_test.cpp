@@ -102,7 +102,9 @@ TEST(redis_reset, shows_what_the_flags_would_tell) {
 }
 
 TEST(redis_reset, undoes_what_is_for_clusters) {
-    support::redis_server there{{.settings = "cluster-enabled yes"}};
+    support::reserved_port bus;
+    support::redis_server there{
+        {.settings = "cluster-enabled yes\ncluster-port " + std::to_string(bus.number())}};
     expect_undone(url_of(there.port()), {"reading from replicas", [](connection& c) {
                                              c.command("READONLY");
                                              EXPECT_NE(about(c, "flags").find('r'),
