@@ -119,6 +119,9 @@ struct asker {
     book* b;
     dice d;
     asio::cancellation_signal cancel{};
+
+    asker(cenote::pool<connection>& from, book& seen, unsigned seed)
+        : pool(&from), b(&seen), d(seed) {}
 };
 
 asio::awaitable<void> ask_once(asker* who) {
@@ -197,7 +200,7 @@ TEST(redis_echo, gives_everybody_their_own_word) {
     for (unsigned i = 0; i < threads; ++i)
         crew.emplace_back([&, i] { ask_as_thread(pool, b, i + 1); });
     std::deque<asker> askers;
-    for (unsigned i = 0; i < coroutines; ++i) askers.push_back({&pool, &b, dice(100 + i)});
+    for (unsigned i = 0; i < coroutines; ++i) askers.emplace_back(pool, b, 100 + i);
     crew.emplace_back([&] {
         asio::io_context loop;
         for (asker& each : askers) asio::co_spawn(loop, ask_as_coroutine(&each), asio::detached);
