@@ -192,6 +192,8 @@ options options::from_url(std::string_view text) {
         refuse_url("has a path: targets are given with each request");
     if (u.user.find(':') != std::string::npos) refuse_url("has a user with a ':' in it");
 
+    if (u.user.empty() && !u.password.empty()) refuse_url("has a password without a user");
+
     options o;
     o.secure = u.scheme == "https";
     o.host = u.hosts.front().name;
