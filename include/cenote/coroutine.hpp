@@ -195,7 +195,7 @@ public:
     }
 
     bool await_ready() noexcept {
-        if (gate_->looks_before_acquire() || gate_->lane_is_shut()) return false;
+        if (gate_->looks_elsewhere() || gate_->lane_is_shut()) return false;
         got = gate_->take(site, wants, 0);
         return got != nullptr;
     }

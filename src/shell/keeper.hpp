@@ -137,7 +137,16 @@ private:
             *last = &w;
             last = &w.next;
         }
-        /// Waiters are told without the keeper, which may be gone by then.
+        /// The next waiter, which may be gone once it is notified.
+        detail::waiter* pop() {
+            detail::waiter* w = first;
+            if (w == nullptr) return nullptr;
+            first = w->next;
+            if (first == nullptr) last = &first;
+            return w;
+        }
+        /// Waiters are told without the keeper, which may be gone by then; unless what they got is
+        /// still to be looked at, which keeps it.
         bool needs_keeper() const { return left_empty || alone || summons || judges; }
         bool any() const { return first != nullptr || needs_keeper() || foreign != nullptr; }
     };
@@ -188,6 +197,8 @@ private:
 
     template <class Ask>
     void enter(Ask&& ask) noexcept(noexcept(ask(core::instant{})));
+    template <class Ask>
+    void decide(Ask&& ask, errands& todo) noexcept(noexcept(ask(core::instant{})));
     bool anything_to_sort_out() const;
     void sort_out(core::instant now, errands& todo) noexcept;
     void look_around(core::instant now, errands& todo) noexcept;
@@ -258,7 +269,10 @@ private:
     bool lane_went_well();
     void judge() noexcept;
     void tell() noexcept;
-    void admit(detail::waiter& who) noexcept;
+    bool look_here(detail::waiter& who);
+    bool is_unseen(const detail::waiter& who) const;
+    bool admit(detail::waiter& who, errands& todo) noexcept;
+    bool ask_again(detail::waiter& who, errands& todo) noexcept;
     void skip(const job& j) noexcept;
     void finish_close(const job& j, core::outcome how, const std::exception_ptr& error) noexcept;
     void answer(const job& j, core::outcome how, const std::exception_ptr& error,

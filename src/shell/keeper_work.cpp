@@ -69,7 +69,7 @@ void keeper::sort_out(instant now, const action& a, errands& todo) noexcept {
         w->got = places_[a.slot].held;
         prepare(now, w->got, borrower_of(*w));
         if (w->wants_several && !static_cast<many_waiter*>(w)->add(w->got)) return;
-        if (w->asynchronous && looks_before_acquire_) return enqueue(*w);
+        if (w->asynchronous && looks_elsewhere_) return enqueue(*w);
     } else {
         if (w->withdrawn) return;
         if (w->asynchronous) keep_for(*w);
@@ -89,12 +89,11 @@ void keeper::carry_out(errands& todo) noexcept {
     if (todo.summons) work_->summon();
     for (resource* r = todo.foreign; r != todo.foreign_end; r = r->next_orphan) forsake(r);
     const detail::process_number this_one = detail::this_process;
-    for (detail::waiter* w = todo.first; w != nullptr;) {
+    while (detail::waiter* w = todo.pop()) {
         if (detail::this_process != this_one) break;  // forked by one of them: see keeper_fork.cpp
-        detail::waiter* next = w->next;               // w may be gone once it is notified
+        if (is_unseen(*w) && !admit(*w, todo)) continue;
         w->process.store(detail::no_process, std::memory_order_relaxed);
         w->notify();
-        w = next;
     }
     if (!here) return;
     if (todo.judges) judge();
@@ -260,9 +259,11 @@ void keeper::tell() noexcept {
 }
 
 void keeper::run(const job& j) noexcept {
-    if (j.tells) tell();
-    else if (j.admits != nullptr) admit(*j.admits);
-    else work_->call(j);
+    if (j.tells) return tell();
+    if (j.admits == nullptr) return work_->call(j);
+    errands todo;
+    todo.add(*j.admits);
+    carry_out(todo);
 }
 
 void keeper::finish(const job& j, bool well, const std::exception_ptr& error,

@@ -105,8 +105,8 @@ public:
     void refused(errc why) noexcept;
     /// Lets go of what a waiter kept that was refused (`waiter::keeps_keeper`).
     void forget() noexcept;
-    /// Whether a connector wants to look at each lease, which it must not do on an event loop.
-    bool looks_before_acquire() const noexcept { return looks_before_acquire_; }
+    /// Whether a connector wants to look at each lease, and not on an event loop.
+    bool looks_elsewhere() const noexcept { return looks_elsewhere_; }
     /// Nothing lies on the shelf, or it is not for those who come now.
     bool lane_is_shut() const noexcept { return shelf_.raised() != 0; }
 
@@ -182,6 +182,7 @@ protected:
     std::uint64_t sample_mask_;  // which leases take the precise way: all, if somebody looks
     bool looks_before_acquire_;  // the connector has these hooks
     bool looks_before_release_;
+    bool looks_elsewhere_;  // and the first is not for where somebody waits without a thread
 };
 
 }  // namespace cenote::detail
