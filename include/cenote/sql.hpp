@@ -89,7 +89,8 @@ public:
 
     value() noexcept = default;
     explicit value(data d) noexcept : data_(std::move(d)) {}
-    explicit value(const parameter& of);
+    /// A copy of what a parameter refers to.
+    static value of(const parameter& p);
 
     bool is_null() const noexcept { return data_.index() == 0; }
     const data& get() const noexcept { return data_; }

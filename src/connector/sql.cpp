@@ -34,7 +34,7 @@ const T& as_exactly(const value::data& data, const char* wanted) {
 
 }  // namespace
 
-value::value(const parameter& of) {
+value value::of(const parameter& p) {
     struct owned {
         data operator()(std::monostate) const { return {}; }
         data operator()(bool b) const { return b; }
@@ -45,7 +45,7 @@ value::value(const parameter& of) {
             return sql::bytes(octets.begin(), octets.end());
         }
     };
-    data_ = std::visit(owned{}, of.get());
+    return value(std::visit(owned{}, p.get()));
 }
 
 parameter value::bound() const noexcept {
@@ -98,7 +98,7 @@ const row& result::one() const {
 bound_statement::bound_statement(std::string_view text, std::span<const parameter> parameters)
     : text_(text) {
     values_.reserve(parameters.size());
-    for (const parameter& p : parameters) values_.emplace_back(p);
+    for (const parameter& p : parameters) values_.push_back(value::of(p));
     parameters_.reserve(values_.size());
     for (const value& v : values_) parameters_.push_back(v.bound());
 }

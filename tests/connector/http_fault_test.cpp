@@ -23,7 +23,7 @@
 
 #include "cenote/http.hpp"
 #include "cenote/pool.hpp"
-#include "connector/await.hpp"
+#include "connector/awaiting.hpp"
 #include "connector/scripted_server.hpp"
 #include "support/gate.hpp"
 #include "support/patience.hpp"

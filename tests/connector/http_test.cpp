@@ -17,7 +17,7 @@
 
 #include <gmock/gmock.h>
 
-#include "connector/await.hpp"
+#include "connector/awaiting.hpp"
 #include "support/gate.hpp"
 #include "support/patience.hpp"
 #include "support/real_server.hpp"

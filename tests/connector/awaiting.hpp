@@ -1,4 +1,4 @@
-// How tests await: on a loop that runs here until it is over.
+// Coroutines run to their end, for tests.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -37,7 +37,7 @@ T await_on(boost::asio::io_context& loop, boost::asio::awaitable<T> what) {
     }
 }
 
-/// On a loop of its own.
+/// On a loop of its own; returns or throws what it does.
 template <class T>
 T await(boost::asio::awaitable<T> what) {
     boost::asio::io_context loop;

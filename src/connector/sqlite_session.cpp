@@ -1,0 +1,512 @@
+// SQLite, one call at a time, each within its time; and the undoing of what leases leave behind.
+#include "connector/sqlite_session.hpp"
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <sqlite3.h>
+#include <stdexcept>
+#include <thread>
+
+#include "cenote/server_error.hpp"
+
+namespace cenote::sqlite::detail {
+
+using connector_detail::deadline_after;
+using connector_detail::instant;
+
+namespace {
+
+/// How many of its steps SQLite takes between two looks at the clock.
+constexpr int steps_between_looks = 1000;
+
+/// Pragmas that hold for one connection and can be set back. Sorted.
+constexpr std::array<std::string_view, 30> session_pragmas{"analysis_limit",
+                                                           "automatic_index",
+                                                           "busy_timeout",
+                                                           "cache_size",
+                                                           "cache_spill",
+                                                           "case_sensitive_like",
+                                                           "cell_size_check",
+                                                           "checkpoint_fullfsync",
+                                                           "count_changes",
+                                                           "defer_foreign_keys",
+                                                           "empty_result_callbacks",
+                                                           "foreign_keys",
+                                                           "full_column_names",
+                                                           "fullfsync",
+                                                           "ignore_check_constraints",
+                                                           "journal_size_limit",
+                                                           "legacy_alter_table",
+                                                           "locking_mode",
+                                                           "mmap_size",
+                                                           "query_only",
+                                                           "read_uncommitted",
+                                                           "recursive_triggers",
+                                                           "reverse_unordered_selects",
+                                                           "secure_delete",
+                                                           "short_column_names",
+                                                           "synchronous",
+                                                           "temp_store",
+                                                           "threads",
+                                                           "trusted_schema",
+                                                           "wal_autocheckpoint"};
+static_assert(std::ranges::is_sorted(session_pragmas));
+
+/// Pragmas that take something but leave nothing in the session: they ask, or change the file.
+constexpr std::array<std::string_view, 20> harmless_pragmas{
+    "application_id",     "auto_vacuum", "encoding",    "foreign_key_check", "foreign_key_list",
+    "incremental_vacuum", "index_info",  "index_list",  "index_xinfo",       "integrity_check",
+    "journal_mode",       "optimize",    "page_size",   "quick_check",       "schema_version",
+    "table_info",         "table_list",  "table_xinfo", "user_version",      "wal_checkpoint"};
+static_assert(std::ranges::is_sorted(harmless_pragmas));
+
+/// Cannot be asked for. Off unless somebody set it.
+constexpr std::string_view unreadable_pragma = "case_sensitive_like";
+
+std::string lower(std::string_view text) {
+    std::string result(text);
+    for (char& c : result)
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    return result;
+}
+
+std::string quoted(std::string_view name) {
+    std::string result = "\"";
+    for (char c : name) result += c == '"' ? std::string("\"\"") : std::string(1, c);
+    return result + "\"";
+}
+
+int flags_of(open_mode mode) {
+    constexpr int always = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_URI;
+    switch (mode) {
+        case open_mode::create: return always | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+        case open_mode::read_write: return always | SQLITE_OPEN_READWRITE;
+        case open_mode::read_only: return always | SQLITE_OPEN_READONLY;
+        case open_mode::memory: break;
+    }
+    return always | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MEMORY;
+}
+
+/// As SQLite takes file names with parameters: nothing in a path is to be read as one.
+std::string file_name(const options& o) {
+    std::string name = "file:";
+    for (char c : o.path) {
+        constexpr std::string_view digits = "0123456789ABCDEF";
+        auto byte = static_cast<unsigned char>(c);
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                     c == '/' || c == '.' || c == '-' || c == '_';
+        if (plain) name += c;
+        else (name += '%') += {digits[byte >> 4U], digits[byte & 15U]};
+    }
+    return o.mode == open_mode::memory ? name + "?mode=memory&cache=shared" : name;
+}
+
+bool is_broken(int code) {
+    switch (code & 0xff) {
+        case SQLITE_CORRUPT:
+        case SQLITE_NOTADB:
+        case SQLITE_IOERR:
+        case SQLITE_CANTOPEN:
+        case SQLITE_MISUSE:
+        case SQLITE_INTERNAL: return true;
+        default: return false;
+    }
+}
+
+sql::value value_at(sqlite3_stmt* s, int column) {
+    switch (sqlite3_column_type(s, column)) {
+        case SQLITE_INTEGER: return sql::value(std::int64_t{sqlite3_column_int64(s, column)});
+        case SQLITE_FLOAT: return sql::value(sqlite3_column_double(s, column));
+        case SQLITE_TEXT: {
+            const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(s, column));
+            auto size = static_cast<std::size_t>(sqlite3_column_bytes(s, column));
+            return sql::value(std::string(text, size));
+        }
+        case SQLITE_BLOB: {
+            const auto* octets = static_cast<const std::byte*>(sqlite3_column_blob(s, column));
+            auto size = static_cast<std::size_t>(sqlite3_column_bytes(s, column));
+            return sql::value(sql::bytes(octets, octets + size));
+        }
+        default: return {};
+    }
+}
+
+std::vector<sql::value> row_of(sqlite3_stmt* s) {
+    std::vector<sql::value> values;
+    int count = sqlite3_column_count(s);
+    values.reserve(static_cast<std::size_t>(count));
+    for (int i = 0; i < count; ++i) values.push_back(value_at(s, i));
+    return values;
+}
+
+std::shared_ptr<const sql::column_names> names_of(sqlite3_stmt* s) {
+    auto names = std::make_shared<sql::column_names>();
+    for (int i = 0; i < sqlite3_column_count(s); ++i) {
+        const char* name = sqlite3_column_name(s, i);
+        names->emplace_back(name == nullptr ? "" : name);
+    }
+    return names;
+}
+
+}  // namespace
+
+const int session::locked = SQLITE_BUSY;
+
+void finalize::operator()(sqlite3_stmt* s) const noexcept { sqlite3_finalize(s); }
+
+/// The time of one operation.
+class session::limit {
+public:
+    explicit limit(session& of) : of_(of) {
+        of.stopped_.store(false, std::memory_order_relaxed);
+        of.deadline_ = deadline_after(of.timeout_);
+        of.busy_until_ = std::min(of.deadline_, deadline_after(of.settings_->busy_timeout));
+    }
+    ~limit() { of_.deadline_ = of_.busy_until_ = instant::max(); }
+    limit(const limit&) = delete;
+    limit& operator=(const limit&) = delete;
+
+private:
+    session& of_;
+};
+
+session::session(std::shared_ptr<const options> settings)
+    : settings_(std::move(settings)), timeout_(settings_->operation_timeout) {
+    open();
+    try {
+        set_up();
+    } catch (...) {
+        sqlite3_close_v2(handle_);
+        throw;
+    }
+}
+
+session::~session() {
+    if (handle_ == nullptr) {
+        for (statement_ptr& s : statements_) static_cast<void>(s.release());
+        return;
+    }
+    statements_.clear();
+    sqlite3_close_v2(handle_);
+}
+
+void session::open() {
+    int code = sqlite3_open_v2(file_name(*settings_).c_str(), &handle_, flags_of(settings_->mode),
+                               nullptr);
+    if (code == SQLITE_OK) return;
+    std::string why = handle_ == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(handle_);
+    sqlite3_close_v2(handle_);
+    // A file that cannot be opened is not there, or not ours: trying again changes nothing.
+    error_kind kind = (code & 0xff) == SQLITE_CANTOPEN || (code & 0xff) == SQLITE_PERM
+                          ? error_kind::final
+                          : error_kind::transient;
+    throw connection_error(kind, "cenote: cannot open the SQLite database: " + why, {}, code);
+}
+
+void session::set_up() {
+    limit time(*this);
+    sqlite3_progress_handler(
+        handle_, steps_between_looks,
+        [](void* me) { return static_cast<const session*>(me)->late() ? 1 : 0; }, this);
+    auto wait = [](void* me, int tries) {
+        return static_cast<const session*>(me)->wait_for_lock(tries) ? 1 : 0;
+    };
+    sqlite3_busy_handler(handle_, wait, this);
+    const options& o = *settings_;
+    if (!o.journal_mode.empty() && o.mode != open_mode::read_only && o.mode != open_mode::memory)
+        run("PRAGMA journal_mode = " + o.journal_mode);
+    if (!o.synchronous.empty()) run("PRAGMA synchronous = " + o.synchronous);
+    if (o.cache_size) run("PRAGMA cache_size = " + std::to_string(*o.cache_size));
+    run(std::string("PRAGMA foreign_keys = ") + (o.foreign_keys ? "on" : "off"));
+    run("SELECT count(*) FROM sqlite_schema");  // whether it is a database at all
+}
+
+void session::settle() {
+    note_baseline();
+    sqlite3_set_authorizer(
+        handle_,
+        [](void* me, int action, const char* name, const char* argument, const char*, const char*) {
+            static_cast<session*>(me)->note(action, name, argument);
+            return SQLITE_OK;
+        },
+        this);
+    own_doing_ = false;
+}
+
+void session::note_baseline() {
+    limit time(*this);
+    for (std::string_view name : session_pragmas) {
+        if (name == unreadable_pragma) {
+            baseline_.emplace_back(name, "0");
+            continue;
+        }
+        sql::result now = run("PRAGMA " + std::string(name));
+        if (now.empty()) continue;  // it means nothing for this database
+        const sql::value& v = now[0][0];
+        const auto* number = std::get_if<std::int64_t>(&v.get());
+        baseline_.emplace_back(name,
+                               number != nullptr ? std::to_string(*number) : v.as<std::string>());
+    }
+}
+
+// What a lease leaves behind. SQLite tells what each statement is about to do.
+
+void session::note(int action, const char* name, const char* argument) {
+    if (own_doing_) return;
+    switch (action) {
+        case SQLITE_PRAGMA:
+            if (argument != nullptr) note_pragma(lower(name));
+            break;
+        case SQLITE_ATTACH:
+        case SQLITE_DETACH:
+        case SQLITE_CREATE_TEMP_INDEX:
+        case SQLITE_CREATE_TEMP_TABLE:
+        case SQLITE_CREATE_TEMP_TRIGGER:
+        case SQLITE_CREATE_TEMP_VIEW: has_changed_ = true; break;
+        default: break;
+    }
+}
+
+void session::note_pragma(std::string_view name) {
+    if (std::ranges::binary_search(harmless_pragmas, name)) return;
+    has_changed_ = true;
+    if (!std::ranges::binary_search(session_pragmas, name)) beyond_undo_ = true;
+}
+
+verdict session::leave() noexcept {
+    statements_.clear();
+    ++generation_;
+    timeout_ = settings_->operation_timeout;
+    if (!condition_.idle()) return condition_.judge();
+    sqlite3_set_last_insert_rowid(handle_, 0);
+    if (beyond_undo_) return verdict::discard;
+    return has_changed_ || in_transaction() ? verdict::reset : verdict::keep;
+}
+
+void session::reset() {
+    limit time(*this);
+    statements_.clear();
+    ++generation_;
+    own_doing_ = true;
+    if (in_transaction()) run("ROLLBACK");
+    if (has_changed_) {
+        if (beyond_undo_)
+            throw connection_error(error_kind::connection,
+                                   "cenote: a pragma was set that cannot be set back");
+        undo_pragmas();  // first: one of them may forbid the rest
+        drop_temporaries();
+        detach_all();
+        has_changed_ = false;
+    }
+    own_doing_ = false;
+}
+
+void session::undo_pragmas() {
+    for (const auto& [name, value] : baseline_) run("PRAGMA " + name + " = " + value);
+    auto wait = [](void* me, int tries) {
+        return static_cast<const session*>(me)->wait_for_lock(tries) ? 1 : 0;
+    };
+    sqlite3_busy_handler(handle_, wait, this);  // the pragma busy_timeout has put its own there
+}
+
+void session::drop_temporaries() {
+    // Triggers and views first: they may be about the tables. Indexes go with theirs.
+    for (const char* kind : {"trigger", "view", "table"}) {
+        sql::result all = run("SELECT name FROM temp.sqlite_schema WHERE type = '" +
+                              std::string(kind) + "' AND name NOT LIKE 'sqlite_%'");
+        for (const sql::row& each : all)
+            run("DROP " + std::string(kind) + " temp." + quoted(each.get<std::string>(0)));
+    }
+}
+
+void session::detach_all() {
+    for (const sql::row& each : run("PRAGMA database_list")) {
+        auto name = each.get<std::string>("name");
+        if (name != "main" && name != "temp") run("DETACH " + quoted(name));
+    }
+}
+
+// Statements.
+
+statement_ptr session::compile(std::string_view text, unsigned flags) {
+    sqlite3_stmt* raw = nullptr;
+    const char* rest = nullptr;
+    int size = static_cast<int>(std::min<std::size_t>(text.size(), 0x7fffffff));
+    int code = sqlite3_prepare_v3(handle_, text.data(), size, flags, &raw, &rest);
+    statement_ptr made(raw);
+    if (code != SQLITE_OK) fail(code);
+    if (made == nullptr) throw statement_error("cenote: the statement is empty");
+    // Whatever follows would never be run, and is what an injection looks like.
+    std::string_view left(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
+    if (left.find_first_not_of(" \t\r\n\f;") != left.npos) {
+        sqlite3_stmt* more = nullptr;
+        code = sqlite3_prepare_v3(handle_, left.data(), static_cast<int>(left.size()), 0, &more,
+                                  nullptr);
+        statement_ptr second(more);
+        if (code != SQLITE_OK || second != nullptr)
+            throw statement_error("cenote: one statement at a time: there is text after the first");
+    }
+    return made;
+}
+
+void session::bind(sqlite3_stmt* to, std::span<const sql::parameter> parameters, bool copies) {
+    auto places = static_cast<std::size_t>(sqlite3_bind_parameter_count(to));
+    if (places != parameters.size())
+        throw statement_error("cenote: the statement has " + std::to_string(places) +
+                              " places for parameters, " + std::to_string(parameters.size()) +
+                              " were given");
+    for (std::size_t i = 0; i < places; ++i)
+        bind_one(to, static_cast<int>(i + 1), parameters[i], copies);
+}
+
+void session::bind_one(sqlite3_stmt* to, int place, const sql::parameter& p, bool copies) {
+    struct binder {
+        sqlite3_stmt* to;
+        int place;
+        sqlite3_destructor_type keeps;
+
+        int operator()(std::monostate) const { return sqlite3_bind_null(to, place); }
+        int operator()(bool b) const { return sqlite3_bind_int(to, place, b ? 1 : 0); }
+        int operator()(std::int64_t i) const { return sqlite3_bind_int64(to, place, i); }
+        int operator()(double d) const { return sqlite3_bind_double(to, place, d); }
+        int operator()(std::string_view text) const {
+            const char* from = text.data() == nullptr ? "" : text.data();
+            return sqlite3_bind_text64(to, place, from, text.size(), keeps, SQLITE_UTF8);
+        }
+        int operator()(std::span<const std::byte> octets) const {
+            if (octets.empty()) return sqlite3_bind_zeroblob(to, place, 0);
+            return sqlite3_bind_blob64(to, place, octets.data(), octets.size(), keeps);
+        }
+    };
+    // What SQLite's headers say with casts of old: copy it, or it stays.
+    auto keeps = copies ? reinterpret_cast<sqlite3_destructor_type>(std::intptr_t{-1}) : nullptr;
+    int code = std::visit(binder{to, place, keeps}, p.get());
+    if (code != SQLITE_OK) fail(code);
+}
+
+bool session::step(sqlite3_stmt* s) {
+    int code = sqlite3_step(s);
+    if (code == SQLITE_ROW) return true;
+    if (code == SQLITE_DONE) return false;
+    fail(code);
+}
+
+sql::result session::collect(sqlite3_stmt* s) {
+    std::int64_t before = sqlite3_total_changes64(handle_);
+    sql::result all(names_of(s));
+    while (step(s)) all.add(row_of(s));
+    bool changed = sqlite3_total_changes64(handle_) != before;
+    all.note_affected(changed ? static_cast<std::uint64_t>(sqlite3_changes64(handle_)) : 0,
+                      sqlite3_last_insert_rowid(handle_));
+    return all;
+}
+
+sql::result session::run(const std::string& text) {
+    statement_ptr s = compile(text);
+    return collect(s.get());
+}
+
+sql::result session::execute(std::string_view text, std::span<const sql::parameter> parameters) {
+    limit time(*this);
+    statement_ptr s = compile(text);
+    bind(s.get(), parameters, false);
+    return collect(s.get());
+}
+
+statement_name session::prepare(std::string_view text) {
+    limit time(*this);
+    return keep(compile(text, SQLITE_PREPARE_PERSISTENT));
+}
+
+sql::result session::execute(statement_name name, std::span<const sql::parameter> parameters) {
+    limit time(*this);
+    struct rewind {
+        sqlite3_stmt* of;
+        ~rewind() {
+            sqlite3_reset(of);
+            sqlite3_clear_bindings(of);
+        }
+    };
+    rewind at_the_end{find(name)};
+    bind(at_the_end.of, parameters, false);
+    return collect(at_the_end.of);
+}
+
+statement_name session::begin(std::string_view text, std::span<const sql::parameter> parameters) {
+    limit time(*this);
+    statement_ptr s = compile(text);
+    bind(s.get(), parameters, true);
+    return keep(std::move(s));
+}
+
+std::optional<sql::row> session::next(statement_name name,
+                                      std::shared_ptr<const sql::column_names>& columns) {
+    limit time(*this);
+    sqlite3_stmt* s = find(name);
+    if (!step(s)) return std::nullopt;
+    if (columns == nullptr) columns = names_of(s);
+    return sql::row(columns, row_of(s));
+}
+
+void session::end(statement_name name) noexcept {
+    if (name.generation == generation_) statements_[name.number].reset();
+}
+
+statement_name session::keep(statement_ptr s) {
+    auto place = std::ranges::find_if(statements_, [](const auto& each) { return !each; });
+    if (place == statements_.end()) place = statements_.emplace(place);
+    *place = std::move(s);
+    return {static_cast<std::size_t>(place - statements_.begin()), generation_};
+}
+
+sqlite3_stmt* session::find(statement_name name) const {
+    bool known = name.generation == generation_ && name.number < statements_.size() &&
+                 statements_[name.number] != nullptr;
+    if (!known)
+        throw std::logic_error(
+            "cenote: a statement ends with the lease it was prepared in, and belongs to its "
+            "connection alone");
+    return statements_[name.number].get();
+}
+
+// The rest.
+
+bool session::probe() {
+    limit time(*this);
+    own_doing_ = true;
+    run("PRAGMA schema_version");
+    own_doing_ = false;
+    return true;
+}
+
+bool session::in_transaction() const noexcept { return sqlite3_get_autocommit(handle_) == 0; }
+
+bool session::late() const noexcept {
+    return stopped_.load(std::memory_order_relaxed) ||
+           (deadline_ != instant::max() && std::chrono::steady_clock::now() >= deadline_);
+}
+
+/// Another connection has the lock. True: try again.
+bool session::wait_for_lock(int tries) const noexcept {
+    if (!waits_ || late() || std::chrono::steady_clock::now() >= busy_until_) return false;
+    // Soon at first: most locks are held for the time of one write.
+    auto pause = std::chrono::microseconds{std::min(100 << std::min(tries, 7), 10'000)};
+    std::this_thread::sleep_for(pause);
+    return true;
+}
+
+void session::fail(int code) const {
+    int extended = sqlite3_extended_errcode(handle_);
+    if (code == SQLITE_NOMEM) throw std::bad_alloc();
+    if ((code & 0xff) == SQLITE_INTERRUPT)
+        throw statement_error(stopped_.load(std::memory_order_relaxed)
+                                  ? "cenote: the statement was cancelled"
+                                  : "cenote: the statement took longer than its time",
+                              {}, code);
+    std::string text = std::string("cenote: SQLite: ") + sqlite3_errmsg(handle_);
+    if (is_broken(code)) throw connection_error(error_kind::connection, text, {}, extended);
+    throw statement_error(text, {}, extended);
+}
+
+}  // namespace cenote::sqlite::detail
