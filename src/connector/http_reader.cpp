@@ -6,7 +6,6 @@
 #include <boost/beast/core/string.hpp>
 #include <boost/beast/http/basic_parser.hpp>
 #include <boost/beast/http/error.hpp>
-#include <boost/optional/optional.hpp>
 #include <boost/system/error_code.hpp>
 #include <cstring>
 
