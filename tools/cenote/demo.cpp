@@ -25,6 +25,12 @@
 #include "order_book.hpp"
 #include <cenote/asio.hpp>
 #include <cenote/pool.hpp>
+#ifdef CENOTE_DEMO_POSTGRES
+#include <cenote/postgres.hpp>
+#endif
+#ifdef CENOTE_DEMO_MARIADB
+#include <cenote/mariadb.hpp>
+#endif
 #include <cenote/sqlite.hpp>
 #include <cenote/url.hpp>
 
@@ -229,6 +235,24 @@ private:
     steady_clock::time_point begun_;
 };
 
+#ifdef CENOTE_DEMO_POSTGRES
+int run_on_postgres(const settings& how) {
+    show<cenote::postgres::connection> it(
+        how, cenote::postgres::connector{how.url},
+        {.lock = "FOR UPDATE SKIP LOCKED", .identity = "BIGSERIAL PRIMARY KEY", .numbered = true});
+    return it.run();
+}
+#endif
+
+#ifdef CENOTE_DEMO_MARIADB
+int run_on_mariadb(const settings& how) {
+    show<cenote::mariadb::connection> it(
+        how, cenote::mariadb::connector{how.url},
+        {.lock = "FOR UPDATE SKIP LOCKED", .identity = "BIGINT PRIMARY KEY AUTO_INCREMENT"});
+    return it.run();
+}
+#endif
+
 int run_on_sqlite(const settings& how, const std::string& url) {
     show<cenote::sqlite::connection> it(how, cenote::sqlite::connector{url},
                                         {.begin = "BEGIN IMMEDIATE"});
@@ -242,8 +266,9 @@ CLI::App* add_to(CLI::App& app, settings& into) {
         "demo",
         "Many coroutines share a few database connections: an order book, for people to watch.");
     command->add_option("--url", into.url,
-                        "Database to use, as sqlite:/path; without it, an SQLite file that goes "
-                        "when the demo ends. Uses a table named cenote_demo_orders.");
+                        "Database to use: postgresql://..., mariadb://... or sqlite:/path; without "
+                        "it, an SQLite file that goes when the demo ends. Uses a table of its own, "
+                        "cenote_demo_orders.");
     command->add_option("--seconds", into.seconds, "How long")
         ->capture_default_str()
         ->check(CLI::Range(0.1, 86400.0));
@@ -268,6 +293,12 @@ int run(const settings& how) {
     }
     std::string scheme = cenote::url::parse(how.url).scheme;
     if (scheme == "sqlite") return run_on_sqlite(how, how.url);
+#ifdef CENOTE_DEMO_POSTGRES
+    if (scheme == "postgresql" || scheme == "postgres") return run_on_postgres(how);
+#endif
+#ifdef CENOTE_DEMO_MARIADB
+    if (scheme == "mariadb" || scheme == "mysql") return run_on_mariadb(how);
+#endif
     throw std::invalid_argument("cenote demo: no database for URLs that begin with " + scheme +
                                 ":");
 }
