@@ -76,7 +76,8 @@ struct options {
 
     /// Believes that a SELECT, INSERT, UPDATE, DELETE or MERGE outside of a transaction leaves
     /// nothing behind in the session, and saves its reset. That is not so if they call functions
-    /// such as set_config() or pg_advisory_lock(): then the next borrower inherits that.
+    /// such as set_config() or pg_advisory_lock(), nor for CREATE TEMP TABLE … AS, which calls
+    /// itself a SELECT: then the next borrower inherits that.
     bool unsafe_reset_by_tag = false;
 
     /// `postgresql://user:password@host:port,host:port/database?key=value`. The keys are in

@@ -178,7 +178,9 @@ void conversation::sent(int success) {
     if (success == 0) lose();
 }
 
-void conversation::row_by_row() { by_row_ = PQsetSingleRowMode(with_->handle()) == 1; }
+void conversation::row_by_row() {
+    if (PQsetSingleRowMode(with_->handle()) == 0) lose();
+}
 
 need conversation::step() {
     if (ended_ || row_) return need::nothing;
@@ -235,8 +237,8 @@ void conversation::judge_change() {
 }
 
 bool conversation::drained() noexcept {
+    if (!guard_) return false;  // nothing was asked; what can be read may be somebody else's
     try {
-        by_row_ = false;
         row_.reset();
         while (step() == need::nothing && !ended_) row_.reset();
     } catch (...) {

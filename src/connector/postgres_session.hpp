@@ -133,7 +133,6 @@ private:
     std::optional<connector_detail::exchange> guard_;
     bool flushing_ = true;
     bool fresh_ = true;  // nothing can have come yet
-    bool by_row_ = false;
     bool ended_ = false;
     result_ptr row_;
     result_ptr reply_;

@@ -80,6 +80,17 @@ TEST(postgres_pool_on_an_executor, serves_coroutines) {
     EXPECT_LE(five.stats().opened, 10u);
 }
 
+TEST(postgres_behind_pgbouncer, works) {
+    support::pgbouncer_server bouncer(the_postgres());
+    connector to(postgres_url(bouncer.port()));
+    pool<connection> two{to, {.max = 2, .acquire_timeout = plenty}};
+    for (int i = 0; i < 20; ++i)
+        two.with(
+            [&](connection& c) { EXPECT_EQ(c.execute("select $1::int8", i).scalar<int>(), i); });
+    EXPECT_EQ(two.stats().opened, 1u);
+    EXPECT_THROW(connector{postgres_url(bouncer.port(), "role=clerk")}.open(), connection_error);
+}
+
 int outcome_of_child(const std::function<void()>& what) {
     pid_t child = ::fork();
     if (child == 0) {

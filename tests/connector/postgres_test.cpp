@@ -93,6 +93,8 @@ TEST_F(postgres, understands_bytes_in_the_old_way) {
 TEST_F(postgres, refuses_text_with_a_zero_byte_before_it_is_sent) {
     std::string half("a\0b", 3);
     EXPECT_THROW(c.execute("select $1::text", half), std::invalid_argument);
+    EXPECT_THROW(c.stream("select $1::text", half), std::invalid_argument);
+    EXPECT_THROW(await(c.async_stream("select $1::text", half)), std::invalid_argument);
     EXPECT_THROW(c.execute(std::string_view("select 1\0; drop table x", 23)),
                  std::invalid_argument);
     EXPECT_THROW(c.prepare(std::string_view("\0", 1)), std::invalid_argument);
@@ -204,6 +206,8 @@ TEST_F(postgres, does_one_thing_at_a_time) {
     cursor rows = c.stream("select i from generate_series(1, 100000) i");
     EXPECT_THROW(c.execute("select 1"), std::logic_error);
     EXPECT_THROW(await(c.async_execute("select 1")), std::logic_error);
+    EXPECT_THROW(c.stream("select 1"), std::logic_error);
+    EXPECT_THROW(await(c.async_stream("select 1")), std::logic_error);
     EXPECT_EQ(rows.next()->get<int>(0), 1);  // unharmed
     while (rows.next()) {
     }
