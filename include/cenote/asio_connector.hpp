@@ -44,7 +44,7 @@ namespace cenote {
 ///         boost::asio::awaitable<void> reset(session&);     // or awaitable<bool>
 ///         boost::asio::awaitable<void> close(session&);
 ///         bool before_acquire(session&);                    // these three are quick, as ever
-///         bool before_release(session&);
+///         bool before_release(session&);                    // or verdict
 ///         cenote::verdict classify(std::exception_ptr) const;
 ///         void forsake(session&);                           // at once, too
 ///     };

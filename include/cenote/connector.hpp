@@ -22,8 +22,8 @@ namespace cenote {
 ///         void reset(session&);                     // throws: could not be cleaned (or bool)
 ///         void close(session&);                     // goodbye; the destructor follows
 ///         bool before_acquire(session&);            // false or throws: lend another one
-///         bool before_release(session&);            // false or throws: do not keep it
-///         cenote::verdict classify(std::exception_ptr) const;  // what an exception means
+///         bool before_release(session&);            // false or throws: do not keep it (or
+///         verdict) cenote::verdict classify(std::exception_ptr) const;  // what an exception means
 ///         void forsake(session&);                   // after a fork, in the child; see below
 ///     };
 ///
@@ -38,6 +38,10 @@ namespace cenote {
 /// connection which the parent still uses. forsake is called instead, once for each: it closes the
 /// descriptor and does nothing else. It runs in the child, on the thread that first uses the pool
 /// there or that ends the lease. Without it the copy stays as it is, and its descriptor open.
+///
+/// before_release may also return a verdict: `keep` is true, and what its holder marked dirty stays
+/// dirty; `reset` has it reset before anybody else gets it, like lease::mark_dirty(); `discard` and
+/// `final` are false; `suspect` is lease::discard_and_suspect().
 ///
 /// forsake returns nothing. All others but open, close and classify return bool or nothing; what
 /// close returns is ignored. A member of one of these names that cannot be called like this does
@@ -83,6 +87,17 @@ bool says_yes(Call&& call) {
     }
 }
 
+/// The answer of a look at what comes back.
+template <class R>
+concept judgement = bool_or_nothing<R> || std::same_as<std::remove_cvref_t<R>, verdict>;
+
+template <class Call>
+verdict judged_by(Call&& call) {
+    if constexpr (bool_or_nothing<std::invoke_result_t<Call>>)
+        return says_yes(std::forward<Call>(call)) ? verdict::keep : verdict::discard;
+    else return std::forward<Call>(call)();
+}
+
 /// Which of the optional members a connector has. `Outcome`: what comes of a call's return type.
 template <class C, class T, template <class> class Outcome = std::type_identity>
 struct verbs_of {
@@ -97,7 +112,7 @@ struct verbs_of {
         { c.before_acquire(t) } -> bool_or_nothing;
     };
     static constexpr bool before_release = requires(C& c, T& t) {
-        { c.before_release(t) } -> bool_or_nothing;
+        { c.before_release(t) } -> judgement;
     };
     static constexpr bool forsake = requires(C& c, T& t) {
         { c.forsake(t) } -> std::same_as<void>;
@@ -122,7 +137,8 @@ struct verbs_of {
             "cenote: the connector's before_acquire must accept a T& and return bool or nothing");
         static_assert(
             before_release || !requires { &C::before_release; },
-            "cenote: the connector's before_release must accept a T& and return bool or nothing");
+            "cenote: the connector's before_release must accept a T& and return bool, "
+            "cenote::verdict or nothing");
         static_assert(
             classify || !requires { &C::classify; },
             "cenote: the connector's classify must be const, accept a std::exception_ptr and "
@@ -154,11 +170,11 @@ public:
         else return static_cast<void>(r), true;
     }
 
-    bool before_release(resource& r) override {
+    verdict before_release(resource& r) override {
         if constexpr (can::before_release)
-            return says_yes(
+            return judged_by(
                 [&]() -> decltype(auto) { return connector_.before_release(value_of(r)); });
-        else return static_cast<void>(r), true;
+        else return static_cast<void>(r), verdict::keep;
     }
 
     verdict classify(const std::exception_ptr& error) const noexcept override {

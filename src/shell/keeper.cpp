@@ -272,14 +272,7 @@ void keeper::refused(errc why) noexcept {
 // Release.
 
 void keeper::release(resource* r) noexcept {
-    bool returns = r->state == detail::condition::clean || r->state == detail::condition::dirty;
-    if (looks_before_release_ && returns && !is_foreign(r)) {
-        try {
-            if (!r->made_by->before_release(*r)) r->state = detail::condition::rejected;
-        } catch (...) {
-            r->state = detail::condition::rejected;
-        }
-    }
+    if (looks_before_release_) look_before_release(r);
     if (is_foreign(r)) return forsake(r);
     auto how = static_cast<core::condition>(std::exchange(r->state, detail::condition::clean));
     enter([&](instant now) noexcept {
@@ -292,6 +285,30 @@ void keeper::release(resource* r) noexcept {
             give_to_machine(now, r, how, held);
         }
     });
+}
+
+/// Only at what its holder thinks can be kept.
+void keeper::look_before_release(resource* r) noexcept {
+    bool returns = r->state == detail::condition::clean || r->state == detail::condition::dirty;
+    if (!returns || is_foreign(r)) return;
+    verdict said = verdict::discard;
+    try {
+        said = r->made_by->before_release(*r);
+    } catch (...) {
+        said = verdict::discard;
+    }
+    if (is_foreign(r)) return;  // forked by the connector
+    switch (said) {
+        case verdict::keep: return;  // and what is dirty stays so
+        case verdict::reset: r->state = detail::condition::dirty; return;
+        case verdict::suspect:
+            suspect(r);
+            r->state = detail::condition::broken;
+            return;
+        case verdict::discard:
+        case verdict::final: break;
+    }
+    r->state = detail::condition::rejected;
 }
 
 void keeper::hand_in(resource* r) noexcept {

@@ -252,6 +252,7 @@ private:
     bool cannot_wait_here() const;
     void wait(thread_waiter& me, const detail::wish& w);
     bool admits(detail::resource* r) noexcept;
+    void look_before_release(detail::resource* r) noexcept;
     void make_calls_here() noexcept;
     void shut_for_breaker(core::instant now, breaker_state to);
     bool lane_went_well();

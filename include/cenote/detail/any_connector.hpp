@@ -10,7 +10,8 @@
 
 namespace cenote {
 
-/// What a connector's `classify` says about an exception.
+/// What a connector's `classify` says about an exception, or its `before_release` about a resource
+/// that comes back.
 enum class verdict : std::uint8_t {
     keep,     ///< The resource is fine; the error was about what it was asked to do.
     reset,    ///< The resource works but must be reset before anybody else gets it.
@@ -46,7 +47,7 @@ public:
 
     virtual connector_abilities abilities() const noexcept = 0;
     virtual bool before_acquire(resource& r) = 0;
-    virtual bool before_release(resource& r) = 0;
+    virtual verdict before_release(resource& r) = 0;
     /// `discard` if the connector has no opinion, or if asking it fails.
     virtual verdict classify(const std::exception_ptr& error) const noexcept = 0;
     /// In the child of a fork: lets go of what belongs to the parent, without a word.

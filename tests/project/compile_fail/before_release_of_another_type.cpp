@@ -1,4 +1,4 @@
-// expect: the connector's before_release must accept a T& and return bool or nothing
+// expect: before_release must accept a T& and return bool, cenote::verdict or nothing
 #include <string>
 
 #include <cenote/pool.hpp>

@@ -1,0 +1,15 @@
+// expect: the connector's before_acquire must accept a T& and return bool or nothing
+#include <cenote/pool.hpp>
+
+struct session {};
+
+struct connector {
+    session open() { return {}; }
+#ifdef CENOTE_CONTROL
+    cenote::verdict before_release(session&) { return cenote::verdict::reset; }
+#else
+    cenote::verdict before_acquire(session&) { return cenote::verdict::reset; }
+#endif
+};
+
+void a_verdict_about_what_nobody_had() { cenote::pool<session> pool{connector{}}; }
