@@ -1,0 +1,136 @@
+// How a private PostgreSQL is set up, and PgBouncer before it.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/patience.hpp"
+#include "support/real_server.hpp"
+
+namespace support {
+
+namespace {
+
+// A superuser's connections are never refused for want of room.
+constexpr int for_admins = 3;
+
+std::string sql_text(const std::string& text) {
+    std::string made = "'";
+    for (char c : text) made += c == '\'' ? "''" : std::string(1, c);
+    return made + "'";
+}
+
+// Nothing here is worth keeping; all that makes it slow is off.
+constexpr const char* basic = R"(
+listen_addresses = '127.0.0.1'
+port = @port@
+unix_socket_directories = '@folder@'
+max_connections = @max_connections@
+superuser_reserved_connections = @reserved@
+password_encryption = 'scram-sha-256'
+fsync = off
+synchronous_commit = off
+full_page_writes = off
+wal_level = minimal
+max_wal_senders = 0
+shared_buffers = '4MB'
+autovacuum = off
+max_logical_replication_workers = 0
+dynamic_shared_memory_type = 'mmap'
+logging_collector = off
+log_destination = 'stderr'
+)";
+
+constexpr const char* with_tls = R"(
+ssl = on
+ssl_cert_file = '@file@'
+ssl_key_file = '@key@'
+)";
+
+constexpr const char* who_may = R"(
+local all postgres trust
+local all all scram-sha-256
+host all all 127.0.0.1/32 scram-sha-256
+)";
+
+constexpr const char* bouncer = R"([databases]
+orders = host=127.0.0.1 port=@behind@ dbname=orders user=app password='@password@'
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = @port@
+unix_socket_dir =
+auth_type = trust
+auth_file = @users@
+pool_mode = transaction
+default_pool_size = @pool_size@
+max_client_conn = @max_clients@
+)";
+
+}  // namespace
+
+postgres_server::postgres_server(options chosen) : real_server("postgres", "postgres") {
+    initialise(chosen);
+    live_by({.command = {program("postgres"), "-D", folder() / "data"},
+             .ready = "database system is ready to accept connections",
+             .farewell = warded_process::order::interrupt,
+             .crash = warded_process::order::quit});
+    start();
+    execute_as_admin("create role app login password " + sql_text(chosen.password), "postgres");
+    execute_as_admin("create database orders owner app", "postgres");
+}
+
+void postgres_server::initialise(const options& chosen) {
+    std::string data = folder() / "data";
+    run_beside({program("initdb"), "-D", data, "-U", "postgres", "--no-sync", "--locale=C",
+                "--encoding=UTF8", "--auth=trust"});
+    folder_.write("data/pg_hba.conf", who_may);
+    std::string settings =
+        filled(basic, {{"port", std::to_string(port())},
+                       {"folder", folder()},
+                       {"max_connections", std::to_string(chosen.max_connections + for_admins)},
+                       {"reserved", std::to_string(for_admins)}});
+    if (chosen.tls) {
+        certificates_.emplace(folder_);
+        certificate mine = certificates_->good();
+        settings += filled(with_tls, {{"file", mine.file}, {"key", mine.key}});
+    }
+    folder_.write("data/postgresql.conf", settings + chosen.settings + "\n");
+}
+
+std::string postgres_server::execute_as_admin(const std::string& sql,
+                                              const std::string& database) const {
+    return run_beside({program("psql"), "-XqAt", "-v", "ON_ERROR_STOP=1", "-h", socket_folder(),
+                       "-p", std::to_string(port()), "-U", "postgres", "-d", database, "-c", sql});
+}
+
+int postgres_server::connections(const std::string& user) const {
+    return std::stoi(execute_as_admin(
+        "select count(*) from pg_stat_activity where usename = " + sql_text(user), "postgres"));
+}
+
+void postgres_server::kill_backends() const {
+    // The second argument: wait for so many milliseconds until each is gone.
+    execute_as_admin(
+        "select pg_terminate_backend(pid, 10000) from pg_stat_activity where usename = 'app'",
+        "postgres");
+}
+
+pgbouncer_server::pgbouncer_server(const postgres_server& behind, options chosen)
+    : real_server("pgbouncer", "postgres") {
+    std::string users = folder_.write("users", "\"app\" \"" + chosen.password + "\"\n");
+    std::string settings = folder_.write(
+        "settings", filled(bouncer, {{"behind", std::to_string(behind.port())},
+                                     {"password", chosen.password},
+                                     {"port", std::to_string(port())},
+                                     {"users", users},
+                                     {"pool_size", std::to_string(chosen.pool_size)},
+                                     {"max_clients", std::to_string(chosen.max_clients)}}));
+    live_by({.command = {program("pgbouncer"), settings},
+             .ready = "process up",
+             // It takes an interrupt for a wish to wait for all clients.
+             .farewell = warded_process::order::terminate,
+             .crash = warded_process::order::kill});
+    start();
+}
+
+}  // namespace support
