@@ -29,10 +29,11 @@ function(cenote_add_example)
   endif()
 endfunction()
 
-# cenote_add_test(NAME name SOURCES … [LIBS …] [ARGS …] [LABELS …] [TIMEOUT seconds]):
-# one program with GoogleTest's main, one ctest entry.
+# cenote_add_test(NAME name SOURCES … [LIBS …] [ARGS …] [LABELS …] [TIMEOUT seconds]
+# [PROCESSORS n]): one program with GoogleTest's main, one ctest entry.
 function(cenote_add_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SOURCES;LIBS;ARGS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT;PROCESSORS"
+                        "SOURCES;LIBS;ARGS;LABELS")
   add_executable(${arg_NAME} ${arg_SOURCES})
   if(NOT arg_LIBS)
     set(arg_LIBS cenote::cenote)
@@ -43,7 +44,7 @@ function(cenote_add_test)
                                                  ${PROJECT_SOURCE_DIR}/tests)
   set_target_properties(${arg_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   cenote_add_check(NAME ${arg_NAME} COMMAND ${arg_NAME} ${arg_ARGS}
-                   LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})
+                   LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} PROCESSORS ${arg_PROCESSORS})
 endfunction()
 
 # cenote_add_check(NAME name COMMAND … [LABELS …] [TIMEOUT seconds] [PROCESSORS n]):

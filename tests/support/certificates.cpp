@@ -10,13 +10,31 @@ namespace support {
 
 namespace {
 
-std::vector<std::string> request(const certificate& made, const std::string& host,
-                                 const std::string& days) {
+constexpr const char* an_ancient_date = "20200101000000Z";
+constexpr const char* an_old_date = "20200201000000Z";
+constexpr const char* a_distant_date = "20990101000000Z";
+
+// By `openssl ca`, since nothing else can sign for a time that is over.
+constexpr const char* office = R"(
+[ ca ]
+default_ca = office
+[ office ]
+default_md = sha256
+policy = anybody
+x509_extensions = server
+unique_subject = no
+rand_serial = yes
+[ anybody ]
+commonName = supplied
+[ server ]
+basicConstraints = critical, CA:FALSE
+extendedKeyUsage = serverAuth
+subjectAltName = )";
+
+std::vector<std::string> new_key(const certificate& made, const std::string& owner) {
     return {program("openssl"),
             "req",
-            "-x509",
             "-nodes",
-            "-sha256",
             "-newkey",
             "ec",
             "-pkeyopt",
@@ -24,9 +42,7 @@ std::vector<std::string> request(const certificate& made, const std::string& hos
             "-config",
             "/dev/null",
             "-subj",
-            "/CN=" + host,
-            "-days",
-            days,
+            "/CN=" + owner,
             "-keyout",
             made.key,
             "-out",
@@ -45,37 +61,44 @@ certificates::certificates(const temporary_folder& folder)
 certificate certificates::make_authority(const std::string& name) const {
     certificate made{.file = folder_.path() / (name + ".pem"),
                      .key = folder_.path() / (name + ".key")};
-    std::vector<std::string> command = request(made, "cenote tests " + name, "2");
-    add(command, {"-addext", "basicConstraints=critical,CA:TRUE", "-addext",
-                  "keyUsage=critical,keyCertSign,cRLSign"});
+    std::vector<std::string> command = new_key(made, "cenote tests " + name);
+    add(command, {"-x509", "-sha256", "-days", "2", "-addext", "basicConstraints=critical,CA:TRUE",
+                  "-addext", "keyUsage=critical,keyCertSign,cRLSign"});
     run("-", command, folder_, plenty);
     folder_.hand_over();
     return made;
 }
 
 certificate certificates::sign(const std::string& name, const std::string& host,
-                               const std::string& names, const std::string& days) const {
-    certificate made{.file = folder_.path() / (name + ".pem"),
-                     .key = folder_.path() / (name + ".key")};
-    std::vector<std::string> command = request(made, host, days);
-    add(command, {"-CA", authority_.file, "-CAkey", authority_.key, "-addext",
-                  "subjectAltName=" + names, "-addext", "basicConstraints=critical,CA:FALSE",
-                  "-addext", "extendedKeyUsage=serverAuth"});
-    run("-", command, folder_, plenty);
+                               const std::string& from, const std::string& until) const {
+    certificate wanted{.file = folder_.path() / (name + ".request"),
+                       .key = folder_.path() / (name + ".key")};
+    run("-", new_key(wanted, host), folder_, plenty);
+    std::string names = "DNS:" + host + (host == "localhost" ? ",IP:127.0.0.1" : "");
+    std::string book = folder_.write(name + ".book", "");
+    std::string rules =
+        folder_.write(name + ".rules", office + names + "\n[ office ]\ndatabase = " + book +
+                                           "\nnew_certs_dir = " + folder_.path().string() + "\n");
+    certificate made{.file = folder_.path() / (name + ".pem"), .key = wanted.key};
+    run("-",
+        {program("openssl"), "ca", "-batch", "-notext", "-config", rules, "-cert", authority_.file,
+         "-keyfile", authority_.key, "-startdate", from, "-enddate", until, "-in", wanted.file,
+         "-out", made.file},
+        folder_, plenty);
     folder_.hand_over();
     return made;
 }
 
 certificate certificates::good() const {
-    return sign("good", "localhost", "DNS:localhost,IP:127.0.0.1", "2");
+    return sign("good", "localhost", an_ancient_date, a_distant_date);
 }
 
 certificate certificates::wrong_name() const {
-    return sign("wrong_name", "elsewhere.example", "DNS:elsewhere.example", "2");
+    return sign("wrong_name", "elsewhere.example", an_ancient_date, a_distant_date);
 }
 
 certificate certificates::expired() const {
-    return sign("expired", "localhost", "DNS:localhost,IP:127.0.0.1", "-1");
+    return sign("expired", "localhost", an_ancient_date, an_old_date);
 }
 
 }  // namespace support

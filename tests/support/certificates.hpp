@@ -27,13 +27,14 @@ public:
     certificate good() const;
     /// For elsewhere.example.
     certificate wrong_name() const;
-    /// For localhost, until yesterday.
+    /// For localhost, and long over.
     certificate expired() const;
 
 private:
     certificate make_authority(const std::string& name) const;
-    certificate sign(const std::string& name, const std::string& host, const std::string& names,
-                     const std::string& days) const;
+    /// Dates as openssl writes them: year, month, day, time, zone.
+    certificate sign(const std::string& name, const std::string& host, const std::string& from,
+                     const std::string& until) const;
 
     const temporary_folder& folder_;
     certificate authority_;

@@ -33,6 +33,9 @@ mariadb_server::mariadb_server(options chosen) : real_server("mariadb", "mysql")
                           "--bind-address=127.0.0.1", "--skip-networking=0", "--skip-name-resolve",
                           "--pid-file=" + (folder() / "pid").string(),
                           "--tmpdir=" + folder().string(),
+                          // A door of their own for those who look after it.
+                          "--extra-port=" + std::to_string(admin_port_.number()),
+                          "--extra-max-connections=10",
                           "--max-connections=" + std::to_string(chosen.max_connections),
                           // Nothing here is worth keeping; all that makes it slow is off.
                           "--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M",
@@ -53,8 +56,8 @@ mariadb_server::mariadb_server(options chosen) : real_server("mariadb", "mysql")
 std::string mariadb_server::execute_as_admin(const std::string& sql,
                                              const std::string& database) const {
     return run_beside({program("mariadb"), "--no-defaults", "--batch", "--skip-column-names",
-                       "--socket=" + socket().string(), "--user=root", "--database=" + database,
-                       "--execute=" + sql});
+                       "--host=127.0.0.1", "--port=" + std::to_string(admin_port_.number()),
+                       "--user=root", "--database=" + database, "--execute=" + sql});
 }
 
 int mariadb_server::connections(const std::string& user) const {

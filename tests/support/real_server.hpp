@@ -115,7 +115,7 @@ private:
 };
 
 struct mariadb_options {
-    /// How many "app" may have; the server adds one for the administrator.
+    /// How many "app" may have; the server takes no less than 10. The administrator's come on top.
     int max_connections = 20;
     std::string password = canary_password;
     /// Further arguments, such as "--wait-timeout=1".
@@ -135,6 +135,9 @@ public:
                                  const std::string& database = "orders") const;
     int connections(const std::string& user = "app") const;
     void kill_backends() const;
+
+private:
+    reserved_port admin_port_;
 };
 
 struct redis_options {

@@ -1,0 +1,552 @@
+// The proxy: one thread, one poll, and a queue of bytes for each direction of each connection.
+#include "support/gate.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <linux/sockios.h>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include "support/backend.hpp"
+
+namespace support {
+
+namespace {
+
+using clock = std::chrono::steady_clock;
+constexpr auto never = clock::time_point::max();
+/// What one direction may hold; who sends more has to wait.
+constexpr std::size_t room = 256 * 1024;
+constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
+
+/// What the verbs have asked for.
+struct conduct {
+    std::chrono::nanoseconds delay{};
+    std::size_t bytes_per_second = no_limit;
+    std::size_t corrupt_every = 0;
+    std::size_t cut_after = no_limit;
+    gate::ending cut{};
+    bool split = false;
+    bool hold = false;
+    bool silent = false;
+    bool black_hole = false;
+};
+
+void make_resetting(const descriptor& socket) {
+    linger at_once{.l_onoff = 1, .l_linger = 0};
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
+
+/// The way in one direction: bytes that were heard here and are to be said there.
+struct flow {
+    struct piece {
+        std::string bytes;
+        clock::time_point due;
+    };
+    std::deque<piece> pieces;
+    std::size_t held = 0;
+    bool heard_end = false;
+    bool said_end = false;
+    /// Since the verb was spoken.
+    std::size_t until_cut = no_limit;
+    std::size_t since_corrupt = 0;
+    /// When the next byte may go, if they are counted by time.
+    clock::time_point free_at{};
+
+    void clear() {
+        pieces.clear();
+        held = 0;
+    }
+};
+
+/// A client, and its connection to the server unless there is none.
+struct link {
+    descriptor client;
+    descriptor server;
+    flow requests;
+    flow replies;
+    /// It was accepted in the black hole.
+    bool lost = false;
+    /// All was said here; both sides have to hang up as well.
+    bool finished = false;
+    bool client_gone = false;
+    bool over = false;
+};
+
+/// Whether the kernel would put the next byte into a segment with the last one.
+bool would_join(const descriptor& to) {
+    int unsent = 0;
+    return ::ioctl(to.get(), SIOCOUTQNSD, &unsent) == 0 && unsent > 0;
+}
+
+enum class heard { something, nothing, end, failure };
+
+heard hear(const descriptor& from, std::string& bytes, std::size_t most) {
+    char buffer[16 * 1024];
+    ssize_t got = ::recv(from.get(), buffer, std::min(most, sizeof buffer), MSG_DONTWAIT);
+    if (got > 0) {
+        bytes.assign(buffer, static_cast<std::size_t>(got));
+        return heard::something;
+    }
+    if (got == 0) return heard::end;
+    return errno == EAGAIN || errno == EINTR ? heard::nothing : heard::failure;
+}
+
+}  // namespace
+
+class gate::loop {
+public:
+    explicit loop(std::uint16_t server_port);
+    ~loop();
+
+    std::uint16_t port() const { return port_; }
+    /// Has the thread do it, after it has accepted all who have connected; returns when it is done.
+    void tell(const std::function<void(loop&)>& what);
+
+    // What follows is the thread's.
+
+    void refuse();
+    void listen();
+    void finish(link& one);
+    void reset(link& one);
+    std::list<link>& links() { return links_; }
+    std::size_t connections() const;
+    std::size_t accepted() const { return accepted_; }
+
+    conduct now;
+
+private:
+    void run();
+    void wait(clock::time_point until);
+    void watch(const descriptor& socket, bool reads, bool writes);
+    bool ready(const descriptor& socket) const;
+    void obey();
+    void accept_all();
+    void connect(link& one);
+    void carry(link& one);
+    void swallow(link& one);
+    void take_in(link& one, const descriptor& from, flow& way);
+    void give_out(link& one, const descriptor& to, flow& way);
+    bool give_piece(link& one, const descriptor& to, flow& way);
+    std::size_t portion(const flow& way, std::size_t size) const;
+    void end_if_all_is_said(link& one);
+    clock::time_point next_due(const link& one) const;
+    void watch_link(const link& one);
+
+    std::uint16_t port_ = 0;
+    std::uint16_t server_port_;
+    descriptor listener_;
+    descriptor wake_;
+    bool listening_ = true;
+    std::list<link> links_;
+    std::size_t accepted_ = 0;
+    std::vector<pollfd> polled_;
+    /// Of this round: what is due must not change between deciding what to wait for and how long.
+    clock::time_point time_;
+
+    std::mutex mutex_;
+    std::condition_variable done_;
+    const std::function<void(loop&)>* order_ = nullptr;
+    bool ends_ = false;
+    std::thread thread_;
+};
+
+gate::loop::loop(std::uint16_t server_port)
+    : server_port_(server_port),
+      listener_(
+          checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "socket")),
+      wake_(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
+    auto bind_to = [this](std::uint16_t port) {
+        sockaddr_in address = loopback(port);
+        checked(::bind(listener_.get(), plain(address), sizeof address), "bind");
+        socklen_t size = sizeof address;
+        void* filled = &address;
+        checked(::getsockname(listener_.get(), static_cast<sockaddr*>(filled), &size),
+                "getsockname");
+        port_ = ntohs(address.sin_port);
+    };
+    bind_to(0);
+    // A port asked for by its number stays with the socket even when it does not listen.
+    listener_ = descriptor();
+    listener_ = descriptor(
+        checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "socket"));
+    bind_to(port_);
+    // Lets it listen again while those it has accepted are still there.
+    int yes = 1;
+    checked(::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes),
+            "setsockopt");
+    checked(::listen(listener_.get(), 512), "listen");
+    thread_ = std::thread([this] { run(); });
+}
+
+gate::loop::~loop() {
+    tell([](loop& me) { me.ends_ = true; });
+    thread_.join();
+}
+
+void gate::loop::tell(const std::function<void(loop&)>& what) {
+    std::unique_lock lock(mutex_);
+    // Verbs of several threads take turns.
+    done_.wait(lock, [this] { return order_ == nullptr; });
+    order_ = &what;
+    ::eventfd_write(wake_.get(), 1);
+    done_.wait(lock, [&] { return order_ != &what; });
+}
+
+void gate::loop::obey() {
+    eventfd_t count = 0;
+    ::eventfd_read(wake_.get(), &count);
+    std::lock_guard lock(mutex_);
+    if (order_ == nullptr) return;
+    accept_all();
+    (*order_)(*this);
+    order_ = nullptr;
+    done_.notify_all();
+}
+
+void gate::loop::run() {
+    while (!ends_) {
+        polled_.clear();
+        time_ = clock::now();
+        watch(wake_, true, false);
+        if (listening_) watch(listener_, true, false);
+        clock::time_point until = never;
+        for (const link& one : links_) {
+            watch_link(one);
+            until = std::min(until, next_due(one));
+        }
+        wait(until);
+        if (ready(wake_)) obey();
+        if (listening_) accept_all();
+        for (link& one : links_) carry(one);
+        links_.remove_if([](const link& one) { return one.over; });
+    }
+    links_.clear();
+}
+
+void gate::loop::wait(clock::time_point until) {
+    using std::chrono::milliseconds;
+    int limit = -1;
+    if (until != never) {
+        auto left = std::chrono::ceil<milliseconds>(until - clock::now());
+        limit = static_cast<int>(std::clamp(left, milliseconds(0), milliseconds(1000)).count());
+    }
+    ::poll(polled_.data(), polled_.size(), limit);
+}
+
+void gate::loop::watch(const descriptor& socket, bool reads, bool writes) {
+    short events = 0;
+    if (reads) events = POLLIN;
+    if (writes) events = static_cast<short>(events | POLLOUT);
+    // Without a wish a hangup would still be told, again and again.
+    if (events != 0 && socket.get() >= 0)
+        polled_.push_back({.fd = socket.get(), .events = events, .revents = 0});
+}
+
+bool gate::loop::ready(const descriptor& socket) const {
+    return std::ranges::any_of(
+        polled_, [&](const pollfd& one) { return one.fd == socket.get() && one.revents != 0; });
+}
+
+void gate::loop::watch_link(const link& one) {
+    bool loses = now.black_hole || one.lost || one.finished;
+    if (now.silent && !loses) return;
+    auto due = [this](const flow& way) {
+        return !way.pieces.empty() && way.pieces.front().due <= time_ && way.free_at <= time_;
+    };
+    bool replies_go = !now.hold && due(one.replies);
+    watch(one.client,
+          !one.client_gone && (loses || (!one.requests.heard_end && one.requests.held < room)),
+          !loses && replies_go);
+    watch(one.server, !one.replies.heard_end && (loses || one.replies.held < room),
+          !loses && due(one.requests));
+}
+
+clock::time_point gate::loop::next_due(const link& one) const {
+    clock::time_point first = never;
+    if (now.silent || now.black_hole) return first;
+    for (const flow* way : {&one.requests, &one.replies}) {
+        if (way->pieces.empty() || (now.hold && way == &one.replies)) continue;
+        clock::time_point due = std::max(way->pieces.front().due, way->free_at);
+        // What is due already waits for room, which the poll itself tells.
+        if (due > time_) first = std::min(first, due);
+    }
+    return first;
+}
+
+void gate::loop::accept_all() {
+    for (;;) {
+        int fd = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0) return;
+        ++accepted_;
+        link& one = links_.emplace_back();
+        one.client = descriptor(fd);
+        one.lost = now.black_hole;
+        one.replies.until_cut = now.cut_after;
+    }
+}
+
+void gate::loop::connect(link& one) {
+    constexpr int kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+    one.server = descriptor(::socket(AF_INET, kind, 0));
+    int yes = 1;
+    for (const descriptor* side : {&one.client, &one.server})
+        ::setsockopt(side->get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    sockaddr_in address = loopback(server_port_);
+    if (::connect(one.server.get(), plain(address), sizeof address) < 0 && errno != EINPROGRESS)
+        reset(one);
+}
+
+void gate::loop::refuse() {
+    if (!std::exchange(listening_, false)) return;
+    // A socket that no longer listens keeps its port.
+    checked(::shutdown(listener_.get(), SHUT_RD), "shutdown");
+}
+
+void gate::loop::listen() {
+    if (std::exchange(listening_, true)) return;
+    checked(::listen(listener_.get(), 512), "listen");
+}
+
+void gate::loop::finish(link& one) {
+    ::shutdown(one.client.get(), SHUT_WR);
+    ::shutdown(one.server.get(), SHUT_WR);
+    // Who closes with bytes unread would reset instead: the rest is heard, and forgotten.
+    one.finished = true;
+}
+
+void gate::loop::reset(link& one) {
+    make_resetting(one.client);
+    if (one.server.get() >= 0) make_resetting(one.server);
+    one.over = true;
+    one.client = descriptor();
+    one.server = descriptor();
+}
+
+std::size_t gate::loop::connections() const {
+    return static_cast<std::size_t>(std::ranges::count_if(links_, [](const link& one) {
+        return !one.over && !one.client_gone && !one.requests.heard_end;
+    }));
+}
+
+void gate::loop::carry(link& one) {
+    if (one.over) return;
+    if (now.black_hole || one.lost || one.finished) return swallow(one);
+    if (now.silent) return;
+    if (one.server.get() < 0) connect(one);
+    // It hung up in the black hole, of which the server hears only now.
+    if (one.client_gone) one.requests.heard_end = true;
+    if (!one.over) take_in(one, one.client, one.requests);
+    if (!one.over) take_in(one, one.server, one.replies);
+    if (!one.over) give_out(one, one.server, one.requests);
+    if (!one.over && !now.hold) give_out(one, one.client, one.replies);
+    if (!one.over) end_if_all_is_said(one);
+}
+
+void gate::loop::swallow(link& one) {
+    one.requests.clear();
+    one.replies.clear();
+    std::string gone;
+    while (!one.client_gone) {
+        heard what = hear(one.client, gone, room);
+        if (what == heard::nothing) break;
+        one.client_gone = what != heard::something;
+    }
+    while (one.server.get() >= 0 && !one.replies.heard_end) {
+        heard what = hear(one.server, gone, room);
+        if (what == heard::nothing) break;
+        one.replies.heard_end = what != heard::something;
+    }
+    one.over = one.client_gone && (one.server.get() < 0 || one.replies.heard_end);
+}
+
+void gate::loop::take_in(link& one, const descriptor& from, flow& way) {
+    while (!way.heard_end && way.held < room) {
+        std::string bytes;
+        heard what = hear(from, bytes, room - way.held);
+        if (what == heard::nothing) return;
+        if (what == heard::failure) return reset(one);
+        if (what == heard::end) {
+            way.heard_end = true;
+            return;
+        }
+        bool replies = &way == &one.replies;
+        if (replies && now.corrupt_every > 0)
+            for (char& byte : bytes)
+                if (++way.since_corrupt % now.corrupt_every == 0) byte = static_cast<char>(~byte);
+        way.held += bytes.size();
+        way.pieces.push_back({.bytes = std::move(bytes),
+                              .due = clock::now() + (replies ? now.delay : clock::duration{})});
+    }
+}
+
+/// How much may go in one segment.
+std::size_t gate::loop::portion(const flow& way, std::size_t size) const {
+    std::size_t most = now.split ? 1 : size;
+    // A hundredth of a second's worth, so that slow is not jerky.
+    if (now.bytes_per_second != no_limit)
+        most = std::min(most, std::max<std::size_t>(1, now.bytes_per_second / 100));
+    return std::min({most, size, way.until_cut});
+}
+
+bool gate::loop::give_piece(link& one, const descriptor& to, flow& way) {
+    flow::piece& first = way.pieces.front();
+    bool replies = &way == &one.replies;
+    if (now.split && would_join(to)) {
+        way.free_at = clock::now() + std::chrono::milliseconds(1);
+        return false;
+    }
+    std::size_t size = now.split ? 1 : first.bytes.size();
+    if (replies) size = portion(way, first.bytes.size());
+    ssize_t sent = ::send(to.get(), first.bytes.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) {
+        // Not even connected yet is as good as busy.
+        if (errno != EAGAIN && errno != EINTR && errno != ENOTCONN) reset(one);
+        return false;
+    }
+    auto count = static_cast<std::size_t>(sent);
+    way.held -= count;
+    first.bytes.erase(0, count);
+    if (first.bytes.empty()) way.pieces.pop_front();
+    if (!replies) return !now.split;
+    if (way.until_cut != no_limit) way.until_cut -= count;
+    if (now.bytes_per_second != no_limit)
+        way.free_at = clock::now() + std::chrono::nanoseconds(static_cast<std::int64_t>(
+                                         1'000'000'000 * count / now.bytes_per_second));
+    // One byte a round, so that the segments of all take turns.
+    return !now.split;
+}
+
+void gate::loop::give_out(link& one, const descriptor& to, flow& way) {
+    bool replies = &way == &one.replies;
+    for (;;) {
+        if (replies && way.until_cut == 0)
+            return now.cut == ending::reset ? reset(one) : finish(one);
+        if (way.pieces.empty()) return;
+        clock::time_point time = clock::now();
+        if (way.pieces.front().due > time || way.free_at > time) return;
+        if (!give_piece(one, to, way)) return;
+    }
+}
+
+void gate::loop::end_if_all_is_said(link& one) {
+    auto pass_on = [](flow& way, const descriptor& to) {
+        if (!way.heard_end || way.said_end || !way.pieces.empty()) return;
+        way.said_end = true;
+        ::shutdown(to.get(), SHUT_WR);
+    };
+    pass_on(one.requests, one.server);
+    if (!now.hold) pass_on(one.replies, one.client);
+    one.over = one.requests.said_end && one.replies.said_end;
+}
+
+gate::gate(std::uint16_t server_port) : loop_(std::make_unique<loop>(server_port)) {}
+gate::~gate() = default;
+
+std::uint16_t gate::port() const { return loop_->port(); }
+
+void gate::pass() {
+    loop_->tell([](loop& me) {
+        me.now = {};
+        for (link& one : me.links()) {
+            one.replies.until_cut = no_limit;
+            one.replies.free_at = {};
+            for (flow::piece& piece : one.replies.pieces) piece.due = {};
+        }
+        me.listen();
+    });
+}
+
+void gate::delay(std::chrono::nanoseconds time) {
+    loop_->tell([=](loop& me) { me.now.delay = time; });
+}
+
+void gate::throttle(std::size_t bytes_per_second) {
+    loop_->tell([=](loop& me) { me.now.bytes_per_second = bytes_per_second; });
+}
+
+void gate::split() {
+    loop_->tell([](loop& me) { me.now.split = true; });
+}
+
+void gate::hold_replies() {
+    loop_->tell([](loop& me) { me.now.hold = true; });
+}
+
+void gate::let_go() {
+    loop_->tell([](loop& me) { me.now.hold = false; });
+}
+
+void gate::accept_and_be_silent() {
+    loop_->tell([](loop& me) { me.now.silent = true; });
+}
+
+void gate::cut_after(std::size_t bytes, ending how) {
+    loop_->tell([=](loop& me) {
+        me.now.cut = how;
+        me.now.cut_after = bytes;
+        for (link& one : me.links()) one.replies.until_cut = bytes;
+    });
+}
+
+void gate::corrupt(std::size_t every_nth) {
+    loop_->tell([=](loop& me) {
+        me.now.corrupt_every = every_nth;
+        for (link& one : me.links()) one.replies.since_corrupt = 0;
+    });
+}
+
+void gate::black_hole() {
+    loop_->tell([](loop& me) { me.now.black_hole = true; });
+}
+
+void gate::refuse() {
+    loop_->tell([](loop& me) { me.refuse(); });
+}
+
+void gate::finish_all() {
+    loop_->tell([](loop& me) {
+        for (link& one : me.links())
+            if (!one.over) me.finish(one);
+    });
+}
+
+void gate::reset_all() {
+    loop_->tell([](loop& me) {
+        for (link& one : me.links())
+            if (!one.over) me.reset(one);
+    });
+}
+
+std::size_t gate::connections() {
+    std::size_t count = 0;
+    loop_->tell([&](loop& me) { count = me.connections(); });
+    return count;
+}
+
+std::size_t gate::accepted() {
+    std::size_t count = 0;
+    loop_->tell([&](loop& me) { count = me.accepted(); });
+    return count;
+}
+
+}  // namespace support

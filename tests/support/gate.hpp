@@ -1,0 +1,71 @@
+// What may happen between a client and a real server: a proxy on 127.0.0.1 that is told how to
+// behave, while connections go through it.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace support {
+
+/// One thread carries all. When a verb returns, it holds for all who have connected and all who
+/// will; verbs add up until pass(). "Replies" are what the server says.
+class gate {
+public:
+    explicit gate(std::uint16_t server_port);
+    gate(const gate&) = delete;
+    gate& operator=(const gate&) = delete;
+    ~gate();
+
+    /// Where clients connect; stays the same.
+    std::uint16_t port() const;
+
+    /// Back to normal: whoever is connected goes on where it is.
+    void pass();
+
+    // Slowness. Nothing is lost.
+
+    /// Replies come so much later.
+    void delay(std::chrono::nanoseconds time);
+    /// Replies of each connection come no faster than that.
+    void throttle(std::size_t bytes_per_second);
+    /// Each byte is a segment of its own, in both directions.
+    void split();
+    /// Replies stay here until let_go() or pass(); if they get too many, with the server.
+    void hold_replies();
+    void let_go();
+    /// Accepts, but neither reads nor answers, as a server that has stopped.
+    void accept_and_be_silent();
+
+    // Loss.
+
+    enum class ending { finish, reset };
+    /// Each connection ends after so many further bytes of replies.
+    void cut_after(std::size_t bytes, ending how = ending::finish);
+    /// Of each connection's replies every n-th byte from now on is wrong.
+    void corrupt(std::size_t every_nth);
+    /// Whatever is sent in either direction is gone, and so is the news that somebody hung up.
+    /// Who connects meanwhile is accepted, and hears nothing even after pass().
+    void black_hole();
+    /// Nobody listens any more. Who is connected stays so.
+    void refuse();
+
+    // At once, to all who are connected now.
+
+    /// Both sides see an orderly end.
+    void finish_all();
+    /// Both sides see a reset.
+    void reset_all();
+
+    /// How many clients are connected, as far as this side knows.
+    std::size_t connections();
+    /// How many ever were.
+    std::size_t accepted();
+
+private:
+    class loop;
+    std::unique_ptr<loop> loop_;
+};
+
+}  // namespace support

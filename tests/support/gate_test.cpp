@@ -1,0 +1,281 @@
+// Each verb of the gate, against a server that repeats what it hears.
+#include "support/gate.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <linux/tcp.h>
+#include <list>
+#include <mutex>
+#include <netinet/in.h>
+#include <string>
+#include <sys/socket.h>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "support/backend.hpp"
+#include "support/patience.hpp"
+#include "support/tcp_client.hpp"
+
+namespace {
+
+using namespace support;
+using clock = std::chrono::steady_clock;
+
+/// Repeats what it hears, and counts how its clients left.
+class echo_server {
+public:
+    echo_server() : listener_(checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket")) {
+        sockaddr_in address = loopback(0);
+        checked(::bind(listener_.get(), plain(address), sizeof address), "bind");
+        checked(::listen(listener_.get(), 64), "listen");
+        socklen_t size = sizeof address;
+        void* filled = &address;
+        ::getsockname(listener_.get(), static_cast<sockaddr*>(filled), &size);
+        port_ = ntohs(address.sin_port);
+        accepting_ = std::thread([this] { accept_all(); });
+    }
+    echo_server(const echo_server&) = delete;
+    echo_server& operator=(const echo_server&) = delete;
+    ~echo_server() {
+        ::shutdown(listener_.get(), SHUT_RD);
+        accepting_.join();
+        for (const descriptor& one : open_) ::shutdown(one.get(), SHUT_RDWR);
+        for (std::thread& one : serving_) one.join();
+    }
+    std::uint16_t port() const { return port_; }
+    int came() const { return came_; }
+    int finished() const { return finished_; }
+    int reset() const { return reset_; }
+
+private:
+    void accept_all() {
+        for (int fd; (fd = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) {
+            ++came_;
+            open_.emplace_back(fd);
+            serving_.emplace_back([this, fd] { serve(fd); });
+        }
+    }
+    void serve(int fd) {
+        char some[4096];
+        ssize_t got = 0;
+        while ((got = ::recv(fd, some, sizeof some, 0)) > 0)
+            if (::send(fd, some, static_cast<std::size_t>(got), MSG_NOSIGNAL) != got) break;
+        ++(got == 0 ? finished_ : reset_);
+        ::shutdown(fd, SHUT_RDWR);
+    }
+
+    descriptor listener_;
+    std::uint16_t port_ = 0;
+    std::atomic<int> came_{0};
+    std::atomic<int> finished_{0};
+    std::atomic<int> reset_{0};
+    std::list<descriptor> open_;
+    std::list<std::thread> serving_;
+    std::thread accepting_;
+};
+
+struct gate_verb : testing::Test {
+    echo_server server;
+    gate between{server.port()};
+
+    /// One who has been served already.
+    tcp_client regular() {
+        tcp_client client(between.port());
+        client.say("hello");
+        EXPECT_EQ(client.hear(5), "hello");
+        return client;
+    }
+};
+
+TEST_F(gate_verb, passes_both_ways_however_much) {
+    tcp_client client(between.port());
+    std::string much;
+    while (much.size() < 4U << 20) much += std::to_string(much.size()) + ",";
+    std::thread saying([&] {
+        client.say(much);
+        ::shutdown(client.get(), SHUT_WR);
+    });
+    EXPECT_TRUE(client.hear_all() == much);
+    saying.join();
+    EXPECT_EQ(client.end(), ended::finished);
+    EXPECT_TRUE(eventually([&] { return server.finished() == 1; }));
+}
+
+TEST_F(gate_verb, counts_who_is_there_and_who_came) {
+    {
+        tcp_client one(between.port());
+        tcp_client two(between.port());
+        EXPECT_EQ(between.connections(), 2U);
+        EXPECT_EQ(between.accepted(), 2U);
+    }
+    EXPECT_TRUE(eventually([&] { return between.connections() == 0; }));
+    EXPECT_EQ(between.accepted(), 2U);
+    EXPECT_TRUE(eventually([&] { return server.finished() == 2; }));
+}
+
+TEST_F(gate_verb, delay_brings_replies_later) {
+    tcp_client client = regular();
+    between.delay(60ms);
+    auto begin = clock::now();
+    client.say("late");
+    EXPECT_EQ(client.hear(4), "late");
+    EXPECT_GE(clock::now() - begin, 60ms);
+    between.delay(1h);
+    client.say("never");
+    EXPECT_TRUE(client.hears_nothing());
+    between.pass();
+    EXPECT_EQ(client.hear(5), "never");
+}
+
+TEST_F(gate_verb, throttle_limits_the_rate_of_replies) {
+    tcp_client client = regular();
+    between.throttle(1000);
+    auto begin = clock::now();
+    client.say(std::string(100, 'x'));
+    EXPECT_EQ(client.hear(100).size(), 100U);
+    // The first portion goes at once.
+    EXPECT_GE(clock::now() - begin, 80ms);
+    between.throttle(1);
+    client.say("slow");
+    EXPECT_EQ(client.hear(1), "s");
+    between.pass();
+    EXPECT_EQ(client.hear(3), "low");
+}
+
+TEST_F(gate_verb, split_makes_each_byte_a_segment) {
+    tcp_client client = regular();
+    auto segments = [&] {
+        tcp_info info{};
+        socklen_t size = sizeof info;
+        checked(::getsockopt(client.get(), IPPROTO_TCP, TCP_INFO, &info, &size), "getsockopt");
+        return info.tcpi_data_segs_in;
+    };
+    auto before = segments();
+    between.split();
+    std::string text(200, 'x');
+    client.say(text);
+    EXPECT_EQ(client.hear(200), text);
+    EXPECT_GE(segments() - before, 200U);
+}
+
+TEST_F(gate_verb, hold_keeps_replies_until_let_go) {
+    tcp_client client = regular();
+    between.hold_replies();
+    client.say("one");
+    tcp_client another(between.port());
+    another.say("two");
+    EXPECT_TRUE(client.hears_nothing());
+    EXPECT_TRUE(another.hears_nothing());
+    between.let_go();
+    EXPECT_EQ(client.hear(3), "one");
+    EXPECT_EQ(another.hear(3), "two");
+}
+
+TEST_F(gate_verb, silence_neither_reads_nor_answers_and_loses_nothing) {
+    tcp_client client = regular();
+    between.accept_and_be_silent();
+    tcp_client another(between.port());
+    client.say("one");
+    another.say("two");
+    EXPECT_TRUE(client.hears_nothing());
+    EXPECT_TRUE(another.hears_nothing());
+    EXPECT_EQ(between.connections(), 2U);
+    EXPECT_EQ(server.came(), 1);
+    between.pass();
+    EXPECT_EQ(client.hear(3), "one");
+    EXPECT_EQ(another.hear(3), "two");
+}
+
+TEST_F(gate_verb, cut_ends_a_connection_within_a_reply) {
+    tcp_client client = regular();
+    between.cut_after(3);
+    client.say("abcdef");
+    EXPECT_EQ(client.hear_all(), "abc");
+    EXPECT_EQ(client.end(), ended::finished);
+    EXPECT_TRUE(eventually([&] { return server.finished() == 1; }));
+
+    between.cut_after(2, gate::ending::reset);
+    tcp_client another(between.port());
+    another.say("abcdef");
+    EXPECT_EQ(another.hear_all(), "ab");
+    EXPECT_EQ(another.end(), ended::reset);
+    between.pass();
+    regular();
+}
+
+TEST_F(gate_verb, corrupt_changes_every_nth_byte_of_replies) {
+    tcp_client client = regular();
+    between.corrupt(3);
+    client.say("abcdefg");
+    std::string wrong = "abcdefg";
+    for (std::size_t at : {2U, 5U}) wrong[at] = static_cast<char>(~wrong[at]);
+    EXPECT_EQ(client.hear(7), wrong);
+    between.pass();
+    client.say("abcdefg");
+    EXPECT_EQ(client.hear(7), "abcdefg");
+}
+
+TEST_F(gate_verb, black_hole_swallows_all_and_tells_nobody) {
+    tcp_client client = regular();
+    auto leaving = std::make_unique<tcp_client>(regular());
+    between.black_hole();
+    tcp_client newcomer(between.port());
+    client.say("lost");
+    newcomer.say("lost");
+    EXPECT_TRUE(client.hears_nothing());
+    EXPECT_TRUE(newcomer.hears_nothing());
+    leaving.reset();
+    EXPECT_TRUE(eventually([&] { return between.connections() == 2; }));
+    EXPECT_TRUE(for_a_while([&] { return server.finished() + server.reset() == 0; }));
+    between.pass();
+    EXPECT_TRUE(eventually([&] { return server.finished() == 1; }));
+    client.say("found");
+    EXPECT_EQ(client.hear(5), "found");
+    EXPECT_TRUE(newcomer.hears_nothing());
+    EXPECT_EQ(server.came(), 2);
+}
+
+TEST_F(gate_verb, refuse_keeps_whoever_is_connected) {
+    tcp_client client = regular();
+    between.refuse();
+    EXPECT_FALSE(listens(between.port()));
+    client.say("still");
+    EXPECT_EQ(client.hear(5), "still");
+    between.pass();
+    regular();
+}
+
+TEST_F(gate_verb, finish_all_is_an_orderly_end_for_both_sides) {
+    tcp_client client = regular();
+    tcp_client another = regular();
+    between.finish_all();
+    EXPECT_EQ(client.end(), ended::finished);
+    EXPECT_EQ(another.end(), ended::finished);
+    EXPECT_TRUE(eventually([&] { return server.finished() == 2; }));
+    regular();
+}
+
+TEST_F(gate_verb, reset_all_is_a_reset_for_both_sides) {
+    tcp_client client = regular();
+    between.reset_all();
+    EXPECT_EQ(client.end(), ended::reset);
+    EXPECT_TRUE(eventually([&] { return server.reset() == 1; }));
+    EXPECT_EQ(between.connections(), 0U);
+    regular();
+}
+
+TEST(gate, resets_whoever_wants_a_server_that_is_not_there) {
+    std::uint16_t nobody = 0;
+    {
+        echo_server gone;
+        nobody = gone.port();
+    }
+    gate between(nobody);
+    tcp_client client(between.port());
+    EXPECT_EQ(client.end(), ended::reset);
+}
+
+}  // namespace

@@ -1,0 +1,84 @@
+// The plainest client there is: says bytes, hears bytes, and knows how a connection ended.
+#pragma once
+
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <poll.h>
+#include <string>
+#include <string_view>
+#include <sys/socket.h>
+
+#include "support/backend.hpp"
+#include "support/patience.hpp"
+
+namespace support {
+
+enum class ended { not_yet, finished, reset };
+
+class tcp_client {
+public:
+    explicit tcp_client(std::uint16_t port)
+        : socket_(checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket")) {
+        sockaddr_in address = loopback(port);
+        checked(::connect(socket_.get(), plain(address), sizeof address), "connect");
+    }
+
+    void say(std::string_view bytes) const {
+        while (!bytes.empty()) {
+            ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+            checked(static_cast<int>(sent), "send");
+            bytes.remove_prefix(static_cast<std::size_t>(sent));
+        }
+    }
+    /// So many bytes, or fewer if it ends, or if that takes longer than `limit`.
+    std::string hear(std::size_t count, std::chrono::nanoseconds limit = plenty) {
+        auto end = std::chrono::steady_clock::now() + limit;
+        std::string all;
+        while (all.size() < count && end_ == ended::not_yet) {
+            if (!readable_until(end)) break;
+            char some[4096];
+            ssize_t got = ::recv(socket_.get(), some, std::min(sizeof some, count - all.size()), 0);
+            if (got > 0) all.append(some, static_cast<std::size_t>(got));
+            if (got == 0) end_ = ended::finished;
+            if (got < 0) end_ = ended::reset;
+        }
+        return all;
+    }
+    /// All that comes before the end.
+    std::string hear_all() { return hear(static_cast<std::size_t>(-1)); }
+    /// How it ended, if it does in time; whatever is said before that is lost.
+    ended end(std::chrono::nanoseconds limit = plenty) {
+        hear(static_cast<std::size_t>(-1), limit);
+        return end_;
+    }
+    /// Whether nothing comes for a while, neither a byte nor the end.
+    bool hears_nothing() { return hear(1, 30ms).empty() && end_ == ended::not_yet; }
+
+    int get() const { return socket_.get(); }
+
+private:
+    bool readable_until(std::chrono::steady_clock::time_point end) const {
+        auto left =
+            std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+        pollfd wait{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+        return left.count() > 0 && ::poll(&wait, 1, static_cast<int>(left.count())) > 0;
+    }
+
+    descriptor socket_;
+    ended end_ = ended::not_yet;
+};
+
+/// Whether somebody listens there.
+inline bool listens(std::uint16_t port) {
+    try {
+        tcp_client knocking(port);
+        return true;
+    } catch (const std::system_error& e) {
+        if (e.code().value() != ECONNREFUSED) throw;
+        return false;
+    }
+}
+
+}  // namespace support
