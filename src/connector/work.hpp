@@ -6,14 +6,18 @@
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/execution/context.hpp>
+#include <boost/asio/execution_context.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/query.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
-#include <type_traits>
+#include <set>
 #include <utility>
 
 namespace cenote::connector_detail {
@@ -21,8 +25,8 @@ namespace cenote::connector_detail {
 /// The threads, started when first used, and anew after a fork.
 boost::asio::thread_pool& work_threads();
 
-/// Something to be called on a work thread. The coroutine that awaits it owns it, and may be gone
-/// before it has run: whatever it needs it must own.
+/// Something to be called on a work thread. Whoever awaits it may be gone before it has run: what
+/// it needs it must own.
 template <class Result>
 class errand {
 public:
@@ -34,32 +38,93 @@ public:
 
 namespace work_detail {
 
+namespace asio = boost::asio;
+
 template <class Result>
 struct outcome {
     std::exception_ptr error;
     std::optional<Result> value;
 };
 
+/// Somebody who awaits an errand.
+class awaiting {
+public:
+    virtual ~awaiting() = default;
+    /// Their event loop is going away: they are destroyed here and now, on its thread.
+    virtual void abandon() noexcept = 0;
+};
+
+/// Those of one event loop who await errands. A thread that has run one may only turn to the loop
+/// while that is still there.
+class visitors {
+public:
+    void add(const std::shared_ptr<awaiting>& who);
+    /// Calls `go` unless the loop has gone; it is not going meanwhile.
+    template <class Go>
+    void take_leave(const std::shared_ptr<awaiting>& who, Go go) {
+        std::lock_guard lock(mutex_);
+        if (present_.erase(who) == 1) go();
+    }
+    void abandon_all() noexcept;
+
+    /// Of the loop that an executor belongs to.
+    static std::shared_ptr<visitors> of(asio::execution_context& loop);
+
+private:
+    std::mutex mutex_;
+    std::set<std::shared_ptr<awaiting>> present_;
+};
+
 template <class Result, class Handler>
-void run_there(std::shared_ptr<errand<Result>> what, Handler handler) {
-    auto home = boost::asio::get_associated_executor(handler);
-    auto busy = boost::asio::make_work_guard(home);
-    boost::asio::post(work_threads(), [what = std::move(what), handler = std::move(handler), home,
-                                       busy = std::move(busy)]() mutable {
-        auto came_to = std::make_unique<outcome<Result>>();
+class awaiting_errand final
+    : public awaiting,
+      public std::enable_shared_from_this<awaiting_errand<Result, Handler>> {
+public:
+    using came_to = std::unique_ptr<outcome<Result>>;
+
+    awaiting_errand(std::shared_ptr<errand<Result>> what, Handler handler)
+        : what_(std::move(what)),
+          home_(asio::get_associated_executor(handler)),
+          handler_(std::move(handler)),
+          busy_(asio::make_work_guard(home_)),
+          visitors_(visitors::of(asio::query(home_, asio::execution::context))) {}
+
+    void start() {
+        visitors_->add(this->shared_from_this());
+        asio::post(work_threads(), [me = this->shared_from_this()] { me->run(); });
+    }
+
+    void abandon() noexcept override {
+        std::optional<Handler> gone = std::move(handler_);
+        handler_.reset();
+        busy_.reset();
+    }
+
+private:
+    void run() {
+        auto result = std::make_unique<outcome<Result>>();
         try {
-            came_to->value.emplace(what->run());
+            result->value.emplace(what_->run());
         } catch (...) {
-            came_to->error = std::current_exception();
+            result->error = std::current_exception();
         }
-        what.reset();
-        boost::asio::post(home,
-                          [handler = std::move(handler), came_to = std::move(came_to)]() mutable {
-                              std::move(handler)(std::move(came_to));
-                          });
-        busy.reset();
-    });
-}
+        what_.reset();
+        visitors_->take_leave(this->shared_from_this(), [&] {
+            asio::post(home_,
+                       [handler = std::move(*handler_), result = std::move(result)]() mutable {
+                           std::move(handler)(std::move(result));
+                       });
+            handler_.reset();
+            busy_.reset();
+        });
+    }
+
+    std::shared_ptr<errand<Result>> what_;
+    asio::associated_executor_t<Handler> home_;
+    std::optional<Handler> handler_;
+    asio::executor_work_guard<asio::associated_executor_t<Handler>> busy_;
+    std::shared_ptr<visitors> visitors_;
+};
 
 }  // namespace work_detail
 
@@ -75,7 +140,8 @@ boost::asio::awaitable<Result> async_run(std::shared_ptr<errand<Result>> what) {
             slot.assign([weak = std::weak_ptr(e)](asio::cancellation_type) {
                 if (auto still = weak.lock()) still->stop();
             });
-        work_detail::run_there<Result>(std::move(e), std::move(handler));
+        using operation = work_detail::awaiting_errand<Result, decltype(handler)>;
+        std::make_shared<operation>(std::move(e), std::move(handler))->start();
     };
     auto token = asio::use_awaitable;
     came_to got = co_await asio::async_initiate<decltype(token)&, void(came_to)>(start, token,
