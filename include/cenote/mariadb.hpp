@@ -58,8 +58,10 @@ struct options {
     /// How long anything else may take that is asked of the server.
     std::chrono::milliseconds operation_timeout{30'000};
 
-    /// Trusts the server's session tracking to tell what a lease has changed, and does not reset a
-    /// connection of which it told nothing. Locks of GET_LOCK are not tracked, and would stay.
+    /// Does not reset a connection of which the server's session tracking told nothing. That sees
+    /// SET, USE and temporary tables; of MariaDB 10.11 it does not see user variables that SELECT
+    /// or DO sets, GET_LOCK, LOCK TABLES, HANDLER, SET TRANSACTION and LAST_INSERT_ID(), all of
+    /// which the next borrower inherits.
     bool unsafe_reset_by_tracking = false;
 
     /// `mariadb://user:password@host:port/database?key=value` (or `mysql://`). Keys: charset,

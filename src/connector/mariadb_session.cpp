@@ -163,7 +163,6 @@ std::vector<std::string> greetings_of(const options& o) {
     if (o.unsafe_reset_by_tracking)
         all +=
             ", SESSION session_track_state_change = ON, SESSION session_track_schema = ON"
-            ", SESSION session_track_transaction_info = 'STATE'"
             ", SESSION session_track_system_variables = '*'";
     std::vector<std::string> texts{std::move(all)};
     if (const char* level = name_of(o.isolation))
@@ -245,6 +244,8 @@ bool session::quiet() const noexcept {
 
 verdict session::leave() noexcept {
     timeout_ = settings_->operation_timeout;
+    bool automatic = handle_ != nullptr && (handle_->server_status & SERVER_STATUS_AUTOCOMMIT) != 0;
+    if (in_transaction() || !automatic || !statements_.empty()) condition_.note_changed();
     verdict judged = condition_.judge();
     bool stays = judged == verdict::keep || judged == verdict::reset;
     return stays && !quiet() ? verdict::discard : judged;
@@ -262,6 +263,22 @@ void session::hang_up() noexcept { ::shutdown(descriptor(), SHUT_RDWR); }
 
 bool session::in_transaction() const noexcept {
     return handle_ != nullptr && (handle_->server_status & SERVER_STATUS_IN_TRANS) != 0;
+}
+
+void session::note_asked() noexcept {
+    if (!settings_->unsafe_reset_by_tracking) condition_.note_changed();
+}
+
+void session::note_answered() noexcept {
+    if ((handle_->server_status & SERVER_SESSION_STATE_CHANGED) != 0) condition_.note_changed();
+}
+
+void session::note_failed(error_kind kind) noexcept {
+    // Whatever was to follow, it does not follow an error.
+    constexpr unsigned more = SERVER_MORE_RESULTS_EXIST | SERVER_PS_OUT_PARAMS;
+    handle_->server_status &= ~more;
+    condition_.note_changed();
+    if (kind != error_kind::statement) condition_.note_broken(kind);
 }
 
 void session::forget_statements() noexcept {
@@ -317,14 +334,11 @@ void conversation::fail() {
 }
 
 void conversation::fail(unsigned code, const std::string& sqlstate, const std::string& text) {
-    // Whatever was to follow, it does not follow an error.
-    constexpr unsigned more = SERVER_MORE_RESULTS_EXIST | SERVER_PS_OUT_PARAMS;
-    handle()->server_status &= ~more;
     error_kind kind = kind_of(code, sqlstate, text);
+    on().note_failed(kind);
     std::string what = "cenote: MariaDB: " + text + " (" + std::to_string(code) + ")";
     if (kind == error_kind::statement)
         throw statement_error(what, sqlstate, static_cast<int>(code));
-    on().condition().note_broken(kind);
     throw connection_error(kind, what, sqlstate, static_cast<int>(code));
 }
 

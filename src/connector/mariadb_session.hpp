@@ -107,6 +107,11 @@ public:
     instant deadline() const noexcept { return connector_detail::deadline_after(timeout_); }
     bool in_transaction() const noexcept;
 
+    /// A statement is about to be sent, an answer has come, an error has: each may mean that the
+    /// session has changed.
+    void note_asked() noexcept;
+    void note_answered() noexcept;
+    void note_failed(error_kind kind) noexcept;
     /// What a connection is told that is new or was reset.
     const std::vector<std::string>& greetings() const { return greetings_; }
     /// It is as its options say.
@@ -231,11 +236,11 @@ public:
     executing(session& on, std::string_view text, std::span<const sql::parameter> parameters,
               extent how_far)
         : conversation(on), text_(text), parameters_(parameters), extent_(how_far) {
-        on.condition().note_changed();
+        on.note_asked();
     }
     executing(session& on, prepared& what, std::span<const sql::parameter> parameters)
         : conversation(on), what_(&what), parameters_(parameters), phase_(phase::prepared) {
-        on.condition().note_changed();
+        on.note_asked();
     }
 
     sql::result take() { return std::move(result_); }

@@ -257,6 +257,7 @@ bool executing::execute() {
 /// The server has answered, for the first or another time.
 bool executing::answered() {
     if (number() != 0) fail_statement(what_->handle());
+    on().note_answered();
     row_reader* rows = what_->read_rows();
     if (rows == nullptr) {
         std::uint64_t last_id = mysql_stmt_insert_id(what_->handle());
@@ -273,6 +274,7 @@ bool executing::answered() {
 
 bool executing::stored() {
     if (number() != 0) fail_statement(what_->handle());
+    on().note_answered();
     phase_ = phase::next;
     if (std::exchange(has_result_, true)) return true;
     result_ = sql::result(what_->reader()->names());
@@ -306,6 +308,7 @@ bool fetching::advance() {
         case phase::fetched: return fetched();
         case phase::next:
             if (number() != 0) fail_statement(of);
+            on().note_answered();
             if (on().latest()->read_rows() == nullptr) return go_on();
             phase_ = phase::stored;
             call<mysql_stmt_store_result_start, mysql_stmt_store_result_cont>(&number(), of);
@@ -334,6 +337,7 @@ void fetching::note_end() {
     constexpr unsigned char end_of_rows = 0xfe;
     if (end == nullptr || end[0] != end_of_rows) return;
     handle()->server_status = static_cast<unsigned>(end[3]) | static_cast<unsigned>(end[4]) << 8;
+    on().note_answered();
 }
 
 bool fetching::go_on() {
