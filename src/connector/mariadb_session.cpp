@@ -12,6 +12,7 @@
 #include <ma_pvio.h>
 #include <mutex>
 #include <new>
+#include <openssl/err.h>
 #include <poll.h>
 #include <stdexcept>
 #include <sys/socket.h>
@@ -50,29 +51,34 @@ void begin_library() {
 }
 
 /// Under TLS the library writes to its socket in a way that raises SIGPIPE if the other side is
-/// gone. Held back here, for this thread.
-class quiet_pipe {
+/// gone: held back here, for this thread. And it takes what OpenSSL still has to say to this thread
+/// about another connection's failure for its own: that is cleared before, and for others after.
+class manners {
 public:
-    explicit quiet_pipe(bool needed) : needed_(needed) {
-        if (!needed_) return;
+    explicit manners(bool needed) : clears_(needed) {
+        if (!clears_) return;
+        ERR_clear_error();
         sigset_t pending;
         ::sigpending(&pending);
-        needed_ = sigismember(&pending, SIGPIPE) == 0;
+        blocks_ = sigismember(&pending, SIGPIPE) == 0;
         sigemptyset(&pipe_);
         sigaddset(&pipe_, SIGPIPE);
-        if (needed_) ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+        if (blocks_) ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
     }
-    ~quiet_pipe() {
-        if (!needed_) return;
+    ~manners() {
+        if (!clears_) return;
+        ERR_clear_error();
+        if (!blocks_) return;
         const timespec none{};
         while (::sigtimedwait(&pipe_, nullptr, &none) < 0 && errno == EINTR) continue;
         ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     }
-    quiet_pipe(const quiet_pipe&) = delete;
-    quiet_pipe& operator=(const quiet_pipe&) = delete;
+    manners(const manners&) = delete;
+    manners& operator=(const manners&) = delete;
 
 private:
-    bool needed_;
+    bool clears_;
+    bool blocks_ = false;
     sigset_t pipe_{};
     sigset_t before_{};
 };
@@ -154,9 +160,9 @@ const char* name_of(isolation_level level) {
     return nullptr;
 }
 
-/// What is said to a connection that is new or was reset. The values were checked to consist of
-/// letters, digits and little else.
-std::vector<std::string> greetings_of(const options& o) {
+/// What a connection is told. The values were checked to consist of letters, digits and little
+/// else.
+std::string settings_text(const options& o) {
     std::string all = "SET NAMES '" + o.charset + "'";
     if (!o.time_zone.empty()) all += ", SESSION time_zone = '" + o.time_zone + "'";
     if (!o.sql_mode.empty()) all += ", SESSION sql_mode = '" + o.sql_mode + "'";
@@ -164,9 +170,37 @@ std::vector<std::string> greetings_of(const options& o) {
         all +=
             ", SESSION session_track_state_change = ON, SESSION session_track_schema = ON"
             ", SESSION session_track_system_variables = '*'";
-    std::vector<std::string> texts{std::move(all)};
+    return all;
+}
+
+std::vector<std::string> first_greetings(const options& o) {
+    std::vector<std::string> texts{settings_text(o)};
     if (const char* level = name_of(o.isolation))
         texts.push_back(std::string("SET SESSION TRANSACTION ISOLATION LEVEL ") + level);
+    return texts;
+}
+
+std::string quoted(std::string_view name) {
+    std::string text = "`";
+    for (char c : name) text.append(c == '`' ? 2 : 1, c);
+    return text + "`";
+}
+
+/// After a reset, the same and more: MariaDB leaves the role, the profiles of past statements and
+/// FOUND_ROWS() as they were (10.11). The profiles go when their history has no room and another
+/// one is made; the count is that of the last union.
+std::vector<std::string> later_greetings(const options& o, bool is_mariadb,
+                                         const std::optional<std::string>& role) {
+    std::vector<std::string> texts = first_greetings(o);
+    if (is_mariadb) {
+        texts[0] += ", ROLE " + (role ? quoted(*role) : "NONE") +
+                    ", SESSION profiling = 1, SESSION profiling_history_size = 0";
+        texts.insert(texts.begin() + 1,
+                     "SET SESSION profiling_history_size = DEFAULT, SESSION profiling = "
+                     "(SELECT x FROM (SELECT 0 AS x UNION SELECT 0) AS y LIMIT 1)");
+    } else if (role) {
+        texts.push_back("SET ROLE " + *role);  // as MySQL has written it: a list of names
+    }
     return texts;
 }
 
@@ -183,7 +217,7 @@ session::session(std::shared_ptr<const options> settings, std::string at, instan
       handle_((begin_library(), mysql_init(nullptr))),
       encrypted_(wants_tls(*settings_)),
       timeout_(settings_->operation_timeout),
-      greetings_(greetings_of(*settings_)),
+      greetings_(first_greetings(*settings_)),
       generation_(next_generation()) {
     if (handle_ == nullptr) throw std::bad_alloc();
     choose_options();
@@ -227,7 +261,7 @@ void session::protect() {
 
 session::~session() {
     if (handle_ == nullptr) return;
-    quiet_pipe quiet(encrypted_);
+    manners kept(encrypted_);
     if (!condition_.idle()) hang_up();
     int waits = mysql_close_start(handle_);
     if (waits != 0) hang_up();
@@ -281,6 +315,11 @@ void session::note_failed(error_kind kind) noexcept {
     if (kind != error_kind::statement) condition_.note_broken(kind);
 }
 
+void session::note_role(const std::optional<std::string>& role) {
+    bool is_mariadb = mariadb_connection(handle_) != 0;
+    greetings_ = later_greetings(*settings_, is_mariadb, role);
+}
+
 void session::forget_statements() noexcept {
     latest_.reset();
     statements_.clear();
@@ -302,7 +341,7 @@ prepared& session::find(std::size_t number, std::uint64_t generation) const {
 // Conversation.
 
 need conversation::step() {
-    quiet_pipe quiet(on_->encrypted());
+    manners kept(on_->encrypted());
     if (waited_for_ != 0) waited_for_ = go_on_(into_, subject_, waited_for_ & ~MYSQL_WAIT_TIMEOUT);
     while (waited_for_ == 0)
         if (!advance()) return need::nothing;
@@ -315,7 +354,7 @@ need conversation::step() {
 
 conversation::~conversation() {
     if (waited_for_ == 0) return;
-    quiet_pipe quiet(on_->encrypted());
+    manners kept(on_->encrypted());
     on_->condition().note_broken();
     for (int i = 0; waited_for_ != 0 && i < most_last_steps; ++i) {
         on_->hang_up();  // each time: it may have gone on to another address
@@ -360,18 +399,20 @@ bool settling::advance() {
         case phase::connected:
             if (made() == nullptr) fail_settling();
             note_connected();
-            phase_ = phase::selected;
             return say_next();
         case phase::cleared:
             if (number() != 0) fail_settling();
             on().forget_statements();
-            phase_ = phase::selected;
-            call<mysql_select_db_start, mysql_select_db_cont>(&number(), handle(),
-                                                              on().settings().database.c_str());
-            return true;
-        case phase::selected:
+            return say_next();
+        case phase::said:
             if (number() != 0) fail_settling();
             return say_next();
+        case phase::asked: return hear_role();
+        case phase::stored: return note_role();
+        case phase::selected:
+            if (number() != 0) fail_settling();
+            on().note_settled();
+            return false;
     }
     return false;
 }
@@ -405,10 +446,55 @@ void settling::note_connected() {
 
 bool settling::say_next() {
     const std::vector<std::string>& texts = on().greetings();
-    if (said_ == texts.size()) return on().note_settled(), false;
-    const std::string& text = texts[said_++];
-    call<mysql_real_query_start, mysql_real_query_cont>(&number(), handle(), text.c_str(),
+    if (said_ == texts.size()) return from_ == from::nothing ? ask_role() : select();
+    phase_ = phase::said;
+    query(texts[said_++]);
+    return true;
+}
+
+void settling::query(std::string_view text) {
+    call<mysql_real_query_start, mysql_real_query_cont>(&number(), handle(), text.data(),
                                                         static_cast<unsigned long>(text.size()));
+}
+
+/// A borrower may USE another one, and a reset keeps it.
+bool settling::select() {
+    phase_ = phase::selected;
+    call<mysql_select_db_start, mysql_select_db_cont>(&number(), handle(),
+                                                      on().settings().database.c_str());
+    return true;
+}
+
+/// Which role does the server give to a new connection?
+bool settling::ask_role() {
+    phase_ = phase::asked;
+    query("SELECT CURRENT_ROLE()");
+    return true;
+}
+
+bool settling::hear_role() {
+    if (number() != 0) {
+        // An old server that knows no roles says so. Anything else is an error.
+        if (is_clients_own(mysql_errno(handle()))) fail_settling();
+        number() = 0;
+        on().note_role(std::nullopt);
+        phase_ = phase::selected;
+        return true;
+    }
+    phase_ = phase::stored;
+    call<mysql_store_result_start, mysql_store_result_cont>(&rows(), handle());
+    return true;
+}
+
+bool settling::note_role() {
+    std::unique_ptr<MYSQL_RES, decltype(&mysql_free_result)> all(rows(), &mysql_free_result);
+    if (all == nullptr) fail_settling();
+    MYSQL_ROW row = mysql_fetch_row(all.get());
+    std::optional<std::string> role;
+    if (row != nullptr && row[0] != nullptr) role = row[0];
+    on().note_role(role);
+    number() = 0;
+    phase_ = phase::selected;
     return true;
 }
 

@@ -116,6 +116,8 @@ public:
     const std::vector<std::string>& greetings() const { return greetings_; }
     /// It is as its options say.
     void note_settled() noexcept { condition_.note_reset(); }
+    /// The role the server gave it, which later borrowers are to have, too.
+    void note_role(const std::optional<std::string>& role);
     /// The server has forgotten them all.
     void forget_statements() noexcept;
 
@@ -177,6 +179,7 @@ protected:
     int& number() { return outcome_.number; }
     my_bool& flag() { return outcome_.flag; }
     MYSQL*& made() { return outcome_.made; }
+    MYSQL_RES*& rows() { return outcome_.rows; }
 
     /// Throw what the server or the library has said.
     [[noreturn]] void fail_statement(MYSQL_STMT* of);
@@ -194,6 +197,7 @@ private:
         int number;
         my_bool flag;
         MYSQL* made;
+        MYSQL_RES* rows;
     } outcome_{};
 };
 
@@ -206,13 +210,18 @@ public:
     const char* awaited() const override;
 
 private:
-    enum class phase { begin, connected, cleared, selected };
+    enum class phase { begin, connected, cleared, said, asked, stored, selected };
 
     bool advance() override;
     void waits() override;
     void connect();
-    bool say_next();
     void note_connected();
+    bool say_next();
+    void query(std::string_view text);
+    bool select();
+    bool ask_role();
+    bool hear_role();
+    bool note_role();
     [[noreturn]] void fail_settling();
 
     phase phase_ = phase::begin;

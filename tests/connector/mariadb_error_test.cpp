@@ -94,11 +94,11 @@ TEST(mariadb_open, finds_too_many_connections) {
     support::gate gate(the_mariadb().port());
     {
         pool<connection> more{connector{mariadb_url(gate.port())}, {.max = 3}};
-        EXPECT_THROW(more.acquire(300ms), pool_error);
+        EXPECT_THROW(static_cast<void>(more.acquire({.timeout = 300ms})), pool_error);
         EXPECT_LT(gate.accepted(), 30u);  // no tight loop
         for (connection& c : all) EXPECT_EQ(c.execute("select 1").scalar<int>(), 1);
         all.clear();
-        EXPECT_EQ(more.acquire(10s)->execute("select 2").scalar<int>(), 2);
+        EXPECT_EQ(more.acquire({.timeout = 10s})->execute("select 2").scalar<int>(), 2);
     }
     the_mariadb().execute_as_admin("set global max_connections = 40");
 }
@@ -109,7 +109,7 @@ TEST(mariadb_open, is_not_tried_again_and_again_with_a_wrong_password) {
                            {.max = 5}};
     for (int i = 0; i < 5; ++i) {
         try {
-            static_cast<void>(never.acquire(2s));
+            static_cast<void>(never.acquire({.timeout = 2s}));
             ADD_FAILURE();
         } catch (const pool_error& e) {
             EXPECT_EQ(std::string(e.what()).find("wr0ng"), std::string::npos);
