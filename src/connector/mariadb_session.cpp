@@ -260,6 +260,7 @@ void session::protect() {
 }
 
 session::~session() {
+    if (process_ != cenote::detail::this_process) forsake();
     if (handle_ == nullptr) return;
     manners kept(encrypted_);
     if (!condition_.idle()) hang_up();
@@ -286,6 +287,7 @@ verdict session::leave() noexcept {
 }
 
 void session::forsake() noexcept {
+    if (handle_ == nullptr) return;
     ::close(descriptor());
     condition_.note_broken();
     for (auto& each : statements_) each->release();

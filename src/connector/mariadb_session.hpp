@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "cenote/detail/process.hpp"
 #include "cenote/mariadb.hpp"
 #include "cenote/sql.hpp"
 #include "connector/drive.hpp"
@@ -142,6 +143,7 @@ private:
     std::unique_ptr<prepared> latest_;
     std::vector<std::unique_ptr<prepared>> statements_;
     std::uint64_t generation_;
+    cenote::detail::process_number process_ = cenote::detail::this_process;
 };
 
 /// A row of calls of the library's. What they refer to (texts, buffers) must outlive it, so it is
