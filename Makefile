@@ -15,8 +15,8 @@ test: ## build and run everything: g++, clang, address and thread sanitizers, pr
 	@scripts/setup test
 	@scripts/test
 
-demo: build ## build, then watch a pool at work
-	@build/bin/cenote-demo
+demo: build ## build, then watch 200 coroutines share 8 database connections
+	@build/bin/cenote demo
 
 bench: ## build and run the benchmarks
 	@scripts/setup bench

@@ -310,7 +310,7 @@ template <class T>
 struct start_acquire {
     template <class Handler>
     void operator()(Handler&& handler, awaited_wish wish) const {
-        if (!wish.from->looks_before_acquire()) {
+        if (!wish.from->looks_elsewhere()) {
             if (resource* r = wish.from->take(wish.site, wish.how, 0)) {
                 return asio::post(asio::append(std::forward<Handler>(handler),
                                                boost::system::error_code(), lease_maker::of<T>(r)));
@@ -329,7 +329,7 @@ template <class T, class Executor>
 asio::awaitable<lease<T>, Executor> await_acquire(gate* from, std::chrono::nanoseconds timeout,
                                                   std::chrono::steady_clock::time_point deadline,
                                                   std::source_location site, manner how = {}) {
-    if (!from->looks_before_acquire() && !from->lane_is_shut()) {
+    if (!from->looks_elsewhere() && !from->lane_is_shut()) {
         if (resource* r = from->take(site, how, 0)) co_return lease_maker::of<T>(r);
     }
     awaited_wish wish{from, awaited_thing::lease, timeout, deadline, site, how};

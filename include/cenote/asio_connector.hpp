@@ -43,7 +43,7 @@ namespace cenote {
 ///         boost::asio::awaitable<bool> probe(session&);     // or awaitable<void>
 ///         boost::asio::awaitable<void> reset(session&);     // or awaitable<bool>
 ///         boost::asio::awaitable<void> close(session&);
-///         bool before_acquire(session&);                    // these three are quick, as ever
+///         bool before_acquire(session&) noexcept;           // these three are quick, as ever
 ///         bool before_release(session&);                    // or verdict
 ///         cenote::verdict classify(std::exception_ptr) const;
 ///         void forsake(session&);                           // at once, too

@@ -29,9 +29,13 @@ namespace cenote {
 ///
 /// open, probe, reset and close may block: they run on the pool's own threads, each under its
 /// timeout, never two at a time on one resource. before_acquire and before_release run on the
-/// borrower's thread at every lease and must be quick (a look at a socket, not a round trip); for a
-/// coroutine that acquires, before_acquire runs on a thread of the pool's, or on its executor if it
-/// has one (see asio_connector.hpp).
+/// borrower's thread at every lease and must be quick (a look at a socket, not a round trip).
+///
+/// For a coroutine that acquires, before_acquire runs on a thread of the pool's, or on its executor
+/// if it has one (see asio_connector.hpp), and the coroutine goes on when it has: a detour for each
+/// lease. One that is declared noexcept is taken to be so quick that an event loop may make it. It
+/// runs where the resource becomes the coroutine's: where that acquires, or where whoever had it
+/// before gives it back.
 ///
 /// After fork() whatever was open belongs to the parent. The child's pool begins empty, and lets go
 /// of its copies without calling any of the above, nor the destructor: that might say goodbye on a
@@ -111,6 +115,10 @@ struct verbs_of {
     static constexpr bool before_acquire = requires(C& c, T& t) {
         { c.before_acquire(t) } -> bool_or_nothing;
     };
+    /// Whoever promises not to throw promises not to wait, either.
+    static constexpr bool before_acquire_is_quick = requires(C& c, T& t) {
+        { c.before_acquire(t) } noexcept -> bool_or_nothing;
+    };
     static constexpr bool before_release = requires(C& c, T& t) {
         { c.before_release(t) } -> judgement;
     };
@@ -159,6 +167,7 @@ public:
         return {.probe = can::probe,
                 .reset = can::reset,
                 .before_acquire = can::before_acquire,
+                .before_acquire_is_quick = can::before_acquire_is_quick,
                 .before_release = can::before_release,
                 .blocks = std::derived_from<Kind, blocking_connector>};
     }

@@ -195,7 +195,7 @@ public:
     }
 
     bool await_ready() noexcept {
-        if (gate_->looks_before_acquire() || gate_->lane_is_shut()) return false;
+        if (gate_->looks_elsewhere() || gate_->lane_is_shut()) return false;
         got = gate_->take(site, wants, 0);
         return got != nullptr;
     }
@@ -237,9 +237,11 @@ private:
     void leave() noexcept {
         on_stop_.reset();
         if (gate_->withdraw(*this)) return;
-        wait_for_hand_over();
-        if constexpr (std::same_as<Resume, resume_inline>) retract_inline();
-        else if constexpr (requires { resume_.retract(frame_); }) resume_.retract(frame_);
+        if (!detail::gate::take_back(*this)) {
+            wait_for_hand_over();
+            if constexpr (std::same_as<Resume, resume_inline>) retract_inline();
+            else if constexpr (requires { resume_.retract(frame_); }) resume_.retract(frame_);
+        }
         if (got != nullptr) detail::lease_maker::of<T>(got).give_back();
         forget();
     }

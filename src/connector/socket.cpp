@@ -104,13 +104,6 @@ private:
     bool begun_ = false;
 };
 
-/// The time for one address, if so many are left.
-instant share_of(instant deadline, std::size_t left) {
-    if (deadline == instant::max() || left <= 1) return deadline;
-    instant now = std::chrono::steady_clock::now();
-    return now >= deadline ? deadline : now + (deadline - now) / static_cast<int>(left);
-}
-
 }  // namespace
 
 void socket::close() noexcept {
@@ -168,6 +161,12 @@ sight look_at(int descriptor) noexcept {
         if (errno == EINTR) continue;
         return errno == EAGAIN ? sight::quiet : sight::ended;
     }
+}
+
+instant share_of(instant deadline, std::size_t left) {
+    if (deadline == instant::max() || left <= 1) return deadline;
+    instant now = std::chrono::steady_clock::now();
+    return now >= deadline ? deadline : now + (deadline - now) / static_cast<int>(left);
 }
 
 socket connect(const std::vector<address>& to, instant deadline) {

@@ -70,6 +70,9 @@ enum class sight : std::uint8_t {
 };
 sight look_at(int descriptor) noexcept;
 
+/// When one of so many that are still to be tried must be done, if all get a fair part of the time.
+instant share_of(instant deadline, std::size_t left);
+
 /// Connects to the first address that answers. Throws connection_error (transient) that says what
 /// became of the last one. Each address gets a fair part of the time that is left.
 socket connect(const std::vector<address>& to, instant deadline);

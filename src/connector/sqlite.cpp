@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <stdexcept>
 
 #include "cenote/url.hpp"
@@ -29,7 +32,10 @@ class session_errand final : public errand<Result> {
 public:
     session_errand(std::shared_ptr<session> on, Do what)
         : on_(std::move(on)), do_(std::move(what)) {}
-    Result run() override { return do_(*on_); }
+    Result run() override {
+        on_->wait_for_locks(false);
+        return do_(*on_);
+    }
     void stop() noexcept override { on_->stop(); }
 
 private:
@@ -47,6 +53,7 @@ std::shared_ptr<errand<Result>> errand_on(std::shared_ptr<session> on, Do what) 
 template <class Do>
 auto exchanged(session& on, Do what) {
     exchange guard(on.condition());
+    on.wait_for_locks(true);
     try {
         auto got = what(on);
         guard.complete();
@@ -59,6 +66,30 @@ auto exchanged(session& on, Do what) {
     }
 }
 
+/// How long to wait for a lock before the next try: soon at first, most are held for one write.
+std::chrono::microseconds pause_before(int next_try) {
+    return std::chrono::microseconds{std::min(200 << std::min(next_try, 6), 10'000)};
+}
+
+/// Tries until it gets the locks it needs. A thread that waited for a lock would be missing to
+/// whoever has it: so it is the coroutine that waits.
+template <class Result>
+asio::awaitable<Result> async_attempt(std::shared_ptr<session> on,
+                                      std::shared_ptr<errand<Result>> what) {
+    auto give_up = connector_detail::deadline_after(on->busy_timeout());
+    for (int tries = 0;; ++tries) {
+        try {
+            Result got = co_await async_run<Result>(what);
+            co_return got;
+        } catch (const statement_error& e) {
+            bool late = std::chrono::steady_clock::now() >= give_up;
+            if (e.code() != session::locked || late) throw;
+        }
+        asio::steady_timer pause(co_await asio::this_coro::executor, pause_before(tries));
+        co_await pause.async_wait(asio::use_awaitable);
+    }
+}
+
 /// The same, awaited. If the coroutine is destroyed while it waits, the guard breaks the
 /// connection.
 template <class Result>
@@ -66,7 +97,7 @@ asio::awaitable<Result> async_exchanged(std::shared_ptr<session> on,
                                         std::shared_ptr<errand<Result>> what) {
     exchange guard(on->condition());
     try {
-        Result got = co_await async_run<Result>(std::move(what));
+        Result got = co_await async_attempt<Result>(on, std::move(what));
         guard.complete();
         co_return got;
     } catch (const connection_error&) {

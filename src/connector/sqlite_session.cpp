@@ -151,6 +151,8 @@ std::shared_ptr<const sql::column_names> names_of(sqlite3_stmt* s) {
 
 }  // namespace
 
+const int session::locked = SQLITE_BUSY;
+
 void finalize::operator()(sqlite3_stmt* s) const noexcept { sqlite3_finalize(s); }
 
 /// The time of one operation.
@@ -487,7 +489,7 @@ bool session::late() const noexcept {
 
 /// Another connection has the lock. True: try again.
 bool session::wait_for_lock(int tries) const noexcept {
-    if (late() || std::chrono::steady_clock::now() >= busy_until_) return false;
+    if (!waits_ || late() || std::chrono::steady_clock::now() >= busy_until_) return false;
     // Soon at first: most locks are held for the time of one write.
     auto pause = std::chrono::microseconds{std::min(100 << std::min(tries, 7), 10'000)};
     std::this_thread::sleep_for(pause);

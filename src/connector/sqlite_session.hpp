@@ -36,6 +36,9 @@ struct statement_name {
 
 class session {
 public:
+    /// The code of an error that goes away when another connection lets go of its lock.
+    static const int locked;
+
     /// Opens and sets up. Throws connection_error.
     explicit session(std::shared_ptr<const options> settings);
     /// Everything is as its user wants it: so it is to be for each lease.
@@ -63,9 +66,12 @@ public:
     /// Lets go of the handle without a word: it is the parent's.
     void forsake() noexcept { handle_ = nullptr; }
 
+    /// Whether an operation waits for another connection's lock, or fails at once.
+    void wait_for_locks(bool waits) noexcept { waits_ = waits; }
     /// From any thread: the operation under way is to end.
     void stop() noexcept { stopped_.store(true, std::memory_order_relaxed); }
     void set_timeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
+    std::chrono::milliseconds busy_timeout() const noexcept { return settings_->busy_timeout; }
     bool in_transaction() const noexcept;
     sqlite3* handle() const noexcept { return handle_; }
     connector_detail::condition& condition() noexcept { return condition_; }
@@ -102,6 +108,7 @@ private:
     std::vector<std::pair<std::string, std::string>> baseline_;  // pragmas as they were at first
     bool has_changed_ = false;                                   // something is to be undone
     bool beyond_undo_ = false;                                   // and cannot be
+    bool waits_ = true;                                          // for locks
     bool own_doing_ = true;  // what happens is not the borrower's
     std::chrono::nanoseconds timeout_;
     connector_detail::instant deadline_ = connector_detail::instant::max();

@@ -76,31 +76,37 @@ BIO_METHOD* socket_method() {
     return method;
 }
 
-using context = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
-
-context make_context(const tls_options& how) {
-    context made(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
-    if (made == nullptr) unusable("no context");
-    SSL_CTX_set_min_proto_version(made.get(), TLS1_2_VERSION);
-    SSL_CTX_set_mode(made.get(),
-                     SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+/// Whom to believe.
+void trust(SSL_CTX* to, const tls_options& how) {
     if (how.unsafe_accept_anybody) {
-        SSL_CTX_set_verify(made.get(), SSL_VERIFY_NONE, nullptr);
-        return made;
+        SSL_CTX_set_verify(to, SSL_VERIFY_NONE, nullptr);
+        return;
     }
-    SSL_CTX_set_verify(made.get(), SSL_VERIFY_PEER, nullptr);
-    bool trusts = how.ca_file.empty() ? SSL_CTX_set_default_verify_paths(made.get()) == 1
-                                      : SSL_CTX_load_verify_file(made.get(), how.ca_file.c_str());
+    SSL_CTX_set_verify(to, SSL_VERIFY_PEER, nullptr);
+    bool trusts = how.ca_file.empty() ? SSL_CTX_set_default_verify_paths(to) == 1
+                                      : SSL_CTX_load_verify_file(to, how.ca_file.c_str()) == 1;
     if (!trusts) unusable("cannot read whom to trust");
-    return made;
 }
+
+/// What OpenSSL would otherwise ask on the terminal.
+int no_passphrase(char*, int, int, void*) { return 0; }
 
 void show_certificate(SSL_CTX* to, const tls_options& how) {
     if (how.certificate_file.empty()) return;
+    SSL_CTX_set_default_passwd_cb(to, no_passphrase);
     const std::string& key = how.key_file.empty() ? how.certificate_file : how.key_file;
     bool loaded = SSL_CTX_use_certificate_chain_file(to, how.certificate_file.c_str()) == 1 &&
                   SSL_CTX_use_PrivateKey_file(to, key.c_str(), SSL_FILETYPE_PEM) == 1;
     if (!loaded) unusable("cannot read our own certificate or its key");
+}
+
+void announce(SSL_CTX* to, std::string_view protocol) {
+    if (protocol.empty()) return;
+    std::string listed(1, static_cast<char>(protocol.size()));
+    listed += protocol;
+    const auto* bytes = reinterpret_cast<const unsigned char*>(listed.data());
+    if (SSL_CTX_set_alpn_protos(to, bytes, static_cast<unsigned>(listed.size())) != 0)
+        unusable("no such protocol");
 }
 
 bool is_address(const std::string& host) {
@@ -125,12 +131,28 @@ void expect(SSL* tls, const std::string& name) {
 
 }  // namespace
 
+void tls_context::free_context::operator()(ssl_ctx_st* made) const noexcept { SSL_CTX_free(made); }
+
+tls_context::tls_context(tls_options how, std::string_view protocol)
+    : how_(std::move(how)), made_(SSL_CTX_new(TLS_client_method())) {
+    if (made_ == nullptr) unusable("no context");
+    SSL_CTX_set_min_proto_version(made_.get(), TLS1_2_VERSION);
+    SSL_CTX_set_mode(made_.get(),
+                     SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    trust(made_.get(), how_);
+    show_certificate(made_.get(), how_);
+    announce(made_.get(), protocol);
+}
+
 void transport::free_tls::operator()(ssl_st* tls) const noexcept { SSL_free(tls); }
 
 void transport::protect(const tls_options& how, const std::string& host) {
-    context made = make_context(how);
-    show_certificate(made.get(), how);
-    tls_.reset(SSL_new(made.get()));
+    protect(tls_context(how), host);
+}
+
+void transport::protect(const tls_context& by, const std::string& host) {
+    const tls_options& how = by.options();
+    tls_.reset(SSL_new(by.get()));
     BIO* bio = BIO_new(socket_method());
     if (tls_ == nullptr || bio == nullptr) unusable("out of memory");
     BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(socket_.descriptor())));
@@ -160,14 +182,15 @@ need transport::shake_hands() {
                            "cenote: TLS: the handshake failed: " + openssl_text());
 }
 
-/// What came of a call of OpenSSL's that moves bytes.
+/// What came of a call of OpenSSL's that moves bytes. Nothing wanted: the other side has announced
+/// its end.
 std::size_t transport::moved(int result, need& wanted) {
     if (result > 0) return static_cast<std::size_t>(result);
     int system_error = errno;
     switch (SSL_get_error(tls_.get(), result)) {
         case SSL_ERROR_WANT_READ: wanted = need::to_read; return 0;
         case SSL_ERROR_WANT_WRITE: wanted = need::to_write; return 0;
-        case SSL_ERROR_ZERO_RETURN: lost("the server closed it");
+        case SSL_ERROR_ZERO_RETURN: wanted = need::nothing; return 0;
         case SSL_ERROR_SYSCALL:
             if (system_error == 0) lost("the server closed it");
             lost(system_error);
@@ -177,6 +200,12 @@ std::size_t transport::moved(int result, need& wanted) {
 }
 
 std::size_t transport::read_some(std::span<char> into, need& wanted) {
+    std::size_t got = read_or_end(into, wanted);
+    if (got == 0 && wanted == need::nothing) lost("the server closed it");
+    return got;
+}
+
+std::size_t transport::read_or_end(std::span<char> into, need& wanted) {
     if (tls_ != nullptr) {
         ERR_clear_error();
         errno = 0;
@@ -185,10 +214,9 @@ std::size_t transport::read_some(std::span<char> into, need& wanted) {
     for (;;) {
         auto got = ::recv(socket_.descriptor(), into.data(), into.size(), MSG_DONTWAIT);
         if (got > 0) return static_cast<std::size_t>(got);
-        if (got == 0) lost("the server closed it");
-        if (errno == EINTR) continue;
-        if (errno != EAGAIN) lost(errno);
-        wanted = need::to_read;
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && errno != EAGAIN) lost(errno);
+        wanted = got == 0 ? need::nothing : need::to_read;
         return 0;
     }
 }
@@ -197,7 +225,9 @@ std::size_t transport::write_some(std::string_view from, need& wanted) {
     if (tls_ != nullptr) {
         ERR_clear_error();
         errno = 0;
-        return moved(SSL_write(tls_.get(), from.data(), clipped(from.size())), wanted);
+        std::size_t sent = moved(SSL_write(tls_.get(), from.data(), clipped(from.size())), wanted);
+        if (sent == 0 && wanted == need::nothing) lost("the server closed it");
+        return sent;
     }
     for (;;) {
         auto sent =

@@ -125,7 +125,9 @@ void parse_authority(std::string_view text, url& into) {
             into.password = secret(password);
             explicit_bzero(password.data(), password.size());
         }
-        if (into.user.empty()) refuse("has a '@' without a user before it");
+        // A password alone is enough for Redis.
+        if (into.user.empty() && into.password.empty())
+            refuse("has a '@' without a user before it");
     }
     if (text.empty()) return;
     for (;;) {
@@ -176,7 +178,7 @@ url url::parse(std::string_view text) {
 std::string url::redacted() const {
     std::string text = scheme + ":";
     if (has_authority) text += "//";
-    if (!user.empty()) text += user + (password.empty() ? "@" : ":***@");
+    if (!user.empty() || !password.empty()) text += user + (password.empty() ? "@" : ":***@");
     for (const host& h : hosts) {
         if (&h != &hosts.front()) text += ",";
         bool is_address = h.name.find(':') != std::string::npos;

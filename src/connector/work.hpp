@@ -14,6 +14,7 @@
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -24,6 +25,10 @@ namespace cenote::connector_detail {
 
 /// The threads, started when first used, and anew after a fork.
 boost::asio::thread_pool& work_threads();
+
+/// Has something done that nobody waits for: a cancel request. On two threads of their own, since
+/// it may hang with the server it is meant for. False: too much is waiting already, it is not done.
+bool run_aside(std::function<void()> what) noexcept;
 
 /// Something to be called on a work thread. Whoever awaits it may be gone before it has run: what
 /// it needs it must own.
@@ -65,6 +70,10 @@ public:
         std::lock_guard lock(mutex_);
         if (present_.erase(who) == 1) go();
     }
+    /// Returns when whoever takes leave at this moment has nothing of the loop's any more. (The
+    /// references to an executor are counted in a way that the thread sanitizer does not
+    /// understand; this it does.)
+    void see_off() { std::lock_guard lock(mutex_); }
     void abandon_all() noexcept;
 
     /// Of the loop that an executor belongs to.
@@ -86,19 +95,15 @@ public:
         : what_(std::move(what)),
           home_(asio::get_associated_executor(handler)),
           handler_(std::move(handler)),
-          busy_(asio::make_work_guard(home_)),
-          visitors_(visitors::of(asio::query(home_, asio::execution::context))) {}
+          busy_(asio::make_work_guard(*home_)),
+          visitors_(visitors::of(asio::query(*home_, asio::execution::context))) {}
 
     void start() {
         visitors_->add(this->shared_from_this());
         asio::post(work_threads(), [me = this->shared_from_this()] { me->run(); });
     }
 
-    void abandon() noexcept override {
-        std::optional<Handler> gone = std::move(handler_);
-        handler_.reset();
-        busy_.reset();
-    }
+    void abandon() noexcept override { let_go(); }
 
 private:
     void run() {
@@ -110,19 +115,27 @@ private:
         }
         what_.reset();
         visitors_->take_leave(this->shared_from_this(), [&] {
-            asio::post(home_,
-                       [handler = std::move(*handler_), result = std::move(result)]() mutable {
-                           std::move(handler)(std::move(result));
-                       });
-            handler_.reset();
-            busy_.reset();
+            asio::post(*home_, [at = visitors_, handler = std::move(*handler_),
+                                result = std::move(result)]() mutable {
+                at->see_off();
+                std::move(handler)(std::move(result));
+            });
+            let_go();
         });
     }
 
+    void let_go() noexcept {
+        handler_.reset();
+        busy_.reset();
+        home_.reset();
+    }
+
+    using executor = asio::associated_executor_t<Handler>;
+
     std::shared_ptr<errand<Result>> what_;
-    asio::associated_executor_t<Handler> home_;
+    std::optional<executor> home_;
     std::optional<Handler> handler_;
-    asio::executor_work_guard<asio::associated_executor_t<Handler>> busy_;
+    std::optional<asio::executor_work_guard<executor>> busy_;
     std::shared_ptr<visitors> visitors_;
 };
 

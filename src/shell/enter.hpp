@@ -10,26 +10,30 @@ namespace cenote::shell {
 template <class Ask>
 void keeper::enter(Ask&& ask) noexcept(noexcept(ask(core::instant{}))) {
     errands todo;
-    {
-        std::lock_guard lock(mutex_);
-        if (is_behind()) [[unlikely]]
-            start_anew(todo);
-        // Even again also when the question throws; it does so before anything has changed.
-        struct bracket {
-            std::atomic<std::uint64_t>& n;
-            std::uint64_t even;
-            explicit bracket(std::atomic<std::uint64_t>& s)
-                : n(s), even(s.load(std::memory_order_relaxed)) {
-                n.store(even + 1, std::memory_order_relaxed);
-            }
-            ~bracket() { n.store(even + 2, std::memory_order_release); }
-        } changing(sequence_);
-        core::instant now = std::chrono::steady_clock::now();
-        std::forward<Ask>(ask)(now);
-        if (anything_to_sort_out()) sort_out(now, todo);
-        if (todo.needs_keeper()) add_ref();
-    }
+    decide(std::forward<Ask>(ask), todo);
     if (todo.any()) carry_out(todo);
+}
+
+/// All but the last: what follows is for the caller to carry out.
+template <class Ask>
+void keeper::decide(Ask&& ask, errands& todo) noexcept(noexcept(ask(core::instant{}))) {
+    std::lock_guard lock(mutex_);
+    if (is_behind()) [[unlikely]]
+        start_anew(todo);
+    // Even again also when the question throws; it does so before anything has changed.
+    struct bracket {
+        std::atomic<std::uint64_t>& n;
+        std::uint64_t even;
+        explicit bracket(std::atomic<std::uint64_t>& s)
+            : n(s), even(s.load(std::memory_order_relaxed)) {
+            n.store(even + 1, std::memory_order_relaxed);
+        }
+        ~bracket() { n.store(even + 2, std::memory_order_release); }
+    } changing(sequence_);
+    core::instant now = std::chrono::steady_clock::now();
+    std::forward<Ask>(ask)(now);
+    if (anything_to_sort_out()) sort_out(now, todo);
+    if (todo.needs_keeper()) add_ref();
 }
 
 /// Somebody who joins the line of a crowded pool leaves nothing else to do.

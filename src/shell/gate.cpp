@@ -27,6 +27,7 @@ gate::gate(const options& settings, std::unique_ptr<any_connector> connector, st
     looks_before_acquire_ = can.before_acquire;
     sample_mask_ = looks_before_acquire_ ? 0 : sample - 1;
     looks_before_release_ = can.before_release;
+    looks_elsewhere_ = can.before_acquire && !can.before_acquire_is_quick;
 }
 
 gate* gate::open(const options& settings, std::unique_ptr<blocking_connector> connector) {
@@ -66,6 +67,7 @@ bool gate::ask(waiter& who) {
 }
 void gate::cancel(waiter& who) noexcept { keeper_of(this).cancel(who); }
 bool gate::withdraw(waiter& who) noexcept { return keeper_of(this).withdraw(who); }
+bool gate::take_back(waiter& who) noexcept { return shell::keeper::take_back(who); }
 void gate::refused(errc why) noexcept { keeper_of(this).refused(why); }
 void gate::forget() noexcept { keeper_of(this).drop_ref(); }
 

@@ -58,6 +58,7 @@ public:
     bool ask(detail::waiter& who);
     void cancel(detail::waiter& who) noexcept;
     bool withdraw(detail::waiter& who) noexcept;
+    static bool take_back(const detail::waiter& who) noexcept;
     void refused(errc why) noexcept;
     void release(detail::resource* r) noexcept;
     void hand_in(detail::resource* r) noexcept;
@@ -131,13 +132,32 @@ private:
         std::exception_ptr forgotten;         // an open error that is the last no longer
         detail::resource* foreign = nullptr;  // to be forsaken, up to the end
         detail::resource* foreign_end = nullptr;
+        errands* outer = nullptr;  // further up on this stack, somebody else's
 
         void add(detail::waiter& w) {
             w.next = nullptr;
             *last = &w;
             last = &w.next;
         }
-        /// Waiters are told without the keeper, which may be gone by then.
+        /// The next waiter, which may be gone once it is notified.
+        detail::waiter* pop() {
+            detail::waiter* w = first;
+            if (w == nullptr) return nullptr;
+            first = w->next;
+            if (first == nullptr) last = &first;
+            return w;
+        }
+        bool remove(const detail::waiter& gone) {
+            for (detail::waiter** w = &first; *w != nullptr; w = &(*w)->next) {
+                if (*w != &gone) continue;
+                if (last == &gone.next) last = w;
+                *w = gone.next;
+                return true;
+            }
+            return false;
+        }
+        /// Waiters are told without the keeper, which may be gone by then; unless what they got is
+        /// still to be looked at, which keeps it.
         bool needs_keeper() const { return left_empty || alone || summons || judges; }
         bool any() const { return first != nullptr || needs_keeper() || foreign != nullptr; }
     };
@@ -188,11 +208,14 @@ private:
 
     template <class Ask>
     void enter(Ask&& ask) noexcept(noexcept(ask(core::instant{})));
+    template <class Ask>
+    void decide(Ask&& ask, errands& todo) noexcept(noexcept(ask(core::instant{})));
     bool anything_to_sort_out() const;
     void sort_out(core::instant now, errands& todo) noexcept;
     void look_around(core::instant now, errands& todo) noexcept;
     void sort_out(core::instant now, const core::action& a, errands& todo) noexcept;
     void carry_out(errands& todo) noexcept;
+    static constinit thread_local errands* carried_out_here;
     void rouse(errands& todo);
 
     // Under the lock.
@@ -258,7 +281,10 @@ private:
     bool lane_went_well();
     void judge() noexcept;
     void tell() noexcept;
-    void admit(detail::waiter& who) noexcept;
+    bool look_here(detail::waiter& who);
+    bool is_unseen(const detail::waiter& who) const;
+    bool admit(detail::waiter& who, errands& todo) noexcept;
+    bool ask_again(detail::waiter& who, errands& todo) noexcept;
     void skip(const job& j) noexcept;
     void finish_close(const job& j, core::outcome how, const std::exception_ptr& error) noexcept;
     void answer(const job& j, core::outcome how, const std::exception_ptr& error,

@@ -32,6 +32,10 @@ void must_be_alike(const detail::connector_abilities& present,
     same(present.reset, next.reset, "reset");
     same(present.before_acquire, next.before_acquire, "before_acquire");
     same(present.before_release, next.before_release, "before_release");
+    if (next.before_acquire_is_quick != present.before_acquire_is_quick)
+        refuse(next.before_acquire_is_quick
+                   ? "has a before_acquire that is noexcept, unlike the present one"
+                   : "has a before_acquire that is not noexcept, unlike the present one");
 }
 
 }  // namespace

@@ -23,17 +23,34 @@ bool keeper::ask(detail::waiter& who) {
         waits = who.what == detail::awaited_thing::lease ? ask_for_lease(now, who)
                                                          : watch_for(now, who);
         if (!waits && who.got == nullptr) keep_for(who);
-        who.process.store(waits ? detail::this_process : detail::no_process,
+        who.process.store(waits || is_unseen(who) ? detail::this_process : detail::no_process,
                           std::memory_order_relaxed);
     });
-    return waits;
+    return waits || (is_unseen(who) && !look_here(who));
 }
 
-/// Whether an answer is still to come: it is in line, or its resource has to be looked at, which
-/// does not happen where it waits.
+/// Whoever asked looks at what it got at once, until something is fit. False: it waits after all.
+bool keeper::look_here(detail::waiter& who) {
+    const detail::process_number asked_in = detail::this_process;
+    while (who.got != nullptr && !admits(who.got)) {
+        if (detail::this_process != asked_in) {  // forked by the connector
+            join_anew(who, who.got);
+            return !ask(who);
+        }
+        errands todo;
+        bool waits = ask_again(who, todo);
+        if (todo.any()) carry_out(todo);
+        if (waits) return false;
+    }
+    who.process.store(detail::no_process, std::memory_order_relaxed);
+    return true;
+}
+
+/// Whether an answer is still to come: it is in line, or its resource has to be looked at, and not
+/// where it waits.
 bool keeper::ask_for_lease(instant now, detail::waiter& who) {
     if (ask_for(now, who)) return !who.stopped || !take_out(now, who);  // stopped before it came
-    if (who.got == nullptr || !looks_before_acquire_) return false;
+    if (who.got == nullptr || !looks_elsewhere_) return false;
     enqueue(who);
     return true;
 }
@@ -120,34 +137,55 @@ bool keeper::withdraw(detail::waiter& who) noexcept {
     return was_there;
 }
 
-/// Has before_acquire look at a granted resource, on a thread of the pool.
-void keeper::admit(detail::waiter& who) noexcept {
-    while (!admits(who.got)) {
-        if (is_forgotten(who)) return;  // forked by the connector
-        resource* unfit = who.got;
-        bool waits = false;
-        try {
-            enter([&](instant now) {
+// What before_acquire still has to look at for them, outside the lock: on a thread of the pool, or,
+// if that is quick, wherever it is granted.
+
+/// The keeper is there if it is: what is unseen is leased.
+bool keeper::is_unseen(const detail::waiter& who) const {
+    return who.asynchronous && who.got != nullptr && looks_before_acquire_;
+}
+
+/// False: what it got is unfit. Then it is in line again, or comes once more in `todo`: behind all
+/// others, and not in a call within this one, however many are unfit.
+bool keeper::admit(detail::waiter& who, errands& todo) noexcept {
+    if (admits(who.got)) return true;
+    if (is_forgotten(who)) return false;  // forked by the connector
+    if (!ask_again(who, todo)) todo.add(who);
+    return false;
+}
+
+/// Sends back what is unfit, and its borrower to its place in line. True: it waits there, and may
+/// be gone.
+bool keeper::ask_again(detail::waiter& who, errands& todo) noexcept {
+    resource* unfit = who.got;
+    bool waits = false;
+    auto give_back = [&](instant now) {
+        give_to_machine(now, unfit, core::condition::unfit, std::nullopt);
+        who.got = nullptr;
+    };
+    errands more;
+    try {
+        decide(
+            [&](instant now) {
                 machine_.make_room(out_);
-                give_to_machine(now, std::exchange(unfit, nullptr), core::condition::unfit,
-                                std::nullopt);
-                who.got = nullptr;
+                give_back(now);
                 who.error = errc::canceled;
-                if (who.withdrawn || who.stopped) return;  // meanwhile
-                waits = ask_for(now, who);
-            });
-        } catch (const std::bad_alloc&) {
-            unfit->state = detail::condition::unfit;
-            release(unfit);
-            who.got = nullptr;
-            who.error = errc::open_failed;
-        }
-        if (waits) return;
-        if (who.got == nullptr) break;
+                if (!who.withdrawn && !who.stopped) waits = ask_for(now, who);  // not meanwhile
+                if (!waits && who.got == nullptr) keep_for(who);
+            },
+            more);
+    } catch (const std::bad_alloc&) {
+        decide(
+            [&](instant now) noexcept {
+                give_back(now);
+                who.error = errc::open_failed;
+                keep_for(who);
+            },
+            more);
     }
-    if (who.got == nullptr) keep_for(who);
-    who.process.store(detail::no_process, std::memory_order_relaxed);
-    who.notify();
+    while (detail::waiter* other = more.pop()) todo.add(*other);
+    if (more.any()) carry_out(more);
+    return waits;
 }
 
 }  // namespace cenote::shell

@@ -69,7 +69,7 @@ void keeper::sort_out(instant now, const action& a, errands& todo) noexcept {
         w->got = places_[a.slot].held;
         prepare(now, w->got, borrower_of(*w));
         if (w->wants_several && !static_cast<many_waiter*>(w)->add(w->got)) return;
-        if (w->asynchronous && looks_before_acquire_) return enqueue(*w);
+        if (w->asynchronous && looks_elsewhere_) return enqueue(*w);
     } else {
         if (w->withdrawn) return;
         if (w->asynchronous) keep_for(*w);
@@ -83,19 +83,28 @@ void keeper::keep_for(detail::waiter& who) {
     add_ref();
 }
 
+constinit thread_local keeper::errands* keeper::carried_out_here = nullptr;
+
+bool keeper::take_back(const detail::waiter& who) noexcept {
+    for (errands* todo = carried_out_here; todo != nullptr; todo = todo->outer)
+        if (todo->remove(who)) return true;
+    return false;
+}
+
 void keeper::carry_out(errands& todo) noexcept {
     bool here = todo.needs_keeper();  // if not, it may be gone when the first waiter has run
     // First: the end of the pool waits for it, and may come in what a waiter does.
     if (todo.summons) work_->summon();
     for (resource* r = todo.foreign; r != todo.foreign_end; r = r->next_orphan) forsake(r);
     const detail::process_number this_one = detail::this_process;
-    for (detail::waiter* w = todo.first; w != nullptr;) {
+    todo.outer = std::exchange(carried_out_here, &todo);
+    while (detail::waiter* w = todo.pop()) {
         if (detail::this_process != this_one) break;  // forked by one of them: see keeper_fork.cpp
-        detail::waiter* next = w->next;               // w may be gone once it is notified
+        if (is_unseen(*w) && !admit(*w, todo)) continue;
         w->process.store(detail::no_process, std::memory_order_relaxed);
         w->notify();
-        w = next;
     }
+    carried_out_here = todo.outer;
     if (!here) return;
     if (todo.judges) judge();
     if (todo.alone) make_calls_here();
@@ -260,9 +269,11 @@ void keeper::tell() noexcept {
 }
 
 void keeper::run(const job& j) noexcept {
-    if (j.tells) tell();
-    else if (j.admits != nullptr) admit(*j.admits);
-    else work_->call(j);
+    if (j.tells) return tell();
+    if (j.admits == nullptr) return work_->call(j);
+    errands todo;
+    todo.add(*j.admits);
+    carry_out(todo);
 }
 
 void keeper::finish(const job& j, bool well, const std::exception_ptr& error,

@@ -2,8 +2,8 @@
 //
 // A thread that is granted something has it. A coroutine has it when its executor gets round to
 // resuming it; until then its lease can be taken by nobody, canceling comes too late, and if the
-// coroutine is destroyed the lease goes back. If there is a before_acquire, a thread of the pool
-// has to look at the resource first, and that may take a while, too.
+// coroutine is destroyed the lease goes back. If there is a before_acquire, some thread has to look
+// at the resource first, and that may take a while, too.
 #include "core/fault.hpp"
 #include "sim/world.hpp"
 

@@ -751,6 +751,74 @@ TEST_F(fork_test, a_waiting_coroutine_is_left_alone_in_the_child_unless_told_to_
     EXPECT_TRUE(eventually([&] { return outcome == 1 && other_outcome == 1; }));
 }
 
+namespace {
+
+/// Forks at its first look; says yes in the parent.
+struct forks_at_a_glance : wire_connector {
+    pid_t* child;
+    bool* answer;
+    bool before_acquire(wire&) const noexcept {
+        if (*child != 0) return true;
+        pid_t id = fork();
+        if (id == 0) alarm(support::child_limit);
+        *child = id == 0 ? getpid() : id;
+        return id != 0 || *answer;
+    }
+};
+
+bool ended_well(pid_t child) {
+    int status = -1;
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+}  // namespace
+
+TEST_F(fork_test, may_come_in_a_quick_look_where_a_coroutine_acquires) {
+    for (bool lane : {true, false}) {
+        for (bool answer : {true, false}) {
+            pid_t child = 1;
+            wire_pool other(forks_at_a_glance{connect, &child, &answer},
+                            {.max = 1,
+                             .acquire_timeout = plenty,
+                             .order = lane ? cenote::order::lifo : cenote::order::fifo});
+            (void)other.acquire();
+            child = 0;
+            int outcome = 0;
+            support::task asks = waits(other, {}, &outcome);
+            asks.start();
+            if (child == getpid()) _exit(eventually([&] { return outcome == 1; }) ? 0 : 1);
+            EXPECT_EQ(outcome, 1);
+            EXPECT_TRUE(ended_well(child)) << lane << answer;
+        }
+    }
+}
+
+TEST_F(fork_test, may_come_in_a_quick_look_for_somebody_else) {
+    for (bool answer : {true, false}) {
+        pid_t child = 1;
+        wire_pool other(forks_at_a_glance{connect, &child, &answer}, {.max = 1});
+        auto held = other.acquire();
+        child = 0;
+        int outcome = 0;
+        int other_outcome = 0;
+        std::stop_source stop;
+        support::task first = waits(other, stop.get_token(), &outcome);
+        support::task second = waits(other, {}, &other_outcome);
+        first.start();
+        second.start();
+        held.give_back();
+        if (child == getpid()) {  // they are the parent's
+            bool left_alone = outcome == 0 && other_outcome == 0;
+            bool works = other.acquire_for(plenty)->is_ours();
+            stop.request_stop();
+            second.destroy();
+            _exit(left_alone && works && outcome == -1 && other_outcome == 0 ? 0 : 1);
+        }
+        EXPECT_TRUE(eventually([&] { return outcome == 1 && other_outcome == 1; }));
+        EXPECT_TRUE(ended_well(child)) << answer;
+    }
+}
+
 TEST_F(fork_test, may_come_in_a_coroutine_that_a_release_resumes) {
     make({.max = 1});
     auto held = pool->acquire();

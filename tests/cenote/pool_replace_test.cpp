@@ -169,6 +169,26 @@ TEST_F(pool_replace, names_the_first_verb_that_differs) {
     EXPECT_NE(refusal(pool, examines{book, 2}).find("has before_release,"), std::string::npos);
 }
 
+TEST_F(pool_replace, refuses_one_that_looks_elsewhere) {
+    struct looks : badged {
+        using badged::badged;
+        bool before_acquire(made& m) { return verb(m); }
+    };
+    struct glances : badged {
+        using badged::badged;
+        bool before_acquire(made& m) noexcept { return verb(m); }
+    };
+    made_pool pool{looks{book, 1}};
+    EXPECT_EQ(refusal(pool, glances{book, 2}),
+              "cenote: the new connector of \"pool\" has a before_acquire that is noexcept, unlike "
+              "the present one");
+    made_pool quick{glances{book, 3}};
+    EXPECT_EQ(refusal(quick, looks{book, 4}),
+              "cenote: the new connector of \"pool\" has a before_acquire that is not noexcept, "
+              "unlike the present one");
+    EXPECT_EQ(refusal(quick, glances{book, 5}), "");
+}
+
 TEST_F(pool_replace, never_lends_what_the_old_one_was_opening) {
     door opens;
     made_pool pool{slow{book, 1, opens},

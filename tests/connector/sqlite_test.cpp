@@ -181,6 +181,26 @@ TEST_F(sqlite, waits_for_a_lock_no_longer_than_it_may) {
     commits.join();
 }
 
+// More coroutines wait for the lock than there are work threads, and whoever has it needs one, too.
+TEST_F(sqlite, holds_no_thread_while_it_waits_for_a_lock) {
+    c.execute("CREATE TABLE t(n)");
+    asio::io_context io;
+    int done = 0;
+    auto write = [&]() -> asio::awaitable<void> {
+        connection mine = to.open();
+        for (int i = 0; i < 5; ++i) {
+            co_await mine.async_execute("BEGIN IMMEDIATE");
+            co_await mine.async_execute("INSERT INTO t VALUES (1)");
+            co_await mine.async_execute("COMMIT");
+            ++done;
+        }
+    };
+    for (int i = 0; i < 12; ++i)
+        asio::co_spawn(io, write(), [](const std::exception_ptr& e) { EXPECT_EQ(e, nullptr); });
+    io.run();
+    EXPECT_EQ(done, 60);
+}
+
 TEST_F(sqlite, stops_when_it_is_cancelled) {
     asio::io_context io;
     asio::cancellation_signal stop;

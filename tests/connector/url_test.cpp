@@ -32,6 +32,13 @@ TEST(url, has_all_its_parts) {
     EXPECT_EQ(u.parameters[1].second, "&");
 }
 
+TEST(url, may_have_a_password_without_a_user) {
+    url u = url::parse("redis://:c4n4ry@localhost:6379/2");
+    EXPECT_EQ(u.user, "");
+    EXPECT_EQ(u.password.reveal(), "c4n4ry");
+    EXPECT_EQ(u.redacted(), "redis://:***@localhost:6379/2");
+}
+
 TEST(url, needs_no_authority) {
     url u = url::parse("sqlite:some/file.db?mode=ro");
     EXPECT_FALSE(u.has_authority);
@@ -69,6 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
                     bad{"a://h?k", "\"k\" that has no value"}, bad{"a://h?=v", "key"},
                     bad{"a://h?k=1&k=2", "\"k\" that is there twice"}, bad{"a://h?k=1&", "key"},
                     bad{"a://h?k%31=1", "key"}, bad{"a://u:p@x@h", "two '@'"},
+                    bad{"a://@h", "without a user"}, bad{"a://:@h", "without a user"},
                     bad{"a://h/p@q", "after its host"}, bad{"a://h?k=p@q", "after its host"}));
 
 TEST(url, is_bounded) {

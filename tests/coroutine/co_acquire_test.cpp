@@ -302,6 +302,35 @@ TEST(co_acquire, may_be_resumed_by_its_resumer_right_there) {
     EXPECT_TRUE(got);
 }
 
+// The first one that is told destroys the others, who are told by the same call: its siblings in a
+// group of tasks, say.
+TEST(co_acquire, may_be_destroyed_by_one_that_is_told_at_the_same_time) {
+    for (bool granted : {false, true}) {
+        session_pool pool{connector{server::start()}, {.max = 3}};
+        auto held = pool.acquire_many(3);
+        std::vector<task> group;
+        int told = 0;
+        auto wait = [&]() -> task {
+            std::error_code error;
+            auto mine = co_await pool.co_acquire().error_to(error);
+            ++told;
+            for (std::size_t i = 1; i < group.size(); ++i) group[i] = {};
+        };
+        for (int i = 0; i < 3; ++i) group.push_back(wait());
+        for (task& t : group) t.start();
+        if (granted) {
+            pool.pause();
+            held.clear();
+            pool.resume();  // serves all three at once
+        } else {
+            pool.close();
+        }
+        EXPECT_EQ(told, 1);
+        held.clear();
+        EXPECT_TRUE(eventually([&] { return pool.stats().leased == 0; }));
+    }
+}
+
 namespace {
 
 /// Runs `what` on a thread with little stack.

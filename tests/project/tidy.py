@@ -57,7 +57,7 @@ THIRD_PARTY = {
     "connector": ("boost/asio/", "boost/system/", "boost/beast/", "openssl/", "libpq-fe.h",
                   "mysql.h", "errmsg.h", "mysqld_error.h", "hiredis/", "sqlite3.h"),
     "bench": ("benchmark/", "boost/asio/"),
-    "examples": ("boost/asio/", "boost/asio.hpp", "spdlog/"),
+    "examples": ("boost/asio/", "boost/asio.hpp", "spdlog/", "pqxx/", "soci/", "curl/"),
     "tools": ("CLI/", "boost/asio/", "boost/system/"),
 }
 PLATFORM_ROOMS = {"shell", "connector", "tools", "bench"}

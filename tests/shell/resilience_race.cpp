@@ -43,6 +43,7 @@ struct climate {
     const char* name;
     bool lane = true;      // the fast lane is open: nothing is probed soon, no lease is told of
     bool looks = false;    // the connector looks at every lease
+    bool glances = false;  // and does so quickly, wherever that is
     bool hangs = false;    // calls take until their deadline, and longer
     bool bounded = false;  // newcomers may overtake
 };
@@ -233,6 +234,32 @@ public:
         return !my_dice().one_in(100);
     }
 };
+
+/// The same, so quickly that any thread may do it, and with more to say.
+class glancing_connector : public late_connector {
+public:
+    using late_connector::late_connector;
+
+    bool before_acquire(session& s) noexcept {
+        s.touch();
+        if (!my_dice().one_in(20)) return true;
+        ++of().bad.rejected;
+        return false;
+    }
+    static verdict before_release(session& s) {
+        s.touch();
+        if (my_dice().one_in(100)) return verdict::discard;
+        return my_dice().one_in(100) ? verdict::reset : verdict::keep;
+    }
+};
+
+/// Calls `use` with the connector for this weather.
+template <class Use>
+auto with_connector(scene& all, Use use) {
+    if (all.weather.glances) return use(glancing_connector(all));
+    if (all.weather.looks) return use(looking_connector(all));
+    return use(late_connector(all));
+}
 
 /// Counts what it is told.
 class counter : public observer {
@@ -602,8 +629,7 @@ private:
 
     void replace() {
         ++scene_.ends.retires;
-        if (scene_.weather.looks) pool_.replace_connector(looking_connector(scene_));
-        else pool_.replace_connector(late_connector(scene_));
+        with_connector(scene_, [&](auto next) { pool_.replace_connector(std::move(next)); });
     }
 
     void turn_the_breaker() {
@@ -720,11 +746,10 @@ TEST_P(every_feature, leaves_nobody_forgotten_and_nothing_behind) {
     auto told = std::make_shared<counter>(!all.weather.lane);
     stats s;
     {
-        auto p = all.weather.looks
-                     ? std::make_unique<pool<session>>(looking_connector(all),
-                                                       everything_on(all.weather, told))
-                     : std::make_unique<pool<session>>(late_connector(all),
-                                                       everything_on(all.weather, told));
+        auto p = with_connector(all, [&](auto connector) {
+            return std::make_unique<pool<session>>(std::move(connector),
+                                                   everything_on(all.weather, told));
+        });
         all.limit.belongs_to(*p);
         let_loose(*p, all, operations_wanted() / 4);
         EXPECT_EQ(p->close(patience), 0u);
@@ -745,6 +770,7 @@ INSTANTIATE_TEST_SUITE_P(
     all, every_feature,
     testing::Values(climate{.name = "fast_lane"}, climate{.name = "hanging_calls", .hangs = true},
                     climate{.name = "looking_and_bounded", .looks = true, .bounded = true},
+                    climate{.name = "glancing", .looks = true, .glances = true},
                     climate{.name = "probing", .lane = false, .looks = true, .hangs = true}),
     [](const auto& test) { return test.param.name; });
 

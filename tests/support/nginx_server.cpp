@@ -3,7 +3,6 @@
 #include <string>
 #include <utility>
 
-#include "support/patience.hpp"
 #include "support/real_server.hpp"
 
 namespace support {

@@ -1,10 +1,8 @@
 // How a private PostgreSQL is set up, and PgBouncer before it.
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "support/patience.hpp"
 #include "support/real_server.hpp"
 
 namespace support {
@@ -81,8 +79,8 @@ postgres_server::postgres_server(options chosen) : real_server("postgres", "post
 
 void postgres_server::initialise(const options& chosen) {
     std::string data = folder() / "data";
-    run_beside({program("initdb"), "-D", data, "-U", "postgres", "--no-sync", "--locale=C",
-                "--encoding=UTF8", "--auth=trust"});
+    run_beside({program("initdb"), "-D", data, "-U", "postgres", "--no-sync", "--wal-segsize=1",
+                "--locale=C", "--encoding=UTF8", "--auth=trust"});
     folder_.write("data/pg_hba.conf", who_may);
     std::string settings =
         filled(basic, {{"port", std::to_string(port())},

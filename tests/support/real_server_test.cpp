@@ -1,9 +1,11 @@
 // Each real server comes up, does what tests will ask of it, and leaves nothing behind.
 #include "support/real_server.hpp"
 
+#include <cctype>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <fcntl.h>
 #include <filesystem>
 #include <memory>
 #include <stdexcept>

@@ -1,10 +1,8 @@
 // How a private Redis is set up.
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "support/patience.hpp"
 #include "support/real_server.hpp"
 
 namespace support {

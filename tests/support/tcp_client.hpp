@@ -1,6 +1,7 @@
 // The plainest client there is: says bytes, hears bytes, and knows how a connection ended.
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -9,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <sys/socket.h>
+#include <system_error>
 
 #include "support/backend.hpp"
 #include "support/patience.hpp"

@@ -101,12 +101,15 @@ public:
     /// Takes somebody out who is going away. True: it will not be notified. False: it was notified,
     /// or is about to be.
     bool withdraw(waiter& who) noexcept;
+    /// The same for somebody whom this thread is about to notify, and who is going away in what
+    /// another one does whom it has notified before.
+    static bool take_back(waiter& who) noexcept;
     /// Tells observers that somebody is refused.
     void refused(errc why) noexcept;
     /// Lets go of what a waiter kept that was refused (`waiter::keeps_keeper`).
     void forget() noexcept;
-    /// Whether a connector wants to look at each lease, which it must not do on an event loop.
-    bool looks_before_acquire() const noexcept { return looks_before_acquire_; }
+    /// Whether a connector wants to look at each lease, and not on an event loop.
+    bool looks_elsewhere() const noexcept { return looks_elsewhere_; }
     /// Nothing lies on the shelf, or it is not for those who come now.
     bool lane_is_shut() const noexcept { return shelf_.raised() != 0; }
 
@@ -182,6 +185,7 @@ protected:
     std::uint64_t sample_mask_;  // which leases take the precise way: all, if somebody looks
     bool looks_before_acquire_;  // the connector has these hooks
     bool looks_before_release_;
+    bool looks_elsewhere_;  // and the first is not for where somebody waits without a thread
 };
 
 }  // namespace cenote::detail

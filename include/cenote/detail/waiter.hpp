@@ -71,7 +71,7 @@ public:
 
     // For those who do not wait as threads.
     awaited_thing what = awaited_thing::lease;
-    bool asynchronous = false;  // connectors are not called where it waits
+    bool asynchronous = false;  // connectors are not called where it waits, unless they are quick
     bool stopped = false;       // somebody wants it to stop waiting
     bool withdrawn = false;     // it is going away: not to be notified
     bool keeps_keeper = false;  // it got no lease, and the keeper stays until forget()

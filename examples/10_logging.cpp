@@ -1,4 +1,4 @@
-// 7: a pool that logs: its first open, an outage, its end.
+// 10: a pool that logs: its first open, an outage, its end.
 #include <atomic>
 #include <chrono>
 #include <memory>

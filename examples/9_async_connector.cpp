@@ -1,4 +1,4 @@
-// 6: connections to a server, pooled without a thread: open, probe and close are coroutines too.
+// 9: connections to a server, pooled without a thread: open, probe and close are coroutines too.
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>

@@ -1,0 +1,262 @@
+// Connections to PostgreSQL, and the connectors that open them. Library cenote::postgres.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cenote/connector.hpp"
+#include "cenote/secret.hpp"
+#include "cenote/server_error.hpp"
+#include "cenote/sql.hpp"
+#include "cenote/url.hpp"
+
+struct pg_conn;
+
+namespace cenote::postgres {
+
+/// How a connection is protected. There is no "if the server can": whoever is on the way could say
+/// that it cannot.
+enum class tls_mode : std::uint8_t {
+    off,
+    require,      ///< Encrypted, but the server may be anybody.
+    verify_ca,    ///< It has a certificate of somebody we trust.
+    verify_full,  ///< And it is the one we meant.
+};
+
+/// Whether the login is tied to the TLS connection, so that nobody can be in between.
+enum class channel_binding : std::uint8_t { off, prefer, require };
+
+/// Which servers will do.
+enum class server_role : std::uint8_t {
+    any,
+    read_write,      ///< Takes writes.
+    read_only,       ///< Does not.
+    primary,         ///< Is no standby.
+    standby,         ///< Is one.
+    prefer_standby,  ///< A standby if there is one, else any.
+};
+
+/// Where a server is and how its connections are set up.
+struct options {
+    /// Tried one after the other; each address gets a fair part of connect_timeout. A name that
+    /// begins with a slash is the folder of a Unix socket. Port 0 is 5432.
+    std::vector<url::host> hosts = {{.name = "localhost", .port = 0}};
+    std::string user;
+    secret password;
+    std::string database;  ///< Empty: that of the user's name.
+
+    /// Unset: `off` for hosts on this machine, `verify_full` for all others.
+    std::optional<tls_mode> tls;
+    std::string ca_file;  ///< Whom to trust; empty: whom the system trusts.
+    std::string certificate_file;
+    std::string key_file;
+    postgres::channel_binding channel_binding = postgres::channel_binding::prefer;
+
+    server_role role_of_server = server_role::any;
+    std::chrono::milliseconds connect_timeout{5000};
+    /// How long an operation may take, from the request to the last byte of the reply (of a stream:
+    /// to the next row).
+    std::chrono::milliseconds operation_timeout{30'000};
+
+    // What each session starts with, and goes back to when it is reset. Empty: what the server has.
+    std::string application_name = "cenote";
+    std::string search_path;
+    std::string role;
+    std::string timezone;
+    std::string client_encoding = "UTF8";
+
+    /// Believes that a SELECT, INSERT, UPDATE, DELETE or MERGE outside of a transaction leaves
+    /// nothing behind in the session, and saves its reset. That is not so if they call functions
+    /// such as set_config() or pg_advisory_lock(): then the next borrower inherits that.
+    bool unsafe_reset_by_tag = false;
+
+    /// `postgresql://user:password@host:port,host:port/database?key=value`. The keys are in
+    /// docs/guide/postgres.md. Throws invalid_url.
+    static options from_url(std::string_view text);
+};
+
+namespace detail {
+class session;
+}  // namespace detail
+
+/// A prepared statement of one connection. Ends with the lease it was made in: used later, it
+/// throws std::logic_error.
+class statement {
+public:
+    statement() = default;
+
+private:
+    friend class connection;
+    statement(std::uint64_t number, std::uint64_t generation)
+        : number_(number), generation_(generation) {}
+
+    std::uint64_t number_ = 0;
+    std::uint64_t generation_ = 0;
+};
+
+/// The rows of a statement, one by one as they come. The connection can be used again when all of
+/// them have been read. A cursor that ends earlier takes the connection with it, unless the end had
+/// already come.
+class cursor {
+public:
+    cursor(cursor&&) noexcept;
+    cursor& operator=(cursor&&) noexcept;
+    ~cursor();
+
+    /// The next row; empty at the end. Throws what the statement still ran into.
+    std::optional<sql::row> next();
+    boost::asio::awaitable<std::optional<sql::row>> async_next();
+
+private:
+    friend class connection;
+    struct state;
+    explicit cursor(std::shared_ptr<state> s) noexcept;
+
+    std::shared_ptr<state> state_;
+};
+
+/// One connection. Used by one thread or coroutine at a time, one operation at a time; a second one
+/// throws std::logic_error.
+///
+/// Values go into a statement only as parameters: `$1`, `$2`. The server infers their types; where
+/// it cannot, say so in the statement: `$1::int8`. Results: bool, int2, int4, int8 and oid, float4
+/// and float8, and bytea come as what they are, everything else as text.
+///
+/// An operation that ends early (a deadline, a cancelled or destroyed coroutine) leaves a
+/// connection that cannot be used any more; the server is asked to stop working on it. What came of
+/// the statement is not known.
+///
+/// Errors: statement_error with its SQLSTATE for what the server would not do; connection_error if
+/// the connection is lost. std::invalid_argument for text with a zero byte, which PostgreSQL does
+/// not know: bind bytes. COPY is not offered: such a statement breaks the connection.
+class connection {
+public:
+    connection(connection&&) noexcept;
+    connection& operator=(connection&&) noexcept;
+    ~connection();
+
+    /// Runs one statement, and returns all its rows.
+    template <class... Args>
+    sql::result execute(std::string_view statement_text, const Args&... args) {
+        auto bound = sql::bind(args...);
+        return execute_bound(statement_text, bound);
+    }
+    template <class... Args>
+    boost::asio::awaitable<sql::result> async_execute(std::string_view statement_text,
+                                                      const Args&... args) {
+        auto bound = sql::bind(args...);
+        return async_execute_bound(sql::bound_statement(statement_text, bound));
+    }
+
+    statement prepare(std::string_view statement_text);
+    boost::asio::awaitable<statement> async_prepare(std::string_view statement_text);
+    template <class... Args>
+    sql::result execute(const statement& prepared, const Args&... args) {
+        auto bound = sql::bind(args...);
+        return execute_prepared(prepared, bound);
+    }
+    template <class... Args>
+    boost::asio::awaitable<sql::result> async_execute(const statement& prepared,
+                                                      const Args&... args) {
+        auto bound = sql::bind(args...);
+        return async_execute_prepared(prepared, sql::bound_statement({}, bound));
+    }
+
+    /// The same, row by row. Returns when the first one has come.
+    template <class... Args>
+    cursor stream(std::string_view statement_text, const Args&... args) {
+        auto bound = sql::bind(args...);
+        return stream_bound(statement_text, bound);
+    }
+    template <class... Args>
+    boost::asio::awaitable<cursor> async_stream(std::string_view statement_text,
+                                                const Args&... args) {
+        auto bound = sql::bind(args...);
+        return async_stream_bound(sql::bound_statement(statement_text, bound));
+    }
+
+    /// For the rest of the lease, instead of operation_timeout.
+    void set_timeout(std::chrono::nanoseconds timeout);
+    /// Also in one that has failed and waits for its ROLLBACK.
+    bool in_transaction() const;
+    /// libpq's handle, for what is not offered here. It does not block (PQsetnonblocking). Leave it
+    /// idle: in the middle of a query or a COPY have the lease discarded.
+    pg_conn* native_handle() const;
+
+    // For those who have their parameters in a list.
+    sql::result execute_bound(std::string_view text, std::span<const sql::parameter> parameters);
+    boost::asio::awaitable<sql::result> async_execute_bound(sql::bound_statement what);
+
+private:
+    friend class connector;
+    friend class async_connector;
+    explicit connection(std::shared_ptr<detail::session> s) noexcept;
+
+    sql::result execute_prepared(const statement& prepared,
+                                 std::span<const sql::parameter> parameters);
+    boost::asio::awaitable<sql::result> async_execute_prepared(statement prepared,
+                                                               sql::bound_statement what);
+    cursor stream_bound(std::string_view text, std::span<const sql::parameter> parameters);
+    boost::asio::awaitable<cursor> async_stream_bound(sql::bound_statement what);
+    void end() noexcept;
+
+    std::shared_ptr<detail::session> session_;
+};
+
+/// Opens connections, for a pool that has threads:
+///
+///     cenote::pool<cenote::postgres::connection> pool{
+///         cenote::postgres::connector{"postgresql://app:secret@db.example.com/orders"}, {}};
+///
+/// A connection that was used is reset before the next lease: a transaction is rolled back, and
+/// DISCARD ALL ends whatever the session carried. One that was not used costs a look at its socket.
+class connector {
+public:
+    /// Throws std::invalid_argument for options that cannot be meant.
+    explicit connector(options settings);
+    explicit connector(std::string_view url) : connector(options::from_url(url)) {}
+
+    connection open();
+    /// False: it is not the kind of server that was asked for (any more).
+    bool probe(connection& c);
+    void reset(connection& c);
+    void close(connection& c) noexcept;
+    bool before_acquire(connection& c) noexcept;
+    verdict before_release(connection& c) noexcept;
+    verdict classify(const std::exception_ptr& error) const { return verdict_of(error); }
+    void forsake(connection& c) noexcept;
+
+private:
+    friend class async_connector;
+    std::shared_ptr<const options> settings_;
+};
+
+/// The same for a pool on an executor. Nothing blocks: names are looked up on work threads.
+class async_connector {
+public:
+    explicit async_connector(options settings) : blocking_(std::move(settings)) {}
+    explicit async_connector(std::string_view url) : blocking_(url) {}
+
+    boost::asio::awaitable<connection> open();
+    boost::asio::awaitable<bool> probe(connection& c);
+    boost::asio::awaitable<void> reset(connection& c);
+    void close(connection& c) noexcept { blocking_.close(c); }
+    bool before_acquire(connection& c) noexcept { return blocking_.before_acquire(c); }
+    verdict before_release(connection& c) noexcept { return blocking_.before_release(c); }
+    verdict classify(const std::exception_ptr& error) const { return verdict_of(error); }
+    void forsake(connection& c) noexcept { blocking_.forsake(c); }
+
+private:
+    connector blocking_;
+};
+
+}  // namespace cenote::postgres

@@ -1,0 +1,283 @@
+// What is said over one handle of libpq's: requests, replies, errors, and what is left of a
+// session.
+#include "connector/postgres_session.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <unistd.h>
+#include <utility>
+
+#include "connector/socket.hpp"
+#include "connector/work.hpp"
+
+namespace cenote::postgres::detail {
+
+namespace {
+
+std::uint64_t new_generation() noexcept {
+    static std::atomic<std::uint64_t> last{0};
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+std::string field(const PGresult* r, int which) {
+    const char* text = PQresultErrorField(r, which);
+    return text == nullptr ? std::string() : std::string(text);
+}
+
+/// Without what would show the statement.
+complaint complaint_of(const PGresult* r) {
+    complaint c;
+    c.sqlstate = field(r, PG_DIAG_SQLSTATE);
+    c.kind = kind_of(c.sqlstate, field(r, PG_DIAG_SEVERITY_NONLOCALIZED));
+    c.text = field(r, PG_DIAG_MESSAGE_PRIMARY);
+    std::string detail = field(r, PG_DIAG_MESSAGE_DETAIL);
+    if (!detail.empty()) c.text += " (" + detail + ")";
+    if (c.text.empty()) {
+        c.text = PQresultErrorMessage(r);  // of libpq's own
+        c.text.resize(std::min(c.text.find('\n'), c.text.size()));
+    }
+    return c;
+}
+
+bool harmless_tag(std::string_view tag) noexcept {
+    constexpr std::array<std::string_view, 5> harmless{"SELECT", "INSERT", "UPDATE", "DELETE",
+                                                       "MERGE"};
+    return std::ranges::find(harmless, tag.substr(0, tag.find(' '))) != harmless.end();
+}
+
+}  // namespace
+
+void complaint::raise() const {
+    std::string what = "cenote: PostgreSQL: " + text;
+    if (!sqlstate.empty()) what += " [" + sqlstate + "]";
+    if (kind == error_kind::statement) throw statement_error(what, sqlstate);
+    throw connection_error(kind, what, sqlstate);
+}
+
+error_kind kind_of(std::string_view sqlstate, std::string_view severity) noexcept {
+    constexpr std::array<std::string_view, 4> of_the_server{"57P01", "57P02", "57P03", "25006"};
+    if (std::ranges::find(of_the_server, sqlstate) != of_the_server.end())
+        return error_kind::suspect;
+    // After an ERROR the session goes on, also one of class 08: a wrong number of parameters, or
+    // somebody else's connection that a function has lost.
+    return severity == "ERROR" ? error_kind::statement : error_kind::connection;
+}
+
+// Session.
+
+session::session(std::shared_ptr<const options> settings, handle_ptr connected)
+    : settings_(std::move(settings)),
+      handle_(std::move(connected)),
+      timeout_(settings_->operation_timeout),
+      generation_(new_generation()) {
+    PQsetErrorVerbosity(handle(), PQERRORS_DEFAULT);
+    PQsetNoticeReceiver(handle(), &session::hear, this);
+    if (PQsetnonblocking(handle(), 1) != 0)
+        throw connection_error(error_kind::connection, "cenote: PostgreSQL: cannot go on");
+}
+
+/// Notices are for nobody; but while nothing was asked they are all we ever see of a stray message.
+void session::hear(void* of, const PGresult* /*notice*/) noexcept {
+    auto* me = static_cast<session*>(of);
+    if (me->condition_.idle()) me->babbles_ = true;
+}
+
+bool session::in_transaction() const noexcept {
+    PGTransactionStatusType status = PQtransactionStatus(handle());
+    return status == PQTRANS_INTRANS || status == PQTRANS_INERROR;
+}
+
+bool session::quiet() noexcept {
+    if (!condition_.idle() || PQstatus(handle()) != CONNECTION_OK) return false;
+    // What libpq has read and nobody has asked for it takes for a notice or a notification.
+    while (PGnotify* told = PQnotifies(handle())) PQfreemem(told);
+    return !babbles_ &&
+           connector_detail::look_at(PQsocket(handle())) == connector_detail::sight::quiet;
+}
+
+verdict session::leave() noexcept {
+    timeout_ = settings_->operation_timeout;
+    if (condition_.idle()) {
+        bool idle = PQtransactionStatus(handle()) == PQTRANS_IDLE || in_transaction();
+        if (!idle || !quiet()) condition_.note_broken();
+    }
+    return condition_.judge();
+}
+
+void session::note_reset() noexcept {
+    condition_.note_reset();
+    timeout_ = settings_->operation_timeout;
+    generation_ = new_generation();
+}
+
+void session::call_off() noexcept {
+    if (PQstatus(handle()) != CONNECTION_OK) return;
+    PGcancel* request = PQgetCancel(handle());
+    if (request == nullptr) return;
+    try {
+        std::shared_ptr<PGcancel> kept(request, &PQfreeCancel);
+        connector_detail::run_aside([kept] {
+            std::array<char, 256> error{};
+            static_cast<void>(PQcancel(kept.get(), error.data(), static_cast<int>(error.size())));
+        });
+    } catch (...) {
+        return;  // the server will notice some day
+    }
+}
+
+void session::close() noexcept {
+    if (process_ != ::cenote::detail::this_process) forsake();
+    condition_.note_broken();
+    handle_.reset();
+}
+
+void session::forsake() noexcept {
+    condition_.note_broken();
+    if (PGconn* parents = handle_.release()) ::close(PQsocket(parents));
+}
+
+// Conversation.
+
+conversation::~conversation() {
+    if (guard_ && !ended_) with_->call_off();
+}
+
+void conversation::begin() {
+    guard_.emplace(with_->condition());
+    if (whom_ == of::borrower && !with_->settings().unsafe_reset_by_tag)
+        with_->condition().note_changed();
+}
+
+void conversation::ask(std::string_view text, std::span<const sql::parameter> parameters) {
+    refuse_zero_bytes(text, "statement");
+    libpq_parameters p(parameters);
+    std::string command(text);
+    begin();
+    sent(PQsendQueryParams(with_->handle(), command.c_str(), p.count(), p.types(), p.values(),
+                           p.lengths(), p.formats(), 0));
+}
+
+void conversation::ask_prepared(const std::string& name,
+                                std::span<const sql::parameter> parameters) {
+    libpq_parameters p(parameters);
+    begin();
+    sent(PQsendQueryPrepared(with_->handle(), name.c_str(), p.count(), p.values(), p.lengths(),
+                             p.formats(), 0));
+}
+
+void conversation::prepare(const std::string& name, std::string_view text) {
+    refuse_zero_bytes(text, "statement");
+    std::string command(text);
+    begin();
+    with_->condition().note_changed();
+    sent(PQsendPrepare(with_->handle(), name.c_str(), command.c_str(), 0, nullptr));
+}
+
+void conversation::sent(int success) {
+    if (success == 0) lose();
+}
+
+void conversation::row_by_row() { by_row_ = PQsetSingleRowMode(with_->handle()) == 1; }
+
+need conversation::step() {
+    if (ended_ || row_) return need::nothing;
+    if (with_->condition().broken()) lose();
+    PGconn* conn = with_->handle();
+    if (flushing_) {
+        int left = PQflush(conn);
+        if (left < 0) lose();
+        flushing_ = left != 0;
+    }
+    for (bool read = std::exchange(fresh_, false);; read = true) {
+        while (PQisBusy(conn) == 0) {
+            hear(result_ptr(PQgetResult(conn)));
+            if (ended_ || row_) return need::nothing;
+        }
+        if (read) return flushing_ ? need::to_do_either : need::to_read;
+        if (PQconsumeInput(conn) == 0) lose();
+    }
+}
+
+void conversation::hear(result_ptr r) {
+    if (r == nullptr) return conclude();
+    switch (PQresultStatus(r.get())) {
+        case PGRES_SINGLE_TUPLE: row_ = std::move(r); break;
+        case PGRES_TUPLES_OK:
+        case PGRES_COMMAND_OK:
+        case PGRES_EMPTY_QUERY: reply_ = std::move(r); break;
+        case PGRES_COPY_IN:
+        case PGRES_COPY_OUT:
+        case PGRES_COPY_BOTH:
+            throw connection_error(error_kind::connection,
+                                   "cenote: PostgreSQL: COPY is not offered here; use "
+                                   "native_handle() and discard the lease");
+        default: complaint_ = complaint_of(r.get()); break;
+    }
+}
+
+void conversation::conclude() {
+    if (PQstatus(with_->handle()) != CONNECTION_OK) lose();
+    ended_ = true;
+    judge_change();
+    if (complaint_ && complaint_->kind != error_kind::statement)
+        with_->condition().note_broken(complaint_->kind);
+    guard_->complete();
+    if (complaint_) complaint_->raise();
+}
+
+/// Who does not trust the command's tag has noted the change before.
+void conversation::judge_change() {
+    if (whom_ == of::connector) return;
+    bool harmless = !complaint_ && reply_ && harmless_tag(PQcmdStatus(reply_.get())) &&
+                    !with_->in_transaction();
+    if (!harmless) with_->condition().note_changed();
+}
+
+bool conversation::drained() noexcept {
+    try {
+        by_row_ = false;
+        row_.reset();
+        while (step() == need::nothing && !ended_) row_.reset();
+    } catch (...) {
+        return ended_;
+    }
+    return ended_;
+}
+
+void conversation::lose() {
+    complaint why;
+    if (complaint_) why = *complaint_;
+    if (why.kind == error_kind::statement) why.kind = error_kind::connection;
+    if (why.text.empty()) {
+        PGconn* conn = with_->handle();
+        why.text = conn == nullptr ? "" : PQerrorMessage(conn);
+        why.text.resize(std::min(why.text.find('\n'), why.text.size()));
+        if (why.text.empty()) why.text = "the connection is lost";
+    }
+    with_->condition().note_broken(why.kind);
+    why.raise();
+}
+
+// Chores.
+
+chores::chores(std::shared_ptr<session> with, std::vector<const char*> statements)
+    : with_(std::move(with)), left_(statements.rbegin(), statements.rend()) {
+    begin_next();
+}
+
+void chores::begin_next() {
+    now_.emplace(with_, conversation::of::connector);
+    now_->ask(left_.back(), {});
+    left_.pop_back();
+}
+
+need chores::step() {
+    for (;;) {
+        need n = now_->step();
+        if (n != need::nothing || left_.empty()) return n;
+        begin_next();
+    }
+}
+
+}  // namespace cenote::postgres::detail

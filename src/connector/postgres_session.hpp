@@ -1,0 +1,243 @@
+// One handle of libpq's, and the conversations that are held over it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <libpq-fe.h>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cenote/connector.hpp"
+#include "cenote/detail/process.hpp"
+#include "cenote/postgres.hpp"
+#include "cenote/sql.hpp"
+#include "connector/drive.hpp"
+#include "connector/exchange.hpp"
+
+namespace cenote::postgres::detail {
+
+using connector_detail::instant;
+using connector_detail::need;
+
+struct clear {
+    void operator()(PGresult* r) const noexcept { PQclear(r); }
+};
+using result_ptr = std::unique_ptr<PGresult, clear>;
+
+struct finish {
+    void operator()(PGconn* c) const noexcept { PQfinish(c); }
+};
+using handle_ptr = std::unique_ptr<PGconn, finish>;
+
+/// What the server said about an error, as it is thrown.
+struct complaint {
+    error_kind kind = error_kind::connection;
+    std::string sqlstate;
+    std::string text;
+
+    [[noreturn]] void raise() const;
+};
+
+class session {
+public:
+    session(std::shared_ptr<const options> settings, handle_ptr connected);
+    ~session() { close(); }
+    session(const session&) = delete;
+    session& operator=(const session&) = delete;
+
+    PGconn* handle() const noexcept { return handle_.get(); }
+    connector_detail::condition& condition() noexcept { return condition_; }
+    const options& settings() const noexcept { return *settings_; }
+    bool in_transaction() const noexcept;
+
+    void set_timeout(std::chrono::nanoseconds timeout) noexcept { timeout_ = timeout; }
+    /// For an operation that begins now.
+    instant deadline() const noexcept { return connector_detail::deadline_after(timeout_); }
+
+    /// Changes whenever what was prepared is gone; another one for each session.
+    std::uint64_t generation() const noexcept { return generation_; }
+    std::uint64_t next_statement() noexcept { return ++statements_; }
+
+    /// Whether nothing has come that nobody asked for.
+    bool quiet() noexcept;
+    /// The lease is over: what is to become of the connection.
+    verdict leave() noexcept;
+    /// The session is as it was when it was opened.
+    void note_reset() noexcept;
+    /// Asks the server to stop what nobody waits for any more. Does not wait itself.
+    void call_off() noexcept;
+
+    void close() noexcept;
+    /// Lets go of the descriptor without a word: it is the parent's.
+    void forsake() noexcept;
+
+private:
+    static void hear(void* of, const PGresult* notice) noexcept;
+
+    std::shared_ptr<const options> settings_;
+    handle_ptr handle_;
+    connector_detail::condition condition_;
+    std::chrono::nanoseconds timeout_;
+    std::uint64_t generation_;
+    std::uint64_t statements_ = 0;
+    bool babbles_ = false;  // something came while nothing was asked
+    ::cenote::detail::process_number process_ = ::cenote::detail::this_process;
+};
+
+/// One request and its reply, in steps. Whoever leaves it before its end leaves a broken connection
+/// and a server that is told to stop.
+class conversation final : public connector_detail::steps {
+public:
+    /// Whose request it is: those of the connector's own change nothing in the session.
+    enum class of : std::uint8_t { borrower, connector };
+
+    conversation(std::shared_ptr<session> with, of whom) : with_(std::move(with)), whom_(whom) {}
+    ~conversation();
+    conversation(const conversation&) = delete;
+    conversation& operator=(const conversation&) = delete;
+
+    // Requests: one of them. Throw std::invalid_argument before anything is sent, and
+    // connection_error.
+    void ask(std::string_view text, std::span<const sql::parameter> parameters);
+    void ask_prepared(const std::string& name, std::span<const sql::parameter> parameters);
+    void prepare(const std::string& name, std::string_view text);
+    /// Directly after a request: let step() return at each row.
+    void row_by_row();
+
+    need step() override;
+    int descriptor() const override { return PQsocket(with_->handle()); }
+    const char* awaited() const override { return "PostgreSQL's reply"; }
+
+    /// The whole reply, at its end.
+    const PGresult* reply() const noexcept { return reply_.get(); }
+    /// A row that has come, if row by row.
+    result_ptr take_row() noexcept { return std::move(row_); }
+    bool ended() const noexcept { return ended_; }
+    /// Reads what is there already. Whether that was the end.
+    bool drained() noexcept;
+
+private:
+    void begin();
+    void sent(int success);
+    void hear(result_ptr r);
+    void conclude();
+    void judge_change();
+    [[noreturn]] void lose();
+
+    std::shared_ptr<session> with_;
+    of whom_;
+    std::optional<connector_detail::exchange> guard_;
+    bool flushing_ = true;
+    bool fresh_ = true;  // nothing can have come yet
+    bool by_row_ = false;
+    bool ended_ = false;
+    result_ptr row_;
+    result_ptr reply_;
+    std::optional<complaint> complaint_;
+};
+
+/// Statements of the connector's own, one after the other.
+class chores final : public connector_detail::steps {
+public:
+    chores(std::shared_ptr<session> with, std::vector<const char*> statements);
+
+    need step() override;
+    int descriptor() const override { return PQsocket(with_->handle()); }
+    const char* awaited() const override { return "PostgreSQL's reply"; }
+    /// Of the last one.
+    const PGresult* reply() const noexcept { return now_->reply(); }
+
+private:
+    void begin_next();
+
+    std::shared_ptr<session> with_;
+    std::vector<const char*> left_;  // in reverse
+    std::optional<conversation> now_;
+};
+
+// Values.
+
+/// Parameters as libpq takes them. Refers to bytes, copies everything else.
+class libpq_parameters {
+public:
+    /// Throws std::invalid_argument.
+    explicit libpq_parameters(std::span<const sql::parameter> from);
+
+    int count() const noexcept { return static_cast<int>(values_.size()); }
+    const Oid* types() const noexcept { return types_.data(); }
+    const char* const* values() const noexcept { return values_.data(); }
+    const int* lengths() const noexcept { return lengths_.data(); }
+    const int* formats() const noexcept { return formats_.data(); }
+
+private:
+    struct adder;
+
+    std::string texts_;
+    std::vector<Oid> types_;
+    std::vector<const char*> values_;
+    std::vector<int> lengths_;
+    std::vector<int> formats_;
+};
+
+/// Throws std::invalid_argument: C would see only what comes before a zero byte.
+void refuse_zero_bytes(std::string_view text, const char* what);
+
+std::shared_ptr<const sql::column_names> columns_of(const PGresult* r);
+/// Throws sql::bad_value.
+std::vector<sql::value> row_of(const PGresult* r, int row);
+sql::result result_of(const PGresult* r);
+
+// Opening.
+
+/// One address to be tried.
+struct attempt {
+    std::string host;     // as it is named, or the folder of a Unix socket
+    std::string address;  // empty for a Unix socket
+    std::string port;
+    tls_mode tls = tls_mode::off;
+    server_role wanted = server_role::any;
+};
+
+/// A connection in the making.
+class opening final : public connector_detail::steps {
+public:
+    /// Throws connection_error.
+    opening(std::shared_ptr<const options> settings, const attempt& where);
+
+    need step() override;
+    int descriptor() const override { return PQsocket(handle_.get()); }
+    bool reconnects() const override { return true; }
+    const char* awaited() const override { return "PostgreSQL to let us in"; }
+
+    std::shared_ptr<session> take();
+
+private:
+    [[noreturn]] void fail() const;
+
+    std::shared_ptr<const options> settings_;
+    std::string where_;
+    handle_ptr handle_;
+    bool begun_ = false;
+};
+
+/// What libpq says about a connection that could not be made: what it means, and its words without
+/// those that are for its developers.
+complaint understand(std::string_view message);
+
+/// What an error means for an open connection.
+error_kind kind_of(std::string_view sqlstate, std::string_view severity) noexcept;
+
+/// The name and value of each of libpq's settings for this attempt, but for the password. Throws
+/// connection_error if the environment would interfere.
+std::vector<std::pair<const char*, std::string>> keywords_of(const options& settings,
+                                                             const attempt& where);
+const char* password_of(const options& settings);
+/// Throws std::invalid_argument.
+void validate(const options& settings);
+tls_mode effective_tls(const options& settings, const std::string& host);
+
+}  // namespace cenote::postgres::detail

@@ -1,0 +1,282 @@
+// Pools of HTTP connections: who gets which one, and what a restart of the server costs.
+#include <atomic>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/use_future.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "cenote/asio.hpp"
+#include "cenote/http.hpp"
+#include "cenote/pool.hpp"
+#include "support/gate.hpp"
+#include "support/patience.hpp"
+#include "support/real_server.hpp"
+
+namespace {
+
+using namespace cenote::http;
+using namespace std::chrono_literals;
+namespace asio = boost::asio;
+using cenote::connection_error;
+using support::eventually;
+using support::nginx_server;
+using support::plenty;
+using steady = std::chrono::steady_clock;
+using http_pool = cenote::pool<connection>;
+
+struct http_pooled : testing::Test {
+    static void SetUpTestSuite() {
+        support::nginx_options chosen;
+        chosen.locations =
+            "location = /five { keepalive_requests 5; return 200 $connection; }\n"
+            "location = /short { keepalive_timeout 1s; return 200 $connection; }\n";
+        server_ = new nginx_server(chosen);
+    }
+    static void TearDownTestSuite() { delete std::exchange(server_, nullptr); }
+
+    static std::string url(const std::string& more = "") {
+        return "http://127.0.0.1:" + std::to_string(server_->port()) + more;
+    }
+
+    static nginx_server* server_;
+};
+nginx_server* http_pooled::server_ = nullptr;
+
+std::string ask(http_pool& pool, const char* target) {
+    auto lease = pool.acquire_for(plenty);
+    return lease->send(get(target)).body;
+}
+
+TEST_F(http_pooled, lends_the_same_connection_again) {
+    http_pool pool{connector(url()), {.max = 3}};
+    std::set<std::string> seen;
+    for (int i = 0; i < 50; ++i) {
+        std::string text = ask(pool, "/connection");
+        seen.insert(text.substr(0, text.find(' ')));
+    }
+    EXPECT_EQ(seen.size(), 1U);
+}
+
+TEST_F(http_pooled, opens_another_one_where_the_server_has_had_enough) {
+    http_pool pool{connector(url()), {.max = 1}};
+    std::set<std::string> seen;
+    for (int i = 0; i < 50; ++i) seen.insert(ask(pool, "/five"));
+    EXPECT_EQ(seen.size(), 10U);
+}
+
+TEST_F(http_pooled, never_lends_what_the_server_has_closed) {
+    connector made(url());
+    http_pool pool{made, {.max = 1}};
+    std::string first = ask(pool, "/short");
+    // The server hangs up after a second of idleness: when it has done so to who came later, it has
+    // to the pool's.
+    connection later = made.open();
+    later.send(get("/short"));
+    ASSERT_TRUE(eventually([&] { return !made.before_acquire(later); }));
+    EXPECT_NE(ask(pool, "/short"), first);
+}
+
+TEST_F(http_pooled, sends_again_what_was_not_sent) {
+    support::gate between(server_->port());
+    connector made("http://127.0.0.1:" + std::to_string(between.port()));
+    http_pool pool{made, {.max = 1}};
+    auto lease = pool.acquire_for(plenty);
+    between.finish_all();
+    ASSERT_TRUE(eventually([&] { return !made.before_acquire(*lease); }));
+    // As the guide shows it.
+    auto send = [&](const request& asked) {
+        for (;;) {
+            try {
+                return lease->send(asked);
+            } catch (const not_sent&) {
+                lease.discard();
+                lease = pool.acquire_for(plenty);
+            }
+        }
+    };
+    EXPECT_EQ(send(post("/echo?nonce=once", "x")).body, "once");
+}
+
+asio::awaitable<std::string> ask_awaited(http_pool* pool, std::string nonce) {
+    auto lease = co_await pool->async_acquire(asio::use_awaitable);
+    response r = co_await lease->async_send(get("/echo?nonce=" + nonce));
+    co_return r.body;
+}
+
+TEST_F(http_pooled, needs_no_thread_on_an_executor) {
+    asio::io_context loop;
+    http_pool pool{loop, async_connector(url("?probe_target=/")), {.max = 3}};
+    std::vector<std::future<std::string>> all;
+    for (int i = 0; i < 100; ++i)
+        all.push_back(
+            asio::co_spawn(loop, ask_awaited(&pool, std::to_string(i)), asio::use_future));
+    while (all.back().wait_for(0s) != std::future_status::ready) loop.run_one_for(100ms);
+    for (int i = 0; i < 100; ++i)
+        EXPECT_EQ(all[static_cast<std::size_t>(i)].get(), std::to_string(i));
+    EXPECT_LE(pool.stats().total, 3U);
+}
+
+TEST_F(http_pooled, gives_up_at_once_where_trying_again_does_not_help) {
+    std::atomic<int> tried{0};
+    struct counting : connector {
+        counting(const std::string& to, std::atomic<int>& book) : connector(to), tried(&book) {}
+        connection open() const {
+            ++*tried;
+            return connector::open();
+        }
+        std::atomic<int>* tried;
+    };
+    // Nobody here trusts the server's authority.
+    std::string secure = "https://u:" + std::string(support::canary_password) +
+                         "@localhost:" + std::to_string(server_->tls_port());
+    http_pool pool{counting(secure, tried), {.max = 5}};
+    auto begin = steady::now();
+    try {
+        auto lease = pool.acquire_for(plenty);
+        ADD_FAILURE();
+    } catch (const std::exception& e) {
+        EXPECT_THAT(e.what(), testing::Not(testing::HasSubstr(support::canary_password)));
+    }
+    EXPECT_LT(steady::now() - begin, plenty / 2);
+    EXPECT_LE(tried, 5);
+}
+
+TEST_F(http_pooled, leaves_the_parent_s_connections_alone_after_a_fork) {
+    http_pool pool{connector(url()), {.max = 1}};
+    std::string before = ask(pool, "/connection");
+    pid_t child = ::fork();
+    if (child == 0) {
+        std::string mine = ask(pool, "/connection");
+        bool another = mine.substr(0, mine.find(' ')) != before.substr(0, before.find(' '));
+        ::_exit(another ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    std::string after = ask(pool, "/connection");
+    EXPECT_EQ(after.substr(0, after.find(' ')), before.substr(0, before.find(' ')));
+}
+
+/// Some who ask all the time, and count.
+class load {
+public:
+    explicit load(http_pool& pool) {
+        for (int i = 0; i < 8; ++i) crew_.emplace_back([this, &pool, i] { run(pool, i); });
+    }
+    load(const load&) = delete;
+    load& operator=(const load&) = delete;
+    ~load() { stop(); }
+    void stop() {
+        over_ = true;
+        for (std::thread& each : crew_)
+            if (each.joinable()) each.join();
+    }
+    int right() const { return right_; }
+    int wrong() const { return wrong_; }
+    int failed() const { return failed_; }
+
+private:
+    void run(http_pool& pool, int who) {
+        for (int i = 0; !over_; ++i) {
+            std::string nonce = std::to_string(who) + "-" + std::to_string(i);
+            try {
+                auto lease = pool.acquire_for(plenty);
+                bool same = lease->send(get("/echo?nonce=" + nonce)).body == nonce;
+                ++(same ? right_ : wrong_);
+            } catch (const std::exception&) {
+                ++failed_;
+            }
+        }
+    }
+
+    std::atomic<bool> over_{false};
+    std::atomic<int> right_{0};
+    std::atomic<int> wrong_{0};
+    std::atomic<int> failed_{0};
+    std::vector<std::thread> crew_;
+};
+
+TEST_F(http_pooled, survives_restarts_under_load) {
+    nginx_server server;
+    constexpr int max = 5;
+    http_pool pool{connector("http://127.0.0.1:" + std::to_string(server.port())), {.max = max}};
+    load busy(pool);
+    ASSERT_TRUE(eventually([&] { return busy.right() > 500; }));
+    using ending = support::real_server::ending;
+    for (ending how : {ending::fast, ending::immediate, ending::fast}) {
+        int failed_before = busy.failed();
+        std::uint64_t opened_before = pool.stats().opened;
+        server.stop(how);
+        // While it stops, it still accepts for a moment. Each connection fails once at most.
+        std::uint64_t lost = max + pool.stats().opened - opened_before;
+        support::pass(300ms);
+        int right_before = busy.right();
+        // The moment when it answers again is found out by asking.
+        std::atomic<steady::rep> answered{0};
+        std::thread asks([&] {
+            connector direct("http://127.0.0.1:" + std::to_string(server.port()));
+            for (;;) {
+                try {
+                    direct.open().send(get("/"));
+                    answered = steady::now().time_since_epoch().count();
+                    return;
+                } catch (const connection_error&) {
+                    support::pass(1ms);
+                }
+            }
+        });
+        std::thread starts([&] { server.start(); });
+        ASSERT_TRUE(eventually([&] { return busy.right() > right_before; }));
+        auto served = steady::now();
+        starts.join();
+        asks.join();
+        steady::time_point up{steady::duration(answered)};
+        EXPECT_LT(served - up, support::slowly ? 2s : 250ms);
+        ASSERT_TRUE(eventually([&] { return busy.right() > right_before + 500; }));
+        int failed = busy.failed() - failed_before;
+        EXPECT_LE(failed, static_cast<int>(lost));
+        std::printf("served %lld us after the server; %d failed of %d connections\n",
+                    static_cast<long long>((served - up) / 1us), failed, static_cast<int>(lost));
+    }
+    busy.stop();
+    EXPECT_EQ(busy.wrong(), 0);
+}
+
+/// A reload lets workers finish what they do: nothing at all may fail but what was sent to a
+/// connection that was being closed just then.
+TEST_F(http_pooled, survives_reloads_under_load) {
+    nginx_server server;
+    constexpr int max = 5;
+    http_pool pool{connector("http://127.0.0.1:" + std::to_string(server.port())), {.max = max}};
+    load busy(pool);
+    pid_t master = 0;
+    std::ifstream(server.folder() / "pid") >> master;
+    ASSERT_GT(master, 0);
+    for (int i = 0; i < 3; ++i) {
+        int right_before = busy.right();
+        ASSERT_EQ(::kill(master, SIGHUP), 0);
+        ASSERT_TRUE(eventually([&] { return busy.right() > right_before + 1000; }));
+    }
+    busy.stop();
+    EXPECT_EQ(busy.wrong(), 0);
+    EXPECT_LE(busy.failed(), 3 * max);
+    std::printf("%d right, %d failed\n", busy.right(), busy.failed());
+}
+
+}  // namespace

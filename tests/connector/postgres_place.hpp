@@ -1,0 +1,34 @@
+// One PostgreSQL for all tests of a program, and how to reach it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cenote/postgres.hpp"
+#include "support/real_server.hpp"
+
+namespace support {
+
+/// Started when first used, and gone at the end of the program.
+inline postgres_server& the_postgres() {
+    static postgres_server one;
+    return one;
+}
+
+/// With the parameters that follow the question mark.
+inline std::string postgres_url(std::uint16_t port, const std::string& parameters = {}) {
+    return "postgresql://app:" + std::string(canary_password) +
+           "@127.0.0.1:" + std::to_string(port) + "/orders" +
+           (parameters.empty() ? "" : "?" + parameters);
+}
+
+inline std::string postgres_url(const std::string& parameters = {}) {
+    return postgres_url(the_postgres().port(), parameters);
+}
+
+/// The number of the server's process behind a connection.
+inline int backend_of(cenote::postgres::connection& c) {
+    return c.execute("select pg_backend_pid()").scalar<int>();
+}
+
+}  // namespace support

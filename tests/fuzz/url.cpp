@@ -1,0 +1,98 @@
+// Whatever somebody takes for a URL: it is taken apart or refused, what it is taken apart into can
+// be put together again, and no password is ever told.
+#include "cenote/url.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+namespace {
+
+void demand(bool holds) {
+    if (!holds) std::abort();
+}
+
+std::string encoded(std::string_view text) {
+    std::string safe;
+    for (char c : text) {
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        constexpr std::string_view digits = "0123456789abcdef";
+        auto byte = static_cast<unsigned char>(c);
+        if (plain) safe += c;
+        else safe.append({'%', digits[byte / 16], digits[byte % 16]});
+    }
+    return safe;
+}
+
+std::string authority(const cenote::url& u) {
+    std::string text = "//" + encoded(u.user);
+    if (!u.password.empty()) text += ":" + encoded(u.password.reveal());
+    if (!u.user.empty() || !u.password.empty()) text += "@";
+    for (const cenote::url::host& h : u.hosts) {
+        if (&h != &u.hosts.front()) text += ",";
+        bool is_address = !h.name.starts_with('/') && h.name.find(':') != h.name.npos;
+        text += is_address ? "[" + h.name + "]" : encoded(h.name);
+        if (h.port != 0) text += ":" + std::to_string(h.port);
+    }
+    return text;
+}
+
+std::string put_together(const cenote::url& u) {
+    std::string text = u.scheme + ":";
+    if (u.has_authority) text += authority(u);
+    bool slash = u.has_authority && !u.path.empty();
+    text += slash ? "/" + encoded(std::string_view(u.path).substr(1)) : encoded(u.path);
+    for (const auto& [key, value] : u.parameters) {
+        text += &key == &u.parameters.front().first ? "?" : "&";
+        text.append(key).append("=").append(encoded(value));
+    }
+    return text;
+}
+
+void compare(const cenote::url& a, const cenote::url& b) {
+    demand(a.scheme == b.scheme && a.user == b.user && a.password == b.password);
+    demand(a.hosts == b.hosts && a.has_authority == b.has_authority);
+    demand(a.path == b.path && a.parameters == b.parameters);
+}
+
+/// Where a password would be, if this is a URL: between the first ':' after "//" and the last '@'.
+std::string_view password_part(std::string_view text) {
+    std::size_t start = text.find("//");
+    std::size_t at = text.rfind('@');
+    if (start == text.npos || at == text.npos) return {};
+    std::size_t colon = text.find(':', start + 2);
+    if (colon == text.npos || colon > at) return {};
+    return text.substr(colon + 1, at - colon - 1);
+}
+
+/// What our own words contain anyway proves nothing.
+bool telling(std::string_view part) {
+    for (char c : part)
+        if (c >= '0' && c <= '9') return part.size() >= 8;
+    return false;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    const void* start = data;
+    std::string_view text(static_cast<const char*>(start), size);
+    try {
+        cenote::url u = cenote::url::parse(text);
+        std::string again = put_together(u);
+        if (again.size() <= cenote::url::longest) compare(u, cenote::url::parse(again));
+        std::string_view password = u.password.reveal();
+        std::string shown = u.redacted();
+        std::string others = u.scheme + u.user + u.path;
+        for (const cenote::url::host& h : u.hosts) others += h.name + std::to_string(h.port);
+        if (telling(password) && others.find(password) == others.npos)
+            demand(shown.find(password) == shown.npos);
+        static_cast<void>(cenote::is_loopback(u.path));
+    } catch (const cenote::invalid_url& e) {
+        std::string_view part = password_part(text);
+        if (telling(part)) demand(std::string_view(e.what()).find(part) == std::string_view::npos);
+    }
+    return 0;
+}
