@@ -1,0 +1,251 @@
+// Connections to MariaDB and MySQL servers, and the connectors that open them. Library
+// cenote::mariadb.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "cenote/connector.hpp"
+#include "cenote/secret.hpp"
+#include "cenote/server_error.hpp"
+#include "cenote/sql.hpp"
+
+struct st_mysql;
+
+namespace cenote::mariadb {
+
+enum class isolation_level : std::uint8_t {
+    server_default,
+    read_uncommitted,
+    read_committed,
+    repeatable_read,
+    serializable,
+};
+
+/// Where a server is and how its connections are set up.
+struct options {
+    /// A name, an address, or the path of a Unix socket.
+    std::string host;
+    std::uint16_t port = 3306;
+    std::string user;
+    secret password;
+    /// Needed: only so can a reset take back a borrower's USE.
+    std::string database;
+
+    std::string charset = "utf8mb4";  ///< Of what is sent and received.
+    std::string time_zone;            ///< Empty: the server's.
+    std::string sql_mode;             ///< Empty: the server's.
+    isolation_level isolation = isolation_level::server_default;
+
+    /// Whether the connection is encrypted and the server's certificate must be valid and issued
+    /// for `host`. Unset: unless the server is on this machine.
+    std::optional<bool> tls;
+    std::string tls_ca;    ///< File of whom to trust; empty: whom the system trusts.
+    std::string tls_cert;  ///< File of our own certificate, where the server asks for one.
+    std::string tls_key;   ///< And of its key.
+
+    /// How long opening may take, all addresses of the host together.
+    std::chrono::milliseconds connect_timeout{5000};
+    /// How long anything else may take that is asked of the server.
+    std::chrono::milliseconds operation_timeout{30'000};
+
+    /// Does not reset a connection of which the server's session tracking told nothing. That sees
+    /// SET, USE and temporary tables; of MariaDB 10.11 it does not see user variables that SELECT
+    /// or DO sets, GET_LOCK, LOCK TABLES, HANDLER, SET TRANSACTION and LAST_INSERT_ID(), all of
+    /// which the next borrower inherits.
+    bool unsafe_reset_by_tracking = false;
+
+    /// `mariadb://user:password@host:port/database?key=value` (or `mysql://`). Keys: charset,
+    /// timezone, sql_mode, isolation, tls, tls_ca, tls_cert, tls_key, connect_timeout,
+    /// operation_timeout, unsafe_reset_by_tracking. Throws invalid_url.
+    static options from_url(std::string_view text);
+};
+
+namespace detail {
+class session;
+}  // namespace detail
+
+/// A prepared statement of one connection. Ends with the lease it was made in.
+class statement {
+public:
+    statement() = default;
+
+private:
+    friend class connection;
+    statement(std::size_t number, std::uint64_t generation) noexcept
+        : number_(number), generation_(generation) {}
+
+    std::size_t number_ = 0;
+    std::uint64_t generation_ = 0;
+};
+
+/// The rows of a statement, one by one, as they come from the server. Until it has ended the
+/// connection does nothing else; if it is destroyed before, the connection cannot be used any more.
+class cursor {
+public:
+    cursor(cursor&&) noexcept;
+    cursor& operator=(cursor&&) noexcept;
+    ~cursor();
+
+    /// The next row; empty at the end.
+    std::optional<sql::row> next();
+    boost::asio::awaitable<std::optional<sql::row>> async_next();
+
+private:
+    friend class connection;
+    struct state;
+    explicit cursor(std::shared_ptr<state> s) noexcept;
+
+    std::shared_ptr<state> state_;
+};
+
+/// One connection. Used by one thread or coroutine at a time, one operation at a time.
+///
+/// The awaited forms run on the executor of the coroutine that awaits them, which may be another
+/// one each time. If one is cancelled (terminally), the connection cannot be used any more.
+///
+/// Whole numbers, also of type BIT, become whole numbers (as text if they exceed 64 bits with a
+/// sign), FLOAT and DOUBLE floating point, what has the binary charset bytes, and everything else
+/// text: dates, times and decimals as the server writes them.
+///
+/// Errors: statement_error for what the server would not do, with its number and SQLSTATE;
+/// connection_error if the connection is lost; exchange_timeout if there was no answer in time.
+class connection {
+public:
+    connection(connection&&) noexcept;
+    connection& operator=(connection&&) noexcept;
+    ~connection();
+
+    /// Runs one statement with its parameters bound to `?`, and returns all its rows. Of a
+    /// procedure with several results, the rows of the first.
+    template <class... Args>
+    sql::result execute(std::string_view statement_text, const Args&... args) {
+        auto bound = sql::bind(args...);
+        return execute_bound(statement_text, bound);
+    }
+    template <class... Args>
+    boost::asio::awaitable<sql::result> async_execute(std::string_view statement_text,
+                                                      const Args&... args) {
+        auto bound = sql::bind(args...);
+        return async_execute_bound(sql::bound_statement(statement_text, bound));
+    }
+
+    statement prepare(std::string_view statement_text);
+    boost::asio::awaitable<statement> async_prepare(std::string_view statement_text);
+    template <class... Args>
+    sql::result execute(const statement& prepared, const Args&... args) {
+        auto bound = sql::bind(args...);
+        return execute_prepared(prepared, bound);
+    }
+    template <class... Args>
+    boost::asio::awaitable<sql::result> async_execute(const statement& prepared,
+                                                      const Args&... args) {
+        auto bound = sql::bind(args...);
+        return async_execute_prepared(prepared, sql::bound_statement({}, bound));
+    }
+
+    /// The same, row by row.
+    template <class... Args>
+    cursor stream(std::string_view statement_text, const Args&... args) {
+        auto bound = sql::bind(args...);
+        return stream_bound(sql::bound_statement(statement_text, bound));
+    }
+    template <class... Args>
+    boost::asio::awaitable<cursor> async_stream(std::string_view statement_text,
+                                                const Args&... args) {
+        auto bound = sql::bind(args...);
+        return async_stream_bound(sql::bound_statement(statement_text, bound));
+    }
+
+    /// For the rest of the lease, instead of operation_timeout.
+    void set_timeout(std::chrono::nanoseconds timeout);
+    /// As the server said with its last reply.
+    bool in_transaction() const;
+    /// The server's number for this connection, as its CONNECTION_ID() says.
+    std::uint64_t id() const;
+    /// For what is not offered here; only non-blocking calls of the library, each to its end. The
+    /// connection is reset after the lease.
+    st_mysql* native_handle() const;
+
+    // For those who have their parameters in a list.
+    sql::result execute_bound(std::string_view text, std::span<const sql::parameter> parameters);
+    boost::asio::awaitable<sql::result> async_execute_bound(sql::bound_statement what);
+
+private:
+    friend class connector;
+    friend class async_connector;
+    explicit connection(std::shared_ptr<detail::session> s) noexcept;
+
+    sql::result execute_prepared(const statement& prepared,
+                                 std::span<const sql::parameter> parameters);
+    boost::asio::awaitable<sql::result> async_execute_prepared(statement prepared,
+                                                               sql::bound_statement what);
+    cursor stream_bound(sql::bound_statement what);
+    boost::asio::awaitable<cursor> async_stream_bound(sql::bound_statement what);
+    static boost::asio::awaitable<statement> async_prepare_on(std::shared_ptr<detail::session> on,
+                                                              std::string text);
+    static boost::asio::awaitable<cursor> async_stream_on(std::shared_ptr<detail::session> on,
+                                                          sql::bound_statement what);
+
+    std::shared_ptr<detail::session> session_;
+};
+
+/// Opens connections, for a pool that has threads:
+///
+///     cenote::pool<cenote::mariadb::connection> pool{
+///         cenote::mariadb::connector{"mariadb://app:secret@db.example/orders"}, {.max = 8}};
+///
+/// A connection on which anything was said is reset before the next lease (COM_RESET_CONNECTION):
+/// an open transaction is rolled back, and nothing of the session stays: variables, settings,
+/// temporary tables, locks, prepared statements. Then it gets what its options say, the database
+/// included. One on which nothing was said is kept as it is.
+class connector {
+public:
+    /// Throws std::invalid_argument.
+    explicit connector(options settings);
+    explicit connector(std::string_view url) : connector(options::from_url(url)) {}
+
+    connection open();
+    bool probe(connection& c);
+    void reset(connection& c);
+    void close(connection& c) noexcept;
+    bool before_acquire(connection& c) noexcept;
+    verdict before_release(connection& c) noexcept;
+    verdict classify(const std::exception_ptr& error) const { return verdict_of(error); }
+    void forsake(connection& c) noexcept;
+
+private:
+    friend class async_connector;
+    std::shared_ptr<const options> settings_;
+};
+
+/// The same for a pool on an executor. Nothing blocks it: names are looked up on work threads, and
+/// there the client library's handshake of TLS is made, which blocks.
+class async_connector {
+public:
+    explicit async_connector(options settings) : blocking_(std::move(settings)) {}
+    explicit async_connector(std::string_view url) : blocking_(url) {}
+
+    boost::asio::awaitable<connection> open();
+    boost::asio::awaitable<bool> probe(connection& c);
+    boost::asio::awaitable<void> reset(connection& c);
+    boost::asio::awaitable<void> close(connection& c);
+    bool before_acquire(connection& c) noexcept { return blocking_.before_acquire(c); }
+    verdict before_release(connection& c) noexcept { return blocking_.before_release(c); }
+    verdict classify(const std::exception_ptr& error) const { return verdict_of(error); }
+    void forsake(connection& c) noexcept { blocking_.forsake(c); }
+
+private:
+    connector blocking_;
+};
+
+}  // namespace cenote::mariadb

@@ -1,0 +1,493 @@
+// The MariaDB connector: options, connections, cursors, and the verbs of a pool.
+#include "cenote/mariadb.hpp"
+
+#include <algorithm>
+#include <array>
+#include <netdb.h>
+#include <stdexcept>
+#include <vector>
+
+#include "cenote/url.hpp"
+#include "connector/drive.hpp"
+#include "connector/exchange.hpp"
+#include "connector/mariadb_session.hpp"
+#include "connector/socket.hpp"
+#include "connector/work.hpp"
+
+namespace cenote::mariadb {
+
+namespace asio = boost::asio;
+
+using connector_detail::address;
+using connector_detail::async_drive;
+using connector_detail::deadline_after;
+using connector_detail::drive;
+using connector_detail::exchange;
+using connector_detail::instant;
+using detail::executing;
+using detail::fetching;
+using detail::pinging;
+using detail::session;
+using detail::settling;
+
+namespace {
+
+// Options.
+
+/// Names the option and quotes nothing: it may come from a URL.
+[[noreturn]] void refuse(const char* option, const char* why) {
+    throw std::invalid_argument(std::string("cenote: MariaDB option \"") + option + "\" " + why);
+}
+
+/// These become part of our own statements.
+void must_consist_of(const std::string& text, std::string_view also, const char* option) {
+    bool fits = std::ranges::all_of(text, [&](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               also.find(c) != also.npos;
+    });
+    if (!fits) refuse(option, "has characters that none has");
+}
+
+void validate(const options& o) {
+    auto needed = [](const std::string& text, const char* option) {
+        if (text.empty()) refuse(option, "is needed");
+        if (text.find('\0') != text.npos) refuse(option, "has a zero byte");
+    };
+    needed(o.host, "host");
+    needed(o.user, "user");
+    needed(o.database, "database");
+    needed(o.charset, "charset");
+    if (o.port == 0) refuse("port", "is 0");
+    must_consist_of(o.charset, "_", "charset");
+    must_consist_of(o.time_zone, "_/+-:", "timezone");
+    must_consist_of(o.sql_mode, "_,", "sql_mode");
+    if (!o.host.starts_with('/')) must_consist_of(o.host, "_-.:", "host");
+    if (o.host.starts_with('/') && o.tls.value_or(false)) refuse("tls", "is on for a Unix socket");
+    if (o.tls_cert.empty() != o.tls_key.empty())
+        refuse("tls_cert", "and \"tls_key\" must be there together");
+    if (o.connect_timeout.count() <= 0) refuse("connect_timeout", "is not positive");
+    if (o.operation_timeout.count() <= 0) refuse("operation_timeout", "is not positive");
+}
+
+isolation_level level_of(const std::string& word) {
+    if (word == "read-uncommitted") return isolation_level::read_uncommitted;
+    if (word == "read-committed") return isolation_level::read_committed;
+    if (word == "repeatable-read") return isolation_level::repeatable_read;
+    if (word == "serializable") return isolation_level::serializable;
+    throw invalid_url(
+        "cenote: the URL has a parameter \"isolation\" that is none of read-uncommitted, "
+        "read-committed, repeatable-read, serializable");
+}
+
+void take_place(const url& u, options& o) {
+    if (u.scheme != "mariadb" && u.scheme != "mysql")
+        throw invalid_url("cenote: the URL of MariaDB begins with mariadb:// or mysql://");
+    if (u.hosts.empty() || u.user.empty())
+        throw invalid_url("cenote: the URL of MariaDB needs a user and a host");
+    if (u.hosts.size() > 1) throw invalid_url("cenote: the URL of MariaDB has more than one host");
+    if (u.path.size() < 2) throw invalid_url("cenote: the URL of MariaDB needs a database");
+    o.host = u.hosts.front().name;
+    if (u.hosts.front().port != 0) o.port = u.hosts.front().port;
+    o.user = u.user;
+    o.password = u.password;
+    o.database = u.path.substr(1);
+}
+
+// Exchanges.
+
+/// One exchange. After an error of the statement's the connection can be used on.
+template <class Steps>
+void converse(session& on, Steps& what, instant deadline) {
+    exchange guard(on.condition());
+    try {
+        drive(what, deadline);
+    } catch (const statement_error&) {
+        guard.complete();
+        throw;
+    }
+    guard.complete();
+}
+
+/// The same, awaited. If the coroutine ends early, the guard breaks the connection.
+asio::awaitable<void> async_converse(session* on, connector_detail::steps* what, instant deadline) {
+    exchange guard(on->condition());
+    try {
+        co_await async_drive(*what, deadline);
+    } catch (const statement_error&) {
+        guard.complete();
+        throw;
+    }
+    guard.complete();
+}
+
+}  // namespace
+
+options options::from_url(std::string_view text) {
+    url u = url::parse(text);
+    options o;
+    take_place(u, o);
+    url_parameters all(u);
+    o.charset = all.take("charset").value_or(o.charset);
+    o.time_zone = all.take("timezone").value_or(o.time_zone);
+    o.sql_mode = all.take("sql_mode").value_or(o.sql_mode);
+    if (auto level = all.take("isolation")) o.isolation = level_of(*level);
+    o.tls = all.take_bool("tls");
+    o.tls_ca = all.take("tls_ca").value_or("");
+    o.tls_cert = all.take("tls_cert").value_or("");
+    o.tls_key = all.take("tls_key").value_or("");
+    if (auto time = all.take_milliseconds("connect_timeout"))
+        o.connect_timeout = std::chrono::milliseconds(*time);
+    if (auto time = all.take_milliseconds("operation_timeout"))
+        o.operation_timeout = std::chrono::milliseconds(*time);
+    o.unsafe_reset_by_tracking = all.take_bool("unsafe_reset_by_tracking").value_or(false);
+    all.refuse_others();
+    try {
+        validate(o);
+    } catch (const std::invalid_argument& e) {
+        throw invalid_url(e.what());
+    }
+    return o;
+}
+
+// Connection. What is awaited keeps the session: the connection may move, or end, meanwhile.
+
+namespace {
+
+asio::awaitable<sql::result> async_execute_on(std::shared_ptr<session> on,
+                                              sql::bound_statement what) {
+    executing all(*on, what.text(), what.parameters(), executing::extent::all);
+    co_await async_converse(on.get(), &all, on->deadline());
+    co_return all.take();
+}
+
+using name = std::pair<std::size_t, std::uint64_t>;  // of a statement, in its session
+
+asio::awaitable<sql::result> async_execute_prepared_on(std::shared_ptr<session> on, name which,
+                                                       sql::bound_statement what) {
+    executing again(*on, on->find(which.first, which.second), what.parameters());
+    co_await async_converse(on.get(), &again, on->deadline());
+    co_return again.take();
+}
+
+}  // namespace
+
+connection::connection(std::shared_ptr<session> s) noexcept : session_(std::move(s)) {}
+connection::connection(connection&&) noexcept = default;
+connection& connection::operator=(connection&&) noexcept = default;
+connection::~connection() = default;
+
+sql::result connection::execute_bound(std::string_view text,
+                                      std::span<const sql::parameter> parameters) {
+    executing all(*session_, text, parameters, executing::extent::all);
+    converse(*session_, all, session_->deadline());
+    return all.take();
+}
+
+asio::awaitable<sql::result> connection::async_execute_bound(sql::bound_statement what) {
+    return async_execute_on(session_, std::move(what));
+}
+
+statement connection::prepare(std::string_view text) {
+    executing first(*session_, text, {}, executing::extent::prepare);
+    converse(*session_, first, session_->deadline());
+    name kept = session_->keep(std::move(session_->latest()));
+    return {kept.first, kept.second};
+}
+
+asio::awaitable<statement> connection::async_prepare(std::string_view text) {
+    return async_prepare_on(session_, std::string(text));
+}
+
+asio::awaitable<statement> connection::async_prepare_on(std::shared_ptr<session> on,
+                                                        std::string text) {
+    executing first(*on, text, {}, executing::extent::prepare);
+    co_await async_converse(on.get(), &first, on->deadline());
+    name kept = on->keep(std::move(on->latest()));
+    co_return statement(kept.first, kept.second);
+}
+
+sql::result connection::execute_prepared(const statement& prepared,
+                                         std::span<const sql::parameter> parameters) {
+    executing again(*session_, session_->find(prepared.number_, prepared.generation_), parameters);
+    converse(*session_, again, session_->deadline());
+    return again.take();
+}
+
+asio::awaitable<sql::result> connection::async_execute_prepared(statement prepared,
+                                                                sql::bound_statement what) {
+    name which{prepared.number_, prepared.generation_};
+    return async_execute_prepared_on(session_, which, std::move(what));
+}
+
+void connection::set_timeout(std::chrono::nanoseconds timeout) { session_->set_timeout(timeout); }
+bool connection::in_transaction() const { return session_->in_transaction(); }
+std::uint64_t connection::id() const { return mysql_thread_id(session_->handle()); }
+
+st_mysql* connection::native_handle() const {
+    session_->condition().note_changed();
+    return session_->handle();
+}
+
+// Cursor. Its exchange lasts until the last row was read.
+
+struct cursor::state {
+    explicit state(std::shared_ptr<session> s)
+        : on(std::move(s)), guard(std::in_place, on->condition()) {}
+
+    /// Ends the exchange: well, or with a connection that cannot be used any more.
+    void end(bool well) noexcept {
+        ended = true;
+        if (well) guard->complete();
+        guard.reset();
+    }
+
+    std::shared_ptr<session> on;
+    std::optional<exchange> guard;
+    bool ended = false;
+    bool busy = false;
+};
+
+namespace {
+
+/// While somebody waits for a cursor's row, nobody else may.
+template <class State>
+class turn {
+public:
+    explicit turn(State& of) : of_(of) {
+        if (of.busy) throw std::logic_error("cenote: the cursor's next row is awaited already");
+        of.busy = true;
+    }
+    ~turn() {
+        of_.busy = false;
+        if (!well_ && !of_.ended) of_.end(false);
+    }
+    turn(const turn&) = delete;
+    turn& operator=(const turn&) = delete;
+
+    void went_well() { well_ = true; }
+
+private:
+    State& of_;
+    bool well_ = false;
+};
+
+template <class State>
+std::optional<sql::row> taken(State& of, turn<State>& mine, fetching& from) {
+    std::optional<sql::row> got = from.take();
+    mine.went_well();
+    if (!got) of.end(true);
+    return got;
+}
+
+template <class State>
+std::optional<sql::row> next_of(State& of) {
+    if (of.ended) return std::nullopt;
+    turn<State> mine(of);
+    fetching one(*of.on);
+    try {
+        drive(one, of.on->deadline());
+    } catch (const statement_error&) {
+        of.end(true);
+        throw;
+    }
+    return taken(of, mine, one);
+}
+
+template <class State>
+asio::awaitable<std::optional<sql::row>> async_next_of(std::shared_ptr<State> of) {
+    if (of->ended) co_return std::nullopt;
+    turn<State> mine(*of);
+    fetching one(*of->on);
+    try {
+        co_await async_drive(one, of->on->deadline());
+    } catch (const statement_error&) {
+        of->end(true);
+        throw;
+    }
+    co_return taken(*of, mine, one);
+}
+
+}  // namespace
+
+cursor::cursor(std::shared_ptr<state> s) noexcept : state_(std::move(s)) {}
+cursor::cursor(cursor&&) noexcept = default;
+cursor& cursor::operator=(cursor&&) noexcept = default;
+cursor::~cursor() = default;
+
+std::optional<sql::row> cursor::next() { return next_of(*state_); }
+
+asio::awaitable<std::optional<sql::row>> cursor::async_next() { return async_next_of(state_); }
+
+cursor connection::stream_bound(sql::bound_statement what) {
+    auto begun = std::make_shared<cursor::state>(session_);
+    executing first(*session_, what.text(), what.parameters(), executing::extent::until_rows);
+    try {
+        drive(first, session_->deadline());
+    } catch (const statement_error&) {
+        begun->end(true);
+        throw;
+    }
+    if (!first.has_rows()) begun->end(true);
+    return cursor(std::move(begun));
+}
+
+asio::awaitable<cursor> connection::async_stream_bound(sql::bound_statement what) {
+    return async_stream_on(session_, std::move(what));
+}
+
+asio::awaitable<cursor> connection::async_stream_on(std::shared_ptr<session> on,
+                                                    sql::bound_statement what) {
+    auto begun = std::make_shared<cursor::state>(on);
+    executing first(*on, what.text(), what.parameters(), executing::extent::until_rows);
+    try {
+        co_await async_drive(first, on->deadline());
+    } catch (const statement_error&) {
+        begun->end(true);
+        throw;
+    }
+    if (!first.has_rows()) begun->end(true);
+    co_return cursor(std::move(begun));
+}
+
+// Connectors.
+
+namespace {
+
+std::string numeric_host(const address& a) {
+    std::array<char, NI_MAXHOST> host{};
+    const auto* at = reinterpret_cast<const sockaddr*>(&a.bytes);
+    if (::getnameinfo(at, a.size, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) != 0)
+        throw connection_error(error_kind::transient, "cenote: the host has an unknown address");
+    return host.data();
+}
+
+/// The library looks names up itself, which blocks, and compares the certificate's name to the host
+/// it was given. So it is given the name under TLS, when it runs where it may block, and else an
+/// address.
+bool takes_the_name(const options& o) { return o.host.starts_with('/') || detail::wants_tls(o); }
+
+std::vector<std::string> the_name(const options& o) {
+    return {o.host.starts_with('/') ? std::string() : o.host};
+}
+
+std::vector<std::string> hosts_of(const std::vector<address>& all) {
+    std::vector<std::string> hosts;
+    for (const address& each : all) hosts.push_back(numeric_host(each));
+    return hosts;
+}
+
+/// The time for one of so many addresses.
+instant share_of(instant deadline, std::size_t left) {
+    instant now = std::chrono::steady_clock::now();
+    return now >= deadline ? deadline : now + (deadline - now) / static_cast<int>(left);
+}
+
+}  // namespace
+
+connector::connector(options settings)
+    : settings_(std::make_shared<const options>(std::move(settings))) {
+    validate(*settings_);
+}
+
+connection connector::open() {
+    instant deadline = deadline_after(settings_->connect_timeout);
+    std::vector<std::string> places =
+        takes_the_name(*settings_)
+            ? the_name(*settings_)
+            : hosts_of(connector_detail::resolve(settings_->host, settings_->port));
+    for (std::size_t i = 0;; ++i) {
+        instant until = share_of(deadline, places.size() - i);
+        auto made = std::make_shared<session>(settings_, places.at(i), until);
+        settling all(*made, settling::from::nothing);
+        try {
+            converse(*made, all, until);
+            return connection(std::move(made));
+        } catch (const connection_error& e) {
+            if (e.kind() == error_kind::final || i + 1 == places.size()) throw;
+        }
+    }
+}
+
+bool connector::probe(connection& c) {
+    pinging once(*c.session_);
+    converse(*c.session_, once, c.session_->deadline());
+    return true;
+}
+
+void connector::reset(connection& c) {
+    settling again(*c.session_, settling::from::lease);
+    converse(*c.session_, again, c.session_->deadline());
+}
+
+void connector::close(connection& c) noexcept { c.session_.reset(); }
+
+bool connector::before_acquire(connection& c) noexcept {
+    return c.session_->condition().idle() && c.session_->quiet();
+}
+
+verdict connector::before_release(connection& c) noexcept { return c.session_->leave(); }
+
+void connector::forsake(connection& c) noexcept { c.session_->forsake(); }
+
+namespace {
+
+/// Opens where it may block.
+class opening final : public connector_detail::errand<std::shared_ptr<connection>> {
+public:
+    explicit opening(connector by) : by_(std::move(by)) {}
+    std::shared_ptr<connection> run() override { return std::make_shared<connection>(by_.open()); }
+
+private:
+    connector by_;
+};
+
+}  // namespace
+
+asio::awaitable<connection> async_connector::open() {
+    std::shared_ptr<const options> settings = blocking_.settings_;
+    instant deadline = deadline_after(settings->connect_timeout);
+    if (detail::wants_tls(*settings)) {
+        std::shared_ptr<connector_detail::errand<std::shared_ptr<connection>>> run =
+            std::make_shared<opening>(blocking_);
+        auto opened =
+            co_await connector_detail::async_run<std::shared_ptr<connection>>(std::move(run));
+        co_return std::move(*opened);
+    }
+    std::vector<std::string> places = the_name(*settings);
+    if (!takes_the_name(*settings)) {
+        std::vector<address> found =
+            co_await connector_detail::async_resolve(settings->host, settings->port);
+        places = hosts_of(found);
+    }
+    for (std::size_t i = 0;; ++i) {
+        instant until = share_of(deadline, places.size() - i);
+        auto made = std::make_shared<session>(settings, places.at(i), until);
+        settling all(*made, settling::from::nothing);
+        try {
+            co_await async_converse(made.get(), &all, until);
+            co_return connection(std::move(made));
+        } catch (const connection_error& e) {
+            if (e.kind() == error_kind::final || i + 1 == places.size()) throw;
+        }
+    }
+}
+
+asio::awaitable<bool> async_connector::probe(connection& c) {
+    std::shared_ptr<session> on = c.session_;
+    pinging once(*on);
+    co_await async_converse(on.get(), &once, on->deadline());
+    co_return true;
+}
+
+asio::awaitable<void> async_connector::reset(connection& c) {
+    std::shared_ptr<session> on = c.session_;
+    settling again(*on, settling::from::lease);
+    co_await async_converse(on.get(), &again, on->deadline());
+}
+
+asio::awaitable<void> async_connector::close(connection& c) {
+    blocking_.close(c);
+    co_return;
+}
+
+}  // namespace cenote::mariadb

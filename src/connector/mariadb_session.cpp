@@ -1,0 +1,533 @@
+// How a connection of libmariadb's is set up, held, given up and reset.
+#include "connector/mariadb_session.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <errmsg.h>
+#include <fcntl.h>
+#include <ma_pvio.h>
+#include <mutex>
+#include <new>
+#include <openssl/err.h>
+#include <poll.h>
+#include <stdexcept>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cenote/url.hpp"
+#include "connector/socket.hpp"
+
+namespace cenote::mariadb::detail {
+
+using connector_detail::look_at;
+using connector_detail::sight;
+
+namespace {
+
+/// The library's own stacks: name lookups and handshakes run there, too.
+constexpr std::size_t stack_size = 256 * 1024;
+
+/// More than any call takes to find out that its socket is shut.
+constexpr int most_last_steps = 1000;
+
+/// Those that never send the password as it is to whoever asks for it.
+constexpr const char* accepted_auth = "mysql_native_password,client_ed25519,caching_sha2_password";
+
+/// The library ignores SIGPIPE for the whole process when it is first used. That is not for it to
+/// decide.
+void begin_library() {
+    static std::once_flag begun;
+    std::call_once(begun, [] {
+        struct sigaction before{};
+        ::sigaction(SIGPIPE, nullptr, &before);
+        bool failed = mysql_server_init(0, nullptr, nullptr) != 0;
+        ::sigaction(SIGPIPE, &before, nullptr);
+        if (failed) throw std::bad_alloc();
+    });
+}
+
+/// Under TLS the library writes to its socket in a way that raises SIGPIPE if the other side is
+/// gone: held back here, for this thread. And it takes what OpenSSL still has to say to this thread
+/// about another connection's failure for its own: that is cleared before, and for others after.
+class manners {
+public:
+    explicit manners(bool needed) : clears_(needed) {
+        if (!clears_) return;
+        ERR_clear_error();
+        sigset_t pending;
+        ::sigpending(&pending);
+        blocks_ = sigismember(&pending, SIGPIPE) == 0;
+        sigemptyset(&pipe_);
+        sigaddset(&pipe_, SIGPIPE);
+        if (blocks_) ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+    }
+    ~manners() {
+        if (!clears_) return;
+        ERR_clear_error();
+        if (!blocks_) return;
+        const timespec none{};
+        while (::sigtimedwait(&pipe_, nullptr, &none) < 0 && errno == EINTR) continue;
+        ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+    manners(const manners&) = delete;
+    manners& operator=(const manners&) = delete;
+
+private:
+    bool clears_;
+    bool blocks_ = false;
+    sigset_t pipe_{};
+    sigset_t before_{};
+};
+
+/// Until when this thread may wait in a handshake.
+thread_local instant handshake_until = instant::max();
+
+/// The library waits with this where it knows no other way: in the handshake of TLS.
+int wait_in_handshake(my_socket socket, my_bool reads, int /*timeout*/) {
+    for (;;) {
+        auto left = std::chrono::ceil<std::chrono::milliseconds>(handshake_until -
+                                                                 std::chrono::steady_clock::now());
+        pollfd waited{.fd = static_cast<int>(socket),
+                      .events = static_cast<short>(reads != 0 ? POLLIN : POLLOUT),
+                      .revents = 0};
+        int time = static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
+        int ready = ::poll(&waited, 1, time);
+        if (ready > 0 || (ready < 0 && errno != EINTR)) return ready;
+        if (left.count() > 0) continue;
+        errno = ETIMEDOUT;
+        return 0;
+    }
+}
+
+void never_block(int descriptor) noexcept {
+    int flags = ::fcntl(descriptor, F_GETFL);
+    if (flags >= 0 && (flags & O_NONBLOCK) == 0) ::fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
+}
+
+std::uint64_t next_generation() {
+    static std::atomic<std::uint64_t> last{0};
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+bool is_clients_own(unsigned code) {
+    return (code >= CR_MIN_ERROR && code <= 2999) || (code >= 5000 && code <= 5999);
+}
+
+error_kind kind_of(unsigned code, std::string_view sqlstate, std::string_view text) {
+    switch (code) {
+        case 1053:                              // shutdown in progress
+        case 1927:                              // killed
+        case 3169: return error_kind::suspect;  // killed, as MySQL says it
+        case 1836: return error_kind::suspect;  // read-only, as MySQL says it
+        case 1290:                              // not with this option of the server's
+            if (text.find("read-only") != text.npos || text.find("read_only") != text.npos)
+                return error_kind::suspect;
+            break;
+        default: break;
+    }
+    bool lost = is_clients_own(code) || sqlstate.starts_with("08");
+    return lost ? error_kind::connection : error_kind::statement;
+}
+
+/// Why it could not be opened: would it be any different later?
+error_kind kind_of_open(unsigned code, std::string_view sqlstate, std::string_view text) {
+    if (code == CR_SSL_CONNECTION_ERROR) {
+        // Lost in the handshake is no verdict about anybody's certificate.
+        bool verdict = text.find("certificate") != text.npos || text.find("required") != text.npos;
+        return verdict ? error_kind::final : error_kind::transient;
+    }
+    constexpr std::array final_codes{1044, 1045, 1049, 1115, 1130, 1193, 1231, 1251, 1298,
+                                     1524, 1698, 1862, 2019, 2049, 2054, 2059, 2061, 5010};
+    if (std::ranges::find(final_codes, static_cast<int>(code)) != final_codes.end())
+        return error_kind::final;
+    bool full = code == 1203 || code == 1226 || code == 1040;
+    bool denied = sqlstate.starts_with("28") || sqlstate.starts_with("42");
+    return denied && !full ? error_kind::final : error_kind::transient;
+}
+
+const char* name_of(isolation_level level) {
+    switch (level) {
+        case isolation_level::read_uncommitted: return "READ UNCOMMITTED";
+        case isolation_level::read_committed: return "READ COMMITTED";
+        case isolation_level::repeatable_read: return "REPEATABLE READ";
+        case isolation_level::serializable: return "SERIALIZABLE";
+        case isolation_level::server_default: break;
+    }
+    return nullptr;
+}
+
+/// What a connection is told. The values were checked to consist of letters, digits and little
+/// else.
+std::string settings_text(const options& o) {
+    std::string all = "SET NAMES '" + o.charset + "'";
+    if (!o.time_zone.empty()) all += ", SESSION time_zone = '" + o.time_zone + "'";
+    if (!o.sql_mode.empty()) all += ", SESSION sql_mode = '" + o.sql_mode + "'";
+    if (o.unsafe_reset_by_tracking)
+        all +=
+            ", SESSION session_track_state_change = ON, SESSION session_track_schema = ON"
+            ", SESSION session_track_system_variables = '*'";
+    return all;
+}
+
+std::vector<std::string> first_greetings(const options& o) {
+    std::vector<std::string> texts{settings_text(o)};
+    if (const char* level = name_of(o.isolation))
+        texts.push_back(std::string("SET SESSION TRANSACTION ISOLATION LEVEL ") + level);
+    return texts;
+}
+
+std::string quoted(std::string_view name) {
+    std::string text = "`";
+    for (char c : name) text.append(c == '`' ? 2 : 1, c);
+    return text + "`";
+}
+
+/// After a reset, the same and more: MariaDB leaves the role, the profiles of past statements and
+/// FOUND_ROWS() as they were (10.11). The profiles go when their history has no room and another
+/// one is made; the count is that of the last union.
+std::vector<std::string> later_greetings(const options& o, bool is_mariadb,
+                                         const std::optional<std::string>& role) {
+    std::vector<std::string> texts = first_greetings(o);
+    if (is_mariadb) {
+        texts[0] += ", ROLE " + (role ? quoted(*role) : "NONE") +
+                    ", SESSION profiling = 1, SESSION profiling_history_size = 0";
+        texts.insert(texts.begin() + 1,
+                     "SET SESSION profiling_history_size = DEFAULT, SESSION profiling = "
+                     "(SELECT x FROM (SELECT 0 AS x UNION SELECT 0) AS y LIMIT 1)");
+    } else if (role) {
+        texts.push_back("SET ROLE " + *role);  // as MySQL has written it: a list of names
+    }
+    return texts;
+}
+
+}  // namespace
+
+bool wants_tls(const options& o) { return o.tls.value_or(!is_loopback(o.host)); }
+
+// Session.
+
+session::session(std::shared_ptr<const options> settings, std::string at, instant open_until)
+    : settings_(std::move(settings)),
+      at_(std::move(at)),
+      open_until_(open_until),
+      handle_((begin_library(), mysql_init(nullptr))),
+      encrypted_(wants_tls(*settings_)),
+      timeout_(settings_->operation_timeout),
+      greetings_(first_greetings(*settings_)),
+      generation_(next_generation()) {
+    if (handle_ == nullptr) throw std::bad_alloc();
+    choose_options();
+    if (encrypted_) protect();
+}
+
+void session::choose_options() {
+    mysql_options(handle_, MYSQL_OPT_NONBLOCK, &stack_size);
+    unsigned protocol = at_.empty() ? MYSQL_PROTOCOL_SOCKET : MYSQL_PROTOCOL_TCP;
+    mysql_options(handle_, MYSQL_OPT_PROTOCOL, &protocol);
+    my_bool no = 0;
+    my_bool yes = 1;
+    unsigned none = 0;
+    mysql_options(handle_, MYSQL_OPT_RECONNECT, &no);
+    mysql_options(handle_, MYSQL_OPT_LOCAL_INFILE, &none);
+    mysql_options(handle_, MYSQL_SECURE_AUTH, &yes);
+    mysql_options(handle_, MYSQL_REPORT_DATA_TRUNCATION, &yes);
+    mysql_optionsv(handle_, MARIADB_OPT_RESTRICTED_AUTH, accepted_auth);
+    mysql_options(handle_, MYSQL_SET_CHARSET_NAME, settings_->charset.c_str());
+    mysql_options(handle_, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &no);
+    mysql_options(handle_, MYSQL_OPT_SSL_ENFORCE, &no);
+}
+
+void session::protect() {
+    my_bool yes = 1;
+    mysql_options(handle_, MYSQL_OPT_SSL_ENFORCE, &yes);
+    mysql_options(handle_, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &yes);
+    mysql_options(handle_, MARIADB_OPT_TLS_VERSION, "TLSv1.2,TLSv1.3");
+    auto set = [this](mysql_option option, const std::string& file) {
+        if (!file.empty()) mysql_options(handle_, option, file.c_str());
+    };
+    set(MYSQL_OPT_SSL_CA, settings_->tls_ca);
+    set(MYSQL_OPT_SSL_CERT, settings_->tls_cert);
+    set(MYSQL_OPT_SSL_KEY, settings_->tls_key);
+    // The handshake blocks: these two limit it.
+    auto seconds = std::chrono::ceil<std::chrono::seconds>(settings_->connect_timeout).count();
+    unsigned timeout = static_cast<unsigned>(std::clamp<std::int64_t>(seconds, 1, 3600));
+    mysql_options(handle_, MYSQL_OPT_CONNECT_TIMEOUT, &timeout);
+    mysql_optionsv(handle_, MARIADB_OPT_IO_WAIT, &wait_in_handshake);
+}
+
+session::~session() {
+    if (process_ != cenote::detail::this_process) forsake();
+    if (handle_ == nullptr) return;
+    manners kept(encrypted_);
+    if (!condition_.idle()) hang_up();
+    int waits = mysql_close_start(handle_);
+    if (waits != 0) hang_up();
+    for (int i = 0; waits != 0 && i < most_last_steps; ++i)
+        waits = mysql_close_cont(handle_, waits | MYSQL_WAIT_TIMEOUT);
+}
+
+bool session::quiet() const noexcept {
+    if (handle_ == nullptr || look_at(descriptor()) != sight::quiet) return false;
+    const MARIADB_PVIO* in = handle_->net.pvio;
+    return in != nullptr && (in->cache == nullptr || in->cache_pos == nullptr ||
+                             in->cache_pos >= in->cache + in->cache_size);
+}
+
+verdict session::leave() noexcept {
+    timeout_ = settings_->operation_timeout;
+    bool automatic = handle_ != nullptr && (handle_->server_status & SERVER_STATUS_AUTOCOMMIT) != 0;
+    if (in_transaction() || !automatic || !statements_.empty()) condition_.note_changed();
+    verdict judged = condition_.judge();
+    bool stays = judged == verdict::keep || judged == verdict::reset;
+    return stays && !quiet() ? verdict::discard : judged;
+}
+
+void session::forsake() noexcept {
+    if (handle_ == nullptr) return;
+    ::close(descriptor());
+    condition_.note_broken();
+    for (auto& each : statements_) each->release();
+    if (latest_ != nullptr) latest_->release();
+    handle_ = nullptr;
+}
+
+void session::hang_up() noexcept { ::shutdown(descriptor(), SHUT_RDWR); }
+
+bool session::in_transaction() const noexcept {
+    return handle_ != nullptr && (handle_->server_status & SERVER_STATUS_IN_TRANS) != 0;
+}
+
+void session::note_asked() noexcept {
+    if (!settings_->unsafe_reset_by_tracking) condition_.note_changed();
+}
+
+void session::note_answered() noexcept {
+    if ((handle_->server_status & SERVER_SESSION_STATE_CHANGED) != 0) condition_.note_changed();
+}
+
+void session::note_failed(error_kind kind) noexcept {
+    // Whatever was to follow, it does not follow an error.
+    constexpr unsigned more = SERVER_MORE_RESULTS_EXIST | SERVER_PS_OUT_PARAMS;
+    handle_->server_status &= ~more;
+    condition_.note_changed();
+    if (kind != error_kind::statement) condition_.note_broken(kind);
+}
+
+void session::note_role(const std::optional<std::string>& role) {
+    bool is_mariadb = mariadb_connection(handle_) != 0;
+    greetings_ = later_greetings(*settings_, is_mariadb, role);
+}
+
+void session::forget_statements() noexcept {
+    latest_.reset();
+    statements_.clear();
+    generation_ = next_generation();
+}
+
+std::pair<std::size_t, std::uint64_t> session::keep(std::unique_ptr<prepared> what) {
+    statements_.push_back(std::move(what));
+    return {statements_.size() - 1, generation_};
+}
+
+prepared& session::find(std::size_t number, std::uint64_t generation) const {
+    if (generation == generation_ && number < statements_.size()) return *statements_[number];
+    throw std::logic_error(
+        "cenote: the statement is another connection's, or another lease's: it must be prepared "
+        "anew");
+}
+
+// Conversation.
+
+need conversation::step() {
+    manners kept(on_->encrypted());
+    if (waited_for_ != 0) waited_for_ = go_on_(into_, subject_, waited_for_ & ~MYSQL_WAIT_TIMEOUT);
+    while (waited_for_ == 0)
+        if (!advance()) return need::nothing;
+    waits();
+    bool reads = (waited_for_ & MYSQL_WAIT_READ) != 0;
+    bool writes = (waited_for_ & MYSQL_WAIT_WRITE) != 0;
+    if (reads == writes) return need::to_do_either;
+    return reads ? need::to_read : need::to_write;
+}
+
+conversation::~conversation() {
+    if (waited_for_ == 0) return;
+    manners kept(on_->encrypted());
+    on_->condition().note_broken();
+    for (int i = 0; waited_for_ != 0 && i < most_last_steps; ++i) {
+        on_->hang_up();  // each time: it may have gone on to another address
+        waited_for_ = go_on_(into_, subject_, waited_for_ | MYSQL_WAIT_TIMEOUT);
+    }
+}
+
+void conversation::fail_statement(MYSQL_STMT* of) {
+    unsigned code = mysql_stmt_errno(of);
+    if (code == 0) fail();
+    fail(code, mysql_stmt_sqlstate(of), mysql_stmt_error(of));
+}
+
+void conversation::fail() {
+    fail(mysql_errno(handle()), mysql_sqlstate(handle()), mysql_error(handle()));
+}
+
+void conversation::fail(unsigned code, const std::string& sqlstate, const std::string& text) {
+    error_kind kind = kind_of(code, sqlstate, text);
+    on().note_failed(kind);
+    std::string what = "cenote: MariaDB: " + text + " (" + std::to_string(code) + ")";
+    if (kind == error_kind::statement)
+        throw statement_error(what, sqlstate, static_cast<int>(code));
+    throw connection_error(kind, what, sqlstate, static_cast<int>(code));
+}
+
+// Settling.
+
+settling::settling(session& on, from what) : conversation(on), from_(what) {}
+
+const char* settling::awaited() const {
+    return phase_ == phase::connected ? "the connection to be made" : "a reply";
+}
+
+bool settling::advance() {
+    switch (phase_) {
+        case phase::begin:
+            if (from_ == from::nothing) return connect(), true;
+            phase_ = phase::cleared;
+            call<mysql_reset_connection_start, mysql_reset_connection_cont>(&number(), handle());
+            return true;
+        case phase::connected:
+            if (made() == nullptr) fail_settling();
+            note_connected();
+            return say_next();
+        case phase::cleared:
+            if (number() != 0) fail_settling();
+            on().forget_statements();
+            return say_next();
+        case phase::said:
+            if (number() != 0) fail_settling();
+            return say_next();
+        case phase::asked: return hear_role();
+        case phase::stored: return note_role();
+        case phase::selected:
+            if (number() != 0) fail_settling();
+            on().note_settled();
+            return false;
+    }
+    return false;
+}
+
+void settling::connect() {
+    const options& o = on().settings();
+    const char* host = on().at().empty() ? "localhost" : on().at().c_str();
+    const char* path = on().at().empty() ? o.host.c_str() : nullptr;
+    phase_ = phase::connected;
+    handshake_until = on().open_until();
+    call<mysql_real_connect_start, mysql_real_connect_cont>(
+        &made(), handle(), host, o.user.c_str(), o.password.c_str(), o.database.c_str(),
+        static_cast<unsigned>(o.port), path, static_cast<unsigned long>(CLIENT_MULTI_RESULTS));
+}
+
+/// The library makes its socket block between two waits; under TLS it would then do so.
+void settling::waits() {
+    if (phase_ != phase::connected) return;
+    handshake_until = on().open_until();
+    if (on().encrypted()) never_block(descriptor());
+}
+
+void settling::note_connected() {
+    never_block(descriptor());
+    connector_detail::make_vigilant(descriptor());
+    number() = 0;
+    // Kept for reconnects, which there are none of.
+    if (char* password = handle()->passwd; password != nullptr)
+        explicit_bzero(password, std::strlen(password));
+}
+
+bool settling::say_next() {
+    const std::vector<std::string>& texts = on().greetings();
+    if (said_ == texts.size()) return from_ == from::nothing ? ask_role() : select();
+    phase_ = phase::said;
+    query(texts[said_++]);
+    return true;
+}
+
+void settling::query(std::string_view text) {
+    call<mysql_real_query_start, mysql_real_query_cont>(&number(), handle(), text.data(),
+                                                        static_cast<unsigned long>(text.size()));
+}
+
+/// A borrower may USE another one, and a reset keeps it.
+bool settling::select() {
+    phase_ = phase::selected;
+    call<mysql_select_db_start, mysql_select_db_cont>(&number(), handle(),
+                                                      on().settings().database.c_str());
+    return true;
+}
+
+/// Which role does the server give to a new connection?
+bool settling::ask_role() {
+    phase_ = phase::asked;
+    query("SELECT CURRENT_ROLE()");
+    return true;
+}
+
+bool settling::hear_role() {
+    if (number() != 0) {
+        // An old server that knows no roles says so. Anything else is an error.
+        if (is_clients_own(mysql_errno(handle()))) fail_settling();
+        number() = 0;
+        on().note_role(std::nullopt);
+        phase_ = phase::selected;
+        return true;
+    }
+    phase_ = phase::stored;
+    call<mysql_store_result_start, mysql_store_result_cont>(&rows(), handle());
+    return true;
+}
+
+bool settling::note_role() {
+    std::unique_ptr<MYSQL_RES, decltype(&mysql_free_result)> all(rows(), &mysql_free_result);
+    if (all == nullptr) fail_settling();
+    MYSQL_ROW row = mysql_fetch_row(all.get());
+    std::optional<std::string> role;
+    if (row != nullptr && row[0] != nullptr) role = row[0];
+    on().note_role(role);
+    number() = 0;
+    phase_ = phase::selected;
+    return true;
+}
+
+/// Only what cannot contain a password: what the server says, and what the library says of hosts
+/// and certificates.
+void settling::fail_settling() {
+    on().condition().note_broken();  // half of what it is to be is nothing
+    if (from_ == from::lease) fail();
+    unsigned code = mysql_errno(handle());
+    std::string sqlstate = mysql_sqlstate(handle());
+    std::string text = mysql_error(handle());
+    error_kind kind = kind_of_open(code, sqlstate, text);
+    constexpr std::array harmless{CR_CONNECTION_ERROR, CR_CONN_HOST_ERROR,
+                                  CR_UNKNOWN_HOST,     CR_SERVER_GONE_ERROR,
+                                  CR_SERVER_LOST,      CR_SSL_CONNECTION_ERROR};
+    bool tell = !is_clients_own(code) ||
+                std::ranges::find(harmless, static_cast<int>(code)) != harmless.end();
+    throw connection_error(kind,
+                           "cenote: MariaDB: cannot open: " +
+                               (tell ? text : std::string("the client library refuses")) + " (" +
+                               std::to_string(code) + ")",
+                           sqlstate, static_cast<int>(code));
+}
+
+bool pinging::advance() {
+    if (std::exchange(begun_, true)) {
+        if (number() != 0) fail();
+        return false;
+    }
+    call<mysql_ping_start, mysql_ping_cont>(&number(), handle());
+    return true;
+}
+
+}  // namespace cenote::mariadb::detail

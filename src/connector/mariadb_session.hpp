@@ -1,0 +1,300 @@
+// One handle of libmariadb's, what is known of its session, and the conversations that are held on
+// it: each written once, in steps, over the library's calls that do not wait.
+//
+// Such a call runs on a stack of its own inside the library, from its _start through as many _cont
+// as it takes, and must come to its end: what it keeps on that stack is freed by nobody else. So a
+// conversation that is given up (a deadline, a cancelled coroutine) first shuts the socket down and
+// then goes on with its call, which now fails wherever it is.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mysql.h>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cenote/detail/process.hpp"
+#include "cenote/mariadb.hpp"
+#include "cenote/sql.hpp"
+#include "connector/drive.hpp"
+#include "connector/exchange.hpp"
+
+namespace cenote::mariadb::detail {
+
+using connector_detail::instant;
+using connector_detail::need;
+
+/// Whether the options ask for TLS, or leave it to us.
+bool wants_tls(const options& o);
+
+/// Where the columns of a row go, and what values they become.
+class row_reader {
+public:
+    /// Of a statement that was executed. Throws std::bad_alloc.
+    explicit row_reader(MYSQL_STMT* of);
+    ~row_reader();
+    row_reader(const row_reader&) = delete;
+    row_reader& operator=(const row_reader&) = delete;
+
+    const std::shared_ptr<const sql::column_names>& names() const { return names_; }
+    /// Of the row that was fetched last.
+    std::vector<sql::value> values() const;
+
+private:
+    struct column;
+
+    sql::value value_of(std::size_t number) const;
+
+    MYSQL_STMT* of_;
+    std::vector<column> columns_;
+    std::shared_ptr<const sql::column_names> names_;
+};
+
+/// A statement's handle. Closing it on the server takes a conversation; the destructor only frees
+/// what is here, and only if the handle has lost its connection (closed or reset).
+class prepared {
+public:
+    explicit prepared(MYSQL* on);
+    ~prepared();
+    prepared(const prepared&) = delete;
+    prepared& operator=(const prepared&) = delete;
+
+    MYSQL_STMT* handle() const { return handle_; }
+    MYSQL_STMT* release() { return std::exchange(handle_, nullptr); }
+
+    /// The server has answered: where its rows go. Null: it has none.
+    row_reader* read_rows();
+    row_reader* reader() { return reader_.get(); }
+    void bind(std::span<const sql::parameter> parameters);
+
+private:
+    MYSQL_STMT* handle_;
+    std::unique_ptr<row_reader> reader_;
+};
+
+class session {
+public:
+    /// Opens nothing yet. `at`: the host, an address, or empty for a Unix socket.
+    session(std::shared_ptr<const options> settings, std::string at, instant open_until);
+    /// Says goodbye, without waiting.
+    ~session();
+    session(const session&) = delete;
+    session& operator=(const session&) = delete;
+
+    const options& settings() const { return *settings_; }
+    const std::string& at() const { return at_; }
+    instant open_until() const { return open_until_; }
+    MYSQL* handle() const noexcept { return handle_; }
+    connector_detail::condition& condition() noexcept { return condition_; }
+    int descriptor() const noexcept { return static_cast<int>(mysql_get_socket(handle_)); }
+    bool encrypted() const noexcept { return encrypted_; }
+
+    /// Whether nothing has come that nobody asked for, neither to the socket nor to the library.
+    bool quiet() const noexcept;
+    /// The lease is over. What is to become of the connection?
+    verdict leave() noexcept;
+    /// Closes the descriptor and lets go of the rest: it is the parent's.
+    void forsake() noexcept;
+    /// Nobody waits for what is under way any more: it is to fail.
+    void hang_up() noexcept;
+
+    void set_timeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
+    instant deadline() const noexcept { return connector_detail::deadline_after(timeout_); }
+    bool in_transaction() const noexcept;
+
+    /// A statement is about to be sent, an answer has come, an error has: each may mean that the
+    /// session has changed.
+    void note_asked() noexcept;
+    void note_answered() noexcept;
+    void note_failed(error_kind kind) noexcept;
+    /// What a connection is told that is new or was reset.
+    const std::vector<std::string>& greetings() const { return greetings_; }
+    /// It is as its options say.
+    void note_settled() noexcept { condition_.note_reset(); }
+    /// The role the server gave it, which later borrowers are to have, too.
+    void note_role(const std::optional<std::string>& role);
+    /// The server has forgotten them all.
+    void forget_statements() noexcept;
+
+    /// What was executed last without a name, which is not closed before it has to be.
+    std::unique_ptr<prepared>& latest() { return latest_; }
+    std::pair<std::size_t, std::uint64_t> keep(std::unique_ptr<prepared> what);
+    /// Throws std::logic_error if it is none of this connection's, or from before its last reset.
+    prepared& find(std::size_t number, std::uint64_t generation) const;
+
+private:
+    void choose_options();
+    void protect();
+
+    std::shared_ptr<const options> settings_;
+    std::string at_;
+    instant open_until_;
+    MYSQL* handle_;
+    bool encrypted_;
+    connector_detail::condition condition_;
+    std::chrono::nanoseconds timeout_;
+    std::vector<std::string> greetings_;
+    std::unique_ptr<prepared> latest_;
+    std::vector<std::unique_ptr<prepared>> statements_;
+    std::uint64_t generation_;
+    cenote::detail::process_number process_ = cenote::detail::this_process;
+};
+
+/// A row of calls of the library's. What they refer to (texts, buffers) must outlive it, so it is
+/// in the session or with the caller, and never in a class derived from this.
+class conversation : public connector_detail::steps {
+public:
+    explicit conversation(session& on) : on_(&on) {}
+    conversation(const conversation&) = delete;
+    conversation& operator=(const conversation&) = delete;
+
+    need step() final;
+    int descriptor() const final { return on_->descriptor(); }
+    /// The library closes its socket as soon as it finds it lost.
+    bool reconnects() const final { return true; }
+
+protected:
+    ~conversation();
+
+    /// The last call has ended: looks at what came of it, and begins the next. False: that was all.
+    virtual bool advance() = 0;
+    virtual void waits() {}
+
+    template <auto Start, auto Continue, class Result, class Subject, class... Args>
+    void call(Result* into, Subject* subject, Args... args) {
+        waited_for_ = Start(into, subject, args...);
+        into_ = into;
+        subject_ = subject;
+        go_on_ = [](void* result, void* on, int events) {
+            return Continue(static_cast<Result*>(result), static_cast<Subject*>(on), events);
+        };
+    }
+
+    session& on() const { return *on_; }
+    MYSQL* handle() const { return on_->handle(); }
+    int& number() { return outcome_.number; }
+    my_bool& flag() { return outcome_.flag; }
+    MYSQL*& made() { return outcome_.made; }
+    MYSQL_RES*& rows() { return outcome_.rows; }
+
+    /// Throw what the server or the library has said.
+    [[noreturn]] void fail_statement(MYSQL_STMT* of);
+    [[noreturn]] void fail();
+
+private:
+    [[noreturn]] void fail(unsigned code, const std::string& sqlstate, const std::string& text);
+
+    session* on_;
+    int waited_for_ = 0;
+    int (*go_on_)(void*, void*, int) = nullptr;
+    void* subject_ = nullptr;
+    void* into_ = nullptr;
+    union {
+        int number;
+        my_bool flag;
+        MYSQL* made;
+        MYSQL_RES* rows;
+    } outcome_{};
+};
+
+/// Makes the connection, or resets it; then has it as its options say.
+class settling final : public conversation {
+public:
+    enum class from { nothing, lease };
+    settling(session& on, from what);
+
+    const char* awaited() const override;
+
+private:
+    enum class phase { begin, connected, cleared, said, asked, stored, selected };
+
+    bool advance() override;
+    void waits() override;
+    void connect();
+    void note_connected();
+    bool say_next();
+    void query(std::string_view text);
+    bool select();
+    bool ask_role();
+    bool hear_role();
+    bool note_role();
+    [[noreturn]] void fail_settling();
+
+    phase phase_ = phase::begin;
+    from from_;
+    std::size_t said_ = 0;
+};
+
+class pinging final : public conversation {
+public:
+    using conversation::conversation;
+
+private:
+    bool advance() override;
+    bool begun_ = false;
+};
+
+/// Prepares a statement, executes one, or both, and reads what comes of it.
+class executing final : public conversation {
+public:
+    enum class extent { prepare, all, until_rows };
+    executing(session& on, std::string_view text, std::span<const sql::parameter> parameters,
+              extent how_far)
+        : conversation(on), text_(text), parameters_(parameters), extent_(how_far) {
+        on.note_asked();
+    }
+    executing(session& on, prepared& what, std::span<const sql::parameter> parameters)
+        : conversation(on), what_(&what), parameters_(parameters), phase_(phase::prepared) {
+        on.note_asked();
+    }
+
+    sql::result take() { return std::move(result_); }
+    /// With `until_rows`: whether there are any to be fetched.
+    bool has_rows() const { return has_rows_; }
+
+private:
+    enum class phase { begin, closed, prepared, executed, stored, next };
+
+    bool advance() override;
+    bool prepare();
+    bool execute();
+    bool answered();
+    bool stored();
+    bool go_on();
+
+    std::string_view text_;
+    prepared* what_ = nullptr;
+    std::span<const sql::parameter> parameters_;
+    extent extent_ = extent::all;
+    phase phase_ = phase::begin;
+    sql::result result_;
+    bool has_result_ = false;
+    bool has_rows_ = false;
+};
+
+/// Fetches a row of the session's latest statement; after the last one, reads what else there is.
+class fetching final : public conversation {
+public:
+    explicit fetching(session& on) : conversation(on) {}
+
+    std::optional<sql::row> take() { return std::move(row_); }
+
+private:
+    enum class phase { begin, fetched, stored, next };
+
+    bool advance() override;
+    bool fetched();
+    bool go_on();
+    void note_end();
+
+    phase phase_ = phase::begin;
+    std::optional<sql::row> row_;
+};
+
+}  // namespace cenote::mariadb::detail

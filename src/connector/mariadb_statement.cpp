@@ -1,0 +1,351 @@
+// Statements of MariaDB: parameters into the binary protocol, rows out of it.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <new>
+#include <stdexcept>
+
+#include "connector/mariadb_session.hpp"
+
+namespace cenote::mariadb::detail {
+
+namespace {
+
+constexpr unsigned binary_charset = 63;
+
+/// What a column becomes.
+enum class shape { none, whole, single, real, bits, time, text, bytes };
+
+shape shape_of(const MYSQL_FIELD& field) {
+    switch (field.type) {
+        case MYSQL_TYPE_TINY:
+        case MYSQL_TYPE_SHORT:
+        case MYSQL_TYPE_INT24:
+        case MYSQL_TYPE_LONG:
+        case MYSQL_TYPE_LONGLONG:
+        case MYSQL_TYPE_YEAR: return shape::whole;
+        case MYSQL_TYPE_FLOAT: return shape::single;
+        case MYSQL_TYPE_DOUBLE: return shape::real;
+        case MYSQL_TYPE_NULL: return shape::none;
+        case MYSQL_TYPE_BIT: return shape::bits;
+        case MYSQL_TYPE_DATE:
+        case MYSQL_TYPE_NEWDATE:
+        case MYSQL_TYPE_TIME:
+        case MYSQL_TYPE_TIME2:
+        case MYSQL_TYPE_DATETIME:
+        case MYSQL_TYPE_DATETIME2:
+        case MYSQL_TYPE_TIMESTAMP:
+        case MYSQL_TYPE_TIMESTAMP2: return shape::time;
+        case MYSQL_TYPE_DECIMAL:
+        case MYSQL_TYPE_NEWDECIMAL:
+        case MYSQL_TYPE_JSON:
+        case MYSQL_TYPE_ENUM:
+        case MYSQL_TYPE_SET: return shape::text;
+        case MYSQL_TYPE_GEOMETRY: return shape::bytes;
+        default: break;
+    }
+    return field.charsetnr == binary_charset ? shape::bytes : shape::text;
+}
+
+sql::value::data whole_or_text(std::uint64_t number) {
+    if (number <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+        return static_cast<std::int64_t>(number);
+    return std::to_string(number);
+}
+
+/// A parameter as the library wants it. Refers to the parameter.
+struct binder {
+    MYSQL_BIND* to;
+
+    void operator()(std::monostate) const { to->buffer_type = MYSQL_TYPE_NULL; }
+    void operator()(const bool& b) const { refer(MYSQL_TYPE_TINY, &b, sizeof b); }
+    void operator()(const std::int64_t& i) const { refer(MYSQL_TYPE_LONGLONG, &i, sizeof i); }
+    void operator()(const double& d) const { refer(MYSQL_TYPE_DOUBLE, &d, sizeof d); }
+    void operator()(std::string_view text) const {
+        refer(MYSQL_TYPE_STRING, text.data(), text.size());
+    }
+    void operator()(std::span<const std::byte> octets) const {
+        refer(MYSQL_TYPE_BLOB, octets.data(), octets.size());
+    }
+
+private:
+    void refer(enum_field_types type, const void* what, std::size_t size) const {
+        static constexpr char nothing = 0;
+        to->buffer_type = type;
+        to->buffer = const_cast<void*>(what == nullptr ? &nothing : what);
+        to->buffer_length = size;
+    }
+};
+
+}  // namespace
+
+// Rows.
+
+struct row_reader::column {
+    shape is = shape::none;
+    bool is_unsigned = false;
+    my_bool null = 0;
+    my_bool cut = 0;
+    unsigned long length = 0;
+    std::int64_t whole = 0;
+    float single = 0;
+    double real = 0;
+    std::array<char, 48> time{};
+
+    MYSQL_BIND place() {
+        MYSQL_BIND b{};
+        b.length = &length;
+        b.is_null = &null;
+        b.error = &cut;
+        b.is_unsigned = is_unsigned ? 1 : 0;
+        auto put = [&](enum_field_types type, void* where, unsigned long size) {
+            b.buffer_type = type;
+            b.buffer = where;
+            b.buffer_length = size;
+        };
+        switch (is) {
+            case shape::whole: put(MYSQL_TYPE_LONGLONG, &whole, sizeof whole); break;
+            case shape::single: put(MYSQL_TYPE_FLOAT, &single, sizeof single); break;
+            case shape::real: put(MYSQL_TYPE_DOUBLE, &real, sizeof real); break;
+            case shape::time: put(MYSQL_TYPE_STRING, time.data(), time.size()); break;
+            case shape::none: put(MYSQL_TYPE_NULL, nullptr, 0); break;
+            // How long it is we hear first; then it is fetched into as much room as it takes.
+            case shape::bits:
+            case shape::text:
+            case shape::bytes: put(MYSQL_TYPE_BLOB, nullptr, 0); break;
+        }
+        return b;
+    }
+};
+
+row_reader::row_reader(MYSQL_STMT* of) : of_(of), columns_(mysql_stmt_field_count(of)) {
+    std::unique_ptr<MYSQL_RES, decltype(&mysql_free_result)> described(
+        mysql_stmt_result_metadata(of), &mysql_free_result);
+    if (described == nullptr) throw std::bad_alloc();
+    const MYSQL_FIELD* fields = mysql_fetch_fields(described.get());
+    sql::column_names names;
+    std::vector<MYSQL_BIND> places;
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+        names.emplace_back(fields[i].name, fields[i].name_length);
+        columns_[i].is = shape_of(fields[i]);
+        columns_[i].is_unsigned = (fields[i].flags & UNSIGNED_FLAG) != 0;
+        places.push_back(columns_[i].place());
+    }
+    names_ = std::make_shared<const sql::column_names>(std::move(names));
+    if (mysql_stmt_bind_result(of, places.data()) != 0) throw std::bad_alloc();
+}
+
+row_reader::~row_reader() = default;
+
+std::vector<sql::value> row_reader::values() const {
+    std::vector<sql::value> all;
+    all.reserve(columns_.size());
+    for (std::size_t i = 0; i < columns_.size(); ++i) all.push_back(value_of(i));
+    return all;
+}
+
+sql::value row_reader::value_of(std::size_t number) const {
+    const column& c = columns_[number];
+    if (c.null != 0) return {};
+    auto fetch = [&](void* to) {
+        MYSQL_BIND rest{};
+        unsigned long length = 0;
+        rest.buffer_type = MYSQL_TYPE_BLOB;
+        rest.buffer = to;
+        rest.buffer_length = c.length;
+        rest.length = &length;
+        if (c.length > 0) mysql_stmt_fetch_column(of_, &rest, static_cast<unsigned>(number), 0);
+    };
+    switch (c.is) {
+        case shape::none: break;
+        case shape::whole:
+            if (c.is_unsigned)
+                return sql::value(whole_or_text(static_cast<std::uint64_t>(c.whole)));
+            return sql::value(c.whole);
+        case shape::single: return sql::value(static_cast<double>(c.single));
+        case shape::real: return sql::value(c.real);
+        case shape::time:
+            return sql::value(std::string(c.time.data(), std::min(c.length, c.time.size())));
+        case shape::bits: {
+            std::array<unsigned char, 8> octets{};
+            std::uint64_t all = 0;
+            if (c.length > octets.size()) break;  // there is no such type
+            fetch(octets.data());
+            for (std::size_t i = 0; i < c.length; ++i) all = all << 8 | octets[i];
+            return sql::value(whole_or_text(all));
+        }
+        case shape::text: {
+            std::string text(c.length, '\0');
+            fetch(text.data());
+            return sql::value(std::move(text));
+        }
+        case shape::bytes: {
+            sql::bytes octets(c.length);
+            fetch(octets.data());
+            return sql::value(std::move(octets));
+        }
+    }
+    return {};
+}
+
+// Statements.
+
+prepared::prepared(MYSQL* on) : handle_(mysql_stmt_init(on)) {
+    if (handle_ == nullptr) throw std::bad_alloc();
+}
+
+prepared::~prepared() {
+    if (handle_ != nullptr && handle_->mysql == nullptr) mysql_stmt_close(handle_);
+}
+
+row_reader* prepared::read_rows() {
+    reader_.reset();
+    if (mysql_stmt_field_count(handle_) != 0) reader_ = std::make_unique<row_reader>(handle_);
+    return reader_.get();
+}
+
+void prepared::bind(std::span<const sql::parameter> parameters) {
+    std::size_t wanted = mysql_stmt_param_count(handle_);
+    if (wanted != parameters.size())
+        throw statement_error("cenote: the statement has " + std::to_string(wanted) +
+                              " parameters and was given " + std::to_string(parameters.size()));
+    if (parameters.empty()) return;
+    std::vector<MYSQL_BIND> places(parameters.size());
+    for (std::size_t i = 0; i < places.size(); ++i)
+        std::visit(binder{&places[i]}, parameters[i].get());
+    if (mysql_stmt_bind_param(handle_, places.data()) != 0) throw std::bad_alloc();
+}
+
+// Executing.
+
+bool executing::advance() {
+    switch (phase_) {
+        case phase::begin:
+            phase_ = phase::closed;
+            if (on().latest() == nullptr) return true;
+            call<mysql_stmt_close_start, mysql_stmt_close_cont>(&flag(), on().latest()->release());
+            return true;
+        case phase::closed: return prepare();
+        case phase::prepared: return execute();
+        case phase::executed: return answered();
+        case phase::stored: return stored();
+        case phase::next: return go_on();
+    }
+    return false;
+}
+
+bool executing::prepare() {
+    on().latest() = std::make_unique<prepared>(handle());
+    what_ = on().latest().get();
+    number() = 0;
+    phase_ = phase::prepared;
+    call<mysql_stmt_prepare_start, mysql_stmt_prepare_cont>(
+        &number(), what_->handle(), text_.data(), static_cast<unsigned long>(text_.size()));
+    return true;
+}
+
+bool executing::execute() {
+    if (number() != 0) fail_statement(what_->handle());
+    if (extent_ == extent::prepare) return false;
+    what_->bind(parameters_);
+    phase_ = phase::executed;
+    call<mysql_stmt_execute_start, mysql_stmt_execute_cont>(&number(), what_->handle());
+    return true;
+}
+
+/// The server has answered, for the first or another time.
+bool executing::answered() {
+    if (number() != 0) fail_statement(what_->handle());
+    on().note_answered();
+    row_reader* rows = what_->read_rows();
+    if (rows == nullptr) {
+        std::uint64_t last_id = mysql_stmt_insert_id(what_->handle());
+        result_.note_affected(mysql_stmt_affected_rows(what_->handle()),
+                              static_cast<std::int64_t>(last_id));
+        phase_ = phase::next;
+        return true;
+    }
+    if (extent_ == extent::until_rows) return has_rows_ = true, false;
+    phase_ = phase::stored;
+    call<mysql_stmt_store_result_start, mysql_stmt_store_result_cont>(&number(), what_->handle());
+    return true;
+}
+
+bool executing::stored() {
+    if (number() != 0) fail_statement(what_->handle());
+    on().note_answered();
+    phase_ = phase::next;
+    if (std::exchange(has_result_, true)) return true;
+    result_ = sql::result(what_->reader()->names());
+    for (;;) {
+        int got = mysql_stmt_fetch(what_->handle());
+        if (got == MYSQL_NO_DATA) return true;
+        if (got != 0 && got != MYSQL_DATA_TRUNCATED) fail_statement(what_->handle());
+        result_.add(what_->reader()->values());
+    }
+}
+
+bool executing::go_on() {
+    if (mysql_stmt_more_results(what_->handle()) == 0) {
+        mysql_stmt_free_result(what_->handle());
+        return false;
+    }
+    phase_ = phase::executed;
+    call<mysql_stmt_next_result_start, mysql_stmt_next_result_cont>(&number(), what_->handle());
+    return true;
+}
+
+// Fetching.
+
+bool fetching::advance() {
+    MYSQL_STMT* of = on().latest()->handle();
+    switch (phase_) {
+        case phase::begin:
+            phase_ = phase::fetched;
+            call<mysql_stmt_fetch_start, mysql_stmt_fetch_cont>(&number(), of);
+            return true;
+        case phase::fetched: return fetched();
+        case phase::next:
+            if (number() != 0) fail_statement(of);
+            on().note_answered();
+            if (on().latest()->read_rows() == nullptr) return go_on();
+            phase_ = phase::stored;
+            call<mysql_stmt_store_result_start, mysql_stmt_store_result_cont>(&number(), of);
+            return true;
+        case phase::stored:
+            if (number() != 0) fail_statement(of);
+            return go_on();
+    }
+    return false;
+}
+
+bool fetching::fetched() {
+    prepared& of = *on().latest();
+    if (number() == MYSQL_NO_DATA) {
+        note_end();
+        return go_on();
+    }
+    if (number() != 0 && number() != MYSQL_DATA_TRUNCATED) fail_statement(of.handle());
+    row_.emplace(of.reader()->names(), of.reader()->values());
+    return false;
+}
+
+/// The library does not look at the status that comes with the end of rows it did not store.
+void fetching::note_end() {
+    const unsigned char* end = handle()->net.read_pos;
+    constexpr unsigned char end_of_rows = 0xfe;
+    if (end == nullptr || end[0] != end_of_rows) return;
+    handle()->server_status = static_cast<unsigned>(end[3]) | static_cast<unsigned>(end[4]) << 8;
+    on().note_answered();
+}
+
+bool fetching::go_on() {
+    MYSQL_STMT* of = on().latest()->handle();
+    if (mysql_stmt_more_results(of) == 0) return false;
+    phase_ = phase::next;
+    call<mysql_stmt_next_result_start, mysql_stmt_next_result_cont>(&number(), of);
+    return true;
+}
+
+}  // namespace cenote::mariadb::detail

@@ -1,0 +1,224 @@
+// MariaDB: whatever a session can carry is gone for the next borrower, on the same connection; and
+// what the URL configured is there again.
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cenote/asio.hpp"
+#include "cenote/mariadb.hpp"
+#include "cenote/pool.hpp"
+#include "connector/awaiting.hpp"
+#include "connector/mariadb_place.hpp"
+#include "support/patience.hpp"
+
+namespace cenote::mariadb {
+namespace {
+
+using namespace std::chrono_literals;
+using support::await;
+using support::await_open;
+using support::backend_of;
+using support::mariadb_url;
+using support::the_mariadb;
+
+std::string ask(connection& c, const std::string& question) {
+    try {
+        sql::result all = c.execute(question);
+        if (all.empty()) return "nothing";
+        const sql::value& first = all.one()[0];
+        if (first.is_null()) return "null";
+        if (const auto* number = std::get_if<std::int64_t>(&first.get()))
+            return std::to_string(*number);
+        return first.as<std::string>();
+    } catch (const statement_error& e) {
+        return "error " + std::to_string(e.code());
+    }
+}
+
+std::string ask_admin(const std::string& question) {
+    return the_mariadb().execute_as_admin(question);
+}
+
+/// Something a session can carry: how to leave it there, and how to see it.
+struct trace {
+    const char* name;
+    std::vector<std::string> leave;
+    std::function<std::string(connection&)> look;
+};
+
+trace sees(const char* name, std::vector<std::string> leave, const char* question) {
+    return {name, std::move(leave), [question](connection& c) { return ask(c, question); }};
+}
+
+std::vector<trace> all_traces() {
+    return {
+        sees("user variable", {"set @leak = 'x'"}, "select @leak"),
+        sees("user variable of a select", {"select @sly := 'x'"}, "select @sly"),
+        sees("setting", {"set session wait_timeout = 77"}, "select @@wait_timeout"),
+        sees("database", {"use information_schema"}, "select database()"),
+        sees("charset", {"set names latin1"},
+             "select concat_ws(' ', @@character_set_client, @@character_set_results, "
+             "@@character_set_connection, @@collation_connection)"),
+        sees("sql_mode", {"set sql_mode = 'ansi'"}, "select @@sql_mode"),
+        sees("time zone", {"set time_zone = '+09:00'"}, "select @@time_zone"),
+        sees("isolation level", {"set session transaction isolation level serializable"},
+             "select @@tx_isolation"),
+        sees("next transaction's mode", {"set transaction read only"}, "insert into u values (1)"),
+        sees("temporary table", {"create temporary table leak (x int)"},
+             "select count(*) from leak"),
+        sees("locked tables", {"lock tables t read"}, "select count(*) from u"),
+        sees("open table handler", {"handler t open"}, "handler t read first"),
+        sees("transaction", {"begin", "insert into t values (1)"}, "select count(*) from t"),
+        sees("autocommit", {"set autocommit = 0"}, "select @@autocommit"),
+        sees("last insert id", {"insert into n values (null)"}, "select last_insert_id()"),
+        {"lock",
+         {"do get_lock('leak', 0)"},
+         [](connection&) { return ask_admin("select is_free_lock('leak')"); }},
+        {"role",
+         {"set role reader"},
+         [](connection& c) { return ask(c, "select current_role()"); }},
+    };
+}
+
+struct mariadb_session : testing::Test {
+    static void SetUpTestSuite() {
+        ask_admin(
+            "create or replace table t (x int) engine=innodb; create or replace table u (x int); "
+            "create or replace table n (id int auto_increment primary key); create or replace role "
+            "reader; grant reader to app@'%'");
+    }
+    connector to{mariadb_url()};
+};
+
+TEST_F(mariadb_session, carries_nothing_to_the_next_lease) {
+    for (const trace& each : all_traces()) {
+        SCOPED_TRACE(each.name);
+        connection c = to.open();
+        std::uint64_t before = backend_of(c);
+        std::string untouched = each.look(c);
+        to.reset(c);
+        for (const std::string& text : each.leave) c.execute(text);
+        std::string left = each.look(c);
+        EXPECT_NE(left, untouched);
+        EXPECT_EQ(to.before_release(c), verdict::reset);
+        to.reset(c);
+        EXPECT_EQ(to.before_release(c), verdict::keep);
+        EXPECT_EQ(each.look(c), untouched);
+        EXPECT_EQ(backend_of(c), before);
+    }
+    EXPECT_EQ(ask_admin("select count(*) from t"), "0\n");  // rolled back
+}
+
+TEST_F(mariadb_session, carries_no_prepared_statement) {
+    connection c = to.open();
+    std::string count =
+        "select variable_value from information_schema.global_status where "
+        "variable_name = 'prepared_stmt_count'";
+    std::string before = ask_admin(count);
+    for (int i = 0; i < 5; ++i) static_cast<void>(c.prepare("select ?"));
+    c.execute("select 1");
+    EXPECT_NE(ask_admin(count), before);
+    to.reset(c);
+    EXPECT_EQ(ask_admin(count), before);
+}
+
+TEST_F(mariadb_session, closes_what_it_prepared_for_one_use) {
+    connection c = to.open();
+    for (int i = 0; i < 100; ++i) c.execute("select ?", i);
+    for (int i = 0; i < 100; ++i)
+        EXPECT_THROW(c.execute("select * from nowhere where ?", i), statement_error);
+    EXPECT_LE(std::stoi(ask(c,
+                            "select variable_value from information_schema.global_status where "
+                            "variable_name = 'prepared_stmt_count'")),
+              2);
+}
+
+TEST_F(mariadb_session, forgets_the_timeout_of_a_lease) {
+    connection c = to.open();
+    c.set_timeout(1ms);
+    EXPECT_EQ(to.before_release(c), verdict::keep);
+    EXPECT_EQ(ask(c, "select sleep(0.05)"), "0");
+}
+
+TEST_F(mariadb_session, has_what_its_url_says_at_first_and_after_each_reset) {
+    connector configured(mariadb_url(
+        "charset=latin1&timezone=%2B05:00&sql_mode=ANSI,NO_ZERO_DATE&isolation=serializable"));
+    connection c = configured.open();
+    auto all = [&] {
+        return ask(c,
+                   "select concat_ws(' ', @@character_set_client, @@time_zone, @@tx_isolation, "
+                   "find_in_set('NO_ZERO_DATE', @@sql_mode) > 0, database())");
+    };
+    std::string at_first = all();
+    EXPECT_EQ(at_first, "latin1 +05:00 SERIALIZABLE 1 orders");
+    c.execute("set names utf8mb4, time_zone = 'SYSTEM', sql_mode = ''");
+    c.execute("set session transaction isolation level read committed");
+    c.execute("use information_schema");
+    EXPECT_NE(all(), at_first);
+    configured.reset(c);
+    EXPECT_EQ(all(), at_first);
+    async_connector awaited(
+        mariadb_url("charset=latin1&timezone=%2B05:00&sql_mode=ANSI,NO_ZERO_DATE&isolation="
+                    "serializable"));
+    c.execute("set names utf8mb4, time_zone = 'SYSTEM', sql_mode = ''");
+    await(awaited.reset(c));
+    EXPECT_EQ(all(), at_first);
+}
+
+TEST_F(mariadb_session, is_trusted_to_be_tracked_if_told_so) {
+    connector trusting(mariadb_url("unsafe_reset_by_tracking=on"));
+    connection c = trusting.open();
+    c.execute("select 1");
+    c.execute("insert into t values (1)");
+    c.execute("delete from t");
+    EXPECT_EQ(trusting.before_release(c), verdict::keep);
+    std::vector<std::vector<std::string>> seen{{"set @leak = 1"},
+                                               {"set time_zone = '+01:00'"},
+                                               {"use information_schema"},
+                                               {"begin"},
+                                               {"create temporary table leak (x int)"},
+                                               {"set autocommit = 0"},
+                                               {"set names latin1"}};
+    for (const auto& leave : seen) {
+        for (const std::string& text : leave) c.execute(text);
+        EXPECT_EQ(trusting.before_release(c), verdict::reset) << leave.front();
+        trusting.reset(c);
+        EXPECT_EQ(trusting.before_release(c), verdict::keep);
+    }
+    static_cast<void>(c.prepare("select 1"));
+    EXPECT_EQ(trusting.before_release(c), verdict::reset);
+    trusting.reset(c);
+    EXPECT_THROW(c.execute("select * from nowhere"), statement_error);
+    EXPECT_EQ(trusting.before_release(c), verdict::reset);
+}
+
+/// Counts what the pool asks for.
+struct counting_connector : connector {
+    counting_connector() : connector(mariadb_url()) {}
+    void reset(connection& c) {
+        ++*resets;
+        connector::reset(c);
+    }
+    std::shared_ptr<int> resets = std::make_shared<int>(0);
+};
+
+TEST_F(mariadb_session, is_reset_by_the_pool_only_if_something_was_said) {
+    counting_connector counting;
+    pool<connection> one{counting, {.max = 1}};
+    std::uint64_t id = one.acquire()->id();
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(one.acquire()->id(), id);
+    EXPECT_EQ(*counting.resets, 0);
+    one.acquire()->execute("begin");
+    {
+        auto lease = one.acquire();
+        EXPECT_EQ(lease->id(), id);
+        EXPECT_FALSE(lease->in_transaction());
+    }
+    EXPECT_EQ(*counting.resets, 1);
+}
+
+}  // namespace
+}  // namespace cenote::mariadb
