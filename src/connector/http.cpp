@@ -1,7 +1,6 @@
 // Connections of HTTP/1.1, and who opens them.
 #include "cenote/http.hpp"
 
-#include <algorithm>
 #include <stdexcept>
 #include <utility>
 

@@ -62,8 +62,9 @@ private:
     }
     void on_header_impl(error_code&) override {}
     void on_body_init_impl(const boost::optional<std::uint64_t>& length, error_code&) override {
-        // As much as that only if it has come.
-        if (length) into_.answer_.body.reserve(std::min<std::uint64_t>(*length, 1 << 20));
+        // Whoever wants all of it; but no more than a little on the server's word alone.
+        if (length && into_.max_body_)
+            into_.answer_.body.reserve(std::min<std::uint64_t>(*length, 1 << 20));
     }
     std::size_t on_body_impl(text piece, error_code&) override {
         into_.answer_.body.append(piece.data(), piece.size());

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <openssl/evp.h>
 #include <stdexcept>
 #include <string.h>
