@@ -1,7 +1,5 @@
 // cenote-server-bench: what a pool costs in front of real servers: queries through a pool against
 // the same number of connections held by hand, and against a connection for each query.
-#include <malloc.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -10,18 +8,18 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
+#include <malloc.h>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "support/real_server.hpp"
 #include <cenote/http.hpp>
 #include <cenote/mariadb.hpp>
 #include <cenote/pool.hpp>
 #include <cenote/postgres.hpp>
 #include <cenote/redis.hpp>
 #include <cenote/sqlite.hpp>
-
-#include "support/real_server.hpp"
 
 namespace {
 
@@ -102,12 +100,12 @@ void measure(const char* name, Connector connector, Query query) {
 }
 
 std::string url(const char* scheme, std::uint16_t port, const char* rest) {
-    return std::string(scheme) + "://app:" + support::canary_password + "@127.0.0.1:" +
-           std::to_string(port) + rest;
+    return std::string(scheme) + "://app:" + support::canary_password +
+           "@127.0.0.1:" + std::to_string(port) + rest;
 }
 
 void bench_sqlite() {
-    support::temporary_folder folder("sqlite");
+    support::temporary_folder folder("sqlite-bench", "");
     cenote::sqlite::connector to{"sqlite:" + (folder.path() / "bench.db").string()};
     measure("SQLite, a look at a row", to,
             [](auto& c) { return c.execute("SELECT count(*) FROM sqlite_schema"); });
@@ -124,8 +122,8 @@ void bench_postgres() {
         c.execute("SELECT $1::bigint", 42);
         return c.execute("DISCARD ALL");
     };
-    measure("PostgreSQL, both reset", cenote::postgres::connector{plain + "?unsafe_reset_by_tag=on"},
-            careful);
+    measure("PostgreSQL, both reset",
+            cenote::postgres::connector{plain + "?unsafe_reset_by_tag=on"}, careful);
     support::pgbouncer_server bouncer{server, {.pool_size = connections}};
     measure("PostgreSQL behind PgBouncer",
             cenote::postgres::connector{url("postgresql", bouncer.port(), "/orders") +
@@ -144,17 +142,16 @@ void bench_mariadb() {
 
 void bench_redis() {
     support::redis_server server{{.max_clients = 100}};
-    std::string at = "redis://:" + std::string(support::canary_password) + "@127.0.0.1:" +
-                     std::to_string(server.port());
+    std::string at = "redis://:" + std::string(support::canary_password) +
+                     "@127.0.0.1:" + std::to_string(server.port());
     measure("Redis", cenote::redis::connector{at}, [](auto& c) { return c.command("GET", "key"); });
 }
 
 void bench_http() {
     support::nginx_server server{{.keepalive_requests = 1'000'000'000}};
     std::string at = "http://127.0.0.1:" + std::to_string(server.port());
-    measure("HTTP, nginx", cenote::http::connector{at}, [](auto& c) {
-        return c.send({.method = "GET", .target = "/echo?nonce=1", .headers = {}, .body = {}});
-    });
+    measure("HTTP, nginx", cenote::http::connector{at},
+            [](auto& c) { return c.send(cenote::http::request("GET", "/echo?nonce=1")); });
 }
 
 }  // namespace
