@@ -55,7 +55,7 @@ THIRD_PARTY = {
     "log": ("spdlog/",),
     "server": ("boost/asio/", "boost/system/", "boost/beast/"),
     "connector": ("boost/asio/", "boost/system/", "boost/beast/", "openssl/", "libpq-fe.h",
-                  "mysql.h", "errmsg.h", "mysqld_error.h", "hiredis/", "sqlite3.h"),
+                  "mysql.h", "errmsg.h", "mysqld_error.h", "sqlite3.h"),
     "bench": ("benchmark/", "boost/asio/"),
     "examples": ("boost/asio/", "boost/asio.hpp", "spdlog/", "pqxx/", "soci/", "curl/"),
     "tools": ("CLI/", "boost/asio/", "boost/system/"),
