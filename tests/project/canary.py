@@ -26,7 +26,8 @@ def main():
         return 1
     found = [line for line in text.splitlines() if CANARY in line]
     for line in found[:10]:
-        print("a password was printed:", line.replace(CANARY, b"<password>").decode(errors="replace"))
+        where = line.replace(CANARY, b"<password>").decode(errors="replace")
+        print("a password was printed:", where)
     if not found:
         print(f"{len(text)} bytes, no password")
     return 1 if found else 0
