@@ -236,11 +236,18 @@ void conversation::judge_change() {
     if (!harmless) with_->condition().note_changed();
 }
 
+/// Not more than one look at the socket: what comes as fast as it is read may go on for long.
 bool conversation::drained() noexcept {
     if (!guard_) return false;  // nothing was asked; what can be read may be somebody else's
+    PGconn* conn = with_->handle();
     try {
-        row_.reset();
-        while (step() == need::nothing && !ended_) row_.reset();
+        for (int looks = 0; looks < 2; ++looks) {
+            while (!ended_ && PQisBusy(conn) == 0) {
+                hear(result_ptr(PQgetResult(conn)));
+                row_.reset();
+            }
+            if (ended_ || PQconsumeInput(conn) == 0) break;
+        }
     } catch (...) {
         return ended_;
     }
