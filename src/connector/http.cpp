@@ -58,6 +58,11 @@ public:
         state.note_broken();
     }
 
+    void close() noexcept {
+        state.note_broken();
+        wire.close();
+    }
+
     bool quiet() noexcept { return state.idle() && wire.look() == sight::quiet; }
     instant deadline() const noexcept { return deadline_after(timeout); }
 
@@ -236,10 +241,6 @@ struct maker {
         return connection(std::make_shared<link>(std::move(by), std::move(wire)));
     }
     static const std::shared_ptr<link>& of(const connection& c) { return c.link_; }
-    static void close(const connection& c) noexcept {
-        c.link_->state.note_broken();
-        c.link_->wire.close();
-    }
 };
 
 namespace {
@@ -404,6 +405,11 @@ awaitable<bool> async_probed(std::shared_ptr<link> on, std::string target) {
     co_return answer.status < 500 && on->state.idle();
 }
 
+awaitable<void> async_closed(std::shared_ptr<link> on) {
+    on->close();
+    co_return;
+}
+
 }  // namespace
 
 connector_base::connector_base(const options& chosen)
@@ -441,7 +447,7 @@ bool connector::probe(connection& c) const {
     return target.empty() || (c.send(get(target)).status < 500 && c.reusable());
 }
 
-void connector::close(connection& c) const noexcept { detail::maker::close(c); }
+void connector::close(connection& c) const noexcept { detail::maker::of(c)->close(); }
 
 awaitable<connection> async_connector::open() const { return detail::async_opened(settings_); }
 
@@ -450,8 +456,7 @@ awaitable<bool> async_connector::probe(connection& c) const {
 }
 
 awaitable<void> async_connector::close(connection& c) const {
-    detail::maker::close(c);
-    co_return;
+    return detail::async_closed(detail::maker::of(c));
 }
 
 }  // namespace cenote::http

@@ -28,6 +28,15 @@
 #include "support/patience.hpp"
 #include "support/real_server.hpp"
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+// Otherwise it ends a child that starts a thread. Its name is the sanitizer's.
+// NOLINTNEXTLINE(bugprone-reserved-identifier)
+extern "C" const char* __tsan_default_options();
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+#endif
+#endif
+
 namespace {
 
 using namespace cenote::http;
