@@ -19,7 +19,6 @@ using connector_detail::async_drive;
 using connector_detail::deadline_after;
 using connector_detail::drive;
 using connector_detail::instant;
-using connector_detail::need;
 using connector_detail::share_of;
 using detail::attempt;
 using detail::chores;

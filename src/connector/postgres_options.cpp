@@ -120,7 +120,10 @@ namespace {
 /// A file that is not there, and can never be.
 constexpr const char* nowhere = "/dev/null/none";
 
-bool in_environment(const char* name) { return std::getenv(name) != nullptr; }
+bool in_environment(const char* name) {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): no more than libpq, which reads it right afterwards
+    return std::getenv(name) != nullptr;
+}
 
 [[noreturn]] void refuse_environment(const char* name) {
     throw connection_error(error_kind::final,
