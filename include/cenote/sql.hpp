@@ -111,10 +111,8 @@ public:
             return static_cast<T>(wide);
         } else if constexpr (std::floating_point<T>) {
             return static_cast<T>(as_double());
-        } else if constexpr (std::same_as<T, std::string>) {
-            return as_text();
-        } else if constexpr (std::same_as<T, std::string_view>) {
-            return as_text();
+        } else if constexpr (std::same_as<T, std::string> || std::same_as<T, std::string_view>) {
+            return T(as_text());
         } else {
             static_assert(std::same_as<T, sql::bytes>,
                           "cenote: a value can be had as bool, a number, std::string, "

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <new>
 #include <sqlite3.h>
 #include <stdexcept>
@@ -380,7 +381,7 @@ void session::bind_one(sqlite3_stmt* to, int place, const sql::parameter& p, boo
         }
     };
     // What SQLite's headers say with casts of old: copy it, or it stays.
-    auto keeps = copies ? reinterpret_cast<sqlite3_destructor_type>(std::intptr_t{-1}) : nullptr;
+    auto keeps = copies ? std::bit_cast<sqlite3_destructor_type>(std::intptr_t{-1}) : nullptr;
     int code = std::visit(binder{to, place, keeps}, p.get());
     if (code != SQLITE_OK) fail(code);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <arpa/inet.h>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <limits>
 #include <openssl/bio.h>
@@ -45,7 +46,7 @@ int clipped(std::size_t size) {
 // A socket as OpenSSL sees it. Its own kind would be killed by SIGPIPE.
 
 int socket_of(BIO* bio) {
-    return static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio)));
+    return static_cast<int>(std::bit_cast<std::intptr_t>(BIO_get_data(bio)));
 }
 
 int bio_write(BIO* bio, const char* from, int size) {
@@ -155,7 +156,7 @@ void transport::protect(const tls_context& by, const std::string& host) {
     tls_.reset(SSL_new(by.get()));
     BIO* bio = BIO_new(socket_method());
     if (tls_ == nullptr || bio == nullptr) unusable("out of memory");
-    BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(socket_.descriptor())));
+    BIO_set_data(bio, std::bit_cast<void*>(std::intptr_t{socket_.descriptor()}));
     BIO_set_init(bio, 1);
     SSL_set_bio(tls_.get(), bio, bio);
     if (!how.unsafe_accept_anybody)
