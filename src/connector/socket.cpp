@@ -2,6 +2,7 @@
 #include "connector/socket.hpp"
 
 #include <algorithm>
+#include <arpa/inet.h>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -46,6 +47,13 @@ std::string text_of(const sockaddr* at, socklen_t size) {
                       NI_NUMERICHOST | NI_NUMERICSERV) != 0)
         return "an address";
     return std::string(host) + ":" + port;
+}
+
+/// Numbers and paths are understood at once.
+bool needs_no_lookup(const std::string& host) {
+    in6_addr room{};
+    return host.starts_with('/') || ::inet_pton(AF_INET, host.c_str(), &room) == 1 ||
+           ::inet_pton(AF_INET6, host.c_str(), &room) == 1;
 }
 
 class lookup final : public errand<std::vector<address>> {
@@ -134,6 +142,7 @@ std::vector<address> resolve(const std::string& host, std::uint16_t port) {
 }
 
 boost::asio::awaitable<std::vector<address>> async_resolve(std::string host, std::uint16_t port) {
+    if (needs_no_lookup(host)) co_return resolve(host, port);
     std::shared_ptr<errand<std::vector<address>>> what =
         std::make_shared<lookup>(std::move(host), port);
     std::vector<address> found = co_await async_run<std::vector<address>>(std::move(what));
