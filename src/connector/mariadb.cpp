@@ -372,6 +372,7 @@ std::vector<std::string> the_name(const options& o) {
 
 std::vector<std::string> hosts_of(const std::vector<address>& all) {
     std::vector<std::string> hosts;
+    hosts.reserve(all.size());
     for (const address& each : all) hosts.push_back(numeric_host(each));
     return hosts;
 }
@@ -472,22 +473,33 @@ asio::awaitable<connection> async_connector::open() {
     }
 }
 
-asio::awaitable<bool> async_connector::probe(connection& c) {
-    std::shared_ptr<session> on = c.session_;
+namespace {
+
+asio::awaitable<bool> async_probe(std::shared_ptr<session> on) {
     pinging once(*on);
     co_await async_converse(on.get(), &once, on->deadline());
     co_return true;
 }
 
-asio::awaitable<void> async_connector::reset(connection& c) {
-    std::shared_ptr<session> on = c.session_;
+asio::awaitable<void> async_reset(std::shared_ptr<session> on) {
     settling again(*on, settling::from::lease);
     co_await async_converse(on.get(), &again, on->deadline());
 }
 
-asio::awaitable<void> async_connector::close(connection& c) {
-    blocking_.close(c);
+/// Saying goodbye waits for nothing.
+asio::awaitable<void> async_close(std::shared_ptr<session> last) {
+    last.reset();
     co_return;
+}
+
+}  // namespace
+
+asio::awaitable<bool> async_connector::probe(connection& c) { return async_probe(c.session_); }
+
+asio::awaitable<void> async_connector::reset(connection& c) { return async_reset(c.session_); }
+
+asio::awaitable<void> async_connector::close(connection& c) {
+    return async_close(std::move(c.session_));
 }
 
 }  // namespace cenote::mariadb

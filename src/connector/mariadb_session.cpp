@@ -29,7 +29,7 @@ using connector_detail::sight;
 namespace {
 
 /// The library's own stacks: name lookups and handshakes run there, too.
-constexpr std::size_t stack_size = 256 * 1024;
+constexpr std::size_t stack_size = 262'144;
 
 /// More than any call takes to find out that its socket is shut.
 constexpr int most_last_steps = 1000;
@@ -121,7 +121,7 @@ error_kind kind_of(unsigned code, std::string_view sqlstate, std::string_view te
     switch (code) {
         case 1053:                              // shutdown in progress
         case 1927:                              // killed
-        case 3169: return error_kind::suspect;  // killed, as MySQL says it
+        case 3169:                              // killed, as MySQL says it
         case 1836: return error_kind::suspect;  // read-only, as MySQL says it
         case 1290:                              // not with this option of the server's
             if (text.find("read-only") != text.npos || text.find("read_only") != text.npos)

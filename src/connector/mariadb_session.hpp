@@ -169,7 +169,7 @@ protected:
     template <auto Start, auto Continue, class Result, class Subject, class... Args>
     void call(Result* into, Subject* subject, Args... args) {
         waited_for_ = Start(into, subject, args...);
-        into_ = into;
+        into_ = static_cast<void*>(into);
         subject_ = subject;
         go_on_ = [](void* result, void* on, int events) {
             return Continue(static_cast<Result*>(result), static_cast<Subject*>(on), events);
