@@ -108,19 +108,10 @@ connection::connection(connection&& other) noexcept = default;
 connection& connection::operator=(connection&& other) noexcept = default;
 connection::~connection() = default;
 
-reply connection::only(const pipeline& one) { return session::only(one, session_->execute(one)); }
-
-namespace {
-
-asio::awaitable<reply> awaited_only(session* s, pipeline one) {
-    std::vector<reply> replies = co_await session::async_execute(s, one);
-    co_return session::only(one, std::move(replies));
-}
-
-}  // namespace
+reply connection::only(const pipeline& one) { return session_->only(one); }
 
 asio::awaitable<reply> connection::async_only(pipeline one) {
-    return awaited_only(session_.get(), std::move(one));
+    return session::async_only(session_.get(), std::move(one));
 }
 
 std::vector<reply> connection::execute(const pipeline& commands) {

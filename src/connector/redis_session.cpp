@@ -11,7 +11,6 @@
 
 namespace cenote::redis::detail {
 
-using connector_detail::exchange;
 using connector_detail::sight;
 using mark = pipeline::mark;
 
@@ -21,6 +20,8 @@ conversation::conversation(session& of, std::string_view wire, std::size_t expec
     : of_(of), exchange_(of.condition_), unsent_(wire), expected_(expected) {
     replies_.reserve(std::min<std::size_t>(expected, 1024));
 }
+
+int conversation::descriptor() const { return of_.descriptor(); }
 
 need conversation::step() {
     try {
@@ -146,10 +147,9 @@ error_kind kind_in_use(std::string_view text) {
 }
 
 [[noreturn]] void refuse(const std::string& text, bool only_its_word = false) {
-    command_error refused(text, only_its_word);
     error_kind kind = kind_in_use(text);
-    if (kind == error_kind::statement) throw refused;
-    throw connection_error(kind, refused.what());
+    if (kind == error_kind::statement) throw command_error(text, only_its_word);
+    throw connection_error(kind, command_error(text, only_its_word).what());
 }
 
 /// Nobody can send it back who has not just read it.
@@ -323,10 +323,22 @@ asio::awaitable<std::vector<reply>> session::async_execute(session* s, pipeline 
     co_return std::move(c.replies());
 }
 
-reply session::only(const pipeline& one, std::vector<reply> replies) {
-    reply& got = replies.front();
-    if (!got.is_error()) return std::move(got);
-    refuse(got.error_text(), one.marks().front() == mark::confidential);
+namespace {
+
+reply unless_refused(const pipeline& one, reply got) {
+    if (got.is_error()) refuse(got.error_text(), one.marks().front() == mark::confidential);
+    return got;
+}
+
+}  // namespace
+
+reply session::only(const pipeline& one) {
+    return unless_refused(one, std::move(execute(one).front()));
+}
+
+asio::awaitable<reply> session::async_only(session* s, pipeline one) {
+    std::vector<reply> replies = co_await async_execute(s, one);
+    co_return unless_refused(one, std::move(replies.front()));
 }
 
 /// The commands between MULTI and EXEC.

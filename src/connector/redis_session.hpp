@@ -74,6 +74,36 @@ private:
     std::vector<expectation> expected_;
 };
 
+class session;
+
+/// Some commands and as many replies: one exchange.
+class conversation final : public connector_detail::steps {
+public:
+    conversation(session& of, std::string_view wire, std::size_t expected);
+
+    need step() override;
+    int descriptor() const override;
+    const char* awaited() const override { return "the reply of Redis"; }
+
+    /// All of them. Requires that all steps were taken.
+    std::vector<reply>& replies() noexcept { return replies_; }
+    /// They are what they should be: the connection is good again.
+    void complete() noexcept { exchange_.complete(); }
+
+private:
+    need converse();
+    need write();
+    need read();
+    void hear();
+    void last_words() const;
+
+    session& of_;
+    connector_detail::exchange exchange_;
+    std::string_view unsent_;
+    std::size_t expected_;
+    std::vector<reply> replies_;
+};
+
 class session {
 public:
     session(std::shared_ptr<const settings> of, transport line)
@@ -88,7 +118,8 @@ public:
     static asio::awaitable<std::optional<std::vector<reply>>> async_transaction(session* s,
                                                                                 pipeline commands);
     /// The reply to one command, if it is no error.
-    static reply only(const pipeline& one, std::vector<reply> replies);
+    reply only(const pipeline& one);
+    static asio::awaitable<reply> async_only(session* s, pipeline one);
 
     /// Says all of it by the deadline and checks what comes back.
     void greet(const greeting& words, instant deadline);
@@ -121,34 +152,6 @@ private:
     stains stains_;
     bool in_transaction_ = false;
     std::array<char, std::size_t{16} << 10U> buffer_{};
-};
-
-/// Some commands and as many replies: one exchange.
-class conversation final : public connector_detail::steps {
-public:
-    conversation(session& of, std::string_view wire, std::size_t expected);
-
-    need step() override;
-    int descriptor() const override { return of_.descriptor(); }
-    const char* awaited() const override { return "the reply of Redis"; }
-
-    /// All of them. Requires that all steps were taken.
-    std::vector<reply>& replies() noexcept { return replies_; }
-    /// They are what they should be: the connection is good again.
-    void complete() noexcept { exchange_.complete(); }
-
-private:
-    need converse();
-    need write();
-    need read();
-    void hear();
-    void last_words() const;
-
-    session& of_;
-    connector_detail::exchange exchange_;
-    std::string_view unsent_;
-    std::size_t expected_;
-    std::vector<reply> replies_;
 };
 
 /// What an error means that the server says when it is greeted, and how it may be told.
