@@ -79,7 +79,8 @@ public:
     void end() {
         std::lock_guard lock(mutex_);
         over_ = true;
-        timer_.cancel();
+        boost::system::error_code none;
+        timer_.cancel(none);
         socket_.release();
     }
     bool late() {
@@ -175,10 +176,8 @@ asio::awaitable<bool> wait_once(watch* on, need n) {
     throw boost::system::system_error(error);
 }
 
-}  // namespace
-
-asio::awaitable<void> async_drive(steps& s, instant deadline) {
-    need n = s.step();
+asio::awaitable<void> drive_here(steps* s, instant deadline) {
+    need n = s->step();
     if (n == need::nothing) co_return;
     asio::any_io_executor where = co_await asio::this_coro::executor;
     std::optional<watching> socket;
@@ -186,18 +185,22 @@ asio::awaitable<void> async_drive(steps& s, instant deadline) {
         bool in_time = true;
         if (n == need::to_do_either) {
             socket.reset();
-            either both(s.descriptor());
+            either both(s->descriptor());
             watching w(where, both.descriptor(), deadline);
             in_time = co_await wait_once(&*w, n);
         } else {
-            if (!socket || socket->descriptor() != s.descriptor())
-                socket.emplace(where, s.descriptor(), deadline);
+            if (!socket || socket->descriptor() != s->descriptor())
+                socket.emplace(where, s->descriptor(), deadline);
             in_time = co_await wait_once(&**socket, n);
         }
-        if (!in_time) late(s);
-        if (s.reconnects()) socket.reset();  // what it closes must not be watched
-        n = s.step();
+        if (!in_time) late(*s);
+        if (s->reconnects()) socket.reset();  // what it closes must not be watched
+        n = s->step();
     }
 }
+
+}  // namespace
+
+asio::awaitable<void> async_drive(steps& s, instant deadline) { return drive_here(&s, deadline); }
 
 }  // namespace cenote::connector_detail
