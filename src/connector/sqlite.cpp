@@ -108,6 +108,9 @@ asio::awaitable<Result> async_exchanged(std::shared_ptr<session> on,
     }
 }
 
+/// Whatever comes of it.
+asio::awaitable<void> ends(asio::awaitable<bool> what) { co_await std::move(what); }
+
 open_mode mode_of(const std::string& word) {
     if (word == "rwc") return open_mode::create;
     if (word == "rw") return open_mode::read_write;
@@ -326,7 +329,7 @@ asio::awaitable<bool> async_connector::probe(connection& c) {
 
 asio::awaitable<void> async_connector::reset(connection& c) {
     auto run = errand_on<bool>(c.session_, [](session& s) { return s.reset(), true; });
-    co_await async_exchanged<bool>(c.session_, std::move(run));
+    return ends(async_exchanged<bool>(c.session_, std::move(run)));
 }
 
 /// Closing may have to write what is left in the journal.
@@ -340,7 +343,7 @@ asio::awaitable<void> async_connector::close(connection& c) {
         std::shared_ptr<session> last_;
     };
     std::shared_ptr<errand<bool>> run = std::make_shared<closing>(std::move(c.session_));
-    co_await async_run<bool>(std::move(run));
+    return ends(async_run<bool>(std::move(run)));
 }
 
 }  // namespace cenote::sqlite

@@ -8,6 +8,7 @@
 #include <sqlite3.h>
 #include <stdexcept>
 #include <thread>
+#include <tuple>
 
 #include "cenote/server_error.hpp"
 
@@ -17,6 +18,9 @@ using connector_detail::deadline_after;
 using connector_detail::instant;
 
 namespace {
+
+/// SQLite's own limit, unless it was built with another one.
+constexpr std::size_t longest_statement = 1'000'000'000;
 
 /// How many of its steps SQLite takes between two looks at the clock.
 constexpr int steps_between_looks = 1000;
@@ -185,7 +189,8 @@ session::session(std::shared_ptr<const options> settings)
 
 session::~session() {
     if (handle_ == nullptr) {
-        for (statement_ptr& s : statements_) static_cast<void>(s.release());
+        // Not even finalized: that would touch the parent's handle.
+        for (statement_ptr& s : statements_) std::ignore = s.release();
         return;
     }
     statements_.clear();
@@ -304,7 +309,10 @@ void session::reset() {
 }
 
 void session::undo_pragmas() {
-    for (const auto& [name, value] : baseline_) run("PRAGMA " + name + " = " + value);
+    for (const auto& [name, value] : baseline_) {
+        std::string text = "PRAGMA ";
+        run(text.append(name).append(" = ").append(value));
+    }
     auto wait = [](void* me, int tries) {
         return static_cast<const session*>(me)->wait_for_lock(tries) ? 1 : 0;
     };
@@ -333,8 +341,9 @@ void session::detach_all() {
 statement_ptr session::compile(std::string_view text, unsigned flags) {
     sqlite3_stmt* raw = nullptr;
     const char* rest = nullptr;
-    int size = static_cast<int>(std::min<std::size_t>(text.size(), 0x7fffffff));
-    int code = sqlite3_prepare_v3(handle_, text.data(), size, flags, &raw, &rest);
+    if (text.size() > longest_statement) throw statement_error("cenote: the statement is too long");
+    int code =
+        sqlite3_prepare_v3(handle_, text.data(), static_cast<int>(text.size()), flags, &raw, &rest);
     statement_ptr made(raw);
     if (code != SQLITE_OK) fail(code);
     if (made == nullptr) throw statement_error("cenote: the statement is empty");

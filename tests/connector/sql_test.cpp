@@ -26,7 +26,7 @@ TEST(sql_parameter, knows_what_it_was_made_of) {
 }
 
 TEST(sql_parameter, refuses_what_does_not_fit) {
-    EXPECT_THROW(parameter(std::numeric_limits<std::uint64_t>::max()), std::out_of_range);
+    EXPECT_THROW((void)parameter{std::numeric_limits<std::uint64_t>::max()}, std::out_of_range);
     static_assert(!std::is_constructible_v<parameter, char>);
     static_assert(!std::is_constructible_v<parameter, const void*>);
 }
