@@ -122,7 +122,7 @@ public:
     }
 
     /// To be bound again. Refers to this value.
-    parameter bound() const noexcept;
+    parameter bound() const;
 
     bool operator==(const value&) const = default;
 

@@ -48,7 +48,7 @@ value value::of(const parameter& p) {
     return value(std::visit(owned{}, p.get()));
 }
 
-parameter value::bound() const noexcept {
+parameter value::bound() const {
     struct view {
         parameter operator()(std::monostate) const { return nullptr; }
         parameter operator()(bool b) const { return b; }
