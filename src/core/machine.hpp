@@ -374,8 +374,8 @@ private:
     circuit circuit_;
     rate releases_;
     shedder shedder_;
-    deadlines calls_;            // of the calls in flight, by slot
-    std::vector<stray> strays_;  // the oldest first
+    deadlines calls_;  // of the calls in flight, by slot
+    std::vector<stray> strays_;
 
     bool closed_ = false;
     bool paused_ = false;

@@ -276,7 +276,8 @@ instant machine::other_wake_at() const {
     if (paused_) return at;
     if (!line_.empty()) at = std::min({at, shedder_.rolls_at(), shed_at()});
     at = std::min(at, pacer_.next_chance());
-    if (!strays_.empty()) at = std::min(at, strays_.front().deadline);
+    // Not in order: the youngest open makes way, then perhaps an older one.
+    for (const stray& s : strays_) at = std::min(at, s.deadline);
     if (line_.empty()) at = std::min(at, sweep_at());
     if (can_.probe && !beating_ && line_.empty()) at = std::min(at, beat_due_);
     if (!line_.empty() && slots_.oldest(idle_kind::fresh) != no_slot &&
