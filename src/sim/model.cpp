@@ -791,7 +791,7 @@ void model::beat(instant now, actions& out) {
 void model::open_missing(instant now, actions& out) {
     if (closed_) return;
     if (count(slot_state::opening) == 0) fruitless_since_ = never;
-    if (scout_at() <= now && room_for_opens() == 0) make_way(out);
+    if (allowed(now) == 0 && scout_at() <= now) make_way(out);
     while (std::size_t n = allowed(now)) {
         for (; n > 0; --n) {
             const slot_id id = vacated_last();
