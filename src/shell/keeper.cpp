@@ -367,6 +367,8 @@ void keeper::resize(std::size_t max) {
         machine_.make_places(max, out_);
         max_.store(max, std::memory_order_relaxed);
         work_->resized(max);
+        // First: what lies on the shelf is idle, and its like are closed a few at a time.
+        if (max < machine_.total()) collect_shelf(now);
         machine_.resize(now, max, out_);
         // Afterwards: whoever is served in this very step counts among those who hold leases now.
         if (machine_.total() > max) recall(now);

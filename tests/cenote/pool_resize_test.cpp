@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include <sched.h>
+
 #include <gtest/gtest.h>
 
 #include "cenote/coroutine.hpp"
@@ -286,6 +288,40 @@ TEST_F(pool_resize, closes_a_few_at_a_time) {
     closes.open();
     EXPECT_TRUE(settles_at(pool, 1));
     EXPECT_EQ(to->closing_peak, 2);
+}
+
+/// Gives the leases back on one processor after the other, so that each remembers one.
+void give_back_everywhere(leases& held) {
+    cpu_set_t allowed;
+    ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    auto next = static_cast<std::size_t>(CPU_SETSIZE) - 1;
+    for (auto& each : held) {
+        do next = (next + 1) % CPU_SETSIZE;
+        while (!CPU_ISSET(next, &allowed));
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(next, &one);
+        ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+        each.give_back();
+    }
+    ASSERT_EQ(sched_setaffinity(0, sizeof allowed, &allowed), 0);
+}
+
+TEST_F(pool_resize, closes_a_few_at_a_time_of_what_several_processors_used) {
+    door closes;
+    to->on_close = [closes](int) { closes.pass_through(); };
+    session_pool pool{
+        connector{to},
+        {.max = 8, .acquire_timeout = plenty, .close_timeout = cenote::forever, .opening_max = 1}};
+    leases held = take(pool, 8);
+    ASSERT_NO_FATAL_FAILURE(give_back_everywhere(held));
+    pool.resize(1);
+    EXPECT_EQ(pool.stats().closing, 1U);
+    EXPECT_EQ(pool.stats().idle, 7U);
+    EXPECT_TRUE(pool.try_acquire()) << "what may stay";
+    closes.open();
+    EXPECT_TRUE(settles_at(pool, 1));
+    EXPECT_EQ(to->closing_peak, 1);
 }
 
 TEST_F(pool_resize, takes_no_lease_away) {
