@@ -131,19 +131,17 @@ private:
 class watching {
 public:
     watching(const asio::any_io_executor& where, int descriptor, instant deadline)
-        : it_(std::make_shared<watch>(where, descriptor)), descriptor_(descriptor) {
+        : it_(std::make_shared<watch>(where, descriptor)) {
         it_->begin(deadline);
     }
     ~watching() { it_->end(); }
     watching(const watching&) = delete;
     watching& operator=(const watching&) = delete;
 
-    watch& operator*() const { return *it_; }
-    int descriptor() const { return descriptor_; }
+    watch* operator->() const { return it_.get(); }
 
 private:
     std::shared_ptr<watch> it_;
-    int descriptor_;
 };
 
 }  // namespace
@@ -164,39 +162,26 @@ void drive(steps& s, instant deadline) {
 
 namespace {
 
-/// Waits once. False: the time is over.
-asio::awaitable<bool> wait_once(watch* on, need n) {
+/// Waits once. False: the time is over. Whatever a step closes must not be watched any more, or the
+/// next one who gets its number is taken off the loop in its place; so nothing is beyond this.
+asio::awaitable<bool> wait_once(const steps* s, need n, instant deadline) {
     using descriptor = asio::posix::stream_descriptor;
+    asio::any_io_executor where = co_await asio::this_coro::executor;
+    std::optional<either> both;
+    if (n == need::to_do_either) both.emplace(s->descriptor());
+    watching socket(where, both ? both->descriptor() : s->descriptor(), deadline);
     auto what = n == need::to_write ? descriptor::wait_write : descriptor::wait_read;
     boost::system::error_code error;
     auto token = asio::redirect_error(asio::use_awaitable, error);
-    co_await on->ready(what, token);
+    co_await socket->ready(what, token);
     if (!error) co_return true;
-    if (on->late()) co_return false;
+    if (socket->late()) co_return false;
     throw boost::system::system_error(error);
 }
 
 asio::awaitable<void> drive_here(steps* s, instant deadline) {
-    need n = s->step();
-    if (n == need::nothing) co_return;
-    asio::any_io_executor where = co_await asio::this_coro::executor;
-    std::optional<watching> socket;
-    while (n != need::nothing) {
-        bool in_time = true;
-        if (n == need::to_do_either) {
-            socket.reset();
-            either both(s->descriptor());
-            watching w(where, both.descriptor(), deadline);
-            in_time = co_await wait_once(&*w, n);
-        } else {
-            if (!socket || socket->descriptor() != s->descriptor())
-                socket.emplace(where, s->descriptor(), deadline);
-            in_time = co_await wait_once(&**socket, n);
-        }
-        if (!in_time) late(*s);
-        if (s->reconnects()) socket.reset();  // what it closes must not be watched
-        n = s->step();
-    }
+    for (need n = s->step(); n != need::nothing; n = s->step())
+        if (!co_await wait_once(s, n, deadline)) late(*s);
 }
 
 }  // namespace

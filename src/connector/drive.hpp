@@ -17,11 +17,10 @@ enum class need : std::uint8_t { nothing, to_read, to_write, to_do_either };
 class steps {
 public:
     /// Goes on as far as possible without waiting. `nothing`: it is complete.
+    /// May close the descriptor: whoever connects tries one address after the other, and libraries
+    /// hang up when the server did.
     virtual need step() = 0;
     virtual int descriptor() const = 0;
-    /// Whether a step may close the descriptor and go on with another one: somebody who connects
-    /// and tries one address after the other.
-    virtual bool reconnects() const { return false; }
     /// For the text of a timeout: "the reply", "the connection".
     virtual const char* awaited() const { return "a reply"; }
 

@@ -157,7 +157,6 @@ public:
     need step() final;
     int descriptor() const final { return on_->descriptor(); }
     /// The library closes its socket as soon as it finds it lost.
-    bool reconnects() const final { return true; }
 
 protected:
     ~conversation();

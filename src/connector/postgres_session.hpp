@@ -209,7 +209,6 @@ public:
 
     need step() override;
     int descriptor() const override { return PQsocket(handle_.get()); }
-    bool reconnects() const override { return true; }
     const char* awaited() const override { return "PostgreSQL to let us in"; }
 
     std::shared_ptr<session> take();

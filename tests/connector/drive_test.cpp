@@ -7,12 +7,15 @@
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
+#include <exception>
+#include <functional>
 #include <optional>
 #include <string>
 #include <sys/socket.h>
@@ -198,7 +201,6 @@ struct hopping final : steps {
         return need::to_read;
     }
     int descriptor() const override { return at->ends[0]; }
-    bool reconnects() const override { return true; }
 
     std::optional<wire> at{std::in_place};
     std::string got;
@@ -213,6 +215,49 @@ TEST_F(drives, those_who_reconnect) {
     await(async_drive(h, late));
     other.join();
     EXPECT_EQ(h.got, "12");
+}
+
+/// Hangs up as soon as it has read something, and somebody else gets its descriptor's number.
+struct hanging_up final : steps {
+    need step() override {
+        char c = 0;
+        if (::read(at->ends[0], &c, 1) != 1) return need::to_read;
+        int number = at->ends[0];
+        at.reset();
+        next.emplace();
+        EXPECT_EQ(next->ends[0], number);
+        begin_next();
+        return need::nothing;
+    }
+    int descriptor() const override { return at->ends[0]; }
+
+    std::optional<wire> at{std::in_place};
+    std::optional<wire> next;
+    std::function<void()> begin_next;
+};
+
+TEST_F(drives, nobody_off_the_loop_who_has_the_number_of_one_that_hung_up) {
+    hanging_up first;
+    std::optional<reading> second;
+    bool came = false;
+    asio::io_context io;
+    first.begin_next = [&] {
+        second.emplace(first.next->ends[0], 1);
+        // Watched before the first one's conversation has ended.
+        asio::co_spawn(
+            io, [&]() -> asio::awaitable<void> { co_await async_drive(*second, late); },
+            [&](const std::exception_ptr& error) { came = !error; });
+        io.poll();
+    };
+    asio::co_spawn(
+        io, [&]() -> asio::awaitable<void> { co_await async_drive(first, late); }, asio::detached);
+    io.poll();
+    first.at->say("f");
+    support::pass(1ms);
+    io.poll();
+    ASSERT_TRUE(second);
+    first.next->say("s");
+    EXPECT_TRUE(support::eventually([&] { return io.poll(), came; }));
 }
 
 // Timers fire while replies come, on several threads.
