@@ -4,6 +4,7 @@
 option(CENOTE_WERROR "Treat warnings as errors" OFF)
 option(CENOTE_HARDEN "Add run-time checks of the standard library and the stack" OFF)
 set(CENOTE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them")
+set(CENOTE_TEST_FLAGS "" CACHE STRING "Further compiler flags of tests, not of what they test")
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)

@@ -35,9 +35,12 @@ function(cenote_add_test)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT;PROCESSORS"
                         "SOURCES;LIBS;ARGS;LABELS")
   add_executable(${arg_NAME} ${arg_SOURCES})
+  target_compile_options(${arg_NAME} PRIVATE ${CENOTE_TEST_FLAGS})
   if(NOT arg_LIBS)
     set(arg_LIBS cenote::cenote)
     target_precompile_headers(${arg_NAME} REUSE_FROM cenote_precompiled)
+  elseif(arg_LIBS MATCHES "cenote::(asio|http|mariadb|postgres|redis|server|sqlite)")
+    target_precompile_headers(${arg_NAME} REUSE_FROM cenote_precompiled_asio)
   endif()
   target_link_libraries(${arg_NAME} PRIVATE ${arg_LIBS} GTest::gmock_main)
   target_include_directories(${arg_NAME} PRIVATE ${PROJECT_SOURCE_DIR}/src
