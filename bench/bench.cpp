@@ -119,6 +119,7 @@ int main(int argc, char** argv) {
     run_machine(results);
     run_coroutines(results);
     run_storm(results);
+    run_servers(results);
     processor_time after = processor_time::now();
     std::printf("\n%.1f %% of the processors' time was stolen by other guests\n",
                 100 * (after.stolen - before.stolen) / (after.all - before.all));

@@ -1,19 +1,22 @@
-// cenote-server-bench: what a pool costs in front of real servers: queries through a pool against
-// the same number of connections held by hand, and against a connection for each query.
-#include <algorithm>
+// What a pool costs in front of real servers: a lease for each query, against as many connections
+// held by hand, and against a new connection for each query.
 #include <atomic>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
-#include <filesystem>
-#include <functional>
 #include <malloc.h>
+#include <memory>
+#include <stdexcept>
 #include <string>
-#include <thread>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
 #include <vector>
 
+#include "crew.hpp"
 #include "support/real_server.hpp"
+#include "workloads.hpp"
 #include <cenote/http.hpp>
 #include <cenote/mariadb.hpp>
 #include <cenote/pool.hpp>
@@ -21,82 +24,138 @@
 #include <cenote/redis.hpp>
 #include <cenote/sqlite.hpp>
 
+namespace cenote::bench {
+
 namespace {
 
-using namespace std::chrono_literals;
-using std::chrono::steady_clock;
-
 constexpr std::size_t connections = 8;
-constexpr int rounds = 9;
-constexpr auto turn = 400ms;
+constexpr std::size_t many = 40;  // whose memory is measured
 
-/// Runs `work(thread)` again and again on as many threads as there are connections; how often in a
-/// second.
-double rate(const std::function<void(std::size_t)>& work, steady_clock::duration time) {
-    std::atomic<bool> over{false};
-    std::atomic<std::uint64_t> done{0};
-    std::vector<std::thread> threads;
-    auto begun = steady_clock::now();
-    for (std::size_t t = 0; t < connections; ++t)
-        threads.emplace_back([&, t] {
-            std::uint64_t mine = 0;
-            for (; !over; ++mine) work(t);
-            done += mine;
-        });
-    std::this_thread::sleep_for(time);
-    over = true;
-    for (std::thread& t : threads) t.join();
-    return static_cast<double>(done) /
-           std::chrono::duration<double>(steady_clock::now() - begun).count();
+/// As many threads as connections: `work(thread)`, again and again.
+template <class Work>
+measured run_queries(double seconds, Work work) {
+    shift done = run_crew(connections, false, seconds,
+                          [&](std::size_t index, const std::atomic<bool>& stop) {
+                              std::uint64_t queries = 0;
+                              for (; !stop.load(std::memory_order_relaxed); ++queries) work(index);
+                              return queries;
+                          });
+    return {.metrics = {{"queries", done.per_second() * 1e-3, "k/s"}}, .cores = done.cores};
 }
 
-double median(std::vector<double> all) {
-    std::ranges::sort(all);
-    return all[all.size() / 2];
-}
-
-/// What a connection that has been used takes up in this process.
+/// Opens so many connections, uses each, and ends with all of them open.
 template <class Connector, class Query>
-double heap_per_connection(Connector& connector, Query& query) {
-    constexpr std::size_t many = 20;
-    std::deque<decltype(connector.open())> open;
-    auto before = mallinfo2().uordblks;
-    for (std::size_t i = 0; i < many; ++i) {
-        open.push_back(connector.open());
-        query(open.back());
+[[noreturn]] void open_and_end(Connector& connector, Query& query, std::size_t count) {
+    try {
+        std::deque<decltype(connector.open())> opened;
+        for (std::size_t i = 0; i < count; ++i) query(opened.emplace_back(connector.open()));
+        ::_exit(0);
+    } catch (...) {
+        ::_exit(1);  // reported by the parent
     }
-    return static_cast<double>(mallinfo2().uordblks - before) / many / 1024;
 }
 
-/// One server: the two take turns, so that whatever else the machine does meets both.
+/// The most memory that a process like this one takes with so many connections, in KiB.
 template <class Connector, class Query>
-void measure(const char* name, Connector connector, Query query) {
+double peak_with(Connector& connector, Query& query, std::size_t count) {
+    ::malloc_trim(0);  // what is free here would hide what the child takes
+    pid_t child = ::fork();
+    if (child < 0) throw std::runtime_error("cenote-bench: fork failed");
+    if (child == 0) open_and_end(connector, query, count);
+    int status = 0;
+    rusage used{};
+    if (::wait4(child, &status, 0, &used) != child || status != 0)
+        throw std::runtime_error("cenote-bench: the child that measures memory failed");
+    return static_cast<double>(used.ru_maxrss);
+}
+
+template <class Connector, class Query>
+measured run_memory(Connector connector, Query query) {
+    double more = peak_with(connector, query, many + 1) - peak_with(connector, query, 1);
+    return {.metrics = {{"peak memory", more / many, "KiB"}}};
+}
+
+/// Connections held by hand, one for each thread.
+template <class Connector, class Query>
+subject by_hand(std::string name, Connector connector, Query query) {
     using connection = decltype(connector.open());
-    double heap = heap_per_connection(connector, query);
-    cenote::pool<connection> pool{connector, {.max = connections, .min_size = connections}};
-    std::deque<connection> own;
-    for (std::size_t i = 0; i < connections; ++i) own.push_back(connector.open());
-    auto by_hand = [&](std::size_t t) { query(own[t]); };
-    auto pooled = [&](std::size_t) {
-        auto lease = pool.acquire();
-        query(*lease);
-    };
-    auto each_its_own = [&](std::size_t) {
-        connection c = connector.open();
+    auto own = std::make_shared<std::deque<connection>>();
+    for (std::size_t i = 0; i < connections; ++i) own->push_back(connector.open());
+    return {std::move(name), [=](double seconds) {
+                return run_queries(seconds, [&](std::size_t thread) { query((*own)[thread]); });
+            }};
+}
+
+/// The same, leaving no trace for whoever is next, as a pool must.
+template <class Connector, class Query>
+subject by_hand_and_reset(Connector connector, Query query) {
+    auto both = [by = std::make_shared<Connector>(connector), query](auto& c) {
         query(c);
-        connector.close(c);
+        by->before_release(c);
+        by->reset(c);
     };
-    std::vector<double> hand_rates, pool_rates, ratios;
-    rate(by_hand, turn), rate(pooled, turn);
-    for (int i = 0; i < rounds; ++i) {
-        hand_rates.push_back(rate(by_hand, turn));
-        pool_rates.push_back(rate(pooled, turn));
-        ratios.push_back(pool_rates.back() / hand_rates.back());
-    }
-    double fresh = rate(each_its_own, turn);
-    std::printf("%-34s %9.0f %9.0f %8.1f %% %9.0f %7.1f x %8.1f KiB\n", name, median(hand_rates),
-                median(pool_rates), 100 * median(ratios), fresh, median(pool_rates) / fresh, heap);
-    std::fflush(stdout);
+    return by_hand("by hand, and reset", connector, both);
+}
+
+/// A lease for each query.
+template <class Connector, class Query>
+subject by_pool(std::string name, Connector connector, Query query) {
+    using connection = decltype(connector.open());
+    auto from = std::make_shared<pool<connection>>(
+        connector, options{.max = connections, .min_size = connections});
+    return {std::move(name), [=](double seconds) {
+                return run_queries(seconds, [&](std::size_t) {
+                    auto lease = from->acquire();
+                    query(*lease);
+                });
+            }};
+}
+
+/// No pool: a connection for each query.
+template <class Connector, class Query>
+subject without(Connector connector, Query query) {
+    return {"a connection each", [=](double seconds) {
+                return run_queries(seconds, [&](std::size_t) {
+                    Connector own = connector;
+                    auto opened = own.open();
+                    query(opened);
+                    own.close(opened);
+                });
+            }};
+}
+
+template <class Connector, class Query>
+subject memory_of(Connector connector, Query query) {
+    return {"a connection", [=](double) { return run_memory(connector, query); }};
+}
+
+goal at_least_97_percent(const char* one, const char* other) {
+    return {std::string("queries, ") + one + " / " + other, goal::bound::at_least, 0.97,
+            ratio(one, other, "queries")};
+}
+
+/// How many times as many as without a pool. There is no goal: it is what a pool is for.
+goal factor() {
+    return {"queries, pool / a connection each", goal::bound::at_least, 1,
+            ratio("pool", "a connection each", "queries")};
+}
+
+template <class Connector, class Query>
+workload four_ways(std::string about, Connector connector, Query query) {
+    return {.about = std::move(about),
+            .subjects = {by_hand("by hand", connector, query), by_pool("pool", connector, query),
+                         without(connector, query), memory_of(connector, query)},
+            .goals = {at_least_97_percent("pool", "by hand"), factor()}};
+}
+
+/// For those who cannot know what a query left in the session.
+template <class Connector, class Query>
+workload five_ways(Connector connector, Query query) {
+    workload w = four_ways("one value; sessions are reset after each lease", connector, query);
+    w.subjects.push_back(by_hand_and_reset(connector, query));
+    w.goals.push_back({"queries, pool / by hand, and reset", goal::bound::at_least, 0.5,
+                       ratio("pool", "by hand, and reset", "queries")});
+    return w;
 }
 
 std::string url(const char* scheme, std::uint16_t port, const char* rest) {
@@ -104,71 +163,99 @@ std::string url(const char* scheme, std::uint16_t port, const char* rest) {
            "@127.0.0.1:" + std::to_string(port) + rest;
 }
 
-void bench_sqlite() {
-    support::temporary_folder folder("sqlite-bench", "");
-    cenote::sqlite::connector to{"sqlite:" + (folder.path() / "bench.db").string()};
-    measure("SQLite, a look at a row", to,
-            [](auto& c) { return c.execute("SELECT count(*) FROM sqlite_schema"); });
+void run_sqlite(report& into) {
+    into.run("server-sqlite", [] {
+        auto folder = std::make_shared<support::temporary_folder>("sqlite-bench", "-");
+        sqlite::connector to{"sqlite:" + (folder->path() / "bench.db").string()};
+        to.open().execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT)");
+        to.open().execute("INSERT INTO orders VALUES (42, 'a name')");
+        auto query = [folder](auto& c) { c.execute("SELECT name FROM orders WHERE id = ?", 42); };
+        return four_ways("a row by its key; 8 threads and connections", to, query);
+    });
 }
 
-void bench_postgres() {
-    support::postgres_server server{{.max_connections = 60}};
-    auto query = [](auto& c) { return c.execute("SELECT $1::bigint", 42); };
-    std::string plain = url("postgresql", server.port(), "/orders");
-    measure("PostgreSQL, full reset", cenote::postgres::connector{plain}, query);
-    measure("PostgreSQL, unsafe_reset_by_tag",
-            cenote::postgres::connector{plain + "?unsafe_reset_by_tag=on"}, query);
-    auto careful = [](auto& c) {
-        c.execute("SELECT $1::bigint", 42);
-        return c.execute("DISCARD ALL");
+void run_postgres(report& into) {
+    auto query = [](auto& c) { c.execute("SELECT $1::int8", 42); };
+    std::shared_ptr<support::postgres_server> server;
+    std::shared_ptr<support::pgbouncer_server> bouncer;
+    auto start = [&] {
+        if (server) return;
+        server = std::make_shared<support::postgres_server>(
+            support::postgres_options{.max_connections = 100});
+        bouncer = std::make_shared<support::pgbouncer_server>(
+            *server, support::pgbouncer_options{.pool_size = static_cast<int>(connections)});
     };
-    measure("PostgreSQL, both reset",
-            cenote::postgres::connector{plain + "?unsafe_reset_by_tag=on"}, careful);
-    support::pgbouncer_server bouncer{server, {.pool_size = connections}};
-    measure("PostgreSQL behind PgBouncer",
-            cenote::postgres::connector{url("postgresql", bouncer.port(), "/orders") +
-                                        "?unsafe_reset_by_tag=on"},
-            query);
+    auto direct = [&](const char* more) {
+        start();
+        return postgres::connector{url("postgresql", server->port(), "/orders") + more};
+    };
+    into.run("server-postgres", [&] { return five_ways(direct(""), query); });
+    into.run("server-postgres-by-tag", [&] {
+        return four_ways("the same with unsafe_reset_by_tag: a SELECT is believed to leave nothing",
+                         direct("?unsafe_reset_by_tag=on"), query);
+    });
+    into.run("server-pgbouncer", [&] {
+        auto ours = direct("?unsafe_reset_by_tag=on");
+        postgres::connector behind{url("postgresql", bouncer->port(), "/orders")};
+        workload w{
+            .about = "the pool against PgBouncer in transaction mode, which resets nothing",
+            .subjects = {by_pool("pool", ours, query), by_hand("PgBouncer, kept", behind, query),
+                         without(behind, query)},
+            .goals = {{"queries, pool / PgBouncer with connections kept", goal::bound::at_least, 1,
+                       ratio("pool", "PgBouncer, kept", "queries")},
+                      factor()}};
+        return w;
+    });
 }
 
-void bench_mariadb() {
-    support::mariadb_server server{{.max_connections = 60}};
-    auto query = [](auto& c) { return c.execute("SELECT ?", 42); };
-    std::string plain = url("mariadb", server.port(), "/orders");
-    measure("MariaDB, full reset", cenote::mariadb::connector{plain}, query);
-    measure("MariaDB, unsafe_reset_by_tracking",
-            cenote::mariadb::connector{plain + "?unsafe_reset_by_tracking=on"}, query);
+void run_mariadb(report& into) {
+    auto query = [](auto& c) { c.execute("SELECT ?", 42); };
+    std::shared_ptr<support::mariadb_server> server;
+    auto direct = [&](const char* more) {
+        if (!server)
+            server = std::make_shared<support::mariadb_server>(
+                support::mariadb_options{.max_connections = 100});
+        return mariadb::connector{url("mariadb", server->port(), "/orders") + more};
+    };
+    into.run("server-mariadb", [&] { return five_ways(direct(""), query); });
+    into.run("server-mariadb-by-tracking", [&] {
+        return four_ways(
+            "the same with unsafe_reset_by_tracking: what the server does not tell of "
+            "is believed not to have happened",
+            direct("?unsafe_reset_by_tracking=on"), query);
+    });
 }
 
-void bench_redis() {
-    support::redis_server server{{.max_clients = 100}};
-    std::string at = "redis://:" + std::string(support::canary_password) +
-                     "@127.0.0.1:" + std::to_string(server.port());
-    measure("Redis", cenote::redis::connector{at}, [](auto& c) { return c.command("GET", "key"); });
+void run_redis(report& into) {
+    std::shared_ptr<support::redis_server> server;
+    into.run("server-redis", [&] {
+        server =
+            std::make_shared<support::redis_server>(support::redis_options{.max_clients = 200});
+        redis::connector to{"redis://:" + std::string(support::canary_password) +
+                            "@127.0.0.1:" + std::to_string(server->port())};
+        return four_ways("GET", to, [](auto& c) { c.command("GET", "key"); });
+    });
 }
 
-void bench_http() {
-    support::nginx_server server{{.keepalive_requests = 1'000'000'000}};
-    std::string at = "http://127.0.0.1:" + std::to_string(server.port());
-    measure("HTTP, nginx", cenote::http::connector{at},
-            [](auto& c) { return c.send(cenote::http::request("GET", "/echo?nonce=1")); });
+void run_http(report& into) {
+    std::shared_ptr<support::nginx_server> server;
+    into.run("server-http", [&] {
+        server = std::make_shared<support::nginx_server>(
+            support::nginx_options{.keepalive_requests = 1'000'000'000});
+        http::connector to{"http://127.0.0.1:" + std::to_string(server->port())};
+        auto query = [](auto& c) { c.send(http::request("GET", "/echo?nonce=1")); };
+        return four_ways("a short GET of nginx's", to, query);
+    });
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-    std::string only = argc > 1 ? argv[1] : "";
-    if (only == "--help" || only == "-h") {
-        std::puts("usage: cenote-server-bench [sqlite|postgres|mariadb|redis|http]");
-        return 0;
-    }
-    std::printf("%zu threads, one query per lease; medians of %d turns, in turn\n\n", connections,
-                rounds);
-    std::printf("%-34s %9s %9s %10s %9s %9s %12s\n", "queries per second", "by hand", "pool",
-                "pool/hand", "each new", "factor", "heap each");
-    if (only.empty() || only == "sqlite") bench_sqlite();
-    if (only.empty() || only == "postgres") bench_postgres();
-    if (only.empty() || only == "mariadb") bench_mariadb();
-    if (only.empty() || only == "redis") bench_redis();
-    if (only.empty() || only == "http") bench_http();
+void run_servers(report& into) {
+    run_sqlite(into);
+    run_postgres(into);
+    run_mariadb(into);
+    run_redis(into);
+    run_http(into);
 }
+
+}  // namespace cenote::bench

@@ -21,4 +21,7 @@ void run_coroutines(report& into);
 /// Many waits that end with their deadline, all at once.
 void run_storm(report& into);
 
+/// Real servers: what a lease for each query costs, and what a connection takes up.
+void run_servers(report& into);
+
 }  // namespace cenote::bench
