@@ -30,15 +30,20 @@ function(cenote_add_example)
 endfunction()
 
 # cenote_add_test(NAME name SOURCES … [LIBS …] [ARGS …] [LABELS …] [TIMEOUT seconds]
-# [PROCESSORS n]): one program with GoogleTest's main, one ctest entry.
+# [PROCESSORS n] [HEAVY]): one program with GoogleTest's main, one ctest entry. HEAVY ones compute so
+# much that the optimizer pays, in every leg.
 function(cenote_add_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT;PROCESSORS"
+  cmake_parse_arguments(PARSE_ARGV 0 arg "HEAVY" "NAME;TIMEOUT;PROCESSORS"
                         "SOURCES;LIBS;ARGS;LABELS")
   add_executable(${arg_NAME} ${arg_SOURCES})
-  target_compile_options(${arg_NAME} PRIVATE ${CENOTE_TEST_FLAGS})
+  set(precompiled cenote_precompiled_heavy)
+  if(NOT arg_HEAVY)
+    target_compile_options(${arg_NAME} PRIVATE ${CENOTE_TEST_FLAGS})
+    set(precompiled cenote_precompiled)
+  endif()
   if(NOT arg_LIBS)
     set(arg_LIBS cenote::cenote)
-    target_precompile_headers(${arg_NAME} REUSE_FROM cenote_precompiled)
+    target_precompile_headers(${arg_NAME} REUSE_FROM ${precompiled})
   elseif(arg_LIBS MATCHES "cenote::(asio|http|mariadb|postgres|redis|server|sqlite)")
     target_precompile_headers(${arg_NAME} REUSE_FROM cenote_precompiled_asio)
   endif()
