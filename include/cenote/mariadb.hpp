@@ -4,12 +4,10 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,7 +15,7 @@
 #include "cenote/connector.hpp"
 #include "cenote/secret.hpp"
 #include "cenote/server_error.hpp"
-#include "cenote/sql.hpp"
+#include "cenote/sql_connection.hpp"
 
 struct st_mysql;
 
@@ -74,41 +72,15 @@ namespace detail {
 class session;
 }  // namespace detail
 
-/// A prepared statement of one connection. Ends with the lease it was made in.
-class statement {
-public:
-    statement() = default;
-
-private:
-    friend class connection;
-    statement(std::size_t number, std::uint64_t generation) noexcept
-        : number_(number), generation_(generation) {}
-
-    std::size_t number_ = 0;
-    std::uint64_t generation_ = 0;
-};
+using statement = sql::statement;
 
 /// The rows of a statement, one by one, as they come from the server. Until it has ended the
 /// connection does nothing else; if it is destroyed before, the connection cannot be used any more.
-class cursor {
-public:
-    cursor(cursor&&) noexcept;
-    cursor& operator=(cursor&&) noexcept;
-    ~cursor();
+using cursor = sql::cursor;
 
-    /// The next row; empty at the end.
-    std::optional<sql::row> next();
-    boost::asio::awaitable<std::optional<sql::row>> async_next();
-
-private:
-    friend class connection;
-    struct state;
-    explicit cursor(std::shared_ptr<state> s) noexcept;
-
-    std::shared_ptr<state> state_;
-};
-
-/// One connection. Used by one thread or coroutine at a time, one operation at a time.
+/// One connection. Used by one thread or coroutine at a time, one operation at a time: those of
+/// sql::connection. Parameters are bound to `?`. Of a procedure with several results, execute
+/// returns the rows of the first. Whether it is in a transaction the server says with each reply.
 ///
 /// The awaited forms run on the executor of the coroutine that awaits them, which may be another
 /// one each time. If one is cancelled (terminally), the connection cannot be used any more.
@@ -119,84 +91,20 @@ private:
 ///
 /// Errors: statement_error for what the server would not do, with its number and SQLSTATE;
 /// connection_error if the connection is lost; exchange_timeout if there was no answer in time.
-class connection {
+class connection : public sql::connection {
 public:
-    connection(connection&&) noexcept;
-    connection& operator=(connection&&) noexcept;
-    ~connection();
-
-    /// Runs one statement with its parameters bound to `?`, and returns all its rows. Of a
-    /// procedure with several results, the rows of the first.
-    template <class... Args>
-    sql::result execute(std::string_view statement_text, const Args&... args) {
-        auto bound = sql::bind(args...);
-        return execute_bound(statement_text, bound);
-    }
-    template <class... Args>
-    boost::asio::awaitable<sql::result> async_execute(std::string_view statement_text,
-                                                      const Args&... args) {
-        auto bound = sql::bind(args...);
-        return async_execute_bound(sql::bound_statement(statement_text, bound));
-    }
-
-    statement prepare(std::string_view statement_text);
-    boost::asio::awaitable<statement> async_prepare(std::string_view statement_text);
-    template <class... Args>
-    sql::result execute(const statement& prepared, const Args&... args) {
-        auto bound = sql::bind(args...);
-        return execute_prepared(prepared, bound);
-    }
-    template <class... Args>
-    boost::asio::awaitable<sql::result> async_execute(const statement& prepared,
-                                                      const Args&... args) {
-        auto bound = sql::bind(args...);
-        return async_execute_prepared(prepared, sql::bound_statement({}, bound));
-    }
-
-    /// The same, row by row.
-    template <class... Args>
-    cursor stream(std::string_view statement_text, const Args&... args) {
-        auto bound = sql::bind(args...);
-        return stream_bound(sql::bound_statement(statement_text, bound));
-    }
-    template <class... Args>
-    boost::asio::awaitable<cursor> async_stream(std::string_view statement_text,
-                                                const Args&... args) {
-        auto bound = sql::bind(args...);
-        return async_stream_bound(sql::bound_statement(statement_text, bound));
-    }
-
-    /// For the rest of the lease, instead of operation_timeout.
-    void set_timeout(std::chrono::nanoseconds timeout);
-    /// As the server said with its last reply.
-    bool in_transaction() const;
     /// The server's number for this connection, as its CONNECTION_ID() says.
     std::uint64_t id() const;
     /// For what is not offered here; only non-blocking calls of the library, each to its end. The
     /// connection is reset after the lease.
     st_mysql* native_handle() const;
 
-    // For those who have their parameters in a list.
-    sql::result execute_bound(std::string_view text, std::span<const sql::parameter> parameters);
-    boost::asio::awaitable<sql::result> async_execute_bound(sql::bound_statement what);
-
 private:
     friend class connector;
     friend class async_connector;
     explicit connection(std::shared_ptr<detail::session> s) noexcept;
 
-    sql::result execute_prepared(const statement& prepared,
-                                 std::span<const sql::parameter> parameters);
-    boost::asio::awaitable<sql::result> async_execute_prepared(statement prepared,
-                                                               sql::bound_statement what);
-    cursor stream_bound(sql::bound_statement what);
-    boost::asio::awaitable<cursor> async_stream_bound(sql::bound_statement what);
-    static boost::asio::awaitable<statement> async_prepare_on(std::shared_ptr<detail::session> on,
-                                                              std::string text);
-    static boost::asio::awaitable<cursor> async_stream_on(std::shared_ptr<detail::session> on,
-                                                          sql::bound_statement what);
-
-    std::shared_ptr<detail::session> session_;
+    detail::session& own() const noexcept;
 };
 
 /// Opens connections, for a pool that has threads:

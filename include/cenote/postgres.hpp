@@ -7,7 +7,6 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,7 +15,7 @@
 #include "cenote/connector.hpp"
 #include "cenote/secret.hpp"
 #include "cenote/server_error.hpp"
-#include "cenote/sql.hpp"
+#include "cenote/sql_connection.hpp"
 #include "cenote/url.hpp"
 
 struct pg_conn;
@@ -89,44 +88,15 @@ namespace detail {
 class session;
 }  // namespace detail
 
-/// A prepared statement of one connection. Ends with the lease it was made in: used later, it
-/// throws std::logic_error.
-class statement {
-public:
-    statement() = default;
+using statement = sql::statement;
 
-private:
-    friend class connection;
-    statement(std::uint64_t number, std::uint64_t generation)
-        : number_(number), generation_(generation) {}
+/// The rows of a statement, one by one as they come; `stream` returns when the first has. The
+/// connection can be used again when all of them have been read. A cursor that ends earlier takes
+/// the connection with it, unless the end had already come.
+using cursor = sql::cursor;
 
-    std::uint64_t number_ = 0;
-    std::uint64_t generation_ = 0;
-};
-
-/// The rows of a statement, one by one as they come. The connection can be used again when all of
-/// them have been read. A cursor that ends earlier takes the connection with it, unless the end had
-/// already come.
-class cursor {
-public:
-    cursor(cursor&&) noexcept;
-    cursor& operator=(cursor&&) noexcept;
-    ~cursor();
-
-    /// The next row; empty at the end. Throws what the statement still ran into.
-    std::optional<sql::row> next();
-    boost::asio::awaitable<std::optional<sql::row>> async_next();
-
-private:
-    friend class connection;
-    struct state;
-    explicit cursor(std::shared_ptr<state> s) noexcept;
-
-    std::shared_ptr<state> state_;
-};
-
-/// One connection. Used by one thread or coroutine at a time, one operation at a time; a second one
-/// throws std::logic_error.
+/// One connection. Used by one thread or coroutine at a time, one operation at a time: those of
+/// sql::connection. A second one throws std::logic_error.
 ///
 /// Values go into a statement only as parameters: `$1`, `$2`. The server infers their types; where
 /// it cannot, say so in the statement: `$1::int8`. Results: bool, int2, int4, int8 and oid, float4
@@ -139,78 +109,26 @@ private:
 /// Errors: statement_error with its SQLSTATE for what the server would not do; connection_error if
 /// the connection is lost. std::invalid_argument for text with a zero byte, which PostgreSQL does
 /// not know: bind bytes. COPY is not offered: such a statement breaks the connection.
-class connection {
+///
+/// A transaction that has failed and waits for its ROLLBACK is one, too (in_transaction).
+class connection : public sql::connection {
 public:
     connection(connection&&) noexcept;
+    // These end the session: a cursor may still have it, but there is no lease for it any more.
     connection& operator=(connection&&) noexcept;
     ~connection();
 
-    /// Runs one statement, and returns all its rows.
-    template <class... Args>
-    sql::result execute(std::string_view statement_text, const Args&... args) {
-        auto bound = sql::bind(args...);
-        return execute_bound(statement_text, bound);
-    }
-    template <class... Args>
-    boost::asio::awaitable<sql::result> async_execute(std::string_view statement_text,
-                                                      const Args&... args) {
-        auto bound = sql::bind(args...);
-        return async_execute_bound(sql::bound_statement(statement_text, bound));
-    }
-
-    statement prepare(std::string_view statement_text);
-    boost::asio::awaitable<statement> async_prepare(std::string_view statement_text);
-    template <class... Args>
-    sql::result execute(const statement& prepared, const Args&... args) {
-        auto bound = sql::bind(args...);
-        return execute_prepared(prepared, bound);
-    }
-    template <class... Args>
-    boost::asio::awaitable<sql::result> async_execute(const statement& prepared,
-                                                      const Args&... args) {
-        auto bound = sql::bind(args...);
-        return async_execute_prepared(prepared, sql::bound_statement({}, bound));
-    }
-
-    /// The same, row by row. Returns when the first one has come.
-    template <class... Args>
-    cursor stream(std::string_view statement_text, const Args&... args) {
-        auto bound = sql::bind(args...);
-        return stream_bound(statement_text, bound);
-    }
-    template <class... Args>
-    boost::asio::awaitable<cursor> async_stream(std::string_view statement_text,
-                                                const Args&... args) {
-        auto bound = sql::bind(args...);
-        return async_stream_bound(sql::bound_statement(statement_text, bound));
-    }
-
-    /// For the rest of the lease, instead of operation_timeout.
-    void set_timeout(std::chrono::nanoseconds timeout);
-    /// Also in one that has failed and waits for its ROLLBACK.
-    bool in_transaction() const;
     /// libpq's handle, for what is not offered here. It does not block (PQsetnonblocking). Leave it
     /// idle: in the middle of a query or a COPY have the lease discarded.
     pg_conn* native_handle() const;
-
-    // For those who have their parameters in a list.
-    sql::result execute_bound(std::string_view text, std::span<const sql::parameter> parameters);
-    boost::asio::awaitable<sql::result> async_execute_bound(sql::bound_statement what);
 
 private:
     friend class connector;
     friend class async_connector;
     explicit connection(std::shared_ptr<detail::session> s) noexcept;
 
-    sql::result execute_prepared(const statement& prepared,
-                                 std::span<const sql::parameter> parameters);
-    boost::asio::awaitable<sql::result> async_execute_prepared(statement prepared,
-                                                               sql::bound_statement what);
-    cursor stream_bound(std::string_view text, std::span<const sql::parameter> parameters);
-    boost::asio::awaitable<cursor> async_stream_bound(sql::bound_statement what);
+    detail::session& own() const noexcept;
     void end() noexcept;
-
-    std::shared_ptr<detail::session> session_;
 };
 
 /// Opens connections, for a pool that has threads:

@@ -8,15 +8,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "cenote/connector.hpp"
 #include "cenote/server_error.hpp"
-#include "cenote/sql.hpp"
+#include "cenote/sql_connection.hpp"
 
 struct sqlite3;
 
@@ -59,41 +57,14 @@ namespace detail {
 class session;
 }  // namespace detail
 
-/// A prepared statement of one connection. Ends with the lease it was made in.
-class statement {
-public:
-    statement() = default;
+using statement = sql::statement;
 
-private:
-    friend class connection;
-    statement(std::size_t number, std::uint64_t generation)
-        : number_(number), generation_(generation) {}
+/// The rows of a statement, one by one. The connection can be used while it is read, and after it
+/// was left.
+using cursor = sql::cursor;
 
-    std::size_t number_ = 0;
-    std::uint64_t generation_ = 0;
-};
-
-/// The rows of a statement, one by one. The connection can be used again when it has ended, or was
-/// destroyed.
-class cursor {
-public:
-    cursor(cursor&&) noexcept;
-    cursor& operator=(cursor&&) noexcept;
-    ~cursor();
-
-    /// The next row; empty at the end.
-    std::optional<sql::row> next();
-    boost::asio::awaitable<std::optional<sql::row>> async_next();
-
-private:
-    friend class connection;
-    struct state;
-    explicit cursor(std::shared_ptr<state> s) noexcept;
-
-    std::shared_ptr<state> state_;
-};
-
-/// One connection. Used by one thread or coroutine at a time, one operation at a time.
+/// One connection. Used by one thread or coroutine at a time, one operation at a time: those of
+/// sql::connection. Parameters are bound to `?`.
 ///
 /// The awaited forms run on work threads of the library's, since SQLite blocks. Cancelled
 /// (terminally), they stop at the next occasion and throw like a timeout.
@@ -101,76 +72,18 @@ private:
 /// Errors: statement_error with SQLite's extended code for what SQLite would not do; also for a
 /// statement that took longer than its time (SQLITE_INTERRUPT) or met a lock (SQLITE_BUSY), since
 /// the connection can be used on. connection_error for a broken file.
-class connection {
+class connection : public sql::connection {
 public:
-    connection(connection&&) noexcept;
-    connection& operator=(connection&&) noexcept;
-    ~connection();
-
-    /// Runs one statement with its parameters bound to `?`, and returns all its rows.
-    template <class... Args>
-    sql::result execute(std::string_view statement_text, const Args&... args) {
-        auto bound = sql::bind(args...);
-        return execute_bound(statement_text, bound);
-    }
-    template <class... Args>
-    boost::asio::awaitable<sql::result> async_execute(std::string_view statement_text,
-                                                      const Args&... args) {
-        auto bound = sql::bind(args...);
-        return async_execute_bound(sql::bound_statement(statement_text, bound));
-    }
-
-    statement prepare(std::string_view statement_text);
-    boost::asio::awaitable<statement> async_prepare(std::string_view statement_text);
-    template <class... Args>
-    sql::result execute(const statement& prepared, const Args&... args) {
-        auto bound = sql::bind(args...);
-        return execute_prepared(prepared, bound);
-    }
-    template <class... Args>
-    boost::asio::awaitable<sql::result> async_execute(const statement& prepared,
-                                                      const Args&... args) {
-        auto bound = sql::bind(args...);
-        return async_execute_prepared(prepared, sql::bound_statement({}, bound));
-    }
-
-    /// The same, row by row.
-    template <class... Args>
-    cursor stream(std::string_view statement_text, const Args&... args) {
-        auto bound = sql::bind(args...);
-        return stream_bound(sql::bound_statement(statement_text, bound));
-    }
-    template <class... Args>
-    boost::asio::awaitable<cursor> async_stream(std::string_view statement_text,
-                                                const Args&... args) {
-        auto bound = sql::bind(args...);
-        return async_stream_bound(sql::bound_statement(statement_text, bound));
-    }
-
-    /// For the rest of the lease, instead of operation_timeout.
-    void set_timeout(std::chrono::nanoseconds timeout);
-    bool in_transaction() const;
     /// For what is not offered here. What is done with it is not seen: if it leaves something
     /// behind in the session, have the lease discarded.
     sqlite3* native_handle() const;
-
-    // For those who have their parameters in a list.
-    sql::result execute_bound(std::string_view text, std::span<const sql::parameter> parameters);
-    boost::asio::awaitable<sql::result> async_execute_bound(sql::bound_statement what);
 
 private:
     friend class connector;
     friend class async_connector;
     explicit connection(std::shared_ptr<detail::session> s) noexcept;
 
-    sql::result execute_prepared(const statement& prepared,
-                                 std::span<const sql::parameter> parameters);
-    boost::asio::awaitable<sql::result> async_execute_prepared(statement prepared,
-                                                               sql::bound_statement what);
-    cursor stream_bound(sql::bound_statement what);
-    boost::asio::awaitable<cursor> async_stream_bound(sql::bound_statement what);
-
-    std::shared_ptr<detail::session> session_;
+    detail::session& own() const noexcept;
 };
 
 /// Opens connections, for a pool that has threads:

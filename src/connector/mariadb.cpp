@@ -149,7 +149,20 @@ options options::from_url(std::string_view text) {
     return o;
 }
 
-// Connection. What is awaited keeps the session: the connection may move, or end, meanwhile.
+// Connection.
+
+connection::connection(std::shared_ptr<session> s) noexcept : sql::connection(std::move(s)) {}
+
+session& connection::own() const noexcept { return static_cast<session&>(*session_); }
+
+std::uint64_t connection::id() const { return mysql_thread_id(own().handle()); }
+
+st_mysql* connection::native_handle() const {
+    own().condition().note_changed();
+    return own().handle();
+}
+
+// What a connection offers.
 
 namespace {
 
@@ -160,106 +173,97 @@ asio::awaitable<sql::result> async_execute_on(std::shared_ptr<session> on,
     co_return all.take();
 }
 
-using name = std::pair<std::size_t, std::uint64_t>;  // of a statement, in its session
+asio::awaitable<statement> async_prepare_on(std::shared_ptr<session> on, std::string text) {
+    executing first(*on, text, {}, executing::extent::prepare);
+    co_await async_converse(on.get(), &first, on->deadline());
+    co_return on->keep(std::move(on->latest()));
+}
 
-asio::awaitable<sql::result> async_execute_prepared_on(std::shared_ptr<session> on, name which,
+asio::awaitable<sql::result> async_execute_prepared_on(std::shared_ptr<session> on,
+                                                       statement prepared,
                                                        sql::bound_statement what) {
-    executing again(*on, on->find(which.first, which.second), what.parameters());
+    executing again(*on, on->find(prepared), what.parameters());
     co_await async_converse(on.get(), &again, on->deadline());
     co_return again.take();
 }
 
 }  // namespace
 
-connection::connection(std::shared_ptr<session> s) noexcept : session_(std::move(s)) {}
-connection::connection(connection&&) noexcept = default;
-connection& connection::operator=(connection&&) noexcept = default;
-connection::~connection() = default;
-
-sql::result connection::execute_bound(std::string_view text,
-                                      std::span<const sql::parameter> parameters) {
-    executing all(*session_, text, parameters, executing::extent::all);
-    converse(*session_, all, session_->deadline());
+sql::result session::execute(std::string_view text, std::span<const sql::parameter> parameters) {
+    executing all(*this, text, parameters, executing::extent::all);
+    converse(*this, all, deadline());
     return all.take();
 }
 
-asio::awaitable<sql::result> connection::async_execute_bound(sql::bound_statement what) {
-    return async_execute_on(session_, std::move(what));
+asio::awaitable<sql::result> session::async_execute(sql::bound_statement what) {
+    return async_execute_on(shared_from_this(), std::move(what));
 }
 
-statement connection::prepare(std::string_view text) {
-    executing first(*session_, text, {}, executing::extent::prepare);
-    converse(*session_, first, session_->deadline());
-    name kept = session_->keep(std::move(session_->latest()));
-    return {kept.first, kept.second};
+statement session::prepare(std::string_view text) {
+    executing first(*this, text, {}, executing::extent::prepare);
+    converse(*this, first, deadline());
+    return keep(std::move(latest()));
 }
 
-asio::awaitable<statement> connection::async_prepare(std::string_view text) {
-    return async_prepare_on(session_, std::string(text));
+asio::awaitable<statement> session::async_prepare(std::string text) {
+    return async_prepare_on(shared_from_this(), std::move(text));
 }
 
-asio::awaitable<statement> connection::async_prepare_on(std::shared_ptr<session> on,
-                                                        std::string text) {
-    executing first(*on, text, {}, executing::extent::prepare);
-    co_await async_converse(on.get(), &first, on->deadline());
-    name kept = on->keep(std::move(on->latest()));
-    co_return statement(kept.first, kept.second);
-}
-
-sql::result connection::execute_prepared(const statement& prepared,
-                                         std::span<const sql::parameter> parameters) {
-    executing again(*session_, session_->find(prepared.number_, prepared.generation_), parameters);
-    converse(*session_, again, session_->deadline());
+sql::result session::execute(const statement& prepared,
+                             std::span<const sql::parameter> parameters) {
+    executing again(*this, find(prepared), parameters);
+    converse(*this, again, deadline());
     return again.take();
 }
 
-asio::awaitable<sql::result> connection::async_execute_prepared(statement prepared,
-                                                                sql::bound_statement what) {
-    name which{prepared.number_, prepared.generation_};
-    return async_execute_prepared_on(session_, which, std::move(what));
+asio::awaitable<sql::result> session::async_execute(statement prepared, sql::bound_statement what) {
+    return async_execute_prepared_on(shared_from_this(), prepared, std::move(what));
 }
 
-void connection::set_timeout(std::chrono::nanoseconds timeout) { session_->set_timeout(timeout); }
-bool connection::in_transaction() const { return session_->in_transaction(); }
-std::uint64_t connection::id() const { return mysql_thread_id(session_->handle()); }
-
-st_mysql* connection::native_handle() const {
-    session_->condition().note_changed();
-    return session_->handle();
-}
-
-// Cursor. Its exchange lasts until the last row was read.
-
-struct cursor::state {
-    explicit state(std::shared_ptr<session> s)
-        : on(std::move(s)), guard(std::in_place, on->condition()) {}
-
-    /// Ends the exchange: well, or with a connection that cannot be used any more.
-    void end(bool well) noexcept {
-        ended = true;
-        if (well) guard->complete();
-        guard.reset();
-    }
-
-    std::shared_ptr<session> on;
-    std::optional<exchange> guard;
-    bool ended = false;
-    bool busy = false;
-};
+// Cursors.
 
 namespace {
 
-/// While somebody waits for a cursor's row, nobody else may.
-template <class State>
-class turn {
+/// Their exchange lasts until the last one was read.
+class rows final : public sql::detail::rows, public std::enable_shared_from_this<rows> {
 public:
-    explicit turn(State& of) : of_(of) {
-        if (of.busy) throw std::logic_error("cenote: the cursor's next row is awaited already");
-        of.busy = true;
+    explicit rows(std::shared_ptr<session> on)
+        : on_(std::move(on)), guard_(std::in_place, on_->condition()) {}
+
+    /// Ends the exchange: well, or with a connection that cannot be used any more.
+    void end(bool well) noexcept {
+        ended_ = true;
+        if (well) guard_->complete();
+        guard_.reset();
+    }
+
+    std::optional<sql::row> next() override;
+    asio::awaitable<std::optional<sql::row>> async_next() override {
+        return async_next_of(shared_from_this());
+    }
+
+private:
+    class turn;
+
+    static asio::awaitable<std::optional<sql::row>> async_next_of(std::shared_ptr<rows> of);
+    std::optional<sql::row> taken(turn& mine, fetching& from);
+
+    std::shared_ptr<session> on_;
+    std::optional<exchange> guard_;
+    bool ended_ = false;
+    bool busy_ = false;
+};
+
+/// While somebody waits for a row, nobody else may.
+class rows::turn {
+public:
+    explicit turn(rows& of) : of_(of) {
+        if (of.busy_) throw std::logic_error("cenote: the cursor's next row is awaited already");
+        of.busy_ = true;
     }
     ~turn() {
-        of_.busy = false;
-        if (!well_ && !of_.ended) of_.end(false);
+        of_.busy_ = false;
+        if (!well_ && !of_.ended_) of_.end(false);
     }
     turn(const turn&) = delete;
     turn& operator=(const turn&) = delete;
@@ -267,77 +271,45 @@ public:
     void went_well() { well_ = true; }
 
 private:
-    State& of_;
+    rows& of_;
     bool well_ = false;
 };
 
-template <class State>
-std::optional<sql::row> taken(State& of, turn<State>& mine, fetching& from) {
+std::optional<sql::row> rows::taken(turn& mine, fetching& from) {
     std::optional<sql::row> got = from.take();
     mine.went_well();
-    if (!got) of.end(true);
+    if (!got) end(true);
     return got;
 }
 
-template <class State>
-std::optional<sql::row> next_of(State& of) {
-    if (of.ended) return std::nullopt;
-    turn<State> mine(of);
-    fetching one(*of.on);
+std::optional<sql::row> rows::next() {
+    if (ended_) return std::nullopt;
+    turn mine(*this);
+    fetching one(*on_);
     try {
-        drive(one, of.on->deadline());
+        drive(one, on_->deadline());
     } catch (const statement_error&) {
-        of.end(true);
+        end(true);
         throw;
     }
-    return taken(of, mine, one);
+    return taken(mine, one);
 }
 
-template <class State>
-asio::awaitable<std::optional<sql::row>> async_next_of(std::shared_ptr<State> of) {
-    if (of->ended) co_return std::nullopt;
-    turn<State> mine(*of);
-    fetching one(*of->on);
+asio::awaitable<std::optional<sql::row>> rows::async_next_of(std::shared_ptr<rows> of) {
+    if (of->ended_) co_return std::nullopt;
+    turn mine(*of);
+    fetching one(*of->on_);
     try {
-        co_await async_drive(one, of->on->deadline());
+        co_await async_drive(one, of->on_->deadline());
     } catch (const statement_error&) {
         of->end(true);
         throw;
     }
-    co_return taken(*of, mine, one);
+    co_return of->taken(mine, one);
 }
 
-}  // namespace
-
-cursor::cursor(std::shared_ptr<state> s) noexcept : state_(std::move(s)) {}
-cursor::cursor(cursor&&) noexcept = default;
-cursor& cursor::operator=(cursor&&) noexcept = default;
-cursor::~cursor() = default;
-
-std::optional<sql::row> cursor::next() { return next_of(*state_); }
-
-asio::awaitable<std::optional<sql::row>> cursor::async_next() { return async_next_of(state_); }
-
-cursor connection::stream_bound(sql::bound_statement what) {
-    auto begun = std::make_shared<cursor::state>(session_);
-    executing first(*session_, what.text(), what.parameters(), executing::extent::until_rows);
-    try {
-        drive(first, session_->deadline());
-    } catch (const statement_error&) {
-        begun->end(true);
-        throw;
-    }
-    if (!first.has_rows()) begun->end(true);
-    return cursor(std::move(begun));
-}
-
-asio::awaitable<cursor> connection::async_stream_bound(sql::bound_statement what) {
-    return async_stream_on(session_, std::move(what));
-}
-
-asio::awaitable<cursor> connection::async_stream_on(std::shared_ptr<session> on,
-                                                    sql::bound_statement what) {
-    auto begun = std::make_shared<cursor::state>(on);
+asio::awaitable<cursor> async_stream_on(std::shared_ptr<session> on, sql::bound_statement what) {
+    auto begun = std::make_shared<rows>(on);
     executing first(*on, what.text(), what.parameters(), executing::extent::until_rows);
     try {
         co_await async_drive(first, on->deadline());
@@ -347,6 +319,25 @@ asio::awaitable<cursor> connection::async_stream_on(std::shared_ptr<session> on,
     }
     if (!first.has_rows()) begun->end(true);
     co_return cursor(std::move(begun));
+}
+
+}  // namespace
+
+cursor session::stream(std::string_view text, std::span<const sql::parameter> parameters) {
+    auto begun = std::make_shared<rows>(shared_from_this());
+    executing first(*this, text, parameters, executing::extent::until_rows);
+    try {
+        drive(first, deadline());
+    } catch (const statement_error&) {
+        begun->end(true);
+        throw;
+    }
+    if (!first.has_rows()) begun->end(true);
+    return cursor(std::move(begun));
+}
+
+asio::awaitable<cursor> session::async_stream(sql::bound_statement what) {
+    return async_stream_on(shared_from_this(), std::move(what));
 }
 
 // Connectors.
@@ -410,25 +401,25 @@ connection connector::open() {
 }
 
 bool connector::probe(connection& c) {
-    pinging once(*c.session_);
-    converse(*c.session_, once, c.session_->deadline());
+    pinging once(c.own());
+    converse(c.own(), once, c.own().deadline());
     return true;
 }
 
 void connector::reset(connection& c) {
-    settling again(*c.session_, settling::from::lease);
-    converse(*c.session_, again, c.session_->deadline());
+    settling again(c.own(), settling::from::lease);
+    converse(c.own(), again, c.own().deadline());
 }
 
 void connector::close(connection& c) noexcept { c.session_.reset(); }
 
 bool connector::before_acquire(connection& c) noexcept {
-    return c.session_->condition().idle() && c.session_->quiet();
+    return c.own().condition().idle() && c.own().quiet();
 }
 
-verdict connector::before_release(connection& c) noexcept { return c.session_->leave(); }
+verdict connector::before_release(connection& c) noexcept { return c.own().leave(); }
 
-void connector::forsake(connection& c) noexcept { c.session_->forsake(); }
+void connector::forsake(connection& c) noexcept { c.own().forsake(); }
 
 namespace {
 
@@ -487,16 +478,20 @@ asio::awaitable<void> async_reset(std::shared_ptr<session> on) {
 }
 
 /// Saying goodbye waits for nothing.
-asio::awaitable<void> async_close(std::shared_ptr<session> last) {
+asio::awaitable<void> async_close(std::shared_ptr<sql::detail::session> last) {
     last.reset();
     co_return;
 }
 
 }  // namespace
 
-asio::awaitable<bool> async_connector::probe(connection& c) { return async_probe(c.session_); }
+asio::awaitable<bool> async_connector::probe(connection& c) {
+    return async_probe(c.own().shared_from_this());
+}
 
-asio::awaitable<void> async_connector::reset(connection& c) { return async_reset(c.session_); }
+asio::awaitable<void> async_connector::reset(connection& c) {
+    return async_reset(c.own().shared_from_this());
+}
 
 asio::awaitable<void> async_connector::close(connection& c) {
     return async_close(std::move(c.session_));

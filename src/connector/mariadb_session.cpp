@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <ctime>
@@ -106,11 +105,6 @@ int wait_in_handshake(my_socket socket, my_bool reads, int /*timeout*/) {
 void never_block(int descriptor) noexcept {
     int flags = ::fcntl(descriptor, F_GETFL);
     if (flags >= 0 && (flags & O_NONBLOCK) == 0) ::fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
-}
-
-std::uint64_t next_generation() {
-    static std::atomic<std::uint64_t> last{0};
-    return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 bool is_clients_own(unsigned code) {
@@ -217,8 +211,7 @@ session::session(std::shared_ptr<const options> settings, std::string at, instan
       handle_((begin_library(), mysql_init(nullptr))),
       encrypted_(wants_tls(*settings_)),
       timeout_(settings_->operation_timeout),
-      greetings_(first_greetings(*settings_)),
-      generation_(next_generation()) {
+      greetings_(first_greetings(*settings_)) {
     if (handle_ == nullptr) throw std::bad_alloc();
     choose_options();
     if (encrypted_) protect();
@@ -325,16 +318,16 @@ void session::note_role(const std::optional<std::string>& role) {
 void session::forget_statements() noexcept {
     latest_.reset();
     statements_.clear();
-    generation_ = next_generation();
+    end_statements();
 }
 
-std::pair<std::size_t, std::uint64_t> session::keep(std::unique_ptr<prepared> what) {
+sql::statement session::keep(std::unique_ptr<prepared> what) {
     statements_.push_back(std::move(what));
-    return {statements_.size() - 1, generation_};
+    return named(statements_.size() - 1);
 }
 
-prepared& session::find(std::size_t number, std::uint64_t generation) const {
-    if (generation == generation_ && number < statements_.size()) return *statements_[number];
+prepared& session::find(const sql::statement& s) const {
+    if (auto number = number_of(s)) return *statements_.at(*number);
     throw std::logic_error(
         "cenote: the statement is another connection's, or another lease's: it must be prepared "
         "anew");

@@ -7,9 +7,9 @@
 // then goes on with its call, which now fails wherever it is.
 #pragma once
 
+#include <boost/asio/awaitable.hpp>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <mysql.h>
 #include <optional>
@@ -22,6 +22,7 @@
 #include "cenote/detail/process.hpp"
 #include "cenote/mariadb.hpp"
 #include "cenote/sql.hpp"
+#include "cenote/sql_connection.hpp"
 #include "connector/drive.hpp"
 #include "connector/exchange.hpp"
 
@@ -78,14 +79,28 @@ private:
     std::unique_ptr<row_reader> reader_;
 };
 
-class session {
+class session final : public sql::detail::session, public std::enable_shared_from_this<session> {
 public:
     /// Opens nothing yet. `at`: the host, an address, or empty for a Unix socket.
     session(std::shared_ptr<const options> settings, std::string at, instant open_until);
     /// Says goodbye, without waiting.
-    ~session();
+    ~session() override;
     session(const session&) = delete;
     session& operator=(const session&) = delete;
+
+    // What a connection offers (mariadb.cpp).
+    sql::result execute(std::string_view text, std::span<const sql::parameter> parameters) override;
+    boost::asio::awaitable<sql::result> async_execute(sql::bound_statement what) override;
+    sql::statement prepare(std::string_view text) override;
+    boost::asio::awaitable<sql::statement> async_prepare(std::string text) override;
+    sql::result execute(const sql::statement& prepared,
+                        std::span<const sql::parameter> parameters) override;
+    boost::asio::awaitable<sql::result> async_execute(sql::statement prepared,
+                                                      sql::bound_statement what) override;
+    sql::cursor stream(std::string_view text, std::span<const sql::parameter> parameters) override;
+    boost::asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) override;
+    void set_timeout(std::chrono::nanoseconds timeout) override { timeout_ = timeout; }
+    bool in_transaction() const noexcept override;
 
     const options& settings() const { return *settings_; }
     const std::string& at() const { return at_; }
@@ -104,9 +119,7 @@ public:
     /// Nobody waits for what is under way any more: it is to fail.
     void hang_up() noexcept;
 
-    void set_timeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
     instant deadline() const noexcept { return connector_detail::deadline_after(timeout_); }
-    bool in_transaction() const noexcept;
 
     /// A statement is about to be sent, an answer has come, an error has: each may mean that the
     /// session has changed.
@@ -124,9 +137,9 @@ public:
 
     /// What was executed last without a name, which is not closed before it has to be.
     std::unique_ptr<prepared>& latest() { return latest_; }
-    std::pair<std::size_t, std::uint64_t> keep(std::unique_ptr<prepared> what);
+    sql::statement keep(std::unique_ptr<prepared> what);
     /// Throws std::logic_error if it is none of this connection's, or from before its last reset.
-    prepared& find(std::size_t number, std::uint64_t generation) const;
+    prepared& find(const sql::statement& s) const;
 
 private:
     void choose_options();
@@ -142,7 +155,6 @@ private:
     std::vector<std::string> greetings_;
     std::unique_ptr<prepared> latest_;
     std::vector<std::unique_ptr<prepared>> statements_;
-    std::uint64_t generation_;
     cenote::detail::process_number process_ = cenote::detail::this_process;
 };
 

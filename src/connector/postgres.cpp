@@ -28,13 +28,15 @@ using detail::session;
 
 namespace {
 
-std::string name_of(std::uint64_t number) { return "cenote_" + std::to_string(number); }
+/// As the server knows it.
+std::string name_of(std::size_t number) { return "cenote_" + std::to_string(number); }
 
-void must_be_of(const session& s, std::uint64_t generation) {
-    if (generation != s.generation())
-        throw std::logic_error(
-            "cenote: a prepared statement was used on another connection, or in another lease, "
-            "than it was made in");
+/// The same. Throws std::logic_error if it is not one of this session's.
+std::string name_in(const session& s, const statement& prepared) {
+    if (auto number = s.number_of(prepared)) return name_of(*number);
+    throw std::logic_error(
+        "cenote: a prepared statement was used on another connection, or in another lease, "
+        "than it was made in");
 }
 
 asio::awaitable<sql::result> async_ask(std::shared_ptr<session> on, sql::bound_statement what) {
@@ -44,120 +46,156 @@ asio::awaitable<sql::result> async_ask(std::shared_ptr<session> on, sql::bound_s
     co_return detail::result_of(talk.reply());
 }
 
-asio::awaitable<sql::result> async_ask_prepared(std::shared_ptr<session> on, std::uint64_t number,
-                                                std::uint64_t generation,
+asio::awaitable<sql::result> async_ask_prepared(std::shared_ptr<session> on, statement prepared,
                                                 sql::bound_statement what) {
-    must_be_of(*on, generation);
+    std::string name = name_in(*on, prepared);
     conversation talk(on, conversation::of::borrower);
-    talk.ask_prepared(name_of(number), what.parameters());
+    talk.ask_prepared(name, what.parameters());
     co_await async_drive(talk, on->deadline());
     co_return detail::result_of(talk.reply());
 }
 
-/// Its number.
-asio::awaitable<std::uint64_t> async_make(std::shared_ptr<session> on, std::string text) {
-    std::uint64_t number = on->next_statement();
+asio::awaitable<statement> async_make(std::shared_ptr<session> on, std::string text) {
+    std::size_t number = on->next_statement();
     conversation talk(on, conversation::of::borrower);
     talk.prepare(name_of(number), text);
     co_await async_drive(talk, on->deadline());
-    co_return number;
+    co_return on->named(number);
 }
 
 }  // namespace
 
 // Connection.
 
-connection::connection(std::shared_ptr<session> s) noexcept : session_(std::move(s)) {}
+connection::connection(std::shared_ptr<session> s) noexcept : sql::connection(std::move(s)) {}
 connection::connection(connection&&) noexcept = default;
 connection& connection::operator=(connection&& other) noexcept {
     if (this != &other) {
         end();
-        session_ = std::move(other.session_);
+        sql::connection::operator=(std::move(other));
     }
     return *this;
 }
 connection::~connection() { end(); }
 
-/// A cursor may still have the session, but there is no lease for it any more.
+session& connection::own() const noexcept { return static_cast<session&>(*session_); }
+
 void connection::end() noexcept {
-    if (session_) session_->close();
+    if (session_) own().close();
 }
-
-sql::result connection::execute_bound(std::string_view text,
-                                      std::span<const sql::parameter> parameters) {
-    conversation talk(session_, conversation::of::borrower);
-    talk.ask(text, parameters);
-    drive(talk, session_->deadline());
-    return detail::result_of(talk.reply());
-}
-
-asio::awaitable<sql::result> connection::async_execute_bound(sql::bound_statement what) {
-    return async_ask(session_, std::move(what));
-}
-
-statement connection::prepare(std::string_view text) {
-    std::uint64_t number = session_->next_statement();
-    conversation talk(session_, conversation::of::borrower);
-    talk.prepare(name_of(number), text);
-    drive(talk, session_->deadline());
-    return {number, session_->generation()};
-}
-
-namespace {
-
-asio::awaitable<statement> async_name(std::shared_ptr<session> on, std::string text,
-                                      statement (*of)(std::uint64_t, std::uint64_t)) {
-    std::uint64_t number = co_await async_make(on, std::move(text));
-    co_return of(number, on->generation());
-}
-
-}  // namespace
-
-asio::awaitable<statement> connection::async_prepare(std::string_view text) {
-    return async_name(session_, std::string(text),
-                      [](std::uint64_t number, std::uint64_t generation) {
-                          return statement(number, generation);
-                      });
-}
-
-sql::result connection::execute_prepared(const statement& prepared,
-                                         std::span<const sql::parameter> parameters) {
-    must_be_of(*session_, prepared.generation_);
-    conversation talk(session_, conversation::of::borrower);
-    talk.ask_prepared(name_of(prepared.number_), parameters);
-    drive(talk, session_->deadline());
-    return detail::result_of(talk.reply());
-}
-
-asio::awaitable<sql::result> connection::async_execute_prepared(statement prepared,
-                                                                sql::bound_statement what) {
-    return async_ask_prepared(session_, prepared.number_, prepared.generation_, std::move(what));
-}
-
-void connection::set_timeout(std::chrono::nanoseconds timeout) { session_->set_timeout(timeout); }
-bool connection::in_transaction() const { return session_->in_transaction(); }
 
 /// Whatever is done with it is not seen.
 pg_conn* connection::native_handle() const {
-    session_->condition().note_changed();
-    return session_->handle();
+    own().condition().note_changed();
+    return own().handle();
 }
 
-// Cursor. All its rows are one conversation.
+// What a connection offers.
 
-struct cursor::state {
-    explicit state(std::shared_ptr<session> on) : on_(std::move(on)) {
+sql::result session::execute(std::string_view text, std::span<const sql::parameter> parameters) {
+    conversation talk(shared_from_this(), conversation::of::borrower);
+    talk.ask(text, parameters);
+    drive(talk, deadline());
+    return detail::result_of(talk.reply());
+}
+
+asio::awaitable<sql::result> session::async_execute(sql::bound_statement what) {
+    return async_ask(shared_from_this(), std::move(what));
+}
+
+statement session::prepare(std::string_view text) {
+    std::size_t number = next_statement();
+    conversation talk(shared_from_this(), conversation::of::borrower);
+    talk.prepare(name_of(number), text);
+    drive(talk, deadline());
+    return named(number);
+}
+
+asio::awaitable<statement> session::async_prepare(std::string text) {
+    return async_make(shared_from_this(), std::move(text));
+}
+
+sql::result session::execute(const statement& prepared,
+                             std::span<const sql::parameter> parameters) {
+    std::string name = name_in(*this, prepared);
+    conversation talk(shared_from_this(), conversation::of::borrower);
+    talk.ask_prepared(name, parameters);
+    drive(talk, deadline());
+    return detail::result_of(talk.reply());
+}
+
+asio::awaitable<sql::result> session::async_execute(statement prepared, sql::bound_statement what) {
+    return async_ask_prepared(shared_from_this(), prepared, std::move(what));
+}
+
+// Cursors.
+
+namespace {
+
+/// All of them are one conversation.
+class rows final : public sql::detail::rows, public std::enable_shared_from_this<rows> {
+public:
+    explicit rows(std::shared_ptr<session> on) : on_(std::move(on)) {
         talk_.emplace(on_, conversation::of::borrower);
     }
-    ~state() {
+    ~rows() override {
         if (talk_) talk_->drained();
     }
-    state(const state&) = delete;
-    state& operator=(const state&) = delete;
+    rows(const rows&) = delete;
+    rows& operator=(const rows&) = delete;
 
+    /// Returns when the first one has come.
     void begin(std::string_view text, std::span<const sql::parameter> parameters) {
+        ask(text, parameters);
+        try {
+            drive(*talk_, on_->deadline());
+        } catch (...) {
+            talk_.reset();
+            throw;
+        }
+    }
+    static asio::awaitable<cursor> async_begin(std::shared_ptr<session> on,
+                                               sql::bound_statement what) {
+        auto begun = std::make_shared<rows>(std::move(on));
+        begun->ask(what.text(), what.parameters());
+        try {
+            co_await async_drive(*begun->talk_, begun->on_->deadline());
+        } catch (...) {
+            begun->talk_.reset();
+            throw;
+        }
+        co_return cursor(std::move(begun));
+    }
+
+    std::optional<sql::row> next() override {
+        if (!talk_) return std::nullopt;
+        try {
+            drive(*talk_, on_->deadline());
+            return take();
+        } catch (...) {
+            talk_.reset();
+            throw;
+        }
+    }
+    asio::awaitable<std::optional<sql::row>> async_next() override {
+        return async_next_of(shared_from_this());
+    }
+
+private:
+    void ask(std::string_view text, std::span<const sql::parameter> parameters) {
         talk_->ask(text, parameters);
         talk_->row_by_row();
+    }
+    /// Whatever ends it early ends the conversation.
+    static asio::awaitable<std::optional<sql::row>> async_next_of(std::shared_ptr<rows> of) {
+        if (!of->talk_) co_return std::nullopt;
+        try {
+            co_await async_drive(*of->talk_, of->on_->deadline());
+            co_return of->take();
+        } catch (...) {
+            of->talk_.reset();
+            throw;
+        }
     }
     /// The row that has come, if it was not the end.
     std::optional<sql::row> take() {
@@ -175,70 +213,16 @@ struct cursor::state {
     std::shared_ptr<const sql::column_names> columns_;
 };
 
-cursor::cursor(std::shared_ptr<state> s) noexcept : state_(std::move(s)) {}
-cursor::cursor(cursor&&) noexcept = default;
-cursor& cursor::operator=(cursor&&) noexcept = default;
-cursor::~cursor() = default;
-
-std::optional<sql::row> cursor::next() {
-    if (!state_->talk_) return std::nullopt;
-    try {
-        drive(*state_->talk_, state_->on_->deadline());
-        return state_->take();
-    } catch (...) {
-        state_->talk_.reset();
-        throw;
-    }
-}
-
-namespace {
-
-/// Whatever ends it early ends the conversation.
-template <class State>
-asio::awaitable<std::optional<sql::row>> async_next_of(std::shared_ptr<State> of) {
-    if (!of->talk_) co_return std::nullopt;
-    try {
-        co_await async_drive(*of->talk_, of->on_->deadline());
-        co_return of->take();
-    } catch (...) {
-        of->talk_.reset();
-        throw;
-    }
-}
-
-template <class State>
-asio::awaitable<std::shared_ptr<State>> async_begin(std::shared_ptr<State> of,
-                                                    sql::bound_statement what) {
-    of->begin(what.text(), what.parameters());
-    try {
-        co_await async_drive(*of->talk_, of->on_->deadline());
-    } catch (...) {
-        of->talk_.reset();
-        throw;
-    }
-    co_return of;
-}
-
 }  // namespace
 
-asio::awaitable<std::optional<sql::row>> cursor::async_next() { return async_next_of(state_); }
-
-cursor connection::stream_bound(std::string_view text, std::span<const sql::parameter> parameters) {
-    auto begun = std::make_shared<cursor::state>(session_);
+cursor session::stream(std::string_view text, std::span<const sql::parameter> parameters) {
+    auto begun = std::make_shared<rows>(shared_from_this());
     begun->begin(text, parameters);
-    try {
-        drive(*begun->talk_, session_->deadline());
-    } catch (...) {
-        begun->talk_.reset();
-        throw;
-    }
     return cursor(std::move(begun));
 }
 
-asio::awaitable<cursor> connection::async_stream_bound(sql::bound_statement what) {
-    auto begun = std::make_shared<cursor::state>(session_);
-    begun = co_await async_begin(std::move(begun), std::move(what));
-    co_return cursor(std::move(begun));
+asio::awaitable<cursor> session::async_stream(sql::bound_statement what) {
+    return rows::async_begin(shared_from_this(), std::move(what));
 }
 
 // Opening.
@@ -410,32 +394,36 @@ asio::awaitable<void> async_reset(std::shared_ptr<session> on) {
 }  // namespace
 
 bool connector::probe(connection& c) {
-    chores ask(c.session_, probing(*c.session_));
-    drive(ask, c.session_->deadline());
-    return is_wanted(*c.session_, ask.reply());
+    chores ask(c.own().shared_from_this(), probing(c.own()));
+    drive(ask, c.own().deadline());
+    return is_wanted(c.own(), ask.reply());
 }
 
 void connector::reset(connection& c) {
-    chores ask(c.session_, resetting(*c.session_));
-    drive(ask, c.session_->deadline());
-    c.session_->note_reset();
+    chores ask(c.own().shared_from_this(), resetting(c.own()));
+    drive(ask, c.own().deadline());
+    c.own().note_reset();
 }
 
 void connector::close(connection& c) noexcept { c.end(); }
 
-bool connector::before_acquire(connection& c) noexcept { return c.session_->quiet(); }
+bool connector::before_acquire(connection& c) noexcept { return c.own().quiet(); }
 
-verdict connector::before_release(connection& c) noexcept { return c.session_->leave(); }
+verdict connector::before_release(connection& c) noexcept { return c.own().leave(); }
 
-void connector::forsake(connection& c) noexcept { c.session_->forsake(); }
+void connector::forsake(connection& c) noexcept { c.own().forsake(); }
 
 asio::awaitable<connection> async_connector::open() {
     std::shared_ptr<session> made = co_await async_open(blocking_.settings_);
     co_return connection(std::move(made));
 }
 
-asio::awaitable<bool> async_connector::probe(connection& c) { return async_probe(c.session_); }
+asio::awaitable<bool> async_connector::probe(connection& c) {
+    return async_probe(c.own().shared_from_this());
+}
 
-asio::awaitable<void> async_connector::reset(connection& c) { return async_reset(c.session_); }
+asio::awaitable<void> async_connector::reset(connection& c) {
+    return async_reset(c.own().shared_from_this());
+}
 
 }  // namespace cenote::postgres

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <unistd.h>
 #include <utility>
 
@@ -14,11 +13,6 @@
 namespace cenote::postgres::detail {
 
 namespace {
-
-std::uint64_t new_generation() noexcept {
-    static std::atomic<std::uint64_t> last{0};
-    return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
 
 std::string field(const PGresult* r, int which) {
     const char* text = PQresultErrorField(r, which);
@@ -69,8 +63,7 @@ error_kind kind_of(std::string_view sqlstate, std::string_view severity) noexcep
 session::session(std::shared_ptr<const options> settings, handle_ptr connected)
     : settings_(std::move(settings)),
       handle_(std::move(connected)),
-      timeout_(settings_->operation_timeout),
-      generation_(new_generation()) {
+      timeout_(settings_->operation_timeout) {
     PQsetErrorVerbosity(handle(), PQERRORS_DEFAULT);
     PQsetNoticeReceiver(handle(), &session::hear, this);
     if (PQsetnonblocking(handle(), 1) != 0)
@@ -108,7 +101,7 @@ verdict session::leave() noexcept {
 void session::note_reset() noexcept {
     condition_.note_reset();
     timeout_ = settings_->operation_timeout;
-    generation_ = new_generation();
+    end_statements();
 }
 
 void session::call_off() noexcept {

@@ -1,7 +1,9 @@
 // One handle of libpq's, and the conversations that are held over it.
 #pragma once
 
+#include <boost/asio/awaitable.hpp>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <libpq-fe.h>
 #include <memory>
@@ -15,6 +17,7 @@
 #include "cenote/detail/process.hpp"
 #include "cenote/postgres.hpp"
 #include "cenote/sql.hpp"
+#include "cenote/sql_connection.hpp"
 #include "connector/drive.hpp"
 #include "connector/exchange.hpp"
 
@@ -42,25 +45,35 @@ struct complaint {
     [[noreturn]] void raise() const;
 };
 
-class session {
+class session final : public sql::detail::session, public std::enable_shared_from_this<session> {
 public:
     session(std::shared_ptr<const options> settings, handle_ptr connected);
-    ~session() { close(); }
+    ~session() override { close(); }
     session(const session&) = delete;
     session& operator=(const session&) = delete;
+
+    // What a connection offers (postgres.cpp).
+    sql::result execute(std::string_view text, std::span<const sql::parameter> parameters) override;
+    boost::asio::awaitable<sql::result> async_execute(sql::bound_statement what) override;
+    sql::statement prepare(std::string_view text) override;
+    boost::asio::awaitable<sql::statement> async_prepare(std::string text) override;
+    sql::result execute(const sql::statement& prepared,
+                        std::span<const sql::parameter> parameters) override;
+    boost::asio::awaitable<sql::result> async_execute(sql::statement prepared,
+                                                      sql::bound_statement what) override;
+    sql::cursor stream(std::string_view text, std::span<const sql::parameter> parameters) override;
+    boost::asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) override;
+    void set_timeout(std::chrono::nanoseconds timeout) noexcept override { timeout_ = timeout; }
+    bool in_transaction() const noexcept override;
 
     PGconn* handle() const noexcept { return handle_.get(); }
     connector_detail::condition& condition() noexcept { return condition_; }
     const options& settings() const noexcept { return *settings_; }
-    bool in_transaction() const noexcept;
-
-    void set_timeout(std::chrono::nanoseconds timeout) noexcept { timeout_ = timeout; }
     /// For an operation that begins now.
     instant deadline() const noexcept { return connector_detail::deadline_after(timeout_); }
 
-    /// Changes whenever what was prepared is gone; another one for each session.
-    std::uint64_t generation() const noexcept { return generation_; }
-    std::uint64_t next_statement() noexcept { return ++statements_; }
+    /// The number of one that is about to be prepared.
+    std::size_t next_statement() noexcept { return ++statements_; }
 
     /// Whether nothing has come that nobody asked for.
     bool quiet() noexcept;
@@ -82,9 +95,8 @@ private:
     handle_ptr handle_;
     connector_detail::condition condition_;
     std::chrono::nanoseconds timeout_;
-    std::uint64_t generation_;
-    std::uint64_t statements_ = 0;
-    bool babbles_ = false;  // something came while nothing was asked
+    std::size_t statements_ = 0;  // that were ever prepared
+    bool babbles_ = false;        // something came while nothing was asked
     ::cenote::detail::process_number process_ = ::cenote::detail::this_process;
 };
 

@@ -21,7 +21,6 @@ using connector_detail::async_run;
 using connector_detail::errand;
 using connector_detail::exchange;
 using detail::session;
-using detail::statement_name;
 
 namespace {
 
@@ -167,115 +166,114 @@ options options::from_url(std::string_view text) {
 
 // Connection.
 
-connection::connection(std::shared_ptr<session> s) noexcept : session_(std::move(s)) {}
-connection::connection(connection&&) noexcept = default;
-connection& connection::operator=(connection&&) noexcept = default;
-connection::~connection() = default;
+connection::connection(std::shared_ptr<session> s) noexcept : sql::connection(std::move(s)) {}
 
-sql::result connection::execute_bound(std::string_view text,
-                                      std::span<const sql::parameter> parameters) {
-    return exchanged(*session_, [&](session& s) { return s.execute(text, parameters); });
+session& connection::own() const noexcept { return static_cast<session&>(*session_); }
+
+sqlite3* connection::native_handle() const { return own().handle(); }
+
+// What a connection offers.
+
+sql::result session::execute(std::string_view text, std::span<const sql::parameter> parameters) {
+    return exchanged(*this, [&](session& s) { return s.perform(text, parameters); });
 }
 
-asio::awaitable<sql::result> connection::async_execute_bound(sql::bound_statement what) {
+asio::awaitable<sql::result> session::async_execute(sql::bound_statement what) {
     auto kept = std::make_shared<sql::bound_statement>(std::move(what));
-    auto run = errand_on<sql::result>(
-        session_, [kept](session& s) { return s.execute(kept->text(), kept->parameters()); });
-    return async_exchanged<sql::result>(session_, std::move(run));
-}
-
-statement connection::prepare(std::string_view text) {
-    statement_name made = exchanged(*session_, [&](session& s) { return s.prepare(text); });
-    return {made.number, made.generation};
-}
-
-asio::awaitable<statement> connection::async_prepare(std::string_view text) {
-    auto run = errand_on<statement>(session_, [kept = std::string(text)](session& s) {
-        statement_name made = s.prepare(kept);
-        return statement(made.number, made.generation);
+    auto run = errand_on<sql::result>(shared_from_this(), [kept](session& s) {
+        return s.perform(kept->text(), kept->parameters());
     });
-    return async_exchanged<statement>(session_, std::move(run));
+    return async_exchanged<sql::result>(shared_from_this(), std::move(run));
 }
 
-sql::result connection::execute_prepared(const statement& prepared,
-                                         std::span<const sql::parameter> parameters) {
-    statement_name name{prepared.number_, prepared.generation_};
-    return exchanged(*session_, [&](session& s) { return s.execute(name, parameters); });
+statement session::prepare(std::string_view text) {
+    return exchanged(*this, [&](session& s) { return s.make(text); });
 }
 
-asio::awaitable<sql::result> connection::async_execute_prepared(statement prepared,
-                                                                sql::bound_statement what) {
+asio::awaitable<statement> session::async_prepare(std::string text) {
+    auto run = errand_on<statement>(shared_from_this(),
+                                    [kept = std::move(text)](session& s) { return s.make(kept); });
+    return async_exchanged<statement>(shared_from_this(), std::move(run));
+}
+
+sql::result session::execute(const statement& prepared,
+                             std::span<const sql::parameter> parameters) {
+    return exchanged(*this, [&](session& s) { return s.perform(prepared, parameters); });
+}
+
+asio::awaitable<sql::result> session::async_execute(statement prepared, sql::bound_statement what) {
     auto kept = std::make_shared<sql::bound_statement>(std::move(what));
-    statement_name name{prepared.number_, prepared.generation_};
-    auto run = errand_on<sql::result>(
-        session_, [kept, name](session& s) { return s.execute(name, kept->parameters()); });
-    return async_exchanged<sql::result>(session_, std::move(run));
+    auto run = errand_on<sql::result>(shared_from_this(), [kept, prepared](session& s) {
+        return s.perform(prepared, kept->parameters());
+    });
+    return async_exchanged<sql::result>(shared_from_this(), std::move(run));
 }
 
-void connection::set_timeout(std::chrono::nanoseconds timeout) { session_->set_timeout(timeout); }
-bool connection::in_transaction() const { return session_->in_transaction(); }
-sqlite3* connection::native_handle() const { return session_->handle(); }
-
-// Cursor. Between two rows no exchange is under way: SQLite keeps no reply that could reach
-// somebody else, and a statement that is not read to its end ends with the cursor or the lease.
-
-struct cursor::state {
-    ~state() { on->end(name); }
-
-    std::shared_ptr<session> on;
-    statement_name name;
-    std::shared_ptr<const sql::column_names> columns;
-    bool ended = false;
-};
+// Cursors.
 
 namespace {
 
-template <class State>
-std::optional<sql::row> next_of(State& of, session& s) {
-    if (of.ended) return std::nullopt;
-    std::optional<sql::row> got = s.next(of.name, of.columns);
-    if (!got) {
-        of.ended = true;
-        s.end(of.name);
+/// Between two rows no exchange is under way: SQLite keeps no reply that could reach somebody else,
+/// and a statement that is not read to its end ends with the cursor or the lease.
+class rows final : public sql::detail::rows, public std::enable_shared_from_this<rows> {
+public:
+    explicit rows(std::shared_ptr<session> of) : of_(std::move(of)) {}
+    ~rows() override { of_->end(begun_); }
+    rows(const rows&) = delete;
+    rows& operator=(const rows&) = delete;
+
+    /// Within an exchange.
+    void begin(std::string_view text, std::span<const sql::parameter> parameters) {
+        begun_ = of_->begin(text, parameters);
     }
-    return got;
+
+    std::optional<sql::row> next() override {
+        return exchanged(*of_, [this](session&) { return take(); });
+    }
+    asio::awaitable<std::optional<sql::row>> async_next() override {
+        auto run = errand_on<std::optional<sql::row>>(
+            of_, [me = shared_from_this()](session&) { return me->take(); });
+        return async_exchanged<std::optional<sql::row>>(of_, std::move(run));
+    }
+
+private:
+    std::optional<sql::row> take() {
+        if (ended_) return std::nullopt;
+        std::optional<sql::row> got = of_->next(begun_, columns_);
+        if (!got) {
+            ended_ = true;
+            of_->end(begun_);
+        }
+        return got;
+    }
+
+    std::shared_ptr<session> of_;
+    statement begun_;
+    std::shared_ptr<const sql::column_names> columns_;
+    bool ended_ = false;
+};
+
+asio::awaitable<cursor> async_begin(std::shared_ptr<session> on, sql::bound_statement what) {
+    auto kept = std::make_shared<sql::bound_statement>(std::move(what));
+    auto begun = std::make_shared<rows>(on);
+    auto run = errand_on<bool>(on, [kept, begun](session&) {
+        begun->begin(kept->text(), kept->parameters());
+        return true;
+    });
+    co_await async_exchanged<bool>(on, std::move(run));
+    co_return cursor(std::move(begun));
 }
 
 }  // namespace
 
-cursor::cursor(std::shared_ptr<state> s) noexcept : state_(std::move(s)) {}
-cursor::cursor(cursor&&) noexcept = default;
-cursor& cursor::operator=(cursor&&) noexcept = default;
-cursor::~cursor() = default;
-
-std::optional<sql::row> cursor::next() {
-    return exchanged(*state_->on, [&](session& s) { return next_of(*state_, s); });
-}
-
-asio::awaitable<std::optional<sql::row>> cursor::async_next() {
-    auto run = errand_on<std::optional<sql::row>>(
-        state_->on, [of = state_](session& s) { return next_of(*of, s); });
-    return async_exchanged<std::optional<sql::row>>(state_->on, std::move(run));
-}
-
-cursor connection::stream_bound(sql::bound_statement what) {
-    auto begun = std::make_shared<cursor::state>();
-    begun->on = session_;
-    begun->name =
-        exchanged(*session_, [&](session& s) { return s.begin(what.text(), what.parameters()); });
+cursor session::stream(std::string_view text, std::span<const sql::parameter> parameters) {
+    auto begun = std::make_shared<rows>(shared_from_this());
+    exchanged(*this, [&](session&) { return begun->begin(text, parameters), true; });
     return cursor(std::move(begun));
 }
 
-asio::awaitable<cursor> connection::async_stream_bound(sql::bound_statement what) {
-    auto kept = std::make_shared<sql::bound_statement>(std::move(what));
-    auto begun = std::make_shared<cursor::state>();
-    begun->on = session_;
-    auto run = errand_on<bool>(session_, [kept, begun](session& s) {
-        begun->name = s.begin(kept->text(), kept->parameters());
-        return true;
-    });
-    co_await async_exchanged<bool>(session_, std::move(run));
-    co_return cursor(std::move(begun));
+asio::awaitable<cursor> session::async_stream(sql::bound_statement what) {
+    return async_begin(shared_from_this(), std::move(what));
 }
 
 // Connectors.
@@ -288,23 +286,23 @@ connector::connector(options settings)
 connection connector::open() {
     connection made(std::make_shared<session>(settings_));
     if (settings_->on_open) settings_->on_open(made);
-    made.session_->settle();
+    made.own().settle();
     return made;
 }
 
 bool connector::probe(connection& c) {
-    return exchanged(*c.session_, [](session& s) { return s.probe(); });
+    return exchanged(c.own(), [](session& s) { return s.probe(); });
 }
 
 void connector::reset(connection& c) {
-    exchanged(*c.session_, [](session& s) { return s.reset(), true; });
+    exchanged(c.own(), [](session& s) { return s.reset(), true; });
 }
 
 void connector::close(connection& c) { c.session_.reset(); }
 
-verdict connector::before_release(connection& c) noexcept { return c.session_->leave(); }
+verdict connector::before_release(connection& c) noexcept { return c.own().leave(); }
 
-void connector::forsake(connection& c) noexcept { c.session_->forsake(); }
+void connector::forsake(connection& c) noexcept { c.own().forsake(); }
 
 asio::awaitable<connection> async_connector::open() {
     class opening final : public errand<std::shared_ptr<connection>> {
@@ -323,24 +321,25 @@ asio::awaitable<connection> async_connector::open() {
 }
 
 asio::awaitable<bool> async_connector::probe(connection& c) {
-    auto run = errand_on<bool>(c.session_, [](session& s) { return s.probe(); });
-    return async_exchanged<bool>(c.session_, std::move(run));
+    auto run = errand_on<bool>(c.own().shared_from_this(), [](session& s) { return s.probe(); });
+    return async_exchanged<bool>(c.own().shared_from_this(), std::move(run));
 }
 
 asio::awaitable<void> async_connector::reset(connection& c) {
-    auto run = errand_on<bool>(c.session_, [](session& s) { return s.reset(), true; });
-    return ends(async_exchanged<bool>(c.session_, std::move(run)));
+    auto run =
+        errand_on<bool>(c.own().shared_from_this(), [](session& s) { return s.reset(), true; });
+    return ends(async_exchanged<bool>(c.own().shared_from_this(), std::move(run)));
 }
 
 /// Closing may have to write what is left in the journal.
 asio::awaitable<void> async_connector::close(connection& c) {
     class closing final : public errand<bool> {
     public:
-        explicit closing(std::shared_ptr<session> s) : last_(std::move(s)) {}
+        explicit closing(std::shared_ptr<sql::detail::session> s) : last_(std::move(s)) {}
         bool run() override { return last_.reset(), true; }
 
     private:
-        std::shared_ptr<session> last_;
+        std::shared_ptr<sql::detail::session> last_;
     };
     std::shared_ptr<errand<bool>> run = std::make_shared<closing>(std::move(c.session_));
     return ends(async_run<bool>(std::move(run)));

@@ -282,7 +282,7 @@ void session::note_pragma(std::string_view name) {
 
 verdict session::leave() noexcept {
     statements_.clear();
-    ++generation_;
+    end_statements();
     timeout_ = settings_->operation_timeout;
     if (!condition_.idle()) return condition_.judge();
     sqlite3_set_last_insert_rowid(handle_, 0);
@@ -293,7 +293,7 @@ verdict session::leave() noexcept {
 void session::reset() {
     limit time(*this);
     statements_.clear();
-    ++generation_;
+    end_statements();
     own_doing_ = true;
     if (in_transaction()) run("ROLLBACK");
     if (has_changed_) {
@@ -417,19 +417,20 @@ sql::result session::run(const std::string& text) {
     return collect(s.get());
 }
 
-sql::result session::execute(std::string_view text, std::span<const sql::parameter> parameters) {
+sql::result session::perform(std::string_view text, std::span<const sql::parameter> parameters) {
     limit time(*this);
     statement_ptr s = compile(text);
     bind(s.get(), parameters, false);
     return collect(s.get());
 }
 
-statement_name session::prepare(std::string_view text) {
+sql::statement session::make(std::string_view text) {
     limit time(*this);
     return keep(compile(text, SQLITE_PREPARE_PERSISTENT));
 }
 
-sql::result session::execute(statement_name name, std::span<const sql::parameter> parameters) {
+sql::result session::perform(const sql::statement& prepared,
+                             std::span<const sql::parameter> parameters) {
     limit time(*this);
     struct rewind {
         sqlite3_stmt* of;
@@ -438,46 +439,45 @@ sql::result session::execute(statement_name name, std::span<const sql::parameter
             sqlite3_clear_bindings(of);
         }
     };
-    rewind at_the_end{find(name)};
+    rewind at_the_end{find(prepared)};
     bind(at_the_end.of, parameters, false);
     return collect(at_the_end.of);
 }
 
-statement_name session::begin(std::string_view text, std::span<const sql::parameter> parameters) {
+sql::statement session::begin(std::string_view text, std::span<const sql::parameter> parameters) {
     limit time(*this);
     statement_ptr s = compile(text);
     bind(s.get(), parameters, true);
     return keep(std::move(s));
 }
 
-std::optional<sql::row> session::next(statement_name name,
+std::optional<sql::row> session::next(const sql::statement& begun,
                                       std::shared_ptr<const sql::column_names>& columns) {
     limit time(*this);
-    sqlite3_stmt* s = find(name);
+    sqlite3_stmt* s = find(begun);
     if (!step(s)) return std::nullopt;
     if (columns == nullptr) columns = names_of(s);
     return sql::row(columns, row_of(s));
 }
 
-void session::end(statement_name name) noexcept {
-    if (name.generation == generation_) statements_[name.number].reset();
+void session::end(const sql::statement& begun) noexcept {
+    if (auto number = number_of(begun)) statements_[*number].reset();
 }
 
-statement_name session::keep(statement_ptr s) {
+sql::statement session::keep(statement_ptr s) {
     auto place = std::ranges::find_if(statements_, [](const auto& each) { return !each; });
     if (place == statements_.end()) place = statements_.emplace(place);
     *place = std::move(s);
-    return {static_cast<std::size_t>(place - statements_.begin()), generation_};
+    return named(static_cast<std::size_t>(place - statements_.begin()));
 }
 
-sqlite3_stmt* session::find(statement_name name) const {
-    bool known = name.generation == generation_ && name.number < statements_.size() &&
-                 statements_[name.number] != nullptr;
-    if (!known)
+sqlite3_stmt* session::find(const sql::statement& s) const {
+    auto number = number_of(s);
+    if (!number || statements_.at(*number) == nullptr)
         throw std::logic_error(
             "cenote: a statement ends with the lease it was prepared in, and belongs to its "
             "connection alone");
-    return statements_[name.number].get();
+    return statements_[*number].get();
 }
 
 // The rest.

@@ -3,9 +3,8 @@
 #pragma once
 
 #include <atomic>
+#include <boost/asio/awaitable.hpp>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "cenote/sql.hpp"
+#include "cenote/sql_connection.hpp"
 #include "cenote/sqlite.hpp"
 #include "connector/drive.hpp"
 #include "connector/exchange.hpp"
@@ -28,13 +28,7 @@ struct finalize {
 };
 using statement_ptr = std::unique_ptr<sqlite3_stmt, finalize>;
 
-/// Where a statement is kept. Names from before a reset mean nothing any more.
-struct statement_name {
-    std::size_t number = 0;
-    std::uint64_t generation = 0;
-};
-
-class session {
+class session final : public sql::detail::session, public std::enable_shared_from_this<session> {
 public:
     /// The code of an error that goes away when another connection lets go of its lock.
     static const int locked;
@@ -43,20 +37,34 @@ public:
     explicit session(std::shared_ptr<const options> settings);
     /// Everything is as its user wants it: so it is to be for each lease.
     void settle();
-    ~session();
+    ~session() override;
     session(const session&) = delete;
     session& operator=(const session&) = delete;
 
-    // Operations, each within the time that is allowed to one. Throw statement_error and
+    // What a connection offers, each an exchange (sqlite.cpp).
+    sql::result execute(std::string_view text, std::span<const sql::parameter> parameters) override;
+    boost::asio::awaitable<sql::result> async_execute(sql::bound_statement what) override;
+    sql::statement prepare(std::string_view text) override;
+    boost::asio::awaitable<sql::statement> async_prepare(std::string text) override;
+    sql::result execute(const sql::statement& prepared,
+                        std::span<const sql::parameter> parameters) override;
+    boost::asio::awaitable<sql::result> async_execute(sql::statement prepared,
+                                                      sql::bound_statement what) override;
+    sql::cursor stream(std::string_view text, std::span<const sql::parameter> parameters) override;
+    boost::asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) override;
+    void set_timeout(std::chrono::nanoseconds timeout) override { timeout_ = timeout; }
+    bool in_transaction() const noexcept override;
+
+    // What happens in them, each within the time that is allowed to one. Throw statement_error and
     // connection_error.
-    sql::result execute(std::string_view text, std::span<const sql::parameter> parameters);
-    statement_name prepare(std::string_view text);
-    sql::result execute(statement_name name, std::span<const sql::parameter> parameters);
+    sql::result perform(std::string_view text, std::span<const sql::parameter> parameters);
+    sql::statement make(std::string_view text);
+    sql::result perform(const sql::statement& prepared, std::span<const sql::parameter> parameters);
     /// Begins to be read with next(). `parameters` may go.
-    statement_name begin(std::string_view text, std::span<const sql::parameter> parameters);
-    std::optional<sql::row> next(statement_name name,
+    sql::statement begin(std::string_view text, std::span<const sql::parameter> parameters);
+    std::optional<sql::row> next(const sql::statement& begun,
                                  std::shared_ptr<const sql::column_names>& columns);
-    void end(statement_name name) noexcept;
+    void end(const sql::statement& begun) noexcept;
 
     bool probe();
     /// Undoes what the last lease left. Throws if it cannot.
@@ -70,9 +78,7 @@ public:
     void wait_for_locks(bool waits) noexcept { waits_ = waits; }
     /// From any thread: the operation under way is to end.
     void stop() noexcept { stopped_.store(true, std::memory_order_relaxed); }
-    void set_timeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
     std::chrono::milliseconds busy_timeout() const noexcept { return settings_->busy_timeout; }
-    bool in_transaction() const noexcept;
     sqlite3* handle() const noexcept { return handle_; }
     connector_detail::condition& condition() noexcept { return condition_; }
 
@@ -94,8 +100,8 @@ private:
     bool step(sqlite3_stmt* s);
     sql::result collect(sqlite3_stmt* s);
     sql::result run(const std::string& text);  // our own, with nothing bound
-    sqlite3_stmt* find(statement_name name) const;
-    statement_name keep(statement_ptr s);
+    sqlite3_stmt* find(const sql::statement& s) const;
+    sql::statement keep(statement_ptr s);
     [[noreturn]] void fail(int code) const;
     bool late() const noexcept;
     bool wait_for_lock(int tries) const noexcept;
@@ -104,7 +110,6 @@ private:
     sqlite3* handle_ = nullptr;
     connector_detail::condition condition_;
     std::vector<statement_ptr> statements_;
-    std::uint64_t generation_ = 1;
     std::vector<std::pair<std::string, std::string>> baseline_;  // pragmas as they were at first
     bool has_changed_ = false;                                   // something is to be undone
     bool beyond_undo_ = false;                                   // and cannot be

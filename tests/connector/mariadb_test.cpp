@@ -183,10 +183,17 @@ TEST_F(mariadb, executes_prepared_statements_again) {
     to.reset(c);
     EXPECT_THROW(c.execute(add, 1, 2), std::logic_error);
     EXPECT_THROW(c.execute(statement(), 1), std::logic_error);
-    connection other = to.open();
-    statement elsewhere = other.prepare("select 1");
-    EXPECT_THROW(c.execute(elsewhere), std::logic_error);
     EXPECT_EQ(c.execute("select 1").scalar<int>(), 1);
+}
+
+TEST_F(mariadb, knows_a_statement_of_another_connection) {
+    connection other = to.open();
+    statement here = c.prepare("select 1");
+    statement there = other.prepare("select 2");
+    EXPECT_THROW(c.execute(there), std::logic_error);
+    EXPECT_THROW(await(other.async_execute(here)), std::logic_error);
+    EXPECT_EQ(c.execute(here).scalar<int>(), 1);
+    EXPECT_EQ(other.execute(there).scalar<int>(), 2);
 }
 
 TEST_F(mariadb, refuses_what_does_not_fit_and_goes_on) {

@@ -30,7 +30,7 @@ WORDS = ("breaker.hpp", "options.hpp", "error.hpp", "stats.hpp", "event.hpp")
 ASIO = ("asio.hpp", "asio_connector.hpp", "per_executor.hpp")
 SPDLOG = ("spdlog.hpp",)
 SERVER = ("http.hpp", "mariadb.hpp", "postgres.hpp", "redis.hpp", "secret.hpp", "server_error.hpp",
-          "sql.hpp", "sqlite.hpp", "tls.hpp", "url.hpp")
+          "sql.hpp", "sql_connection.hpp", "sqlite.hpp", "tls.hpp", "url.hpp")
 MAY_INCLUDE = {
     "words": {"words"},
     "public": {"public", "words"},
