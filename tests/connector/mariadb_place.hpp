@@ -45,4 +45,19 @@ inline cenote::mariadb::connection await_open(cenote::mariadb::async_connector& 
     return std::move(*await(async_opened(&by)));
 }
 
+/// For tests that are the same with another server.
+struct mariadb_place {
+    using connection = cenote::mariadb::connection;
+    using connector = cenote::mariadb::connector;
+    using async_connector = cenote::mariadb::async_connector;
+
+    /// Gives back the number it is given.
+    static constexpr const char* echo = "select ?";
+
+    static mariadb_server& server() { return the_mariadb(); }
+    static std::string url(const std::string& parameters = {}) { return mariadb_url(parameters); }
+    /// Does not wait until they are gone: others may have come meanwhile.
+    static void kill_all() { the_mariadb().execute_as_admin("kill user app", "mysql"); }
+};
+
 }  // namespace support

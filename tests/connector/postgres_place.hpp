@@ -31,4 +31,18 @@ inline int backend_of(cenote::postgres::connection& c) {
     return c.execute("select pg_backend_pid()").scalar<int>();
 }
 
+/// For tests that are the same with another server.
+struct postgres_place {
+    using connection = cenote::postgres::connection;
+    using connector = cenote::postgres::connector;
+    using async_connector = cenote::postgres::async_connector;
+
+    /// Gives back the number it is given.
+    static constexpr const char* echo = "select $1::int8";
+
+    static postgres_server& server() { return the_postgres(); }
+    static std::string url(const std::string& parameters = {}) { return postgres_url(parameters); }
+    static void kill_all() { the_postgres().kill_backends(); }
+};
+
 }  // namespace support

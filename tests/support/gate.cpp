@@ -86,6 +86,9 @@ struct link {
     flow replies;
     /// It was accepted in the black hole.
     bool lost = false;
+    /// It is not known yet whether it counts.
+    bool unheard = false;
+    bool overlooked = false;
     /// All was said here; both sides have to hang up as well.
     bool finished = false;
     bool client_gone = false;
@@ -96,6 +99,16 @@ struct link {
 bool would_join(const descriptor& to) {
     int unsent = 0;
     return ::ioctl(to.get(), SIOCOUTQNSD, &unsent) == 0 && unsent > 0;
+}
+
+/// Whether the client has not hung up. The kernel knows before anybody here has read that far.
+bool is_there(const descriptor& client) {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    if (::getsockopt(client.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
+    // In the latter two it was this side that hung up.
+    return info.tcpi_state == TCP_ESTABLISHED || info.tcpi_state == TCP_FIN_WAIT1 ||
+           info.tcpi_state == TCP_FIN_WAIT2;
 }
 
 enum class heard { something, nothing, end, failure };
@@ -131,6 +144,8 @@ public:
     std::list<link>& links() { return links_; }
     std::size_t connections() const;
     std::size_t accepted() const { return accepted_; }
+    std::size_t most_at_once() const { return most_at_once_; }
+    void overlook(const std::string& beginning) { overlooked_ = beginning; }
 
     conduct now;
 
@@ -141,6 +156,8 @@ private:
     bool ready(const descriptor& socket) const;
     void obey();
     void accept_all();
+    void listen_to_beginning(link& one, const std::string& bytes);
+    void count();
     void connect(link& one);
     void carry(link& one);
     void swallow(link& one);
@@ -159,6 +176,8 @@ private:
     bool listening_ = true;
     std::list<link> links_;
     std::size_t accepted_ = 0;
+    std::size_t most_at_once_ = 0;
+    std::string overlooked_;
     std::vector<pollfd> polled_;
     /// Of this round: what is due must not change between deciding what to wait for and how long.
     clock::time_point time_;
@@ -302,7 +321,21 @@ void gate::loop::accept_all() {
         one.client = descriptor(fd);
         one.lost = now.black_hole;
         one.replies.until_cut = now.cut_after;
+        one.unheard = !overlooked_.empty();
+        if (!one.unheard) count();
     }
+}
+
+void gate::loop::listen_to_beginning(link& one, const std::string& bytes) {
+    if (!std::exchange(one.unheard, false)) return;
+    one.overlooked = bytes.starts_with(overlooked_);
+    if (!one.overlooked) count();
+}
+
+/// All had come before the first of them is looked at, and who is there when it is looked at was
+/// there before: whom this counts, were there at the same time.
+void gate::loop::count() {
+    if (links_.size() > most_at_once_) most_at_once_ = std::max(most_at_once_, connections());
 }
 
 void gate::loop::connect(link& one) {
@@ -344,7 +377,7 @@ void gate::loop::reset(link& one) {
 
 std::size_t gate::loop::connections() const {
     return static_cast<std::size_t>(std::ranges::count_if(links_, [](const link& one) {
-        return !one.over && !one.client_gone && !one.requests.heard_end;
+        return !one.unheard && !one.overlooked && is_there(one.client);
     }));
 }
 
@@ -369,6 +402,7 @@ void gate::loop::swallow(link& one) {
     while (!one.client_gone) {
         heard what = hear(one.client, gone, room);
         if (what == heard::nothing) break;
+        if (what == heard::something) listen_to_beginning(one, gone);
         one.client_gone = what != heard::something;
     }
     while (one.server.get() >= 0 && !one.replies.heard_end) {
@@ -380,6 +414,8 @@ void gate::loop::swallow(link& one) {
 }
 
 void gate::loop::take_in(link& one, const descriptor& from, flow& way) {
+    // Of many connections few have something to say at a time.
+    if (!ready(from)) return;
     while (!way.heard_end && way.held < room) {
         std::string bytes;
         heard what = hear(from, bytes, room - way.held);
@@ -390,6 +426,7 @@ void gate::loop::take_in(link& one, const descriptor& from, flow& way) {
             return;
         }
         bool replies = &way == &one.replies;
+        if (!replies) listen_to_beginning(one, bytes);
         if (replies && now.corrupt_every > 0)
             for (char& byte : bytes)
                 if (++way.since_corrupt % now.corrupt_every == 0) byte = static_cast<char>(~byte);
@@ -546,6 +583,16 @@ std::size_t gate::connections() {
 std::size_t gate::accepted() {
     std::size_t count = 0;
     loop_->tell([&](loop& me) { count = me.accepted(); });
+    return count;
+}
+
+void gate::overlook(const std::string& beginning) {
+    loop_->tell([&](loop& me) { me.overlook(beginning); });
+}
+
+std::size_t gate::most_at_once() {
+    std::size_t count = 0;
+    loop_->tell([&](loop& me) { count = me.most_at_once(); });
     return count;
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 namespace support {
 
@@ -58,10 +59,17 @@ public:
     /// Both sides see a reset.
     void reset_all();
 
-    /// How many clients are connected, as far as this side knows.
+    /// How many clients are connected: who has hung up counts no longer, whether or not this is
+    /// known to anybody but the kernel.
     std::size_t connections();
     /// How many ever were.
     std::size_t accepted();
+    /// The most that ever were connected at the same time. Who was there only for a moment may have
+    /// been missed.
+    std::size_t most_at_once();
+    /// From now on connections() and most_at_once() leave out who begins with these bytes, and
+    /// count everybody else only when they have begun.
+    void overlook(const std::string& beginning);
 
 private:
     class loop;

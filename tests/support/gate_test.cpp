@@ -116,6 +116,60 @@ TEST_F(gate_verb, counts_who_is_there_and_who_came) {
     EXPECT_TRUE(eventually([&] { return server.finished() == 2; }));
 }
 
+TEST_F(gate_verb, counts_the_most_at_once_and_not_who_has_hung_up) {
+    for (int i = 0; i < 200; ++i) {
+        tcp_client one(between.port());
+        tcp_client two(between.port());
+        two.say("unread");
+    }
+    EXPECT_EQ(between.accepted(), 400U);
+    EXPECT_LE(between.most_at_once(), 2U);
+    {
+        tcp_client one = regular();
+        tcp_client two = regular();
+        tcp_client three = regular();
+    }
+    EXPECT_EQ(between.connections(), 0U);
+    EXPECT_EQ(between.most_at_once(), 3U);
+}
+
+TEST_F(gate_verb, counts_who_stays_where_all_has_ended) {
+    tcp_client client = regular();
+    between.finish_all();
+    EXPECT_EQ(client.end(), ended::finished);
+    EXPECT_EQ(between.connections(), 1U);
+    tcp_client another = regular();
+    EXPECT_EQ(between.most_at_once(), 2U);
+}
+
+TEST_F(gate_verb, counts_in_silence_and_in_the_black_hole) {
+    between.accept_and_be_silent();
+    for (int i = 0; i < 50; ++i) {
+        tcp_client client(between.port());
+        client.say("unread");
+    }
+    between.pass();
+    between.black_hole();
+    for (int i = 0; i < 50; ++i) tcp_client client(between.port());
+    EXPECT_EQ(between.accepted(), 100U);
+    EXPECT_LE(between.most_at_once(), 1U);
+}
+
+TEST_F(gate_verb, counts_nobody_who_is_to_be_overlooked) {
+    between.overlook("bye");
+    tcp_client client = regular();
+    tcp_client undecided(between.port());
+    tcp_client leaving(between.port());
+    leaving.say("bye!");
+    EXPECT_EQ(leaving.hear(4), "bye!");
+    EXPECT_EQ(between.connections(), 1U);
+    undecided.say("hello");
+    EXPECT_EQ(undecided.hear(5), "hello");
+    EXPECT_EQ(between.connections(), 2U);
+    EXPECT_EQ(between.most_at_once(), 2U);
+    EXPECT_EQ(between.accepted(), 3U);
+}
+
 TEST_F(gate_verb, delay_brings_replies_later) {
     tcp_client client = regular();
     between.delay(60ms);
