@@ -43,9 +43,9 @@ asio::awaitable<void> ask(pool<connection>& from, int who, tally& t) {
         try {
             auto lease = co_await from.async_acquire(asio::use_awaitable);
             int nonce = who * rounds + i;
+            if (i % 7 == 0) co_await lease->async_execute("begin");  // and left so
             auto echo = co_await lease->async_execute("select $1::int8", nonce);
             ++(echo.scalar<int>() == nonce ? t.right : t.wrong);
-            if (i % 7 == 0) co_await lease->async_execute("begin");  // and left so
         } catch (const server_error&) {
             ++t.failed;
         }
