@@ -7,6 +7,7 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <stdexcept>
+#include <utility>
 
 #include "cenote/url.hpp"
 #include "connector/exchange.hpp"
@@ -242,7 +243,7 @@ private:
         std::optional<sql::row> got = of_->next(begun_, columns_);
         if (!got) {
             ended_ = true;
-            of_->end(begun_);
+            of_->end(std::exchange(begun_, {}));  // its place is somebody else's from now on
         }
         return got;
     }

@@ -108,6 +108,19 @@ TEST_F(sqlite, can_be_used_while_a_stream_is_read_and_after_it_is_left) {
     EXPECT_EQ(to.before_release(c), verdict::keep);
 }
 
+// The place of what has been read to its end is the next statement's, and the cursor is still
+// there.
+TEST_F(sqlite, a_cursor_that_was_read_to_its_end_ends_nothing_else) {
+    statement later;
+    {
+        auto rows = c.stream("SELECT 1");
+        while (rows.next()) {
+        }
+        later = c.prepare("SELECT 2");
+    }
+    EXPECT_EQ(c.execute(later).scalar<int>(), 2);
+}
+
 TEST_F(sqlite, is_awaited) {
     auto work = [&]() -> asio::awaitable<int> {
         co_await c.async_execute("CREATE TABLE t(n)");

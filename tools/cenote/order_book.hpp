@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <cenote/sql.hpp>
+#include <cenote/sql_connection.hpp>
 
 namespace demo {
 
@@ -31,21 +32,16 @@ class order_book {
 public:
     explicit order_book(dialect d) : dialect_(d) {}
 
-    template <class Connection>
-    void set_up(Connection& c) const {
+    void set_up(cenote::sql::connection& c) const {
         c.execute("DROP TABLE IF EXISTS cenote_demo_orders");
         c.execute("CREATE TABLE cenote_demo_orders(id " + std::string(dialect_.identity) +
                   ", buys INTEGER NOT NULL, price INTEGER NOT NULL, quantity INTEGER NOT NULL)");
         c.execute("CREATE INDEX cenote_demo_best ON cenote_demo_orders(buys, price)");
     }
-    template <class Connection>
-    void tear_down(Connection& c) const {
-        c.execute("DROP TABLE cenote_demo_orders");
-    }
+    void tear_down(cenote::sql::connection& c) const { c.execute("DROP TABLE cenote_demo_orders"); }
 
     /// Somebody looks at the best prices.
-    template <class Connection>
-    boost::asio::awaitable<void> look(Connection& c) const {
+    boost::asio::awaitable<void> look(cenote::sql::connection& c) const {
         std::string text =
             sql("SELECT price, sum(quantity) FROM cenote_demo_orders WHERE buys = ? "
                 "GROUP BY price ORDER BY price LIMIT 5");
@@ -54,8 +50,8 @@ public:
     }
 
     /// Somebody buys or sells: takes the best offer if it is good enough, else joins the book.
-    template <class Connection>
-    boost::asio::awaitable<tally> trade(Connection& c, bool buys, int price, int quantity) const {
+    boost::asio::awaitable<tally> trade(cenote::sql::connection& c, bool buys, int price,
+                                        int quantity) const {
         co_await c.async_execute(dialect_.begin);
         std::string best =
             sql(std::string("SELECT id, quantity FROM cenote_demo_orders WHERE buys = ?") +
@@ -76,21 +72,19 @@ public:
     }
 
     /// What lies in the book.
-    template <class Connection>
-    std::int64_t left(Connection& c) const {
+    std::int64_t left(cenote::sql::connection& c) const {
         auto sum = c.execute("SELECT CAST(coalesce(sum(quantity), 0) AS " +
                              std::string(dialect_.numbered ? "BIGINT" : "SIGNED") +
                              ") FROM cenote_demo_orders");
-        return sum.template scalar<std::int64_t>();
+        return sum.scalar<std::int64_t>();
     }
 
 private:
     /// Takes all of an offer, or as much as is wanted; what is wanted beyond it is given up.
-    template <class Connection>
-    boost::asio::awaitable<void> take(Connection& c, const cenote::sql::row& offer, int wanted,
-                                      tally& t) const {
-        auto id = offer.template get<std::int64_t>(0);
-        auto there = offer.template get<std::int64_t>(1);
+    boost::asio::awaitable<void> take(cenote::sql::connection& c, const cenote::sql::row& offer,
+                                      int wanted, tally& t) const {
+        auto id = offer.get<std::int64_t>(0);
+        auto there = offer.get<std::int64_t>(1);
         t.taken = std::min<std::int64_t>(there, wanted);
         if (there <= wanted) {
             std::string remove = sql("DELETE FROM cenote_demo_orders WHERE id = ?");
