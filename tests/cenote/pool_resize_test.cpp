@@ -8,6 +8,7 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <sched.h>
 #include <set>
 #include <stdexcept>
 #include <stop_token>
@@ -15,8 +16,6 @@
 #include <system_error>
 #include <thread>
 #include <vector>
-
-#include <sched.h>
 
 #include <gtest/gtest.h>
 
