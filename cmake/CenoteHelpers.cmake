@@ -30,8 +30,8 @@ function(cenote_add_example)
 endfunction()
 
 # cenote_add_test(NAME name SOURCES … [LIBS …] [ARGS …] [LABELS …] [TIMEOUT seconds]
-# [PROCESSORS n] [HEAVY]): one program with GoogleTest's main, one ctest entry. HEAVY ones compute so
-# much that the optimizer pays, in every leg.
+# [PROCESSORS n] [HEAVY]): one program with GoogleTest's main, one ctest entry. HEAVY ones compute
+# so much that the optimizer pays, in every leg.
 function(cenote_add_test)
   cmake_parse_arguments(PARSE_ARGV 0 arg "HEAVY" "NAME;TIMEOUT;PROCESSORS"
                         "SOURCES;LIBS;ARGS;LABELS")
