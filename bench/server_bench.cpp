@@ -134,7 +134,7 @@ goal at_least_97_percent(const char* one, const char* other) {
             ratio(one, other, "queries")};
 }
 
-/// How many times as many as without a pool. There is no goal: it is what a pool is for.
+/// How many times as many as without a pool. Less than once, and there is no use in one.
 goal factor() {
     return {"queries, pool / a connection each", goal::bound::at_least, 1,
             ratio("pool", "a connection each", "queries")};
@@ -153,6 +153,8 @@ template <class Connector, class Query>
 workload five_ways(Connector connector, Query query) {
     workload w = four_ways("one value; sessions are reset after each lease", connector, query);
     w.subjects.push_back(by_hand_and_reset(connector, query));
+    // The pool resets on threads of its own, so that nobody waits for it who gives back: that is
+    // two switches of threads more (docs/decisions/0018-full-reset.md).
     w.goals.push_back({"queries, pool / by hand, and reset", goal::bound::at_least, 0.5,
                        ratio("pool", "by hand, and reset", "queries")});
     return w;
