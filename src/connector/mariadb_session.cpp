@@ -159,7 +159,6 @@ const char* name_of(isolation_level level) {
 std::string settings_text(const options& o) {
     std::string all = "SET NAMES '" + o.charset + "'";
     if (!o.time_zone.empty()) all += ", SESSION time_zone = '" + o.time_zone + "'";
-    if (!o.sql_mode.empty()) all += ", SESSION sql_mode = '" + o.sql_mode + "'";
     if (o.unsafe_reset_by_tracking)
         all +=
             ", SESSION session_track_state_change = ON, SESSION session_track_schema = ON"
@@ -167,11 +166,22 @@ std::string settings_text(const options& o) {
     return all;
 }
 
-std::vector<std::string> first_greetings(const options& o) {
+std::vector<std::string> settings_texts(const options& o) {
     std::vector<std::string> texts{settings_text(o)};
     if (const char* level = name_of(o.isolation))
         texts.push_back(std::string("SET SESSION TRANSACTION ISOLATION LEVEL ") + level);
     return texts;
+}
+
+std::vector<std::string> mode_texts(const options& o) {
+    if (o.sql_mode.empty()) return {};
+    return {"SET SESSION sql_mode = '" + o.sql_mode + "'"};
+}
+
+greeting first_greeting(const options& o) {
+    greeting g{.texts = settings_texts(o)};
+    for (std::string& each : mode_texts(o)) g.texts.push_back(std::move(each));
+    return g;
 }
 
 std::string quoted(std::string_view name) {
@@ -180,22 +190,47 @@ std::string quoted(std::string_view name) {
     return text + "`";
 }
 
-/// After a reset, the same and more: MariaDB leaves the role, the profiles of past statements and
-/// FOUND_ROWS() as they were (10.11). The profiles go when their history has no room and another
-/// one is made; the count is that of the last union.
-std::vector<std::string> later_greetings(const options& o, bool is_mariadb,
-                                         const std::optional<std::string>& role) {
-    std::vector<std::string> texts = first_greetings(o);
+/// As a string of bytes, which is read alike in whatever character set and mode.
+std::string as_bytes(std::string_view text) {
+    constexpr std::string_view digits = "0123456789ABCDEF";
+    std::string literal = "x'";
+    for (char c : text) {
+        auto byte = static_cast<unsigned char>(c);
+        literal += digits[byte / 16];
+        literal += digits[byte % 16];
+    }
+    return literal + "'";
+}
+
+/// All that in one round trip, with a signal if a borrower has left the connection in another
+/// database: a block cannot go back to it. Its select also ends what FOUND_ROWS() knew.
+std::string block_of(const std::vector<std::string>& texts, const options& o) {
+    std::string block = "BEGIN NOT ATOMIC DECLARE stayed INT; ";
+    for (const std::string& text : texts) block += text + "; ";
+    block += "SELECT DATABASE() <=> " + as_bytes(o.database) + " INTO stayed; ";
+    return block + "IF NOT stayed THEN SIGNAL SQLSTATE '45000'; END IF; END";
+}
+
+/// What the error is called that a signal is.
+constexpr unsigned signalled = 1644;
+
+/// After a reset, the settings and more: MariaDB leaves the role, the profiles of past statements
+/// and FOUND_ROWS() as they were (10.11). The profiles go when their history has no room and
+/// another one is made. A block ends with the mode it began with, so that is said on its own.
+greeting later_greeting(const options& o, bool is_mariadb, const server_facts& server) {
+    std::vector<std::string> texts = settings_texts(o);
     if (is_mariadb) {
-        texts[0] += ", ROLE " + (role ? quoted(*role) : "NONE") +
+        texts[0] += ", ROLE " + (server.role ? quoted(*server.role) : "NONE") +
                     ", SESSION profiling = 1, SESSION profiling_history_size = 0";
         texts.insert(texts.begin() + 1,
-                     "SET SESSION profiling_history_size = DEFAULT, SESSION profiling = "
-                     "(SELECT x FROM (SELECT 0 AS x UNION SELECT 0) AS y LIMIT 1)");
-    } else if (role) {
-        texts.push_back("SET ROLE " + *role);  // as MySQL has written it: a list of names
+                     "SET SESSION profiling = 0, SESSION profiling_history_size = DEFAULT");
+    } else if (server.role) {
+        texts.push_back("SET ROLE " + *server.role);  // as MySQL has written it: a list of names
     }
-    return texts;
+    greeting g{.texts = std::move(texts), .minds_database = server.knows_blocks};
+    if (server.knows_blocks) g.texts = {block_of(g.texts, o)};
+    for (std::string& each : mode_texts(o)) g.texts.push_back(std::move(each));
+    return g;
 }
 
 }  // namespace
@@ -211,7 +246,7 @@ session::session(std::shared_ptr<const options> settings, std::string at, instan
       handle_((begin_library(), mysql_init(nullptr))),
       encrypted_(wants_tls(*settings_)),
       timeout_(settings_->operation_timeout),
-      greetings_(first_greetings(*settings_)) {
+      greeting_(first_greeting(*settings_)) {
     if (handle_ == nullptr) throw std::bad_alloc();
     choose_options();
     if (encrypted_) protect();
@@ -310,9 +345,12 @@ void session::note_failed(error_kind kind) noexcept {
     if (kind != error_kind::statement) condition_.note_broken(kind);
 }
 
-void session::note_role(const std::optional<std::string>& role) {
+void session::note_server(server_facts facts) {
     bool is_mariadb = mariadb_connection(handle_) != 0;
-    greetings_ = later_greetings(*settings_, is_mariadb, role);
+    constexpr unsigned long first_with_blocks = 100'101;
+    if (!is_mariadb || mysql_get_server_version(handle_) < first_with_blocks)
+        facts.knows_blocks = false;
+    greeting_ = later_greeting(*settings_, is_mariadb, facts);
 }
 
 void session::forget_statements() noexcept {
@@ -399,15 +437,13 @@ bool settling::advance() {
             if (number() != 0) fail_settling();
             on().forget_statements();
             return say_next();
-        case phase::said:
-            if (number() != 0) fail_settling();
-            return say_next();
-        case phase::asked: return hear_role();
-        case phase::stored: return note_role();
+        case phase::said: return heard();
+        case phase::asked: return hear_facts();
+        case phase::stored: return note_facts();
         case phase::selected:
             if (number() != 0) fail_settling();
-            on().note_settled();
-            return false;
+            selected_ = true;
+            return say_next();
     }
     return false;
 }
@@ -440,11 +476,26 @@ void settling::note_connected() {
 }
 
 bool settling::say_next() {
-    const std::vector<std::string>& texts = on().greetings();
-    if (said_ == texts.size()) return from_ == from::nothing ? ask_role() : select();
-    phase_ = phase::said;
-    query(texts[said_++]);
-    return true;
+    const greeting& all = on().what_to_say();
+    if (said_ < all.texts.size()) {
+        phase_ = phase::said;
+        query(all.texts[said_++]);
+        return true;
+    }
+    if (from_ == from::nothing) return ask_facts();
+    return all.minds_database || selected_ ? end() : select();
+}
+
+bool settling::heard() {
+    if (number() == 0) return say_next();
+    bool strayed = on().what_to_say().minds_database && mysql_errno(handle()) == signalled;
+    if (!strayed) fail_settling();
+    return select();
+}
+
+bool settling::end() {
+    on().note_settled();
+    return false;
 }
 
 void settling::query(std::string_view text) {
@@ -460,37 +511,36 @@ bool settling::select() {
     return true;
 }
 
-/// Which role does the server give to a new connection?
-bool settling::ask_role() {
+/// Which role does the server give to a new connection, and which syntax?
+bool settling::ask_facts() {
     phase_ = phase::asked;
-    query("SELECT CURRENT_ROLE()");
+    query("SELECT CURRENT_ROLE(), @@GLOBAL.sql_mode LIKE '%ORACLE%'");
     return true;
 }
 
-bool settling::hear_role() {
+bool settling::hear_facts() {
     if (number() != 0) {
         // An old server that knows no roles says so. Anything else is an error.
         if (is_clients_own(mysql_errno(handle()))) fail_settling();
-        number() = 0;
-        on().note_role(std::nullopt);
-        phase_ = phase::selected;
-        return true;
+        on().note_server({});
+        return end();
     }
     phase_ = phase::stored;
     call<mysql_store_result_start, mysql_store_result_cont>(&rows(), handle());
     return true;
 }
 
-bool settling::note_role() {
+bool settling::note_facts() {
     std::unique_ptr<MYSQL_RES, decltype(&mysql_free_result)> all(rows(), &mysql_free_result);
     if (all == nullptr) fail_settling();
     MYSQL_ROW row = mysql_fetch_row(all.get());
-    std::optional<std::string> role;
-    if (row != nullptr && row[0] != nullptr) role = row[0];
-    on().note_role(role);
-    number() = 0;
-    phase_ = phase::selected;
-    return true;
+    server_facts facts;
+    if (row != nullptr) {
+        if (row[0] != nullptr) facts.role = row[0];
+        facts.knows_blocks = row[1] != nullptr && std::string_view(row[1]) == "0";
+    }
+    on().note_server(facts);
+    return end();
 }
 
 /// Only what cannot contain a password: what the server says, and what the library says of hosts

@@ -79,6 +79,18 @@ private:
     std::unique_ptr<row_reader> reader_;
 };
 
+/// What a connection is told that is new or was reset, statement by statement.
+struct greeting {
+    std::vector<std::string> texts;
+    bool minds_database = false;  // they fail with a signal if it is in another one
+};
+
+/// What a connection learns of its server.
+struct server_facts {
+    std::optional<std::string> role;  // it gave it, and later borrowers are to have it, too
+    bool knows_blocks = false;        // compound statements outside of stored programs
+};
+
 class session final : public sql::detail::session, public std::enable_shared_from_this<session> {
 public:
     /// Opens nothing yet. `at`: the host, an address, or empty for a Unix socket.
@@ -127,11 +139,11 @@ public:
     void note_answered() noexcept;
     void note_failed(error_kind kind) noexcept;
     /// What a connection is told that is new or was reset.
-    const std::vector<std::string>& greetings() const { return greetings_; }
+    const greeting& what_to_say() const { return greeting_; }
     /// It is as its options say.
     void note_settled() noexcept { condition_.note_reset(); }
-    /// The role the server gave it, which later borrowers are to have, too.
-    void note_role(const std::optional<std::string>& role);
+    /// Decides what it is told after a reset.
+    void note_server(server_facts facts);
     /// The server has forgotten them all.
     void forget_statements() noexcept;
 
@@ -152,7 +164,7 @@ private:
     bool encrypted_;
     connector_detail::condition condition_;
     std::chrono::nanoseconds timeout_;
-    std::vector<std::string> greetings_;
+    greeting greeting_;
     std::unique_ptr<prepared> latest_;
     std::vector<std::unique_ptr<prepared>> statements_;
     cenote::detail::process_number process_ = cenote::detail::this_process;
@@ -230,16 +242,19 @@ private:
     void connect();
     void note_connected();
     bool say_next();
+    bool heard();
+    bool end();
     void query(std::string_view text);
     bool select();
-    bool ask_role();
-    bool hear_role();
-    bool note_role();
+    bool ask_facts();
+    bool hear_facts();
+    bool note_facts();
     [[noreturn]] void fail_settling();
 
     phase phase_ = phase::begin;
     from from_;
     std::size_t said_ = 0;
+    bool selected_ = false;
 };
 
 class pinging final : public conversation {

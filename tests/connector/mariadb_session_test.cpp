@@ -74,6 +74,10 @@ std::vector<trace> all_traces() {
         sees("transaction", {"begin", "insert into t values (1)"}, "select count(*) from t"),
         sees("autocommit", {"set autocommit = 0"}, "select @@autocommit"),
         sees("last insert id", {"insert into n values (null)"}, "select last_insert_id()"),
+        sees("profiles", {"set profiling = 1", "select 'mine'", "set profiling = 0"},
+             "select count(distinct query_id) from information_schema.profiling"),
+        sees("found rows", {"select 1 union select 2 union select 3"},
+             "select if(found_rows() > 1, 'many', 'few')"),
         {"lock",
          {"do get_lock('leak', 0)"},
          [](connection&) { return ask_admin("select is_free_lock('leak')"); }},
@@ -110,6 +114,40 @@ TEST_F(mariadb_session, carries_nothing_to_the_next_lease) {
         EXPECT_EQ(backend_of(c), before);
     }
     EXPECT_EQ(ask_admin("select count(*) from t"), "0\n");  // rolled back
+}
+
+/// Where a reset cannot be said in one block, since BEGIN means something else there.
+TEST_F(mariadb_session, is_reset_where_servers_speak_like_oracle) {
+    ask_admin("set @@global.sql_mode = concat('ORACLE,', @@global.sql_mode)");
+    std::shared_ptr<void> restored(nullptr,
+                                   [](void*) { ask_admin("set @@global.sql_mode = default"); });
+    connection c = to.open();
+    std::uint64_t before = backend_of(c);
+    for (const char* text : {"set role reader", "use information_schema", "set profiling = 1"})
+        c.execute(text);
+    to.reset(c);
+    EXPECT_EQ(ask(c, "select current_role()"), "null");
+    EXPECT_EQ(ask(c, "select database()"), "orders");
+    EXPECT_EQ(ask(c, "select @@profiling"), "0");
+    EXPECT_EQ(ask(c, "select count(*) from information_schema.profiling"), "0");
+    EXPECT_EQ(backend_of(c), before);
+}
+
+/// Whatever a database is called, it is found again.
+TEST_F(mariadb_session, finds_back_to_a_database_of_any_name) {
+    std::string name = "o'ne \\ `two` \"";
+    ask_admin("create or replace database `o'ne \\ ``two`` \"`");
+    ask_admin("grant all on `o'ne%`.* to app@'%'");
+    options chosen = options::from_url(mariadb_url());
+    chosen.database = name;
+    connector there{chosen};
+    connection c = there.open();
+    for (const char* text : {"select 1", "use orders"}) {
+        SCOPED_TRACE(text);
+        c.execute(text);
+        there.reset(c);
+        EXPECT_EQ(ask(c, "select database()"), name);
+    }
 }
 
 TEST_F(mariadb_session, carries_no_prepared_statement) {
