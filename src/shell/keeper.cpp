@@ -274,6 +274,7 @@ void keeper::refused(errc why) noexcept {
 void keeper::release(resource* r) noexcept {
     if (looks_before_release_) look_before_release(r);
     if (is_foreign(r)) return forsake(r);
+    if (looks_before_release_ && lay_back(r)) return;  // others have tried that already
     auto how = static_cast<core::condition>(std::exchange(r->state, detail::condition::clean));
     enter([&](instant now) noexcept {
         std::optional<core::duration> held;
@@ -319,8 +320,9 @@ void keeper::hand_in(resource* r) noexcept {
 }
 
 resource* keeper::taken(resource* r) noexcept {
-    r->seen->leased_at.store(steady_clock::now().time_since_epoch().count(),
-                             std::memory_order_relaxed);
+    if (r->seen->hits.load(std::memory_order_relaxed) % sample == 0)
+        r->seen->leased_at.store(steady_clock::now().time_since_epoch().count(),
+                                 std::memory_order_relaxed);
     if (admits(r)) return r;
     r->state = detail::condition::unfit;
     release(r);

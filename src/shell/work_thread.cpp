@@ -86,11 +86,8 @@ bool work_thread::helpless(std::size_t own) const {
 }
 
 bool work_thread::look(core::instant wake_at) {
-    std::size_t jobs = home_.jobs_waiting();
-    if (jobs > 0 && idle_ > 0) {
-        if (jobs == 1) worker_wakes_.notify_one();
-        else worker_wakes_.notify_all();
-    }
+    for (std::size_t calls = std::min(home_.jobs_waiting(), idle_); summoned_ < calls; ++summoned_)
+        worker_wakes_.notify_one();
     bool asleep = minder_sleeps_until_ != core::long_ago;
     if (asleep && (must_hire() || wake_at < minder_sleeps_until_)) minder_wakes_.notify_one();
     return false;
@@ -198,6 +195,7 @@ void work_thread::work(worker& self) {
         ++idle_;
         bool rested = worker_wakes_.wait_for(lock, linger) == std::cv_status::timeout;
         --idle_;
+        if (summoned_ > 0) --summoned_;  // this one, or somebody else who will find nothing to do
         if (rested && !home_.has_jobs()) break;
     }
     --active_;
@@ -212,7 +210,7 @@ void work_thread::start_anew() {
     std::construct_at(&minder_);
     for (worker& w : workers_) std::construct_at(&w.thread);
     vanished_.splice(vanished_.end(), workers_);  // one may be the calling thread's
-    idle_ = starting_ = active_ = stuck_ = 0;
+    idle_ = summoned_ = starting_ = active_ = stuck_ = 0;
     refused_ = false;
     minder_sleeps_until_ = core::long_ago;
     std::construct_at(&minder_wakes_);

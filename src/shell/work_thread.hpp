@@ -65,6 +65,7 @@ private:
     std::list<worker> vanished_;  // of the process that this one was forked from
     std::size_t limit_ = 0;       // of workers
     std::size_t idle_ = 0;
+    std::size_t summoned_ = 0;  // of the idle: woken, and not back yet
     std::size_t starting_ = 0;  // hired, and not at work yet
     std::size_t active_ = 0;    // neither stuck nor ended
     std::size_t stuck_ = 0;

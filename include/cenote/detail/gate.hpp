@@ -56,21 +56,8 @@ public:
 
     /// The end of a lease.
     void put(resource* r) noexcept {
-        trace& seen = *r->seen;
-        std::uint64_t hits = seen.hits.load(std::memory_order_relaxed);
-        bool plain = r->state == condition::clean &&
-                     hits < seen.limit.load(std::memory_order_relaxed) &&
-                     seen.leased_at.load(std::memory_order_relaxed) == 0;
-        gate_mark* mark = this_threads_mark;
-        if (!plain || looks_before_release_ || mark == nullptr) [[unlikely]]
-            return release(r);
-        // Counted before it can be taken again, and taken back if it does not reach the shelf.
-        std::uint64_t puts = seen.puts.load(std::memory_order_relaxed);
-        seen.puts.store(puts + 1, std::memory_order_release);
-        seen.holder.store(0, std::memory_order_relaxed);  // whoever takes it next says so
-        mark_gate here(*mark, this);
-        if (resource* back = shelf_.put(processor(), r); back != nullptr) [[unlikely]]
-            hand_in(back);
+        if (looks_before_release_ || !lay_back(r)) [[unlikely]]
+            release(r);
     }
 
     /// Waits for a lease. Null: `why` says why not. Throws std::bad_alloc and what starting a
@@ -167,6 +154,26 @@ private:
     }
 
 protected:
+    /// The end of a lease that nothing is to be said about. False: it is not one of those.
+    bool lay_back(resource* r) noexcept {
+        trace& seen = *r->seen;
+        std::uint64_t hits = seen.hits.load(std::memory_order_relaxed);
+        bool plain = r->state == condition::clean &&
+                     hits < seen.limit.load(std::memory_order_relaxed) &&
+                     seen.leased_at.load(std::memory_order_relaxed) == 0;
+        gate_mark* mark = this_threads_mark;
+        if (!plain || mark == nullptr) [[unlikely]]
+            return false;
+        // Counted before it can be taken again, and taken back if it does not reach the shelf.
+        std::uint64_t puts = seen.puts.load(std::memory_order_relaxed);
+        seen.puts.store(puts + 1, std::memory_order_release);
+        seen.holder.store(0, std::memory_order_relaxed);  // whoever takes it next says so
+        mark_gate here(*mark, this);
+        if (resource* back = shelf_.put(processor(), r); back != nullptr) [[unlikely]]
+            hand_in(back);
+        return true;
+    }
+
     gate(const options& settings, std::unique_ptr<any_connector> connector, std::uint32_t reasons);
     ~gate() = default;
 
