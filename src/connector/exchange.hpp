@@ -6,6 +6,7 @@
 // destroyed, a deadline) leaves a connection that is never lent again. Nobody has to remember it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <stdexcept>
 #include <utility>
@@ -45,6 +46,14 @@ public:
         if (why == error_kind::suspect) suspect_ = true;
     }
 
+    /// Its socket was looked at: nothing had come that nobody asked for.
+    void note_quiet() noexcept { quiet_at_ = clock::now(); }
+    /// That was only just now, and nothing was said since: another look would see no more. For who
+    /// takes a connection that was put back a moment ago.
+    bool still_quiet() const noexcept {
+        return idle() && quiet_at_ != clock::time_point{} && clock::now() - quiet_at_ < moment;
+    }
+
     /// What is to become of it, if its socket is quiet.
     verdict judge() const noexcept {
         if (phase_ != phase::idle) return suspect_ ? verdict::suspect : verdict::discard;
@@ -55,10 +64,15 @@ private:
     friend class exchange;
 
     enum class phase : std::uint8_t { idle, busy, broken };
+    using clock = std::chrono::steady_clock;
+
+    /// Far less than a server needs to think of something.
+    static constexpr std::chrono::microseconds moment{10};
 
     phase phase_ = phase::idle;
     bool changed_ = false;
     bool suspect_ = false;
+    clock::time_point quiet_at_{};  // not known to be after an exchange, or elsewhere
 };
 
 /// One request and its reply.
@@ -75,6 +89,7 @@ public:
             throw std::logic_error(
                 "cenote: the connection is in the middle of another exchange: one at a time");
         of.phase_ = condition::phase::busy;
+        of.quiet_at_ = {};
     }
     exchange(exchange&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
     exchange& operator=(exchange&&) = delete;

@@ -44,8 +44,9 @@ public:
                 ending ? "cenote: the server's last answer was the last on this connection"
                        : "cenote: the connection was lost or left in the middle of an exchange; it "
                          "cannot be used any more");
+        bool quiet = state.still_quiet();
         exchange begun(state);
-        if (wire.look() != sight::quiet)
+        if (!quiet && wire.look() != sight::quiet)
             throw not_sent("cenote: the server has hung up, or said something unasked");
         return begun;
     }
@@ -63,7 +64,12 @@ public:
         wire.close();
     }
 
-    bool quiet() noexcept { return state.idle() && wire.look() == sight::quiet; }
+    bool quiet() noexcept {
+        if (!state.idle() || wire.look() != sight::quiet) return false;
+        state.note_quiet();
+        return true;
+    }
+    bool still_quiet() noexcept { return state.still_quiet() || quiet(); }
     instant deadline() const noexcept { return deadline_after(timeout); }
 
     std::shared_ptr<const settings> by;
@@ -421,7 +427,9 @@ void connector_base::reset(connection& c) const {
                                "cenote: the connection cannot be used any more");
 }
 
-bool connector_base::before_acquire(connection& c) const noexcept { return maker::of(c)->quiet(); }
+bool connector_base::before_acquire(connection& c) const noexcept {
+    return maker::of(c)->still_quiet();
+}
 
 verdict connector_base::before_release(connection& c) const noexcept {
     link& on = *maker::of(c);

@@ -414,7 +414,8 @@ void connector::reset(connection& c) {
 void connector::close(connection& c) noexcept { c.session_.reset(); }
 
 bool connector::before_acquire(connection& c) noexcept {
-    return c.own().condition().idle() && c.own().quiet();
+    connector_detail::condition& now = c.own().condition();
+    return now.still_quiet() || (now.idle() && c.own().quiet());
 }
 
 verdict connector::before_release(connection& c) noexcept { return c.own().leave(); }

@@ -311,7 +311,9 @@ verdict session::leave() noexcept {
     if (in_transaction() || !automatic || !statements_.empty()) condition_.note_changed();
     verdict judged = condition_.judge();
     bool stays = judged == verdict::keep || judged == verdict::reset;
-    return stays && !quiet() ? verdict::discard : judged;
+    if (stays && !quiet()) return verdict::discard;
+    condition_.note_quiet();
+    return judged;
 }
 
 void session::forsake() noexcept {

@@ -407,7 +407,9 @@ void connector::reset(connection& c) {
 
 void connector::close(connection& c) noexcept { c.end(); }
 
-bool connector::before_acquire(connection& c) noexcept { return c.own().quiet(); }
+bool connector::before_acquire(connection& c) noexcept {
+    return c.own().condition().still_quiet() || c.own().quiet();
+}
 
 verdict connector::before_release(connection& c) noexcept { return c.own().leave(); }
 

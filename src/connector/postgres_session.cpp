@@ -93,7 +93,8 @@ verdict session::leave() noexcept {
     timeout_ = settings_->operation_timeout;
     if (condition_.idle()) {
         bool idle = PQtransactionStatus(handle()) == PQTRANS_IDLE || in_transaction();
-        if (!idle || !quiet()) condition_.note_broken();
+        if (idle && quiet()) condition_.note_quiet();
+        else condition_.note_broken();
     }
     return condition_.judge();
 }

@@ -271,13 +271,16 @@ void session::note_reset() noexcept {
     in_transaction_ = false;
 }
 
-bool session::fit() noexcept { return condition_.idle() && line_.look() == sight::quiet; }
+bool session::fit() noexcept {
+    return condition_.still_quiet() || (condition_.idle() && line_.look() == sight::quiet);
+}
 
 verdict session::judge() noexcept {
     timeout_ = settings_->how().operation_timeout;
     verdict v = condition_.judge();
     bool usable = v == verdict::keep || v == verdict::reset;
     if (usable && (stains_.incurable || line_.look() != sight::quiet)) return verdict::discard;
+    if (usable) condition_.note_quiet();
     return v;
 }
 

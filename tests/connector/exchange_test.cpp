@@ -1,7 +1,9 @@
 // Dirty until proven clean.
 #include "connector/exchange.hpp"
 
+#include <chrono>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -49,6 +51,38 @@ TEST(exchange, does_not_mend_what_is_broken) {
     of.note_broken(error_kind::suspect);
     one.complete();
     EXPECT_EQ(of.judge(), verdict::suspect);
+}
+
+TEST(condition, is_known_to_be_quiet_for_a_moment) {
+    condition of;
+    EXPECT_FALSE(of.still_quiet());
+    bool ever = false;
+    for (int i = 0; i < 1000 && !ever; ++i) {  // a moment is short
+        of.note_quiet();
+        ever = of.still_quiet();
+    }
+    EXPECT_TRUE(ever);
+    of.note_quiet();
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    EXPECT_FALSE(of.still_quiet());
+}
+
+TEST(condition, is_not_known_to_be_quiet_after_an_exchange_or_once_it_has_moved) {
+    condition of;
+    for (int i = 0; i < 1000; ++i) {
+        of.note_quiet();
+        exchange{of}.complete();
+        ASSERT_FALSE(of.still_quiet());
+        of.note_quiet();
+        condition moved = std::move(of);
+        ASSERT_FALSE(of.still_quiet());
+        ASSERT_FALSE(moved.still_quiet());
+        of = std::move(moved);
+        ASSERT_FALSE(of.still_quiet());
+    }
+    of.note_quiet();
+    of.note_broken();
+    EXPECT_FALSE(of.still_quiet());
 }
 
 TEST(condition, remembers_a_change_until_it_is_reset) {
