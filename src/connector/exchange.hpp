@@ -28,6 +28,7 @@ public:
         phase_ = std::exchange(other.phase_, phase::broken);
         changed_ = other.changed_;
         suspect_ = other.suspect_;
+        quiet_at_ = {};
         return *this;
     }
     ~condition() = default;

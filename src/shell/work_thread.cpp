@@ -86,11 +86,19 @@ bool work_thread::helpless(std::size_t own) const {
 }
 
 bool work_thread::look(core::instant wake_at) {
-    for (std::size_t calls = std::min(home_.jobs_waiting(), idle_); summoned_ < calls; ++summoned_)
-        worker_wakes_.notify_one();
+    std::size_t calls = std::min(home_.jobs_waiting(), idle_);
+    std::size_t more = calls > summoned_ ? calls - summoned_ : 0;
+    summoned_ += more;
+    to_wake_.fetch_add(more, std::memory_order_relaxed);
     bool asleep = minder_sleeps_until_ != core::long_ago;
     if (asleep && (must_hire() || wake_at < minder_sleeps_until_)) minder_wakes_.notify_one();
-    return false;
+    return more > 0;
+}
+
+/// Outside of the lock: who wakes takes it first.
+void work_thread::summon() noexcept {
+    for (auto n = to_wake_.exchange(0, std::memory_order_relaxed); n > 0; --n)
+        worker_wakes_.notify_one();
 }
 
 void work_thread::abandoned(core::slot_id slot, std::uint64_t call) {
@@ -211,6 +219,7 @@ void work_thread::start_anew() {
     for (worker& w : workers_) std::construct_at(&w.thread);
     vanished_.splice(vanished_.end(), workers_);  // one may be the calling thread's
     idle_ = summoned_ = starting_ = active_ = stuck_ = 0;
+    to_wake_.store(0, std::memory_order_relaxed);
     refused_ = false;
     minder_sleeps_until_ = core::long_ago;
     std::construct_at(&minder_wakes_);

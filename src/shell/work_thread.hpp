@@ -1,6 +1,7 @@
 // Where connector calls run that block: on a few threads of the pool's own.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <list>
@@ -28,6 +29,7 @@ public:
     std::size_t calls_here() const override;
 
     bool look(core::instant wake_at) override;
+    void summon() noexcept override;
     void abandoned(core::slot_id slot, std::uint64_t call) override;
     bool stopped() const override { return stopping_; }
     bool overwhelmed() const override { return stuck_ > limit_ + core::pacer::most_strays; }
@@ -65,7 +67,7 @@ private:
     std::list<worker> vanished_;  // of the process that this one was forked from
     std::size_t limit_ = 0;       // of workers
     std::size_t idle_ = 0;
-    std::size_t summoned_ = 0;  // of the idle: woken, and not back yet
+    std::size_t summoned_ = 0;  // of the idle: to be woken, or woken and not back yet
     std::size_t starting_ = 0;  // hired, and not at work yet
     std::size_t active_ = 0;    // neither stuck nor ended
     std::size_t stuck_ = 0;
@@ -74,6 +76,8 @@ private:
     core::instant minder_sleeps_until_ = core::long_ago;
     std::condition_variable minder_wakes_;
     std::condition_variable worker_wakes_;
+
+    std::atomic<std::size_t> to_wake_{0};  // of those summoned
 };
 
 }  // namespace cenote::shell
