@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <semaphore>
 #include <string>
@@ -9,6 +10,10 @@
 #include <sys/utsname.h>
 #include <thread>
 
+#include "guest.hpp"
+#include "instructions.hpp"
+#include "peace.hpp"
+#include "peers.hpp"
 #include "report.hpp"
 #include "stopwatch.hpp"
 #include "workloads.hpp"
@@ -29,27 +34,6 @@ double nanoseconds_per_tick() {
 
 namespace {
 
-/// What all processors did since boot, in the kernel's ticks.
-struct processor_time {
-    double all = 0;
-    double stolen = 0;
-
-    static processor_time now() {
-        std::ifstream file("/proc/stat");
-        std::string cpu;
-        file >> cpu;
-        processor_time t;
-        constexpr int kinds = 8;  // user nice system idle iowait irq softirq steal
-        for (int i = 0; i < kinds; ++i) {
-            double spent = 0;
-            file >> spent;
-            t.all += spent;
-            if (i == kinds - 1) t.stolen = spent;
-        }
-        return t;
-    }
-};
-
 std::string processor_name() {
     std::ifstream file("/proc/cpuinfo");
     for (std::string line; std::getline(file, line);)
@@ -66,27 +50,13 @@ std::string this_machine() {
 
 [[noreturn]] void usage(int status) {
     std::fprintf(status == 0 ? stdout : stderr,
-                 "usage: cenote-bench [--quick] [--filter TEXT] [--json FILE]\n"
+                 "usage: cenote-bench [--quick] [--filter TEXT] [--json FILE] [--peers FOLDER]\n"
                  "  --quick        3 short repetitions instead of 7: a look, not a measurement\n"
                  "  --filter TEXT  only workloads whose name contains TEXT\n"
-                 "  --json FILE    write workload, subject, metric, value and spread to FILE\n");
+                 "  --json FILE    write workload, subject, metric, value and spread to FILE\n"
+                 "  --peers FOLDER also the pools of other languages, whose programs are there\n"
+                 "  --cycles NAME COUNT  only make cycles of one pool: for callgrind\n");
     std::exit(status);
-}
-
-settings parse(int argc, char** argv) {
-    settings how{.machine = this_machine(), .quick = false, .filter = {}, .json = {}};
-    for (int i = 1; i < argc; ++i) {
-        std::string_view word = argv[i];
-        auto value = [&] {
-            if (i + 1 == argc) usage(2);
-            return std::string(argv[++i]);
-        };
-        if (word == "--quick") how.quick = true;
-        else if (word == "--filter") how.filter = value();
-        else if (word == "--json") how.json = value();
-        else usage(word == "--help" ? 0 : 2);
-    }
-    return how;
 }
 
 /// Without a second thread glibc and libstdc++ take short cuts that no user of a pool ever sees.
@@ -105,6 +75,37 @@ private:
     std::thread thread_;
 };
 
+[[noreturn]] void only_make_cycles(const std::string& name, const std::string& count) {
+    parked_thread parked;
+    if (!make_cycles(name, std::stoull(count))) usage(2);
+    std::exit(0);
+}
+
+settings parse(int argc, char** argv) {
+    settings how{.machine = this_machine(),
+                 .quick = false,
+                 .filter = {},
+                 .json = {},
+                 .peers = {},
+                 .self = std::filesystem::read_symlink("/proc/self/exe")};
+    for (int i = 1; i < argc; ++i) {
+        std::string_view word = argv[i];
+        auto value = [&] {
+            if (i + 1 == argc) usage(2);
+            return std::string(argv[++i]);
+        };
+        if (word == "--quick") how.quick = true;
+        else if (word == "--filter") how.filter = value();
+        else if (word == "--json") how.json = value();
+        else if (word == "--peers") how.peers = value();
+        else if (word == "--cycles") {
+            std::string name = value();
+            only_make_cycles(name, value());
+        } else usage(word == "--help" ? 0 : 2);
+    }
+    return how;
+}
+
 }  // namespace
 
 }  // namespace cenote::bench
@@ -114,14 +115,17 @@ int main(int argc, char** argv) {
     report results(parse(argc, argv));
     parked_thread parked;
     processor_time before = processor_time::now();
-    run_cycles(results);
-    run_contention(results);
+    for (const std::string& name : missing_peers())
+        std::printf("skipped: %s is not there (make bench-peers)\n", name.c_str());
+    guests others(results.how().peers);
+    run_cycles(results, others);
+    run_contention(results, others);
+    run_coroutines(results, others);
+    run_storm(results, others);
+    run_queries(results, others);
     run_machine(results);
-    run_coroutines(results);
-    run_storm(results);
     run_servers(results);
-    processor_time after = processor_time::now();
     std::printf("\n%.1f %% of the processors' time was stolen by other guests\n",
-                100 * (after.stolen - before.stolen) / (after.all - before.all));
+                100 * processor_time::now().stolen_since(before));
     return results.finish() ? 0 : 1;
 }

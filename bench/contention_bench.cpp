@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "crew.hpp"
+#include "peers.hpp"
 #include "stopwatch.hpp"
 #include "subjects.hpp"
 #include "waits.hpp"
@@ -54,61 +55,90 @@ measured run_crowd(Pool& pool, std::size_t threads, double seconds, void (*hold)
     return {.metrics = {{"cycles", done.per_second() * 1e-3, "k/s"},
                         {"wait p50", microseconds(all.quantile(0.5)), "us"},
                         {"wait p99", microseconds(all.quantile(0.99)), "us"},
+                        {"wait p99.9", microseconds(all.quantile(0.999)), "us"},
                         {"wait longest", microseconds(all.longest()), "us"},
                         {"least/most", evenness, ""},
                         {"cores", done.cores, ""}},
             .cores = done.cores};
 }
 
-std::vector<subject> crowds(std::size_t threads, cenote::fairness fairness, void (*hold)(),
-                            double cores_needed) {
-    constexpr std::size_t resources = 4;
+/// How long, and how, a resource is held.
+struct holding {
+    void (*spend)();
+    const char* for_guests;
+};
+constexpr holding not_at_all{[] {}, " hold=0 asleep=0"};
+constexpr holding a_busy_microsecond{work_a_microsecond, " hold=1 asleep=0"};
+constexpr holding asleep{wait_for_an_answer, " hold=100 asleep=1"};
+
+constexpr std::size_t resources = 4;
+
+/// Everybody on so many resources. Pools that put threads to sleep need fewer processors.
+workload crowds(std::size_t threads, cenote::fairness fairness, holding held, double cores_needed,
+                const guests& others) {
+    workload w{.seconds = 0.8};
     auto ours = std::make_shared<cenote_pool>(resources, options{.fairness = fairness});
-    auto theirs = std::make_shared<textbook_pool<thing>>(resources);
-    return {
-        {"cenote", [=](double s) { return run_crowd(*ours, threads, s, hold); }, cores_needed},
-        {"textbook", [=](double s) { return run_crowd(*theirs, threads, s, hold); }, cores_needed}};
+    w.subjects.push_back({"cenote",
+                          [=](double s) { return run_crowd(*ours, threads, s, held.spend); },
+                          cores_needed});
+    meet_peers([&]<class Pool>(const char* name) {
+        auto pool = std::make_shared<Pool>(resources);
+        w.subjects.push_back(
+            {name, [=](double s) { return run_crowd(*pool, threads, s, held.spend); }});
+    });
+    others.join(w, {hikaricp, commons_pool2, puddle, go_channel, r2d2, psycopg_pool},
+                "w3 size=4 threads=" + std::to_string(threads) + held.for_guests);
+    return w;
 }
 
-workload long_holds() {
-    return {.about = "32 threads on 4 resources, each held for 100 us asleep",
-            .seconds = 0.8,
-            .subjects = crowds(32, fairness::strict, wait_for_an_answer, 0),
-            .goals = {{"least / most served", goal::bound::at_least, 0.9,
-                       value_of("cenote", "least/most")},
-                      {"p99 wait, cenote / textbook", goal::bound::at_most, 0.2,
-                       ratio("cenote", "textbook", "wait p99")},
-                      {"throughput, cenote / textbook", goal::bound::at_least, 0.95,
-                       ratio("cenote", "textbook", "cycles")}}};
+const std::vector<std::string> all_peers{textbook, semaphore,   soci_,    poco,
+                                         tbb_,     moodycamel_, hikaricp, commons_pool2,
+                                         puddle,   go_channel,  r2d2};
+
+workload long_holds(const guests& others) {
+    workload w = crowds(32, fairness::strict, asleep, 0, others);
+    w.about = "32 threads on 4 resources, each held for 100 us asleep, like a network round trip";
+    w.goals = {
+        {"throughput, cenote / the best", goal::bound::at_least, 0.95,
+         ratio_to_best("cenote", all_peers, "cycles", best::largest)},
+        {"least / most served", goal::bound::at_least, 0.95, value_of("cenote", "least/most")}};
+    for (const char* peer : {hikaricp, soci_, r2d2, poco, textbook})
+        w.goals.push_back({std::string("p99 wait, cenote / ") + peer, goal::bound::at_most, 0.25,
+                           ratio("cenote", peer, "wait p99")});
+    return w;
 }
 
-workload short_holds(std::size_t threads, double throughput) {
+workload short_holds(std::size_t threads, holding held, const std::string& about,
+                     const guests& others) {
     constexpr double cores_needed = 1.8;
-    auto subjects = crowds(threads, fairness::bounded, work_a_microsecond, cores_needed);
+    workload w = crowds(threads, fairness::bounded, held, cores_needed, others);
+    w.about = std::to_string(threads) + " threads on 4 resources, " + about + "; bounded fairness";
     // Its waits are what the threads lose to each other's time slices: nobody can promise less.
-    auto alone = [=](double s) {
-        no_pool each_its_own;
-        return run_crowd(each_its_own, threads, s, work_a_microsecond);
-    };
-    subjects.push_back({"no pool", alone, cores_needed});
-    return {.about = std::to_string(threads) +
-                     " threads on 4 resources, each held for 1 us busy; bounded fairness",
-            .seconds = 0.8,
-            .subjects = subjects,
-            .goals = {{"throughput, cenote / textbook", goal::bound::at_least, throughput,
-                       ratio("cenote", "textbook", "cycles")},
-                      {"longest wait, cenote / textbook", goal::bound::at_most, 0.4,
-                       ratio("cenote", "textbook", "wait longest")},
-                      {"least / most served", goal::bound::at_least, 0.6,
-                       value_of("cenote", "least/most")}}};
+    w.subjects.push_back({"no pool", [=](double s) {
+                              no_pool each_its_own;
+                              return run_crowd(each_its_own, threads, s, held.spend);
+                          }});
+    w.goals = {
+        {"throughput, cenote / the best", goal::bound::at_least, 0.75,
+         ratio_to_best("cenote", all_peers, "cycles", best::largest)},
+        {"least / most served", goal::bound::at_least, 0.6, value_of("cenote", "least/most")},
+        {"longest wait, cenote / the best", goal::bound::at_most, 1,
+         ratio_to_best("cenote", all_peers, "wait longest", best::smallest)}};
+    return w;
 }
 
 }  // namespace
 
-void run_contention(report& into) {
-    into.run("long-holds-32", long_holds);
-    into.run("short-holds-8", [] { return short_holds(8, 0.95); });
-    into.run("short-holds-32", [] { return short_holds(32, 0.75); });
+void run_contention(report& into, const guests& others) {
+    into.run("w3-32-asleep-100us", [&] { return long_holds(others); });
+    for (std::size_t threads : {8u, 32u}) {
+        std::string name = "w3-" + std::to_string(threads);
+        into.run(name + "-hold-0",
+                 [&] { return short_holds(threads, not_at_all, "given back at once", others); });
+        into.run(name + "-hold-1us", [&] {
+            return short_holds(threads, a_busy_microsecond, "each held for 1 us busy", others);
+        });
+    }
 }
 
 }  // namespace cenote::bench

@@ -2,19 +2,17 @@
 // wait at all.
 #include <atomic>
 #include <chrono>
-#include <concepts>
 #include <cstdint>
+#include <filesystem>
 #include <latch>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "asio_peers.hpp"
-#include "cenote/asio.hpp"
-#include "cenote/coroutine.hpp"
+#include "command.hpp"
+#include "coroutine_subjects.hpp"
 #include "crew.hpp"
-#include "run_queue.hpp"
 #include "stopwatch.hpp"
 #include "subjects.hpp"
 #include "workloads.hpp"
@@ -23,40 +21,7 @@ namespace cenote::bench {
 
 namespace {
 
-using namespace std::chrono_literals;
-
-constexpr std::size_t borrowers = 10'000;
 constexpr std::size_t resources = 20;
-
-/// A pool that is measured: what acquire() returns can be awaited in a coroutine of the loop, and
-/// gives what points to a thing and is handed to release().
-template <class Pool, class Loop>
-concept pool_on = std::constructible_from<Pool, Loop&, std::size_t> && requires(Pool& pool) {
-    pool.acquire();
-    &Pool::release;
-};
-
-/// cenote, awaited in Asio's coroutines.
-struct cenote_on_asio : cenote_pool {
-    cenote_on_asio(asio_loop&, std::size_t size) : cenote_pool(size, {.acquire_timeout = 60s}) {}
-
-    auto acquire() { return pool.async_acquire(asio::use_awaitable); }
-    static void release(lease<thing> back) { back.give_back(); }
-};
-
-/// cenote, awaited in coroutines of one's own.
-struct cenote_on_queue : cenote_pool {
-    cenote_on_queue(run_queue& l, std::size_t size)
-        : cenote_pool(size, {.acquire_timeout = 60s}), loop(l) {}
-
-    auto acquire() {
-        return pool.co_acquire().resumed_by(
-            [at = &loop](std::coroutine_handle<> ready) { at->post(ready); });
-    }
-    static void release(lease<thing> back) { back.give_back(); }
-
-    run_queue& loop;
-};
 
 /// What the borrowers of one run share. A cycle counts if it ended before the whistle.
 struct crowd {
@@ -138,8 +103,8 @@ measured one(const rate& r) {
 double cores_for(std::size_t threads) { return threads == 1 ? 0.9 : 1.75; }
 
 template <class Loop, pool_on<Loop> Pool>
-subject crowd_of(const std::string& name, std::size_t threads) {
-    auto go = [threads](double seconds) {
+subject crowd_of(const std::string& name, std::size_t borrowers, std::size_t threads) {
+    auto go = [=](double seconds) {
         Loop loop(threads);
         Pool pool(loop, resources);
         crowd all;
@@ -151,8 +116,8 @@ subject crowd_of(const std::string& name, std::size_t threads) {
 }
 
 template <class Loop>
-subject yields_of(const std::string& name, std::size_t threads) {
-    auto go = [threads](double seconds) {
+subject yields_of(const std::string& name, std::size_t borrowers, std::size_t threads) {
+    auto go = [=](double seconds) {
         Loop loop(threads);
         crowd all;
         for (std::size_t i = 0; i < borrowers; ++i) loop.spawn(only_yield(loop, all));
@@ -178,39 +143,88 @@ rate run_callbacks(std::size_t count, callback_borrower::hold how, std::size_t t
     return run(loop, all, threads, seconds);
 }
 
-subject callbacks(const std::string& name, std::size_t threads) {
-    auto go = [threads](double seconds) {
+subject callbacks(const std::string& name, std::size_t borrowers, std::size_t threads) {
+    auto go = [=](double seconds) {
         return many(
             run_callbacks(borrowers, callback_borrower::hold::over_a_yield, threads, seconds));
     };
     return {name, go, cores_for(threads)};
 }
 
-workload crowded(std::size_t threads) {
-    return {
-        .about = "10 000 coroutines on 20 resources: acquire, yield, release; " +
-                 std::to_string(threads) + (threads == 1 ? " thread" : " threads"),
-        .seconds = 0.6,
-        .subjects =
-            {
-                // What the loops can do without any pool.
-                yields_of<asio_loop>("Asio, only yield", threads),
-                yields_of<run_queue>("own loop, only yield", threads),
-                // Peers.
-                crowd_of<asio_loop, channel_pool>("channel, awaited", threads),
-                callbacks("channel, callbacks", threads),
-                crowd_of<asio_loop, strand_pool>("strand, awaited", threads),
-                crowd_of<run_queue, queue_pool>("textbook, own loop", threads),
-                crowd_of<asio_loop, cenote_on_asio>("cenote, awaited", threads),
-                crowd_of<run_queue, cenote_on_queue>("cenote, own loop", threads),
-            },
-        .goals = {
-            {"cenote / channel, both awaited", goal::bound::at_least, threads == 1 ? 3.5 : 1.0,
-             ratio("cenote, awaited", "channel, awaited", "cycles")},
-            {"cenote awaited / channel by callbacks", goal::bound::at_least,
-             threads == 1 ? 1.5 : 1.0, ratio("cenote, awaited", "channel, callbacks", "cycles")},
-            {"cenote on its user's loop / channel awaited", goal::bound::at_least,
-             threads == 1 ? 4.0 : 3.0, ratio("cenote, own loop", "channel, awaited", "cycles")}}};
+constexpr const char* awaited = "cenote, awaited";
+constexpr const char* own_loop = "cenote, co_acquire";
+constexpr const char* channel_awaited = "channel, awaited";
+constexpr const char* channel_callbacks = "channel, callbacks";
+
+/// What users have to choose from.
+const std::vector<std::string> all_peers{channel_awaited, channel_callbacks, "strand, awaited",
+                                         puddle,          go_channel,        psycopg_pool};
+
+std::vector<goal> crowded_goals(std::size_t threads) {
+    using enum goal::bound;
+    auto beats = [](const char* one, const char* other, double factor) {
+        return goal{std::string(one) + " / " + other, at_least, factor,
+                    ratio(one, other, "cycles")};
+    };
+    if (threads == 1)
+        return {beats(awaited, channel_awaited, 1.5), beats(awaited, puddle, 3),
+                beats(awaited, "strand, awaited", 4), beats(awaited, psycopg_pool, 4),
+                beats(own_loop, channel_awaited, 4)};
+    return {{std::string(awaited) + " / the best", at_least, 1,
+             ratio_to_best(awaited, all_peers, "cycles", best::largest)},
+            {std::string(own_loop) + " / the best", at_least, 2.5,
+             ratio_to_best(own_loop, all_peers, "cycles", best::largest)}};
+}
+
+workload crowded(std::size_t borrowers, std::size_t threads, const guests& others) {
+    workload w{.about = std::to_string(borrowers) +
+                        " coroutines on 20 resources: acquire, yield, " + "release; " +
+                        std::to_string(threads) + (threads == 1 ? " thread" : " threads"),
+               .seconds = 0.3,
+               .subjects =
+                   {
+                       // What the loops can do without any pool.
+                       yields_of<asio_loop>("Asio, only yield", borrowers, threads),
+                       yields_of<run_queue>("own loop, only yield", borrowers, threads),
+                       // Peers.
+                       crowd_of<asio_loop, channel_pool>(channel_awaited, borrowers, threads),
+                       callbacks(channel_callbacks, borrowers, threads),
+                       crowd_of<asio_loop, strand_pool>("strand, awaited", borrowers, threads),
+                       crowd_of<run_queue, queue_pool>("textbook, own loop", borrowers, threads),
+                       crowd_of<asio_loop, cenote_on_asio>(awaited, borrowers, threads),
+                       crowd_of<run_queue, cenote_on_queue>(own_loop, borrowers, threads),
+                   },
+               .goals = crowded_goals(threads)};
+    others.join(w, {puddle, go_channel, psycopg_pool},
+                "w4 size=20 tasks=" + std::to_string(borrowers) +
+                    " threads=" + std::to_string(threads));
+    return w;
+}
+
+/// What waits takes up room. Counted in a process of its own, where allocations are counted.
+workload memory(const std::string& self, const guests& others) {
+    std::filesystem::path counter =
+        std::filesystem::path(self).parent_path() / "cenote-bench-memory";
+    workload w{.about =
+                   "10 000 coroutines wait for one of 20 resources: what each takes up, its "
+                   "frame included",
+               .subjects = {},
+               .goals = {},
+               .exact = true};
+    for (const char* name :
+         {own_loop, awaited, channel_awaited, "strand, awaited", "textbook, own loop"})
+        w.subjects.push_back({name, [=, name = std::string(name)](double) {
+                                  return metrics_of({counter.string(), name});
+                              }});
+    others.join(w, {puddle, go_channel, psycopg_pool}, "w4-memory size=20 tasks=10000");
+    using enum goal::bound;
+    for (const char* one : {own_loop, awaited}) {
+        w.goals.push_back({std::string(one) + ": allocations of a wait", at_most, 0,
+                           value_of(one, "allocations of a wait")});
+        w.goals.push_back({std::string("bytes, ") + one + " / the best", at_most, 1,
+                           ratio_to_best(one, all_peers, "bytes", best::smallest)});
+    }
+    return w;
 }
 
 template <class Loop, pool_on<Loop> Pool>
@@ -269,21 +283,24 @@ workload uncontended() {
                     lone_callback("channel, callbacks"),
                     alone_on<asio_loop, strand_pool>("strand, awaited"),
                     alone_on<run_queue, queue_pool>("textbook, own loop"),
-                    alone_on<asio_loop, cenote_on_asio>("cenote, awaited"),
-                    alone_on<run_queue, cenote_on_queue>("cenote, own loop"),
+                    alone_on<asio_loop, cenote_on_asio>(awaited),
+                    alone_on<run_queue, cenote_on_queue>(own_loop),
                 },
-            .goals = {{"cenote, own loop / blocking", goal::bound::at_most, 2,
-                       ratio("cenote, own loop", "cenote, blocking", "cycle")},
+            .goals = {{"cenote, co_acquire / blocking", goal::bound::at_most, 2,
+                       ratio(own_loop, "cenote, blocking", "cycle")},
                       {"cenote, awaited / blocking", goal::bound::at_most, 2,
-                       ratio("cenote, awaited", "cenote, blocking", "cycle")}}};
+                       ratio(awaited, "cenote, blocking", "cycle")}}};
 }
 
 }  // namespace
 
-void run_coroutines(report& into) {
-    into.run("coroutines-one-thread", [] { return crowded(1); });
-    into.run("coroutines-two-threads", [] { return crowded(2); });
-    into.run("coroutine-uncontended", uncontended);
+void run_coroutines(report& into, const guests& others) {
+    for (std::size_t threads : {1u, 2u})
+        for (std::size_t borrowers : {1'000u, 10'000u, 100'000u})
+            into.run("w4-" + std::to_string(borrowers) + "-on-" + std::to_string(threads),
+                     [&] { return crowded(borrowers, threads, others); });
+    into.run("w4-memory", [&] { return memory(into.how().self, others); });
+    into.run("w4-uncontended", uncontended);
 }
 
 }  // namespace cenote::bench

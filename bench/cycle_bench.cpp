@@ -1,11 +1,16 @@
 // What a cycle costs when there are enough resources for everybody.
 #include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "crew.hpp"
+#include "instructions.hpp"
+#include "peers.hpp"
 #include "stopwatch.hpp"
 #include "subjects.hpp"
 #include "workloads.hpp"
@@ -42,39 +47,88 @@ subject on_one_thread(const std::string& name, Args... args) {
             .cores_needed = 0.9};
 }
 
-workload one_thread() {
-    return {
-        .about = "one thread, pool of 10; floor: two exchanges on two cache lines",
-        .seconds = 0.3,
-        .subjects = {on_one_thread<cenote_pool>("cenote", 10),
-                     on_one_thread<textbook_pool<thing>>("textbook", 10),
-                     on_one_thread<two_exchanges>("floor")},
-        .goals = {{"cenote / floor", goal::bound::at_most, 3.0, ratio("cenote", "floor", "cycle")},
-                  {"textbook / cenote", goal::bound::at_least, 1.6,
-                   ratio("textbook", "cenote", "cycle")}}};
+/// A mutex that nobody else wants, twice: what most pools cannot do without.
+struct two_locks {
+    std::mutex mutex;
+    thing it{};
+};
+
+void cycle(two_locks& floor) {
+    for (int i = 0; i < 2; ++i) {
+        std::lock_guard lock(floor.mutex);
+        ++floor.it.uses;
+    }
+}
+
+/// A handler that is posted and run.
+struct one_post {
+    boost::asio::io_context io{1};
+    thing it{};
+};
+
+void cycle(one_post& floor) {
+    boost::asio::post(floor.io, [&] { ++floor.it.uses; });
+    floor.io.restart();
+    floor.io.run_one();
+}
+
+workload one_thread(const guests& others) {
+    workload w{.about = "one thread, pool of 10; floor: two atomic exchanges on two cache lines",
+               .seconds = 0.3,
+               .subjects = {
+                   on_one_thread<two_exchanges>("floor"), on_one_thread<two_locks>("two locks"),
+                   on_one_thread<one_post>("Asio post"), on_one_thread<cenote_pool>("cenote", 10)}};
+    meet_peers(
+        [&]<class Pool>(const char* name) { w.subjects.push_back(on_one_thread<Pool>(name, 10)); });
+    others.join(w, {hikaricp, commons_pool2, puddle, go_channel, r2d2, psycopg_pool}, "w1 size=10");
+    w.goals.push_back(
+        {"cenote / floor", goal::bound::at_most, 2.5, ratio("cenote", "floor", "cycle")});
+    auto beats = [&](const char* peer, double factor) {
+        w.goals.push_back({std::string(peer) + " / cenote", goal::bound::at_least, factor,
+                           ratio(peer, "cenote", "cycle")});
+    };
+    for (const char* peer : {textbook, semaphore, soci_}) beats(peer, 1.9);
+    beats(hikaricp, 6);
+    beats(puddle, 9);
+    beats(r2d2, 15);
+    beats(commons_pool2, 20);
+    return w;
 }
 
 template <class Pool>
-measured run_pair(Pool& pool, double seconds) {
+measured run_threads(Pool& pool, std::size_t threads, double seconds) {
     constexpr int between_looks = 32;
-    shift done = run_crew(2, true, seconds, [&](std::size_t, const std::atomic<bool>& stop) {
-        std::uint64_t cycles = 0;
-        for (; !stop.load(std::memory_order_relaxed); cycles += between_looks)
-            for (int i = 0; i < between_looks; ++i) cycle(pool);
-        return cycles;
-    });
+    bool pinned = threads <= 2;
+    shift done =
+        run_crew(threads, pinned, seconds, [&](std::size_t, const std::atomic<bool>& stop) {
+            std::uint64_t cycles = 0;
+            for (; !stop.load(std::memory_order_relaxed); cycles += between_looks)
+                for (int i = 0; i < between_looks; ++i) cycle(pool);
+            return cycles;
+        });
     return {.metrics = {{"cycles", done.per_second() * 1e-6, "M/s"}}, .cores = done.cores};
 }
 
-workload two_threads() {
-    auto ours = std::make_shared<cenote_pool>(10);
-    auto theirs = std::make_shared<textbook_pool<thing>>(10);
-    return {.about = "two threads, one per processor, pool of 10",
-            .seconds = 0.4,
-            .subjects = {{"cenote", [=](double s) { return run_pair(*ours, s); }, 1.85},
-                         {"textbook", [=](double s) { return run_pair(*theirs, s); }, 1.85}},
-            .goals = {{"cenote / textbook", goal::bound::at_least, 8.0,
-                       ratio("cenote", "textbook", "cycles")}}};
+workload enough_for_all(std::size_t threads, const guests& others) {
+    std::string count = std::to_string(threads);
+    workload w{.about = count + " threads, pool of 10", .seconds = 0.4};
+    auto add = [&]<class Pool>(const char* name) {
+        auto pool = std::make_shared<Pool>(10);
+        w.subjects.push_back(
+            {name, [=](double s) { return run_threads(*pool, threads, s); }, 1.85});
+    };
+    add.operator()<cenote_pool>("cenote");
+    meet_peers(add);
+    others.join(w, {hikaricp, commons_pool2, puddle, go_channel, r2d2},
+                "w2 size=10 threads=" + count);
+    auto beats = [&](const char* peer, double factor) {
+        w.goals.push_back({std::string("cenote / ") + peer, goal::bound::at_least, factor,
+                           ratio("cenote", peer, "cycles")});
+    };
+    beats(textbook, 8);
+    beats(soci_, 8);
+    beats(hikaricp, 5);
+    return w;
 }
 
 /// One pool per size; all its resources are idle, or all but one are lent already.
@@ -98,9 +152,11 @@ workload flat_in_size(const std::string& about, cenote::order order, bool all_id
 
 }  // namespace
 
-void run_cycles(report& into) {
-    into.run("one-thread", one_thread);
-    into.run("two-threads", two_threads);
+void run_cycles(report& into, const guests& others) {
+    into.run("w1-one-thread", [&] { return one_thread(others); });
+    into.run("w1-instructions", [&] { return instructions(into.how().self); });
+    into.run("w2-2-threads", [&] { return enough_for_all(2, others); });
+    into.run("w2-8-threads", [&] { return enough_for_all(8, others); });
     into.run("size-fast-idle",
              [] { return flat_in_size("pool size, fast lane, all idle", order::lifo, true); });
     into.run("size-fast-leased", [] {

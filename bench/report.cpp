@@ -8,15 +8,19 @@
 #include <limits>
 #include <utility>
 
+#include "peace.hpp"
+
 namespace cenote::bench {
 
 namespace {
 
 constexpr int retries = 2;
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-std::size_t index_of(const workload& w, const std::string& name) {
+std::optional<std::size_t> index_of(const workload& w, const std::string& name) {
     auto found = std::find_if(w.subjects.begin(), w.subjects.end(),
                               [&](const subject& s) { return s.name == name; });
+    if (found == w.subjects.end()) return std::nullopt;
     return static_cast<std::size_t>(found - w.subjects.begin());
 }
 
@@ -24,6 +28,13 @@ std::vector<double> column(const repetitions& all, std::size_t index, const std:
     std::vector<double> values;
     for (const auto& row : all) values.push_back(row[index][metric]);
     return values;
+}
+
+/// Nothing if a repetition gave no number.
+std::optional<spread> known_spread(const std::vector<double>& values) {
+    if (std::any_of(values.begin(), values.end(), [](double v) { return std::isnan(v); }))
+        return std::nullopt;
+    return spread_of(values);
 }
 
 /// A number with about as many digits as mean something.
@@ -35,7 +46,14 @@ std::string short_number(double value) {
     return text;
 }
 
-std::string quoted(const std::string& text) { return '"' + text + '"'; }
+std::string quoted(const std::string& text) {
+    std::string all = "\"";
+    for (char c : text) {
+        if (c == '"' || c == '\\') all += '\\';
+        all += c;
+    }
+    return all + '"';
+}
 
 std::string json_of(const spread& s) {
     char text[96];
@@ -56,7 +74,7 @@ void write_list(std::ofstream& file, const char* name, const std::vector<std::st
 double measured::operator[](const std::string& name) const {
     for (const metric& m : metrics)
         if (m.name == name) return m.value;
-    return std::numeric_limits<double>::quiet_NaN();
+    return nan;
 }
 
 spread spread_of(std::vector<double> values) {
@@ -66,25 +84,40 @@ spread spread_of(std::vector<double> values) {
     return {median, values.front(), values.back()};
 }
 
-std::function<spread(const workload&, const repetitions&)> value_of(std::string subject,
-                                                                    std::string metric) {
-    return [=](const workload& w, const repetitions& all) {
-        return spread_of(column(all, index_of(w, subject), metric));
+judged value_of(std::string subject, std::string metric) {
+    return [=](const workload& w, const repetitions& all) -> std::optional<spread> {
+        auto index = index_of(w, subject);
+        if (!index) return std::nullopt;
+        return known_spread(column(all, *index, metric));
     };
 }
 
-std::function<spread(const workload&, const repetitions&)> ratio(std::string one, std::string other,
-                                                                 std::string metric) {
-    return [=](const workload& w, const repetitions& all) {
-        std::vector<double> values = column(all, index_of(w, one), metric);
-        std::vector<double> divisors = column(all, index_of(w, other), metric);
+judged ratio(std::string one, std::string other, std::string metric) {
+    return ratio_to_best(std::move(one), {std::move(other)}, std::move(metric), best::largest);
+}
+
+judged ratio_to_best(std::string one, std::vector<std::string> others, std::string metric,
+                     best which) {
+    return [=](const workload& w, const repetitions& all) -> std::optional<spread> {
+        auto index = index_of(w, one);
+        if (!index) return std::nullopt;
+        std::vector<double> values = column(all, *index, metric);
+        std::vector<double> divisors(values.size(), nan);
+        for (const std::string& other : others) {
+            auto found = index_of(w, other);
+            if (!found) continue;
+            std::vector<double> its = column(all, *found, metric);
+            for (std::size_t i = 0; i < its.size(); ++i)  // of a number and none, the number
+                divisors[i] = which == best::largest ? std::fmax(divisors[i], its[i])
+                                                     : std::fmin(divisors[i], its[i]);
+        }
         for (std::size_t i = 0; i < values.size(); ++i) values[i] /= divisors[i];
-        return spread_of(std::move(values));
+        return known_spread(values);
     };
 }
 
-std::function<spread(const workload&, const repetitions&)> unevenness(std::string metric) {
-    return [=](const workload& w, const repetitions& all) {
+judged unevenness(std::string metric) {
+    return [=](const workload& w, const repetitions& all) -> std::optional<spread> {
         std::vector<double> best;
         for (std::size_t i = 0; i < w.subjects.size(); ++i)
             best.push_back(spread_of(column(all, i, metric)).low);
@@ -104,46 +137,72 @@ void report::run(const std::string& name, const std::function<workload()>& make)
     std::printf("\n%s: %s\n", w.name.c_str(), w.about.c_str());
     std::fflush(stdout);
     std::size_t count = w.subjects.size();
-    repetitions all(how_.quick ? 3 : 7, std::vector<measured>(count));
+    repetitions all(w.exact ? 1 : how_.quick ? 3 : 7, std::vector<measured>(count));
     for (std::size_t r = 0; r < all.size(); ++r)
         for (std::size_t i = 0; i < count; ++i) {
             std::size_t turn = (r + i) % count;  // nobody is always the first
-            all[r][turn] = run_once(w, w.subjects[turn]);
+            bool declines = r > 0 && !all[r - 1][turn].declined.empty();
+            if (declines) all[r][turn] = all[r - 1][turn];
+            else all[r][turn] = run_undisturbed(w, w.subjects[turn]);
         }
     print(w, all);
     judge(w, all);
     std::fflush(stdout);
 }
 
-measured report::run_once(const workload& w, const subject& s) {
-    measured best = s.run(w.seconds);
-    for (int i = 0; i < retries && best.cores < s.cores_needed; ++i) {
-        ++repeated_;
-        measured again = s.run(w.seconds);
-        if (again.cores > best.cores) best = std::move(again);
+measured report::run_undisturbed(const workload& w, const subject& s) {
+    measured kept;
+    double kept_calm = -1;
+    for (int i = 0; i <= retries; ++i) {
+        peace here;
+        measured m = s.run(w.seconds);
+        double calm = here.kept();
+        if (s.cores_needed > 0) calm = std::min(calm, m.cores / s.cores_needed);
+        if (calm > kept_calm) {
+            kept = std::move(m);
+            kept_calm = calm;
+        }
+        if (kept_calm >= 1 || kept.metrics.empty()) break;
+        if (i < retries) ++repeated_;
     }
-    return best;
+    return kept;
 }
 
 void report::print(const workload& w, const repetitions& all) {
     std::printf("  %-22s %-16s %10s   %s\n", "subject", "", "median", "min..max");
     for (std::size_t i = 0; i < w.subjects.size(); ++i) {
-        const subject& s = w.subjects[i];
-        for (const metric& m : all.front()[i].metrics) {
-            spread seen = spread_of(column(all, i, m.name));
-            std::printf("  %-22s %-16s %10s   %s..%s %s\n", s.name.c_str(), m.name.c_str(),
-                        short_number(seen.median).c_str(), short_number(seen.low).c_str(),
-                        short_number(seen.high).c_str(), m.unit.c_str());
-            rows_.push_back("{\"workload\": " + quoted(w.name) +
-                            ", \"subject\": " + quoted(s.name) + ", \"metric\": " + quoted(m.name) +
-                            ", \"unit\": " + quoted(m.unit) + ", " + json_of(seen) + "}");
+        const std::string& name = w.subjects[i].name;
+        const measured& first = all.front()[i];
+        if (!first.declined.empty())
+            std::printf("  %-22s declined: %s\n", name.c_str(), first.declined.c_str());
+        for (const metric& m : first.metrics)
+            if (auto seen = known_spread(column(all, i, m.name))) print(w, name, m, *seen);
+        for (const auto& row : all) {
+            if (row[i].failed.empty()) continue;
+            std::printf("  %-22s FAILED: %s\n", name.c_str(), row[i].failed.c_str());
+            ++failed_;
         }
     }
 }
 
+void report::print(const workload& w, const std::string& subject, const metric& m,
+                   const spread& seen) {
+    std::printf("  %-22s %-16s %10s   %s..%s %s\n", subject.c_str(), m.name.c_str(),
+                short_number(seen.median).c_str(), short_number(seen.low).c_str(),
+                short_number(seen.high).c_str(), m.unit.c_str());
+    rows_.push_back("{\"workload\": " + quoted(w.name) + ", \"about\": " + quoted(w.about) +
+                    ", \"subject\": " + quoted(subject) + ", \"metric\": " + quoted(m.name) +
+                    ", \"unit\": " + quoted(m.unit) + ", " + json_of(seen) + "}");
+}
+
 void report::judge(const workload& w, const repetitions& all) {
     for (const goal& g : w.goals) {
-        spread s = g.value(w, all);
+        std::optional<spread> known = g.value(w, all);
+        if (!known) {
+            std::printf("  --    %s: not measured, somebody is missing\n", g.text.c_str());
+            continue;
+        }
+        const spread& s = *known;
         bool met = g.met(s);
         const char* sign = g.which == goal::bound::at_most ? "<=" : ">=";
         std::string line = g.text + " " + short_number(s.median) + " (" + short_number(s.low) +
@@ -159,9 +218,14 @@ void report::judge(const workload& w, const repetitions& all) {
 }
 
 bool report::finish() const {
-    std::printf("\n%zu goals met, %zu missed; %zu runs repeated for want of CPU\n", met_,
-                missed_.size(), repeated_);
+    std::printf("\n%zu goals met, %zu missed; %zu disturbed runs repeated\n", met_, missed_.size(),
+                repeated_);
     for (const std::string& line : missed_) std::printf("  MISS  %s\n", line.c_str());
+    if (failed_ > 0) std::printf("%zu runs of peers failed\n", failed_);
+    return write_json() && failed_ == 0;
+}
+
+bool report::write_json() const {
     if (how_.json.empty()) return true;
     std::ofstream file(how_.json);
     file << "{\n  \"machine\": " << quoted(how_.machine) << ",\n";

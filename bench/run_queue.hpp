@@ -76,12 +76,17 @@ public:
     void run() {
         worker self{this, {}, {}};
         mine = &self;
-        while (living_.load(std::memory_order_relaxed) != 0) {
-            exchange(self);
-            if (self.taken.empty()) std::this_thread::yield();
-            for (std::coroutine_handle<> h : self.taken) h.resume();
-        }
+        while (living_.load(std::memory_order_relaxed) != 0) turn(self);
         mine = nullptr;
+    }
+
+    /// What is ready now, on the calling thread.
+    void run_once() {
+        worker self{this, {}, {}};
+        mine = &self;
+        turn(self);
+        mine = nullptr;
+        for (std::coroutine_handle<> h : self.became_ready) post(h);
     }
 
 private:
@@ -91,6 +96,12 @@ private:
         std::vector<std::coroutine_handle<>> became_ready;
     };
     static inline thread_local worker* mine = nullptr;
+
+    void turn(worker& self) {
+        exchange(self);
+        if (self.taken.empty()) std::this_thread::yield();
+        for (std::coroutine_handle<> h : self.taken) h.resume();
+    }
 
     /// Puts back what became ready and takes of what was, but leaves some for another thread.
     void exchange(worker& self) {

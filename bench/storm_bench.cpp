@@ -4,6 +4,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -14,15 +15,18 @@
 #include <cstddef>
 #include <exception>
 #include <future>
+#include <latch>
 #include <mutex>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "asio_peers.hpp"
 #include "cenote/asio.hpp"
 #include "cenote/coroutine.hpp"
+#include "peers.hpp"
 #include "stopwatch.hpp"
 #include "subjects.hpp"
 #include "workloads.hpp"
@@ -188,26 +192,106 @@ measured timer_each(double) {
     return on_asio(loop.io, [&](auto token) { return nothing.async_acquire(patience, token); });
 }
 
-workload storm() {
+/// Asio's own way to give up: whichever is first, a lease or a timer.
+measured channel_or_timer(double) {
+    using namespace asio::experimental::awaitable_operators;
+    asio_loop loop(1);
+    channel_pool nothing(loop, 0);
+    tally_of_refusals all;
+    auto wait = [&]() -> asio::awaitable<void> {
+        auto began = clock::now();
+        asio::steady_timer deadline(loop.io, patience);
+        auto first = co_await (nothing.acquire() || deadline.async_wait(asio::use_awaitable));
+        if (first.index() == 1) all.refused(began);
+        if (all.all()) loop.io.stop();
+    };
+    for (std::size_t i = 0; i < waiters; ++i) asio::co_spawn(loop.io, wait, asio::detached);
+    stopwatch watch;
+    loop.io.run();
+    return all.result(watch);
+}
+
+workload storm(const guests& others) {
     workload w{.about = "10 000 coroutines wait 50 ms for what does not come",
                .seconds = 0.1,
                .subjects = {{"Asio, only yield", nothing_but_coroutines},
                             {"strand, a timer each", timer_each},
-                            {"cenote, own loop", on_queue},
+                            {"channel or timer", channel_or_timer},
+                            {"cenote, co_acquire", on_queue},
                             {"cenote, awaited", on_asio_loop},
                             {"cenote, no thread", without_a_thread}},
                .goals = {}};
-    for (const char* one : {"cenote, own loop", "cenote, awaited", "cenote, no thread"}) {
+    others.join(w, {puddle, go_channel, psycopg_pool}, "w5 size=20 tasks=10000 timeout=50");
+    const std::vector<std::string> all_peers{"strand, a timer each", "channel or timer", puddle,
+                                             go_channel, psycopg_pool};
+    for (const char* one : {"cenote, co_acquire", "cenote, awaited", "cenote, no thread"}) {
         w.goals.push_back({std::string(one) + ": ms after the deadline", goal::bound::at_most, 5,
                            value_of(one, "latest")});
-        w.goals.push_back(
-            {std::string(one) + ": ms of CPU", goal::bound::at_most, 10, value_of(one, "cpu")});
+        w.goals.push_back({std::string("CPU, ") + one + " / the best", goal::bound::at_most, 0.25,
+                           ratio_to_best(one, all_peers, "cpu", best::smallest)});
     }
+    return w;
+}
+
+/// As many threads as are worth it: waking ten thousand of them on few processors is all that
+/// would be measured.
+constexpr std::size_t threads_waiting = 1'000;
+
+template <class Pool>
+measured threads_in_vain(Pool& empty) {
+    std::vector<clock::duration> late(threads_waiting);
+    std::latch ready(threads_waiting + 1);
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < threads_waiting; ++i)
+        threads.emplace_back([&, i] {
+            ready.arrive_and_wait();
+            auto began = clock::now();
+            empty.is_refused_after(patience);
+            late[i] = clock::now() - began - patience;
+        });
+    stopwatch watch;
+    ready.arrive_and_wait();
+    for (std::thread& t : threads) t.join();
+    double latest = std::chrono::duration<double, std::milli>(std::ranges::max(late)).count();
+    return {.metrics = {{"latest", latest, "ms late"},
+                        {"cpu", watch.cores() * watch.seconds() * 1e3, "ms"}},
+            .cores = watch.cores()};
+}
+
+struct exhausted_cenote {
+    exhausted_cenote() : all(1, {.max = 1, .line_max = 2 * threads_waiting}) {}
+    bool is_refused_after(std::chrono::milliseconds at_most) {
+        std::error_code error;
+        return !all.pool.acquire_for(at_most, error);
+    }
+
+    cenote_pool all;
+    lease<thing> taken = all.acquire();
+};
+
+workload storm_of_threads(const guests& others) {
+    workload w{.about = "1 000 threads wait 50 ms for what does not come", .seconds = 0.1};
+    w.subjects.push_back({"cenote", [](double) {
+                              exhausted_cenote pool;
+                              return threads_in_vain(pool);
+                          }});
+    meet_peers([&]<class Pool>(const char* name) {
+        if constexpr (requires(Pool& p) { p.is_refused_after(patience); })
+            w.subjects.push_back({name, [](double) {
+                                      Pool pool(1);
+                                      auto taken = pool.acquire();
+                                      return threads_in_vain(pool);
+                                  }});
+    });
+    others.join(w, {hikaricp, commons_pool2, r2d2}, "w5 size=1 tasks=1000 timeout=50");
     return w;
 }
 
 }  // namespace
 
-void run_storm(report& into) { into.run("timeout-storm", storm); }
+void run_storm(report& into, const guests& others) {
+    into.run("w5-coroutines", [&] { return storm(others); });
+    into.run("w5-threads", [&] { return storm_of_threads(others); });
+}
 
 }  // namespace cenote::bench

@@ -16,6 +16,10 @@ struct thing {
 
 inline thing open_thing() { return {}; }
 
+/// With peers that do not see to it themselves: on a cache line of its own, as anything worth
+/// pooling would be.
+struct alignas(64) lone_thing : thing {};
+
 /// A cenote that has opened everything it may open.
 struct cenote_pool {
     explicit cenote_pool(std::size_t size, options settings = {})

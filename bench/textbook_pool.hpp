@@ -1,6 +1,7 @@
 // The pool everybody writes first, as the yardstick: a mutex, a condition variable and a vector.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <memory>
@@ -33,6 +34,11 @@ public:
     explicit textbook_pool(std::size_t size) {
         idle_.reserve(size);
         for (std::size_t i = 0; i < size; ++i) idle_.push_back(std::make_unique<T>());
+    }
+
+    bool is_refused_after(std::chrono::milliseconds patience) {
+        std::unique_lock lock(mutex_);
+        return !freed_.wait_for(lock, patience, [&] { return !idle_.empty(); });
     }
 
     lease acquire() {

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+
+	"github.com/jackc/puddle"
+)
+
+type thing struct{ uses int }
+
+// A pool that lends things; L is what it calls a lease. Calls through an interface cost a
+// nanosecond or two, so cycles makes many at one call.
+type pool[L any] interface {
+	cycles(count int)
+	acquire() L
+	acquireWithin(ctx context.Context) (L, error)
+	use(L)
+	release(L)
+}
+
+type puddlePool struct{ *puddle.Pool }
+
+func newPuddle(size int) pool[*puddle.Resource] {
+	open := func(context.Context) (any, error) { return new(thing), nil }
+	p := puddle.NewPool(open, func(any) {}, int32(size))
+	for i := 0; i < size; i++ {
+		must(p.CreateResource(context.Background()))
+	}
+	return puddlePool{p}
+}
+
+func (p puddlePool) cycles(count int) {
+	for i := 0; i < count; i++ {
+		lease := p.acquire()
+		p.use(lease)
+		p.release(lease)
+	}
+}
+
+func (p puddlePool) acquire() *puddle.Resource {
+	lease, err := p.Acquire(context.Background())
+	must(err)
+	return lease
+}
+
+func (p puddlePool) acquireWithin(ctx context.Context) (*puddle.Resource, error) {
+	return p.Acquire(ctx)
+}
+
+func (puddlePool) use(lease *puddle.Resource)     { lease.Value().(*thing).uses++ }
+func (puddlePool) release(lease *puddle.Resource) { lease.Release() }
+
+// must is for errors that only a closed pool or a resource that cannot be opened would give.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+type channelPool chan *thing
+
+func newChannel(size int) pool[*thing] {
+	p := make(channelPool, size)
+	for i := 0; i < size; i++ {
+		p <- new(thing)
+	}
+	return p
+}
+
+func (p channelPool) cycles(count int) {
+	for i := 0; i < count; i++ {
+		lease := <-p
+		lease.uses++
+		p <- lease
+	}
+}
+
+func (p channelPool) acquire() *thing { return <-p }
+
+func (p channelPool) acquireWithin(ctx context.Context) (*thing, error) {
+	select {
+	case lease := <-p:
+		return lease, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (channelPool) use(lease *thing)       { lease.uses++ }
+func (p channelPool) release(lease *thing) { p <- lease }

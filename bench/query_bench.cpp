@@ -1,0 +1,238 @@
+// PostgreSQL, 64 borrowers on 8 connections: a row by its primary key for each lease.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <cstdint>
+#include <libpq-fe.h>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cenote/asio.hpp"
+#include "cenote/pool.hpp"
+#include "cenote/postgres.hpp"
+#include "crew.hpp"
+#include "stopwatch.hpp"
+#include "support/real_server.hpp"
+#include "waits.hpp"
+#include "workloads.hpp"
+
+namespace cenote::bench {
+
+namespace {
+
+namespace asio = boost::asio;
+
+constexpr std::size_t connections = 8;
+constexpr std::size_t borrowers = 64;
+constexpr std::int64_t rows = 10'000;
+constexpr const char* question = "select balance from account where id = $1";
+
+/// A random id for each question, cheaply.
+class ids {
+public:
+    explicit ids(std::size_t seed) : state_(seed * 2 + 1) {}
+    std::int64_t next() {
+        state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+        return static_cast<std::int64_t>((state_ >> 33) % rows) + 1;
+    }
+
+private:
+    std::uint64_t state_;
+};
+
+/// libpq as it comes: what is prepared once is asked again and again.
+struct handle {
+    explicit handle(const std::string& where) : it(PQconnectdb(where.c_str()), &PQfinish) {
+        if (PQstatus(it.get()) != CONNECTION_OK) throw std::runtime_error("no connection");
+        PQclear(PQprepare(it.get(), "question", question, 1, nullptr));
+    }
+    std::int64_t ask(std::int64_t id) const {
+        std::string text = std::to_string(id);
+        const char* value = text.c_str();
+        std::unique_ptr<PGresult, void (*)(PGresult*)> r(
+            PQexecPrepared(it.get(), "question", 1, &value, nullptr, nullptr, 0), &PQclear);
+        if (PQntuples(r.get()) != 1) throw std::runtime_error("no such account");
+        return std::strtoll(PQgetvalue(r.get(), 0, 0), nullptr, 10);
+    }
+
+    std::unique_ptr<PGconn, void (*)(PGconn*)> it;
+};
+
+std::int64_t ask(postgres::connection& c, std::int64_t id) {
+    return c.execute(question, id).scalar<std::int64_t>();
+}
+std::int64_t ask(const handle& h, std::int64_t id) { return h.ask(id); }
+
+measured answered(double per_second, double cores, const waits& all) {
+    auto microseconds = [&](double share) {
+        return static_cast<double>(all.quantile(share)) * nanoseconds_per_tick() * 1e-3;
+    };
+    return {.metrics = {{"queries", per_second * 1e-3, "k/s"},
+                        {"wait p50", microseconds(0.5), "us"},
+                        {"wait p99", microseconds(0.99), "us"}},
+            .cores = cores};
+}
+
+/// `borrow(asked)` gives a lease of a connection; `threads` of them at a time.
+template <class Borrow>
+measured with_threads(std::size_t threads, double seconds, Borrow borrow) {
+    std::vector<waits> each(threads);
+    shift done =
+        run_crew(threads, false, seconds, [&](std::size_t index, const std::atomic<bool>& stop) {
+            ids id(index);
+            std::uint64_t queries = 0;
+            for (; !stop.load(std::memory_order_relaxed); ++queries) {
+                std::uint64_t asked = ticks();
+                auto lease = borrow(index);
+                each[index].record(ticks() - asked);
+                ask(*lease, id.next());
+            }
+            return queries;
+        });
+    waits all;
+    for (const waits& w : each) all.add(w);
+    return answered(done.per_second(), done.cores, all);
+}
+
+/// One connection for each of as many threads: as much as can be had of the server.
+subject by_hand(const std::string& where) {
+    auto own = std::make_shared<std::vector<handle>>();
+    for (std::size_t i = 0; i < connections; ++i) own->emplace_back(where);
+    return {"by hand", [=](double seconds) {
+                return with_threads(connections, seconds,
+                                    [&](std::size_t thread) { return &(*own)[thread]; });
+            }};
+}
+
+/// A pool of whatever `open` makes, for threads.
+template <class Open>
+subject with_pool(std::string name, Open open) {
+    using connection = typename Open::connection;
+    auto from = std::make_shared<pool<connection>>(
+        open.connector, options{.max = connections, .min_size = connections});
+    return {std::move(name), [=](double seconds) {
+                return with_threads(borrowers, seconds,
+                                    [&](std::size_t) { return from->acquire(); });
+            }};
+}
+
+struct handles {
+    using connection = handle;
+    struct opener {
+        std::string where;
+        handle open() const { return handle(where); }
+    } connector;
+};
+
+struct cenotes {
+    using connection = postgres::connection;
+    postgres::connector connector;
+};
+
+/// As many coroutines on one thread.
+measured with_coroutines(const std::string& url, double seconds) {
+    asio::io_context io(1);
+    pool<postgres::connection> from{io, postgres::async_connector{url},
+                                    options{.max = connections, .min_size = connections}};
+    std::atomic<bool> stop{false};
+    std::uint64_t queries = 0;
+    waits all;
+    auto borrow = [&](std::size_t seed) -> asio::awaitable<void> {
+        ids id(seed);
+        while (!stop.load(std::memory_order_relaxed)) {
+            std::uint64_t asked = ticks();
+            auto lease = co_await from.async_acquire(asio::use_awaitable);
+            all.record(ticks() - asked);
+            sql::result r = co_await lease->async_execute(question, id.next());
+            if (r.empty()) throw std::runtime_error("no such account");
+            ++queries;
+        }
+    };
+    for (std::size_t i = 0; i < borrowers; ++i) asio::co_spawn(io, borrow(i), asio::detached);
+    stopwatch watch;
+    std::thread whistle([&] {
+        std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+        stop = true;
+    });
+    io.run();
+    double took = watch.seconds();
+    double cores = watch.cores();
+    whistle.join();
+    return answered(static_cast<double>(queries) / took, cores, all);
+}
+
+/// PgBouncer pools, its clients do not: a connection to it for each question.
+measured unpooled(const std::string& where, double seconds) {
+    return with_threads(borrowers, seconds,
+                        [&](std::size_t) { return std::make_unique<handle>(where); });
+}
+
+struct place {
+    support::postgres_server server{{.max_connections = 150}};
+    support::pgbouncer_server bouncer{server, {.pool_size = static_cast<int>(connections)}};
+
+    place() {
+        server.execute_as_admin(
+            "create table account (id int primary key, balance bigint not null); "
+            "insert into account select i, i * 7 from generate_series(1, " +
+                std::to_string(rows) + ") as i; grant select on account to app; analyze account",
+            "orders");
+    }
+    static std::string words(std::uint16_t port) {
+        return "host=127.0.0.1 port=" + std::to_string(port) +
+               " user=app password=" + support::canary_password + " dbname=orders";
+    }
+    std::string url() const {
+        return std::string("postgresql://app:") + support::canary_password +
+               "@127.0.0.1:" + std::to_string(server.port()) + "/orders";
+    }
+    std::string for_guests() const {
+        return "w6 size=8 borrowers=64 host=127.0.0.1 port=" + std::to_string(server.port()) +
+               " user=app password=" + support::canary_password + " database=orders";
+    }
+};
+
+workload queries(const guests& others) {
+    auto at = std::make_shared<place>();
+    std::string where = place::words(at->server.port());
+    std::string trusting = at->url() + "?unsafe_reset_by_tag=on";
+    workload w{
+        .about = "PostgreSQL, 64 borrowers on 8 connections: a row by its key for each lease",
+        .seconds = 1,
+        .subjects = {by_hand(where),
+                     with_pool("cenote, libpq", handles{{where}}),
+                     with_pool("cenote, threads", cenotes{postgres::connector{trusting}}),
+                     with_pool("cenote, full reset", cenotes{postgres::connector{at->url()}}),
+                     {"cenote, coroutines", [=](double s) { return with_coroutines(trusting, s); }},
+                     {"PgBouncer, unpooled",
+                      [=](double s) { return unpooled(place::words(at->bouncer.port()), s); }}}};
+    const std::vector<std::string> peers{psycopg_pool, hikaricp, commons_pool2, pgxpool};
+    others.join(w, peers, at->for_guests());
+    using enum goal::bound;
+    w.goals.push_back(
+        {"cenote, libpq / by hand", at_least, 0.98, ratio("cenote, libpq", "by hand", "queries")});
+    for (const char* one : {"cenote, libpq", "cenote, threads", "cenote, coroutines"})
+        w.goals.push_back({std::string(one) + " / the best peer", at_least, 1,
+                           ratio_to_best(one, peers, "queries", best::largest)});
+    w.goals.push_back({"cenote, threads / PgBouncer, unpooled", at_least, 1,
+                       ratio("cenote, threads", "PgBouncer, unpooled", "queries")});
+    return w;
+}
+
+}  // namespace
+
+void run_queries(report& into, const guests& others) {
+    into.run("w6-postgres", [&] { return queries(others); });
+}
+
+}  // namespace cenote::bench
