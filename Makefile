@@ -2,10 +2,10 @@
 # everything here can also be done without make.
 
 .DEFAULT_GOAL := help
-.PHONY: help build test demo bench format tidy clean
+.PHONY: help build test demo bench bench-peers format tidy clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build the library and the programs into build/bin
 	@scripts/setup build
@@ -20,6 +20,11 @@ demo: build ## build, then watch 200 coroutines share 8 database connections
 
 bench: ## build and run the benchmarks
 	@scripts/setup bench
+	@scripts/bench
+
+bench-peers: ## install the pools of others, and measure them beside cenote
+	@scripts/setup bench-peers
+	@scripts/build-peers
 	@scripts/bench
 
 format: ## rewrite all C++ files with clang-format

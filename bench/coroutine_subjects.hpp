@@ -22,10 +22,12 @@ concept pool_on = std::constructible_from<Pool, Loop&, std::size_t> && requires(
     &Pool::release;
 };
 
+/// Nobody is refused, however many there are.
+inline const options patient{.acquire_timeout = std::chrono::seconds(60), .line_max = 1'000'000};
+
 /// cenote, awaited in Asio's coroutines.
 struct cenote_on_asio : cenote_pool {
-    cenote_on_asio(asio_loop&, std::size_t size)
-        : cenote_pool(size, {.acquire_timeout = std::chrono::seconds(60)}) {}
+    cenote_on_asio(asio_loop&, std::size_t size) : cenote_pool(size, patient) {}
 
     auto acquire() { return pool.async_acquire(asio::use_awaitable); }
     static void release(lease<thing> back) { back.give_back(); }
@@ -33,8 +35,7 @@ struct cenote_on_asio : cenote_pool {
 
 /// cenote, awaited in coroutines of one's own.
 struct cenote_on_queue : cenote_pool {
-    cenote_on_queue(run_queue& l, std::size_t size)
-        : cenote_pool(size, {.acquire_timeout = std::chrono::seconds(60)}), loop(l) {}
+    cenote_on_queue(run_queue& l, std::size_t size) : cenote_pool(size, patient), loop(l) {}
 
     auto acquire() {
         return pool.co_acquire().resumed_by(

@@ -80,7 +80,8 @@ workload one_thread(const guests& others) {
                    on_one_thread<one_post>("Asio post"), on_one_thread<cenote_pool>("cenote", 10)}};
     meet_peers(
         [&]<class Pool>(const char* name) { w.subjects.push_back(on_one_thread<Pool>(name, 10)); });
-    others.join(w, {hikaricp, commons_pool2, puddle, go_channel, r2d2, psycopg_pool}, "w1 size=10");
+    others.join(w, {hikaricp, commons_pool2, puddle, go_channel, r2d2, psycopg_pool}, "w1 size=10",
+                0.9);
     w.goals.push_back(
         {"cenote / floor", goal::bound::at_most, 2.5, ratio("cenote", "floor", "cycle")});
     auto beats = [&](const char* peer, double factor) {
@@ -120,7 +121,7 @@ workload enough_for_all(std::size_t threads, const guests& others) {
     add.operator()<cenote_pool>("cenote");
     meet_peers(add);
     others.join(w, {hikaricp, commons_pool2, puddle, go_channel, r2d2},
-                "w2 size=10 threads=" + count);
+                "w2 size=10 threads=" + count, 1.85);
     auto beats = [&](const char* peer, double factor) {
         w.goals.push_back({std::string("cenote / ") + peer, goal::bound::at_least, factor,
                            ratio("cenote", peer, "cycles")});

@@ -168,15 +168,15 @@ guests::guests(const std::string& folder) {
     }
 }
 
-void guests::join(workload& w, const std::vector<std::string>& names,
-                  const std::string& command) const {
+void guests::join(workload& w, const std::vector<std::string>& names, const std::string& command,
+                  double cores_needed) const {
     for (const std::string& name : names)
         for (const entry& each : all_) {
             if (each.name != name) continue;
-            w.subjects.push_back({name, [who = each.who, command](double seconds) {
-                                      return who->run(command +
-                                                      " seconds=" + std::to_string(seconds));
-                                  }});
+            auto run = [who = each.who, command](double seconds) {
+                return who->run(command + " seconds=" + std::to_string(seconds));
+            };
+            w.subjects.push_back({name, run, cores_needed});
         }
 }
 

@@ -21,7 +21,8 @@ public:
 
     /// Adds a subject for each of `names` that is there, which answers to this command with
     /// `seconds=` of a run added.
-    void join(workload& w, const std::vector<std::string>& names, const std::string& command) const;
+    void join(workload& w, const std::vector<std::string>& names, const std::string& command,
+              double cores_needed = 0) const;
 
 private:
     struct entry {

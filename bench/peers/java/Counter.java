@@ -1,0 +1,4 @@
+/** The resource of all workloads without a server. */
+class Counter {
+    long value;
+}

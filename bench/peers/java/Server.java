@@ -1,0 +1,27 @@
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.util.concurrent.ThreadLocalRandom;
+
+/** A PostgreSQL to ask for the balances of accounts. */
+record Server(String host, int port, String database, String user, String password) {
+    static final String QUERY = "select balance from account where id = ?";
+    private static final int ACCOUNTS = 10_000;
+
+    /**
+     * The driver keeps a statement with its connection, and by default has the server prepare it
+     * when it is used for the fifth time: here at once. Whoever connects is not to wait for ever.
+     */
+    String url() {
+        return "jdbc:postgresql://" + host + ":" + port + "/" + database
+                + "?prepareThreshold=1&loginTimeout=10";
+    }
+
+    static void askForOne(PreparedStatement statement) throws SQLException {
+        statement.setInt(1, ThreadLocalRandom.current().nextInt(1, ACCOUNTS + 1));
+        try (ResultSet found = statement.executeQuery()) {
+            if (!found.next()) throw new SQLException("an account is missing");
+            found.getLong(1);
+        }
+    }
+}
