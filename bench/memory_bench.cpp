@@ -1,13 +1,44 @@
 // cenote-bench-memory: how much a coroutine that waits for a lease takes up. A program of its own,
 // since counting allocations would slow down everything else.
+#include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <malloc.h>
 #include <string>
 #include <utility>
 
 #include "coroutine_subjects.hpp"
-#include "support/allocations.hpp"
+
+namespace {
+
+constinit std::uint64_t allocations_so_far = 0;  // there is one thread that allocates
+
+}  // namespace
+
+// glibc's own, under the names it keeps for those who replace them.
+extern "C" {
+void* __libc_malloc(std::size_t);
+void* __libc_calloc(std::size_t, std::size_t);
+void* __libc_realloc(void*, std::size_t);
+void* __libc_memalign(std::size_t, std::size_t);
+void __libc_free(void*);
+
+void* malloc(std::size_t size) { return ++allocations_so_far, __libc_malloc(size); }
+void* calloc(std::size_t n, std::size_t size) {
+    return ++allocations_so_far, __libc_calloc(n, size);
+}
+void* realloc(void* p, std::size_t size) { return ++allocations_so_far, __libc_realloc(p, size); }
+void* aligned_alloc(std::size_t alignment, std::size_t size) {
+    return ++allocations_so_far, __libc_memalign(alignment, size);
+}
+int posix_memalign(void** p, std::size_t alignment, std::size_t size) {
+    *p = aligned_alloc(alignment, size);
+    return *p == nullptr ? ENOMEM : 0;
+}
+void free(void* p) { __libc_free(p); }
+}
 
 namespace cenote::bench {
 
@@ -19,7 +50,7 @@ constexpr std::size_t waiters = 10'000;
 /// What is taken from the heap, as malloc sees it.
 struct heap {
     std::size_t bytes = in_use();
-    std::uint64_t allocations = support::allocations_here();
+    std::uint64_t allocations = allocations_so_far;
 
 private:
     static std::size_t in_use() {
@@ -29,54 +60,74 @@ private:
 };
 
 struct story {
-    std::size_t started = 0;
+    bool over = false;  // whoever holds something lets go of it
+    std::size_t waiting = 0;
+    std::size_t ended = 0;
 };
 
-/// Never ends: the process does.
 template <class Loop, pool_on<Loop> Pool>
 typename Loop::coroutine hold(Loop& loop, Pool& pool, story& all) {
-    [[maybe_unused]] auto lease = co_await pool.acquire();
-    ++all.started;
-    for (;;) co_await loop.yield();
+    auto lease = co_await pool.acquire();
+    ++all.waiting;
+    while (!all.over) co_await loop.yield();
+    pool.release(std::move(lease));
+    ++all.ended;
 }
 
 template <class Loop, pool_on<Loop> Pool>
 typename Loop::coroutine wait(Pool& pool, story& all) {
-    ++all.started;
-    [[maybe_unused]] auto lease = co_await pool.acquire();
-    std::puts("failed somebody got a lease");
+    ++all.waiting;
+    auto lease = co_await pool.acquire();
+    pool.release(std::move(lease));
+    ++all.ended;
 }
 
-/// Lets the loop go on until so many have started, and then some.
-void go_on(asio_loop& loop, const story& all, std::size_t count) {
-    while (all.started < count) loop.io.poll_one();
-    for (std::size_t i = 0; i < 10 * resources; ++i) loop.io.poll_one();
+/// Those who hold yield again and again, so that there is always something to run.
+void go_on(asio_loop& loop) {
+    if (loop.io.stopped()) loop.io.restart();  // between two waves there was nothing to do
+    loop.io.poll_one();
 }
-void go_on(run_queue& loop, const story& all, std::size_t count) {
-    while (all.started < count) loop.run_once();
-    for (int i = 0; i < 10; ++i) loop.run_once();
-}
+void go_on(run_queue& loop) { loop.run_once(); }
+
+struct count {
+    heap before;  // anybody was made
+    heap made;    // all of them, and nobody has begun to wait
+    heap waiting;
+};
 
 template <class Loop, pool_on<Loop> Pool>
-void count() {
-    static Loop loop(1);
-    static Pool pool(loop, resources);
-    static story all;
+count one_wave(Loop& loop, Pool& pool) {
+    story all;
     for (std::size_t i = 0; i < resources; ++i) loop.spawn(hold<Loop>(loop, pool, all));
-    go_on(loop, all, resources);
+    while (all.waiting < resources) go_on(loop);
     heap before;
     for (std::size_t i = 0; i < waiters; ++i) loop.spawn(wait<Loop>(pool, all));
     heap made;
-    go_on(loop, all, resources + waiters);
-    heap after;
+    while (all.waiting < resources + waiters) go_on(loop);
+    for (std::size_t i = 0; i < 10 * resources; ++i) go_on(loop);
+    heap waiting;
+    all.over = true;
+    while (all.ended < resources + waiters) go_on(loop);
+    for (std::size_t i = 0; i < 10 * resources; ++i) go_on(loop);
+    return {before, made, waiting};
+}
+
+/// The second wave counts: what grows once, as a line does, has grown.
+template <class Loop, pool_on<Loop> Pool>
+int print_count() {
+    Loop loop(1);
+    Pool pool(loop, resources);
+    one_wave(loop, pool);
+    count seen = one_wave(loop, pool);
     auto each = [](auto from, auto to) {
         return (static_cast<double>(to) - static_cast<double>(from)) / waiters;
     };
-    std::printf("metric %.1f - bytes\n", each(before.bytes, after.bytes));
-    std::printf("metric %.3f - allocations\n", each(before.allocations, after.allocations));
-    std::printf("metric %.3f - allocations of a wait\n", each(made.allocations, after.allocations));
-    std::fflush(stdout);
-    std::_Exit(0);  // with all that wait
+    std::printf("metric %.1f - bytes\n", each(seen.before.bytes, seen.waiting.bytes));
+    std::printf("metric %.3f - allocations\n",
+                each(seen.before.allocations, seen.waiting.allocations));
+    std::printf("metric %.3f - allocations of a wait\n",
+                each(seen.made.allocations, seen.waiting.allocations));
+    return 0;
 }
 
 }  // namespace
@@ -86,11 +137,11 @@ void count() {
 int main(int argc, char** argv) {
     using namespace cenote::bench;
     std::string who = argc == 2 ? argv[1] : "";
-    if (who == "cenote, awaited") count<asio_loop, cenote_on_asio>();
-    if (who == "cenote, co_acquire") count<run_queue, cenote_on_queue>();
-    if (who == "channel, awaited") count<asio_loop, channel_pool>();
-    if (who == "strand, awaited") count<asio_loop, strand_pool>();
-    if (who == "textbook, own loop") count<run_queue, queue_pool>();
+    if (who == "cenote, awaited") return print_count<asio_loop, cenote_on_asio>();
+    if (who == "cenote, co_acquire") return print_count<run_queue, cenote_on_queue>();
+    if (who == "channel, awaited") return print_count<asio_loop, channel_pool>();
+    if (who == "strand, awaited") return print_count<asio_loop, strand_pool>();
+    if (who == "textbook, own loop") return print_count<run_queue, queue_pool>();
     std::fprintf(stderr, "usage: cenote-bench-memory POOL, called by cenote-bench\n");
     return 2;
 }
