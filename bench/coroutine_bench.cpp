@@ -221,7 +221,8 @@ workload memory(const std::string& self, const guests& others) {
     others.join(w, {puddle, go_channel, psycopg_pool}, "w4-memory size=20 tasks=10000");
     using enum goal::bound;
     for (const char* one : {own_loop, awaited}) {
-        w.goals.push_back({std::string(one) + ": allocations of a wait", at_most, 0,
+        // The loop's own queue may grow now and then.
+        w.goals.push_back({std::string(one) + ": allocations of a wait", at_most, 0.01,
                            value_of(one, "allocations of a wait")});
         w.goals.push_back({std::string("bytes, ") + one + " / the best", at_most, 1,
                            ratio_to_best(one, all_peers, "bytes", best::smallest)});

@@ -82,11 +82,9 @@ public:
 
     /// What is ready now, on the calling thread.
     void run_once() {
-        worker self{this, {}, {}};
-        mine = &self;
-        turn(self);
+        mine = &guest_;
+        turn(guest_);
         mine = nullptr;
-        for (std::coroutine_handle<> h : self.became_ready) post(h);
     }
 
 private:
@@ -121,6 +119,7 @@ private:
     }
 
     const bool alone_;
+    worker guest_{this, {}, {}};  // whoever runs it only once
     std::mutex mutex_;
     std::deque<std::coroutine_handle<>> ready_;
     std::atomic<bool> from_outside_{false};  // something is in ready_, for the thread that is alone
