@@ -83,8 +83,8 @@ def chart(metric, rows):
         middle = y + BAR / 2
         out += [f'<text x="{LEFT - 8}" y="{y + 12}" text-anchor="end">'
                 f'{html.escape(row["subject"])}</text>',
-                f'<rect class="{who}" x="{LEFT}" y="{y}" width="{max(1.0, length(row["value"])):.1f}" '
-                f'height="{BAR}"/>',
+                f'<rect class="{who}" x="{LEFT}" y="{y}" height="{BAR}" '
+                f'width="{max(1.0, length(row["value"])):.1f}"/>',
                 f'<line class="spread" x1="{LEFT + low:.1f}" x2="{LEFT + high:.1f}" '
                 f'y1="{middle}" y2="{middle}"/>',
                 f'<text x="{LEFT + max(high, length(row["value"])) + 6:.1f}" y="{y + 12}">'

@@ -4,20 +4,20 @@
 #include <string>
 #include <vector>
 
-#include "peers/cxx/semaphore_pool.hpp"
+#include "peers/semaphore_pool.hpp"
 #include "subjects.hpp"
 #include "textbook_pool.hpp"
 #ifdef CENOTE_PEER_SOCI
-#include "peers/cxx/soci_pool.hpp"
+#include "peers/soci_pool.hpp"
 #endif
 #ifdef CENOTE_PEER_POCO
-#include "peers/cxx/poco_pool.hpp"
+#include "peers/poco_pool.hpp"
 #endif
 #ifdef CENOTE_PEER_TBB
-#include "peers/cxx/tbb_pool.hpp"
+#include "peers/tbb_pool.hpp"
 #endif
 #ifdef CENOTE_PEER_MOODYCAMEL
-#include "peers/cxx/moodycamel_pool.hpp"
+#include "peers/moodycamel_pool.hpp"
 #endif
 
 namespace cenote::bench {

@@ -7,7 +7,7 @@
 #include <semaphore>
 #include <vector>
 
-#include "peers/cxx/lent.hpp"
+#include "../lent.hpp"
 
 namespace cenote::bench {
 

@@ -6,7 +6,7 @@
 #include <soci/connection-pool.h>
 #include <vector>
 
-#include "subjects.hpp"
+#include "../subjects.hpp"
 
 namespace cenote::bench {
 

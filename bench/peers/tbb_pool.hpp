@@ -5,7 +5,7 @@
 #include <oneapi/tbb/concurrent_queue.h>
 #include <vector>
 
-#include "peers/cxx/lent.hpp"
+#include "../lent.hpp"
 
 namespace cenote::bench {
 

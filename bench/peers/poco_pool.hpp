@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "peers/cxx/lent.hpp"
+#include "../lent.hpp"
 
 namespace cenote::bench {
 
