@@ -148,6 +148,7 @@ void report::run(const std::string& name, const std::function<workload()>& make)
     print(w, all);
     judge(w, all);
     std::fflush(stdout);
+    write_json();  // what is measured is kept, whatever becomes of the rest
 }
 
 measured report::run_undisturbed(const workload& w, const subject& s) {
