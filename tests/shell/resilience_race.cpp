@@ -117,20 +117,29 @@ public:
         max_ = max;
     }
 
+    /// How many there may be, as of some time.
+    struct sight {
+        std::uint64_t moves = 0;
+        std::int64_t most = 0;
+    };
+
     /// May be asked at any time.
     void look() {
-        std::uint64_t before = moves_;
-        std::int64_t most = now_;
+        sight before = see();
         std::int64_t present = counts_.present;
-        if (present <= most) return;
+        if (present <= before.most) return;
         if (const pool<session>* p = pool_; p != nullptr)
-            most += static_cast<std::int64_t>(p->stats().abandoned);
-        if (present > most && moves_ == before) ++too_many_;
+            before.most += static_cast<std::int64_t>(p->stats().abandoned);
+        judge(present, before);
     }
-    void look(const stats& s, std::uint64_t moves_before) {
-        if (moves_ == moves_before && s.total > static_cast<std::uint64_t>(now_)) ++too_many_;
+    sight see() const {
+        std::uint64_t moves = moves_;  // first: it is the last to change
+        return {moves, now_};
     }
-    std::uint64_t moves() const { return moves_; }
+    /// `before`: seen before `s` was read.
+    void look(const stats& s, const sight& before) {
+        judge(static_cast<std::int64_t>(s.total), before);
+    }
 
     void check() const {
         EXPECT_EQ(too_many_, 0u) << "more sessions than there may be";
@@ -138,6 +147,11 @@ public:
     }
 
 private:
+    /// What was counted after `before` was seen counts only if nothing has moved since.
+    void judge(std::int64_t counted, const sight& before) {
+        if (counted > before.most && moves_ == before.moves) ++too_many_;
+    }
+
     /// In this order: whoever has read the old one sees that it has moved.
     void move_to(std::size_t max) {
         now_ = static_cast<std::int64_t>(max);
@@ -649,10 +663,10 @@ private:
     }
 
     void look() {
-        std::uint64_t moves = scene_.limit.moves();
+        ceiling::sight before = scene_.limit.see();
         stats s = pool_.stats();
         check_identities(s);
-        scene_.limit.look(s, moves);
+        scene_.limit.look(s, before);
         scene_.limit.look();
     }
 
