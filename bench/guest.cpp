@@ -48,8 +48,7 @@ constexpr std::array all_known{known{hikaricp, "hikaricp"},
 
 class guest {
 public:
-    guest(std::string name, std::string program)
-        : name_(std::move(name)), program_(std::move(program)) {}
+    explicit guest(std::string program) : program_(std::move(program)) {}
     ~guest() { stop(); }
     guest(const guest&) = delete;
     guest& operator=(const guest&) = delete;
@@ -149,7 +148,6 @@ private:
         line_end_ = 0;
     }
 
-    std::string name_;
     std::string program_;
     pid_t process_ = -1;
     int to_ = -1;
@@ -163,7 +161,7 @@ guests::guests(const std::string& folder) {
     for (const known& each : all_known) {
         std::filesystem::path program = std::filesystem::path(folder) / each.program;
         if (!folder.empty() && std::filesystem::exists(program))
-            all_.push_back({each.name, std::make_shared<guest>(each.name, program.string())});
+            all_.push_back({each.name, std::make_shared<guest>(program.string())});
         else std::printf("skipped: %s is not there (make bench-peers)\n", each.name);
     }
 }

@@ -51,7 +51,9 @@ void keeper::look_around(instant now, errands& todo) noexcept {
 }
 
 /// The workplace hears of jobs and of an earlier time.
-void keeper::rouse(errands& todo) { todo.summons = work_->look(mind_until()); }
+void keeper::rouse(errands& todo) {
+    if (work_->look(mind_until())) todo.summons = true;
+}
 
 void keeper::sort_out(instant now, const action& a, errands& todo) noexcept {
     switch (a.what) {
@@ -219,7 +221,7 @@ bool keeper::next_job(job& j) {
         j = p.pending;
         if (j.which == verb::open) j.by = detail::connector_ref(connector_.get()).release();
         machine_.begun(std::chrono::steady_clock::now(), j.slot, j.call);
-        work_->look(mind_until());
+        work_->look(mind_until());  // its worker sees to what follows
     } else if (orphans_ != nullptr) {
         resource* r = std::exchange(orphans_, orphans_->next_orphan);
         --orphan_count_;

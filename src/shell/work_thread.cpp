@@ -97,6 +97,7 @@ bool work_thread::look(core::instant wake_at) {
 
 /// Outside of the lock: who wakes takes it first.
 void work_thread::summon() noexcept {
+    if (to_wake_.load(std::memory_order_relaxed) == 0) return;
     for (auto n = to_wake_.exchange(0, std::memory_order_relaxed); n > 0; --n)
         worker_wakes_.notify_one();
 }
@@ -188,6 +189,7 @@ void work_thread::work(worker& self) {
             bool orphan = j.call == 0 && !j.tells && j.admits == nullptr;
             if (orphan) give_up_on(self);  // it may hang for ever
             lock.unlock();
+            summon();  // next_job() has looked
             home_.run(self.running);
             if (detail::this_process != here) return home_.drop_ref();  // forked by what it called
             lock.lock();

@@ -86,3 +86,22 @@ TEST(pool_calls, of_a_closed_pool_all_begin_at_once) {
     EXPECT_EQ(pool.close(plenty), 0U);
     EXPECT_GT(to->closing_peak, 1);
 }
+
+// Each waits for the others. A thread that rests and is not woken looks for work by itself, but not
+// before these have timed out.
+TEST(pool_calls, wake_as_many_threads_as_there_are_calls) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.max = 4, .acquire_timeout = plenty, .reset_timeout = 3s}};
+    for (int round = 0; round < 20; ++round) {
+        auto all = take(pool, 4);
+        auto inside = std::make_shared<std::atomic<int>>(0);
+        to->on_reset = [inside](int) {
+            ++*inside;
+            return eventually([&] { return *inside == 4; });
+        };
+        for (auto& each : all) each.mark_dirty();
+        all.clear();
+        ASSERT_TRUE(eventually([&] { return pool.stats().idle == 4; }));
+    }
+    EXPECT_EQ(pool.stats().abandoned, 0U);
+}
