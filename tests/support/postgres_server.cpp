@@ -9,8 +9,10 @@ namespace support {
 
 namespace {
 
-// A superuser's connections are never refused for want of room.
+// "app" is limited by its role. The server's own limit is out of the way: it would count the
+// administrator's connections too, and whoever has hung up and is not gone yet.
 constexpr int for_admins = 3;
+constexpr int to_spare = 10;
 
 std::string sql_text(const std::string& text) {
     std::string made = "'";
@@ -73,7 +75,10 @@ postgres_server::postgres_server(options chosen) : real_server("postgres", "post
              .farewell = warded_process::order::interrupt,
              .crash = warded_process::order::quit});
     start();
-    execute_as_admin("create role app login password " + sql_text(chosen.password), "postgres");
+    execute_as_admin("create role app login connection limit " +
+                         std::to_string(chosen.max_connections) + " password " +
+                         sql_text(chosen.password),
+                     "postgres");
     execute_as_admin("create database orders owner app", "postgres");
 }
 
@@ -82,11 +87,11 @@ void postgres_server::initialise(const options& chosen) {
     run_beside({program("initdb"), "-D", data, "-U", "postgres", "--no-sync", "--wal-segsize=1",
                 "--locale=C", "--encoding=UTF8", "--auth=trust"});
     folder_.write("data/pg_hba.conf", who_may);
-    std::string settings =
-        filled(basic, {{"port", std::to_string(port())},
-                       {"folder", folder()},
-                       {"max_connections", std::to_string(chosen.max_connections + for_admins)},
-                       {"reserved", std::to_string(for_admins)}});
+    std::string settings = filled(
+        basic, {{"port", std::to_string(port())},
+                {"folder", folder()},
+                {"max_connections", std::to_string(chosen.max_connections + for_admins + to_spare)},
+                {"reserved", std::to_string(for_admins)}});
     if (chosen.tls) {
         certificates_.emplace(folder_);
         certificate mine = certificates_->good();

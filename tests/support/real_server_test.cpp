@@ -149,13 +149,26 @@ TEST(postgres_server, counts_limits_and_cuts_off_whoever_logs_in) {
     EXPECT_EQ(server.connections(), 0);
     client_program sleeper(psql(server, "select pg_sleep(600)"));
     EXPECT_TRUE(eventually([&] { return server.connections() == 1; }));
-    EXPECT_THAT(client_program(psql(server, "select 1")).said(), HasSubstr("connection slots"));
+    EXPECT_THAT(client_program(psql(server, "select 1")).said(),
+                HasSubstr("too many connections for role"));
     server.kill_backends();
     EXPECT_EQ(server.connections(), 0);
     EXPECT_THAT(sleeper.said(), HasSubstr("terminating connection"));
     EXPECT_EQ(client_program(psql(server, "select current_user")).said(), "app\n");
     EXPECT_EQ(server.execute_as_admin("select 1, 'two'"), "1|two\n");
     EXPECT_THROW(server.execute_as_admin("nonsense"), std::runtime_error);
+}
+
+TEST(postgres_server, lets_its_administrator_in_without_taking_room_from_anybody) {
+    postgres_server server({.max_connections = 1});
+    std::vector<std::unique_ptr<client_program>> administrators;
+    for (int i = 0; i < 3; ++i)
+        administrators.push_back(std::make_unique<client_program>(std::vector<std::string>{
+            program("psql"), "-Xc", "select pg_sleep(600)", "-h", server.socket_folder(), "-p",
+            std::to_string(server.port()), "-U", "postgres", "postgres"}));
+    // The one who counts is counted.
+    EXPECT_TRUE(eventually([&] { return server.connections("postgres") == 4; }));
+    EXPECT_EQ(client_program(psql(server, "select current_user")).said(), "app\n");
 }
 
 TEST(postgres_server, wants_the_right_password) {
