@@ -72,7 +72,14 @@ void gate::refused(errc why) noexcept { keeper_of(this).refused(why); }
 void gate::forget() noexcept { keeper_of(this).drop_ref(); }
 
 std::unique_ptr<resource> gate::detach(resource* r) noexcept { return keeper_of(this).detach(r); }
-void gate::hand_in(resource* r) noexcept { keeper_of(this).hand_in(r); }
+resource* gate::hand_in_taken(resource* r) noexcept {
+    keeper_of(this).hand_in(r);
+    return nullptr;
+}
+void gate::hand_in_and_leave(resource* r, const gate* outer) noexcept {
+    keeper_of(this).hand_in(r);
+    this_threads_mark->leave(outer);
+}
 resource* gate::taken(resource* r) noexcept { return keeper_of(this).taken(r); }
 void gate::release(resource* r) noexcept {
     if (this_threads_mark == nullptr) register_without_allocating();  // for the next time

@@ -204,13 +204,14 @@ void keeper::note_nested(std::source_location site) {
 std::uint64_t keeper::note_who_holds(std::uint64_t comes, std::size_t wanted) {
     bool waits = machine_.anyone_waits() || machine_.count(core::slot_state::idle) < wanted;
     if (comes == 0 || !waits) return 0;
-    auto holder_of = [&](core::slot_id id) {
+    auto last_taken_by = [&](core::slot_id id) {
         return (*traces_)[id].holder.load(std::memory_order_relaxed);
     };
     core::slot_id first = 0;
-    while (first < machine_.places() && holder_of(first) != comes) ++first;
+    while (first < machine_.places() && (last_taken_by(first) != comes || !is_out(first))) ++first;
     if (first == machine_.places()) return 0;
-    for (core::slot_id id = 0; id < machine_.places(); ++id) machine_.held_by(id, holder_of(id));
+    for (core::slot_id id = 0; id < machine_.places(); ++id)
+        machine_.held_by(id, is_out(id) ? last_taken_by(id) : 0);
     return comes;
 }
 

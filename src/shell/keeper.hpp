@@ -233,6 +233,7 @@ private:
     core::instant next_shelf_sweep(core::instant now) const;
     bool lane_is_open() const;
     bool keep_on_shelf(core::instant now, detail::resource* r);
+    bool is_out(core::slot_id id) const;
     std::optional<holding> holding_of(core::slot_id id) const;
     void note_lent(core::instant now, const borrower& who);
     void note_holders(core::instant now);

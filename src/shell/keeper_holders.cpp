@@ -10,17 +10,22 @@ namespace cenote::shell {
 using core::duration;
 using core::instant;
 
-/// To the machine, what lies on the shelf is leased, too. A put has followed its last hit then, or
-/// the grant.
-std::optional<keeper::holding> keeper::holding_of(core::slot_id id) const {
-    if (machine_.look(id).state != core::slot_state::leased) return std::nullopt;
+/// Whether somebody holds it. To the machine, what lies on the shelf is leased, too: a put has
+/// followed its last hit then, or the grant.
+bool keeper::is_out(core::slot_id id) const {
+    if (machine_.look(id).state != core::slot_state::leased) return false;
     const detail::trace& seen = (*traces_)[id];
-    const place& p = places_[id];
+    std::uint64_t puts = seen.puts.load(std::memory_order_acquire) - places_[id].puts;
+    return seen.hits.load(std::memory_order_acquire) - places_[id].hits == puts;
+}
+
+std::optional<keeper::holding> keeper::holding_of(core::slot_id id) const {
+    const detail::trace& seen = (*traces_)[id];
     std::uint64_t puts = seen.puts.load(std::memory_order_acquire);
-    std::uint64_t hits = seen.hits.load(std::memory_order_acquire);
-    if (hits - p.hits != puts - p.puts) return std::nullopt;
+    if (!is_out(id)) return std::nullopt;
     std::int64_t at = seen.leased_at.load(std::memory_order_acquire);
-    holding h{.number = p.grants + hits,
+    std::uint64_t hits = seen.hits.load(std::memory_order_acquire);
+    holding h{.number = places_[id].grants + hits,
               .site = seen.site.load(std::memory_order_acquire),
               .since = at == 0 ? core::long_ago : instant{duration{at}},
               .leak_after = duration{seen.leak_after.load(std::memory_order_acquire)},

@@ -164,7 +164,6 @@ bool keeper::keep_on_shelf(instant now, resource* r) {
     auto leased_at = r->seen->leased_at.exchange(0, std::memory_order_relaxed);
     auto puts = r->seen->puts.load(std::memory_order_relaxed);
     r->seen->puts.store(puts + 1, std::memory_order_release);
-    r->seen->holder.store(0, std::memory_order_relaxed);
     resource* over = lay_on_shelf(now, r);
     if (over == r) {
         r->seen->puts.store(puts, std::memory_order_release);

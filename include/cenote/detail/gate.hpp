@@ -130,22 +130,26 @@ public:
     std::vector<lease_info> leases() const;
 
 private:
+    /// Stores what is not there already: the exchange to come waits for stores, and not for loads.
+    template <class V>
+    static void note(std::atomic<V>& in, std::type_identity_t<V> value) noexcept {
+        if (in.load(std::memory_order_relaxed) != value) in.store(value, std::memory_order_relaxed);
+    }
+
     resource* take_as(std::source_location site, const char* task, std::int64_t leak_after,
                       std::uint64_t holder) noexcept {
         bool must_hand_in = false;
         resource* r = shelf_.take(processor(), must_hand_in);
         if (r == nullptr) return nullptr;
-        if (must_hand_in) [[unlikely]] {
-            hand_in(r);
-            return nullptr;
-        }
+        if (must_hand_in) [[unlikely]]
+            return hand_in_taken(r);
         trace& seen = *r->seen;
         std::uint64_t hits = seen.hits.load(std::memory_order_relaxed) + 1;
         seen.site.store(site, std::memory_order_relaxed);
-        seen.leased_at.store(0, std::memory_order_relaxed);
-        seen.task.store(task, std::memory_order_relaxed);
-        seen.leak_after.store(leak_after, std::memory_order_relaxed);
-        seen.holder.store(holder, std::memory_order_relaxed);
+        note(seen.leased_at, 0);
+        note(seen.task, task);
+        note(seen.leak_after, leak_after);
+        note(seen.holder, holder);
         // Last: from now on others take the above for this lease's.
         seen.hits.store(hits, std::memory_order_release);
         if ((hits & sample_mask_) == 0) [[unlikely]]
@@ -168,10 +172,11 @@ protected:
         // Counted before it can be taken again, and taken back if it does not reach the shelf.
         std::uint64_t puts = seen.puts.load(std::memory_order_relaxed);
         seen.puts.store(puts + 1, std::memory_order_release);
-        seen.holder.store(0, std::memory_order_relaxed);  // whoever takes it next says so
-        mark_gate here(*mark, this);
-        if (resource* back = shelf_.put(processor(), r); back != nullptr) [[unlikely]]
-            hand_in(back);
+        const gate* outer = mark->enter(this);
+        resource* back = shelf_.put(processor(), r);
+        if (back == nullptr) [[likely]]
+            mark->leave(outer);
+        else hand_in_and_leave(back, outer);
         return true;
     }
 
@@ -181,8 +186,13 @@ protected:
     /// Every so many leases of a resource take the precise way, for the histogram of hold times.
     static constexpr std::uint64_t sample = 256;
 
-    // The slow ways. `hand_in`: a resource that nobody leases any more. `taken`: one just taken.
-    void hand_in(resource* r) noexcept;
+    // The slow ways. Each is the last thing its caller does, who then need not save any registers.
+
+    /// A resource that is on the shelf no more and not for the one who took it. Returns null.
+    resource* hand_in_taken(resource* r) noexcept;
+    /// One that did not get onto the shelf, and the end of this thread's mark.
+    void hand_in_and_leave(resource* r, const gate* outer) noexcept;
+    /// One that was just taken.
     resource* taken(resource* r) noexcept;
     void release(resource* r) noexcept;
 

@@ -23,6 +23,16 @@ struct alignas(64) gate_mark {
     gate_mark* next = nullptr;
     gate_mark* previous = nullptr;
     bool allocated = false;
+
+    // By its thread only.
+
+    /// Names a gate until leave(), to which goes what this returns: where the thread was before.
+    const gate* enter(const gate* g) noexcept {
+        const gate* outer = where.load(std::memory_order_relaxed);
+        where.store(g, std::memory_order_relaxed);
+        return outer;
+    }
+    void leave(const gate* outer) noexcept { where.store(outer, std::memory_order_release); }
 };
 
 /// Null until the thread is registered, and again when it ends. Without one a thread must not put
@@ -44,21 +54,5 @@ void lock_marks() noexcept;
 void unlock_marks() noexcept;
 /// In the child, between these two: takes the marks of threads that are gone.
 void forget_other_marks() noexcept;
-
-/// Marks the calling thread, by its mark, for as long as it lives.
-class mark_gate {
-public:
-    mark_gate(gate_mark& mark, const gate* g) noexcept
-        : mark_(mark), outer_(mark.where.load(std::memory_order_relaxed)) {
-        mark_.where.store(g, std::memory_order_relaxed);
-    }
-    ~mark_gate() { mark_.where.store(outer_, std::memory_order_release); }
-    mark_gate(const mark_gate&) = delete;
-    mark_gate& operator=(const mark_gate&) = delete;
-
-private:
-    gate_mark& mark_;
-    const gate* outer_;
-};
 
 }  // namespace cenote::detail

@@ -30,7 +30,7 @@ inline std::size_t processor() noexcept {
         return *reinterpret_cast<const volatile std::uint32_t*>(area);
     }
 #endif
-    return this_thread();  // without one, threads are spread over the cells by that
+    return this_threads_number;  // without one, threads are spread over the cells by that
 }
 
 }  // namespace cenote::detail

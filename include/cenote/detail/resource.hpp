@@ -27,7 +27,7 @@ struct alignas(64) trace {
     std::atomic<std::uint64_t> limit{0};     // at so many hits it must go through the keeper
     std::atomic<const char*> task{nullptr};
     std::atomic<std::int64_t> leak_after{0};  // nanoseconds; 0: the pool's
-    std::atomic<std::uint64_t> holder{0};     // the thread that took it; 0: unknown
+    std::atomic<std::uint64_t> holder{0};     // the thread that took it last; 0: unknown
 
     static_assert(std::atomic<std::source_location>::is_always_lock_free);
 };
