@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -136,6 +137,24 @@ private:
     data data_;
 };
 
+namespace detail {
+
+/// What a row is as so many types: the one itself, or a tuple.
+template <class... Ts>
+struct typed_row {
+    using type = std::tuple<Ts...>;
+};
+template <class T>
+struct typed_row<T> {
+    using type = T;
+};
+
+}  // namespace detail
+
+/// A row as values of these types: one alone is itself, several are a tuple.
+template <class... Ts>
+using typed_row = typename detail::typed_row<Ts...>::type;
+
 /// The names of a result's columns, shared by its rows.
 using column_names = std::vector<std::string>;
 
@@ -161,7 +180,22 @@ public:
         return (*this)[column].template as<T>();
     }
 
+    /// All of it: `auto [id, name] = r.as<std::int64_t, std::string>();`. Throws bad_value, also if
+    /// there are not as many columns.
+    template <class... Ts>
+        requires(sizeof...(Ts) > 0)
+    typed_row<Ts...> as() const {
+        static_assert((!std::same_as<Ts, std::string_view> && ...),
+                      "cenote: a std::string_view would outlive its row; use std::string");
+        expect_columns(sizeof...(Ts));
+        return [this]<std::size_t... I>(std::index_sequence<I...>) {
+            return typed_row<Ts...>(get<Ts>(I)...);
+        }(std::index_sequence_for<Ts...>{});
+    }
+
 private:
+    void expect_columns(std::size_t count) const;
+
     std::shared_ptr<const column_names> columns_;
     std::vector<value> values_;
 };
@@ -185,6 +219,20 @@ public:
     template <class T>
     T scalar() const {
         return one().template get<T>(0);
+    }
+    /// All rows: `for (auto [id, name] : found.as<std::int64_t, std::string>())`. See row::as.
+    template <class... Ts>
+    std::vector<typed_row<Ts...>> as() const {
+        std::vector<typed_row<Ts...>> all;
+        all.reserve(size());
+        for (const row& r : rows_) all.push_back(r.template as<Ts...>());
+        return all;
+    }
+    /// The only row, if there is one. Throws bad_value if there are more.
+    template <class... Ts>
+    std::optional<typed_row<Ts...>> at_most_one() const {
+        if (empty()) return std::nullopt;
+        return one().template as<Ts...>();
     }
 
     /// How many rows the statement inserted, updated or deleted.

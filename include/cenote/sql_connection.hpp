@@ -53,13 +53,15 @@ private:
 /// end differs: each server's `cursor` says so.
 class cursor {
 public:
+    /// At its end.
+    cursor() = default;
     cursor(cursor&&) noexcept = default;
     cursor& operator=(cursor&&) noexcept = default;
     ~cursor() = default;
 
     /// The next row; empty at the end. Throws what the statement still ran into.
-    std::optional<row> next() { return rows_->next(); }
-    boost::asio::awaitable<std::optional<row>> async_next() { return rows_->async_next(); }
+    std::optional<row> next() { return rows_ == nullptr ? std::nullopt : rows_->next(); }
+    boost::asio::awaitable<std::optional<row>> async_next();
 
     // For connectors.
     explicit cursor(std::shared_ptr<detail::rows> rows) noexcept : rows_(std::move(rows)) {}
@@ -92,6 +94,10 @@ public:
 
     virtual void set_timeout(std::chrono::nanoseconds timeout) = 0;
     virtual bool in_transaction() const = 0;
+    /// In a transaction that can only be rolled back.
+    virtual bool transaction_failed() const noexcept { return false; }
+    /// Of no use any more, whatever is asked of it.
+    virtual bool broken() const noexcept = 0;
 
     /// The statement with this number, as it is known outside.
     statement named(std::size_t number) const noexcept { return {number, generation_}; }
@@ -171,6 +177,10 @@ public:
     /// For the rest of the lease, instead of operation_timeout.
     void set_timeout(std::chrono::nanoseconds timeout) { session_->set_timeout(timeout); }
     bool in_transaction() const { return session_->in_transaction(); }
+    /// In a transaction that can only be rolled back (PostgreSQL, after an error).
+    bool transaction_failed() const noexcept { return session_->transaction_failed(); }
+    /// Lost, or left in the middle of an operation: it cannot be used any more.
+    bool broken() const noexcept { return session_->broken(); }
 
     // For those who have their parameters in a list.
     result execute_bound(std::string_view text, std::span<const parameter> parameters) {
@@ -178,6 +188,12 @@ public:
     }
     boost::asio::awaitable<result> async_execute_bound(bound_statement what) {
         return session_->async_execute(std::move(what));
+    }
+    cursor stream_bound(std::string_view text, std::span<const parameter> parameters) {
+        return session_->stream(text, parameters);
+    }
+    boost::asio::awaitable<cursor> async_stream_bound(bound_statement what) {
+        return session_->async_stream(std::move(what));
     }
 
 protected:

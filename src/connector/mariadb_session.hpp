@@ -113,6 +113,7 @@ public:
     boost::asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) override;
     void set_timeout(std::chrono::nanoseconds timeout) override { timeout_ = timeout; }
     bool in_transaction() const noexcept override;
+    bool broken() const noexcept override { return condition_.broken(); }
 
     const options& settings() const { return *settings_; }
     const std::string& at() const { return at_; }

@@ -65,6 +65,10 @@ public:
     boost::asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) override;
     void set_timeout(std::chrono::nanoseconds timeout) noexcept override { timeout_ = timeout; }
     bool in_transaction() const noexcept override;
+    bool transaction_failed() const noexcept override {
+        return PQtransactionStatus(handle()) == PQTRANS_INERROR;
+    }
+    bool broken() const noexcept override { return condition_.broken(); }
 
     PGconn* handle() const noexcept { return handle_.get(); }
     connector_detail::condition& condition() noexcept { return condition_; }

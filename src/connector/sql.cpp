@@ -90,6 +90,12 @@ const value& row::operator[](std::string_view column) const {
     throw std::out_of_range("cenote: no column is named \"" + std::string(column) + "\"");
 }
 
+void row::expect_columns(std::size_t count) const {
+    if (count == values_.size()) return;
+    throw bad_value("cenote: a row with " + std::to_string(values_.size()) +
+                    " columns was asked for as " + std::to_string(count));
+}
+
 const row& result::one() const {
     if (rows_.size() == 1) return rows_.front();
     throw bad_value("cenote: one row was expected, there are " + std::to_string(rows_.size()));

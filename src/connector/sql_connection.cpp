@@ -1,13 +1,27 @@
-// Which statements are whose.
+// Which statements are whose, and a cursor that has no rows.
 #include "cenote/sql_connection.hpp"
 
 #include <atomic>
 
-namespace cenote::sql::detail {
+namespace cenote::sql {
+
+namespace {
+
+boost::asio::awaitable<std::optional<row>> nothing() { co_return std::nullopt; }
+
+}  // namespace
+
+boost::asio::awaitable<std::optional<row>> cursor::async_next() {
+    return rows_ == nullptr ? nothing() : rows_->async_next();
+}
+
+namespace detail {
 
 std::uint64_t session::new_generation() noexcept {
     static std::atomic<std::uint64_t> last{0};
     return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-}  // namespace cenote::sql::detail
+}  // namespace detail
+
+}  // namespace cenote::sql

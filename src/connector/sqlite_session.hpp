@@ -54,6 +54,7 @@ public:
     boost::asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) override;
     void set_timeout(std::chrono::nanoseconds timeout) override { timeout_ = timeout; }
     bool in_transaction() const noexcept override;
+    bool broken() const noexcept override { return condition_.broken(); }
 
     // What happens in them, each within the time that is allowed to one. Throw statement_error and
     // connection_error.

@@ -29,8 +29,8 @@ MAPPED_FOLDERS = ("include", "src", "tools", "bench", "examples")
 WORDS = ("breaker.hpp", "options.hpp", "error.hpp", "stats.hpp", "event.hpp")
 ASIO = ("asio.hpp", "asio_connector.hpp", "per_executor.hpp")
 SPDLOG = ("spdlog.hpp",)
-SERVER = ("http.hpp", "mariadb.hpp", "postgres.hpp", "redis.hpp", "secret.hpp", "server_error.hpp",
-          "sql.hpp", "sql_connection.hpp", "sqlite.hpp", "tls.hpp", "url.hpp")
+SERVER = ("database.hpp", "http.hpp", "mariadb.hpp", "postgres.hpp", "redis.hpp", "secret.hpp",
+          "server_error.hpp", "sql.hpp", "sql_connection.hpp", "sqlite.hpp", "tls.hpp", "url.hpp")
 MAY_INCLUDE = {
     "words": {"words"},
     "public": {"public", "words"},
@@ -39,6 +39,7 @@ MAY_INCLUDE = {
     "log": {"spdlog", "public", "words"},
     "server": {"server", "asio", "public", "words"},
     "connector": {"connector", "server", "asio", "public", "words"},
+    "database": {"database", "server", "asio", "public", "words"},
     "core": {"core", "words"},
     "sim": {"sim", "core", "words"},
     "shell": {"shell", "core", "words", "public"},
@@ -56,6 +57,7 @@ THIRD_PARTY = {
     "server": ("boost/asio/", "boost/system/", "boost/beast/"),
     "connector": ("boost/asio/", "boost/system/", "boost/beast/", "openssl/", "libpq-fe.h",
                   "mysql.h", "errmsg.h", "mysqld_error.h", "sqlite3.h"),
+    "database": ("boost/asio/", "boost/system/"),
     "bench": ("benchmark/", "boost/asio/"),
     "examples": ("boost/asio/", "boost/asio.hpp", "spdlog/", "pqxx/", "soci/", "curl/"),
     "tools": ("CLI/", "boost/asio/", "boost/system/"),

@@ -1,0 +1,392 @@
+// A database as one object: statements from any thread or coroutine, and no pool to be seen.
+// Library cenote::database.
+#pragma once
+
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "cenote/options.hpp"
+#include "cenote/server_error.hpp"
+#include "cenote/sql.hpp"
+#include "cenote/sql_connection.hpp"
+#include "cenote/stats.hpp"
+
+namespace cenote {
+
+/// The connection was lost in the middle of a transaction. Nothing of that has happened, unless its
+/// commit was under way: then nobody knows.
+class transaction_lost : public connection_error {
+public:
+    transaction_lost(const std::string& what, std::string_view sqlstate, bool maybe_committed)
+        : connection_error(error_kind::connection, what, sqlstate),
+          maybe_committed_(maybe_committed) {}
+
+    bool maybe_committed() const noexcept { return maybe_committed_; }
+
+private:
+    bool maybe_committed_;
+};
+
+/// What a transaction sees of others.
+enum class isolation : std::uint8_t {
+    servers_own,      ///< As the server is set up.
+    read_committed,   ///< SQLite has no less than `serializable`, and gives that.
+    repeatable_read,  ///< The same.
+    serializable,
+};
+
+struct transaction_options {
+    cenote::isolation isolation = isolation::servers_own;
+    bool read_only = false;
+    /// How often `transaction(work)` begins again after it met another one: a serialization
+    /// failure, a deadlock. What the work does besides has to bear that.
+    std::size_t retries = 0;
+    /// Before it begins again; twice as long each time, and drawn by lot.
+    std::chrono::milliseconds backoff{10};
+};
+
+struct database_options {
+    /// Of the pool behind it.
+    options pool = {};
+};
+
+namespace database_detail {
+
+namespace asio = boost::asio;
+
+class store;
+class held;
+
+/// Whom a statement can be given to.
+class asked {
+public:
+    asked() = default;
+    asked(const asked&) = delete;
+    asked& operator=(const asked&) = delete;
+    virtual ~asked() = default;
+
+    virtual sql::result execute(std::string_view text, std::span<const sql::parameter> values) = 0;
+    virtual asio::awaitable<sql::result> async_execute(sql::bound_statement what) = 0;
+    virtual sql::cursor stream(std::string_view text, std::span<const sql::parameter> values) = 0;
+    virtual asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) = 0;
+};
+
+/// Has an awaitable tell a completion token what came of it.
+template <class T, class Token>
+auto complete_with(asio::awaitable<T> work, Token&& token) {
+    if constexpr (std::is_same_v<std::decay_t<Token>, asio::use_awaitable_t<>>) {
+        return work;
+    } else {
+        auto start = [](auto handler, asio::awaitable<T> w) {
+            auto where = asio::get_associated_executor(handler);
+            asio::co_spawn(where, std::move(w), std::move(handler));
+        };
+        if constexpr (std::is_void_v<T>)
+            return asio::async_initiate<Token, void(std::exception_ptr)>(start, token,
+                                                                         std::move(work));
+        else
+            return asio::async_initiate<Token, void(std::exception_ptr, T)>(start, token,
+                                                                            std::move(work));
+    }
+}
+
+template <class T>
+concept bindable = std::constructible_from<sql::parameter, const std::remove_cvref_t<T>&>;
+
+/// `begin(statement)` gives an awaitable. The last of `args` is a completion token, unless it is a
+/// value.
+template <class Begin, class... Args>
+auto begin_with(Begin begin, std::string_view text, Args&&... args) {
+    if constexpr (sizeof...(Args) == 0) {
+        return begin(sql::bound_statement(text, {}));
+    } else {
+        constexpr std::size_t last = sizeof...(Args) - 1;
+        auto all = std::forward_as_tuple(args...);
+        if constexpr (bindable<std::tuple_element_t<last, std::tuple<Args...>>>) {
+            auto values = sql::bind(args...);
+            return begin(sql::bound_statement(text, values));
+        } else {
+            auto values = [&]<std::size_t... I>(std::index_sequence<I...>) {
+                return sql::bind(std::get<I>(all)...);
+            }(std::make_index_sequence<last>{});
+            return complete_with(begin(sql::bound_statement(text, values)), std::get<last>(all));
+        }
+    }
+}
+
+/// Whether and when a transaction that failed is tried again.
+class attempts {
+public:
+    explicit attempts(const transaction_options& how) : left_(how.retries), pause_(how.backoff) {}
+
+    /// Empty: not again.
+    std::optional<std::chrono::nanoseconds> pause_after(const std::exception_ptr& failed);
+    /// The same, and waits. False: not again.
+    bool again_after(const std::exception_ptr& failed);
+
+private:
+    std::size_t left_;
+    std::chrono::nanoseconds pause_;
+};
+
+asio::awaitable<void> wait_for(std::chrono::nanoseconds pause);
+
+}  // namespace database_detail
+
+/// What can be asked of a database, a scope and a transaction alike.
+///
+/// Values go into a statement only as parameters. Their places are written `?`, or `$1`, `$2` in
+/// any order: either is understood by every server. (PostgreSQL has operators with a question mark:
+/// write `$1` beside them, or `??` for the operator.)
+///
+/// Throws: pool_error if no connection could be had; statement_error for what the server would not
+/// do; connection_error if the connection was lost, after which nobody knows what came of the
+/// statement, and which the next one does not notice. sql::bad_value, std::invalid_argument.
+///
+/// What begins with async_ is awaited, or given a completion token after everything else. Handlers
+/// are given (std::exception_ptr, what the other form returns).
+class statements {
+public:
+    /// Runs one statement.
+    template <class... Args>
+    sql::result execute(std::string_view text, const Args&... args) {
+        auto values = sql::bind(args...);
+        return asked_->execute(text, values);
+    }
+    template <class... Args>
+    auto async_execute(std::string_view text, Args&&... args) {
+        return database_detail::begin_with(
+            [&](sql::bound_statement s) { return asked_->async_execute(std::move(s)); }, text,
+            std::forward<Args>(args)...);
+    }
+
+    /// The same, for those who want its rows:
+    ///
+    ///     for (auto [id, name] : db.query("SELECT id, name FROM customer WHERE city = ?", city)
+    ///                                .as<std::int64_t, std::string>())
+    template <class... Args>
+    sql::result query(std::string_view text, const Args&... args) {
+        return execute(text, args...);
+    }
+    template <class... Args>
+    auto async_query(std::string_view text, Args&&... args) {
+        return async_execute(text, std::forward<Args>(args)...);
+    }
+
+    /// Row by row. The connection is kept until the last one was read, or the cursor ends.
+    template <class... Args>
+    sql::cursor stream(std::string_view text, const Args&... args) {
+        auto values = sql::bind(args...);
+        return asked_->stream(text, values);
+    }
+    template <class... Args>
+    auto async_stream(std::string_view text, Args&&... args) {
+        return database_detail::begin_with(
+            [&](sql::bound_statement s) { return asked_->async_stream(std::move(s)); }, text,
+            std::forward<Args>(args)...);
+    }
+
+protected:
+    statements() = default;
+    explicit statements(std::shared_ptr<database_detail::asked> a) noexcept
+        : asked_(std::move(a)) {}
+    statements(const statements&) = default;
+    statements(statements&&) noexcept = default;
+    statements& operator=(const statements&) = default;
+    statements& operator=(statements&&) noexcept = default;
+    ~statements() = default;
+
+    std::shared_ptr<database_detail::asked> asked_;
+};
+
+/// All or nothing. Ends with commit() or rollback(); if it ends otherwise, it is rolled back before
+/// anybody else gets its connection.
+///
+/// Used by one thread or coroutine at a time.
+class transaction : public statements {
+public:
+    /// None.
+    transaction() noexcept;
+    transaction(transaction&& other) noexcept;
+    transaction& operator=(transaction&& other) noexcept;
+    ~transaction();
+
+    /// Throws transaction_lost if the connection is lost, statement_error if the server would not:
+    /// then it is rolled back.
+    void commit();
+    boost::asio::awaitable<void> async_commit();
+    /// Does not mind if the connection is lost.
+    void rollback();
+    boost::asio::awaitable<void> async_rollback();
+
+    /// A transaction in this one (a savepoint): only what it did is undone if it is rolled back.
+    /// This one is used again when that has ended.
+    [[nodiscard]] transaction begin();
+    boost::asio::awaitable<transaction> async_begin();
+
+    /// Neither committed nor rolled back yet. Asks nobody.
+    bool active() const noexcept { return level_ != 0; }
+
+private:
+    friend class database_detail::held;
+    transaction(std::shared_ptr<database_detail::held> on, std::size_t level) noexcept;
+
+    database_detail::held& on() const;
+    void end() noexcept;
+
+    std::shared_ptr<database_detail::held> on_;
+    std::size_t level_ = 0;  // 1: of the connection; above: savepoints; 0: it has ended
+};
+
+/// One connection for everything that is asked of it, from the first statement to its end: what a
+/// request needs. Takes nothing before it is used. Outside of a transaction a lost connection is
+/// replaced by another one with the next statement.
+///
+/// Used by one thread or coroutine at a time. It may outlive its database.
+class scope : public statements {
+public:
+    scope(scope&&) noexcept = default;
+    scope& operator=(scope&&) noexcept = default;
+    ~scope() = default;
+
+    [[nodiscard]] cenote::transaction begin(const transaction_options& how = {});
+    boost::asio::awaitable<cenote::transaction> async_begin(transaction_options how = {});
+
+    /// Whether it has a connection at present. Asks nobody.
+    bool has_connection() const noexcept;
+    /// Its connection, and any that it may get, is closed at its end instead of kept.
+    void discard() noexcept;
+
+private:
+    friend class database;
+    explicit scope(std::shared_ptr<database_detail::held> on) noexcept;
+
+    std::shared_ptr<database_detail::held> on_;
+};
+
+/// A database, by its URL:
+///
+///     cenote::database db{"postgresql://app:secret@db.example.com/orders"};
+///     db.execute("INSERT INTO customer(name) VALUES (?)", name);
+///     auto count = db.query("SELECT count(*) FROM customer").scalar<std::int64_t>();
+///
+/// `sqlite:`, `postgresql:` and `mariadb:`, each with the parameters of its connector (see
+/// docs/guide). Each statement takes a connection, runs, and gives it back; nothing is bound to a
+/// thread or coroutine. Whoever needs the same connection for several statements takes a scope, or
+/// a transaction.
+///
+/// Thread safety: all members may be called from any thread at any time.
+class database : public statements {
+public:
+    /// Throws invalid_url, invalid_option, std::invalid_argument; and what the first open threw, if
+    /// the options have it wait for that.
+    explicit database(std::string_view url, const database_options& how = {});
+    database(database&&) noexcept = default;
+    database& operator=(database&& other) noexcept;
+    /// Scopes, transactions and cursors that have a connection keep it; others get none any more.
+    ~database();
+
+    [[nodiscard]] cenote::scope scope();
+    [[nodiscard]] cenote::transaction begin(const transaction_options& how = {});
+    boost::asio::awaitable<cenote::transaction> async_begin(transaction_options how = {});
+
+    /// Runs `work(transaction&)` and commits; returns what it returns. If it throws, everything is
+    /// rolled back and the exception goes on, whatever becomes of the rollback.
+    template <class Work>
+    auto transaction(Work&& work, const transaction_options& how = {}) {
+        using result = std::invoke_result_t<Work&, cenote::transaction&>;
+        for (database_detail::attempts more(how);;) {
+            cenote::transaction t = begin(how);
+            std::exception_ptr failed;
+            try {
+                if constexpr (std::is_void_v<result>) {
+                    std::invoke(work, t);
+                    if (t.active()) t.commit();
+                    return;
+                } else {
+                    result made = std::invoke(work, t);
+                    if (t.active()) t.commit();
+                    return made;
+                }
+            } catch (...) {
+                failed = std::current_exception();
+            }
+            roll_back(t);
+            if (!more.again_after(failed)) std::rethrow_exception(failed);
+        }
+    }
+
+    /// The same for a `work` that gives an awaitable. It is kept until the end.
+    template <class Work>
+    auto async_transaction(Work work, const transaction_options& how = {}) {
+        using result = typename std::invoke_result_t<Work&, cenote::transaction&>::value_type;
+        auto kept = std::make_shared<Work>(std::move(work));
+        return repeat<result>(store_, [kept](cenote::transaction& t) { return (*kept)(t); }, how);
+    }
+
+    /// Of the pool behind it.
+    cenote::stats stats() const;
+
+private:
+    /// Because of another error, which is not to be forgotten over this one's.
+    static void roll_back(cenote::transaction& t) noexcept;
+    static boost::asio::awaitable<void> async_roll_back(cenote::transaction& t);
+    static boost::asio::awaitable<cenote::transaction> begin_in(
+        std::shared_ptr<database_detail::store> store, transaction_options how);
+
+    /// By any other name than that of the work's own type, of which g++ complains if it is local.
+    template <class Result>
+    using awaited_work = std::function<boost::asio::awaitable<Result>(cenote::transaction&)>;
+
+    template <class Result>
+    static boost::asio::awaitable<Result> repeat(std::shared_ptr<database_detail::store> in,
+                                                 awaited_work<Result> work,
+                                                 transaction_options how) {
+        for (database_detail::attempts more(how);;) {
+            cenote::transaction t = co_await begin_in(in, how);
+            std::exception_ptr failed;
+            try {
+                if constexpr (std::is_void_v<Result>) {
+                    co_await work(t);
+                    if (t.active()) co_await t.async_commit();
+                    co_return;
+                } else {
+                    Result made = co_await work(t);
+                    if (t.active()) co_await t.async_commit();
+                    co_return made;
+                }
+            } catch (...) {
+                failed = std::current_exception();
+            }
+            try {
+                co_await async_roll_back(t);
+            } catch (...) {
+                // Cancelled: it is rolled back as it ends. What went wrong before is what matters.
+            }
+            std::optional<std::chrono::nanoseconds> pause = more.pause_after(failed);
+            if (!pause) std::rethrow_exception(failed);
+            co_await database_detail::wait_for(*pause);
+        }
+    }
+
+    std::shared_ptr<database_detail::store> store_;
+};
+
+}  // namespace cenote

@@ -1,0 +1,230 @@
+// The handles: a database, its scopes, its transactions.
+#include "cenote/database.hpp"
+
+#include <algorithm>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <random>
+#include <stdexcept>
+#include <thread>
+
+#include "database/held.hpp"
+#include "database/store.hpp"
+
+namespace cenote {
+
+using database_detail::held;
+using database_detail::store;
+
+namespace database_detail {
+
+namespace {
+
+[[noreturn]] void refuse_ended() {
+    throw std::logic_error("cenote: the transaction has ended, or never begun");
+}
+
+/// Whom a transaction asks that has ended: nothing may run outside of it by mistake.
+class nobody final : public asked {
+public:
+    sql::result execute(std::string_view, std::span<const sql::parameter>) override {
+        refuse_ended();
+    }
+    asio::awaitable<sql::result> async_execute(sql::bound_statement) override { refuse_ended(); }
+    sql::cursor stream(std::string_view, std::span<const sql::parameter>) override {
+        refuse_ended();
+    }
+    asio::awaitable<sql::cursor> async_stream(sql::bound_statement) override { refuse_ended(); }
+};
+
+const std::shared_ptr<asked>& no_transaction() {
+    static const std::shared_ptr<asked> one = std::make_shared<nobody>();
+    return one;
+}
+
+/// It has only met another one: a serialization failure, a deadlock, a lock of SQLite's.
+bool is_collision(const server_error& e) {
+    if (!e.sqlstate().empty()) return e.sqlstate() == "40001" || e.sqlstate() == "40P01";
+    constexpr int busy = 5;
+    constexpr int locked = 6;
+    int code = e.code() & 0xff;
+    return e.kind() == error_kind::statement && (code == busy || code == locked);
+}
+
+bool is_collision(const std::exception_ptr& failed) {
+    try {
+        std::rethrow_exception(failed);
+    } catch (const server_error& e) {
+        return is_collision(e);
+    } catch (...) {
+        return false;
+    }
+}
+
+/// Between half of it and all of it, so that those who have met do not meet again.
+std::chrono::nanoseconds drawn(std::chrono::nanoseconds pause) {
+    static thread_local std::minstd_rand dice(std::random_device{}());
+    std::uniform_real_distribution<double> share(0.5, 1.0);
+    return std::chrono::nanoseconds(
+        static_cast<std::int64_t>(static_cast<double>(pause.count()) * share(dice)));
+}
+
+}  // namespace
+
+std::optional<std::chrono::nanoseconds> attempts::pause_after(const std::exception_ptr& failed) {
+    if (left_ == 0 || !is_collision(failed)) return std::nullopt;
+    --left_;
+    constexpr std::chrono::nanoseconds longest = std::chrono::seconds(1);
+    std::chrono::nanoseconds now = drawn(pause_);
+    pause_ = std::min(pause_ * 2, longest);
+    return now;
+}
+
+bool attempts::again_after(const std::exception_ptr& failed) {
+    std::optional<std::chrono::nanoseconds> pause = pause_after(failed);
+    if (pause) std::this_thread::sleep_for(*pause);
+    return pause.has_value();
+}
+
+asio::awaitable<void> wait_for(std::chrono::nanoseconds pause) {
+    auto where = co_await asio::this_coro::executor;
+    asio::steady_timer timer(where, pause);
+    co_await timer.async_wait(asio::use_awaitable);
+}
+
+}  // namespace database_detail
+
+// Transaction.
+
+transaction::transaction() noexcept : statements(database_detail::no_transaction()) {}
+
+transaction::transaction(std::shared_ptr<held> on, std::size_t level) noexcept
+    : statements(on), on_(std::move(on)), level_(level) {}
+
+transaction::transaction(transaction&& other) noexcept
+    : statements(std::exchange(other.asked_, database_detail::no_transaction())),
+      on_(std::move(other.on_)),
+      level_(std::exchange(other.level_, 0)) {}
+
+transaction& transaction::operator=(transaction&& other) noexcept {
+    if (this != &other) {
+        if (active()) on_->abandon(level_);
+        asked_ = std::exchange(other.asked_, database_detail::no_transaction());
+        on_ = std::move(other.on_);
+        level_ = std::exchange(other.level_, 0);
+    }
+    return *this;
+}
+
+transaction::~transaction() {
+    if (active()) on_->abandon(level_);
+}
+
+held& transaction::on() const {
+    if (!active()) database_detail::refuse_ended();
+    return *on_;
+}
+
+void transaction::end() noexcept {
+    level_ = 0;
+    on_.reset();
+    asked_ = database_detail::no_transaction();
+}
+
+void transaction::commit() {
+    on().commit(level_);
+    end();
+}
+
+boost::asio::awaitable<void> transaction::async_commit() {
+    on();
+    co_await held::async_commit(on_, level_);
+    end();
+}
+
+void transaction::rollback() {
+    on().rollback(level_);
+    end();
+}
+
+boost::asio::awaitable<void> transaction::async_rollback() {
+    on();
+    co_await held::async_rollback(on_, level_);
+    end();
+}
+
+transaction transaction::begin() { return on().begin(); }
+
+boost::asio::awaitable<transaction> transaction::async_begin() {
+    on();
+    return held::async_begin(on_);
+}
+
+// Scope.
+
+scope::scope(std::shared_ptr<held> on) noexcept : statements(on), on_(std::move(on)) {}
+
+cenote::transaction scope::begin(const transaction_options& how) { return on_->begin(how); }
+
+boost::asio::awaitable<cenote::transaction> scope::async_begin(transaction_options how) {
+    return held::async_begin(on_, how);
+}
+
+bool scope::has_connection() const noexcept { return on_->has_link(); }
+void scope::discard() noexcept { on_->discard(); }
+
+// Database.
+
+database::database(std::string_view url, const database_options& how)
+    : store_(std::make_shared<store>(url, how)) {
+    asked_ = store_;
+}
+
+database& database::operator=(database&& other) noexcept {
+    if (this != &other) {
+        if (store_ != nullptr) store_->close();
+        statements::operator=(std::move(other));
+        store_ = std::move(other.store_);
+    }
+    return *this;
+}
+
+database::~database() {
+    if (store_ != nullptr) store_->close();
+}
+
+cenote::scope database::scope() { return cenote::scope(std::make_shared<held>(store_)); }
+
+cenote::transaction database::begin(const transaction_options& how) {
+    return std::make_shared<held>(store_)->begin(how);
+}
+
+boost::asio::awaitable<cenote::transaction> database::async_begin(transaction_options how) {
+    return begin_in(store_, how);
+}
+
+boost::asio::awaitable<cenote::transaction> database::begin_in(std::shared_ptr<store> store,
+                                                               transaction_options how) {
+    return held::async_begin(std::make_shared<held>(std::move(store)), how);
+}
+
+/// It is rolled back in any case: if not now, then as its connection comes back.
+void database::roll_back(cenote::transaction& t) noexcept {
+    try {
+        if (t.active()) t.rollback();
+    } catch (...) {
+        return;
+    }
+}
+
+boost::asio::awaitable<void> database::async_roll_back(cenote::transaction& t) {
+    try {
+        if (t.active()) co_await t.async_rollback();
+    } catch (...) {
+        co_return;
+    }
+}
+
+stats database::stats() const { return store_->stats(); }
+
+}  // namespace cenote

@@ -1,0 +1,389 @@
+// Scopes and transactions: what is said to the server when, and what a lost connection means.
+#include "database/held.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "database/phrase.hpp"
+
+namespace cenote::database_detail {
+
+namespace {
+
+std::string savepoint(std::size_t level) { return "cenote_" + std::to_string(level); }
+
+/// Rows that keep what they come from.
+class kept_rows final : public sql::detail::rows, public std::enable_shared_from_this<kept_rows> {
+public:
+    kept_rows(std::shared_ptr<held> from, sql::cursor begun) noexcept
+        : from_(std::move(from)), rows_(std::move(begun)) {}
+
+    std::optional<sql::row> next() override {
+        if (from_ == nullptr) return std::nullopt;
+        try {
+            std::optional<sql::row> one = rows_.next();
+            if (!one) end();
+            return one;
+        } catch (const connection_error& e) {
+            lose(e);
+        }
+    }
+    asio::awaitable<std::optional<sql::row>> async_next() override {
+        return async_next_of(shared_from_this());
+    }
+
+private:
+    static asio::awaitable<std::optional<sql::row>> async_next_of(std::shared_ptr<kept_rows> of) {
+        if (of->from_ == nullptr) co_return std::nullopt;
+        try {
+            std::optional<sql::row> one = co_await of->rows_.async_next();
+            if (!one) of->end();
+            co_return one;
+        } catch (const connection_error& e) {
+            of->lose(e);
+        }
+    }
+    void end() noexcept {
+        rows_ = sql::cursor();
+        from_.reset();
+    }
+    [[noreturn]] void lose(const connection_error& e) {
+        rows_ = sql::cursor();
+        std::shared_ptr<held> from = std::move(from_);
+        from->lose(e);
+    }
+
+    std::shared_ptr<held> from_;
+    sql::cursor rows_;  // goes first
+};
+
+}  // namespace
+
+// Statements.
+
+sql::result held::execute(std::string_view text, std::span<const sql::parameter> values) {
+    phrase said(from_->at().speaks(), text, values);
+    sql::connection& c = ready();
+    try {
+        sql::result r = c.execute_bound(said.text(), said.values());
+        note_done();
+        return r;
+    } catch (const connection_error& e) {
+        lose(e);
+    } catch (const statement_error&) {
+        note_failed();
+        throw;
+    }
+}
+
+asio::awaitable<sql::result> held::async_execute(sql::bound_statement what) {
+    return async_run(shared_from_this(), std::move(what));
+}
+
+asio::awaitable<sql::result> held::async_run(std::shared_ptr<held> on, sql::bound_statement what) {
+    sql::bound_statement said = on->from_->translated(what);
+    co_await async_ready(on);
+    try {
+        sql::result r = co_await on->link().async_execute_bound(std::move(said));
+        on->note_done();
+        co_return r;
+    } catch (const connection_error& e) {
+        on->lose(e);
+    } catch (const statement_error&) {
+        on->note_failed();
+        throw;
+    }
+}
+
+sql::cursor held::stream(std::string_view text, std::span<const sql::parameter> values) {
+    phrase said(from_->at().speaks(), text, values);
+    sql::connection& c = ready();
+    try {
+        return sql::cursor(std::make_shared<kept_rows>(shared_from_this(),
+                                                       c.stream_bound(said.text(), said.values())));
+    } catch (const connection_error& e) {
+        lose(e);
+    } catch (const statement_error&) {
+        note_failed();
+        throw;
+    }
+}
+
+asio::awaitable<sql::cursor> held::async_stream(sql::bound_statement what) {
+    return async_begin_rows(shared_from_this(), std::move(what));
+}
+
+asio::awaitable<sql::cursor> held::async_begin_rows(std::shared_ptr<held> on,
+                                                    sql::bound_statement what) {
+    sql::bound_statement said = on->from_->translated(what);
+    co_await async_ready(on);
+    try {
+        sql::cursor rows = co_await on->link().async_stream_bound(std::move(said));
+        co_return sql::cursor(std::make_shared<kept_rows>(on, std::move(rows)));
+    } catch (const connection_error& e) {
+        on->lose(e);
+    } catch (const statement_error&) {
+        on->note_failed();
+        throw;
+    }
+}
+
+// The link.
+
+void held::let_go() noexcept {
+    if (discarded_) link_.discard();
+    link_.give_back();
+}
+
+/// A link that is of no use goes back as such. In a transaction that is a loss.
+sql::connection& held::ready() {
+    check_state();
+    if (has_link() && link().broken()) let_go();
+    if (!has_link()) link_ = from_->acquire();
+    say(take_due());
+    be_sure();
+    check_state();
+    return link();
+}
+
+asio::awaitable<void> held::async_ready(std::shared_ptr<held> on) {
+    on->check_state();
+    if (on->has_link() && on->link().broken()) on->let_go();
+    if (!on->has_link()) {
+        borrowed got = co_await on->from_->async_acquire();
+        on->link_ = std::move(got);
+    }
+    words due = on->take_due();
+    co_await async_say(on, std::move(due));
+    co_await async_be_sure(on);
+    on->check_state();
+}
+
+/// Nothing may run on its own that was meant to be part of a transaction.
+void held::check_state() const {
+    if (level_ == 0) return;
+    bool broken = has_link() && link().broken();
+    if (ended_ == ended_by::loss || broken)
+        throw transaction_lost("cenote: the connection was lost in this transaction", "", false);
+    if (ended_ == ended_by::error)
+        throw transaction_lost(
+            "cenote: an error in this transaction has made the server roll it back", "", false);
+    if (ended_ == ended_by::statement)
+        throw std::logic_error(
+            "cenote: a statement has ended this transaction: what follows would not be part of it");
+}
+
+held::words held::take_due() {
+    std::size_t level = std::exchange(due_, 0);
+    if (level == 0) return {};
+    if (link().in_transaction()) return to_undo(level);
+    return level == 1 ? from_->at().afterwards(how_) : words{};
+}
+
+void held::lose(const connection_error& e, bool committing) {
+    let_go();
+    due_ = 0;
+    if (level_ == 0) throw;  // whoever calls this has caught it
+    ended_ = ended_by::loss;
+    throw transaction_lost(std::string("cenote: lost in a transaction: ") + e.what(), e.sqlstate(),
+                           committing);
+}
+
+void held::say(const words& all) {
+    try {
+        for (const std::string& one : all) link().execute_bound(one, {});
+    } catch (const connection_error& e) {
+        lose(e);
+    }
+}
+
+asio::awaitable<void> held::async_say(std::shared_ptr<held> on, words all) {
+    try {
+        for (const std::string& one : all) {
+            sql::bound_statement said(one, {});
+            co_await on->link().async_execute_bound(std::move(said));
+        }
+    } catch (const connection_error& e) {
+        on->lose(e);
+    }
+}
+
+void held::note_done() noexcept {
+    if (level_ > 0 && !link().in_transaction()) ended_ = ended_by::statement;
+}
+
+void held::note_failed() noexcept {
+    doubtful_ = true;
+    if (level_ > 0 && !link().in_transaction()) ended_ = ended_by::error;
+}
+
+void held::be_sure() {
+    if (!std::exchange(doubtful_, false) || level_ == 0 || is_over()) return;
+    say(from_->at().to_be_sure());
+    if (!link().in_transaction()) ended_ = ended_by::error;
+}
+
+asio::awaitable<void> held::async_be_sure(std::shared_ptr<held> on) {
+    if (!std::exchange(on->doubtful_, false) || on->level_ == 0 || on->is_over()) co_return;
+    words said = on->from_->at().to_be_sure();
+    co_await async_say(on, std::move(said));
+    if (!on->link().in_transaction()) on->ended_ = ended_by::error;
+}
+
+/// Nothing is left that the server would have to be told of.
+bool held::is_over() const noexcept {
+    return ended_ != ended_by::nobody || !has_link() || link().broken();
+}
+
+// Transactions.
+
+void held::check_begin() const {
+    if (level_ == 0) return;
+    throw std::logic_error(
+        "cenote: there is a transaction already; begin() of that one begins another within it");
+}
+
+void held::check_level(std::size_t level) const {
+    if (level == level_) return;
+    throw std::logic_error("cenote: a transaction within this one has not ended");
+}
+
+transaction held::begin(const transaction_options& how) {
+    check_begin();
+    ready();
+    due_ = 1;  // unless all goes well
+    how_ = how;
+    say(from_->at().begin(how));
+    note_begun();
+    return {shared_from_this(), 1};
+}
+
+asio::awaitable<transaction> held::async_begin(std::shared_ptr<held> on, transaction_options how) {
+    on->check_begin();
+    co_await async_ready(on);
+    on->due_ = 1;
+    on->how_ = how;
+    words said = on->from_->at().begin(how);
+    co_await async_say(on, std::move(said));
+    on->note_begun();
+    co_return transaction(on, 1);
+}
+
+void held::note_begun() noexcept {
+    due_ = 0;
+    doubtful_ = false;
+    level_ = 1;
+    ended_ = ended_by::nobody;
+}
+
+transaction held::begin() {
+    ready();
+    say({"SAVEPOINT " + savepoint(level_ + 1)});
+    ++level_;
+    return {shared_from_this(), level_};
+}
+
+asio::awaitable<transaction> held::async_begin(std::shared_ptr<held> on) {
+    co_await async_ready(on);
+    words said{"SAVEPOINT " + savepoint(on->level_ + 1)};
+    co_await async_say(on, std::move(said));
+    ++on->level_;
+    co_return transaction(on, on->level_);
+}
+
+/// PostgreSQL takes the commit of a failed transaction for a rollback, and says nothing.
+held::words held::to_commit(std::size_t level) {
+    if (ended_ == ended_by::statement) return level == 1 ? from_->at().afterwards(how_) : words{};
+    check_state();
+    if (has_link() && link().transaction_failed())
+        throw statement_error(
+            "cenote: a statement of this transaction has failed: it can only be rolled back",
+            "25P02");
+    if (level > 1) return {"RELEASE SAVEPOINT " + savepoint(level)};
+    words said{"COMMIT"};
+    for (std::string& one : from_->at().afterwards(how_)) said.push_back(std::move(one));
+    return said;
+}
+
+void held::note_committed(std::size_t level) noexcept {
+    level_ = level - 1;
+    if (level_ == 0) ended_ = ended_by::nobody;
+}
+
+void held::commit(std::size_t level) {
+    check_level(level);
+    if (ended_ == ended_by::nobody) ready();  // a savepoint may have to be undone
+    words said = to_commit(level);
+    try {
+        for (const std::string& one : said) link().execute_bound(one, {});
+    } catch (const connection_error& e) {
+        lose(e, level == 1);
+    } catch (const statement_error&) {
+        note_failed();
+        throw;
+    }
+    note_committed(level);
+}
+
+asio::awaitable<void> held::async_commit(std::shared_ptr<held> on, std::size_t level) {
+    on->check_level(level);
+    if (on->ended_ == ended_by::nobody) co_await async_ready(on);
+    words said = on->to_commit(level);
+    try {
+        for (const std::string& one : said) {
+            sql::bound_statement statement(one, {});
+            co_await on->link().async_execute_bound(std::move(statement));
+        }
+    } catch (const connection_error& e) {
+        on->lose(e, level == 1);
+    } catch (const statement_error&) {
+        on->note_failed();
+        throw;
+    }
+    on->note_committed(level);
+}
+
+held::words held::to_undo(std::size_t level) const {
+    if (level > 1)
+        return {"ROLLBACK TO " + savepoint(level), "RELEASE SAVEPOINT " + savepoint(level)};
+    words said{"ROLLBACK"};
+    for (std::string& one : from_->at().afterwards(how_)) said.push_back(std::move(one));
+    return said;
+}
+
+/// The server hears of it before the next statement.
+void held::abandon(std::size_t level) noexcept {
+    if (level > level_) return;
+    level_ = level - 1;
+    due_ = due_ == 0 ? level : std::min(due_, level);
+    if (level_ == 0) ended_ = ended_by::nobody;
+}
+
+/// What is lost, or ended otherwise, needs no word.
+void held::rollback(std::size_t level) {
+    check_level(level);
+    try {
+        if (level > 1) be_sure();
+        bool over = is_over();
+        abandon(level);
+        if (!over) say(take_due());
+    } catch (const connection_error&) {
+        if (level > 1) throw;  // what is around it is lost, too
+    }
+}
+
+asio::awaitable<void> held::async_rollback(std::shared_ptr<held> on, std::size_t level) {
+    on->check_level(level);
+    try {
+        if (level > 1) co_await async_be_sure(on);
+        bool over = on->is_over();
+        on->abandon(level);
+        words due = over ? words{} : on->take_due();
+        co_await async_say(on, std::move(due));
+    } catch (const connection_error&) {
+        if (level > 1) throw;
+    }
+}
+
+}  // namespace cenote::database_detail

@@ -1,0 +1,100 @@
+// One link for everything that a scope asks, and how far its transaction has got.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cenote/database.hpp"
+#include "database/store.hpp"
+
+namespace cenote::database_detail {
+
+/// Takes a link when it is first asked for something. Scopes, their transactions and their cursors
+/// share one, and the link goes back with the last of them.
+///
+/// Transactions have levels: 1 is the connection's, those above are savepoints. Each ends by
+/// commit() or rollback(), which say so to the server, or by abandon(), which does not: then the
+/// server hears of it before whatever comes next, or as the link is reset.
+class held final : public asked, public std::enable_shared_from_this<held> {
+public:
+    explicit held(std::shared_ptr<store> from) noexcept : from_(std::move(from)) {}
+    ~held() override { let_go(); }
+
+    sql::result execute(std::string_view text, std::span<const sql::parameter> values) override;
+    asio::awaitable<sql::result> async_execute(sql::bound_statement what) override;
+    sql::cursor stream(std::string_view text, std::span<const sql::parameter> values) override;
+    asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) override;
+
+    bool has_link() const noexcept { return static_cast<bool>(link_); }
+    void discard() noexcept { discarded_ = true; }
+
+    transaction begin(const transaction_options& how);
+    static asio::awaitable<transaction> async_begin(std::shared_ptr<held> on,
+                                                    transaction_options how);
+    /// One level up.
+    transaction begin();
+    static asio::awaitable<transaction> async_begin(std::shared_ptr<held> on);
+    void commit(std::size_t level);
+    static asio::awaitable<void> async_commit(std::shared_ptr<held> on, std::size_t level);
+    void rollback(std::size_t level);
+    static asio::awaitable<void> async_rollback(std::shared_ptr<held> on, std::size_t level);
+    void abandon(std::size_t level) noexcept;
+
+    /// The link is lost. Throws `e`, or what that means for the transaction.
+    [[noreturn]] void lose(const connection_error& e, bool committing = false);
+
+private:
+    using words = std::vector<std::string>;
+
+    /// Who has ended a transaction that its user has not.
+    enum class ended_by : std::uint8_t { nobody, loss, error, statement };
+
+    static asio::awaitable<sql::result> async_run(std::shared_ptr<held> on,
+                                                  sql::bound_statement what);
+    static asio::awaitable<sql::cursor> async_begin_rows(std::shared_ptr<held> on,
+                                                         sql::bound_statement what);
+
+    sql::connection& link() const noexcept { return (*link_)->connection(); }
+    void let_go() noexcept;
+
+    /// The link is there, and what is due has been said.
+    sql::connection& ready();
+    static asio::awaitable<void> async_ready(std::shared_ptr<held> on);
+    void check_state() const;
+    words take_due();
+
+    void say(const words& all);
+    static asio::awaitable<void> async_say(std::shared_ptr<held> on, words all);
+
+    void note_done() noexcept;
+    void note_failed() noexcept;
+    void be_sure();
+    static asio::awaitable<void> async_be_sure(std::shared_ptr<held> on);
+    bool is_over() const noexcept;
+
+    void check_begin() const;
+    void check_level(std::size_t level) const;
+    /// What a commit comes down to; empty: it has happened already. Throws if it cannot be.
+    words to_commit(std::size_t level);
+    words to_undo(std::size_t level) const;
+    void note_begun() noexcept;
+    void note_committed(std::size_t level) noexcept;
+
+    std::shared_ptr<store> from_;
+    borrowed link_;
+    bool discarded_ = false;
+
+    std::size_t level_ = 0;
+    transaction_options how_;
+    ended_by ended_ = ended_by::nobody;
+    bool doubtful_ = false;  // a statement has failed, and perhaps that was the end
+    std::size_t due_ = 0;    // the lowest level that was abandoned, and not undone yet; 0: none
+};
+
+}  // namespace cenote::database_detail

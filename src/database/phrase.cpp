@@ -1,0 +1,244 @@
+// Finds the places of a statement, as far as one must read SQL for that: quotes and comments.
+#include "database/phrase.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace cenote::database_detail {
+
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// What names are made of. Servers take every byte of a character beyond ASCII for a letter.
+bool is_of_a_word(char c) {
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+           static_cast<unsigned char>(c) >= 0x80;
+}
+
+/// A place in a statement, or a doubled question mark.
+struct place {
+    std::size_t at = 0;
+    std::size_t length = 0;
+    std::size_t number = 0;  // of its value, from 1; 0: none was written
+    bool numbered() const { return number != 0; }
+    bool escape() const { return number == 0 && length == 2; }
+};
+
+/// Goes through a statement from place to place.
+class reader {
+public:
+    reader(dialect of, std::string_view text) : of_(of), text_(text) {}
+
+    /// False at the end.
+    bool next(place& found) {
+        while (at_ < text_.size()) {
+            if (skip_quoted() || skip_comment() || skip_word()) continue;
+            if (read_place(found)) return true;
+            ++at_;
+        }
+        return false;
+    }
+
+private:
+    char look(std::size_t ahead = 0) const {
+        return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
+    }
+    bool is(std::string_view what) const { return text_.substr(at_).starts_with(what); }
+
+    void go_behind(std::string_view end) {
+        std::size_t found = text_.find(end, at_);
+        at_ = found == std::string_view::npos ? text_.size() : found + end.size();
+    }
+
+    /// A doubled quote within is the end of one and the beginning of another.
+    void go_behind_quote(char quote, bool backslashes) {
+        for (++at_; at_ < text_.size(); ++at_) {
+            if (backslashes && text_[at_] == '\\') ++at_;
+            else if (text_[at_] == quote) break;
+        }
+        at_ = std::min(at_ + 1, text_.size());
+    }
+
+    bool skip_quoted() {
+        bool mariadb = of_ == dialect::mariadb;
+        switch (look()) {
+            case '\'':
+            case '"': go_behind_quote(look(), mariadb); return true;
+            case '`':
+                if (of_ == dialect::postgres) return false;
+                go_behind_quote('`', false);
+                return true;
+            case '[':
+                if (of_ != dialect::sqlite) return false;
+                go_behind("]");
+                return true;
+            case '$': return of_ == dialect::postgres && skip_dollar_quoted();
+            default: return false;
+        }
+    }
+
+    /// $$ … $$ or $tag$ … $tag$.
+    bool skip_dollar_quoted() {
+        std::size_t end = at_ + 1;
+        while (end < text_.size() && is_of_a_word(text_[end])) ++end;
+        if (end == text_.size() || text_[end] != '$' || is_digit(look(1))) return false;
+        std::string_view tag = text_.substr(at_, end + 1 - at_);
+        at_ += tag.size();
+        go_behind(tag);
+        return true;
+    }
+
+    bool skip_comment() {
+        bool mariadb = of_ == dialect::mariadb;
+        if (is("--") && (!mariadb || static_cast<unsigned char>(look(2)) <= ' ')) {
+            go_behind("\n");
+            return true;
+        }
+        if (mariadb && look() == '#') {
+            go_behind("\n");
+            return true;
+        }
+        if (!is("/*")) return false;
+        if (mariadb && (is("/*!") || is("/*M!"))) {
+            at_ += 3;  // what is in it is meant
+            return true;
+        }
+        at_ += 2;
+        if (of_ == dialect::postgres) go_behind_nested();
+        else go_behind("*/");
+        return true;
+    }
+
+    void go_behind_nested() {
+        for (int depth = 1; depth > 0 && at_ < text_.size();) {
+            if (is("/*")) ++depth, at_ += 2;
+            else if (is("*/")) --depth, at_ += 2;
+            else ++at_;
+        }
+    }
+
+    /// A word may have a dollar sign in it, and in PostgreSQL an E before a quote.
+    bool skip_word() {
+        if (!is_of_a_word(look())) return false;
+        std::size_t begin = at_;
+        while (at_ < text_.size() && (is_of_a_word(text_[at_]) || text_[at_] == '$')) ++at_;
+        bool escapes = at_ - begin == 1 && (text_[begin] == 'e' || text_[begin] == 'E');
+        if (of_ == dialect::postgres && escapes && look() == '\'') go_behind_quote('\'', true);
+        return true;
+    }
+
+    bool read_place(place& found) {
+        found = {.at = at_, .length = 1};
+        if (look() == '?') {
+            if (of_ == dialect::postgres && look(1) == '?') found.length = 2;
+        } else if (look() == '$' && is_digit(look(1))) {
+            for (; is_digit(look(found.length)); ++found.length) {
+                constexpr std::size_t most = 100'000;  // more than any server takes
+                std::size_t digit = static_cast<std::size_t>(look(found.length) - '0');
+                found.number = std::min(found.number * 10 + digit, most);
+            }
+            if (found.number == 0)
+                throw std::invalid_argument("cenote: places in a statement are counted from $1");
+        } else {
+            return false;
+        }
+        at_ += found.length;
+        return true;
+    }
+
+    dialect of_;
+    std::string_view text_;
+    std::size_t at_ = 0;
+};
+
+[[noreturn]] void refuse_count(std::size_t places, std::size_t values) {
+    throw std::invalid_argument("cenote: the statement has places for " + std::to_string(places) +
+                                " values, and " + std::to_string(values) + " were given");
+}
+
+/// SQLite's own way to number them has a question mark, too, which is then followed by a digit.
+bool is_native(dialect to, std::string_view text) {
+    return text.find(to == dialect::postgres ? '?' : '$') == std::string_view::npos;
+}
+
+}  // namespace
+
+/// Puts a text together from pieces of another.
+class phrase::translation {
+public:
+    explicit translation(std::string_view from) : from_(from) { made_.reserve(from.size() + 16); }
+
+    void replace(const place& p, std::string_view by) {
+        made_ += from_.substr(done_, p.at - done_);
+        made_ += by;
+        done_ = p.at + p.length;
+    }
+    std::string take() {
+        made_ += from_.substr(done_);
+        return std::move(made_);
+    }
+
+private:
+    std::string_view from_;
+    std::size_t done_ = 0;
+    std::string made_;
+};
+
+phrase::phrase(dialect to, std::string_view text, std::span<const sql::parameter> values)
+    : text_(text), values_(values) {
+    // Nobody who gives no values has written places; and most write what the server understands.
+    if (values.empty() || is_native(to, text)) return;
+    reader in(to, text);
+    bool marks = false;
+    bool numbers = false;
+    for (place p; in.next(p);) (p.numbered() ? numbers : marks) = true;
+    if (to == dialect::postgres) {
+        if (marks && !numbers) number_places(to);  // beside numbers, question marks are operators
+        return;
+    }
+    if (numbers && marks)
+        throw std::invalid_argument("cenote: a statement has both ? and $1; write one of them");
+    if (numbers && to == dialect::sqlite) name_places(to);
+    if (numbers && to == dialect::mariadb) one_after_the_other(to);
+}
+
+/// ? to $1.
+void phrase::number_places(dialect to) {
+    translation made(text_);
+    std::size_t count = 0;
+    reader in(to, text_);
+    for (place p; in.next(p);) made.replace(p, p.escape() ? "?" : "$" + std::to_string(++count));
+    if (count != values_.size()) refuse_count(count, values_.size());
+    text_ = translated_ = made.take();
+}
+
+/// $1 to ?1.
+void phrase::name_places(dialect to) {
+    translation made(text_);
+    std::size_t most = 0;
+    reader in(to, text_);
+    for (place p; in.next(p);) {
+        made.replace(p, "?" + std::to_string(p.number));
+        most = std::max(most, p.number);
+    }
+    if (most != values_.size()) refuse_count(most, values_.size());
+    text_ = translated_ = made.take();
+}
+
+/// $1 to ?, and the values in the order in which they are called for.
+void phrase::one_after_the_other(dialect to) {
+    translation made(text_);
+    std::size_t most = 0;
+    reader in(to, text_);
+    for (place p; in.next(p);) {
+        made.replace(p, "?");
+        most = std::max(most, p.number);
+        if (p.number <= values_.size()) arranged_.push_back(values_[p.number - 1]);
+    }
+    if (most != values_.size()) refuse_count(most, values_.size());
+    text_ = translated_ = made.take();
+    values_ = arranged_;
+}
+
+}  // namespace cenote::database_detail

@@ -1,0 +1,32 @@
+// Which server a URL means, and the words that differ between them.
+#include "database/server.hpp"
+
+#include <string>
+
+#include "cenote/url.hpp"
+
+namespace cenote::database_detail {
+
+std::vector<std::string> server::afterwards(const transaction_options& /*how*/) const { return {}; }
+std::vector<std::string> server::to_be_sure() const { return {}; }
+
+std::string words_for(isolation level) {
+    switch (level) {
+        case isolation::servers_own: break;
+        case isolation::read_committed: return "ISOLATION LEVEL READ COMMITTED";
+        case isolation::repeatable_read: return "ISOLATION LEVEL REPEATABLE READ";
+        case isolation::serializable: return "ISOLATION LEVEL SERIALIZABLE";
+    }
+    return {};
+}
+
+std::shared_ptr<server> server_of(std::string_view url) {
+    std::string scheme = url::parse(url).scheme;
+    if (scheme == "sqlite") return make_sqlite(url);
+    if (scheme == "postgresql" || scheme == "postgres") return make_postgres(url);
+    if (scheme == "mariadb" || scheme == "mysql") return make_mariadb(url);
+    throw invalid_url(
+        "cenote: a database is named by a URL that begins with sqlite:, postgresql: or mariadb:");
+}
+
+}  // namespace cenote::database_detail

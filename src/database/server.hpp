@@ -1,0 +1,93 @@
+// A server of whatever kind, as a database sees it: opens links, tends them, and has its words.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cenote/connector.hpp"
+#include "cenote/database.hpp"
+#include "cenote/sql_connection.hpp"
+#include "database/phrase.hpp"
+
+namespace cenote::database_detail {
+
+/// One connection to it, pooled.
+class link {
+public:
+    link() = default;
+    link(const link&) = delete;
+    link& operator=(const link&) = delete;
+    virtual ~link() = default;
+
+    virtual sql::connection& connection() noexcept = 0;
+};
+
+class server {
+public:
+    server() = default;
+    server(const server&) = delete;
+    server& operator=(const server&) = delete;
+    virtual ~server() = default;
+
+    // The verbs of a connector.
+    virtual std::unique_ptr<link> open() = 0;
+    virtual bool probe(link& l) = 0;
+    virtual void reset(link& l) = 0;
+    virtual void close(link& l) = 0;
+    virtual bool before_acquire(link& l) noexcept = 0;
+    virtual verdict before_release(link& l) noexcept = 0;
+    virtual void forsake(link& l) noexcept = 0;
+
+    virtual dialect speaks() const noexcept = 0;
+    /// What is said to begin a transaction, one after the other.
+    virtual std::vector<std::string> begin(const transaction_options& how) const = 0;
+    /// What is said when one has ended that was begun like this, whichever way.
+    virtual std::vector<std::string> afterwards(const transaction_options& how) const;
+    /// What is said after a statement has failed, to learn whether that was the end of the
+    /// transaction; nothing where one knows.
+    virtual std::vector<std::string> to_be_sure() const;
+};
+
+/// By the scheme of the URL. Throws invalid_url.
+std::shared_ptr<server> server_of(std::string_view url);
+
+std::shared_ptr<server> make_sqlite(std::string_view url);
+std::shared_ptr<server> make_postgres(std::string_view url);
+std::shared_ptr<server> make_mariadb(std::string_view url);
+
+/// "ISOLATION LEVEL …", empty for the server's own.
+std::string words_for(isolation level);
+
+/// What all of them have in common.
+template <class Connection, class Connector>
+class server_by : public server {
+public:
+    explicit server_by(std::string_view url) : connector_(url) {}
+
+    std::unique_ptr<link> open() override { return std::make_unique<one>(connector_.open()); }
+    bool probe(link& l) override { return connector_.probe(of(l)); }
+    void reset(link& l) override { connector_.reset(of(l)); }
+    void close(link& l) override { connector_.close(of(l)); }
+    bool before_acquire(link& l) noexcept override {
+        if constexpr (requires { connector_.before_acquire(of(l)); })
+            return connector_.before_acquire(of(l));
+        else return true;
+    }
+    verdict before_release(link& l) noexcept override { return connector_.before_release(of(l)); }
+    void forsake(link& l) noexcept override { connector_.forsake(of(l)); }
+
+private:
+    class one final : public link {
+    public:
+        explicit one(Connection c) : it(std::move(c)) {}
+        sql::connection& connection() noexcept override { return it; }
+        Connection it;
+    };
+    static Connection& of(link& l) noexcept { return static_cast<one&>(l).it; }
+
+    Connector connector_;
+};
+
+}  // namespace cenote::database_detail

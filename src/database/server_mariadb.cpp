@@ -1,0 +1,35 @@
+// MariaDB and MySQL, for a database.
+#include "cenote/mariadb.hpp"
+#include "database/server.hpp"
+
+namespace cenote::database_detail {
+
+namespace {
+
+class mariadb_server final : public server_by<mariadb::connection, mariadb::connector> {
+public:
+    using server_by::server_by;
+
+    dialect speaks() const noexcept override { return dialect::mariadb; }
+
+    /// The level is for the next transaction only.
+    std::vector<std::string> begin(const transaction_options& how) const override {
+        std::vector<std::string> said;
+        if (std::string level = words_for(how.isolation); !level.empty())
+            said.push_back("SET TRANSACTION " + level);
+        said.emplace_back(how.read_only ? "START TRANSACTION READ ONLY" : "START TRANSACTION");
+        return said;
+    }
+
+    /// The server says with each reply whether there is a transaction, but not with an error: and a
+    /// deadlock ends one.
+    std::vector<std::string> to_be_sure() const override { return {"DO 0"}; }
+};
+
+}  // namespace
+
+std::shared_ptr<server> make_mariadb(std::string_view url) {
+    return std::make_shared<mariadb_server>(url);
+}
+
+}  // namespace cenote::database_detail

@@ -1,0 +1,67 @@
+// Statements that are on their own: each takes a link, runs, and gives it back.
+#include "database/store.hpp"
+
+#include <utility>
+
+#include "cenote/asio.hpp"
+#include "database/held.hpp"
+
+namespace cenote::database_detail {
+
+namespace {
+
+/// The server's verbs, for links that the pool knows by pointer.
+struct linker {
+    using pointer = std::unique_ptr<link>;
+
+    std::shared_ptr<server> to;
+
+    pointer open() const { return to->open(); }
+    bool probe(pointer& l) const { return to->probe(*l); }
+    void reset(pointer& l) const { to->reset(*l); }
+    void close(pointer& l) const { to->close(*l); }
+    bool before_acquire(pointer& l) const noexcept { return to->before_acquire(*l); }
+    verdict before_release(pointer& l) const noexcept { return to->before_release(*l); }
+    verdict classify(const std::exception_ptr& error) const { return verdict_of(error); }
+    void forsake(pointer& l) const noexcept { to->forsake(*l); }
+};
+
+asio::awaitable<sql::result> async_run(std::shared_ptr<store> in, sql::bound_statement what) {
+    sql::bound_statement said = in->translated(what);
+    borrowed l = co_await in->async_acquire();
+    co_return co_await (*l)->connection().async_execute_bound(std::move(said));
+}
+
+}  // namespace
+
+store::store(std::string_view url, const database_options& how)
+    : server_(server_of(url)), pool_(linker{server_}, how.pool) {}
+
+asio::awaitable<borrowed> store::async_acquire() {
+    return pool_.async_acquire(asio::use_awaitable);
+}
+
+sql::bound_statement store::translated(const sql::bound_statement& what) const {
+    phrase said(server_->speaks(), what.text(), what.parameters());
+    return sql::bound_statement(said.text(), said.values());
+}
+
+sql::result store::execute(std::string_view text, std::span<const sql::parameter> values) {
+    phrase said(server_->speaks(), text, values);
+    borrowed l = acquire();
+    return (*l)->connection().execute_bound(said.text(), said.values());
+}
+
+asio::awaitable<sql::result> store::async_execute(sql::bound_statement what) {
+    return async_run(shared_from_this(), std::move(what));
+}
+
+sql::cursor store::stream(std::string_view text, std::span<const sql::parameter> values) {
+    return std::make_shared<held>(shared_from_this())->stream(text, values);
+}
+
+asio::awaitable<sql::cursor> store::async_stream(sql::bound_statement what) {
+    return std::make_shared<held>(shared_from_this())->async_stream(std::move(what));
+}
+
+}  // namespace cenote::database_detail

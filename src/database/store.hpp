@@ -1,0 +1,45 @@
+// What is behind a database: a pool of links to one server.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "cenote/database.hpp"
+#include "cenote/lease.hpp"
+#include "cenote/pool.hpp"
+#include "database/server.hpp"
+
+namespace cenote::database_detail {
+
+/// A link that somebody has.
+using borrowed = lease<std::unique_ptr<link>>;
+
+class store final : public asked, public std::enable_shared_from_this<store> {
+public:
+    store(std::string_view url, const database_options& how);
+
+    // Statements that are on their own.
+    sql::result execute(std::string_view text, std::span<const sql::parameter> values) override;
+    asio::awaitable<sql::result> async_execute(sql::bound_statement what) override;
+    sql::cursor stream(std::string_view text, std::span<const sql::parameter> values) override;
+    asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) override;
+
+    borrowed acquire() { return pool_.acquire(); }
+    asio::awaitable<borrowed> async_acquire();
+
+    const server& at() const noexcept { return *server_; }
+    /// As the server wants it.
+    sql::bound_statement translated(const sql::bound_statement& what) const;
+
+    cenote::stats stats() const { return pool_.stats(); }
+    /// Nobody gets anything any more; whoever has something keeps it.
+    void close() noexcept { pool_.close(); }
+
+private:
+    std::shared_ptr<server> server_;
+    pool<std::unique_ptr<link>> pool_;
+};
+
+}  // namespace cenote::database_detail

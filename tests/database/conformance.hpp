@@ -1,0 +1,425 @@
+// What a database does, whichever it is and however it is asked: one suite for all of them.
+//
+// A place has: url(), `name_of` a connection as the server knows it, kill_all(); see the tests that
+// include this. Each test runs twice, with the blocking forms and with the awaited ones.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_future.hpp>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "cenote/database.hpp"
+#include "cenote/error.hpp"
+#include "cenote/url.hpp"
+#include "connector/awaiting.hpp"
+#include "support/patience.hpp"
+
+namespace cenote::conformance {
+
+using support::await;
+using support::eventually;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct blocking {
+    static sql::result run(auto& on, std::string_view text, const auto&... args) {
+        return on.execute(text, args...);
+    }
+    static sql::cursor stream(auto& on, std::string_view text, const auto&... args) {
+        return on.stream(text, args...);
+    }
+    static std::optional<sql::row> next(sql::cursor& rows) { return rows.next(); }
+    static transaction begin(auto& on, const auto&... how) { return on.begin(how...); }
+    static void commit(transaction& t) { t.commit(); }
+    static void rollback(transaction& t) { t.rollback(); }
+    /// `work` with a transaction, by the function that commits and rolls back.
+    template <class Work>
+    static auto in_transaction(database& db, Work work, const transaction_options& how = {}) {
+        return db.transaction(work, how);
+    }
+};
+
+struct awaited {
+    static sql::result run(auto& on, std::string_view text, const auto&... args) {
+        return await(on.async_execute(text, args...));
+    }
+    static sql::cursor stream(auto& on, std::string_view text, const auto&... args) {
+        return await(on.async_stream(text, args...));
+    }
+    static std::optional<sql::row> next(sql::cursor& rows) { return await(rows.async_next()); }
+    static transaction begin(auto& on, const auto&... how) { return await(on.async_begin(how...)); }
+    static void commit(transaction& t) { await(t.async_commit()); }
+    static void rollback(transaction& t) { await(t.async_rollback()); }
+    template <class Work>
+    static auto in_transaction(database& db, Work work, const transaction_options& how = {}) {
+        using result = std::invoke_result_t<Work&, transaction&>;
+        // The work itself waits for loops of its own: the suite is written once.
+        auto awaitable_work = [&](transaction& t) -> boost::asio::awaitable<result> {
+            if constexpr (std::is_void_v<result>) {
+                work(t);
+                co_return;
+            } else {
+                co_return work(t);
+            }
+        };
+        return await(db.async_transaction(awaitable_work, how));
+    }
+};
+
+/// A place and a manner of asking.
+template <class Place, class Manner>
+struct kind {
+    using place = Place;
+    using manner = Manner;
+};
+
+template <class Kind>
+struct any_database : testing::Test {
+    any_database() {
+        db.execute("DROP TABLE IF EXISTS account");
+        db.execute(
+            "CREATE TABLE account (id INTEGER PRIMARY KEY, owner VARCHAR(100), "
+            "balance BIGINT NOT NULL)");
+        for (int i = 1; i <= 3; ++i)
+            db.execute("INSERT INTO account VALUES (?, ?, ?)", i, "owner " + std::to_string(i),
+                       100 * i);
+    }
+
+    std::int64_t balance(int id) {
+        return db.query("SELECT balance FROM account WHERE id = ?", id)
+            .template scalar<std::int64_t>();
+    }
+    std::size_t leased() { return db.stats().leased; }
+    static void set(auto& on, int id, int balance) {
+        Kind::manner::run(on, "UPDATE account SET balance = ? WHERE id = ?", balance, id);
+    }
+
+    typename Kind::place at;
+    database db{at.url(), {.pool = {.max = 4}}};
+};
+TYPED_TEST_SUITE_P(any_database);
+
+TYPED_TEST_P(any_database, takes_values_in_either_style) {
+    using ask = typename TypeParam::manner;
+    database& all = this->db;
+    auto by_marks = ask::run(all, "SELECT owner FROM account WHERE id = ? AND balance = ?", 2, 200);
+    EXPECT_EQ(by_marks.template scalar<std::string>(), "owner 2");
+    auto by_numbers = ask::run(
+        all, "SELECT owner FROM account WHERE balance = $2 AND id = $1 AND balance > $1", 3, 300);
+    EXPECT_EQ(by_numbers.template scalar<std::string>(), "owner 3");
+    std::string hostile = "'; DROP TABLE account; -- ?";
+    EXPECT_EQ(ask::run(all, "UPDATE account SET owner = ? WHERE id = ?", hostile, 1).affected(),
+              1u);
+    EXPECT_EQ(
+        ask::run(all, "SELECT owner FROM account WHERE id = $1", 1).template scalar<std::string>(),
+        hostile);
+}
+
+TYPED_TEST_P(any_database, gives_rows_as_what_they_are) {
+    using ask = typename TypeParam::manner;
+    auto found = ask::run(this->db, "SELECT id, owner FROM account ORDER BY id");
+    std::vector<std::string> seen;
+    for (auto [id, owner] : found.template as<std::int64_t, std::string>())
+        seen.push_back(std::to_string(id) + owner);
+    EXPECT_THAT(seen, ElementsAre("1owner 1", "2owner 2", "3owner 3"));
+    auto one = ask::run(this->db, "SELECT id, owner FROM account WHERE id = ?", 2);
+    EXPECT_EQ((one.template at_most_one<int, std::string>()), std::make_tuple(2, "owner 2"));
+    auto none = ask::run(this->db, "SELECT id, owner FROM account WHERE id = ?", 9);
+    EXPECT_EQ((none.template at_most_one<int, std::string>()), std::nullopt);
+    EXPECT_THROW((found.template at_most_one<int, std::string>()), sql::bad_value);
+    EXPECT_THROW(found.template as<std::int64_t>(), sql::bad_value);
+}
+
+TYPED_TEST_P(any_database, keeps_a_transaction_from_others_until_it_is_committed) {
+    using ask = typename TypeParam::manner;
+    transaction t = ask::begin(this->db);
+    this->set(t, 1, 5);
+    EXPECT_EQ(this->balance(1), 100);
+    EXPECT_TRUE(t.active());
+    ask::commit(t);
+    EXPECT_FALSE(t.active());
+    EXPECT_EQ(this->balance(1), 5);
+    EXPECT_EQ(this->leased(), 0u);
+    EXPECT_THROW(ask::run(t, "SELECT 1"), std::logic_error);
+    EXPECT_THROW(ask::commit(t), std::logic_error);
+}
+
+TYPED_TEST_P(any_database, rolls_back_what_was_not_committed) {
+    using ask = typename TypeParam::manner;
+    {
+        transaction t = ask::begin(this->db);
+        this->set(t, 1, 5);
+    }
+    EXPECT_EQ(this->balance(1), 100);
+    transaction t = ask::begin(this->db);
+    this->set(t, 1, 6);
+    ask::rollback(t);
+    EXPECT_EQ(this->balance(1), 100);
+    // Also within a scope that goes on.
+    auto s = this->db.scope();
+    {
+        transaction in = ask::begin(s);
+        this->set(in, 1, 7);
+    }
+    this->set(s, 2, 8);
+    EXPECT_EQ(this->balance(1), 100);
+    EXPECT_EQ(this->balance(2), 8);
+}
+
+TYPED_TEST_P(any_database, commits_what_a_function_did_and_undoes_what_it_did_not_finish) {
+    using ask = typename TypeParam::manner;
+    int sum = ask::in_transaction(this->db, [&](transaction& t) {
+        this->set(t, 1, 1);
+        this->set(t, 2, 2);
+        return 3;
+    });
+    EXPECT_EQ(sum, 3);
+    EXPECT_EQ(this->balance(1) + this->balance(2), 3);
+    auto failing = [&](transaction& t) {
+        this->set(t, 1, 99);
+        throw std::range_error("mine");
+    };
+    EXPECT_THROW(ask::in_transaction(this->db, failing), std::range_error);
+    EXPECT_EQ(this->balance(1), 1);
+    EXPECT_EQ(this->leased(), 0u);
+}
+
+TYPED_TEST_P(any_database, undoes_only_the_inner_of_two_transactions) {
+    using ask = typename TypeParam::manner;
+    transaction t = ask::begin(this->db);
+    this->set(t, 1, 1);
+    {
+        transaction inner = ask::begin(t);
+        this->set(inner, 1, 2);
+        EXPECT_THROW(ask::commit(t), std::logic_error);
+        transaction innermost = ask::begin(inner);
+        this->set(innermost, 2, 2);
+        ask::commit(innermost);
+        ask::rollback(inner);
+    }
+    {
+        transaction left = ask::begin(t);
+        this->set(left, 3, 3);
+    }
+    {
+        transaction good = ask::begin(t);
+        this->set(good, 2, 4);
+        ask::commit(good);
+    }
+    ask::commit(t);
+    EXPECT_EQ(this->balance(1), 1);
+    EXPECT_EQ(this->balance(2), 4);
+    EXPECT_EQ(this->balance(3), 300);
+}
+
+TYPED_TEST_P(any_database, has_one_connection_for_a_scope_and_takes_it_when_it_is_used) {
+    using ask = typename TypeParam::manner;
+    auto s = this->db.scope();
+    EXPECT_FALSE(s.has_connection());
+    EXPECT_EQ(this->leased(), 0u);
+    ask::run(s, "CREATE TEMPORARY TABLE mine (n INTEGER)");
+    EXPECT_TRUE(s.has_connection());
+    EXPECT_EQ(this->leased(), 1u);
+    ask::run(s, "INSERT INTO mine VALUES (?)", 7);
+    EXPECT_EQ(ask::run(s, "SELECT n FROM mine").template scalar<int>(), 7);
+    EXPECT_EQ(this->leased(), 1u);
+}
+
+TYPED_TEST_P(any_database, leaves_nothing_of_a_scope_to_the_next) {
+    using ask = typename TypeParam::manner;
+    database one{this->at.url(), {.pool = {.max = 1}}};
+    {
+        auto s = one.scope();
+        ask::run(s, "CREATE TEMPORARY TABLE mine (n INTEGER)");
+        ask::run(s, "BEGIN");
+        this->set(s, 1, 5);
+    }
+    EXPECT_THROW(ask::run(one, "SELECT n FROM mine"), statement_error);
+    EXPECT_EQ(this->balance(1), 100);
+    {
+        auto s = one.scope();
+        ask::run(s, this->at.setting);
+    }
+    EXPECT_NE(ask::run(one, this->at.what_is_set).template scalar<std::string>(), this->at.value);
+}
+
+TYPED_TEST_P(any_database, keeps_the_connection_of_rows_until_their_end) {
+    using ask = typename TypeParam::manner;
+    sql::cursor rows;
+    {
+        auto s = this->db.scope();
+        rows = ask::stream(s, "SELECT id FROM account WHERE id <= ? ORDER BY id", 2);
+    }
+    EXPECT_EQ(this->leased(), 1u);
+    EXPECT_EQ(ask::next(rows)->template get<int>(0), 1);
+    EXPECT_EQ(ask::next(rows)->template get<int>(0), 2);
+    EXPECT_EQ(ask::next(rows), std::nullopt);
+    EXPECT_EQ(this->leased(), 0u);
+    EXPECT_EQ(ask::next(rows), std::nullopt);
+    {
+        sql::cursor left = ask::stream(this->db, "SELECT id FROM account");
+        EXPECT_EQ(this->leased(), 1u);
+    }
+    EXPECT_EQ(this->leased(), 0u);
+    EXPECT_EQ(this->balance(1), 100);
+}
+
+TYPED_TEST_P(any_database, holds_at_most_one_connection_however_often_it_fails) {
+    using ask = typename TypeParam::manner;
+    database one{this->at.url(), {.pool = {.max = 1, .acquire_timeout = support::plenty}}};
+    auto s = one.scope();
+    for (int i = 0; i < 20; ++i) EXPECT_THROW(ask::run(s, "SELECT nonsense"), statement_error);
+    EXPECT_EQ(one.stats().leased, 1u);
+    EXPECT_EQ(ask::run(s, "SELECT 1").template scalar<int>(), 1);
+    auto moved = std::move(s);
+    {
+        auto ends = std::move(moved);
+    }
+    for (int i = 0; i < 20; ++i) {
+        EXPECT_THROW(ask::run(one, "SELECT nonsense"), statement_error);
+        EXPECT_THROW(ask::stream(one, "SELECT nonsense"), statement_error);
+    }
+    EXPECT_EQ(one.stats().leased, 0u);
+    EXPECT_EQ(one.stats().opened, 1u);
+}
+
+TYPED_TEST_P(any_database, never_commits_what_has_failed) {
+    using ask = typename TypeParam::manner;
+    transaction t = ask::begin(this->db);
+    this->set(t, 1, 5);
+    EXPECT_THROW(ask::run(t, "INSERT INTO account VALUES (?, ?, ?)", 1, "twice", 0),
+                 statement_error);
+    if (this->at.fails_as_a_whole) {
+        EXPECT_THROW(ask::commit(t), statement_error);
+        EXPECT_TRUE(t.active());
+        ask::rollback(t);
+        EXPECT_EQ(this->balance(1), 100);
+    } else {
+        ask::commit(t);
+        EXPECT_EQ(this->balance(1), 5);
+    }
+}
+
+TYPED_TEST_P(any_database, lets_a_transaction_write_only_if_it_may) {
+    using ask = typename TypeParam::manner;
+    auto s = this->db.scope();
+    {
+        transaction t = ask::begin(s, transaction_options{.read_only = true});
+        EXPECT_EQ(ask::run(t, "SELECT balance FROM account WHERE id = 1").template scalar<int>(),
+                  100);
+        EXPECT_THROW(this->set(t, 1, 5), server_error);
+    }
+    this->set(s, 1, 6);
+    EXPECT_EQ(this->balance(1), 6);
+    for (isolation level : {isolation::read_committed, isolation::repeatable_read,
+                            isolation::serializable, isolation::servers_own}) {
+        transaction t = ask::begin(s, transaction_options{.isolation = level});
+        this->set(t, 1, 7);
+        ask::commit(t);
+    }
+    EXPECT_EQ(this->balance(1), 7);
+}
+
+TYPED_TEST_P(any_database, tries_again_only_what_met_another_one) {
+    using ask = typename TypeParam::manner;
+    int calls = 0;
+    auto meets = [&](transaction& t) {
+        this->set(t, 1, 50 + ++calls);
+        if (calls < 3) throw statement_error("another one was first", "40001");
+        return calls;
+    };
+    transaction_options twice{.retries = 2, .backoff = std::chrono::milliseconds(1)};
+    EXPECT_EQ(ask::in_transaction(this->db, meets, twice), 3);
+    EXPECT_EQ(this->balance(1), 53);
+    calls = 0;
+    EXPECT_THROW(ask::in_transaction(this->db, meets), statement_error);
+    EXPECT_EQ(calls, 1);
+    calls = 0;
+    auto wrong = [&](transaction&) {
+        ++calls;
+        throw statement_error("wrong", "42601");
+    };
+    EXPECT_THROW(ask::in_transaction(this->db, wrong, twice), statement_error);
+    EXPECT_EQ(calls, 1);
+}
+
+TYPED_TEST_P(any_database, may_end_in_any_order) {
+    using ask = typename TypeParam::manner;
+    std::optional<scope> s;
+    std::optional<scope> unused;
+    std::optional<transaction> t;
+    sql::cursor rows;
+    {
+        database other{this->at.url(), {.pool = {.max = 4}}};
+        s.emplace(other.scope());
+        unused.emplace(other.scope());
+        ask::run(*s, "SELECT 1");
+        t.emplace(ask::begin(other));
+        this->set(*t, 1, 5);
+        rows = ask::stream(other, "SELECT id FROM account");
+    }
+    EXPECT_TRUE(ask::next(rows));
+    EXPECT_EQ(ask::run(*s, "SELECT 1").template scalar<int>(), 1);
+    EXPECT_THROW(ask::run(*unused, "SELECT 1"), closed_error);
+    ask::commit(*t);
+    EXPECT_EQ(this->balance(1), 5);
+    s.reset();
+    t.reset();
+}
+
+TYPED_TEST_P(any_database, closes_what_a_scope_discards) {
+    using ask = typename TypeParam::manner;
+    database one{this->at.url(), {.pool = {.max = 1}}};
+    {
+        auto s = one.scope();
+        s.discard();  // before there is anything
+        ask::run(s, "SELECT 1");
+    }
+    ask::run(one, "SELECT 1");
+    EXPECT_EQ(one.stats().opened, 2u);
+}
+
+TYPED_TEST_P(any_database, tells_completion_tokens) {
+    database& all = this->db;
+    boost::asio::io_context loop;
+    auto on_loop = [&](auto token) { return boost::asio::bind_executor(loop, token); };
+    std::optional<int> got;
+    all.async_query("SELECT balance FROM account WHERE id = ?", 2,
+                    on_loop([&](std::exception_ptr e, sql::result r) {
+                        if (!e) got = r.scalar<int>();
+                    }));
+    auto failed = all.async_execute("SELECT nonsense", on_loop(boost::asio::use_future));
+    loop.run();
+    EXPECT_EQ(got, 200);
+    EXPECT_THROW(failed.get(), statement_error);
+}
+
+REGISTER_TYPED_TEST_SUITE_P(any_database, takes_values_in_either_style, gives_rows_as_what_they_are,
+                            keeps_a_transaction_from_others_until_it_is_committed,
+                            rolls_back_what_was_not_committed,
+                            commits_what_a_function_did_and_undoes_what_it_did_not_finish,
+                            undoes_only_the_inner_of_two_transactions,
+                            has_one_connection_for_a_scope_and_takes_it_when_it_is_used,
+                            leaves_nothing_of_a_scope_to_the_next,
+                            keeps_the_connection_of_rows_until_their_end,
+                            holds_at_most_one_connection_however_often_it_fails,
+                            never_commits_what_has_failed, lets_a_transaction_write_only_if_it_may,
+                            tries_again_only_what_met_another_one, may_end_in_any_order,
+                            closes_what_a_scope_discards, tells_completion_tokens);
+
+}  // namespace cenote::conformance

@@ -1,0 +1,75 @@
+// What becomes of a database whose connections are killed: for servers that can be told to.
+#pragma once
+
+#include <stdexcept>
+
+#include "database/conformance.hpp"
+
+namespace cenote::conformance {
+
+template <class Kind>
+struct any_served_database : any_database<Kind> {};
+TYPED_TEST_SUITE_P(any_served_database);
+
+TYPED_TEST_P(any_served_database, replaces_a_connection_that_was_killed) {
+    using ask = typename TypeParam::manner;
+    auto s = this->db.scope();
+    ask::run(s, "SELECT 1");
+    this->at.kill_all();
+    EXPECT_TRUE(eventually([&] {
+        try {
+            ask::run(s, "SELECT 1");
+            return true;
+        } catch (const connection_error&) {
+            return false;
+        }
+    }));
+    EXPECT_TRUE(s.has_connection());
+    EXPECT_EQ(this->leased(), 1u);
+}
+
+TYPED_TEST_P(any_served_database, loses_a_transaction_with_its_connection) {
+    using ask = typename TypeParam::manner;
+    transaction t = ask::begin(this->db);
+    this->set(t, 1, 5);
+    this->at.kill_all();
+    EXPECT_TRUE(eventually([&] {
+        try {
+            ask::run(t, "SELECT 1");
+            return false;
+        } catch (const transaction_lost& e) {
+            EXPECT_FALSE(e.maybe_committed());
+            return true;
+        }
+    }));
+    EXPECT_THROW(ask::run(t, "SELECT 1"), transaction_lost);
+    EXPECT_THROW(ask::commit(t), transaction_lost);
+    EXPECT_TRUE(t.active());
+    ask::rollback(t);
+    EXPECT_FALSE(t.active());
+    EXPECT_EQ(this->leased(), 0u);
+    EXPECT_TRUE(eventually([&] { return this->balance(1) == 100; }));
+}
+
+TYPED_TEST_P(any_served_database, forgets_no_error_over_a_rollback_that_fails) {
+    using ask = typename TypeParam::manner;
+    auto dies = [&](transaction& t) {
+        this->set(t, 1, 5);
+        this->at.kill_all();
+        throw std::range_error("mine");
+    };
+    EXPECT_THROW(ask::in_transaction(this->db, dies), std::range_error);
+    EXPECT_TRUE(eventually([&] {
+        try {
+            return this->balance(1) == 100;
+        } catch (const connection_error&) {
+            return false;
+        }
+    }));
+}
+
+REGISTER_TYPED_TEST_SUITE_P(any_served_database, replaces_a_connection_that_was_killed,
+                            loses_a_transaction_with_its_connection,
+                            forgets_no_error_over_a_rollback_that_fails);
+
+}  // namespace cenote::conformance

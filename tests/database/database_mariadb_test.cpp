@@ -1,0 +1,68 @@
+// A database of MariaDB's.
+#include <string>
+
+#include "connector/mariadb_place.hpp"
+#include "database/conformance.hpp"
+#include "database/conformance_served.hpp"
+
+namespace cenote::conformance {
+namespace {
+
+struct mariadb_place {
+    static std::string url() { return support::mariadb_url(); }
+    static void kill_all() { support::the_mariadb().execute_as_admin("kill user app", "mysql"); }
+    const char* setting = "SET @mine = 'changed'";
+    const char* what_is_set = "SELECT convert(coalesce(@mine, 'not') USING utf8mb4)";
+    const char* value = "changed";
+    static constexpr bool fails_as_a_whole = false;
+};
+
+using kinds = testing::Types<kind<mariadb_place, blocking>, kind<mariadb_place, awaited>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_database, kinds);
+INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_served_database, kinds);
+
+/// What commits by itself there ends a transaction.
+TEST(database_mariadb, runs_nothing_after_a_statement_that_ended_the_transaction) {
+    database db{support::mariadb_url(), {.pool = {.max = 2}}};
+    transaction t = db.begin();
+    t.execute("CREATE TABLE IF NOT EXISTS made_inside (n INTEGER)");
+    EXPECT_THROW(t.execute("INSERT INTO made_inside VALUES (1)"), std::logic_error);
+    t.commit();
+    EXPECT_TRUE(db.query("SELECT n FROM made_inside").empty());
+    db.execute("DROP TABLE made_inside");
+}
+
+/// A deadlock undoes the whole transaction, of which its user must not go on with a part.
+TEST(database_mariadb, runs_nothing_after_a_deadlock) {
+    database db{support::mariadb_url(), {.pool = {.max = 4}}};
+    db.execute("DROP TABLE IF EXISTS two");
+    db.execute("CREATE TABLE two (id INTEGER PRIMARY KEY, n INTEGER) ENGINE=InnoDB");
+    db.execute("INSERT INTO two VALUES (1, 0), (2, 0)");
+    std::atomic<int> deadlocks{0};
+    std::atomic<int> arrived{0};
+    auto meet = [&](int first, int second) {
+        transaction t = db.begin();
+        t.execute("UPDATE two SET n = n + 1 WHERE id = ?", first);
+        ++arrived;
+        EXPECT_TRUE(eventually([&] { return arrived == 2; }));
+        try {
+            t.execute("UPDATE two SET n = n + 1 WHERE id = ?", second);
+            t.commit();
+        } catch (const statement_error& e) {
+            EXPECT_EQ(e.sqlstate(), "40001");
+            ++deadlocks;
+            EXPECT_THROW(t.execute("UPDATE two SET n = 99 WHERE id = ?", second), transaction_lost);
+            EXPECT_THROW(t.commit(), transaction_lost);
+            EXPECT_THROW(t.begin(), transaction_lost);
+            t.rollback();
+        }
+    };
+    std::thread other([&] { meet(2, 1); });
+    meet(1, 2);
+    other.join();
+    EXPECT_EQ(deadlocks, 1);
+    EXPECT_EQ(db.query("SELECT sum(n) FROM two").scalar<std::string>(), "2");
+}
+
+}  // namespace
+}  // namespace cenote::conformance

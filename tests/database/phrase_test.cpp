@@ -1,0 +1,143 @@
+// Statements as each server wants them.
+#include "database/phrase.hpp"
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+namespace cenote::database_detail {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+/// The text, and which of the values 1, 2, 3, … are where.
+std::pair<std::string, std::vector<int>> said(dialect to, std::string_view text,
+                                              std::size_t count) {
+    std::vector<sql::parameter> values;
+    for (std::size_t i = 1; i <= count; ++i) values.emplace_back(i);
+    phrase p(to, text, values);
+    std::vector<int> order;
+    for (const sql::parameter& v : p.values())
+        order.push_back(static_cast<int>(std::get<std::int64_t>(v.get())));
+    return {std::string(p.text()), order};
+}
+
+std::string text_for(dialect to, std::string_view text, std::size_t count = 1) {
+    return said(to, text, count).first;
+}
+
+TEST(phrase, numbers_question_marks_for_postgres) {
+    auto [text, order] = said(dialect::postgres, "insert into t values (?, ?, ?)", 3);
+    EXPECT_EQ(text, "insert into t values ($1, $2, $3)");
+    EXPECT_THAT(order, ElementsAre(1, 2, 3));
+}
+
+TEST(phrase, leaves_what_the_server_understands_as_it_is) {
+    EXPECT_EQ(text_for(dialect::postgres, "select $2, $1", 2), "select $2, $1");
+    EXPECT_EQ(text_for(dialect::sqlite, "select ?, ?2", 2), "select ?, ?2");
+    EXPECT_EQ(text_for(dialect::mariadb, "select ?, '$1'", 1), "select ?, '$1'");
+    for (dialect d : {dialect::sqlite, dialect::postgres, dialect::mariadb})
+        EXPECT_EQ(text_for(d, "select 'nothing'", 0), "select 'nothing'");
+}
+
+TEST(phrase, touches_nothing_without_values) {
+    EXPECT_EQ(text_for(dialect::postgres, "select a ? b", 0), "select a ? b");
+    EXPECT_EQ(text_for(dialect::mariadb, "select $1", 0), "select $1");
+}
+
+TEST(phrase, brings_values_into_the_order_of_their_places) {
+    auto [text, order] = said(dialect::mariadb, "select $2, $1, $2", 2);
+    EXPECT_EQ(text, "select ?, ?, ?");
+    EXPECT_THAT(order, ElementsAre(2, 1, 2));
+    auto [named, kept] = said(dialect::sqlite, "select $2, $1, $2", 2);
+    EXPECT_EQ(named, "select ?2, ?1, ?2");
+    EXPECT_THAT(kept, ElementsAre(1, 2));
+}
+
+TEST(phrase, leaves_operators_of_postgres_alone) {
+    EXPECT_EQ(text_for(dialect::postgres, "select a ? $1"), "select a ? $1");
+    EXPECT_EQ(text_for(dialect::postgres, "select a ?? ?"), "select a ? $1");
+    EXPECT_EQ(text_for(dialect::postgres, "select a ??| ? and b ??& ?", 2),
+              "select a ?| $1 and b ?& $2");
+}
+
+TEST(phrase, sees_no_places_in_quotes) {
+    constexpr auto pg = dialect::postgres;
+    EXPECT_EQ(text_for(pg, "select '?', ?"), "select '?', $1");
+    EXPECT_EQ(text_for(pg, "select 'it''s ?', ?"), "select 'it''s ?', $1");
+    EXPECT_EQ(text_for(pg, R"(select "?", "a""?", ?)"), R"(select "?", "a""?", $1)");
+    EXPECT_EQ(text_for(pg, R"(select '\', ?)"), R"(select '\', $1)");
+    EXPECT_EQ(text_for(pg, R"(select e'\'?', E'?\\', ?)"), R"(select e'\'?', E'?\\', $1)");
+    EXPECT_EQ(text_for(pg, R"(select note'\', ?)"), R"(select note'\', $1)");
+    EXPECT_EQ(text_for(pg, "select $$?$$, $a$ ? $$ ? $b$ $a$, ?"),
+              "select $$?$$, $a$ ? $$ ? $b$ $a$, $1");
+    EXPECT_EQ(text_for(pg, "select [?]"), "select [$1]");  // an array's
+
+    constexpr auto my = dialect::mariadb;
+    EXPECT_EQ(text_for(my, R"(select '\'$1', "\"$1", `$1`, $1)"),
+              R"(select '\'$1', "\"$1", `$1`, ?)");
+    constexpr auto lite = dialect::sqlite;
+    EXPECT_EQ(text_for(lite, R"(select '\', [$1], `$1`, "$1", $1)"),
+              R"(select '\', [$1], `$1`, "$1", ?1)");
+}
+
+TEST(phrase, sees_no_places_in_comments) {
+    constexpr auto pg = dialect::postgres;
+    EXPECT_EQ(text_for(pg, "select -- ?\n ?"), "select -- ?\n $1");
+    EXPECT_EQ(text_for(pg, "select /* ? /* ? */ ? */ ?"), "select /* ? /* ? */ ? */ $1");
+    EXPECT_EQ(text_for(pg, "select 1 # ?"), "select 1 # $1");  // an operator
+    constexpr auto my = dialect::mariadb;
+    EXPECT_EQ(text_for(my, "select /* $1 /* */ $1"), "select /* $1 /* */ ?");
+    EXPECT_EQ(text_for(my, "select 1 # $1\n, $1"), "select 1 # $1\n, ?");
+    EXPECT_EQ(text_for(my, "select 5--$1"), "select 5--?");  // minus minus
+    EXPECT_EQ(text_for(my, "select 5-- $1\n, $1"), "select 5-- $1\n, ?");
+    EXPECT_EQ(text_for(my, "select /*! $1 */"), "select /*! ? */");
+    EXPECT_EQ(text_for(dialect::sqlite, "select --$1\n$1"), "select --$1\n?1");
+}
+
+TEST(phrase, takes_a_dollar_in_a_name_for_what_it_is) {
+    EXPECT_EQ(text_for(dialect::mariadb, "select a$1, $1"), "select a$1, ?");
+    EXPECT_EQ(text_for(dialect::postgres, "select a$1 + ?"), "select a$1 + $1");
+    EXPECT_EQ(text_for(dialect::sqlite, "select \xc3\xa4$1, $1"), "select \xc3\xa4$1, ?1");
+}
+
+TEST(phrase, refuses_what_does_not_go_together) {
+    EXPECT_THROW(text_for(dialect::postgres, "select ?, ?", 1), std::invalid_argument);
+    EXPECT_THROW(text_for(dialect::postgres, "select ?", 2), std::invalid_argument);
+    EXPECT_THROW(text_for(dialect::mariadb, "select $2", 1), std::invalid_argument);
+    EXPECT_THROW(text_for(dialect::mariadb, "select $99999999999999999999", 1),
+                 std::invalid_argument);
+    EXPECT_THROW(text_for(dialect::sqlite, "select $1", 2), std::invalid_argument);
+    EXPECT_THROW(text_for(dialect::sqlite, "select $0", 1), std::invalid_argument);
+    EXPECT_THROW(text_for(dialect::mariadb, "select $1, ?", 2), std::invalid_argument);
+    EXPECT_THROW(text_for(dialect::sqlite, "select $1, ?", 2), std::invalid_argument);
+}
+
+/// Whatever the text: it is read to its end, and only there.
+TEST(phrase, reads_any_text_to_its_end) {
+    const std::string pieces[] = {"'",  "\"", "`",  "[",  "]", "$",  "$$", "$a$", "?",   "??", "$1",
+                                  "/*", "*/", "--", "\n", "#", "\\", "e",  "E'",  "/*!", " ",  "1"};
+    std::uint64_t dice = 1;
+    for (int i = 0; i < 20'000; ++i) {
+        std::string text;
+        for (int n = 0; n < 8; ++n) {
+            dice = dice * 6364136223846793005u + 1442695040888963407u;
+            text += pieces[(dice >> 33) % std::size(pieces)];
+        }
+        for (dialect d : {dialect::sqlite, dialect::postgres, dialect::mariadb}) {
+            try {
+                auto [made, order] = said(d, text, 1);
+                EXPECT_FALSE(made.empty()) << text;
+            } catch (const std::invalid_argument&) {
+                continue;
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace cenote::database_detail
