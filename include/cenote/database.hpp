@@ -30,6 +30,16 @@
 
 namespace cenote {
 
+namespace mariadb {
+struct options;
+}
+namespace postgres {
+struct options;
+}
+namespace sqlite {
+struct options;
+}
+
 /// The connection was lost in the middle of a transaction. Nothing of that has happened, unless its
 /// commit was under way: then nobody knows.
 class transaction_lost : public connection_error {
@@ -71,6 +81,7 @@ namespace database_detail {
 
 namespace asio = boost::asio;
 
+class server;
 class store;
 class held;
 
@@ -87,6 +98,11 @@ public:
     virtual sql::cursor stream(std::string_view text, std::span<const sql::parameter> values) = 0;
     virtual asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) = 0;
 };
+
+/// Again, on another connection, if one is lost. Not in a transaction, and not beyond its time.
+sql::result execute_again(asked& to, std::string_view text, std::span<const sql::parameter> values);
+asio::awaitable<sql::result> async_execute_again(std::shared_ptr<asked> to,
+                                                 sql::bound_statement what);
 
 /// Has an awaitable tell a completion token what came of it.
 template <class T, class Token>
@@ -150,6 +166,11 @@ asio::awaitable<void> wait_for(std::chrono::nanoseconds pause);
 
 }  // namespace database_detail
 
+/// Says of a statement that it does no harm to run it twice: it only reads, or it comes to the
+/// same. Then it is run again if its connection is lost, and nobody knows whether it was.
+struct idempotent_t {};
+inline constexpr idempotent_t idempotent{};
+
 /// What can be asked of a database, a scope and a transaction alike.
 ///
 /// Values go into a statement only as parameters. Their places are written `?`, or `$1`, `$2` in
@@ -177,6 +198,21 @@ public:
             std::forward<Args>(args)...);
     }
 
+    /// The same, and once more if need be: `db.execute(cenote::idempotent, "…", 5)`.
+    template <class... Args>
+    sql::result execute(idempotent_t, std::string_view text, const Args&... args) {
+        auto values = sql::bind(args...);
+        return database_detail::execute_again(*asked_, text, values);
+    }
+    template <class... Args>
+    auto async_execute(idempotent_t, std::string_view text, Args&&... args) {
+        return database_detail::begin_with(
+            [&](sql::bound_statement s) {
+                return database_detail::async_execute_again(asked_, std::move(s));
+            },
+            text, std::forward<Args>(args)...);
+    }
+
     /// The same, for those who want its rows:
     ///
     ///     for (auto [id, name] : db.query("SELECT id, name FROM customer WHERE city = ?", city)
@@ -186,8 +222,16 @@ public:
         return execute(text, args...);
     }
     template <class... Args>
+    sql::result query(idempotent_t, std::string_view text, const Args&... args) {
+        return execute(idempotent, text, args...);
+    }
+    template <class... Args>
     auto async_query(std::string_view text, Args&&... args) {
         return async_execute(text, std::forward<Args>(args)...);
+    }
+    template <class... Args>
+    auto async_query(idempotent_t, std::string_view text, Args&&... args) {
+        return async_execute(idempotent, text, std::forward<Args>(args)...);
     }
 
     /// Row by row. The connection is kept until the last one was read, or the cursor ends.
@@ -298,6 +342,11 @@ public:
     /// Throws invalid_url, invalid_option, std::invalid_argument; and what the first open threw, if
     /// the options have it wait for that.
     explicit database(std::string_view url, const database_options& how = {});
+    /// With what cannot be said in a URL, such as functions for each connection of SQLite's
+    /// (`on_open`).
+    explicit database(const sqlite::options& where, const database_options& how = {});
+    explicit database(const postgres::options& where, const database_options& how = {});
+    explicit database(const mariadb::options& where, const database_options& how = {});
     database(database&&) noexcept = default;
     database& operator=(database&& other) noexcept;
     /// Scopes, transactions and cursors that have a connection keep it; others get none any more.
@@ -345,6 +394,8 @@ public:
     cenote::stats stats() const;
 
 private:
+    database(std::shared_ptr<database_detail::server> at, const database_options& how);
+
     /// Because of another error, which is not to be forgotten over this one's.
     static void roll_back(cenote::transaction& t) noexcept;
     static boost::asio::awaitable<void> async_roll_back(cenote::transaction& t);

@@ -85,17 +85,20 @@ std::string quoted(std::string_view name) {
 int flags_of(open_mode mode) {
     constexpr int always = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_URI;
     switch (mode) {
-        case open_mode::create: return always | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
         case open_mode::read_write: return always | SQLITE_OPEN_READWRITE;
         case open_mode::read_only: return always | SQLITE_OPEN_READONLY;
+        case open_mode::create:
         case open_mode::memory: break;
     }
-    return always | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MEMORY;
+    return always | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
 }
 
 /// As SQLite takes file names with parameters: nothing in a path is to be read as one.
 std::string file_name(const options& o) {
-    std::string name = "file:";
+    bool in_memory = o.mode == open_mode::memory;
+    // There, a name that begins with a slash is shared. (Also shared would be SQLite's cache for
+    // several connections, but nobody can wait for its locks.)
+    std::string name = in_memory ? "file:/" : "file:";
     for (char c : o.path) {
         constexpr std::string_view digits = "0123456789ABCDEF";
         auto byte = static_cast<unsigned char>(c);
@@ -104,7 +107,7 @@ std::string file_name(const options& o) {
         if (plain) name += c;
         else (name += '%') += {digits[byte >> 4U], digits[byte & 15U]};
     }
-    return o.mode == open_mode::memory ? name + "?mode=memory&cache=shared" : name;
+    return in_memory ? name + "?vfs=memdb" : name;
 }
 
 bool is_broken(int code) {

@@ -42,6 +42,15 @@ const std::shared_ptr<asked>& no_transaction() {
     return one;
 }
 
+/// How often a statement is run that may be.
+constexpr int tries = 3;
+
+/// Whether it is worth another one.
+bool may_run_again(const connection_error& e) {
+    bool in_transaction = dynamic_cast<const transaction_lost*>(&e) != nullptr;
+    return !in_transaction && e.kind() != error_kind::timed_out;
+}
+
 /// It has only met another one: a serialization failure, a deadlock, a lock of SQLite's.
 bool is_collision(const server_error& e) {
     if (!e.sqlstate().empty()) return e.sqlstate() == "40001" || e.sqlstate() == "40P01";
@@ -70,6 +79,29 @@ std::chrono::nanoseconds drawn(std::chrono::nanoseconds pause) {
 }
 
 }  // namespace
+
+sql::result execute_again(asked& to, std::string_view text,
+                          std::span<const sql::parameter> values) {
+    for (int left = tries;;) {
+        try {
+            return to.execute(text, values);
+        } catch (const connection_error& e) {
+            if (--left == 0 || !may_run_again(e)) throw;
+        }
+    }
+}
+
+asio::awaitable<sql::result> async_execute_again(std::shared_ptr<asked> to,
+                                                 sql::bound_statement what) {
+    for (int left = tries;;) {
+        try {
+            sql::bound_statement once(what.text(), what.parameters());
+            co_return co_await to->async_execute(std::move(once));
+        } catch (const connection_error& e) {
+            if (--left == 0 || !may_run_again(e)) throw;
+        }
+    }
+}
 
 std::optional<std::chrono::nanoseconds> attempts::pause_after(const std::exception_ptr& failed) {
     if (left_ == 0 || !is_collision(failed)) return std::nullopt;
@@ -175,10 +207,19 @@ void scope::discard() noexcept { on_->discard(); }
 
 // Database.
 
-database::database(std::string_view url, const database_options& how)
-    : store_(std::make_shared<store>(url, how)) {
+database::database(std::shared_ptr<database_detail::server> at, const database_options& how)
+    : store_(std::make_shared<store>(std::move(at), how)) {
     asked_ = store_;
 }
+
+database::database(std::string_view url, const database_options& how)
+    : database(database_detail::server_of(url), how) {}
+database::database(const sqlite::options& where, const database_options& how)
+    : database(database_detail::make_sqlite(where), how) {}
+database::database(const postgres::options& where, const database_options& how)
+    : database(database_detail::make_postgres(where), how) {}
+database::database(const mariadb::options& where, const database_options& how)
+    : database(database_detail::make_mariadb(where), how) {}
 
 database& database::operator=(database&& other) noexcept {
     if (this != &other) {

@@ -17,7 +17,12 @@ std::string savepoint(std::size_t level) { return "cenote_" + std::to_string(lev
 class kept_rows final : public sql::detail::rows, public std::enable_shared_from_this<kept_rows> {
 public:
     kept_rows(std::shared_ptr<held> from, sql::cursor begun) noexcept
-        : from_(std::move(from)), rows_(std::move(begun)) {}
+        : from_(std::move(from)), rows_(std::move(begun)) {
+        from_->note_rows(+1);
+    }
+    ~kept_rows() override { end(); }
+    kept_rows(const kept_rows&) = delete;
+    kept_rows& operator=(const kept_rows&) = delete;
 
     std::optional<sql::row> next() override {
         if (from_ == nullptr) return std::nullopt;
@@ -44,18 +49,20 @@ private:
             of->lose(e);
         }
     }
+    /// The rows go before what they come from.
     void end() noexcept {
         rows_ = sql::cursor();
+        if (from_ != nullptr) from_->note_rows(-1);
         from_.reset();
     }
     [[noreturn]] void lose(const connection_error& e) {
-        rows_ = sql::cursor();
-        std::shared_ptr<held> from = std::move(from_);
+        std::shared_ptr<held> from = from_;
+        end();
         from->lose(e);
     }
 
     std::shared_ptr<held> from_;
-    sql::cursor rows_;  // goes first
+    sql::cursor rows_;
 };
 
 }  // namespace
@@ -136,10 +143,16 @@ void held::let_go() noexcept {
     link_.give_back();
 }
 
-/// A link that is of no use goes back as such. In a transaction that is a loss.
+/// A link that has died meanwhile goes back as such. In a transaction that is a loss.
+void held::look_at_link() noexcept {
+    if (!has_link() || open_rows_ > 0 || from_->looks_well(**link_)) return;
+    let_go();
+    if (level_ > 0) ended_ = ended_by::loss;
+}
+
 sql::connection& held::ready() {
+    look_at_link();
     check_state();
-    if (has_link() && link().broken()) let_go();
     if (!has_link()) link_ = from_->acquire();
     say(take_due());
     be_sure();
@@ -148,8 +161,8 @@ sql::connection& held::ready() {
 }
 
 asio::awaitable<void> held::async_ready(std::shared_ptr<held> on) {
+    on->look_at_link();
     on->check_state();
-    if (on->has_link() && on->link().broken()) on->let_go();
     if (!on->has_link()) {
         borrowed got = co_await on->from_->async_acquire();
         on->link_ = std::move(got);
@@ -163,8 +176,7 @@ asio::awaitable<void> held::async_ready(std::shared_ptr<held> on) {
 /// Nothing may run on its own that was meant to be part of a transaction.
 void held::check_state() const {
     if (level_ == 0) return;
-    bool broken = has_link() && link().broken();
-    if (ended_ == ended_by::loss || broken)
+    if (ended_ == ended_by::loss)
         throw transaction_lost("cenote: the connection was lost in this transaction", "", false);
     if (ended_ == ended_by::error)
         throw transaction_lost(

@@ -46,6 +46,9 @@ public:
     static asio::awaitable<void> async_rollback(std::shared_ptr<held> on, std::size_t level);
     void abandon(std::size_t level) noexcept;
 
+    /// One more, or one less, is being read.
+    void note_rows(int change) noexcept { open_rows_ += change; }
+
     /// The link is lost. Throws `e`, or what that means for the transaction.
     [[noreturn]] void lose(const connection_error& e, bool committing = false);
 
@@ -62,6 +65,7 @@ private:
 
     sql::connection& link() const noexcept { return (*link_)->connection(); }
     void let_go() noexcept;
+    void look_at_link() noexcept;
 
     /// The link is there, and what is due has been said.
     sql::connection& ready();
@@ -89,6 +93,7 @@ private:
     std::shared_ptr<store> from_;
     borrowed link_;
     bool discarded_ = false;
+    int open_rows_ = 0;  // cursors that have not come to their end
 
     std::size_t level_ = 0;
     transaction_options how_;

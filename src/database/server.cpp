@@ -3,6 +3,9 @@
 
 #include <string>
 
+#include "cenote/mariadb.hpp"
+#include "cenote/postgres.hpp"
+#include "cenote/sqlite.hpp"
 #include "cenote/url.hpp"
 
 namespace cenote::database_detail {
@@ -22,9 +25,11 @@ std::string words_for(isolation level) {
 
 std::shared_ptr<server> server_of(std::string_view url) {
     std::string scheme = url::parse(url).scheme;
-    if (scheme == "sqlite") return make_sqlite(url);
-    if (scheme == "postgresql" || scheme == "postgres") return make_postgres(url);
-    if (scheme == "mariadb" || scheme == "mysql") return make_mariadb(url);
+    if (scheme == "sqlite") return make_sqlite(sqlite::options::from_url(url));
+    if (scheme == "postgresql" || scheme == "postgres")
+        return make_postgres(postgres::options::from_url(url));
+    if (scheme == "mariadb" || scheme == "mysql")
+        return make_mariadb(mariadb::options::from_url(url));
     throw invalid_url(
         "cenote: a database is named by a URL that begins with sqlite:, postgresql: or mariadb:");
 }

@@ -41,6 +41,8 @@ public:
     virtual void forsake(link& l) noexcept = 0;
 
     virtual dialect speaks() const noexcept = 0;
+    /// The options of a pool of its links.
+    virtual options suited(options chosen) const { return chosen; }
     /// What is said to begin a transaction, one after the other.
     virtual std::vector<std::string> begin(const transaction_options& how) const = 0;
     /// What is said when one has ended that was begun like this, whichever way.
@@ -53,9 +55,9 @@ public:
 /// By the scheme of the URL. Throws invalid_url.
 std::shared_ptr<server> server_of(std::string_view url);
 
-std::shared_ptr<server> make_sqlite(std::string_view url);
-std::shared_ptr<server> make_postgres(std::string_view url);
-std::shared_ptr<server> make_mariadb(std::string_view url);
+std::shared_ptr<server> make_sqlite(const sqlite::options& where);
+std::shared_ptr<server> make_postgres(const postgres::options& where);
+std::shared_ptr<server> make_mariadb(const mariadb::options& where);
 
 /// "ISOLATION LEVEL …", empty for the server's own.
 std::string words_for(isolation level);
@@ -64,7 +66,8 @@ std::string words_for(isolation level);
 template <class Connection, class Connector>
 class server_by : public server {
 public:
-    explicit server_by(std::string_view url) : connector_(url) {}
+    template <class Options>
+    explicit server_by(const Options& where) : connector_(where) {}
 
     std::unique_ptr<link> open() override { return std::make_unique<one>(connector_.open()); }
     bool probe(link& l) override { return connector_.probe(of(l)); }

@@ -28,8 +28,8 @@ public:
 
 }  // namespace
 
-std::shared_ptr<server> make_mariadb(std::string_view url) {
-    return std::make_shared<mariadb_server>(url);
+std::shared_ptr<server> make_mariadb(const mariadb::options& where) {
+    return std::make_shared<mariadb_server>(where);
 }
 
 }  // namespace cenote::database_detail

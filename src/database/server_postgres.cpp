@@ -22,8 +22,8 @@ public:
 
 }  // namespace
 
-std::shared_ptr<server> make_postgres(std::string_view url) {
-    return std::make_shared<postgres_server>(url);
+std::shared_ptr<server> make_postgres(const postgres::options& where) {
+    return std::make_shared<postgres_server>(where);
 }
 
 }  // namespace cenote::database_detail

@@ -1,4 +1,6 @@
 // SQLite, for a database.
+#include <algorithm>
+
 #include "cenote/sqlite.hpp"
 #include "database/server.hpp"
 
@@ -8,9 +10,16 @@ namespace {
 
 class sqlite_server final : public server_by<sqlite::connection, sqlite::connector> {
 public:
-    using server_by::server_by;
+    explicit sqlite_server(const sqlite::options& where)
+        : server_by(where), in_memory_(where.mode == sqlite::open_mode::memory) {}
 
     dialect speaks() const noexcept override { return dialect::sqlite; }
+
+    /// What is in memory goes with the last connection to it.
+    options suited(options chosen) const override {
+        if (in_memory_) chosen.min_size = std::max<std::size_t>(chosen.min_size, 1);
+        return chosen;
+    }
 
     /// Whoever will write says so at once: a transaction that has begun to read can only fail if
     /// somebody else has written meanwhile, however long it waits.
@@ -22,12 +31,15 @@ public:
         if (how.read_only) return {"PRAGMA query_only = 0"};
         return {};
     }
+
+private:
+    bool in_memory_;
 };
 
 }  // namespace
 
-std::shared_ptr<server> make_sqlite(std::string_view url) {
-    return std::make_shared<sqlite_server>(url);
+std::shared_ptr<server> make_sqlite(const sqlite::options& where) {
+    return std::make_shared<sqlite_server>(where);
 }
 
 }  // namespace cenote::database_detail

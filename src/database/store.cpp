@@ -34,8 +34,8 @@ asio::awaitable<sql::result> async_run(std::shared_ptr<store> in, sql::bound_sta
 
 }  // namespace
 
-store::store(std::string_view url, const database_options& how)
-    : server_(server_of(url)), pool_(linker{server_}, how.pool) {}
+store::store(std::shared_ptr<server> at, const database_options& how)
+    : server_(std::move(at)), pool_(linker{server_}, server_->suited(how.pool)) {}
 
 asio::awaitable<borrowed> store::async_acquire() {
     return pool_.async_acquire(asio::use_awaitable);

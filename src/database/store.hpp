@@ -18,7 +18,7 @@ using borrowed = lease<std::unique_ptr<link>>;
 
 class store final : public asked, public std::enable_shared_from_this<store> {
 public:
-    store(std::string_view url, const database_options& how);
+    store(std::shared_ptr<server> at, const database_options& how);
 
     // Statements that are on their own.
     sql::result execute(std::string_view text, std::span<const sql::parameter> values) override;
@@ -30,6 +30,8 @@ public:
     asio::awaitable<borrowed> async_acquire();
 
     const server& at() const noexcept { return *server_; }
+    /// Whether nothing is known against it. Waits for nothing.
+    bool looks_well(link& l) const noexcept { return server_->before_acquire(l); }
     /// As the server wants it.
     sql::bound_statement translated(const sql::bound_statement& what) const;
 

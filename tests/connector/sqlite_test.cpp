@@ -330,6 +330,29 @@ TEST(sqlite_memory, is_shared_by_name) {
     EXPECT_EQ(two.execute("SELECT n FROM t").scalar<int>(), 5);
 }
 
+TEST(sqlite_memory, is_waited_for_while_another_one_writes) {
+    connector to{"sqlite:cenote_busy_test?mode=memory"};
+    connection one = to.open();
+    connection two = to.open();
+    one.execute("CREATE TABLE t(n INTEGER)");
+    one.execute("BEGIN IMMEDIATE");
+    one.execute("INSERT INTO t VALUES (1)");
+    std::thread writes([&] {
+        two.execute("INSERT INTO t VALUES (2)");
+        EXPECT_EQ(two.execute("SELECT count(*) FROM t").scalar<int>(), 2);
+    });
+    support::pass(std::chrono::milliseconds(50));
+    one.execute("COMMIT");
+    writes.join();
+}
+
+TEST(sqlite_memory, is_another_one_by_another_name) {
+    connection one = connector{"sqlite:cenote_a?mode=memory"}.open();
+    one.execute("CREATE TABLE t(n INTEGER)");
+    connection other = connector{"sqlite:cenote_b?mode=memory"}.open();
+    EXPECT_THROW(other.execute("SELECT n FROM t"), statement_error);
+}
+
 TEST(sqlite_memory, is_not_private) {
     EXPECT_THROW(connector{"sqlite::memory:"}, std::invalid_argument);
     EXPECT_THROW(connector{"sqlite:file:x"}, std::invalid_argument);

@@ -37,7 +37,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 struct blocking {
-    static sql::result run(auto& on, std::string_view text, const auto&... args) {
+    static sql::result run(auto& on, const auto& text, const auto&... args) {
         return on.execute(text, args...);
     }
     static sql::cursor stream(auto& on, std::string_view text, const auto&... args) {
@@ -55,7 +55,7 @@ struct blocking {
 };
 
 struct awaited {
-    static sql::result run(auto& on, std::string_view text, const auto&... args) {
+    static sql::result run(auto& on, const auto& text, const auto&... args) {
         return await(on.async_execute(text, args...));
     }
     static sql::cursor stream(auto& on, std::string_view text, const auto&... args) {

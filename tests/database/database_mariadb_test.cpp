@@ -11,6 +11,7 @@ namespace {
 struct mariadb_place {
     static std::string url() { return support::mariadb_url(); }
     static void kill_all() { support::the_mariadb().execute_as_admin("kill user app", "mysql"); }
+    const char* slow = "SELECT sleep(0.3)";
     const char* setting = "SET @mine = 'changed'";
     const char* what_is_set = "SELECT convert(coalesce(@mine, 'not') USING utf8mb4)";
     const char* value = "changed";

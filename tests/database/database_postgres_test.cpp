@@ -11,6 +11,7 @@ namespace {
 struct postgres_place {
     static std::string url() { return support::postgres_url(); }
     static void kill_all() { support::the_postgres().kill_backends(); }
+    const char* slow = "SELECT pg_sleep(0.3)";
     const char* setting = "SET application_name = 'changed'";
     const char* what_is_set = "SHOW application_name";
     const char* value = "changed";

@@ -1,6 +1,11 @@
 // A database in a file.
+#include <atomic>
+#include <sqlite3.h>
 #include <string>
+#include <thread>
+#include <vector>
 
+#include "cenote/sqlite.hpp"
 #include "connector/sqlite_file.hpp"
 #include "database/conformance.hpp"
 
@@ -24,6 +29,55 @@ TEST(database, says_which_urls_it_knows) {
     EXPECT_THROW(database("oracle://x/y"), invalid_url);
     EXPECT_THROW(database("orders.db"), invalid_url);
     EXPECT_THROW(database("sqlite::memory:"), std::invalid_argument);
+}
+
+TEST(database_sqlite, keeps_what_is_in_memory) {
+    database db{"sqlite:kept?mode=memory"};
+    db.execute("CREATE TABLE t (n INTEGER)");
+    db.execute("INSERT INTO t VALUES (?)", 7);
+    auto s = db.scope();
+    EXPECT_EQ(s.query("SELECT n FROM t").scalar<int>(), 7);
+    EXPECT_EQ(db.query("SELECT n FROM t").scalar<int>(), 7);
+}
+
+TEST(database_sqlite, registers_functions_with_every_connection) {
+    support::sqlite_file file;
+    std::atomic<int> opened{0};
+    sqlite::options where = sqlite::options::from_url(file.url());
+    where.on_open = [&](sqlite::connection& c) {
+        ++opened;
+        sqlite3_create_function(
+            c.native_handle(), "twice", 1, SQLITE_UTF8, nullptr,
+            [](sqlite3_context* to, int, sqlite3_value** from) {
+                sqlite3_result_int(to, 2 * sqlite3_value_int(from[0]));
+            },
+            nullptr, nullptr);
+    };
+    database db{where};
+    auto first = db.scope();
+    auto second = db.scope();
+    EXPECT_EQ(first.query("SELECT twice(?)", 4).scalar<int>(), 8);
+    EXPECT_EQ(second.query("SELECT twice(?)", 5).scalar<int>(), 10);
+    EXPECT_EQ(opened, 2);
+}
+
+/// Nobody is told that it is locked: they take turns.
+TEST(database_sqlite, lets_many_write_one_after_the_other) {
+    support::sqlite_file file;
+    database db{file.url(), {.pool = {.max = 8}}};
+    db.execute("CREATE TABLE counter (n INTEGER)");
+    db.execute("INSERT INTO counter VALUES (0)");
+    std::vector<std::thread> writers;
+    for (int w = 0; w < 8; ++w)
+        writers.emplace_back([&] {
+            for (int i = 0; i < 25; ++i)
+                db.transaction([](transaction& t) {
+                    int n = t.query("SELECT n FROM counter").scalar<int>();
+                    t.execute("UPDATE counter SET n = ?", n + 1);
+                });
+        });
+    for (std::thread& w : writers) w.join();
+    EXPECT_EQ(db.query("SELECT n FROM counter").scalar<int>(), 200);
 }
 
 }  // namespace
