@@ -133,6 +133,8 @@ void report::run(const std::string& name, const std::function<workload()>& make)
     if (name.find(how_.filter) == std::string::npos) return;
     workload w = make();
     w.name = name;
+    constexpr double among_ourselves = 0.3;  // everything in 5 minutes
+    if (how_.peers.empty()) w.seconds *= among_ourselves;
     if (how_.quick) w.seconds /= 3;
     std::printf("\n%s: %s\n", w.name.c_str(), w.about.c_str());
     std::fflush(stdout);
