@@ -189,7 +189,7 @@ public:
                       "cenote: a std::string_view would outlive its row; use std::string");
         expect_columns(sizeof...(Ts));
         return [this]<std::size_t... I>(std::index_sequence<I...>) {
-            return typed_row<Ts...>(get<Ts>(I)...);
+            return typed_row<Ts...>(this->template get<Ts>(I)...);
         }(std::index_sequence_for<Ts...>{});
     }
 
