@@ -3,6 +3,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -73,10 +74,16 @@ struct options {
     std::string timezone;
     std::string client_encoding = "UTF8";
 
-    /// Believes that a SELECT, INSERT, UPDATE, DELETE or MERGE outside of a transaction leaves
-    /// nothing behind in the session, and saves its reset. That is not so if they call functions
-    /// such as set_config() or pg_advisory_lock(), nor for CREATE TEMP TABLE … AS, which calls
-    /// itself a SELECT: then the next borrower inherits that.
+    /// How many statements each connection keeps prepared: those that are run for a second time,
+    /// the latest of them. 0: none. A reset ends them, so this is for `unsafe_reset_by_tag`, and
+    /// for leases that run many statements. Behind PgBouncer, which does not bear it, there is
+    /// none.
+    std::size_t statement_cache = 0;
+
+    /// Believes that a SELECT, INSERT, UPDATE, DELETE or MERGE leaves nothing behind in the
+    /// session, nor does a transaction of these that has ended, and saves its reset. That is not so
+    /// if they call functions such as set_config() or pg_advisory_lock(), nor for CREATE TEMP TABLE
+    /// … AS, which calls itself a SELECT: then the next borrower inherits that.
     bool unsafe_reset_by_tag = false;
 
     /// `postgresql://user:password@host:port,host:port/database?key=value`. The keys are in

@@ -24,6 +24,7 @@ using detail::attempt;
 using detail::chores;
 using detail::conversation;
 using detail::opening;
+using detail::recurring;
 using detail::session;
 
 namespace {
@@ -40,8 +41,7 @@ std::string name_in(const session& s, const statement& prepared) {
 }
 
 asio::awaitable<sql::result> async_ask(std::shared_ptr<session> on, sql::bound_statement what) {
-    conversation talk(on, conversation::of::borrower);
-    talk.ask(what.text(), what.parameters());
+    recurring talk(on, what.text(), what.parameters());
     co_await async_drive(talk, on->deadline());
     co_return detail::result_of(talk.reply());
 }
@@ -93,8 +93,7 @@ pg_conn* connection::native_handle() const {
 // What a connection offers.
 
 sql::result session::execute(std::string_view text, std::span<const sql::parameter> parameters) {
-    conversation talk(shared_from_this(), conversation::of::borrower);
-    talk.ask(text, parameters);
+    recurring talk(shared_from_this(), text, parameters);
     drive(talk, deadline());
     return detail::result_of(talk.reply());
 }

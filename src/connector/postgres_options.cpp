@@ -106,6 +106,9 @@ options options::from_url(std::string_view text) {
     if (auto which = all.take("target_session_attrs"))
         o.role_of_server = meaning_of(roles, "target_session_attrs", *which);
     o.unsafe_reset_by_tag = all.take_bool("unsafe_reset_by_tag").value_or(false);
+    constexpr std::int64_t most_statements = 10'000;
+    if (auto kept = all.take_number("statement_cache", 0, most_statements))
+        o.statement_cache = static_cast<std::size_t>(*kept);
     all.refuse_others();
     if (o.user.empty()) throw invalid_url("cenote: the URL of PostgreSQL has no user");
     if (o.certificate_file.empty() != o.key_file.empty())

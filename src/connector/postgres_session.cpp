@@ -35,8 +35,9 @@ complaint complaint_of(const PGresult* r) {
 }
 
 bool harmless_tag(std::string_view tag) noexcept {
-    constexpr std::array<std::string_view, 5> harmless{"SELECT", "INSERT", "UPDATE", "DELETE",
-                                                       "MERGE"};
+    constexpr std::array<std::string_view, 11> harmless{"SELECT",   "INSERT",    "UPDATE", "DELETE",
+                                                        "MERGE",    "BEGIN",     "START",  "COMMIT",
+                                                        "ROLLBACK", "SAVEPOINT", "RELEASE"};
     return std::ranges::find(harmless, tag.substr(0, tag.find(' '))) != harmless.end();
 }
 
@@ -63,7 +64,8 @@ error_kind kind_of(std::string_view sqlstate, std::string_view severity) noexcep
 session::session(std::shared_ptr<const options> settings, handle_ptr connected)
     : settings_(std::move(settings)),
       handle_(std::move(connected)),
-      timeout_(settings_->operation_timeout) {
+      timeout_(settings_->operation_timeout),
+      kept_(settings_->statement_cache) {
     PQsetErrorVerbosity(handle(), PQERRORS_DEFAULT);
     PQsetNoticeReceiver(handle(), &session::hear, this);
     if (PQsetnonblocking(handle(), 1) != 0)
@@ -91,6 +93,7 @@ bool session::quiet() noexcept {
 
 verdict session::leave() noexcept {
     timeout_ = settings_->operation_timeout;
+    if (in_transaction()) condition_.note_changed();
     if (condition_.idle()) {
         bool idle = PQtransactionStatus(handle()) == PQTRANS_IDLE || in_transaction();
         if (idle && quiet()) condition_.note_quiet();
@@ -103,6 +106,8 @@ void session::note_reset() noexcept {
     condition_.note_reset();
     timeout_ = settings_->operation_timeout;
     end_statements();
+    kept_.clear();
+    forgotten_.clear();
 }
 
 void session::call_off() noexcept {
@@ -160,12 +165,14 @@ void conversation::ask_prepared(const std::string& name,
                              p.formats(), 0));
 }
 
-void conversation::prepare(const std::string& name, std::string_view text) {
+void conversation::prepare(const std::string& name, std::string_view text,
+                           std::span<const sql::parameter> parameters) {
     refuse_zero_bytes(text, "statement");
+    libpq_parameters p(parameters);
     std::string command(text);
     begin();
-    with_->condition().note_changed();
-    sent(PQsendPrepare(with_->handle(), name.c_str(), command.c_str(), 0, nullptr));
+    if (whom_ == of::borrower) with_->condition().note_changed();
+    sent(PQsendPrepare(with_->handle(), name.c_str(), command.c_str(), p.count(), p.types()));
 }
 
 void conversation::sent(int success) {
@@ -225,8 +232,7 @@ void conversation::conclude() {
 /// Who does not trust the command's tag has noted the change before.
 void conversation::judge_change() {
     if (whom_ == of::connector) return;
-    bool harmless = !complaint_ && reply_ && harmless_tag(PQcmdStatus(reply_.get())) &&
-                    !with_->in_transaction();
+    bool harmless = !complaint_ && reply_ && harmless_tag(PQcmdStatus(reply_.get()));
     if (!harmless) with_->condition().note_changed();
 }
 
@@ -260,6 +266,113 @@ void conversation::lose() {
     }
     with_->condition().note_broken(why.kind);
     why.raise();
+}
+
+// Statements that are kept.
+
+namespace {
+
+/// What a server must be told apart: the same text with bytes in place of text is another one.
+std::string key_of(std::string_view text, std::span<const sql::parameter> parameters) {
+    std::string key(text);
+    key.push_back('\0');
+    for (const sql::parameter& p : parameters)
+        key.push_back(std::holds_alternative<std::span<const std::byte>>(p.get()) ? 'b' : 't');
+    return key;
+}
+
+}  // namespace
+
+recurring::recurring(std::shared_ptr<session> with, std::string_view text,
+                     std::span<const sql::parameter> parameters)
+    : with_(std::move(with)), text_(text), parameters_(parameters) {
+    begin();
+}
+
+void recurring::begin() {
+    // Nothing of ours can be done in a transaction that has failed, but for its end.
+    if (!with_->kept().on() || with_->transaction_failed()) return ask();
+    key_ = key_of(text_, parameters_);
+    std::string* known = with_->kept().find(key_);
+    if (known == nullptr) {
+        std::optional<std::string> gone = with_->kept().add(key_, {});
+        if (gone && !gone->empty()) with_->forgotten().push_back(std::move(*gone));
+        return ask();
+    }
+    name_ = *known;
+    if (!name_.empty()) return ask();
+    if (!with_->direct()) return look();
+    make_room_or_prepare();
+}
+
+/// The server's own number, and the one that libpq was told: whoever is in between has another.
+void recurring::look() {
+    phase_ = phase::looking;
+    now_.emplace(with_, conversation::of::connector);
+    now_->ask("select pg_catalog.pg_backend_pid()", {});
+}
+
+void recurring::make_room_or_prepare() {
+    std::vector<std::string>& forgotten = with_->forgotten();
+    if (forgotten.empty()) return prepare();
+    phase_ = phase::making_room;
+    now_.emplace(with_, conversation::of::connector);
+    now_->ask("deallocate " + forgotten.back(), {});
+    forgotten.pop_back();
+}
+
+void recurring::prepare() {
+    phase_ = phase::preparing;
+    name_ = "cenote_kept_" + std::to_string(with_->next_statement());
+    now_.emplace(with_, conversation::of::connector);
+    now_->prepare(name_, text_, parameters_);
+}
+
+void recurring::ask() {
+    phase_ = phase::asking;
+    now_.emplace(with_, conversation::of::borrower);
+    if (name_.empty()) now_->ask(text_, parameters_);
+    else now_->ask_prepared(name_, parameters_);
+}
+
+need recurring::step() {
+    for (;;) {
+        try {
+            need n = now_->step();
+            if (n != need::nothing || !go_on()) return n;
+        } catch (const statement_error& e) {
+            if (!is_stale(e)) throw;
+            again_ = true;
+            if (e.sqlstate() == "0A000") with_->forgotten().push_back(name_);
+            prepare();
+        }
+    }
+}
+
+/// A step has come to its end. False: that was all.
+bool recurring::go_on() {
+    switch (phase_) {
+        case phase::looking: {
+            int there = row_of(now_->reply(), 0).at(0).as<int>();
+            with_->direct() = there == PQbackendPID(with_->handle());
+            if (*with_->direct()) return make_room_or_prepare(), true;
+            with_->kept().turn_off();
+            return ask(), true;
+        }
+        case phase::making_room: return make_room_or_prepare(), true;
+        case phase::preparing:
+            if (std::string* known = with_->kept().find(key_)) *known = name_;
+            return ask(), true;
+        case phase::asking: break;
+    }
+    return false;
+}
+
+/// In a transaction it has failed with it.
+bool recurring::is_stale(const statement_error& e) const {
+    bool stale = e.sqlstate() == "26000" || e.sqlstate() == "0A000";
+    return stale && phase_ == phase::asking && !name_.empty() && !again_ &&
+           !with_->in_transaction();
 }
 
 // Chores.

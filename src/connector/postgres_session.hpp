@@ -20,6 +20,7 @@
 #include "cenote/sql_connection.hpp"
 #include "connector/drive.hpp"
 #include "connector/exchange.hpp"
+#include "connector/statement_cache.hpp"
 
 namespace cenote::postgres::detail {
 
@@ -79,6 +80,15 @@ public:
     /// The number of one that is about to be prepared.
     std::size_t next_statement() noexcept { return ++statements_; }
 
+    /// The names of those that are kept prepared; empty for one that was run once.
+    using kept_statements = connector_detail::statement_cache<std::string>;
+    kept_statements& kept() noexcept { return kept_; }
+    /// Those that had to go for others, and which the server still has.
+    std::vector<std::string>& forgotten() noexcept { return forgotten_; }
+    /// Whether the server itself is at the other end, and not somebody who hands each transaction
+    /// to another one. Empty: not known yet.
+    std::optional<bool>& direct() noexcept { return direct_; }
+
     /// Whether nothing has come that nobody asked for.
     bool quiet() noexcept;
     /// The lease is over: what is to become of the connection.
@@ -100,7 +110,10 @@ private:
     connector_detail::condition condition_;
     std::chrono::nanoseconds timeout_;
     std::size_t statements_ = 0;  // that were ever prepared
-    bool babbles_ = false;        // something came while nothing was asked
+    kept_statements kept_;
+    std::vector<std::string> forgotten_;
+    std::optional<bool> direct_;
+    bool babbles_ = false;  // something came while nothing was asked
     ::cenote::detail::process_number process_ = ::cenote::detail::this_process;
 };
 
@@ -120,7 +133,8 @@ public:
     // connection_error.
     void ask(std::string_view text, std::span<const sql::parameter> parameters);
     void ask_prepared(const std::string& name, std::span<const sql::parameter> parameters);
-    void prepare(const std::string& name, std::string_view text);
+    void prepare(const std::string& name, std::string_view text,
+                 std::span<const sql::parameter> parameters = {});
     /// Directly after a request: let step() return at each row.
     void row_by_row();
 
@@ -171,6 +185,40 @@ private:
 
     std::shared_ptr<session> with_;
     std::vector<const char*> left_;  // in reverse
+    std::optional<conversation> now_;
+};
+
+/// A statement that may be kept prepared: at its first time it is simply run, at its second it is
+/// prepared. If the server has forgotten it, or what it refers to has changed, it is prepared anew
+/// and run again: the server has done nothing then.
+class recurring final : public connector_detail::steps {
+public:
+    recurring(std::shared_ptr<session> with, std::string_view text,
+              std::span<const sql::parameter> parameters);
+
+    need step() override;
+    int descriptor() const override { return PQsocket(with_->handle()); }
+    const char* awaited() const override { return "PostgreSQL's reply"; }
+    const PGresult* reply() const noexcept { return now_->reply(); }
+
+private:
+    enum class phase : std::uint8_t { looking, making_room, preparing, asking };
+
+    void begin();
+    void look();
+    void make_room_or_prepare();
+    void prepare();
+    void ask();
+    bool go_on();
+    bool is_stale(const statement_error& e) const;
+
+    std::shared_ptr<session> with_;
+    std::string_view text_;
+    std::span<const sql::parameter> parameters_;
+    std::string key_;   // the text, and which of its values are bytes
+    std::string name_;  // empty: it is not prepared
+    phase phase_ = phase::asking;
+    bool again_ = false;
     std::optional<conversation> now_;
 };
 

@@ -192,11 +192,16 @@ TEST_F(postgres_session, tags_are_believed_only_if_somebody_says_so) {
          {"set work_mem = '9MB'", "create temp table t(i int)", "listen x", "",
           "do $$ begin end $$", "begin", "declare c cursor with hold for select 1"})
         EXPECT_EQ(becomes(text), verdict::reset) << text;
-    c.execute("begin");
-    c.execute("select 1");
-    c.execute("commit");
+    for (const char* text : {"begin", "select 1", "savepoint s", "rollback to s", "commit"})
+        c.execute(text);
+    EXPECT_EQ(to.before_release(c), verdict::keep);
+    for (const char* text : {"begin", "set local work_mem = '9MB'", "commit"}) c.execute(text);
     EXPECT_EQ(to.before_release(c), verdict::reset);
     to.reset(c);
+    for (const char* text : {"begin", "select 1"}) c.execute(text);
+    EXPECT_EQ(to.before_release(c), verdict::reset);
+    to.reset(c);
+    EXPECT_FALSE(c.in_transaction());
     EXPECT_THROW(c.execute("select pg_advisory_lock(1), 1/0"), statement_error);
     EXPECT_EQ(to.before_release(c), verdict::reset);
     to.reset(c);

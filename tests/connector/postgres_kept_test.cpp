@@ -1,0 +1,140 @@
+// Statements that are kept prepared, and what may happen to them meanwhile.
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cenote/postgres.hpp"
+#include "cenote/sql.hpp"
+#include "connector/awaiting.hpp"
+#include "connector/postgres_place.hpp"
+
+namespace cenote::postgres {
+namespace {
+
+using support::await;
+using support::postgres_url;
+
+struct postgres_kept : testing::Test {
+    postgres_kept() {
+        c.execute("drop table if exists kept_test");
+        c.execute("create table kept_test(a int)");
+        c.execute("insert into kept_test values (1)");
+    }
+
+    int prepared() {
+        connection& on = c;
+        return on
+            .execute("select count(*) from pg_prepared_statements where name like 'cenote_kept_%'")
+            .scalar<int>();
+    }
+
+    connector to{postgres_url("statement_cache=3")};
+    connection c = to.open();
+};
+
+TEST_F(postgres_kept, are_prepared_when_they_are_run_again) {
+    EXPECT_EQ(prepared(), 0);
+    EXPECT_EQ(c.execute("select a from kept_test where a = $1", 1).scalar<int>(), 1);
+    EXPECT_EQ(c.execute("select a from kept_test where a = $1", 1).scalar<int>(), 1);
+    EXPECT_EQ(await(c.async_execute("select a from kept_test where a = $1", 1)).scalar<int>(), 1);
+    EXPECT_TRUE(c.execute("select a from kept_test where a = $1", 2).empty());
+    EXPECT_EQ(prepared(), 2);  // with the one that counts them
+    EXPECT_EQ(await(c.async_execute("select $1::text", "awaited")).scalar<std::string>(),
+              "awaited");
+    EXPECT_EQ(await(c.async_execute("select $1::text", "again")).scalar<std::string>(), "again");
+}
+
+TEST_F(postgres_kept, are_the_latest_so_many) {
+    for (int n = 0; n < 10; ++n)
+        for (int i = 0; i < 3; ++i) {
+            std::string text = "select $1::int + " + std::to_string(n);
+            EXPECT_EQ(c.execute(text, 1).scalar<int>(), n + 1);
+        }
+    EXPECT_LE(prepared(), 4);
+    EXPECT_EQ(c.execute("select $1::int + 0", 1).scalar<int>(), 1);
+}
+
+TEST_F(postgres_kept, follow_the_tables_they_are_about) {
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(c.execute("select * from kept_test")[0].size(), 1u);
+    c.execute("alter table kept_test add column b int default 2");
+    EXPECT_EQ(c.execute("select * from kept_test")[0].size(), 2u);
+    c.execute("alter table kept_test add column d int default 3");
+    EXPECT_EQ(await(c.async_execute("select * from kept_test"))[0].size(), 3u);
+}
+
+TEST_F(postgres_kept, are_not_run_again_in_a_transaction_that_they_have_failed) {
+    for (int i = 0; i < 3; ++i) c.execute("select * from kept_test");
+    c.execute("alter table kept_test add column b int");
+    c.execute("begin");
+    EXPECT_THROW(c.execute("select * from kept_test"), statement_error);
+    EXPECT_TRUE(c.transaction_failed());
+    c.execute("rollback");
+    EXPECT_EQ(c.execute("select * from kept_test").size(), 1u);
+}
+
+TEST_F(postgres_kept, can_be_lost_without_a_trace) {
+    for (int i = 0; i < 3; ++i) c.execute("select a from kept_test");
+    c.execute("deallocate all");
+    EXPECT_EQ(c.execute("select a from kept_test").scalar<int>(), 1);
+    c.execute("discard all");
+    EXPECT_EQ(await(c.async_execute("select a from kept_test")).scalar<int>(), 1);
+    EXPECT_EQ(to.before_release(c), verdict::reset);
+    to.reset(c);
+    EXPECT_EQ(prepared(), 0);
+    EXPECT_EQ(c.execute("select a from kept_test").scalar<int>(), 1);
+}
+
+TEST_F(postgres_kept, tell_bytes_from_text) {
+    sql::bytes octets{std::byte{0}, std::byte{255}};
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(c.execute("select $1", octets).scalar<sql::bytes>(), octets);
+        EXPECT_EQ(c.execute("select $1", "text").scalar<std::string>(), "text");
+        EXPECT_EQ(c.execute("select $1::int", i).scalar<int>(), i);
+    }
+}
+
+TEST_F(postgres_kept, do_not_keep_anybody_from_ending_a_transaction) {
+    for (int i = 0; i < 5; ++i) {
+        c.execute("begin");
+        EXPECT_THROW(c.execute("select 1/0"), statement_error);
+        EXPECT_THROW(c.execute("select a from kept_test"), statement_error);
+        c.execute("rollback");
+        EXPECT_EQ(c.execute("select a from kept_test").scalar<int>(), 1);
+    }
+}
+
+TEST_F(postgres_kept, fail_as_others_do) {
+    for (int i = 0; i < 3; ++i) {
+        try {
+            c.execute("select nonsense");
+            ADD_FAILURE();
+        } catch (const statement_error& e) {
+            EXPECT_EQ(e.sqlstate(), "42703");
+        }
+        EXPECT_THROW(c.execute("select $1::int", "x"), statement_error);
+    }
+    EXPECT_EQ(c.execute("select a from kept_test").scalar<int>(), 1);
+}
+
+/// Each transaction may be on another connection of the server's there.
+TEST(postgres_kept_behind_pgbouncer, are_none) {
+    support::pgbouncer_server bouncer(support::the_postgres(), {.pool_size = 2});
+    connector to{postgres_url(bouncer.port(), "statement_cache=10")};
+    std::vector<connection> clients;
+    for (int i = 0; i < 3; ++i) clients.push_back(to.open());
+    for (int turn = 0; turn < 5; ++turn) {
+        clients[0].execute("begin");
+        for (connection& c : clients) {
+            if (turn % 2 == 0 && &c == &clients[2]) continue;
+            EXPECT_EQ(c.execute("select $1::int", turn).scalar<int>(), turn);
+        }
+        clients[0].execute("commit");
+        EXPECT_EQ(clients[2].execute("select $1::int", turn).scalar<int>(), turn);
+    }
+    EXPECT_EQ(clients[1].execute("select count(*) from pg_prepared_statements").scalar<int>(), 0);
+}
+
+}  // namespace
+}  // namespace cenote::postgres
