@@ -4,6 +4,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -56,6 +57,10 @@ struct options {
     /// How long anything else may take that is asked of the server.
     std::chrono::milliseconds operation_timeout{30'000};
 
+    /// How many statements each connection keeps prepared, the latest it has run. 0: none. A reset
+    /// ends them, so this is for `unsafe_reset_by_tracking`, and for leases that run many.
+    std::size_t statement_cache = 0;
+
     /// Does not reset a connection of which the server's session tracking told nothing. That sees
     /// SET, USE and temporary tables; of MariaDB 10.11 it does not see user variables that SELECT
     /// or DO sets, GET_LOCK, LOCK TABLES, HANDLER, SET TRANSACTION and LAST_INSERT_ID(), all of
@@ -64,7 +69,7 @@ struct options {
 
     /// `mariadb://user:password@host:port/database?key=value` (or `mysql://`). Keys: charset,
     /// timezone, sql_mode, isolation, tls, tls_ca, tls_cert, tls_key, connect_timeout,
-    /// operation_timeout, unsafe_reset_by_tracking. Throws invalid_url.
+    /// operation_timeout, statement_cache, unsafe_reset_by_tracking. Throws invalid_url.
     static options from_url(std::string_view text);
 };
 

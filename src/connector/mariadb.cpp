@@ -140,6 +140,9 @@ options options::from_url(std::string_view text) {
     if (auto time = all.take_milliseconds("operation_timeout"))
         o.operation_timeout = std::chrono::milliseconds(*time);
     o.unsafe_reset_by_tracking = all.take_bool("unsafe_reset_by_tracking").value_or(false);
+    constexpr std::int64_t most_statements = 10'000;
+    if (auto kept = all.take_number("statement_cache", 0, most_statements))
+        o.statement_cache = static_cast<std::size_t>(*kept);
     all.refuse_others();
     try {
         validate(o);
@@ -166,10 +169,30 @@ st_mysql* connection::native_handle() const {
 
 namespace {
 
+/// The server does not know a statement any more that was prepared, or cannot prepare it anew
+/// itself. It has done nothing then.
+bool is_stale(const statement_error& e) {
+    constexpr int unknown = 1243;
+    constexpr int to_be_prepared_anew = 1615;
+    return e.code() == unknown || e.code() == to_be_prepared_anew;
+}
+
+/// One that is kept is executed; any other is prepared, executed, and kept.
 asio::awaitable<sql::result> async_execute_on(std::shared_ptr<session> on,
                                               sql::bound_statement what) {
+    if (detail::prepared* known = on->kept(what.text())) {
+        try {
+            executing again(*on, *known, what.parameters());
+            co_await async_converse(on.get(), &again, on->deadline());
+            co_return again.take();
+        } catch (const statement_error& e) {
+            if (!is_stale(e)) throw;
+        }
+        on->drop_kept(what.text());
+    }
     executing all(*on, what.text(), what.parameters(), executing::extent::all);
     co_await async_converse(on.get(), &all, on->deadline());
+    on->keep_latest(what.text());
     co_return all.take();
 }
 
@@ -190,8 +213,19 @@ asio::awaitable<sql::result> async_execute_prepared_on(std::shared_ptr<session> 
 }  // namespace
 
 sql::result session::execute(std::string_view text, std::span<const sql::parameter> parameters) {
+    if (detail::prepared* known = kept(text)) {
+        try {
+            executing again(*this, *known, parameters);
+            converse(*this, again, deadline());
+            return again.take();
+        } catch (const statement_error& e) {
+            if (!is_stale(e)) throw;
+        }
+        drop_kept(text);
+    }
     executing all(*this, text, parameters, executing::extent::all);
     converse(*this, all, deadline());
+    keep_latest(text);
     return all.take();
 }
 

@@ -246,7 +246,8 @@ session::session(std::shared_ptr<const options> settings, std::string at, instan
       handle_((begin_library(), mysql_init(nullptr))),
       encrypted_(wants_tls(*settings_)),
       timeout_(settings_->operation_timeout),
-      greeting_(first_greeting(*settings_)) {
+      greeting_(first_greeting(*settings_)),
+      kept_(settings_->statement_cache) {
     if (handle_ == nullptr) throw std::bad_alloc();
     choose_options();
     if (encrypted_) protect();
@@ -321,6 +322,8 @@ void session::forsake() noexcept {
     ::close(descriptor());
     condition_.note_broken();
     for (auto& each : statements_) each->release();
+    for (auto& each : needless_) each->release();
+    kept_.for_each([](std::unique_ptr<prepared>& each) { each->release(); });
     if (latest_ != nullptr) latest_->release();
     handle_ = nullptr;
 }
@@ -358,7 +361,32 @@ void session::note_server(server_facts facts) {
 void session::forget_statements() noexcept {
     latest_.reset();
     statements_.clear();
+    kept_.clear();
+    needless_.clear();
     end_statements();
+}
+
+std::unique_ptr<prepared> session::take_needless() {
+    if (latest_ != nullptr) return std::move(latest_);
+    if (needless_.empty()) return nullptr;
+    std::unique_ptr<prepared> one = std::move(needless_.back());
+    needless_.pop_back();
+    return one;
+}
+
+prepared* session::kept(std::string_view text) {
+    std::unique_ptr<prepared>* found = kept_.on() ? kept_.find(text) : nullptr;
+    return found == nullptr ? nullptr : found->get();
+}
+
+void session::keep_latest(std::string_view text) {
+    if (!kept_.on() || latest_ == nullptr) return;
+    auto gone = kept_.add(std::string(text), std::move(latest_));
+    if (gone) needless_.push_back(std::move(*gone));
+}
+
+void session::drop_kept(std::string_view text) {
+    if (auto gone = kept_.remove(text)) needless_.push_back(std::move(*gone));
 }
 
 sql::statement session::keep(std::unique_ptr<prepared> what) {

@@ -25,6 +25,7 @@
 #include "cenote/sql_connection.hpp"
 #include "connector/drive.hpp"
 #include "connector/exchange.hpp"
+#include "connector/statement_cache.hpp"
 
 namespace cenote::mariadb::detail {
 
@@ -72,6 +73,8 @@ public:
     /// The server has answered: where its rows go. Null: it has none.
     row_reader* read_rows();
     row_reader* reader() { return reader_.get(); }
+    /// All of them have been read.
+    void forget_rows() noexcept;
     void bind(std::span<const sql::parameter> parameters);
 
 private:
@@ -150,6 +153,13 @@ public:
 
     /// What was executed last without a name, which is not closed before it has to be.
     std::unique_ptr<prepared>& latest() { return latest_; }
+    /// Another one that is to be closed, the latest included. Null: there is none.
+    std::unique_ptr<prepared> take_needless();
+    /// Those that are kept for another time, by their text.
+    prepared* kept(std::string_view text);
+    void keep_latest(std::string_view text);
+    /// It has to be prepared anew.
+    void drop_kept(std::string_view text);
     sql::statement keep(std::unique_ptr<prepared> what);
     /// Throws std::logic_error if it is none of this connection's, or from before its last reset.
     prepared& find(const sql::statement& s) const;
@@ -168,6 +178,8 @@ private:
     greeting greeting_;
     std::unique_ptr<prepared> latest_;
     std::vector<std::unique_ptr<prepared>> statements_;
+    connector_detail::statement_cache<std::unique_ptr<prepared>> kept_;
+    std::vector<std::unique_ptr<prepared>> needless_;
     cenote::detail::process_number process_ = cenote::detail::this_process;
 };
 
@@ -286,7 +298,7 @@ public:
     bool has_rows() const { return has_rows_; }
 
 private:
-    enum class phase { begin, closed, prepared, executed, stored, next };
+    enum class phase { begin, prepared, executed, stored, next };
 
     bool advance() override;
     bool prepare();

@@ -205,6 +205,15 @@ row_reader* prepared::read_rows() {
     return reader_.get();
 }
 
+/// The next time there may be other columns, if somebody has changed the table. The library refuses
+/// more or fewer than it knows of, once the server has done its work; it takes any if it knows of
+/// none.
+void prepared::forget_rows() noexcept {
+    reader_.reset();
+    handle_->bind_result_done = 0;
+    handle_->field_count = 0;
+}
+
 void prepared::bind(std::span<const sql::parameter> parameters) {
     std::size_t wanted = mysql_stmt_param_count(handle_);
     if (wanted != parameters.size())
@@ -222,11 +231,11 @@ void prepared::bind(std::span<const sql::parameter> parameters) {
 bool executing::advance() {
     switch (phase_) {
         case phase::begin:
-            phase_ = phase::closed;
-            if (on().latest() == nullptr) return true;
-            call<mysql_stmt_close_start, mysql_stmt_close_cont>(&flag(), on().latest()->release());
-            return true;
-        case phase::closed: return prepare();
+            if (std::unique_ptr<prepared> one = on().take_needless()) {
+                call<mysql_stmt_close_start, mysql_stmt_close_cont>(&flag(), one->release());
+                return true;
+            }
+            return prepare();
         case phase::prepared: return execute();
         case phase::executed: return answered();
         case phase::stored: return stored();
@@ -289,6 +298,7 @@ bool executing::stored() {
 bool executing::go_on() {
     if (mysql_stmt_more_results(what_->handle()) == 0) {
         mysql_stmt_free_result(what_->handle());
+        what_->forget_rows();
         return false;
     }
     phase_ = phase::executed;

@@ -50,6 +50,22 @@ public:
         return gone;
     }
 
+    /// It is of no use any more. Returns what was kept of it.
+    std::optional<Kept> remove(std::string_view key) {
+        auto found = by_key_.find(key);
+        if (found == by_key_.end()) return std::nullopt;
+        auto where = found->second;
+        std::optional<Kept> gone = std::move(where->kept);
+        by_key_.erase(found);
+        all_.erase(where);
+        return gone;
+    }
+
+    template <class Do>
+    void for_each(Do what) {
+        for (entry& e : all_) what(e.kept);
+    }
+
     /// The server has forgotten them all.
     void clear() noexcept {
         by_key_.clear();

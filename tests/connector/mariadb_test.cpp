@@ -338,5 +338,17 @@ TEST_F(mariadb, is_probed) {
     EXPECT_EQ(to.before_release(c), verdict::reset);
 }
 
+TEST_F(mariadb, prepared_statements_follow_their_table) {
+    c.execute("drop table if exists followed");
+    c.execute("create table followed(a int)");
+    c.execute("insert into followed values (1)");
+    statement all = c.prepare("select * from followed");
+    EXPECT_EQ(c.execute(all)[0].size(), 1u);
+    c.execute("alter table followed add column b int default 2");
+    EXPECT_EQ(c.execute(all)[0].size(), 2u);
+    EXPECT_EQ(c.execute(all)[0].get<int>("b"), 2);
+    c.execute("drop table followed");
+}
+
 }  // namespace
 }  // namespace cenote::mariadb

@@ -1,0 +1,101 @@
+// Statements that are kept prepared, and what may happen to them meanwhile.
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "cenote/mariadb.hpp"
+#include "connector/awaiting.hpp"
+#include "connector/mariadb_place.hpp"
+
+namespace cenote::mariadb {
+namespace {
+
+using support::await;
+using support::mariadb_url;
+
+struct mariadb_kept : testing::Test {
+    mariadb_kept() {
+        c.execute("drop table if exists kept_test");
+        c.execute("create table kept_test(a int)");
+        c.execute("insert into kept_test values (1)");
+    }
+
+    /// How many the server has of this connection. Asked by another one, which keeps none.
+    int prepared() {
+        connection other = connector{mariadb_url()}.open();
+        return std::stoi(
+            other
+                .execute("select variable_value from information_schema.global_status where "
+                         "variable_name = 'Prepared_stmt_count'")
+                .scalar<std::string>());
+    }
+
+    connector to{mariadb_url("statement_cache=3")};
+    connection c = to.open();
+};
+
+TEST_F(mariadb_kept, are_prepared_once) {
+    auto prepares = [&] {
+        auto row = c.execute("show session status like 'Com_stmt_prepare'");
+        return std::stoi(row[0][1].as<std::string>());
+    };
+    prepares();
+    int before = prepares();
+    for (int i = 0; i < 5; ++i) {
+        EXPECT_EQ(c.execute("select a + ? from kept_test", i).scalar<int>(), i + 1);
+        EXPECT_EQ(await(c.async_execute("select a + ? from kept_test", i)).scalar<int>(), i + 1);
+    }
+    EXPECT_EQ(prepares(), before + 1);
+}
+
+TEST_F(mariadb_kept, are_the_latest_so_many) {
+    int before = prepared();
+    for (int n = 0; n < 10; ++n)
+        for (int i = 0; i < 3; ++i)
+            EXPECT_EQ(c.execute("select ? + " + std::to_string(n), 1).scalar<int>(), n + 1);
+    EXPECT_LE(prepared(), before + 1);
+}
+
+TEST_F(mariadb_kept, follow_the_tables_they_are_about) {
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(c.execute("select * from kept_test")[0].size(), 1u);
+    c.execute("alter table kept_test add column b int default 2");
+    EXPECT_EQ(c.execute("select * from kept_test")[0].size(), 2u);
+    c.execute("alter table kept_test modify column a varchar(20)");
+    EXPECT_EQ(await(c.async_execute("select a from kept_test")).scalar<std::string>(), "1");
+    c.execute("drop table kept_test");
+    EXPECT_THROW(c.execute("select * from kept_test"), statement_error);
+    c.execute("create table kept_test(x int, y int, z int)");
+    c.execute("insert into kept_test values (1, 2, 3)");
+    EXPECT_EQ(c.execute("select * from kept_test")[0].size(), 3u);
+}
+
+TEST_F(mariadb_kept, end_with_a_reset) {
+    for (int i = 0; i < 3; ++i) c.execute("select a from kept_test");
+    EXPECT_EQ(to.before_release(c), verdict::reset);
+    to.reset(c);
+    EXPECT_EQ(c.execute("select a from kept_test").scalar<int>(), 1);
+    EXPECT_EQ(await(c.async_execute("select a from kept_test")).scalar<int>(), 1);
+}
+
+TEST_F(mariadb_kept, take_values_of_other_types) {
+    for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(c.execute("select concat(?, '')", 7).scalar<std::string>(), "7");
+        EXPECT_EQ(c.execute("select concat(?, '')", "text").scalar<std::string>(), "text");
+        EXPECT_TRUE(c.execute("select concat(?, '')", nullptr)[0][0].is_null());
+    }
+    EXPECT_EQ(c.execute("select a from kept_test").scalar<int>(), 1);
+}
+
+TEST_F(mariadb_kept, may_have_several_results_or_fail) {
+    c.execute("drop procedure if exists kept_procedure");
+    c.execute("create procedure kept_procedure() begin select 1; select 2; end");
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(c.execute("call kept_procedure()").scalar<int>(), 1);
+        EXPECT_THROW(c.execute("select nonsense"), statement_error);
+        EXPECT_THROW(c.execute("insert into kept_test values (?, ?)", 1, 2), statement_error);
+    }
+    c.execute("drop procedure kept_procedure");
+}
+
+}  // namespace
+}  // namespace cenote::mariadb
