@@ -3,6 +3,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -43,13 +44,15 @@ struct options {
     std::string journal_mode = "wal";
     std::string synchronous;  ///< "off", "normal", "full", "extra"; empty: SQLite's default.
     std::optional<std::int64_t> cache_size;  ///< As the pragma: pages, or -kibibytes.
+    /// How many statements each connection keeps compiled, the latest it has run. 0: none.
+    std::size_t statement_cache = 0;
     /// Called once for each connection that was opened: registers functions, collations, further
     /// pragmas. What it throws is why the open failed.
     std::function<void(connection&)> on_open;
 
     /// `sqlite:/path/to/file?busy_timeout=2s&mode=ro`, `sqlite:orders?mode=memory`. Keys: mode
     /// (rwc, rw, ro, memory), busy_timeout, operation_timeout, foreign_keys, journal_mode,
-    /// synchronous, cache_size. Throws invalid_url.
+    /// synchronous, cache_size, statement_cache. Throws invalid_url.
     static options from_url(std::string_view text);
 };
 

@@ -160,6 +160,9 @@ options options::from_url(std::string_view text) {
     o.foreign_keys = all.take_bool("foreign_keys").value_or(o.foreign_keys);
     o.journal_mode = all.take("journal_mode").value_or(o.journal_mode);
     o.synchronous = all.take("synchronous").value_or(o.synchronous);
+    constexpr std::int64_t most_statements = 10'000;
+    if (auto kept = all.take_number("statement_cache", 0, most_statements))
+        o.statement_cache = static_cast<std::size_t>(*kept);
     o.cache_size = all.take_number("cache_size", -1'000'000'000, 1'000'000'000);
     all.refuse_others();
     return o;

@@ -110,6 +110,15 @@ std::string file_name(const options& o) {
     return in_memory ? name + "?vfs=memdb" : name;
 }
 
+/// Executed, and to be executed again.
+struct rewind {
+    sqlite3_stmt* of;
+    ~rewind() {
+        sqlite3_reset(of);
+        sqlite3_clear_bindings(of);
+    }
+};
+
 bool is_broken(int code) {
     switch (code & 0xff) {
         case SQLITE_CORRUPT:
@@ -180,7 +189,9 @@ private:
 };
 
 session::session(std::shared_ptr<const options> settings)
-    : settings_(std::move(settings)), timeout_(settings_->operation_timeout) {
+    : settings_(std::move(settings)),
+      kept_(settings_->statement_cache),
+      timeout_(settings_->operation_timeout) {
     open();
     try {
         set_up();
@@ -194,9 +205,11 @@ session::~session() {
     if (handle_ == nullptr) {
         // Not even finalized: that would touch the parent's handle.
         for (statement_ptr& s : statements_) std::ignore = s.release();
+        kept_.for_each([](statement_ptr& s) { std::ignore = s.release(); });
         return;
     }
     statements_.clear();
+    kept_.clear();
     sqlite3_close_v2(handle_);
 }
 
@@ -263,7 +276,7 @@ void session::note_baseline() {
 
 void session::note(int action, const char* name, const char* argument) {
     if (own_doing_) return;
-    switch (action) {
+    switch (action) {  // whatever changes the session
         case SQLITE_PRAGMA:
             if (argument != nullptr) note_pragma(lower(name));
             break;
@@ -272,14 +285,14 @@ void session::note(int action, const char* name, const char* argument) {
         case SQLITE_CREATE_TEMP_INDEX:
         case SQLITE_CREATE_TEMP_TABLE:
         case SQLITE_CREATE_TEMP_TRIGGER:
-        case SQLITE_CREATE_TEMP_VIEW: has_changed_ = true; break;
+        case SQLITE_CREATE_TEMP_VIEW: has_changed_ = compiled_change_ = true; break;
         default: break;
     }
 }
 
 void session::note_pragma(std::string_view name) {
     if (std::ranges::binary_search(harmless_pragmas, name)) return;
-    has_changed_ = true;
+    has_changed_ = compiled_change_ = true;
     if (!std::ranges::binary_search(session_pragmas, name)) beyond_undo_ = true;
 }
 
@@ -422,9 +435,29 @@ sql::result session::run(const std::string& text) {
 
 sql::result session::perform(std::string_view text, std::span<const sql::parameter> parameters) {
     limit time(*this);
+    if (kept_.on()) return perform_kept(text, parameters);
     statement_ptr s = compile(text);
     bind(s.get(), parameters, false);
     return collect(s.get());
+}
+
+/// Of what changes the session we are told as it is compiled, and not when it is run again: that is
+/// compiled each time.
+sql::result session::perform_kept(std::string_view text,
+                                  std::span<const sql::parameter> parameters) {
+    statement_ptr fresh;
+    sqlite3_stmt* s = nullptr;
+    if (statement_ptr* known = kept_.find(text)) {
+        s = known->get();
+    } else {
+        compiled_change_ = false;
+        fresh = compile(text, SQLITE_PREPARE_PERSISTENT);
+        s = fresh.get();
+        if (!compiled_change_) kept_.add(std::string(text), std::move(fresh));
+    }
+    rewind at_the_end{s};
+    bind(s, parameters, false);
+    return collect(s);
 }
 
 sql::statement session::make(std::string_view text) {
@@ -435,13 +468,6 @@ sql::statement session::make(std::string_view text) {
 sql::result session::perform(const sql::statement& prepared,
                              std::span<const sql::parameter> parameters) {
     limit time(*this);
-    struct rewind {
-        sqlite3_stmt* of;
-        ~rewind() {
-            sqlite3_reset(of);
-            sqlite3_clear_bindings(of);
-        }
-    };
     rewind at_the_end{find(prepared)};
     bind(at_the_end.of, parameters, false);
     return collect(at_the_end.of);

@@ -18,6 +18,7 @@
 #include "cenote/sqlite.hpp"
 #include "connector/drive.hpp"
 #include "connector/exchange.hpp"
+#include "connector/statement_cache.hpp"
 
 struct sqlite3_stmt;
 
@@ -89,6 +90,7 @@ private:
     void open();
     void set_up();
     void note_baseline();
+    sql::result perform_kept(std::string_view text, std::span<const sql::parameter> parameters);
     void note(int action, const char* name, const char* argument);
     void note_pragma(std::string_view name);
     void undo_pragmas();
@@ -110,6 +112,8 @@ private:
     std::shared_ptr<const options> settings_;
     sqlite3* handle_ = nullptr;
     connector_detail::condition condition_;
+    connector_detail::statement_cache<statement_ptr> kept_;
+    bool compiled_change_ = false;  // what was compiled last changes the session
     std::vector<statement_ptr> statements_;
     std::vector<std::pair<std::string, std::string>> baseline_;  // pragmas as they were at first
     bool has_changed_ = false;                                   // something is to be undone

@@ -130,5 +130,40 @@ TEST_F(sqlite_left, a_timeout_ends_with_its_lease) {
               5000);
 }
 
+/// What is kept compiled must not hide what it does to the session.
+TEST(sqlite_kept, change_nothing_unseen) {
+    support::sqlite_file file;
+    connector to{file.url("?statement_cache=4")};
+    connection c = to.open();
+    auto size = [&] { return c.execute("SELECT cache_size FROM pragma_cache_size").scalar<int>(); };
+    int before = size();
+    for (int i = 0; i < 3; ++i) {
+        c.execute("PRAGMA cache_size = 77");
+        c.execute("CREATE TEMP TABLE t(n)");
+        EXPECT_EQ(size(), 77);
+        EXPECT_EQ(to.before_release(c), verdict::reset);
+        to.reset(c);
+        EXPECT_EQ(size(), before);
+        EXPECT_EQ(to.before_release(c), verdict::keep);
+    }
+}
+
+TEST(sqlite_kept, follow_their_tables_and_make_room) {
+    support::sqlite_file file;
+    connector to{file.url("?statement_cache=2")};
+    connection c = to.open();
+    c.execute("CREATE TABLE t(a)");
+    c.execute("INSERT INTO t VALUES (?)", 1);
+    EXPECT_EQ(c.execute("SELECT * FROM t")[0].size(), 1u);
+    c.execute("ALTER TABLE t ADD COLUMN b DEFAULT 2");
+    EXPECT_EQ(c.execute("SELECT * FROM t")[0].size(), 2u);
+    for (int i = 0; i < 20; ++i)
+        EXPECT_EQ(c.execute("SELECT ? + " + std::to_string(i % 5), 1).scalar<int>(), 1 + i % 5);
+    EXPECT_THROW(c.execute("SELECT ?", 1, 2), statement_error);
+    EXPECT_THROW(c.execute("INSERT INTO t(a, a) VALUES (1)"), statement_error);
+    c.execute("DROP TABLE t");
+    EXPECT_THROW(c.execute("SELECT * FROM t"), statement_error);
+}
+
 }  // namespace
 }  // namespace cenote::sqlite
