@@ -75,6 +75,12 @@ struct transaction_options {
 struct database_options {
     /// Of the pool behind it.
     options pool = {};
+    /// How many statements each connection keeps prepared, the latest it has run. 0: none.
+    std::size_t statement_cache = 100;
+    /// Has every connection reset after each use, also where the server says that nothing in the
+    /// session has changed. It does not say so of everything: a lock or a setting that a SELECT has
+    /// made by calling a function goes unnoticed. Scopes are reset in any case.
+    bool full_reset = false;
 };
 
 namespace database_detail {
@@ -134,7 +140,7 @@ auto begin_with(Begin begin, std::string_view text, Args&&... args) {
         return begin(sql::bound_statement(text, {}));
     } else {
         constexpr std::size_t last = sizeof...(Args) - 1;
-        auto all = std::forward_as_tuple(args...);
+        auto all = std::forward_as_tuple(std::forward<Args>(args)...);
         if constexpr (bindable<std::tuple_element_t<last, std::tuple<Args...>>>) {
             auto values = sql::bind(args...);
             return begin(sql::bound_statement(text, values));
@@ -142,7 +148,8 @@ auto begin_with(Begin begin, std::string_view text, Args&&... args) {
             auto values = [&]<std::size_t... I>(std::index_sequence<I...>) {
                 return sql::bind(std::get<I>(all)...);
             }(std::make_index_sequence<last>{});
-            return complete_with(begin(sql::bound_statement(text, values)), std::get<last>(all));
+            return complete_with(begin(sql::bound_statement(text, values)),
+                                 std::get<last>(std::move(all)));
         }
     }
 }

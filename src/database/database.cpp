@@ -8,6 +8,9 @@
 #include <stdexcept>
 #include <thread>
 
+#include "cenote/mariadb.hpp"
+#include "cenote/postgres.hpp"
+#include "cenote/sqlite.hpp"
 #include "database/held.hpp"
 #include "database/store.hpp"
 
@@ -213,13 +216,13 @@ database::database(std::shared_ptr<database_detail::server> at, const database_o
 }
 
 database::database(std::string_view url, const database_options& how)
-    : database(database_detail::server_of(url), how) {}
+    : database(database_detail::server_of(url, how), how) {}
 database::database(const sqlite::options& where, const database_options& how)
-    : database(database_detail::make_sqlite(where), how) {}
+    : database(database_detail::make_sqlite(where, how), how) {}
 database::database(const postgres::options& where, const database_options& how)
-    : database(database_detail::make_postgres(where), how) {}
+    : database(database_detail::make_postgres(where, how), how) {}
 database::database(const mariadb::options& where, const database_options& how)
-    : database(database_detail::make_mariadb(where), how) {}
+    : database(database_detail::make_mariadb(where, how), how) {}
 
 database& database::operator=(database&& other) noexcept {
     if (this != &other) {
@@ -234,7 +237,9 @@ database::~database() {
     if (store_ != nullptr) store_->close();
 }
 
-cenote::scope database::scope() { return cenote::scope(std::make_shared<held>(store_)); }
+cenote::scope database::scope() {
+    return cenote::scope(std::make_shared<held>(store_, held::use::session));
+}
 
 cenote::transaction database::begin(const transaction_options& how) {
     return std::make_shared<held>(store_)->begin(how);

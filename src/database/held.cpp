@@ -138,7 +138,9 @@ asio::awaitable<sql::cursor> held::async_begin_rows(std::shared_ptr<held> on,
 
 // The link.
 
+/// Whoever has a session may have done in it what the server does not tell.
 void held::let_go() noexcept {
+    if (use_ == use::session && !from_->at().sees_all_changes()) link_.mark_dirty();
     if (discarded_) link_.discard();
     link_.give_back();
 }

@@ -23,7 +23,11 @@ namespace cenote::database_detail {
 /// server hears of it before whatever comes next, or as the link is reset.
 class held final : public asked, public std::enable_shared_from_this<held> {
 public:
-    explicit held(std::shared_ptr<store> from) noexcept : from_(std::move(from)) {}
+    /// What it is for: a statement or transaction on its own, or whatever a session can do.
+    enum class use : std::uint8_t { statements, session };
+
+    explicit held(std::shared_ptr<store> from, use how = use::statements) noexcept
+        : from_(std::move(from)), use_(how) {}
     ~held() override { let_go(); }
 
     sql::result execute(std::string_view text, std::span<const sql::parameter> values) override;
@@ -91,6 +95,7 @@ private:
     void note_committed(std::size_t level) noexcept;
 
     std::shared_ptr<store> from_;
+    use use_;
     borrowed link_;
     bool discarded_ = false;
     int open_rows_ = 0;  // cursors that have not come to their end

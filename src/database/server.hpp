@@ -41,6 +41,8 @@ public:
     virtual void forsake(link& l) noexcept = 0;
 
     virtual dialect speaks() const noexcept = 0;
+    /// Whether whatever a session carries is known, and nothing else need be undone.
+    virtual bool sees_all_changes() const noexcept { return false; }
     /// The options of a pool of its links.
     virtual options suited(options chosen) const { return chosen; }
     /// What is said to begin a transaction, one after the other.
@@ -53,11 +55,11 @@ public:
 };
 
 /// By the scheme of the URL. Throws invalid_url.
-std::shared_ptr<server> server_of(std::string_view url);
+std::shared_ptr<server> server_of(std::string_view url, const database_options& how);
 
-std::shared_ptr<server> make_sqlite(const sqlite::options& where);
-std::shared_ptr<server> make_postgres(const postgres::options& where);
-std::shared_ptr<server> make_mariadb(const mariadb::options& where);
+std::shared_ptr<server> make_sqlite(sqlite::options where, const database_options& how);
+std::shared_ptr<server> make_postgres(postgres::options where, const database_options& how);
+std::shared_ptr<server> make_mariadb(mariadb::options where, const database_options& how);
 
 /// "ISOLATION LEVEL …", empty for the server's own.
 std::string words_for(isolation level);

@@ -28,7 +28,9 @@ public:
 
 }  // namespace
 
-std::shared_ptr<server> make_mariadb(const mariadb::options& where) {
+std::shared_ptr<server> make_mariadb(mariadb::options where, const database_options& how) {
+    if (where.statement_cache == 0) where.statement_cache = how.statement_cache;
+    if (!how.full_reset) where.unsafe_reset_by_tracking = true;
     return std::make_shared<mariadb_server>(where);
 }
 

@@ -22,7 +22,9 @@ public:
 
 }  // namespace
 
-std::shared_ptr<server> make_postgres(const postgres::options& where) {
+std::shared_ptr<server> make_postgres(postgres::options where, const database_options& how) {
+    if (where.statement_cache == 0) where.statement_cache = how.statement_cache;
+    if (!how.full_reset) where.unsafe_reset_by_tag = true;
     return std::make_shared<postgres_server>(where);
 }
 

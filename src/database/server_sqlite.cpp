@@ -14,6 +14,7 @@ public:
         : server_by(where), in_memory_(where.mode == sqlite::open_mode::memory) {}
 
     dialect speaks() const noexcept override { return dialect::sqlite; }
+    bool sees_all_changes() const noexcept override { return true; }
 
     /// What is in memory goes with the last connection to it.
     options suited(options chosen) const override {
@@ -38,7 +39,8 @@ private:
 
 }  // namespace
 
-std::shared_ptr<server> make_sqlite(const sqlite::options& where) {
+std::shared_ptr<server> make_sqlite(sqlite::options where, const database_options& how) {
+    if (where.statement_cache == 0) where.statement_cache = how.statement_cache;
     return std::make_shared<sqlite_server>(where);
 }
 

@@ -251,10 +251,14 @@ TYPED_TEST_P(any_database, leaves_nothing_of_a_scope_to_the_next) {
     }
     EXPECT_THROW(ask::run(one, "SELECT n FROM mine"), statement_error);
     EXPECT_EQ(this->balance(1), 100);
-    {
+    for (const char* unseen : {this->at.setting, this->at.lock}) {
         auto s = one.scope();
-        ask::run(s, this->at.setting);
+        ask::run(s, unseen);
     }
+    EXPECT_TRUE(eventually([&] {
+        database other{this->at.url()};
+        return ask::run(other, this->at.try_lock).template scalar<int>() == 1;
+    }));
     EXPECT_NE(ask::run(one, this->at.what_is_set).template scalar<std::string>(), this->at.value);
 }
 
@@ -382,6 +386,32 @@ TYPED_TEST_P(any_database, may_end_in_any_order) {
     t.reset();
 }
 
+TYPED_TEST_P(any_database, resets_what_a_statement_has_set) {
+    using ask = typename TypeParam::manner;
+    database one{this->at.url(), {.pool = {.max = 1}}};
+    ask::run(one, this->at.setting_seen);
+    EXPECT_NE(ask::run(one, this->at.what_is_seen).template scalar<std::string>(),
+              this->at.value_seen);
+    ask::run(one, "CREATE TEMPORARY TABLE mine (n INTEGER)");
+    EXPECT_THROW(ask::run(one, "SELECT n FROM mine"), statement_error);
+    ask::run(one, "BEGIN");
+    this->set(one, 1, 5);
+    EXPECT_EQ(this->balance(1), 5);
+}
+
+TYPED_TEST_P(any_database, runs_one_statement_again_and_again) {
+    using ask = typename TypeParam::manner;
+    for (std::size_t kept : {0u, 1u, 100u}) {
+        database one{this->at.url(), {.pool = {.max = 2}, .statement_cache = kept}};
+        for (int i = 1; i <= 30; ++i) {
+            auto found = ask::run(one, "SELECT owner FROM account WHERE id = ?", 1 + i % 3);
+            EXPECT_EQ(found.template scalar<std::string>(), "owner " + std::to_string(1 + i % 3));
+            this->set(one, 1, i);
+        }
+        EXPECT_EQ(this->balance(1), 30);
+    }
+}
+
 TYPED_TEST_P(any_database, closes_what_a_scope_discards) {
     using ask = typename TypeParam::manner;
     database one{this->at.url(), {.pool = {.max = 1}}};
@@ -397,15 +427,21 @@ TYPED_TEST_P(any_database, closes_what_a_scope_discards) {
 TYPED_TEST_P(any_database, tells_completion_tokens) {
     database& all = this->db;
     boost::asio::io_context loop;
-    auto on_loop = [&](auto token) { return boost::asio::bind_executor(loop, token); };
+    auto on_loop = [&](auto token) { return boost::asio::bind_executor(loop, std::move(token)); };
     std::optional<int> got;
     all.async_query("SELECT balance FROM account WHERE id = ?", 2,
                     on_loop([&](std::exception_ptr e, sql::result r) {
                         if (!e) got = r.scalar<int>();
                     }));
+    bool moved = false;
+    all.async_execute("SELECT 1", on_loop([&, only_moved = std::make_unique<int>(1)](
+                                              const std::exception_ptr& e, const sql::result&) {
+                          moved = !e && *only_moved == 1;
+                      }));
     auto failed = all.async_execute("SELECT nonsense", on_loop(boost::asio::use_future));
     loop.run();
     EXPECT_EQ(got, 200);
+    EXPECT_TRUE(moved);
     EXPECT_THROW(failed.get(), statement_error);
 }
 
@@ -420,6 +456,7 @@ REGISTER_TYPED_TEST_SUITE_P(any_database, takes_values_in_either_style, gives_ro
                             holds_at_most_one_connection_however_often_it_fails,
                             never_commits_what_has_failed, lets_a_transaction_write_only_if_it_may,
                             tries_again_only_what_met_another_one, may_end_in_any_order,
+                            resets_what_a_statement_has_set, runs_one_statement_again_and_again,
                             closes_what_a_scope_discards, tells_completion_tokens);
 
 }  // namespace cenote::conformance

@@ -15,6 +15,11 @@ struct mariadb_place {
     const char* setting = "SET @mine = 'changed'";
     const char* what_is_set = "SELECT convert(coalesce(@mine, 'not') USING utf8mb4)";
     const char* value = "changed";
+    const char* setting_seen = "SET SESSION sql_mode = 'ANSI'";
+    const char* what_is_seen = "SELECT if(@@sql_mode LIKE '%ANSI%', 'changed', 'not')";
+    const char* value_seen = "changed";
+    const char* lock = "SELECT get_lock('seven', 1)";
+    const char* try_lock = "SELECT is_free_lock('seven')";
     static constexpr bool fails_as_a_whole = false;
 };
 

@@ -15,6 +15,11 @@ struct postgres_place {
     const char* setting = "SET application_name = 'changed'";
     const char* what_is_set = "SHOW application_name";
     const char* value = "changed";
+    const char* setting_seen = setting;
+    const char* what_is_seen = what_is_set;
+    const char* value_seen = value;
+    const char* lock = "SELECT pg_advisory_lock(7)";
+    const char* try_lock = "SELECT pg_try_advisory_xact_lock(7)::int";
     static constexpr bool fails_as_a_whole = true;
 };
 

@@ -19,6 +19,11 @@ struct sqlite_place {
     const char* setting = "PRAGMA cache_size = 77";
     const char* what_is_set = "SELECT 'it is ' || cache_size FROM pragma_cache_size";
     const char* value = "it is 77";
+    const char* setting_seen = setting;
+    const char* what_is_seen = what_is_set;
+    const char* value_seen = value;
+    const char* lock = "BEGIN IMMEDIATE";
+    const char* try_lock = "SELECT 1";
     static constexpr bool fails_as_a_whole = false;
 };
 
