@@ -28,4 +28,7 @@ void run_queries(report& into, const guests& others);
 /// Real servers: what a lease for each query costs, and what a connection takes up.
 void run_servers(report& into);
 
+/// A statement through a database, against the same one on a connection held by hand.
+void run_databases(report& into);
+
 }  // namespace cenote::bench
