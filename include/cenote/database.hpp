@@ -91,6 +91,9 @@ class server;
 class store;
 class held;
 
+/// Of one scope's or handle's: no two are alike.
+using transaction_id = std::uint64_t;
+
 /// Whom a statement can be given to.
 class asked {
 public:
@@ -288,22 +291,22 @@ public:
     boost::asio::awaitable<void> async_rollback();
 
     /// A transaction in this one (a savepoint): only what it did is undone if it is rolled back.
-    /// This one is used again when that has ended.
+    /// Until that has ended, this one throws std::logic_error whatever is asked of it.
     [[nodiscard]] transaction begin();
     boost::asio::awaitable<transaction> async_begin();
 
     /// Neither committed nor rolled back yet. Asks nobody.
-    bool active() const noexcept { return level_ != 0; }
+    bool active() const noexcept { return which_ != 0; }
 
 private:
     friend class database_detail::held;
-    transaction(std::shared_ptr<database_detail::held> on, std::size_t level) noexcept;
+    transaction(std::shared_ptr<database_detail::held> on, database_detail::transaction_id which);
 
     database_detail::held& on() const;
     void end() noexcept;
 
     std::shared_ptr<database_detail::held> on_;
-    std::size_t level_ = 0;  // 1: of the connection; above: savepoints; 0: it has ended
+    database_detail::transaction_id which_ = 0;  // 0: it has ended
 };
 
 /// One connection for everything that is asked of it, from the first statement to its end: what a
@@ -391,9 +394,15 @@ public:
 
     /// The same for a `work` that gives an awaitable. It is kept until the end.
     template <class Work>
-    auto async_transaction(Work work, const transaction_options& how = {}) {
-        using result = typename std::invoke_result_t<Work&, cenote::transaction&>::value_type;
-        auto kept = std::make_shared<Work>(std::move(work));
+    auto async_transaction(Work&& work, const transaction_options& how = {}) {
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
+        static_assert(std::is_lvalue_reference_v<Work> || std::is_trivially_destructible_v<Work>,
+                      "cenote: g++ 12 destroys what such a lambda has captured twice; give it a "
+                      "name, and pass that, or capture by reference");
+#endif
+        using type = std::decay_t<Work>;
+        using result = typename std::invoke_result_t<type&, cenote::transaction&>::value_type;
+        auto kept = std::make_shared<type>(std::forward<Work>(work));
         return repeat<result>(store_, [kept](cenote::transaction& t) { return (*kept)(t); }, how);
     }
 

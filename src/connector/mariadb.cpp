@@ -169,12 +169,12 @@ st_mysql* connection::native_handle() const {
 
 namespace {
 
-/// The server does not know a statement any more that was prepared, or cannot prepare it anew
-/// itself. It has done nothing then.
+/// The server does not know a statement any more that was prepared, and has done nothing. (By its
+/// text: a procedure may fail with the same code after half of its work.)
 bool is_stale(const statement_error& e) {
     constexpr int unknown = 1243;
-    constexpr int to_be_prepared_anew = 1615;
-    return e.code() == unknown || e.code() == to_be_prepared_anew;
+    return e.code() == unknown &&
+           std::string_view(e.what()).find("mysqld_stmt_execute") != std::string_view::npos;
 }
 
 /// One that is kept is executed; any other is prepared, executed, and kept.

@@ -335,11 +335,18 @@ bool session::in_transaction() const noexcept {
 }
 
 void session::note_asked() noexcept {
+    changed_by_latest_ = false;
     if (!settings_->unsafe_reset_by_tracking) condition_.note_changed();
 }
 
 void session::note_answered() noexcept {
-    if ((handle_->server_status & SERVER_SESSION_STATE_CHANGED) != 0) condition_.note_changed();
+    if ((handle_->server_status & SERVER_SESSION_STATE_CHANGED) == 0) return;
+    condition_.note_changed();
+    // What was prepared goes on in the database, and by the modes, of that time.
+    changed_by_latest_ = true;
+    kept_.for_each(
+        [this](std::unique_ptr<prepared>& each) { needless_.push_back(std::move(each)); });
+    kept_.clear();
 }
 
 void session::note_failed(error_kind kind) noexcept {
@@ -380,7 +387,7 @@ prepared* session::kept(std::string_view text) {
 }
 
 void session::keep_latest(std::string_view text) {
-    if (!kept_.on() || latest_ == nullptr) return;
+    if (!kept_.on() || latest_ == nullptr || changed_by_latest_) return;
     auto gone = kept_.add(std::string(text), std::move(latest_));
     if (gone) needless_.push_back(std::move(*gone));
 }

@@ -180,6 +180,7 @@ private:
     std::vector<std::unique_ptr<prepared>> statements_;
     connector_detail::statement_cache<std::unique_ptr<prepared>> kept_;
     std::vector<std::unique_ptr<prepared>> needless_;
+    bool changed_by_latest_ = false;  // what was asked last has changed the session
     cenote::detail::process_number process_ = cenote::detail::this_process;
 };
 

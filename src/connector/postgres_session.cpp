@@ -19,12 +19,21 @@ std::string field(const PGresult* r, int which) {
     return text == nullptr ? std::string() : std::string(text);
 }
 
+/// By where in the server it comes from: a procedure may raise the same codes after it has done
+/// half of its work.
+bool is_stale(const PGresult* r) {
+    std::string by = field(r, PG_DIAG_SOURCE_FUNCTION);
+    bool code = by == "RevalidateCachedQuery" || by == "FetchPreparedStatement";
+    return code && field(r, PG_DIAG_CONTEXT).empty();
+}
+
 /// Without what would show the statement.
 complaint complaint_of(const PGresult* r) {
     complaint c;
     c.sqlstate = field(r, PG_DIAG_SQLSTATE);
     c.kind = kind_of(c.sqlstate, field(r, PG_DIAG_SEVERITY_NONLOCALIZED));
     c.text = field(r, PG_DIAG_MESSAGE_PRIMARY);
+    c.stale = is_stale(r);
     std::string detail = field(r, PG_DIAG_MESSAGE_DETAIL);
     if (!detail.empty()) c.text += " (" + detail + ")";
     if (c.text.empty()) {
@@ -106,6 +115,10 @@ void session::note_reset() noexcept {
     condition_.note_reset();
     timeout_ = settings_->operation_timeout;
     end_statements();
+    forget_kept();
+}
+
+void session::forget_kept() noexcept {
     kept_.clear();
     forgotten_.clear();
 }
@@ -215,8 +228,20 @@ void conversation::hear(result_ptr r) {
             throw connection_error(error_kind::connection,
                                    "cenote: PostgreSQL: COPY is not offered here; use "
                                    "native_handle() and discard the lease");
-        default: complaint_ = complaint_of(r.get()); break;
+        default: complaint_ = understood(complaint_of(r.get())); break;
     }
+}
+
+/// "Read-only" says something about the server only if that is what it is, and not somebody's
+/// transaction.
+complaint conversation::understood(complaint c) const {
+    auto is_off = [this](const char* what) {
+        const char* value = PQparameterStatus(with_->handle(), what);
+        return value != nullptr && std::string_view(value) == "off";
+    };
+    bool writes = is_off("in_hot_standby") && is_off("default_transaction_read_only");
+    if (c.sqlstate == "25006" && writes) c.kind = error_kind::statement;
+    return c;
 }
 
 void conversation::conclude() {
@@ -232,7 +257,9 @@ void conversation::conclude() {
 /// Who does not trust the command's tag has noted the change before.
 void conversation::judge_change() {
     if (whom_ == of::connector) return;
-    bool harmless = !complaint_ && reply_ && harmless_tag(PQcmdStatus(reply_.get()));
+    std::string_view tag = reply_ ? PQcmdStatus(reply_.get()) : "";
+    if (tag == "DEALLOCATE ALL" || tag == "DISCARD ALL") with_->forget_kept();
+    bool harmless = !complaint_ && harmless_tag(tag);
     if (!harmless) with_->condition().note_changed();
 }
 
@@ -300,7 +327,9 @@ void recurring::begin() {
         return ask();
     }
     name_ = *known;
-    if (!name_.empty()) return ask();
+    // A transaction has its own first statement: ours would be another.
+    bool needs_more = !with_->direct() || !with_->forgotten().empty();
+    if (!name_.empty() || (needs_more && with_->in_transaction())) return ask();
     if (!with_->direct()) return look();
     make_room_or_prepare();
 }
@@ -341,12 +370,26 @@ need recurring::step() {
             need n = now_->step();
             if (n != need::nothing || !go_on()) return n;
         } catch (const statement_error& e) {
-            if (!is_stale(e)) throw;
-            again_ = true;
-            if (e.sqlstate() == "0A000") with_->forgotten().push_back(name_);
-            prepare();
+            if (!goes_on_after(e)) throw;
         }
     }
+}
+
+/// In a transaction a statement that is stale has failed with it.
+bool recurring::goes_on_after(const statement_error& e) {
+    constexpr std::string_view unknown = "26000";
+    if (phase_ == phase::making_room && e.sqlstate() == unknown) {
+        make_room_or_prepare();  // so much the better
+        return true;
+    }
+    if (phase_ != phase::asking || name_.empty() || !now_->found_stale()) return false;
+    if (e.sqlstate() != unknown) with_->forgotten().push_back(name_);
+    name_.clear();
+    if (std::string* known = with_->kept().find(key_)) known->clear();
+    if (again_ || with_->in_transaction()) return false;
+    again_ = true;
+    prepare();
+    return true;
 }
 
 /// A step has come to its end. False: that was all.
@@ -366,13 +409,6 @@ bool recurring::go_on() {
         case phase::asking: break;
     }
     return false;
-}
-
-/// In a transaction it has failed with it.
-bool recurring::is_stale(const statement_error& e) const {
-    bool stale = e.sqlstate() == "26000" || e.sqlstate() == "0A000";
-    return stale && phase_ == phase::asking && !name_.empty() && !again_ &&
-           !with_->in_transaction();
 }
 
 // Chores.

@@ -42,6 +42,8 @@ struct complaint {
     error_kind kind = error_kind::connection;
     std::string sqlstate;
     std::string text;
+    /// What was prepared is not there any more, or has to be prepared anew: nothing was run.
+    bool stale = false;
 
     [[noreturn]] void raise() const;
 };
@@ -85,6 +87,8 @@ public:
     kept_statements& kept() noexcept { return kept_; }
     /// Those that had to go for others, and which the server still has.
     std::vector<std::string>& forgotten() noexcept { return forgotten_; }
+    /// The server has none of them any more.
+    void forget_kept() noexcept;
     /// Whether the server itself is at the other end, and not somebody who hands each transaction
     /// to another one. Empty: not known yet.
     std::optional<bool>& direct() noexcept { return direct_; }
@@ -147,6 +151,8 @@ public:
     /// A row that has come, if row by row.
     result_ptr take_row() noexcept { return std::move(row_); }
     bool ended() const noexcept { return ended_; }
+    /// It has failed, and the server has not run anything of it: it did not have it (any more).
+    bool found_stale() const noexcept { return complaint_ && complaint_->stale; }
     /// Reads what is there already. Whether that was the end.
     bool drained() noexcept;
 
@@ -154,6 +160,7 @@ private:
     void begin();
     void sent(int success);
     void hear(result_ptr r);
+    complaint understood(complaint c) const;
     void conclude();
     void judge_change();
     [[noreturn]] void lose();
@@ -210,7 +217,7 @@ private:
     void prepare();
     void ask();
     bool go_on();
-    bool is_stale(const statement_error& e) const;
+    bool goes_on_after(const statement_error& e);
 
     std::shared_ptr<session> with_;
     std::string_view text_;

@@ -297,10 +297,11 @@ void session::note_pragma(std::string_view name) {
 }
 
 verdict session::leave() noexcept {
+    // Of one that is in the middle of something a work thread may still have a statement.
+    if (!condition_.idle()) return condition_.judge();
     statements_.clear();
     end_statements();
     timeout_ = settings_->operation_timeout;
-    if (!condition_.idle()) return condition_.judge();
     sqlite3_set_last_insert_rowid(handle_, 0);
     if (beyond_undo_) return verdict::discard;
     return has_changed_ || in_transaction() ? verdict::reset : verdict::keep;

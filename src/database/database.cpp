@@ -40,6 +40,34 @@ public:
     asio::awaitable<sql::cursor> async_stream(sql::bound_statement) override { refuse_ended(); }
 };
 
+/// Whom a transaction asks: what it holds, while it is the innermost one.
+class asked_within final : public asked {
+public:
+    asked_within(std::shared_ptr<held> on, transaction_id which) noexcept
+        : on_(std::move(on)), which_(which) {}
+
+    sql::result execute(std::string_view text, std::span<const sql::parameter> values) override {
+        on_->check_innermost(which_);
+        return on_->execute(text, values);
+    }
+    asio::awaitable<sql::result> async_execute(sql::bound_statement what) override {
+        on_->check_innermost(which_);
+        return on_->async_execute(std::move(what));
+    }
+    sql::cursor stream(std::string_view text, std::span<const sql::parameter> values) override {
+        on_->check_innermost(which_);
+        return on_->stream(text, values);
+    }
+    asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) override {
+        on_->check_innermost(which_);
+        return on_->async_stream(std::move(what));
+    }
+
+private:
+    std::shared_ptr<held> on_;
+    transaction_id which_;
+};
+
 const std::shared_ptr<asked>& no_transaction() {
     static const std::shared_ptr<asked> one = std::make_shared<nobody>();
     return one;
@@ -133,26 +161,28 @@ asio::awaitable<void> wait_for(std::chrono::nanoseconds pause) {
 
 transaction::transaction() noexcept : statements(database_detail::no_transaction()) {}
 
-transaction::transaction(std::shared_ptr<held> on, std::size_t level) noexcept
-    : statements(on), on_(std::move(on)), level_(level) {}
+transaction::transaction(std::shared_ptr<held> on, database_detail::transaction_id which)
+    : statements(std::make_shared<database_detail::asked_within>(on, which)),
+      on_(std::move(on)),
+      which_(which) {}
 
 transaction::transaction(transaction&& other) noexcept
     : statements(std::exchange(other.asked_, database_detail::no_transaction())),
       on_(std::move(other.on_)),
-      level_(std::exchange(other.level_, 0)) {}
+      which_(std::exchange(other.which_, 0)) {}
 
 transaction& transaction::operator=(transaction&& other) noexcept {
     if (this != &other) {
-        if (active()) on_->abandon(level_);
+        if (active()) on_->abandon(which_);
         asked_ = std::exchange(other.asked_, database_detail::no_transaction());
         on_ = std::move(other.on_);
-        level_ = std::exchange(other.level_, 0);
+        which_ = std::exchange(other.which_, 0);
     }
     return *this;
 }
 
 transaction::~transaction() {
-    if (active()) on_->abandon(level_);
+    if (active()) on_->abandon(which_);
 }
 
 held& transaction::on() const {
@@ -161,38 +191,38 @@ held& transaction::on() const {
 }
 
 void transaction::end() noexcept {
-    level_ = 0;
+    which_ = 0;
     on_.reset();
     asked_ = database_detail::no_transaction();
 }
 
 void transaction::commit() {
-    on().commit(level_);
+    on().commit(which_);
     end();
 }
 
 boost::asio::awaitable<void> transaction::async_commit() {
     on();
-    co_await held::async_commit(on_, level_);
+    co_await held::async_commit(on_, which_);
     end();
 }
 
 void transaction::rollback() {
-    on().rollback(level_);
+    on().rollback(which_);
     end();
 }
 
 boost::asio::awaitable<void> transaction::async_rollback() {
     on();
-    co_await held::async_rollback(on_, level_);
+    co_await held::async_rollback(on_, which_);
     end();
 }
 
-transaction transaction::begin() { return on().begin(); }
+transaction transaction::begin() { return on().begin_in(which_); }
 
 boost::asio::awaitable<transaction> transaction::async_begin() {
     on();
-    return held::async_begin(on_);
+    return held::async_begin_in(on_, which_);
 }
 
 // Scope.

@@ -18,9 +18,9 @@ class kept_rows final : public sql::detail::rows, public std::enable_shared_from
 public:
     kept_rows(std::shared_ptr<held> from, sql::cursor begun) noexcept
         : from_(std::move(from)), rows_(std::move(begun)) {
-        from_->note_rows(+1);
+        from_->note_rows();
     }
-    ~kept_rows() override { end(); }
+    ~kept_rows() override { end(false); }
     kept_rows(const kept_rows&) = delete;
     kept_rows& operator=(const kept_rows&) = delete;
 
@@ -28,10 +28,13 @@ public:
         if (from_ == nullptr) return std::nullopt;
         try {
             std::optional<sql::row> one = rows_.next();
-            if (!one) end();
+            if (!one) end(true);
             return one;
         } catch (const connection_error& e) {
             lose(e);
+        } catch (const statement_error&) {
+            fail();
+            throw;
         }
     }
     asio::awaitable<std::optional<sql::row>> async_next() override {
@@ -43,21 +46,29 @@ private:
         if (of->from_ == nullptr) co_return std::nullopt;
         try {
             std::optional<sql::row> one = co_await of->rows_.async_next();
-            if (!one) of->end();
+            if (!one) of->end(true);
             co_return one;
         } catch (const connection_error& e) {
             of->lose(e);
+        } catch (const statement_error&) {
+            of->fail();
+            throw;
         }
     }
     /// The rows go before what they come from.
-    void end() noexcept {
+    void end(bool well) noexcept {
         rows_ = sql::cursor();
-        if (from_ != nullptr) from_->note_rows(-1);
+        if (from_ != nullptr) from_->note_rows_ended(well);
         from_.reset();
+    }
+    void fail() noexcept {
+        std::shared_ptr<held> from = from_;
+        end(false);
+        from->note_failed();
     }
     [[noreturn]] void lose(const connection_error& e) {
         std::shared_ptr<held> from = from_;
-        end();
+        end(false);
         from->lose(e);
     }
 
@@ -145,20 +156,28 @@ void held::let_go() noexcept {
     link_.give_back();
 }
 
-/// A link that has died meanwhile goes back as such. In a transaction that is a loss.
-void held::look_at_link() noexcept {
+/// A link that has died meanwhile goes back as such. In a transaction that is a loss, also in one
+/// that was begun in plain SQL: what follows is not to run on its own.
+void held::look_at_link() {
     if (!has_link() || open_rows_ > 0 || from_->looks_well(**link_)) return;
+    bool plain = level() == 0 && due_ == 0 && link().in_transaction();
     let_go();
-    if (level_ > 0) ended_ = ended_by::loss;
+    if (level() > 0) ended_ = ended_by::loss;
+    if (plain)
+        throw transaction_lost("cenote: the connection was lost in a transaction", "", false);
 }
 
 sql::connection& held::ready() {
     look_at_link();
     check_state();
     if (!has_link()) link_ = from_->acquire();
-    say(take_due());
     be_sure();
     check_state();
+    if (due_ > 0) {
+        refuse_open_rows();
+        say(due());
+        due_ = 0;
+    }
     return link();
 }
 
@@ -169,15 +188,19 @@ asio::awaitable<void> held::async_ready(std::shared_ptr<held> on) {
         borrowed got = co_await on->from_->async_acquire();
         on->link_ = std::move(got);
     }
-    words due = on->take_due();
-    co_await async_say(on, std::move(due));
     co_await async_be_sure(on);
     on->check_state();
+    if (on->due_ > 0) {
+        on->refuse_open_rows();
+        words said = on->due();
+        co_await async_say(on, std::move(said));
+        on->due_ = 0;
+    }
 }
 
 /// Nothing may run on its own that was meant to be part of a transaction.
 void held::check_state() const {
-    if (level_ == 0) return;
+    if (level() == 0) return;
     if (ended_ == ended_by::loss)
         throw transaction_lost("cenote: the connection was lost in this transaction", "", false);
     if (ended_ == ended_by::error)
@@ -188,17 +211,22 @@ void held::check_state() const {
             "cenote: a statement has ended this transaction: what follows would not be part of it");
 }
 
-held::words held::take_due() {
-    std::size_t level = std::exchange(due_, 0);
-    if (level == 0) return {};
-    if (link().in_transaction()) return to_undo(level);
-    return level == 1 ? from_->at().afterwards(how_) : words{};
+/// The server is in the middle of them, and cannot be told anything.
+void held::refuse_open_rows() const {
+    if (open_rows_ == 0) return;
+    throw std::logic_error(
+        "cenote: there are rows to be read: a transaction begins and ends before or after them");
+}
+
+held::words held::due() const {
+    if (link().in_transaction()) return to_undo(due_);
+    return due_ == 1 ? from_->at().afterwards(how_) : words{};
 }
 
 void held::lose(const connection_error& e, bool committing) {
     let_go();
     due_ = 0;
-    if (level_ == 0) throw;  // whoever calls this has caught it
+    if (level() == 0) throw;  // whoever calls this has caught it
     ended_ = ended_by::loss;
     throw transaction_lost(std::string("cenote: lost in a transaction: ") + e.what(), e.sqlstate(),
                            committing);
@@ -224,25 +252,36 @@ asio::awaitable<void> held::async_say(std::shared_ptr<held> on, words all) {
 }
 
 void held::note_done() noexcept {
-    if (level_ > 0 && !link().in_transaction()) ended_ = ended_by::statement;
+    if (level() > 0 && !link().in_transaction()) ended_ = ended_by::statement;
 }
 
 void held::note_failed() noexcept {
     doubtful_ = true;
-    if (level_ > 0 && !link().in_transaction()) ended_ = ended_by::error;
+    if (level() > 0 && !link().in_transaction()) ended_ = ended_by::error;
+}
+
+void held::note_rows_ended(bool well) noexcept {
+    --open_rows_;
+    if (well && open_rows_ == 0) note_done();
 }
 
 void held::be_sure() {
-    if (!std::exchange(doubtful_, false) || level_ == 0 || is_over()) return;
-    say(from_->at().to_be_sure());
-    if (!link().in_transaction()) ended_ = ended_by::error;
+    if (!doubtful_) return;
+    if (level() > 0 && !is_over()) {
+        say(from_->at().to_be_sure());
+        if (!link().in_transaction()) ended_ = ended_by::error;
+    }
+    doubtful_ = false;
 }
 
 asio::awaitable<void> held::async_be_sure(std::shared_ptr<held> on) {
-    if (!std::exchange(on->doubtful_, false) || on->level_ == 0 || on->is_over()) co_return;
-    words said = on->from_->at().to_be_sure();
-    co_await async_say(on, std::move(said));
-    if (!on->link().in_transaction()) on->ended_ = ended_by::error;
+    if (!on->doubtful_) co_return;
+    if (on->level() > 0 && !on->is_over()) {
+        words said = on->from_->at().to_be_sure();
+        co_await async_say(on, std::move(said));
+        if (!on->link().in_transaction()) on->ended_ = ended_by::error;
+    }
+    on->doubtful_ = false;
 }
 
 /// Nothing is left that the server would have to be told of.
@@ -253,150 +292,171 @@ bool held::is_over() const noexcept {
 // Transactions.
 
 void held::check_begin() const {
-    if (level_ == 0) return;
+    refuse_open_rows();
+    if (level() == 0) return;
     throw std::logic_error(
         "cenote: there is a transaction already; begin() of that one begins another within it");
 }
 
-void held::check_level(std::size_t level) const {
-    if (level == level_) return;
-    throw std::logic_error("cenote: a transaction within this one has not ended");
+/// A second one would fail, or end the first.
+void held::check_plain() const {
+    if (!link().in_transaction()) return;
+    throw std::logic_error("cenote: there is a transaction already, begun in plain SQL");
+}
+
+void held::check_innermost(transaction_id which) const {
+    if (!open_.empty() && open_.back() == which) return;
+    throw std::logic_error(
+        "cenote: a transaction within this one has not ended, or the one around it has");
 }
 
 transaction held::begin(const transaction_options& how) {
     check_begin();
     ready();
+    check_plain();
     due_ = 1;  // unless all goes well
     how_ = how;
     say(from_->at().begin(how));
-    note_begun();
-    return {shared_from_this(), 1};
+    due_ = 0;
+    doubtful_ = false;
+    ended_ = ended_by::nobody;
+    return note_begun();
 }
 
 asio::awaitable<transaction> held::async_begin(std::shared_ptr<held> on, transaction_options how) {
     on->check_begin();
     co_await async_ready(on);
+    on->check_plain();
     on->due_ = 1;
     on->how_ = how;
     words said = on->from_->at().begin(how);
     co_await async_say(on, std::move(said));
-    on->note_begun();
-    co_return transaction(on, 1);
+    on->due_ = 0;
+    on->doubtful_ = false;
+    on->ended_ = ended_by::nobody;
+    co_return on->note_begun();
 }
 
-void held::note_begun() noexcept {
-    due_ = 0;
-    doubtful_ = false;
-    level_ = 1;
-    ended_ = ended_by::nobody;
+transaction held::note_begun() {
+    open_.push_back(++last_);
+    return {shared_from_this(), last_};
 }
 
-transaction held::begin() {
+transaction held::begin_in(transaction_id outer) {
+    check_innermost(outer);
+    refuse_open_rows();
     ready();
-    say({"SAVEPOINT " + savepoint(level_ + 1)});
-    ++level_;
-    return {shared_from_this(), level_};
+    say({"SAVEPOINT " + savepoint(level() + 1)});
+    return note_begun();
 }
 
-asio::awaitable<transaction> held::async_begin(std::shared_ptr<held> on) {
+asio::awaitable<transaction> held::async_begin_in(std::shared_ptr<held> on, transaction_id outer) {
+    on->check_innermost(outer);
+    on->refuse_open_rows();
     co_await async_ready(on);
-    words said{"SAVEPOINT " + savepoint(on->level_ + 1)};
+    words said{"SAVEPOINT " + savepoint(on->level() + 1)};
     co_await async_say(on, std::move(said));
-    ++on->level_;
-    co_return transaction(on, on->level_);
+    co_return on->note_begun();
 }
 
 /// PostgreSQL takes the commit of a failed transaction for a rollback, and says nothing.
-held::words held::to_commit(std::size_t level) {
-    if (ended_ == ended_by::statement) return level == 1 ? from_->at().afterwards(how_) : words{};
+held::words held::to_commit() const {
     check_state();
-    if (has_link() && link().transaction_failed())
+    if (link().transaction_failed())
         throw statement_error(
             "cenote: a statement of this transaction has failed: it can only be rolled back",
             "25P02");
-    if (level > 1) return {"RELEASE SAVEPOINT " + savepoint(level)};
+    if (level() > 1) return {"RELEASE SAVEPOINT " + savepoint(level())};
     words said{"COMMIT"};
     for (std::string& one : from_->at().afterwards(how_)) said.push_back(std::move(one));
     return said;
 }
 
-void held::note_committed(std::size_t level) noexcept {
-    level_ = level - 1;
-    if (level_ == 0) ended_ = ended_by::nobody;
-}
+void held::note_committed() noexcept { open_.pop_back(); }
 
-void held::commit(std::size_t level) {
-    check_level(level);
-    if (ended_ == ended_by::nobody) ready();  // a savepoint may have to be undone
-    words said = to_commit(level);
+void held::commit(transaction_id which) {
+    check_innermost(which);
+    refuse_open_rows();
+    ready();
+    words said = to_commit();
     try {
         for (const std::string& one : said) link().execute_bound(one, {});
     } catch (const connection_error& e) {
-        lose(e, level == 1);
+        lose(e, level() == 1);
     } catch (const statement_error&) {
         note_failed();
         throw;
     }
-    note_committed(level);
+    note_committed();
 }
 
-asio::awaitable<void> held::async_commit(std::shared_ptr<held> on, std::size_t level) {
-    on->check_level(level);
-    if (on->ended_ == ended_by::nobody) co_await async_ready(on);
-    words said = on->to_commit(level);
+asio::awaitable<void> held::async_commit(std::shared_ptr<held> on, transaction_id which) {
+    on->check_innermost(which);
+    on->refuse_open_rows();
+    co_await async_ready(on);
+    words said = on->to_commit();
     try {
         for (const std::string& one : said) {
             sql::bound_statement statement(one, {});
             co_await on->link().async_execute_bound(std::move(statement));
         }
     } catch (const connection_error& e) {
-        on->lose(e, level == 1);
+        on->lose(e, on->level() == 1);
     } catch (const statement_error&) {
         on->note_failed();
         throw;
     }
-    on->note_committed(level);
+    on->note_committed();
 }
 
-held::words held::to_undo(std::size_t level) const {
-    if (level > 1)
-        return {"ROLLBACK TO " + savepoint(level), "RELEASE SAVEPOINT " + savepoint(level)};
+held::words held::to_undo(std::size_t from) const {
+    if (from > 1) return {"ROLLBACK TO " + savepoint(from), "RELEASE SAVEPOINT " + savepoint(from)};
     words said{"ROLLBACK"};
     for (std::string& one : from_->at().afterwards(how_)) said.push_back(std::move(one));
     return said;
 }
 
-/// The server hears of it before the next statement.
-void held::abandon(std::size_t level) noexcept {
-    if (level > level_) return;
-    level_ = level - 1;
-    due_ = due_ == 0 ? level : std::min(due_, level);
-    if (level_ == 0) ended_ = ended_by::nobody;
+/// The server hears of it before the next statement. Whatever is within it has ended, too.
+void held::abandon(transaction_id which) noexcept {
+    auto found = std::ranges::find(open_, which);
+    if (found == open_.end()) return;
+    std::size_t from = static_cast<std::size_t>(found - open_.begin()) + 1;
+    open_.erase(found, open_.end());
+    due_ = due_ == 0 ? from : std::min(due_, from);
+    if (level() == 0 && ended_ != ended_by::nobody) ended_ = ended_by::nobody;
 }
 
 /// What is lost, or ended otherwise, needs no word.
-void held::rollback(std::size_t level) {
-    check_level(level);
+void held::rollback(transaction_id which) {
+    check_innermost(which);
+    refuse_open_rows();
+    bool outermost = level() == 1;
     try {
-        if (level > 1) be_sure();
+        if (!outermost) be_sure();
         bool over = is_over();
-        abandon(level);
-        if (!over) say(take_due());
+        abandon(which);
+        if (over) return;
+        say(due());
+        due_ = 0;
     } catch (const connection_error&) {
-        if (level > 1) throw;  // what is around it is lost, too
+        if (!outermost) throw;  // what is around it is lost, too
     }
 }
 
-asio::awaitable<void> held::async_rollback(std::shared_ptr<held> on, std::size_t level) {
-    on->check_level(level);
+asio::awaitable<void> held::async_rollback(std::shared_ptr<held> on, transaction_id which) {
+    on->check_innermost(which);
+    on->refuse_open_rows();
+    bool outermost = on->level() == 1;
     try {
-        if (level > 1) co_await async_be_sure(on);
+        if (!outermost) co_await async_be_sure(on);
         bool over = on->is_over();
-        on->abandon(level);
-        words due = over ? words{} : on->take_due();
-        co_await async_say(on, std::move(due));
+        on->abandon(which);
+        if (over) co_return;
+        words said = on->due();
+        co_await async_say(on, std::move(said));
+        on->due_ = 0;
     } catch (const connection_error&) {
-        if (level > 1) throw;
+        if (!outermost) throw;
     }
 }
 

@@ -41,17 +41,24 @@ public:
     transaction begin(const transaction_options& how);
     static asio::awaitable<transaction> async_begin(std::shared_ptr<held> on,
                                                     transaction_options how);
-    /// One level up.
-    transaction begin();
-    static asio::awaitable<transaction> async_begin(std::shared_ptr<held> on);
-    void commit(std::size_t level);
-    static asio::awaitable<void> async_commit(std::shared_ptr<held> on, std::size_t level);
-    void rollback(std::size_t level);
-    static asio::awaitable<void> async_rollback(std::shared_ptr<held> on, std::size_t level);
-    void abandon(std::size_t level) noexcept;
+    /// One level up from this one.
+    transaction begin_in(transaction_id outer);
+    static asio::awaitable<transaction> async_begin_in(std::shared_ptr<held> on,
+                                                       transaction_id outer);
+    void commit(transaction_id which);
+    static asio::awaitable<void> async_commit(std::shared_ptr<held> on, transaction_id which);
+    void rollback(transaction_id which);
+    static asio::awaitable<void> async_rollback(std::shared_ptr<held> on, transaction_id which);
+    void abandon(transaction_id which) noexcept;
+    /// Throws std::logic_error if it is not the innermost one that is open: what is asked of
+    /// another would become part of the wrong one.
+    void check_innermost(transaction_id which) const;
 
-    /// One more, or one less, is being read.
-    void note_rows(int change) noexcept { open_rows_ += change; }
+    /// Rows are being read, and have come to their end.
+    void note_rows() noexcept { ++open_rows_; }
+    void note_rows_ended(bool well) noexcept;
+    /// A statement has failed, and the link is still good.
+    void note_failed() noexcept;
 
     /// The link is lost. Throws `e`, or what that means for the transaction.
     [[noreturn]] void lose(const connection_error& e, bool committing = false);
@@ -69,30 +76,31 @@ private:
 
     sql::connection& link() const noexcept { return (*link_)->connection(); }
     void let_go() noexcept;
-    void look_at_link() noexcept;
+    void look_at_link();
 
     /// The link is there, and what is due has been said.
     sql::connection& ready();
     static asio::awaitable<void> async_ready(std::shared_ptr<held> on);
     void check_state() const;
-    words take_due();
+    void refuse_open_rows() const;
+    words due() const;
 
     void say(const words& all);
     static asio::awaitable<void> async_say(std::shared_ptr<held> on, words all);
 
     void note_done() noexcept;
-    void note_failed() noexcept;
     void be_sure();
     static asio::awaitable<void> async_be_sure(std::shared_ptr<held> on);
     bool is_over() const noexcept;
 
+    std::size_t level() const noexcept { return open_.size(); }
     void check_begin() const;
-    void check_level(std::size_t level) const;
-    /// What a commit comes down to; empty: it has happened already. Throws if it cannot be.
-    words to_commit(std::size_t level);
-    words to_undo(std::size_t level) const;
-    void note_begun() noexcept;
-    void note_committed(std::size_t level) noexcept;
+    void check_plain() const;
+    /// What a commit comes down to. Throws if it cannot be.
+    words to_commit() const;
+    words to_undo(std::size_t from) const;
+    transaction note_begun();
+    void note_committed() noexcept;
 
     std::shared_ptr<store> from_;
     use use_;
@@ -100,11 +108,12 @@ private:
     bool discarded_ = false;
     int open_rows_ = 0;  // cursors that have not come to their end
 
-    std::size_t level_ = 0;
+    std::vector<transaction_id> open_;  // transactions, each within the one before it
+    transaction_id last_ = 0;
     transaction_options how_;
     ended_by ended_ = ended_by::nobody;
     bool doubtful_ = false;  // a statement has failed, and perhaps that was the end
-    std::size_t due_ = 0;    // the lowest level that was abandoned, and not undone yet; 0: none
+    std::size_t due_ = 0;    // the lowest level that was abandoned, until it is undone; 0: none
 };
 
 }  // namespace cenote::database_detail

@@ -51,11 +51,12 @@ private:
         at_ = found == std::string_view::npos ? text_.size() : found + end.size();
     }
 
-    /// A doubled quote within is the end of one and the beginning of another.
     void go_behind_quote(char quote, bool backslashes) {
         for (++at_; at_ < text_.size(); ++at_) {
-            if (backslashes && text_[at_] == '\\') ++at_;
-            else if (text_[at_] == quote) break;
+            bool escaped = backslashes && look() == '\\';
+            bool doubled = look() == quote && look(1) == quote;
+            if (escaped || doubled) ++at_;
+            else if (look() == quote) break;
         }
         at_ = std::min(at_ + 1, text_.size());
     }

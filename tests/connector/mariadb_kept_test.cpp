@@ -69,6 +69,32 @@ TEST_F(mariadb_kept, follow_the_tables_they_are_about) {
     EXPECT_EQ(c.execute("select * from kept_test")[0].size(), 3u);
 }
 
+TEST_F(mariadb_kept, are_about_the_database_that_is_used) {
+    support::the_mariadb().execute_as_admin(
+        "create database if not exists other; grant all on other.* to app@'%'", "mysql");
+    c.execute("create or replace table other.kept_test as select 2 as a");
+    for (int i = 0; i < 3; ++i) {
+        c.execute("use orders");
+        EXPECT_EQ(c.execute("select a from kept_test").scalar<int>(), 1);
+        EXPECT_EQ(c.execute("select a from kept_test").scalar<int>(), 1);
+        c.execute("use other");
+        EXPECT_EQ(c.execute("select a from kept_test").scalar<int>(), 2);
+        EXPECT_EQ(c.execute("select database()").scalar<std::string>(), "other");
+    }
+    c.execute("use orders");
+}
+
+/// Only what has not been run may be run again.
+TEST_F(mariadb_kept, are_not_run_again_because_of_what_they_do) {
+    c.execute("drop procedure if exists half");
+    c.execute(
+        "create procedure half() begin insert into kept_test values (7); "
+        "execute nothing_like_that; end");
+    for (int i = 0; i < 3; ++i) EXPECT_THROW(c.execute("call half()"), statement_error);
+    EXPECT_EQ(c.execute("select count(*) from kept_test where a = 7").scalar<int>(), 3);
+    c.execute("drop procedure half");
+}
+
 TEST_F(mariadb_kept, end_with_a_reset) {
     for (int i = 0; i < 3; ++i) c.execute("select a from kept_test");
     EXPECT_EQ(to.before_release(c), verdict::reset);

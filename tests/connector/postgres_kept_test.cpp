@@ -86,6 +86,48 @@ TEST_F(postgres_kept, can_be_lost_without_a_trace) {
     EXPECT_EQ(c.execute("select a from kept_test").scalar<int>(), 1);
 }
 
+/// Only what has not been run may be run again.
+TEST_F(postgres_kept, are_not_run_again_because_of_what_they_do) {
+    c.execute(
+        "create or replace procedure half() language plpgsql as $$ begin "
+        "insert into kept_test values (7); commit; raise 'no' using errcode = '0A000'; "
+        "end $$");
+    for (int i = 0; i < 4; ++i) EXPECT_THROW(c.execute("call half()"), statement_error);
+    EXPECT_EQ(c.execute("select count(*) from kept_test where a = 7").scalar<int>(), 4);
+    c.execute("drop procedure half");
+}
+
+TEST_F(postgres_kept, are_prepared_anew_after_they_have_failed_a_transaction) {
+    for (int i = 0; i < 3; ++i) c.execute("select * from kept_test");
+    c.execute("alter table kept_test add column b int");
+    auto in_transaction = [&] {
+        c.execute("begin");
+        try {
+            c.execute("select * from kept_test");
+            c.execute("commit");
+            return true;
+        } catch (const statement_error&) {
+            c.execute("rollback");
+            return false;
+        }
+    };
+    EXPECT_FALSE(in_transaction());
+    EXPECT_TRUE(in_transaction());
+}
+
+TEST_F(postgres_kept, do_not_get_in_the_way_of_a_transaction) {
+    for (int n = 0; n < 5; ++n)  // some have to go
+        for (int i = 0; i < 2; ++i) c.execute("select " + std::to_string(n));
+    c.execute("deallocate all");
+    for (int i = 0; i < 3; ++i) {
+        c.execute("begin isolation level repeatable read");
+        c.execute("set transaction read only");
+        EXPECT_EQ(c.execute("select a from kept_test").scalar<int>(), 1);
+        c.execute("deallocate all");
+        c.execute("commit");
+    }
+}
+
 TEST_F(postgres_kept, tell_bytes_from_text) {
     sql::bytes octets{std::byte{0}, std::byte{255}};
     for (int i = 0; i < 3; ++i) {

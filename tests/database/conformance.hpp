@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -227,6 +228,74 @@ TYPED_TEST_P(any_database, undoes_only_the_inner_of_two_transactions) {
     EXPECT_EQ(this->balance(3), 300);
 }
 
+TYPED_TEST_P(any_database, runs_nothing_in_the_wrong_transaction) {
+    using ask = typename TypeParam::manner;
+    auto s = this->db.scope();
+    {
+        transaction outer = ask::begin(s);
+        transaction inner = ask::begin(outer);
+        EXPECT_THROW(this->set(outer, 1, 5), std::logic_error);
+        EXPECT_THROW(ask::rollback(outer), std::logic_error);
+        this->set(inner, 1, 6);
+        outer = std::move(inner);  // which ends the outer one, and all that is in it
+        EXPECT_THROW(this->set(outer, 1, 7), std::logic_error);
+    }
+    this->set(s, 2, 8);
+    EXPECT_EQ(this->balance(1), 100);
+    EXPECT_EQ(this->balance(2), 8);
+    transaction stale = ask::begin(s);
+    {
+        transaction ends = std::move(stale);
+    }
+    transaction next = ask::begin(s);
+    EXPECT_FALSE(stale.active());
+    EXPECT_THROW(this->set(stale, 1, 9), std::logic_error);
+    EXPECT_THROW(std::ignore = ask::begin(s), std::logic_error);
+    this->set(next, 1, 10);
+    ask::commit(next);
+    EXPECT_EQ(this->balance(1), 10);
+}
+
+TYPED_TEST_P(any_database, ends_no_transaction_in_the_middle_of_rows) {
+    using ask = typename TypeParam::manner;
+    auto s = this->db.scope();
+    transaction t = ask::begin(s);
+    this->set(t, 1, 5);
+    sql::cursor rows = ask::stream(t, "SELECT id FROM account ORDER BY id");
+    EXPECT_THROW(ask::commit(t), std::logic_error);
+    EXPECT_THROW(ask::rollback(t), std::logic_error);
+    EXPECT_THROW(std::ignore = ask::begin(t), std::logic_error);
+    EXPECT_TRUE(t.active());
+    while (ask::next(rows)) {
+    }
+    ask::rollback(t);
+    this->set(s, 2, 6);
+    EXPECT_EQ(this->balance(1), 100);
+    EXPECT_EQ(this->balance(2), 6);
+    // Left alone, it is rolled back as soon as the server can hear of it.
+    {
+        transaction left = ask::begin(s);
+        this->set(left, 1, 7);
+        rows = ask::stream(left, "SELECT id FROM account ORDER BY id");
+    }
+    EXPECT_THROW(this->set(s, 3, 8), std::logic_error);
+    while (ask::next(rows)) {
+    }
+    this->set(s, 3, 9);
+    EXPECT_EQ(this->balance(1), 100);
+    EXPECT_EQ(this->balance(3), 9);
+}
+
+TYPED_TEST_P(any_database, begins_no_transaction_within_one_of_plain_sql) {
+    using ask = typename TypeParam::manner;
+    auto s = this->db.scope();
+    ask::run(s, "BEGIN");
+    this->set(s, 1, 5);
+    EXPECT_THROW(std::ignore = ask::begin(s), std::logic_error);
+    ask::run(s, "COMMIT");
+    EXPECT_EQ(this->balance(1), 5);
+}
+
 TYPED_TEST_P(any_database, has_one_connection_for_a_scope_and_takes_it_when_it_is_used) {
     using ask = typename TypeParam::manner;
     auto s = this->db.scope();
@@ -326,8 +395,9 @@ TYPED_TEST_P(any_database, lets_a_transaction_write_only_if_it_may) {
         transaction t = ask::begin(s, transaction_options{.read_only = true});
         EXPECT_EQ(ask::run(t, "SELECT balance FROM account WHERE id = 1").template scalar<int>(),
                   100);
-        EXPECT_THROW(this->set(t, 1, 5), server_error);
+        EXPECT_THROW(this->set(t, 1, 5), statement_error);
     }
+    EXPECT_TRUE(s.has_connection());
     this->set(s, 1, 6);
     EXPECT_EQ(this->balance(1), 6);
     for (isolation level : {isolation::read_committed, isolation::repeatable_read,
@@ -445,18 +515,18 @@ TYPED_TEST_P(any_database, tells_completion_tokens) {
     EXPECT_THROW(failed.get(), statement_error);
 }
 
-REGISTER_TYPED_TEST_SUITE_P(any_database, takes_values_in_either_style, gives_rows_as_what_they_are,
-                            keeps_a_transaction_from_others_until_it_is_committed,
-                            rolls_back_what_was_not_committed,
-                            commits_what_a_function_did_and_undoes_what_it_did_not_finish,
-                            undoes_only_the_inner_of_two_transactions,
-                            has_one_connection_for_a_scope_and_takes_it_when_it_is_used,
-                            leaves_nothing_of_a_scope_to_the_next,
-                            keeps_the_connection_of_rows_until_their_end,
-                            holds_at_most_one_connection_however_often_it_fails,
-                            never_commits_what_has_failed, lets_a_transaction_write_only_if_it_may,
-                            tries_again_only_what_met_another_one, may_end_in_any_order,
-                            resets_what_a_statement_has_set, runs_one_statement_again_and_again,
-                            closes_what_a_scope_discards, tells_completion_tokens);
+REGISTER_TYPED_TEST_SUITE_P(
+    any_database, takes_values_in_either_style, gives_rows_as_what_they_are,
+    keeps_a_transaction_from_others_until_it_is_committed, rolls_back_what_was_not_committed,
+    commits_what_a_function_did_and_undoes_what_it_did_not_finish,
+    undoes_only_the_inner_of_two_transactions,
+    has_one_connection_for_a_scope_and_takes_it_when_it_is_used,
+    leaves_nothing_of_a_scope_to_the_next, keeps_the_connection_of_rows_until_their_end,
+    holds_at_most_one_connection_however_often_it_fails, never_commits_what_has_failed,
+    lets_a_transaction_write_only_if_it_may, tries_again_only_what_met_another_one,
+    may_end_in_any_order, runs_nothing_in_the_wrong_transaction,
+    ends_no_transaction_in_the_middle_of_rows, begins_no_transaction_within_one_of_plain_sql,
+    resets_what_a_statement_has_set, runs_one_statement_again_and_again,
+    closes_what_a_scope_discards, tells_completion_tokens);
 
 }  // namespace cenote::conformance

@@ -24,6 +24,20 @@ TYPED_TEST_P(any_served_database, replaces_a_connection_that_was_killed) {
     EXPECT_EQ(this->leased(), 1u);
 }
 
+TYPED_TEST_P(any_served_database, says_once_that_a_transaction_of_plain_sql_is_lost) {
+    using ask = typename TypeParam::manner;
+    auto s = this->db.scope();
+    ask::run(s, "BEGIN");
+    this->set(s, 1, 5);
+    this->at.kill_all();
+    support::pass(std::chrono::milliseconds(100));
+    EXPECT_THROW(this->set(s, 2, 6), transaction_lost);
+    this->set(s, 3, 7);
+    EXPECT_EQ(this->balance(1), 100);
+    EXPECT_EQ(this->balance(2), 200);
+    EXPECT_EQ(this->balance(3), 7);
+}
+
 TYPED_TEST_P(any_served_database, loses_a_transaction_with_its_connection) {
     using ask = typename TypeParam::manner;
     transaction t = ask::begin(this->db);
@@ -98,6 +112,7 @@ TYPED_TEST_P(any_served_database, runs_again_only_what_may_be) {
 
 REGISTER_TYPED_TEST_SUITE_P(any_served_database, runs_again_only_what_may_be,
                             replaces_a_connection_that_was_killed,
+                            says_once_that_a_transaction_of_plain_sql_is_lost,
                             loses_a_transaction_with_its_connection,
                             forgets_no_error_over_a_rollback_that_fails);
 

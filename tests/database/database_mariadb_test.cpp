@@ -34,7 +34,8 @@ TEST(database_mariadb, runs_nothing_after_a_statement_that_ended_the_transaction
     transaction t = db.begin();
     t.execute("CREATE TABLE IF NOT EXISTS made_inside (n INTEGER)");
     EXPECT_THROW(t.execute("INSERT INTO made_inside VALUES (1)"), std::logic_error);
-    t.commit();
+    EXPECT_THROW(t.commit(), std::logic_error);
+    t.rollback();
     EXPECT_TRUE(db.query("SELECT n FROM made_inside").empty());
     db.execute("DROP TABLE made_inside");
 }

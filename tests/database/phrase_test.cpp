@@ -72,6 +72,7 @@ TEST(phrase, sees_no_places_in_quotes) {
     EXPECT_EQ(text_for(pg, R"(select "?", "a""?", ?)"), R"(select "?", "a""?", $1)");
     EXPECT_EQ(text_for(pg, R"(select '\', ?)"), R"(select '\', $1)");
     EXPECT_EQ(text_for(pg, R"(select e'\'?', E'?\\', ?)"), R"(select e'\'?', E'?\\', $1)");
+    EXPECT_EQ(text_for(pg, R"(select E'it''s \' ?', ?)"), R"(select E'it''s \' ?', $1)");
     EXPECT_EQ(text_for(pg, R"(select note'\', ?)"), R"(select note'\', $1)");
     EXPECT_EQ(text_for(pg, "select $$?$$, $a$ ? $$ ? $b$ $a$, ?"),
               "select $$?$$, $a$ ? $$ ? $b$ $a$, $1");
