@@ -37,6 +37,7 @@ asio::awaitable<void> report(cenote::database& db) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    asio::io_context io;  // first: the pool behind the database posts to it
     cenote::database db{argc > 1 ? argv[1] : "sqlite:example14?mode=memory"};
     db.execute("DROP TABLE IF EXISTS account");
     db.execute("CREATE TABLE account (id INTEGER PRIMARY KEY, balance BIGINT NOT NULL)");
@@ -55,7 +56,6 @@ int main(int argc, char** argv) {
         std::printf("%s: nothing of it has happened\n", e.what());
     }
 
-    asio::io_context io;
     asio::co_spawn(io, report(db), [](const std::exception_ptr& error) {
         if (error) std::rethrow_exception(error);
     });

@@ -34,6 +34,7 @@ asio::awaitable<double> paid_by(cenote::pool<connection>& pool, int customer) {
 int main(int argc, char** argv) {
     if (argc != 2)
         return std::puts("usage: 6_postgres postgresql://user:password@host/database"), 0;
+    asio::io_context io;  // first: the pool's threads post to it
     cenote::pool<connection> pool{cenote::postgres::connector{argv[1]},
                                   {.name = "orders", .max = 4}};
     pool.with([](connection& c) {
@@ -47,7 +48,6 @@ int main(int argc, char** argv) {
     } catch (const cenote::statement_error& e) {
         std::printf("%s: the connection is reset, and stays in the pool\n", e.sqlstate().data());
     }
-    asio::io_context io;
     asio::co_spawn(io, paid_by(pool, 2), [](const std::exception_ptr& error, double sum) {
         if (error == nullptr) std::printf("customer 2 paid %.2f\n", sum);
     });
