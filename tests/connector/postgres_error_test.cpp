@@ -88,12 +88,24 @@ TEST(postgres_error, of_a_statement_harms_nothing) {
 TEST(postgres_error, of_a_server_that_writes_no_more_is_suspect) {
     connector to(postgres_url());
     connection c = to.open();
-    c.execute("begin read only");
+    c.execute("set default_transaction_read_only = on");
     told t = failure_of([&] { c.execute("create table t(i int)"); });
     EXPECT_EQ(t.kind, error_kind::suspect);
     EXPECT_EQ(t.sqlstate, "25006");
     EXPECT_EQ(to.before_release(c), verdict::suspect);
     EXPECT_THROW(c.execute("select 1"), connection_error);
+}
+
+TEST(postgres_error, of_a_transaction_that_does_not_write_says_nothing_about_the_server) {
+    connector to(postgres_url());
+    connection c = to.open();
+    c.execute("begin read only");
+    told t = failure_of([&] { c.execute("create table t(i int)"); });
+    EXPECT_EQ(t.kind, error_kind::statement);
+    EXPECT_EQ(t.sqlstate, "25006");
+    c.execute("rollback");
+    EXPECT_EQ(c.execute("select 1").scalar<int>(), 1);
+    EXPECT_EQ(to.before_release(c), verdict::reset);
 }
 
 TEST(postgres_error, of_a_server_that_ends_us_is_suspect) {
