@@ -103,7 +103,7 @@ private:
 
         Object* allocate(std::size_t) noexcept {
             static_assert(sizeof(Object) <= post_room && alignof(Object) <= alignof(void*));
-            return static_cast<Object*>(static_cast<void*>(room));
+            return reinterpret_cast<Object*>(room);
         }
         void deallocate(Object*, std::size_t) noexcept {}
         bool operator==(const room_allocator&) const = default;
@@ -176,6 +176,7 @@ private:
         notify();
     }
 
+    // NOLINTNEXTLINE(bugprone-exception-escape): who cannot be told cannot be left waiting either
     void notify() noexcept override {
         if (auto loop = loop_)
             asio::post(*loop, completion_in_room(this));  // a copy: it may be gone
@@ -270,7 +271,8 @@ struct tell_lease {
     void operator()(Handler&& handler, acquire_answer& answer) const {
         if (answer.error.category() == pool_category())
             from->refused(static_cast<errc>(answer.error.value()));
-        std::move(handler)(boost::system::error_code(answer.error), lease_maker::of<T>(answer.got));
+        std::forward<Handler>(handler)(boost::system::error_code(answer.error),
+                                       lease_maker::of<T>(answer.got));
     }
 
     gate* from;
@@ -280,7 +282,7 @@ struct tell_lease {
 struct tell_left {
     template <class Handler>
     void operator()(Handler&& handler, acquire_answer& answer) const {
-        std::move(handler)(boost::system::error_code(answer.error), answer.left);
+        std::forward<Handler>(handler)(boost::system::error_code(answer.error), answer.left);
     }
 };
 
@@ -288,7 +290,7 @@ struct tell_left {
 struct tell_error {
     template <class Handler>
     void operator()(Handler&& handler, acquire_answer& answer) const {
-        std::move(handler)(boost::system::error_code(answer.error));
+        std::forward<Handler>(handler)(boost::system::error_code(answer.error));
     }
 };
 

@@ -414,7 +414,7 @@ private:
 
     /// Because of another error, which is not to be forgotten over this one's.
     static void roll_back(cenote::transaction& t) noexcept;
-    static boost::asio::awaitable<void> async_roll_back(cenote::transaction& t);
+    static boost::asio::awaitable<void> async_roll_back(cenote::transaction* t);
     static boost::asio::awaitable<cenote::transaction> begin_in(
         std::shared_ptr<database_detail::store> store, transaction_options how);
 
@@ -443,9 +443,9 @@ private:
                 failed = std::current_exception();
             }
             try {
-                co_await async_roll_back(t);
+                co_await async_roll_back(&t);
             } catch (...) {
-                // Cancelled: it is rolled back as it ends. What went wrong before is what matters.
+                t = {};  // cancelled: rolled back as it ends. What went wrong before matters.
             }
             std::optional<std::chrono::nanoseconds> pause = more.pause_after(failed);
             if (!pause) std::rethrow_exception(failed);

@@ -257,7 +257,7 @@ database::database(const mariadb::options& where, const database_options& how)
 database& database::operator=(database&& other) noexcept {
     if (this != &other) {
         if (store_ != nullptr) store_->close();
-        statements::operator=(std::move(other));
+        asked_ = std::move(other.asked_);
         store_ = std::move(other.store_);
     }
     return *this;
@@ -293,9 +293,9 @@ void database::roll_back(cenote::transaction& t) noexcept {
     }
 }
 
-boost::asio::awaitable<void> database::async_roll_back(cenote::transaction& t) {
+boost::asio::awaitable<void> database::async_roll_back(cenote::transaction* t) {
     try {
-        if (t.active()) co_await t.async_rollback();
+        if (t->active()) co_await t->async_rollback();
     } catch (...) {
         co_return;
     }
