@@ -123,12 +123,8 @@ auto complete_with(asio::awaitable<T> work, Token&& token) {
             auto where = asio::get_associated_executor(handler);
             asio::co_spawn(where, std::move(w), std::move(handler));
         };
-        if constexpr (std::is_void_v<T>)
-            return asio::async_initiate<Token, void(std::exception_ptr)>(start, token,
-                                                                         std::move(work));
-        else
-            return asio::async_initiate<Token, void(std::exception_ptr, T)>(start, token,
-                                                                            std::move(work));
+        return asio::async_initiate<Token, void(std::exception_ptr, T)>(start, token,
+                                                                        std::move(work));
     }
 }
 

@@ -100,7 +100,7 @@ asio::awaitable<sql::result> held::async_execute(sql::bound_statement what) {
 }
 
 asio::awaitable<sql::result> held::async_run(std::shared_ptr<held> on, sql::bound_statement what) {
-    sql::bound_statement said = on->from_->translated(what);
+    sql::bound_statement said = on->from_->translated(std::move(what));
     co_await async_ready(on);
     try {
         sql::result r = co_await on->link().async_execute_bound(std::move(said));
@@ -134,7 +134,7 @@ asio::awaitable<sql::cursor> held::async_stream(sql::bound_statement what) {
 
 asio::awaitable<sql::cursor> held::async_begin_rows(std::shared_ptr<held> on,
                                                     sql::bound_statement what) {
-    sql::bound_statement said = on->from_->translated(what);
+    sql::bound_statement said = on->from_->translated(std::move(what));
     co_await async_ready(on);
     try {
         sql::cursor rows = co_await on->link().async_stream_bound(std::move(said));
@@ -252,12 +252,17 @@ asio::awaitable<void> held::async_say(std::shared_ptr<held> on, words all) {
 }
 
 void held::note_done() noexcept {
-    if (level() > 0 && !link().in_transaction()) ended_ = ended_by::statement;
+    if (transaction_is_gone()) ended_ = ended_by::statement;
 }
 
 void held::note_failed() noexcept {
     doubtful_ = true;
-    if (level() > 0 && !link().in_transaction()) ended_ = ended_by::error;
+    if (transaction_is_gone()) ended_ = ended_by::error;
+}
+
+/// As far as the link knows, which may have gone meanwhile: rows can outlast it.
+bool held::transaction_is_gone() const noexcept {
+    return level() > 0 && has_link() && !link().in_transaction();
 }
 
 void held::note_rows_ended(bool well) noexcept {
@@ -423,7 +428,7 @@ void held::abandon(transaction_id which) noexcept {
     std::size_t from = static_cast<std::size_t>(found - open_.begin()) + 1;
     open_.erase(found, open_.end());
     due_ = due_ == 0 ? from : std::min(due_, from);
-    if (level() == 0 && ended_ != ended_by::nobody) ended_ = ended_by::nobody;
+    if (level() == 0) ended_ = ended_by::nobody;
 }
 
 /// What is lost, or ended otherwise, needs no word.

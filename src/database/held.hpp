@@ -89,6 +89,7 @@ private:
     static asio::awaitable<void> async_say(std::shared_ptr<held> on, words all);
 
     void note_done() noexcept;
+    bool transaction_is_gone() const noexcept;
     void be_sure();
     static asio::awaitable<void> async_be_sure(std::shared_ptr<held> on);
     bool is_over() const noexcept;

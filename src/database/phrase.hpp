@@ -29,6 +29,8 @@ public:
     phrase& operator=(const phrase&) = delete;
     ~phrase() = default;
 
+    /// The server understands what was written.
+    bool is_unchanged() const noexcept { return translated_.empty(); }
     std::string_view text() const noexcept { return text_; }
     std::span<const sql::parameter> values() const noexcept { return values_; }
 

@@ -27,7 +27,7 @@ struct linker {
 };
 
 asio::awaitable<sql::result> async_run(std::shared_ptr<store> in, sql::bound_statement what) {
-    sql::bound_statement said = in->translated(what);
+    sql::bound_statement said = in->translated(std::move(what));
     borrowed l = co_await in->async_acquire();
     co_return co_await (*l)->connection().async_execute_bound(std::move(said));
 }
@@ -41,8 +41,9 @@ asio::awaitable<borrowed> store::async_acquire() {
     return pool_.async_acquire(asio::use_awaitable);
 }
 
-sql::bound_statement store::translated(const sql::bound_statement& what) const {
+sql::bound_statement store::translated(sql::bound_statement what) const {
     phrase said(server_->speaks(), what.text(), what.parameters());
+    if (said.is_unchanged()) return what;
     return sql::bound_statement(said.text(), said.values());
 }
 

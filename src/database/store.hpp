@@ -33,7 +33,7 @@ public:
     /// Whether nothing is known against it. Waits for nothing.
     bool looks_well(link& l) const noexcept { return server_->before_acquire(l); }
     /// As the server wants it.
-    sql::bound_statement translated(const sql::bound_statement& what) const;
+    sql::bound_statement translated(sql::bound_statement what) const;
 
     cenote::stats stats() const { return pool_.stats(); }
     /// Nobody gets anything any more; whoever has something keeps it.
