@@ -75,9 +75,8 @@ struct options {
     std::string client_encoding = "UTF8";
 
     /// How many statements each connection keeps prepared: those that are run for a second time,
-    /// the latest of them. 0: none. A reset ends them, so this is for `unsafe_reset_by_tag`, and
-    /// for leases that run many statements. Behind PgBouncer, which does not bear it, there is
-    /// none.
+    /// the latest of them. 0: none. They outlast a reset, unless its user has prepared others.
+    /// Behind PgBouncer, which does not bear it, there is none.
     std::size_t statement_cache = 0;
 
     /// Believes that a SELECT, INSERT, UPDATE, DELETE or MERGE leaves nothing behind in the

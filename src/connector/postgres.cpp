@@ -373,9 +373,24 @@ bool is_wanted(const session& s, const PGresult* reply) {
     return true;
 }
 
+constexpr const char* undo_all = "discard all";
+/// The same, but for what is kept prepared. Says whether that is all that is.
+constexpr const char* undo_all_but_kept =
+    "close all; set session authorization default; reset all; unlisten *; "
+    "select pg_catalog.pg_advisory_unlock_all(); discard temp; discard sequences; "
+    "select pg_catalog.count(*) operator(pg_catalog.=) 0 from pg_catalog.pg_prepared_statements "
+    "where from_sql or pg_catalog.left(name, 12) operator(pg_catalog.<>) 'cenote_kept_'";
+
 std::vector<const char*> resetting(const session& s) {
-    if (s.in_transaction()) return {"rollback", "discard all"};
-    return {"discard all"};
+    std::vector<const char*> texts;
+    if (s.in_transaction()) texts.push_back("rollback");
+    texts.push_back(s.has_kept() ? undo_all_but_kept : undo_all);
+    return texts;
+}
+
+/// Whether the session is all right after that; otherwise everything has to go.
+bool is_reset(const session& s, const PGresult* reply) {
+    return !s.has_kept() || detail::row_of(reply, 0).at(0).as<bool>();
 }
 
 asio::awaitable<bool> async_probe(std::shared_ptr<session> on) {
@@ -387,6 +402,11 @@ asio::awaitable<bool> async_probe(std::shared_ptr<session> on) {
 asio::awaitable<void> async_reset(std::shared_ptr<session> on) {
     chores ask(on, resetting(*on));
     co_await async_drive(ask, on->deadline());
+    if (!is_reset(*on, ask.reply())) {
+        chores all(on, {undo_all});
+        co_await async_drive(all, on->deadline());
+        on->forget_kept();
+    }
     on->note_reset();
 }
 
@@ -399,9 +419,15 @@ bool connector::probe(connection& c) {
 }
 
 void connector::reset(connection& c) {
-    chores ask(c.own().shared_from_this(), resetting(c.own()));
-    drive(ask, c.own().deadline());
-    c.own().note_reset();
+    session& s = c.own();
+    chores ask(s.shared_from_this(), resetting(s));
+    drive(ask, s.deadline());
+    if (!is_reset(s, ask.reply())) {
+        chores all(s.shared_from_this(), {undo_all});
+        drive(all, s.deadline());
+        s.forget_kept();
+    }
+    s.note_reset();
 }
 
 void connector::close(connection& c) noexcept { c.end(); }

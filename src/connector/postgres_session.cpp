@@ -115,12 +115,13 @@ void session::note_reset() noexcept {
     condition_.note_reset();
     timeout_ = settings_->operation_timeout;
     end_statements();
-    forget_kept();
+    has_own_settings_ = false;
 }
 
 void session::forget_kept() noexcept {
     kept_.clear();
     forgotten_.clear();
+    prepares_ = false;
 }
 
 void session::call_off() noexcept {
@@ -168,6 +169,11 @@ void conversation::ask(std::string_view text, std::span<const sql::parameter> pa
     begin();
     sent(PQsendQueryParams(with_->handle(), command.c_str(), p.count(), p.types(), p.values(),
                            p.lengths(), p.formats(), 0));
+}
+
+void conversation::ask_all(const char* texts) {
+    begin();
+    sent(PQsendQuery(with_->handle(), texts));
 }
 
 void conversation::ask_prepared(const std::string& name,
@@ -232,15 +238,20 @@ void conversation::hear(result_ptr r) {
     }
 }
 
-/// "Read-only" says something about the server only if that is what it is, and not somebody's
-/// transaction.
+/// "Read-only" says something new about the server only if it was to be one that writes, and does
+/// not; not if it is somebody's transaction or session that may not.
 complaint conversation::understood(complaint c) const {
+    if (c.sqlstate != "25006") return c;
     auto is_off = [this](const char* what) {
         const char* value = PQparameterStatus(with_->handle(), what);
         return value != nullptr && std::string_view(value) == "off";
     };
-    bool writes = is_off("in_hot_standby") && is_off("default_transaction_read_only");
-    if (c.sqlstate == "25006" && writes) c.kind = error_kind::statement;
+    server_role wanted = with_->settings().role_of_server;
+    bool for_reading = wanted == server_role::standby || wanted == server_role::read_only ||
+                       wanted == server_role::prefer_standby;
+    bool writes = is_off("in_hot_standby") &&
+                  (with_->has_own_settings() || is_off("default_transaction_read_only"));
+    if (for_reading || writes) c.kind = error_kind::statement;
     return c;
 }
 
@@ -260,7 +271,9 @@ void conversation::judge_change() {
     std::string_view tag = reply_ ? PQcmdStatus(reply_.get()) : "";
     if (tag == "DEALLOCATE ALL" || tag == "DISCARD ALL") with_->forget_kept();
     bool harmless = !complaint_ && harmless_tag(tag);
-    if (!harmless) with_->condition().note_changed();
+    if (harmless) return;
+    with_->condition().note_changed();
+    with_->note_own_settings();
 }
 
 /// Not more than one look at the socket: what comes as fast as it is read may go on for long.
@@ -353,6 +366,7 @@ void recurring::make_room_or_prepare() {
 void recurring::prepare() {
     phase_ = phase::preparing;
     name_ = "cenote_kept_" + std::to_string(with_->next_statement());
+    with_->note_kept();
     now_.emplace(with_, conversation::of::connector);
     now_->prepare(name_, text_, parameters_);
 }
@@ -420,7 +434,7 @@ chores::chores(std::shared_ptr<session> with, std::vector<const char*> statement
 
 void chores::begin_next() {
     now_.emplace(with_, conversation::of::connector);
-    now_->ask(left_.back(), {});
+    now_->ask_all(left_.back());
     left_.pop_back();
 }
 

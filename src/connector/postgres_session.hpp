@@ -89,6 +89,9 @@ public:
     std::vector<std::string>& forgotten() noexcept { return forgotten_; }
     /// The server has none of them any more.
     void forget_kept() noexcept;
+    /// Whether the server may have some of them.
+    bool has_kept() const noexcept { return prepares_; }
+    void note_kept() noexcept { prepares_ = true; }
     /// Whether the server itself is at the other end, and not somebody who hands each transaction
     /// to another one. Empty: not known yet.
     std::optional<bool>& direct() noexcept { return direct_; }
@@ -97,8 +100,11 @@ public:
     bool quiet() noexcept;
     /// The lease is over: what is to become of the connection.
     verdict leave() noexcept;
-    /// The session is as it was when it was opened.
+    /// The session is as it was when it was opened, but for statements that are kept.
     void note_reset() noexcept;
+    /// A statement may have changed a setting of the session's, and has not been undone yet.
+    bool has_own_settings() const noexcept { return has_own_settings_; }
+    void note_own_settings() noexcept { has_own_settings_ = true; }
     /// Asks the server to stop what nobody waits for any more. Does not wait itself.
     void call_off() noexcept;
 
@@ -117,6 +123,8 @@ private:
     kept_statements kept_;
     std::vector<std::string> forgotten_;
     std::optional<bool> direct_;
+    bool prepares_ = false;  // something was kept prepared
+    bool has_own_settings_ = false;
     bool babbles_ = false;  // something came while nothing was asked
     ::cenote::detail::process_number process_ = ::cenote::detail::this_process;
 };
@@ -139,6 +147,8 @@ public:
     void ask_prepared(const std::string& name, std::span<const sql::parameter> parameters);
     void prepare(const std::string& name, std::string_view text,
                  std::span<const sql::parameter> parameters = {});
+    /// Several statements, one after the other, all or nothing. The reply is that of the last.
+    void ask_all(const char* texts);
     /// Directly after a request: let step() return at each row.
     void row_by_row();
 

@@ -1,5 +1,6 @@
 // What goes wrong with PostgreSQL, what it is called, and what a pool makes of it.
 #include <atomic>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -85,15 +86,68 @@ TEST(postgres_error, of_a_statement_harms_nothing) {
     EXPECT_EQ(to.before_release(c), verdict::reset);
 }
 
+/// As administrators demote a server without ending its connections.
+struct demoted {
+    demoted() { set("alter system set default_transaction_read_only = on"); }
+    ~demoted() { set("alter system reset default_transaction_read_only"); }
+    demoted(const demoted&) = delete;
+    demoted& operator=(const demoted&) = delete;
+
+    static void set(const char* what) {
+        the_postgres().execute_as_admin(what);
+        the_postgres().execute_as_admin("select pg_reload_conf()");
+    }
+    /// The server's processes hear of it one by one.
+    static bool is_known_to(connection& c) {
+        return eventually([&] {
+            return c.execute("show default_transaction_read_only").scalar<std::string>() == "on";
+        });
+    }
+};
+
 TEST(postgres_error, of_a_server_that_writes_no_more_is_suspect) {
-    connector to(postgres_url());
+    connector to(postgres_url("unsafe_reset_by_tag=true"));
     connection c = to.open();
-    c.execute("set default_transaction_read_only = on");
+    demoted server;
+    ASSERT_TRUE(demoted::is_known_to(c));
+    c.execute("discard all");  // nothing is left of what this session has set
+    to.reset(c);
     told t = failure_of([&] { c.execute("create table t(i int)"); });
     EXPECT_EQ(t.kind, error_kind::suspect);
     EXPECT_EQ(t.sqlstate, "25006");
     EXPECT_EQ(to.before_release(c), verdict::suspect);
     EXPECT_THROW(c.execute("select 1"), connection_error);
+}
+
+TEST(postgres_error, of_a_server_that_was_not_to_write_is_the_statements) {
+    for (const char* role : {"prefer-standby", "read-only"}) {
+        demoted server;
+        connector to(postgres_url(std::string("target_session_attrs=") + role));
+        std::optional<connection> c;
+        ASSERT_TRUE(eventually([&] {
+            try {
+                c.emplace(to.open());
+                return demoted::is_known_to(*c);
+            } catch (const connection_error&) {
+                return false;  // not demoted yet
+            }
+        }));
+        to.reset(*c);
+        told t = failure_of([&] { c->execute("create table t(i int)"); });
+        EXPECT_EQ(t.kind, error_kind::statement) << role;
+        EXPECT_EQ(t.sqlstate, "25006");
+        EXPECT_EQ(c->execute("select 1").scalar<int>(), 1);
+    }
+}
+
+TEST(postgres_error, of_a_session_that_does_not_write_says_nothing_about_the_server) {
+    connector to(postgres_url());
+    connection c = to.open();
+    c.execute("set session characteristics as transaction read only");
+    told t = failure_of([&] { c.execute("create table t(i int)"); });
+    EXPECT_EQ(t.kind, error_kind::statement);
+    EXPECT_EQ(t.sqlstate, "25006");
+    EXPECT_EQ(to.before_release(c), verdict::reset);
 }
 
 TEST(postgres_error, of_a_transaction_that_does_not_write_says_nothing_about_the_server) {

@@ -1,6 +1,7 @@
 // Statements that are kept prepared, and what may happen to them meanwhile.
 #include <cstddef>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -84,6 +85,55 @@ TEST_F(postgres_kept, can_be_lost_without_a_trace) {
     to.reset(c);
     EXPECT_EQ(prepared(), 0);
     EXPECT_EQ(c.execute("select a from kept_test").scalar<int>(), 1);
+}
+
+TEST_F(postgres_kept, outlast_a_reset_which_undoes_everything_else) {
+    std::string roomy = postgres_url("statement_cache=50");
+    c = connector(roomy).open();
+    std::string before = c.execute("show timezone").scalar<std::string>();
+    auto is_as_new = [&] {
+        EXPECT_EQ(c.execute("show timezone").scalar<std::string>(), before);
+        EXPECT_EQ(c.execute("select a from kept_test").scalar<int>(), 1);
+        EXPECT_EQ(c.execute("select count(*) from pg_locks where locktype = 'advisory' "
+                            "and pid = pg_backend_pid()")
+                      .scalar<int>(),
+                  0);
+        EXPECT_EQ(c.execute("select count(*) from pg_cursors where is_holdable").scalar<int>(), 0);
+        EXPECT_EQ(c.execute("select count(*) from pg_listening_channels()").scalar<int>(), 0);
+        EXPECT_THROW(c.execute("select currval('kept_numbers')"), statement_error);
+        EXPECT_EQ(c.execute("select session_user = current_user").scalar<bool>(), true);
+    };
+    c.execute("drop sequence if exists kept_numbers");
+    c.execute("create sequence kept_numbers");
+    for (int i = 0; i < 3; ++i) is_as_new();
+    for (bool awaits : {false, true}) {
+        c.execute("set timezone to 'Asia/Tokyo'");
+        c.execute("create temp table kept_test as select 7 as a, 8 as b");
+        c.execute("select pg_advisory_lock(5)");
+        c.execute("declare kept_cursor cursor with hold for select 1");
+        c.execute("listen kept_channel");
+        c.execute("select nextval('kept_numbers')");
+        c.execute("begin");
+        EXPECT_EQ(to.before_release(c), verdict::reset);
+        if (awaits) await(async_connector(roomy).reset(c));
+        else to.reset(c);
+        EXPECT_GE(prepared(), 6);
+        is_as_new();
+    }
+    c.execute("drop sequence kept_numbers");
+}
+
+TEST_F(postgres_kept, go_with_a_reset_if_there_are_others) {
+    for (bool awaits : {false, true})
+        for (bool in_sql : {false, true}) {
+            for (int i = 0; i < 3; ++i) c.execute("select a from kept_test");
+            if (in_sql) c.execute("prepare cenote_kept_of_mine as select 1");
+            else std::ignore = c.prepare("select 1");
+            if (awaits) await(async_connector(postgres_url("statement_cache=3")).reset(c));
+            else to.reset(c);
+            EXPECT_EQ(c.execute("select count(*) from pg_prepared_statements").scalar<int>(), 0);
+            EXPECT_EQ(c.execute("select a from kept_test").scalar<int>(), 1);
+        }
 }
 
 /// Only what has not been run may be run again.
