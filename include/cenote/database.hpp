@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,6 +22,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "cenote/options.hpp"
 #include "cenote/server_error.hpp"
@@ -88,7 +90,7 @@ namespace database_detail {
 namespace asio = boost::asio;
 
 class server;
-class store;
+class places;
 class held;
 
 /// Of one scope's or handle's: no two are alike.
@@ -113,6 +115,15 @@ sql::result execute_again(asked& to, std::string_view text, std::span<const sql:
 asio::awaitable<sql::result> async_execute_again(std::shared_ptr<asked> to,
                                                  sql::bound_statement what);
 
+template <class T>
+struct completion {
+    using signature = void(std::exception_ptr, T);
+};
+template <>
+struct completion<void> {
+    using signature = void(std::exception_ptr);
+};
+
 /// Has an awaitable tell a completion token what came of it.
 template <class T, class Token>
 auto complete_with(asio::awaitable<T> work, Token&& token) {
@@ -123,10 +134,14 @@ auto complete_with(asio::awaitable<T> work, Token&& token) {
             auto where = asio::get_associated_executor(handler);
             asio::co_spawn(where, std::move(w), std::move(handler));
         };
-        return asio::async_initiate<Token, void(std::exception_ptr, T)>(start, token,
-                                                                        std::move(work));
+        return asio::async_initiate<Token, typename completion<T>::signature>(start, token,
+                                                                              std::move(work));
     }
 }
+
+/// What is given where there may also be options, and is none.
+template <class Token>
+concept completion_token = !std::same_as<std::remove_cvref_t<Token>, transaction_options>;
 
 template <class T>
 concept bindable = std::constructible_from<sql::parameter, const std::remove_cvref_t<T>&>;
@@ -281,15 +296,24 @@ public:
     /// Throws transaction_lost if the connection is lost, statement_error if the server would not:
     /// then it is rolled back.
     void commit();
-    boost::asio::awaitable<void> async_commit();
+    template <class Token = boost::asio::use_awaitable_t<>>
+    auto async_commit(Token&& token = {}) {
+        return database_detail::complete_with(awaited_commit(), std::forward<Token>(token));
+    }
     /// Does not mind if the connection is lost.
     void rollback();
-    boost::asio::awaitable<void> async_rollback();
+    template <class Token = boost::asio::use_awaitable_t<>>
+    auto async_rollback(Token&& token = {}) {
+        return database_detail::complete_with(awaited_rollback(), std::forward<Token>(token));
+    }
 
     /// A transaction in this one (a savepoint): only what it did is undone if it is rolled back.
     /// Until that has ended, this one throws std::logic_error whatever is asked of it.
     [[nodiscard]] transaction begin();
-    boost::asio::awaitable<transaction> async_begin();
+    template <class Token = boost::asio::use_awaitable_t<>>
+    auto async_begin(Token&& token = {}) {
+        return database_detail::complete_with(awaited_begin(), std::forward<Token>(token));
+    }
 
     /// Neither committed nor rolled back yet. Asks nobody.
     bool active() const noexcept { return which_ != 0; }
@@ -300,6 +324,9 @@ private:
 
     database_detail::held& on() const;
     void end() noexcept;
+    boost::asio::awaitable<void> awaited_commit();
+    boost::asio::awaitable<void> awaited_rollback();
+    boost::asio::awaitable<transaction> awaited_begin();
 
     std::shared_ptr<database_detail::held> on_;
     database_detail::transaction_id which_ = 0;  // 0: it has ended
@@ -317,7 +344,14 @@ public:
     ~scope() = default;
 
     [[nodiscard]] cenote::transaction begin(const transaction_options& how = {});
-    boost::asio::awaitable<cenote::transaction> async_begin(transaction_options how = {});
+    template <class Token = boost::asio::use_awaitable_t<>>
+    auto async_begin(const transaction_options& how = {}, Token&& token = {}) {
+        return database_detail::complete_with(awaited_begin(how), std::forward<Token>(token));
+    }
+    template <database_detail::completion_token Token>
+    auto async_begin(Token&& token) {
+        return async_begin(transaction_options(), std::forward<Token>(token));
+    }
 
     /// Whether it has a connection at present. Asks nobody.
     bool has_connection() const noexcept;
@@ -327,8 +361,24 @@ public:
 private:
     friend class database;
     explicit scope(std::shared_ptr<database_detail::held> on) noexcept;
+    boost::asio::awaitable<cenote::transaction> awaited_begin(transaction_options how);
 
     std::shared_ptr<database_detail::held> on_;
+};
+
+/// Where else a database can be read, by URLs of the same kind as its own:
+///
+///     cenote::database db{primary, cenote::replicas{first, second}};
+struct replicas {
+    explicit replicas(std::initializer_list<std::string_view> all) : urls(all.begin(), all.end()) {}
+    explicit replicas(std::vector<std::string> all) : urls(std::move(all)) {}
+
+    std::vector<std::string> urls;
+};
+
+struct scope_options {
+    /// Nothing can be written in it, and it may be given a replica's connection.
+    bool read_only = false;
 };
 
 /// A database, by its URL:
@@ -353,14 +403,40 @@ public:
     explicit database(const sqlite::options& where, const database_options& how = {});
     explicit database(const postgres::options& where, const database_options& how = {});
     explicit database(const mariadb::options& where, const database_options& how = {});
+
+    /// With replicas of it. What only reads goes there: scopes and transactions that are
+    /// `read_only`, each to the next replica in turn; to the primary if none can be reached.
+    /// Everything else goes to the primary, which must take writes. A replica may be behind: who
+    /// must see what was just written begins in a scope that is not read-only.
+    ///
+    /// Each has a pool of its own, with the same options.
+    template <std::same_as<replicas> Others>  // and not options in braces
+    database(std::string_view primary, const Others& others, const database_options& how = {})
+        : database(all_of(primary, others, how)) {}
+
+    /// With one connection, opened here and kept, for short-lived tools and tests. Throws what that
+    /// throws. Everything else is as with a pool, but that only one can have a connection at a
+    /// time: others wait for it; a thread that waits for itself gets a deadlock_error.
+    template <class Where>
+    static database direct(const Where& where, database_options how = {}) {
+        return database(where, one_connection(std::move(how)));
+    }
+
     database(database&&) noexcept = default;
     database& operator=(database&& other) noexcept;
     /// Scopes, transactions and cursors that have a connection keep it; others get none any more.
     ~database();
 
-    [[nodiscard]] cenote::scope scope();
+    [[nodiscard]] cenote::scope scope(const scope_options& how = {});
     [[nodiscard]] cenote::transaction begin(const transaction_options& how = {});
-    boost::asio::awaitable<cenote::transaction> async_begin(transaction_options how = {});
+    template <class Token = boost::asio::use_awaitable_t<>>
+    auto async_begin(const transaction_options& how = {}, Token&& token = {}) {
+        return database_detail::complete_with(begin_in(places_, how), std::forward<Token>(token));
+    }
+    template <database_detail::completion_token Token>
+    auto async_begin(Token&& token) {
+        return async_begin(transaction_options(), std::forward<Token>(token));
+    }
 
     /// Runs `work(transaction&)` and commits; returns what it returns. If it throws, everything is
     /// rolled back and the exception goes on, whatever becomes of the rollback.
@@ -389,8 +465,8 @@ public:
     }
 
     /// The same for a `work` that gives an awaitable. It is kept until the end.
-    template <class Work>
-    auto async_transaction(Work&& work, const transaction_options& how = {}) {
+    template <class Work, class Token = boost::asio::use_awaitable_t<>>
+    auto async_transaction(Work&& work, const transaction_options& how = {}, Token&& token = {}) {
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
         static_assert(std::is_lvalue_reference_v<Work> || std::is_trivially_destructible_v<Work>,
                       "cenote: g++ 12 destroys what such a lambda has captured twice; give it a "
@@ -399,27 +475,39 @@ public:
         using type = std::decay_t<Work>;
         using result = typename std::invoke_result_t<type&, cenote::transaction&>::value_type;
         auto kept = std::make_shared<type>(std::forward<Work>(work));
-        return repeat<result>(store_, [kept](cenote::transaction& t) { return (*kept)(t); }, how);
+        awaited_work<result> once = [kept](cenote::transaction& t) { return (*kept)(t); };
+        return database_detail::complete_with(repeat<result>(places_, std::move(once), how),
+                                              std::forward<Token>(token));
+    }
+    template <class Work, database_detail::completion_token Token>
+    auto async_transaction(Work&& work, Token&& token) {
+        return async_transaction(std::forward<Work>(work), transaction_options(),
+                                 std::forward<Token>(token));
     }
 
-    /// Of the pool behind it.
+    /// Of the pool behind it; with replicas, of all pools together.
     cenote::stats stats() const;
 
 private:
-    database(std::shared_ptr<database_detail::server> at, const database_options& how);
+    explicit database(std::shared_ptr<database_detail::places> all);
+
+    static std::shared_ptr<database_detail::places> all_of(std::string_view primary,
+                                                           const replicas& others,
+                                                           const database_options& how);
+    static database_options one_connection(database_options how);
 
     /// Because of another error, which is not to be forgotten over this one's.
     static void roll_back(cenote::transaction& t) noexcept;
     static boost::asio::awaitable<void> async_roll_back(cenote::transaction* t);
     static boost::asio::awaitable<cenote::transaction> begin_in(
-        std::shared_ptr<database_detail::store> store, transaction_options how);
+        std::shared_ptr<database_detail::places> places, transaction_options how);
 
     /// By any other name than that of the work's own type, of which g++ complains if it is local.
     template <class Result>
     using awaited_work = std::function<boost::asio::awaitable<Result>(cenote::transaction&)>;
 
     template <class Result>
-    static boost::asio::awaitable<Result> repeat(std::shared_ptr<database_detail::store> in,
+    static boost::asio::awaitable<Result> repeat(std::shared_ptr<database_detail::places> in,
                                                  awaited_work<Result> work,
                                                  transaction_options how) {
         for (database_detail::attempts more(how);;) {
@@ -449,7 +537,7 @@ private:
         }
     }
 
-    std::shared_ptr<database_detail::store> store_;
+    std::shared_ptr<database_detail::places> places_;
 };
 
 }  // namespace cenote

@@ -30,6 +30,13 @@ enum class isolation_level : std::uint8_t {
     serializable,
 };
 
+/// What a server is asked to do.
+enum class server_role : std::uint8_t {
+    any,
+    read_write,  ///< Takes writes: it is asked when a connection is opened, and by each probe.
+    read_only,   ///< Only reads: that it takes no writes is no sign that anything is wrong.
+};
+
 /// Where a server is and how its connections are set up.
 struct options {
     /// A name, an address, or the path of a Unix socket.
@@ -52,6 +59,8 @@ struct options {
     std::string tls_cert;  ///< File of our own certificate, where the server asks for one.
     std::string tls_key;   ///< And of its key.
 
+    server_role role_of_server = server_role::any;
+
     /// How long opening may take, all addresses of the host together.
     std::chrono::milliseconds connect_timeout{5000};
     /// How long anything else may take that is asked of the server.
@@ -68,8 +77,9 @@ struct options {
     bool unsafe_reset_by_tracking = false;
 
     /// `mariadb://user:password@host:port/database?key=value` (or `mysql://`). Keys: charset,
-    /// timezone, sql_mode, isolation, tls, tls_ca, tls_cert, tls_key, connect_timeout,
-    /// operation_timeout, statement_cache, unsafe_reset_by_tracking. Throws invalid_url.
+    /// timezone, sql_mode, isolation, tls, tls_ca, tls_cert, tls_key, server_role,
+    /// connect_timeout, operation_timeout, statement_cache, unsafe_reset_by_tracking. Throws
+    /// invalid_url.
     static options from_url(std::string_view text);
 };
 

@@ -24,6 +24,7 @@ using connector_detail::deadline_after;
 using connector_detail::drive;
 using connector_detail::exchange;
 using connector_detail::instant;
+using detail::asking_role;
 using detail::executing;
 using detail::fetching;
 using detail::pinging;
@@ -79,6 +80,15 @@ isolation_level level_of(const std::string& word) {
         "read-committed, repeatable-read, serializable");
 }
 
+server_role role_of(const std::string& word) {
+    if (word == "any") return server_role::any;
+    if (word == "read-write") return server_role::read_write;
+    if (word == "read-only") return server_role::read_only;
+    throw invalid_url(
+        "cenote: the URL has a parameter \"server_role\" that is none of any, read-write, "
+        "read-only");
+}
+
 void take_place(const url& u, options& o) {
     if (u.scheme != "mariadb" && u.scheme != "mysql")
         throw invalid_url("cenote: the URL of MariaDB begins with mariadb:// or mysql://");
@@ -131,6 +141,7 @@ options options::from_url(std::string_view text) {
     o.time_zone = all.take("timezone").value_or(o.time_zone);
     o.sql_mode = all.take("sql_mode").value_or(o.sql_mode);
     if (auto level = all.take("isolation")) o.isolation = level_of(*level);
+    if (auto role = all.take("server_role")) o.role_of_server = role_of(*role);
     o.tls = all.take_bool("tls");
     o.tls_ca = all.take("tls_ca").value_or("");
     o.tls_cert = all.take("tls_cert").value_or("");
@@ -408,6 +419,33 @@ instant share_of(instant deadline, std::size_t left) {
     return now >= deadline ? deadline : now + (deadline - now) / static_cast<int>(left);
 }
 
+bool must_write(const session& s) { return s.settings().role_of_server == server_role::read_write; }
+
+void refuse_reader(const asking_role& asked) {
+    if (asked.writes()) return;
+    throw connection_error(error_kind::transient,
+                           "cenote: MariaDB: cannot open: the server takes no writes");
+}
+
+/// Makes the connection, and looks whether it leads where it is to.
+void settle(session& s, instant until) {
+    settling all(s, settling::from::nothing);
+    converse(s, all, until);
+    if (!must_write(s)) return;
+    asking_role ask(s);
+    converse(s, ask, until);
+    refuse_reader(ask);
+}
+
+asio::awaitable<void> async_settle(session* s, instant until) {
+    settling all(*s, settling::from::nothing);
+    co_await async_converse(s, &all, until);
+    if (!must_write(*s)) co_return;
+    asking_role ask(*s);
+    co_await async_converse(s, &ask, until);
+    refuse_reader(ask);
+}
+
 }  // namespace
 
 connector::connector(options settings)
@@ -424,9 +462,8 @@ connection connector::open() {
     for (std::size_t i = 0;; ++i) {
         instant until = share_of(deadline, places.size() - i);
         auto made = std::make_shared<session>(settings_, places.at(i), until);
-        settling all(*made, settling::from::nothing);
         try {
-            converse(*made, all, until);
+            settle(*made, until);
             return connection(std::move(made));
         } catch (const connection_error& e) {
             if (e.kind() == error_kind::final || i + 1 == places.size()) throw;
@@ -435,6 +472,11 @@ connection connector::open() {
 }
 
 bool connector::probe(connection& c) {
+    if (must_write(c.own())) {
+        asking_role ask(c.own());
+        converse(c.own(), ask, c.own().deadline());
+        return ask.writes();
+    }
     pinging once(c.own());
     converse(c.own(), once, c.own().deadline());
     return true;
@@ -489,9 +531,8 @@ asio::awaitable<connection> async_connector::open() {
     for (std::size_t i = 0;; ++i) {
         instant until = share_of(deadline, places.size() - i);
         auto made = std::make_shared<session>(settings, places.at(i), until);
-        settling all(*made, settling::from::nothing);
         try {
-            co_await async_converse(made.get(), &all, until);
+            co_await async_settle(made.get(), until);
             co_return connection(std::move(made));
         } catch (const connection_error& e) {
             if (e.kind() == error_kind::final || i + 1 == places.size()) throw;
@@ -502,6 +543,11 @@ asio::awaitable<connection> async_connector::open() {
 namespace {
 
 asio::awaitable<bool> async_probe(std::shared_ptr<session> on) {
+    if (must_write(*on)) {
+        asking_role ask(*on);
+        co_await async_converse(on.get(), &ask, on->deadline());
+        co_return ask.writes();
+    }
     pinging once(*on);
     co_await async_converse(on.get(), &once, on->deadline());
     co_return true;

@@ -111,6 +111,9 @@ bool is_clients_own(unsigned code) {
     return (code >= CR_MIN_ERROR && code <= 2999) || (code >= 5000 && code <= 5999);
 }
 
+/// The server's word for "not with this option"; MySQL has one of its own for this.
+bool is_read_only(unsigned code) { return code == 1290 || code == 1836; }
+
 error_kind kind_of(unsigned code, std::string_view sqlstate, std::string_view text) {
     switch (code) {
         case 1053:                              // shutdown in progress
@@ -444,6 +447,8 @@ void conversation::fail() {
 
 void conversation::fail(unsigned code, const std::string& sqlstate, const std::string& text) {
     error_kind kind = kind_of(code, sqlstate, text);
+    if (is_read_only(code) && on().settings().role_of_server == server_role::read_only)
+        kind = error_kind::statement;
     on().note_failed(kind);
     std::string what = "cenote: MariaDB: " + text + " (" + std::to_string(code) + ")";
     if (kind == error_kind::statement)
@@ -608,6 +613,32 @@ bool pinging::advance() {
     }
     call<mysql_ping_start, mysql_ping_cont>(&number(), handle());
     return true;
+}
+
+bool asking_role::advance() {
+    constexpr std::string_view question = "SELECT @@GLOBAL.read_only";
+    switch (phase_) {
+        case phase::begin:
+            phase_ = phase::asked;
+            call<mysql_real_query_start, mysql_real_query_cont>(
+                &number(), handle(), question.data(), static_cast<unsigned long>(question.size()));
+            return true;
+        case phase::asked:
+            if (number() != 0) fail();
+            phase_ = phase::stored;
+            call<mysql_store_result_start, mysql_store_result_cont>(&rows(), handle());
+            return true;
+        case phase::stored: note_answer(); break;
+    }
+    return false;
+}
+
+void asking_role::note_answer() {
+    std::unique_ptr<MYSQL_RES, decltype(&mysql_free_result)> all(rows(), &mysql_free_result);
+    if (all == nullptr) fail();
+    MYSQL_ROW row = mysql_fetch_row(all.get());
+    std::string_view answer = row != nullptr && row[0] != nullptr ? row[0] : "";
+    writes_ = answer == "0" || answer == "OFF";  // by its version
 }
 
 }  // namespace cenote::mariadb::detail

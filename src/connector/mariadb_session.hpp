@@ -280,6 +280,22 @@ private:
     bool begun_ = false;
 };
 
+/// Asks whether the server takes writes.
+class asking_role final : public conversation {
+public:
+    using conversation::conversation;
+    bool writes() const noexcept { return writes_; }
+
+private:
+    enum class phase { begin, asked, stored };
+
+    bool advance() override;
+    void note_answer();
+
+    phase phase_ = phase::begin;
+    bool writes_ = false;
+};
+
 /// Prepares a statement, executes one, or both, and reads what comes of it.
 class executing final : public conversation {
 public:

@@ -12,11 +12,16 @@
 #include "cenote/postgres.hpp"
 #include "cenote/sqlite.hpp"
 #include "database/held.hpp"
+#include "database/places.hpp"
+#include "database/server.hpp"
 #include "database/store.hpp"
 
 namespace cenote {
 
 using database_detail::held;
+using database_detail::part;
+using database_detail::places;
+using database_detail::server;
 using database_detail::store;
 
 namespace database_detail {
@@ -201,7 +206,7 @@ void transaction::commit() {
     end();
 }
 
-boost::asio::awaitable<void> transaction::async_commit() {
+boost::asio::awaitable<void> transaction::awaited_commit() {
     on();
     co_await held::async_commit(on_, which_);
     end();
@@ -212,7 +217,7 @@ void transaction::rollback() {
     end();
 }
 
-boost::asio::awaitable<void> transaction::async_rollback() {
+boost::asio::awaitable<void> transaction::awaited_rollback() {
     on();
     co_await held::async_rollback(on_, which_);
     end();
@@ -220,7 +225,7 @@ boost::asio::awaitable<void> transaction::async_rollback() {
 
 transaction transaction::begin() { return on().begin_in(which_); }
 
-boost::asio::awaitable<transaction> transaction::async_begin() {
+boost::asio::awaitable<transaction> transaction::awaited_begin() {
     on();
     return held::async_begin_in(on_, which_);
 }
@@ -231,7 +236,7 @@ scope::scope(std::shared_ptr<held> on) noexcept : statements(on), on_(std::move(
 
 cenote::transaction scope::begin(const transaction_options& how) { return on_->begin(how); }
 
-boost::asio::awaitable<cenote::transaction> scope::async_begin(transaction_options how) {
+boost::asio::awaitable<cenote::transaction> scope::awaited_begin(transaction_options how) {
     return held::async_begin(on_, how);
 }
 
@@ -240,48 +245,90 @@ void scope::discard() noexcept { on_->discard(); }
 
 // Database.
 
-database::database(std::shared_ptr<database_detail::server> at, const database_options& how)
-    : store_(std::make_shared<store>(std::move(at), how)) {
-    asked_ = store_;
+namespace {
+
+std::shared_ptr<places> only(std::shared_ptr<server> at, const database_options& how) {
+    auto primary = std::make_shared<store>(std::move(at), how.pool);
+    return std::make_shared<places>(std::move(primary), std::vector<std::shared_ptr<store>>{});
 }
 
+}  // namespace
+
+database::database(std::shared_ptr<places> all)
+    : statements(all->primary()), places_(std::move(all)) {}
+
 database::database(std::string_view url, const database_options& how)
-    : database(database_detail::server_of(url, how), how) {}
+    : database(only(database_detail::server_of(url, how), how)) {}
 database::database(const sqlite::options& where, const database_options& how)
-    : database(database_detail::make_sqlite(where, how), how) {}
+    : database(only(database_detail::make_sqlite(where, how), how)) {}
 database::database(const postgres::options& where, const database_options& how)
-    : database(database_detail::make_postgres(where, how), how) {}
+    : database(only(database_detail::make_postgres(where, how), how)) {}
 database::database(const mariadb::options& where, const database_options& how)
-    : database(database_detail::make_mariadb(where, how), how) {}
+    : database(only(database_detail::make_mariadb(where, how), how)) {}
+
+std::shared_ptr<places> database::all_of(std::string_view primary, const replicas& others,
+                                         const database_options& how) {
+    std::shared_ptr<server> first = database_detail::server_of(primary, how, part::primary);
+    std::vector<std::shared_ptr<server>> rest;
+    for (const std::string& url : others.urls) {
+        rest.push_back(database_detail::server_of(url, how, part::replica));
+        if (rest.back()->speaks() != first->speaks())
+            throw std::invalid_argument("cenote: a replica is another kind of database");
+    }
+    std::vector<std::shared_ptr<store>> readable;
+    for (std::shared_ptr<server>& each : rest) {
+        options o = database_detail::for_replica(how.pool, readable.size() + 1);
+        readable.push_back(std::make_shared<store>(std::move(each), o));
+    }
+    return std::make_shared<places>(std::make_shared<store>(std::move(first), how.pool),
+                                    std::move(readable));
+}
+
+/// A pool of one, which is there from the beginning and never changed for another that is as good.
+database_options database::one_connection(database_options how) {
+    how.pool.max = 1;
+    how.pool.min_size = 1;
+    how.pool.min_idle = 0;
+    how.pool.warm_up = warm_up::wait;
+    how.pool.idle_timeout = forever;
+    how.pool.max_lifetime = forever;
+    how.pool.max_uses = forever;
+    return how;
+}
 
 database& database::operator=(database&& other) noexcept {
     if (this != &other) {
-        if (store_ != nullptr) store_->close();
+        if (places_ != nullptr) places_->close();
         asked_ = std::move(other.asked_);
-        store_ = std::move(other.store_);
+        places_ = std::move(other.places_);
     }
     return *this;
 }
 
 database::~database() {
-    if (store_ != nullptr) store_->close();
+    if (places_ != nullptr) places_->close();
 }
 
-cenote::scope database::scope() {
-    return cenote::scope(std::make_shared<held>(store_, held::use::session));
+namespace {
+
+std::shared_ptr<held> held_of(const std::shared_ptr<places>& among, held::use how, bool read_only) {
+    if (read_only) return std::make_shared<held>(among, how);
+    return std::make_shared<held>(among->primary(), how);
+}
+
+}  // namespace
+
+cenote::scope database::scope(const scope_options& how) {
+    return cenote::scope(held_of(places_, held::use::session, how.read_only));
 }
 
 cenote::transaction database::begin(const transaction_options& how) {
-    return std::make_shared<held>(store_)->begin(how);
+    return held_of(places_, held::use::statements, how.read_only)->begin(how);
 }
 
-boost::asio::awaitable<cenote::transaction> database::async_begin(transaction_options how) {
-    return begin_in(store_, how);
-}
-
-boost::asio::awaitable<cenote::transaction> database::begin_in(std::shared_ptr<store> store,
+boost::asio::awaitable<cenote::transaction> database::begin_in(std::shared_ptr<places> places,
                                                                transaction_options how) {
-    return held::async_begin(std::make_shared<held>(std::move(store)), how);
+    return held::async_begin(held_of(places, held::use::statements, how.read_only), how);
 }
 
 /// It is rolled back in any case: if not now, then as its connection comes back.
@@ -301,6 +348,6 @@ boost::asio::awaitable<void> database::async_roll_back(cenote::transaction* t) {
     }
 }
 
-stats database::stats() const { return store_->stats(); }
+stats database::stats() const { return places_->stats(); }
 
 }  // namespace cenote

@@ -167,10 +167,49 @@ void held::look_at_link() {
         throw transaction_lost("cenote: the connection was lost in a transaction", "", false);
 }
 
+held::words held::at_first() const {
+    bool binds_session = is_for_reading() && use_ == use::session;
+    return binds_session ? from_->at().to_only_read() : words{};
+}
+
+void held::take() {
+    if (is_for_reading()) {
+        taken got = readers_->acquire_to_read();
+        from_ = std::move(got.from);
+        link_ = std::move(got.link);
+    } else {
+        link_ = from_->acquire();
+    }
+    try {
+        say(at_first());
+    } catch (...) {
+        let_go();
+        throw;
+    }
+}
+
+asio::awaitable<void> held::async_take(std::shared_ptr<held> on) {
+    if (on->is_for_reading()) {
+        taken got = co_await places::async_acquire_to_read(on->readers_);
+        on->from_ = std::move(got.from);
+        on->link_ = std::move(got.link);
+    } else {
+        borrowed got = co_await on->from_->async_acquire();
+        on->link_ = std::move(got);
+    }
+    words said = on->at_first();
+    try {
+        co_await async_say(on, std::move(said));
+    } catch (...) {
+        on->let_go();
+        throw;
+    }
+}
+
 sql::connection& held::ready() {
     look_at_link();
     check_state();
-    if (!has_link()) link_ = from_->acquire();
+    if (!has_link()) take();
     be_sure();
     check_state();
     if (due_ > 0) {
@@ -184,10 +223,7 @@ sql::connection& held::ready() {
 asio::awaitable<void> held::async_ready(std::shared_ptr<held> on) {
     on->look_at_link();
     on->check_state();
-    if (!on->has_link()) {
-        borrowed got = co_await on->from_->async_acquire();
-        on->link_ = std::move(got);
-    }
+    if (!on->has_link()) co_await async_take(on);
     co_await async_be_sure(on);
     on->check_state();
     if (on->due_ > 0) {
@@ -220,7 +256,7 @@ void held::refuse_open_rows() const {
 
 held::words held::due() const {
     if (link().in_transaction()) return to_undo(due_);
-    return due_ == 1 ? from_->at().afterwards(how_) : words{};
+    return due_ == 1 ? afterwards() : words{};
 }
 
 void held::lose(const connection_error& e, bool committing) {
@@ -321,7 +357,8 @@ transaction held::begin(const transaction_options& how) {
     check_plain();
     due_ = 1;  // unless all goes well
     how_ = how;
-    say(from_->at().begin(how));
+    if (is_for_reading()) how_.read_only = true;
+    say(from_->at().begin(how_));
     due_ = 0;
     doubtful_ = false;
     ended_ = ended_by::nobody;
@@ -334,7 +371,8 @@ asio::awaitable<transaction> held::async_begin(std::shared_ptr<held> on, transac
     on->check_plain();
     on->due_ = 1;
     on->how_ = how;
-    words said = on->from_->at().begin(how);
+    if (on->is_for_reading()) on->how_.read_only = true;
+    words said = on->from_->at().begin(on->how_);
     co_await async_say(on, std::move(said));
     on->due_ = 0;
     on->doubtful_ = false;
@@ -373,7 +411,7 @@ held::words held::to_commit() const {
             "25P02");
     if (level() > 1) return {"RELEASE SAVEPOINT " + savepoint(level())};
     words said{"COMMIT"};
-    for (std::string& one : from_->at().afterwards(how_)) said.push_back(std::move(one));
+    for (std::string& one : afterwards()) said.push_back(std::move(one));
     return said;
 }
 
@@ -417,7 +455,15 @@ asio::awaitable<void> held::async_commit(std::shared_ptr<held> on, transaction_i
 held::words held::to_undo(std::size_t from) const {
     if (from > 1) return {"ROLLBACK TO " + savepoint(from), "RELEASE SAVEPOINT " + savepoint(from)};
     words said{"ROLLBACK"};
-    for (std::string& one : from_->at().afterwards(how_)) said.push_back(std::move(one));
+    for (std::string& one : afterwards()) said.push_back(std::move(one));
+    return said;
+}
+
+/// Where a transaction that only reads is made by a setting, a session that does is, too.
+held::words held::afterwards() const {
+    words said = from_->at().afterwards(how_);
+    if (said.empty()) return said;
+    for (std::string& one : at_first()) said.push_back(std::move(one));
     return said;
 }
 

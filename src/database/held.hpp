@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cenote/database.hpp"
+#include "database/places.hpp"
 #include "database/store.hpp"
 
 namespace cenote::database_detail {
@@ -28,6 +29,9 @@ public:
 
     explicit held(std::shared_ptr<store> from, use how = use::statements) noexcept
         : from_(std::move(from)), use_(how) {}
+    /// Of one that only reads, wherever that is done best.
+    held(std::shared_ptr<places> among, use how) noexcept
+        : from_(among->primary()), readers_(std::move(among)), use_(how) {}
     ~held() override { let_go(); }
 
     sql::result execute(std::string_view text, std::span<const sql::parameter> values) override;
@@ -78,6 +82,11 @@ private:
     void let_go() noexcept;
     void look_at_link();
 
+    bool is_for_reading() const noexcept { return readers_ != nullptr; }
+    void take();
+    static asio::awaitable<void> async_take(std::shared_ptr<held> on);
+    /// What is said when a link was taken.
+    words at_first() const;
     /// The link is there, and what is due has been said.
     sql::connection& ready();
     static asio::awaitable<void> async_ready(std::shared_ptr<held> on);
@@ -100,10 +109,13 @@ private:
     /// What a commit comes down to. Throws if it cannot be.
     words to_commit() const;
     words to_undo(std::size_t from) const;
+    /// What is said after a transaction.
+    words afterwards() const;
     transaction note_begun();
     void note_committed() noexcept;
 
-    std::shared_ptr<store> from_;
+    std::shared_ptr<store> from_;  // where the link is from; without one, the primary will do
+    std::shared_ptr<places> readers_;
     use use_;
     borrowed link_;
     bool discarded_ = false;

@@ -23,13 +23,13 @@ std::string words_for(isolation level) {
     return {};
 }
 
-std::shared_ptr<server> server_of(std::string_view url, const database_options& how) {
+std::shared_ptr<server> server_of(std::string_view url, const database_options& how, part which) {
     std::string scheme = url::parse(url).scheme;
     if (scheme == "sqlite") return make_sqlite(sqlite::options::from_url(url), how);
     if (scheme == "postgresql" || scheme == "postgres")
-        return make_postgres(postgres::options::from_url(url), how);
+        return make_postgres(postgres::options::from_url(url), how, which);
     if (scheme == "mariadb" || scheme == "mysql")
-        return make_mariadb(mariadb::options::from_url(url), how);
+        return make_mariadb(mariadb::options::from_url(url), how, which);
     throw invalid_url(
         "cenote: a database is named by a URL that begins with sqlite:, postgresql: or mariadb:");
 }

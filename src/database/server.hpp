@@ -1,6 +1,7 @@
 // A server of whatever kind, as a database sees it: opens links, tends them, and has its words.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -45,6 +46,8 @@ public:
     virtual bool sees_all_changes() const noexcept { return false; }
     /// The options of a pool of its links.
     virtual options suited(options chosen) const { return chosen; }
+    /// What is said so that nothing can be written in this session, until it is reset.
+    virtual std::vector<std::string> to_only_read() const = 0;
     /// What is said to begin a transaction, one after the other.
     virtual std::vector<std::string> begin(const transaction_options& how) const = 0;
     /// What is said when one has ended that was begun like this, whichever way.
@@ -54,12 +57,22 @@ public:
     virtual std::vector<std::string> to_be_sure() const;
 };
 
+/// What a server is to its database: all there is, or one of several.
+enum class part : std::uint8_t {
+    alone,
+    primary,  ///< It must take writes.
+    replica,  ///< It is read from, and need not.
+};
+
 /// By the scheme of the URL. Throws invalid_url.
-std::shared_ptr<server> server_of(std::string_view url, const database_options& how);
+std::shared_ptr<server> server_of(std::string_view url, const database_options& how,
+                                  part which = part::alone);
 
 std::shared_ptr<server> make_sqlite(sqlite::options where, const database_options& how);
-std::shared_ptr<server> make_postgres(postgres::options where, const database_options& how);
-std::shared_ptr<server> make_mariadb(mariadb::options where, const database_options& how);
+std::shared_ptr<server> make_postgres(postgres::options where, const database_options& how,
+                                      part which = part::alone);
+std::shared_ptr<server> make_mariadb(mariadb::options where, const database_options& how,
+                                     part which = part::alone);
 
 /// "ISOLATION LEVEL …", empty for the server's own.
 std::string words_for(isolation level);

@@ -12,6 +12,10 @@ public:
 
     dialect speaks() const noexcept override { return dialect::mariadb; }
 
+    std::vector<std::string> to_only_read() const override {
+        return {"SET SESSION TRANSACTION READ ONLY"};
+    }
+
     /// The level is for the next transaction only.
     std::vector<std::string> begin(const transaction_options& how) const override {
         std::vector<std::string> said;
@@ -28,9 +32,14 @@ public:
 
 }  // namespace
 
-std::shared_ptr<server> make_mariadb(mariadb::options where, const database_options& how) {
+std::shared_ptr<server> make_mariadb(mariadb::options where, const database_options& how,
+                                     part which) {
     if (where.statement_cache == 0) where.statement_cache = how.statement_cache;
     if (!how.full_reset) where.unsafe_reset_by_tracking = true;
+    if (where.role_of_server == mariadb::server_role::any) {
+        if (which == part::primary) where.role_of_server = mariadb::server_role::read_write;
+        if (which == part::replica) where.role_of_server = mariadb::server_role::read_only;
+    }
     return std::make_shared<mariadb_server>(where);
 }
 

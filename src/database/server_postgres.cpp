@@ -12,6 +12,10 @@ public:
 
     dialect speaks() const noexcept override { return dialect::postgres; }
 
+    std::vector<std::string> to_only_read() const override {
+        return {"SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"};
+    }
+
     std::vector<std::string> begin(const transaction_options& how) const override {
         std::string said = "BEGIN";
         if (std::string level = words_for(how.isolation); !level.empty()) said += " " + level;
@@ -22,9 +26,14 @@ public:
 
 }  // namespace
 
-std::shared_ptr<server> make_postgres(postgres::options where, const database_options& how) {
+std::shared_ptr<server> make_postgres(postgres::options where, const database_options& how,
+                                      part which) {
     if (where.statement_cache == 0) where.statement_cache = how.statement_cache;
     if (!how.full_reset) where.unsafe_reset_by_tag = true;
+    if (where.role_of_server == postgres::server_role::any) {
+        if (which == part::primary) where.role_of_server = postgres::server_role::read_write;
+        if (which == part::replica) where.role_of_server = postgres::server_role::prefer_standby;
+    }
     return std::make_shared<postgres_server>(where);
 }
 

@@ -22,6 +22,8 @@ public:
         return chosen;
     }
 
+    std::vector<std::string> to_only_read() const override { return {"PRAGMA query_only = 1"}; }
+
     /// Whoever will write says so at once: a transaction that has begun to read can only fail if
     /// somebody else has written meanwhile, however long it waits.
     std::vector<std::string> begin(const transaction_options& how) const override {

@@ -34,11 +34,17 @@ asio::awaitable<sql::result> async_run(std::shared_ptr<store> in, sql::bound_sta
 
 }  // namespace
 
-store::store(std::shared_ptr<server> at, const database_options& how)
-    : server_(std::move(at)), pool_(linker{server_}, server_->suited(how.pool)) {}
+store::store(std::shared_ptr<server> at, const options& of_pool)
+    : server_(std::move(at)),
+      acquire_timeout_(of_pool.acquire_timeout),
+      pool_(linker{server_}, server_->suited(of_pool)) {}
 
 asio::awaitable<borrowed> store::async_acquire() {
     return pool_.async_acquire(asio::use_awaitable);
+}
+
+asio::awaitable<borrowed> store::async_acquire(std::chrono::nanoseconds within) {
+    return pool_.async_acquire_for(within, asio::use_awaitable);
 }
 
 sql::bound_statement store::translated(sql::bound_statement what) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <chrono>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -18,7 +19,7 @@ using borrowed = lease<std::unique_ptr<link>>;
 
 class store final : public asked, public std::enable_shared_from_this<store> {
 public:
-    store(std::shared_ptr<server> at, const database_options& how);
+    store(std::shared_ptr<server> at, const options& of_pool);
 
     // Statements that are on their own.
     sql::result execute(std::string_view text, std::span<const sql::parameter> values) override;
@@ -27,7 +28,11 @@ public:
     asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) override;
 
     borrowed acquire() { return pool_.acquire(); }
+    borrowed acquire(std::chrono::nanoseconds within) { return pool_.acquire_for(within); }
     asio::awaitable<borrowed> async_acquire();
+    asio::awaitable<borrowed> async_acquire(std::chrono::nanoseconds within);
+    /// Of those who do not bring their own.
+    std::chrono::nanoseconds acquire_timeout() const noexcept { return acquire_timeout_; }
 
     const server& at() const noexcept { return *server_; }
     /// Whether nothing is known against it. Waits for nothing.
@@ -41,6 +46,7 @@ public:
 
 private:
     std::shared_ptr<server> server_;
+    std::chrono::nanoseconds acquire_timeout_;
     pool<std::unique_ptr<link>> pool_;
 };
 

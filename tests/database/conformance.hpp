@@ -27,78 +27,14 @@
 #include "cenote/database.hpp"
 #include "cenote/error.hpp"
 #include "cenote/url.hpp"
-#include "connector/awaiting.hpp"
+#include "database/manners.hpp"
 #include "support/patience.hpp"
 
 namespace cenote::conformance {
 
-using support::await_on;
 using support::eventually;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-struct blocking {
-    static sql::result run(auto& on, const auto& text, const auto&... args) {
-        return on.execute(text, args...);
-    }
-    static sql::cursor stream(auto& on, std::string_view text, const auto&... args) {
-        return on.stream(text, args...);
-    }
-    static std::optional<sql::row> next(sql::cursor& rows) { return rows.next(); }
-    static transaction begin(auto& on, const auto&... how) { return on.begin(how...); }
-    static void commit(transaction& t) { t.commit(); }
-    static void rollback(transaction& t) { t.rollback(); }
-    /// `work` with a transaction, by the function that commits and rolls back.
-    template <class Work>
-    static auto in_transaction(database& db, Work work, const transaction_options& how = {}) {
-        return db.transaction(work, how);
-    }
-};
-
-/// As services have it: a loop that is there for longer than anybody who posts to it. The second is
-/// for what is awaited within something that is.
-inline boost::asio::io_context& loop(int depth) {
-    static boost::asio::io_context loops[2];
-    return loops[depth];
-}
-
-struct awaited {
-    static sql::result run(auto& on, const auto& text, const auto&... args) {
-        return await_on(loop(0), on.async_execute(text, args...));
-    }
-    static sql::cursor stream(auto& on, std::string_view text, const auto&... args) {
-        return await_on(loop(0), on.async_stream(text, args...));
-    }
-    static std::optional<sql::row> next(sql::cursor& rows) {
-        return await_on(loop(0), rows.async_next());
-    }
-    static transaction begin(auto& on, const auto&... how) {
-        return await_on(loop(0), on.async_begin(how...));
-    }
-    static void commit(transaction& t) { await_on(loop(0), t.async_commit()); }
-    static void rollback(transaction& t) { await_on(loop(0), t.async_rollback()); }
-    template <class Work>
-    static auto in_transaction(database& db, Work work, const transaction_options& how = {}) {
-        using result = std::invoke_result_t<Work&, transaction&>;
-        // The work itself waits for loops of its own: the suite is written once.
-        auto awaitable_work = [&](transaction& t) -> boost::asio::awaitable<result> {
-            if constexpr (std::is_void_v<result>) {
-                work(t);
-                co_return;
-            } else {
-                co_return work(t);
-            }
-        };
-        return await_on(loop(1), db.async_transaction(awaitable_work, how));
-    }
-};
-
-/// A place and a manner of asking.
-template <class Place, class Manner>
-struct kind {
-    using place = Place;
-    using manner = Manner;
-};
 
 template <class Kind>
 struct any_database : testing::Test {
@@ -527,8 +463,98 @@ TYPED_TEST_P(any_database, tells_completion_tokens) {
     EXPECT_THROW(failed.get(), statement_error);
 }
 
+TYPED_TEST_P(any_database, tells_completion_tokens_of_transactions) {
+    database& all = this->db;
+    boost::asio::io_context& io = loop(0);
+    auto finish = [&](auto future) {
+        io.restart();
+        io.run();
+        return future.get();
+    };
+    auto token = boost::asio::bind_executor(io, boost::asio::use_future);
+    transaction t = finish(all.async_begin(token));
+    this->set(t, 1, 5);
+    transaction in = finish(t.async_begin(token));
+    this->set(in, 1, 6);
+    finish(in.async_rollback(token));
+    finish(t.async_commit(token));
+    EXPECT_EQ(this->balance(1), 5);
+    auto s = all.scope();
+    transaction reader = finish(s.async_begin({.read_only = true}, token));
+    EXPECT_THROW(reader.execute("UPDATE account SET balance = 7"), statement_error);
+    finish(reader.async_rollback(token));
+    auto work = [](transaction& on) -> boost::asio::awaitable<int> {
+        co_await on.async_execute("UPDATE account SET balance = 8 WHERE id = 1");
+        co_return 9;
+    };
+    EXPECT_EQ(finish(all.async_transaction(work, token)), 9);
+    EXPECT_EQ(this->balance(1), 8);
+    auto fails = [](transaction& on) -> boost::asio::awaitable<void> {
+        co_await on.async_execute("UPDATE account SET balance = 10 WHERE id = 1");
+        throw std::range_error("mine");
+    };
+    EXPECT_THROW(finish(all.async_transaction(fails, {.retries = 1}, token)), std::range_error);
+    EXPECT_EQ(this->balance(1), 8);
+}
+
+TYPED_TEST_P(any_database, writes_nothing_in_a_scope_that_only_reads) {
+    using ask = typename TypeParam::manner;
+    database one{this->at.url(), {.pool = {.max = 1}}};
+    {
+        auto s = one.scope({.read_only = true});
+        EXPECT_FALSE(s.has_connection());
+        auto refuses = [&](auto& on) {
+            EXPECT_THROW(this->set(on, 1, 5), statement_error);
+            EXPECT_EQ(one.stats().leased, 1u);
+        };
+        refuses(s);
+        {
+            transaction t = ask::begin(s);
+            EXPECT_EQ(
+                ask::run(t, "SELECT balance FROM account WHERE id = 2").template scalar<int>(),
+                200);
+            refuses(t);
+        }
+        refuses(s);
+        transaction t = ask::begin(s, transaction_options{.isolation = isolation::serializable});
+        ask::commit(t);
+        refuses(s);
+        EXPECT_EQ(ask::run(s, "SELECT balance FROM account WHERE id = 1").template scalar<int>(),
+                  100);
+    }
+    // Whoever has the same connection next can write.
+    this->set(one, 1, 5);
+    EXPECT_EQ(this->balance(1), 5);
+    EXPECT_EQ(one.stats().opened, 1u);
+}
+
+TYPED_TEST_P(any_database, can_do_with_one_connection) {
+    using ask = typename TypeParam::manner;
+    database one = database::direct(this->at.url());
+    EXPECT_EQ(one.stats().opened, 1u);
+    this->set(one, 1, 5);
+    auto twice = [&](transaction& t) {
+        this->set(t, 2, 6);
+        transaction in = ask::begin(t);
+        this->set(in, 3, 7);
+        ask::commit(in);
+    };
+    ask::in_transaction(one, twice);
+    {
+        auto s = one.scope();
+        ask::run(s, this->at.setting);
+        auto rows = ask::stream(s, "SELECT balance FROM account ORDER BY id");
+        EXPECT_EQ(ask::next(rows)->template as<int>(), 5);
+    }
+    EXPECT_NE(ask::run(one, this->at.what_is_set).template scalar<std::string>(), this->at.value);
+    EXPECT_EQ(this->balance(2) + this->balance(3), 13);
+    EXPECT_EQ(one.stats().max, 1u);
+}
+
 REGISTER_TYPED_TEST_SUITE_P(
-    any_database, takes_values_in_either_style, gives_rows_as_what_they_are,
+    any_database, tells_completion_tokens_of_transactions,
+    writes_nothing_in_a_scope_that_only_reads, can_do_with_one_connection,
+    takes_values_in_either_style, gives_rows_as_what_they_are,
     keeps_a_transaction_from_others_until_it_is_committed, rolls_back_what_was_not_committed,
     commits_what_a_function_did_and_undoes_what_it_did_not_finish,
     undoes_only_the_inner_of_two_transactions,

@@ -36,6 +36,35 @@ TEST(database, says_which_urls_it_knows) {
     EXPECT_THROW(database("sqlite::memory:"), std::invalid_argument);
 }
 
+TEST(database_direct, says_at_once_that_there_is_no_server) {
+    EXPECT_THROW(database::direct("postgresql://app@127.0.0.1:1/orders"), connection_error);
+    EXPECT_THROW(database::direct("sqlite:no/such/folder/file.db"), connection_error);
+}
+
+TEST(database_direct, does_not_let_a_thread_wait_for_itself) {
+    support::sqlite_file file;
+    database db = database::direct(file.url());
+    auto s = db.scope();
+    s.execute("CREATE TABLE t (n INTEGER)");
+    EXPECT_THROW(db.execute("SELECT 1"), deadlock_error);
+    EXPECT_TRUE(s.query("SELECT n FROM t").empty());
+}
+
+TEST(database_direct, is_waited_for_by_others) {
+    support::sqlite_file file;
+    database db = database::direct(file.url());
+    db.execute("CREATE TABLE counter (n INTEGER)");
+    db.execute("INSERT INTO counter VALUES (0)");
+    std::vector<std::thread> all;
+    for (int i = 0; i < 4; ++i)
+        all.emplace_back([&] {
+            for (int j = 0; j < 20; ++j) db.execute("UPDATE counter SET n = n + 1");
+        });
+    for (std::thread& each : all) each.join();
+    EXPECT_EQ(db.query("SELECT n FROM counter").scalar<int>(), 80);
+    EXPECT_EQ(db.stats().opened, 1u);
+}
+
 TEST(database_sqlite, keeps_what_is_in_memory) {
     database db{"sqlite:kept?mode=memory"};
     db.execute("CREATE TABLE t (n INTEGER)");

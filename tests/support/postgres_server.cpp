@@ -49,6 +49,7 @@ ssl_key_file = '@key@'
 
 constexpr const char* who_may = R"(
 local all postgres trust
+local replication postgres trust
 local all all scram-sha-256
 host all all 127.0.0.1/32 scram-sha-256
 )";
@@ -80,6 +81,19 @@ postgres_server::postgres_server(options chosen) : real_server("postgres", "post
                          sql_text(chosen.password),
                      "postgres");
     execute_as_admin("create database orders owner app", "postgres");
+}
+
+postgres_server::postgres_server(standby_of followed) : real_server("postgres", "postgres") {
+    std::string data = folder() / "data";
+    run_beside({program("pg_basebackup"), "-D", data, "-h", followed.primary.socket_folder(), "-p",
+                std::to_string(followed.primary.port()), "-U", "postgres", "--write-recovery-conf",
+                "--wal-method=stream", "--checkpoint=fast", "--no-sync"});
+    live_by({.command = {program("postgres"), "-D", data, "-c", "port=" + std::to_string(port()),
+                         "-c", "unix_socket_directories=" + folder().string()},
+             .ready = "database system is ready to accept",
+             .farewell = warded_process::order::interrupt,
+             .crash = warded_process::order::quit});
+    start();
 }
 
 void postgres_server::initialise(const options& chosen) {

@@ -89,11 +89,21 @@ struct postgres_options {
     bool tls = false;
 };
 
+/// What a PostgreSQL must be set to so that it can have standbys.
+inline constexpr const char* with_standbys = "wal_level = replica\nmax_wal_senders = 5\n";
+
+class postgres_server;
+/// A standby that follows this one.
+struct standby_of {
+    const postgres_server& primary;
+};
+
 /// PostgreSQL, with a user "app" who logs in by scram-sha-256, and a database "orders".
 class postgres_server : public real_server {
 public:
     using options = postgres_options;
     explicit postgres_server(options chosen = {});
+    explicit postgres_server(standby_of followed);
 
     /// The folder of its unix socket, by which only the administrator gets in without a password.
     const std::filesystem::path& socket_folder() const { return folder(); }

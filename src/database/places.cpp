@@ -1,0 +1,99 @@
+// Who is asked in whose place, and which failures mean that somebody else should be.
+#include "database/places.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "cenote/breaker.hpp"
+#include "cenote/error.hpp"
+
+namespace cenote::database_detail {
+
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+/// Nothing can be opened there. (Whoever waits in vain for a pool that is only busy would wait in
+/// vain elsewhere, too, and have the primary do the work of all replicas.)
+bool is_away(const pool_error& e) {
+    if (e.code() == errc::unavailable || e.code() == errc::open_failed) return true;
+    return e.code() == errc::timed_out && e.cause() != nullptr;
+}
+
+/// The time of one acquire, for all that are tried.
+class patience {
+public:
+    explicit patience(std::chrono::nanoseconds all) : whole_(all), since_(clock::now()) {}
+
+    std::chrono::nanoseconds left() const {
+        if (whole_ == std::chrono::nanoseconds::max()) return whole_;
+        return std::max(whole_ - (clock::now() - since_), std::chrono::nanoseconds(0));
+    }
+
+private:
+    std::chrono::nanoseconds whole_;
+    clock::time_point since_;
+};
+
+}  // namespace
+
+std::vector<std::shared_ptr<store>> places::replicas_in_turn() {
+    std::vector<std::shared_ptr<store>> all = replicas_;
+    if (all.empty()) return all;
+    std::size_t first = turn_.fetch_add(1, std::memory_order_relaxed) % all.size();
+    std::ranges::rotate(all, all.begin() + static_cast<std::ptrdiff_t>(first));
+    return all;
+}
+
+taken places::acquire_to_read() {
+    patience p(primary_->acquire_timeout());
+    for (const std::shared_ptr<store>& each : replicas_in_turn()) {
+        try {
+            return {each, each->acquire(p.left())};
+        } catch (const pool_error& e) {
+            if (!is_away(e)) throw;
+        }
+    }
+    return {primary_, primary_->acquire(p.left())};
+}
+
+asio::awaitable<taken> places::async_acquire_to_read(std::shared_ptr<places> among) {
+    patience p(among->primary_->acquire_timeout());
+    std::vector<std::shared_ptr<store>> all = among->replicas_in_turn();
+    for (const std::shared_ptr<store>& each : all) {
+        try {
+            borrowed link = co_await each->async_acquire(p.left());
+            co_return taken{each, std::move(link)};
+        } catch (const pool_error& e) {
+            if (!is_away(e)) throw;
+        }
+    }
+    borrowed link = co_await among->primary_->async_acquire(p.left());
+    co_return taken{among->primary_, std::move(link)};
+}
+
+stats places::stats() const {
+    cenote::stats all = primary_->stats();
+    for (const std::shared_ptr<store>& each : replicas_) all += each->stats();
+    return all;
+}
+
+void places::close() noexcept {
+    primary_->close();
+    for (const std::shared_ptr<store>& each : replicas_) each->close();
+}
+
+options for_replica(options of_primary, std::size_t number) {
+    options o = std::move(of_primary);
+    o.name += " replica " + std::to_string(number);
+    o.breaker = std::make_shared<threshold_breaker>(
+        threshold_breaker::settings{.failures = 2, .cool_down = std::chrono::seconds(1)});
+    // An open that hangs has failed while whoever waits for it can still go elsewhere.
+    if (o.acquire_timeout > std::chrono::nanoseconds(0))
+        o.open_timeout = std::min(o.open_timeout, o.acquire_timeout / 4);
+    if (o.warm_up == warm_up::wait) o.warm_up = warm_up::background;
+    return o;
+}
+
+}  // namespace cenote::database_detail

@@ -1,0 +1,143 @@
+// Replicas of PostgreSQL (a real standby), of MariaDB (a server that takes no writes) and of SQLite
+// (another file).
+#include "database/replicas.hpp"
+
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "connector/mariadb_place.hpp"
+#include "connector/postgres_place.hpp"
+#include "connector/sqlite_file.hpp"
+
+namespace cenote::conformance {
+namespace {
+
+using support::mariadb_server;
+using support::postgres_server;
+
+struct two_postgres {
+    postgres_server primary{{.settings = support::with_standbys}};
+    postgres_server standby{support::standby_of{primary}};
+};
+
+struct postgres_places {
+    static two_postgres& both() {
+        static two_postgres one;
+        return one;
+    }
+    static postgres_server& replica() { return both().standby; }
+    static std::string primary_url() { return support::postgres_url(both().primary.port()); }
+    static std::string replica_url() { return support::postgres_url(both().standby.port()); }
+    const char* which = "SELECT CASE WHEN pg_is_in_recovery() THEN 'replica' ELSE 'primary' END";
+};
+
+struct two_mariadb {
+    mariadb_server primary;
+    mariadb_server replica{{.arguments = {"--read-only=1"}}};
+};
+
+struct mariadb_places {
+    static two_mariadb& both() {
+        static two_mariadb one;
+        return one;
+    }
+    static mariadb_server& replica() { return both().replica; }
+    static std::string primary_url() { return support::mariadb_url(both().primary.port()); }
+    static std::string replica_url() { return support::mariadb_url(both().replica.port()); }
+    const char* which = "SELECT if(@@GLOBAL.read_only, 'replica', 'primary')";
+};
+
+struct sqlite_places {
+    sqlite_places() {
+        for (const auto& [file, name] :
+             {std::pair{&first, "primary"}, std::pair{&other, "replica"}}) {
+            database one = database::direct(file->url());
+            one.execute("CREATE TABLE me (name TEXT)");
+            one.execute("INSERT INTO me VALUES (?)", name);
+        }
+    }
+    std::string primary_url() const { return first.url(); }
+    std::string replica_url() const { return other.url(); }
+    const char* which = "SELECT name FROM me";
+
+    support::sqlite_file first;
+    support::sqlite_file other;
+};
+
+template <class Place>
+using both_manners = testing::Types<kind<Place, blocking>, kind<Place, awaited>>;
+using sqlite_kinds = both_manners<sqlite_places>;
+using postgres_kinds = both_manners<postgres_places>;
+using mariadb_kinds = both_manners<mariadb_places>;
+INSTANTIATE_TYPED_TEST_SUITE_P(sqlite, any_replicated_database, sqlite_kinds);
+INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_replicated_database, postgres_kinds);
+INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_replicated_database, mariadb_kinds);
+INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_served_replicated_database, postgres_kinds);
+INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_served_replicated_database, mariadb_kinds);
+
+TEST(replicas, take_turns) {
+    sqlite_places two;
+    database db{two.replica_url(), replicas{two.primary_url(), two.replica_url()}};
+    std::string seen;
+    for (int i = 0; i < 4; ++i) {
+        transaction t = db.begin({.read_only = true});
+        seen += t.query("SELECT name FROM me").scalar<std::string>() + " ";
+    }
+    EXPECT_EQ(seen, "primary replica primary replica ");
+}
+
+TEST(replicas, are_of_the_same_kind) {
+    sqlite_places two;
+    EXPECT_THROW((database{two.primary_url(), replicas{"postgresql://app@127.0.0.1:1/orders"}}),
+                 std::invalid_argument);
+    EXPECT_THROW((database{two.primary_url(), replicas{"elsewhere"}}), invalid_url);
+}
+
+/// A replica that is only busy is waited for: the primary is not there to do its work.
+TEST(replicas, are_waited_for_while_they_are_busy) {
+    sqlite_places two;
+    std::chrono::milliseconds soon(50);
+    database db{two.primary_url(),
+                replicas{two.replica_url()},
+                {.pool = {.max = 1, .acquire_timeout = soon, .refuse_deadlock = false}}};
+    auto busy = db.scope({.read_only = true});
+    busy.execute("SELECT 1");
+    auto late = db.scope({.read_only = true});
+    EXPECT_THROW(late.execute("SELECT 1"), timed_out_error);
+}
+
+/// The primary fails, the standby is promoted, and its database never heard of it.
+TEST(replicas_postgres, are_written_to_when_they_have_been_promoted) {
+    two_postgres own;
+    std::string both = "postgresql://app:" + std::string(support::canary_password) +
+                       "@127.0.0.1:" + std::to_string(own.primary.port()) +
+                       ",127.0.0.1:" + std::to_string(own.standby.port()) + "/orders";
+    database db{both, replicas{both}};
+    db.execute("CREATE TABLE survives (n INTEGER)");
+    db.execute("INSERT INTO survives VALUES (?)", 1);
+    auto seen_by_readers = [&] {
+        transaction t = db.begin({.read_only = true});
+        return t.query("SELECT count(*) FROM pg_tables WHERE tablename = 'survives'")
+                   .scalar<int>() == 1;
+    };
+    EXPECT_TRUE(eventually(seen_by_readers));
+    own.primary.stop(support::real_server::ending::immediate);
+    own.standby.execute_as_admin("select pg_promote()");
+    EXPECT_TRUE(eventually([&] {
+        try {
+            db.execute("INSERT INTO survives VALUES (?)", 2);
+            return true;
+        } catch (const server_error&) {
+            return false;  // that connection was the old primary's
+        } catch (const pool_error&) {
+            return false;
+        }
+    }));
+    auto s = db.scope({.read_only = true});
+    EXPECT_GE(s.query("SELECT count(*) FROM survives WHERE n = 2").scalar<int>(), 1);
+}
+
+}  // namespace
+}  // namespace cenote::conformance
