@@ -311,8 +311,8 @@ database::~database() {
 
 namespace {
 
-std::shared_ptr<held> held_of(const std::shared_ptr<places>& among, held::use how, bool read_only) {
-    if (read_only) return std::make_shared<held>(among, how);
+std::shared_ptr<held> held_of(std::shared_ptr<places> among, held::use how, bool read_only) {
+    if (read_only) return std::make_shared<held>(std::move(among), how);
     return std::make_shared<held>(among->primary(), how);
 }
 
@@ -328,7 +328,7 @@ cenote::transaction database::begin(const transaction_options& how) {
 
 boost::asio::awaitable<cenote::transaction> database::begin_in(std::shared_ptr<places> places,
                                                                transaction_options how) {
-    return held::async_begin(held_of(places, held::use::statements, how.read_only), how);
+    return held::async_begin(held_of(std::move(places), held::use::statements, how.read_only), how);
 }
 
 /// It is rolled back in any case: if not now, then as its connection comes back.

@@ -2,6 +2,7 @@
 #include "database/phrase.hpp"
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 
 namespace cenote::database_detail {
@@ -25,6 +26,14 @@ struct place {
     bool escape() const { return number == 0 && length == 2; }
 };
 
+/// Where something may begin that is no plain text, in whichever dialect. Everything else is passed
+/// over without a further look.
+constexpr std::array<bool, 256> special = [] {
+    std::array<bool, 256> all{};
+    for (char c : std::string_view("'\"`[$-/#?")) all[static_cast<unsigned char>(c)] = true;
+    return all;
+}();
+
 /// Goes through a statement from place to place.
 class reader {
 public:
@@ -32,17 +41,24 @@ public:
 
     /// False at the end.
     bool next(place& found) {
-        while (at_ < text_.size()) {
-            if (skip_quoted() || skip_comment() || skip_word()) continue;
-            if (read_place(found)) return true;
-            ++at_;
+        for (;;) {
+            while (at_ < text_.size() && !special[static_cast<unsigned char>(text_[at_])]) ++at_;
+            if (at_ == text_.size()) return false;
+            bool is_place = false;
+            if (skip_word() || skip_quoted() || skip_comment() || (is_place = read_place(found)))
+                begin_ = at_;
+            else ++at_;
+            if (is_place) return true;
         }
-        return false;
     }
 
 private:
     char look(std::size_t ahead = 0) const {
         return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
+    }
+    /// What was passed over so far back, unless it belongs to something else.
+    char look_back(std::size_t behind) const {
+        return at_ >= begin_ + behind ? text_[at_ - behind] : '\0';
     }
     bool is(std::string_view what) const { return text_.substr(at_).starts_with(what); }
 
@@ -64,8 +80,8 @@ private:
     bool skip_quoted() {
         bool mariadb = of_ == dialect::mariadb;
         switch (look()) {
-            case '\'':
-            case '"': go_behind_quote(look(), mariadb); return true;
+            case '\'': go_behind_quote('\'', mariadb || is_after_e()); return true;
+            case '"': go_behind_quote('"', mariadb); return true;
             case '`':
                 if (of_ == dialect::postgres) return false;
                 go_behind_quote('`', false);
@@ -119,14 +135,17 @@ private:
         }
     }
 
-    /// A word may have a dollar sign in it, and in PostgreSQL an E before a quote.
+    /// The rest of one that has a dollar sign in it.
     bool skip_word() {
-        if (!is_of_a_word(look())) return false;
-        std::size_t begin = at_;
+        if (look() != '$' || !is_of_a_word(look_back(1))) return false;
         while (at_ < text_.size() && (is_of_a_word(text_[at_]) || text_[at_] == '$')) ++at_;
-        bool escapes = at_ - begin == 1 && (text_[begin] == 'e' || text_[begin] == 'E');
-        if (of_ == dialect::postgres && escapes && look() == '\'') go_behind_quote('\'', true);
         return true;
+    }
+
+    /// A word of its own, which has PostgreSQL heed backslashes in what follows.
+    bool is_after_e() const {
+        bool e = look_back(1) == 'e' || look_back(1) == 'E';
+        return of_ == dialect::postgres && e && !is_of_a_word(look_back(2));
     }
 
     bool read_place(place& found) {
@@ -151,6 +170,7 @@ private:
     dialect of_;
     std::string_view text_;
     std::size_t at_ = 0;
+    std::size_t begin_ = 0;  // of the plain text that it is in
 };
 
 [[noreturn]] void refuse_count(std::size_t places, std::size_t values) {
