@@ -312,12 +312,15 @@ void conversation::lose() {
 
 namespace {
 
+bool is_bytes(const sql::parameter& p) {
+    return std::holds_alternative<std::span<const std::byte>>(p.get());
+}
+
 /// What a server must be told apart: the same text with bytes in place of text is another one.
-std::string key_of(std::string_view text, std::span<const sql::parameter> parameters) {
+std::string key_with_types(std::string_view text, std::span<const sql::parameter> parameters) {
     std::string key(text);
     key.push_back('\0');
-    for (const sql::parameter& p : parameters)
-        key.push_back(std::holds_alternative<std::span<const std::byte>>(p.get()) ? 'b' : 't');
+    for (const sql::parameter& p : parameters) key.push_back(is_bytes(p) ? 'b' : 't');
     return key;
 }
 
@@ -332,10 +335,12 @@ recurring::recurring(std::shared_ptr<session> with, std::string_view text,
 void recurring::begin() {
     // Nothing of ours can be done in a transaction that has failed, but for its end.
     if (!with_->kept().on() || with_->transaction_failed()) return ask();
-    key_ = key_of(text_, parameters_);
+    key_ = text_;
+    if (std::ranges::any_of(parameters_, is_bytes))
+        key_ = own_key_ = key_with_types(text_, parameters_);
     std::string* known = with_->kept().find(key_);
     if (known == nullptr) {
-        std::optional<std::string> gone = with_->kept().add(key_, {});
+        std::optional<std::string> gone = with_->kept().add(std::string(key_), {});
         if (gone && !gone->empty()) with_->forgotten().push_back(std::move(*gone));
         return ask();
     }

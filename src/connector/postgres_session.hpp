@@ -232,7 +232,8 @@ private:
     std::shared_ptr<session> with_;
     std::string_view text_;
     std::span<const sql::parameter> parameters_;
-    std::string key_;   // the text, and which of its values are bytes
+    std::string_view key_;  // the text, and which of its values are bytes if any are
+    std::string own_key_;
     std::string name_;  // empty: it is not prepared
     phase phase_ = phase::asking;
     bool again_ = false;

@@ -42,8 +42,7 @@ public:
     /// False at the end.
     bool next(place& found) {
         for (;;) {
-            while (at_ < text_.size() && !special[static_cast<unsigned char>(text_[at_])]) ++at_;
-            if (at_ == text_.size()) return false;
+            if (!pass_over_plain_text()) return false;
             bool is_place = false;
             if (skip_word() || skip_quoted() || skip_comment() || (is_place = read_place(found)))
                 begin_ = at_;
@@ -53,6 +52,14 @@ public:
     }
 
 private:
+    bool pass_over_plain_text() {
+        const char* end = text_.data() + text_.size();
+        const char* now = text_.data() + at_;
+        while (now != end && !special[static_cast<unsigned char>(*now)]) ++now;
+        at_ = static_cast<std::size_t>(now - text_.data());
+        return now != end;
+    }
+
     char look(std::size_t ahead = 0) const {
         return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
     }
@@ -195,6 +202,7 @@ public:
         made_ += by;
         done_ = p.at + p.length;
     }
+    void append(std::string_view more) { made_ += more; }
     std::string take() {
         made_ += from_.substr(done_);
         return std::move(made_);
@@ -240,7 +248,8 @@ void phrase::name_places(dialect to) {
     std::size_t most = 0;
     reader in(to, text_);
     for (place p; in.next(p);) {
-        made.replace(p, "?" + std::to_string(p.number));
+        made.replace(p, "?");
+        made.append(text_.substr(p.at + 1, p.length - 1));
         most = std::max(most, p.number);
     }
     if (most != values_.size()) refuse_count(most, values_.size());
