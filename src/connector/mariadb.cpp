@@ -180,10 +180,14 @@ st_mysql* connection::native_handle() const {
 
 namespace {
 
-/// The server does not know a statement any more that was prepared, and has done nothing. (By its
-/// text: a procedure may fail with the same code after half of its work.)
-bool is_stale(const statement_error& e) {
+/// The server does not know a statement any more that was prepared, or wants it prepared anew, and
+/// has done nothing. A procedure may fail with the same codes after half of its work: so the first
+/// is known by its text; and the second is believed only of what had columns when it was prepared,
+/// which neither calls nor blocks have. Nothing else can commit on its way.
+bool is_stale(const statement_error& e, const detail::prepared& what) {
     constexpr int unknown = 1243;
+    constexpr int to_be_prepared_anew = 1615;
+    if (e.code() == to_be_prepared_anew) return what.has_columns();
     return e.code() == unknown &&
            std::string_view(e.what()).find("mysqld_stmt_execute") != std::string_view::npos;
 }
@@ -197,7 +201,7 @@ asio::awaitable<sql::result> async_execute_on(std::shared_ptr<session> on,
             co_await async_converse(on.get(), &again, on->deadline());
             co_return again.take();
         } catch (const statement_error& e) {
-            if (!is_stale(e)) throw;
+            if (!is_stale(e, *known)) throw;
         }
         on->drop_kept(what.text());
     }
@@ -230,7 +234,7 @@ sql::result session::execute(std::string_view text, std::span<const sql::paramet
             converse(*this, again, deadline());
             return again.take();
         } catch (const statement_error& e) {
-            if (!is_stale(e)) throw;
+            if (!is_stale(e, *known)) throw;
         }
         drop_kept(text);
     }

@@ -399,6 +399,13 @@ void session::drop_kept(std::string_view text) {
     if (auto gone = kept_.remove(text)) needless_.push_back(std::move(*gone));
 }
 
+bool session::stop_keeping() {
+    if (kept_.size() == 0) return false;
+    kept_.for_each([this](auto& one) { needless_.push_back(std::move(one)); });
+    kept_.turn_off();
+    return true;
+}
+
 sql::statement session::keep(std::unique_ptr<prepared> what) {
     statements_.push_back(std::move(what));
     return named(statements_.size() - 1);

@@ -77,8 +77,13 @@ public:
     void forget_rows() noexcept;
     void bind(std::span<const sql::parameter> parameters);
 
+    /// Whether the server told of columns when it was prepared.
+    bool has_columns() const noexcept { return has_columns_; }
+    void note_prepared() noexcept { has_columns_ = mysql_stmt_field_count(handle_) > 0; }
+
 private:
     MYSQL_STMT* handle_;
+    bool has_columns_ = false;
     std::unique_ptr<row_reader> reader_;
 };
 
@@ -160,6 +165,8 @@ public:
     void keep_latest(std::string_view text);
     /// It has to be prepared anew.
     void drop_kept(std::string_view text);
+    /// The server has no room for them. False: none of those it has are kept here.
+    bool stop_keeping();
     sql::statement keep(std::unique_ptr<prepared> what);
     /// Throws std::logic_error if it is none of this connection's, or from before its last reset.
     prepared& find(const sql::statement& s) const;

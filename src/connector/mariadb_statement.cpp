@@ -255,7 +255,13 @@ bool executing::prepare() {
 }
 
 bool executing::execute() {
+    constexpr unsigned no_room = 1461;  // as many as the server will have of all its clients
+    if (number() != 0 && mysql_stmt_errno(what_->handle()) == no_room && on().stop_keeping()) {
+        phase_ = phase::begin;
+        return advance();
+    }
     if (number() != 0) fail_statement(what_->handle());
+    if (what_ == on().latest().get()) what_->note_prepared();
     if (extent_ == extent::prepare) return false;
     what_->bind(parameters_);
     phase_ = phase::executed;

@@ -112,6 +112,44 @@ TEST_F(mariadb_kept, take_values_of_other_types) {
     EXPECT_EQ(c.execute("select a from kept_test").scalar<int>(), 1);
 }
 
+/// The server has a limit for the statements of all its clients together.
+TEST_F(mariadb_kept, make_room_when_the_server_has_none) {
+    connection roomy = connector{mariadb_url("statement_cache=100")}.open();
+    std::string few = std::to_string(prepared() + 5);
+    support::the_mariadb().execute_as_admin("set global max_prepared_stmt_count = " + few);
+    for (int round = 0; round < 2; ++round)
+        for (int n = 0; n < 20; ++n) {
+            std::string text = "select ? + " + std::to_string(n);
+            EXPECT_EQ(roomy.execute(text, 1).scalar<int>(), n + 1);
+            EXPECT_EQ(await(roomy.async_execute(text, 2)).scalar<int>(), n + 2);
+        }
+    support::the_mariadb().execute_as_admin("set global max_prepared_stmt_count = 16382");
+}
+
+/// What the server says when it has tried in vain to do it itself.
+TEST_F(mariadb_kept, are_prepared_anew_if_the_server_wants_it_and_nothing_can_be_done_twice) {
+    const char* fails_once =
+        "begin if @fails then set @fails = 0; signal sqlstate 'HY000' set mysql_errno = 1615; "
+        "end if; ";
+    c.execute("drop function if exists needs_it");
+    c.execute("drop procedure if exists needs_it");
+    c.execute(std::string("create function needs_it() returns int deterministic ") + fails_once +
+              "return 7; end");
+    c.execute(std::string("create procedure needs_it() ") + fails_once + "select 7; end");
+    for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(c.execute("select needs_it()").scalar<int>(), 7);
+        EXPECT_EQ(c.execute("call needs_it()").scalar<int>(), 7);
+    }
+    c.execute("set @fails = 1");
+    EXPECT_EQ(c.execute("select needs_it()").scalar<int>(), 7);
+    c.execute("set @fails = 1");
+    EXPECT_EQ(await(c.async_execute("select needs_it()")).scalar<int>(), 7);
+    c.execute("set @fails = 1");
+    EXPECT_THROW(c.execute("call needs_it()"), statement_error);
+    c.execute("drop function needs_it");
+    c.execute("drop procedure needs_it");
+}
+
 TEST_F(mariadb_kept, may_have_several_results_or_fail) {
     c.execute("drop procedure if exists kept_procedure");
     c.execute("create procedure kept_procedure() begin select 1; select 2; end");
