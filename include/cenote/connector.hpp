@@ -47,6 +47,9 @@ namespace cenote {
 /// dirty; `reset` has it reset before anybody else gets it, like lease::mark_dirty(); `discard` and
 /// `final` are false; `suspect` is lease::discard_and_suspect().
 ///
+/// A connector whose probe depends on how it was made may have `bool can_probe() const noexcept`.
+/// If that is false, it is taken for one without a probe; the answer must not change.
+///
 /// forsake returns nothing. All others but open, close and classify return bool or nothing; what
 /// close returns is ignored. A member of one of these names that cannot be called like this does
 /// not compile.
@@ -108,6 +111,9 @@ struct verbs_of {
     static constexpr bool probe = requires(C& c, T& t) {
         { c.probe(t) } -> bool_or_nothing<Outcome>;
     };
+    static constexpr bool can_probe = requires(const C& c) {
+        { c.can_probe() } noexcept -> std::same_as<bool>;
+    };
     static constexpr bool reset = requires(C& c, T& t) {
         { c.reset(t) } -> bool_or_nothing<Outcome>;
     };
@@ -135,6 +141,9 @@ struct verbs_of {
         static_assert(
             probe || !requires { &C::probe; },
             "cenote: the connector's probe must accept a T& and return bool or nothing");
+        static_assert(
+            can_probe || !requires { &C::can_probe; },
+            "cenote: the connector's can_probe must be const, noexcept and return bool");
         static_assert(
             reset || !requires { &C::reset; },
             "cenote: the connector's reset must accept a T& and return bool or nothing");
@@ -164,7 +173,7 @@ public:
     explicit connector_base(C connector) : connector_(std::move(connector)) {}
 
     connector_abilities abilities() const noexcept override {
-        return {.probe = can::probe,
+        return {.probe = can::probe && may_probe(),
                 .reset = can::reset,
                 .before_acquire = can::before_acquire,
                 .before_acquire_is_quick = can::before_acquire_is_quick,
@@ -212,6 +221,11 @@ public:
 
 protected:
     using can = verbs_of<C, T, Outcome>;
+
+    bool may_probe() const noexcept {
+        if constexpr (can::can_probe) return connector_.can_probe();
+        else return true;
+    }
 
     static T& value_of(resource& r) { return static_cast<resource_of<T>&>(r).value; }
 

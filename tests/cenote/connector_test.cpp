@@ -45,6 +45,12 @@ struct void_verbs {
     void reset(session& s) const { (void)to->reset(s); }
 };
 
+/// Knows only when it is made whether it can probe.
+struct undecided : support::connector {
+    bool able = false;
+    bool can_probe() const noexcept { return able; }
+};
+
 struct no_default {
     explicit no_default(int n) : number(n) {}
     int number;
@@ -267,6 +273,18 @@ TEST(connector, a_verb_that_returns_nothing_says_yes_by_returning) {
     held.give_back();
     EXPECT_EQ(pool.acquire()->id, 1);
     EXPECT_EQ(to->resets, 1);
+}
+
+TEST(connector, one_that_says_it_cannot_probe_is_taken_for_one_without_a_probe) {
+    for (bool able : {true, false}) {
+        auto to = server::start();
+        cenote::pool<session> pool{undecided{{to}, able}, {.probe_after_idle = 0ns}};
+        for (int i = 0; i < 3; ++i) (void)pool.acquire();
+        EXPECT_EQ(to->probes, able ? 2 : 0);
+        pool.suspect_all();
+        EXPECT_EQ(pool.acquire()->id, able ? 1 : 2) << "suspect";
+        EXPECT_THROW(pool.replace_connector(undecided{{to}, !able}), std::invalid_argument);
+    }
 }
 
 TEST(connector, without_close_the_destructor_is_enough) {
