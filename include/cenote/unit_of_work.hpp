@@ -54,7 +54,8 @@ struct unit_hooks {
     unit_hook<T> clear = {};
 
     /// Whether the unit is of no use any more. Must be quick: it is asked on the thread that gives
-    /// the unit back, and on one of the pool's own after each rollback and clear.
+    /// the unit back, and on one of the pool's own after each rollback and clear. A unit that is
+    /// null is broken without being asked.
     std::function<bool(T&)> broken = {};
 
     /// Whether the unit still works, as a connector's probe. May block. It must leave nothing
@@ -123,7 +124,16 @@ public:
     }
 
 private:
-    bool is_broken(T& unit) const { return hooks_.broken != nullptr && hooks_.broken(unit); }
+    bool is_broken(T& unit) const {
+        // A user may have moved away what a unit points to; no hook expects that.
+        constexpr bool points = requires {
+            *unit;
+            static_cast<bool>(unit);
+        };
+        if constexpr (points)
+            if (!unit) return true;
+        return hooks_.broken != nullptr && hooks_.broken(unit);
+    }
 
     void ask_the_unit() {
         fall_back(hooks_.rollback, "rollback",
@@ -145,7 +155,7 @@ private:
             if constexpr (detail::bool_or_nothing<answer> &&
                           (may_be_silent || !std::is_void_v<answer>))
                 hook = member;
-            else throw invalid_option(name, "null", "the unit's own has no answer that is known");
+            else throw invalid_option(name, "null", "what the unit's own returns is not known");
         }
     }
 

@@ -402,17 +402,20 @@ TEST_F(unit_of_work_pool, members_are_called_where_there_is_no_hook) {
 TEST_F(unit_of_work_pool, hooks_may_be_members_of_what_the_unit_points_to) {
     using pointer = std::unique_ptr<session>;
     cenote::pool units{
-        unit_of_work{[by = by] { return std::make_unique<session>(by, ++by->made); },
-                     {.rollback = &session::rollback,
-                      .clear = &session::clear,
-                      .broken = [](const pointer& unit) { return !unit || unit->broken(); }}},
+        unit_of_work{
+            [by = by] { return std::make_unique<session>(by, ++by->made); },
+            {.rollback = &session::rollback, .clear = &session::clear, .broken = &session::broken}},
         single()};
     static_assert(std::is_same_v<decltype(units), cenote::pool<pointer>>);
     (*units.acquire())->use("ann");
     EXPECT_TRUE((*units.acquire())->untouched());
     EXPECT_EQ(by->made, 1);
-    (void)units.acquire()->release();  // NOLINT: the pool is left without it
+    (*units.acquire())->lost = true;
     EXPECT_EQ((*units.acquire())->id, 2);
+    {
+        auto taken = std::move(*units.acquire());
+    }
+    EXPECT_EQ((*units.acquire())->id, 3) << "what is null is broken";
 }
 
 TEST_F(unit_of_work_pool, one_of_rollback_and_clear_is_enough) {
