@@ -47,6 +47,7 @@ public:
         try {
             sql_->begin();
         } catch (const soci::soci_error&) {
+            // one is open, or there is no connection: then the rollback throws
         }
         sql_->rollback();
     }
