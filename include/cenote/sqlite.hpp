@@ -58,6 +58,7 @@ struct options {
 
 namespace detail {
 class session;
+class writers_line;
 }  // namespace detail
 
 using statement = sql::statement;
@@ -116,6 +117,7 @@ public:
 private:
     friend class async_connector;
     std::shared_ptr<const options> settings_;
+    std::shared_ptr<detail::writers_line> line_;
 };
 
 /// The same for a pool on an executor. What blocks runs on work threads.

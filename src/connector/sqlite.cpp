@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "cenote/error.hpp"
 #include "cenote/url.hpp"
 #include "connector/exchange.hpp"
 #include "connector/sqlite_session.hpp"
@@ -22,6 +23,7 @@ using connector_detail::async_run;
 using connector_detail::errand;
 using connector_detail::exchange;
 using detail::session;
+using detail::writers_line;
 
 namespace {
 
@@ -71,6 +73,20 @@ std::chrono::microseconds pause_before(int next_try) {
     return std::chrono::microseconds{std::min(200 << std::min(next_try, 6), 10'000)};
 }
 
+/// Throws `failed` if it does not come to that in time.
+asio::awaitable<void> async_take_turn(std::shared_ptr<session> on,
+                                      std::shared_ptr<writers_line> line,
+                                      writers_line::instant until, std::exception_ptr failed) {
+    try {
+        writers_line::turn taken = co_await line->async_take_until(until);
+        on->give_turn(std::move(taken));
+        co_return;
+    } catch (const pool_error& e) {
+        if (e.code() == errc::canceled) throw;
+    }
+    std::rethrow_exception(failed);
+}
+
 /// Tries until it gets the locks it needs. A thread that waited for a lock would be missing to
 /// whoever has it: so it is the coroutine that waits.
 template <class Result>
@@ -78,12 +94,18 @@ asio::awaitable<Result> async_attempt(std::shared_ptr<session> on,
                                       std::shared_ptr<errand<Result>> what) {
     auto give_up = connector_detail::deadline_after(on->busy_timeout());
     for (int tries = 0;; ++tries) {
+        std::exception_ptr failed;
         try {
             Result got = co_await async_run<Result>(what);
             co_return got;
         } catch (const statement_error& e) {
             bool late = std::chrono::steady_clock::now() >= give_up;
             if (e.code() != session::locked || late) throw;
+            failed = std::current_exception();
+        }
+        if (std::shared_ptr<writers_line> line = on->line_to_join()) {
+            co_await async_take_turn(on, std::move(line), give_up, std::move(failed));
+            continue;
         }
         asio::steady_timer pause(co_await asio::this_coro::executor, pause_before(tries));
         co_await pause.async_wait(asio::use_awaitable);
@@ -104,6 +126,7 @@ asio::awaitable<Result> async_exchanged(std::shared_ptr<session> on,
         throw;
     } catch (...) {
         guard.complete();
+        on->end_turn();  // it may have come, and been of no use any more
         throw;
     }
 }
@@ -285,10 +308,11 @@ asio::awaitable<cursor> session::async_stream(sql::bound_statement what) {
 connector::connector(options settings)
     : settings_(std::make_shared<const options>(std::move(settings))) {
     validate(*settings_);
+    if (settings_->mode != open_mode::read_only) line_ = std::make_shared<writers_line>();
 }
 
 connection connector::open() {
-    connection made(std::make_shared<session>(settings_));
+    connection made(std::make_shared<session>(settings_, line_));
     if (settings_->on_open) settings_->on_open(made);
     made.own().settle();
     return made;

@@ -180,7 +180,10 @@ public:
         of.deadline_ = deadline_after(of.timeout_);
         of.busy_until_ = std::min(of.deadline_, deadline_after(of.settings_->busy_timeout));
     }
-    ~limit() { of_.deadline_ = of_.busy_until_ = instant::max(); }
+    ~limit() {
+        of_.deadline_ = of_.busy_until_ = instant::max();
+        of_.end_turn();
+    }
     limit(const limit&) = delete;
     limit& operator=(const limit&) = delete;
 
@@ -188,8 +191,9 @@ private:
     session& of_;
 };
 
-session::session(std::shared_ptr<const options> settings)
+session::session(std::shared_ptr<const options> settings, std::shared_ptr<writers_line> line)
     : settings_(std::move(settings)),
+      line_(std::move(line)),
       kept_(settings_->statement_cache),
       timeout_(settings_->operation_timeout) {
     open();
@@ -204,8 +208,8 @@ session::session(std::shared_ptr<const options> settings)
 session::~session() {
     if (handle_ == nullptr) {
         // Not even finalized: that would touch the parent's handle.
-        for (statement_ptr& s : statements_) std::ignore = s.release();
-        kept_.for_each([](statement_ptr& s) { std::ignore = s.release(); });
+        for (compiled& s : statements_) std::ignore = s.it.release();
+        kept_.for_each([](compiled& s) { std::ignore = s.it.release(); });
         return;
     }
     statements_.clear();
@@ -248,8 +252,9 @@ void session::settle() {
     note_baseline();
     sqlite3_set_authorizer(
         handle_,
-        [](void* me, int action, const char* name, const char* argument, const char*, const char*) {
-            static_cast<session*>(me)->note(action, name, argument);
+        [](void* me, int action, const char* name, const char* argument, const char* database,
+           const char*) {
+            static_cast<session*>(me)->note(action, name, argument, database);
             return SQLITE_OK;
         },
         this);
@@ -274,9 +279,16 @@ void session::note_baseline() {
 
 // What a lease leaves behind. SQLite tells what each statement is about to do.
 
-void session::note(int action, const char* name, const char* argument) {
+void session::note(int action, const char* name, const char* argument, const char* database) {
     if (own_doing_) return;
-    switch (action) {  // whatever changes the session
+    switch (action) {  // whatever changes the session, or a table
+        case SQLITE_INSERT:
+        case SQLITE_UPDATE:
+        case SQLITE_DELETE: {
+            bool temporary = database != nullptr && std::string_view(database) == "temp";
+            (temporary ? compiled_temporary_ : compiled_writes_) = true;
+            break;
+        }
         case SQLITE_PRAGMA:
             if (argument != nullptr) note_pragma(lower(name));
             break;
@@ -301,6 +313,7 @@ verdict session::leave() noexcept {
     if (!condition_.idle()) return condition_.judge();
     statements_.clear();
     end_statements();
+    end_turn();
     timeout_ = settings_->operation_timeout;
     sqlite3_set_last_insert_rowid(handle_, 0);
     if (beyond_undo_) return verdict::discard;
@@ -355,25 +368,28 @@ void session::detach_all() {
 
 // Statements.
 
-statement_ptr session::compile(std::string_view text, unsigned flags) {
+compiled session::compile(std::string_view text, unsigned flags) {
+    compiled_change_ = compiled_writes_ = compiled_temporary_ = false;
     sqlite3_stmt* raw = nullptr;
     const char* rest = nullptr;
     if (text.size() > longest_statement) throw statement_error("cenote: the statement is too long");
     int code =
         sqlite3_prepare_v3(handle_, text.data(), static_cast<int>(text.size()), flags, &raw, &rest);
-    statement_ptr made(raw);
+    compiled made{.it = std::unique_ptr<sqlite3_stmt, finalize>(raw)};
     if (code != SQLITE_OK) fail(code);
-    if (made == nullptr) throw statement_error("cenote: the statement is empty");
+    if (raw == nullptr) throw statement_error("cenote: the statement is empty");
     // Whatever follows would never be run, and is what an injection looks like.
     std::string_view left(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
     if (left.find_first_not_of(" \t\r\n\f;") != left.npos) {
         sqlite3_stmt* more = nullptr;
         code = sqlite3_prepare_v3(handle_, left.data(), static_cast<int>(left.size()), 0, &more,
                                   nullptr);
-        statement_ptr second(more);
+        std::unique_ptr<sqlite3_stmt, finalize> second(more);
         if (code != SQLITE_OK || second != nullptr)
             throw statement_error("cenote: one statement at a time: there is text after the first");
     }
+    bool temporary = compiled_temporary_ && !compiled_writes_;
+    made.writes = sqlite3_stmt_readonly(raw) == 0 && !temporary;
     return made;
 }
 
@@ -429,36 +445,36 @@ sql::result session::collect(sqlite3_stmt* s) {
     return all;
 }
 
+sql::result session::collect(const compiled& s, std::span<const sql::parameter> parameters) {
+    bind(s.it.get(), parameters, false);
+    take_turn(s);
+    return collect(s.it.get());
+}
+
 sql::result session::run(const std::string& text) {
-    statement_ptr s = compile(text);
-    return collect(s.get());
+    compiled s = compile(text);
+    return collect(s.it.get());
 }
 
 sql::result session::perform(std::string_view text, std::span<const sql::parameter> parameters) {
     limit time(*this);
     if (kept_.on()) return perform_kept(text, parameters);
-    statement_ptr s = compile(text);
-    bind(s.get(), parameters, false);
-    return collect(s.get());
+    compiled s = compile(text);
+    return collect(s, parameters);
 }
 
 /// Of what changes the session we are told as it is compiled, and not when it is run again: that is
 /// compiled each time.
 sql::result session::perform_kept(std::string_view text,
                                   std::span<const sql::parameter> parameters) {
-    statement_ptr fresh;
-    sqlite3_stmt* s = nullptr;
-    if (statement_ptr* known = kept_.find(text)) {
-        s = known->get();
-    } else {
-        compiled_change_ = false;
-        fresh = compile(text, SQLITE_PREPARE_PERSISTENT);
-        s = fresh.get();
-        if (!compiled_change_) kept_.add(std::string(text), std::move(fresh));
+    if (compiled* known = kept_.find(text)) {
+        rewind at_the_end{known->it.get()};
+        return collect(*known, parameters);
     }
-    rewind at_the_end{s};
-    bind(s, parameters, false);
-    return collect(s);
+    compiled fresh = compile(text, SQLITE_PREPARE_PERSISTENT);
+    if (compiled_change_) return collect(fresh, parameters);
+    kept_.add(std::string(text), std::move(fresh));
+    return perform_kept(text, parameters);
 }
 
 sql::statement session::make(std::string_view text) {
@@ -469,45 +485,70 @@ sql::statement session::make(std::string_view text) {
 sql::result session::perform(const sql::statement& prepared,
                              std::span<const sql::parameter> parameters) {
     limit time(*this);
-    rewind at_the_end{find(prepared)};
-    bind(at_the_end.of, parameters, false);
-    return collect(at_the_end.of);
+    const compiled& s = find(prepared);
+    rewind at_the_end{s.it.get()};
+    return collect(s, parameters);
 }
 
 sql::statement session::begin(std::string_view text, std::span<const sql::parameter> parameters) {
     limit time(*this);
-    statement_ptr s = compile(text);
-    bind(s.get(), parameters, true);
+    compiled s = compile(text);
+    bind(s.it.get(), parameters, true);
     return keep(std::move(s));
 }
 
 std::optional<sql::row> session::next(const sql::statement& begun,
                                       std::shared_ptr<const sql::column_names>& columns) {
     limit time(*this);
-    sqlite3_stmt* s = find(begun);
+    const compiled& found = find(begun);
+    take_turn(found);
+    sqlite3_stmt* s = found.it.get();
     if (!step(s)) return std::nullopt;
     if (columns == nullptr) columns = names_of(s);
     return sql::row(columns, row_of(s));
 }
 
 void session::end(const sql::statement& begun) noexcept {
-    if (auto number = number_of(begun)) statements_[*number].reset();
+    auto number = number_of(begun);
+    if (!number) return;
+    statements_[*number].it.reset();
+    end_turn();
 }
 
-sql::statement session::keep(statement_ptr s) {
-    auto place = std::ranges::find_if(statements_, [](const auto& each) { return !each; });
+sql::statement session::keep(compiled s) {
+    auto place = std::ranges::find_if(statements_, [](const auto& each) { return !each.it; });
     if (place == statements_.end()) place = statements_.emplace(place);
     *place = std::move(s);
     return named(static_cast<std::size_t>(place - statements_.begin()));
 }
 
-sqlite3_stmt* session::find(const sql::statement& s) const {
+const compiled& session::find(const sql::statement& s) const {
     auto number = number_of(s);
-    if (!number || statements_.at(*number) == nullptr)
+    if (!number || statements_.at(*number).it == nullptr)
         throw std::logic_error(
             "cenote: a statement ends with the lease it was prepared in, and belongs to its "
             "connection alone");
-    return statements_[*number].get();
+    return statements_[*number];
+}
+
+// The line of those who write.
+
+/// Whoever has begun to read does not wait here: the one who writes may be waiting for it to end.
+/// Who gets no turn in time tries all the same, and is told by SQLite what is the matter.
+void session::take_turn(const compiled& s) {
+    wants_turn_ = false;
+    bool begins = sqlite3_txn_state(handle_, nullptr) == SQLITE_TXN_NONE;
+    if (!s.writes || turn_ || line_ == nullptr || !begins) return;
+    turn_ = line_->try_take();
+    if (turn_) return;
+    wants_turn_ = !waits_;
+    if (wants_turn_) throw statement_error("cenote: SQLite: database is locked", {}, locked);
+    turn_ = line_->take_until(busy_until_);
+}
+
+void session::end_turn() noexcept {
+    if (!turn_ || sqlite3_txn_state(handle_, nullptr) == SQLITE_TXN_WRITE) return;
+    turn_.give_back();
 }
 
 // The rest.

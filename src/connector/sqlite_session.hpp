@@ -18,6 +18,7 @@
 #include "cenote/sqlite.hpp"
 #include "connector/drive.hpp"
 #include "connector/exchange.hpp"
+#include "connector/sqlite_line.hpp"
 #include "connector/statement_cache.hpp"
 
 struct sqlite3_stmt;
@@ -27,15 +28,20 @@ namespace cenote::sqlite::detail {
 struct finalize {
     void operator()(sqlite3_stmt* s) const noexcept;
 };
-using statement_ptr = std::unique_ptr<sqlite3_stmt, finalize>;
+
+/// A statement, and whether it changes what others can see.
+struct compiled {
+    std::unique_ptr<sqlite3_stmt, finalize> it;
+    bool writes = false;
+};
 
 class session final : public sql::detail::session, public std::enable_shared_from_this<session> {
 public:
     /// The code of an error that goes away when another connection lets go of its lock.
     static const int locked;
 
-    /// Opens and sets up. Throws connection_error.
-    explicit session(std::shared_ptr<const options> settings);
+    /// Opens and sets up. Throws connection_error. `line`: of those who write.
+    session(std::shared_ptr<const options> settings, std::shared_ptr<writers_line> line);
     /// Everything is as its user wants it: so it is to be for each lease.
     void settle();
     ~session() override;
@@ -78,6 +84,14 @@ public:
 
     /// Whether an operation waits for another connection's lock, or fails at once.
     void wait_for_locks(bool waits) noexcept { waits_ = waits; }
+    /// What has just failed at once wants to write, while somebody else does: it is to be tried
+    /// again with a turn. Null: it wants something else.
+    std::shared_ptr<writers_line> line_to_join() const noexcept {
+        return wants_turn_ ? line_ : nullptr;
+    }
+    void give_turn(writers_line::turn t) noexcept { turn_ = std::move(t); }
+    /// Lets the next one write, unless this one still does.
+    void end_turn() noexcept;
     /// From any thread: the operation under way is to end.
     void stop() noexcept { stopped_.store(true, std::memory_order_relaxed); }
     std::chrono::milliseconds busy_timeout() const noexcept { return settings_->busy_timeout; }
@@ -91,20 +105,22 @@ private:
     void set_up();
     void note_baseline();
     sql::result perform_kept(std::string_view text, std::span<const sql::parameter> parameters);
-    void note(int action, const char* name, const char* argument);
+    void note(int action, const char* name, const char* argument, const char* database);
     void note_pragma(std::string_view name);
     void undo_pragmas();
     void detach_all();
     void drop_temporaries();
 
-    statement_ptr compile(std::string_view text, unsigned flags = 0);
+    compiled compile(std::string_view text, unsigned flags = 0);
     void bind(sqlite3_stmt* to, std::span<const sql::parameter> parameters, bool copies);
     void bind_one(sqlite3_stmt* to, int place, const sql::parameter& p, bool copies);
     bool step(sqlite3_stmt* s);
     sql::result collect(sqlite3_stmt* s);
+    sql::result collect(const compiled& s, std::span<const sql::parameter> parameters);
+    void take_turn(const compiled& s);
     sql::result run(const std::string& text);  // our own, with nothing bound
-    sqlite3_stmt* find(const sql::statement& s) const;
-    sql::statement keep(statement_ptr s);
+    const compiled& find(const sql::statement& s) const;
+    sql::statement keep(compiled s);
     [[noreturn]] void fail(int code) const;
     bool late() const noexcept;
     bool wait_for_lock(int tries) const noexcept;
@@ -112,9 +128,14 @@ private:
     std::shared_ptr<const options> settings_;
     sqlite3* handle_ = nullptr;
     connector_detail::condition condition_;
-    connector_detail::statement_cache<statement_ptr> kept_;
-    bool compiled_change_ = false;  // what was compiled last changes the session
-    std::vector<statement_ptr> statements_;
+    std::shared_ptr<writers_line> line_;
+    writers_line::turn turn_;  // kept for as long as this connection has SQLite's lock
+    bool wants_turn_ = false;
+    connector_detail::statement_cache<compiled> kept_;
+    bool compiled_change_ = false;     // what was compiled last changes the session
+    bool compiled_writes_ = false;     // it changes tables that are not temporary
+    bool compiled_temporary_ = false;  // it changes some that are
+    std::vector<compiled> statements_;
     std::vector<std::pair<std::string, std::string>> baseline_;  // pragmas as they were at first
     bool has_changed_ = false;                                   // something is to be undone
     bool beyond_undo_ = false;                                   // and cannot be

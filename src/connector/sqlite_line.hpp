@@ -1,0 +1,59 @@
+// Who writes next: SQLite lets one connection write at a time, and has no order for the others.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <system_error>
+
+#include "cenote/asio.hpp"
+#include "cenote/lease.hpp"
+#include "cenote/options.hpp"
+#include "cenote/pool.hpp"
+
+namespace cenote::sqlite::detail {
+
+/// Those of one connector's connections who want to write, in the order in which they came.
+///
+/// SQLite has whoever finds the lock taken try again after a while, and is as likely to give it to
+/// somebody who has just come: of ten connections that write all the time some wait for seconds,
+/// until they are told that the database is locked. With a line, only one of them asks SQLite for
+/// the lock: the one who has the pen, of which there is one. Other connectors and other processes
+/// still meet at SQLite's own.
+class writers_line {
+public:
+    struct pen {};
+    using turn = lease<pen>;
+    using instant = std::chrono::steady_clock::time_point;
+
+    writers_line()
+        : pens_([] { return pen{}; }, {.name = "sqlite writers",
+                                       .max = 1,
+                                       .min_size = 1,
+                                       .idle_timeout = forever,
+                                       .max_lifetime = forever,
+                                       .leak_after = forever,
+                                       // Most write for less time than a switch of threads takes.
+                                       .fairness = fairness::bounded,
+                                       // What one thread has begun to write another may end.
+                                       .refuse_deadlock = false}) {}
+
+    /// Empty: somebody else has it.
+    turn try_take() { return pens_.try_acquire(); }
+    /// Empty: not until then.
+    turn take_until(instant when) {
+        std::error_code late;
+        return pens_.acquire_until(when, late);
+    }
+    /// Throws pool_error if it was not until then.
+    boost::asio::awaitable<turn> async_take_until(instant when) {
+        return pens_.async_acquire_until(when, boost::asio::use_awaitable);
+    }
+
+    /// How many wait for it.
+    std::size_t waiting() const { return pens_.stats().waiting; }
+
+private:
+    pool<pen> pens_;
+};
+
+}  // namespace cenote::sqlite::detail
