@@ -1,0 +1,55 @@
+// A bank whose accounts are MariaDB's.
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "connector/mariadb_place.hpp"
+#include "database/bank.hpp"
+
+namespace cenote::bank {
+namespace {
+
+/// With room for those who were given up and are not gone yet.
+support::mariadb_server& the_server() {
+    static support::mariadb_server one({.max_connections = 150});
+    return one;
+}
+
+std::uint64_t kill(database& with, bool all, dice& d) {
+    constexpr int unknown = 1094;
+    auto s = with.scope();
+    auto there = s.query(
+                      "SELECT id FROM information_schema.processlist WHERE user = 'app' "
+                      "AND id <> connection_id()")
+                     .as<std::int64_t>();
+    if (!all && !there.empty()) there = {there[d() % there.size()]};
+    std::uint64_t gone = 0;
+    for (std::int64_t each : there) {
+        try {
+            s.execute("KILL " + std::to_string(each));
+            ++gone;
+        } catch (const statement_error& e) {
+            if (e.code() != unknown) throw;
+        }
+    }
+    return gone;
+}
+
+int busy() {
+    return std::stoi(the_server().execute_as_admin(
+        "select (select count(*) from information_schema.innodb_trx) + "
+        "(select count(*) from information_schema.processlist "
+        "where user = 'app' and command <> 'Sleep')",
+        "mysql"));
+}
+
+TEST(bank_mariadb, adds_up_whatever_is_killed_and_cancelled) {
+    do_business({.url = support::mariadb_url(the_server().port()),
+                 .setting = "SET SESSION sql_mode = 'ANSI'",
+                 .kill = kill,
+                 .busy = busy});
+}
+
+}  // namespace
+}  // namespace cenote::bank

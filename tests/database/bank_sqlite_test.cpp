@@ -1,0 +1,31 @@
+// A bank in a file. Nobody can kill a connection to that; the cancelled are interrupted.
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "connector/sqlite_file.hpp"
+#include "database/bank.hpp"
+
+namespace cenote::bank {
+namespace {
+
+/// Whether somebody still writes, or reads what was there before the last write.
+int busy(const support::sqlite_file& file) {
+    database own{file.url("?busy_timeout=0s"), {.pool = {.max = 1}}};
+    try {
+        own.transaction([](transaction&) {});
+        return own.query("PRAGMA wal_checkpoint(TRUNCATE)")[0].get<int>(0);
+    } catch (const statement_error&) {
+        return 1;
+    }
+}
+
+TEST(bank_sqlite, adds_up_whatever_is_cancelled) {
+    support::sqlite_file file;
+    do_business({.url = file.url("?busy_timeout=300s&synchronous=off"),
+                 .setting = "PRAGMA cache_size = 77",
+                 .busy = [&] { return busy(file); }});
+}
+
+}  // namespace
+}  // namespace cenote::bank
