@@ -8,13 +8,10 @@
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/error.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <boost/system/system_error.hpp>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -32,6 +29,7 @@
 #include <gtest/gtest.h>
 
 #include "cenote/error.hpp"
+#include "database/cancelling.hpp"
 #include "support/patience.hpp"
 
 namespace cenote::bank {
@@ -41,6 +39,7 @@ namespace {
 namespace asio = boost::asio;
 
 using asio::awaitable;
+using conformance::is_cancellation;
 
 constexpr int customers = 1000;
 constexpr std::size_t connections = 10;
@@ -68,22 +67,6 @@ std::string said_by(const std::exception_ptr& e) {
         return other.what();
     } catch (...) {
         return "something else";
-    }
-}
-
-/// What it means to be cancelled: in line, in an exchange, in SQLite.
-bool is_cancellation(const std::exception_ptr& e) {
-    constexpr int interrupted = 9;  // SQLite's number
-    try {
-        std::rethrow_exception(e);
-    } catch (const canceled_error&) {
-        return true;
-    } catch (const boost::system::system_error& s) {
-        return s.code() == asio::error::operation_aborted;
-    } catch (const statement_error& s) {
-        return s.sqlstate().empty() && (s.code() & 0xff) == interrupted;
-    } catch (...) {
-        return false;
     }
 }
 

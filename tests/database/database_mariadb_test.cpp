@@ -1,10 +1,16 @@
 // A database of MariaDB's.
+#include <chrono>
+#include <optional>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "connector/mariadb_place.hpp"
 #include "database/conformance.hpp"
+#include "database/conformance_cancel.hpp"
+#include "database/conformance_cancel_served.hpp"
 #include "database/conformance_served.hpp"
+#include "support/gate.hpp"
 
 namespace cenote::conformance {
 namespace {
@@ -22,11 +28,48 @@ struct mariadb_place {
     const char* lock = "SELECT get_lock('seven', 1)";
     const char* try_lock = "SELECT is_free_lock('seven')";
     static constexpr bool fails_as_a_whole = false;
+
+    static std::uint16_t port() { return support::the_mariadb().port(); }
+    static std::string url_at(std::uint16_t port) { return support::mariadb_url(port); }
+    static database open(const database_options& how) { return database(url(), how); }
+    std::optional<support::gate> between;
+    database open_far_away(const database_options& how) {
+        between.emplace(port());
+        between->delay(std::chrono::milliseconds(1));
+        return database(url_at(between->port()), how);
+    }
+    static std::string endless(int n) { return "SELECT sleep(" + std::to_string(600 + n) + ")"; }
+    static bool is_at(database& by, const std::string& what) {
+        return by.query(
+                     "SELECT count(*) FROM information_schema.processlist WHERE info = ? "
+                     "AND id <> connection_id()",
+                     what)
+                   .scalar<int>() > 0;
+    }
+    /// A serializable one would lock what it reads.
+    static void expect_usual(transaction& t, database& other) {
+        t.query("SELECT balance FROM account WHERE id = 1");
+        EXPECT_NO_THROW(other.query("SELECT id FROM account WHERE id = 1 FOR UPDATE NOWAIT"));
+    }
+
+    /// Of whoever connects from now on.
+    static std::string commit_url() {
+        support::the_mariadb().execute_as_admin("grant reload on *.* to app@'%'", "mysql");
+        return url();
+    }
+    static void prepare_commits(database&) {}
+    std::vector<const char*> hold_commits{"FLUSH TABLES WITH READ LOCK"};
+    static bool is_committing(database& by) { return is_at(by, "COMMIT"); }
 };
 
 using kinds = testing::Types<kind<mariadb_place, blocking>, kind<mariadb_place, awaited>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_database, kinds);
 INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_served_database, kinds);
+INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_failing_database, kinds);
+
+using awaited_kind = testing::Types<kind<mariadb_place, awaited>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_cancelled_database, awaited_kind);
+INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_cancelled_served_database, awaited_kind);
 
 /// What commits by itself there ends a transaction.
 TEST(database_mariadb, runs_nothing_after_a_statement_that_ended_the_transaction) {

@@ -1,9 +1,15 @@
 // A database of PostgreSQL's.
+#include <chrono>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "connector/postgres_place.hpp"
 #include "database/conformance.hpp"
+#include "database/conformance_cancel.hpp"
+#include "database/conformance_cancel_served.hpp"
 #include "database/conformance_served.hpp"
+#include "support/gate.hpp"
 
 namespace cenote::conformance {
 namespace {
@@ -21,11 +27,54 @@ struct postgres_place {
     const char* lock = "SELECT pg_advisory_lock(7)";
     const char* try_lock = "SELECT pg_try_advisory_xact_lock(7)::int";
     static constexpr bool fails_as_a_whole = true;
+
+    static std::uint16_t port() { return support::the_postgres().port(); }
+    static std::string url_at(std::uint16_t port) { return support::postgres_url(port); }
+    static database open(const database_options& how) { return database(url(), how); }
+    std::optional<support::gate> between;
+    database open_far_away(const database_options& how) {
+        between.emplace(port());
+        between->delay(std::chrono::milliseconds(1));
+        return database(url_at(between->port()), how);
+    }
+    static std::string endless(int n) { return "SELECT pg_sleep(" + std::to_string(600 + n) + ")"; }
+    static bool is_at(database& by, const std::string& what) {
+        return by.query(
+                     "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' "
+                     "AND query = ?",
+                     what)
+                   .scalar<int>() > 0;
+    }
+    static void expect_usual(transaction& t, database&) {
+        EXPECT_EQ(t.query("SHOW transaction_isolation").scalar<std::string>(), "read committed");
+        EXPECT_EQ(t.query("SHOW transaction_read_only").scalar<std::string>(), "off");
+    }
+
+    static std::string commit_url() { return url(); }
+    /// What is deferred happens as the first part of a commit.
+    static void prepare_commits(database& by) {
+        by.execute(
+            "CREATE OR REPLACE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS "
+            "'BEGIN PERFORM pg_advisory_xact_lock(99); RETURN NULL; END'");
+        by.execute(
+            "CREATE CONSTRAINT TRIGGER waits AFTER UPDATE ON pair DEFERRABLE INITIALLY DEFERRED "
+            "FOR EACH ROW EXECUTE FUNCTION wait_at_commit()");
+    }
+    std::vector<const char*> hold_commits{"SELECT pg_advisory_lock(99)"};
+    static bool is_committing(database& by) {
+        return by.query("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+                   .scalar<int>() > 0;
+    }
 };
 
 using kinds = testing::Types<kind<postgres_place, blocking>, kind<postgres_place, awaited>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_database, kinds);
 INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_served_database, kinds);
+INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_failing_database, kinds);
+
+using awaited_kind = testing::Types<kind<postgres_place, awaited>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_cancelled_database, awaited_kind);
+INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_cancelled_served_database, awaited_kind);
 
 }  // namespace
 }  // namespace cenote::conformance
