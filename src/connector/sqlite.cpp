@@ -35,6 +35,7 @@ public:
     session_errand(std::shared_ptr<session> on, Do what)
         : on_(std::move(on)), do_(std::move(what)) {}
     Result run() override {
+        on_->refuse_stopped();
         on_->wait_for_locks(false);
         return do_(*on_);
     }
@@ -55,6 +56,7 @@ std::shared_ptr<errand<Result>> errand_on(std::shared_ptr<session> on, Do what) 
 template <class Do>
 auto exchanged(session& on, Do what) {
     exchange guard(on.condition());
+    on.note_begun();
     on.wait_for_locks(true);
     try {
         auto got = what(on);
@@ -118,6 +120,7 @@ template <class Result>
 asio::awaitable<Result> async_exchanged(std::shared_ptr<session> on,
                                         std::shared_ptr<errand<Result>> what) {
     exchange guard(on->condition());
+    on->note_begun();
     try {
         Result got = co_await async_attempt<Result>(on, std::move(what));
         guard.complete();

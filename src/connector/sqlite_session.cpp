@@ -176,7 +176,6 @@ void finalize::operator()(sqlite3_stmt* s) const noexcept { sqlite3_finalize(s);
 class session::limit {
 public:
     explicit limit(session& of) : of_(of) {
-        of.stopped_.store(false, std::memory_order_relaxed);
         of.deadline_ = deadline_after(of.timeout_);
         of.busy_until_ = std::min(of.deadline_, deadline_after(of.settings_->busy_timeout));
     }
@@ -577,14 +576,18 @@ bool session::wait_for_lock(int tries) const noexcept {
     return true;
 }
 
+void session::refuse_stopped() const {
+    if (stopped_.load(std::memory_order_relaxed))
+        throw statement_error("cenote: the statement was cancelled", {}, SQLITE_INTERRUPT);
+}
+
 void session::fail(int code) const {
     int extended = sqlite3_extended_errcode(handle_);
     if (code == SQLITE_NOMEM) throw std::bad_alloc();
-    if ((code & 0xff) == SQLITE_INTERRUPT)
-        throw statement_error(stopped_.load(std::memory_order_relaxed)
-                                  ? "cenote: the statement was cancelled"
-                                  : "cenote: the statement took longer than its time",
-                              {}, code);
+    if ((code & 0xff) == SQLITE_INTERRUPT) {
+        refuse_stopped();
+        throw statement_error("cenote: the statement took longer than its time", {}, code);
+    }
     std::string text = std::string("cenote: SQLite: ") + sqlite3_errmsg(handle_);
     if (is_broken(code)) throw connection_error(error_kind::connection, text, {}, extended);
     throw statement_error(text, {}, extended);

@@ -92,8 +92,13 @@ public:
     void give_turn(writers_line::turn t) noexcept { turn_ = std::move(t); }
     /// Lets the next one write, unless this one still does.
     void end_turn() noexcept;
+    /// An operation begins that nobody has stopped yet. Not where it runs: it may be stopped before
+    /// that.
+    void note_begun() noexcept { stopped_.store(false, std::memory_order_relaxed); }
     /// From any thread: the operation under way is to end.
     void stop() noexcept { stopped_.store(true, std::memory_order_relaxed); }
+    /// Throws statement_error.
+    void refuse_stopped() const;
     std::chrono::milliseconds busy_timeout() const noexcept { return settings_->busy_timeout; }
     sqlite3* handle() const noexcept { return handle_; }
     connector_detail::condition& condition() noexcept { return condition_; }

@@ -151,9 +151,12 @@ asio::awaitable<sql::cursor> held::async_begin_rows(std::shared_ptr<held> on,
 
 /// Whoever has a session may have done in it what the server does not tell.
 void held::let_go() noexcept {
-    if (use_ == use::session && !from_->at().sees_all_changes()) link_.mark_dirty();
+    bool unknown = use_ == use::session && !from_->at().sees_all_changes();
+    if (unknown || due_ > 0) link_.mark_dirty();
     if (discarded_) link_.discard();
     link_.give_back();
+    due_ = 0;
+    half_begun_ = false;
 }
 
 /// A link that has died meanwhile goes back as such. In a transaction that is a loss, also in one
@@ -216,6 +219,7 @@ sql::connection& held::ready() {
         refuse_open_rows();
         say(due());
         due_ = 0;
+        half_begun_ = false;
     }
     return link();
 }
@@ -231,6 +235,7 @@ asio::awaitable<void> held::async_ready(std::shared_ptr<held> on) {
         words said = on->due();
         co_await async_say(on, std::move(said));
         on->due_ = 0;
+        on->half_begun_ = false;
     }
 }
 
@@ -256,12 +261,12 @@ void held::refuse_open_rows() const {
 
 held::words held::due() const {
     if (link().in_transaction()) return to_undo(due_);
+    if (half_begun_) return from_->at().instead_of_begin(how_);
     return due_ == 1 ? afterwards() : words{};
 }
 
 void held::lose(const connection_error& e, bool committing) {
     let_go();
-    due_ = 0;
     if (level() == 0) throw;  // whoever calls this has caught it
     ended_ = ended_by::loss;
     throw transaction_lost(std::string("cenote: lost in a transaction: ") + e.what(), e.sqlstate(),
@@ -356,10 +361,12 @@ transaction held::begin(const transaction_options& how) {
     ready();
     check_plain();
     due_ = 1;  // unless all goes well
+    half_begun_ = true;
     how_ = how;
     if (is_for_reading()) how_.read_only = true;
     say(from_->at().begin(how_));
     due_ = 0;
+    half_begun_ = false;
     doubtful_ = false;
     ended_ = ended_by::nobody;
     return note_begun();
@@ -370,11 +377,13 @@ asio::awaitable<transaction> held::async_begin(std::shared_ptr<held> on, transac
     co_await async_ready(on);
     on->check_plain();
     on->due_ = 1;
+    on->half_begun_ = true;
     on->how_ = how;
     if (on->is_for_reading()) on->how_.read_only = true;
     words said = on->from_->at().begin(on->how_);
     co_await async_say(on, std::move(said));
     on->due_ = 0;
+    on->half_begun_ = false;
     on->doubtful_ = false;
     on->ended_ = ended_by::nobody;
     co_return on->note_begun();

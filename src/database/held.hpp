@@ -125,8 +125,9 @@ private:
     transaction_id last_ = 0;
     transaction_options how_;
     ended_by ended_ = ended_by::nobody;
-    bool doubtful_ = false;  // a statement has failed, and perhaps that was the end
-    std::size_t due_ = 0;    // the lowest level that was abandoned, until it is undone; 0: none
+    bool doubtful_ = false;    // a statement has failed, and perhaps that was the end
+    std::size_t due_ = 0;      // the lowest level that was abandoned, until it is undone; 0: none
+    bool half_begun_ = false;  // not all was said that begins one, or it is not known
 };
 
 }  // namespace cenote::database_detail

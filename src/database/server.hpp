@@ -50,6 +50,10 @@ public:
     virtual std::vector<std::string> to_only_read() const = 0;
     /// What is said to begin a transaction, one after the other.
     virtual std::vector<std::string> begin(const transaction_options& how) const = 0;
+    /// What is said if it came to a part of that only, and to no transaction.
+    virtual std::vector<std::string> instead_of_begin(const transaction_options& how) const {
+        return afterwards(how);
+    }
     /// What is said when one has ended that was begun like this, whichever way.
     virtual std::vector<std::string> afterwards(const transaction_options& how) const;
     /// What is said after a statement has failed, to learn whether that was the end of the
