@@ -96,6 +96,10 @@ class held;
 /// Of one scope's or handle's: no two are alike.
 using transaction_id = std::uint64_t;
 
+/// A transaction that has begun. Whoever ends it may outlive its handle; it is abandoned with the
+/// last of them.
+struct begun;
+
 /// Whom a statement can be given to.
 class asked {
 public:
@@ -143,6 +147,13 @@ auto complete_with(asio::awaitable<T> work, Token&& token) {
 template <class Token>
 concept completion_token = !std::same_as<std::remove_cvref_t<Token>, transaction_options>;
 
+/// What could not even begin: a handler is told of it like of everything else.
+template <class T>
+asio::awaitable<T> failed_work(std::exception_ptr why) {
+    std::rethrow_exception(why);
+    co_return T();
+}
+
 template <class T>
 concept bindable = std::constructible_from<sql::parameter, const std::remove_cvref_t<T>&>;
 
@@ -162,8 +173,15 @@ auto begin_with(Begin begin, std::string_view text, Args&&... args) {
             auto values = [&]<std::size_t... I>(std::index_sequence<I...>) {
                 return sql::bind(std::get<I>(all)...);
             }(std::make_index_sequence<last>{});
-            return complete_with(begin(sql::bound_statement(text, values)),
-                                 std::get<last>(std::move(all)));
+            using work = decltype(begin(sql::bound_statement(text, values)));
+            std::optional<work> begun_work;
+            try {
+                begun_work.emplace(begin(sql::bound_statement(text, values)));
+            } catch (...) {
+                begun_work.emplace(
+                    failed_work<typename work::value_type>(std::current_exception()));
+            }
+            return complete_with(std::move(*begun_work), std::get<last>(std::move(all)));
         }
     }
 }
@@ -316,20 +334,17 @@ public:
     }
 
     /// Neither committed nor rolled back yet. Asks nobody.
-    bool active() const noexcept { return which_ != 0; }
+    bool active() const noexcept;
 
 private:
     friend class database_detail::held;
     transaction(std::shared_ptr<database_detail::held> on, database_detail::transaction_id which);
 
-    database_detail::held& on() const;
-    void end() noexcept;
     boost::asio::awaitable<void> awaited_commit();
     boost::asio::awaitable<void> awaited_rollback();
     boost::asio::awaitable<transaction> awaited_begin();
 
-    std::shared_ptr<database_detail::held> on_;
-    database_detail::transaction_id which_ = 0;  // 0: it has ended
+    std::shared_ptr<database_detail::begun> begun_;
 };
 
 /// One connection for everything that is asked of it, from the first statement to its end: what a
@@ -409,7 +424,9 @@ public:
     /// Everything else goes to the primary, which must take writes. A replica may be behind: who
     /// must see what was just written begins in a scope that is not read-only.
     ///
-    /// Each has a pool of its own, with the same options.
+    /// Each has a pool of its own, with the same options; but a replica's has a breaker of its own,
+    /// and opens that hang are given up in a quarter of `acquire_timeout`. With `warm_up::wait`
+    /// this also throws what a replica's open threw, if trying again is no use (a wrong password).
     template <std::same_as<replicas> Others>  // and not options in braces
     database(std::string_view primary, const Others& others, const database_options& how = {})
         : database(all_of(primary, others, how)) {}
@@ -487,6 +504,8 @@ public:
 
     /// Of the pool behind it; with replicas, of all pools together.
     cenote::stats stats() const;
+    /// Of the primary's pool, and then of each replica's.
+    std::vector<cenote::stats> stats_of_each() const;
 
 private:
     explicit database(std::shared_ptr<database_detail::places> all);

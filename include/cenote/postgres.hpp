@@ -128,6 +128,11 @@ public:
     /// idle: in the middle of a query or a COPY have the lease discarded.
     pg_conn* native_handle() const;
 
+    /// For the rest of the lease: the server refuses to write. Does nothing behind PgBouncer in
+    /// transaction mode, where there is no session that could be set.
+    void only_read();
+    boost::asio::awaitable<void> async_only_read();
+
 private:
     friend class connector;
     friend class async_connector;

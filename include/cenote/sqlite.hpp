@@ -82,6 +82,10 @@ public:
     /// behind in the session, have the lease discarded.
     sqlite3* native_handle() const;
 
+    /// For the rest of the lease, or until it is taken back: statements that would write throw.
+    /// Temporary tables can be written.
+    void only_read(bool on = true) noexcept;
+
 private:
     friend class connector;
     friend class async_connector;

@@ -393,6 +393,22 @@ bool is_reset(const session& s, const PGresult* reply) {
     return !s.has_kept() || detail::row_of(reply, 0).at(0).as<bool>();
 }
 
+/// The number of the server's process. libpq was told one, too.
+constexpr const char* whose = "select pg_catalog.pg_backend_pid()";
+constexpr const char* only_reads = "set session characteristics as transaction read only";
+
+asio::awaitable<void> async_only_read(std::shared_ptr<session> on) {
+    if (!on->direct()) {
+        chores ask(on, {whose});
+        co_await async_drive(ask, on->deadline());
+        on->note_process(ask.reply());
+    }
+    if (!*on->direct()) co_return;
+    on->note_only_reads();
+    chores set(on, {only_reads});
+    co_await async_drive(set, on->deadline());
+}
+
 asio::awaitable<bool> async_probe(std::shared_ptr<session> on) {
     chores ask(on, probing(*on));
     co_await async_drive(ask, on->deadline());
@@ -411,6 +427,23 @@ asio::awaitable<void> async_reset(std::shared_ptr<session> on) {
 }
 
 }  // namespace
+
+void connection::only_read() {
+    session& s = own();
+    if (!s.direct()) {
+        chores ask(s.shared_from_this(), {whose});
+        drive(ask, s.deadline());
+        s.note_process(ask.reply());
+    }
+    if (!*s.direct()) return;
+    s.note_only_reads();
+    chores set(s.shared_from_this(), {only_reads});
+    drive(set, s.deadline());
+}
+
+asio::awaitable<void> connection::async_only_read() {
+    return postgres::async_only_read(own().shared_from_this());
+}
 
 bool connector::probe(connection& c) {
     chores ask(c.own().shared_from_this(), probing(c.own()));

@@ -43,6 +43,17 @@ complaint complaint_of(const PGresult* r) {
     return c;
 }
 
+/// Literals of times and texts are read by these, once; the server tells of each change.
+constexpr std::array<const char*, 4> reading_settings{"TimeZone", "DateStyle", "IntervalStyle",
+                                                      "standard_conforming_strings"};
+
+/// Of commands that change settings of the session, or may: blocks and procedures do as they like.
+bool setting_tag(std::string_view tag) noexcept {
+    constexpr std::array<std::string_view, 6> setting{"SET", "RESET",   "DISCARD",
+                                                      "DO",  "EXECUTE", "CALL"};
+    return std::ranges::find(setting, tag.substr(0, tag.find(' '))) != setting.end();
+}
+
 bool harmless_tag(std::string_view tag) noexcept {
     constexpr std::array<std::string_view, 11> harmless{"SELECT",   "INSERT",    "UPDATE", "DELETE",
                                                         "MERGE",    "BEGIN",     "START",  "COMMIT",
@@ -79,6 +90,10 @@ session::session(std::shared_ptr<const options> settings, handle_ptr connected)
     PQsetNoticeReceiver(handle(), &session::hear, this);
     if (PQsetnonblocking(handle(), 1) != 0)
         throw connection_error(error_kind::connection, "cenote: PostgreSQL: cannot go on");
+    for (const char* name : reading_settings) {
+        const char* value = PQparameterStatus(handle(), name);
+        first_settings_.emplace_back(value == nullptr ? "" : value);
+    }
 }
 
 /// Notices are for nobody; but while nothing was asked they are all we ever see of a stray message.
@@ -116,6 +131,25 @@ void session::note_reset() noexcept {
     timeout_ = settings_->operation_timeout;
     end_statements();
     has_own_settings_ = false;
+    only_reads_ = false;
+}
+
+bool session::reads_texts_as_ever() const {
+    if (has_own_settings_) return false;
+    for (std::size_t i = 0; i < reading_settings.size(); ++i) {
+        const char* value = PQparameterStatus(handle(), reading_settings[i]);
+        if (first_settings_[i] != (value == nullptr ? "" : value)) return false;
+    }
+    return true;
+}
+
+void session::note_only_reads() noexcept {
+    only_reads_ = true;
+    condition_.note_changed();
+}
+
+void session::note_process(const PGresult* its_number) {
+    direct_ = row_of(its_number, 0).at(0).as<int>() == PQbackendPID(handle());
 }
 
 void session::forget_kept() noexcept {
@@ -249,8 +283,9 @@ complaint conversation::understood(complaint c) const {
     server_role wanted = with_->settings().role_of_server;
     bool for_reading = wanted == server_role::standby || wanted == server_role::read_only ||
                        wanted == server_role::prefer_standby;
-    bool writes = is_off("in_hot_standby") &&
-                  (with_->has_own_settings() || is_off("default_transaction_read_only"));
+    bool own_doing = with_->has_own_settings() || with_->only_reads();
+    bool writes =
+        is_off("in_hot_standby") && (own_doing || is_off("default_transaction_read_only"));
     if (for_reading || writes) c.kind = error_kind::statement;
     return c;
 }
@@ -271,9 +306,8 @@ void conversation::judge_change() {
     std::string_view tag = reply_ ? PQcmdStatus(reply_.get()) : "";
     if (tag == "DEALLOCATE ALL" || tag == "DISCARD ALL") with_->forget_kept();
     bool harmless = !complaint_ && harmless_tag(tag);
-    if (harmless) return;
-    with_->condition().note_changed();
-    with_->note_own_settings();
+    if (!harmless) with_->condition().note_changed();
+    if (setting_tag(tag)) with_->note_own_settings();
 }
 
 /// Not more than one look at the socket: what comes as fast as it is read may go on for long.
@@ -335,6 +369,7 @@ recurring::recurring(std::shared_ptr<session> with, std::string_view text,
 void recurring::begin() {
     // Nothing of ours can be done in a transaction that has failed, but for its end.
     if (!with_->kept().on() || with_->transaction_failed()) return ask();
+    if (!with_->reads_texts_as_ever()) return ask();
     key_ = text_;
     if (std::ranges::any_of(parameters_, is_bytes))
         key_ = own_key_ = key_with_types(text_, parameters_);
@@ -415,8 +450,7 @@ bool recurring::goes_on_after(const statement_error& e) {
 bool recurring::go_on() {
     switch (phase_) {
         case phase::looking: {
-            int there = row_of(now_->reply(), 0).at(0).as<int>();
-            with_->direct() = there == PQbackendPID(with_->handle());
+            with_->note_process(now_->reply());
             if (*with_->direct()) return make_room_or_prepare(), true;
             with_->kept().turn_off();
             return ask(), true;

@@ -105,6 +105,14 @@ public:
     /// A statement may have changed a setting of the session's, and has not been undone yet.
     bool has_own_settings() const noexcept { return has_own_settings_; }
     void note_own_settings() noexcept { has_own_settings_ = true; }
+    /// Whether a text means here what it meant when the session began. A prepared one is not read
+    /// again when one of these settings changes.
+    bool reads_texts_as_ever() const;
+    /// Nothing can be written in the session, by our own doing.
+    bool only_reads() const noexcept { return only_reads_; }
+    void note_only_reads() noexcept;
+    /// By the answer of the server's process: see direct().
+    void note_process(const PGresult* its_number);
     /// Asks the server to stop what nobody waits for any more. Does not wait itself.
     void call_off() noexcept;
 
@@ -125,7 +133,9 @@ private:
     std::optional<bool> direct_;
     bool prepares_ = false;  // something was kept prepared
     bool has_own_settings_ = false;
-    bool babbles_ = false;  // something came while nothing was asked
+    bool only_reads_ = false;
+    std::vector<std::string> first_settings_;  // of those by which texts are read
+    bool babbles_ = false;                     // something came while nothing was asked
     ::cenote::detail::process_number process_ = ::cenote::detail::this_process;
 };
 

@@ -75,18 +75,25 @@ std::chrono::microseconds pause_before(int next_try) {
     return std::chrono::microseconds{std::min(200 << std::min(next_try, 6), 10'000)};
 }
 
-/// Throws `failed` if it does not come to that in time.
+/// Who gets none in time tries all the same.
 asio::awaitable<void> async_take_turn(std::shared_ptr<session> on,
-                                      std::shared_ptr<writers_line> line,
-                                      writers_line::instant until, std::exception_ptr failed) {
+                                      std::shared_ptr<writers_line> line) {
     try {
-        writers_line::turn taken = co_await line->async_take_until(until);
+        writers_line::turn taken = co_await line->async_take_until(on->lock_deadline());
         on->give_turn(std::move(taken));
-        co_return;
     } catch (const pool_error& e) {
-        if (e.code() == errc::canceled) throw;
+        if (e.code() == errc::canceled) on->stop();
+        on->go_without_turn();
     }
-    std::rethrow_exception(failed);
+}
+
+asio::awaitable<void> async_pause(std::shared_ptr<session> on, int tries) {
+    asio::steady_timer pause(co_await asio::this_coro::executor, pause_before(tries));
+    try {
+        co_await pause.async_wait(asio::use_awaitable);
+    } catch (const boost::system::system_error&) {
+        on->stop();  // cancelled: with the same words as in the middle of a statement
+    }
 }
 
 /// Tries until it gets the locks it needs. A thread that waited for a lock would be missing to
@@ -94,23 +101,19 @@ asio::awaitable<void> async_take_turn(std::shared_ptr<session> on,
 template <class Result>
 asio::awaitable<Result> async_attempt(std::shared_ptr<session> on,
                                       std::shared_ptr<errand<Result>> what) {
-    auto give_up = connector_detail::deadline_after(on->busy_timeout());
     for (int tries = 0;; ++tries) {
-        std::exception_ptr failed;
+        std::shared_ptr<writers_line> line;
         try {
             Result got = co_await async_run<Result>(what);
             co_return got;
         } catch (const statement_error& e) {
-            bool late = std::chrono::steady_clock::now() >= give_up;
-            if (e.code() != session::locked || late) throw;
-            failed = std::current_exception();
+            line = on->line_to_join();
+            bool late = std::chrono::steady_clock::now() >= on->lock_deadline();
+            if (e.code() != session::locked || (late && line == nullptr)) throw;
         }
-        if (std::shared_ptr<writers_line> line = on->line_to_join()) {
-            co_await async_take_turn(on, std::move(line), give_up, std::move(failed));
-            continue;
-        }
-        asio::steady_timer pause(co_await asio::this_coro::executor, pause_before(tries));
-        co_await pause.async_wait(asio::use_awaitable);
+        if (line != nullptr) co_await async_take_turn(on, std::move(line));
+        else co_await async_pause(on, tries);
+        on->refuse_stopped();
     }
 }
 
@@ -201,6 +204,8 @@ connection::connection(std::shared_ptr<session> s) noexcept : sql::connection(st
 session& connection::own() const noexcept { return static_cast<session&>(*session_); }
 
 sqlite3* connection::native_handle() const { return own().handle(); }
+
+void connection::only_read(bool on) noexcept { own().only_read(on); }
 
 // What a connection offers.
 

@@ -176,8 +176,8 @@ void finalize::operator()(sqlite3_stmt* s) const noexcept { sqlite3_finalize(s);
 class session::limit {
 public:
     explicit limit(session& of) : of_(of) {
-        of.deadline_ = deadline_after(of.timeout_);
-        of.busy_until_ = std::min(of.deadline_, deadline_after(of.settings_->busy_timeout));
+        of.deadline_ = of.until_;
+        of.busy_until_ = of.lock_until_;
     }
     ~limit() {
         of_.deadline_ = of_.busy_until_ = instant::max();
@@ -197,6 +197,7 @@ session::session(std::shared_ptr<const options> settings, std::shared_ptr<writer
       timeout_(settings_->operation_timeout) {
     open();
     try {
+        note_begun();
         set_up();
     } catch (...) {
         sqlite3_close_v2(handle_);
@@ -247,7 +248,15 @@ void session::set_up() {
     run("SELECT count(*) FROM sqlite_schema");  // whether it is a database at all
 }
 
+void session::note_begun() noexcept {
+    stopped_.store(false, std::memory_order_relaxed);
+    until_ = deadline_after(timeout_);
+    lock_until_ = std::min(until_, deadline_after(settings_->busy_timeout));
+    goes_without_turn_ = false;
+}
+
 void session::settle() {
+    note_begun();
     note_baseline();
     sqlite3_set_authorizer(
         handle_,
@@ -284,8 +293,9 @@ void session::note(int action, const char* name, const char* argument, const cha
         case SQLITE_INSERT:
         case SQLITE_UPDATE:
         case SQLITE_DELETE: {
-            bool temporary = database != nullptr && std::string_view(database) == "temp";
-            (temporary ? compiled_temporary_ : compiled_writes_) = true;
+            std::string_view where = database == nullptr ? "" : database;
+            auto& all = compiled_writes_;
+            (where == "main" ? all.main : where == "temp" ? all.temporary : all.attached) = true;
             break;
         }
         case SQLITE_PRAGMA:
@@ -313,6 +323,7 @@ verdict session::leave() noexcept {
     statements_.clear();
     end_statements();
     end_turn();
+    only_reads_ = false;
     timeout_ = settings_->operation_timeout;
     sqlite3_set_last_insert_rowid(handle_, 0);
     if (beyond_undo_) return verdict::discard;
@@ -368,7 +379,8 @@ void session::detach_all() {
 // Statements.
 
 compiled session::compile(std::string_view text, unsigned flags) {
-    compiled_change_ = compiled_writes_ = compiled_temporary_ = false;
+    compiled_change_ = false;
+    compiled_writes_ = {};
     sqlite3_stmt* raw = nullptr;
     const char* rest = nullptr;
     if (text.size() > longest_statement) throw statement_error("cenote: the statement is too long");
@@ -387,8 +399,12 @@ compiled session::compile(std::string_view text, unsigned flags) {
         if (code != SQLITE_OK || second != nullptr)
             throw statement_error("cenote: one statement at a time: there is text after the first");
     }
-    bool temporary = compiled_temporary_ && !compiled_writes_;
-    made.writes = sqlite3_stmt_readonly(raw) == 0 && !temporary;
+    // What changes no table is about the whole: BEGIN IMMEDIATE, VACUUM.
+    const auto& where = compiled_writes_;
+    bool whole = !where.main && !where.temporary && !where.attached;
+    bool changes = sqlite3_stmt_readonly(raw) == 0;
+    made.writes = changes && (whole || where.main || where.attached);
+    made.writes_to_main = changes && (whole || where.main);
     return made;
 }
 
@@ -510,7 +526,8 @@ std::optional<sql::row> session::next(const sql::statement& begun,
 void session::end(const sql::statement& begun) noexcept {
     auto number = number_of(begun);
     if (!number) return;
-    statements_[*number].it.reset();
+    if (handle_ == nullptr) std::ignore = statements_[*number].it.release();  // the parent's
+    else statements_[*number].it.reset();
     end_turn();
 }
 
@@ -536,8 +553,12 @@ const compiled& session::find(const sql::statement& s) const {
 /// Who gets no turn in time tries all the same, and is told by SQLite what is the matter.
 void session::take_turn(const compiled& s) {
     wants_turn_ = false;
-    bool begins = sqlite3_txn_state(handle_, nullptr) == SQLITE_TXN_NONE;
-    if (!s.writes || turn_ || line_ == nullptr || !begins) return;
+    if (!s.writes) return;
+    if (only_reads_)
+        throw statement_error("cenote: SQLite: nothing can be written here: it is read-only", {},
+                              SQLITE_READONLY);
+    if (!s.writes_to_main || turn_ || goes_without_turn_ || line_ == nullptr) return;
+    if (sqlite3_txn_state(handle_, "main") != SQLITE_TXN_NONE) return;
     turn_ = line_->try_take();
     if (turn_) return;
     wants_turn_ = !waits_;
@@ -546,8 +567,8 @@ void session::take_turn(const compiled& s) {
 }
 
 void session::end_turn() noexcept {
-    if (!turn_ || sqlite3_txn_state(handle_, nullptr) == SQLITE_TXN_WRITE) return;
-    turn_.give_back();
+    if (!turn_ || handle_ == nullptr) return;
+    if (sqlite3_txn_state(handle_, "main") != SQLITE_TXN_WRITE) turn_.give_back();
 }
 
 // The rest.

@@ -29,10 +29,11 @@ struct finalize {
     void operator()(sqlite3_stmt* s) const noexcept;
 };
 
-/// A statement, and whether it changes what others can see.
+/// A statement, and what it changes.
 struct compiled {
     std::unique_ptr<sqlite3_stmt, finalize> it;
-    bool writes = false;
+    bool writes = false;          // what others can see
+    bool writes_to_main = false;  // the connection's own file, and none that is attached
 };
 
 class session final : public sql::detail::session, public std::enable_shared_from_this<session> {
@@ -90,16 +91,21 @@ public:
         return wants_turn_ ? line_ : nullptr;
     }
     void give_turn(writers_line::turn t) noexcept { turn_ = std::move(t); }
+    /// For this operation: SQLite is to say whether it works without one.
+    void go_without_turn() noexcept { goes_without_turn_ = true; }
     /// Lets the next one write, unless this one still does.
     void end_turn() noexcept;
-    /// An operation begins that nobody has stopped yet. Not where it runs: it may be stopped before
-    /// that.
-    void note_begun() noexcept { stopped_.store(false, std::memory_order_relaxed); }
+    /// An operation begins, and its time. Not where it runs: it may be stopped before that, and run
+    /// more than once.
+    void note_begun() noexcept;
+    /// When whoever waits for a lock gives up.
+    connector_detail::instant lock_deadline() const noexcept { return lock_until_; }
     /// From any thread: the operation under way is to end.
     void stop() noexcept { stopped_.store(true, std::memory_order_relaxed); }
     /// Throws statement_error.
     void refuse_stopped() const;
-    std::chrono::milliseconds busy_timeout() const noexcept { return settings_->busy_timeout; }
+    /// Until the lease ends, or this is taken back: what others can see cannot be changed.
+    void only_read(bool on) noexcept { only_reads_ = on; }
     sqlite3* handle() const noexcept { return handle_; }
     connector_detail::condition& condition() noexcept { return condition_; }
 
@@ -136,10 +142,16 @@ private:
     std::shared_ptr<writers_line> line_;
     writers_line::turn turn_;  // kept for as long as this connection has SQLite's lock
     bool wants_turn_ = false;
+    bool goes_without_turn_ = false;
+    bool only_reads_ = false;
     connector_detail::statement_cache<compiled> kept_;
-    bool compiled_change_ = false;     // what was compiled last changes the session
-    bool compiled_writes_ = false;     // it changes tables that are not temporary
-    bool compiled_temporary_ = false;  // it changes some that are
+    bool compiled_change_ = false;  // what was compiled last changes the session
+    /// Whose tables it changes.
+    struct {
+        bool main = false;
+        bool temporary = false;
+        bool attached = false;
+    } compiled_writes_;
     std::vector<compiled> statements_;
     std::vector<std::pair<std::string, std::string>> baseline_;  // pragmas as they were at first
     bool has_changed_ = false;                                   // something is to be undone
@@ -147,7 +159,10 @@ private:
     bool waits_ = true;                                          // for locks
     bool own_doing_ = true;  // what happens is not the borrower's
     std::chrono::nanoseconds timeout_;
-    connector_detail::instant deadline_ = connector_detail::instant::max();
+    connector_detail::instant until_ = connector_detail::instant::max();       // of the operation
+    connector_detail::instant lock_until_ = connector_detail::instant::max();  // for others' locks
+    connector_detail::instant deadline_ =
+        connector_detail::instant::max();  // now, none between two
     connector_detail::instant busy_until_ = connector_detail::instant::max();
     std::atomic<bool> stopped_{false};
 };

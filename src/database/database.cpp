@@ -18,6 +18,7 @@
 
 namespace cenote {
 
+using database_detail::begun;
 using database_detail::held;
 using database_detail::part;
 using database_detail::places;
@@ -45,32 +46,55 @@ public:
     asio::awaitable<sql::cursor> async_stream(sql::bound_statement) override { refuse_ended(); }
 };
 
+}  // namespace
+
+struct begun {
+    begun(std::shared_ptr<held> where, transaction_id number) noexcept
+        : on(std::move(where)), which(number) {}
+    ~begun() {
+        if (which != 0) on->abandon(which);
+    }
+    begun(const begun&) = delete;
+    begun& operator=(const begun&) = delete;
+
+    /// Committed or rolled back. Its connection may go.
+    void note_end() noexcept {
+        which = 0;
+        on.reset();
+    }
+
+    std::shared_ptr<held> on;
+    transaction_id which;  // 0: it has ended
+};
+
+namespace {
+
 /// Whom a transaction asks: what it holds, while it is the innermost one.
 class asked_within final : public asked {
 public:
-    asked_within(std::shared_ptr<held> on, transaction_id which) noexcept
-        : on_(std::move(on)), which_(which) {}
+    explicit asked_within(std::shared_ptr<begun> of) noexcept : of_(std::move(of)) {}
 
     sql::result execute(std::string_view text, std::span<const sql::parameter> values) override {
-        on_->check_innermost(which_);
-        return on_->execute(text, values);
+        return innermost().execute(text, values);
     }
     asio::awaitable<sql::result> async_execute(sql::bound_statement what) override {
-        on_->check_innermost(which_);
-        return on_->async_execute(std::move(what));
+        return innermost().async_execute(std::move(what));
     }
     sql::cursor stream(std::string_view text, std::span<const sql::parameter> values) override {
-        on_->check_innermost(which_);
-        return on_->stream(text, values);
+        return innermost().stream(text, values);
     }
     asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) override {
-        on_->check_innermost(which_);
-        return on_->async_stream(std::move(what));
+        return innermost().async_stream(std::move(what));
     }
 
 private:
-    std::shared_ptr<held> on_;
-    transaction_id which_;
+    held& innermost() const {
+        if (of_->which == 0) refuse_ended();
+        of_->on->check_innermost(of_->which);
+        return *of_->on;
+    }
+
+    std::shared_ptr<begun> of_;
 };
 
 const std::shared_ptr<asked>& no_transaction() {
@@ -167,68 +191,74 @@ asio::awaitable<void> wait_for(std::chrono::nanoseconds pause) {
 transaction::transaction() noexcept : statements(database_detail::no_transaction()) {}
 
 transaction::transaction(std::shared_ptr<held> on, database_detail::transaction_id which)
-    : statements(std::make_shared<database_detail::asked_within>(on, which)),
-      on_(std::move(on)),
-      which_(which) {}
+    : begun_(std::make_shared<begun>(std::move(on), which)) {
+    asked_ = std::make_shared<database_detail::asked_within>(begun_);
+}
 
 transaction::transaction(transaction&& other) noexcept
     : statements(std::exchange(other.asked_, database_detail::no_transaction())),
-      on_(std::move(other.on_)),
-      which_(std::exchange(other.which_, 0)) {}
+      begun_(std::move(other.begun_)) {}
 
 transaction& transaction::operator=(transaction&& other) noexcept {
     if (this != &other) {
-        if (active()) on_->abandon(which_);
+        begun_ = std::move(other.begun_);
         asked_ = std::exchange(other.asked_, database_detail::no_transaction());
-        on_ = std::move(other.on_);
-        which_ = std::exchange(other.which_, 0);
     }
     return *this;
 }
 
-transaction::~transaction() {
-    if (active()) on_->abandon(which_);
+transaction::~transaction() = default;
+
+bool transaction::active() const noexcept { return begun_ != nullptr && begun_->which != 0; }
+
+namespace {
+
+begun& open_one(const std::shared_ptr<begun>& of) {
+    if (of == nullptr || of->which == 0) database_detail::refuse_ended();
+    return *of;
 }
 
-held& transaction::on() const {
-    if (!active()) database_detail::refuse_ended();
-    return *on_;
+// What is awaited may outlive the handle that it was asked of.
+
+boost::asio::awaitable<void> commit_begun(std::shared_ptr<begun> of) {
+    begun& one = open_one(of);
+    co_await held::async_commit(one.on, one.which);
+    one.note_end();
 }
 
-void transaction::end() noexcept {
-    which_ = 0;
-    on_.reset();
-    asked_ = database_detail::no_transaction();
+boost::asio::awaitable<void> roll_back_begun(std::shared_ptr<begun> of) {
+    begun& one = open_one(of);
+    co_await held::async_rollback(one.on, one.which);
+    one.note_end();
 }
+
+boost::asio::awaitable<transaction> begin_within(std::shared_ptr<begun> of) {
+    begun& one = open_one(of);
+    co_return co_await held::async_begin_in(one.on, one.which);
+}
+
+}  // namespace
 
 void transaction::commit() {
-    on().commit(which_);
-    end();
-}
-
-boost::asio::awaitable<void> transaction::awaited_commit() {
-    on();
-    co_await held::async_commit(on_, which_);
-    end();
+    begun& one = open_one(begun_);
+    one.on->commit(one.which);
+    one.note_end();
 }
 
 void transaction::rollback() {
-    on().rollback(which_);
-    end();
+    begun& one = open_one(begun_);
+    one.on->rollback(one.which);
+    one.note_end();
 }
 
-boost::asio::awaitable<void> transaction::awaited_rollback() {
-    on();
-    co_await held::async_rollback(on_, which_);
-    end();
+transaction transaction::begin() {
+    begun& one = open_one(begun_);
+    return one.on->begin_in(one.which);
 }
 
-transaction transaction::begin() { return on().begin_in(which_); }
-
-boost::asio::awaitable<transaction> transaction::awaited_begin() {
-    on();
-    return held::async_begin_in(on_, which_);
-}
+boost::asio::awaitable<void> transaction::awaited_commit() { return commit_begun(begun_); }
+boost::asio::awaitable<void> transaction::awaited_rollback() { return roll_back_begun(begun_); }
+boost::asio::awaitable<transaction> transaction::awaited_begin() { return begin_within(begun_); }
 
 // Scope.
 
@@ -276,10 +306,9 @@ std::shared_ptr<places> database::all_of(std::string_view primary, const replica
             throw std::invalid_argument("cenote: a replica is another kind of database");
     }
     std::vector<std::shared_ptr<store>> readable;
-    for (std::shared_ptr<server>& each : rest) {
-        options o = database_detail::for_replica(how.pool, readable.size() + 1);
-        readable.push_back(std::make_shared<store>(std::move(each), o));
-    }
+    for (std::shared_ptr<server>& each : rest)
+        readable.push_back(
+            database_detail::replica_of(std::move(each), how.pool, readable.size() + 1));
     return std::make_shared<places>(std::make_shared<store>(std::move(first), how.pool),
                                     std::move(readable));
 }
@@ -348,6 +377,12 @@ boost::asio::awaitable<void> database::async_roll_back(cenote::transaction* t) {
     }
 }
 
-stats database::stats() const { return places_->stats(); }
+stats database::stats() const {
+    cenote::stats all;
+    for (const cenote::stats& each : stats_of_each()) all += each;
+    return all;
+}
+
+std::vector<cenote::stats> database::stats_of_each() const { return places_->stats_of_each(); }
 
 }  // namespace cenote

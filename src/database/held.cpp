@@ -170,11 +170,6 @@ void held::look_at_link() {
         throw transaction_lost("cenote: the connection was lost in a transaction", "", false);
 }
 
-held::words held::at_first() const {
-    bool binds_session = is_for_reading() && use_ == use::session;
-    return binds_session ? from_->at().to_only_read() : words{};
-}
-
 void held::take() {
     if (is_for_reading()) {
         taken got = readers_->acquire_to_read();
@@ -183,8 +178,9 @@ void held::take() {
     } else {
         link_ = from_->acquire();
     }
+    if (!session_only_reads()) return;
     try {
-        say(at_first());
+        from_->at().only_read(**link_);
     } catch (...) {
         let_go();
         throw;
@@ -200,9 +196,9 @@ asio::awaitable<void> held::async_take(std::shared_ptr<held> on) {
         borrowed got = co_await on->from_->async_acquire();
         on->link_ = std::move(got);
     }
-    words said = on->at_first();
+    if (!on->session_only_reads()) co_return;
     try {
-        co_await async_say(on, std::move(said));
+        co_await on->from_->at().async_only_read(**on->link_);
     } catch (...) {
         on->let_go();
         throw;
@@ -218,8 +214,7 @@ sql::connection& held::ready() {
     if (due_ > 0) {
         refuse_open_rows();
         say(due());
-        due_ = 0;
-        half_begun_ = false;
+        note_none();
     }
     return link();
 }
@@ -234,8 +229,7 @@ asio::awaitable<void> held::async_ready(std::shared_ptr<held> on) {
         on->refuse_open_rows();
         words said = on->due();
         co_await async_say(on, std::move(said));
-        on->due_ = 0;
-        on->half_begun_ = false;
+        on->note_none();
     }
 }
 
@@ -261,8 +255,7 @@ void held::refuse_open_rows() const {
 
 held::words held::due() const {
     if (link().in_transaction()) return to_undo(due_);
-    if (half_begun_) return from_->at().instead_of_begin(how_);
-    return due_ == 1 ? afterwards() : words{};
+    return half_begun_ ? from_->at().instead_of_begin(how_) : words{};
 }
 
 void held::lose(const connection_error& e, bool committing) {
@@ -364,6 +357,7 @@ transaction held::begin(const transaction_options& how) {
     half_begun_ = true;
     how_ = how;
     if (is_for_reading()) how_.read_only = true;
+    if (how_.read_only) from_->at().note_only_reads(**link_, true);
     say(from_->at().begin(how_));
     due_ = 0;
     half_begun_ = false;
@@ -380,6 +374,7 @@ asio::awaitable<transaction> held::async_begin(std::shared_ptr<held> on, transac
     on->half_begun_ = true;
     on->how_ = how;
     if (on->is_for_reading()) on->how_.read_only = true;
+    if (on->how_.read_only) on->from_->at().note_only_reads(**on->link_, true);
     words said = on->from_->at().begin(on->how_);
     co_await async_say(on, std::move(said));
     on->due_ = 0;
@@ -419,12 +414,19 @@ held::words held::to_commit() const {
             "cenote: a statement of this transaction has failed: it can only be rolled back",
             "25P02");
     if (level() > 1) return {"RELEASE SAVEPOINT " + savepoint(level())};
-    words said{"COMMIT"};
-    for (std::string& one : afterwards()) said.push_back(std::move(one));
-    return said;
+    return {"COMMIT"};
 }
 
-void held::note_committed() noexcept { open_.pop_back(); }
+void held::note_committed() noexcept {
+    open_.pop_back();
+    if (level() == 0) note_none();
+}
+
+void held::note_none() noexcept {
+    due_ = 0;
+    half_begun_ = false;
+    if (has_link() && level() == 0) from_->at().note_only_reads(**link_, session_only_reads());
+}
 
 void held::commit(transaction_id which) {
     check_innermost(which);
@@ -463,17 +465,7 @@ asio::awaitable<void> held::async_commit(std::shared_ptr<held> on, transaction_i
 
 held::words held::to_undo(std::size_t from) const {
     if (from > 1) return {"ROLLBACK TO " + savepoint(from), "RELEASE SAVEPOINT " + savepoint(from)};
-    words said{"ROLLBACK"};
-    for (std::string& one : afterwards()) said.push_back(std::move(one));
-    return said;
-}
-
-/// Where a transaction that only reads is made by a setting, a session that does is, too.
-held::words held::afterwards() const {
-    words said = from_->at().afterwards(how_);
-    if (said.empty()) return said;
-    for (std::string& one : at_first()) said.push_back(std::move(one));
-    return said;
+    return {"ROLLBACK"};
 }
 
 /// The server hears of it before the next statement. Whatever is within it has ended, too.
@@ -497,7 +489,7 @@ void held::rollback(transaction_id which) {
         abandon(which);
         if (over) return;
         say(due());
-        due_ = 0;
+        note_none();
     } catch (const connection_error&) {
         if (!outermost) throw;  // what is around it is lost, too
     }
@@ -514,7 +506,7 @@ asio::awaitable<void> held::async_rollback(std::shared_ptr<held> on, transaction
         if (over) co_return;
         words said = on->due();
         co_await async_say(on, std::move(said));
-        on->due_ = 0;
+        on->note_none();
     } catch (const connection_error&) {
         if (!outermost) throw;
     }

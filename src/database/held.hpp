@@ -85,8 +85,8 @@ private:
     bool is_for_reading() const noexcept { return readers_ != nullptr; }
     void take();
     static asio::awaitable<void> async_take(std::shared_ptr<held> on);
-    /// What is said when a link was taken.
-    words at_first() const;
+    /// Whatever is asked in it.
+    bool session_only_reads() const noexcept { return is_for_reading() && use_ == use::session; }
     /// The link is there, and what is due has been said.
     sql::connection& ready();
     static asio::awaitable<void> async_ready(std::shared_ptr<held> on);
@@ -109,10 +109,10 @@ private:
     /// What a commit comes down to. Throws if it cannot be.
     words to_commit() const;
     words to_undo(std::size_t from) const;
-    /// What is said after a transaction.
-    words afterwards() const;
     transaction note_begun();
     void note_committed() noexcept;
+    /// There is no transaction, and nothing is due.
+    void note_none() noexcept;
 
     std::shared_ptr<store> from_;  // where the link is from; without one, the primary will do
     std::shared_ptr<places> readers_;

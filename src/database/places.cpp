@@ -7,6 +7,7 @@
 
 #include "cenote/breaker.hpp"
 #include "cenote/error.hpp"
+#include "cenote/server_error.hpp"
 
 namespace cenote::database_detail {
 
@@ -16,24 +17,30 @@ using clock = std::chrono::steady_clock;
 
 /// Nothing can be opened there. (Whoever waits in vain for a pool that is only busy would wait in
 /// vain elsewhere, too, and have the primary do the work of all replicas.)
-bool is_away(const pool_error& e) {
+bool is_away(const store& s, const pool_error& e) {
     if (e.code() == errc::unavailable || e.code() == errc::open_failed) return true;
-    return e.code() == errc::timed_out && e.cause() != nullptr;
+    return e.code() == errc::timed_out && (e.cause() != nullptr || !s.has_links());
 }
 
 /// The time of one acquire, for all that are tried.
 class patience {
 public:
-    explicit patience(std::chrono::nanoseconds all) : whole_(all), since_(clock::now()) {}
+    patience(std::chrono::nanoseconds all, std::size_t places)
+        : whole_(all), since_(clock::now()), places_(places) {}
 
-    std::chrono::nanoseconds left() const {
+    /// For the next one. One that has links may take all there is; of one that has none nobody
+    /// knows, and the others must have their share.
+    std::chrono::nanoseconds share_of(const store& next) {
+        auto among = static_cast<std::int64_t>(std::max<std::size_t>(places_--, 1));
         if (whole_ == std::chrono::nanoseconds::max()) return whole_;
-        return std::max(whole_ - (clock::now() - since_), std::chrono::nanoseconds(0));
+        auto left = std::max(whole_ - (clock::now() - since_), std::chrono::nanoseconds(0));
+        return next.has_links() ? left : left / among;
     }
 
 private:
     std::chrono::nanoseconds whole_;
     clock::time_point since_;
+    std::size_t places_;  // that have not been tried
 };
 
 }  // namespace
@@ -47,35 +54,35 @@ std::vector<std::shared_ptr<store>> places::replicas_in_turn() {
 }
 
 taken places::acquire_to_read() {
-    patience p(primary_->acquire_timeout());
+    patience p(primary_->acquire_timeout(), replicas_.size() + 1);
     for (const std::shared_ptr<store>& each : replicas_in_turn()) {
         try {
-            return {each, each->acquire(p.left())};
+            return {each, each->acquire(p.share_of(*each))};
         } catch (const pool_error& e) {
-            if (!is_away(e)) throw;
+            if (!is_away(*each, e)) throw;
         }
     }
-    return {primary_, primary_->acquire(p.left())};
+    return {primary_, primary_->acquire(p.share_of(*primary_))};
 }
 
 asio::awaitable<taken> places::async_acquire_to_read(std::shared_ptr<places> among) {
-    patience p(among->primary_->acquire_timeout());
+    patience p(among->primary_->acquire_timeout(), among->replicas_.size() + 1);
     std::vector<std::shared_ptr<store>> all = among->replicas_in_turn();
     for (const std::shared_ptr<store>& each : all) {
         try {
-            borrowed link = co_await each->async_acquire(p.left());
+            borrowed link = co_await each->async_acquire(p.share_of(*each));
             co_return taken{each, std::move(link)};
         } catch (const pool_error& e) {
-            if (!is_away(e)) throw;
+            if (!is_away(*each, e)) throw;
         }
     }
-    borrowed link = co_await among->primary_->async_acquire(p.left());
+    borrowed link = co_await among->primary_->async_acquire(p.share_of(*among->primary_));
     co_return taken{among->primary_, std::move(link)};
 }
 
-stats places::stats() const {
-    cenote::stats all = primary_->stats();
-    for (const std::shared_ptr<store>& each : replicas_) all += each->stats();
+std::vector<stats> places::stats_of_each() const {
+    std::vector<cenote::stats> all{primary_->stats()};
+    for (const std::shared_ptr<store>& each : replicas_) all.push_back(each->stats());
     return all;
 }
 
@@ -84,16 +91,22 @@ void places::close() noexcept {
     for (const std::shared_ptr<store>& each : replicas_) each->close();
 }
 
-options for_replica(options of_primary, std::size_t number) {
-    options o = std::move(of_primary);
+std::shared_ptr<store> replica_of(std::shared_ptr<server> at, const options& of_primary,
+                                  std::size_t number) {
+    options o = of_primary;
     o.name += " replica " + std::to_string(number);
     o.breaker = std::make_shared<threshold_breaker>(
-        threshold_breaker::settings{.failures = 2, .cool_down = std::chrono::seconds(1)});
+        threshold_breaker::settings{.failures = 2, .cool_down = std::chrono::seconds(2)});
     // An open that hangs has failed while whoever waits for it can still go elsewhere.
     if (o.acquire_timeout > std::chrono::nanoseconds(0))
         o.open_timeout = std::min(o.open_timeout, o.acquire_timeout / 4);
-    if (o.warm_up == warm_up::wait) o.warm_up = warm_up::background;
-    return o;
+    try {
+        return std::make_shared<store>(at, o);
+    } catch (const server_error& e) {
+        if (e.kind() == error_kind::final) throw;
+    }
+    o.warm_up = warm_up::background;
+    return std::make_shared<store>(std::move(at), o);
 }
 
 }  // namespace cenote::database_detail

@@ -32,8 +32,8 @@ public:
     taken acquire_to_read();
     static asio::awaitable<taken> async_acquire_to_read(std::shared_ptr<places> among);
 
-    /// Of all of them together.
-    cenote::stats stats() const;
+    /// The primary's first.
+    std::vector<cenote::stats> stats_of_each() const;
     void close() noexcept;
 
 private:
@@ -44,7 +44,9 @@ private:
     std::atomic<std::size_t> turn_{0};
 };
 
-/// How a pool is to be that others can stand in for: one that is not well says so at once.
-options for_replica(options of_primary, std::size_t number);
+/// One that others can stand in for: if it is not well, it says so soon. Need not be there yet, but
+/// throws what will not be any better later.
+std::shared_ptr<store> replica_of(std::shared_ptr<server> at, const options& of_primary,
+                                  std::size_t number);
 
 }  // namespace cenote::database_detail

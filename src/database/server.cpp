@@ -10,7 +10,10 @@
 
 namespace cenote::database_detail {
 
-std::vector<std::string> server::afterwards(const transaction_options& /*how*/) const { return {}; }
+void server::note_only_reads(link& /*l*/, bool /*on*/) noexcept {}
+std::vector<std::string> server::instead_of_begin(const transaction_options& /*how*/) const {
+    return {};
+}
 std::vector<std::string> server::to_be_sure() const { return {}; }
 
 std::string words_for(isolation level) {

@@ -46,16 +46,15 @@ public:
     virtual bool sees_all_changes() const noexcept { return false; }
     /// The options of a pool of its links.
     virtual options suited(options chosen) const { return chosen; }
-    /// What is said so that nothing can be written in this session, until it is reset.
-    virtual std::vector<std::string> to_only_read() const = 0;
+    /// Nothing can be written in this session, until it is reset.
+    virtual void only_read(link& l) = 0;
+    virtual asio::awaitable<void> async_only_read(link& l) = 0;
+    /// Where that need not be said to anybody: nothing can be written from now on, or again.
+    virtual void note_only_reads(link& l, bool on) noexcept;
     /// What is said to begin a transaction, one after the other.
     virtual std::vector<std::string> begin(const transaction_options& how) const = 0;
     /// What is said if it came to a part of that only, and to no transaction.
-    virtual std::vector<std::string> instead_of_begin(const transaction_options& how) const {
-        return afterwards(how);
-    }
-    /// What is said when one has ended that was begun like this, whichever way.
-    virtual std::vector<std::string> afterwards(const transaction_options& how) const;
+    virtual std::vector<std::string> instead_of_begin(const transaction_options& how) const;
     /// What is said after a statement has failed, to learn whether that was the end of the
     /// transaction; nothing where one knows.
     virtual std::vector<std::string> to_be_sure() const;
@@ -100,7 +99,7 @@ public:
     verdict before_release(link& l) noexcept override { return connector_.before_release(of(l)); }
     void forsake(link& l) noexcept override { connector_.forsake(of(l)); }
 
-private:
+protected:
     class one final : public link {
     public:
         explicit one(Connection c) : it(std::move(c)) {}
@@ -109,6 +108,7 @@ private:
     };
     static Connection& of(link& l) noexcept { return static_cast<one&>(l).it; }
 
+private:
     Connector connector_;
 };
 

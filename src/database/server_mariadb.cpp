@@ -12,9 +12,8 @@ public:
 
     dialect speaks() const noexcept override { return dialect::mariadb; }
 
-    std::vector<std::string> to_only_read() const override {
-        return {"SET SESSION TRANSACTION READ ONLY"};
-    }
+    void only_read(link& l) override { of(l).execute(read_only); }
+    asio::awaitable<void> async_only_read(link& l) override { return async_say(&of(l)); }
 
     /// The level is for the next transaction only.
     std::vector<std::string> begin(const transaction_options& how) const override {
@@ -34,6 +33,13 @@ public:
     /// The server says with each reply whether there is a transaction, but not with an error: and a
     /// deadlock ends one.
     std::vector<std::string> to_be_sure() const override { return {"DO 0"}; }
+
+private:
+    static constexpr const char* read_only = "SET SESSION TRANSACTION READ ONLY";
+
+    static asio::awaitable<void> async_say(sql::connection* to) {
+        co_await to->async_execute(read_only);
+    }
 };
 
 }  // namespace

@@ -12,9 +12,8 @@ public:
 
     dialect speaks() const noexcept override { return dialect::postgres; }
 
-    std::vector<std::string> to_only_read() const override {
-        return {"SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"};
-    }
+    void only_read(link& l) override { of(l).only_read(); }
+    asio::awaitable<void> async_only_read(link& l) override { return of(l).async_only_read(); }
 
     std::vector<std::string> begin(const transaction_options& how) const override {
         std::string said = "BEGIN";

@@ -22,17 +22,17 @@ public:
         return chosen;
     }
 
-    std::vector<std::string> to_only_read() const override { return {"PRAGMA query_only = 1"}; }
+    void only_read(link& l) override { of(l).only_read(); }
+    asio::awaitable<void> async_only_read(link& l) override {
+        of(l).only_read();
+        co_return;
+    }
+    void note_only_reads(link& l, bool on) noexcept override { of(l).only_read(on); }
 
     /// Whoever will write says so at once: a transaction that has begun to read can only fail if
     /// somebody else has written meanwhile, however long it waits.
     std::vector<std::string> begin(const transaction_options& how) const override {
-        if (how.read_only) return {"PRAGMA query_only = 1", "BEGIN"};
-        return {"BEGIN IMMEDIATE"};
-    }
-    std::vector<std::string> afterwards(const transaction_options& how) const override {
-        if (how.read_only) return {"PRAGMA query_only = 0"};
-        return {};
+        return {how.read_only ? "BEGIN" : "BEGIN IMMEDIATE"};
     }
 
 private:

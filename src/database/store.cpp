@@ -47,6 +47,11 @@ asio::awaitable<borrowed> store::async_acquire(std::chrono::nanoseconds within) 
     return pool_.async_acquire_for(within, asio::use_awaitable);
 }
 
+bool store::has_links() const {
+    cenote::stats now = pool_.stats();
+    return now.leased + now.idle + now.probing + now.resetting > 0;
+}
+
 sql::bound_statement store::translated(sql::bound_statement what) const {
     phrase said(server_->speaks(), what.text(), what.parameters());
     if (said.is_unchanged()) return what;

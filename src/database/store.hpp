@@ -34,13 +34,15 @@ public:
     /// Of those who do not bring their own.
     std::chrono::nanoseconds acquire_timeout() const noexcept { return acquire_timeout_; }
 
-    const server& at() const noexcept { return *server_; }
+    server& at() const noexcept { return *server_; }
     /// Whether nothing is known against it. Waits for nothing.
     bool looks_well(link& l) const noexcept { return server_->before_acquire(l); }
     /// As the server wants it.
     sql::bound_statement translated(sql::bound_statement what) const;
 
     cenote::stats stats() const { return pool_.stats(); }
+    /// Whether there is any link to it at all.
+    bool has_links() const;
     /// Nobody gets anything any more; whoever has something keeps it.
     void close() noexcept { pool_.close(); }
 

@@ -136,6 +136,52 @@ TEST_F(postgres_kept, go_with_a_reset_if_there_are_others) {
         }
 }
 
+/// Literals are read when a statement is prepared, and not again when a setting changes.
+TEST_F(postgres_kept, mean_what_their_texts_mean_at_the_time) {
+    std::string roomy = postgres_url("statement_cache=50&timezone=UTC");
+    auto all_of = [](connection& on) {
+        std::string said;
+        for (const char* text : {"select extract(epoch from '2024-01-01 00:00'::timestamptz)::text",
+                                 "select (date '02/03/2024' - date '2024-01-01')::text",
+                                 "select length('a\\\\b')::text"})
+            said += on.execute(text).scalar<std::string>() + " ";
+        return said;
+    };
+    const std::vector<const char*> settings{"set time zone 'America/New_York'",
+                                            "set datestyle = 'SQL, DMY'",
+                                            "set standard_conforming_strings = off"};
+    connection fresh = connector(roomy).open();
+    std::string at_first = all_of(fresh);
+    for (const char* one : settings) fresh.execute(one);
+    std::string then = all_of(fresh);
+    ASSERT_NE(at_first, then);
+
+    c = connector(roomy).open();
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(all_of(c), at_first);
+    EXPECT_GT(prepared(), 0);
+    for (const char* one : settings) c.execute(one);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(all_of(c), then);  // what others have kept
+    to.reset(c);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(all_of(c), at_first);  // what this one would have
+    c.execute("select set_config('TimeZone', 'America/New_York', false)");
+    c.execute("select set_config('DateStyle', 'SQL, DMY', false)");
+    c.execute("select set_config('standard_conforming_strings', 'off', false)");
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(all_of(c), then);
+}
+
+TEST_F(postgres_kept, are_used_where_nothing_can_be_written) {
+    c = connector(postgres_url("statement_cache=50")).open();
+    c.only_read();
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(c.execute("select a from kept_test").scalar<int>(), 1);
+    EXPECT_GT(prepared(), 0);
+    EXPECT_THROW(c.execute("insert into kept_test values (2)"), statement_error);
+    EXPECT_EQ(to.before_release(c), verdict::reset);
+    to.reset(c);
+    c.execute("insert into kept_test values (2)");
+    await(c.async_only_read());
+    EXPECT_THROW(c.execute("insert into kept_test values (3)"), statement_error);
+}
+
 /// Only what has not been run may be run again.
 TEST_F(postgres_kept, are_not_run_again_because_of_what_they_do) {
     c.execute(

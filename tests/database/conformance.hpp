@@ -497,6 +497,39 @@ TYPED_TEST_P(any_database, tells_completion_tokens_of_transactions) {
     EXPECT_EQ(this->balance(1), 8);
 }
 
+/// As callbacks have it: the handle goes as soon as the last thing was asked of it.
+TYPED_TEST_P(any_database, ends_a_transaction_whose_handle_is_gone) {
+    database& all = this->db;
+    boost::asio::io_context& io = loop(0);
+    auto token = boost::asio::bind_executor(io, boost::asio::use_future);
+    auto finish = [&](auto& future) {
+        io.restart();
+        io.run();
+        return future.get();
+    };
+    auto last_words = [&](auto end) {
+        transaction t = all.begin();
+        this->set(t, 1, 5);
+        return end(t);
+    };
+    auto undone = last_words([&](transaction& t) { return t.async_rollback(token); });
+    finish(undone);
+    EXPECT_EQ(this->balance(1), 100);
+    auto done = last_words([&](transaction& t) { return t.async_commit(token); });
+    finish(done);
+    EXPECT_EQ(this->balance(1), 5);
+    EXPECT_EQ(this->leased(), 0u);
+    // And one that has ended tells the handler, not whoever asks.
+    transaction ended = all.begin();
+    ended.rollback();
+    auto refused = ended.async_execute("SELECT 1", token);
+    EXPECT_THROW(finish(refused), std::logic_error);
+    auto no_commit = ended.async_commit(token);
+    EXPECT_THROW(finish(no_commit), std::logic_error);
+    auto no_begin = ended.async_begin(token);
+    EXPECT_THROW(finish(no_begin), std::logic_error);
+}
+
 TYPED_TEST_P(any_database, writes_nothing_in_a_scope_that_only_reads) {
     using ask = typename TypeParam::manner;
     database one{this->at.url(), {.pool = {.max = 1}}};
@@ -552,7 +585,7 @@ TYPED_TEST_P(any_database, can_do_with_one_connection) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(
-    any_database, tells_completion_tokens_of_transactions,
+    any_database, tells_completion_tokens_of_transactions, ends_a_transaction_whose_handle_is_gone,
     writes_nothing_in_a_scope_that_only_reads, can_do_with_one_connection,
     takes_values_in_either_style, gives_rows_as_what_they_are,
     keeps_a_transaction_from_others_until_it_is_committed, rolls_back_what_was_not_committed,

@@ -76,5 +76,24 @@ using awaited_kind = testing::Types<kind<postgres_place, awaited>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_cancelled_database, awaited_kind);
 INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_cancelled_served_database, awaited_kind);
 
+/// In transaction mode there is no session, and what is set in one would be the next one's.
+TEST(database_postgres, leaves_nothing_behind_pgbouncer) {
+    support::pgbouncer_server bouncer(support::the_postgres(), {.pool_size = 1});
+    std::string url = support::postgres_url(bouncer.port());
+    database reports{url};
+    database shop{url};
+    shop.execute("CREATE TABLE sold (n INTEGER)");
+    {
+        auto s = reports.scope({.read_only = true});
+        for (int i = 0; i < 3; ++i) EXPECT_TRUE(s.query("SELECT n FROM sold").empty());
+        shop.execute("INSERT INTO sold VALUES (?)", 1);
+    }
+    transaction t = reports.begin({.read_only = true});
+    EXPECT_EQ(t.query("SELECT n FROM sold").scalar<int>(), 1);
+    EXPECT_THROW(t.execute("DELETE FROM sold"), statement_error);
+    t.rollback();
+    shop.execute("DROP TABLE sold");
+}
+
 }  // namespace
 }  // namespace cenote::conformance

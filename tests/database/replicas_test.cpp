@@ -10,6 +10,7 @@
 #include "connector/mariadb_place.hpp"
 #include "connector/postgres_place.hpp"
 #include "connector/sqlite_file.hpp"
+#include "support/gate.hpp"
 
 namespace cenote::conformance {
 namespace {
@@ -106,6 +107,37 @@ TEST(replicas, are_waited_for_while_they_are_busy) {
     busy.execute("SELECT 1");
     auto late = db.scope({.read_only = true});
     EXPECT_THROW(late.execute("SELECT 1"), timed_out_error);
+}
+
+/// Those that neither answer nor refuse take their time, but not that of the primary.
+TEST(replicas_postgres, that_hang_leave_time_for_the_primary) {
+    support::gate silent(postgres_places::both().standby.port());
+    silent.accept_and_be_silent();
+    std::string url = support::postgres_url(silent.port());
+    std::chrono::milliseconds soon(2000);
+    for (bool awaits : {false, true}) {
+        database db{postgres_places::primary_url(),
+                    replicas{url, url, url, url},
+                    {.pool = {.acquire_timeout = soon}}};
+        postgres_places at;
+        auto s = db.scope({.read_only = true});
+        auto where = awaits ? awaited::run(s, at.which) : s.query(at.which);
+        EXPECT_EQ(where.scalar<std::string>(), "primary");
+    }
+    silent.pass();
+}
+
+TEST(replicas, that_can_never_be_opened_are_told_of_at_once) {
+    sqlite_places two;
+    database_options ready{.pool = {.min_size = 1, .warm_up = warm_up::wait}};
+    EXPECT_THROW((database{two.primary_url(), replicas{"sqlite:/no/such/folder/file"}, ready}),
+                 connection_error);
+    // Others may come.
+    database db{postgres_places::primary_url(), replicas{"postgresql://app@127.0.0.1:1/orders"},
+                ready};
+    EXPECT_EQ(db.stats_of_each().size(), 2u);
+    EXPECT_EQ(db.stats_of_each()[0].opened, 1u);
+    EXPECT_EQ(db.stats_of_each()[1].opened, 0u);
 }
 
 /// The primary fails, the standby is promoted, and its database never heard of it.
