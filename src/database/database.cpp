@@ -306,6 +306,7 @@ std::shared_ptr<places> database::all_of(std::string_view primary, const replica
             throw std::invalid_argument("cenote: a replica is another kind of database");
     }
     std::vector<std::shared_ptr<store>> readable;
+    readable.reserve(rest.size());
     for (std::shared_ptr<server>& each : rest)
         readable.push_back(
             database_detail::replica_of(std::move(each), how.pool, readable.size() + 1));

@@ -41,14 +41,14 @@ public:
 
     /// False at the end.
     bool next(place& found) {
-        for (;;) {
-            if (!pass_over_plain_text()) return false;
-            bool is_place = false;
-            if (skip_word() || skip_quoted() || skip_comment() || (is_place = read_place(found)))
-                begin_ = at_;
+        while (pass_over_plain_text()) {
+            bool skipped = skip_word() || skip_quoted() || skip_comment();
+            bool is_place = !skipped && read_place(found);
+            if (skipped || is_place) begin_ = at_;
             else ++at_;
             if (is_place) return true;
         }
+        return false;
     }
 
 private:

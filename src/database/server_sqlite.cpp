@@ -25,7 +25,7 @@ public:
     void only_read(link& l) override { of(l).only_read(); }
     asio::awaitable<void> async_only_read(link& l) override {
         of(l).only_read();
-        co_return;
+        return nothing();
     }
     void note_only_reads(link& l, bool on) noexcept override { of(l).only_read(on); }
 
@@ -36,6 +36,8 @@ public:
     }
 
 private:
+    static asio::awaitable<void> nothing() { co_return; }
+
     bool in_memory_;
 };
 
