@@ -119,29 +119,7 @@ sql::result execute_again(asked& to, std::string_view text, std::span<const sql:
 asio::awaitable<sql::result> async_execute_again(std::shared_ptr<asked> to,
                                                  sql::bound_statement what);
 
-template <class T>
-struct completion {
-    using signature = void(std::exception_ptr, T);
-};
-template <>
-struct completion<void> {
-    using signature = void(std::exception_ptr);
-};
-
-/// Has an awaitable tell a completion token what came of it.
-template <class T, class Token>
-auto complete_with(asio::awaitable<T> work, Token&& token) {
-    if constexpr (std::is_same_v<std::decay_t<Token>, asio::use_awaitable_t<>>) {
-        return work;
-    } else {
-        auto start = [](auto handler, asio::awaitable<T> w) {
-            auto where = asio::get_associated_executor(handler);
-            asio::co_spawn(where, std::move(w), std::move(handler));
-        };
-        return asio::async_initiate<Token, typename completion<T>::signature>(start, token,
-                                                                              std::move(work));
-    }
-}
+using sql::detail::complete_with;
 
 /// What is given where there may also be options, and is none.
 template <class Token>

@@ -1,15 +1,21 @@
 // A connection to an SQL database, whichever it is: what can be asked of it, blocking and awaited.
 #pragma once
 
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/async_result.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "cenote/sql.hpp"
@@ -31,6 +37,34 @@ public:
     virtual std::optional<row> next() = 0;
     virtual boost::asio::awaitable<std::optional<row>> async_next() = 0;
 };
+
+}  // namespace detail
+
+namespace detail {
+
+template <class T>
+struct completion {
+    using signature = void(std::exception_ptr, T);
+};
+template <>
+struct completion<void> {
+    using signature = void(std::exception_ptr);
+};
+
+/// Has an awaitable tell a completion token what came of it.
+template <class T, class Token>
+auto complete_with(boost::asio::awaitable<T> work, Token&& token) {
+    if constexpr (std::is_same_v<std::decay_t<Token>, boost::asio::use_awaitable_t<>>) {
+        return work;
+    } else {
+        auto start = [](auto handler, boost::asio::awaitable<T> w) {
+            auto where = boost::asio::get_associated_executor(handler);
+            boost::asio::co_spawn(where, std::move(w), std::move(handler));
+        };
+        return boost::asio::async_initiate<Token, typename completion<T>::signature>(
+            start, token, std::move(work));
+    }
+}
 
 }  // namespace detail
 
@@ -61,12 +95,19 @@ public:
 
     /// The next row; empty at the end. Throws what the statement still ran into.
     std::optional<row> next() { return rows_ == nullptr ? std::nullopt : rows_->next(); }
-    boost::asio::awaitable<std::optional<row>> async_next();
+    /// To be awaited, or with a completion token: handlers are given (std::exception_ptr, what next
+    /// returns).
+    template <class Token = boost::asio::use_awaitable_t<>>
+    auto async_next(Token&& token = {}) {
+        return detail::complete_with(awaited_next(), std::forward<Token>(token));
+    }
 
     // For connectors.
     explicit cursor(std::shared_ptr<detail::rows> rows) noexcept : rows_(std::move(rows)) {}
 
 private:
+    boost::asio::awaitable<std::optional<row>> awaited_next();
+
     std::shared_ptr<detail::rows> rows_;
 };
 

@@ -11,7 +11,7 @@ boost::asio::awaitable<std::optional<row>> nothing() { co_return std::nullopt; }
 
 }  // namespace
 
-boost::asio::awaitable<std::optional<row>> cursor::async_next() {
+boost::asio::awaitable<std::optional<row>> cursor::awaited_next() {
     return rows_ == nullptr ? nothing() : rows_->async_next();
 }
 

@@ -456,11 +456,14 @@ TYPED_TEST_P(any_database, tells_completion_tokens) {
                           moved = !e && *only_moved == 1;
                       }));
     auto failed = all.async_execute("SELECT nonsense", on_loop(boost::asio::use_future));
+    sql::cursor rows = all.stream("SELECT balance FROM account ORDER BY id");
+    auto first = rows.async_next(on_loop(boost::asio::use_future));
     io.restart();
     io.run();
     EXPECT_EQ(got, 200);
     EXPECT_TRUE(moved);
     EXPECT_THROW(failed.get(), statement_error);
+    EXPECT_EQ(first.get()->template get<int>(0), 100);
 }
 
 TYPED_TEST_P(any_database, tells_completion_tokens_of_transactions) {
