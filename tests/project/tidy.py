@@ -37,6 +37,7 @@ MAY_INCLUDE = {
     "asio": {"asio", "public", "words"},
     "spdlog": {"spdlog", "public", "words"},
     "log": {"spdlog", "public", "words"},
+    "watch": {"watch", "public", "words"},
     "server": {"server", "asio", "public", "words"},
     "connector": {"connector", "server", "asio", "public", "words"},
     "database": {"database", "server", "asio", "public", "words"},
