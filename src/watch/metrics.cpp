@@ -142,8 +142,9 @@ public:
             below += h.buckets[i];
             if (i != next || i + 1 == histogram::bucket_count) continue;
             next += bounds_apart;
-            std::string bound = text_of(seconds_of(histogram::upper_bound(i)));
-            add(labels + ",le=\"" + bound + "\"", text_of(below), "_bucket");
+            std::string bound = labels + ",le=\"";
+            bound.append(text_of(seconds_of(histogram::upper_bound(i)))).append("\"");
+            add(bound, text_of(below), "_bucket");
         }
         add(labels + ",le=\"+Inf\"", text_of(below), "_bucket");
         add(labels, text_of(sum_of(h)), "_sum");
@@ -189,55 +190,66 @@ void write_reasons(exposition& to, const std::vector<named_stats>& all) {
 
 // JSON. All keys and names are plain words: nothing has to be escaped.
 
-std::string member(const char* name, const std::string& value) {
-    return '"' + std::string(name) + "\":" + value;
-}
+class object {
+public:
+    void add(std::string_view name, std::string_view value) {
+        text_ += text_.size() == 1 ? "\"" : ",\"";
+        text_.append(name).append("\":").append(value);
+    }
+    std::string take() {
+        text_ += '}';
+        return std::move(text_);
+    }
 
-std::string joined(const std::vector<std::string>& all, const char* before, const char* after) {
-    std::string text = before;
-    for (std::size_t i = 0; i < all.size(); ++i) text += (i == 0 ? "" : ",") + all[i];
-    return text + after;
-}
+private:
+    std::string text_ = "{";
+};
 
-std::string json_of(const histogram& h) {
-    std::vector<std::string> buckets;
+/// Only those that have counted something, each with its bound.
+std::string buckets_of(const histogram& h) {
+    std::string all = "[";
     for (std::size_t i = 0; i < histogram::bucket_count; ++i) {
         if (h.buckets[i] == 0) continue;
         bool last = i + 1 == histogram::bucket_count;
-        std::string bound = last ? "null" : text_of(seconds_of(histogram::upper_bound(i)));
-        buckets.push_back("[" + bound + "," + text_of(h.buckets[i]) + "]");
+        all += all.size() == 1 ? "[" : ",[";
+        all += last ? "null" : text_of(seconds_of(histogram::upper_bound(i)));
+        all.append(",").append(text_of(h.buckets[i])).append("]");
     }
-    auto quantile = [&](double q) { return text_of(seconds_of(h.quantile(q))); };
-    return joined({member("count", text_of(h.count())), member("sum", text_of(sum_of(h))),
-                   member("p50", quantile(0.5)), member("p95", quantile(0.95)),
-                   member("p99", quantile(0.99)), member("buckets", joined(buckets, "[", "]"))},
-                  "{", "}");
+    return all.append("]");
+}
+
+std::string json_of(const histogram& h) {
+    object all;
+    all.add("count", text_of(h.count()));
+    all.add("sum", text_of(sum_of(h)));
+    all.add("p50", text_of(seconds_of(h.quantile(0.5))));
+    all.add("p95", text_of(seconds_of(h.quantile(0.95))));
+    all.add("p99", text_of(seconds_of(h.quantile(0.99))));
+    all.add("buckets", buckets_of(h));
+    return all.take();
 }
 
 std::string json_of(const stats& now) {
-    std::vector<std::string> members;
-    for (const number& each : gauges)
-        members.push_back(member(each.name, text_of(now.*each.value)));
-    members.push_back(member("total", text_of(now.total)));
-    for (const auto& [word, value] : states) members.push_back(member(word, text_of(now.*value)));
-    members.push_back(member("breaker", '"' + std::string(to_string(now.breaker)) + '"'));
-    for (const number& each : counters)
-        members.push_back(member(each.name, text_of(now.*each.value)));
-    std::vector<std::string> retired;
+    object all;
+    for (const number& each : gauges) all.add(each.name, text_of(now.*each.value));
+    all.add("total", text_of(now.total));
+    for (const auto& [word, value] : states) all.add(word, text_of(now.*value));
+    all.add("breaker", '"' + std::string(to_string(now.breaker)) + '"');
+    for (const number& each : counters) all.add(each.name, text_of(now.*each.value));
+    object retired;
     for (std::size_t i = 0; i < retire_reason_count; ++i) {
         auto reason = static_cast<retire_reason>(i);
-        retired.push_back(member(to_string(reason), text_of(now.retired(reason))));
+        retired.add(to_string(reason), text_of(now.retired(reason)));
     }
-    members.push_back(member("retired", joined(retired, "{", "}")));
-    std::vector<std::string> refused;
+    all.add("retired", retired.take());
+    object refused;
     for (std::size_t i = 1; i <= errc_count; ++i) {
         auto reason = static_cast<errc>(i);
-        refused.push_back(member(word_of(reason), text_of(now.refused(reason))));
+        refused.add(word_of(reason), text_of(now.refused(reason)));
     }
-    members.push_back(member("refused", joined(refused, "{", "}")));
-    for (const times& each : durations)
-        members.push_back(member(each.name, json_of(now.*each.value)));
-    return joined(members, "{", "}");
+    all.add("refused", refused.take());
+    for (const times& each : durations) all.add(each.name, json_of(now.*each.value));
+    return all.take();
 }
 
 void check_name(std::string_view name) {
@@ -353,10 +365,11 @@ std::string metrics::open_telemetry() const {
 }
 
 std::string metrics::json() const {
-    std::vector<std::string> pools;
-    for (const named_stats& of : list_->look())
-        pools.push_back(member(of.pool.c_str(), json_of(of.now)));
-    return "{" + member("pools", joined(pools, "{", "}")) + "}";
+    object pools;
+    for (const named_stats& of : list_->look()) pools.add(of.pool, json_of(of.now));
+    object all;
+    all.add("pools", pools.take());
+    return all.take();
 }
 
 }  // namespace cenote
