@@ -21,7 +21,8 @@ namespace cenote {
 /// Thread safety: all members may be called from any thread at any time.
 class metrics {
 public:
-    /// Keeps a pool among those that are watched, until it ends. May outlive the metrics.
+    /// Keeps a pool among those that are watched, until it ends; then nobody looks at the pool any
+    /// more, and it may go. May outlive the metrics.
     class entry {
     public:
         entry() = default;
@@ -46,8 +47,9 @@ public:
 
     /// `name` is the value of the label `pool`: the program's own word, and never something that
     /// came from outside. Letters, digits and `_ . -`, at most 64 of them. `read` is called at each
-    /// look, until the entry has ended; what it throws goes to whoever looks. Throws
-    /// std::invalid_argument for another name, and for one that is there already.
+    /// look, by one thread at a time, and must not end its own entry; what it throws goes to
+    /// whoever looks. Throws std::invalid_argument for another name, and for one that is there
+    /// already.
     [[nodiscard]] entry add(std::string name, std::function<stats()> read);
 
     /// The text that Prometheus scrapes: cenote_pool_….

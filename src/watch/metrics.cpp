@@ -21,8 +21,6 @@ namespace cenote {
 
 namespace {
 
-using reader = std::function<stats()>;
-
 struct named_stats {
     std::string pool;
     stats now;
@@ -266,21 +264,30 @@ void check_name(std::string_view name) {
 }  // namespace
 
 struct metrics::entry::list {
-    /// Read outside of the lock: whoever comes or goes meanwhile does not wait for a pool.
+    /// One pool. Its lock is for this one alone: whoever takes it out of the list waits until
+    /// nobody looks at it any more, and no longer than that.
+    struct watched {
+        std::mutex mutex;
+        std::function<stats()> read;  // empty: it has gone
+    };
+
     std::vector<named_stats> look() const {
-        std::map<std::string, std::shared_ptr<const reader>> present;
+        std::map<std::string, std::shared_ptr<watched>> present;
         {
             std::lock_guard lock(mutex);
             present = all;
         }
         std::vector<named_stats> found;
         found.reserve(present.size());
-        for (const auto& [name, read] : present) found.push_back({name, (*read)()});
+        for (const auto& [name, one] : present) {
+            std::lock_guard lock(one->mutex);
+            if (one->read) found.push_back({name, one->read()});
+        }
         return found;
     }
 
     mutable std::mutex mutex;
-    std::map<std::string, std::shared_ptr<const reader>> all;
+    std::map<std::string, std::shared_ptr<watched>> all;
 };
 
 metrics::entry::entry(std::shared_ptr<list> in, std::string name) noexcept
@@ -299,8 +306,16 @@ metrics::entry::~entry() { leave(); }
 
 void metrics::entry::leave() noexcept {
     if (in_ == nullptr) return;
-    std::lock_guard lock(in_->mutex);
-    in_->all.erase(name_);
+    std::shared_ptr<list::watched> gone;
+    {
+        std::lock_guard lock(in_->mutex);
+        auto found = in_->all.find(name_);
+        gone = std::move(found->second);
+        in_->all.erase(found);
+    }
+    std::function<stats()> last;  // ends when nothing is locked
+    std::lock_guard lock(gone->mutex);
+    last.swap(gone->read);
 }
 
 metrics::metrics() : list_(std::make_shared<entry::list>()) {}
@@ -309,7 +324,8 @@ metrics::~metrics() = default;
 metrics::entry metrics::add(std::string name, std::function<stats()> read) {
     check_name(name);
     if (read == nullptr) throw std::invalid_argument("cenote: metrics need a way to read a pool");
-    auto kept = std::make_shared<const reader>(std::move(read));
+    auto kept = std::make_shared<entry::list::watched>();
+    kept->read = std::move(read);
     std::lock_guard lock(list_->mutex);
     if (!list_->all.emplace(name, std::move(kept)).second)
         throw std::invalid_argument("cenote: there is a pool of that name in the metrics already");

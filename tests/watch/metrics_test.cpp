@@ -23,6 +23,7 @@
 #include <gmock/gmock.h>
 
 #include "cenote/pool.hpp"
+#include "support/patience.hpp"
 
 namespace cenote {
 namespace {
@@ -236,6 +237,24 @@ TEST(metrics_list, forgets_a_pool_with_its_entry) {
         left.emplace(std::move(stays));
     }
     left.reset();  // nobody is there any more
+}
+
+/// Whoever ends an entry may end the pool next.
+TEST(metrics_list, looks_at_nothing_that_has_gone) {
+    metrics all;
+    std::atomic<bool> looks{false};
+    std::atomic<bool> gone{false};
+    std::optional<metrics::entry> entry(all.add("goes", [&] {
+        looks = true;
+        EXPECT_TRUE(support::for_a_while([&] { return !gone; })) << "its pool may have ended";
+        return stats();
+    }));
+    std::thread scraper([&] { std::ignore = all.prometheus(); });
+    EXPECT_TRUE(support::eventually([&] { return looks.load(); }));
+    entry.reset();
+    gone = true;
+    scraper.join();
+    EXPECT_THAT(all.json(), Not(HasSubstr("goes")));
 }
 
 TEST(metrics_list, reads_pools_that_work) {
