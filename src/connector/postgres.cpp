@@ -398,15 +398,16 @@ constexpr const char* whose = "select pg_catalog.pg_backend_pid()";
 constexpr const char* only_reads = "set session characteristics as transaction read only";
 
 asio::awaitable<void> async_only_read(std::shared_ptr<session> on) {
+    instant until = on->deadline();
     if (!on->direct()) {
         chores ask(on, {whose});
-        co_await async_drive(ask, on->deadline());
+        co_await async_drive(ask, until);
         on->note_process(ask.reply());
     }
     if (!*on->direct()) co_return;
     on->note_only_reads();
     chores set(on, {only_reads});
-    co_await async_drive(set, on->deadline());
+    co_await async_drive(set, until);
 }
 
 asio::awaitable<bool> async_probe(std::shared_ptr<session> on) {
@@ -416,11 +417,12 @@ asio::awaitable<bool> async_probe(std::shared_ptr<session> on) {
 }
 
 asio::awaitable<void> async_reset(std::shared_ptr<session> on) {
+    instant until = on->deadline();
     chores ask(on, resetting(*on));
-    co_await async_drive(ask, on->deadline());
+    co_await async_drive(ask, until);
     if (!is_reset(*on, ask.reply())) {
         chores all(on, {undo_all});
-        co_await async_drive(all, on->deadline());
+        co_await async_drive(all, until);
         on->forget_kept();
     }
     on->note_reset();
@@ -430,15 +432,16 @@ asio::awaitable<void> async_reset(std::shared_ptr<session> on) {
 
 void connection::only_read() {
     session& s = own();
+    instant until = s.deadline();
     if (!s.direct()) {
         chores ask(s.shared_from_this(), {whose});
-        drive(ask, s.deadline());
+        drive(ask, until);
         s.note_process(ask.reply());
     }
     if (!*s.direct()) return;
     s.note_only_reads();
     chores set(s.shared_from_this(), {only_reads});
-    drive(set, s.deadline());
+    drive(set, until);
 }
 
 asio::awaitable<void> connection::async_only_read() {
@@ -453,11 +456,12 @@ bool connector::probe(connection& c) {
 
 void connector::reset(connection& c) {
     session& s = c.own();
+    instant until = s.deadline();
     chores ask(s.shared_from_this(), resetting(s));
-    drive(ask, s.deadline());
+    drive(ask, until);
     if (!is_reset(s, ask.reply())) {
         chores all(s.shared_from_this(), {undo_all});
-        drive(all, s.deadline());
+        drive(all, until);
         s.forget_kept();
     }
     s.note_reset();

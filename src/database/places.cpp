@@ -19,7 +19,7 @@ using clock = std::chrono::steady_clock;
 /// vain elsewhere, too, and have the primary do the work of all replicas.)
 bool is_away(const store& s, const pool_error& e) {
     if (e.code() == errc::unavailable || e.code() == errc::open_failed) return true;
-    return e.code() == errc::timed_out && (e.cause() != nullptr || !s.has_links());
+    return e.code() == errc::timed_out && !s.has_links();
 }
 
 /// The time of one acquire, for all that are tried.
@@ -54,6 +54,7 @@ std::vector<std::shared_ptr<store>> places::replicas_in_turn() {
 }
 
 taken places::acquire_to_read() {
+    if (replicas_.empty()) return {primary_, primary_->acquire()};
     patience p(primary_->acquire_timeout(), replicas_.size() + 1);
     for (const std::shared_ptr<store>& each : replicas_in_turn()) {
         try {
@@ -66,6 +67,10 @@ taken places::acquire_to_read() {
 }
 
 asio::awaitable<taken> places::async_acquire_to_read(std::shared_ptr<places> among) {
+    if (among->replicas_.empty()) {
+        borrowed only = co_await among->primary_->async_acquire();
+        co_return taken{among->primary_, std::move(only)};
+    }
     patience p(among->primary_->acquire_timeout(), among->replicas_.size() + 1);
     std::vector<std::shared_ptr<store>> all = among->replicas_in_turn();
     for (const std::shared_ptr<store>& each : all) {
