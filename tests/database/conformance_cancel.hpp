@@ -357,7 +357,9 @@ TYPED_TEST_P(any_cancelled_database, leaves_nothing_half_done_whenever_it_is) {
     EXPECT_LT(steps, too_many);
 }
 
-inline asio::awaitable<void> begin_otherwise(database* in, transaction_options how) {
+/// In a database, or in a scope of one.
+template <class Place>
+asio::awaitable<void> begin_otherwise(Place* in, transaction_options how) {
     transaction t = co_await in->async_begin(how);
     co_await t.async_query("SELECT balance FROM account WHERE id = 1");
     co_await t.async_commit();
@@ -387,12 +389,6 @@ TYPED_TEST_P(any_cancelled_database, leaves_no_manner_of_transaction_whenever_it
     }
 }
 
-inline asio::awaitable<void> begin_in_scope(scope* in, transaction_options how) {
-    transaction t = co_await in->async_begin(how);
-    co_await t.async_query("SELECT balance FROM account WHERE id = 1");
-    co_await t.async_commit();
-}
-
 /// The same, if the scope goes on.
 TYPED_TEST_P(any_cancelled_database, leaves_a_scope_no_manner_of_transaction) {
     database one = this->at.open_far_away(at_most(1));
@@ -404,7 +400,7 @@ TYPED_TEST_P(any_cancelled_database, leaves_a_scope_no_manner_of_transaction) {
         for (bool went_on = true; went_on && steps < too_many; ++steps) {
             SCOPED_TRACE("cancelled after steps: " + std::to_string(steps));
             scope s = one.scope();
-            went_on = cancelled_after(steps, begin_in_scope(&s, how)).has_value();
+            went_on = cancelled_after(steps, begin_otherwise(&s, how)).has_value();
             transaction usual = s.begin();
             this->at.expect_usual(usual, this->db);
             this->set(usual, 1, steps);
