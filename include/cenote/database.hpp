@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "cenote/options.hpp"
+#include "cenote/pool_control.hpp"
 #include "cenote/server_error.hpp"
 #include "cenote/sql.hpp"
 #include "cenote/sql_connection.hpp"
@@ -484,6 +485,9 @@ public:
     cenote::stats stats() const;
     /// Of the primary's pool, and then of each replica's.
     std::vector<cenote::stats> stats_of_each() const;
+    /// The same pools for whoever looks after them: a dashboard, a health check. Good as long as
+    /// the database is.
+    std::vector<pool_control> controls() const;
 
 private:
     explicit database(std::shared_ptr<database_detail::places> all);

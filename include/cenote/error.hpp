@@ -25,6 +25,9 @@ enum class errc : int {
 };
 inline constexpr std::size_t errc_count = 8;
 
+/// The word for a code, as in the enum.
+const char* to_string(errc code) noexcept;
+
 /// The category of `errc`, named "cenote".
 const std::error_category& pool_category() noexcept;
 

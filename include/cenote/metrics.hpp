@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "cenote/pool_control.hpp"
 #include "cenote/stats.hpp"
 
 namespace cenote {
@@ -13,7 +14,7 @@ namespace cenote {
 /// The stats of any number of pools, under one roof.
 ///
 ///     cenote::metrics all;
-///     auto orders = all.add("orders", [&] { return pool.stats(); });
+///     auto orders = all.add(pool.control());
 ///     … answer GET /metrics with all.prometheus(), of the type cenote::metrics::content_type
 ///
 /// Each look asks every pool for its stats, which takes no lock that an acquire needs.
@@ -51,6 +52,10 @@ public:
     /// whoever looks. Throws std::invalid_argument for another name, and for one that is there
     /// already.
     [[nodiscard]] entry add(std::string name, std::function<stats()> read);
+    /// A pool by its own name.
+    [[nodiscard]] entry add(const pool_control& pool) {
+        return add(pool.name(), [pool] { return pool.stats(); });
+    }
 
     /// The text that Prometheus scrapes: cenote_pool_….
     std::string prometheus() const;

@@ -260,6 +260,14 @@ public:
         return all;
     }
 
+    /// Of each shard's pool, in the order of the loops.
+    std::vector<pool_control> controls() const {
+        std::vector<pool_control> all;
+        all.reserve(shards_.size());
+        for (const shard& s : shards_) all.push_back(s.resources->control());
+        return all;
+    }
+
     void suspect_all() noexcept {
         for (shard& s : shards_) s.resources->suspect_all();
     }

@@ -22,6 +22,7 @@
 #include "cenote/lease.hpp"
 #include "cenote/observer.hpp"
 #include "cenote/options.hpp"
+#include "cenote/pool_control.hpp"
 #include "cenote/stats.hpp"
 
 namespace cenote {
@@ -264,6 +265,13 @@ public:
     /// from the fast lane carry no time before the next sweep. For people who wonder where all the
     /// leases are: it allocates, and looks at all `max` places under the pool's lock.
     std::vector<lease_info> leases() const { return gate_->leases(); }
+
+    /// What is in each place: as many as there may be, and each stays where it is. Looks at them
+    /// under the pool's lock, too.
+    std::vector<slot_info> slots() const { return gate_->slots(); }
+
+    /// This pool for those who look after pools of any type: a dashboard, a health check.
+    pool_control control() const noexcept { return pool_control(gate_); }
 
     const std::string& name() const noexcept { return gate_->name(); }
 

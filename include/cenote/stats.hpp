@@ -28,6 +28,31 @@ inline constexpr std::size_t retire_reason_count = 8;
 /// The word for a reason, as in the enum.
 const char* to_string(retire_reason reason) noexcept;
 
+/// Every state a slot can be in, and where it may go.
+enum class slot_state : std::uint8_t {
+    vacant,     ///< No resource                         → opening
+    opening,    ///< An open is in flight                → idle, closing, vacant
+    idle,       ///< Ready to be lent, nobody uses it    → leased, probing, closing
+    leased,     ///< One borrower has it                 → idle, probing, resetting, closing, vacant
+    probing,    ///< A probe is in flight                → idle, closing
+    resetting,  ///< A reset is in flight                → idle, probing, closing
+    closing,    ///< A close is in flight                → vacant
+};
+inline constexpr std::size_t slot_state_count = 7;
+
+/// The word for a state, as in the enum.
+const char* to_string(slot_state state) noexcept;
+
+/// Whether a pool lends at all.
+enum class pool_state : std::uint8_t {
+    lending,  ///< As usual.
+    paused,   ///< Nothing until it is resumed.
+    closed,   ///< Nothing any more.
+};
+
+/// The word for a state, as in the enum.
+const char* to_string(pool_state state) noexcept;
+
 /// Counts of durations in buckets of at most 25 % width, from 1 ns to over an hour.
 class histogram {
 public:
@@ -68,6 +93,7 @@ struct stats {
     std::uint64_t closing = 0;
     std::uint64_t waiting = 0;
     breaker_state breaker = breaker_state::active;  ///< Of several pools: that of the worst.
+    pool_state state = pool_state::lending;         ///< The same.
 
     // Lifetime counters.
     // acquires = granted + waiting + the sum of refused; granted = released + detached + leased.
@@ -105,6 +131,12 @@ struct stats {
     std::uint64_t refused(errc reason) const noexcept {
         return refused_by_reason[static_cast<std::size_t>(reason) - 1];
     }
+};
+
+/// One place of a pool at one instant; see pool::slots().
+struct slot_info {
+    slot_state state = slot_state::vacant;
+    std::uint64_t resource = 0;  ///< Which one is in it: the number it has in events; 0: none.
 };
 
 /// Who holds a lease at one instant; see pool::leases().

@@ -234,6 +234,10 @@ public:
 
     bool closed() const { return closed_; }
     bool paused() const { return paused_; }
+    pool_state state() const {
+        if (closed_) return pool_state::closed;
+        return paused_ ? pool_state::paused : pool_state::lending;
+    }
     const circuit& breaker() const { return circuit_; }
     /// Closed, and nothing is left.
     bool drained() const { return closed_ && slots_.total() == 0; }
@@ -377,8 +381,8 @@ private:
     deadlines calls_;  // of the calls in flight, by slot
     std::vector<stray> strays_;
 
-    bool closed_ = false;
-    bool paused_ = false;
+    flag closed_;
+    flag paused_;
     bool full_ = false;        // only the line moves, unless something is due
     bool warmed_ = true;       // the minimum is being kept
     bool tried_ = false;       // a try_acquire found nothing; one open is for the next

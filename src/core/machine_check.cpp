@@ -99,6 +99,7 @@ void machine::read(stats& into) const {
     into.closing = count(slot_state::closing);
     into.waiting = line_.size();
     into.breaker = circuit_.state();
+    into.state = state();
     into.acquires = acquires_.get();
     into.granted = granted_.get();
     into.waited = waited_.get();

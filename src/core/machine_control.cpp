@@ -47,13 +47,15 @@ void machine::doom_surplus() {
 
 void machine::pause(instant now, actions& out) {
     notice_freeze(now);
-    if (!std::exchange(paused_, true) && !closed_) report(event_kind::paused, 0, out);
+    if (!paused_ && !closed_) report(event_kind::paused, 0, out);
+    paused_.set(true);
     settle(now, out);
 }
 
 void machine::resume(instant now, actions& out) {
     notice_freeze(now);
-    if (std::exchange(paused_, false) && !closed_) report(event_kind::resumed, 0, out);
+    if (paused_ && !closed_) report(event_kind::resumed, 0, out);
+    paused_.set(false);
     if (!planted(fault::resume_serves_nobody)) settle(now, out);
 }
 
@@ -64,7 +66,7 @@ void machine::suspect_all(instant now, actions& out) {
 
 void machine::close(instant now, actions& out) {
     if (!closed_) {
-        closed_ = true;
+        closed_.set(true);
         report(event_kind::closing, 0, out);
         while (!line_.empty())
             refuse(line_.head(),

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cenote/stats.hpp"
 #include "core/instant.hpp"
 #include "core/tally.hpp"
 
@@ -13,17 +14,7 @@ namespace cenote::core {
 using slot_id = std::uint32_t;
 inline constexpr slot_id no_slot = ~slot_id{0};
 
-/// Every state a slot can be in, what it promises, and where it may go.
-enum class slot_state : std::uint8_t {
-    vacant,     // no resource                          → opening
-    opening,    // an open is in flight                 → idle, closing, vacant
-    idle,       // ready to be lent, nobody uses it     → leased, probing, closing
-    leased,     // one borrower has it                  → idle, probing, resetting, closing, vacant
-    probing,    // a probe is in flight                 → idle, closing
-    resetting,  // a reset is in flight                 → idle, probing, closing
-    closing,    // a close is in flight                 → vacant
-};
-inline constexpr std::size_t slot_state_count = 7;
+using cenote::slot_state;
 
 /// What a probe is for, and so what follows it.
 enum class probe_purpose : std::uint8_t { lend, heartbeat, release };

@@ -26,6 +26,16 @@ private:
     std::atomic<std::uint64_t> value_{0};
 };
 
+/// A yes or no of the same kind.
+class flag {
+public:
+    operator bool() const noexcept { return value_.load(std::memory_order_acquire); }
+    void set(bool on) noexcept { value_.store(on, std::memory_order_release); }
+
+private:
+    std::atomic<bool> value_{false};
+};
+
 /// A histogram made of tallies.
 class tally_histogram {
 public:

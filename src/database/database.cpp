@@ -385,5 +385,6 @@ stats database::stats() const {
 }
 
 std::vector<cenote::stats> database::stats_of_each() const { return places_->stats_of_each(); }
+std::vector<pool_control> database::controls() const { return places_->controls(); }
 
 }  // namespace cenote

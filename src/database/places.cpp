@@ -85,6 +85,12 @@ asio::awaitable<taken> places::async_acquire_to_read(std::shared_ptr<places> amo
     co_return taken{among->primary_, std::move(link)};
 }
 
+std::vector<pool_control> places::controls() const {
+    std::vector<pool_control> all{primary_->control()};
+    for (const std::shared_ptr<store>& each : replicas_) all.push_back(each->control());
+    return all;
+}
+
 std::vector<stats> places::stats_of_each() const {
     std::vector<cenote::stats> all{primary_->stats()};
     for (const std::shared_ptr<store>& each : replicas_) all.push_back(each->stats());
@@ -99,7 +105,7 @@ void places::close() noexcept {
 std::shared_ptr<store> replica_of(std::shared_ptr<server> at, const options& of_primary,
                                   std::size_t number) {
     options o = of_primary;
-    o.name += " replica " + std::to_string(number);
+    o.name += "-replica-" + std::to_string(number);
     o.breaker = std::make_shared<threshold_breaker>(
         threshold_breaker::settings{.failures = 2, .cool_down = std::chrono::seconds(2)});
     // An open that hangs has failed while whoever waits for it can still go elsewhere.

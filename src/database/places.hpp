@@ -34,6 +34,7 @@ public:
 
     /// The primary's first.
     std::vector<cenote::stats> stats_of_each() const;
+    std::vector<pool_control> controls() const;
     void close() noexcept;
 
 private:

@@ -41,6 +41,7 @@ public:
     sql::bound_statement translated(sql::bound_statement what) const;
 
     cenote::stats stats() const { return pool_.stats(); }
+    pool_control control() const noexcept { return pool_.control(); }
     /// Whether there is any link to it at all.
     bool has_links() const;
     /// Nobody gets anything any more; whoever has something keeps it.

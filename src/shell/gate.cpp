@@ -109,6 +109,9 @@ stats gate::read() const { return static_cast<const shell::keeper*>(this)->read(
 std::vector<lease_info> gate::leases() const {
     return static_cast<const shell::keeper*>(this)->leases();
 }
+std::vector<slot_info> gate::slots() const {
+    return static_cast<const shell::keeper*>(this)->slots();
+}
 
 void gate::fail(errc why, instant since, std::size_t wanted) {
     std::exception_ptr cause;

@@ -78,6 +78,7 @@ public:
     std::size_t max() const { return max_.load(std::memory_order_relaxed); }
     stats read() const;
     std::vector<lease_info> leases() const;
+    std::vector<slot_info> slots() const;
     std::string explain(errc why, std::size_t wanted, core::instant since,
                         std::exception_ptr& cause);
 

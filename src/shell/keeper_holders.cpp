@@ -107,4 +107,22 @@ std::vector<lease_info> keeper::leases() const {
     return all;
 }
 
+std::vector<slot_info> keeper::slots() const {
+    std::vector<slot_info> all;
+    std::lock_guard lock(mutex_);
+    all.resize(max());
+    if (is_behind()) return all;  // what was open is the parent's
+    for (core::slot_id id = 0; id < machine_.places(); ++id) {
+        const core::slot& s = machine_.look(id);
+        if (s.state == slot_state::vacant) continue;
+        // Beyond `max` is what a resize has left over.
+        if (id >= all.size()) all.resize(id + 1);
+        bool on_shelf = s.state == slot_state::leased && !is_out(id);
+        bool opened = s.state != slot_state::opening;
+        all[id] = {.state = on_shelf ? slot_state::idle : s.state,
+                   .resource = opened ? s.resource : 0};
+    }
+    return all;
+}
+
 }  // namespace cenote::shell

@@ -155,6 +155,7 @@ duration keeper::retry_after() const {
 stats keeper::read() const {
     stats s;
     s.max = max();
+    s.state = machine_.state();
     if (is_behind()) return s;
     std::uint64_t puts = 0;
     std::uint64_t hits = 0;

@@ -765,6 +765,8 @@ void world::look_at_borrowers(const stats& s) const {
     }
     require(s.leased == leases, "leased is what borrowers have, or are about to get");
     require(s.waiting == waiting, "in line is who waits");
+    require((s.state == pool_state::closed) == closed_, "closed is what was closed");
+    require((s.state == pool_state::paused) == (paused_ && !closed_), "paused is what was paused");
     require(begun_ == ended_ + suspended, "every acquire goes on until it ends, once");
     require(s.acquires == asks_ + attempts_, "acquires are counted once");
     require(s.refused(errc::canceled) == seen_.cancels, "canceled are counted once");

@@ -76,6 +76,8 @@ constexpr std::array<times, 3> durations{{
 
 constexpr std::array<breaker_state, 3> breaker_states{
     breaker_state::active, breaker_state::inactive, breaker_state::recovering};
+constexpr std::array<pool_state, 3> pool_states{pool_state::lending, pool_state::paused,
+                                                pool_state::closed};
 
 std::string text_of(std::uint64_t value) { return std::to_string(value); }
 
@@ -88,20 +90,6 @@ std::string text_of(double value) {
 
 double seconds_of(std::chrono::nanoseconds time) {
     return std::chrono::duration<double>(time).count();
-}
-
-const char* word_of(errc reason) {
-    switch (reason) {
-        case errc::timed_out: return "timed_out";
-        case errc::closed: return "closed";
-        case errc::unavailable: return "unavailable";
-        case errc::line_full: return "line_full";
-        case errc::shed: return "shed";
-        case errc::canceled: return "canceled";
-        case errc::open_failed: return "open_failed";
-        case errc::deadlock: return "deadlock";
-    }
-    return "other";
 }
 
 /// The middle of each bucket, for a sum that nobody has kept: off by an eighth at most.
@@ -167,6 +155,11 @@ void write_states(exposition& to, const std::vector<named_stats>& all) {
         for (breaker_state s : breaker_states)
             to.add(pool_label(each) + ",state=\"" + to_string(s) + "\"",
                    each.now.breaker == s ? "1" : "0");
+    to.begin("cenote_pool_state", "gauge", "1 for the state the pool is in.");
+    for (const named_stats& each : all)
+        for (pool_state s : pool_states)
+            to.add(pool_label(each) + ",state=\"" + to_string(s) + "\"",
+                   each.now.state == s ? "1" : "0");
 }
 
 void write_reasons(exposition& to, const std::vector<named_stats>& all) {
@@ -181,7 +174,7 @@ void write_reasons(exposition& to, const std::vector<named_stats>& all) {
     for (const named_stats& each : all)
         for (std::size_t i = 1; i <= errc_count; ++i) {
             auto reason = static_cast<errc>(i);
-            to.add(pool_label(each) + ",reason=\"" + word_of(reason) + "\"",
+            to.add(pool_label(each) + ",reason=\"" + to_string(reason) + "\"",
                    text_of(each.now.refused(reason)));
         }
 }
@@ -233,6 +226,7 @@ std::string json_of(const stats& now) {
     all.add("total", text_of(now.total));
     for (const auto& [word, value] : states) all.add(word, text_of(now.*value));
     all.add("breaker", '"' + std::string(to_string(now.breaker)) + '"');
+    all.add("state", '"' + std::string(to_string(now.state)) + '"');
     for (const number& each : counters) all.add(each.name, text_of(now.*each.value));
     object retired;
     for (std::size_t i = 0; i < retire_reason_count; ++i) {
@@ -243,7 +237,7 @@ std::string json_of(const stats& now) {
     object refused;
     for (std::size_t i = 1; i <= errc_count; ++i) {
         auto reason = static_cast<errc>(i);
-        refused.add(word_of(reason), text_of(now.refused(reason)));
+        refused.add(to_string(reason), text_of(now.refused(reason)));
     }
     all.add("refused", refused.take());
     for (const times& each : durations) all.add(each.name, json_of(now.*each.value));

@@ -1,6 +1,7 @@
 // Error codes, their texts, and the exception of each.
 #include "cenote/error.hpp"
 
+#include <array>
 #include <utility>
 
 namespace cenote {
@@ -42,6 +43,14 @@ template <errc Code>
 }
 
 }  // namespace
+
+const char* to_string(errc code) noexcept {
+    constexpr std::array<const char*, errc_count> words = {"timed_out",   "closed",  "unavailable",
+                                                           "line_full",   "shed",    "canceled",
+                                                           "open_failed", "deadlock"};
+    auto place = static_cast<std::size_t>(code) - 1;
+    return place < words.size() ? words[place] : "unknown";
+}
 
 const std::error_category& pool_category() noexcept {
     static const category instance;

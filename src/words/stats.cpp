@@ -1,6 +1,7 @@
 // Histogram arithmetic and the words for reasons and events.
 #include "cenote/stats.hpp"
 
+#include <algorithm>
 #include <bit>
 
 #include "cenote/event.hpp"
@@ -50,6 +51,7 @@ stats& stats::operator+=(const stats& other) noexcept {
         this->*number += other.*number;
     auto badness = [](breaker_state s) { return (static_cast<int>(s) * 2) % 3; };
     if (badness(other.breaker) > badness(breaker)) breaker = other.breaker;
+    state = std::max(state, other.state);
     for (std::size_t i = 0; i < retire_reason_count; ++i)
         retired_by_reason[i] += other.retired_by_reason[i];
     for (std::size_t i = 0; i < errc_count; ++i) refused_by_reason[i] += other.refused_by_reason[i];
@@ -75,6 +77,17 @@ const char* to_string(retire_reason reason) noexcept {
     constexpr std::array<const char*, retire_reason_count> words = {
         "idle", "age", "uses", "generation", "probe_failed", "reset_failed", "rejected", "surplus"};
     return words[static_cast<std::size_t>(reason)];
+}
+
+const char* to_string(slot_state state) noexcept {
+    constexpr std::array<const char*, slot_state_count> words = {
+        "vacant", "opening", "idle", "leased", "probing", "resetting", "closing"};
+    return words[static_cast<std::size_t>(state)];
+}
+
+const char* to_string(pool_state state) noexcept {
+    constexpr std::array words = {"lending", "paused", "closed"};
+    return words[static_cast<std::size_t>(state)];
 }
 
 const char* to_string(event_kind kind) noexcept {

@@ -47,6 +47,7 @@ stats distinct() {
     for (auto& each : s.retired_by_reason) each = ++next;
     for (auto& each : s.refused_by_reason) each = ++next;
     s.breaker = breaker_state::recovering;
+    s.state = pool_state::paused;
     return s;
 }
 
@@ -95,6 +96,8 @@ TEST_F(written, is_every_number_under_its_own_name) {
     EXPECT_EQ(of("resources", ",state=\"closing\""), is(now.closing));
     EXPECT_EQ(of("breaker", ",state=\"active\""), 0);
     EXPECT_EQ(of("breaker", ",state=\"recovering\""), 1);
+    EXPECT_EQ(of("state", ",state=\"lending\""), 0);
+    EXPECT_EQ(of("state", ",state=\"paused\""), 1);
     EXPECT_EQ(of("acquires_total"), is(now.acquires));
     EXPECT_EQ(of("granted_total"), is(now.granted));
     EXPECT_EQ(of("waited_total"), is(now.waited));

@@ -128,6 +128,7 @@ public:
     bool wait_ready(std::chrono::nanoseconds timeout, std::source_location site);
     stats read() const;
     std::vector<lease_info> leases() const;
+    std::vector<slot_info> slots() const;
 
 private:
     /// Stores what is not there already: the exchange to come waits for stores, and not for loads.

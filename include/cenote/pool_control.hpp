@@ -1,0 +1,45 @@
+// A pool as those see it who look after it: whatever it lends, and without a lease.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "cenote/detail/gate.hpp"
+#include "cenote/stats.hpp"
+
+namespace cenote {
+
+/// Refers to a pool of any type, which must outlive it; see pool::control(). What its members do is
+/// said at the pool's of the same name.
+///
+/// Thread safety: all members may be called from any thread at any time.
+class pool_control {
+public:
+    const std::string& name() const noexcept { return gate_->name(); }
+    cenote::stats stats() const { return gate_->read(); }
+    std::vector<slot_info> slots() const { return gate_->slots(); }
+    std::vector<lease_info> leases() const { return gate_->leases(); }
+    std::chrono::nanoseconds retry_after() const { return gate_->retry_after(); }
+
+    void retire_all() const { gate_->retire_all(); }
+    void suspect_all() const noexcept { gate_->suspect_all(); }
+    void resize(std::size_t max) const { gate_->resize(max); }
+    void pause() const { gate_->pause(); }
+    void resume() const { gate_->resume(); }
+    void activate() const { gate_->go({.to = breaker_state::active}); }
+    void deactivate() const { gate_->go({.to = breaker_state::inactive, .cool_down = forever}); }
+    void recover(std::size_t probes = 1) const {
+        gate_->go({.to = breaker_state::recovering, .probes = probes});
+    }
+
+private:
+    template <class>
+    friend class pool;
+    explicit pool_control(detail::gate* of) noexcept : gate_(of) {}
+
+    detail::gate* gate_;
+};
+
+}  // namespace cenote
