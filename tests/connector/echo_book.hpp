@@ -22,7 +22,7 @@ using dice = std::minstd_rand;
 #define CENOTE_ECHO_QUERIES 0
 #endif
 inline constexpr std::uint64_t wanted_by_build = CENOTE_ECHO_QUERIES;
-inline constexpr auto share_of_time = 20s;
+inline constexpr auto share_of_time = 10s;
 /// Somebody who gives up before the test is ended from outside can still say what was seen.
 inline constexpr auto patience = 9min;
 
