@@ -1,12 +1,17 @@
 // What waiting is like when there are more threads than resources.
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "cenote/metrics.hpp"
+#include "cenote/observer.hpp"
 #include "crew.hpp"
 #include "peers.hpp"
 #include "stopwatch.hpp"
@@ -127,6 +132,70 @@ workload short_holds(std::size_t threads, holding held, const std::string& about
     return w;
 }
 
+/// Hears what happens, and does what any observer has to do at least.
+class listener final : public observer {
+public:
+    explicit listener(bool hears_of_leases) : hears_of_leases_(hears_of_leases) {}
+
+    void on_event(const event& what) override {
+        heard_[static_cast<std::size_t>(what.kind)].fetch_add(1, std::memory_order_relaxed);
+    }
+    bool wants(event_kind kind) const override {
+        return hears_of_leases_ || (kind != event_kind::acquired && kind != event_kind::released);
+    }
+
+private:
+    bool hears_of_leases_;
+    std::array<std::atomic<std::uint64_t>, event_kind_count> heard_{};
+};
+
+/// A pool that somebody listens to, and whose metrics are written down 20 times a second: some
+/// hundred times as often as a Prometheus would.
+struct watched_pool {
+    watched_pool(fairness order, bool hears_of_leases)
+        : pool(resources, options{.fairness = order,
+                                  .observers = {std::make_shared<listener>(hears_of_leases)}}),
+          entry(all.add(pool.pool.control())) {}
+
+    lease<thing> acquire() { return pool.acquire(); }
+
+    measured run(std::size_t threads, double seconds, void (*hold)()) {
+        std::jthread scraper([this](const std::stop_token& stop) {
+            for (; !stop.stop_requested(); std::this_thread::sleep_for(50ms)) {
+                std::string text = all.prometheus();
+                written += text.size();
+            }
+        });
+        return run_crowd(*this, threads, seconds, hold);
+    }
+
+    cenote_pool pool;
+    metrics all;
+    metrics::entry entry;
+    std::uint64_t written = 0;
+};
+
+constexpr const char* unwatched = "nobody looks";
+constexpr const char* watched = "metrics and an observer";
+constexpr const char* watched_closely = "an observer of every lease";
+
+/// What it costs to be looked at.
+workload observed(std::size_t threads, fairness order, holding held, const std::string& about) {
+    workload w{.about = std::to_string(threads) + " threads on 4 resources, " + about,
+               .seconds = 0.8};
+    auto alone = std::make_shared<cenote_pool>(resources, options{.fairness = order});
+    w.subjects.push_back(
+        {unwatched, [=](double s) { return run_crowd(*alone, threads, s, held.spend); }});
+    for (bool closely : {false, true}) {
+        auto pool = std::make_shared<watched_pool>(order, closely);
+        w.subjects.push_back({closely ? watched_closely : watched,
+                              [=](double s) { return pool->run(threads, s, held.spend); }});
+    }
+    w.goals = {{"throughput, metrics and an observer / nobody looks", goal::bound::at_least, 0.95,
+                ratio(watched, unwatched, "cycles")}};
+    return w;
+}
+
 }  // namespace
 
 void run_contention(report& into, const guests& others) {
@@ -139,6 +208,15 @@ void run_contention(report& into, const guests& others) {
             return short_holds(threads, a_busy_microsecond, "each held for 1 us busy", others);
         });
     }
+    into.run("watched-32-asleep-100us",
+             [] { return observed(32, fairness::strict, asleep, "each held for 100 us asleep"); });
+    into.run("watched-8-hold-1us", [] {
+        return observed(8, fairness::bounded, a_busy_microsecond,
+                        "each held for 1 us busy; bounded");
+    });
+    into.run("watched-2-hold-0", [] {
+        return observed(2, fairness::strict, not_at_all, "given back at once: the fast lane");
+    });
 }
 
 }  // namespace cenote::bench
