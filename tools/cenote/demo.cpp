@@ -25,10 +25,10 @@
 #include "order_book.hpp"
 #include <cenote/asio.hpp>
 #include <cenote/pool.hpp>
-#ifdef CENOTE_DEMO_POSTGRES
+#ifdef CENOTE_HAS_POSTGRES
 #include <cenote/postgres.hpp>
 #endif
-#ifdef CENOTE_DEMO_MARIADB
+#ifdef CENOTE_HAS_MARIADB
 #include <cenote/mariadb.hpp>
 #endif
 #include <cenote/sqlite.hpp>
@@ -235,7 +235,7 @@ private:
     steady_clock::time_point begun_;
 };
 
-#ifdef CENOTE_DEMO_POSTGRES
+#ifdef CENOTE_HAS_POSTGRES
 int run_on_postgres(const settings& how) {
     show<cenote::postgres::connection> it(
         how, cenote::postgres::connector{how.url},
@@ -244,7 +244,7 @@ int run_on_postgres(const settings& how) {
 }
 #endif
 
-#ifdef CENOTE_DEMO_MARIADB
+#ifdef CENOTE_HAS_MARIADB
 int run_on_mariadb(const settings& how) {
     show<cenote::mariadb::connection> it(
         how, cenote::mariadb::connector{how.url},
@@ -293,10 +293,10 @@ int run(const settings& how) {
     }
     std::string scheme = cenote::url::parse(how.url).scheme;
     if (scheme == "sqlite") return run_on_sqlite(how, how.url);
-#ifdef CENOTE_DEMO_POSTGRES
+#ifdef CENOTE_HAS_POSTGRES
     if (scheme == "postgresql" || scheme == "postgres") return run_on_postgres(how);
 #endif
-#ifdef CENOTE_DEMO_MARIADB
+#ifdef CENOTE_HAS_MARIADB
     if (scheme == "mariadb" || scheme == "mysql") return run_on_mariadb(how);
 #endif
     throw std::invalid_argument("cenote demo: no database for URLs that begin with " + scheme +

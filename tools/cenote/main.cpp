@@ -1,21 +1,99 @@
 // cenote: the command. Each word of it is a file of its own.
 #include <cstdio>
+#include <deque>
 #include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
+#include "command.hpp"
 #include "demo.hpp"
+#include <cenote/url.hpp>
+
+namespace {
+
+/// The words, and which of them was said.
+class words {
+public:
+    explicit words(CLI::App& app) : app_(app) {}
+
+    template <class Settings>
+    void add(CLI::App* (*add_to)(CLI::App&, Settings&), int (*run)(const Settings&)) {
+        auto settings = std::make_shared<Settings>();
+        CLI::App* word = add_to(app_, *settings);
+        known_.emplace_back(word, [settings, run] { return run(*settings); });
+    }
+
+    int run() const {
+        for (const auto& [word, run] : known_)
+            if (word->parsed()) return run();
+        return command::wrong_usage;
+    }
+
+private:
+    CLI::App& app_;
+    std::deque<std::pair<CLI::App*, std::function<int()>>> known_;
+};
+
+void complain(std::string_view what, const std::string& hint) {
+    // What the library throws says already whose it is.
+    constexpr std::string_view name = "cenote: ";
+    if (what.starts_with(name)) what.remove_prefix(name.size());
+    std::fprintf(stderr, "cenote: %.*s\n", static_cast<int>(what.size()), what.data());
+    if (!hint.empty()) std::fprintf(stderr, "  %s\n", hint.c_str());
+}
+
+/// Help and the version are answers; the rest is a complaint, with where to find help.
+int answer(const CLI::App& app, const CLI::ParseError& e) {
+    if (e.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(e);
+    const CLI::App* word = &app;
+    std::string name = "cenote";
+    while (!word->get_subcommands().empty()) {
+        word = word->get_subcommands().front();
+        name += " " + word->get_name();
+    }
+    complain(e.what(), "'" + name + " --help' says what can be said.");
+    return command::wrong_usage;
+}
+
+int run(const words& known) {
+    try {
+        return known.run();
+    } catch (const command::failure& e) {
+        complain(e.what(), e.hint());
+        return e.code();
+    } catch (const cenote::invalid_url& e) {
+        complain(e.what(),
+                 "A URL is like postgresql://user:password@host:port/database?key=value.");
+        return command::wrong_usage;
+    } catch (const std::exception& e) {
+        complain(e.what(), "");
+        return command::failed;
+    }
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
-    CLI::App app{"cenote: a pool of reusable resources"};
+    CLI::App app{"cenote: a pool of reusable resources, and what it takes to run one well.",
+                 "cenote"};
     app.require_subcommand(1);
-    demo::settings demo_settings;
-    CLI::App* demo_command = demo::add_to(app, demo_settings);
-    CLI11_PARSE(app, argc, argv);
+    app.set_version_flag("--version", "cenote " CENOTE_VERSION, "Print the version and end");
+    app.footer(
+        "'cenote WORD --help' says more. Returns 0 if all is well, 1 if something is wrong,\n"
+        "2 if it was asked for nonsense, 130 if it was interrupted.");
+
+    words known(app);
+    known.add(demo::add_to, demo::run);
+
     try {
-        if (demo_command->parsed()) return demo::run(demo_settings);
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "%s\n", e.what());
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+        return answer(app, e);
     }
-    return 1;
+    return run(known);
 }

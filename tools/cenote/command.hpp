@@ -1,0 +1,79 @@
+// What the words of the command have in common: how one is added, what it returns, how it complains
+// and how it answers other programs.
+#pragma once
+
+#include <boost/json/fwd.hpp>
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "terminal.hpp"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+// A word is a file with a namespace of its own:
+//
+//     namespace demo {
+//     struct settings {…};
+//     CLI::App* add_to(CLI::App& app, settings& into);   // its options and help
+//     int run(const settings& how);                      // returns one of the codes below
+//     }
+//
+// and a line in main.cpp. Answers go to stdout, progress and complaints to stderr.
+namespace command {
+
+/// What the program returns.
+enum exit_code : int {
+    fine = 0,
+    failed = 1,         ///< It went wrong, or it found something wrong.
+    wrong_usage = 2,    ///< It was asked for nonsense; nothing was done.
+    interrupted = 130,  ///< Ctrl-C or SIGTERM, and there is no answer because of that.
+};
+
+/// Thrown by a word that cannot go on. main prints `cenote: what`, and the hint below it.
+class failure : public std::runtime_error {
+public:
+    explicit failure(const std::string& what, std::string hint = {}, exit_code code = failed)
+        : std::runtime_error(what), hint_(std::move(hint)), code_(code) {}
+
+    const std::string& hint() const noexcept { return hint_; }
+    exit_code code() const noexcept { return code_; }
+
+private:
+    std::string hint_;
+    exit_code code_;
+};
+
+/// What was asked for makes no sense, in a way that the parser of options does not see.
+class wrong_arguments : public failure {
+public:
+    explicit wrong_arguments(const std::string& what, std::string hint = {})
+        : failure(what, std::move(hint), wrong_usage) {}
+};
+
+/// How a word shows what it has to say.
+struct look {
+    bool json = false;  ///< One JSON document on stdout, and nothing else there.
+    terminal::color_choice colors = terminal::color_choice::automatic;
+};
+
+/// Adds --json and --color (and --no-color).
+void add_look(CLI::App& word, look& into);
+
+/// An option that is a time: "250ms", "5s", "2min", "1h"; a number alone is seconds.
+CLI::Option* add_duration(CLI::App& word, const std::string& name, std::chrono::nanoseconds& into,
+                          const std::string& description);
+/// Throws std::invalid_argument.
+std::chrono::nanoseconds parse_duration(std::string_view text);
+
+/// The document, indented for people, to stdout.
+void print_json(const boost::json::value& document);
+/// The same as a text, without a newline at its end.
+std::string to_text(const boost::json::value& document);
+
+}  // namespace command
