@@ -61,7 +61,7 @@ THIRD_PARTY = {
     "database": ("boost/asio/", "boost/system/"),
     "bench": ("benchmark/", "boost/asio/"),
     "examples": ("boost/asio/", "boost/asio.hpp", "spdlog/", "pqxx/", "soci/", "curl/"),
-    "tools": ("CLI/", "boost/asio/", "boost/json/", "boost/system/"),
+    "tools": ("CLI/", "boost/asio/", "boost/json/", "boost/system/", "openssl/", "libpq-fe.h"),
 }
 PLATFORM_ROOMS = {"shell", "connector", "tools", "bench"}
 

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <system_error>
 
 #include <CLI/CLI.hpp>
@@ -39,6 +40,34 @@ std::chrono::nanoseconds parse_duration(std::string_view text) {
         throw std::invalid_argument("'" + std::string(text) +
                                     "' is no time: say 250ms, 5s, 2min or 1h");
     return std::chrono::nanoseconds(std::llround(nanoseconds));
+}
+
+std::string in_words(std::chrono::nanoseconds time) {
+    if (time < std::chrono::nanoseconds::zero()) return "-" + in_words(-time);
+    struct unit {
+        double from;  // nanoseconds
+        double is;
+        const char* name;
+    };
+    constexpr unit units[] = {{86400e9 * 2, 86400e9, "days"},
+                              {3600e9 * 2, 3600e9, "h"},
+                              {60e9 * 2, 60e9, "min"},
+                              {1e9, 1e9, "s"},
+                              {1e6, 1e6, "ms"},
+                              {1e3, 1e3, "us"},
+                              {0, 1, "ns"}};
+    auto count = static_cast<double>(time.count());
+    const unit* u = units;
+    while (count < u->from) ++u;
+    double value = count / u->is;
+    char text[32];
+    std::snprintf(text, sizeof text, "%.*f", value < 9.995 ? 2 : value < 99.95 ? 1 : 0, value);
+    std::string digits = text;
+    if (digits.find('.') != std::string::npos) {
+        digits.erase(digits.find_last_not_of('0') + 1);
+        if (digits.back() == '.') digits.pop_back();
+    }
+    return digits + " " + u->name;
 }
 
 CLI::Option* add_duration(CLI::App& word, const std::string& name, std::chrono::nanoseconds& into,

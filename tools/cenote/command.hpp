@@ -71,6 +71,9 @@ CLI::Option* add_duration(CLI::App& word, const std::string& name, std::chrono::
 /// Throws std::invalid_argument.
 std::chrono::nanoseconds parse_duration(std::string_view text);
 
+/// For people, with three digits at most: "1.25 ms", "90 s", "5 min", "2 h"; negative ones, too.
+std::string in_words(std::chrono::nanoseconds time);
+
 /// The document, indented for people, to stdout.
 void print_json(const boost::json::value& document);
 /// The same as a text, without a newline at its end.

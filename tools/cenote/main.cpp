@@ -12,6 +12,7 @@
 
 #include "command.hpp"
 #include "demo.hpp"
+#include "doctor.hpp"
 #include <cenote/url.hpp>
 
 namespace {
@@ -89,6 +90,7 @@ int main(int argc, char** argv) {
 
     words known(app);
     known.add(demo::add_to, demo::run);
+    known.add(doctor::add_to, doctor::run);
 
     try {
         app.parse(argc, argv);

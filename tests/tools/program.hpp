@@ -1,0 +1,92 @@
+// Runs the command as a user would, and keeps what it said.
+#pragma once
+
+#include <array>
+#include <cerrno>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdexcept>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+namespace tools {
+
+struct said {
+    int code = -1;  ///< What it returned; 128 + the signal's number if that ended it.
+    std::string out;
+    std::string err;
+};
+
+/// A child whose stdout and stderr are pipes. Ended and waited for at the latest with this object.
+class program {
+public:
+    explicit program(std::vector<std::string> command) {
+        if (::pipe2(out_.data(), O_CLOEXEC) != 0 || ::pipe2(err_.data(), O_CLOEXEC) != 0)
+            throw std::runtime_error("no pipe");
+        std::vector<char*> arguments;
+        for (std::string& word : command) arguments.push_back(word.data());
+        arguments.push_back(nullptr);
+        child_ = ::fork();
+        if (child_ == 0) {
+            ::dup2(out_[1], STDOUT_FILENO);
+            ::dup2(err_[1], STDERR_FILENO);
+            ::execv(arguments[0], arguments.data());
+            ::_exit(127);
+        }
+        ::close(out_[1]);
+        ::close(err_[1]);
+    }
+    program(const program&) = delete;
+    program& operator=(const program&) = delete;
+    ~program() {
+        if (child_ > 0) {
+            ::kill(child_, SIGKILL);
+            ::waitpid(child_, nullptr, 0);
+        }
+        ::close(out_[0]);
+        ::close(err_[0]);
+    }
+
+    void send(int signal) const { ::kill(child_, signal); }
+
+    said wait() {
+        said all;
+        bool out_open = true;
+        bool err_open = true;
+        while (out_open || err_open) {
+            std::array<pollfd, 2> both{
+                {{out_open ? out_[0] : -1, POLLIN, 0}, {err_open ? err_[0] : -1, POLLIN, 0}}};
+            if (::poll(both.data(), both.size(), -1) < 0) continue;
+            if (both[0].revents != 0) out_open = read(out_[0], all.out);
+            if (both[1].revents != 0) err_open = read(err_[0], all.err);
+        }
+        int status = 0;
+        while (::waitpid(child_, &status, 0) < 0 && errno == EINTR) {
+        }
+        child_ = -1;
+        all.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        return all;
+    }
+
+private:
+    static bool read(int from, std::string& into) {
+        std::array<char, 4096> piece{};
+        ssize_t got = ::read(from, piece.data(), piece.size());
+        if (got > 0) into.append(piece.data(), static_cast<std::size_t>(got));
+        return got > 0 || (got < 0 && errno == EINTR);
+    }
+
+    std::array<int, 2> out_{-1, -1};
+    std::array<int, 2> err_{-1, -1};
+    pid_t child_ = -1;
+};
+
+/// The cenote command with these words.
+inline said cenote(std::vector<std::string> words) {
+    words.insert(words.begin(), CENOTE_COMMAND);
+    return program(std::move(words)).wait();
+}
+
+}  // namespace tools

@@ -1,0 +1,263 @@
+// The doctor: asks, has the facts judged, and tells.
+#include "doctor.hpp"
+
+#include <boost/json/value.hpp>
+#include <csignal>
+#include <cstdio>
+#include <map>
+
+#include <CLI/CLI.hpp>
+
+#include "doctor_rules.hpp"
+#include "doctor_servers.hpp"
+#include "terminal.hpp"
+#include <cenote/url.hpp>
+
+namespace doctor {
+
+namespace json = boost::json;
+using command::in_words;
+using terminal::tint;
+
+namespace {
+
+struct specialist {
+    server_kind kind;
+    void (*examine)(const examination&, facts&);
+};
+
+/// By scheme. What this program was built without is not among them.
+const std::map<std::string, specialist>& specialists() {
+    static const std::map<std::string, specialist> all = {
+#ifdef CENOTE_HAS_POSTGRES
+        {"postgresql", {server_kind::postgres, examine_postgres}},
+        {"postgres", {server_kind::postgres, examine_postgres}},
+#endif
+#ifdef CENOTE_HAS_MARIADB
+        {"mariadb", {server_kind::mariadb, examine_mariadb}},
+        {"mysql", {server_kind::mariadb, examine_mariadb}},
+#endif
+#ifdef CENOTE_HAS_REDIS
+        {"redis", {server_kind::redis, examine_redis}},
+        {"rediss", {server_kind::redis, examine_redis}},
+#endif
+#ifdef CENOTE_HAS_HTTP
+        {"http", {server_kind::http, examine_http}},
+        {"https", {server_kind::http, examine_http}},
+#endif
+        {"sqlite", {server_kind::sqlite, examine_sqlite}},
+    };
+    return all;
+}
+
+const specialist& specialist_for(const std::string& scheme) {
+    auto found = specialists().find(scheme);
+    if (found != specialists().end()) return found->second;
+    std::string known;
+    for (const auto& [name, who] : specialists()) known += (known.empty() ? "" : ", ") + name;
+    throw command::wrong_arguments("nothing is known about '" + scheme + ":' here",
+                                   "Known are " + known + ".");
+}
+
+// For programs.
+
+json::value in_milliseconds(const std::optional<nanoseconds>& time) {
+    if (!time) return nullptr;
+    return std::chrono::duration<double, std::milli>(*time).count();
+}
+
+json::value to_json(const times& t) {
+    if (t.count == 0) return nullptr;
+    return json::object{
+        {"count", t.count}, {"p50_ms", in_milliseconds(t.p50)}, {"p99_ms", in_milliseconds(t.p99)}};
+}
+
+json::value to_json(const tls_facts& t) {
+    json::object all{{"in_use", t.in_use}, {"verified", t.verified}};
+    all["offered"] = t.offered ? json::value(*t.offered) : json::value(nullptr);
+    if (t.version.empty()) return all;
+    all["version"] = t.version;
+    all["subject"] = t.subject;
+    all["issuer"] = t.issuer;
+    all["complaint"] = t.complaint;
+    if (t.expires) all["expires"] = std::chrono::system_clock::to_time_t(*t.expires);
+    return all;
+}
+
+json::array limits_to_json(const facts& f) {
+    json::array all;
+    for (const limit& l : f.limits)
+        all.push_back(json::object{{"name", l.name},
+                                   {"takes", l.takes},
+                                   {"in_use", l.in_use ? json::value(*l.in_use) : nullptr}});
+    return all;
+}
+
+json::value to_json(const facts& f, const std::vector<finding>& all) {
+    json::array findings;
+    for (const finding& one : all)
+        findings.push_back(json::object{{"severity", to_string(one.how)},
+                                        {"code", one.code},
+                                        {"what", one.what},
+                                        {"why", one.why},
+                                        {"then", one.then}});
+    json::array addresses;
+    for (const std::string& one : f.addresses) addresses.emplace_back(one);
+    json::object idle_limits;
+    for (const auto& [name, after] : f.idle_limits)
+        idle_limits[name] = after.count() == 0 ? json::value(nullptr) : in_milliseconds(after);
+    return json::object{{"url", f.url},
+                        {"server", f.version},
+                        {"connected", f.wrong == trouble::none},
+                        {"problem", has_problem(all)},
+                        {"addresses", addresses},
+                        {"lookup_ms", in_milliseconds(f.lookup)},
+                        {"tcp_ms", in_milliseconds(f.tcp)},
+                        {"tls_handshake_ms", in_milliseconds(f.handshake)},
+                        {"tls", to_json(f.tls)},
+                        {"open", to_json(f.open)},
+                        {"round_trip", to_json(f.trip)},
+                        {"probe", to_json(f.probe)},
+                        {"reset", to_json(f.reset)},
+                        {"limits", limits_to_json(f)},
+                        {"idle_limits_ms", idle_limits},
+                        {"clock_ahead_ms", in_milliseconds(f.clock_ahead)},
+                        {"findings", findings}};
+}
+
+// For people.
+
+tint tint_of(severity s) {
+    switch (s) {
+        case severity::problem: return tint::red;
+        case severity::warning: return tint::yellow;
+        case severity::note: return tint::cyan;
+        case severity::ok: break;
+    }
+    return tint::green;
+}
+
+void print_indented(const std::string& text, const std::string& indent,
+                    const terminal::palette& paint, tint color) {
+    std::size_t room = std::min<std::size_t>(terminal::width(), 100) - indent.size();
+    for (const std::string& line : terminal::wrap(text, room))
+        std::printf("%s%s\n", indent.c_str(), paint(color, line).c_str());
+}
+
+void print_finding(const finding& f, const terminal::palette& paint) {
+    std::string label = to_string(f.how);
+    label.resize(9, ' ');
+    std::size_t room = std::min<std::size_t>(terminal::width(), 100) - label.size();
+    std::string start = paint(tint_of(f.how), label);
+    for (const std::string& line : terminal::wrap(f.what + " [" + f.code + "]", room)) {
+        std::printf("%s%s\n", start.c_str(), line.c_str());
+        start = std::string(label.size(), ' ');
+    }
+    std::string indent(label.size(), ' ');
+    if (!f.why.empty()) print_indented(f.why, indent, paint, tint::dim);
+    if (!f.then.empty() && f.how != severity::ok)
+        print_indented("→ " + f.then, indent, paint, tint::plain);
+}
+
+/// The steps of an open, as far as they can be told apart.
+void print_times(const facts& f, const terminal::palette& paint) {
+    terminal::table rows({{"what it takes"},
+                          {"p50", terminal::table::align::right},
+                          {"p99", terminal::table::align::right},
+                          {"measured", terminal::table::align::right}});
+    auto once = [&](const char* what, const std::optional<nanoseconds>& time) {
+        if (time) rows.add({what, in_words(*time), "", "once"});
+    };
+    auto often = [&](const char* what, const times& t) {
+        if (t.count > 0)
+            rows.add({what, in_words(t.p50), in_words(t.p99), std::to_string(t.count) + "×"});
+    };
+    once("  to look the name up", f.lookup);
+    once("  to connect (TCP)", f.tcp);
+    once("  to shake hands (TLS)", f.handshake);
+    if (f.tcp && f.open.count > 0) {
+        nanoseconds rest = f.open.p50 - *f.tcp - *f.lookup;
+        if (f.tls.in_use && f.handshake) rest -= *f.handshake;
+        if (rest > nanoseconds{0}) rows.add({"  to log in (the rest)", in_words(rest), "", ""});
+    }
+    often("to open a connection", f.open);
+    often("a round trip", f.trip);
+    often("to probe one", f.probe);
+    often("to reset one", f.reset);
+    if (!rows.empty()) std::printf("\n%s", rows.to_text(paint).c_str());
+}
+
+void print(const facts& f, const std::vector<finding>& all, const settings& how) {
+    terminal::palette paint(how.look.colors);
+    std::printf("%s\n", paint(tint::bold, f.url).c_str());
+    std::string where = f.version;
+    if (!f.addresses.empty()) where += (where.empty() ? "at " : " at ") + f.addresses.front();
+    if (f.addresses.size() > 1) where += " and others";
+    if (!where.empty()) std::printf("%s\n", where.c_str());
+    std::printf("\n");
+    for (const finding& one : all) print_finding(one, paint);
+    if (f.wrong == trouble::none) print_times(f, paint);
+}
+
+}  // namespace
+
+CLI::App* add_to(CLI::App& app, settings& into) {
+    CLI::App* word = app.add_subcommand(
+        "doctor",
+        "Connects to a server and says in plain words what would go wrong in production.");
+    word->add_option("URL", into.url,
+                     "postgresql://, mariadb://, redis://, rediss://, http://, https:// or sqlite:")
+        ->required();
+    word->add_option("--max", into.pool.max, "Planned: max of each pool")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 1'000'000))
+        ->option_text("N=" + std::to_string(into.pool.max));
+    word->add_option("--processes", into.pool.processes, "Planned: so many processes with a pool")
+        ->check(CLI::Range(1, 1'000'000))
+        ->option_text("N=1");
+    command::add_duration(*word, "--idle-timeout", into.pool.idle_timeout,
+                          "Planned: idle_timeout of the pools")
+        ->option_text("TIME=5min");
+    command::add_duration(*word, "--max-lifetime", into.pool.max_lifetime,
+                          "Planned: max_lifetime of the pools")
+        ->option_text("TIME=30min");
+    command::add_duration(*word, "--idle", into.idle,
+                          "Also keep a connection idle for so long, and see whether it survives: "
+                          "firewalls and load balancers forget");
+    command::add_duration(*word, "--timeout", into.timeout,
+                          "How long anything that is asked of the server may take")
+        ->option_text("TIME=5s");
+    command::add_look(*word, into.look);
+    word->footer(
+        "Writes nothing. Returns 1 if it finds a problem or cannot connect.\n"
+        "Example: cenote doctor postgresql://app:secret@db/orders --processes 8 --max 32");
+    return word;
+}
+
+int run(const settings& how) {
+    using namespace std::chrono_literals;
+    if (how.timeout < 1ms || how.timeout > 10min)
+        throw command::wrong_arguments("--timeout must be between 1ms and 10min");
+    if (how.idle > 24h) throw command::wrong_arguments("--idle can be a day at most");
+    cenote::url parsed = cenote::url::parse(how.url);
+    const specialist& who = specialist_for(parsed.scheme);
+    // A server that hangs up during a handshake must not end the program.
+    std::signal(SIGPIPE, SIG_IGN);
+    facts learned;
+    learned.kind = who.kind;
+    learned.url = parsed.redacted();
+    {
+        terminal::interruption stop;
+        examination e{.url = how.url,
+                      .timeout = how.timeout,
+                      .idle = how.idle > 0ns ? std::optional(how.idle) : std::nullopt,
+                      .stop = stop};
+        who.examine(e, learned);
+    }
+    auto all = judge(learned, how.pool, std::chrono::system_clock::now());
+    if (how.look.json) command::print_json(to_json(learned, all));
+    else print(learned, all, how);
+    return has_problem(all) ? command::failed : command::fine;
+}
+
+}  // namespace doctor

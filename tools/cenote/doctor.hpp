@@ -1,0 +1,25 @@
+// cenote doctor: connects to a server, and says what would go wrong in production.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "command.hpp"
+#include "doctor_facts.hpp"
+
+namespace doctor {
+
+struct settings {
+    std::string url;
+    std::chrono::nanoseconds timeout = std::chrono::seconds(5);
+    std::chrono::nanoseconds idle{};  // 0: no such check
+    planned pool;
+    bool verbose = false;
+    command::look look;
+};
+
+CLI::App* add_to(CLI::App& app, settings& into);
+int run(const settings& how);
+
+}  // namespace doctor

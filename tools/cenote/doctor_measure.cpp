@@ -1,0 +1,57 @@
+// How cenote doctor takes its time, and how it stops.
+#include <algorithm>
+#include <vector>
+
+#include "command.hpp"
+#include "doctor_servers.hpp"
+
+namespace doctor {
+
+using std::chrono::steady_clock;
+
+void go_on(const examination& how) {
+    if (how.stop.happened()) throw command::failure("interrupted", "", command::interrupted);
+}
+
+times repeat(const examination& how, const char* what, std::size_t most, nanoseconds limit,
+             const std::function<void()>& something, const std::function<void()>& before) {
+    terminal::progress bar(what, how.quiet);
+    std::vector<nanoseconds> each;
+    auto end = steady_clock::now() + limit;
+    while (each.size() < most && (each.empty() || steady_clock::now() < end)) {
+        go_on(how);
+        if (before) before();
+        auto begun = steady_clock::now();
+        something();
+        each.emplace_back(steady_clock::now() - begun);
+        bar.at(static_cast<double>(each.size()) / static_cast<double>(most));
+    }
+    std::sort(each.begin(), each.end());
+    return {.count = each.size(),
+            .p50 = each[each.size() / 2],
+            .p99 = each[(each.size() - 1) * 99 / 100]};
+}
+
+void stay_idle(const examination& how) {
+    using namespace std::chrono_literals;
+    terminal::progress bar("a connection is idle", how.quiet);
+    auto begun = steady_clock::now();
+    for (auto now = begun; now - begun < *how.idle; now = steady_clock::now()) {
+        nanoseconds left = *how.idle - (now - begun);
+        bar.at(1 - static_cast<double>(left.count()) / static_cast<double>(how.idle->count()),
+               command::in_words(std::chrono::ceil<std::chrono::seconds>(left)) + " left");
+        how.stop.sleep_for(std::min<nanoseconds>(left, 100ms));
+        go_on(how);
+    }
+}
+
+void compare_clocks(std::chrono::system_clock::time_point before,
+                    std::chrono::system_clock::time_point after, nanoseconds theirs_since_1970,
+                    facts& into) {
+    nanoseconds round_trip = after - before;
+    nanoseconds ours = before.time_since_epoch() + round_trip / 2;
+    into.clock_ahead = theirs_since_1970 - ours;
+    into.clock_error = std::max(into.clock_error, round_trip / 2);
+}
+
+}  // namespace doctor
