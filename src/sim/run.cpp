@@ -13,13 +13,13 @@ namespace {
 
 /// Runs `decide` until it has no more decisions, then the end of the world.
 template <class Decide>
-verdict carry_out(const plan& p, bool keep, Decide decide) {
+verdict carry_out(const plan& p, bool keep, spectator* watching, Decide decide) {
     // Once, before any thread of this program can break an invariant.
     static const bool installed = (core::when_broken = throw_finding, true);
     static_cast<void>(installed);
     verdict v;
     try {
-        world w(p);
+        world w(p, watching);
         try {
             decision d;
             while (decide(w, d)) {
@@ -42,9 +42,9 @@ verdict carry_out(const plan& p, bool keep, Decide decide) {
 
 }  // namespace
 
-verdict run(const plan& p, bool keep) {
+verdict run(const plan& p, bool keep, spectator* watching) {
     std::size_t left = p.steps;
-    return carry_out(p, keep, [&](world& w, decision& d) {
+    return carry_out(p, keep, watching, [&](world& w, decision& d) {
         // Little happens in a closed pool once it has drained.
         if (w.closed()) left = std::min<std::size_t>(left, 100);
         if (left == 0) return false;
@@ -54,9 +54,9 @@ verdict run(const plan& p, bool keep) {
     });
 }
 
-verdict replay(const plan& p, const std::vector<decision>& decisions) {
+verdict replay(const plan& p, const std::vector<decision>& decisions, spectator* watching) {
     std::size_t at = 0;
-    return carry_out(p, true, [&](world&, decision& d) {
+    return carry_out(p, true, watching, [&](world&, decision& d) {
         if (at == decisions.size()) return false;
         d = decisions[at++];
         return true;

@@ -18,11 +18,13 @@ struct verdict {
     tallies seen;
 };
 
-/// Draws decisions from the plan's seed. `keep`: whether to record them.
-verdict run(const plan& p, bool keep);
+/// Draws decisions from the plan's seed. `keep`: whether to record them. `watching`: who is shown
+/// every step, if anybody; that changes nothing.
+verdict run(const plan& p, bool keep, spectator* watching = nullptr);
 
 /// Carries out recorded decisions.
-verdict replay(const plan& p, const std::vector<decision>& decisions);
+verdict replay(const plan& p, const std::vector<decision>& decisions,
+               spectator* watching = nullptr);
 
 /// Leaves out whatever can be left out so that the run still fails, with the same finding if
 /// possible.

@@ -55,9 +55,10 @@ void tallies::add(const tallies& other) {
     faults += other.faults;
 }
 
-world::world(const plan& p)
+world::world(const plan& p, spectator* watching)
     : plan_(p),
       random_(p.seed),
+      began_at_(epoch),
       now_(epoch),
       machine_(p.settings, p.can, p.reports, p.seed, now_),
       model_(p.settings, p.can, p.seed, now_),
@@ -70,11 +71,16 @@ world::world(const plan& p)
       strategy_({.failures = p.failures == 0 ? std::uint64_t{forever} : p.failures,
                  .cool_down = p.cool_down,
                  .probes = static_cast<std::size_t>(p.probes),
-                 .successes = p.successes}) {
+                 .successes = p.successes}),
+      spectator_(watching) {
     machine_.start(now_, mine_);
     model_.start(now_, theirs_);
     absorb();
     look();
+    if (spectator_ != nullptr) {
+        scene begun;
+        show(begun);
+    }
 }
 
 void world::require(bool holds, const char* what) {
@@ -160,14 +166,21 @@ bool world::fits(const borrower& who, decision::kind what) const {
 }
 
 void world::step(const decision& d) {
+    if (spectator_ == nullptr) carry_out(d);
+    else step_watched(d);
+}
+
+/// False: the machine was not asked.
+bool world::carry_out(const decision& d) {
     bool asked = d.what <= decision::kind::admit ? borrow(d, borrowers_[d.a % borrowers_.size()])
                                                  : happen(d);
     ++seen_.steps;
-    if (!asked)
-        return;  // time may have passed without the timer: the next one must not depend on it
+    // Time may have passed without the timer: the next one must not depend on it.
+    if (!asked) return false;
     absorb();
     look();
     if (seen_.steps % 8 == 0) settle_again();
+    return true;
 }
 
 /// False: the machine was not asked.
@@ -285,6 +298,8 @@ void world::ask(borrower& who) {
     core::answer mine = machine_.acquire(now_, r, mine_);
     core::answer theirs = model_.acquire(now_, r, theirs_);
     compare_answers(mine, theirs);
+    if (spectator_ != nullptr)
+        note(actor_of(who), mine, place_in_line(turn(who), who.came), who.deadline);
     who.ticket = mine.ticket;
     who.waiter = mine.waiter;
     switch (mine.what) {
@@ -313,6 +328,10 @@ void world::ask(borrower& who) {
 void world::attempt(borrower& who) {
     auto mine = machine_.try_acquire(now_, mine_);
     require(mine == model_.try_acquire(now_, theirs_), "try_acquire as in the model");
+    if (spectator_ != nullptr)
+        followed_.push_back({.what = mine ? happening::kind::granted : happening::kind::nothing,
+                             .who = actor_of(who),
+                             .slot = mine.value_or(core::no_slot)});
     if (!mine) return;
     ++attempts_;
     who.came = ++begun_;
@@ -592,6 +611,7 @@ void world::absorb(const core::action& a) {
     mix(a.slot);
     mix(a.call);
     mix(a.cookie);
+    if (spectator_ != nullptr) note(a);
     switch (a.what) {
         case core::action::kind::call: began(a); break;
         case core::action::kind::abandon: give_up(a); break;

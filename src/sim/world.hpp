@@ -12,6 +12,7 @@
 #include "sim/lease_watch.hpp"
 #include "sim/model.hpp"
 #include "sim/plan.hpp"
+#include "sim/spectator.hpp"
 
 namespace cenote::sim {
 
@@ -37,7 +38,8 @@ struct tallies {
 /// itself knows: who holds what, who waits since when, which calls are in flight.
 class world {
 public:
-    explicit world(const plan& p);
+    /// `watching`, if there is one, sees every step, the making of the pool included.
+    explicit world(const plan& p, spectator* watching = nullptr);
 
     /// The next decision, drawn from the seed and from what is going on.
     decision draw();
@@ -106,6 +108,7 @@ private:
         event_kind last_event = event_kind::closed;
     };
 
+    bool carry_out(const decision& d);
     std::uint32_t draw_patience();
     bool choose_borrower(decision& d);
     bool fits(const borrower& who, decision::kind what) const;
@@ -135,6 +138,18 @@ private:
     void look_at_gatherers() const;
     bool is_gatherers(core::slot_id slot) const;
     gatherer* gatherer_named(std::uint64_t cookie);
+
+    // What a spectator is shown.
+    void step_watched(const decision& d);
+    scene foresee(const decision& d) const;
+    void show(scene& s);
+    void note(const actor& who, const core::answer& a, std::size_t place, core::instant deadline);
+    void note(const core::action& a);
+    void note_report(const core::action& a);
+    actor actor_of(const borrower& who) const;
+    actor actor_of(const gatherer& who) const;
+    actor actor_called(std::uint64_t cookie);
+    std::size_t place_in_line(core::instant turn_of_it, std::uint64_t came) const;
 
     // What only coroutines do, and what the keeper does for them.
     bool is_coroutine(const borrower& who) const;
@@ -188,6 +203,7 @@ private:
 
     plan plan_;
     core::dice random_;
+    core::instant began_at_;
     core::instant now_;
     core::machine machine_;
     model model_;
@@ -212,6 +228,8 @@ private:
     core::actions news_;  // that the strategy has not heard yet
     breaker_move circuit_;
     std::uint64_t hash_ = 0xcbf29ce484222325u;
+    spectator* spectator_;
+    std::vector<happening> followed_;  // in this step, if somebody watches
     tallies seen_;
 };
 

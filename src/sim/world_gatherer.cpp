@@ -27,6 +27,12 @@ bool world::gather(gatherer& who, std::uint32_t how) {
     core::answer mine = machine_.acquire(now_, r, mine_);
     core::answer theirs = model_.acquire(now_, r, theirs_);
     compare_answers(mine, theirs);
+    if (spectator_ != nullptr) {
+        who.waits = false;  // it must not count itself
+        auto turn_of_it = who.arrived + plan_.settings.head_start;
+        note(actor_of(who), mine, place_in_line(turn_of_it, who.came), who.deadline);
+        who.waits = true;
+    }
     who.waiter = mine.waiter;
     bool too_many = who.count > max_;
     require(!too_many || mine.what == core::answer::kind::refused, "more than max never come");

@@ -116,8 +116,8 @@ void examine_mariadb(const examination& how, facts& into) {
         mariadb::connection c = by.open();
         ask(c, into);
         into.tls.verified = into.tls.in_use && wants_tls;
-        measure(how, by, c, trip, true, into);
         by.close(c);
+        measure(how, by, trip, true, into);
         check_idleness(how, by, trip, into);
     } catch (const cenote::server_error& e) {
         explain_failure(e, wants_tls, into);

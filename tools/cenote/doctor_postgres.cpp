@@ -151,8 +151,8 @@ void examine_postgres(const examination& how, facts& into) {
         into.tls.in_use = PQsslInUse(c.native_handle()) == 1;
         into.tls.verified = into.tls.in_use && mode_of(o) == postgres::tls_mode::verify_full;
         ask(by, c, into);
-        measure(how, by, c, trip, true, into);
         by.close(c);
+        measure(how, by, trip, true, into);
         check_idleness(how, by, trip, into);
     } catch (const cenote::server_error& e) {
         explain_failure(e, wants_tls, into);

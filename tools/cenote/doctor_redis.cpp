@@ -116,8 +116,8 @@ void examine_redis(const examination& how, facts& into) {
         into.tls.in_use = tls;
         into.tls.verified = tls && !o.tls.unsafe_accept_anybody;
         ask(c, into);
-        measure(how, by, c, trip, true, into);
         by.close(c);
+        measure(how, by, trip, true, into);
         check_idleness(how, by, trip, into);
     } catch (const cenote::server_error& e) {
         explain_failure(e, tls, into);

@@ -48,20 +48,22 @@ void compare_clocks(std::chrono::system_clock::time_point before,
                     std::chrono::system_clock::time_point after, nanoseconds theirs_since_1970,
                     facts& into);
 
-/// What opening, a round trip, a probe and a reset cost. `c` is open, and so it is afterwards.
-template <class Connector, class Connection, class Trip>
-void measure(const examination& how, Connector& connector, Connection& c, Trip trip, bool resets,
-             facts& into) {
+/// What opening, a round trip, a probe and a reset cost, on a connection of its own: others may not
+/// bear to be idle meanwhile.
+template <class Connector, class Trip>
+void measure(const examination& how, Connector& connector, Trip trip, bool resets, facts& into) {
     using namespace std::chrono_literals;
     into.open = repeat(how, "opening", 10, 2s, [&] {
         auto another = connector.open();
         connector.close(another);
     });
+    auto c = connector.open();
     into.trip = repeat(how, "round trips", 200, 1s, [&] { trip(c); });
     into.probe = repeat(how, "probes", 50, 500ms, [&] { static_cast<void>(connector.probe(c)); });
-    if (!resets) return;
     // Only what was used is reset.
-    into.reset = repeat(how, "resets", 50, 1s, [&] { connector.reset(c); }, [&] { trip(c); });
+    if (resets)
+        into.reset = repeat(how, "resets", 50, 1s, [&] { connector.reset(c); }, [&] { trip(c); });
+    connector.close(c);
 }
 
 /// Keeps a connection idle and sees whether it is still good.

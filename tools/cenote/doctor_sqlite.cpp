@@ -80,8 +80,8 @@ void examine_sqlite(const examination& how, facts& into) {
         sqlite::connector by(o);
         sqlite::connection c = by.open();
         ask(c, o, into);
-        measure(how, by, c, trip, true, into);
         by.close(c);
+        measure(how, by, trip, true, into);
         check_idleness(how, by, trip, into);
     } catch (const cenote::server_error& e) {
         into.wrong = trouble::other;

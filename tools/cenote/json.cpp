@@ -1,5 +1,8 @@
 // Boost.JSON, compiled here once for the whole program, and how a document is written for people.
+#include <array>
 #include <boost/json/src.hpp>
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 
 #include "command.hpp"
@@ -27,10 +30,29 @@ void write_list(const Sequence& all, const char* brackets, const std::string& in
     into += brackets[1];
 }
 
+/// As short as it can be, and without an exponent where people would not write one.
+std::string to_text(double number) {
+    if (!std::isfinite(number)) return "null";
+    std::array<char, 64> text{};
+    auto end = std::to_chars(text.data(), text.data() + text.size(), number);
+    std::string digits(text.data(), end.ptr);
+    bool whole = digits.find_first_of(".e") == std::string::npos;
+    return whole ? digits + ".0" : digits;
+}
+
 bool is_flat(const json::array& list) {
     for (const json::value& one : list)
         if (one.is_structured()) return false;
     return true;
+}
+
+void write_list_in_line(const json::array& list, std::string& into) {
+    into += '[';
+    for (std::size_t i = 0; i < list.size(); ++i) {
+        if (i > 0) into += ", ";
+        write(list[i], "", into);
+    }
+    into += ']';
 }
 
 void write(const json::value& what, const std::string& indent, std::string& into) {
@@ -42,6 +64,10 @@ void write(const json::value& what, const std::string& indent, std::string& into
     } else if (const json::array* list = what.if_array(); list != nullptr && !is_flat(*list)) {
         write_list(*list, "[]", indent, into,
                    [&](const json::value& one) { write(one, indent + "  ", into); });
+    } else if (list != nullptr) {
+        write_list_in_line(*list, into);
+    } else if (what.is_double()) {
+        into += to_text(what.get_double());
     } else {
         into += json::serialize(what);
     }

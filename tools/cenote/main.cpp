@@ -11,8 +11,11 @@
 #include <CLI/CLI.hpp>
 
 #include "command.hpp"
+#include "completion.hpp"
 #include "demo.hpp"
 #include "doctor.hpp"
+#include "help.hpp"
+#include "simulate.hpp"
 #include <cenote/url.hpp>
 
 namespace {
@@ -25,7 +28,7 @@ public:
     template <class Settings>
     void add(CLI::App* (*add_to)(CLI::App&, Settings&), int (*run)(const Settings&)) {
         auto settings = std::make_shared<Settings>();
-        CLI::App* word = add_to(app_, *settings);
+        CLI::App* word = add_to(app_, *settings)->group("Words");
         known_.emplace_back(word, [settings, run] { return run(*settings); });
     }
 
@@ -48,16 +51,24 @@ void complain(std::string_view what, const std::string& hint) {
     if (!hint.empty()) std::fprintf(stderr, "  %s\n", hint.c_str());
 }
 
+/// What is wrong with the words that were said, for people.
+std::string explain(const CLI::App& app, const CLI::ParseError& e) {
+    if (!app.get_subcommands().empty()) return e.what();
+    for (const std::string& said : app.remaining()) {
+        if (said.starts_with('-')) continue;
+        std::string meant = command::nearest(said, app);
+        return "there is no word '" + said + "'" +
+               (meant.empty() ? "" : "; was '" + meant + "' meant?");
+    }
+    return app.remaining().empty() ? "no word was said" : e.what();
+}
+
 /// Help and the version are answers; the rest is a complaint, with where to find help.
 int answer(const CLI::App& app, const CLI::ParseError& e) {
     if (e.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(e);
-    const CLI::App* word = &app;
-    std::string name = "cenote";
-    while (!word->get_subcommands().empty()) {
-        word = word->get_subcommands().front();
-        name += " " + word->get_name();
-    }
-    complain(e.what(), "'" + name + " --help' says what can be said.");
+    std::string word;
+    if (!app.get_subcommands().empty()) word = " " + app.get_subcommands().front()->get_name();
+    complain(explain(app, e), "'cenote" + word + " --help' says what can be said.");
     return command::wrong_usage;
 }
 
@@ -84,13 +95,19 @@ int main(int argc, char** argv) {
                  "cenote"};
     app.require_subcommand(1);
     app.set_version_flag("--version", "cenote " CENOTE_VERSION, "Print the version and end");
-    app.footer(
-        "'cenote WORD --help' says more. Returns 0 if all is well, 1 if something is wrong,\n"
-        "2 if it was asked for nonsense, 130 if it was interrupted.");
+    app.formatter(std::make_shared<command::help>());
+    app.set_help_flag("-h,--help", "Print this help and end");
 
     words known(app);
     known.add(demo::add_to, demo::run);
     known.add(doctor::add_to, doctor::run);
+    known.add(simulation::add_to, simulation::run);
+    known.add(completion::add_to, completion::run);
+
+    // Last, so that the words do not inherit it.
+    app.footer(
+        "'cenote WORD --help' says more. Returns 0 if all is well, 1 if something is wrong, "
+        "2 if it\nwas asked for nonsense, 130 if it was interrupted.");
 
     try {
         app.parse(argc, argv);

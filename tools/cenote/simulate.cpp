@@ -1,0 +1,294 @@
+// Which steps of a simulated run are told, and how they look.
+#include "simulate.hpp"
+
+#include <algorithm>
+#include <array>
+#include <boost/json/value.hpp>
+#include <charconv>
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <stdexcept>
+
+#include <CLI/CLI.hpp>
+
+#include "sim/recording.hpp"
+#include "sim/run.hpp"
+#include "terminal.hpp"
+#include "trace.hpp"
+
+namespace simulation {
+
+namespace json = boost::json;
+using namespace cenote;
+using sim::actor;
+using sim::scene;
+using terminal::tint;
+
+namespace {
+
+/// A border of the window: by number or by time.
+struct border {
+    bool is_time = false;
+    std::uint64_t step = 0;
+    core::duration at{};
+};
+
+border parse_border(const std::string& text, const char* option) {
+    border b;
+    auto end = std::from_chars(text.data(), text.data() + text.size(), b.step);
+    if (end.ec == std::errc() && end.ptr == text.data() + text.size()) return b;
+    try {
+        b.is_time = true;
+        b.at = command::parse_duration(text);
+    } catch (const std::invalid_argument&) {
+        throw command::wrong_arguments(std::string(option) + " " + text +
+                                           " is neither a step nor a time",
+                                       "Say 120 for a step, or 250ms for a time.");
+    }
+    return b;
+}
+
+/// Which steps are told.
+class window {
+public:
+    explicit window(const settings& how) : only_(how.only) {
+        if (!how.from.empty()) from_ = parse_border(how.from, "--from");
+        if (!how.to.empty()) to_ = parse_border(how.to, "--to");
+        for (const auto& [what, number] : only_)
+            if (what != "borrower" && what != "slot" && what != "gatherer")
+                throw command::wrong_arguments("--only knows no '" + what + "'",
+                                               "Say borrower, gatherer or slot, and its number.");
+    }
+
+    bool shows(const scene& s) const {
+        bool early = from_.is_time ? s.at < from_.at : s.step < from_.step;
+        bool late = to_.is_time ? s.at > to_.at : s.step > to_.step;
+        if (early || late) return false;
+        return only_.empty() || std::any_of(only_.begin(), only_.end(), [&](const auto& one) {
+                   return concerns(s, one.first, one.second);
+               });
+    }
+
+private:
+    static bool concerns(const scene& s, const std::string& what, std::size_t number) {
+        if (what == "slot") {
+            return s.slot == number ||
+                   std::any_of(s.followed.begin(), s.followed.end(),
+                               [&](const sim::happening& h) { return h.slot == number; });
+        }
+        auto is_it = [&](const actor& who) {
+            return who.what != actor::kind::nobody && who.number == number &&
+                   (who.what == actor::kind::gatherer) == (what == "gatherer");
+        };
+        return is_it(s.who) || std::any_of(s.followed.begin(), s.followed.end(),
+                                           [&](const sim::happening& h) { return is_it(h.who); });
+    }
+
+    std::vector<std::pair<std::string, std::size_t>> only_;
+    border from_;
+    border to_{.is_time = false, .step = std::numeric_limits<std::uint64_t>::max(), .at = {}};
+};
+
+tint tint_of(core::slot_state state) {
+    switch (state) {
+        case core::slot_state::leased: return tint::green;
+        case core::slot_state::idle: return tint::blue;
+        case core::slot_state::vacant: return tint::dim;
+        case core::slot_state::closing: return tint::red;
+        default: return tint::yellow;
+    }
+}
+
+std::string joined(const std::vector<std::string>& all) {
+    std::string text;
+    for (const std::string& one : all) text += (text.empty() ? "" : "; ") + one;
+    return text;
+}
+
+/// Writes each step as a line, at once.
+class narrator final : public sim::spectator {
+public:
+    narrator(const settings& how, std::size_t places)
+        : how_(how), window_(how), paint_(how.look.colors), places_(places) {}
+
+    void see(const scene& s) override {
+        if (how_.summary || !window_.shows(s)) return;
+        std::string line = pad_left(time_of(s), 13) + "  " + picture(s) + " " +
+                           pad_left(std::to_string(s.waiting), 3) + " waiting  ";
+        std::string text = decision_in_words(s);
+        std::string followed = joined(followed_in_words(s));
+        if (s.passed_over) line += paint_(tint::dim, text + " (" + followed + ")");
+        else line += text + (followed.empty() ? "" : " → " + followed);
+        if (s.paused) line += paint_(tint::yellow, "  (paused)");
+        if (s.circuit != breaker_state::active)
+            line += paint_(tint::red, std::string("  (breaker ") + to_string(s.circuit) + ")");
+        std::printf("%5zu  %s\n", s.step, line.c_str());
+    }
+
+private:
+    static std::string pad_left(const std::string& text, std::size_t columns) {
+        return std::string(columns - std::min(columns, text.size()), ' ') + text;
+    }
+    std::string picture(const scene& s) const {
+        std::string all = "[";
+        for (core::slot_state each : s.slots)
+            all += paint_(tint_of(each), std::string(1, sign_of(each)));
+        return all + "]" + std::string(places_ - std::min(places_, s.slots.size()), ' ');
+    }
+
+    const settings& how_;
+    window window_;
+    terminal::palette paint_;
+    std::size_t places_;
+};
+
+/// Keeps each step for programs.
+class recorder final : public sim::spectator {
+public:
+    explicit recorder(const settings& how) : how_(how), window_(how) {}
+
+    void see(const scene& s) override {
+        if (how_.summary || !window_.shows(s)) return;
+        json::array followed;
+        for (const std::string& one : followed_in_words(s)) followed.emplace_back(one);
+        json::object step{{"step", s.step},
+                          {"time_ms", std::chrono::duration<double, std::milli>(s.at).count()},
+                          {"what", decision_in_words(s)},
+                          {"passed_over", s.passed_over},
+                          {"followed", followed},
+                          {"slots", picture_of(s)},
+                          {"waiting", s.waiting},
+                          {"max", s.max},
+                          {"paused", s.paused},
+                          {"closed", s.closed},
+                          {"breaker", to_string(s.circuit)}};
+        step["who"] =
+            s.who.what == actor::kind::nobody ? json::value(nullptr) : json::value(name_of(s.who));
+        trace_.push_back(step);
+    }
+
+    json::array take() { return std::move(trace_); }
+
+private:
+    const settings& how_;
+    window window_;
+    json::array trace_;
+};
+
+std::string text_of(std::uint64_t hash) {
+    std::array<char, 17> text{};
+    std::snprintf(text.data(), text.size(), "%016" PRIx64, hash);
+    return text.data();
+}
+
+sim::recording read_recording(const std::string& path) {
+    std::ifstream file(path);
+    std::ostringstream text;
+    text << file.rdbuf();
+    if (!file) throw command::failure("cannot read " + path);
+    try {
+        return sim::from_text(text.str());
+    } catch (const std::invalid_argument& e) {
+        throw command::wrong_arguments(path + ": " + e.what());
+    }
+}
+
+json::object to_json(const sim::plan& p, const sim::verdict& v) {
+    return {{"seed", p.seed},
+            {"max", p.settings.max},
+            {"borrowers", p.borrowers},
+            {"coroutines", p.coroutines},
+            {"gatherers", p.gatherers},
+            {"fault_percent", p.fault_percent},
+            {"steps", v.seen.steps},
+            {"grants", v.seen.grants},
+            {"refusals", v.seen.refusals},
+            {"cancels", v.seen.cancels},
+            {"destroyed", v.seen.destroyed},
+            {"faults", v.seen.faults},
+            {"failed", v.failed},
+            {"finding", v.what},
+            {"hash", text_of(v.hash)}};
+}
+
+void print_head(const sim::plan& p) {
+    std::printf("seed %" PRIu64
+                ": max %zu; %zu borrowers, %zu of them coroutines; %zu gatherers; "
+                "%" PRIu64 " %% of all calls fail\n%s\n\n",
+                p.seed, p.settings.max, p.borrowers, p.coroutines, p.gatherers, p.fault_percent,
+                legend().c_str());
+}
+
+void print_summary(const sim::verdict& v, const terminal::palette& paint) {
+    std::printf("\n%" PRIu64 " steps: %" PRIu64 " grants, %" PRIu64 " refusals, %" PRIu64
+                " cancels, %" PRIu64 " destroyed coroutines, %" PRIu64 " faults\n",
+                v.seen.steps, v.seen.grants, v.seen.refusals, v.seen.cancels, v.seen.destroyed,
+                v.seen.faults);
+    if (v.failed) std::printf("%s %s\n", paint(tint::red, "FOUND:").c_str(), v.what.c_str());
+    else
+        std::printf(
+            "%s after each step the machine did as its model does, and its invariants "
+            "held\n",
+            paint(tint::green, "ok:").c_str());
+    std::printf("%s\n", text_of(v.hash).c_str());
+}
+
+}  // namespace
+
+CLI::App* add_to(CLI::App& app, settings& into) {
+    CLI::App* word = app.add_subcommand(
+        "sim", "Replays a simulated run of the pool's machine from its seed, step by step.");
+    word->add_option("--seed", into.seed, "Which run")->option_text("N=0");
+    word->add_option("--steps", into.steps, "How many decisions of the world it has")
+        ->check(CLI::Range(1, 100'000'000))
+        ->option_text("N=200");
+    word->add_option(
+            "--replay", into.replay,
+            "Instead of a seed: the decisions in this file (cenote-sim --save writes such)")
+        ->check(CLI::ExistingFile)
+        ->option_text("FILE");
+    word->add_option("--from", into.from, "Tell from this step or time on")
+        ->option_text("STEP|TIME");
+    word->add_option("--to", into.to, "Tell up to this step or time")->option_text("STEP|TIME");
+    word->add_option("--only", into.only,
+                     "Tell only what concerns this one, for instance: borrower 3, gatherer 0 or "
+                     "slot 2. May be said several times")
+        ->option_text("KIND NUMBER");
+    word->add_flag("--summary", into.summary, "Tell only what came of it");
+    command::add_look(*word, into.look);
+    word->footer(
+        "The last line is the hash of the trace. It is the same on every machine, and that\n"
+        "of cenote-sim with the same --seed and --steps. Returns 1 if the run found a bug.\n"
+        "Example: cenote sim --seed 7 --from 1s --to 2s --only borrower 3");
+    return word;
+}
+
+int run(const settings& how) {
+    sim::recording r;
+    if (how.replay.empty()) r.from = sim::draw_plan(how.seed, how.steps);
+    else r = read_recording(how.replay);
+    auto carry_out = [&](sim::spectator& watching) {
+        return how.replay.empty() ? sim::run(r.from, false, &watching)
+                                  : sim::replay(r.from, r.decisions, &watching);
+    };
+    sim::verdict v;
+    if (how.look.json) {
+        recorder steps(how);
+        v = carry_out(steps);
+        json::object all = to_json(r.from, v);
+        all["trace"] = steps.take();
+        command::print_json(all);
+    } else {
+        // A resize makes it eight at most.
+        narrator steps(how, std::max<std::size_t>(r.from.settings.max, 8));
+        print_head(r.from);
+        v = carry_out(steps);
+        print_summary(v, terminal::palette(how.look.colors));
+    }
+    return v.failed ? command::failed : command::fine;
+}
+
+}  // namespace simulation
