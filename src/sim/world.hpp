@@ -143,7 +143,7 @@ private:
     void step_watched(const decision& d);
     scene foresee(const decision& d) const;
     void show(scene& s);
-    void note(const actor& who, const core::answer& a, std::size_t place, core::instant deadline);
+    void note(const actor& who, const core::answer& a, std::size_t in_line, core::instant deadline);
     void note(const core::action& a);
     void note_report(const core::action& a);
     actor actor_of(const borrower& who) const;

@@ -24,17 +24,17 @@ actor world::actor_called(std::uint64_t cookie) {
 
 /// How many are served before somebody with this turn, and one more.
 std::size_t world::place_in_line(core::instant turn_of_it, std::uint64_t came) const {
-    std::size_t place = 1;
+    std::size_t before = 0;
     for (const borrower& b : borrowers_)
         place +=
             b.what == doing::waiting && std::tuple(turn(b), b.came) < std::tuple(turn_of_it, came);
     for (const gatherer& g : gatherers_)
-        place += g.waits && std::tuple(g.arrived + plan_.settings.head_start, g.came) <
-                                std::tuple(turn_of_it, came);
-    return place;
+        before += g.waits && std::tuple(g.arrived + plan_.settings.head_start, g.came) <
+                                 std::tuple(turn_of_it, came);
+    return before + 1;
 }
 
-void world::note(const actor& who, const core::answer& a, std::size_t place,
+void world::note(const actor& who, const core::answer& a, std::size_t in_line,
                  core::instant deadline) {
     switch (a.what) {
         case core::answer::kind::granted:
@@ -46,8 +46,10 @@ void world::note(const actor& who, const core::answer& a, std::size_t place,
             followed_.push_back({.what = happening::kind::refused, .who = who, .error = a.error});
             break;
         case core::answer::kind::waiting:
-            followed_.push_back(
-                {.what = happening::kind::waits, .who = who, .place = place, .deadline = deadline});
+            followed_.push_back({.what = happening::kind::waits,
+                                 .who = who,
+                                 .place = in_line,
+                                 .deadline = deadline});
     }
 }
 

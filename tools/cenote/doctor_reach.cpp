@@ -224,7 +224,9 @@ void shake_hands(const line& to, const way& there, facts& into) {
         X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls.get()), name.c_str());
     } else {
         SSL_set1_host(tls.get(), name.c_str());
-        SSL_set_tlsext_host_name(tls.get(), name.c_str());
+        // What SSL_set_tlsext_host_name does, which is a macro with an old cast.
+        SSL_ctrl(tls.get(), SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
+                 const_cast<char*>(name.c_str()));
     }
     SSL_set_fd(tls.get(), to.descriptor());
     auto begun = steady_clock::now();

@@ -26,15 +26,15 @@ public:
     explicit words(CLI::App& app) : app_(app) {}
 
     template <class Settings>
-    void add(CLI::App* (*add_to)(CLI::App&, Settings&), int (*run)(const Settings&)) {
+    void add(CLI::App* (*add_to)(CLI::App&, Settings&), int (*carry_out)(const Settings&)) {
         auto settings = std::make_shared<Settings>();
         CLI::App* word = add_to(app_, *settings)->group("Words");
-        known_.emplace_back(word, [settings, run] { return run(*settings); });
+        known_.emplace_back(word, [settings, carry_out] { return carry_out(*settings); });
     }
 
     int run() const {
-        for (const auto& [word, run] : known_)
-            if (word->parsed()) return run();
+        for (const auto& [word, carry_out] : known_)
+            if (word->parsed()) return carry_out();
         return command::wrong_usage;
     }
 

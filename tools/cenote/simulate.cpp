@@ -54,13 +54,20 @@ border parse_border(const std::string& text, const char* option) {
 /// Which steps are told.
 class window {
 public:
-    explicit window(const settings& how) : only_(how.only) {
+    explicit window(const settings& how) {
         if (!how.from.empty()) from_ = parse_border(how.from, "--from");
         if (!how.to.empty()) to_ = parse_border(how.to, "--to");
-        for (const auto& [what, number] : only_)
-            if (what != "borrower" && what != "slot" && what != "gatherer")
-                throw command::wrong_arguments("--only knows no '" + what + "'",
+        for (std::size_t i = 0; i + 1 < how.only.size(); i += 2) {
+            const std::string& what = how.only[i];
+            const std::string& digits = how.only[i + 1];
+            std::size_t number = 0;
+            auto end = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+            bool known = what == "borrower" || what == "slot" || what == "gatherer";
+            if (!known || end.ec != std::errc() || end.ptr != digits.data() + digits.size())
+                throw command::wrong_arguments("--only knows no '" + what + " " + digits + "'",
                                                "Say borrower, gatherer or slot, and its number.");
+            only_.emplace_back(what, number);
+        }
     }
 
     bool shows(const scene& s) const {
@@ -256,6 +263,9 @@ CLI::App* add_to(CLI::App& app, settings& into) {
     word->add_option("--only", into.only,
                      "Tell only what concerns this one, for instance: borrower 3, gatherer 0 or "
                      "slot 2. May be said several times")
+        ->type_size(2)
+        ->expected(1, CLI::detail::expected_max_vector_size)
+        ->allow_extra_args(false)
         ->option_text("KIND NUMBER");
     word->add_flag("--summary", into.summary, "Tell only what came of it");
     command::add_look(*word, into.look);

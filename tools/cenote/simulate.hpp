@@ -17,8 +17,8 @@ struct settings {
     std::string replay;  // a file, instead of the seed
     std::string from;    // a step's number, or a time
     std::string to;
-    std::vector<std::pair<std::string, std::size_t>> only;  // "borrower" 3
-    bool summary = false;                                   // without the steps
+    std::vector<std::string> only;  // "borrower", "3", …
+    bool summary = false;           // without the steps
     command::look look;
 };
 
