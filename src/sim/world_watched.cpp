@@ -26,7 +26,7 @@ actor world::actor_called(std::uint64_t cookie) {
 std::size_t world::place_in_line(core::instant turn_of_it, std::uint64_t came) const {
     std::size_t before = 0;
     for (const borrower& b : borrowers_)
-        place +=
+        before +=
             b.what == doing::waiting && std::tuple(turn(b), b.came) < std::tuple(turn_of_it, came);
     for (const gatherer& g : gatherers_)
         before += g.waits && std::tuple(g.arrived + plan_.settings.head_start, g.came) <
