@@ -87,6 +87,15 @@ duration measured_server::reset(std::size_t at_once) const {
     return at(at_once, [&](std::size_t i) { return levels_[i].reset; });
 }
 
+bool measured_server::resets() const {
+    return std::any_of(levels_.begin(), levels_.end(),
+                       [](const level& l) { return l.reset > duration{}; });
+}
+
+duration measured_server::handover(std::size_t at_once) const {
+    return at(at_once, [&](std::size_t i) { return levels_[i].handover; });
+}
+
 double measured_server::throughput(std::size_t at_once) const {
     auto cycle = mean_service(at_once) + reset(at_once);
     return static_cast<double>(at_once) / std::chrono::duration<double>(cycle).count();
@@ -114,14 +123,16 @@ public:
         : who_(who),
           pool_(pool),
           random_(who.seed),
-          machine_(pool, {.reset = server.reset(1) > duration{}}, false, who.seed, start_),
+          machine_(pool, {.reset = server.resets()}, false, who.seed, start_),
           places_(pool.max),
-          open_(server.open()) {
+          open_(server.open()),
+          dirty_(server.resets()) {
         for (std::size_t n = 0; n <= pool.max; ++n) {
             table_.emplace_back();
             for (std::size_t s = 0; s < measured_server::shares; ++s)
                 table_.back().push_back(static_cast<double>(server.service(n, s).count()));
             resets_.push_back(static_cast<double>(server.reset(n).count()));
+            handovers_.push_back(static_cast<double>(server.handover(n).count()));
         }
         result_.busy.resize(pool.max + 1);
         counted_after_ = who.leases / 10;
@@ -138,7 +149,7 @@ public:
     }
 
 private:
-    enum class doing : std::uint8_t { nothing, served, held, resetting, opening, closing };
+    enum class doing : std::uint8_t { nothing, handed, served, held, resetting, opening, closing };
     struct place {
         doing what = doing::nothing;
         double left = 0;        // of its service or reset: a part of the whole
@@ -155,10 +166,11 @@ private:
 
     /// How long the whole of it would take at the present concurrency.
     double whole(const place& p) const {
+        if (p.what == doing::handed) return handovers_[at_once_];
         return p.what == doing::served ? table_[at_once_][p.share] : resets_[at_once_];
     }
     static bool shares_the_server(doing what) {
-        return what == doing::served || what == doing::resetting;
+        return what == doing::handed || what == doing::served || what == doing::resetting;
     }
     static bool has_its_time(doing what) {
         return what == doing::held || what == doing::opening || what == doing::closing;
@@ -206,20 +218,26 @@ private:
         came_.push_back(now_);
         auto said = machine_.acquire(
             now_, {.deadline = core::after(now_, pool_.acquire_timeout), .cookie = cookie}, out_);
-        if (said.what == core::answer::kind::granted) granted(said.slot, cookie);
+        if (said.what == core::answer::kind::granted) granted(said.slot, cookie, false);
         if (said.what == core::answer::kind::refused) refused(cookie);
     }
 
-    void granted(core::slot_id slot, std::uint64_t cookie) {
+    void granted(core::slot_id slot, std::uint64_t cookie, bool waited) {
         place& p = places_[slot];
-        p = {.what = doing::served,
+        p = {.what = doing::handed,
              .left = 1,
              .share = static_cast<std::size_t>(random_.below(measured_server::shares)),
              .arrived = came_[cookie - gone_]};
         ++at_once_;
         ++busy_;
-        if (ended_ >= counted_after_) result_.wait.push_back(now_ - p.arrived);
         forget(cookie);
+        if (!waited || handovers_[at_once_] <= 0) serve(p);
+    }
+
+    void serve(place& p) {
+        p.what = doing::served;
+        p.left = 1;
+        if (ended_ >= counted_after_) result_.wait.push_back(now_ - p.arrived);
     }
 
     void refused(std::uint64_t cookie) {
@@ -241,6 +259,7 @@ private:
     void end(core::slot_id slot) {
         place& p = places_[slot];
         switch (p.what) {
+            case doing::handed: serve(p); break;
             case doing::served:
                 --at_once_;
                 p.what = doing::held;
@@ -273,8 +292,7 @@ private:
         if (ended_ == counted_after_) counted_from_ = now_;
         if (ended_ >= counted_after_) result_.total.push_back(now_ - p.arrived);
         ++ended_;
-        bool dirty = resets_[1] > 0;
-        machine_.release(now_, slot, dirty ? core::condition::dirty : core::condition::clean, 1,
+        machine_.release(now_, slot, dirty_ ? core::condition::dirty : core::condition::clean, 1,
                          std::nullopt, out_);
         if (who_.rate <= 0) ++again_;
     }
@@ -294,7 +312,7 @@ private:
 
     void obey(const core::action& a) {
         using kind = core::action::kind;
-        if (a.what == kind::grant) granted(a.slot, a.cookie);
+        if (a.what == kind::grant) granted(a.slot, a.cookie, true);
         else if (a.what == kind::refuse) refused(a.cookie);
         else if (a.what == kind::abandon || a.what == kind::make_way) give_up(places_[a.slot]);
         else if (a.what == kind::call) begin(a);
@@ -348,8 +366,10 @@ private:
     core::actions out_, todo_;
     std::vector<place> places_;
     duration open_;
+    bool dirty_;                              // what comes back must be reset
     std::vector<std::vector<double>> table_;  // by concurrency and share
     std::vector<double> resets_;              // by concurrency
+    std::vector<double> handovers_;           // by concurrency
     std::size_t at_once_ = 0;                 // the server works on so many
     std::size_t busy_ = 0;                    // so many cannot be lent
     std::size_t again_ = 0;                   // borrowers who come again now

@@ -15,9 +15,11 @@ namespace cenote::sim {
 struct level {
     std::size_t at_once = 1;
     /// How long it worked for a lease: the middles of as many equal shares, the shortest first.
-    std::vector<core::duration> service;
+    std::vector<core::duration> service = {};
     /// How long a resource is away after its lease, until it can be lent again.
     core::duration reset{};
+    /// How much longer a lease takes that was waited for: somebody has to wake up first.
+    core::duration handover{};
 };
 
 /// A server, as it was measured at rising concurrency.
@@ -36,8 +38,11 @@ public:
     core::duration service(std::size_t at_once, std::size_t share) const;
     core::duration mean_service(std::size_t at_once) const;
     core::duration reset(std::size_t at_once) const;
+    core::duration handover(std::size_t at_once) const;
+    /// Whether there is any at all.
+    bool resets() const;
     core::duration open() const { return open_; }
-    /// Leases per second if so many are worked on all the time.
+    /// Leases per second if so many are worked on all the time, and none was waited for.
     double throughput(std::size_t at_once) const;
 
 private:

@@ -28,14 +28,15 @@ std::vector<duration> exponential(duration mean, std::size_t shares = 20'000) {
 
 /// A server that takes the same time for each, however many there are.
 measured_server unmoved(std::vector<duration> service, duration reset = {}) {
-    return measured_server({{.at_once = 1, .service = service, .reset = reset},
-                            {.at_once = 1000, .service = service, .reset = reset}});
+    return measured_server({{.at_once = 1, .service = service, .reset = reset, .handover = {}},
+                            {.at_once = 1000, .service = service, .reset = reset, .handover = {}}});
 }
 
 /// A server of so many processors, and nothing else that could be short.
 measured_server of_processors(std::size_t count, duration service) {
-    std::vector<level> levels = {{.at_once = 1, .service = {service}, .reset = {}}};
-    if (count > 1) levels.push_back({.at_once = count, .service = {service}, .reset = {}});
+    std::vector<level> levels = {{.at_once = 1, .service = {service}, .reset = {}, .handover = {}}};
+    if (count > 1)
+        levels.push_back({.at_once = count, .service = {service}, .reset = {}, .handover = {}});
     return measured_server(levels);
 }
 
@@ -106,23 +107,41 @@ TEST(load, keeps_littles_law) {
 }
 
 TEST(load, in_a_closed_loop_is_as_fast_as_the_server_at_the_size_of_the_pool) {
-    measured_server server({{.at_once = 1, .service = exponential(1ms), .reset = 200us},
-                            {.at_once = 4, .service = exponential(2ms), .reset = 300us},
-                            {.at_once = 8, .service = exponential(5ms), .reset = 400us}});
+    measured_server server(
+        {{.at_once = 1, .service = exponential(1ms), .reset = 200us, .handover = {}},
+         {.at_once = 4, .service = exponential(2ms), .reset = 300us, .handover = {}},
+         {.at_once = 8, .service = exponential(5ms), .reset = 400us, .handover = {}}});
     for (std::size_t max : {1u, 2u, 4u, 6u, 8u, 12u}) {
         load_result r = run(pool_of(max), server, {.borrowers = 32, .leases = 50'000});
         EXPECT_NEAR(r.throughput, server.throughput(max), 0.03 * server.throughput(max)) << max;
     }
 }
 
+TEST(load, waits_for_resets_that_only_a_busy_server_is_slow_with) {
+    measured_server server({{.at_once = 1, .service = {1ms}, .reset = {}, .handover = {}},
+                            {.at_once = 4, .service = {1ms}, .reset = 1ms, .handover = {}}});
+    load_result r = run(pool_of(4), server, {.borrowers = 8, .leases = 5000});
+    EXPECT_NEAR(r.throughput, 2000, 40);
+}
+
 TEST(load, of_a_hold_takes_no_server) {
     // Ten are out at their own work for each that is served.
-    load_result r =
-        run(pool_of(33), of_processors(1, 1ms), {.borrowers = 50, .hold = 10ms, .leases = 20'000});
+    measured_server busy(
+        {{.at_once = 1, .service = exponential(1ms), .reset = {}, .handover = {}}});
+    load_result r = run(pool_of(33), busy, {.borrowers = 50, .hold = 10ms, .leases = 20'000});
     EXPECT_NEAR(r.throughput, 1000, 20);
     load_result half =
         run(pool_of(5), of_processors(1, 1ms), {.borrowers = 50, .hold = 10ms, .leases = 20'000});
     EXPECT_LT(half.throughput, 500);
+}
+
+TEST(load, that_has_to_wait_pays_for_being_woken) {
+    measured_server server({{.at_once = 1, .service = {1ms}, .reset = {}, .handover = 250us},
+                            {.at_once = 2, .service = {1ms}, .reset = {}, .handover = 250us}});
+    load_result alone = run(pool_of(2), server, {.borrowers = 2, .leases = 1000});
+    EXPECT_NEAR(alone.throughput, 2000, 5);
+    load_result crowded = run(pool_of(2), server, {.borrowers = 8, .leases = 1000});
+    EXPECT_NEAR(crowded.throughput, 1600, 5);
 }
 
 TEST(load, beyond_what_the_server_can_do_is_not_served) {
@@ -153,19 +172,22 @@ TEST(load, from_the_same_seed_is_the_same) {
 TEST(load, needs_measurements_that_make_sense) {
     using levels = std::vector<level>;
     EXPECT_THROW(measured_server(levels{}), std::invalid_argument);
-    EXPECT_THROW(measured_server(levels{{.at_once = 1, .service = {}, .reset = {}}}),
-                 std::invalid_argument);
-    EXPECT_THROW(measured_server(levels{{.at_once = 1, .service = {2ms, 1ms}, .reset = {}}}),
-                 std::invalid_argument);
-    EXPECT_THROW(measured_server(levels{{.at_once = 2, .service = {1ms}, .reset = {}},
-                                        {.at_once = 2, .service = {1ms}, .reset = {}}}),
-                 std::invalid_argument);
+    EXPECT_THROW(
+        measured_server(levels{{.at_once = 1, .service = {}, .reset = {}, .handover = {}}}),
+        std::invalid_argument);
+    EXPECT_THROW(
+        measured_server(levels{{.at_once = 1, .service = {2ms, 1ms}, .reset = {}, .handover = {}}}),
+        std::invalid_argument);
+    EXPECT_THROW(
+        measured_server(levels{{.at_once = 2, .service = {1ms}, .reset = {}, .handover = {}},
+                               {.at_once = 2, .service = {1ms}, .reset = {}, .handover = {}}}),
+        std::invalid_argument);
     EXPECT_THROW(run(pool_of(0), of_processors(1, 1ms), load{}), std::invalid_argument);
 }
 
 TEST(load, of_a_server_is_interpolated_and_beyond_it_slows_down) {
-    measured_server server({{.at_once = 1, .service = {1ms}, .reset = {}},
-                            {.at_once = 3, .service = {3ms}, .reset = {}}});
+    measured_server server({{.at_once = 1, .service = {1ms}, .reset = {}, .handover = {}},
+                            {.at_once = 3, .service = {3ms}, .reset = {}, .handover = {}}});
     EXPECT_EQ(server.mean_service(2), 2ms);
     EXPECT_EQ(server.mean_service(6), 6ms);
     EXPECT_NEAR(server.throughput(6), 1000, 1);

@@ -1,0 +1,189 @@
+// Sizes, tried one after the other.
+#include "sim/sizing.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <stdexcept>
+
+#include "cenote/options.hpp"
+
+namespace cenote::sim {
+
+using namespace std::chrono_literals;
+using core::duration;
+
+namespace {
+
+constexpr double throughput_tolerance = 0.1;
+constexpr double time_tolerance = 0.25;
+constexpr double keeps_up_with = 0.95;  // of the arrivals, since a short look has its luck
+
+/// The nearest values that do not fall (pool adjacent violators), and how far off they are.
+std::vector<double> rising(const std::vector<double>& values, double& error) {
+    struct block {
+        double sum;
+        std::size_t count;
+        double mean() const { return sum / static_cast<double>(count); }
+    };
+    std::vector<block> blocks;
+    for (double v : values) {
+        blocks.push_back({v, 1});
+        while (blocks.size() > 1 && blocks[blocks.size() - 2].mean() > blocks.back().mean()) {
+            blocks[blocks.size() - 2].sum += blocks.back().sum;
+            blocks[blocks.size() - 2].count += blocks.back().count;
+            blocks.pop_back();
+        }
+    }
+    std::vector<double> result;
+    for (const block& b : blocks) result.insert(result.end(), b.count, b.mean());
+    for (std::size_t i = 0; i < values.size(); ++i)
+        error += (values[i] - result[i]) * (values[i] - result[i]);
+    return result;
+}
+
+/// Without what only one of them was seen to do.
+std::vector<double> without_spikes(const std::vector<double>& values) {
+    std::vector<double> result = values;
+    for (std::size_t i = 1; i + 1 < values.size(); ++i) {
+        auto [least, most] = std::minmax(values[i - 1], values[i + 1]);
+        result[i] = std::clamp(values[i], least, most);
+    }
+    return result;
+}
+
+options pool_of(std::size_t max) {
+    options o;
+    o.name = "simulated";
+    o.max = max;
+    o.min_size = max;  // what it costs to open them is not what is asked
+    o.acquire_timeout = 24h;
+    o.open_timeout = o.reset_timeout = 24h;
+    o.idle_timeout = o.max_lifetime = forever;
+    o.line_max = 10'000;  // whoever finds more before him stands for a line that only grows
+    return o;
+}
+
+sized seen(std::size_t max, const load_result& r) {
+    return {.max = max,
+            .throughput = r.throughput,
+            .wait_median = load_result::quantile(r.wait, 0.5),
+            .wait_p99 = load_result::quantile(r.wait, 0.99),
+            .total_p95 = load_result::quantile(r.total, 0.95)};
+}
+
+/// Up to 1, 2 or 5 times a power of ten.
+duration rounded_up(duration d) {
+    for (duration unit = 1ms; unit <= 10s; unit *= 10)
+        for (int times : {1, 2, 5})
+            if (d <= unit * times) return unit * times;
+    return 1min;
+}
+
+/// Whoever has waited ten times as long as all but one in a thousand stays for nothing: then
+/// something is wrong. But a pool that has lost everything must have the time to open.
+duration patience(const load_result& r, const measured_server& server) {
+    duration usual = load_result::quantile(r.total, 0.999);
+    return std::max<duration>(rounded_up(std::max(10 * usual, 4 * server.open())), 100ms);
+}
+
+/// Spares for a burst: the difference between a busy moment and a usual one. None if an open takes
+/// no longer than a lease: then it is as good as a spare.
+std::size_t spares(const load_result& r, const measured_server& server, duration hold) {
+    if (server.open() <= server.mean_service(1) + hold) return 0;
+    return std::max<std::size_t>(1, r.busy_quantile(0.99) - r.busy_quantile(0.5));
+}
+
+}  // namespace
+
+std::vector<double> unimodal(const std::vector<double>& values) {
+    std::vector<double> best;
+    double least = HUGE_VAL;
+    for (std::size_t peak = 0; peak < values.size(); ++peak) {
+        auto at = values.begin() + static_cast<std::ptrdiff_t>(peak) + 1;
+        double error = 0;
+        std::vector<double> up = rising({values.begin(), at}, error);
+        std::vector<double> down(at, values.end());
+        std::reverse(down.begin(), down.end());
+        down = rising(down, error);
+        std::reverse(down.begin(), down.end());
+        // What falls must not begin above the peak; then another peak is better.
+        if (!down.empty() && down.front() > up.back()) continue;
+        if (error >= least) continue;
+        least = error;
+        best = up;
+        best.insert(best.end(), down.begin(), down.end());
+    }
+    return best;
+}
+
+std::size_t best_size(const std::vector<sized>& all, double rate) {
+    std::vector<double> goodness;
+    for (const sized& s : all) {
+        bool keeps_up = rate <= 0 || s.throughput >= keeps_up_with * rate;
+        double total = std::max(std::chrono::duration<double>(s.total_p95).count(), 1e-9);
+        goodness.push_back(rate <= 0 ? s.throughput : keeps_up ? 1 / total : 0);
+    }
+    goodness = unimodal(without_spikes(goodness));
+    double tolerance = rate > 0 ? 1 / (1 + time_tolerance) : 1 - throughput_tolerance;
+    double most = goodness.empty() ? 0 : *std::max_element(goodness.begin(), goodness.end());
+    for (std::size_t i = 0; i < goodness.size(); ++i)
+        if (goodness[i] >= tolerance * most) return most > 0 ? all[i].max : all.back().max;
+    return 0;
+}
+
+std::vector<std::size_t> sizes_to_try(std::size_t most) {
+    std::vector<std::size_t> sizes;
+    // 1 … 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, …
+    for (std::size_t n = 1, step = 1; n <= most; n += step) {
+        sizes.push_back(n);
+        if (n >= 8 && (n & (n - 1)) == 0) step = n / 4;
+    }
+    if (most > 0 && sizes.back() != most) sizes.push_back(most);
+    return sizes;
+}
+
+std::size_t server_share::margin() const { return std::max<std::size_t>(1, limit / 10); }
+
+std::size_t server_share::most() const {
+    return (limit - std::min(limit, margin())) / std::max<std::size_t>(1, processes);
+}
+
+advice advise(const measured_server& server, const question& q,
+              const std::function<void(double)>& told) {
+    if (q.share && q.share->most() == 0)
+        throw std::invalid_argument("cenote: " + std::to_string(q.share->processes) +
+                                    " processes cannot share " + std::to_string(q.share->limit) +
+                                    " connections");
+    advice a;
+    load who{.rate = q.rate,
+             .borrowers = q.borrowers,
+             .hold = q.hold,
+             .leases = q.leases,
+             .seed = q.seed};
+    std::vector<std::size_t> sizes = sizes_to_try(q.most);
+    for (std::size_t max : sizes) {
+        a.curve.push_back(seen(max, run(pool_of(max), server, who)));
+        if (told) told(static_cast<double>(a.curve.size()) / static_cast<double>(sizes.size() + 1));
+    }
+    a.unbounded_max = a.max = best_size(a.curve, q.rate);
+    if (q.share && q.share->most() < a.max) {
+        a.max = q.share->most();
+        a.limit_binds = true;
+    }
+    double most =
+        run(pool_of(a.max), server,
+            {.borrowers = q.borrowers + a.max, .hold = q.hold, .leases = q.leases, .seed = q.seed})
+            .throughput;
+    a.rate = who.rate = q.rate > 0 ? q.rate : 0.7 * most;
+    a.at_rate = run(pool_of(a.max), server, who);
+    a.keeps_up = a.at_rate.throughput >= keeps_up_with * a.rate;
+    // Where the line only grows, nothing can be learnt from how long it gets.
+    who.rate = std::min(a.rate, 0.9 * most);
+    load_result steady = a.keeps_up ? a.at_rate : run(pool_of(a.max), server, who);
+    a.min_idle = std::min(a.max, spares(steady, server, q.hold));
+    a.acquire_timeout = patience(steady, server);
+    return a;
+}
+
+}  // namespace cenote::sim

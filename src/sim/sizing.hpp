@@ -1,0 +1,86 @@
+// How large a pool should be: tries sizes on a measured server, and says which is large enough.
+//
+// The best size is the smallest that is as good as any. What is good depends on what is known:
+//
+// - Without an arrival rate: leases per second while more borrowers want one than there are. As
+//   good as any is within 10 % of the most.
+// - With one: the time from coming to going that 95 of 100 stay below. As good as any is within
+//   25 % of the shortest. A size that cannot keep up with the rate is no good.
+//
+// More connections give more until they give less: before they are compared, measurements are
+// brought into that shape, so that no single lucky one decides.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/instant.hpp"
+#include "sim/load.hpp"
+
+namespace cenote::sim {
+
+/// What was seen of a pool of one size, simulated or real.
+struct sized {
+    std::size_t max = 1;
+    double throughput = 0;  // leases per second
+    core::duration wait_median{};
+    core::duration wait_p99{};
+    core::duration total_p95{};
+};
+
+/// The best of these sizes, as said above; they rise. `rate`: zero if there is none. Zero if there
+/// are no sizes.
+std::size_t best_size(const std::vector<sized>& all, double rate);
+
+/// The nearest values, by least squares, that rise to one of them and fall from there.
+std::vector<double> unimodal(const std::vector<double>& values);
+
+/// Sizes that are worth a try up to `most`: all the small ones, then steps of at most a quarter.
+std::vector<std::size_t> sizes_to_try(std::size_t most);
+
+/// What a server can spare for one pool.
+struct server_share {
+    std::size_t limit = 0;  // connections in all
+    std::size_t processes = 1;
+    /// Left for others: migrations, people who look, processes that are being replaced.
+    std::size_t margin() const;
+    /// For each process; zero if there is not one for each.
+    std::size_t most() const;
+};
+
+/// What is asked.
+struct question {
+    double rate = 0;             // arrivals per second; zero: as many as possible
+    std::size_t borrowers = 32;  // without a rate
+    core::duration hold{};
+    std::size_t most = 32;  // what is tried at most
+    std::optional<server_share> share = {};
+    std::size_t leases = 20'000;  // simulated for each size
+    std::uint64_t seed = 1;
+};
+
+/// What is advised.
+struct advice {
+    std::size_t max = 1;
+    std::size_t min_idle = 0;
+    core::duration acquire_timeout{};
+    /// What would be best if the server had connections for it.
+    std::size_t unbounded_max = 1;
+    bool limit_binds = false;
+    /// The rate for which the rest was simulated: what was asked, or 70 % of what `max` can serve.
+    double rate = 0;
+    bool keeps_up = true;      // with it
+    load_result at_rate;       // with `max`
+    std::vector<sized> curve;  // every size that was tried
+};
+
+/// Throws std::invalid_argument if the server has not one connection for each process. `told` hears
+/// how much is done, from 0 to 1.
+advice advise(const measured_server& server, const question& q,
+              const std::function<void(double)>& told = {});
+
+}  // namespace cenote::sim

@@ -1,0 +1,202 @@
+// Whether the advice is what trying every size would have found, on servers that are known.
+#include "sim/sizing.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <gmock/gmock.h>
+
+#include "core/dice.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using cenote::core::duration;
+using cenote::sim::advice;
+using cenote::sim::best_size;
+using cenote::sim::level;
+using cenote::sim::measured_server;
+using cenote::sim::question;
+using cenote::sim::server_share;
+using cenote::sim::sized;
+using testing::ElementsAre;
+
+/// A server after the universal scalability law: some of the work is done one by one, and everybody
+/// has to agree with everybody else.
+struct known_server {
+    double alone;       // leases per second for one
+    double contention;  // the share that is done one by one
+    double crosstalk;   // what each pair costs
+    duration reset{};
+    duration handover{};
+
+    double throughput(std::size_t at_once) const {
+        auto n = static_cast<double>(at_once);
+        return alone * n / (1 + contention * (n - 1) + crosstalk * n * (n - 1));
+    }
+    level at(std::size_t n, double noise = 1) const {
+        double cycle = static_cast<double>(n) / throughput(n) * noise;
+        level l{.at_once = n, .service = {}, .reset = reset, .handover = handover};
+        auto mean = cycle * 1e9 - static_cast<double>(reset.count());
+        for (int i = 0; i < 100; ++i)
+            l.service.push_back(duration{std::llround(-std::log(1 - (i + 0.5) / 100) * mean)});
+        return l;
+    }
+    /// As `cenote size` would see it: at some levels, each a little off.
+    measured_server measured(std::uint64_t seed) const {
+        cenote::core::dice random(seed);
+        std::vector<level> levels;
+        for (std::size_t n : {1u, 2u, 3u, 4u, 6u, 8u, 12u, 16u, 24u, 32u})
+            levels.push_back(at(n, 0.97 + 0.0001 * static_cast<double>(random.below(600))));
+        return measured_server(levels, 5ms);
+    }
+    measured_server exact() const {
+        std::vector<level> levels;
+        for (std::size_t n = 1; n <= 32; ++n) levels.push_back(at(n));
+        return measured_server(levels, 5ms);
+    }
+};
+
+cenote::options pool_of(std::size_t max) {
+    return {.name = "tried", .max = max, .acquire_timeout = 1h, .line_max = 1'000'000};
+}
+
+/// The best size by trying all of them, and no cleverness.
+std::size_t best_by_force(const measured_server& server, const question& q) {
+    std::vector<double> goodness;
+    for (std::size_t max = 1; max <= 32; ++max) {
+        auto r =
+            run(pool_of(max), server,
+                {.rate = q.rate, .borrowers = 32, .hold = q.hold, .leases = 20'000, .seed = 99});
+        double p95 = std::chrono::duration<double>(r.quantile(r.total, 0.95)).count();
+        bool keeps_up = q.rate <= 0 || r.throughput > 0.95 * q.rate;
+        goodness.push_back(q.rate <= 0 ? r.throughput : keeps_up ? 1 / p95 : 0);
+    }
+    double most = *std::max_element(goodness.begin(), goodness.end());
+    double enough = q.rate > 0 ? most / 1.25 : most * 0.9;
+    auto first =
+        std::find_if(goodness.begin(), goodness.end(), [&](double g) { return g >= enough; });
+    return static_cast<std::size_t>(first - goodness.begin()) + 1;
+}
+
+struct known_case {
+    const char* name;
+    known_server server;
+    double rate;
+    duration hold;
+};
+
+class advised : public testing::TestWithParam<known_case> {};
+
+TEST_P(advised, within_a_quarter_of_the_best_by_trying) {
+    const known_case& c = GetParam();
+    question q{.rate = c.rate, .hold = c.hold, .leases = 8000};
+    std::size_t best = best_by_force(c.server.exact(), q);
+    for (std::uint64_t seed : {1u, 2u, 3u}) {
+        q.seed = seed;
+        advice a = advise(c.server.measured(seed), q);
+        EXPECT_NEAR(static_cast<double>(a.max), static_cast<double>(best),
+                    0.25 * static_cast<double>(best))
+            << c.name << ", seed " << seed;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    servers, advised,
+    testing::Values(known_case{"few processors", {1000, 0.2, 0.005}, 0, {}},
+                    known_case{"many processors", {500, 0.02, 0.001}, 0, {}},
+                    known_case{"resets", {1500, 0.1, 0.002, 200us, 50us}, 0, {}},
+                    known_case{"hand-overs", {4000, 0.3, 0.001, {}, 150us}, 0, {}},
+                    known_case{"a rate", {500, 0.05, 0.002}, 1500, {}},
+                    known_case{"a rate and a hold", {500, 0.05, 0.002}, 1000, 10ms}),
+    [](const auto& one) {
+        std::string name = one.param.name;
+        std::replace(name.begin(), name.end(), ' ', '_');
+        std::replace(name.begin(), name.end(), '-', '_');
+        return name;
+    });
+
+TEST(sizing, never_exceeds_the_share_of_a_process_and_says_so) {
+    measured_server server = known_server{500, 0.02, 0.001}.measured(1);
+    advice free = advise(server, {});
+    ASSERT_GT(free.max, 8u);
+    EXPECT_FALSE(free.limit_binds);
+    for (std::size_t processes : {1u, 5u, 20u, 90u}) {
+        question q;
+        q.share = server_share{100, processes};
+        advice a = advise(server, q);
+        EXPECT_LE(a.max * processes, 90u);
+        EXPECT_EQ(a.unbounded_max, free.max);
+        EXPECT_EQ(a.limit_binds, 90 / processes < free.max);
+        EXPECT_LE(a.min_idle, a.max);
+    }
+    question too_many;
+    too_many.share = server_share{100, 91};
+    EXPECT_THROW(advise(server, too_many), std::invalid_argument);
+}
+
+TEST(sizing, leaves_a_tenth_and_at_least_one_for_others) {
+    EXPECT_EQ((server_share{100, 1}.most()), 90u);
+    EXPECT_EQ((server_share{100, 4}.most()), 22u);
+    EXPECT_EQ((server_share{5, 1}.most()), 4u);
+    EXPECT_EQ((server_share{1, 1}.most()), 0u);
+    EXPECT_EQ((server_share{0, 1}.most()), 0u);
+}
+
+TEST(sizing, knows_a_rate_that_the_server_cannot_keep_up_with) {
+    measured_server server = known_server{500, 0.2, 0.01}.measured(1);
+    advice fast = advise(server, {.rate = 1e5});
+    EXPECT_FALSE(fast.keeps_up);
+    EXPECT_LE(fast.acquire_timeout, 10s) << "as if the line did not grow";
+    advice slow = advise(server, {.rate = 300});
+    EXPECT_TRUE(slow.keeps_up);
+    EXPECT_LT(slow.max, 6u);
+}
+
+TEST(sizing, from_the_same_seed_is_the_same) {
+    measured_server server = known_server{500, 0.05, 0.001}.measured(1);
+    advice a = advise(server, {.rate = 900}), b = advise(server, {.rate = 900});
+    EXPECT_EQ(a.max, b.max);
+    EXPECT_EQ(a.at_rate.total, b.at_rate.total);
+}
+
+TEST(sizing, takes_no_spares_where_an_open_is_as_quick_as_a_lease) {
+    level one = known_server{100, 0, 0}.at(1), many = known_server{100, 0, 0}.at(32);
+    EXPECT_EQ(advise(measured_server({one, many}, 1ms), {.rate = 500}).min_idle, 0u);
+    EXPECT_GT(advise(measured_server({one, many}, 500ms), {.rate = 500}).min_idle, 0u);
+}
+
+TEST(sizing, brings_measurements_into_the_shape_of_a_hill) {
+    using cenote::sim::unimodal;
+    EXPECT_THAT(unimodal({1, 3, 2, 4, 3}), ElementsAre(1, 2.5, 2.5, 4, 3));
+    EXPECT_THAT(unimodal({1, 2, 3}), ElementsAre(1, 2, 3));
+    EXPECT_THAT(unimodal({3, 2, 1}), ElementsAre(3, 2, 1));
+    EXPECT_THAT(unimodal({5, 5, 5}), ElementsAre(5, 5, 5));
+    EXPECT_THAT(unimodal({7}), ElementsAre(7));
+    EXPECT_TRUE(unimodal({}).empty());
+}
+
+TEST(sizing, is_not_misled_by_one_lucky_measurement) {
+    // The plateau begins at 4; size 12 was lucky by 9 %.
+    std::vector<sized> all;
+    for (auto [max, throughput] : std::vector<std::pair<std::size_t, double>>{
+             {1, 400}, {2, 700}, {3, 850}, {4, 960}, {6, 1000}, {8, 990}, {12, 1090}, {16, 995}})
+        all.push_back({.max = max, .throughput = throughput});
+    EXPECT_EQ(best_size(all, 0), 4u);
+    EXPECT_EQ(best_size({}, 0), 0u);
+}
+
+TEST(sizing, of_sizes_that_cannot_keep_up_takes_the_largest) {
+    EXPECT_EQ(best_size({{.max = 1, .throughput = 10}, {.max = 2, .throughput = 20}}, 100), 2u);
+}
+
+TEST(sizing, tries_all_small_sizes_and_then_steps_of_a_quarter) {
+    using cenote::sim::sizes_to_try;
+    EXPECT_THAT(sizes_to_try(1), ElementsAre(1));
+    EXPECT_THAT(sizes_to_try(11), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 10, 11));
+    auto many = sizes_to_try(200);
+    EXPECT_EQ(many.back(), 200u);
+    for (std::size_t i = 9; i < many.size(); ++i) EXPECT_LE(4 * many[i], 5 * many[i - 1]);
+}
+
+}  // namespace
