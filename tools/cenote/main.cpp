@@ -10,12 +10,14 @@
 
 #include <CLI/CLI.hpp>
 
+#include "bench.hpp"
 #include "command.hpp"
 #include "completion.hpp"
 #include "demo.hpp"
 #include "doctor.hpp"
 #include "help.hpp"
 #include "simulate.hpp"
+#include "size.hpp"
 #include <cenote/url.hpp>
 
 namespace {
@@ -100,6 +102,8 @@ int main(int argc, char** argv) {
 
     words known(app);
     known.add(demo::add_to, demo::run);
+    known.add(bench::add_to, bench::run);
+    known.add(sizing::add_to, sizing::run);
     known.add(doctor::add_to, doctor::run);
     known.add(simulation::add_to, simulation::run);
     known.add(completion::add_to, completion::run);

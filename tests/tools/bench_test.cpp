@@ -1,0 +1,187 @@
+// cenote bench, as a user runs it: what it counts adds up, and what it writes can be read.
+#include <boost/json/parse.hpp>
+#include <boost/json/value.hpp>
+#include <boost/property_tree/ptree.hpp>
+#include <boost/property_tree/xml_parser.hpp>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "connector/sqlite_file.hpp"
+#include "program.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+namespace json = boost::json;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string content_of(const std::filesystem::path& path) {
+    std::ifstream file(path);
+    std::ostringstream all;
+    all << file.rdbuf();
+    return all.str();
+}
+
+json::value parsed(const tools::said& said) {
+    boost::json::error_code error;
+    json::value document = json::parse(said.out, error);
+    EXPECT_FALSE(error) << said.out << said.err;
+    return document;
+}
+
+std::uint64_t count(const json::value& v) { return v.to_number<std::uint64_t>(); }
+
+void expect_ordered(const json::value& times) {
+    double before = 0;
+    for (const char* p :
+         {"p50_seconds", "p90_seconds", "p99_seconds", "p99.9_seconds", "max_seconds"}) {
+        double value = times.at(p).to_number<double>();
+        EXPECT_GE(value, before) << p;
+        before = value;
+    }
+    EXPECT_LE(times.at("mean_seconds").to_number<double>(), before);
+}
+
+/// What must hold of every pool size.
+void expect_sound(const json::value& one) {
+    std::uint64_t leases = count(one.at("leases"));
+    EXPECT_GT(leases, 0u);
+    EXPECT_LE(count(one.at("writes")), leases);
+    for (const char* what : {"wait", "hold", "total"}) {
+        EXPECT_EQ(count(one.at(what).at("count")), leases) << what;
+        expect_ordered(one.at(what));
+    }
+    EXPECT_NEAR(one.at("throughput_per_second").to_number<double>(),
+                static_cast<double>(leases) / one.at("seconds").to_number<double>(), 0.5);
+    const json::value& pool = one.at("pool");
+    EXPECT_EQ(count(pool.at("granted")), count(pool.at("released")));
+    EXPECT_EQ(count(pool.at("leased")), 0u);
+    EXPECT_GE(count(pool.at("granted")), leases);
+    EXPECT_LE(count(pool.at("opened")), count(one.at("max")));
+    EXPECT_EQ(count(one.at("failures")), 0u);
+}
+
+TEST(bench, of_the_embedded_default_adds_up) {
+    auto said = tools::cenote({"bench", "--max", "1,4", "--duration", "500ms", "--warm-up", "100ms",
+                               "--concurrency", "8", "--json"});
+    ASSERT_EQ(said.code, 0) << said.err;
+    EXPECT_EQ(said.err, "");
+    json::value document = parsed(said);
+    const json::array& sizes = document.at("sizes").as_array();
+    ASSERT_EQ(sizes.size(), 2u);
+    EXPECT_EQ(count(sizes[0].at("max")), 1u);
+    EXPECT_EQ(count(sizes[1].at("max")), 4u);
+    for (const json::value& one : sizes) expect_sound(one);
+    // Eight for one connection: most of the time is spent in line.
+    EXPECT_GT(sizes[0].at("wait").at("p50_seconds").to_number<double>(),
+              sizes[0].at("hold").at("p50_seconds").to_number<double>());
+    EXPECT_GT(count(sizes[0].at("writes")), 0u);
+}
+
+TEST(bench, by_coroutines_at_a_rate_comes_as_often_as_it_was_told) {
+    auto said = tools::cenote({"bench", "--rate", "200", "--threads", "2", "--hold", "1ms",
+                               "--duration", "2s", "--warm-up", "0", "--json"});
+    ASSERT_EQ(said.code, 0) << said.err;
+    json::value document = parsed(said);
+    const json::value& one = document.at("sizes").at(0);
+    expect_sound(one);
+    EXPECT_NEAR(static_cast<double>(count(one.at("leases"))), 400, 100);
+    EXPECT_GE(one.at("hold").at("p50_seconds").to_number<double>(), 0.001);
+}
+
+TEST(bench, runs_the_users_statement_and_leaves_no_table_behind) {
+    support::sqlite_file file;
+    auto said = tools::cenote({"bench", file.url(), "--duration", "200ms", "--warm-up", "0"});
+    ASSERT_EQ(said.code, 0) << said.err;
+    EXPECT_THAT(said.out, HasSubstr("total"));
+    said = tools::cenote(
+        {"bench", file.url(), "--statement", "SELECT 1 FROM nowhere", "--duration", "200ms"});
+    EXPECT_EQ(said.code, 1);
+    EXPECT_THAT(said.err, HasSubstr("nowhere"));
+    // Division by zero is NULL, and would not fail: only if there is no other table, it does.
+    said = tools::cenote({"bench", file.url(), "--duration", "200ms", "--warm-up", "0", "--json",
+                          "--statement", "SELECT count(*) FROM sqlite_master"});
+    ASSERT_EQ(said.code, 0) << said.err;
+    EXPECT_EQ(count(parsed(said).at("sizes").at(0).at("writes")), 0u);
+    said =
+        tools::cenote({"bench", file.url(), "--duration", "100ms", "--warm-up", "0", "--statement",
+                       "SELECT CASE (SELECT count(*) FROM sqlite_master WHERE name LIKE "
+                       "'cenote%') WHEN 0 THEN 1 ELSE abs(-9223372036854775808) END"});
+    EXPECT_EQ(said.code, 0) << "a table was left behind";
+}
+
+TEST(bench, writes_a_page_that_needs_nothing_from_elsewhere) {
+    support::sqlite_file file;
+    auto page = file.folder() / "bench.html", data = file.folder() / "bench.json";
+    auto said = tools::cenote({"bench", "--max", "1,2,4", "--duration", "200ms", "--warm-up", "0",
+                               "--html", page.string(), "--json-file", data.string(), "--statement",
+                               "SELECT '<b>&\"' WHERE 1 < 2"});
+    ASSERT_EQ(said.code, 0) << said.err;
+    EXPECT_THAT(said.out, HasSubstr("Side by side"));
+    std::string text = content_of(page);
+    std::istringstream stream(text);
+    boost::property_tree::ptree tree;
+    ASSERT_NO_THROW(boost::property_tree::read_xml(stream, tree)) << text;
+    EXPECT_EQ(tree.get<std::string>("html.body.h1"), "cenote bench");
+    EXPECT_THAT(text, Not(HasSubstr("<script")));
+    EXPECT_THAT(text, Not(HasSubstr("src=")));
+    EXPECT_THAT(text, Not(HasSubstr("href=")));
+    EXPECT_THAT(text, Not(HasSubstr("url(")));
+    EXPECT_THAT(text, HasSubstr("prefers-color-scheme: dark"));
+    EXPECT_EQ(json::parse(content_of(data)).at("sizes").as_array().size(), 3u);
+}
+
+TEST(bench, that_is_interrupted_tells_what_it_has_seen) {
+    tools::program program({CENOTE_COMMAND, "bench", "--max", "2,4,8", "--duration", "60s",
+                            "--warm-up", "0", "--json"});
+    std::this_thread::sleep_for(1500ms);
+    auto sent = std::chrono::steady_clock::now();
+    program.send(SIGINT);
+    tools::said said = program.wait();
+    // A second is what a user notices; a sanitizer on a busy machine may take more.
+    EXPECT_LT(std::chrono::steady_clock::now() - sent, 10s);
+    ASSERT_EQ(said.code, 0) << said.err;
+    json::value document = parsed(said);
+    EXPECT_TRUE(document.at("interrupted").as_bool());
+    ASSERT_EQ(document.at("sizes").as_array().size(), 1u);
+    expect_sound(document.at("sizes").at(0));
+}
+
+TEST(bench, refuses_what_makes_no_sense_and_says_what_does) {
+    struct wrong {
+        std::vector<std::string> words;
+        const char* says;
+    };
+    for (const wrong& w : std::vector<wrong>{{{"--max", "0"}, "--max"},
+                                             {{"--max", "four"}, "--max"},
+                                             {{"--mix", "2"}, "--mix"},
+                                             {{"--rate", "-1"}, "--rate"},
+                                             {{"--duration", "soon"}, "250ms"},
+                                             {{"--concurrency", "5000"}, "--threads"},
+                                             {{"ftp://example.com"}, "postgresql:"},
+                                             {{"not a url"}, "URL"},
+                                             {{"--nonsense"}, "--help"}}) {
+        std::vector<std::string> words = {"bench"};
+        words.insert(words.end(), w.words.begin(), w.words.end());
+        auto said = tools::cenote(words);
+        EXPECT_EQ(said.code, 2) << w.words[0];
+        EXPECT_THAT(said.err, HasSubstr(w.says)) << w.words[0];
+        EXPECT_EQ(said.out, "") << w.words[0];
+    }
+    EXPECT_EQ(tools::cenote({"bench", "--html", "/nowhere/at/all.html", "--duration", "50ms"}).code,
+              1);
+    auto help = tools::cenote({"bench", "--help"});
+    EXPECT_EQ(help.code, 0);
+    EXPECT_THAT(help.out, HasSubstr("Examples:"));
+}
+
+}  // namespace

@@ -1,0 +1,35 @@
+// cenote bench: a load through a pool on a real server, for one size or several side by side.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "command.hpp"
+
+namespace bench {
+
+struct settings {
+    std::string url;  // empty: an SQLite file that goes at the end
+    std::string statement;
+    std::vector<std::size_t> sizes = {8};
+    std::size_t concurrency = 16;
+    double rate = 0;
+    double writes = 0.2;
+    std::size_t loops = 0;  // zero: borrowers are threads
+    std::chrono::nanoseconds hold{};
+    std::chrono::nanoseconds duration = std::chrono::seconds{5};
+    std::chrono::nanoseconds warm_up = std::chrono::milliseconds{500};
+    std::chrono::nanoseconds acquire_timeout = std::chrono::seconds{5};
+    std::uint64_t seed = 1;
+    std::string json_file;
+    std::string html;
+    command::look look;
+};
+
+CLI::App* add_to(CLI::App& app, settings& into);
+int run(const settings& how);
+
+}  // namespace bench

@@ -1,0 +1,314 @@
+// The findings, written down.
+#include "bench_report.hpp"
+
+#include <algorithm>
+#include <array>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <cmath>
+
+#include "chart.hpp"
+#include <cenote/error.hpp>
+
+namespace bench {
+
+namespace json = boost::json;
+using load::in_words;
+using load::per_second;
+using load::times;
+using std::chrono::nanoseconds;
+using terminal::tint;
+
+namespace {
+
+struct percentile {
+    const char* name;
+    double of;
+};
+constexpr std::array<percentile, 4> percentiles = {
+    {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}}};
+
+double seconds(nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+std::uint64_t refusals(const load::result& r) {
+    std::uint64_t sum = 0;
+    for (std::uint64_t one : r.refused) sum += one;
+    return sum;
+}
+
+std::string word_for(std::size_t refusal) {
+    return make_error_code(static_cast<cenote::errc>(refusal + 1)).message();
+}
+
+/// The members' names in JSON are words without spaces.
+constexpr std::array<const char*, cenote::errc_count> codes = {
+    "timed_out", "closed",   "unavailable", "line_full",
+    "shed",      "canceled", "open_failed", "deadlock"};
+
+std::string who_came(const settings& how) {
+    std::string s = std::to_string(how.concurrency);
+    s += how.loops > 0 ? " coroutines on " + std::to_string(how.loops) + " threads" : " threads";
+    s += how.rate > 0 ? " for " + per_second(how.rate) : ", each again as soon as it is done";
+    if (how.hold > nanoseconds{}) s += ", holding " + in_words(how.hold) + " longer";
+    return s;
+}
+
+std::string what_they_did(const settings& how) {
+    if (!how.statement.empty()) return "a statement of yours";
+    return "an order book, " + load::decimal(100 * how.writes, 0) + " % writes";
+}
+
+std::vector<std::string> cells(const char* what, const times& t) {
+    std::vector<std::string> row = {what};
+    for (const percentile& p : percentiles) row.push_back(in_words(t.quantile(p.of)));
+    row.push_back(in_words(t.max()));
+    return row;
+}
+
+json::object to_json(const times& t) {
+    json::object o{{"count", t.count()}, {"mean_seconds", seconds(t.mean())}};
+    for (const percentile& p : percentiles)
+        o[std::string(p.name) + "_seconds"] = seconds(t.quantile(p.of));
+    o["max_seconds"] = seconds(t.max());
+    return o;
+}
+
+json::object to_json(const outcome& one) {
+    const load::result& r = one.seen;
+    json::object refused;
+    for (std::size_t i = 0; i < codes.size(); ++i) refused[codes[i]] = r.refused[i];
+    return {{"max", one.max},
+            {"seconds", r.seconds},
+            {"leases", r.leases},
+            {"writes", r.writes},
+            {"throughput_per_second", r.throughput()},
+            {"wait", to_json(r.wait)},
+            {"hold", to_json(r.hold)},
+            {"total", to_json(r.total)},
+            {"refused", refused},
+            {"unserved", r.unserved},
+            {"failures", r.failures},
+            {"first_failure", r.first_failure},
+            {"interrupted", r.interrupted},
+            {"pool", json::object{{"acquires", r.stats.acquires},
+                                  {"granted", r.stats.granted},
+                                  {"waited", r.stats.waited},
+                                  {"released", r.stats.released},
+                                  {"discarded", r.stats.discarded},
+                                  {"leased", r.stats.leased},
+                                  {"opened", r.stats.opened},
+                                  {"open_failed", r.stats.open_failed}}}};
+}
+
+std::string troubles(const outcome& one) {
+    const load::result& r = one.seen;
+    std::string s;
+    for (std::size_t i = 0; i < r.refused.size(); ++i)
+        if (r.refused[i] > 0)
+            s += "  refused " + std::to_string(r.refused[i]) + " times: " + word_for(i) + "\n";
+    if (r.unserved > 0)
+        s += "  " + std::to_string(r.unserved) +
+             " came that nobody was left for: more --concurrency, or less --rate\n";
+    if (r.failures > 0)
+        s += "  failed " + std::to_string(r.failures) + " times; the first: " + r.first_failure +
+             "\n";
+    return s;
+}
+
+/// The one with the most leases per second.
+const outcome& fastest(const findings& f) {
+    return *std::max_element(f.all.begin(), f.all.end(), [](const outcome& a, const outcome& b) {
+        return a.seen.throughput() < b.seen.throughput();
+    });
+}
+
+std::string comparison(const findings& f, const terminal::palette& paint) {
+    using align = terminal::table::align;
+    terminal::table t({{"max", align::right},
+                       {"leases", align::right},
+                       {""},
+                       {"wait p99", align::right},
+                       {"total p50", align::right},
+                       {"total p99", align::right},
+                       {"refused", align::right}});
+    double most = std::max(fastest(f).seen.throughput(), 1e-9);
+    for (const outcome& one : f.all) {
+        const load::result& r = one.seen;
+        std::string bar = terminal::bar(r.throughput() / most, 24);
+        t.add({std::to_string(one.max), per_second(r.throughput()),
+               &one == &fastest(f) ? paint(tint::green, bar) : bar, in_words(r.wait.quantile(0.99)),
+               in_words(r.total.quantile(0.5)), in_words(r.total.quantile(0.99)),
+               std::to_string(refusals(r))});
+    }
+    return paint(tint::bold, "Side by side") + "\n" + t.to_text(paint, "  ");
+}
+
+// The page.
+
+std::string sizes_chart(const findings& f) {
+    chart::bars c;
+    c.title = "Throughput";
+    c.y_title = "leases per second, by max";
+    c.names = {"leases per second"};
+    for (const outcome& one : f.all) {
+        c.groups.push_back(std::to_string(one.max));
+        c.values.push_back({one.seen.throughput()});
+    }
+    return chart::svg(c);
+}
+
+/// The slowest one in two, in ten, in a hundred: how much of them there is on the way.
+std::string percentile_chart(const findings& f, const char* title, const char* y_title,
+                             times load::result::* which) {
+    chart::lines c;
+    c.title = title;
+    c.y_title = y_title;
+    c.x_title = "of all leases";
+    c.log_y = true;
+    for (const outcome& one : f.all) {
+        chart::series s{"max " + std::to_string(one.max), {}};
+        for (double x = 1.25; x < 1100; x *= std::pow(10.0, 0.1)) {
+            // Nobody cares for less than ten microseconds.
+            double ms = 1e3 * seconds((one.seen.*which).quantile(1 - 1 / x));
+            s.points.emplace_back(x, std::max(ms, 1e-2));
+        }
+        c.all.push_back(s);
+    }
+    c.x_ticks = {{2, "50 %"}, {10, "90 %"}, {100, "99 %"}, {1000, "99.9 %"}};
+    return chart::svg(c);
+}
+
+std::string card(const std::string& value, const std::string& what) {
+    return "<div class=\"card\"><b>" + chart::escaped(value) + "</b><span>" + chart::escaped(what) +
+           "</span></div>\n";
+}
+
+std::string html_row(const std::vector<std::string>& row, const char* tag) {
+    std::string s = "<tr>";
+    for (const std::string& one : row)
+        s += std::string("<") + tag + ">" + chart::escaped(one) + "</" + tag + ">";
+    return s + "</tr>\n";
+}
+
+std::string html_table(const findings& f) {
+    std::string s = "<div class=\"scroll\"><table>\n";
+    s += html_row({"max", "leases", "wait p50", "p99", "hold p50", "p99", "total p50", "p90", "p99",
+                   "p99.9", "max", "refused"},
+                  "th");
+    for (const outcome& one : f.all) {
+        const load::result& r = one.seen;
+        auto q = [](const times& t, double of) { return in_words(t.quantile(of)); };
+        s += html_row({std::to_string(one.max), per_second(r.throughput()), q(r.wait, 0.5),
+                       q(r.wait, 0.99), q(r.hold, 0.5), q(r.hold, 0.99), q(r.total, 0.5),
+                       q(r.total, 0.9), q(r.total, 0.99), q(r.total, 0.999),
+                       in_words(r.total.max()), std::to_string(refusals(r))},
+                      "td");
+    }
+    return s + "</table></div>\n";
+}
+
+constexpr const char* page_style = R"(
+* { box-sizing: border-box; }
+html { color-scheme: light dark; }
+body { margin: 0 auto; max-width: 960px; padding: 32px 20px 48px; background: var(--ground);
+  color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
+h1 { margin: 0; font-size: 26px; } p { margin: 4px 0 0; color: var(--dim); }
+.cards { display: flex; flex-wrap: wrap; gap: 12px; margin: 24px 0; }
+.card { flex: 1 1 150px; padding: 14px 16px; border: 1px solid var(--grid); border-radius: 10px; }
+.card b { display: block; font-size: 22px; font-variant-numeric: tabular-nums; }
+.card span { color: var(--dim); font-size: 14px; }
+.panel { margin: 20px 0; padding: 18px; border: 1px solid var(--grid); border-radius: 10px; }
+.panel .chart { display: block; width: 100%; height: auto; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: 14px; }
+th, td { padding: 7px 10px; text-align: right; white-space: nowrap;
+  font-variant-numeric: tabular-nums; border-bottom: 1px solid var(--grid); }
+th { color: var(--dim); font-weight: 500; }
+.warning { margin: 16px 0; padding: 10px 14px; border-left: 4px solid var(--c1); }
+)";
+
+std::string html_cards(const findings& f) {
+    const outcome& best = fastest(f);
+    const load::result& r = best.seen;
+    std::string s = "<div class=\"cards\">\n";
+    std::string with = f.all.size() > 1 ? ", max " + std::to_string(best.max) : "";
+    s += card(per_second(r.throughput()), "leases" + with);
+    s += card(in_words(r.wait.quantile(0.99)), "99 % wait less for a lease");
+    s += card(in_words(r.total.quantile(0.99)), "99 % are done in less");
+    s += card(std::to_string(refusals(r)), "refused");
+    return s + "</div>\n";
+}
+
+}  // namespace
+
+std::string to_text(const settings& how, const findings& f, const terminal::palette& paint) {
+    std::string s = f.server + ": " + what_they_did(how) + "; " + who_came(how) + "\n";
+    if (f.all.empty()) return s + "Interrupted before there was anything to tell.\n";
+    using align = terminal::table::align;
+    for (const outcome& one : f.all) {
+        const load::result& r = one.seen;
+        std::string title = "max " + std::to_string(one.max) + ": " + per_second(r.throughput());
+        s += "\n" + paint(tint::bold, title) + "  (" + std::to_string(r.leases) + " leases in " +
+             load::decimal(r.seconds, 1) + " s)\n";
+        terminal::table t({{""},
+                           {"p50", align::right},
+                           {"p90", align::right},
+                           {"p99", align::right},
+                           {"p99.9", align::right},
+                           {"max", align::right}});
+        t.add(cells("wait", r.wait));
+        t.add(cells("hold", r.hold));
+        t.add(cells("total", r.total));
+        s += t.to_text(paint, "  ") + paint(tint::yellow, troubles(one));
+    }
+    if (f.all.size() > 1) s += "\n" + comparison(f, paint);
+    if (f.interrupted) s += "\n" + paint(tint::yellow, "Interrupted: this is a part of it.") + "\n";
+    return s;
+}
+
+json::value to_json(const settings& how, const findings& f) {
+    json::array all;
+    for (const outcome& one : f.all) all.push_back(to_json(one));
+    return json::object{{"server", f.server},
+                        {"interrupted", f.interrupted},
+                        {"settings", json::object{{"concurrency", how.concurrency},
+                                                  {"loops", how.loops},
+                                                  {"rate_per_second", how.rate},
+                                                  {"mix", how.writes},
+                                                  {"hold_seconds", seconds(how.hold)},
+                                                  {"duration_seconds", seconds(how.duration)},
+                                                  {"warm_up_seconds", seconds(how.warm_up)},
+                                                  {"statement", how.statement},
+                                                  {"seed", how.seed}}},
+                        {"sizes", all}};
+}
+
+std::string to_html(const settings& how, const findings& f) {
+    std::string s =
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+        "<title>cenote bench</title>\n<style>\n" +
+        std::string(chart::style()) + page_style + "</style>\n</head>\n<body>\n";
+    s += "<h1>cenote bench</h1>\n<p>" + chart::escaped(f.server) + "</p>\n<p>" +
+         chart::escaped(what_they_did(how) + "; " + who_came(how)) + "</p>\n";
+    if (f.interrupted) s += "<div class=\"warning\">Interrupted: this is a part of it.</div>\n";
+    for (const outcome& one : f.all)
+        if (std::string t = troubles(one); !t.empty())
+            s += "<div class=\"warning\">max " + std::to_string(one.max) + ": " +
+                 chart::escaped(t) + "</div>\n";
+    if (!f.all.empty()) {
+        s += html_cards(f);
+        auto panel = [&](const std::string& what) {
+            s += "<div class=\"panel\">\n" + what + "</div>\n";
+        };
+        if (f.all.size() > 1) panel(sizes_chart(f));
+        panel(percentile_chart(f, "From coming to going", "milliseconds that so many stay below",
+                               &load::result::total));
+        panel(percentile_chart(f, "Waiting for a lease", "milliseconds that so many stay below",
+                               &load::result::wait));
+        panel(html_table(f));
+    }
+    return s + "</body>\n</html>\n";
+}
+
+}  // namespace bench

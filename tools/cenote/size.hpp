@@ -1,0 +1,33 @@
+// cenote size: how large a pool should be, measured, simulated, and tried if asked to.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "command.hpp"
+
+namespace sizing {
+
+struct settings {
+    std::string url;  // empty: an SQLite file that goes at the end
+    std::string statement;
+    double rate = 0;
+    std::size_t concurrency = 32;
+    std::size_t up_to = 32;
+    std::size_t processes = 1;
+    std::size_t limit = 0;  // zero: the server is asked
+    double writes = 0.2;
+    std::chrono::nanoseconds hold{};
+    std::chrono::nanoseconds duration = std::chrono::seconds{20};
+    bool brute_force = false;
+    std::uint64_t seed = 1;
+    std::string svg;
+    command::look look;
+};
+
+CLI::App* add_to(CLI::App& app, settings& into);
+int run(const settings& how);
+
+}  // namespace sizing

@@ -1,0 +1,282 @@
+// The servers a load can be run against, and what it does there.
+#include "target.hpp"
+
+#include <algorithm>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+#include "command.hpp"
+#include <cenote/asio.hpp>
+#include <cenote/pool.hpp>
+#include <cenote/sqlite.hpp>
+#include <cenote/url.hpp>
+#ifdef CENOTE_HAS_POSTGRES
+#include <cenote/postgres.hpp>
+#endif
+#ifdef CENOTE_HAS_MARIADB
+#include <cenote/mariadb.hpp>
+#endif
+
+namespace load {
+
+namespace asio = boost::asio;
+using std::chrono::steady_clock;
+
+namespace {
+
+/// What is run on each connection.
+struct statements {
+    std::string table;  // empty: the statement is the user's
+    std::string read;
+    std::string write;
+};
+
+/// Looks at one side of an order book, and changes to the orders in it.
+statements order_book(bool numbered) {
+    statements s;
+    // Two runs on one server must not meet.
+    s.table = "cenote_bench_" + std::to_string(::getpid());
+    s.read = "SELECT price, sum(quantity) FROM " + s.table +
+             " WHERE buys = " + (numbered ? "$1" : "?") + " GROUP BY price ORDER BY price";
+    s.write =
+        "UPDATE " + s.table + " SET quantity = quantity + 1 WHERE id = " + (numbered ? "$1" : "?");
+    return s;
+}
+
+constexpr std::int64_t orders = 2000;
+
+void set_up(cenote::sql::connection& c, const statements& s) {
+    c.execute("DROP TABLE IF EXISTS " + s.table);
+    c.execute("CREATE TABLE " + s.table +
+              "(id INTEGER PRIMARY KEY, buys INTEGER NOT NULL, price INTEGER NOT NULL, "
+              "quantity INTEGER NOT NULL)");
+    for (std::int64_t id = 0; id < orders;) {
+        std::string insert = "INSERT INTO " + s.table + " VALUES ";
+        for (int i = 0; i < 500; ++i, ++id)
+            insert += (i == 0 ? "(" : ",(") + std::to_string(id) + "," + std::to_string(id % 2) +
+                      "," + std::to_string(1000 + id * 7 % 50) + ",100)";
+        c.execute(insert);
+    }
+    c.execute("CREATE INDEX " + s.table + "_best ON " + s.table + "(buys, price)");
+}
+
+void carry_out(cenote::sql::connection& c, const statements& s, const errand& what) {
+    if (s.table.empty()) c.execute(s.read);
+    else if (what.writes) c.execute(s.write, what.key % orders);
+    else c.execute(s.read, what.key % 2);
+}
+
+template <class Connection>
+class sql_pool : public target_pool {
+public:
+    template <class Connector>
+    sql_pool(const Connector& connector, const cenote::options& settings, const statements& s)
+        : statements_(s), pool_(connector, settings) {}
+
+    std::error_code run(const errand& what, std::stop_token stop, moments& when) override {
+        std::error_code refused;
+        cenote::lease<Connection> lease = pool_.acquire(std::move(stop), refused);
+        when.granted = steady_clock::now();
+        if (refused) return refused;
+        try {
+            carry_out(*lease, statements_, what);
+        } catch (...) {
+            lease.discard();
+            throw;
+        }
+        when.done = steady_clock::now();
+        if (what.hold > what.hold.zero()) std::this_thread::sleep_for(what.hold);
+        lease.give_back();
+        when.released = steady_clock::now();
+        return {};
+    }
+
+    asio::awaitable<std::error_code> async_run(errand what, moments* when) override {
+        boost::system::error_code refused;
+        cenote::lease<Connection> lease =
+            co_await pool_.async_acquire(asio::redirect_error(asio::use_awaitable, refused));
+        when->granted = steady_clock::now();
+        if (refused) co_return std::error_code(refused);
+        try {
+            co_await async_carry_out(*lease, what);
+        } catch (...) {
+            lease.discard();
+            throw;
+        }
+        when->done = steady_clock::now();
+        if (what.hold > what.hold.zero()) {
+            asio::steady_timer timer(co_await asio::this_coro::executor, what.hold);
+            co_await timer.async_wait(asio::use_awaitable);
+        }
+        lease.give_back();
+        when->released = steady_clock::now();
+        co_return std::error_code();
+    }
+
+    cenote::stats stats() const override { return pool_.stats(); }
+
+private:
+    asio::awaitable<void> async_carry_out(cenote::sql::connection& c, errand what) {
+        if (statements_.table.empty()) co_await c.async_execute(statements_.read);
+        else if (what.writes) co_await c.async_execute(statements_.write, what.key % orders);
+        else co_await c.async_execute(statements_.read, what.key % 2);
+    }
+
+    const statements& statements_;
+    cenote::pool<Connection> pool_;
+};
+
+template <class Connection, class Connector>
+class sql_target : public target {
+public:
+    using limit_reader = std::optional<server_limit> (*)(cenote::sql::connection&);
+
+    sql_target(std::string name, const Connector& connector, statements s, limit_reader reads_limit)
+        : target(std::move(name), !s.table.empty()),
+          connector_(connector),
+          statements_(std::move(s)),
+          limit_(reads_limit) {
+        if (!statements_.table.empty()) with_one([&](Connection& c) { set_up(c, statements_); });
+    }
+    ~sql_target() override {
+        if (statements_.table.empty()) return;
+        try {
+            with_one([&](Connection& c) { c.execute("DROP TABLE " + statements_.table); });
+        } catch (const std::exception& e) {
+            // The server is gone, or will not: then somebody has to be told what lies there.
+            std::fprintf(stderr, "cenote: the table %s could not be dropped: %s\n",
+                         statements_.table.c_str(), e.what());
+        }
+    }
+
+    std::unique_ptr<target_pool> open(const cenote::options& settings) override {
+        return std::make_unique<sql_pool<Connection>>(connector_, settings, statements_);
+    }
+    std::optional<server_limit> limit() override {
+        return with_one([&](Connection& c) { return limit_(c); });
+    }
+
+private:
+    template <class F>
+    auto with_one(F use) {
+        struct closing {
+            Connector& connector;
+            Connection connection;
+            ~closing() { connector.close(connection); }
+        };
+        closing one{connector_, connector_.open()};
+        return use(one.connection);
+    }
+
+    Connector connector_;
+    statements statements_;
+    limit_reader limit_;
+};
+
+std::optional<server_limit> no_limit(cenote::sql::connection&) { return std::nullopt; }
+
+#ifdef CENOTE_HAS_POSTGRES
+std::optional<server_limit> postgres_limit(cenote::sql::connection& c) {
+    auto row = c.execute(
+        "SELECT current_setting('max_connections')::int8, "
+        "current_setting('superuser_reserved_connections')::int8 + "
+        "coalesce(nullif(current_setting('reserved_connections', true), '')::int8, 0), "
+        "(SELECT rolconnlimit::int8 FROM pg_roles WHERE rolname = current_user), "
+        "(SELECT datconnlimit::int8 FROM pg_database WHERE datname = current_database())");
+    auto most = row[0].get<std::int64_t>(0), reserved = row[0].get<std::int64_t>(1);
+    auto of_role = row[0].get<std::int64_t>(2), of_database = row[0].get<std::int64_t>(3);
+    auto limit = std::max<std::int64_t>(most - reserved, 0);
+    std::string said = "max_connections " + std::to_string(most) + " less " +
+                       std::to_string(reserved) + " reserved ones";
+    if (of_role >= 0 && of_role < limit) {
+        limit = of_role;
+        said = "the user's connection limit";
+    }
+    if (of_database >= 0 && of_database < limit) {
+        limit = of_database;
+        said = "the database's connection limit";
+    }
+    return server_limit{static_cast<std::size_t>(limit), said};
+}
+#endif
+
+#ifdef CENOTE_HAS_MARIADB
+std::optional<server_limit> mariadb_limit(cenote::sql::connection& c) {
+    auto row = c.execute(
+        "SELECT CAST(@@max_connections AS SIGNED), CAST(@@max_user_connections AS SIGNED)");
+    auto limit = row[0].get<std::int64_t>(0), of_user = row[0].get<std::int64_t>(1);
+    if (of_user > 0 && of_user < limit)
+        return server_limit{static_cast<std::size_t>(of_user), "max_user_connections"};
+    return server_limit{static_cast<std::size_t>(limit), "max_connections"};
+}
+#endif
+
+/// A folder that goes when its user ends.
+class temporary_folder {
+public:
+    temporary_folder() {
+        std::string name = std::filesystem::temp_directory_path() / "cenote-bench-XXXXXX";
+        if (::mkdtemp(name.data()) == nullptr) throw command::failure("no temporary folder");
+        path_ = name;
+    }
+    ~temporary_folder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+    temporary_folder(const temporary_folder&) = delete;
+    temporary_folder& operator=(const temporary_folder&) = delete;
+
+    const std::filesystem::path& path() const { return path_; }
+
+private:
+    std::filesystem::path path_;
+};
+
+using sqlite_target = sql_target<cenote::sqlite::connection, cenote::sqlite::connector>;
+
+class embedded_target : private temporary_folder, public sqlite_target {
+public:
+    explicit embedded_target(statements s)
+        : sqlite_target("an SQLite file of its own",
+                        cenote::sqlite::connector{"sqlite:" + (path() / "bench.db").string() +
+                                                  "?synchronous=off&statement_cache=16"},
+                        std::move(s), no_limit) {}
+};
+
+}  // namespace
+
+std::unique_ptr<target> find_target(const std::string& url, const std::string& statement) {
+    auto chosen = [&](bool numbered) {
+        return statement.empty() ? order_book(numbered) : statements{{}, statement, {}};
+    };
+    if (url.empty()) return std::make_unique<embedded_target>(chosen(false));
+    cenote::url parsed = cenote::url::parse(url);
+    const std::string& scheme = parsed.scheme;
+    std::string name = parsed.redacted();
+    if (scheme == "sqlite")
+        return std::make_unique<sqlite_target>(name, cenote::sqlite::connector{url}, chosen(false),
+                                               no_limit);
+#ifdef CENOTE_HAS_POSTGRES
+    if (scheme == "postgresql" || scheme == "postgres")
+        return std::make_unique<
+            sql_target<cenote::postgres::connection, cenote::postgres::connector>>(
+            name, cenote::postgres::connector{url}, chosen(true), postgres_limit);
+#endif
+#ifdef CENOTE_HAS_MARIADB
+    if (scheme == "mariadb" || scheme == "mysql")
+        return std::make_unique<
+            sql_target<cenote::mariadb::connection, cenote::mariadb::connector>>(
+            name, cenote::mariadb::connector{url}, chosen(false), mariadb_limit);
+#endif
+    throw command::wrong_arguments("no load can be run on URLs that begin with " + scheme + ":",
+                                   "Those of postgresql:, mariadb: and sqlite: are known here.");
+}
+
+}  // namespace load

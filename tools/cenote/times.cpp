@@ -1,0 +1,82 @@
+// Where a duration is counted, and what the counts say.
+#include "times.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+
+namespace load {
+
+using std::chrono::nanoseconds;
+
+// Below 2^(fineness + 1) each value has a bucket of its own; above, each octave has 2^fineness.
+std::size_t times::bucket_of(std::uint64_t value) noexcept {
+    int shift = std::max(0, static_cast<int>(std::bit_width(value)) - fineness - 1);
+    std::size_t bucket = (static_cast<std::size_t>(shift) << fineness) + (value >> shift);
+    return std::min(bucket, buckets - 1);
+}
+
+std::uint64_t times::middle_of(std::size_t bucket) noexcept {
+    if (bucket < (std::size_t{2} << fineness)) return bucket;
+    std::size_t shift = (bucket >> fineness) - 1;
+    std::uint64_t low = (bucket - (shift << fineness)) << shift;
+    return low + (std::uint64_t{1} << shift) / 2;
+}
+
+void times::note(nanoseconds value) {
+    value = std::max(value, nanoseconds{});
+    ++buckets_[bucket_of(static_cast<std::uint64_t>(value.count()))];
+    ++count_;
+    sum_ += value;
+    max_ = std::max(max_, value);
+}
+
+times& times::operator+=(const times& other) {
+    for (std::size_t i = 0; i < buckets; ++i) buckets_[i] += other.buckets_[i];
+    count_ += other.count_;
+    sum_ += other.sum_;
+    max_ = std::max(max_, other.max_);
+    return *this;
+}
+
+nanoseconds times::mean() const noexcept {
+    return count_ == 0 ? nanoseconds{} : sum_ / static_cast<nanoseconds::rep>(count_);
+}
+
+nanoseconds times::quantile(double q) const noexcept {
+    if (count_ == 0) return {};
+    auto rank = static_cast<std::uint64_t>(std::ceil(q * static_cast<double>(count_)));
+    rank = std::clamp<std::uint64_t>(rank, 1, count_);
+    std::uint64_t seen = 0;
+    for (std::size_t i = 0; i < buckets; ++i)
+        if ((seen += buckets_[i]) >= rank)
+            return std::min(max_, nanoseconds{static_cast<nanoseconds::rep>(middle_of(i))});
+    return max_;
+}
+
+std::vector<nanoseconds> times::shares(std::size_t count) const {
+    std::vector<nanoseconds> result;
+    for (std::size_t i = 0; i < count; ++i)
+        result.push_back(quantile((static_cast<double>(i) + 0.5) / static_cast<double>(count)));
+    return result;
+}
+
+std::string decimal(double value, int digits) {
+    char text[64];
+    std::snprintf(text, sizeof text, "%.*f", digits, value);
+    return text;
+}
+
+std::string in_words(nanoseconds time) {
+    auto ns = static_cast<double>(time.count());
+    const char* unit = ns < 1e6 ? " µs" : ns < 1e9 ? " ms" : " s";
+    double value = ns / (ns < 1e6 ? 1e3 : ns < 1e9 ? 1e6 : 1e9);
+    // Three digits say enough; a whole number needs none behind the point.
+    int digits = value >= 100 || value == std::floor(value) ? 0 : value >= 10 ? 1 : 2;
+    return decimal(value, digits) + unit;
+}
+
+std::string per_second(double value) { return decimal(value, value < 10 ? 1 : 0) + "/s"; }
+
+}  // namespace load
