@@ -15,7 +15,7 @@ using core::duration;
 
 namespace {
 
-constexpr double throughput_tolerance = 0.1;
+constexpr double throughput_tolerance = 0.15;
 constexpr double time_tolerance = 0.25;
 constexpr double keeps_up_with = 0.95;  // of the arrivals, since a short look has its luck
 

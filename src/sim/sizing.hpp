@@ -3,7 +3,7 @@
 // The best size is the smallest that is as good as any. What is good depends on what is known:
 //
 // - Without an arrival rate: leases per second while more borrowers want one than there are. As
-//   good as any is within 10 % of the most.
+//   good as any is within 15 % of the most: where the curve gets flat, noise would choose.
 // - With one: the time from coming to going that 95 of 100 stay below. As good as any is within
 //   25 % of the shortest. A size that cannot keep up with the rate is no good.
 //

@@ -178,7 +178,7 @@ std::string reason(const findings& f) {
                 in_words(at(a, a.unbounded_max).total_p95) + ").";
     else
         first = "A pool of " + std::to_string(a.unbounded_max) +
-                " is the smallest that brings nine tenths of what the server can give (" +
+                " is the smallest that brings 85 % of the most that the server can give (" +
                 per_second(at(a, a.unbounded_max).throughput) + ").";
     if (a.limit_binds)
         second = "But the server has " + std::to_string(f.question.share->limit) +
