@@ -24,11 +24,12 @@ TEXT_SUFFIXES = CPP_SUFFIXES + (".txt", ".cmake", ".in", ".py", ".json", "")
 MAPPED_FOLDERS = ("include", "src", "tools", "bench", "examples")
 
 # Who may include whom. A room is the folder below src, or the folder at the top; the public
-# headers are five: the words, which everybody speaks, what needs Boost.Asio, what needs spdlog,
-# what is about servers, and the rest.
+# headers are six: the words, which everybody speaks, what needs Boost.Asio, what needs spdlog,
+# what is about servers, what is for services, and the rest.
 WORDS = ("breaker.hpp", "options.hpp", "error.hpp", "stats.hpp", "event.hpp")
 ASIO = ("asio.hpp", "asio_connector.hpp", "per_executor.hpp")
 SPDLOG = ("spdlog.hpp",)
+SERVICE = ("http_server.hpp", "request_scope.hpp", "service.hpp")
 SERVER = ("database.hpp", "http.hpp", "mariadb.hpp", "postgres.hpp", "redis.hpp", "secret.hpp",
           "server_error.hpp", "sql.hpp", "sql_connection.hpp", "sqlite.hpp", "tls.hpp", "url.hpp")
 MAY_INCLUDE = {
@@ -41,11 +42,13 @@ MAY_INCLUDE = {
     "server": {"server", "asio", "public", "words"},
     "connector": {"connector", "server", "asio", "public", "words"},
     "database": {"database", "server", "asio", "public", "words"},
+    "service": {"service", "server", "asio", "public", "words"},
+    "http": {"http", "service", "server", "asio", "public", "words"},
     "core": {"core", "words"},
     "sim": {"sim", "core", "words"},
     "shell": {"shell", "core", "words", "public"},
     "loop": {"loop", "shell", "core", "words", "public", "asio"},
-    "examples": {"examples", "server", "asio", "spdlog", "public", "words"},
+    "examples": {"examples", "service", "server", "asio", "spdlog", "public", "words"},
     "bench": {"bench", "core", "server", "asio", "public", "words", "support"},
     "tools": {"tools", "sim", "server", "asio", "public", "words"},
 }
@@ -59,6 +62,8 @@ THIRD_PARTY = {
     "connector": ("boost/asio/", "boost/system/", "boost/beast/", "openssl/", "libpq-fe.h",
                   "mysql.h", "errmsg.h", "mysqld_error.h", "sqlite3.h"),
     "database": ("boost/asio/", "boost/system/"),
+    "service": ("boost/asio/", "boost/system/", "boost/beast/"),
+    "http": ("boost/asio/", "boost/system/", "boost/beast/"),
     "bench": ("benchmark/", "boost/asio/"),
     "examples": ("boost/asio/", "boost/asio.hpp", "spdlog/", "pqxx/", "soci/", "curl/"),
     "tools": ("CLI/", "boost/asio/", "boost/json/", "boost/system/", "openssl/", "libpq-fe.h"),
@@ -216,6 +221,8 @@ class Tidy:
                 return "server"
             if parts[2:] in [(header,) for header in SPDLOG]:
                 return "spdlog"
+            if parts[2:] in [(header,) for header in SERVICE]:
+                return "service"
             return "words" if parts[2:] in [(word,) for word in WORDS] else "public"
         room = parts[1] if parts[0] == "src" else parts[0]
         return None if parts[0] == "tests" else room

@@ -1,0 +1,267 @@
+// One connection's requests, one after the other, and how it ends.
+#include "http/conversation.hpp"
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/error.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/serializer.hpp>
+#include <boost/beast/http/write.hpp>
+#include <boost/system/error_code.hpp>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace cenote::http_server {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+using clock = std::chrono::steady_clock;
+using parser = http::request_parser<http::string_body>;
+
+namespace {
+
+/// How long, and how much, an end is waited for whose answer has gone.
+constexpr std::chrono::seconds farewell_time{2};
+constexpr std::size_t farewell_bytes = std::size_t{256} << 10;
+/// When a newcomer who finds no place may come again.
+constexpr std::chrono::seconds come_again_in{1};
+
+/// As in "Sun, 06 Nov 1994 08:49:37 GMT", in no other language.
+std::string http_date() {
+    static constexpr std::array<const char*, 7> days{"Sun", "Mon", "Tue", "Wed",
+                                                     "Thu", "Fri", "Sat"};
+    static constexpr std::array<const char*, 12> months{"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                                        "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+    using namespace std::chrono;
+    auto now = floor<seconds>(system_clock::now());
+    auto today = floor<std::chrono::days>(now);
+    year_month_day date(today);
+    hh_mm_ss time(now - today);
+    char text[40];
+    int length = std::snprintf(
+        text, sizeof text, "%s, %02u %s %04d %02d:%02d:%02d GMT", days[weekday(today).c_encoding()],
+        static_cast<unsigned>(date.day()), months[static_cast<unsigned>(date.month()) - 1],
+        static_cast<int>(date.year()), static_cast<int>(time.hours().count()),
+        static_cast<int>(time.minutes().count()), static_cast<int>(time.seconds().count()));
+    return std::string(text, static_cast<std::size_t>(std::max(length, 0)));
+}
+
+/// What the answer needs to know of its request, which is the handler's by then.
+struct occasion {
+    unsigned version = 11;
+    bool keep_alive = false;
+    bool head = false;
+};
+
+/// What is wrong with a header that can be parsed.
+std::optional<answer> objection(const request& r) {
+    auto hosts = r.count(http::field::host);
+    if (hosts > 1 || (r.version() >= 11 && hosts == 0))
+        return answer(400, "one field Host is needed\n");
+    if (r.version() < 11 && r.find(http::field::transfer_encoding) != r.end())
+        return answer(400, "HTTP/1.0 has no Transfer-Encoding\n");
+    auto expected = r.find(http::field::expect);
+    if (expected != r.end() && !boost::beast::iequals(expected->value(), "100-continue"))
+        return answer(417, "only 100-continue can be expected\n");
+    return std::nullopt;
+}
+
+/// What to say about a request that cannot be read. Empty: there is nobody to say it to.
+std::optional<answer> complaint(error_code error) {
+    if (error == http::error::header_limit || error == http::error::buffer_overflow)
+        return answer(431, "the header is too large\n");
+    if (error == http::error::body_limit) return answer(413, "the body is too large\n");
+    if (error == http::error::end_of_stream || error == http::error::partial_message)
+        return std::nullopt;
+    if (error.category() == http::make_error_code(http::error::bad_method).category())
+        return answer(400, "this is no HTTP request\n");
+    return std::nullopt;
+}
+
+asio::awaitable<bool> send(std::shared_ptr<manners> how, std::shared_ptr<connection> to,
+                           response what, occasion on) {
+    bool keep = on.keep_alive && what.keep_alive() && !how->draining;
+    what.version(on.version);
+    what.keep_alive(keep);
+    what.set(http::field::date, http_date());
+    what.prepare_payload();
+    to->stream.expires_after(how->within.answer_time);
+    error_code error;
+    http::response_serializer<http::string_body> serializer(what);
+    auto token = asio::redirect_error(asio::use_awaitable, error);
+    if (on.head) co_await http::async_write_header(to->stream, serializer, token);
+    else co_await http::async_write(to->stream, serializer, token);
+    co_return keep && !error;
+}
+
+/// What the handler says, or what is said for it.
+asio::awaitable<response> handled(std::shared_ptr<manners> how, request r) {
+    std::exception_ptr failed;
+    try {
+        co_return co_await how->work(std::move(r));
+    } catch (...) {
+        failed = std::current_exception();
+    }
+    if (std::optional<answer> known = answer_to(failed)) co_return to_response(*known);
+    if (how->on_error) {
+        try {
+            how->on_error(failed);
+        } catch (...) {
+            failed = nullptr;  // who is told must not be a reason to say nothing
+        }
+    }
+    co_return to_response(answer(500, "something went wrong\n"));
+}
+
+/// As much of a header as has come. Beast's own limit is for what it has not parsed yet: fields
+/// that come one by one have none. So they are counted here.
+class header_reader {
+public:
+    header_reader(parser& into, std::size_t max) : into_(into), max_(max) {}
+
+    /// need_more, no error at all, or what is wrong.
+    error_code read_from(boost::beast::flat_buffer& buffer) {
+        error_code error = http::error::need_more;
+        if (buffer.size() > 0) {
+            std::size_t used = into_.put(buffer.data(), error);
+            buffer.consume(used);
+            all_ += used;
+        }
+        bool wants_more = !error && !into_.is_header_done();
+        if (wants_more || error == http::error::need_more) {
+            if (all_ + buffer.size() > max_) return http::error::header_limit;
+            return http::error::need_more;
+        }
+        if (!error && all_ > max_) return http::error::header_limit;
+        return error;
+    }
+    bool has_begun() const noexcept { return into_.got_some(); }
+
+private:
+    parser& into_;
+    std::size_t max_;
+    std::size_t all_ = 0;
+};
+
+/// The header of the next request. False: there will be none.
+asio::awaitable<bool> read_header(std::shared_ptr<manners> how, std::shared_ptr<connection> from,
+                                  parser* into) {
+    header_reader reader(*into, how->within.header);
+    error_code error = reader.read_from(from->buffer);
+    bool begun = from->buffer.size() > 0 || reader.has_begun();
+    from->stream.expires_after(begun ? how->within.header_time : how->within.idle_time);
+    while (error == http::error::need_more) {
+        auto token = asio::redirect_error(asio::use_awaitable, error);
+        auto room = from->buffer.prepare(std::size_t{4} << 10);
+        std::size_t got = co_await from->stream.async_read_some(room, token);
+        if (error) co_return false;
+        from->buffer.commit(got);
+        if (!std::exchange(begun, true)) from->stream.expires_after(how->within.header_time);
+        error = reader.read_from(from->buffer);
+    }
+    if (!error) co_return true;
+    if (std::optional<answer> what = complaint(error)) {
+        how->all->count_malformed();
+        response said = to_response(*what);
+        co_await send(how, from, std::move(said), occasion());
+    }
+    co_return false;
+}
+
+/// The rest of it. False: it cannot be had, or is not wanted.
+asio::awaitable<bool> read_body(std::shared_ptr<manners> how, std::shared_ptr<connection> from,
+                                parser* into) {
+    std::optional<answer> refusal = objection(into->get());
+    error_code error;
+    auto token = asio::redirect_error(asio::use_awaitable, error);
+    if (!refusal && !into->is_done()) {
+        from->stream.expires_after(how->within.body_time);
+        if (into->get().find(http::field::expect) != into->get().end()) {
+            static constexpr std::string_view go_on = "HTTP/1.1 100 Continue\r\n\r\n";
+            co_await asio::async_write(from->stream, asio::buffer(go_on), token);
+        }
+        if (!error) co_await http::async_read(from->stream, from->buffer, *into, token);
+        if (error) refusal = complaint(error);
+    }
+    if (refusal) {
+        response said = to_response(*refusal);
+        co_await send(how, from, std::move(said), occasion());
+    }
+    co_return !refusal && !error;
+}
+
+/// One request and its answer. False: the conversation is over.
+asio::awaitable<bool> exchange(std::shared_ptr<manners> how, std::shared_ptr<connection> with) {
+    parser incoming;
+    incoming.header_limit(static_cast<std::uint32_t>(how->within.header));
+    incoming.body_limit(how->within.body);
+    bool whole = co_await read_header(how, with, &incoming);
+    if (!whole) co_return false;
+    how->all->becomes_busy(*with);
+    bool complete = co_await read_body(how, with, &incoming);
+    bool keep = false;
+    if (complete) {
+        with->stream.expires_never();  // a handler minds its own time
+        request r = incoming.release();
+        occasion on{r.version(), r.keep_alive(), r.method() == http::verb::head};
+        response said = co_await handled(how, std::move(r));
+        keep = co_await send(how, with, std::move(said), on);
+    }
+    how->all->has_been_answered(*with);
+    co_return keep;
+}
+
+/// Closed at once with something unread, the connection would be reset, and the last answer lost.
+/// So the client is given time to take it, and to close first.
+asio::awaitable<void> bid_farewell(std::shared_ptr<connection> to) {
+    error_code error;
+    to->stream.socket().shutdown(asio::ip::tcp::socket::shutdown_send, error);
+    if (error) co_return;
+    to->stream.expires_after(farewell_time);
+    to->buffer.clear();
+    auto token = asio::redirect_error(asio::use_awaitable, error);
+    for (std::size_t all = 0; all < farewell_bytes && !error;) {
+        auto room = to->buffer.prepare(std::size_t{4} << 10);
+        all += co_await to->stream.async_read_some(room, token);
+    }
+}
+
+}  // namespace
+
+asio::awaitable<void> converse(std::shared_ptr<manners> how, std::shared_ptr<connection> with) {
+    struct leaves {
+        manners& of;
+        connection& who;
+        ~leaves() { of.all->leave(who); }
+    };
+    [[maybe_unused]] leaves at_the_end{*how, *with};
+    for (bool more = true; more;) more = co_await exchange(how, with);
+    co_await bid_farewell(with);
+}
+
+asio::awaitable<void> turn_away(std::shared_ptr<manners> how, std::shared_ptr<connection> who) {
+    struct gone {
+        std::atomic<std::size_t>& of;
+        ~gone() { --of; }
+    };
+    [[maybe_unused]] gone at_the_end{how->turned_away};
+    answer full(503, "too many connections\n");
+    full.retry_after(come_again_in);
+    response said = to_response(full);
+    co_await send(how, who, std::move(said), occasion());
+    co_await bid_farewell(who);
+}
+
+}  // namespace cenote::http_server

@@ -1,0 +1,483 @@
+// The server with clients that mean well, and with others that do not.
+#include "cenote/http_server.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cenote/error.hpp"
+#include "http/served.hpp"
+#include "support/patience.hpp"
+#include "support/process.hpp"
+
+namespace {
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+using namespace served;
+using cenote::answer;
+using cenote::http_server::to_response;
+using support::ended;
+using support::eventually;
+using support::tcp_client;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+
+/// Says back what it was asked.
+asio::awaitable<response> echo(request r) {
+    std::string said(r.method_string().data(), r.method_string().size());
+    said += " ";
+    said.append(r.target().data(), r.target().size());
+    said += " " + r.body();
+    co_return to_response(answer(200, said));
+}
+
+/// Answers when it is told to.
+class slow {
+public:
+    handler work() {
+        return [me = inner_](request r) { return wait(me, std::move(r)); };
+    }
+    void go() { inner_->open = true; }
+    int begun() const { return inner_->begun; }
+
+private:
+    struct inner {
+        std::atomic<bool> open{false};
+        std::atomic<int> begun{0};
+    };
+    static asio::awaitable<response> wait(std::shared_ptr<inner> me, request r) {
+        ++me->begun;
+        asio::steady_timer pause(co_await asio::this_coro::executor);
+        while (!me->open) {
+            pause.expires_after(1ms);
+            co_await pause.async_wait(asio::use_awaitable);
+        }
+        co_return co_await echo(std::move(r));
+    }
+    std::shared_ptr<inner> inner_ = std::make_shared<inner>();
+};
+
+constexpr std::string_view plain = "GET /a HTTP/1.1\r\nHost: test\r\n\r\n";
+
+// With clients that mean well.
+
+TEST(http_server, answers_one_request_after_the_other_on_one_connection) {
+    front f(echo);
+    tcp_client client(f.port());
+    for (int i = 0; i < 3; ++i) {
+        heard a = ask(client, plain);
+        EXPECT_EQ(a.status, 200);
+        EXPECT_EQ(a.body, "GET /a ");
+        EXPECT_TRUE(a.has("Date: "));
+    }
+    EXPECT_EQ(f.stats().accepted, 1u);
+    EXPECT_TRUE(eventually([&] { return f.stats().answered == 3; }));
+}
+
+TEST(http_server, answers_pipelined_requests_in_order) {
+    front f(echo);
+    tcp_client client(f.port());
+    std::string all;
+    for (int i = 0; i < 50; ++i)
+        all +=
+            "POST /" + std::to_string(i) + " HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\n\r\nabc";
+    client.say(all);
+    for (int i = 0; i < 50; ++i)
+        ASSERT_EQ(hear_answer(client).body, "POST /" + std::to_string(i) + " abc");
+}
+
+TEST(http_server, closes_when_the_client_says_so) {
+    front f(echo);
+    tcp_client client(f.port());
+    heard a = ask(client, "GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    EXPECT_EQ(a.status, 200);
+    EXPECT_TRUE(a.has("Connection: close"));
+    EXPECT_EQ(client.end(), ended::finished);
+}
+
+TEST(http_server, speaks_http_1_0) {
+    front f(echo);
+    tcp_client once(f.port());
+    heard a = ask(once, "GET / HTTP/1.0\r\n\r\n");
+    EXPECT_THAT(a.head, HasSubstr("HTTP/1.0 200"));
+    EXPECT_EQ(once.end(), ended::finished);
+
+    tcp_client again(f.port());
+    for (int i = 0; i < 2; ++i)
+        EXPECT_EQ(ask(again, "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").status, 200);
+}
+
+TEST(http_server, leaves_the_body_out_for_head) {
+    front f(echo);
+    tcp_client client(f.port());
+    client.say("HEAD /a HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n");
+    std::string all = client.hear_all();
+    EXPECT_THAT(all, HasSubstr("Content-Length: 8\r\n"));
+    EXPECT_THAT(all, EndsWith("\r\n\r\n"));
+}
+
+TEST(http_server, tells_who_expects_it_to_go_on) {
+    front f(echo);
+    tcp_client client(f.port());
+    client.say("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+    EXPECT_EQ(hear_answer(client).status, 100);
+    EXPECT_EQ(ask(client, "ok").body, "POST / ok");
+}
+
+TEST(http_server, reads_chunks) {
+    front f(echo);
+    tcp_client client(f.port());
+    heard a = ask(client,
+                  "POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"
+                  "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");
+    EXPECT_EQ(a.body, "POST / abcde");
+}
+
+TEST(http_server, knows_the_path_of_a_target) {
+    auto parts = [](std::string_view target) {
+        request r(boost::beast::http::verb::get, {target.data(), target.size()}, 11);
+        return std::string(cenote::http_server::path_of(r)) + "|" +
+               std::string(cenote::http_server::query_of(r));
+    };
+    EXPECT_EQ(parts("/orders/7"), "/orders/7|");
+    EXPECT_EQ(parts("/orders?limit=3?4"), "/orders|limit=3?4");
+    EXPECT_EQ(parts("http://host:80/orders?x"), "/orders|x");
+    EXPECT_EQ(parts("http://host"), "/|");
+    EXPECT_EQ(parts("/x?u=http://host/y"), "/x|u=http://host/y");
+    EXPECT_EQ(parts("*"), "*|");
+}
+
+// What handlers throw.
+
+TEST(http_server, answers_503_where_a_pool_is_exhausted) {
+    front f([](request) -> asio::awaitable<response> {
+        throw cenote::line_full_error("secret.cpp:12 holds all", nullptr, 2500ms);
+        co_return response();
+    });
+    heard a = get(f.port(), "/");
+    EXPECT_EQ(a.status, 503);
+    EXPECT_TRUE(a.has("Retry-After: 3\r\n"));
+    EXPECT_THAT(a.body, Not(HasSubstr("secret")));
+}
+
+TEST(http_server, answers_500_without_a_word_about_other_errors) {
+    std::mutex mutex;
+    std::string told;
+    auto tell = [&](const std::exception_ptr& error) {
+        std::lock_guard lock(mutex);
+        try {
+            std::rethrow_exception(error);
+        } catch (const std::exception& e) {
+            told = e.what();
+        }
+        throw std::logic_error("nobody cares");
+    };
+    front f([](request) -> asio::awaitable<response> { throw std::runtime_error("secret"); }, {},
+            tell);
+    tcp_client client(f.port());
+    heard a = ask(client, plain);
+    EXPECT_EQ(a.status, 500);
+    EXPECT_THAT(a.body, Not(HasSubstr("secret")));
+    EXPECT_EQ(ask(client, plain).status, 500);  // the connection is fine
+    std::lock_guard lock(mutex);
+    EXPECT_EQ(told, "secret");
+}
+
+// Hostile clients.
+
+struct bad_request {
+    const char* name;
+    std::string bytes;
+    int status;  // 0: no answer
+};
+
+class http_server_hostile : public testing::TestWithParam<bad_request> {};
+
+TEST_P(http_server_hostile, is_refused_and_dropped_and_nobody_else_notices) {
+    std::atomic<int> handled{0};
+    front f(
+        [&handled](request r) {
+            ++handled;
+            return echo(std::move(r));
+        },
+        {.header = 4096, .body = 4096});
+    tcp_client bystander(f.port());
+    tcp_client client(f.port());
+    client.say(GetParam().bytes);
+    ::shutdown(client.get(), SHUT_WR);
+    heard a = hear_answer(client);
+    EXPECT_EQ(a.status, GetParam().status);
+    EXPECT_EQ(client.hear_all(), "") << "one answer, and no more";
+    EXPECT_EQ(client.end(), ended::finished);
+    EXPECT_EQ(handled, 0);
+    EXPECT_EQ(ask(bystander, plain).status, 200);
+}
+
+std::string with_head(const std::string& rest) { return "GET / HTTP/1.1\r\n" + rest + "\r\n\r\n"; }
+
+INSTANTIATE_TEST_SUITE_P(
+    requests, http_server_hostile,
+    testing::Values(
+        bad_request{"nonsense", "\x16\x03\x01\x02\x00\x01\xfc\x03\x03 hello\r\n\r\n", 400},
+        bad_request{"nothing", "", 0}, bad_request{"half_a_line", "GET / HT", 0},
+        bad_request{"half_a_header", "GET / HTTP/1.1\r\nHost: t\r\n", 0},
+        bad_request{"no_host", "GET / HTTP/1.1\r\n\r\n", 400},
+        bad_request{"two_hosts", with_head("Host: a\r\nHost: b"), 400},
+        bad_request{"http_2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400},
+        bad_request{"a_version_to_come", "GET / HTTP/1.9\r\nHost: t\r\n\r\n", 400},
+        bad_request{"no_version", "GET /\r\n\r\n", 400},
+        bad_request{"a_long_line", "GET /" + std::string(8000, 'a') + " HTTP/1.1\r\n\r\n", 431},
+        bad_request{"a_long_field", with_head("Host: t\r\nX: " + std::string(8000, 'a')), 431},
+        bad_request{"a_field_without_end", "GET / HTTP/1.1\r\nX: " + std::string(100'000, 'a'),
+                    431},
+        bad_request{"many_fields",
+                    [] {
+                        std::string all = "Host: t";
+                        for (int i = 0; i < 1000; ++i) all += "\r\nX: y";
+                        return with_head(all);
+                    }(),
+                    431},
+        bad_request{"a_space_before_the_colon", with_head("Host : t"), 400},
+        bad_request{"a_zero_in_a_field", with_head(std::string("Host: t\0t", 9)), 400},
+        bad_request{"a_large_body",
+                    with_head("Host: t\r\nContent-Length: 5000") + std::string(5000, 'a'), 413},
+        bad_request{"an_absurd_length", with_head("Host: t\r\nContent-Length: 9999999999999999"),
+                    413},
+        bad_request{"a_negative_length", with_head("Host: t\r\nContent-Length: -1"), 400},
+        bad_request{"a_length_beyond_numbers",
+                    with_head("Host: t\r\nContent-Length: 99999999999999999999999"), 400},
+        bad_request{"two_lengths", with_head("Host: t\r\nContent-Length: 3\r\nContent-Length: 4"),
+                    400},
+        bad_request{"length_and_chunks",
+                    with_head("Host: t\r\nContent-Length: 3\r\nTransfer-Encoding: chunked") +
+                        "0\r\n\r\n",
+                    400},
+        bad_request{"chunks_in_http_1_0",
+                    "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
+        bad_request{"a_chunk_that_is_none",
+                    with_head("Host: t\r\nTransfer-Encoding: chunked") + "xyz\r\n", 400},
+        bad_request{"large_chunks",
+                    with_head("Host: t\r\nTransfer-Encoding: chunked") + "1388\r\n" +
+                        std::string(5000, 'a') + "\r\n0\r\n\r\n",
+                    413},
+        bad_request{"half_a_body", with_head("Host: t\r\nContent-Length: 5") + "abc", 0},
+        bad_request{"another_expectation", with_head("Host: t\r\nExpect: wonders"), 417}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(http_server_slow, drops_who_takes_too_long_to_say_anything) {
+    front f(echo, {.idle_time = 50ms});
+    tcp_client silent(f.port());
+    EXPECT_EQ(silent.end(), ended::finished);
+    tcp_client once(f.port());
+    EXPECT_EQ(ask(once, plain).status, 200);
+    EXPECT_EQ(once.end(), ended::finished);
+}
+
+TEST(http_server_slow, drops_who_dribbles_a_header_however_steadily) {
+    front f(echo, {.header_time = 300ms});
+    tcp_client client(f.port());
+    auto since = std::chrono::steady_clock::now();
+    client.say("GET / HTTP/1.1\r\nHost: t\r\n");
+    EXPECT_TRUE(eventually([&] {
+        try {
+            client.say("X: y\r\n");
+        } catch (const std::system_error&) {
+            return true;
+        }
+        support::pass(20ms);
+        return false;
+    }));
+    EXPECT_GE(std::chrono::steady_clock::now() - since, 300ms);
+}
+
+TEST(http_server_slow, bounds_a_header_whose_fields_come_one_by_one) {
+    front f(echo, {.header = 4096});
+    tcp_client client(f.port());
+    client.say("GET / HTTP/1.1\r\nHost: t\r\n");
+    for (int i = 0; i < 300; ++i) {  // 6300 bytes
+        client.say("X: yyyyyyyyyyyyyyyy\r\n");
+        support::pass(200us);
+    }
+    EXPECT_EQ(hear_answer(client).status, 431);
+}
+
+TEST(http_server_slow, drops_who_dribbles_a_body) {
+    front f(echo, {.body_time = 300ms});
+    tcp_client client(f.port());
+    client.say("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 100000\r\n\r\n");
+    EXPECT_TRUE(eventually([&] {
+        try {
+            client.say("x");
+        } catch (const std::system_error&) {
+            return true;
+        }
+        support::pass(20ms);
+        return false;
+    }));
+}
+
+TEST(http_server_slow, drops_who_does_not_take_the_answer) {
+    std::string much(8 << 20, 'a');
+    front f(
+        [&much](request) -> asio::awaitable<response> { co_return to_response(answer(200, much)); },
+        {.answer_time = 200ms});
+    tcp_client client(f.port());
+    client.say(plain);
+    EXPECT_TRUE(eventually([&] { return f.stats().answered == 1; }));
+    EXPECT_TRUE(eventually([&] { return f.stats().connections == 0; }));
+}
+
+TEST(http_server_slow, minds_its_own_time_while_a_handler_works) {
+    slow s;
+    front f(s.work(), {.header_time = 50ms, .body_time = 50ms, .idle_time = 50ms});
+    tcp_client client(f.port());
+    client.say(plain);
+    support::pass(150ms);
+    s.go();
+    EXPECT_EQ(hear_answer(client).status, 200);
+}
+
+// Too many.
+
+TEST(http_server_crowd, tells_newcomers_that_there_are_too_many) {
+    slow s;
+    front f(s.work(), {.connections = 3});
+    std::vector<std::unique_ptr<tcp_client>> all;
+    for (int i = 0; i < 3; ++i) {
+        all.push_back(std::make_unique<tcp_client>(f.port()));
+        all.back()->say(plain);
+    }
+    EXPECT_TRUE(eventually([&] { return s.begun() == 3; }));
+    tcp_client late(f.port());
+    late.say(plain);
+    heard a = hear_answer(late);
+    EXPECT_EQ(a.status, 503);
+    EXPECT_TRUE(a.has("Retry-After: 1"));
+    EXPECT_EQ(late.end(), ended::finished);
+    s.go();
+    for (auto& each : all) EXPECT_EQ(hear_answer(*each).status, 200);
+    EXPECT_EQ(f.stats().refused, 1u);
+}
+
+TEST(http_server_crowd, has_the_idle_make_room) {
+    front f(echo, {.connections = 4});
+    std::vector<std::unique_ptr<tcp_client>> idle;
+    for (int i = 0; i < 4; ++i) idle.push_back(std::make_unique<tcp_client>(f.port()));
+    EXPECT_TRUE(eventually([&] { return f.stats().connections == 4; }));
+    EXPECT_EQ(get(f.port(), "/").status, 503);  // they have only just come
+    support::pass(1100ms);
+    EXPECT_EQ(ask(*idle[0], plain).status, 200);  // so the second is the oldest
+    tcp_client late(f.port());
+    EXPECT_EQ(ask(late, plain).status, 200);
+    EXPECT_EQ(idle[1]->end(), ended::finished);
+    EXPECT_EQ(ask(*idle[0], plain).status, 200);
+    EXPECT_EQ(ask(*idle[2], plain).status, 200);
+    EXPECT_EQ(f.stats().dropped, 1u);
+}
+
+TEST(http_server_crowd, bears_a_thousand_idle_clients) {
+    front f(echo, {.connections = 200});
+    std::vector<std::unique_ptr<tcp_client>> idle;
+    for (int i = 0; i < 1000; ++i) {
+        if (i == 200) support::pass(1100ms);
+        idle.push_back(std::make_unique<tcp_client>(f.port()));
+    }
+    EXPECT_TRUE(eventually([&] { return f.stats().accepted == 1000; }));
+    EXPECT_LE(f.stats().connections, 200u);
+    support::pass(1100ms);
+    EXPECT_EQ(get(f.port(), "/").status, 200);
+}
+
+// Its end.
+
+TEST(http_server_drain, finishes_what_has_come_and_says_that_it_closes) {
+    slow s;
+    front f(s.work(), {.last_call = 50ms});
+    std::uint16_t port = f.port();
+    tcp_client busy(port);
+    busy.say(plain);
+    EXPECT_TRUE(eventually([&] { return s.begun() == 1; }));
+    tcp_client idle(port);
+    auto done = f.drain(30s);
+    EXPECT_TRUE(eventually([&] { return !support::listens(port); }));
+    EXPECT_EQ(idle.end(), ended::finished);
+    EXPECT_TRUE(busy.hears_nothing());
+    s.go();
+    heard a = hear_answer(busy);
+    EXPECT_EQ(a.status, 200);
+    EXPECT_TRUE(a.has("Connection: close"));
+    EXPECT_EQ(busy.end(), ended::finished);
+    EXPECT_EQ(done.get(), 0u);
+    EXPECT_EQ(f.stats().connections, 0u);
+}
+
+TEST(http_server_drain, still_answers_who_asks_in_time) {
+    front f(echo, {.last_call = 10s});
+    tcp_client one(f.port());
+    tcp_client other(f.port());
+    EXPECT_EQ(ask(one, plain).status, 200);
+    auto done = f.drain(30s);
+    std::uint16_t port = f.port();
+    EXPECT_TRUE(eventually([&] { return !support::listens(port); }));
+    for (tcp_client* each : {&one, &other}) {
+        heard a = ask(*each, plain);
+        EXPECT_EQ(a.status, 200);
+        EXPECT_TRUE(a.has("Connection: close"));
+        EXPECT_EQ(each->end(), ended::finished);
+    }
+    EXPECT_EQ(done.get(), 0u);
+}
+
+TEST(http_server_drain, lets_in_whoever_was_connected_before) {
+    for (int round = 0; round < support::rounds(50); ++round) {
+        front f(echo);
+        std::vector<std::unique_ptr<tcp_client>> all;
+        for (int i = 0; i < 20; ++i) {
+            all.push_back(std::make_unique<tcp_client>(f.port()));
+            all.back()->say(plain);
+        }
+        auto done = f.drain(30s);
+        for (auto& each : all) ASSERT_EQ(hear_answer(*each).status, 200);
+        all.clear();
+        EXPECT_EQ(done.get(), 0u);
+    }
+}
+
+TEST(http_server_drain, ends_in_time_and_says_how_many_were_lost) {
+    slow s;
+    front f(s.work(), {.last_call = 10ms});
+    tcp_client busy(f.port());
+    busy.say(plain);
+    EXPECT_TRUE(eventually([&] { return s.begun() == 1; }));
+    EXPECT_EQ(f.drain(100ms).get(), 1u);
+    EXPECT_EQ(busy.end(), ended::finished);
+    s.go();
+    EXPECT_TRUE(eventually([&] { return f.stats().connections == 0; }));
+}
+
+TEST(http_server_drain, leaves_nothing_behind) {
+    auto before = support::descriptor_count();
+    {
+        slow s;
+        front f(s.work());
+        tcp_client busy(f.port());
+        busy.say(plain);
+        tcp_client idle(f.port());
+        EXPECT_TRUE(eventually([&] { return s.begun() == 1; }));
+    }
+    EXPECT_EQ(support::descriptor_count(), before);
+}
+
+}  // namespace
