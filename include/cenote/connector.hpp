@@ -178,6 +178,7 @@ public:
                 .before_acquire = can::before_acquire,
                 .before_acquire_is_quick = can::before_acquire_is_quick,
                 .before_release = can::before_release,
+                .classify = can::classify,
                 .blocks = std::derived_from<Kind, blocking_connector>};
     }
 

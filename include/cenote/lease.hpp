@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "cenote/detail/any_connector.hpp"
 #include "cenote/detail/gate.hpp"
 #include "cenote/detail/resource.hpp"
 
@@ -79,6 +80,21 @@ public:
         if (resource_ == nullptr) return;
         resource_->home->suspect(resource_);
         resource_->state = detail::condition::broken;
+        give_back();
+    }
+
+    /// Returns the resource after an error: what becomes of it is for the connector's classify to
+    /// say, and is `otherwise` if it has none.
+    void give_back(const std::exception_ptr& error, verdict otherwise) noexcept {
+        if (resource_ == nullptr) return;
+        const detail::connector_ref& by = resource_->made_by;
+        switch (by->abilities().classify ? by->classify(error) : otherwise) {
+            case verdict::keep: break;
+            case verdict::reset: mark_dirty(); break;
+            case verdict::discard:
+            case verdict::final: return discard(error);
+            case verdict::suspect: return discard_and_suspect();
+        }
         give_back();
     }
 

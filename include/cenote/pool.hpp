@@ -246,13 +246,7 @@ public:
         try {
             return std::invoke(std::forward<F>(use), *held);
         } catch (...) {
-            switch (held.resource_->made_by->classify(std::current_exception())) {
-                case verdict::keep: break;
-                case verdict::reset: held.mark_dirty(); break;
-                case verdict::discard:
-                case verdict::final: held.discard(std::current_exception()); break;
-                case verdict::suspect: held.discard_and_suspect(); break;
-            }
+            held.give_back(std::current_exception(), verdict::discard);
             throw;
         }
     }

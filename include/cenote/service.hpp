@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <exception>
 #include <functional>
@@ -78,5 +79,94 @@ answer answering(Work&& work) {
         throw;
     }
 }
+
+/// How a pool is watched.
+struct watch_options {
+    /// So many must be open, or the service is not ready: the larger of the pool's `min_size`
+    /// and `min_idle`. (Zero: the first request may have to wait for an open.)
+    std::size_t minimum = 0;
+    /// Whether it lends at all, for a pool that is paused or closed by hand, which stats do not
+    /// say. Empty: it does.
+    std::function<bool()> lends = {};
+};
+
+/// What a service tells about itself and its pools, to those who watch it:
+///
+///     cenote::service about;
+///     auto watched = about.watch("orders", db, {.minimum = 2});
+///     … if (auto said = about.answer_to(path)) …          // /health, /ready, /metrics
+///     … about.drain();                                    // first of all, when it is to end
+///
+/// It asks for stats and for nothing else: no lease is taken, no lock that an acquire needs.
+///
+/// Thread safety: all members may be called from any thread at any time.
+class service {
+public:
+    /// Keeps a pool among those that are watched, until it ends; then nobody looks at the pool any
+    /// more, and it may go. May outlive the service.
+    class entry {
+    public:
+        entry() = default;
+        entry(entry&&) noexcept = default;
+        entry& operator=(entry&& other) noexcept;
+        ~entry();
+
+    private:
+        friend class service;
+        struct list;
+        entry(std::shared_ptr<list> in, std::string name, cenote::metrics::entry counted) noexcept;
+        void leave() noexcept;
+
+        std::shared_ptr<list> in_;
+        std::string name_;
+        cenote::metrics::entry counted_;
+    };
+
+    service();
+    ~service();
+    service(const service&) = delete;
+    service& operator=(const service&) = delete;
+
+    /// See metrics::add for the name, for `read`, and for what it throws.
+    [[nodiscard]] entry watch(std::string name, std::function<stats()> read, watch_options how);
+    /// Of a pool, or a database (all its pools together: to tell replicas apart, watch each of
+    /// database::stats_of_each() by a function). It must be there until the entry ends.
+    template <class Pool>
+        requires requires(const Pool& p) {
+            { p.stats() } -> std::same_as<stats>;
+        }
+    [[nodiscard]] entry watch(std::string name, const Pool& pool, watch_options how = {}) {
+        return watch(std::move(name), [&pool] { return pool.stats(); }, std::move(how));
+    }
+
+    /// Whether its pools can serve, as far as one knows without asking them to: 200, or 503 if one
+    /// has its circuit breaker inactive, does not lend, or has nothing open and fails to open
+    /// anything (that is forgotten after half a minute without another failure, so that somebody
+    /// tries again). An object of JSON that says so of each pool.
+    answer health() const;
+    /// Whether requests should be sent here: the same, the minimum of each is open, and the service
+    /// does not drain.
+    answer ready() const;
+    /// As Prometheus reads them.
+    answer metrics_text() const;
+
+    /// Of these three, the one that is at `/health`, `/ready` or `/metrics`.
+    std::optional<answer> answer_to(std::string_view path) const;
+
+    /// From now on it is not ready: whoever spreads requests looks there, and sends no more. To be
+    /// called some time before the door is shut.
+    void drain() noexcept { draining_ = true; }
+    bool is_draining() const noexcept { return draining_; }
+
+    /// To which others can be added, that are no matter of health.
+    cenote::metrics& metrics() noexcept { return metrics_; }
+
+private:
+    answer report(bool of_readiness) const;
+
+    cenote::metrics metrics_;
+    std::shared_ptr<entry::list> list_;
+    std::atomic<bool> draining_{false};
+};
 
 }  // namespace cenote

@@ -1,8 +1,13 @@
-// Refusals as answers.
+// Refusals as answers, and how pools are from what is known about them.
 #include "cenote/service.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <stdexcept>
 
+#include "cenote/breaker.hpp"
 #include "cenote/error.hpp"
 
 namespace cenote {
@@ -11,6 +16,16 @@ namespace {
 
 constexpr std::chrono::seconds retry_min{1};
 constexpr std::chrono::seconds retry_max{60};
+
+/// For so long a failed open counts if no other follows. Where nobody is sent to a service that is
+/// not well, nobody would find out that it is well again.
+constexpr std::chrono::seconds failure_counts{30};
+
+using clock = std::chrono::steady_clock;
+
+std::uint64_t open_in(const stats& s) noexcept {
+    return s.leased + s.idle + s.probing + s.resetting;
+}
 
 }  // namespace
 
@@ -35,6 +50,127 @@ std::optional<answer> answer_to(const std::exception_ptr& error) {
     } catch (...) {
         return std::nullopt;
     }
+}
+
+namespace {
+
+/// A pool, and what was seen of it so far.
+class watched_pool {
+public:
+    watched_pool(std::function<stats()> read, watch_options how)
+        : read_(std::move(read)), how_(std::move(how)) {}
+
+    /// Its part of the report. `trouble` becomes true if there is any.
+    std::string look(bool of_readiness, bool& trouble) {
+        stats now = read_();
+        notice_opens(now);
+        const char* why = reason(now, of_readiness);
+        trouble = trouble || why != nullptr;
+        std::string text = R"({"status":")";
+        text += why == nullptr ? "ok" : "down";
+        if (why != nullptr) text += std::string(R"(","reason":")") + why;
+        text += R"(","breaker":")" + std::string(to_string(now.breaker));
+        text += R"(","open":)" + std::to_string(open_in(now));
+        text += R"(,"minimum":)" + std::to_string(how_.minimum);
+        text += R"(,"leased":)" + std::to_string(now.leased);
+        text += R"(,"waiting":)" + std::to_string(now.waiting) + "}";
+        return text;
+    }
+
+private:
+    void notice_opens(const stats& now) {
+        if (now.opened != opened_) failing_until_ = {};
+        else if (now.open_failed != open_failed_) failing_until_ = clock::now() + failure_counts;
+        opened_ = now.opened;
+        open_failed_ = now.open_failed;
+    }
+
+    const char* reason(const stats& now, bool of_readiness) const {
+        if (how_.lends && !how_.lends()) return "it does not lend";
+        if (now.breaker == breaker_state::inactive) return "its circuit breaker is inactive";
+        if (open_in(now) == 0 && clock::now() < failing_until_) return "it cannot be opened";
+        if (of_readiness && open_in(now) < how_.minimum) return "its minimum is not open yet";
+        return nullptr;
+    }
+
+    std::function<stats()> read_;
+    watch_options how_;
+    std::uint64_t opened_ = 0;
+    std::uint64_t open_failed_ = 0;
+    clock::time_point failing_until_{};
+};
+
+}  // namespace
+
+struct service::entry::list {
+    std::mutex mutex;  // held while pools are looked at: whoever leaves may end its pool
+    std::map<std::string, watched_pool, std::less<>> pools;
+};
+
+service::entry::entry(std::shared_ptr<list> in, std::string name,
+                      cenote::metrics::entry counted) noexcept
+    : in_(std::move(in)), name_(std::move(name)), counted_(std::move(counted)) {}
+
+service::entry& service::entry::operator=(entry&& other) noexcept {
+    if (this == &other) return *this;
+    leave();
+    in_ = std::move(other.in_);
+    name_ = std::move(other.name_);
+    counted_ = std::move(other.counted_);
+    return *this;
+}
+
+service::entry::~entry() { leave(); }
+
+void service::entry::leave() noexcept {
+    if (in_ == nullptr) return;
+    std::lock_guard lock(in_->mutex);
+    if (auto found = in_->pools.find(name_); found != in_->pools.end()) in_->pools.erase(found);
+}
+
+service::service() : list_(std::make_shared<entry::list>()) {}
+
+service::~service() = default;
+
+service::entry service::watch(std::string name, std::function<stats()> read, watch_options how) {
+    cenote::metrics::entry counted = metrics_.add(name, read);  // throws for a bad name, or none
+    {
+        std::lock_guard lock(list_->mutex);
+        list_->pools.emplace(name, watched_pool(std::move(read), std::move(how)));
+    }
+    return entry(list_, std::move(name), std::move(counted));
+}
+
+answer service::report(bool of_readiness) const {
+    bool trouble = of_readiness && draining_;
+    std::string pools;
+    {
+        std::lock_guard lock(list_->mutex);
+        for (auto& [name, pool] : list_->pools) {
+            if (!pools.empty()) pools += ",";
+            pools += "\"" + name + "\":" + pool.look(of_readiness, trouble);
+        }
+    }
+    std::string text = R"({"status":")";
+    text += trouble ? "down" : "ok";
+    text += R"(","draining":)";
+    text += draining_ ? "true" : "false";
+    text += R"(,"pools":{)" + pools + "}}\n";
+    return answer(trouble ? 503 : 200, std::move(text), "application/json");
+}
+
+answer service::health() const { return report(false); }
+answer service::ready() const { return report(true); }
+
+answer service::metrics_text() const {
+    return answer(200, metrics_.prometheus(), std::string(cenote::metrics::content_type));
+}
+
+std::optional<answer> service::answer_to(std::string_view path) const {
+    if (path == "/health") return health();
+    if (path == "/ready") return ready();
+    if (path == "/metrics") return metrics_text();
+    return std::nullopt;
 }
 
 }  // namespace cenote

@@ -29,7 +29,7 @@ MAPPED_FOLDERS = ("include", "src", "tools", "bench", "examples")
 WORDS = ("breaker.hpp", "options.hpp", "error.hpp", "stats.hpp", "event.hpp")
 ASIO = ("asio.hpp", "asio_connector.hpp", "per_executor.hpp")
 SPDLOG = ("spdlog.hpp",)
-SERVICE = ("http_server.hpp", "request_scope.hpp", "service.hpp")
+SERVICE = ("asio_request_scope.hpp", "http_server.hpp", "request_scope.hpp", "service.hpp")
 SERVER = ("database.hpp", "http.hpp", "mariadb.hpp", "postgres.hpp", "redis.hpp", "secret.hpp",
           "server_error.hpp", "sql.hpp", "sql_connection.hpp", "sqlite.hpp", "tls.hpp", "url.hpp")
 MAY_INCLUDE = {

@@ -34,6 +34,7 @@ struct connector_abilities {
     bool before_acquire = false;
     bool before_acquire_is_quick = false;  // so much so that it may run on an event loop
     bool before_release = false;
+    bool classify = false;
     bool blocks = true;  // its calls need a thread, not an executor
 };
 

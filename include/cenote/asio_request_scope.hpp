@@ -1,0 +1,78 @@
+// Request scopes with Boost.Asio: their resource awaited, and whole handlers that are coroutines.
+#pragma once
+
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <source_location>
+#include <type_traits>
+#include <utility>
+
+#include "cenote/asio.hpp"
+#include "cenote/request_scope.hpp"
+
+namespace cenote {
+
+namespace scope_detail {
+
+template <class T>
+boost::asio::awaitable<T*> resource_in(lease<T>* held, pool<T>* from, acquire_options how,
+                                       std::source_location at) {
+    if (!*held) *held = co_await from->async_acquire(how, boost::asio::use_awaitable, at);
+    co_return held->get();
+}
+
+template <class Result, class T>
+boost::asio::awaitable<Result> run(
+    std::shared_ptr<request_scope<T>> in,
+    std::function<boost::asio::awaitable<Result>(request_scope<T>&)> work) {
+    try {
+        co_return co_await work(*in);
+    } catch (...) {
+        in->failed(std::current_exception());
+        throw;
+    }
+}
+
+}  // namespace scope_detail
+
+template <class T>
+template <class Token>
+auto request_scope<T>::async_get(Token&& token, std::source_location at) {
+    namespace asio = boost::asio;
+    asio::awaitable<T*> work = scope_detail::resource_in(&held_, from_, how_, at);
+    if constexpr (std::is_same_v<std::decay_t<Token>, asio::use_awaitable_t<>>) {
+        return work;
+    } else {
+        auto start = [](auto handler, asio::awaitable<T*> w) {
+            auto where = asio::get_associated_executor(handler);
+            asio::co_spawn(where, std::move(w), std::move(handler));
+        };
+        return asio::async_initiate<Token, void(std::exception_ptr, T*)>(start, token,
+                                                                         std::move(work));
+    }
+}
+
+/// with_scope() for a `work` that gives an awaitable. It is kept until the end.
+template <class T, class Work>
+auto async_with_scope(pool<T>& from, Work&& work, const acquire_options& how = {}) {
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
+    static_assert(std::is_lvalue_reference_v<Work> || std::is_trivially_destructible_v<Work>,
+                  "cenote: g++ 12 destroys what such a lambda has captured twice; give it a "
+                  "name, and pass that, or capture by reference");
+#endif
+    using type = std::decay_t<Work>;
+    using result = typename std::invoke_result_t<type&, request_scope<T>&>::value_type;
+    auto kept = std::make_shared<type>(std::forward<Work>(work));
+    std::function<boost::asio::awaitable<result>(request_scope<T>&)> once =
+        [kept](request_scope<T>& s) { return (*kept)(s); };
+    return scope_detail::run<result, T>(std::make_shared<request_scope<T>>(from, how),
+                                        std::move(once));
+}
+
+}  // namespace cenote

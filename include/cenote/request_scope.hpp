@@ -1,0 +1,111 @@
+// A lease for a request, which is taken when it is first needed and judged by how the request ends.
+#pragma once
+
+#include <coroutine>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <source_location>
+#include <type_traits>
+#include <utility>
+
+#include "cenote/coroutine.hpp"
+#include "cenote/lease.hpp"
+#include "cenote/options.hpp"
+#include "cenote/pool.hpp"
+#include "cenote/server_error.hpp"
+
+namespace cenote {
+
+/// What one request has of a pool: nothing before it is first used, then one resource until the
+/// end. (A cenote::database has its own: database::scope().)
+///
+///     return cenote::with_scope(pool, [&](cenote::request_scope<session>& s) {
+///         if (!wanted) return nothing();    // and nothing was taken
+///         return s.get().query("…");        // the same session each time
+///     });
+///
+/// Whatever becomes of the request, the resource is released. It is discarded only if `failed` is
+/// told of an error that says so: by the connector's classify; if it has none, a connection_error.
+/// with_scope does that. Other exceptions are about the request, and cost no resource.
+///
+/// Used by one thread or coroutine at a time. The pool must be there when something is taken.
+template <class T>
+class request_scope {
+public:
+    explicit request_scope(pool<T>& from, const acquire_options& how = {}) noexcept
+        : from_(&from), how_(how) {}
+    request_scope(request_scope&&) noexcept = default;
+    request_scope& operator=(request_scope&&) noexcept = default;
+    ~request_scope() = default;
+
+    /// Its resource, acquired if there is none yet. Waits and throws like pool::acquire.
+    T& get(std::source_location at = std::source_location::current()) {
+        if (!held_) held_ = from_->acquire(how_, at);
+        return *held_;
+    }
+
+    class awaited_resource;
+    /// The same for coroutines of any type: `T& it = co_await scope.co_get();`
+    [[nodiscard]] awaited_resource co_get(
+        std::source_location at = std::source_location::current()) {
+        return awaited_resource(*this, at);
+    }
+
+    /// The same for Boost.Asio, with <cenote/asio_request_scope.hpp>: awaited, or with a completion
+    /// token, it gives a pointer to the resource. Handlers are given (std::exception_ptr, T*).
+    template <class Token>
+    auto async_get(Token&& token, std::source_location at = std::source_location::current());
+
+    /// Whether it has one at present. Takes none.
+    bool has_resource() const noexcept { return static_cast<bool>(held_); }
+
+    /// Gives it back before the end. What is used after that takes another.
+    void give_back() noexcept { held_.give_back(); }
+    /// The same, because the request has failed.
+    void failed(const std::exception_ptr& error) noexcept {
+        held_.give_back(error, verdict_of(error));
+    }
+    /// For a holder who knows better.
+    void discard() noexcept { held_.discard(); }
+    void mark_dirty() noexcept { held_.mark_dirty(); }
+
+private:
+    pool<T>* from_;
+    acquire_options how_;
+    lease<T> held_;
+};
+
+template <class T>
+class [[nodiscard]] request_scope<T>::awaited_resource {
+public:
+    awaited_resource(request_scope& of, std::source_location at) : of_(of) {
+        if (!of.held_) acquire_.emplace(of.from_->co_acquire(of.how_, at));
+    }
+
+    bool await_ready() { return !acquire_ || acquire_->await_ready(); }
+    bool await_suspend(std::coroutine_handle<> frame) { return acquire_->await_suspend(frame); }
+    T& await_resume() {
+        if (acquire_) of_.held_ = acquire_->await_resume();
+        return *of_.held_;
+    }
+
+private:
+    request_scope& of_;
+    std::optional<typename awaited<T>::awaiter> acquire_;
+};
+
+/// Calls `work` with a scope, and returns what it returns. If it throws, the scope is told.
+template <class T, class Work>
+std::invoke_result_t<Work, request_scope<T>&> with_scope(pool<T>& from, Work&& work,
+                                                         const acquire_options& how = {}) {
+    request_scope<T> scope(from, how);
+    try {
+        return std::invoke(std::forward<Work>(work), scope);
+    } catch (...) {
+        scope.failed(std::current_exception());
+        throw;
+    }
+}
+
+}  // namespace cenote

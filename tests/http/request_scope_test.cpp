@@ -1,0 +1,199 @@
+// A lease for a request: taken late, released always, discarded only for connection errors.
+#include "cenote/request_scope.hpp"
+
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/use_future.hpp>
+#include <stdexcept>
+
+#include <gtest/gtest.h>
+
+#include "cenote/asio_request_scope.hpp"
+#include "support/patience.hpp"
+#include "support/task.hpp"
+
+namespace {
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+using cenote::request_scope;
+using cenote::with_scope;
+
+struct session {
+    int number = 0;
+};
+
+/// Opens numbered sessions, and has an opinion about one exception.
+struct judge {
+    int* made;
+    session open() const { return {++*made}; }
+    cenote::verdict classify(const std::exception_ptr& error) const {
+        try {
+            std::rethrow_exception(error);
+        } catch (const std::length_error&) {
+            return cenote::verdict::discard;
+        } catch (...) {
+            return cenote::verdict::keep;
+        }
+    }
+};
+
+class request_scope_of : public testing::Test {
+protected:
+    int made_ = 0;
+    cenote::pool<session> plain_{[this] { return session{++made_}; }, {.max = 2}};
+};
+
+TEST_F(request_scope_of, nothing_takes_nothing) {
+    with_scope(plain_, [](request_scope<session>& s) { EXPECT_FALSE(s.has_resource()); });
+    EXPECT_EQ(plain_.stats().acquires, 0u);
+    EXPECT_EQ(plain_.stats().opened, 0u);
+}
+
+TEST_F(request_scope_of, one_request_has_the_same_resource_to_its_end) {
+    int number = with_scope(plain_, [this](request_scope<session>& s) {
+        session& first = s.get();
+        EXPECT_EQ(&first, &s.get());
+        EXPECT_TRUE(s.has_resource());
+        EXPECT_EQ(plain_.stats().leased, 1u);
+        return first.number;
+    });
+    EXPECT_EQ(number, 1);
+    EXPECT_EQ(plain_.stats().acquires, 1u);
+    EXPECT_TRUE(support::eventually([&] { return plain_.stats().leased == 0; }));
+}
+
+TEST_F(request_scope_of, a_handler_that_throws_costs_no_resource) {
+    for (int i = 0; i < 3; ++i)
+        EXPECT_THROW(with_scope(plain_,
+                                [](request_scope<session>& s) {
+                                    s.get();
+                                    throw std::runtime_error("a bug in the handler");
+                                }),
+                     std::runtime_error);
+    EXPECT_THROW(
+        with_scope(plain_, [](request_scope<session>&) { throw std::runtime_error("early"); }),
+        std::runtime_error);
+    EXPECT_EQ(plain_.stats().discarded, 0u);
+    EXPECT_EQ(made_, 1);
+}
+
+TEST_F(request_scope_of, a_connection_error_costs_the_resource) {
+    EXPECT_THROW(with_scope(plain_,
+                            [](request_scope<session>& s) {
+                                s.get();
+                                throw cenote::connection_error(cenote::error_kind::connection,
+                                                               "lost");
+                            }),
+                 cenote::connection_error);
+    EXPECT_EQ(plain_.stats().discarded, 1u);
+    EXPECT_THROW(with_scope(plain_,
+                            [](request_scope<session>& s) {
+                                s.get();
+                                throw cenote::statement_error("no such table");
+                            }),
+                 cenote::statement_error);
+    EXPECT_EQ(plain_.stats().discarded, 1u);
+}
+
+TEST_F(request_scope_of, the_connectors_opinion_counts_if_it_has_one) {
+    int made = 0;
+    cenote::pool<session> pool{judge{&made}, {.max = 1}};
+    auto fail_with = [&](auto error) {
+        EXPECT_ANY_THROW(with_scope(pool, [&](request_scope<session>& s) {
+            s.get();
+            throw error;
+        }));
+    };
+    fail_with(std::runtime_error("kept"));
+    EXPECT_EQ(pool.stats().discarded, 0u);
+    fail_with(std::length_error("discarded"));
+    EXPECT_EQ(pool.stats().discarded, 1u);
+    EXPECT_EQ(pool.acquire()->number, 2);
+}
+
+TEST_F(request_scope_of, what_is_given_back_early_is_taken_anew) {
+    request_scope<session> s(plain_);
+    s.get();
+    s.give_back();
+    EXPECT_FALSE(s.has_resource());
+    s.get();
+    s.discard();
+    EXPECT_EQ(s.get().number, 2);
+    request_scope<session> moved = std::move(s);
+    EXPECT_TRUE(moved.has_resource());
+    EXPECT_FALSE(s.has_resource());  // NOLINT(bugprone-use-after-move): it says so
+}
+
+TEST_F(request_scope_of, no_resource_is_the_pools_exception) {
+    auto one = plain_.acquire();
+    auto two = plain_.acquire();
+    cenote::acquire_options how{.timeout = 1ms};
+    EXPECT_THROW(
+        with_scope(plain_, [](request_scope<session>& s) { s.get(); }, how), cenote::pool_error);
+}
+
+asio::awaitable<int> twice(cenote::pool<session>* from) {
+    auto work = [](request_scope<session>& s) -> asio::awaitable<int> {
+        session* first = co_await s.async_get(asio::use_awaitable);
+        session* second = co_await s.async_get(asio::use_awaitable);
+        co_return first == second ? first->number : -1;
+    };
+    co_return co_await cenote::async_with_scope(*from, work);
+}
+
+asio::awaitable<void> lost(cenote::pool<session>* from) {
+    auto work = [](request_scope<session>& s) -> asio::awaitable<void> {
+        co_await s.async_get(asio::use_awaitable);
+        throw cenote::connection_error(cenote::error_kind::connection, "lost");
+    };
+    co_await cenote::async_with_scope(*from, work);
+}
+
+TEST_F(request_scope_of, coroutines_of_asio_await_theirs) {
+    asio::io_context io;
+    auto got = asio::co_spawn(io, twice(&plain_), asio::use_future);
+    auto failed = asio::co_spawn(io, lost(&plain_), asio::use_future);
+    io.run();
+    EXPECT_GE(got.get(), 1);
+    EXPECT_THROW(failed.get(), cenote::connection_error);
+    EXPECT_EQ(plain_.stats().acquires, 2u);
+    EXPECT_EQ(plain_.stats().leased, 0u);
+    EXPECT_EQ(plain_.stats().discarded, 1u);
+}
+
+TEST_F(request_scope_of, handlers_of_asio_are_told) {
+    asio::io_context io;
+    request_scope<session> s(plain_);
+    int number = 0;
+    s.async_get(asio::bind_executor(io, [&](const std::exception_ptr& error, session* got) {
+        if (error == nullptr) number = got->number;
+    }));
+    io.run();
+    EXPECT_EQ(number, 1);
+    EXPECT_TRUE(s.has_resource());
+}
+
+support::task await_twice(cenote::pool<session>& from, int& number, support::door done) {
+    request_scope<session> s(from);
+    session& first = co_await s.co_get();
+    session& second = co_await s.co_get();
+    number = &first == &second ? first.number : -1;
+    done.open();
+}
+
+TEST_F(request_scope_of, other_coroutines_await_theirs) {
+    int number = 0;
+    support::door done;
+    auto running = await_twice(plain_, number, done);
+    running.start();
+    ASSERT_TRUE(done.pass_through());
+    EXPECT_EQ(number, 1);
+    EXPECT_TRUE(support::eventually([&] { return plain_.stats().leased == 0; }));
+    EXPECT_EQ(plain_.stats().acquires, 1u);
+}
+
+}  // namespace
