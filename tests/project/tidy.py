@@ -50,7 +50,7 @@ MAY_INCLUDE = {
     "loop": {"loop", "shell", "core", "words", "public", "asio"},
     "examples": {"examples", "service", "server", "asio", "spdlog", "public", "words"},
     "bench": {"bench", "core", "server", "asio", "public", "words", "support"},
-    "tools": {"tools", "sim", "server", "asio", "public", "words"},
+    "tools": {"tools", "examples", "service", "sim", "server", "asio", "public", "words"},
 }
 # A third party is named in as few rooms as possible; so is the operating system.
 THIRD_PARTY = {
@@ -65,8 +65,9 @@ THIRD_PARTY = {
     "service": ("boost/asio/", "boost/system/", "boost/beast/"),
     "http": ("boost/asio/", "boost/system/", "boost/beast/"),
     "bench": ("benchmark/", "boost/asio/"),
-    "examples": ("boost/asio/", "boost/asio.hpp", "spdlog/", "pqxx/", "soci/", "curl/"),
-    "tools": ("CLI/", "boost/asio/", "boost/json/", "boost/system/", "openssl/", "libpq-fe.h"),
+    "examples": ("boost/asio/", "boost/asio.hpp", "boost/beast/", "boost/json", "spdlog/", "pqxx/",
+                 "soci/", "curl/", "CLI/"),
+    "tools": ("CLI/", "boost/asio/", "boost/json", "boost/system/", "openssl/", "libpq-fe.h"),
 }
 PLATFORM_ROOMS = {"shell", "connector", "tools", "bench"}
 

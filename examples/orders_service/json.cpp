@@ -1,0 +1,2 @@
+// Boost.JSON itself, compiled here and nowhere else.
+#include <boost/json/src.hpp>

@@ -1,0 +1,106 @@
+// The orders service as a program: an HTTP API on a database, until SIGTERM or SIGINT.
+//
+//     orders_service --port 8080 --database postgresql://app:secret@db/orders
+//     curl -d '{"customer":"ann","lines":[{"item":"tea","quantity":2,"cents":350}]}' \
+//          localhost:8080/orders
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+
+#include "examples/orders_service/running.hpp"
+
+namespace {
+
+/// A folder for a database that nobody asked to keep.
+class temporary_folder {
+public:
+    temporary_folder() {
+        std::string name = (std::filesystem::temp_directory_path() / "orders-XXXXXX").string();
+        if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
+        path_ = name;
+    }
+    temporary_folder(const temporary_folder&) = delete;
+    temporary_folder& operator=(const temporary_folder&) = delete;
+    ~temporary_folder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+
+    std::string url() const { return "sqlite:" + path_ + "/orders.db?synchronous=normal"; }
+
+private:
+    std::string path_;
+};
+
+struct manner {
+    orders_service::settings how;
+    std::chrono::nanoseconds drain = std::chrono::seconds(10);
+    std::chrono::nanoseconds notice{0};
+};
+
+int serve(const manner& m) {
+    // Before there is any other thread: none of them shall be killed by the signal.
+    boost::asio::io_context signals;
+    boost::asio::signal_set wanted(signals, SIGTERM, SIGINT);
+    orders_service::running service(m.how);
+    std::printf("orders: listening on http://%s:%d\n", m.how.listen.c_str(), service.port());
+    std::fflush(stdout);
+
+    wanted.async_wait([](const auto&, int) {});
+    signals.run();
+    wanted.clear();  // the next one ends it at once
+
+    auto since = std::chrono::steady_clock::now();
+    service.announce_end();
+    std::this_thread::sleep_for(m.notice);
+    std::size_t lost = service.stop(m.drain);
+    std::chrono::duration<double> took = std::chrono::steady_clock::now() - since;
+    std::printf("orders: drained in %.3f s, %zu requests lost, %llu answered\n", took.count(), lost,
+                static_cast<unsigned long long>(service.stats().answered));
+    return lost == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    manner m;
+    double drain = 10;
+    double notice = 0;
+    CLI::App app("An HTTP API for orders, on any database.");
+    app.option_defaults()->always_capture_default();
+    app.add_option("--listen", m.how.listen, "address to listen on");
+    app.add_option("--port", m.how.port, "port to listen on; 0: any, which is printed");
+    app.add_option("--database", m.how.database,
+                   "sqlite:FILE, postgresql://… or mariadb://…; default: a temporary file");
+    app.add_option("--max", m.how.max, "connections to the database at most")
+        ->check(CLI::Range(1, 1000));
+    app.add_option("--threads", m.how.threads, "threads that serve")->check(CLI::Range(1, 64));
+    app.add_option("--connections", m.how.limits.connections, "clients at a time")
+        ->check(CLI::Range(1, 100'000));
+    app.add_option("--drain", drain, "seconds to finish what has begun, when it is told to end")
+        ->check(CLI::Range(0.0, 3600.0));
+    app.add_option("--notice", notice, "seconds between /ready saying no and the end of listening")
+        ->check(CLI::Range(0.0, 3600.0));
+    CLI11_PARSE(app, argc, argv);
+    m.drain = std::chrono::nanoseconds(static_cast<std::int64_t>(drain * 1e9));
+    m.notice = std::chrono::nanoseconds(static_cast<std::int64_t>(notice * 1e9));
+
+    try {
+        if (!m.how.database.empty()) return serve(m);
+        temporary_folder folder;
+        m.how.database = folder.url();
+        return serve(m);
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "orders: %s\n", e.what());
+        return 2;
+    }
+}
