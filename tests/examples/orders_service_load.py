@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+"""The orders service as a program: under load, under attack, watched by Prometheus, told to end.
+
+usage: orders_service_load.py PROGRAM [unittest arguments]
+
+With CENOTE_LOAD_SECONDS=60 (or more than 10) it also measures: goodput with five clients for each
+connection against the best without contention, in turns in the same run, and memory over that time.
+Without, each load is a short one, and only what it is answered counts.
+"""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+SECONDS = float(os.environ.get("CENOTE_LOAD_SECONDS", "1"))
+MEASURES = SECONDS > 10
+PATIENCE = 60
+MIX = Path(__file__).with_name("mix.lua")
+ORDER = json.dumps({"customer": "ann", "lines": [{"item": "tea", "quantity": 2, "cents": 350}]})
+
+program = None
+
+
+class Service:
+    """The program, with a database of its own, until stop()."""
+
+    def __init__(self, *flags):
+        self.folder = tempfile.TemporaryDirectory(prefix="orders-test-")
+        self.file = Path(self.folder.name) / "orders.db"
+        self.process = subprocess.Popen(
+            [program, "--database", f"sqlite:{self.file}?synchronous=normal", *flags],
+            stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        self.port = int(re.search(r":(\d+)$", line.strip())[1])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        self.folder.cleanup()
+
+    def ask(self, method, target, body=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        try:
+            connection.request(method, target, body)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode(), answer.headers
+        finally:
+            connection.close()
+
+    def metric(self, name):
+        text = self.ask("GET", "/metrics")[1]
+        return float(re.search(rf'^{name}{{pool="orders"}} (\S+)$', text, re.MULTILINE)[1])
+
+    def memory(self):
+        """Resident, in bytes."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
+
+    def fill(self):
+        for _ in range(9):
+            assert self.ask("POST", "/orders", ORDER)[0] == 201
+
+    def load(self, clients, seconds):
+        """What wrk says of that, as a dictionary."""
+        command = ["wrk", "-t1", f"-c{clients}", f"-d{seconds:.0f}s", "-s", str(MIX),
+                   f"http://127.0.0.1:{self.port}"]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        result = json.loads(re.search(r"^RESULT (.*)$", said, re.MULTILINE)[1])
+        result["goodput"] = result["good"] / result["seconds"]
+        return result
+
+    def terminate(self):
+        """Tells it to end: how long that took."""
+        since = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(PATIENCE)
+        return time.monotonic() - since, code, self.process.stdout.read()
+
+
+def eventually(holds):
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+class Client(threading.Thread):
+    """Makes one order after the other, until nobody listens any more."""
+
+    def __init__(self, port):
+        super().__init__()
+        self.port = port
+        self.made = 0
+        self.lost = []
+        self.start()
+
+    def run(self):
+        while True:
+            try:
+                there = socket.create_connection(("127.0.0.1", self.port), PATIENCE)
+            except OSError:
+                return
+            try:
+                with there, there.makefile("rb") as answers:
+                    while self.order(there, answers):
+                        pass
+            except OSError as error:
+                self.lost.append(repr(error))
+                return
+
+    def order(self, there, answers):
+        """Whether there may be another one on this connection."""
+        there.sendall((f"POST /orders HTTP/1.1\r\nHost: t\r\nContent-Length: {len(ORDER)}\r\n\r\n"
+                       + ORDER).encode())
+        status = answers.readline()
+        if not status.startswith(b"HTTP/1.1 201"):
+            self.lost.append(repr(status))
+            return False
+        fields = http.client.parse_headers(answers)
+        if len(answers.read(int(fields["Content-Length"]))) != int(fields["Content-Length"]):
+            self.lost.append("half an answer")
+            return False
+        self.made += 1
+        return fields["Connection"] != "close"
+
+
+class OrdersService(unittest.TestCase):
+    def expect_only_good_or_busy(self, result):
+        self.assertGreater(result["good"], 0, result)
+        self.assertEqual(result["other"], 0, result)
+        self.assertEqual(result["busy_without_hint"], 0, result)
+        self.assertEqual(result["socket_errors"], 0, result)
+
+    def expect_pool_unharmed(self, service):
+        """Nobody has a lease, and every acquire ended in one way."""
+        # Whoever was cut off by wrk's end may still be at work.
+        self.assertTrue(eventually(lambda: service.metric("cenote_pool_waiting") == 0))
+        self.assertTrue(eventually(lambda: service.metric("cenote_pool_granted_total") ==
+                                   service.metric("cenote_pool_released_total")))
+        self.assertEqual(service.metric("cenote_pool_discarded_total"), 0)
+        self.assertLessEqual(service.metric("cenote_pool_opened_total"),
+                             service.metric("cenote_pool_max"))
+
+    def test_serves_five_clients_for_each_connection(self):
+        connections = 8
+        with Service("--max", str(connections)) as service:
+            service.fill()
+            self.expect_only_good_or_busy(service.load(connections, SECONDS if not MEASURES else 5))
+            if MEASURES:
+                self.measure(service, connections)
+            else:
+                result = service.load(5 * connections, SECONDS)
+                print("five clients for each connection:", json.dumps(result))
+                self.expect_only_good_or_busy(result)
+            self.expect_pool_unharmed(service)
+
+    def measure(self, service, connections):
+        """In turns, so that what disturbs the machine disturbs all of them."""
+        rounds = 6
+        share = SECONDS / rounds
+        alone = {clients: [] for clients in (2, 4, connections)}
+        crowd = []
+        memory = [service.memory()]
+        for _ in range(rounds):
+            for clients, seen in alone.items():
+                result = service.load(clients, max(2, share / 4))
+                self.expect_only_good_or_busy(result)
+                seen.append(result["goodput"])
+            result = service.load(5 * connections, share)
+            self.expect_only_good_or_busy(result)
+            crowd.append(result)
+            memory.append(service.memory())
+        best = max(statistics.median(seen) for seen in alone.values())
+        goodput = statistics.median(each["goodput"] for each in crowd)
+        print("without contention, by clients:",
+              {clients: round(statistics.median(seen)) for clients, seen in alone.items()})
+        print(f"five clients for each connection: {goodput:.0f}/s, {goodput / best:.1%} of the best, "
+              f"{sum(each['busy'] for each in crowd)} told to come again, "
+              f"p99 {statistics.median(each['p99_ms'] for each in crowd):.1f} ms, "
+              f"longest {max(each['max_ms'] for each in crowd):.0f} ms")
+        print("memory, MiB:", [round(each / 2**20, 1) for each in memory])
+        self.assertGreaterEqual(goodput, 0.9 * best)
+        self.assertLess(memory[-1], memory[1] * 1.05 + 2**20, "after the first round it is warm")
+
+    def test_tells_those_beyond_its_measure_when_to_come_again(self):
+        with Service("--max", "1") as service:
+            service.fill()
+            result = service.load(100, SECONDS if not MEASURES else 10)
+            print("a hundred clients for one connection:", json.dumps(result))
+            self.expect_only_good_or_busy(result)
+            self.assertGreater(result["busy"], 0)
+            self.expect_pool_unharmed(service)
+
+    def test_loses_no_request_at_its_end(self):
+        deadline = 15
+        with Service("--max", "4", "--drain", str(deadline)) as service:
+            clients = [Client(service.port) for _ in range(20)]
+            time.sleep(SECONDS if not MEASURES else 5)
+            took, code, said = service.terminate()
+            for each in clients:
+                each.join()
+            made = sum(each.made for each in clients)
+            with sqlite3.connect(service.file) as database:
+                kept = database.execute("SELECT count(*) FROM orders").fetchone()[0]
+            print(f"told to end under load: {took:.3f} s, {made} answered, {kept} kept;", said.strip())
+            self.assertEqual([each.lost for each in clients], [[]] * len(clients))
+            self.assertEqual(kept, made)
+            self.assertGreater(made, 0)
+            self.assertEqual(code, 0)
+            self.assertLess(took, deadline)
+
+    def test_bears_a_thousand_idle_clients(self):
+        with Service("--max", "2", "--connections", "400") as service:
+            idle = []
+            try:
+                for _ in range(1000):
+                    idle.append(socket.create_connection(("127.0.0.1", service.port), PATIENCE))
+                time.sleep(1.5)  # now they have waited for long enough to make room
+                for _ in range(20):
+                    self.assertEqual(service.ask("POST", "/orders", ORDER)[0], 201)
+                self.assertEqual(service.ask("GET", "/health")[0], 200)
+                self.expect_pool_unharmed(service)
+            finally:
+                for each in idle:
+                    each.close()
+            took, code, _ = service.terminate()
+            self.assertEqual(code, 0)
+            self.assertLess(took, 10)
+
+    def test_is_scraped_by_prometheus(self):
+        with Service("--max", "2") as service, tempfile.TemporaryDirectory() as folder:
+            service.fill()
+            before = service.metric("cenote_pool_granted_total")
+            for _ in range(17):
+                self.assertEqual(service.ask("GET", "/orders/1")[0], 200)
+            with Prometheus(folder, service.port) as prometheus:
+                self.assertTrue(eventually(lambda: prometheus.value(
+                    'cenote_pool_granted_total{pool="orders"}') == before + 17))
+                self.assertEqual(prometheus.value('up{job="orders"}'), 1)
+                self.assertEqual(prometheus.value('cenote_pool_max{pool="orders"}'), 2)
+                self.assertEqual(prometheus.value(
+                    'sum(cenote_pool_resources{pool="orders",state="leased"})'), 0)
+                waits = prometheus.value('cenote_pool_wait_seconds_count{pool="orders"}')
+                self.assertGreater(waits, 0)
+
+
+class Prometheus:
+    """A real one, which watches one service."""
+
+    def __init__(self, folder, target):
+        config = Path(folder) / "prometheus.yml"
+        config.write_text("global: {scrape_interval: 1s, scrape_timeout: 1s}\n"
+                          "scrape_configs:\n"
+                          "  - job_name: orders\n"
+                          f"    static_configs: [{{targets: ['127.0.0.1:{target}']}}]\n",
+                          encoding="ascii")
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            self.port = taken.getsockname()[1]
+        self.process = subprocess.Popen(
+            ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder}/data",
+             f"--web.listen-address=127.0.0.1:{self.port}"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+
+    def value(self, query):
+        """Of an instant; None while there is none."""
+        address = f"http://127.0.0.1:{self.port}/api/v1/query?"
+        try:
+            with urllib.request.urlopen(address + urllib.parse.urlencode({"query": query}),
+                                        timeout=PATIENCE) as answer:
+                result = json.load(answer)["data"]["result"]
+        except OSError:
+            return None
+        return float(result[0]["value"][1]) if len(result) == 1 else None
+
+
+if __name__ == "__main__":
+    program = sys.argv.pop(1)
+    unittest.main()
