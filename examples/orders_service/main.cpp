@@ -1,8 +1,7 @@
 // The orders service as a program: an HTTP API on a database, until SIGTERM or SIGINT.
 //
 //     orders_service --port 8080 --database postgresql://app:secret@db/orders
-//     curl -d '{"customer":"ann","lines":[{"item":"tea","quantity":2,"cents":350}]}' \
-//          localhost:8080/orders
+//     curl localhost:8080/orders
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <chrono>

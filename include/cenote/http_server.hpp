@@ -70,6 +70,9 @@ struct limits {
     std::chrono::nanoseconds answer_time = std::chrono::seconds{30};
     /// Between two requests, and before the first.
     std::chrono::nanoseconds idle_time = std::chrono::seconds{60};
+    /// Whoever was told 503 is not heard again before so long after. Clients that come back at once
+    /// would take the time in which others can be served: without this, they leave little of it.
+    std::chrono::nanoseconds busy_pause = std::chrono::milliseconds{250};
     /// While the server drains: so long an idle client may still begin a request, which was
     /// perhaps on its way already.
     std::chrono::nanoseconds last_call = std::chrono::milliseconds{500};

@@ -5,6 +5,7 @@
 #include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
@@ -202,6 +203,12 @@ asio::awaitable<bool> read_body(std::shared_ptr<manners> how, std::shared_ptr<co
     co_return !refusal && !error;
 }
 
+asio::awaitable<void> wait_for(std::chrono::nanoseconds pause) {
+    asio::steady_timer timer(co_await asio::this_coro::executor, pause);
+    error_code ignored;
+    co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+}
+
 /// One request and its answer. False: the conversation is over.
 asio::awaitable<bool> exchange(std::shared_ptr<manners> how, std::shared_ptr<connection> with) {
     parser incoming;
@@ -212,14 +219,17 @@ asio::awaitable<bool> exchange(std::shared_ptr<manners> how, std::shared_ptr<con
     how->all->becomes_busy(*with);
     bool complete = co_await read_body(how, with, &incoming);
     bool keep = false;
+    bool was_busy = false;
     if (complete) {
         with->stream.expires_never();  // a handler minds its own time
         request r = incoming.release();
         occasion on{r.version(), r.keep_alive(), r.method() == http::verb::head};
         response said = co_await handled(how, std::move(r));
+        was_busy = said.result() == http::status::service_unavailable;
         keep = co_await send(how, with, std::move(said), on);
     }
     how->all->has_been_answered(*with);
+    if (keep && was_busy) co_await wait_for(how->within.busy_pause);
     co_return keep;
 }
 

@@ -172,6 +172,17 @@ TEST(http_server, answers_503_where_a_pool_is_exhausted) {
     EXPECT_THAT(a.body, Not(HasSubstr("secret")));
 }
 
+TEST(http_server, does_not_hear_at_once_whoever_comes_back_at_once) {
+    front f(
+        [](request) -> asio::awaitable<response> { co_return to_response(answer(503, "busy")); },
+        {.busy_pause = 200ms});
+    tcp_client client(f.port());
+    auto since = std::chrono::steady_clock::now();
+    EXPECT_EQ(ask(client, plain).status, 503);
+    EXPECT_EQ(ask(client, plain).status, 503);
+    EXPECT_GE(std::chrono::steady_clock::now() - since, 200ms);
+}
+
 TEST(http_server, answers_500_without_a_word_about_other_errors) {
     std::mutex mutex;
     std::string told;
