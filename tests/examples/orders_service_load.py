@@ -195,8 +195,8 @@ class OrdersService(unittest.TestCase):
         goodput = statistics.median(each["goodput"] for each in crowd)
         print("without contention, by clients:",
               {clients: round(statistics.median(seen)) for clients, seen in alone.items()})
-        print(f"five clients for each connection: {goodput:.0f}/s, {goodput / best:.1%} of the best, "
-              f"{sum(each['busy'] for each in crowd)} told to come again, "
+        print(f"five clients for each connection: {goodput:.0f}/s, {goodput / best:.1%} of the "
+              f"best, {sum(each['busy'] for each in crowd)} told to come again, "
               f"p99 {statistics.median(each['p99_ms'] for each in crowd):.1f} ms, "
               f"longest {max(each['max_ms'] for each in crowd):.0f} ms")
         print("memory, MiB:", [round(each / 2**20, 1) for each in memory])
@@ -223,7 +223,8 @@ class OrdersService(unittest.TestCase):
             made = sum(each.made for each in clients)
             with sqlite3.connect(service.file) as database:
                 kept = database.execute("SELECT count(*) FROM orders").fetchone()[0]
-            print(f"told to end under load: {took:.3f} s, {made} answered, {kept} kept;", said.strip())
+            print(f"told to end under load: {took:.3f} s, {made} answered, {kept} kept;",
+                  said.strip())
             self.assertEqual([each.lost for each in clients], [[]] * len(clients))
             self.assertEqual(kept, made)
             self.assertGreater(made, 0)
