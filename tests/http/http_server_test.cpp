@@ -285,7 +285,7 @@ INSTANTIATE_TEST_SUITE_P(
                     413},
         bad_request{"half_a_body", with_head("Host: t\r\nContent-Length: 5") + "abc", 0},
         bad_request{"another_expectation", with_head("Host: t\r\nExpect: wonders"), 417}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& which) { return which.param.name; });
 
 TEST(http_server_slow, drops_who_takes_too_long_to_say_anything) {
     front f(echo, {.idle_time = 50ms});
