@@ -1,109 +1,47 @@
-// How stats are written down: one table of names for all of them, and two ways to write a number.
+// How the stats of many pools are written down: as Prometheus reads them, and as JSON.
 #include "cenote/metrics.hpp"
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <stdexcept>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "cenote/breaker.hpp"
 #include "cenote/error.hpp"
+#include "watch/json.hpp"
+#include "watch/stats_json.hpp"
+#include "watch/stats_table.hpp"
 
 namespace cenote {
 
 namespace {
+
+using detail::number_text;
+using detail::seconds_of;
+using detail::stats_counters;
+using detail::stats_gauges;
+using detail::stats_json;
+using detail::stats_number;
+using detail::stats_states;
+using detail::stats_time;
+using detail::stats_times;
+using detail::sum_of;
 
 struct named_stats {
     std::string pool;
     stats now;
 };
 
-struct number {
-    const char* name;
-    const char* help;
-    std::uint64_t stats::* value;
-};
-
-constexpr std::array<number, 2> gauges{{
-    {"max", "Most resources the pool may have.", &stats::max},
-    {"waiting", "Callers in line.", &stats::waiting},
-}};
-
-constexpr std::array<number, 13> counters{{
-    {"acquires", "Calls of acquire.", &stats::acquires},
-    {"granted", "Leases given out.", &stats::granted},
-    {"waited", "Leases given out, but not at once.", &stats::waited},
-    {"released", "Leases that came back.", &stats::released},
-    {"discarded", "Leases that came back discarded by their holder.", &stats::discarded},
-    {"detached", "Leases taken out of the pool for good.", &stats::detached},
-    {"opened", "Resources that were opened.", &stats::opened},
-    {"open_failed", "Opens that failed.", &stats::open_failed},
-    {"closed", "Resources that were closed.", &stats::closed},
-    {"abandoned", "Connector calls that outlived their deadline.", &stats::abandoned},
-    {"events_lost", "Events dropped because an observer did not follow.", &stats::events_lost},
-    {"try_empty", "Calls of try_acquire that found nothing.", &stats::try_empty},
-    {"leaks", "Leases held longer than leak_after.", &stats::leaks},
-}};
-
-constexpr std::array<std::pair<const char*, std::uint64_t stats::*>, 6> states{{
-    {"leased", &stats::leased},
-    {"idle", &stats::idle},
-    {"opening", &stats::opening},
-    {"probing", &stats::probing},
-    {"resetting", &stats::resetting},
-    {"closing", &stats::closing},
-}};
-
-struct times {
-    const char* name;
-    const char* help;
-    histogram stats::* value;
-};
-
-constexpr std::array<times, 3> durations{{
-    {"wait", "How long granted acquires waited.", &stats::wait},
-    {"hold", "How long leases were held (a sample on the fast lane).", &stats::hold},
-    {"open", "How long opens took.", &stats::open},
-}};
-
 constexpr std::array<breaker_state, 3> breaker_states{
     breaker_state::active, breaker_state::inactive, breaker_state::recovering};
 constexpr std::array<pool_state, 3> pool_states{pool_state::lending, pool_state::paused,
                                                 pool_state::closed};
-
-std::string text_of(std::uint64_t value) { return std::to_string(value); }
-
-/// As short as it can be without being another number.
-std::string text_of(double value) {
-    std::array<char, 32> room{};
-    auto [end, error] = std::to_chars(room.data(), room.data() + room.size(), value);
-    return error == std::errc() ? std::string(room.data(), end) : "0";
-}
-
-double seconds_of(std::chrono::nanoseconds time) {
-    return std::chrono::duration<double>(time).count();
-}
-
-/// The middle of each bucket, for a sum that nobody has kept: off by an eighth at most.
-double sum_of(const histogram& h) {
-    double sum = 0;
-    std::chrono::nanoseconds below{0};
-    for (std::size_t i = 0; i < histogram::bucket_count; ++i) {
-        bool last = i + 1 == histogram::bucket_count;
-        std::chrono::nanoseconds above = last ? below : histogram::upper_bound(i);
-        sum += static_cast<double>(h.buckets[i]) * (seconds_of(below) + seconds_of(above)) / 2;
-        below = above;
-    }
-    return sum;
-}
 
 /// Every eighth bucket ends at four times the time of the one before; those of less than a quarter
 /// of a microsecond go together. The last is for everything.
@@ -129,12 +67,12 @@ public:
             if (i != next || i + 1 == histogram::bucket_count) continue;
             next += bounds_apart;
             std::string bound = labels + ",le=\"";
-            bound.append(text_of(seconds_of(histogram::upper_bound(i)))).append("\"");
-            add(bound, text_of(below), "_bucket");
+            bound.append(number_text(seconds_of(histogram::upper_bound(i)))).append("\"");
+            add(bound, number_text(below), "_bucket");
         }
-        add(labels + ",le=\"+Inf\"", text_of(below), "_bucket");
-        add(labels, text_of(sum_of(h)), "_sum");
-        add(labels, text_of(below), "_count");
+        add(labels + ",le=\"+Inf\"", number_text(below), "_bucket");
+        add(labels, number_text(sum_of(h)), "_sum");
+        add(labels, number_text(below), "_count");
     }
     std::string take() { return std::move(text_); }
 
@@ -148,8 +86,8 @@ std::string pool_label(const named_stats& of) { return "pool=\"" + of.pool + "\"
 void write_states(exposition& to, const std::vector<named_stats>& all) {
     to.begin("cenote_pool_resources", "gauge", "Resources by what they are doing.");
     for (const named_stats& each : all)
-        for (const auto& [word, value] : states)
-            to.add(pool_label(each) + ",state=\"" + word + "\"", text_of(each.now.*value));
+        for (const auto& [word, value] : stats_states)
+            to.add(pool_label(each) + ",state=\"" + word + "\"", number_text(each.now.*value));
     to.begin("cenote_pool_breaker", "gauge", "1 for the state the circuit breaker is in.");
     for (const named_stats& each : all)
         for (breaker_state s : breaker_states)
@@ -168,80 +106,15 @@ void write_reasons(exposition& to, const std::vector<named_stats>& all) {
         for (std::size_t i = 0; i < retire_reason_count; ++i) {
             auto reason = static_cast<retire_reason>(i);
             to.add(pool_label(each) + ",reason=\"" + to_string(reason) + "\"",
-                   text_of(each.now.retired(reason)));
+                   number_text(each.now.retired(reason)));
         }
     to.begin("cenote_pool_refused_total", "counter", "Acquires that got no lease.");
     for (const named_stats& each : all)
         for (std::size_t i = 1; i <= errc_count; ++i) {
             auto reason = static_cast<errc>(i);
             to.add(pool_label(each) + ",reason=\"" + to_string(reason) + "\"",
-                   text_of(each.now.refused(reason)));
+                   number_text(each.now.refused(reason)));
         }
-}
-
-// JSON. All keys and names are plain words: nothing has to be escaped.
-
-class object {
-public:
-    void add(std::string_view name, std::string_view value) {
-        text_ += text_.size() == 1 ? "\"" : ",\"";
-        text_.append(name).append("\":").append(value);
-    }
-    std::string take() {
-        text_ += '}';
-        return std::move(text_);
-    }
-
-private:
-    std::string text_ = "{";
-};
-
-/// Only those that have counted something, each with its bound.
-std::string buckets_of(const histogram& h) {
-    std::string all = "[";
-    for (std::size_t i = 0; i < histogram::bucket_count; ++i) {
-        if (h.buckets[i] == 0) continue;
-        bool last = i + 1 == histogram::bucket_count;
-        all += all.size() == 1 ? "[" : ",[";
-        all += last ? "null" : text_of(seconds_of(histogram::upper_bound(i)));
-        all.append(",").append(text_of(h.buckets[i])).append("]");
-    }
-    return all.append("]");
-}
-
-std::string json_of(const histogram& h) {
-    object all;
-    all.add("count", text_of(h.count()));
-    all.add("sum", text_of(sum_of(h)));
-    all.add("p50", text_of(seconds_of(h.quantile(0.5))));
-    all.add("p95", text_of(seconds_of(h.quantile(0.95))));
-    all.add("p99", text_of(seconds_of(h.quantile(0.99))));
-    all.add("buckets", buckets_of(h));
-    return all.take();
-}
-
-std::string json_of(const stats& now) {
-    object all;
-    for (const number& each : gauges) all.add(each.name, text_of(now.*each.value));
-    all.add("total", text_of(now.total));
-    for (const auto& [word, value] : states) all.add(word, text_of(now.*value));
-    all.add("breaker", '"' + std::string(to_string(now.breaker)) + '"');
-    all.add("state", '"' + std::string(to_string(now.state)) + '"');
-    for (const number& each : counters) all.add(each.name, text_of(now.*each.value));
-    object retired;
-    for (std::size_t i = 0; i < retire_reason_count; ++i) {
-        auto reason = static_cast<retire_reason>(i);
-        retired.add(to_string(reason), text_of(now.retired(reason)));
-    }
-    all.add("retired", retired.take());
-    object refused;
-    for (std::size_t i = 1; i <= errc_count; ++i) {
-        auto reason = static_cast<errc>(i);
-        refused.add(to_string(reason), text_of(now.refused(reason)));
-    }
-    all.add("refused", refused.take());
-    for (const times& each : durations) all.add(each.name, json_of(now.*each.value));
-    return all.take();
 }
 
 void check_name(std::string_view name) {
@@ -329,17 +202,17 @@ metrics::entry metrics::add(std::string name, std::function<stats()> read) {
 std::string metrics::prometheus() const {
     std::vector<named_stats> all = list_->look();
     exposition to;
-    for (const number& each : gauges) {
+    for (const stats_number& each : stats_gauges) {
         to.begin(std::string("cenote_pool_") + each.name, "gauge", each.help);
-        for (const named_stats& of : all) to.add(pool_label(of), text_of(of.now.*each.value));
+        for (const named_stats& of : all) to.add(pool_label(of), number_text(of.now.*each.value));
     }
     write_states(to, all);
-    for (const number& each : counters) {
+    for (const stats_number& each : stats_counters) {
         to.begin(std::string("cenote_pool_") + each.name + "_total", "counter", each.help);
-        for (const named_stats& of : all) to.add(pool_label(of), text_of(of.now.*each.value));
+        for (const named_stats& of : all) to.add(pool_label(of), number_text(of.now.*each.value));
     }
     write_reasons(to, all);
-    for (const times& each : durations) {
+    for (const stats_time& each : stats_times) {
         to.begin(std::string("cenote_pool_") + each.name + "_seconds", "histogram", each.help);
         for (const named_stats& of : all) to.add(pool_label(of), of.now.*each.value);
     }
@@ -356,15 +229,16 @@ std::string metrics::open_telemetry() const {
     to.begin(prefix + "count", "gauge", "Connections by state.");
     for (const named_stats& of : all) {
         std::uint64_t used = of.now.total - of.now.idle;
-        to.add(label(of) + ",db_client_connection_state=\"idle\"", text_of(of.now.idle));
-        to.add(label(of) + ",db_client_connection_state=\"used\"", text_of(used));
+        to.add(label(of) + ",db_client_connection_state=\"idle\"", number_text(of.now.idle));
+        to.add(label(of) + ",db_client_connection_state=\"used\"", number_text(used));
     }
     to.begin(prefix + "max", "gauge", "Most open connections allowed.");
-    for (const named_stats& of : all) to.add(label(of), text_of(of.now.max));
+    for (const named_stats& of : all) to.add(label(of), number_text(of.now.max));
     to.begin(prefix + "pending_requests", "gauge", "Requests in line for a connection.");
-    for (const named_stats& of : all) to.add(label(of), text_of(of.now.waiting));
+    for (const named_stats& of : all) to.add(label(of), number_text(of.now.waiting));
     to.begin(prefix + "timeouts_total", "counter", "Acquires whose time was up.");
-    for (const named_stats& of : all) to.add(label(of), text_of(of.now.refused(errc::timed_out)));
+    for (const named_stats& of : all)
+        to.add(label(of), number_text(of.now.refused(errc::timed_out)));
     constexpr std::array<std::pair<const char*, histogram stats::*>, 3> same{
         {{"create_time", &stats::open}, {"wait_time", &stats::wait}, {"use_time", &stats::hold}}};
     for (const auto& [name, value] : same) {
@@ -375,9 +249,10 @@ std::string metrics::open_telemetry() const {
 }
 
 std::string metrics::json() const {
-    object pools;
-    for (const named_stats& of : list_->look()) pools.add(of.pool, json_of(of.now));
-    object all;
+    detail::json_object pools;
+    for (const named_stats& of : list_->look())
+        pools.add(of.pool, stats_json(of.now, detail::histograms::whole));
+    detail::json_object all;
     all.add("pools", pools.take());
     return all.take();
 }

@@ -26,11 +26,11 @@ MAPPED_FOLDERS = ("include", "src", "tools", "bench", "examples")
 # Who may include whom. A room is the folder below src, or the folder at the top; the public
 # headers are six: the words, which everybody speaks, what needs Boost.Asio, what needs spdlog,
 # what is about servers, what is for services, and the rest.
-WORDS = ("breaker.hpp", "options.hpp", "error.hpp", "stats.hpp", "event.hpp")
+WORDS = ("breaker.hpp", "options.hpp", "error.hpp", "stats.hpp", "event.hpp", "secret.hpp")
 ASIO = ("asio.hpp", "asio_connector.hpp", "per_executor.hpp")
 SPDLOG = ("spdlog.hpp",)
 SERVICE = ("asio_request_scope.hpp", "http_server.hpp", "request_scope.hpp", "service.hpp")
-SERVER = ("database.hpp", "http.hpp", "mariadb.hpp", "postgres.hpp", "redis.hpp", "secret.hpp",
+SERVER = ("database.hpp", "http.hpp", "mariadb.hpp", "postgres.hpp", "redis.hpp",
           "server_error.hpp", "sql.hpp", "sql_connection.hpp", "sqlite.hpp", "tls.hpp", "url.hpp")
 MAY_INCLUDE = {
     "words": {"words"},
@@ -64,6 +64,7 @@ THIRD_PARTY = {
     "database": ("boost/asio/", "boost/system/"),
     "service": ("boost/asio/", "boost/system/", "boost/beast/"),
     "http": ("boost/asio/", "boost/system/", "boost/beast/"),
+    "watch": ("boost/asio/", "boost/system/", "boost/beast/"),
     "bench": ("benchmark/", "boost/asio/"),
     "examples": ("boost/asio/", "boost/asio.hpp", "boost/beast/", "boost/json", "spdlog/", "pqxx/",
                  "soci/", "curl/", "CLI/"),

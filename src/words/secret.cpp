@@ -2,7 +2,7 @@
 #include "cenote/secret.hpp"
 
 #include <algorithm>
-#include <string.h>
+#include <cstring>
 #include <utility>
 
 namespace cenote {

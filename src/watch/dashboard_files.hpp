@@ -1,0 +1,18 @@
+// The page, as a part of the library.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace cenote::detail {
+
+struct embedded_file {
+    std::string_view path;
+    std::string_view type;
+    std::string_view etag;
+    std::string_view body;
+};
+
+std::span<const embedded_file> dashboard_files() noexcept;
+
+}  // namespace cenote::detail

@@ -1,0 +1,348 @@
+// The only file that speaks HTTP for the dashboard. What is asked for is decided elsewhere.
+#include "watch/dashboard_server.hpp"
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/socket_base.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/error.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/serializer.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
+#include <boost/system/error_code.hpp>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "watch/dashboard_files.hpp"
+#include "watch/json.hpp"
+
+namespace cenote::detail {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int backlog = 128;
+
+/// Answers carry no leave for other sites (no CORS), and none for the browser to keep what they
+/// say; the page may load nothing but its own files, and be in nobody's frame.
+constexpr std::array<std::pair<const char*, const char*>, 6> always{{
+    {"Content-Security-Policy",
+     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
+     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+    {"X-Content-Type-Options", "nosniff"},
+    {"X-Frame-Options", "DENY"},
+    {"Referrer-Policy", "no-referrer"},
+    {"Cross-Origin-Resource-Policy", "same-origin"},
+    {"Cross-Origin-Opener-Policy", "same-origin"},
+}};
+
+std::string_view view_of(beast::string_view text) { return {text.data(), text.size()}; }
+
+std::chrono::steady_clock::duration as_duration(std::chrono::nanoseconds time) {
+    return std::chrono::duration_cast<std::chrono::steady_clock::duration>(time);
+}
+
+/// The status for a request that could not even be read; zero: nobody is there to hear it.
+unsigned status_for(const error_code& error) {
+    if (error == http::error::header_limit || error == http::error::buffer_overflow) return 431;
+    if (error == http::error::body_limit) return 413;
+    bool ended = error == http::error::end_of_stream || error == http::error::partial_message;
+    bool malformed = error.category() == make_error_code(http::error::bad_method).category();
+    return malformed && !ended ? 400 : 0;
+}
+
+std::string authority_of(const asio::ip::address& address, std::uint16_t port) {
+    std::string host = address.is_v6() ? '[' + address.to_string() + ']' : address.to_string();
+    return host + ':' + std::to_string(port);
+}
+
+/// How browsers may call us: by what we listen to, and by the names we were given.
+std::vector<std::string> hosts_of(const asio::ip::address& address, std::uint16_t port,
+                                  const std::vector<std::string>& names) {
+    constexpr std::uint16_t usual_port = 80;
+    std::vector<std::string> hosts = names;
+    std::string at_port = ':' + std::to_string(port);
+    std::vector<std::string> own;
+    if (address.is_loopback() || address.is_unspecified())
+        own = {"localhost", "127.0.0.1", "[::1]"};
+    if (!address.is_unspecified())
+        own.push_back(address.is_v6() ? '[' + address.to_string() + ']' : address.to_string());
+    for (const std::string& each : own) {
+        hosts.push_back(each + at_port);
+        if (port == usual_port) hosts.push_back(each);
+    }
+    return hosts;
+}
+
+}  // namespace
+
+/// Somebody who is connected.
+struct dashboard_server::client {
+    explicit client(tcp::socket socket) : stream(std::move(socket)) {}
+
+    beast::tcp_stream stream;
+    // Nobody sends more than one request ahead.
+    beast::flat_buffer buffer{header_max + body_max};
+};
+
+/// Keeps a client in the list as long as it is served, whichever way that ends.
+class dashboard_server::presence {
+public:
+    presence(std::list<client*>& in, client* one) : in_(in), one_(one) { in_.push_back(one); }
+    ~presence() { in_.remove(one_); }
+    presence(const presence&) = delete;
+    presence& operator=(const presence&) = delete;
+
+    /// It has just been heard of.
+    void refresh() {
+        auto at = std::ranges::find(in_, one_);
+        if (at != in_.end()) in_.splice(in_.end(), in_, at);
+    }
+
+private:
+    std::list<client*>& in_;
+    client* one_;
+};
+
+struct dashboard_server::reply {
+    unsigned status = 200;
+    std::string_view type = "application/json";
+    std::string_view etag = {};
+    std::string_view allow = {};
+    std::string body = {};
+    bool head_only = false;
+    bool keep_alive = false;
+};
+
+dashboard_server::dashboard_server(const dashboard_options& settings, std::shared_ptr<board> shown)
+    : board_(std::move(shown)),
+      max_connections_(settings.max_connections),
+      request_timeout_(settings.request_timeout),
+      idle_timeout_(settings.idle_timeout) {
+    listen(settings);
+    rules_.read_token = settings.read_token;
+    rules_.control_token = settings.control_token;
+    for (const embedded_file& each : dashboard_files()) rules_.files.emplace_back(each.path);
+    asio::co_spawn(context_, look_every_second(), asio::detached);
+    asio::co_spawn(context_, accept_all(), asio::detached);
+    thread_ = std::thread([this] { run(); });
+}
+
+dashboard_server::~dashboard_server() {
+    context_.stop();
+    thread_.join();
+}
+
+void dashboard_server::listen(const dashboard_options& settings) {
+    try {
+        tcp::endpoint at(asio::ip::make_address(settings.address), settings.port);
+        acceptor_.open(at.protocol());
+        acceptor_.set_option(asio::socket_base::reuse_address(true));
+        acceptor_.bind(at);
+        acceptor_.listen(backlog);
+        port_ = acceptor_.local_endpoint().port();
+        asio::ip::address shown = at.address();
+        if (shown.is_unspecified()) shown = asio::ip::address_v4::loopback();
+        authority_ = authority_of(shown, port_);
+        rules_.hosts = hosts_of(at.address(), port_, settings.names);
+    } catch (const boost::system::system_error& e) {
+        throw std::system_error(e.code().value(), std::system_category(),
+                                "cenote: the dashboard cannot listen at " + settings.address +
+                                    " port " + std::to_string(settings.port));
+    }
+}
+
+void dashboard_server::run() noexcept {
+    for (;;) {
+        try {
+            context_.run();
+            return;
+        } catch (...) {  // memory is short: whoever it was about is gone, the others go on
+            static_cast<void>(0);
+        }
+    }
+}
+
+asio::awaitable<void> dashboard_server::look_every_second() {
+    asio::steady_timer timer(context_);
+    auto next = std::chrono::steady_clock::now();
+    for (;;) {
+        try {
+            board_->look();
+        } catch (const std::exception&) {  // memory is short: there is no sample of this second
+            static_cast<void>(0);
+        }
+        next = std::max(next + 1s, std::chrono::steady_clock::now());
+        timer.expires_at(next);
+        error_code error;
+        co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, error));
+    }
+}
+
+asio::awaitable<void> dashboard_server::accept_all() {
+    asio::steady_timer timer(context_);
+    for (;;) {
+        error_code error;
+        tcp::socket socket =
+            co_await acceptor_.async_accept(asio::redirect_error(asio::use_awaitable, error));
+        if (error) {  // most likely there are no descriptors left
+            timer.expires_after(100ms);
+            co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, error));
+            continue;
+        }
+        try {
+            make_room();
+            auto one = std::make_shared<client>(std::move(socket));
+            asio::co_spawn(context_, serve(std::move(one)), asio::detached);
+        } catch (const std::exception&) {  // memory is short: this one is cut off
+            static_cast<void>(0);
+        }
+    }
+}
+
+void dashboard_server::make_room() {
+    while (clients_.size() >= max_connections_) {
+        clients_.front()->stream.close();
+        clients_.pop_front();
+    }
+}
+
+asio::awaitable<void> dashboard_server::serve(std::shared_ptr<client> one) {
+    presence here(clients_, one.get());
+    std::chrono::nanoseconds patience = request_timeout_;
+    for (bool more = true; more; patience = idle_timeout_) {
+        // The time for a request begins with its first byte; what comes after is the parser's.
+        if (one->buffer.size() == 0) {
+            error_code error;
+            one->stream.expires_after(as_duration(patience));
+            std::size_t got = co_await one->stream.async_read_some(
+                one->buffer.prepare(header_max), asio::redirect_error(asio::use_awaitable, error));
+            if (error) co_return;
+            one->buffer.commit(got);
+        }
+        more = co_await serve_request(one.get());
+        if (more) here.refresh();
+    }
+    co_await part(one.get());
+}
+
+asio::awaitable<bool> dashboard_server::serve_request(client* one) {
+    http::request_parser<http::string_body> parser;
+    parser.header_limit(header_max);
+    parser.body_limit(body_max);
+    error_code error;
+    one->stream.expires_after(as_duration(request_timeout_));
+    co_await http::async_read(one->stream, one->buffer, parser,
+                              asio::redirect_error(asio::use_awaitable, error));
+    reply what;
+    if (error) {
+        what.status = status_for(error);
+        what.body = R"({"error":"this is no request, or too large"})";
+        if (what.status != 0) co_await send(one, std::move(what));
+        co_return false;
+    }
+    const auto& message = parser.get();
+    std::vector<header_field> fields;
+    for (const auto& each : message)
+        fields.push_back({view_of(each.name_string()), view_of(each.value())});
+    raw_request request{.method = view_of(message.method_string()),
+                        .target = view_of(message.target()),
+                        .fields = fields,
+                        .body = message.body()};
+    what = answer(request);
+    what.head_only = message.method() == http::verb::head;
+    what.keep_alive = message.keep_alive();
+    bool another = what.keep_alive;
+    bool sent = co_await send(one, std::move(what));
+    co_return another&& sent;
+}
+
+asio::awaitable<bool> dashboard_server::send(client* one, reply what) {
+    http::response<http::string_body> message;
+    message.version(11);
+    message.result(what.status);
+    for (const auto& [name, value] : always) message.set(name, value);
+    message.set(http::field::content_type, what.type);
+    bool kept = !what.etag.empty();
+    message.set(http::field::cache_control, kept ? "no-cache" : "no-store");
+    if (kept) message.set(http::field::etag, what.etag);
+    if (!what.allow.empty()) message.set(http::field::allow, what.allow);
+    if (what.status == 401) message.set(http::field::www_authenticate, "Bearer");
+    message.keep_alive(what.keep_alive);
+    message.body() = std::move(what.body);
+    if (what.status != 304) message.prepare_payload();
+
+    http::response_serializer<http::string_body> serializer(message);
+    error_code error;
+    one->stream.expires_after(as_duration(request_timeout_));
+    if (what.head_only || what.status == 304)
+        co_await http::async_write_header(one->stream, serializer,
+                                          asio::redirect_error(asio::use_awaitable, error));
+    else
+        co_await http::async_write(one->stream, serializer,
+                                   asio::redirect_error(asio::use_awaitable, error));
+    co_return !error;
+}
+
+/// Takes what the client still has to say, so that it hears the answer: a connection that is closed
+/// with something unread in it is reset. Not for long, and not for much.
+asio::awaitable<void> dashboard_server::part(client* one) {
+    constexpr int most_rounds = 64;
+    error_code error;
+    one->stream.socket().shutdown(tcp::socket::shutdown_send, error);
+    one->stream.expires_after(1s);
+    one->buffer.clear();
+    for (int i = 0; i < most_rounds && !error; ++i)
+        co_await one->stream.async_read_some(one->buffer.prepare(header_max),
+                                             asio::redirect_error(asio::use_awaitable, error));
+}
+
+dashboard_server::reply dashboard_server::answer(const raw_request& request) const {
+    asked what = understand(request, rules_);
+    if (what.status == 200) return answer(what);
+    reply no;
+    no.status = what.status;
+    no.body = R"({"error":)" + json_text(what.why) + '}';
+    if (what.status == 405) no.allow = request.target == "/control" ? "POST" : "GET, HEAD";
+    return no;
+}
+
+dashboard_server::reply dashboard_server::answer(const asked& what) const {
+    reply yes;
+    if (what.what == wanted::state) {
+        yes.body = board_->json(what.since, !rules_.control_token.empty());
+    } else if (what.what == wanted::control) {
+        board::result done = board_->carry_out(what.order);
+        yes.status = done.status;
+        yes.body =
+            done.status == 200 ? R"({"done":true})" : R"({"error":)" + json_text(done.error) + '}';
+    } else {
+        auto files = dashboard_files();
+        auto file = std::ranges::find(files, what.file, &embedded_file::path);
+        yes.type = file->type;
+        yes.etag = file->etag;
+        if (what.if_none_match == file->etag) yes.status = 304;
+        else yes.body = file->body;
+    }
+    return yes;
+}
+
+}  // namespace cenote::detail

@@ -1,0 +1,67 @@
+// Serves the dashboard: a thread, and clients that are all alike to it, well-meaning or not.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "cenote/dashboard.hpp"
+#include "watch/dashboard_request.hpp"
+#include "watch/dashboard_state.hpp"
+
+namespace cenote::detail {
+
+/// What no client can exceed: a request of 8 KiB and 4 KiB, one at a time; so many clients; and its
+/// time for each step. Everything happens on one thread, and nothing there waits for a client.
+class dashboard_server {
+public:
+    static constexpr std::uint32_t header_max = 8192;
+    static constexpr std::uint64_t body_max = 4096;
+
+    /// Options as dashboard has checked them. Throws std::system_error if it cannot listen.
+    dashboard_server(const dashboard_options& settings, std::shared_ptr<board> shown);
+    ~dashboard_server();
+    dashboard_server(const dashboard_server&) = delete;
+    dashboard_server& operator=(const dashboard_server&) = delete;
+
+    std::uint16_t port() const noexcept { return port_; }
+    const std::string& authority() const noexcept { return authority_; }
+
+private:
+    struct client;
+    class presence;
+    struct reply;
+
+    void listen(const dashboard_options& settings);
+    void run() noexcept;
+    boost::asio::awaitable<void> look_every_second();
+    boost::asio::awaitable<void> accept_all();
+    boost::asio::awaitable<void> serve(std::shared_ptr<client> one);
+    boost::asio::awaitable<bool> serve_request(client* one);
+    boost::asio::awaitable<bool> send(client* one, reply what);
+    boost::asio::awaitable<void> part(client* one);
+    void make_room();
+    reply answer(const raw_request& request) const;
+    reply answer(const asked& what) const;
+
+    std::shared_ptr<board> board_;
+    house_rules rules_;
+    std::size_t max_connections_;
+    std::chrono::nanoseconds request_timeout_;
+    std::chrono::nanoseconds idle_timeout_;
+    std::uint16_t port_ = 0;
+    std::string authority_;
+    std::list<client*> clients_;  // who has been silent for longest comes first
+    boost::asio::io_context context_{1};
+    boost::asio::ip::tcp::acceptor acceptor_{context_};
+    std::thread thread_;
+};
+
+}  // namespace cenote::detail

@@ -1,0 +1,141 @@
+// What the dashboard knows: the pools it watches, what they did lately, what they told.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cenote/detail/process.hpp"
+#include "cenote/observer.hpp"
+#include "cenote/pool_control.hpp"
+#include "cenote/stats.hpp"
+#include "watch/dashboard_request.hpp"
+
+namespace cenote::detail {
+
+/// One second in the life of a pool. What is no number was not to be seen in this second.
+struct sample {
+    double granted = 0;  ///< A second, as are those that follow.
+    double refused = 0;
+    double leased = 0;  ///< At its end, as are those who wait.
+    double waiting = 0;
+    double wait_p50 = 0;  ///< Seconds, as is the rest.
+    double wait_p99 = 0;
+    double hold_p50 = 0;
+    double hold_p99 = 0;
+};
+
+/// What lies between two looks.
+sample between(const stats& before, const stats& after, double seconds);
+
+/// The last five minutes, a sample a second. Samples are numbered through the life of a dashboard.
+class history {
+public:
+    static constexpr std::size_t most = 300;
+
+    void add(std::uint64_t number, const sample& one);
+    /// Those after number `since`, as JSON: the number of the first, and a column for each value.
+    std::string json(std::uint64_t since) const;
+
+private:
+    std::uint64_t last_ = 0;
+    std::deque<sample> samples_;
+};
+
+/// What pools told lately, the same thing only once; and whose leases are held for too long.
+class chronicle final : public observer {
+public:
+    static constexpr std::size_t most = 100;
+
+    void on_event(const event& what) override;
+    bool wants(event_kind kind) const override;
+
+    /// The latest first.
+    std::string json() const;
+    /// Whether the pool said of the holder of this resource, who has it since then, that it is
+    /// late.
+    bool suspects(const std::string& pool, std::uint64_t resource,
+                  std::chrono::steady_clock::time_point since) const;
+
+private:
+    struct entry {
+        std::string pool;
+        std::string gist;  // two of the same gist are the same thing
+        event_kind kind{};
+        std::string text;
+        std::uint64_t times = 1;
+        std::chrono::system_clock::time_point at;
+    };
+    struct suspicion {
+        std::string pool;
+        std::uint64_t resource = 0;
+        std::chrono::steady_clock::time_point told;
+    };
+
+    const process_number process_ = this_process;
+    mutable std::mutex mutex_;
+    std::deque<entry> entries_;
+    std::deque<suspicion> suspicions_;
+};
+
+/// A pool on the page. Its lock is for this one alone: whoever takes it off waits until nobody
+/// looks at it any more, and no longer than that.
+struct watched_pool {
+    watched_pool(std::string as, pool_control of) : name(std::move(as)), pool(of) {}
+
+    const std::string name;
+    std::mutex mutex;
+    std::optional<pool_control> pool;  // empty: it has gone
+    history past;
+    std::optional<stats> last;
+    std::chrono::steady_clock::time_point looked;
+    // A close look, and when: it takes the pool's lock, so it is not had for every request.
+    std::string closely;
+    std::optional<std::chrono::steady_clock::time_point> looked_closely;
+};
+
+/// Thread safety: all members may be called from any thread at any time.
+class board {
+public:
+    board();
+
+    std::shared_ptr<watched_pool> add(pool_control pool);
+    void remove(const std::shared_ptr<watched_pool>& gone) noexcept;
+    /// Whether it was made in this process. In the child of a fork its thread does not run, and
+    /// whatever was locked stays so.
+    bool ours() const noexcept { return process_ == this_process; }
+    const std::shared_ptr<chronicle>& told() const noexcept { return chronicle_; }
+
+    /// Takes a sample of every pool.
+    void look();
+    /// Everything as JSON, of the samples those after number `since`.
+    std::string json(std::uint64_t since, bool controllable);
+
+    struct result {
+        unsigned status = 200;
+        std::string error;  ///< If it is another status: why.
+    };
+    result carry_out(const control_order& order);
+
+private:
+    std::vector<std::shared_ptr<watched_pool>> present() const;
+    std::string json_of(watched_pool& each, std::uint64_t since) const;
+    std::string close_look_at(const watched_pool& each) const;
+
+    const process_number process_ = this_process;
+    const std::string run_;
+    std::shared_ptr<chronicle> chronicle_ = std::make_shared<chronicle>();
+    mutable std::mutex mutex_;
+    std::map<std::string, std::shared_ptr<watched_pool>> pools_;
+    std::uint64_t sample_ = 0;
+};
+
+}  // namespace cenote::detail

@@ -1,0 +1,162 @@
+// A small chart over time: lines in an SVG that stretches, and everything with letters in HTML.
+
+const svgNamespace = "http://www.w3.org/2000/svg";
+const width = 300;
+const height = 64;
+const shortest = 60;  // seconds; a younger history is drawn into this
+
+function shape(name, className) {
+  const made = document.createElementNS(svgNamespace, name);
+  made.setAttribute("class", className);
+  return made;
+}
+
+/** The next of 1, 2, 5, 10, 20, … */
+export function roundUp(value) {
+  if (!(value > 0)) return 1;
+  const power = 10 ** Math.floor(Math.log10(value));
+  for (const step of [1, 2, 5, 10]) if (value <= step * power * 1.0001) return step * power;
+  return 10 * power;
+}
+
+/**
+ * `series`: [{name, className, key}], keys of the columns that update() is given; the first one has
+ * its area filled. `format`: a number in words.
+ */
+export class Chart {
+  constructor(title, series, format) {
+    this.title = title;
+    this.series = series;
+    this.format = format;
+    this.at = null;  // which second the pointer is on, from the end
+
+    this.root = document.createElement("figure");
+    this.root.className = "chart";
+    const head = document.createElement("figcaption");
+    const heading = document.createElement("span");
+    heading.className = "chart-title";
+    heading.textContent = title;
+    this.readings = document.createElement("span");
+    this.readings.className = "readings";
+    head.append(heading, this.readings);
+
+    const frame = document.createElement("div");
+    frame.className = "chart-frame";
+    this.svg = shape("svg", "chart-lines");
+    this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    this.svg.setAttribute("preserveAspectRatio", "none");
+    this.svg.setAttribute("role", "img");
+    for (const y of [0.5, height / 2, height - 0.5]) {
+      const line = shape("line", "grid");
+      line.setAttribute("x2", width);
+      line.setAttribute("y1", y);
+      line.setAttribute("y2", y);
+      this.svg.append(line);
+    }
+    this.area = shape("path", `area ${series[0].className}`);
+    this.svg.append(this.area);
+    this.lines = series.map((each) => {
+      const path = shape("path", `line ${each.className}`);
+      this.svg.append(path);
+      return path;
+    });
+    this.cursor = shape("line", "cursor");
+    this.cursor.setAttribute("y2", height);
+    this.cursor.setAttribute("visibility", "hidden");
+    this.svg.append(this.cursor);
+    this.top = document.createElement("span");
+    this.top.className = "chart-top";
+    frame.append(this.svg, this.top);
+
+    const foot = document.createElement("div");
+    foot.className = "chart-foot";
+    this.begin = document.createElement("span");
+    this.end = document.createElement("span");
+    foot.append(this.begin, this.end);
+    this.root.append(head, frame, foot);
+
+    frame.addEventListener("pointermove", (event) => this.point(event));
+    frame.addEventListener("pointerleave", () => this.point(null));
+  }
+
+  point(event) {
+    if (event === null || !this.span) {
+      this.at = null;
+    } else {
+      const box = this.svg.getBoundingClientRect();
+      const share = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+      this.at = Math.round((1 - share) * (this.span - 1));
+    }
+    this.read();
+  }
+
+  /** `past`: {key: [number or null, …]}, all as long as each other, the last one is now. */
+  update(past) {
+    this.past = past;
+    const count = past[this.series[0].key].length;
+    this.span = Math.max(shortest, count);
+    const highest = Math.max(
+      0, ...this.series.flatMap((each) => past[each.key].map((value) => value ?? 0)));
+    const top = roundUp(highest);
+    this.top.textContent = this.format(top);
+    this.begin.textContent = this.span > 90 ? `−${Math.round(this.span / 60)} min` : `−${this.span} s`;
+
+    this.series.forEach((each, i) => {
+      const drawn = this.path(past[each.key], top);
+      this.lines[i].setAttribute("d", drawn.line);
+      if (i === 0) this.area.setAttribute("d", drawn.area);
+    });
+    this.read();
+  }
+
+  path(values, top) {
+    const step = width / (this.span - 1);
+    const x = (i) => (width - (values.length - 1 - i) * step).toFixed(1);
+    const y = (value) => (height - 1 - (value / top) * (height - 3)).toFixed(1);
+    let line = "";
+    let area = "";
+    let begun = null;
+    for (let i = 0; i <= values.length; i += 1) {
+      const value = values[i];
+      if (value !== null && value !== undefined) {
+        // One on its own would not be seen without a length.
+        line += begun === null ? `M${x(i)} ${y(value)}h.1` : `L${x(i)} ${y(value)}`;
+        area += begun === null ? `M${x(i)} ${height}V${y(value)}` : `L${x(i)} ${y(value)}`;
+        begun ??= i;
+      } else if (begun !== null) {
+        area += `V${height}Z`;
+        begun = null;
+      }
+    }
+    return {line, area};
+  }
+
+  read() {
+    if (!this.past) return;
+    const length = this.past[this.series[0].key].length;
+    const at = this.at !== null && this.at < length ? this.at : null;
+    this.cursor.setAttribute("visibility", at === null ? "hidden" : "visible");
+    this.end.textContent = at === null ? "now" : `${at} s ago`;
+    if (at !== null) {
+      const x = width - at * (width / (this.span - 1));
+      this.cursor.setAttribute("x1", x);
+      this.cursor.setAttribute("x2", x);
+    }
+    const words = [];
+    this.readings.replaceChildren(...this.series.map((each) => {
+      const values = this.past[each.key];
+      const value = values[values.length - 1 - (at ?? 0)];
+      const reading = document.createElement("span");
+      reading.className = `reading ${each.className}`;
+      const name = document.createElement("span");
+      name.className = "reading-name";
+      name.textContent = each.name;
+      const number = document.createElement("b");
+      number.textContent = value === null || value === undefined ? "–" : this.format(value);
+      words.push(`${each.name} ${number.textContent}`);
+      reading.append(name, " ", number);
+      return reading;
+    }));
+    this.svg.setAttribute("aria-label", `${this.title}: ${words.join(", ")}`);
+  }
+}

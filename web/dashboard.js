@@ -1,0 +1,606 @@
+// The dashboard: asks for the state once a second and shows it. Everything that comes from the
+// program is text here (textContent), and never markup.
+import {Chart} from "/chart.js";
+
+const $ = (id) => document.getElementById(id);
+const kept = 300;  // seconds of history, as many as the server has
+const eventsShown = 40;
+const holdersShown = 6;
+const waitersShown = 40;
+
+/** An element with properties and children; texts become text. */
+function el(name, properties = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (key === "data") Object.assign(made.dataset, value);
+    else if (key.startsWith("aria") || key === "role") {
+      made.setAttribute(key.replace(/[A-Z]/g, (c) => `-${c.toLowerCase()}`), value);
+    } else made[key] = value;
+  }
+  made.append(...children.filter((each) => each !== null));
+  return made;
+}
+
+// Numbers in words.
+
+const whole = new Intl.NumberFormat("en");
+const count = (n) => whole.format(Math.round(n));
+const plural = (n, word, many = `${word}s`) => `${count(n)} ${n === 1 ? word : many}`;
+
+function threeDigits(value) {
+  return value >= 99.5 ? value.toFixed(0) : value >= 9.95 ? value.toFixed(1) : value.toFixed(2);
+}
+function rate(value) {
+  if (value >= 1e6) return `${threeDigits(value / 1e6)} M`;
+  if (value >= 1e4) return `${threeDigits(value / 1e3)} k`;
+  return value >= 10 || Number.isInteger(value) ? count(value) : value.toFixed(1);
+}
+function time(seconds) {
+  if (seconds === 0) return "0";
+  if (seconds < 1e-6) return `${(seconds * 1e9).toFixed(0)} ns`;
+  if (seconds < 1e-3) return `${threeDigits(seconds * 1e6).replace(/\.?0+$/, "")} µs`;
+  if (seconds < 1) return `${threeDigits(seconds * 1e3).replace(/\.?0+$/, "")} ms`;
+  if (seconds < 60) return `${threeDigits(seconds).replace(/\.?0+$/, "")} s`;
+  return long(seconds);
+}
+function long(seconds) {
+  const s = Math.floor(seconds);
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
+  return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+}
+const clock = (milliseconds) => new Date(milliseconds).toLocaleTimeString("en-GB");
+const fileName = (path) => path.slice(path.lastIndexOf("/") + 1);
+const words = (code) => code.replaceAll("_", " ");
+
+// Who we are to the server.
+
+const tokenKey = "cenote.token";
+if (location.hash.startsWith("#token=")) {
+  sessionStorage.setItem(tokenKey, decodeURIComponent(location.hash.slice("#token=".length)));
+  history.replaceState(null, "", location.pathname);
+}
+const token = () => sessionStorage.getItem(tokenKey);
+
+function ask(path, options = {}) {
+  const headers = {...options.headers};
+  if (token()) headers.Authorization = `Bearer ${token()}`;
+  return fetch(path, {...options, headers, cache: "no-store", signal: AbortSignal.timeout(5000)});
+}
+
+async function order(body) {
+  const answer = await ask("/control", {
+    method: "POST",
+    headers: {"Content-Type": "application/json"},
+    body: JSON.stringify(body),
+  });
+  if (answer.ok) return;
+  const {error} = await answer.json().catch(() => ({error: answer.statusText}));
+  if (answer.status === 401) {
+    sessionStorage.removeItem(tokenKey);
+    showTokenButton();
+  }
+  throw new Error(answer.status === 401 ? "the token was refused" : error);
+}
+
+// Dialogs.
+
+for (const dialog of document.querySelectorAll("dialog")) {
+  dialog.querySelector("[data-close]").addEventListener("click", () => dialog.close());
+}
+
+function askForToken(why) {
+  if ($("token-dialog").open) return;
+  $("token-why").textContent = why;
+  $("token-input").value = "";
+  $("token-dialog").showModal();
+}
+$("token-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem(tokenKey, $("token-input").value.trim());
+  $("token-dialog").close();
+  showTokenButton();
+  poll.now();
+});
+
+let controllable = false;
+function showTokenButton() {
+  $("token").hidden = !controllable && !token();
+  $("token").textContent = token() ? "Forget token" : "Unlock control";
+  for (const card of cards.values()) card.showControl();
+}
+$("token").addEventListener("click", () => {
+  if (token()) {
+    sessionStorage.removeItem(tokenKey);
+    showTokenButton();
+  } else {
+    askForToken("Whoever has the control token may pause, resize and retire.");
+  }
+});
+
+function confirmed(title, text, yes) {
+  $("confirm-title").textContent = title;
+  $("confirm-text").textContent = text;
+  $("confirm-yes").textContent = yes;
+  const dialog = $("confirm-dialog");
+  return new Promise((resolve) => {
+    let said = false;
+    $("confirm-yes").onclick = () => {
+      said = true;
+      dialog.close();
+    };
+    dialog.onclose = () => resolve(said);
+    dialog.showModal();
+  });
+}
+
+// Light and dark.
+
+const themes = ["system", "light", "dark"];
+function showTheme(theme) {
+  if (theme === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  $("theme").textContent = `Theme: ${theme}`;
+}
+const themeKey = "cenote.theme";
+showTheme(localStorage.getItem(themeKey) ?? "system");
+$("theme").addEventListener("click", () => {
+  const now = localStorage.getItem(themeKey) ?? "system";
+  const next = themes[(themes.indexOf(now) + 1) % themes.length];
+  localStorage.setItem(themeKey, next);
+  showTheme(next);
+});
+
+// One pool.
+
+const slotStates = [
+  {letter: "L", name: "leased"},
+  {letter: "i", name: "idle"},
+  {letter: "o", name: "opening"},
+  {letter: "p", name: "probing"},
+  {letter: "r", name: "resetting"},
+  {letter: "c", name: "closing"},
+  {letter: ".", name: "vacant"},
+];
+const slotName = Object.fromEntries(slotStates.map((each) => [each.letter, each.name]));
+
+/** What is wrong with a pool, the worst first: [{level, badge, text}]. */
+function problemsOf(pool, recent) {
+  const s = pool.stats;
+  const found = [];
+  const suspects = pool.leases.filter((each) => each.suspect);
+  if (s.breaker === "inactive") {
+    found.push({level: "bad", badge: "breaker open", text: "the breaker is open: every acquire is refused"});
+  }
+  if (s.breaker === "recovering") {
+    found.push({level: "notable", badge: "recovering", text: "the breaker lets a few try"});
+  }
+  if (suspects.length > 0) {
+    const first = suspects[0];
+    found.push({
+      level: "bad", badge: plural(suspects.length, "leak suspect"),
+      text: `${plural(suspects.length, "lease is", "leases are")} held for too long, the oldest since ` +
+        `${fileName(first.file)}:${first.line}`,
+    });
+  }
+  if (s.state === "paused") {
+    found.push({
+      level: "notable", badge: "paused",
+      text: `paused: nothing is lent${s.waiting > 0 ? `, ${plural(s.waiting, "caller waits", "callers wait")}` : ""}`,
+    });
+  }
+  if (s.state === "closed") found.push({level: "notable", badge: "closed", text: "closed"});
+  if (recent.openFailed > 0) {
+    found.push({level: "bad", badge: "opens fail", text: `${plural(recent.openFailed, "open")} failed lately`});
+  }
+  if (recent.refused > 0 && s.breaker === "active") {
+    found.push({
+      level: "bad", badge: "refusing",
+      text: `${plural(recent.refused, "acquire was", "acquires were")} refused in the last 10 s`,
+    });
+  }
+  if (s.waiting > 0 && s.state === "lending" && s.leased >= s.max) {
+    found.push({
+      level: "notable", badge: "crowded",
+      text: `all ${s.max} are leased, ${plural(s.waiting, "caller waits", "callers wait")}`,
+    });
+  }
+  return found;
+}
+
+function sentenceOf(s) {
+  const parts = [`${count(s.leased)} of ${count(s.max)} leased`];
+  if (s.idle > 0) parts.push(`${count(s.idle)} idle`);
+  if (s.opening > 0) parts.push(`${count(s.opening)} opening`);
+  parts.push(s.waiting > 0 ? `${count(s.waiting)} waiting` : "nobody waits");
+  return parts.join(" · ");
+}
+
+class Card {
+  constructor(name) {
+    this.name = name;
+    this.past = {last: 0, columns: {}};
+    this.counted = [];  // [{at, openFailed, refused}] of the last ten seconds
+    const id = `pool-${(Card.made += 1)}`;
+    this.badge = el("span", {className: "badge"});
+    this.sentence = el("p", {className: "sentence"});
+    this.slots = el("ul", {className: "slots", ariaLabel: "Slots"});
+    this.legend = el("ul", {className: "legend", ariaLabel: "Slots by state"});
+    this.line = el("div", {className: "line"});
+    this.charts = [
+      new Chart("Acquires per second", [
+        {name: "granted", className: "one", key: "granted"},
+        {name: "refused", className: "bad", key: "refused"}], rate),
+      new Chart("Wait", [
+        {name: "p99", className: "two", key: "wait_p99"},
+        {name: "p50", className: "one", key: "wait_p50"}], time),
+      new Chart("Hold", [
+        {name: "p99", className: "two", key: "hold_p99"},
+        {name: "p50", className: "one", key: "hold_p50"}], time),
+    ];
+    this.holders = el("tbody");
+    this.holdersNote = el("p", {className: "fine"});
+    this.facts = el("dl", {className: "facts"});
+    this.refusals = el("ul", {className: "refusals"});
+    this.control = this.makeControl(id);
+    this.root = el("section", {className: "card pool", data: {pool: name}, ariaLabelledby: id},
+      el("div", {className: "card-head"}, el("h2", {id, textContent: name}), this.badge),
+      this.sentence,
+      this.slots, this.legend,
+      this.line,
+      el("div", {className: "charts"}, ...this.charts.map((each) => each.root)),
+      el("div", {className: "halves"},
+        el("div", {},
+          el("h3", {textContent: "Who holds what"}),
+          el("table", {className: "holders"},
+            el("thead", {}, el("tr", {},
+              el("th", {scope: "col", textContent: "Call site"}),
+              el("th", {scope: "col", textContent: "Task"}),
+              el("th", {scope: "col", className: "number", textContent: "Held"}))),
+            this.holders),
+          this.holdersNote),
+        el("div", {},
+          el("h3", {textContent: "Refusals"}), this.refusals,
+          el("h3", {textContent: "Since the start"}), this.facts)),
+      this.control);
+  }
+
+  /** What the last ten seconds have brought. */
+  recent(s) {
+    const now = performance.now();
+    const refused = Object.entries(s.refused)
+      .filter(([reason]) => reason !== "canceled" && reason !== "closed")
+      .reduce((sum, [, n]) => sum + n, 0);
+    this.counted.push({at: now, openFailed: s.open_failed, refused});
+    while (this.counted.length > 2 && this.counted[0].at < now - 10000) this.counted.shift();
+    const then = this.counted[0];
+    return {openFailed: s.open_failed - then.openFailed, refused: refused - then.refused};
+  }
+
+  remember(history) {
+    const {first, ...columns} = history;
+    const length = columns.granted.length;
+    const skip = Math.min(length, Math.max(0, this.past.last + 1 - first));
+    for (const [key, values] of Object.entries(columns)) {
+      this.past.columns[key] = [...(this.past.columns[key] ?? []), ...values.slice(skip)].slice(-kept);
+    }
+    if (length > 0) this.past.last = Math.max(this.past.last, first + length - 1);
+  }
+
+  update(pool) {
+    const s = pool.stats;
+    this.remember(pool.history);
+    const problems = problemsOf(pool, this.recent(s));
+    const worst = problems[0] ?? {level: "good", badge: "well"};
+    this.badge.textContent = worst.badge;
+    this.badge.dataset.level = worst.level;
+    this.root.dataset.level = worst.level;
+    this.root.dataset.state = s.state;
+    this.root.dataset.breaker = s.breaker;
+    this.root.dataset.granted = s.granted;
+    this.root.dataset.leased = s.leased;
+    this.sentence.textContent = sentenceOf(s);
+    this.showSlots(pool);
+    this.showLine(s);
+    for (const chart of this.charts) chart.update(this.past.columns);
+    this.showHolders(pool);
+    this.showCounts(s);
+    this.stats = s;
+    this.showControl();
+    return problems;
+  }
+
+  showSlots(pool) {
+    const holder = new Map(pool.leases.map((each) => [each.resource, each]));
+    while (this.slots.children.length > pool.slots.length) this.slots.lastChild.remove();
+    while (this.slots.children.length < pool.slots.length) {
+      this.slots.append(el("li", {className: "slot"}));
+    }
+    this.slots.classList.toggle("many", pool.slots.length > 120);
+    [...pool.slots].forEach((letter, i) => {
+      const cell = this.slots.children[i];
+      const lease = letter === "L" ? holder.get(pool.resources[i]) : undefined;
+      const state = slotName[letter] ?? "unknown";
+      const suspect = lease?.suspect ?? false;
+      let text = `slot ${i + 1}: ${state}`;
+      if (pool.resources[i] !== 0) text += `, resource ${pool.resources[i]}`;
+      if (lease) text += `, ${fileName(lease.file)}:${lease.line}${lease.task ? ` (${lease.task})` : ""}`;
+      if (suspect) text += ", held for too long";
+      if (cell.title === text) return;
+      cell.title = text;
+      cell.setAttribute("aria-label", text);
+      cell.dataset.state = state;
+      cell.dataset.suspect = suspect;
+      cell.textContent = suspect ? "!" : letter === "." ? "" : letter.toUpperCase();
+    });
+    const s = pool.stats;
+    const vacant = Math.max(0, s.max - s.total);
+    this.legend.replaceChildren(...slotStates
+      .map(({letter, name}) => ({letter, name, n: name === "vacant" ? vacant : s[name]}))
+      .filter(({name, n}) => n > 0 || name === "leased" || name === "idle")
+      .map(({letter, name, n}) => el("li", {},
+        el("span", {className: "slot key", data: {state: name}, ariaHidden: "true",
+                    textContent: letter === "." ? "" : letter.toUpperCase()}),
+        `${name} `, el("b", {textContent: count(n)}))));
+  }
+
+  showLine(s) {
+    const shown = Math.min(s.waiting, waitersShown);
+    this.line.dataset.waiting = s.waiting;
+    this.line.replaceChildren(
+      el("span", {className: "line-title", textContent: "The line"}),
+      el("span", {className: "waiters", ariaHidden: "true"},
+        ...Array.from({length: shown}, () => el("i", {className: "waiter"}))),
+      el("span", {className: "line-count", textContent: s.waiting === 0 ? "nobody waits"
+        : `${s.waiting > shown ? `+${count(s.waiting - shown)} · ` : ""}${count(s.waiting)} waiting`}));
+  }
+
+  showHolders(pool) {
+    const late = (each) => (each.suspect ? 0 : 1);
+    const sorted = [...pool.leases].sort((a, b) => late(a) - late(b) || (b.held ?? 0) - (a.held ?? 0));
+    this.holders.replaceChildren(...sorted.slice(0, holdersShown).map((each) => {
+      const site = `${fileName(each.file)}:${each.line}`;
+      return el("tr", {className: each.suspect ? "suspect" : ""},
+        el("td", {}, el("span", {className: "site", title: `${each.file}:${each.line} ${each.function}`,
+                                 textContent: site}),
+          each.suspect ? el("span", {className: "mark", textContent: "held for too long"}) : null),
+        el("td", {textContent: each.task ?? "–"}),
+        el("td", {className: "number", textContent: each.held === null ? "just now" : time(each.held)}));
+    }));
+    const more = pool.stats.leased - Math.min(sorted.length, holdersShown);
+    this.holdersNote.textContent = pool.stats.leased === 0 && sorted.length === 0 ? "Nobody holds a lease."
+      : more > 0 ? `and ${plural(more, "other")}` : "";
+    this.holders.parentElement.hidden = sorted.length === 0;
+  }
+
+  showCounts(s) {
+    const refused = Object.entries(s.refused).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
+    const most = Math.max(1, ...refused.map(([, n]) => n));
+    this.refusals.replaceChildren(...(refused.length === 0
+      ? [el("li", {className: "fine", textContent: "None so far."})]
+      : refused.map(([reason, n]) => {
+        const bar = el("span", {className: "bar-fill"});
+        bar.style.width = `${Math.max(2, (n / most) * 100)}%`;
+        return el("li", {data: {reason}}, el("span", {textContent: words(reason)}),
+          el("b", {textContent: count(n)}), el("span", {className: "bar-track", ariaHidden: "true"}, bar));
+      })));
+    const facts = [
+      ["granted", count(s.granted)], ["opened", count(s.opened)], ["closed", count(s.closed)],
+      ["open failures", count(s.open_failed)], ["discarded", count(s.discarded)],
+      ["leaks", count(s.leaks)], ["breaker", s.breaker],
+    ];
+    this.facts.replaceChildren(...facts.flatMap(([name, value]) =>
+      [el("dt", {textContent: name}), el("dd", {textContent: value, data: {fact: name}})]));
+  }
+
+  // Control.
+
+  makeControl(id) {
+    const button = (action, label, className = "") => el("button", {
+      type: "button", className, textContent: label, data: {action}, onclick: () => this.act(action)});
+    this.size = el("input", {type: "number", min: "1", max: "100000", id: `${id}-max`, inputMode: "numeric"});
+    this.result = el("p", {className: "result", role: "status"});
+    this.locked = el("p", {className: "fine"});
+    this.buttons = el("div", {className: "control-buttons"},
+      el("div", {className: "group", role: "group", ariaLabel: "Lending"},
+        button("pause", "Pause"), button("resume", "Resume")),
+      el("div", {className: "group", role: "group", ariaLabel: "Resources"},
+        button("retire_all", "Retire all", "danger"), button("suspect_all", "Probe all")),
+      el("div", {className: "group", role: "group", ariaLabel: "Breaker"},
+        el("span", {className: "group-title", textContent: "Breaker"}),
+        button("activate", "Activate"), button("recover", "Recover"),
+        button("deactivate", "Deactivate", "danger")),
+      el("div", {className: "group"},
+        el("label", {htmlFor: this.size.id, textContent: "max"}), this.size, button("resize", "Resize")));
+    return el("details", {className: "control"},
+      el("summary", {textContent: "Control"}), this.locked, this.buttons, this.result);
+  }
+
+  showControl() {
+    const may = controllable && token() !== null;
+    this.buttons.hidden = !may;
+    this.locked.hidden = may;
+    this.locked.textContent = controllable
+      ? "Locked: unlock with the control token first."
+      : "For looking only: the program has set no control token.";
+    if (!this.stats) return;
+    const state = this.stats.state;
+    const off = {
+      pause: state !== "lending", resume: state !== "paused",
+      activate: this.stats.breaker === "active", deactivate: this.stats.breaker === "inactive",
+    };
+    for (const each of this.buttons.querySelectorAll("button")) {
+      each.disabled = state === "closed" || (off[each.dataset.action] ?? false);
+    }
+    if (document.activeElement !== this.size && !this.size.dataset.touched) this.size.value = this.stats.max;
+    this.size.oninput = () => { this.size.dataset.touched = "yes"; };
+  }
+
+  async act(action) {
+    const name = this.name;
+    const max = Number.parseInt(this.size.value, 10);
+    const questions = {
+      pause: ["Nothing will be lent until it is resumed. Callers wait.", "Pause"],
+      retire_all: ["Everything that is open will be closed: the idle now, the leased when they come back.", "Retire all"],
+      deactivate: ["Every acquire will be refused at once, and everybody in line.", "Deactivate"],
+      resize: [`At most ${max} instead of ${this.stats.max}. Nobody loses a lease.`, "Resize"],
+    };
+    const question = questions[action];
+    if (question && !(await confirmed(`${question[1]} – ${name}?`, question[0], question[1]))) return;
+    try {
+      await order(action === "resize" ? {pool: name, action, max} : {pool: name, action});
+      this.result.textContent = `Done: ${words(action)}${action === "resize" ? ` to ${max}` : ""}.`;
+      this.result.dataset.level = "good";
+      delete this.size.dataset.touched;
+      poll.now();
+    } catch (error) {
+      this.result.textContent = `Not done: ${error.message}.`;
+      this.result.dataset.level = "bad";
+    }
+  }
+}
+Card.made = 0;
+
+const cards = new Map();
+
+// Everything.
+
+function showPools(state) {
+  const names = new Set(state.pools.map((each) => each.name));
+  for (const [name, card] of cards) {
+    if (names.has(name)) continue;
+    card.root.remove();
+    cards.delete(name);
+  }
+  const problems = [];
+  for (const pool of state.pools) {
+    let card = cards.get(pool.name);
+    if (!card) {
+      card = new Card(pool.name);
+      cards.set(pool.name, card);
+      $("pools").append(card.root);
+    }
+    for (const each of card.update(pool)) problems.push({pool: pool.name, ...each});
+  }
+  $("pools").classList.toggle("single", state.pools.length === 1);
+  showAttention(state, problems);
+}
+
+/** Touched only if it changes: it is read aloud. */
+let attention = null;
+function showAttention(state, problems) {
+  const rank = (each) => (each.level === "bad" ? 0 : 1);
+  const sorted = [...problems].sort((a, b) => rank(a) - rank(b));
+  const key = JSON.stringify(sorted.map(({pool, badge, level}) => [pool, badge, level])) + state.pools.length;
+  document.title = sorted.length > 0 ? `(${sorted.length}) cenote` : "cenote";
+  if (key === attention) {
+    sorted.forEach((each, i) => {
+      const text = $("attention").querySelectorAll(".problem-text")[i];
+      if (text && text.textContent !== each.text) text.textContent = each.text;
+    });
+    return;
+  }
+  attention = key;
+  if (sorted.length === 0) {
+    $("attention").replaceChildren(el("p", {className: "all-well", textContent:
+      state.pools.length === 0 ? "No pool is watched yet."
+        : state.pools.length === 1 ? "The pool is well." : `All ${state.pools.length} pools are well.`}));
+    return;
+  }
+  $("attention").replaceChildren(el("ul", {className: "problems"}, ...sorted.map((each) =>
+    el("li", {data: {level: each.level, pool: each.pool}},
+      el("b", {textContent: each.pool}), " ", el("span", {className: "problem-text", textContent: each.text})))));
+}
+
+let problemsOnly = false;
+$("problems-only").addEventListener("click", () => {
+  problemsOnly = !problemsOnly;
+  $("problems-only").setAttribute("aria-pressed", problemsOnly);
+  showEvents();
+});
+let events = [];
+let eventsKey = "";
+const marks = {bad: "!", notable: "•", good: "✓", plain: ""};
+function showEvents() {
+  const shown = events.filter((each) => !problemsOnly || each.level === "bad").slice(0, eventsShown);
+  const key = JSON.stringify(shown);
+  if (key === eventsKey) return;
+  eventsKey = key;
+  $("events").replaceChildren(...(shown.length === 0
+    ? [el("li", {className: "fine", textContent: "Nothing has happened yet."})]
+    : shown.map((each) => el("li", {className: "event", data: {level: each.level, kind: each.kind}},
+      el("time", {textContent: clock(each.at)}),
+      el("span", {className: "event-mark", ariaHidden: "true", textContent: marks[each.level] ?? ""}),
+      el("span", {className: "event-pool", textContent: each.pool}),
+      el("span", {className: "event-text", textContent: each.text}),
+      each.times > 1 ? el("span", {className: "event-times", textContent: `×${count(each.times)}`}) : null))));
+}
+
+function showLink(level, text) {
+  const link = $("link");
+  if (link.textContent !== text) link.textContent = text;
+  link.dataset.level = level;
+  document.body.classList.toggle("lost", level === "bad");
+}
+
+let run = null;
+let sample = 0;
+let heard = null;
+
+async function update() {
+  const answer = await ask(`/state?since=${sample}`);
+  if (answer.status === 401) {
+    sessionStorage.removeItem(tokenKey);
+    showLink("notable", "locked");
+    askForToken("This dashboard is shown only to those who have a token.");
+    return;
+  }
+  if (!answer.ok) throw new Error(`${answer.status}`);
+  const state = await answer.json();
+  if (state.run !== run && run !== null) {  // the program was started again
+    run = state.run;
+    sample = 0;
+    cards.clear();
+    $("pools").replaceChildren();
+    await update();
+    return;
+  }
+  run = state.run;
+  controllable = state.controllable;
+  showPools(state);
+  events = state.events;
+  showEvents();
+  sample = state.sample;
+  heard = Date.now();
+  showTokenButton();
+  showLink("good", "live");
+  document.documentElement.dataset.sample = sample;
+}
+
+const poll = {
+  timer: null,
+  busy: false,
+  again: false,
+  async now() {
+    if (this.busy) {
+      this.again = true;
+      return;
+    }
+    clearTimeout(this.timer);
+    this.busy = true;
+    try {
+      await update();
+    } catch (error) {
+      showLink("bad", heard === null ? "no connection" : `connection lost, last heard ${clock(heard)}`);
+    }
+    this.busy = false;
+    const soon = this.again;
+    this.again = false;
+    this.timer = setTimeout(() => this.now(), soon ? 0 : 1000);
+  },
+};
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) clearTimeout(poll.timer);
+  else poll.now();
+});
+poll.now();
