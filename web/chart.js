@@ -3,7 +3,8 @@
 const svgNamespace = "http://www.w3.org/2000/svg";
 const width = 300;
 const height = 64;
-const shortest = 60;  // seconds; a younger history is drawn into this
+const bridged = 10;  // seconds without a value that a line passes over
+const shortest = 30;  // seconds; a younger history is drawn into this
 
 function shape(name, className) {
   const made = document.createElementNS(svgNamespace, name);
@@ -11,17 +12,17 @@ function shape(name, className) {
   return made;
 }
 
-/** The next of 1, 2, 5, 10, 20, … */
+/** The next that is easily read. */
 export function roundUp(value) {
   if (!(value > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  for (const step of [1, 2, 5, 10]) if (value <= step * power * 1.0001) return step * power;
+  for (const step of [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10]) if (value <= step * power * 1.0001) return step * power;
   return 10 * power;
 }
 
 /**
- * `series`: [{name, className, key}], keys of the columns that update() is given; the first one has
- * its area filled. `format`: a number in words.
+ * `series`: [{name, className, key, quiet}], keys of the columns that update() is given; the first one
+ * has its area filled, `quiet` ones are not drawn while they are zero. `format`: a number in words.
  */
 export class Chart {
   constructor(title, series, format) {
@@ -98,11 +99,14 @@ export class Chart {
     const highest = Math.max(
       0, ...this.series.flatMap((each) => past[each.key].map((value) => value ?? 0)));
     const top = roundUp(highest);
-    this.top.textContent = this.format(top);
+    this.root.classList.toggle("empty", !(highest > 0));
+    this.top.textContent = highest > 0 ? this.format(top) : "";
     this.begin.textContent = this.span > 90 ? `−${Math.round(this.span / 60)} min` : `−${this.span} s`;
 
     this.series.forEach((each, i) => {
-      const drawn = this.path(past[each.key], top);
+      // What never happened needs no line along the ground.
+      const shown = each.quiet && !past[each.key].some((value) => value > 0) ? [] : past[each.key];
+      const drawn = this.path(shown, top);
       this.lines[i].setAttribute("d", drawn.line);
       if (i === 0) this.area.setAttribute("d", drawn.area);
     });
@@ -115,19 +119,24 @@ export class Chart {
     const y = (value) => (height - 1 - (value / top) * (height - 3)).toFixed(1);
     let line = "";
     let area = "";
-    let begun = null;
-    for (let i = 0; i <= values.length; i += 1) {
-      const value = values[i];
-      if (value !== null && value !== undefined) {
+    let last = null;
+    const close = () => {
+      if (last !== null) area += `L${x(last)} ${height}Z`;
+    };
+    values.forEach((value, i) => {
+      if (value === null) return;
+      if (last !== null && i - last <= bridged) {
+        line += `L${x(i)} ${y(value)}`;
+        area += `L${x(i)} ${y(value)}`;
+      } else {
+        close();
         // One on its own would not be seen without a length.
-        line += begun === null ? `M${x(i)} ${y(value)}h.1` : `L${x(i)} ${y(value)}`;
-        area += begun === null ? `M${x(i)} ${height}V${y(value)}` : `L${x(i)} ${y(value)}`;
-        begun ??= i;
-      } else if (begun !== null) {
-        area += `V${height}Z`;
-        begun = null;
+        line += `M${x(i)} ${y(value)}h.1`;
+        area += `M${x(i)} ${height}V${y(value)}`;
       }
-    }
+      last = i;
+    });
+    close();
     return {line, area};
   }
 

@@ -5,7 +5,7 @@ import {Chart} from "/chart.js";
 const $ = (id) => document.getElementById(id);
 const kept = 300;  // seconds of history, as many as the server has
 const eventsShown = 40;
-const holdersShown = 6;
+const holdersShown = 5;
 const waitersShown = 40;
 
 /** An element with properties and children; texts become text. */
@@ -27,21 +27,19 @@ const whole = new Intl.NumberFormat("en");
 const count = (n) => whole.format(Math.round(n));
 const plural = (n, word, many = `${word}s`) => `${count(n)} ${n === 1 ? word : many}`;
 
-function threeDigits(value) {
-  return value >= 99.5 ? value.toFixed(0) : value >= 9.95 ? value.toFixed(1) : value.toFixed(2);
-}
+/** With two digits, as exact as the server counts; without zeros at the end. */
+const digits = (value) => (value >= 9.95 ? value.toFixed(0) : value.toFixed(1).replace(/\.0$/, ""));
 function rate(value) {
-  if (value >= 1e6) return `${threeDigits(value / 1e6)} M`;
-  if (value >= 1e4) return `${threeDigits(value / 1e3)} k`;
-  return value >= 10 || Number.isInteger(value) ? count(value) : value.toFixed(1);
+  if (value >= 1e6) return `${digits(value / 1e6)} M`;
+  if (value >= 1e4) return `${digits(value / 1e3)} k`;
+  return value >= 99.5 ? count(value) : digits(value);
 }
 function time(seconds) {
   if (seconds === 0) return "0";
-  if (seconds < 1e-6) return `${(seconds * 1e9).toFixed(0)} ns`;
-  if (seconds < 1e-3) return `${threeDigits(seconds * 1e6).replace(/\.?0+$/, "")} µs`;
-  if (seconds < 1) return `${threeDigits(seconds * 1e3).replace(/\.?0+$/, "")} ms`;
-  if (seconds < 60) return `${threeDigits(seconds).replace(/\.?0+$/, "")} s`;
-  return long(seconds);
+  if (seconds < 9.995e-7) return `${digits(seconds * 1e9)} ns`;
+  if (seconds < 9.995e-4) return `${digits(seconds * 1e6)} µs`;
+  if (seconds < 0.9995) return `${digits(seconds * 1e3)} ms`;
+  return seconds < 60 ? `${digits(seconds)} s` : long(seconds);
 }
 function long(seconds) {
   const s = Math.floor(seconds);
@@ -199,11 +197,8 @@ function problemsOf(pool, recent) {
       text: `${plural(recent.refused, "acquire was", "acquires were")} refused in the last 10 s`,
     });
   }
-  if (s.waiting > 0 && s.state === "lending" && s.leased >= s.max) {
-    found.push({
-      level: "notable", badge: "crowded",
-      text: `all ${s.max} are leased, ${plural(s.waiting, "caller waits", "callers wait")}`,
-    });
+  if (recent.crowded && s.state === "lending" && s.breaker === "active") {
+    found.push({level: "notable", badge: "crowded", text: "callers have to wait most of the time"});
   }
   return found;
 }
@@ -222,6 +217,7 @@ class Card {
     this.past = {last: 0, columns: {}};
     this.counted = [];  // [{at, openFailed, refused}] of the last ten seconds
     const id = `pool-${(Card.made += 1)}`;
+    this.id = id;
     this.badge = el("span", {className: "badge"});
     this.sentence = el("p", {className: "sentence"});
     this.slots = el("ul", {className: "slots", ariaLabel: "Slots"});
@@ -230,17 +226,17 @@ class Card {
     this.charts = [
       new Chart("Acquires per second", [
         {name: "granted", className: "one", key: "granted"},
-        {name: "refused", className: "bad", key: "refused"}], rate),
+        {name: "refused", className: "bad", key: "refused", quiet: true}], rate),
       new Chart("Wait", [
-        {name: "p99", className: "two", key: "wait_p99"},
-        {name: "p50", className: "one", key: "wait_p50"}], time),
+        {name: "p50", className: "one", key: "wait_p50"},
+        {name: "p99", className: "two", key: "wait_p99"}], time),
       new Chart("Hold", [
-        {name: "p99", className: "two", key: "hold_p99"},
-        {name: "p50", className: "one", key: "hold_p50"}], time),
+        {name: "p50", className: "one", key: "hold_p50"},
+        {name: "p99", className: "two", key: "hold_p99"}], time),
     ];
     this.holders = el("tbody");
     this.holdersNote = el("p", {className: "fine"});
-    this.facts = el("dl", {className: "facts"});
+    this.facts = el("dl", {className: "facts", ariaLabel: "Since the start"});
     this.refusals = el("ul", {className: "refusals"});
     this.control = this.makeControl(id);
     this.root = el("section", {className: "card pool", data: {pool: name}, ariaLabelledby: id},
@@ -259,9 +255,8 @@ class Card {
               el("th", {scope: "col", className: "number", textContent: "Held"}))),
             this.holders),
           this.holdersNote),
-        el("div", {},
-          el("h3", {textContent: "Refusals"}), this.refusals,
-          el("h3", {textContent: "Since the start"}), this.facts)),
+        el("div", {}, el("h3", {textContent: "Refusals"}), this.refusals)),
+      this.facts,
       this.control);
   }
 
@@ -274,7 +269,10 @@ class Card {
     this.counted.push({at: now, openFailed: s.open_failed, refused});
     while (this.counted.length > 2 && this.counted[0].at < now - 10000) this.counted.shift();
     const then = this.counted[0];
-    return {openFailed: s.open_failed - then.openFailed, refused: refused - then.refused};
+    // Most of the time, so that it does not come and go with every look.
+    const waited = (this.past.columns.waiting ?? []).slice(-10).filter((n) => n > 0).length;
+    this.crowded = waited >= (this.crowded ? 2 : 6);
+    return {crowded: this.crowded, openFailed: s.open_failed - then.openFailed, refused: refused - then.refused};
   }
 
   remember(history) {
@@ -371,6 +369,9 @@ class Card {
     this.holdersNote.textContent = pool.stats.leased === 0 && sorted.length === 0 ? "Nobody holds a lease."
       : more > 0 ? `and ${plural(more, "other")}` : "";
     this.holders.parentElement.hidden = sorted.length === 0;
+    // Grows, and does not shrink again: what is below shall not move all the time.
+    this.rows = Math.max(this.rows ?? 0, Math.min(sorted.length, holdersShown));
+    this.holders.parentElement.parentElement.style.minHeight = `${4.2 + this.rows * 2}rem`;
   }
 
   showCounts(s) {
@@ -386,11 +387,11 @@ class Card {
       })));
     const facts = [
       ["granted", count(s.granted)], ["opened", count(s.opened)], ["closed", count(s.closed)],
-      ["open failures", count(s.open_failed)], ["discarded", count(s.discarded)],
+      ["open failed", count(s.open_failed)], ["discarded", count(s.discarded)],
       ["leaks", count(s.leaks)], ["breaker", s.breaker],
     ];
     this.facts.replaceChildren(...facts.flatMap(([name, value]) =>
-      [el("dt", {textContent: name}), el("dd", {textContent: value, data: {fact: name}})]));
+      [el("div", {}, el("dt", {textContent: name}), el("dd", {textContent: value, data: {fact: name}}))]));
   }
 
   // Control.
@@ -509,7 +510,7 @@ function showAttention(state, problems) {
   }
   $("attention").replaceChildren(el("ul", {className: "problems"}, ...sorted.map((each) =>
     el("li", {data: {level: each.level, pool: each.pool}},
-      el("b", {textContent: each.pool}), " ", el("span", {className: "problem-text", textContent: each.text})))));
+      el("a", {href: `#${cards.get(each.pool).id}`, textContent: each.pool}), " ", el("span", {className: "problem-text", textContent: each.text})))));
 }
 
 let problemsOnly = false;

@@ -72,9 +72,12 @@ std::string text_of(const std::source_location& site) {
     return std::string(short_of(file)) + ':' + std::to_string(site.line());
 }
 
-std::string in_milliseconds(std::chrono::nanoseconds time) {
-    auto whole = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
-    return whole == 0 ? "less than 1 ms" : std::to_string(whole) + " ms";
+/// "14 s", "20 ms", "less than 1 ms".
+std::string text_of(std::chrono::nanoseconds time) {
+    using namespace std::chrono_literals;
+    if (time >= 10s) return std::to_string(time / 1s) + " s";
+    if (time >= 1ms) return std::to_string(time / 1ms) + " ms";
+    return "less than 1 ms";
 }
 
 /// What makes two events of a kind the same, besides the pool.
@@ -106,7 +109,7 @@ std::string gist_of(const event& what) {
 std::string words_for(const event& what, const std::string& gist) {
     std::string it = "resource " + std::to_string(what.resource);
     switch (what.kind) {
-        case event_kind::opened: return it + " opened in " + in_milliseconds(what.took);
+        case event_kind::opened: return it + " opened in " + text_of(what.took);
         case event_kind::open_failed: return "open failed: " + gist;
         case event_kind::acquired: return it + " acquired";
         case event_kind::released: return it + " released";
@@ -120,8 +123,8 @@ std::string words_for(const event& what, const std::string& gist) {
         case event_kind::loop_blocked: return "the pool's own loop blocks at " + gist;
         case event_kind::nested_acquire: return "a holder waits for a second lease at " + gist;
         case event_kind::leak_suspected:
-            return it + " held for " + in_milliseconds(what.took) + " since " + gist +
-                   (what.task == nullptr ? "" : " for " + std::string(short_of(what.task)));
+            return it + " held for " + text_of(what.took) + " since " + gist +
+                   (what.task == nullptr ? "" : " (" + std::string(short_of(what.task)) + ')');
         case event_kind::breaker_changed: return "breaker is " + gist;
         case event_kind::paused: return "paused";
         case event_kind::resumed: return "resumed";

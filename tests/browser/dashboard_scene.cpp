@@ -3,6 +3,7 @@
 //
 // Prints the dashboard's address and the control token, then obeys a line at a time:
 //   rest   those who use `orders` stop       work   they go on
+//   odd    a pool with a strange name is shown, too
 //   bye    everything ends (as does the end of the input)
 #include <atomic>
 #include <chrono>
@@ -39,9 +40,9 @@ public:
         leak();
         payments_.deactivate();
         reports_.pause();
-        for (const char* task :
-             {"checkout", "checkout", "checkout", "list orders", "list orders", "invoice",
-              "invoice", "stock", "stock", "search", "search", "search", "search", "mail"})
+        for (const char* task : {"checkout", "checkout", "checkout", "list orders", "list orders",
+                                 "invoice", "invoice", "stock", "stock", "search", "search",
+                                 "search", "search", "mail", "mail", "stock", "invoice"})
             people_.emplace_back([this, task](const std::stop_token& s) { order(task, s); });
         people_.emplace_back([this](const std::stop_token& s) { look_up(s); });
         people_.emplace_back([this](const std::stop_token& s) { pay(s); });
@@ -52,6 +53,7 @@ public:
     std::string url() const { return board_.url(); }
     void rest() { resting_ = true; }
     void work() { resting_ = false; }
+    void odd() { shown_.push_back(board_.watch(odd_.control())); }
 
 private:
     cenote::options orders_options() const {
@@ -60,7 +62,10 @@ private:
 
     void leak() {
         leaked_ = sessions_.acquire({.task = "nightly export"});
-        kept_ = sessions_.acquire({.task = "cursor of a report", .leak_after = 1h});
+        // On a thread of its own: this one already has a lease.
+        std::jthread other([this] {
+            kept_ = sessions_.acquire({.task = "cursor of a report", .leak_after = 1h});
+        });
     }
 
     void order(const char* task, const std::stop_token& stop) {
@@ -106,12 +111,13 @@ private:
     cenote::pool<session> sessions_{
         open_session,
         {.name = "sessions", .max = 8, .leak_after = 300ms, .observers = {board_.observer()}}};
-    // A name that a careless page would take for markup.
     cenote::pool<session> payments_{
-        open_session, {.name = "payments <eu>", .max = 4, .observers = {board_.observer()}}};
+        open_session, {.name = "payments", .max = 4, .observers = {board_.observer()}}};
     cenote::pool<session> reports_{
         open_session,
         {.name = "reports", .max = 6, .min_size = 2, .observers = {board_.observer()}}};
+    // A name that a careless page would take for markup.
+    cenote::pool<session> odd_{open_session, {.name = "<img src=x onerror=document.title='!'>"}};
     std::vector<cenote::dashboard::entry> shown_ = [this] {
         std::vector<cenote::dashboard::entry> all;
         all.push_back(board_.watch(orders_.control()));
@@ -134,6 +140,7 @@ int main() {
     for (std::string line; std::getline(std::cin, line) && line != "bye";) {
         if (line == "rest") on.rest();
         if (line == "work") on.work();
+        if (line == "odd") on.odd();
         std::cout << "ok" << std::endl;
     }
 }

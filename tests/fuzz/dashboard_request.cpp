@@ -1,0 +1,90 @@
+// Hostile requests to the dashboard: never a crash, and nobody controls without the token.
+#include "watch/dashboard_request.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "watch/json.hpp"
+
+namespace {
+
+using namespace cenote;
+using namespace cenote::detail;
+
+constexpr std::string_view token = "sesame-sesame-sesame";
+constexpr std::string_view host = "127.0.0.1:8080";
+
+void insist(bool holds) {
+    if (!holds) std::abort();
+}
+
+std::string_view cut(std::string_view& from, char at) {
+    std::size_t end = std::min(from.find(at), from.size());
+    std::string_view piece = from.substr(0, end);
+    from.remove_prefix(std::min(end + 1, from.size()));
+    return piece;
+}
+
+bool has(const std::vector<header_field>& fields, std::string_view value) {
+    for (const header_field& each : fields)
+        if (each.value == value) return true;
+    return false;
+}
+
+/// What is written for the page can be read, and is what it was as far as it was text.
+void check_json(std::string_view text) {
+    auto read = flat_json_object("{\"a\":" + json_text(text) + "}");
+    insist(read && read->size() == 1);
+    insist(json_text((*read)[0].text) == json_text(text));
+}
+
+}  // namespace
+
+// A first line "METHOD TARGET", a line "Name: value" for each field, an empty line, the body.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    static const house_rules rules{.hosts = {std::string(host)},
+                                   .read_token = secret("open-open-open-open"),
+                                   .control_token = secret(token),
+                                   .files = {"/", "/dashboard.css"}};
+    std::string_view input(reinterpret_cast<const char*>(data), size);
+    check_json(input);
+    static_cast<void>(flat_json_object(input));
+
+    raw_request request;
+    request.method = cut(input, ' ');
+    request.target = cut(input, '\n');
+    std::vector<header_field> fields;
+    while (!input.empty()) {
+        std::string_view line = cut(input, '\n');
+        if (line.empty()) break;
+        std::string_view name = cut(line, ':');
+        if (line.starts_with(' ')) line.remove_prefix(1);
+        fields.push_back({name, line});
+    }
+    request.fields = fields;
+    request.body = input;
+
+    asked a = understand(request, rules);
+    if (a.status != 200) {
+        insist(*a.why != '\0' && a.status >= 400 && a.status < 500);
+        return 0;
+    }
+    insist(has(fields, host));
+    switch (a.what) {
+        case wanted::file: insist(a.file == "/" || a.file == "/dashboard.css"); break;
+        case wanted::state: insist(request.target.starts_with("/state")); break;
+        case wanted::control:
+            insist(request.method == "POST" && request.target == "/control");
+            bool told = false;
+            for (const header_field& each : fields) told = told || each.value.ends_with(token);
+            insist(told);
+            insist((a.order.action == pool_action::resize) || a.order.max == 0);
+            break;
+    }
+    return 0;
+}

@@ -1,0 +1,423 @@
+// The dashboard as the network sees it: friends are served, and nobody can harm the pools.
+#include "cenote/dashboard.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <system_error>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "cenote/pool.hpp"
+#include "cenote/secret.hpp"
+#include "support/patience.hpp"
+#include "support/tcp_client.hpp"
+
+namespace cenote {
+namespace {
+
+using namespace std::chrono_literals;
+using support::ended;
+using support::eventually;
+using support::tcp_client;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+const std::string control_token = "a-token-for-controlling";
+
+struct served : testing::Test {
+    explicit served(dashboard_options settings = {.control_token = secret(control_token),
+                                                  .request_timeout = 300ms,
+                                                  .idle_timeout = 600ms})
+        : board(std::move(settings)) {}
+
+    dashboard board;
+    pool<int> orders{[] { return 1; },
+                     {.name = "orders", .max = 2, .observers = {board.observer()}}};
+    dashboard::entry shown = board.watch(orders.control());
+
+    std::string host() const { return "127.0.0.1:" + std::to_string(board.port()); }
+    std::string request(const std::string& line, const std::string& fields = "") const {
+        return line + " HTTP/1.1\r\nHost: " + host() + "\r\n" + fields + "\r\n";
+    }
+    /// The whole answer.
+    std::string say(const std::string& bytes) const {
+        tcp_client client(board.port());
+        client.say(bytes);
+        return client.hear_all();
+    }
+    std::string ask(const std::string& line, const std::string& fields = "") const {
+        return say(request(line, "Connection: close\r\n" + fields));
+    }
+    std::string order(const std::string& body, const std::string& fields) const {
+        return say(
+            request("POST /control",
+                    "Connection: close\r\nContent-Type: application/json\r\nContent-Length: " +
+                        std::to_string(body.size()) + "\r\n" + fields) +
+            body);
+    }
+    /// Somebody who means well is served, and the pool lends.
+    void expect_unharmed() {
+        EXPECT_THAT(ask("GET /state"), StartsWith("HTTP/1.1 200 "));
+        std::error_code error;
+        auto held = orders.acquire_for(10s, error);
+        EXPECT_TRUE(held) << error.message();
+    }
+};
+
+TEST_F(served, is_found_where_it_says) {
+    EXPECT_EQ(board.url(), "http://" + host() + "/");
+    EXPECT_THAT(ask("GET /"), HasSubstr("<title>cenote</title>"));
+    EXPECT_THAT(ask("GET /dashboard.css"), HasSubstr("Content-Type: text/css"));
+    EXPECT_THAT(ask("GET /dashboard.js"), HasSubstr("Content-Type: text/javascript"));
+    EXPECT_THAT(ask("GET /state"), HasSubstr(R"("name":"orders")"));
+}
+
+TEST_F(served, says_what_browsers_may_do_with_it) {
+    for (const char* line : {"GET /", "GET /state", "GET /nothing", "POST /control"}) {
+        std::string answer = ask(line);
+        EXPECT_THAT(answer, HasSubstr("Content-Security-Policy: default-src 'none'"));
+        EXPECT_THAT(answer, HasSubstr("frame-ancestors 'none'"));
+        EXPECT_THAT(answer, HasSubstr("X-Content-Type-Options: nosniff"));
+        EXPECT_THAT(answer, Not(HasSubstr("Access-Control-")));
+    }
+    EXPECT_THAT(ask("GET /state"), HasSubstr("Cache-Control: no-store"));
+}
+
+TEST_F(served, sends_a_file_once) {
+    std::string first = ask("GET /dashboard.js");
+    std::size_t at = first.find("ETag: ");
+    ASSERT_NE(at, std::string::npos);
+    std::string etag = first.substr(at + 6, first.find('\r', at) - at - 6);
+    std::string again = ask("GET /dashboard.js", "If-None-Match: " + etag + "\r\n");
+    EXPECT_THAT(again, StartsWith("HTTP/1.1 304 "));
+    EXPECT_EQ(again.substr(again.find("\r\n\r\n")), "\r\n\r\n");
+}
+
+TEST_F(served, answers_many_requests_on_one_connection) {
+    tcp_client client(board.port());
+    std::string three = request("GET /dashboard.css") + request("HEAD /dashboard.css") +
+                        request("GET /nothing", "Connection: close\r\n");
+    client.say(three);
+    std::string all = client.hear_all();
+    std::size_t second = all.find("HTTP/1.1 200", 1);
+    ASSERT_NE(second, std::string::npos);
+    std::size_t third = all.find("HTTP/1.1 404", second);
+    ASSERT_NE(third, std::string::npos);
+    EXPECT_EQ(all.substr(third - 4, 4), "\r\n\r\n") << "HEAD has no body";
+}
+
+TEST_F(served, controls_with_the_token) {
+    std::string pause = R"({"pool":"orders","action":"pause"})";
+    std::string with = "Authorization: Bearer " + control_token + "\r\n";
+    EXPECT_THAT(order(pause, with), HasSubstr(R"({"done":true})"));
+    EXPECT_EQ(orders.stats().state, pool_state::paused);
+    EXPECT_THAT(order(R"({"pool":"orders","action":"resume"})", with), StartsWith("HTTP/1.1 200 "));
+    EXPECT_EQ(orders.stats().state, pool_state::lending);
+    EXPECT_THAT(order(R"({"pool":"orders","action":"resize","max":0})", with),
+                ContainsRegex("HTTP/1.1 422 .*max"));
+}
+
+TEST_F(served, controls_for_nobody_else) {
+    std::string pause = R"({"pool":"orders","action":"pause"})";
+    std::string with = "Authorization: Bearer " + control_token + "\r\n";
+    EXPECT_THAT(order(pause, ""), StartsWith("HTTP/1.1 401 "));
+    EXPECT_THAT(order(pause, "Authorization: Bearer a-token-for-controllinG\r\n"),
+                StartsWith("HTTP/1.1 401 "));
+    EXPECT_THAT(order(pause, with + "Origin: http://evil.example.com\r\n"),
+                StartsWith("HTTP/1.1 403 "));
+    EXPECT_THAT(order(pause, with + "Sec-Fetch-Site: cross-site\r\n"), StartsWith("HTTP/1.1 403 "));
+    EXPECT_THAT(ask("GET /control", with), StartsWith("HTTP/1.1 405 "));
+    EXPECT_THAT(ask("OPTIONS /control",
+                    "Origin: http://evil.example.com\r\n"
+                    "Access-Control-Request-Method: POST\r\n"),
+                StartsWith("HTTP/1.1 403 "));
+    EXPECT_EQ(orders.stats().state, pool_state::lending);
+}
+
+TEST_F(served, is_not_reached_under_strange_names_nor_paths) {
+    for (const char* strange : {"evil.example.com", "127.0.0.1", "127.0.0.1:1"})
+        EXPECT_THAT(say("GET /state HTTP/1.1\r\nConnection: close\r\nHost: " +
+                        std::string(strange) + "\r\n\r\n"),
+                    StartsWith("HTTP/1.1 421 "));
+    EXPECT_THAT(say("GET /state HTTP/1.0\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
+    EXPECT_THAT(say("GET /state HTTP/1.1\r\nConnection: close\r\nHost: " + host() +
+                    "\r\nHost: evil.example.com\r\n\r\n"),
+                StartsWith("HTTP/1.1 400 "));
+    for (const char* path : {"/../../etc/passwd", "/..%2f..%2fetc%2fpasswd", "/web/index.html",
+                             "//etc/passwd", "/dashboard.js/../state", "/\\..\\state"})
+        EXPECT_THAT(ask(std::string("GET ") + path), StartsWith("HTTP/1.1 404 ")) << path;
+}
+
+TEST_F(served, drops_what_is_no_request) {
+    for (std::string bytes :
+         {std::string("\0\0\0\0\r\n\r\n", 8), std::string("hello\r\n\r\n"),
+          std::string("GET /state\r\n\r\n"), std::string("GET /state HTTP/9.9\r\n\r\n"),
+          std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11) + std::string(500, 'x'),
+          "GET /state HTTP/1.1\r\nHost : " + host() + "\r\n\r\n",
+          "GET /state HTTP/1.1\r\nHost: " + host() + "\r\nContent-Length: -1\r\n\r\n",
+          "POST /control HTTP/1.1\r\nHost: " + host() +
+              "\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"}) {
+        std::string answer = say(bytes);
+        if (!answer.empty()) EXPECT_THAT(answer, StartsWith("HTTP/1.1 400 ")) << bytes;
+    }
+    expect_unharmed();
+}
+
+TEST_F(served, refuses_what_is_too_large) {
+    EXPECT_THAT(ask("GET /state", "X: " + std::string(9000, 'x') + "\r\n"),
+                StartsWith("HTTP/1.1 431 "));
+    EXPECT_THAT(ask("GET /" + std::string(9000, 'x')), StartsWith("HTTP/1.1 431 "));
+    EXPECT_THAT(order(std::string(5000, ' '), ""), StartsWith("HTTP/1.1 413 "));
+    std::string chunk = "1000\r\n" + std::string(4096, ' ') + "\r\n";
+    EXPECT_THAT(say(request("POST /control", "Transfer-Encoding: chunked\r\n") + chunk + chunk),
+                StartsWith("HTTP/1.1 413 "));
+    expect_unharmed();
+}
+
+TEST_F(served, takes_no_more_than_it_wants_from_somebody_who_goes_on_for_ever) {
+    tcp_client client(board.port());
+    std::string much(1 << 16, 'x');
+    auto begin = std::chrono::steady_clock::now();
+    std::size_t said = 0;
+    EXPECT_THROW(
+        {
+            client.say("GET /state HTTP/1.1\r\nX: ");
+            while (std::chrono::steady_clock::now() - begin < support::plenty) {
+                client.say(much);
+                said += much.size();
+            }
+        },
+        std::system_error);
+    EXPECT_LT(said, 64U << 20) << "what fits into buffers on the way";
+    expect_unharmed();
+}
+
+TEST_F(served, gives_up_on_the_slow) {
+    std::vector<std::unique_ptr<tcp_client>> slow;
+    for (const char* begun :
+         {"", "G", "GET /state HTTP/1.1\r\n", "GET /state HTTP/1.1\r\nHost: "}) {
+        slow.push_back(std::make_unique<tcp_client>(board.port()));
+        slow.back()->say(begun);
+    }
+    slow.push_back(std::make_unique<tcp_client>(board.port()));
+    slow.back()->say(request("POST /control", "Content-Length: 100\r\n") + "{");
+    // A byte now and then does not buy more time.
+    std::jthread dripping([&](const std::stop_token& stop) {
+        tcp_client drip(board.port());
+        try {
+            drip.say("GET /state HTTP/1.1\r\n");
+            while (!stop.stop_requested()) {
+                drip.say("X: 1\r\n");
+                std::this_thread::sleep_for(20ms);
+            }
+            ADD_FAILURE() << "was never dropped";
+        } catch (const std::system_error&) {
+            SUCCEED();
+        }
+    });
+    expect_unharmed();
+    for (const auto& each : slow) EXPECT_NE(each->end(), ended::not_yet);
+    std::this_thread::sleep_for(1s);
+    tcp_client idle(board.port());
+    idle.say(request("GET /dashboard.css"));
+    EXPECT_NE(idle.end(), ended::not_yet);
+    expect_unharmed();
+}
+
+TEST_F(served, waits_for_nobody_who_does_not_listen) {
+    std::vector<std::unique_ptr<tcp_client>> deaf;
+    for (int i = 0; i < 20; ++i) {
+        deaf.push_back(std::make_unique<tcp_client>(board.port()));
+        std::string much;
+        for (int j = 0; j < 100; ++j) much += request("GET /dashboard.js");
+        deaf.back()->say(much);
+    }
+    expect_unharmed();
+    expect_unharmed();
+}
+
+TEST_F(served, serves_friends_among_a_thousand_idlers) {
+    rlimit files{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &files), 0);
+    files.rlim_cur = files.rlim_max;
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &files), 0);
+    auto count_files = [] {
+        std::size_t count = 0;
+        for (int fd = 0; fd < 4096; ++fd) count += ::fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+        return count;
+    };
+    std::size_t before = count_files();
+    std::vector<std::unique_ptr<tcp_client>> idle;
+    for (int i = 0; i < 1000; ++i) {
+        idle.push_back(std::make_unique<tcp_client>(board.port()));
+        if (i % 3 == 0) idle.back()->say("GET /");
+        if (i % 100 == 0) expect_unharmed();
+    }
+    expect_unharmed();
+    EXPECT_LE(count_files(), before + idle.size() + 64) << "the server has 64 of them at most";
+    for (const auto& each : idle) EXPECT_NE(each->end(), ended::not_yet);
+    expect_unharmed();
+}
+
+TEST_F(served, keeps_whoever_was_heard_last) {
+    std::vector<std::unique_ptr<tcp_client>> idle;
+    tcp_client friendly(board.port());
+    for (int i = 0; i < 200; ++i) {
+        idle.push_back(std::make_unique<tcp_client>(board.port()));
+        if (i % 10 != 0) continue;
+        friendly.say(request("HEAD /dashboard.css"));
+        ASSERT_THAT(friendly.hear(12), "HTTP/1.1 200");
+        while (!friendly.hears_nothing()) {
+        }
+    }
+}
+
+TEST_F(served, ends_with_clients_in_every_situation) {
+    std::atomic<bool> stop{false};
+    auto other = std::make_unique<dashboard>();
+    auto entry = other->watch(orders.control());
+    std::uint16_t port = other->port();
+    std::vector<std::jthread> crowd;
+    for (int i = 0; i < 4; ++i)
+        crowd.emplace_back([&] {
+            while (!stop) {
+                try {
+                    tcp_client client(port);
+                    client.say("GET /state HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(port) +
+                               "\r\n\r\n");
+                    client.hear(100, 50ms);
+                } catch (const std::system_error&) {
+                    std::this_thread::sleep_for(1ms);
+                }
+            }
+        });
+    tcp_client silent(port);
+    std::this_thread::sleep_for(50ms);
+    other.reset();
+    stop = true;
+    EXPECT_NE(silent.end(), ended::not_yet);
+    entry = {};  // outlives the dashboard
+}
+
+TEST_F(served, lets_pools_come_and_go_while_somebody_looks) {
+    std::jthread looking([&](const std::stop_token& stop) {
+        while (!stop.stop_requested()) ask("GET /state");
+    });
+    for (int i = 0; i < support::rounds(300); ++i) {
+        pool<int> brief{[] { return 1; }, {.name = "brief", .observers = {board.observer()}}};
+        auto entry = board.watch(brief.control());
+        auto held = brief.acquire();
+        if (i % 2 == 0) entry = {};
+    }
+    EXPECT_THAT(ask("GET /state"), Not(HasSubstr("\"name\":\"brief\"")));
+}
+
+struct locked : served {
+    locked()
+        : served({.read_token = secret("a-token-for-reading"),
+                  .control_token = secret(control_token)}) {}
+};
+
+TEST_F(locked, shows_the_page_but_no_pool_without_a_token) {
+    EXPECT_THAT(ask("GET /"), StartsWith("HTTP/1.1 200 "));
+    std::string no = ask("GET /state");
+    EXPECT_THAT(no, StartsWith("HTTP/1.1 401 "));
+    EXPECT_THAT(no, Not(HasSubstr("orders")));
+    EXPECT_THAT(ask("GET /state", "Authorization: Bearer a-token-for-reading\r\n"),
+                HasSubstr("orders"));
+    EXPECT_THAT(order(R"({"pool":"orders","action":"pause"})",
+                      "Authorization: Bearer a-token-for-reading\r\n"),
+                StartsWith("HTTP/1.1 401 "));
+}
+
+struct nameable : served {
+    nameable() : served({.names = {"ops.example.com"}}) {}
+};
+
+TEST_F(nameable, is_served_under_a_name_it_was_given) {
+    EXPECT_THAT(say("GET /state HTTP/1.1\r\nConnection: close\r\nHost: Ops.Example.com\r\n\r\n"),
+                StartsWith("HTTP/1.1 200 "));
+    EXPECT_THAT(order("{}", ""), ContainsRegex("HTTP/1.1 403 .*control_token"));
+}
+
+std::string complaint(const dashboard_options& settings) {
+    try {
+        dashboard board(settings);
+        return "";
+    } catch (const std::invalid_argument& e) {
+        return e.what();
+    }
+}
+
+TEST(dashboard_options, say_what_is_wrong_with_them) {
+    secret good("a-token-for-reading");
+    EXPECT_THAT(complaint({.address = "localhost"}), HasSubstr("in numbers"));
+    EXPECT_THAT(complaint({.address = "0.0.0.0"}), HasSubstr("allow_public"));
+    EXPECT_THAT(complaint({.address = "0.0.0.0", .read_token = good}), HasSubstr("allow_public"));
+    EXPECT_THAT(complaint({.address = "0.0.0.0", .allow_public = true}), HasSubstr("read_token"));
+    EXPECT_THAT(complaint({.address = "::", .allow_public = true, .read_token = good}),
+                HasSubstr("names"));
+    EXPECT_THAT(complaint({.read_token = secret("short")}), HasSubstr("16 characters"));
+    EXPECT_THAT(complaint({.control_token = secret("short")}), HasSubstr("control_token"));
+    EXPECT_THAT(complaint({.control_token = secret("a token that has spaces")}),
+                HasSubstr("visible"));
+    EXPECT_THAT(complaint({.read_token = good, .control_token = good}), HasSubstr("two things"));
+    EXPECT_THAT(complaint({.names = {"http://ops.example.com/"}}), HasSubstr("no name"));
+    EXPECT_THAT(complaint({.max_connections = 0}), HasSubstr("max_connections"));
+    EXPECT_THAT(complaint({.request_timeout = 0s}), HasSubstr("request_timeout"));
+    EXPECT_THAT(complaint({.idle_timeout = -1s}), HasSubstr("idle_timeout"));
+    EXPECT_EQ(complaint({}), "");
+}
+
+TEST(dashboard, says_where_it_cannot_listen) {
+    dashboard first;
+    try {
+        dashboard second({.port = first.port()});
+        FAIL();
+    } catch (const std::system_error& e) {
+        EXPECT_THAT(e.what(), HasSubstr(std::to_string(first.port())));
+    }
+}
+
+TEST(dashboard, is_nothing_in_the_child_of_a_fork) {
+    auto board = std::make_unique<dashboard>();
+    pool<int> orders{[] { return 1; }, {.name = "orders", .observers = {board->observer()}}};
+    auto entry = board->watch(orders.control());
+    pid_t child = ::fork();
+    if (child == 0) {
+        ::alarm(20);
+        {
+            auto held = orders.acquire();
+        }
+        {
+            auto none = board->watch(orders.control());
+        }
+        entry = {};
+        board.reset();
+        ::_exit(0);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_TRUE(support::listens(board->port()));
+    tcp_client client(board->port());
+    client.say("GET /state HTTP/1.1\r\nConnection: close\r\nHost: localhost:" +
+               std::to_string(board->port()) + "\r\n\r\n");
+    EXPECT_THAT(client.hear_all(), HasSubstr("orders"));
+}
+
+}  // namespace
+}  // namespace cenote
