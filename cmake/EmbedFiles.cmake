@@ -1,5 +1,5 @@
-# Makes files part of a library: writes OUTPUT, the source of what watch/dashboard_files.hpp declares,
-# from the files in FOLDER. Run as a script, at build time:
+# Makes files part of a library: writes OUTPUT, the source of what watch/dashboard_files.hpp
+# declares, from the files in FOLDER. Run as a script, at build time:
 #   cmake -DFOLDER=web -DOUTPUT=files.cpp -P EmbedFiles.cmake
 set(bodies "")
 set(table "")

@@ -175,6 +175,14 @@ char letter_of(slot_state state) {
     return '?';
 }
 
+/// The places there are at present: a pool that was made smaller keeps those it had, vacant.
+void leave_out_surplus(std::vector<slot_info>& slots, const stats& now) {
+    std::uint64_t shown = std::max(now.max, now.total);
+    for (std::size_t i = slots.size(); i > 0 && slots.size() > shown; --i)
+        if (slots[i - 1].state == slot_state::vacant)
+            slots.erase(slots.begin() + static_cast<std::ptrdiff_t>(i - 1));
+}
+
 std::string lease_json(const lease_info& lease, bool suspect) {
     json_object one;
     one.add("resource", number_text(lease.resource));
@@ -355,10 +363,12 @@ void board::look() {
 std::string board::close_look_at(const watched_pool& each) const {
     auto now = steady_clock::now();
     json_object one;
-    one.add("stats", stats_json(each.pool->stats(), histograms::summed_up));
+    stats current = each.pool->stats();
+    one.add("stats", stats_json(current, histograms::summed_up));
     std::string letters;
     json_array resources;
     std::vector<slot_info> slots = each.pool->slots();
+    leave_out_surplus(slots, current);
     for (std::size_t i = 0; i < std::min(slots.size(), slots_shown); ++i) {
         letters += letter_of(slots[i].state);
         resources.add(number_text(slots[i].resource));

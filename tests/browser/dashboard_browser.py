@@ -1,0 +1,390 @@
+#!/usr/bin/env python3
+"""The dashboard in a real browser: shows what the JSON says, and what is wrong; obeys only a token.
+
+usage: dashboard_browser.py SCENE SCREENSHOTS
+
+SCENE is the program dashboard_scene; pictures are left in the folder SCREENSHOTS. Needs Debian's
+chromium, chromium-driver and python3-selenium.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+CARD = '.pool[data-pool="%s"]'
+PATIENCE = 20  # seconds, for whatever must happen
+LETTERS = {"leased": "L", "idle": "i", "opening": "o", "probing": "p", "resetting": "r",
+           "closing": "c", "vacant": "."}
+
+
+class Scene:
+    """The program with the pools."""
+
+    def __init__(self, program):
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True)
+        self.url, self.token = self.process.stdout.readline().split()
+
+    def tell(self, word):
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "ok\n"
+
+    def state(self):
+        with urllib.request.urlopen(self.url + "state", timeout=PATIENCE) as answer:
+            return {pool["name"]: pool for pool in json.load(answer)["pools"]}
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.stdin.write("bye\n")
+            self.process.stdin.flush()
+        try:
+            code = self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        self.process.stdin.close()
+        self.process.stdout.close()
+        assert code == 0, f"the scene ended with {code}"
+
+
+def start_browser(profile):
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or "/usr/bin/chromium"
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                     "--hide-scrollbars", "--force-color-profile=srgb", "--lang=en",
+                     "--user-data-dir=" + profile):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = shutil.which("chromedriver") or "/usr/bin/chromedriver"
+    browser = webdriver.Chrome(service=Service(driver), options=options)
+    browser.set_page_load_timeout(PATIENCE)
+    browser.set_script_timeout(PATIENCE)
+    return browser
+
+
+class Dashboard(unittest.TestCase):
+    """One scene and one browser for all; each test opens the page anew."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.scene = Scene(SCENE)
+        cls.addClassCleanup(cls.scene.end)
+        profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        cls.addClassCleanup(profile.cleanup)
+        cls.browser = start_browser(profile.name)
+        cls.addClassCleanup(cls.browser.quit)
+
+    def setUp(self):
+        self.scene.tell("work")
+        self.look_at(1280, 900)
+        self.browser.get(self.scene.url)
+        self.browser.execute_script("sessionStorage.clear(); localStorage.clear()")
+        self.browser.get(self.scene.url)
+        self.until(lambda: self.text("#link") == "live")
+        self.until(lambda: len(self.all(".pool")) >= 4)
+
+    # How the page is looked at.
+
+    def look_at(self, width, height, scheme="light", phone=False):
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {
+            "features": [{"name": "prefers-color-scheme", "value": scheme}]})
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone})
+
+    def until(self, holds):
+        def tried(_):
+            try:
+                return holds()
+            except (IndexError, KeyError):
+                return False
+        return WebDriverWait(self.browser, PATIENCE, 0.1).until(tried)
+
+    def all(self, selector):
+        return self.browser.find_elements(By.CSS_SELECTOR, selector)
+
+    def one(self, selector):
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def text(self, selector):
+        # In one step: what is shown may be replaced at any time.
+        return self.browser.execute_script(
+            "return document.querySelector(arguments[0])?.textContent ?? ''", selector)
+
+    def pool(self, name):
+        """What the page shows of a pool, at one instant."""
+        return self.browser.execute_script("""
+            const card = document.querySelector(arguments[0]);
+            if (!card) return null;
+            const texts = (s) => [...card.querySelectorAll(s)].map((each) => each.textContent);
+            return {
+              badge: card.querySelector(".badge").textContent,
+              sentence: card.querySelector(".sentence").textContent,
+              slots: [...card.querySelectorAll(".slots .slot")].map((each) => each.dataset.state),
+              suspects: card.querySelectorAll('.slots .slot[data-suspect="true"]').length,
+              waiting: Number(card.querySelector(".line").dataset.waiting),
+              waiters: card.querySelectorAll(".waiter").length,
+              granted: Number(card.dataset.granted),
+              state: card.dataset.state, breaker: card.dataset.breaker,
+              late: texts("tr.suspect"), holders: texts(".holders tbody tr"),
+              refused: Object.fromEntries([...card.querySelectorAll("[data-reason]")].map(
+                (each) => [each.dataset.reason, each.querySelector("b").textContent])),
+              facts: Object.fromEntries([...card.querySelectorAll("[data-fact]")].map(
+                (each) => [each.dataset.fact, each.textContent])),
+              lines: [...card.querySelectorAll("path.line")].map((each) => each.getAttribute("d")),
+            };""", CARD % name)
+
+    def picture(self, name, selector=None):
+        """Of the whole page, or of one part of it."""
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        path = str(SCREENSHOTS / (name + ".png"))
+        if selector:
+            self.one(selector).screenshot(path)
+            return
+        width, height = self.browser.execute_script(
+            "return [innerWidth, document.documentElement.scrollHeight]")
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500})
+        self.browser.save_screenshot(path)
+
+    def press(self, pool, action):
+        self.browser.execute_script("""
+            document.querySelector(arguments[0]).open = true""", CARD % pool + " details")
+        self.one(CARD % pool + f' [data-action="{action}"]').click()
+
+    def unlock(self):
+        self.one("#token").click()
+        self.one("#token-input").send_keys(self.scene.token, Keys.ENTER)
+        self.until(lambda: self.text("#token") == "Forget token")
+
+    # What must be seen.
+
+    def test_shows_what_the_json_says_while_load_runs(self):
+        before = self.scene.state()
+        self.until(lambda: self.pool("orders")["granted"] > before["orders"]["stats"]["granted"])
+        shown = {name: self.pool(name) for name in before}
+        after = self.scene.state()
+        self.assertEqual(set(shown), set(after))
+        for name, page in shown.items():
+            self.assertLessEqual(page["granted"], after[name]["stats"]["granted"])
+            self.assertEqual(len(page["slots"]), after[name]["stats"]["max"])
+        self.until(lambda: "L" in (self.pool("orders")["lines"][0] or ""))
+        self.until(lambda: "leased" in self.pool("orders")["slots"])
+        self.until(lambda: self.pool("orders")["waiting"] > 0)
+        self.until(lambda: any("dashboard_scene.cpp" in each and "checkout" in each
+                               for each in self.pool("orders")["holders"]))
+
+    def test_shows_exactly_what_the_json_says_when_all_is_still(self):
+        self.scene.tell("rest")
+
+        def agree():
+            said, page = self.scene.state(), self.pool("orders")
+            now = said["orders"]
+            return (now["stats"]["leased"] == 0 and
+                    "".join(LETTERS[each] for each in page["slots"]) == now["slots"] and
+                    page["granted"] == now["stats"]["granted"] and
+                    page["facts"]["granted"] == f'{now["stats"]["granted"]:,}' and
+                    page["facts"]["opened"] == str(now["stats"]["opened"]) and
+                    page["waiting"] == 0 and
+                    f'0 of {now["stats"]["max"]} leased' in page["sentence"])
+        self.until(agree)
+        # One of two leases is held for too long, the other may be.
+        sessions = self.scene.state()["sessions"]
+        self.assertEqual([each["suspect"] for each in sessions["leases"][:2]], [True, False])
+
+    def test_shows_a_leak(self):
+        self.until(lambda: self.pool("sessions")["suspects"] == 1)
+        page = self.pool("sessions")
+        self.assertEqual(page["badge"], "1 leak suspect")
+        self.assertEqual(len(page["late"]), 1)
+        self.assertIn("nightly export", page["late"][0])
+        self.assertIn("dashboard_scene.cpp", page["late"][0])
+        self.assertIn("held for too long", self.text('#attention [data-pool="sessions"]'))
+        self.until(lambda: self.all('.event[data-kind="leak_suspected"]'))
+
+    def test_shows_an_open_breaker_and_whom_it_refuses(self):
+        page = self.pool("payments")
+        self.assertEqual(page["badge"], "breaker open")
+        self.assertEqual(page["breaker"], "inactive")
+        self.assertIn("the breaker is open", self.text('#attention [data-pool="payments"]'))
+        first = int(page["refused"]["unavailable"].replace(",", ""))
+        self.until(lambda: int(self.pool("payments")["refused"]["unavailable"].replace(",", ""))
+                   > first)
+
+    def test_shows_a_paused_pool_and_its_line(self):
+        page = self.pool("reports")
+        self.assertEqual(page["badge"], "paused")
+        self.assertEqual((page["waiting"], page["waiters"]), (3, 3))
+        self.assertIn("3 callers wait", self.text('#attention [data-pool="reports"]'))
+
+    def test_takes_texts_for_texts(self):
+        self.scene.tell("odd")
+        self.until(lambda: len(self.all(".pool")) == 5)
+        self.assertTrue(any(each.text.startswith("<img") for each in self.all(".pool h2")))
+        self.assertEqual(self.all("main img"), [])
+        self.assertNotEqual(self.browser.title, "!")
+
+    def test_obeys_nobody_without_the_token(self):
+        body = json.dumps({"pool": "reports", "action": "resume"}).encode()
+        for token in (None, "Bearer wrong-wrong-wrong-wrong"):
+            request = urllib.request.Request(self.scene.url + "control", body,
+                                             {"Content-Type": "application/json"})
+            if token:
+                request.add_header("Authorization", token)
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(request, timeout=PATIENCE)
+            self.assertEqual(refused.exception.code, 401)
+        status = self.browser.execute_async_script("""
+            const done = arguments[arguments.length - 1];
+            fetch("/control", {method: "POST", headers: {"Content-Type": "application/json"},
+                               body: '{"pool":"reports","action":"resume"}'})
+              .then((answer) => done(answer.status))""")
+        self.assertEqual(status, 401)
+        self.assertEqual(self.scene.state()["reports"]["stats"]["state"], "paused")
+        self.assertFalse(self.one(CARD % "reports" + ' [data-action="resume"]').is_displayed())
+
+    def test_says_that_a_token_is_wrong(self):
+        self.one("#token").click()
+        self.one("#token-input").send_keys("not-the-right-token", Keys.ENTER)
+        self.press("reports", "resume")
+        self.until(lambda: "the token was refused" in self.text(CARD % "reports" + ' .result'))
+        self.assertEqual(self.scene.state()["reports"]["stats"]["state"], "paused")
+
+    def test_obeys_whoever_has_the_token(self):
+        self.unlock()
+        self.press("reports", "resume")
+        self.until(lambda: self.pool("reports")["state"] == "lending")
+        self.until(lambda: self.pool("reports")["granted"] > 0)
+        self.press("reports", "pause")
+        self.assertIn("reports", self.text("#confirm-title"))
+        self.one("#confirm-dialog [data-close]").click()
+        self.assertEqual(self.scene.state()["reports"]["stats"]["state"], "lending")
+        self.press("reports", "pause")
+        self.one("#confirm-yes").click()
+        self.until(lambda: self.pool("reports")["badge"] == "paused")
+
+        size = self.one(CARD % "orders" + ' input')
+        self.browser.execute_script("arguments[0].closest('details').open = true", size)
+        size.clear()
+        size.send_keys("14")
+        self.press("orders", "resize")
+        self.one("#confirm-yes").click()
+        self.until(lambda: len(self.pool("orders")["slots"]) == 14)
+        self.until(lambda: "Done" in self.text(CARD % "orders" + ' .result'))
+        self.picture("control", CARD % "orders")
+        size.clear()
+        size.send_keys("0")
+        self.press("orders", "resize")
+        self.one("#confirm-yes").click()
+        self.until(lambda: "Not done" in self.text(CARD % "orders" + ' .result'))
+        size.clear()
+        size.send_keys("12")
+        self.press("orders", "resize")
+        self.one("#confirm-yes").click()
+        self.until(lambda: len(self.pool("orders")["slots"]) == 12)
+
+    def test_can_be_used_without_a_mouse(self):
+        self.one("body").send_keys(Keys.TAB)
+        focused = []
+        for _ in range(8):
+            focused.append(self.browser.execute_script(
+                "return document.activeElement.id || document.activeElement.className"))
+            self.browser.switch_to.active_element.send_keys(Keys.TAB)
+        self.assertEqual(focused[:3], ["skip", "token", "theme"])
+        self.browser.execute_script("document.getElementById('theme').focus()")
+        outline = self.browser.execute_script(
+            "return getComputedStyle(document.activeElement).outlineStyle")
+        self.browser.switch_to.active_element.send_keys(Keys.ENTER)
+        self.assertEqual(self.text("#theme"), "Theme: light")
+        self.assertIn(outline, ("solid", "auto"))
+        self.browser.execute_script("document.getElementById('token').focus()")
+        self.browser.switch_to.active_element.send_keys(Keys.ENTER)
+        self.assertTrue(self.one("#token-dialog").is_displayed())
+        self.browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+        self.assertFalse(self.one("#token-dialog").is_displayed())
+
+    def test_fits_on_a_phone(self):
+        self.look_at(360, 740, phone=True)
+        self.browser.get(self.scene.url)
+        self.until(lambda: len(self.all(".pool")) >= 4)
+        width = self.browser.execute_script("return document.documentElement.scrollWidth")
+        self.assertLessEqual(width, 360)
+        self.picture("phone")
+        self.look_at(360, 740, phone=True)
+        self.browser.execute_script("scrollTo(0, 0)")
+        self.browser.save_screenshot(str(SCREENSHOTS / "phone-first-screen.png"))
+
+    def test_is_readable_in_light_and_dark(self):
+        for scheme in ("light", "dark"):
+            self.look_at(1280, 900, scheme)
+            self.until(lambda: self.pool("sessions")["suspects"] == 1)
+            faint = self.browser.execute_script(CONTRAST)
+            self.assertEqual(faint, [], scheme)
+            self.picture(scheme)
+
+    def test_says_so_when_nobody_answers(self):
+        other = Scene(SCENE)
+        try:
+            self.browser.get(other.url)
+            self.until(lambda: self.text("#link") == "live")
+        finally:
+            other.end()
+        self.until(lambda: self.text("#link").startswith("connection lost"))
+        self.assertIn("lost", self.one("body").get_attribute("class"))
+
+    def test_zz_has_found_nothing_to_complain_about(self):
+        """Last: what the browser has complained about, besides what tests have caused."""
+        expected = ("status of 401", "status of 422", "ERR_CONNECTION_REFUSED",
+                    "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_RESET", "ERR_SOCKET_NOT_CONNECTED")
+        logged = [each["message"] for each in self.browser.get_log("browser")]
+        self.assertEqual([each for each in logged
+                          if not any(word in each for word in expected)], [])
+
+
+# Every text that is shown, and less than 4.5 to 1 against what is behind it (WCAG AA).
+CONTRAST = """
+const parse = (c) => c.match(/[\\d.]+/g).map(Number);
+const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+  .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+const behind = (e) => {
+  for (; e; e = e.parentElement) {
+    const c = parse(getComputedStyle(e).backgroundColor);
+    if (c.length === 3 || c[3] === 1) return c;
+  }
+  return [255, 255, 255];
+};
+const found = [];
+for (const e of document.querySelectorAll("body *")) {
+  const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+  if (!own || !e.checkVisibility() || e.disabled || e.closest(".skip, noscript")) continue;
+  const style = getComputedStyle(e);
+  if (style.fontSize === "0px") continue;
+  const [a, b] = [light(parse(style.color)), light(behind(e))].sort((x, y) => y - x);
+  const ratio = (a + 0.05) / (b + 0.05);
+  if (ratio < 4.5) found.push(`${e.tagName}.${e.className} "${e.textContent}" ${ratio.toFixed(2)}`);
+}
+return found;
+"""
+
+
+if __name__ == "__main__":
+    SCENE = sys.argv[1]
+    SCREENSHOTS = Path(sys.argv[2])
+    began = time.monotonic()
+    program = unittest.main(argv=[sys.argv[0], "-v", *sys.argv[3:]], exit=False)
+    print(f"took {time.monotonic() - began:.1f} s")
+    sys.exit(0 if program.result.wasSuccessful() else 1)

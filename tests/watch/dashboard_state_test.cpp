@@ -78,6 +78,8 @@ TEST_F(watched, shows_what_is_done_to_it) {
     EXPECT_EQ(text(orders().at("stats").at("breaker")), "active");
     EXPECT_EQ(b.carry_out({"orders", pool_action::resize, 5}).status, 200);
     EXPECT_EQ(text(orders().at("slots")).size(), 5);
+    EXPECT_EQ(b.carry_out({"orders", pool_action::resize, 2}).status, 200);
+    EXPECT_EQ(text(orders().at("slots")).size(), 2) << "places that are no more are not shown";
     static_cast<void>(one.acquire());
     EXPECT_EQ(b.carry_out({"orders", pool_action::retire_all}).status, 200);
     EXPECT_TRUE(eventually([&] { return one.stats().retired(retire_reason::generation) == 1; }));
@@ -133,7 +135,8 @@ TEST_F(watched, is_looked_at_closely_no_more_often_than_anybody_can_see) {
     auto begin = std::chrono::steady_clock::now();
     auto held = one.acquire();
     for (int i = 0; i < 20; ++i) state_of(b);
-    if (std::chrono::steady_clock::now() - begin < 200ms) EXPECT_EQ(entry->looked_closely, first);
+    bool quick = std::chrono::steady_clock::now() - begin < 200ms;
+    EXPECT_TRUE(!quick || entry->looked_closely == first);
     EXPECT_TRUE(eventually([&] { return text(orders().at("slots")) == "L.."; }));
 }
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <fcntl.h>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -171,7 +172,7 @@ TEST_F(served, drops_what_is_no_request) {
           "POST /control HTTP/1.1\r\nHost: " + host() +
               "\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"}) {
         std::string answer = say(bytes);
-        if (!answer.empty()) EXPECT_THAT(answer, StartsWith("HTTP/1.1 400 ")) << bytes;
+        EXPECT_THAT(answer, testing::AnyOf("", StartsWith("HTTP/1.1 400 "))) << bytes;
     }
     expect_unharmed();
 }
@@ -256,7 +257,8 @@ TEST_F(served, serves_friends_among_a_thousand_idlers) {
     ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &files), 0);
     auto count_files = [] {
         std::size_t count = 0;
-        for (int fd = 0; fd < 4096; ++fd) count += ::fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+        for (int fd = 0; fd < 4096; ++fd)
+            if (::fcntl(fd, F_GETFD) >= 0) ++count;
         return count;
     };
     std::size_t before = count_files();
