@@ -2,7 +2,8 @@
 
 const svgNamespace = "http://www.w3.org/2000/svg";
 const width = 300;
-const height = 64;
+const height = 68;
+const roof = 13;  // above the highest value, for its name
 const bridged = 10;  // seconds without a value that a line passes over
 const shortest = 30;  // seconds; a younger history is drawn into this
 
@@ -22,7 +23,7 @@ export function roundUp(value) {
 
 /**
  * `series`: [{name, className, key, quiet}], keys of the columns that update() is given; the first one
- * has its area filled, `quiet` ones are not drawn while they are zero. `format`: a number in words.
+ * has its area filled, `quiet` ones are not shown while they are zero. `format`: a number in words.
  */
 export class Chart {
   constructor(title, series, format) {
@@ -47,7 +48,7 @@ export class Chart {
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     this.svg.setAttribute("preserveAspectRatio", "none");
     this.svg.setAttribute("role", "img");
-    for (const y of [0.5, height / 2, height - 0.5]) {
+    for (const y of [roof, (roof + height) / 2, height - 0.5]) {
       const line = shape("line", "grid");
       line.setAttribute("x2", width);
       line.setAttribute("y1", y);
@@ -105,7 +106,7 @@ export class Chart {
 
     this.series.forEach((each, i) => {
       // What never happened needs no line along the ground.
-      const shown = each.quiet && !past[each.key].some((value) => value > 0) ? [] : past[each.key];
+      const shown = this.happened(each) ? past[each.key] : [];
       const drawn = this.path(shown, top);
       this.lines[i].setAttribute("d", drawn.line);
       if (i === 0) this.area.setAttribute("d", drawn.area);
@@ -113,10 +114,14 @@ export class Chart {
     this.read();
   }
 
+  happened(series) {
+    return !series.quiet || this.past[series.key].some((value) => value > 0);
+  }
+
   path(values, top) {
     const step = width / (this.span - 1);
     const x = (i) => (width - (values.length - 1 - i) * step).toFixed(1);
-    const y = (value) => (height - 1 - (value / top) * (height - 3)).toFixed(1);
+    const y = (value) => (height - 1 - (value / top) * (height - 1 - roof)).toFixed(1);
     let line = "";
     let area = "";
     let last = null;
@@ -152,7 +157,7 @@ export class Chart {
       this.cursor.setAttribute("x2", x);
     }
     const words = [];
-    this.readings.replaceChildren(...this.series.map((each) => {
+    this.readings.replaceChildren(...this.series.filter((each) => this.happened(each)).map((each) => {
       const values = this.past[each.key];
       const value = values[values.length - 1 - (at ?? 0)];
       const reading = document.createElement("span");

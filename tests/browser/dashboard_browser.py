@@ -7,6 +7,7 @@ SCENE is the program dashboard_scene; pictures are left in the folder SCREENSHOT
 chromium, chromium-driver and python3-selenium.
 """
 
+import base64
 import json
 import shutil
 import subprocess
@@ -25,7 +26,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 CARD = '.pool[data-pool="%s"]'
-PATIENCE = 20  # seconds, for whatever must happen
+PATIENCE = 40  # seconds, for whatever must happen
 LETTERS = {"leased": "L", "idle": "i", "opening": "o", "probing": "p", "resetting": "r",
            "closing": "c", "vacant": "."}
 
@@ -147,18 +148,27 @@ class Dashboard(unittest.TestCase):
               lines: [...card.querySelectorAll("path.line")].map((each) => each.getAttribute("d")),
             };""", CARD % name)
 
-    def picture(self, name, selector=None):
-        """Of the whole page, or of one part of it."""
+    def picture(self, name, width=1280, scheme="light", of=None, height=None):
+        """Of the whole page, of its first screen (height), or of one part of it."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-        path = str(SCREENSHOTS / (name + ".png"))
-        if selector:
-            self.one(selector).screenshot(path)
-            return
-        width, height = self.browser.execute_script(
-            "return [innerWidth, document.documentElement.scrollHeight]")
-        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500})
-        self.browser.save_screenshot(path)
+        phone = width < 500
+        self.look_at(width, 900, scheme, phone)
+        if height is None:
+            height = self.browser.execute_script("return document.documentElement.scrollHeight")
+        self.look_at(width, height, scheme, phone)
+        time.sleep(0.2)
+        area = {"x": 0, "y": 0, "width": width, "height": height}
+        if of:
+            area = self.browser.execute_script("""
+                const box = document.querySelector(arguments[0]).getBoundingClientRect();
+                const edge = 8;
+                return {x: box.x - edge, y: box.y + scrollY - edge,
+                        width: box.width + 2 * edge, height: box.height + 2 * edge};""", of)
+        # On a phone every pixel counts, and there are few of them.
+        clip = {**area, "scale": 1 if phone else 0.75}
+        shot = self.browser.execute_cdp_cmd("Page.captureScreenshot",
+                                            {"clip": clip, "captureBeyondViewport": True})
+        (SCREENSHOTS / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
 
     def press(self, pool, action):
         self.browser.execute_script("""
@@ -236,6 +246,8 @@ class Dashboard(unittest.TestCase):
         self.assertTrue(any(each.text.startswith("<img") for each in self.all(".pool h2")))
         self.assertEqual(self.all("main img"), [])
         self.assertNotEqual(self.browser.title, "!")
+        self.scene.tell("even")
+        self.until(lambda: len(self.all(".pool")) == 4)
 
     def test_obeys_nobody_without_the_token(self):
         body = json.dumps({"pool": "reports", "action": "resume"}).encode()
@@ -284,7 +296,8 @@ class Dashboard(unittest.TestCase):
         self.one("#confirm-yes").click()
         self.until(lambda: len(self.pool("orders")["slots"]) == 14)
         self.until(lambda: "Done" in self.text(CARD % "orders" + ' .result'))
-        self.picture("control", CARD % "orders")
+        self.picture("control", of=CARD % "orders")
+        self.look_at(1280, 900)
         size.clear()
         size.send_keys("0")
         self.press("orders", "resize")
@@ -322,10 +335,6 @@ class Dashboard(unittest.TestCase):
         self.until(lambda: len(self.all(".pool")) >= 4)
         width = self.browser.execute_script("return document.documentElement.scrollWidth")
         self.assertLessEqual(width, 360)
-        self.picture("phone")
-        self.look_at(360, 740, phone=True)
-        self.browser.execute_script("scrollTo(0, 0)")
-        self.browser.save_screenshot(str(SCREENSHOTS / "phone-first-screen.png"))
 
     def test_is_readable_in_light_and_dark(self):
         for scheme in ("light", "dark"):
@@ -333,7 +342,6 @@ class Dashboard(unittest.TestCase):
             self.until(lambda: self.pool("sessions")["suspects"] == 1)
             faint = self.browser.execute_script(CONTRAST)
             self.assertEqual(faint, [], scheme)
-            self.picture(scheme)
 
     def test_says_so_when_nobody_answers(self):
         other = Scene(SCENE)
@@ -344,6 +352,20 @@ class Dashboard(unittest.TestCase):
             other.end()
         self.until(lambda: self.text("#link").startswith("connection lost"))
         self.assertIn("lost", self.one("body").get_attribute("class"))
+
+    def test_z_makes_pictures(self):
+        """Late, so that there is something in the charts."""
+        self.until(lambda: self.browser.execute_script(
+            "return Number(document.documentElement.dataset.sample)") >= 24)
+        self.picture("light")
+        self.picture("dark", scheme="dark")
+        self.picture("overview-light", height=840)
+        self.picture("overview-dark", scheme="dark", height=840)
+        self.picture("leak", of=CARD % "sessions")
+        self.picture("phone", width=360)
+        self.picture("phone-first-screen", width=360, height=1100)
+        for each in SCREENSHOTS.glob("*.png"):
+            self.assertGreater(each.stat().st_size, 10_000, each)
 
     def test_zz_has_found_nothing_to_complain_about(self):
         """Last: what the browser has complained about, besides what tests have caused."""

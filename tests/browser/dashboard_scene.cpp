@@ -3,7 +3,7 @@
 //
 // Prints the dashboard's address and the control token, then obeys a line at a time:
 //   rest   those who use `orders` stop       work   they go on
-//   odd    a pool with a strange name is shown, too
+//   odd    a pool with a strange name is shown, too        even   it is not
 //   bye    everything ends (as does the end of the input)
 #include <atomic>
 #include <chrono>
@@ -54,6 +54,7 @@ public:
     void rest() { resting_ = true; }
     void work() { resting_ = false; }
     void odd() { shown_.push_back(board_.watch(odd_.control())); }
+    void even() { shown_.resize(4); }
 
 private:
     cenote::options orders_options() const {
@@ -141,6 +142,7 @@ int main() {
         if (line == "rest") on.rest();
         if (line == "work") on.work();
         if (line == "odd") on.odd();
+        if (line == "even") on.even();
         std::cout << "ok" << std::endl;
     }
 }
