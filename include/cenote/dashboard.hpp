@@ -86,7 +86,7 @@ public:
 
     /// Throws std::invalid_argument for options that contradict each other, a public address
     /// without leave to use it, a token that is too short; std::system_error if it cannot listen.
-    explicit dashboard(dashboard_options settings = {});
+    explicit dashboard(const dashboard_options& settings = {});
     /// Ends the thread; whoever is connected is cut off.
     ~dashboard();
     dashboard(const dashboard&) = delete;

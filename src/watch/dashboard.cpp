@@ -77,14 +77,16 @@ void dashboard::entry::leave() noexcept {
     of_ = nullptr;
 }
 
-dashboard::dashboard(dashboard_options settings) : board_(std::make_shared<detail::board>()) {
+dashboard::dashboard(const dashboard_options& settings)
+    : board_(std::make_shared<detail::board>()) {
     check(settings);
     server_ = std::make_unique<detail::dashboard_server>(settings, board_);
 }
 
 dashboard::~dashboard() {
     // In the child of a fork there is no thread to end, and the connections are the parent's.
-    if (!board_->ours()) static_cast<void>(server_.release());
+    if (board_->ours()) return;
+    [[maybe_unused]] auto* left = server_.release();
 }
 
 dashboard::entry dashboard::watch(pool_control pool) {

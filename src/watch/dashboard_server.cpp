@@ -307,7 +307,7 @@ asio::awaitable<bool> dashboard_server::send(client* one, reply what) {
 asio::awaitable<void> dashboard_server::part(client* one) {
     constexpr int most_rounds = 64;
     error_code error;
-    one->stream.socket().shutdown(tcp::socket::shutdown_send, error);
+    if (one->stream.socket().shutdown(tcp::socket::shutdown_send, error)) co_return;
     one->stream.expires_after(1s);
     one->buffer.clear();
     for (int i = 0; i < most_rounds && !error; ++i)

@@ -24,6 +24,14 @@
 #include "support/patience.hpp"
 #include "support/tcp_client.hpp"
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+// It ends a child that starts a thread, unless told otherwise.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): its name
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+#endif
+#endif
+
 namespace cenote {
 namespace {
 
@@ -39,10 +47,10 @@ using testing::StartsWith;
 const std::string control_token = "a-token-for-controlling";
 
 struct served : testing::Test {
-    explicit served(dashboard_options settings = {.control_token = secret(control_token),
-                                                  .request_timeout = 300ms,
-                                                  .idle_timeout = 600ms})
-        : board(std::move(settings)) {}
+    explicit served(const dashboard_options& settings = {.control_token = secret(control_token),
+                                                         .request_timeout = 300ms,
+                                                         .idle_timeout = 600ms})
+        : board(settings) {}
 
     dashboard board;
     pool<int> orders{[] { return 1; },
