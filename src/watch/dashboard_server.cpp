@@ -56,8 +56,10 @@ constexpr std::array<std::pair<const char*, const char*>, 6> always{{
 
 std::string_view view_of(beast::string_view text) { return {text.data(), text.size()}; }
 
+/// A time from now that can be reckoned with, also if somebody has said `forever`.
 std::chrono::steady_clock::duration as_duration(std::chrono::nanoseconds time) {
-    return std::chrono::duration_cast<std::chrono::steady_clock::duration>(time);
+    constexpr std::chrono::nanoseconds longest = 24h;
+    return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::min(time, longest));
 }
 
 /// The status for a request that could not even be read; zero: nobody is there to hear it.

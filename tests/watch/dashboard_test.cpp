@@ -354,7 +354,10 @@ TEST_F(locked, shows_the_page_but_no_pool_without_a_token) {
 }
 
 struct nameable : served {
-    nameable() : served({.names = {"ops.example.com"}}) {}
+    nameable()
+        : served(
+              {.names = {"ops.example.com"}, .request_timeout = forever, .idle_timeout = forever}) {
+    }
 };
 
 TEST_F(nameable, is_served_under_a_name_it_was_given) {
