@@ -85,7 +85,7 @@ private:
         while (!stop.stop_requested()) {
             {
                 std::error_code error;
-                auto held = sessions_.acquire({.task = "login"}, stop, error);
+                auto held = sessions_.acquire({.task = "login", .leak_after = 1h}, stop, error);
                 std::this_thread::sleep_for(1ms);
             }
             std::this_thread::sleep_for(20ms);
