@@ -15,7 +15,7 @@ test: ## build and run everything: g++, clang, address and thread sanitizers, pr
 	@scripts/setup test
 	@scripts/test
 
-demo: build ## build, then watch 200 coroutines share 8 database connections
+demo: build ## build, then run a service under load, with a dashboard to watch it
 	@build/bin/cenote demo
 
 bench: ## build and run the benchmarks

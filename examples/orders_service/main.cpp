@@ -10,12 +10,15 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include "examples/orders_service/running.hpp"
+#include <cenote/dashboard.hpp>
 
 namespace {
 
@@ -42,15 +45,30 @@ private:
 
 struct manner {
     orders_service::settings how;
+    std::optional<std::uint16_t> dashboard;  // its port; nothing: there is none
     std::chrono::nanoseconds drain = std::chrono::seconds(10);
     std::chrono::nanoseconds notice{0};
 };
 
-int serve(const manner& m) {
+int serve(manner m) {
     // Before there is any other thread: none of them shall be killed by the signal.
     boost::asio::io_context signals;
     boost::asio::signal_set wanted(signals, SIGTERM, SIGINT);
+    std::optional<cenote::dashboard> board;
+    if (m.dashboard) {
+        cenote::dashboard_options where{.port = *m.dashboard};
+        if (const char* token = std::getenv("ORDERS_CONTROL_TOKEN"))
+            where.control_token = cenote::secret(token);
+        board.emplace(where);
+        m.how.observers.push_back(board->observer());
+    }
     orders_service::running service(m.how);
+    std::vector<cenote::dashboard::entry> shown;  // after the service: it goes before it
+    if (board) {
+        for (const cenote::pool_control& pool : service.database().controls())
+            shown.push_back(board->watch(pool));
+        std::printf("orders: dashboard on %s\n", board->url().c_str());
+    }
     std::printf("orders: listening on http://%s:%d\n", m.how.listen.c_str(), service.port());
     std::fflush(stdout);
 
@@ -85,6 +103,9 @@ int main(int argc, char** argv) {
     app.add_option("--threads", m.how.threads, "threads that serve")->check(CLI::Range(1, 64));
     app.add_option("--connections", m.how.limits.connections, "clients at a time")
         ->check(CLI::Range(1, 100'000));
+    app.add_option("--dashboard", m.dashboard,
+                   "port of a page that shows the pool, on this machine only; 0: any, which is "
+                   "printed. Control needs a token, in the environment: ORDERS_CONTROL_TOKEN");
     app.add_option("--drain", drain, "seconds to finish what has begun, when it is told to end")
         ->check(CLI::Range(0.0, 3600.0));
     app.add_option("--notice", notice, "seconds between /ready saying no and the end of listening")

@@ -1,306 +1,240 @@
-// The demo: coroutines, a line that shows what happens, Ctrl-C, and a table at the end.
+// The demo: the orders service, its clients, a page, a line that shows what happens, and a summary.
 #include "demo.hpp"
 
-#include <algorithm>
 #include <array>
-#include <atomic>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/signal_set.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
+#include <boost/json.hpp>
 #include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <random>
-#include <stdexcept>
-#include <thread>
 #include <unistd.h>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
-#include "order_book.hpp"
-#include <cenote/asio.hpp>
-#include <cenote/pool.hpp>
-#ifdef CENOTE_HAS_POSTGRES
-#include <cenote/postgres.hpp>
-#endif
-#ifdef CENOTE_HAS_MARIADB
-#include <cenote/mariadb.hpp>
-#endif
-#include <cenote/sqlite.hpp>
-#include <cenote/url.hpp>
+#include "demo_clients.hpp"
+#include "examples/orders_service/running.hpp"
+#include "temporary_folder.hpp"
+#include "terminal.hpp"
+#include <cenote/dashboard.hpp>
 
 namespace demo {
 
-namespace asio = boost::asio;
+namespace json = boost::json;
 using namespace std::chrono_literals;
 using std::chrono::steady_clock;
 
 namespace {
 
-/// What the coroutines did, counted while they do it.
-class ledger {
+double seconds_of(std::chrono::nanoseconds time) {
+    return std::chrono::duration<double>(time).count();
+}
+double milliseconds(std::chrono::nanoseconds time) { return seconds_of(time) * 1e3; }
+
+/// For whoever may pause the pools of the demo: nobody who has not read it from the screen.
+std::string random_token() {
+    constexpr std::string_view letters = "abcdefghjkmnpqrstuvwxyz23456789";
+    std::random_device random;
+    std::string token;
+    for (int i = 0; i < 24; ++i) token += letters[random() % letters.size()];
+    return token;
+}
+
+/// What there was at the end.
+struct outcome {
+    double seconds = 0;
+    told heard;
+    cenote::stats pool;
+    std::size_t lost = 0;       // requests that were not answered
+    std::int64_t in_books = 0;  // orders that the database has
+    bool interrupted = false;
+
+    bool adds_up() const { return in_books == static_cast<std::int64_t>(heard.ordered); }
+    bool fine() const { return adds_up() && lost == 0 && heard.failures == 0; }
+};
+
+class show {
 public:
-    void note(steady_clock::duration took, bool traded) {
-        ++buckets_[cenote::histogram::bucket_of(took)];
-        ++(traded ? trades_ : looks_);
-    }
-    void note(const tally& t) {
-        joined_ += t.joined;
-        taken_ += t.taken;
-    }
-    void note_failure(const char* why) {
-        if (failures_++ == 0) first_failure_ = why;
+    show(const settings& how, const std::string& url)
+        : how_(how),
+          token_(random_token()),
+          board_({.port = how.dashboard_port, .control_token = cenote::secret(token_)}),
+          service_({.database = url, .max = how.connections, .observers = {board_.observer()}}),
+          had_(count_orders()),
+          clients_(service_.port(), how.clients, how.think) {
+        for (const cenote::pool_control& each : service_.database().controls())
+            shown_.push_back(board_.watch(each));
+        shown_.push_back(board_.watch(clients_.pool()));
     }
 
-    std::uint64_t operations() const { return trades_ + looks_; }
-    std::uint64_t trades() const { return trades_; }
-    std::uint64_t looks() const { return looks_; }
-    std::uint64_t failures() const { return failures_; }
-    const std::string& first_failure() const { return first_failure_; }
-    /// What must lie in the book.
-    std::int64_t left() const { return joined_ - taken_; }
-    cenote::histogram times() const {
-        cenote::histogram all;
-        for (std::size_t i = 0; i < all.buckets.size(); ++i) all.buckets[i] = buckets_[i];
+    outcome run(const terminal::interruption& stop) {
+        if (!how_.look.json) introduce();
+        watch(stop);
+        outcome all;
+        all.seconds = seconds_of(steady_clock::now() - begun_);
+        all.interrupted = stop.happened();
+        clients_.stop();
+        all.heard = clients_.so_far();
+        all.in_books = count_orders() - had_;
+        all.pool = service_.database().stats();
+        // Nobody looks at pools that are about to go.
+        shown_.clear();
+        all.lost = service_.stop(5s);
         return all;
     }
 
 private:
-    std::array<std::atomic<std::uint64_t>, cenote::histogram::bucket_count> buckets_{};
-    std::atomic<std::uint64_t> trades_{0}, looks_{0}, failures_{0};
-    std::atomic<std::int64_t> joined_{0}, taken_{0};
-    std::string first_failure_;
-};
-
-double milliseconds(std::chrono::nanoseconds time) {
-    return std::chrono::duration<double, std::milli>(time).count();
-}
-
-/// A folder that goes when the demo ends.
-class temporary_folder {
-public:
-    temporary_folder() {
-        std::string name = std::filesystem::temp_directory_path() / "cenote-demo-XXXXXX";
-        if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-        path_ = name;
-    }
-    ~temporary_folder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-    temporary_folder(const temporary_folder&) = delete;
-    temporary_folder& operator=(const temporary_folder&) = delete;
-
-    const std::filesystem::path& path() const { return path_; }
-
-private:
-    std::filesystem::path path_;
-};
-
-template <class Connection>
-class show {
-public:
-    template <class Connector>
-    show(const settings& how, Connector connector, dialect d)
-        : how_(how),
-          book_(d),
-          pool_(std::move(connector),
-                {.name = "demo", .max = how.connections, .acquire_timeout = 10s}) {}
-
-    int run() {
-        pool_.with([&](Connection& c) { book_.set_up(c); });
-        asio::io_context io;
-        asio::signal_set signals(io, SIGINT, SIGTERM);
-        signals.async_wait([&](const boost::system::error_code& gone, int) {
-            if (!gone) over_ = true;
-        });
-        begun_ = steady_clock::now();
-        for (std::size_t i = 0; i < how_.coroutines; ++i)
-            asio::co_spawn(io, customer(static_cast<std::uint32_t>(i)), [&](std::exception_ptr) {
-                if (++ended_ == how_.coroutines) signals.cancel();
-            });
-        std::vector<std::thread> threads;
-        for (std::size_t i = 0; i < how_.threads; ++i) threads.emplace_back([&] { io.run(); });
-        watch();
-        for (std::thread& t : threads) t.join();
-        return conclude();
+    std::int64_t count_orders() {
+        return service_.database().query("SELECT count(*) FROM orders").scalar<std::int64_t>();
     }
 
-private:
-    asio::awaitable<void> customer(std::uint32_t number) {
-        std::minstd_rand random(number + 1);
-        while (!over_) {
-            auto begun = steady_clock::now();
-            bool trades = random() % 5 == 0;
-            try {
-                cenote::lease<Connection> lease = co_await pool_.async_acquire(asio::use_awaitable);
-                if (trades) co_await trade(*lease, random);
-                else co_await book_.look(*lease);
-                ledger_.note(steady_clock::now() - begun, trades);
-            } catch (const std::exception& e) {
-                ledger_.note_failure(e.what());
-                over_ = true;
-            }
-        }
+    void introduce() const {
+        terminal::palette paint(how_.look.colors);
+        std::printf("An orders service on http://127.0.0.1:%d, %zu clients, %zu connections.\n",
+                    service_.port(), how_.clients, how_.connections);
+        std::printf("Watch it: %s\n", paint(terminal::tint::bold, board_.url()).c_str());
+        std::printf("To pause, resize or retire there, use the token %s\n", token_.c_str());
+        std::printf("%s\n\n", how_.stay ? "Ctrl-C ends it."
+                                        : ("It ends after " + command::in_words(how_.lasts) +
+                                           "; with --stay it stays.")
+                                              .c_str());
+        std::fflush(stdout);
     }
 
-    asio::awaitable<void> trade(Connection& c, std::minstd_rand& random) {
-        bool buys = random() % 2 == 0;
-        int price = 1000 + static_cast<int>(random() % 50) - (buys ? 20 : 10);
-        int quantity = 1 + static_cast<int>(random() % 100);
-        tally t = co_await book_.trade(c, buys, price, quantity);
-        ledger_.note(t);
-    }
-
-    void watch() {
-        auto end = begun_ + std::chrono::duration_cast<steady_clock::duration>(
-                                std::chrono::duration<double>(how_.seconds));
+    void watch(const terminal::interruption& stop) {
         bool live = !how_.plain && ::isatty(STDOUT_FILENO) == 1;
         auto every = live ? 250ms : 1000ms;
         std::uint64_t before = 0;
-        for (auto next = begun_ + every; !over_; next += every) {
-            while (!over_ && steady_clock::now() < std::min(next, end))
-                std::this_thread::sleep_for(20ms);
-            if (steady_clock::now() >= end) over_ = true;
-            line(live, every, before);
+        auto end = begun_ + how_.lasts;
+        while (!stop.happened() && (how_.stay || steady_clock::now() < end)) {
+            auto next = steady_clock::now() + every;
+            if (!how_.stay && end < next) next = end;
+            if (!stop.sleep_for(next - steady_clock::now())) break;
+            if (!how_.look.json) line(live, every, before);
         }
-        if (live) std::printf("\n");
+        if (live && !how_.look.json) std::printf("\n");
     }
 
     void line(bool live, steady_clock::duration every, std::uint64_t& before) {
-        cenote::stats now = pool_.stats();
-        std::uint64_t done = ledger_.operations();
-        double rate =
-            static_cast<double>(done - before) / std::chrono::duration<double>(every).count();
-        before = done;
-        std::printf("%s%4.1f s  leased %2" PRIu64 "  idle %2" PRIu64 "  waiting %3" PRIu64
-                    "  %7.0f operations/s  p99 %6.1f ms%s",
-                    live ? "\r" : "",
-                    std::chrono::duration<double>(steady_clock::now() - begun_).count(), now.leased,
-                    now.idle, now.waiting, rate, milliseconds(ledger_.times().quantile(0.99)),
+        cenote::stats now = service_.database().stats();
+        told heard = clients_.so_far();
+        double rate = static_cast<double>(heard.requests - before) / seconds_of(every);
+        before = heard.requests;
+        std::printf("%s%5.1f s  leased %2" PRIu64 "  idle %2" PRIu64 "  waiting %3" PRIu64
+                    "  %6.0f requests/s  p99 %6.1f ms%s",
+                    live ? "\r" : "", seconds_of(steady_clock::now() - begun_), now.leased,
+                    now.idle, now.waiting, rate, milliseconds(heard.times.quantile(0.99)),
                     live ? "   " : "\n");
         std::fflush(stdout);
     }
 
-    int conclude() {
-        double seconds = std::chrono::duration<double>(steady_clock::now() - begun_).count();
-        std::int64_t left = pool_.with([&](Connection& c) { return book_.left(c); });
-        pool_.with([&](Connection& c) { book_.tear_down(c); });
-        bool balanced = left == ledger_.left();
-        table(seconds, balanced);
-        return ledger_.failures() == 0 && balanced ? 0 : 1;
-    }
-
-    void table(double seconds, bool balanced) const {
-        cenote::stats s = pool_.stats();
-        cenote::histogram times = ledger_.times();
-        auto row = [](const char* what, const std::string& value) {
-            std::printf("  %-34s %s\n", what, value.c_str());
-        };
-        auto number = [](double value, const char* unit) {
-            char text[64];
-            std::snprintf(text, sizeof text, "%.1f %s", value, unit);
-            return std::string(text);
-        };
-        std::printf("\n%zu coroutines, %zu connections, %.1f s\n", how_.coroutines,
-                    how_.connections, seconds);
-        row("operations", std::to_string(ledger_.operations()) + " (" +
-                              std::to_string(ledger_.looks()) + " looks, " +
-                              std::to_string(ledger_.trades()) + " orders)");
-        row("operations per second",
-            number(static_cast<double>(ledger_.operations()) / seconds, ""));
-        row("time of one, with its wait: p50", number(milliseconds(times.quantile(0.5)), "ms"));
-        row("                            p99", number(milliseconds(times.quantile(0.99)), "ms"));
-        row("wait for a connection:      p50", number(milliseconds(s.wait.quantile(0.5)), "ms"));
-        row("                            p99", number(milliseconds(s.wait.quantile(0.99)), "ms"));
-        row("connections opened", std::to_string(s.opened) + " (at most " +
-                                      std::to_string(how_.connections) + " at a time)");
-        row("the book", balanced ? "adds up" : "DOES NOT ADD UP");
-        row("failures", ledger_.failures() == 0 ? "none"
-                                                : std::to_string(ledger_.failures()) +
-                                                      ", the first: " + ledger_.first_failure());
-    }
-
     const settings& how_;
-    order_book book_;
-    cenote::pool<Connection> pool_;
-    ledger ledger_;
-    std::atomic<bool> over_{false};
-    std::atomic<std::size_t> ended_{0};
-    steady_clock::time_point begun_;
+    std::string token_;
+    cenote::dashboard board_;
+    orders_service::running service_;
+    std::int64_t had_;  // orders, from before the demo
+    steady_clock::time_point begun_ = steady_clock::now();
+    clients clients_;
+    std::vector<cenote::dashboard::entry> shown_;  // last: it goes before the pools
 };
 
-#ifdef CENOTE_HAS_POSTGRES
-int run_on_postgres(const settings& how) {
-    show<cenote::postgres::connection> it(
-        how, cenote::postgres::connector{how.url},
-        {.lock = "FOR UPDATE SKIP LOCKED", .identity = "BIGSERIAL PRIMARY KEY", .numbered = true});
-    return it.run();
+void print(const outcome& all, const settings& how) {
+    terminal::palette paint(how.look.colors);
+    terminal::table rows({{.title = ""}, {.title = ""}});
+    auto number = [](double value, const char* unit) {
+        std::array<char, 64> text{};
+        std::snprintf(text.data(), text.size(), "%.1f%s", value, unit);
+        return std::string(text.data());
+    };
+    auto both = [&](const cenote::histogram& times) {
+        return number(milliseconds(times.quantile(0.5)), " ms, ") +
+               number(milliseconds(times.quantile(0.99)), " ms");
+    };
+    rows.add({"requests", std::to_string(all.heard.requests)});
+    rows.add(
+        {"requests per second", number(static_cast<double>(all.heard.requests) / all.seconds, "")});
+    rows.add({"time of one: p50, p99", both(all.heard.times)});
+    rows.add({"wait for a connection: p50, p99", both(all.pool.wait)});
+    rows.add({"connections opened", std::to_string(all.pool.opened) + " (at most " +
+                                        std::to_string(how.connections) + " at a time)"});
+    rows.add({"told to come again later", std::to_string(all.heard.refused)});
+    rows.add({"orders that were confirmed",
+              std::to_string(all.heard.ordered) +
+                  (all.adds_up() ? ", and as many are in the database"
+                                 : ", but " + std::to_string(all.in_books) + " are there")});
+    std::string failures = "none";
+    if (all.heard.failures > 0)
+        failures = std::to_string(all.heard.failures) + ", the first: " + all.heard.first_failure;
+    rows.add({"failures", failures});
+    rows.add({"requests lost at the end", std::to_string(all.lost)});
+    std::printf(
+        "\n%s\n%s",
+        paint(terminal::tint::bold, all.fine() ? "Everything adds up." : "Something is wrong.")
+            .c_str(),
+        rows.to_text(paint, "  ").c_str());
 }
-#endif
 
-#ifdef CENOTE_HAS_MARIADB
-int run_on_mariadb(const settings& how) {
-    show<cenote::mariadb::connection> it(
-        how, cenote::mariadb::connector{how.url},
-        {.lock = "FOR UPDATE SKIP LOCKED", .identity = "BIGINT PRIMARY KEY AUTO_INCREMENT"});
-    return it.run();
-}
-#endif
-
-int run_on_sqlite(const settings& how, const std::string& url) {
-    show<cenote::sqlite::connection> it(how, cenote::sqlite::connector{url},
-                                        {.begin = "BEGIN IMMEDIATE"});
-    return it.run();
+json::value json_of(const outcome& all, const settings& how) {
+    return json::object{{"seconds", all.seconds},
+                        {"clients", how.clients},
+                        {"connections", how.connections},
+                        {"requests", all.heard.requests},
+                        {"refused", all.heard.refused},
+                        {"failures", all.heard.failures},
+                        {"first_failure", all.heard.first_failure},
+                        {"p50_seconds", seconds_of(all.heard.times.quantile(0.5))},
+                        {"p99_seconds", seconds_of(all.heard.times.quantile(0.99))},
+                        {"wait_p99_seconds", seconds_of(all.pool.wait.quantile(0.99))},
+                        {"opened", all.pool.opened},
+                        {"ordered", all.heard.ordered},
+                        {"in_database", all.in_books},
+                        {"lost", all.lost},
+                        {"interrupted", all.interrupted}};
 }
 
 }  // namespace
 
 CLI::App* add_to(CLI::App& app, settings& into) {
-    CLI::App* command = app.add_subcommand(
-        "demo",
-        "Many coroutines share a few database connections: an order book, for people to watch.");
-    command->add_option("--url", into.url,
-                        "Database to use: postgresql://..., mariadb://... or sqlite:/path; without "
-                        "it, an SQLite file that goes when the demo ends. Uses a table of its own, "
-                        "cenote_demo_orders.");
-    command->add_option("--seconds", into.seconds, "How long")
+    CLI::App* word = app.add_subcommand(
+        "demo", "An orders service under load, with a page that shows its pools.");
+    word->add_option(
+        "URL", into.url,
+        "Database to use: postgresql://..., mariadb://... or sqlite:/path; without "
+        "it, an SQLite file that goes when the demo ends. Has tables of its own there, "
+        "orders and order_line, which stay.");
+    command::add_duration(*word, "--for", into.lasts, "How long");
+    word->add_flag("--stay", into.stay, "Until it is interrupted");
+    word->add_option("--clients", into.clients, "How many there are")
         ->capture_default_str()
-        ->check(CLI::Range(0.1, 86400.0));
-    command->add_option("--coroutines", into.coroutines, "How many share them")
-        ->capture_default_str()
-        ->check(CLI::Range(1, 100'000));
-    command->add_option("--connections", into.connections, "How many there are at most")
+        ->check(CLI::Range(1, 500));
+    word->add_option("--connections", into.connections, "To the database, at most")
         ->capture_default_str()
         ->check(CLI::Range(1, 1000));
-    command->add_option("--threads", into.threads, "Threads of the event loop")
-        ->capture_default_str()
-        ->check(CLI::Range(1, 64));
-    command->add_flag("--plain", into.plain, "A line per second instead of one that changes");
-    return command;
+    command::add_duration(*word, "--think", into.think, "What a client waits between two requests");
+    word->add_option("--dashboard-port", into.dashboard_port,
+                     "Where the page is; 0: anywhere, which is printed")
+        ->capture_default_str();
+    word->add_flag("--plain", into.plain, "A line per second instead of one that changes");
+    command::add_look(*word, into.look);
+    return word;
 }
 
 int run(const settings& how) {
-    if (how.url.empty()) {
-        temporary_folder folder;
-        return run_on_sqlite(how,
-                             "sqlite:" + (folder.path() / "demo.db").string() + "?synchronous=off");
+    if (how.lasts < 100ms || how.lasts > 24h)
+        throw command::wrong_arguments("--for is between 100ms and 24h");
+    if (how.think < 0ns || how.think > 1min)
+        throw command::wrong_arguments("--think is at most a minute");
+    terminal::interruption stop;  // before there are other threads
+    std::optional<command::temporary_folder> folder;
+    std::string url = how.url;
+    if (url.empty()) {
+        folder.emplace();
+        url = "sqlite:" + (folder->path() / "orders.db").string() + "?synchronous=normal";
     }
-    std::string scheme = cenote::url::parse(how.url).scheme;
-    if (scheme == "sqlite") return run_on_sqlite(how, how.url);
-#ifdef CENOTE_HAS_POSTGRES
-    if (scheme == "postgresql" || scheme == "postgres") return run_on_postgres(how);
-#endif
-#ifdef CENOTE_HAS_MARIADB
-    if (scheme == "mariadb" || scheme == "mysql") return run_on_mariadb(how);
-#endif
-    throw std::invalid_argument("cenote demo: no database for URLs that begin with " + scheme +
-                                ":");
+    outcome all = show(how, url).run(stop);
+    if (how.look.json) command::print_json(json_of(all, how));
+    else print(all, how);
+    return all.fine() ? command::fine : command::failed;
 }
 
 }  // namespace demo

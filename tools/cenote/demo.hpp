@@ -1,23 +1,25 @@
-// cenote demo: many coroutines share a few connections to a database, for people to watch.
+// cenote demo: a service under load, with a page that shows its pools, for people to watch.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
-namespace CLI {
-class App;
-}
+#include "command.hpp"
 
 namespace demo {
 
 struct settings {
     std::string url;  // empty: an SQLite file that goes when the demo ends
-    double seconds = 15;
-    std::size_t coroutines = 200;
+    std::chrono::nanoseconds lasts = std::chrono::seconds(20);
+    bool stay = false;  // until it is interrupted
+    std::size_t clients = 64;
     std::size_t connections = 8;
-    std::size_t threads = 2;  // of the event loop
-    bool plain = false;       // a line per second instead of one that changes
+    std::chrono::nanoseconds think = std::chrono::milliseconds(10);  // between two requests
+    std::uint16_t dashboard_port = 0;
+    bool plain = false;  // a line per second instead of one that changes
+    command::look look;
 };
 
 CLI::App* add_to(CLI::App& app, settings& into);

@@ -1,6 +1,6 @@
-// Boost.JSON, compiled here once for the whole program, and how a document is written for people.
+// How a JSON document is written for people.
 #include <array>
-#include <boost/json/src.hpp>
+#include <boost/json.hpp>
 #include <charconv>
 #include <cmath>
 #include <cstdio>

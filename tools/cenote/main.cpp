@@ -101,7 +101,9 @@ int main(int argc, char** argv) {
     app.set_help_flag("-h,--help", "Print this help and end");
 
     words known(app);
+#ifdef CENOTE_HAS_DEMO
     known.add(demo::add_to, demo::run);
+#endif
     known.add(bench::add_to, bench::run);
     known.add(sizing::add_to, sizing::run);
     known.add(doctor::add_to, doctor::run);

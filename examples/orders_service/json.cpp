@@ -1,2 +1,0 @@
-// Boost.JSON itself, compiled here and nowhere else.
-#include <boost/json/src.hpp>
