@@ -26,8 +26,8 @@ struct told {
     std::uint64_t ordered = 0;   ///< Of these: orders that were confirmed.
     std::uint64_t refused = 0;   ///< Of these: come again later.
     std::uint64_t failures = 0;  ///< Everything that should not be.
-    std::string first_failure;
-    cenote::histogram times;  ///< Of answered requests.
+    std::string first_failure{};
+    cenote::histogram times{};  ///< Of answered requests.
 };
 
 /// Coroutines on two threads of their own, which share a pool of HTTP connections.
