@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "command.hpp"
+#include "temporary_folder.hpp"
 #include <cenote/asio.hpp>
 #include <cenote/pool.hpp>
 #include <cenote/sqlite.hpp>
@@ -218,30 +219,9 @@ std::optional<server_limit> mariadb_limit(cenote::sql::connection& c) {
 }
 #endif
 
-/// A folder that goes when its user ends.
-class temporary_folder {
-public:
-    temporary_folder() {
-        std::string name = std::filesystem::temp_directory_path() / "cenote-bench-XXXXXX";
-        if (::mkdtemp(name.data()) == nullptr) throw command::failure("no temporary folder");
-        path_ = name;
-    }
-    ~temporary_folder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-    temporary_folder(const temporary_folder&) = delete;
-    temporary_folder& operator=(const temporary_folder&) = delete;
-
-    const std::filesystem::path& path() const { return path_; }
-
-private:
-    std::filesystem::path path_;
-};
-
 using sqlite_target = sql_target<cenote::sqlite::connection, cenote::sqlite::connector>;
 
-class embedded_target : private temporary_folder, public sqlite_target {
+class embedded_target : private command::temporary_folder, public sqlite_target {
 public:
     explicit embedded_target(statements s)
         : sqlite_target("an SQLite file of its own",
