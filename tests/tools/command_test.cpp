@@ -154,7 +154,9 @@ TEST(command_test, every_option_of_the_help_is_completed) {
         for (std::size_t at = help.find("--"); at != std::string::npos; at = help.find("--", at)) {
             std::size_t end = help.find_first_not_of("-abcdefghijklmnopqrstuvwxyz", at);
             bool listed = help.rfind('\n', at) + 3 == at || help[at - 1] == ',';
-            if (listed) EXPECT_THAT(offered, HasSubstr(" " + help.substr(at, end - at) + " "));
+            if (listed) {
+                EXPECT_THAT(offered, HasSubstr(" " + help.substr(at, end - at) + " "));
+            }
             at = end;
         }
     }

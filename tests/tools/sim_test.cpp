@@ -99,8 +99,9 @@ TEST(sim_test, tells_only_what_is_asked_for) {
     tools::said one =
         tools::cenote({"sim", "--seed", "3", "--steps", "300", "--only", "borrower", "1"});
     for (const std::string& line : lines_of(one.out))
-        if (line.find(" waiting  ") != std::string::npos)
+        if (line.find(" waiting  ") != std::string::npos) {
             EXPECT_THAT(line, HasSubstr("borrower 1")) << line;
+        }
     EXPECT_THAT(one.out, HasSubstr("borrower 1 acquires"));
 
     tools::said summary = tools::cenote({"sim", "--seed", "7", "--summary"});
