@@ -82,12 +82,9 @@ answer answering(Work&& work) {
 
 /// How a pool is watched.
 struct watch_options {
-    /// So many must be open, or the service is not ready: the larger of the pool's `min_size`
-    /// and `min_idle`. (Zero: the first request may have to wait for an open.)
+    /// So many must be open, or the service is not ready: the larger of the pool's `min_size` and
+    /// `min_idle`. (Zero: the first request may have to wait for an open.)
     std::size_t minimum = 0;
-    /// Whether it lends at all, for a pool that is paused or closed by hand, which stats do not
-    /// say. Empty: it does.
-    std::function<bool()> lends = {};
 };
 
 /// What a service tells about itself and its pools, to those who watch it:
@@ -128,19 +125,20 @@ public:
     service& operator=(const service&) = delete;
 
     /// See metrics::add for the name, for `read`, and for what it throws.
-    [[nodiscard]] entry watch(std::string name, std::function<stats()> read, watch_options how);
+    [[nodiscard]] entry watch(std::string name, std::function<stats()> read,
+                              const watch_options& how);
     /// Of a pool, or a database (all its pools together: to tell replicas apart, watch each of
     /// database::stats_of_each() by a function). It must be there until the entry ends.
     template <class Pool>
         requires requires(const Pool& p) {
             { p.stats() } -> std::same_as<stats>;
         }
-    [[nodiscard]] entry watch(std::string name, const Pool& pool, watch_options how = {}) {
-        return watch(std::move(name), [&pool] { return pool.stats(); }, std::move(how));
+    [[nodiscard]] entry watch(std::string name, const Pool& pool, const watch_options& how = {}) {
+        return watch(std::move(name), [&pool] { return pool.stats(); }, how);
     }
 
     /// Whether its pools can serve, as far as one knows without asking them to: 200, or 503 if one
-    /// has its circuit breaker inactive, does not lend, or has nothing open and fails to open
+    /// has its circuit breaker inactive, is paused or closed, or has nothing open and fails to open
     /// anything (that is forgotten after half a minute without another failure, so that somebody
     /// tries again). An object of JSON that says so of each pool.
     answer health() const;

@@ -57,8 +57,8 @@ namespace {
 /// A pool, and what was seen of it so far.
 class watched_pool {
 public:
-    watched_pool(std::function<stats()> read, watch_options how)
-        : read_(std::move(read)), how_(std::move(how)) {}
+    watched_pool(std::function<stats()> read, const watch_options& how)
+        : read_(std::move(read)), how_(how) {}
 
     /// Its part of the report. `trouble` becomes true if there is any.
     std::string look(bool of_readiness, bool& trouble) {
@@ -86,7 +86,8 @@ private:
     }
 
     const char* reason(const stats& now, bool of_readiness) const {
-        if (how_.lends && !how_.lends()) return "it does not lend";
+        if (now.state == pool_state::paused) return "it is paused";
+        if (now.state == pool_state::closed) return "it is closed";
         if (now.breaker == breaker_state::inactive) return "its circuit breaker is inactive";
         if (open_in(now) == 0 && clock::now() < failing_until_) return "it cannot be opened";
         if (of_readiness && open_in(now) < how_.minimum) return "its minimum is not open yet";
@@ -132,11 +133,12 @@ service::service() : list_(std::make_shared<entry::list>()) {}
 
 service::~service() = default;
 
-service::entry service::watch(std::string name, std::function<stats()> read, watch_options how) {
+service::entry service::watch(std::string name, std::function<stats()> read,
+                              const watch_options& how) {
     cenote::metrics::entry counted = metrics_.add(name, read);  // throws for a bad name, or none
     {
         std::lock_guard lock(list_->mutex);
-        list_->pools.emplace(name, watched_pool(std::move(read), std::move(how)));
+        list_->pools.emplace(name, watched_pool(std::move(read), how));
     }
     return entry(list_, std::move(name), std::move(counted));
 }

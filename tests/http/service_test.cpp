@@ -126,14 +126,19 @@ TEST(service_health, is_ill_while_nothing_is_open_and_opens_fail) {
     EXPECT_EQ(about.health().status(), 503);
 }
 
-TEST(service_health, asks_whether_a_pool_lends) {
+TEST(service_health, is_ill_while_a_pool_lends_nothing) {
+    cenote::pool<int> pool{[] { return 1; }};
     service about;
-    bool lends = true;
-    auto one = about.watch("one", [] { return stats{}; }, {.lends = [&] { return lends; }});
+    auto one = about.watch("one", pool);
     EXPECT_EQ(about.health().status(), 200);
-    lends = false;
+    pool.pause();
     EXPECT_EQ(about.health().status(), 503);
+    EXPECT_THAT(about.health().body(), HasSubstr("it is paused"));
+    pool.resume();
+    EXPECT_EQ(about.ready().status(), 200);
+    pool.close();
     EXPECT_EQ(about.ready().status(), 503);
+    EXPECT_THAT(about.health().body(), HasSubstr("it is closed"));
 }
 
 TEST(service_ready, waits_for_the_minimum) {
