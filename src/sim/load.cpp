@@ -109,8 +109,10 @@ duration load_result::quantile(const std::vector<duration>& of, double q) {
 
 std::size_t load_result::busy_quantile(double q) const {
     double sum = 0;
-    for (std::size_t n = 0; n < busy.size(); ++n)
-        if ((sum += busy[n]) >= q) return n;
+    for (std::size_t n = 0; n < busy.size(); ++n) {
+        sum += busy[n];
+        if (sum >= q) return n;
+    }
     return busy.empty() ? 0 : busy.size() - 1;
 }
 
@@ -123,7 +125,7 @@ public:
         : who_(who),
           pool_(pool),
           random_(who.seed),
-          machine_(pool, {.reset = server.resets()}, false, who.seed, start_),
+          machine_(pool, {.reset = server.resets()}, false, who.seed, start),
           places_(pool.max),
           open_(server.open()),
           dirty_(server.resets()) {
@@ -356,12 +358,12 @@ private:
         for (double& part : result_.busy) part /= std::max(all, 1.0);
     }
 
-    static constexpr instant start_{};
+    static constexpr instant start{};
 
     const load& who_;
     options pool_;
     core::dice random_;
-    instant now_ = start_;
+    instant now_ = start;
     core::machine machine_;
     core::actions out_, todo_;
     std::vector<place> places_;
@@ -378,7 +380,7 @@ private:
     std::uint64_t gone_ = 0;    // how many before that
     std::size_t ended_ = 0;
     std::size_t counted_after_ = 0;
-    instant counted_from_ = start_;
+    instant counted_from_ = start;
     load_result result_;
 };
 

@@ -158,6 +158,7 @@ std::string svg(const lines& of) {
     scale x{e.x_least, std::max(e.x_most, e.x_least * 1.01), left, width - right, true};
     std::string s = begin(of.title, of.y_title);
     std::vector<std::string> names;
+    names.reserve(of.all.size());
     for (const series& one : of.all) names.push_back(one.name);
     s += legend(names);
     s += y_axis(y_ticks, y);

@@ -49,14 +49,17 @@ nanoseconds times::quantile(double q) const noexcept {
     auto rank = static_cast<std::uint64_t>(std::ceil(q * static_cast<double>(count_)));
     rank = std::clamp<std::uint64_t>(rank, 1, count_);
     std::uint64_t seen = 0;
-    for (std::size_t i = 0; i < buckets; ++i)
-        if ((seen += buckets_[i]) >= rank)
+    for (std::size_t i = 0; i < buckets; ++i) {
+        seen += buckets_[i];
+        if (seen >= rank)
             return std::min(max_, nanoseconds{static_cast<nanoseconds::rep>(middle_of(i))});
+    }
     return max_;
 }
 
 std::vector<nanoseconds> times::shares(std::size_t count) const {
     std::vector<nanoseconds> result;
+    result.reserve(count);
     for (std::size_t i = 0; i < count; ++i)
         result.push_back(quantile((static_cast<double>(i) + 0.5) / static_cast<double>(count)));
     return result;
