@@ -7,8 +7,10 @@
 #include <poll.h>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace tools {
@@ -51,8 +53,16 @@ public:
 
     void send(int signal) const { ::kill(child_, signal); }
 
+    /// Reads what it prints until that is among it. False: it has ended without it.
+    bool says(std::string_view text) {
+        while (heard_.find(text) == std::string::npos)
+            if (!read(out_[0], heard_)) return false;
+        return true;
+    }
+
     said wait() {
         said all;
+        all.out = std::move(heard_);
         bool out_open = true;
         bool err_open = true;
         while (out_open || err_open) {
@@ -80,6 +90,7 @@ private:
 
     std::array<int, 2> out_{-1, -1};
     std::array<int, 2> err_{-1, -1};
+    std::string heard_;
     pid_t child_ = -1;
 };
 

@@ -1,0 +1,74 @@
+// cenote demo, as a user runs it: a service that adds up, a page, and an end.
+#include <boost/json/parse.hpp>
+#include <boost/json/value.hpp>
+#include <csignal>
+#include <cstdint>
+#include <string>
+
+#include <gmock/gmock.h>
+
+#include "connector/sqlite_file.hpp"
+#include "program.hpp"
+
+namespace {
+
+namespace json = boost::json;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+json::value parsed(const tools::said& said) {
+    boost::json::error_code error;
+    json::value document = json::parse(said.out, error);
+    EXPECT_FALSE(error) << said.out << said.err;
+    return document;
+}
+
+std::uint64_t count(const json::value& v) { return v.to_number<std::uint64_t>(); }
+
+TEST(demo, ends_by_itself_and_adds_up) {
+    auto said = tools::cenote({"demo", "--for", "1s", "--clients", "20", "--json"});
+    ASSERT_EQ(said.code, 0) << said.out << said.err;
+    EXPECT_EQ(said.err, "");
+    json::value told = parsed(said);
+    EXPECT_GT(count(told.at("requests")), 0u);
+    EXPECT_EQ(count(told.at("failures")), 0u) << told.at("first_failure").as_string();
+    EXPECT_EQ(told.at("ordered"), told.at("in_database"));
+    EXPECT_EQ(count(told.at("lost")), 0u);
+    EXPECT_LE(count(told.at("opened")), 8u);
+}
+
+TEST(demo, says_where_the_page_is_and_how_it_went) {
+    auto said = tools::cenote({"demo", "--for", "200ms", "--clients", "4"});
+    ASSERT_EQ(said.code, 0) << said.out << said.err;
+    EXPECT_THAT(said.out, ContainsRegex("Watch it: http://127.0.0.1:[0-9]+/\n"));
+    EXPECT_THAT(said.out, HasSubstr("Everything adds up."));
+}
+
+TEST(demo, stays_until_it_is_interrupted) {
+    tools::program it({CENOTE_COMMAND, "demo", "--stay", "--clients", "4"});
+    ASSERT_TRUE(it.says("requests/s"));
+    it.send(SIGINT);
+    tools::said said = it.wait();
+    EXPECT_EQ(said.code, 0) << said.out << said.err;
+    EXPECT_THAT(said.out, HasSubstr("Everything adds up."));
+}
+
+TEST(demo, leaves_a_database_of_its_users_as_it_was_but_for_its_orders) {
+    support::sqlite_file file;
+    for (int i = 0; i < 2; ++i) {
+        auto said =
+            tools::cenote({"demo", file.url(), "--for", "300ms", "--clients", "4", "--json"});
+        ASSERT_EQ(said.code, 0) << said.out << said.err;
+        json::value told = parsed(said);
+        EXPECT_EQ(told.at("ordered"), told.at("in_database"));
+    }
+}
+
+TEST(demo, refuses_nonsense) {
+    EXPECT_EQ(tools::cenote({"demo", "--for", "-1s"}).code, 2);
+    EXPECT_EQ(tools::cenote({"demo", "--for", "1ms"}).code, 2);
+    EXPECT_EQ(tools::cenote({"demo", "--clients", "0"}).code, 2);
+    EXPECT_EQ(tools::cenote({"demo", "gopher://somewhere"}).code, 2);
+}
+
+}  // namespace
