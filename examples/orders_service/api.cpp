@@ -77,9 +77,11 @@ std::int64_t parameter(std::string_view query, std::string_view name, std::int64
     return otherwise;
 }
 
-asio::awaitable<response> create(cenote::transaction* in, request r) {
+/// Whoever sends nonsense costs no transaction.
+asio::awaitable<response> create(cenote::database* db, request r) {
     wish wanted = wish_from_json(r.body());
-    std::int64_t id = co_await add_order(in, &wanted);
+    auto work = [&wanted](cenote::transaction& t) { return add_order(&t, &wanted); };
+    std::int64_t id = co_await db->async_transaction(work);
     order made{id, "open", std::move(wanted)};
     response said = to_response(json_answer(201, to_json(made)));
     said.set(http::field::location, "/orders/" + std::to_string(id));
@@ -122,8 +124,6 @@ public:
     api(cenote::database& db, const cenote::service& about)
         : db_(&db),
           about_(&about),
-          create_(cenote::http_server::transactional(
-              db, [](cenote::transaction& t, request r) { return create(&t, std::move(r)); })),
           change_(cenote::http_server::transactional(
               db, [](cenote::transaction& t, request r) { return change(&t, std::move(r)); },
               cenote::transaction_options{.retries = 3})) {}
@@ -140,7 +140,7 @@ public:
         bool writes = r.method() == http::verb::post;
         if (!to->action.empty()) return writes ? change_(std::move(r)) : wrong_method("POST");
         if (to->id) return reads ? show(db_, *to->id) : wrong_method("GET, HEAD");
-        if (writes) return create_(std::move(r));
+        if (writes) return create(db_, std::move(r));
         return reads ? list(db_, std::move(r)) : wrong_method("GET, HEAD, POST");
     }
 
@@ -153,7 +153,6 @@ private:
 
     cenote::database* db_;
     const cenote::service* about_;
-    handler create_;
     handler change_;
 };
 

@@ -59,8 +59,13 @@ running::running(const settings& how)
       watched_(about_.watch("orders", db_, {.minimum = pool_options(how).min_size})),
       server_(io_.get_executor(), place(how), make_api(db_, about_), how.limits, report),
       busy_(asio::make_work_guard(io_)) {
-    for (std::size_t i = 0; i < std::max<std::size_t>(how.threads, 1); ++i)
-        threads_.emplace_back([this] { io_.run(); });
+    try {
+        for (std::size_t i = 0; i < std::max<std::size_t>(how.threads, 1); ++i)
+            threads_.emplace_back([this] { io_.run(); });
+    } catch (...) {  // there are not so many threads to be had
+        end();
+        throw;
+    }
 }
 
 running::~running() { end(); }

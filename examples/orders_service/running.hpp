@@ -46,7 +46,7 @@ public:
     cenote::http_server::server_stats stats() const { return server_.stats(); }
 
     /// From now on /ready says no. For whoever gives others time to notice.
-    void announce_end() noexcept { about_.drain(); }
+    void announce_end() noexcept { about_.announce_end(); }
     /// Ends it, in this time at most. Returns how many requests were lost: none, if there was time
     /// enough for all.
     std::size_t stop(std::chrono::nanoseconds within);

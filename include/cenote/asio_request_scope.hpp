@@ -6,6 +6,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/system/system_error.hpp>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -33,6 +34,9 @@ boost::asio::awaitable<Result> run(
     std::function<boost::asio::awaitable<Result>(request_scope<T>&)> work) {
     try {
         co_return co_await work(*in);
+    } catch (const boost::system::system_error&) {  // no std::system_error, but the same
+        in->failed(std::current_exception(), verdict::discard);
+        throw;
     } catch (...) {
         in->failed(std::current_exception());
         throw;

@@ -6,16 +6,39 @@
 #include <functional>
 #include <optional>
 #include <source_location>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 
 #include "cenote/coroutine.hpp"
+#include "cenote/error.hpp"
 #include "cenote/lease.hpp"
 #include "cenote/options.hpp"
 #include "cenote/pool.hpp"
 #include "cenote/server_error.hpp"
 
 namespace cenote {
+
+namespace scope_detail {
+
+/// What an error means for a resource whose connector has no opinion. Whoever was let down by the
+/// system may have left a conversation in the middle.
+inline verdict verdict_without_connector(const std::exception_ptr& error) noexcept {
+    if (error == nullptr) return verdict::keep;
+    try {
+        std::rethrow_exception(error);
+    } catch (const server_error& e) {
+        return verdict_of(e.kind());
+    } catch (const pool_error&) {  // nothing was lent: that says nothing about what was
+        return verdict::keep;
+    } catch (const std::system_error&) {
+        return verdict::discard;
+    } catch (...) {
+        return verdict::keep;
+    }
+}
+
+}  // namespace scope_detail
 
 /// What one request has of a pool: nothing before it is first used, then one resource until the
 /// end. (A cenote::database has its own: database::scope().)
@@ -26,8 +49,9 @@ namespace cenote {
 ///     });
 ///
 /// Whatever becomes of the request, the resource is released. It is discarded only if `failed` is
-/// told of an error that says so: by the connector's classify; if it has none, a connection_error.
-/// with_scope does that. Other exceptions are about the request, and cost no resource.
+/// told of an error that says so: by the connector's classify; if it has none, a connection_error,
+/// and what the system says (std::system_error). with_scope does that. Other exceptions are about
+/// the request, and cost no resource.
 ///
 /// Used by one thread or coroutine at a time. The pool must be there when something is taken.
 template <class T>
@@ -53,7 +77,8 @@ public:
     }
 
     /// The same for Boost.Asio, with <cenote/asio_request_scope.hpp>: awaited, or with a completion
-    /// token, it gives a pointer to the resource. Handlers are given (std::exception_ptr, T*).
+    /// token, it gives a pointer to the resource. Handlers are given (std::exception_ptr, T*). The
+    /// scope stays where it is until then.
     template <class Token>
     auto async_get(Token&& token, std::source_location at = std::source_location::current());
 
@@ -62,9 +87,15 @@ public:
 
     /// Gives it back before the end. What is used after that takes another.
     void give_back() noexcept { held_.give_back(); }
-    /// The same, because the request has failed.
+    /// The same, because of an error, which is taken for one of this resource: whoever asks several
+    /// servers and knows whose error it is tells the right scope, where it happens.
     void failed(const std::exception_ptr& error) noexcept {
-        held_.give_back(error, verdict_of(error));
+        failed(error, scope_detail::verdict_without_connector(error));
+    }
+    /// `otherwise`: what becomes of the resource if its connector has no opinion.
+    void failed(const std::exception_ptr& error, verdict otherwise) noexcept {
+        if (error == nullptr) give_back();
+        else held_.give_back(error, otherwise);
     }
     /// For a holder who knows better.
     void discard() noexcept { held_.discard(); }

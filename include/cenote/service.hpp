@@ -13,8 +13,10 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "cenote/metrics.hpp"
+#include "cenote/pool_control.hpp"
 #include "cenote/stats.hpp"
 
 namespace cenote {
@@ -85,6 +87,8 @@ struct watch_options {
     /// So many must be open, or the service is not ready: the larger of the pool's `min_size` and
     /// `min_idle`. (Zero: the first request may have to wait for an open.)
     std::size_t minimum = 0;
+    /// Whether the service can do nothing without it. How others are is told, but does not count.
+    bool vital = true;
 };
 
 /// What a service tells about itself and its pools, to those who watch it:
@@ -92,7 +96,7 @@ struct watch_options {
 ///     cenote::service about;
 ///     auto watched = about.watch("orders", db, {.minimum = 2});
 ///     … if (auto said = about.answer_to(path)) …          // /health, /ready, /metrics
-///     … about.drain();                                    // first of all, when it is to end
+///     … about.announce_end();                             // first of all, when it is to end
 ///
 /// It asks for stats and for nothing else: no lease is taken, no lock that an acquire needs.
 ///
@@ -111,12 +115,15 @@ public:
     private:
         friend class service;
         struct list;
-        entry(std::shared_ptr<list> in, std::string name, cenote::metrics::entry counted) noexcept;
+        struct part {
+            std::string name;
+            cenote::metrics::entry counted;
+        };
+        entry(std::shared_ptr<list> in, std::vector<part> parts) noexcept;
         void leave() noexcept;
 
         std::shared_ptr<list> in_;
-        std::string name_;
-        cenote::metrics::entry counted_;
+        std::vector<part> parts_;  // several, if it is a database with replicas
     };
 
     service();
@@ -127,23 +134,28 @@ public:
     /// See metrics::add for the name, for `read`, and for what it throws.
     [[nodiscard]] entry watch(std::string name, std::function<stats()> read,
                               const watch_options& how);
-    /// Of a pool, or a database (all its pools together: to tell replicas apart, watch each of
-    /// database::stats_of_each() by a function). It must be there until the entry ends.
+    /// Of a pool, which must be there until the entry ends.
     template <class Pool>
         requires requires(const Pool& p) {
             { p.stats() } -> std::same_as<stats>;
         }
     [[nodiscard]] entry watch(std::string name, const Pool& pool, const watch_options& how = {}) {
-        return watch(std::move(name), [&pool] { return pool.stats(); }, how);
+        if constexpr (requires { pool.stats_of_each(); })
+            return watch_each(name, pool.controls(), how);
+        else return watch(std::move(name), [&pool] { return pool.stats(); }, how);
     }
+    /// Of a database, or what else has several pools: the first is what counts. The others are
+    /// called `name-replica-1` and so on, and are not vital: without them the first serves.
+    [[nodiscard]] entry watch_each(const std::string& name, const std::vector<pool_control>& pools,
+                                   const watch_options& how = {});
 
-    /// Whether its pools can serve, as far as one knows without asking them to: 200, or 503 if one
-    /// has its circuit breaker inactive, is paused or closed, or has nothing open and fails to open
-    /// anything (that is forgotten after half a minute without another failure, so that somebody
-    /// tries again). An object of JSON that says so of each pool.
+    /// Whether its pools can serve, as far as one knows without asking them to: 200, or 503 if a
+    /// vital one has its circuit breaker inactive, is paused or closed, or has nothing open and
+    /// fails to open anything (that is forgotten after half a minute without another failure, so
+    /// that somebody tries again). An object of JSON that says so of each pool.
     answer health() const;
-    /// Whether requests should be sent here: the same, the minimum of each is open, and the service
-    /// does not drain.
+    /// Whether requests should be sent here: the same, the minimum of each is open, and no end was
+    /// announced.
     answer ready() const;
     /// As Prometheus reads them.
     answer metrics_text() const;
@@ -153,18 +165,19 @@ public:
 
     /// From now on it is not ready: whoever spreads requests looks there, and sends no more. To be
     /// called some time before the door is shut.
-    void drain() noexcept { draining_ = true; }
-    bool is_draining() const noexcept { return draining_; }
+    void announce_end() noexcept { ending_ = true; }
+    bool is_ending() const noexcept { return ending_; }
 
     /// To which others can be added, that are no matter of health.
     cenote::metrics& metrics() noexcept { return metrics_; }
 
 private:
     answer report(bool of_readiness) const;
+    entry::part add(std::string name, std::function<stats()> read, const watch_options& how);
 
     cenote::metrics metrics_;
     std::shared_ptr<entry::list> list_;
-    std::atomic<bool> draining_{false};
+    std::atomic<bool> ending_{false};
 };
 
 }  // namespace cenote

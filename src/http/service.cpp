@@ -65,13 +65,14 @@ public:
         stats now = read_();
         notice_opens(now);
         const char* why = reason(now, of_readiness);
-        trouble = trouble || why != nullptr;
+        trouble = trouble || (how_.vital && why != nullptr);
         std::string text = R"({"status":")";
         text += why == nullptr ? "ok" : "down";
         if (why != nullptr) text += std::string(R"(","reason":")") + why;
         text += R"(","breaker":")" + std::string(to_string(now.breaker));
         text += R"(","open":)" + std::to_string(open_in(now));
         text += R"(,"minimum":)" + std::to_string(how_.minimum);
+        if (!how_.vital) text += R"(,"vital":false)";
         text += R"(,"leased":)" + std::to_string(now.leased);
         text += R"(,"waiting":)" + std::to_string(now.waiting) + "}";
         return text;
@@ -108,16 +109,14 @@ struct service::entry::list {
     std::map<std::string, watched_pool, std::less<>> pools;
 };
 
-service::entry::entry(std::shared_ptr<list> in, std::string name,
-                      cenote::metrics::entry counted) noexcept
-    : in_(std::move(in)), name_(std::move(name)), counted_(std::move(counted)) {}
+service::entry::entry(std::shared_ptr<list> in, std::vector<part> parts) noexcept
+    : in_(std::move(in)), parts_(std::move(parts)) {}
 
 service::entry& service::entry::operator=(entry&& other) noexcept {
     if (this == &other) return *this;
     leave();
     in_ = std::move(other.in_);
-    name_ = std::move(other.name_);
-    counted_ = std::move(other.counted_);
+    parts_ = std::move(other.parts_);
     return *this;
 }
 
@@ -126,25 +125,43 @@ service::entry::~entry() { leave(); }
 void service::entry::leave() noexcept {
     if (in_ == nullptr) return;
     std::lock_guard lock(in_->mutex);
-    if (auto found = in_->pools.find(name_); found != in_->pools.end()) in_->pools.erase(found);
+    for (const part& each : parts_) in_->pools.erase(each.name);
 }
 
 service::service() : list_(std::make_shared<entry::list>()) {}
 
 service::~service() = default;
 
+service::entry::part service::add(std::string name, std::function<stats()> read,
+                                  const watch_options& how) {
+    cenote::metrics::entry counted = metrics_.add(name, read);  // throws for a bad name, or none
+    std::lock_guard lock(list_->mutex);
+    list_->pools.emplace(name, watched_pool(std::move(read), how));
+    return {std::move(name), std::move(counted)};
+}
+
 service::entry service::watch(std::string name, std::function<stats()> read,
                               const watch_options& how) {
-    cenote::metrics::entry counted = metrics_.add(name, read);  // throws for a bad name, or none
-    {
-        std::lock_guard lock(list_->mutex);
-        list_->pools.emplace(name, watched_pool(std::move(read), how));
+    std::vector<entry::part> parts;
+    parts.push_back(add(std::move(name), std::move(read), how));
+    return entry(list_, std::move(parts));
+}
+
+service::entry service::watch_each(const std::string& name, const std::vector<pool_control>& pools,
+                                   const watch_options& how) {
+    entry all(list_, {});  // from the first on: what was added goes again if another is refused
+    for (const pool_control& pool : pools) {
+        bool first = all.parts_.empty();
+        std::string called = name;
+        if (!first) called += "-replica-" + std::to_string(all.parts_.size());
+        watch_options of_it = first ? how : watch_options{.minimum = 0, .vital = false};
+        all.parts_.push_back(add(std::move(called), [pool] { return pool.stats(); }, of_it));
     }
-    return entry(list_, std::move(name), std::move(counted));
+    return all;
 }
 
 answer service::report(bool of_readiness) const {
-    bool trouble = of_readiness && draining_;
+    bool trouble = of_readiness && ending_;
     std::string pools;
     {
         std::lock_guard lock(list_->mutex);
@@ -156,7 +173,7 @@ answer service::report(bool of_readiness) const {
     std::string text = R"({"status":")";
     text += trouble ? "down" : "ok";
     text += R"(","draining":)";
-    text += draining_ ? "true" : "false";
+    text += ending_ ? "true" : "false";
     text += R"(,"pools":{)" + pools + "}}\n";
     return answer(trouble ? 503 : 200, std::move(text), "application/json");
 }

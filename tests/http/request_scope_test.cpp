@@ -99,6 +99,27 @@ TEST_F(request_scope_of, a_connection_error_costs_the_resource) {
     EXPECT_EQ(plain_.stats().discarded, 1u);
 }
 
+TEST_F(request_scope_of, what_the_system_says_costs_the_resource) {
+    auto fail_with = [&](auto error) {
+        EXPECT_ANY_THROW(with_scope(plain_, [&](request_scope<session>& s) {
+            s.get();
+            throw error;
+        }));
+    };
+    fail_with(std::system_error(std::make_error_code(std::errc::connection_reset)));
+    EXPECT_EQ(plain_.stats().discarded, 1u);
+    fail_with(cenote::timed_out_error("of another pool"));
+    EXPECT_EQ(plain_.stats().discarded, 1u);
+}
+
+TEST_F(request_scope_of, no_error_is_no_reason) {
+    request_scope<session> scope(plain_);
+    scope.get();
+    scope.failed(nullptr);
+    EXPECT_FALSE(scope.has_resource());
+    EXPECT_EQ(plain_.stats().discarded, 0u);
+}
+
 TEST_F(request_scope_of, the_connectors_opinion_counts_if_it_has_one) {
     int made = 0;
     cenote::pool<session> pool{judge{&made}, {.max = 1}};

@@ -92,6 +92,33 @@ TEST(service_health, is_well_with_pools_that_have_done_nothing_yet) {
               "\n");
 }
 
+TEST(service_health, does_not_depend_on_what_is_not_vital) {
+    service about;
+    stats well;
+    stats ill;
+    ill.breaker = breaker_state::inactive;
+    auto one = about.watch("one", [&] { return well; }, {});
+    auto two = about.watch("two", [&] { return ill; }, {.vital = false});
+    EXPECT_EQ(about.health().status(), 200);
+    EXPECT_THAT(about.health().body(), HasSubstr(R"("two":{"status":"down")"));
+    EXPECT_THAT(about.health().body(), HasSubstr(R"("vital":false)"));
+}
+
+TEST(service_watch, takes_the_first_of_several_pools_for_the_one_that_counts) {
+    cenote::pool<int> primary([] { return 1; }, {.name = "a", .min_size = 1});
+    cenote::pool<int> replica([] { return 1; }, {.name = "b"});
+    ASSERT_TRUE(primary.wait_ready(support::plenty));
+    service about;
+    auto both = about.watch_each("db", {primary.control(), replica.control()}, {.minimum = 1});
+    replica.deactivate();
+    EXPECT_EQ(about.ready().status(), 200) << about.ready().body();
+    EXPECT_THAT(about.metrics_text().body(), HasSubstr(R"(pool="db-replica-1")"));
+    primary.deactivate();
+    EXPECT_EQ(about.ready().status(), 503);
+    both = {};
+    EXPECT_EQ(about.ready().status(), 200) << "nobody is watched any more";
+}
+
 TEST(service_health, tells_of_each_pool) {
     service about;
     stats well;
@@ -158,7 +185,7 @@ TEST(service_ready, waits_for_the_minimum) {
 TEST(service_ready, is_not_while_it_drains) {
     service about;
     EXPECT_EQ(about.ready().status(), 200);
-    about.drain();
+    about.announce_end();
     EXPECT_EQ(about.ready().status(), 503);
     EXPECT_THAT(about.ready().body(), HasSubstr(R"("draining":true)"));
     EXPECT_EQ(about.health().status(), 200);
