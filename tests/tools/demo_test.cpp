@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 
+#include "cenote/database.hpp"
 #include "connector/sqlite_file.hpp"
 #include "program.hpp"
 
@@ -53,7 +54,18 @@ TEST(demo, stays_until_it_is_interrupted) {
     EXPECT_THAT(said.out, HasSubstr("Everything adds up."));
 }
 
-TEST(demo, leaves_a_database_of_its_users_as_it_was_but_for_its_orders) {
+TEST(demo, takes_nobodys_tables_for_its_own) {
+    support::sqlite_file file;
+    auto make = cenote::database::direct(file.url());
+    make.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, status TEXT)");
+    make.execute("INSERT INTO orders VALUES (1, 'open')");
+    auto said = tools::cenote({"demo", file.url(), "--for", "300ms"});
+    EXPECT_EQ(said.code, 1);
+    EXPECT_THAT(said.err, HasSubstr("there is a table 'orders'"));
+    EXPECT_EQ(make.query("SELECT status FROM orders").scalar<std::string>(), "open");
+}
+
+TEST(demo, leaves_nothing_in_a_database_that_it_was_given) {
     support::sqlite_file file;
     for (int i = 0; i < 2; ++i) {
         auto said =

@@ -53,6 +53,24 @@ struct outcome {
     bool fine() const { return adds_up() && lost == 0 && heard.failures == 0; }
 };
 
+/// The demo has tables of its own, and takes nobody's for them.
+void refuse_tables_of_others(const std::string& url) {
+    cenote::database db = cenote::database::direct(url);
+    for (const char* table : {"orders", "order_line"}) {
+        bool exists = true;
+        try {
+            db.query(std::string("SELECT 1 FROM ") + table + " WHERE 1 = 0");
+        } catch (const cenote::statement_error&) {
+            exists = false;
+        }
+        if (exists)
+            throw command::failure(std::string("there is a table '") + table +
+                                       "' in this database already",
+                                   "The demo makes its own, and drops them at its end: give it "
+                                   "another database.");
+    }
+}
+
 class show {
 public:
     show(const settings& how, const std::string& url)
@@ -60,7 +78,6 @@ public:
           token_(random_token()),
           board_({.port = how.dashboard_port, .control_token = cenote::secret(token_)}),
           service_({.database = url, .max = how.connections, .observers = {board_.observer()}}),
-          had_(count_orders()),
           clients_(service_.port(), how.clients, how.think) {
         for (const cenote::pool_control& each : service_.database().controls())
             shown_.push_back(board_.watch(each));
@@ -75,11 +92,13 @@ public:
         all.interrupted = stop.happened();
         clients_.stop();
         all.heard = clients_.so_far();
-        all.in_books = count_orders() - had_;
+        all.in_books = count_orders();
         all.pool = service_.database().stats();
         // Nobody looks at pools that are about to go.
         shown_.clear();
         all.lost = service_.stop(5s);
+        for (const char* table : {"order_line", "orders"})
+            service_.database().execute(std::string("DROP TABLE ") + table);
         return all;
     }
 
@@ -132,7 +151,6 @@ private:
     std::string token_;
     cenote::dashboard board_;
     orders_service::running service_;
-    std::int64_t had_;  // orders, from before the demo
     steady_clock::time_point begun_ = steady_clock::now();
     clients clients_;
     std::vector<cenote::dashboard::entry> shown_;  // last: it goes before the pools
@@ -197,11 +215,10 @@ json::value json_of(const outcome& all, const settings& how) {
 CLI::App* add_to(CLI::App& app, settings& into) {
     CLI::App* word = app.add_subcommand(
         "demo", "An orders service under load, with a page that shows its pools.");
-    word->add_option(
-        "URL", into.url,
-        "Database to use: postgresql://..., mariadb://... or sqlite:/path; without "
-        "it, an SQLite file that goes when the demo ends. Has tables of its own there, "
-        "orders and order_line, which stay.");
+    word->add_option("URL", into.url,
+                     "Database to use: postgresql://..., mariadb://... or sqlite:/path; without "
+                     "it, an SQLite file that goes when the demo ends. Makes the tables orders and "
+                     "order_line there, and drops them at its end; refuses if there are such.");
     command::add_duration(*word, "--for", into.lasts, "How long");
     word->add_flag("--stay", into.stay, "Until it is interrupted");
     word->add_option("--clients", into.clients, "How many there are")
@@ -222,8 +239,8 @@ CLI::App* add_to(CLI::App& app, settings& into) {
 int run(const settings& how) {
     if (how.lasts < 100ms || how.lasts > 24h)
         throw command::wrong_arguments("--for is between 100ms and 24h");
-    if (how.think < 0ns || how.think > 1min)
-        throw command::wrong_arguments("--think is at most a minute");
+    if (how.think < 0ns || how.think > 1s)
+        throw command::wrong_arguments("--think is at most a second");
     terminal::interruption stop;  // before there are other threads
     std::optional<command::temporary_folder> folder;
     std::string url = how.url;
@@ -231,6 +248,7 @@ int run(const settings& how) {
         folder.emplace();
         url = "sqlite:" + (folder->path() / "orders.db").string() + "?synchronous=normal";
     }
+    refuse_tables_of_others(url);
     outcome all = show(how, url).run(stop);
     if (how.look.json) command::print_json(json_of(all, how));
     else print(all, how);
