@@ -204,45 +204,49 @@ void about_costs(const facts& f, findings& into) {
 
 // How many there can be.
 
+/// `sum`: what is planned, in words.
+void about_limit(const limit& l, const std::string& sum, const planned& p, findings& into) {
+    std::uint64_t wanted = std::uint64_t{p.processes} * p.max;
+    std::uint64_t free = l.in_use ? l.takes - std::min(l.takes, *l.in_use) : l.takes;
+    std::string used =
+        l.in_use ? ", of which others have " + std::to_string(*l.in_use) + " now" : "";
+    std::string fails = "Under load opens will fail" +
+                        (l.error.empty() ? "" : " with '" + l.error + "'") +
+                        ", and requests wait in line until they time out.";
+    std::uint64_t each = std::max<std::uint64_t>(free / p.processes, 1);
+    std::string then = "Set max to at most " + std::to_string(each) + " in each of " +
+                       count_of(p.processes, "process", "processes") +
+                       ", raise the limit, or put a pooler in between.";
+    if (wanted > l.takes)
+        into.push_back(
+            {severity::problem, "too-few-connections",
+             sum + ", but the server takes " + std::to_string(l.takes) + " (" + l.name + ").",
+             fails, then});
+    else if (wanted > free)
+        into.push_back({severity::warning, "connections-taken",
+                        sum + ", but the server takes " + std::to_string(l.takes) + " (" + l.name +
+                            ")" + used + ".",
+                        fails, then});
+    else if (wanted * 2 > l.takes && p.processes > 0 && wanted + 3 > free)
+        into.push_back({severity::note, "no-connections-left",
+                        sum + " of " + std::to_string(l.takes) + " (" + l.name + ")" + used +
+                            ": it fits, with nothing to spare.",
+                        "During a deployment old and new processes run side by side, and "
+                        "administrators need one, too.",
+                        then});
+    else
+        into.push_back({severity::ok, "connections",
+                        sum + "; the server takes " + std::to_string(l.takes) + " (" + l.name +
+                            ")" + used + "."});
+}
+
 void about_limits(const facts& f, const planned& p, findings& into) {
     std::uint64_t wanted = std::uint64_t{p.processes} * p.max;
     std::string sum = p.processes == 1 ? "A pool of max " + std::to_string(p.max)
                                        : std::to_string(p.processes) + " processes × max " +
                                              std::to_string(p.max) + " = " +
                                              std::to_string(wanted) + " connections";
-    for (const limit& l : f.limits) {
-        std::uint64_t free = l.in_use ? l.takes - std::min(l.takes, *l.in_use) : l.takes;
-        std::string used =
-            l.in_use ? ", of which others have " + std::to_string(*l.in_use) + " now" : "";
-        std::string fails = "Under load opens will fail" +
-                            (l.error.empty() ? "" : " with '" + l.error + "'") +
-                            ", and requests wait in line until they time out.";
-        std::uint64_t each = std::max<std::uint64_t>(free / p.processes, 1);
-        std::string then = "Set max to at most " + std::to_string(each) + " in each of " +
-                           count_of(p.processes, "process", "processes") +
-                           ", raise the limit, or put a pooler in between.";
-        if (wanted > l.takes)
-            into.push_back(
-                {severity::problem, "too-few-connections",
-                 sum + ", but the server takes " + std::to_string(l.takes) + " (" + l.name + ").",
-                 fails, then});
-        else if (wanted > free)
-            into.push_back({severity::warning, "connections-taken",
-                            sum + ", but the server takes " + std::to_string(l.takes) + " (" +
-                                l.name + ")" + used + ".",
-                            fails, then});
-        else if (wanted * 2 > l.takes && p.processes > 0 && wanted + 3 > free)
-            into.push_back({severity::note, "no-connections-left",
-                            sum + " of " + std::to_string(l.takes) + " (" + l.name + ")" + used +
-                                ": it fits, with nothing to spare.",
-                            "During a deployment old and new processes run side by side, and "
-                            "administrators need one, too.",
-                            then});
-        else
-            into.push_back({severity::ok, "connections",
-                            sum + "; the server takes " + std::to_string(l.takes) + " (" + l.name +
-                                ")" + used + "."});
-    }
+    for (const limit& l : f.limits) about_limit(l, sum, p, into);
 }
 
 void about_prepared(const facts& f, const planned& p, findings& into) {

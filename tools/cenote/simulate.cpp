@@ -51,23 +51,25 @@ border parse_border(const std::string& text, const char* option) {
     return b;
 }
 
+/// "borrower" and "3".
+std::pair<std::string, std::size_t> parse_one(const std::string& what, const std::string& digits) {
+    std::size_t number = 0;
+    auto end = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    bool known = what == "borrower" || what == "slot" || what == "gatherer";
+    if (!known || end.ec != std::errc() || end.ptr != digits.data() + digits.size())
+        throw command::wrong_arguments("--only knows no '" + what + " " + digits + "'",
+                                       "Say borrower, gatherer or slot, and its number.");
+    return {what, number};
+}
+
 /// Which steps are told.
 class window {
 public:
     explicit window(const settings& how) {
         if (!how.from.empty()) from_ = parse_border(how.from, "--from");
         if (!how.to.empty()) to_ = parse_border(how.to, "--to");
-        for (std::size_t i = 0; i + 1 < how.only.size(); i += 2) {
-            const std::string& what = how.only[i];
-            const std::string& digits = how.only[i + 1];
-            std::size_t number = 0;
-            auto end = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-            bool known = what == "borrower" || what == "slot" || what == "gatherer";
-            if (!known || end.ec != std::errc() || end.ptr != digits.data() + digits.size())
-                throw command::wrong_arguments("--only knows no '" + what + " " + digits + "'",
-                                               "Say borrower, gatherer or slot, and its number.");
-            only_.emplace_back(what, number);
-        }
+        for (std::size_t i = 0; i + 1 < how.only.size(); i += 2)
+            only_.push_back(parse_one(how.only[i], how.only[i + 1]));
     }
 
     bool shows(const scene& s) const {
