@@ -64,6 +64,7 @@ public:
 
     result run(const std::function<void(double)>& told) {
         std::vector<std::unique_ptr<result>> parts;
+        parts.reserve(plan_.borrowers);
         for (std::size_t i = 0; i < plan_.borrowers; ++i)
             parts.push_back(std::make_unique<result>());
         if (plan_.loops > 0) run_coroutines(parts, told);
@@ -75,6 +76,7 @@ private:
     void run_threads(const std::vector<std::unique_ptr<result>>& parts,
                      const std::function<void(double)>& told) {
         std::vector<std::jthread> threads;
+        threads.reserve(parts.size());
         for (std::size_t i = 0; i < parts.size(); ++i)
             threads.emplace_back([this, i, &mine = *parts[i]] { borrow(i, mine); });
         watch(told);
@@ -86,6 +88,7 @@ private:
         for (std::size_t i = 0; i < parts.size(); ++i)
             asio::co_spawn(io, async_borrow(i, parts[i].get()), [](const std::exception_ptr&) {});
         std::vector<std::jthread> threads;
+        threads.reserve(plan_.loops);
         for (std::size_t i = 0; i < plan_.loops; ++i) threads.emplace_back([&] { io.run(); });
         watch(told);
     }

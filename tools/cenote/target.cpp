@@ -2,7 +2,6 @@
 #include "target.hpp"
 
 #include <algorithm>
-#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -100,15 +99,27 @@ public:
     }
 
     asio::awaitable<std::error_code> async_run(errand what, moments* when) override {
-        boost::system::error_code refused;
-        cenote::lease<Connection> lease =
-            co_await pool_.async_acquire(asio::redirect_error(asio::use_awaitable, refused));
-        when->granted = steady_clock::now();
-        if (refused) co_return std::error_code(refused);
         try {
-            co_await async_carry_out(*lease, what);
+            cenote::lease<Connection> lease = co_await pool_.async_acquire(asio::use_awaitable);
+            when->granted = steady_clock::now();
+            co_await async_use(&lease, what, when);
+            lease.give_back();
+            when->released = steady_clock::now();
+        } catch (const cenote::pool_error& refused) {
+            co_return refused.code();
+        }
+        co_return std::error_code();
+    }
+
+    cenote::stats stats() const override { return pool_.stats(); }
+
+private:
+    asio::awaitable<void> async_use(cenote::lease<Connection>* lease, errand what, moments* when) {
+        try {
+            cenote::sql::result rows = co_await begun(**lease, what);
+            static_cast<void>(rows);
         } catch (...) {
-            lease.discard();
+            lease->discard();
             throw;
         }
         when->done = steady_clock::now();
@@ -116,18 +127,13 @@ public:
             asio::steady_timer timer(co_await asio::this_coro::executor, what.hold);
             co_await timer.async_wait(asio::use_awaitable);
         }
-        lease.give_back();
-        when->released = steady_clock::now();
-        co_return std::error_code();
     }
 
-    cenote::stats stats() const override { return pool_.stats(); }
-
-private:
-    asio::awaitable<void> async_carry_out(cenote::sql::connection& c, errand what) {
-        if (statements_.table.empty()) co_await c.async_execute(statements_.read);
-        else if (what.writes) co_await c.async_execute(statements_.write, what.key % orders);
-        else co_await c.async_execute(statements_.read, what.key % 2);
+    /// No coroutine itself: what it returns is awaited.
+    asio::awaitable<cenote::sql::result> begun(cenote::sql::connection& c, const errand& what) {
+        if (statements_.table.empty()) return c.async_execute(statements_.read);
+        if (what.writes) return c.async_execute(statements_.write, what.key % orders);
+        return c.async_execute(statements_.read, what.key % 2);
     }
 
     const statements& statements_;
