@@ -1,5 +1,6 @@
 // The orders service in this process: what it answers, to whom it says no, and how it ends.
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -11,6 +12,7 @@
 #include "examples/orders_service/running.hpp"
 #include "http/served.hpp"
 #include "support/patience.hpp"
+#include "support/real_server.hpp"
 #include "support/warded_process.hpp"
 
 namespace {
@@ -34,8 +36,11 @@ std::string asks(const std::string& method, const std::string& target, const std
 class orders_service_at : public testing::Test {
 protected:
     void start(std::size_t max = 4) {
+        start_on("sqlite:" + (folder_.path() / "orders.db").string() + "?synchronous=off", max);
+    }
+    void start_on(const std::string& url, std::size_t max = 4) {
         orders_service::settings how;
-        how.database = "sqlite:" + (folder_.path() / "orders.db").string() + "?synchronous=off";
+        how.database = url;
         how.max = max;
         how.limits.connections = 300;
         service_ = std::make_unique<orders_service::running>(how);
@@ -64,8 +69,8 @@ protected:
     std::unique_ptr<orders_service::running> service_;
 };
 
-TEST_F(orders_service_at, an_order_is_made_shown_and_paid_once) {
-    start();
+/// The same on every database.
+void expect_orders(const std::function<heard(const char*, const char*, const std::string&)>& ask) {
     heard made = ask("POST", "/orders", tea);
     EXPECT_EQ(made.status, 201);
     EXPECT_TRUE(made.has("Location: /orders/1\r\n"));
@@ -73,14 +78,39 @@ TEST_F(orders_service_at, an_order_is_made_shown_and_paid_once) {
     std::string open = R"({"id":1,"customer":"ann","status":"open","total":700,)"
                        R"("lines":[{"item":"tea","quantity":2,"cents":350}]})";
     EXPECT_EQ(made.body, open);
-    EXPECT_EQ(ask("GET", "/orders/1").body, open);
-    heard paid = ask("POST", "/orders/1/pay");
+    EXPECT_EQ(ask("GET", "/orders/1", "").body, open);
+    heard paid = ask("POST", "/orders/1/pay", "");
     EXPECT_EQ(paid.status, 200);
     EXPECT_THAT(paid.body, HasSubstr(R"("status":"paid")"));
-    EXPECT_EQ(ask("POST", "/orders/1/pay").status, 409);
-    EXPECT_EQ(ask("POST", "/orders/1/cancel").status, 409);
-    EXPECT_THAT(ask("GET", "/orders/1").body, HasSubstr(R"("status":"paid")"));
+    EXPECT_EQ(ask("POST", "/orders/1/pay", "").status, 409);
+    EXPECT_EQ(ask("POST", "/orders/1/cancel", "").status, 409);
+    EXPECT_THAT(ask("GET", "/orders/1", "").body, HasSubstr(R"("status":"paid")"));
+    EXPECT_EQ(ask("POST", "/orders", tea).status, 201);
+    EXPECT_THAT(ask("GET", "/orders?after=1", "").body, HasSubstr(R"({"orders":[{"id":2,)"));
+}
+
+TEST_F(orders_service_at, an_order_is_made_shown_and_paid_once) {
+    start();
+    expect_orders([&](auto... what) { return ask(what...); });
     expect_unharmed();
+}
+
+TEST_F(orders_service_at, postgres_orders_are_the_same) {
+    support::postgres_server server;
+    start_on("postgresql://app:" + std::string(support::canary_password) +
+             "@127.0.0.1:" + std::to_string(server.port()) + "/orders?sslmode=disable");
+    expect_orders([&](auto... what) { return ask(what...); });
+    expect_unharmed();
+    service_.reset();
+}
+
+TEST_F(orders_service_at, mariadb_orders_are_the_same) {
+    support::mariadb_server server;
+    start_on("mariadb://app:" + std::string(support::canary_password) +
+             "@127.0.0.1:" + std::to_string(server.port()) + "/orders?tls=off");
+    expect_orders([&](auto... what) { return ask(what...); });
+    expect_unharmed();
+    service_.reset();
 }
 
 TEST_F(orders_service_at, orders_are_listed_in_pages) {
