@@ -56,7 +56,9 @@ struct dashboard_options {
 ///     auto shown = board.watch(pool.control());
 ///     std::puts(board.url().c_str());
 ///
-/// Listens from its making to its end, on a thread of its own. It looks at each pool once a second,
+/// Listens from its making to its end, on a thread of its own. What is ordered through the page has
+/// a thread each time, as a pool may run code of yours then: coroutines that get a lease, the
+/// strategy of a breaker. It looks at each pool once a second,
 /// which takes no lock that an acquire needs, and more closely only while somebody looks at the
 /// page. Nobody reaches it from outside this machine unless told so, and nobody controls anything
 /// without a token; see docs/guide/dashboard.md. It stays with its process: in the child of a fork
@@ -66,7 +68,9 @@ struct dashboard_options {
 class dashboard {
 public:
     /// Keeps a pool on the page, until it ends; then nobody looks at the pool any more, and it may
-    /// go. May outlive the dashboard.
+    /// go. For that it waits until whatever was ordered through the page has been done to the pool,
+    /// unless it ends in the midst of that (in a coroutine that the pool has resumed). May outlive
+    /// the dashboard.
     class entry {
     public:
         entry() noexcept = default;
@@ -87,7 +91,8 @@ public:
     /// Throws std::invalid_argument for options that contradict each other, a public address
     /// without leave to use it, a token that is too short; std::system_error if it cannot listen.
     explicit dashboard(const dashboard_options& settings = {});
-    /// Ends the thread; whoever is connected is cut off.
+    /// Ends the thread; whoever is connected is cut off. Waits for what is being done to pools,
+    /// unless it is that which ends the dashboard.
     ~dashboard();
     dashboard(const dashboard&) = delete;
     dashboard& operator=(const dashboard&) = delete;

@@ -6,6 +6,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/ip/address.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/socket_base.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -151,6 +152,7 @@ dashboard_server::dashboard_server(const dashboard_options& settings, std::share
 dashboard_server::~dashboard_server() {
     context_.stop();
     thread_.join();
+    errands_.reset();  // they tell the context how they went
 }
 
 void dashboard_server::listen(const dashboard_options& settings) {
@@ -269,7 +271,10 @@ asio::awaitable<bool> dashboard_server::serve_request(client* one) {
                         .target = view_of(message.target()),
                         .fields = fields,
                         .body = message.body()};
-    what = answer(request);
+    asked wish = understand(request, rules_);
+    if (wish.status != 200) what = refusal(request, wish);
+    else if (wish.what == wanted::control) what = co_await carry_out(std::move(wish.order));
+    else what = answer(wish);
     what.head_only = message.method() == http::verb::head;
     what.keep_alive = message.keep_alive();
     bool another = what.keep_alive;
@@ -317,9 +322,7 @@ asio::awaitable<void> dashboard_server::part(client* one) {
                                              asio::redirect_error(asio::use_awaitable, error));
 }
 
-dashboard_server::reply dashboard_server::answer(const raw_request& request) const {
-    asked what = understand(request, rules_);
-    if (what.status == 200) return answer(what);
+dashboard_server::reply dashboard_server::refusal(const raw_request& request, const asked& what) {
     reply no;
     no.status = what.status;
     no.body = R"({"error":)" + json_text(what.why) + '}';
@@ -331,11 +334,6 @@ dashboard_server::reply dashboard_server::answer(const asked& what) const {
     reply yes;
     if (what.what == wanted::state) {
         yes.body = board_->json(what.since, !rules_.control_token.empty());
-    } else if (what.what == wanted::control) {
-        board::result done = board_->carry_out(what.order);
-        yes.status = done.status;
-        yes.body =
-            done.status == 200 ? R"({"done":true})" : R"({"error":)" + json_text(done.error) + '}';
     } else {
         auto files = dashboard_files();
         auto file = std::ranges::find(files, what.file, &embedded_file::path);
@@ -345,6 +343,40 @@ dashboard_server::reply dashboard_server::answer(const asked& what) const {
         else yes.body = file->body;
     }
     return yes;
+}
+
+asio::awaitable<dashboard_server::reply> dashboard_server::carry_out(control_order order) {
+    struct news {
+        explicit news(asio::io_context& context) : timer(context) {}
+        asio::steady_timer timer;
+        std::optional<board::result> how;
+    };
+    auto heard = std::make_shared<news>(context_);
+    heard->timer.expires_after(as_duration(request_timeout_));
+    reply what;
+    try {
+        errands_->run(board_, std::move(order), [this, heard](const board::result& how) {
+            asio::post(context_, [heard, how] {
+                heard->how = how;
+                heard->timer.cancel();
+            });
+        });
+    } catch (const std::system_error&) {
+        heard->how = board::result{503, "there is no thread to be had"};
+    }
+    error_code canceled;
+    if (!heard->how)
+        co_await heard->timer.async_wait(asio::redirect_error(asio::use_awaitable, canceled));
+    if (!heard->how) {
+        what.status = 202;
+        what.body = R"({"done":false})";
+    } else if (heard->how->status == 200) {
+        what.body = R"({"done":true})";
+    } else {
+        what.status = heard->how->status;
+        what.body = R"({"error":)" + json_text(heard->how->error) + '}';
+    }
+    co_return what;
 }
 
 }  // namespace cenote::detail

@@ -9,17 +9,21 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "cenote/dashboard.hpp"
+#include "watch/dashboard_errands.hpp"
 #include "watch/dashboard_request.hpp"
 #include "watch/dashboard_state.hpp"
 
 namespace cenote::detail {
 
 /// What no client can exceed: a request of 8 KiB and 4 KiB, one at a time; so many clients; and its
-/// time for each step. Everything happens on one thread, and nothing there waits for a client.
+/// time for each step. Everything happens on one thread, and nothing there waits for a client, nor
+/// for a pool: what is done to one is an errand.
 class dashboard_server {
 public:
     static constexpr std::uint32_t header_max = 8192;
@@ -27,6 +31,7 @@ public:
 
     /// Options as dashboard has checked them. Throws std::system_error if it cannot listen.
     dashboard_server(const dashboard_options& settings, std::shared_ptr<board> shown);
+    /// May be called by an errand.
     ~dashboard_server();
     dashboard_server(const dashboard_server&) = delete;
     dashboard_server& operator=(const dashboard_server&) = delete;
@@ -48,8 +53,9 @@ private:
     boost::asio::awaitable<bool> send(client* one, reply what);
     boost::asio::awaitable<void> part(client* one);
     void make_room();
-    reply answer(const raw_request& request) const;
+    static reply refusal(const raw_request& request, const asked& what);
     reply answer(const asked& what) const;
+    boost::asio::awaitable<reply> carry_out(control_order order);
 
     std::shared_ptr<board> board_;
     house_rules rules_;
@@ -61,6 +67,7 @@ private:
     std::list<client*> clients_;  // who has been silent for longest comes first
     boost::asio::io_context context_{1};
     boost::asio::ip::tcp::acceptor acceptor_{context_};
+    std::optional<errands> errands_{std::in_place};
     std::thread thread_;
 };
 

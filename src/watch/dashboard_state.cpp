@@ -195,6 +195,43 @@ std::string lease_json(const lease_info& lease, bool suspect) {
     return one.take();
 }
 
+board::result act(const pool_control& pool, const control_order& order) {
+    try {
+        switch (order.action) {
+            case pool_action::pause: pool.pause(); break;
+            case pool_action::resume: pool.resume(); break;
+            case pool_action::retire_all: pool.retire_all(); break;
+            case pool_action::suspect_all: pool.suspect_all(); break;
+            case pool_action::resize: pool.resize(order.max); break;
+            case pool_action::activate: pool.activate(); break;
+            case pool_action::deactivate: pool.deactivate(); break;
+            case pool_action::recover: pool.recover(); break;
+        }
+    } catch (const std::exception& e) {
+        return {422, std::string(short_of(e.what()))};
+    } catch (...) {
+        return {422, "an exception that is not a std::exception"};
+    }
+    return {};
+}
+
+/// Ends what an actor does, also if memory is short: somebody may wait for it.
+class turn {
+public:
+    explicit turn(watched_pool& with) : with_(with) {}
+    ~turn() {
+        std::lock_guard lock(with_.mutex);
+        with_.actor = {};
+        with_.looked_closely.reset();
+        with_.done.notify_all();
+    }
+    turn(const turn&) = delete;
+    turn& operator=(const turn&) = delete;
+
+private:
+    watched_pool& with_;
+};
+
 std::string random_word() {
     std::random_device source;
     return std::to_string(source()) + '-' + std::to_string(source());
@@ -329,8 +366,11 @@ void board::remove(const std::shared_ptr<watched_pool>& gone) noexcept {
         std::lock_guard lock(mutex_);
         pools_.erase(gone->name);
     }
-    std::lock_guard lock(gone->mutex);
+    std::unique_lock lock(gone->mutex);
     gone->pool.reset();
+    gone->done.wait(lock, [&] {
+        return gone->actor == std::thread::id{} || gone->actor == std::this_thread::get_id();
+    });
 }
 
 std::vector<std::shared_ptr<watched_pool>> board::present() const {
@@ -432,24 +472,15 @@ board::result board::carry_out(const control_order& order) {
         if (found != pools_.end()) of = found->second;
     }
     if (of == nullptr) return {404, "there is no such pool"};
-    std::lock_guard lock(of->mutex);
+    std::unique_lock lock(of->mutex);
     if (!of->pool) return {404, "there is no such pool"};
-    of->looked_closely.reset();
-    try {
-        switch (order.action) {
-            case pool_action::pause: of->pool->pause(); break;
-            case pool_action::resume: of->pool->resume(); break;
-            case pool_action::retire_all: of->pool->retire_all(); break;
-            case pool_action::suspect_all: of->pool->suspect_all(); break;
-            case pool_action::resize: of->pool->resize(order.max); break;
-            case pool_action::activate: of->pool->activate(); break;
-            case pool_action::deactivate: of->pool->deactivate(); break;
-            case pool_action::recover: of->pool->recover(); break;
-        }
-    } catch (const std::exception& e) {
-        return {422, std::string(short_of(e.what()))};
-    }
-    return {};
+    if (of->actor != std::thread::id{})
+        return {409, "what was ordered before is still being done to this pool"};
+    of->actor = std::this_thread::get_id();
+    turn until_done(*of);
+    pool_control pool = *of->pool;
+    lock.unlock();
+    return act(pool, order);
 }
 
 }  // namespace cenote::detail

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -10,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -87,13 +89,16 @@ private:
 };
 
 /// A pool on the page. Its lock is for this one alone: whoever takes it off waits until nobody
-/// looks at it any more, and no longer than that.
+/// looks at it any more, and no longer than that. Nobody holds it while others' code may run, as a
+/// coroutine that is resumed by a pool may take that pool off.
 struct watched_pool {
     watched_pool(std::string as, pool_control of) : name(std::move(as)), pool(of) {}
 
     const std::string name;
     std::mutex mutex;
     std::optional<pool_control> pool;  // empty: it has gone
+    std::thread::id actor;             // who does something to the pool; nobody: no thread's id
+    std::condition_variable done;      // notified when nobody does so any more
     history past;
     std::optional<stats> last;
     std::chrono::steady_clock::time_point looked;
@@ -108,6 +113,7 @@ public:
     board();
 
     std::shared_ptr<watched_pool> add(pool_control pool);
+    /// Waits for what is being done to the pool, unless it is that which takes it off.
     void remove(const std::shared_ptr<watched_pool>& gone) noexcept;
     /// Whether it was made in this process. In the child of a fork its thread does not run, and
     /// whatever was locked stays so.
@@ -123,6 +129,8 @@ public:
         unsigned status = 200;
         std::string error;  ///< If it is another status: why.
     };
+    /// May run others' code, for as long as that likes: coroutines that get a lease, the strategy
+    /// of a breaker. One thing at a time is done to a pool.
     result carry_out(const control_order& order);
 
 private:

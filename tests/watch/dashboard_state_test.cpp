@@ -1,6 +1,7 @@
 // What the dashboard remembers of pools, and how it tells it.
 #include "watch/dashboard_state.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 // In one source of the program.
@@ -15,8 +17,10 @@
 
 #include <gmock/gmock.h>
 
+#include "cenote/coroutine.hpp"
 #include "cenote/pool.hpp"
 #include "support/patience.hpp"
+#include "support/task.hpp"
 
 namespace cenote::detail {
 namespace {
@@ -99,6 +103,53 @@ TEST_F(watched, is_gone_when_its_entry_is) {
     EXPECT_TRUE(state_of(b).at("pools").as_array().empty());
     EXPECT_EQ(b.carry_out({"orders", pool_action::pause}).status, 404);
     b.look();
+}
+
+/// Does something as soon as it has a lease.
+template <class Do>
+support::task once_it_has_a_lease(pool<int>& from, Do* something) {
+    auto held = co_await from.co_acquire();
+    (*something)();
+}
+
+/// Somebody waits for a paused pool, and gets a lease on the thread that resumes it.
+struct waited_for : watched {
+    waited_for() {
+        static_cast<void>(one.acquire());
+        one.pause();
+    }
+};
+
+TEST_F(waited_for, may_be_taken_off_by_whoever_it_resumes) {
+    auto take_off = [&] { b.remove(entry); };
+    auto waiter = once_it_has_a_lease(one, &take_off);
+    waiter.start();
+    ASSERT_FALSE(waiter.done());
+    EXPECT_EQ(b.carry_out({"orders", pool_action::resume}).status, 200);
+    EXPECT_TRUE(waiter.done());
+    EXPECT_TRUE(state_of(b).at("pools").as_array().empty());
+}
+
+TEST_F(waited_for, is_taken_off_by_others_when_nothing_is_done_to_it) {
+    support::door busy;
+    auto block = [&] { busy.pass_through(); };
+    auto waiter = once_it_has_a_lease(one, &block);
+    waiter.start();
+    std::jthread acting(
+        [&] { EXPECT_EQ(b.carry_out({"orders", pool_action::resume}).status, 200); });
+    ASSERT_TRUE(eventually([&] { return busy.waiting() == 1; }));
+    EXPECT_EQ(orders().at("stats").at("leased"), 1) << "others may look";
+    EXPECT_EQ(b.carry_out({"orders", pool_action::pause}).status, 409);
+    std::atomic<bool> off{false};
+    std::jthread leaving([&] {
+        b.remove(entry);
+        off = true;
+    });
+    EXPECT_TRUE(support::for_a_while([&] { return !off; }));
+    busy.open();
+    EXPECT_TRUE(eventually([&] { return off.load(); }));
+    acting.join();
+    EXPECT_TRUE(waiter.done());
 }
 
 TEST_F(watched, has_a_number_if_the_name_is_taken) {

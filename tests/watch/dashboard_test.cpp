@@ -19,9 +19,11 @@
 
 #include <gmock/gmock.h>
 
+#include "cenote/coroutine.hpp"
 #include "cenote/pool.hpp"
 #include "cenote/secret.hpp"
 #include "support/patience.hpp"
+#include "support/task.hpp"
 #include "support/tcp_client.hpp"
 
 #if defined(__has_feature)
@@ -333,6 +335,75 @@ TEST_F(served, lets_pools_come_and_go_while_somebody_looks) {
         if (i % 2 == 0) entry = {};
     }
     EXPECT_THAT(ask("GET /state"), Not(HasSubstr("\"name\":\"brief\"")));
+}
+
+/// Does something as soon as it has a lease.
+template <class Do>
+support::task once_it_has_a_lease(pool<int>& from, Do* something) {
+    auto held = co_await from.co_acquire();
+    (*something)();
+}
+
+const std::string resume = R"({"pool":"orders","action":"resume"})";
+const std::string with_token = "Authorization: Bearer " + control_token + "\r\n";
+
+TEST_F(served, goes_on_while_a_coroutine_blocks_whoever_resumed_its_pool) {
+    static_cast<void>(orders.acquire());
+    orders.pause();
+    support::door busy;
+    auto block = [&] { busy.pass_through(); };
+    auto waiter = once_it_has_a_lease(orders, &block);
+    waiter.start();
+    EXPECT_THAT(order(resume, with_token), ContainsRegex("HTTP/1.1 202 .*\"done\":false"));
+    EXPECT_EQ(busy.waiting(), 1);
+    EXPECT_THAT(ask("GET /state"), HasSubstr(R"("name":"orders")"));
+    EXPECT_THAT(order(R"({"pool":"orders","action":"pause"})", with_token),
+                StartsWith("HTTP/1.1 409 "));
+    busy.open();
+    EXPECT_TRUE(eventually(
+        [&] { return order(resume, with_token).find("\"done\":true") != std::string::npos; }));
+    shown = {};
+    EXPECT_TRUE(waiter.done());
+}
+
+TEST_F(served, lets_a_coroutine_end_its_entry_and_its_pool) {
+    auto brief = std::make_unique<pool<int>>([] { return 1; }, options{.name = "brief"});
+    auto entry = board.watch(brief->control());
+    static_cast<void>(brief->acquire());
+    brief->pause();
+    auto end = [&] {
+        entry = {};
+        brief.reset();
+    };
+    auto waiter = once_it_has_a_lease(*brief, &end);
+    waiter.start();
+    EXPECT_THAT(order(R"({"pool":"brief","action":"resume"})", with_token),
+                HasSubstr(R"("done":true)"));
+    EXPECT_THAT(ask("GET /state"), Not(HasSubstr("\"name\":\"brief\"")));
+    EXPECT_EQ(brief, nullptr);
+}
+
+TEST_F(served, may_end_by_what_was_ordered_through_it) {
+    auto other =
+        std::make_unique<dashboard>(dashboard_options{.control_token = secret(control_token)});
+    auto entry = other->watch(orders.control());
+    static_cast<void>(orders.acquire());
+    orders.pause();
+    std::atomic<bool> ended{false};
+    auto end = [&] {
+        other.reset();
+        ended = true;
+    };
+    auto waiter = once_it_has_a_lease(orders, &end);
+    waiter.start();
+    tcp_client client(other->port());
+    client.say("POST /control HTTP/1.1\r\nContent-Type: application/json\r\nHost: localhost:" +
+               std::to_string(other->port()) + "\r\n" + with_token +
+               "Content-Length: " + std::to_string(resume.size()) + "\r\n\r\n" + resume);
+    EXPECT_NE(client.end(), support::ended::not_yet);
+    EXPECT_TRUE(eventually([&] { return ended.load(); }));
+    entry = {};  // waits for what has been ordered
+    EXPECT_TRUE(waiter.done());
 }
 
 struct locked : served {
