@@ -5,6 +5,7 @@
 #include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
@@ -21,7 +22,13 @@
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
 #include <boost/system/error_code.hpp>
+#include <cerrno>
+#include <mutex>
+#include <new>
+#include <pthread.h>
+#include <sys/socket.h>
 #include <system_error>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -95,7 +102,40 @@ std::vector<std::string> hosts_of(const asio::ip::address& address, std::uint16_
     return hosts;
 }
 
+std::mutex listeners_mutex;  // held across forks
+listener_of_parent* first_listener = nullptr;
+
+bool hear_of_forks() {
+    static const bool told =
+        pthread_atfork(listener_of_parent::lock_all, listener_of_parent::unlock_all,
+                       listener_of_parent::close_all) == 0;
+    return told;
+}
+
 }  // namespace
+
+void listener_of_parent::is(int descriptor) {
+    if (!hear_of_forks()) throw std::bad_alloc();
+    std::lock_guard lock(listeners_mutex);
+    descriptor_ = descriptor;
+    next_ = std::exchange(first_listener, this);
+}
+
+listener_of_parent::~listener_of_parent() {
+    std::lock_guard lock(listeners_mutex);
+    listener_of_parent** at = &first_listener;
+    while (*at != nullptr && *at != this) at = &(*at)->next_;
+    if (*at == this) *at = next_;
+}
+
+void listener_of_parent::lock_all() { listeners_mutex.lock(); }
+void listener_of_parent::unlock_all() { listeners_mutex.unlock(); }
+void listener_of_parent::close_all() {
+    // Not by way of the acceptor: its epoll is the parent's, too.
+    for (auto* each = std::exchange(first_listener, nullptr); each != nullptr; each = each->next_)
+        ::close(each->descriptor_);
+    listeners_mutex.unlock();
+}
 
 /// Somebody who is connected.
 struct dashboard_server::client {
@@ -158,10 +198,17 @@ dashboard_server::~dashboard_server() {
 void dashboard_server::listen(const dashboard_options& settings) {
     try {
         tcp::endpoint at(asio::ip::make_address(settings.address), settings.port);
-        acceptor_.open(at.protocol());
+        // Asio would leave it to every program that another thread starts just then.
+        int descriptor = ::socket(at.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (descriptor < 0)
+            throw boost::system::system_error(errno, boost::system::system_category());
+        acceptor_.assign(at.protocol(), descriptor);
+        listener_.is(descriptor);
         acceptor_.set_option(asio::socket_base::reuse_address(true));
         acceptor_.bind(at);
         acceptor_.listen(backlog);
+        acceptor_.non_blocking(true);
+        protocol_ = at.protocol();
         port_ = acceptor_.local_endpoint().port();
         asio::ip::address shown = at.address();
         if (shown.is_unspecified()) shown = asio::ip::address_v4::loopback();
@@ -205,8 +252,11 @@ asio::awaitable<void> dashboard_server::accept_all() {
     asio::steady_timer timer(context_);
     for (;;) {
         error_code error;
-        tcp::socket socket =
-            co_await acceptor_.async_accept(asio::redirect_error(asio::use_awaitable, error));
+        co_await acceptor_.async_wait(tcp::acceptor::wait_read,
+                                      asio::redirect_error(asio::use_awaitable, error));
+        tcp::socket socket(context_);
+        if (!error) socket = accept(error);
+        if (error == asio::error::would_block || error == asio::error::connection_aborted) continue;
         if (error) {  // most likely there are no descriptors left
             timer.expires_after(100ms);
             co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, error));
@@ -220,6 +270,18 @@ asio::awaitable<void> dashboard_server::accept_all() {
             static_cast<void>(0);
         }
     }
+}
+
+tcp::socket dashboard_server::accept(error_code& error) {
+    tcp::socket socket(context_);
+    int descriptor = ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC);
+    if (descriptor < 0) {
+        error = error_code(errno, boost::system::system_category());
+        return socket;
+    }
+    socket.assign(protocol_, descriptor, error);
+    if (error) ::close(descriptor);
+    return socket;
 }
 
 void dashboard_server::make_room() {

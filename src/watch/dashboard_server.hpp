@@ -4,6 +4,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/system/error_code.hpp>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +21,27 @@
 #include "watch/dashboard_state.hpp"
 
 namespace cenote::detail {
+
+/// A listener that the child of a fork closes: nobody would answer there, and the address stayed
+/// taken after the end of its parent.
+class listener_of_parent {
+public:
+    listener_of_parent() = default;
+    ~listener_of_parent();
+    listener_of_parent(const listener_of_parent&) = delete;
+    listener_of_parent& operator=(const listener_of_parent&) = delete;
+
+    /// Ends before this descriptor does. Throws std::bad_alloc if forks cannot be heard of.
+    void is(int descriptor);
+
+    static void lock_all();
+    static void unlock_all();
+    static void close_all();
+
+private:
+    listener_of_parent* next_ = nullptr;
+    int descriptor_ = -1;
+};
 
 /// What no client can exceed: a request of 8 KiB and 4 KiB, one at a time; so many clients; and its
 /// time for each step. Everything happens on one thread, and nothing there waits for a client, nor
@@ -45,6 +67,7 @@ private:
     struct reply;
 
     void listen(const dashboard_options& settings);
+    boost::asio::ip::tcp::socket accept(boost::system::error_code& error);
     void run() noexcept;
     boost::asio::awaitable<void> look_every_second();
     boost::asio::awaitable<void> accept_all();
@@ -62,11 +85,13 @@ private:
     std::size_t max_connections_;
     std::chrono::nanoseconds request_timeout_;
     std::chrono::nanoseconds idle_timeout_;
+    boost::asio::ip::tcp protocol_ = boost::asio::ip::tcp::v4();
     std::uint16_t port_ = 0;
     std::string authority_;
     std::list<client*> clients_;  // who has been silent for longest comes first
     boost::asio::io_context context_{1};
     boost::asio::ip::tcp::acceptor acceptor_{context_};
+    listener_of_parent listener_;
     std::optional<errands> errands_{std::in_place};
     std::thread thread_;
 };

@@ -70,7 +70,7 @@ THIRD_PARTY = {
                  "soci/", "curl/", "CLI/"),
     "tools": ("CLI/", "boost/asio/", "boost/json", "boost/system/", "openssl/", "libpq-fe.h"),
 }
-PLATFORM_ROOMS = {"shell", "connector", "tools", "bench"}
+PLATFORM_ROOMS = {"shell", "connector", "watch", "tools", "bench"}
 
 # Rooms where the same calls must give the same answers, for ever: that is what replay means.
 PURE_ROOMS = {"core", "sim"}

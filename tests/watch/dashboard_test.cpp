@@ -1,6 +1,7 @@
 // The dashboard as the network sees it: friends are served, and nobody can harm the pools.
 #include "cenote/dashboard.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -11,6 +12,8 @@
 #include <string>
 #include <string_view>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <system_error>
 #include <thread>
@@ -474,6 +477,55 @@ TEST(dashboard, says_where_it_cannot_listen) {
     } catch (const std::system_error& e) {
         EXPECT_THAT(e.what(), HasSubstr(std::to_string(first.port())));
     }
+}
+
+/// Those that are open.
+std::vector<int> sockets() {
+    std::vector<int> all;
+    for (int fd = 3; fd < 4096; ++fd) {
+        struct stat what{};
+        if (::fstat(fd, &what) == 0 && S_ISSOCK(what.st_mode)) all.push_back(fd);
+    }
+    return all;
+}
+
+bool is_listener(int fd) {
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    return ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0;
+}
+
+TEST(dashboard, leaves_no_socket_to_programs_that_are_started) {
+    std::vector<int> before = sockets();
+    dashboard board;
+    tcp_client client(board.port());
+    client.say("GET /state HTTP/1.1\r\nHost: localhost:" + std::to_string(board.port()) +
+               "\r\n\r\n");
+    ASSERT_EQ(client.hear(12), "HTTP/1.1 200");
+    std::size_t of_ours = 0;
+    for (int fd : sockets()) {
+        if (std::ranges::count(before, fd) != 0) continue;
+        ++of_ours;
+        EXPECT_TRUE((::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0) << "descriptor " << fd;
+    }
+    EXPECT_EQ(of_ours, 3) << "the listener, and both ends of a connection";
+}
+
+TEST(dashboard, does_not_keep_its_address_in_the_child_of_a_fork) {
+    std::vector<int> before = sockets();
+    static_cast<void>(std::make_unique<dashboard>());  // one that has ended
+    dashboard another;
+    dashboard board;
+    pid_t child = ::fork();
+    if (child == 0) {
+        for (int fd : sockets())
+            if (std::ranges::count(before, fd) == 0 && is_listener(fd)) ::_exit(1);
+        ::_exit(0);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_TRUE(support::listens(board.port()));
 }
 
 TEST(dashboard, is_nothing_in_the_child_of_a_fork) {
