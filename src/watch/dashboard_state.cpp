@@ -295,7 +295,8 @@ void chronicle::on_event(const event& what) {
     constexpr std::chrono::seconds soon{10};
     constexpr std::size_t most_suspicions = 1000;
     if (process_ != this_process) return;
-    entry now{.pool = std::string(short_of(what.pool)),
+    entry now{.which = what.pool.data(),
+              .pool = std::string(short_of(what.pool)),
               .gist = gist_of(what),
               .kind = what.kind,
               .text = {},
@@ -306,8 +307,8 @@ void chronicle::on_event(const event& what) {
     auto end =
         entries_.begin() + static_cast<std::ptrdiff_t>(std::min(entries_.size(), in_between));
     auto same = std::find_if(entries_.begin(), end, [&](const entry& other) {
-        return other.kind == now.kind && other.pool == now.pool && other.gist == now.gist &&
-               now.at - other.at < soon;
+        return other.kind == now.kind && other.which == now.which && other.pool == now.pool &&
+               other.gist == now.gist && now.at - other.at < soon;
     });
     if (same != end) {
         now.times += same->times;
@@ -316,11 +317,11 @@ void chronicle::on_event(const event& what) {
     entries_.push_front(std::move(now));
     if (entries_.size() > most) entries_.pop_back();
     if (what.kind != event_kind::leak_suspected) return;
-    suspicions_.push_front({std::string(what.pool), what.resource, steady_clock::now()});
+    suspicions_.push_front({what.pool.data(), what.resource, steady_clock::now()});
     if (suspicions_.size() > most_suspicions) suspicions_.pop_back();
 }
 
-std::string chronicle::json() const {
+std::string chronicle::json(const std::vector<title>& titles) const {
     std::deque<entry> entries;
     {
         std::lock_guard lock(mutex_);
@@ -328,9 +329,12 @@ std::string chronicle::json() const {
     }
     json_array all;
     for (const entry& each : entries) {
+        auto title_of = std::ranges::find_if(titles, [&](const title& other) {
+            return other.pool == each.which && short_of(other.own_name) == each.pool;
+        });
         json_object one;
         one.add("at", number_text(milliseconds_of(each.at)));
-        one.add("pool", json_text(each.pool));
+        one.add("pool", json_text(title_of == titles.end() ? each.pool : title_of->shown_as));
         one.add("kind", json_text(to_string(each.kind)));
         one.add("level", json_text(level_of(each.kind, each.gist)));
         one.add("text", json_text(each.text));
@@ -340,7 +344,7 @@ std::string chronicle::json() const {
     return all.take();
 }
 
-bool chronicle::suspects(const std::string& pool, std::uint64_t resource,
+bool chronicle::suspects(pool_identity pool, std::uint64_t resource,
                          steady_clock::time_point since) const {
     // The next holder of the same resource came after it was told.
     std::lock_guard lock(mutex_);
@@ -356,7 +360,7 @@ std::shared_ptr<watched_pool> board::add(pool_control pool) {
     std::string free = name;
     std::lock_guard lock(mutex_);
     for (std::size_t i = 2; pools_.contains(free); ++i) free = name + ' ' + std::to_string(i);
-    auto one = std::make_shared<watched_pool>(free, pool);
+    auto one = std::make_shared<watched_pool>(++last_id_, free, pool);
     pools_.emplace(free, one);
     return one;
 }
@@ -417,11 +421,10 @@ std::string board::close_look_at(const watched_pool& each) const {
     one.add("resources", resources.take());
     json_array shown;
     std::vector<lease_info> leases = each.pool->leases();
-    std::string told_as(each.pool->name());
     for (std::size_t i = 0; i < std::min(leases.size(), leases_shown); ++i) {
         const lease_info& lease = leases[i];
         bool suspect = lease.held.count() > 0 &&
-                       chronicle_->suspects(told_as, lease.resource, now - lease.held);
+                       chronicle_->suspects(each.own.pool, lease.resource, now - lease.held);
         shown.add(lease_json(lease, suspect));
     }
     one.add("leases", shown.take());
@@ -437,6 +440,7 @@ std::string board::json_of(watched_pool& each, std::uint64_t since) const {
     }
     json_object one;
     one.add("name", json_text(each.name));
+    one.add("id", number_text(each.id));
     one.add("history", each.past.json(since));
     std::string text = one.take();
     text.pop_back();
@@ -450,7 +454,9 @@ std::string board::json(std::uint64_t since, bool controllable) {
         number = sample_;
     }
     json_array pools;
+    std::vector<chronicle::title> titles;
     for (const auto& each : present()) {
+        titles.push_back(each->own);
         std::lock_guard lock(each->mutex);
         if (each->pool) pools.add(json_of(*each, since));
     }
@@ -460,7 +466,7 @@ std::string board::json(std::uint64_t since, bool controllable) {
     all.add("sample", number_text(number));
     all.add("controllable", controllable ? "true" : "false");
     all.add("pools", pools.take());
-    all.add("events", chronicle_->json());
+    all.add("events", chronicle_->json(titles));
     return all.take();
 }
 

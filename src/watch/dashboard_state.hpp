@@ -52,6 +52,10 @@ private:
     std::deque<sample> samples_;
 };
 
+/// Which pool it is, as names may be taken twice: where its name is. A pool that comes later may
+/// have the same; but all that was told by then was told before it lent anything.
+using pool_identity = const void*;
+
 /// What pools told lately, the same thing only once; and whose leases are held for too long.
 class chronicle final : public observer {
 public:
@@ -60,15 +64,22 @@ public:
     void on_event(const event& what) override;
     bool wants(event_kind kind) const override;
 
-    /// The latest first.
-    std::string json() const;
+    /// A pool as the page calls it.
+    struct title {
+        pool_identity pool = nullptr;
+        std::string own_name;
+        std::string shown_as;
+    };
+    /// The latest first; pools without a title by their own names.
+    std::string json(const std::vector<title>& titles = {}) const;
     /// Whether the pool said of the holder of this resource, who has it since then, that it is
     /// late.
-    bool suspects(const std::string& pool, std::uint64_t resource,
+    bool suspects(pool_identity pool, std::uint64_t resource,
                   std::chrono::steady_clock::time_point since) const;
 
 private:
     struct entry {
+        pool_identity which = nullptr;
         std::string pool;
         std::string gist;  // two of the same gist are the same thing
         event_kind kind{};
@@ -77,7 +88,7 @@ private:
         std::chrono::system_clock::time_point at;
     };
     struct suspicion {
-        std::string pool;
+        pool_identity pool = nullptr;
         std::uint64_t resource = 0;
         std::chrono::steady_clock::time_point told;
     };
@@ -92,9 +103,12 @@ private:
 /// looks at it any more, and no longer than that. Nobody holds it while others' code may run, as a
 /// coroutine that is resumed by a pool may take that pool off.
 struct watched_pool {
-    watched_pool(std::string as, pool_control of) : name(std::move(as)), pool(of) {}
+    watched_pool(std::uint64_t number, std::string as, pool_control of)
+        : id(number), name(std::move(as)), own{of.name().data(), of.name(), name}, pool(of) {}
 
+    const std::uint64_t id;  // of this entry, and never of another one
     const std::string name;
+    const chronicle::title own;
     std::mutex mutex;
     std::optional<pool_control> pool;  // empty: it has gone
     std::thread::id actor;             // who does something to the pool; nobody: no thread's id
@@ -144,6 +158,7 @@ private:
     mutable std::mutex mutex_;
     std::map<std::string, std::shared_ptr<watched_pool>> pools_;
     std::uint64_t sample_ = 0;
+    std::uint64_t last_id_ = 0;
 };
 
 }  // namespace cenote::detail

@@ -208,6 +208,57 @@ TEST(dashboard_leak, is_marked_until_its_lease_ends) {
     b.remove(entry);
 }
 
+TEST(dashboard_leak, is_not_that_of_another_pool_with_the_same_name) {
+    board b;
+    options settings{.name = "orders", .max = 1, .leak_after = 1h, .observers = {b.told()}};
+    pool<int> well{[] { return 1; }, settings};
+    settings.leak_after = 20ms;
+    pool<int> leaky{[] { return 1; }, settings};
+    auto first = b.add(well.control());
+    auto second = b.add(leaky.control());
+    auto held = well.acquire();
+    lease<int> leaked;
+    // On a thread of its own: this one already has a lease.
+    std::jthread([&] { leaked = leaky.acquire(); }).join();
+    ASSERT_EQ(well.leases().at(0).resource, leaky.leases().at(0).resource);
+    auto lease_of = [&](std::size_t i) { return state_of(b).at("pools").at(i).at("leases").at(0); };
+    ASSERT_TRUE(eventually([&] { return lease_of(1).at("suspect").as_bool(); }));
+    EXPECT_TRUE(support::for_a_while([&] { return !lease_of(0).at("suspect").as_bool(); }, 600ms));
+
+    well.pause();
+    leaky.pause();
+    auto paused = [&] {
+        std::vector<std::string> names;
+        auto state = state_of(b);
+        for (const auto& each : state.at("events").as_array())
+            if (text(each.at("kind")) == "paused") names.push_back(text(each.at("pool")));
+        return names;
+    };
+    EXPECT_TRUE(eventually([&] { return paused().size() == 2; }));
+    EXPECT_THAT(paused(), testing::UnorderedElementsAre("orders", "orders 2"));
+    b.remove(first);
+    b.remove(second);
+}
+
+TEST_F(watched, begins_anew_if_replaced_by_another_of_its_name) {
+    for (int i = 0; i < 3; ++i) {
+        static_cast<void>(one.acquire());
+        b.look();
+    }
+    auto before = orders();
+    b.remove(entry);
+    pool<int> other{[] { return 2; }, {.name = "orders"}};
+    entry = b.add(other.control());
+    b.look();
+    auto after = orders();
+    EXPECT_EQ(after.at("name"), before.at("name"));
+    EXPECT_NE(after.at("id"), before.at("id"));
+    EXPECT_TRUE(after.at("history").at("granted").as_array().empty());
+    b.look();
+    EXPECT_EQ(orders().at("history").at("granted").at(0).to_number<double>(), 0);
+    b.remove(entry);
+}
+
 TEST(dashboard_sample, is_what_lies_between_two_looks) {
     stats before;
     before.granted = 100;
@@ -232,9 +283,12 @@ TEST(dashboard_sample, is_what_lies_between_two_looks) {
 TEST(dashboard_sample, never_goes_below_zero) {
     stats before;
     before.granted = 10;
+    before.refused_by_reason[1] = 5;
     before.wait.buckets[3] = 7;
-    sample s = between(before, stats{}, 0);
+    EXPECT_EQ(between(before, stats{}, 0).granted, 0);
+    sample s = between(before, stats{}, 1);
     EXPECT_EQ(s.granted, 0);
+    EXPECT_EQ(s.refused, 0);
     EXPECT_TRUE(std::isnan(s.wait_p50));
 }
 
