@@ -58,24 +58,39 @@ if (location.hash.startsWith("#token=")) {
   sessionStorage.setItem(tokenKey, decodeURIComponent(location.hash.slice("#token=".length)));
   history.replaceState(null, "", location.pathname);
 }
-const token = () => sessionStorage.getItem(tokenKey);
+// One for looking and one for control; whoever has but one uses it for both, if it does.
+const controlKey = "cenote.control_token";
+const unfit = new Set();  // do not do for control, but may do for looking
+const token = () => sessionStorage.getItem(tokenKey) ?? sessionStorage.getItem(controlKey);
+function controlToken() {
+  const one = sessionStorage.getItem(controlKey) ?? sessionStorage.getItem(tokenKey);
+  return unfit.has(one) ? null : one;
+}
+function forgetTokens() {
+  sessionStorage.removeItem(tokenKey);
+  sessionStorage.removeItem(controlKey);
+  unfit.clear();
+}
 
-function ask(path, options = {}) {
+function ask(path, options = {}, by = token()) {
   const headers = {...options.headers};
-  if (token()) headers.Authorization = `Bearer ${token()}`;
+  if (by) headers.Authorization = `Bearer ${by}`;
   return fetch(path, {...options, headers, cache: "no-store", signal: AbortSignal.timeout(5000)});
 }
 
+/** Whether it is done; if not, it is being done. */
 async function order(body) {
+  const by = controlToken();
   const answer = await ask("/control", {
     method: "POST",
     headers: {"Content-Type": "application/json"},
     body: JSON.stringify(body),
-  });
-  if (answer.ok) return;
+  }, by);
+  if (answer.ok) return answer.status !== 202;
   const {error} = await answer.json().catch(() => ({error: answer.statusText}));
   if (answer.status === 401) {
-    sessionStorage.removeItem(tokenKey);
+    unfit.add(by);
+    sessionStorage.removeItem(controlKey);
     showTokenButton();
   }
   throw new Error(answer.status === 401 ? "the token was refused" : error);
@@ -87,32 +102,46 @@ for (const dialog of document.querySelectorAll("dialog")) {
   dialog.querySelector("[data-close]").addEventListener("click", () => dialog.close());
 }
 
-function askForToken(why) {
+const forLooking = "This dashboard is shown only to those who have a token.";
+let declined = false;  // nobody is asked twice
+let asksFor = tokenKey;
+function askForToken(why, key) {
   if ($("token-dialog").open) return;
+  asksFor = key;
   $("token-why").textContent = why;
   $("token-input").value = "";
   $("token-dialog").showModal();
 }
 $("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  sessionStorage.setItem(tokenKey, $("token-input").value.trim());
+  const given = $("token-input").value.trim();
+  sessionStorage.setItem(asksFor, given);
+  unfit.delete(given);
   $("token-dialog").close();
+  declined = false;
   showTokenButton();
   poll.now();
 });
+$("token-dialog").addEventListener("close", () => {
+  if (asksFor === tokenKey && !token()) declined = true;
+});
 
 let controllable = false;
+let locked = false;
 function showTokenButton() {
-  $("token").hidden = !controllable && !token();
-  $("token").textContent = token() ? "Forget token" : "Unlock control";
+  $("token").hidden = !controllable && !token() && !locked;
+  $("token").textContent = controlToken() ? "Forget token" : locked ? "Enter token" : "Unlock control";
   for (const card of cards.values()) card.showControl();
 }
 $("token").addEventListener("click", () => {
-  if (token()) {
-    sessionStorage.removeItem(tokenKey);
+  if (controlToken()) {
+    forgetTokens();
+    declined = true;
     showTokenButton();
+  } else if (locked) {
+    askForToken(forLooking, tokenKey);
   } else {
-    askForToken("Whoever has the control token may pause, resize and retire.");
+    askForToken("Whoever has the control token may pause, resize and retire.", controlKey);
   }
 });
 
@@ -212,8 +241,9 @@ function sentenceOf(s) {
 }
 
 class Card {
-  constructor(name) {
+  constructor(name, of) {
     this.name = name;
+    this.of = of;
     this.past = {last: 0, columns: {}};
     this.counted = [];  // [{at, openFailed, refused}] of the last ten seconds
     const id = `pool-${(Card.made += 1)}`;
@@ -272,7 +302,11 @@ class Card {
     // Most of the time, so that it does not come and go with every look.
     const waited = (this.past.columns.waiting ?? []).slice(-10).filter((n) => n > 0).length;
     this.crowded = waited >= (this.crowded ? 2 : 6);
-    return {crowded: this.crowded, openFailed: s.open_failed - then.openFailed, refused: refused - then.refused};
+    return {
+      crowded: this.crowded,
+      openFailed: Math.max(0, s.open_failed - then.openFailed),
+      refused: Math.max(0, refused - then.refused),
+    };
   }
 
   remember(history) {
@@ -418,7 +452,7 @@ class Card {
   }
 
   showControl() {
-    const may = controllable && token() !== null;
+    const may = controllable && controlToken() !== null;
     this.buttons.hidden = !may;
     this.locked.hidden = may;
     this.locked.textContent = controllable
@@ -449,8 +483,8 @@ class Card {
     const question = questions[action];
     if (question && !(await confirmed(`${question[1]} – ${name}?`, question[0], question[1]))) return;
     try {
-      await order(action === "resize" ? {pool: name, action, max} : {pool: name, action});
-      this.result.textContent = `Done: ${words(action)}${action === "resize" ? ` to ${max}` : ""}.`;
+      const done = await order(action === "resize" ? {pool: name, action, max} : {pool: name, action});
+      this.result.textContent = `${done ? "Done" : "Still being done"}: ${words(action)}${action === "resize" ? ` to ${max}` : ""}.`;
       this.result.dataset.level = "good";
       delete this.size.dataset.touched;
       poll.now();
@@ -476,10 +510,12 @@ function showPools(state) {
   const problems = [];
   for (const pool of state.pools) {
     let card = cards.get(pool.name);
-    if (!card) {
-      card = new Card(pool.name);
+    if (card?.of !== pool.id) {  // a new one, or another of the same name: it counts from zero
+      const old = card;
+      card = new Card(pool.name, pool.id);
       cards.set(pool.name, card);
-      $("pools").append(card.root);
+      if (old) old.root.replaceWith(card.root);
+      else $("pools").append(card.root);
     }
     for (const each of card.update(pool)) problems.push({pool: pool.name, ...each});
   }
@@ -549,11 +585,15 @@ let sample = 0;
 let heard = null;
 
 async function update() {
-  const answer = await ask(`/state?since=${sample}`);
+  const by = token();
+  const answer = await ask(`/state?since=${sample}`, {}, by);
   if (answer.status === 401) {
-    sessionStorage.removeItem(tokenKey);
+    if (by !== token()) return;  // one was entered meanwhile, and is tried next
+    if (by) sessionStorage.removeItem(sessionStorage.getItem(tokenKey) ? tokenKey : controlKey);
+    locked = true;
+    showTokenButton();
     showLink("notable", "locked");
-    askForToken("This dashboard is shown only to those who have a token.");
+    if (!token() && !declined) askForToken(forLooking, tokenKey);
     return;
   }
   if (!answer.ok) throw new Error(`${answer.status}`);
@@ -567,6 +607,7 @@ async function update() {
     return;
   }
   run = state.run;
+  locked = false;
   controllable = state.controllable;
   showPools(state);
   events = state.events;
@@ -597,7 +638,8 @@ const poll = {
     this.busy = false;
     const soon = this.again;
     this.again = false;
-    this.timer = setTimeout(() => this.now(), soon ? 0 : 1000);
+    // Nobody looks: whoever does so again asks anew.
+    if (!document.hidden) this.timer = setTimeout(() => this.now(), soon ? 0 : 1000);
   },
 };
 document.addEventListener("visibilitychange", () => {

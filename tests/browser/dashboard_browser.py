@@ -34,9 +34,9 @@ LETTERS = {"leased": "L", "idle": "i", "opening": "o", "probing": "p", "resettin
 class Scene:
     """The program with the pools."""
 
-    def __init__(self, program):
-        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True)
+    def __init__(self, program, *arguments):
+        self.process = subprocess.Popen([program, *arguments], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
         self.url, self.token = self.process.stdout.readline().split()
 
     def tell(self, word):
@@ -274,6 +274,85 @@ class Dashboard(unittest.TestCase):
         self.press("reports", "resume")
         self.until(lambda: "the token was refused" in self.text(CARD % "reports" + ' .result'))
         self.assertEqual(self.scene.state()["reports"]["stats"]["state"], "paused")
+
+    def test_asks_for_a_token_once_and_keeps_one_that_does_for_looking(self):
+        reading = "a-token-for-looking"
+        other = Scene(SCENE, reading)
+        self.addCleanup(other.end)
+        dialog = lambda: self.one("#token-dialog").is_displayed()
+        self.browser.get(other.url)
+        self.until(dialog)
+        self.one("#token-dialog [data-close]").click()
+        self.assertEqual(self.text("#link"), "locked")
+        time.sleep(2.5)  # it has asked the server again, but nobody else
+        self.assertFalse(dialog())
+        self.assertEqual(self.text("#token"), "Enter token")
+
+        self.one("#token").click()
+        self.one("#token-input").send_keys(reading, Keys.ENTER)
+        self.until(lambda: self.text("#link") == "live" and len(self.all(".pool")) >= 4)
+        result = CARD % "reports" + " .result"
+        self.press("reports", "resume")
+        self.until(lambda: "the token was refused" in self.text(result))
+        self.assertEqual(self.text("#token"), "Unlock control")
+
+        def sample():
+            return self.browser.execute_script(
+                "return Number(document.documentElement.dataset.sample)")
+        seen = sample()
+        self.until(lambda: sample() >= seen + 2)
+        self.assertEqual(self.text("#link"), "live")
+        self.one("#token").click()
+        self.one("#token-input").send_keys("not-the-right-token", Keys.ENTER)
+        self.press("reports", "resume")
+        self.until(lambda: self.text("#token") == "Unlock control")
+        seen = sample()
+        self.until(lambda: sample() >= seen + 2)
+        self.one("#token").click()
+        self.one("#token-input").send_keys(other.token, Keys.ENTER)
+        self.press("reports", "resume")
+        self.until(lambda: self.pool("reports")["state"] == "lending")
+        self.one("#token").click()
+        self.until(lambda: self.text("#link") == "locked")
+        self.assertFalse(dialog())
+
+    def test_asks_for_nothing_while_nobody_looks(self):
+        show = """
+            Object.defineProperty(document, "hidden", {value: arguments[0], configurable: true});
+            document.dispatchEvent(new Event("visibilitychange"));"""
+        self.browser.execute_script("""
+            const real = window.fetch;
+            window.asked = 0;
+            window.fetch = async (...what) => {
+              window.asked += 1;
+              await new Promise((resolve) => setTimeout(resolve, 1000));
+              return real(...what);
+            };""")
+        asked = lambda: self.browser.execute_script("return window.asked")
+        self.until(lambda: asked() == 1)
+        self.browser.execute_script(show, True)
+        time.sleep(3.5)  # its answer has come
+        self.assertEqual(asked(), 1)
+        self.browser.execute_script(show, False)
+        self.until(lambda: asked() >= 3)
+
+    def test_begins_anew_with_another_pool_of_the_same_name(self):
+        other = Scene(SCENE)
+        self.addCleanup(other.end)
+        self.browser.get(other.url)
+        self.until(lambda: self.pool("payments")["badge"] == "breaker open")
+        mark = "document.querySelector(arguments[0]).old = true"
+        self.browser.execute_script(mark, CARD % "payments")
+        other.tell("renew")
+        self.until(lambda: len(self.pool("payments")["slots"]) == 3)
+        self.assertIsNone(self.browser.execute_script(
+            "return document.querySelector(arguments[0]).old", CARD % "payments"))
+        self.assertEqual(self.pool("payments")["badge"], "well")
+        self.assertEqual(len(self.all(CARD % "payments")), 1)
+        held = self.browser.execute_script(
+            "return document.querySelector(arguments[0]).previousElementSibling.dataset.pool",
+            CARD % "payments")
+        self.assertEqual(held, "orders")
 
     def test_obeys_whoever_has_the_token(self):
         self.unlock()

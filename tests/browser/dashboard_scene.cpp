@@ -1,9 +1,12 @@
 // Pools in every situation that the dashboard has to show, held still until the browser has seen
 // it.
 //
+// usage: dashboard_scene [READ_TOKEN]
+//
 // Prints the dashboard's address and the control token, then obeys a line at a time:
 //   rest   those who use `orders` stop       work   they go on
 //   odd    a pool with a strange name is shown, too        even   it is not
+//   renew  another pool of the same name takes the place of `payments`
 //   bye    everything ends (as does the end of the input)
 #include <atomic>
 #include <chrono>
@@ -35,8 +38,9 @@ session open_session() {
 
 class scene {
 public:
-    explicit scene(const cenote::secret& token)
-        : board_({.control_token = token}), orders_(open_session, orders_options()) {
+    scene(const cenote::secret& read_token, const cenote::secret& token)
+        : board_({.read_token = read_token, .control_token = token}),
+          orders_(open_session, orders_options()) {
         leak();
         payments_.deactivate();
         reports_.pause();
@@ -55,6 +59,10 @@ public:
     void work() { resting_ = false; }
     void odd() { shown_.push_back(board_.watch(odd_.control())); }
     void even() { shown_.resize(4); }
+    void renew() {
+        shown_[2] = {};
+        shown_[2] = board_.watch(new_payments_.control());
+    }
 
 private:
     cenote::options orders_options() const {
@@ -117,6 +125,7 @@ private:
     cenote::pool<session> reports_{
         open_session,
         {.name = "reports", .max = 6, .min_size = 2, .observers = {board_.observer()}}};
+    cenote::pool<session> new_payments_{open_session, {.name = "payments", .max = 3}};
     // A name that a careless page would take for markup.
     cenote::pool<session> odd_{open_session, {.name = "<img src=x onerror=document.title='!'>"}};
     std::vector<cenote::dashboard::entry> shown_ = [this] {
@@ -134,15 +143,16 @@ private:
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
     const std::string token = "a-token-for-tests-only";
-    scene on{cenote::secret(token)};
+    scene on{cenote::secret(argc > 1 ? argv[1] : ""), cenote::secret(token)};
     std::cout << on.url() << ' ' << token << std::endl;
     for (std::string line; std::getline(std::cin, line) && line != "bye";) {
         if (line == "rest") on.rest();
         if (line == "work") on.work();
         if (line == "odd") on.odd();
         if (line == "even") on.even();
+        if (line == "renew") on.renew();
         std::cout << "ok" << std::endl;
     }
 }
