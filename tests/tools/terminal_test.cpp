@@ -85,6 +85,46 @@ TEST(terminal_test, the_second_signal_ends_the_program) {
     EXPECT_EXIT(twice(), testing::ExitedWithCode(128 + SIGTERM), "");
 }
 
+TEST(terminal_test, says_at_the_end_what_is_left_behind) {
+    auto twice = [] {
+        terminal::last_words other("another");
+        {
+            terminal::last_words gone("gone");
+        }
+        terminal::last_words table("the table cenote_bench_x may be left behind");
+        terminal::interruption it;
+        ::kill(::getpid(), SIGINT);
+        it.sleep_for(1min);
+        ::kill(::getpid(), SIGINT);
+        for (;;) ::pause();
+    };
+    EXPECT_EXIT(twice(), testing::ExitedWithCode(128 + SIGINT),
+                testing::AllOf(testing::HasSubstr("cenote_bench_x may be left behind"),
+                               testing::Not(testing::HasSubstr("gone"))));
+}
+
+TEST(terminal_test, hanging_up_is_an_interruption_unless_it_is_ignored) {
+    auto before = std::signal(SIGHUP, SIG_DFL);
+    {
+        terminal::interruption it;
+        ::kill(::getpid(), SIGHUP);
+        EXPECT_FALSE(it.sleep_for(1min));
+    }
+    std::signal(SIGHUP, SIG_IGN);
+    {
+        terminal::interruption it;
+        ::kill(::getpid(), SIGHUP);
+        EXPECT_TRUE(it.sleep_for(200ms));
+    }
+    std::signal(SIGHUP, before);
+}
+
+TEST(terminal_test, what_others_say_cannot_steer_the_terminal) {
+    EXPECT_EQ(terminal::printable("plain ß × text\nline"), "plain ß × text\nline");
+    EXPECT_EQ(terminal::printable("\033[2Jgone\a\r\x7f\tx\xc2\x9b"), "[2Jgone x");
+    EXPECT_EQ(terminal::printable("\xc2"), "\xc2");
+}
+
 TEST(terminal_test, times_are_read_and_written_for_people) {
     EXPECT_EQ(command::parse_duration("250ms"), 250ms);
     EXPECT_EQ(command::parse_duration("5"), 5s);

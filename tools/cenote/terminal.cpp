@@ -139,6 +139,19 @@ std::string table::to_text(const palette& paint, std::string_view indent) const 
     return text;
 }
 
+std::string printable(std::string_view text) {
+    std::string result;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        auto byte = static_cast<unsigned char>(text[i]);
+        bool has_next = i + 1 < text.size();
+        auto next = static_cast<unsigned char>(has_next ? text[i + 1] : '\0');
+        if (byte == 0xC2 && next >= 0x80 && next < 0xA0) ++i;  // those of eight bits, in UTF-8
+        else if (byte == '\t') result += ' ';
+        else if (byte == '\n' || (byte >= 0x20 && byte != 0x7F)) result += text[i];
+    }
+    return result;
+}
+
 std::string bar(double share, std::size_t width) {
     static constexpr std::array<const char*, 8> eighths = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
     auto filled =
@@ -177,11 +190,44 @@ void progress::clear() {
     std::fflush(stderr);
 }
 
+namespace {
+
+/// What is to be said if the program is ended at once.
+struct {
+    std::mutex mutex;
+    std::vector<const std::string*> all;
+} unsaid;
+
+void say_last_words() {
+    std::lock_guard lock(unsaid.mutex);
+    for (const std::string* text : unsaid.all)
+        std::fprintf(stderr, "\ncenote: %s\n", text->c_str());
+}
+
+/// As it is for whoever was started by nohup. A blocked signal would be seen all the same.
+bool ignored(int signal) {
+    struct sigaction now{};
+    return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+last_words::last_words(std::string text) : text_(std::move(text)) {
+    std::lock_guard lock(unsaid.mutex);
+    unsaid.all.push_back(&text_);
+}
+
+last_words::~last_words() {
+    std::lock_guard lock(unsaid.mutex);
+    std::erase(unsaid.all, &text_);
+}
+
 interruption::interruption() {
     sigset_t ours{};
     ::sigemptyset(&ours);
     ::sigaddset(&ours, SIGINT);
     ::sigaddset(&ours, SIGTERM);
+    if (!ignored(SIGHUP)) ::sigaddset(&ours, SIGHUP);
     signals_ = ::signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
     end_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (signals_ < 0 || end_ < 0) {
@@ -211,7 +257,9 @@ void interruption::watch() {
         signalfd_siginfo told{};
         if (::read(signals_, &told, sizeof told) != static_cast<ssize_t>(sizeof told)) continue;
         // Whoever says it twice does not want to wait for an orderly end.
-        if (!source_.request_stop()) ::_exit(128 + static_cast<int>(told.ssi_signo));
+        if (source_.request_stop()) continue;
+        say_last_words();
+        ::_exit(128 + static_cast<int>(told.ssi_signo));
     }
 }
 

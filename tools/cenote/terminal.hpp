@@ -86,12 +86,27 @@ private:
     std::chrono::steady_clock::time_point drawn_at_;
 };
 
+/// What others have said, without what a terminal would obey: control characters. Lines stay.
+std::string printable(std::string_view text);
+
 /// The bar alone: `width` cells, with eighths where the terminal knows UTF-8.
 std::string bar(double share, std::size_t width);
 
-/// While it lives, SIGINT and SIGTERM request a stop instead of ending the program; the second one
-/// ends it at once. Make it before other threads: they inherit that the signals are blocked. Only
-/// one at a time.
+/// While it lives, a program that is ended at once says this on stderr: what it could not clean up.
+class last_words {
+public:
+    explicit last_words(std::string text);
+    ~last_words();
+    last_words(const last_words&) = delete;
+    last_words& operator=(const last_words&) = delete;
+
+private:
+    std::string text_;
+};
+
+/// While it lives, SIGINT, SIGTERM and SIGHUP (unless that is ignored, as by nohup) request a stop
+/// instead of ending the program; the second one ends it at once, with its last words. Make it
+/// before other threads: they inherit that the signals are blocked. Only one at a time.
 class interruption {
 public:
     interruption();
