@@ -74,6 +74,50 @@ TEST(command_test, complains_in_two_lines_and_returns_2) {
     }
 }
 
+TEST(command_test, prints_no_password_whatever_is_wrong) {
+    const std::string url = "postgresql://app:S3CRET@db/orders";
+    for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+             {url},
+             {"doctor", url, url},
+             {"doctor", "--max", url},
+             {"doctor", "--max=" + url},
+             {"doctor", "--idle", url},
+             {"doctor", "--color", url},
+             {"doctor", "--url=" + url},
+             {"doctor", url, "--nonsense"},
+             {"doctor", url, "--processes", "S3CRET@db"},
+             {"doctor", "postgresql://app:a S3CRET with, spaces@db", "postgresql://a:b S3CRET@c"},
+             {"doctor", "postgresql://app:at@S3CRET@db", "postgresql://app:at@S3CRET@db"},
+             {"doctor", "postgresql://app:S3CRET", "postgresql://app:S3CRET"},
+             {"doctor", "app:S3CRET@db/orders"},
+             {"app:S3CRET@db/orders"},
+             {"--url=" + url},
+             {"-" + url},
+             {"bench", "--max", "2," + url},
+             {"bench", "--max", url, "--max", url},
+             {"bench", "--rate", url},
+             {"bench", url, "--html", "/nowhere/" + url},
+             {"bench", "ftp://app:S3CRET@db"},
+             {"size", url, url},
+             {"size", "--up-to", url},
+             {"sim", url},
+             {"completion", url}}) {
+        tools::said said = tools::cenote(words);
+        EXPECT_NE(said.code, 0) << words.back();
+        EXPECT_NE(said.err, "");
+        EXPECT_THAT(said.err + said.out, Not(HasSubstr("S3CRET"))) << words.back();
+    }
+}
+
+TEST(command_test, a_list_of_sizes_does_not_swallow_the_url) {
+    // The URL is the URL: it is of a kind that no load can be run on.
+    tools::said said = tools::cenote({"bench", "--max", "2,4", "ftp://app:S3CRET@db"});
+    EXPECT_EQ(said.code, 2);
+    EXPECT_THAT(said.err, HasSubstr("URLs that begin with ftp:"));
+    for (const char* wrong : {"", ",", "2,", "2,,4", "2;4", "2 4"})
+        EXPECT_THAT(tools::cenote({"bench", "--max", wrong}).err, HasSubstr("4,8,16")) << wrong;
+}
+
 TEST(command_test, colours_only_if_asked_or_on_a_terminal) {
     EXPECT_THAT(tools::cenote({"sim"}).out, Not(HasSubstr("\033")));
     EXPECT_THAT(tools::cenote({"sim", "--color", "always"}).out, HasSubstr("\033["));

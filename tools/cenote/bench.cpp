@@ -2,8 +2,10 @@
 #include "bench.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
-#include <fstream>
+#include <string_view>
+#include <system_error>
 
 #include <CLI/CLI.hpp>
 
@@ -40,13 +42,6 @@ load::plan plan_of(const settings& how, const load::target& where) {
     return p;
 }
 
-void write_file(const std::string& path, const std::string& text) {
-    std::ofstream file(path, std::ios::binary);
-    file << text;
-    file.close();
-    if (!file) throw command::failure("cannot write " + path);
-}
-
 findings measure(const settings& how, const terminal::interruption& interrupted) {
     terminal::progress bar("bench", how.look.json);
     auto where = load::find_target(how.url, how.statement);
@@ -69,6 +64,19 @@ findings measure(const settings& how, const terminal::interruption& interrupted)
     return f;
 }
 
+std::vector<std::size_t> parse_sizes(std::string_view text) {
+    std::vector<std::size_t> all;
+    for (const char *at = text.data(), *end = at + text.size();; ++at) {
+        std::size_t size = 0;
+        auto [next, error] = std::from_chars(at, end, size);
+        if (error != std::errc() || (next != end && *next != ','))
+            throw CLI::ValidationError("--max", "sizes are like 8 or 4,8,16");
+        all.push_back(size);
+        at = next;
+        if (at == end) return all;
+    }
+}
+
 void check(const settings& how) {
     if (how.duration < 10ms) throw command::wrong_arguments("--duration: at least 10ms");
     for (std::size_t max : how.sizes)
@@ -89,9 +97,11 @@ CLI::App* add_to(CLI::App& app, settings& into) {
     word->add_option("url", into.url,
                      "Server: postgresql://…, mariadb://… or sqlite:/path. Without it, an SQLite "
                      "file that goes at the end. Uses a table of its own (cenote_bench_…).");
-    word->add_option("--max", into.sizes, "Pool sizes, one or several: 4,8,16")
-        ->delimiter(',')
-        ->capture_default_str();
+    // One argument: what follows it may be the URL.
+    word->add_option_function<std::string>(
+            "--max", [&into](const std::string& text) { into.sizes = parse_sizes(text); },
+            "Pool sizes, one or several: 4,8,16")
+        ->option_text("N,…=" + std::to_string(into.sizes.front()));
     word->add_option("--concurrency", into.concurrency, "How many borrowers there are")
         ->capture_default_str()
         ->check(CLI::Range(1, 100'000));
@@ -100,7 +110,7 @@ CLI::App* add_to(CLI::App& app, settings& into) {
         ->check(CLI::Range(1, 64));
     word->add_option("--rate", into.rate,
                      "Arrivals per second. Without it each borrower comes again when it is done")
-        ->check(CLI::PositiveNumber);
+        ->check(CLI::Range(1e-3, 1e6));
     word->add_option("--mix", into.writes, "The share of errands that write, from 0 to 1")
         ->capture_default_str()
         ->check(CLI::Range(0.0, 1.0));
@@ -130,14 +140,16 @@ CLI::App* add_to(CLI::App& app, settings& into) {
 int run(const settings& how) {
     check(how);
     terminal::interruption interrupted;
+    command::output_file json_file(how.json_file), html(how.html);
     findings f = measure(how, interrupted);
-    std::string json = command::to_text(to_json(how, f));
-    if (!how.json_file.empty()) write_file(how.json_file, json + "\n");
-    if (!how.html.empty()) write_file(how.html, to_html(how, f));
+    json_file.write([&] { return command::to_text(to_json(how, f)) + "\n"; });
+    html.write([&] { return to_html(how, f); });
     if (how.look.json) command::print_json(to_json(how, f));
     else std::fputs(to_text(how, f, terminal::palette(how.look.colors)).c_str(), stdout);
-    bool failed = std::any_of(f.all.begin(), f.all.end(),
-                              [](const outcome& one) { return one.seen.failures > 0; });
+    // Also if there was nobody at all who got a lease.
+    bool failed = std::any_of(f.all.begin(), f.all.end(), [](const outcome& one) {
+        return one.seen.failures > 0 || (one.seen.leases == 0 && refusals(one.seen) > 0);
+    });
     if (failed) return command::failed;
     return f.all.empty() ? command::interrupted : command::fine;
 }

@@ -6,6 +6,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cmath>
+#include <numeric>
 
 #include "chart.hpp"
 #include <cenote/error.hpp>
@@ -29,12 +30,6 @@ constexpr std::array<percentile, 4> percentiles = {
     {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}}};
 
 double seconds(nanoseconds time) { return std::chrono::duration<double>(time).count(); }
-
-std::uint64_t refusals(const load::result& r) {
-    std::uint64_t sum = 0;
-    for (std::uint64_t one : r.refused) sum += one;
-    return sum;
-}
 
 std::string word_for(std::size_t refusal) {
     return make_error_code(static_cast<cenote::errc>(refusal + 1)).message();
@@ -110,8 +105,8 @@ std::string troubles(const outcome& one) {
         s += "  " + std::to_string(r.unserved) +
              " came that nobody was left for: more --concurrency, or less --rate\n";
     if (r.failures > 0)
-        s += "  failed " + std::to_string(r.failures) + " times; the first: " + r.first_failure +
-             "\n";
+        s += "  failed " + std::to_string(r.failures) +
+             " times; the first: " + terminal::printable(r.first_failure) + "\n";
     return s;
 }
 
@@ -241,8 +236,13 @@ std::string html_cards(const findings& f) {
 
 }  // namespace
 
+std::uint64_t refusals(const load::result& r) {
+    return std::accumulate(r.refused.begin(), r.refused.end(), std::uint64_t{0});
+}
+
 std::string to_text(const settings& how, const findings& f, const terminal::palette& paint) {
-    std::string s = f.server + ": " + what_they_did(how) + "; " + who_came(how) + "\n";
+    std::string s =
+        terminal::printable(f.server) + ": " + what_they_did(how) + "; " + who_came(how) + "\n";
     if (f.all.empty()) return s + "Interrupted before there was anything to tell.\n";
     using align = terminal::table::align;
     for (const outcome& one : f.all) {

@@ -22,6 +22,9 @@ struct findings {
     bool interrupted = false;
 };
 
+/// Of all kinds.
+std::uint64_t refusals(const load::result& r);
+
 std::string to_text(const settings& how, const findings& f, const terminal::palette& paint);
 boost::json::value to_json(const settings& how, const findings& f);
 /// A page that needs nothing from elsewhere.

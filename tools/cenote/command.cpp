@@ -1,9 +1,11 @@
 // What the words have in common, as far as it concerns their options.
 #include "command.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <system_error>
 
 #include <CLI/CLI.hpp>
@@ -42,6 +44,48 @@ std::chrono::nanoseconds parse_duration(std::string_view text) {
     return std::chrono::nanoseconds(std::llround(nanoseconds));
 }
 
+namespace {
+
+/// An option's value may stand behind an equals sign.
+std::size_t value_in(std::string_view word) {
+    std::size_t equals = word.starts_with('-') ? word.find('=') : std::string_view::npos;
+    return equals == std::string_view::npos ? 0 : equals + 1;
+}
+
+void replace_all(std::string& in, std::string_view what, std::string_view by) {
+    for (std::size_t at = in.find(what); at != std::string::npos;
+         at = in.find(what, at + by.size()))
+        in.replace(at, what.size(), by);
+}
+
+}  // namespace
+
+std::string shown(std::string_view word) {
+    std::size_t value = value_in(word), colon = word.find("://", value);
+    if (colon != std::string_view::npos) return std::string(word.substr(0, colon + 3)) + "***";
+    std::size_t at = word.rfind('@');
+    if (at == std::string_view::npos || at < value) return std::string(word);
+    return std::string(word.substr(0, value)) + "***" + std::string(word.substr(at));
+}
+
+std::string without_passwords(std::string text, const std::vector<std::string>& words) {
+    // As a whole: a password may have spaces in it.
+    for (const std::string& word : words) {
+        std::string hidden = shown(word);
+        if (hidden == word) continue;
+        std::size_t value = value_in(word);
+        replace_all(text, std::string_view(word).substr(value),
+                    std::string_view(hidden).substr(value));
+    }
+    for (std::size_t from = text.find("://"); from != std::string::npos;
+         from = text.find("://", from + 3)) {
+        std::size_t end = std::min(text.find_first_of(" \t\n'\"", from), text.size());
+        std::size_t at = text.rfind('@', end - 1);
+        if (at != std::string::npos && at > from) text.replace(from + 3, at - from - 3, "***");
+    }
+    return text;
+}
+
 std::string in_words(std::chrono::nanoseconds time) {
     if (time < std::chrono::nanoseconds::zero()) return "-" + in_words(-time);
     struct unit {
@@ -68,6 +112,30 @@ std::string in_words(std::chrono::nanoseconds time) {
         if (digits.back() == '.') digits.pop_back();
     }
     return digits + " " + u->name;
+}
+
+output_file::output_file(std::string path) : path_(std::move(path)) {
+    if (path_.empty()) return;
+    std::error_code ignored;
+    bool is_new = !std::filesystem::exists(path_, ignored);
+    file_.open(path_, std::ios::binary | std::ios::app);
+    if (!file_) throw failure("cannot write " + path_);
+    is_empty_ = is_new;
+}
+
+output_file::~output_file() {
+    std::error_code ignored;
+    if (is_empty_) std::filesystem::remove(path_, ignored);
+}
+
+void output_file::write(const std::function<std::string()>& text) {
+    if (path_.empty()) return;
+    is_empty_ = false;
+    file_.close();
+    file_.open(path_, std::ios::binary | std::ios::trunc);
+    file_ << text();
+    file_.close();
+    if (!file_) throw failure("cannot write " + path_);
 }
 
 CLI::Option* add_duration(CLI::App& word, const std::string& name, std::chrono::nanoseconds& into,

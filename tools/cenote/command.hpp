@@ -4,10 +4,13 @@
 
 #include <boost/json/fwd.hpp>
 #include <chrono>
+#include <fstream>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "terminal.hpp"
 
@@ -71,8 +74,34 @@ CLI::Option* add_duration(CLI::App& word, const std::string& name, std::chrono::
 /// Throws std::invalid_argument.
 std::chrono::nanoseconds parse_duration(std::string_view text);
 
+/// A word of the command line as it may be shown: of a URL nothing but its scheme, and of what
+/// looks like half of one nothing before its last '@'. Whoever mistypes a command has not asked for
+/// the password to be printed.
+std::string shown(std::string_view word);
+/// The text without passwords: those of these words, and whatever stands between `://` and an '@'.
+std::string without_passwords(std::string text, const std::vector<std::string>& words);
+
 /// For people, with three digits at most: "1.25 ms", "90 s", "5 min", "2 h"; negative ones, too.
 std::string in_words(std::chrono::nanoseconds time);
+
+/// A file that is written at the end, and opened at the beginning: a mistake in its name must not
+/// cost a measurement. What was in it stays until then.
+class output_file {
+public:
+    /// An empty path: none. Throws failure.
+    explicit output_file(std::string path);
+    /// Takes an empty one away again that it has made itself.
+    ~output_file();
+    output_file(const output_file&) = delete;
+    output_file& operator=(const output_file&) = delete;
+    /// Asks for the text only if there is a file. Throws failure.
+    void write(const std::function<std::string()>& text);
+
+private:
+    std::string path_;
+    std::ofstream file_;
+    bool is_empty_ = false;  // and there was none before
+};
 
 /// The document, indented for people, to stdout.
 void print_json(const boost::json::value& document);

@@ -1,4 +1,5 @@
 // cenote: the command. Each word of it is a file of its own.
+#include <algorithm>
 #include <cstdio>
 #include <deque>
 #include <exception>
@@ -7,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -45,13 +47,23 @@ private:
     std::deque<std::pair<CLI::App*, std::function<int()>>> known_;
 };
 
-void complain(std::string_view what, const std::string& hint) {
-    // What the library throws says already whose it is.
-    constexpr std::string_view name = "cenote: ";
-    if (what.starts_with(name)) what.remove_prefix(name.size());
-    std::fprintf(stderr, "cenote: %.*s\n", static_cast<int>(what.size()), what.data());
-    if (!hint.empty()) std::fprintf(stderr, "  %s\n", hint.c_str());
-}
+/// Prints what is wrong, without the passwords that were among the words.
+class complainer {
+public:
+    complainer(int argc, char** argv) : said_(argv + std::min(argc, 1), argv + argc) {}
+
+    void operator()(const std::string& what, const std::string& hint) const {
+        std::string text = command::without_passwords(terminal::printable(what), said_);
+        // What the library throws says already whose it is.
+        constexpr std::string_view name = "cenote: ";
+        if (text.starts_with(name)) text.erase(0, name.size());
+        std::fprintf(stderr, "cenote: %s\n", text.c_str());
+        if (!hint.empty()) std::fprintf(stderr, "  %s\n", hint.c_str());
+    }
+
+private:
+    std::vector<std::string> said_;
+};
 
 /// What is wrong with the words that were said, for people.
 std::string explain(const CLI::App& app, const CLI::ParseError& e) {
@@ -66,7 +78,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& e) {
 }
 
 /// Help and the version are answers; the rest is a complaint, with where to find help.
-int answer(const CLI::App& app, const CLI::ParseError& e) {
+int answer(const CLI::App& app, const CLI::ParseError& e, const complainer& complain) {
     if (e.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(e);
     std::string word;
     if (!app.get_subcommands().empty()) word = " " + app.get_subcommands().front()->get_name();
@@ -74,7 +86,7 @@ int answer(const CLI::App& app, const CLI::ParseError& e) {
     return command::wrong_usage;
 }
 
-int run(const words& known) {
+int run(const words& known, const complainer& complain) {
     try {
         return known.run();
     } catch (const command::failure& e) {
@@ -100,6 +112,7 @@ int main(int argc, char** argv) {
     app.formatter(std::make_shared<command::help>());
     app.set_help_flag("-h,--help", "Print this help and end");
 
+    complainer complain(argc, argv);
     words known(app);
 #ifdef CENOTE_HAS_DEMO
     known.add(demo::add_to, demo::run);
@@ -118,7 +131,7 @@ int main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
-        return answer(app, e);
+        return answer(app, e, complain);
     }
-    return run(known);
+    return run(known, complain);
 }

@@ -164,7 +164,7 @@ public:
         json::array followed;
         for (const std::string& one : followed_in_words(s)) followed.emplace_back(one);
         json::object step{{"step", s.step},
-                          {"time_ms", std::chrono::duration<double, std::milli>(s.at).count()},
+                          {"time_seconds", std::chrono::duration<double>(s.at).count()},
                           {"what", decision_in_words(s)},
                           {"passed_over", s.passed_over},
                           {"followed", followed},
