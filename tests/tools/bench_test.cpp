@@ -16,6 +16,7 @@
 
 #include "connector/sqlite_file.hpp"
 #include "program.hpp"
+#include <cenote/sqlite.hpp>
 
 namespace {
 
@@ -29,6 +30,22 @@ std::string content_of(const std::filesystem::path& path) {
     std::ostringstream all;
     all << file.rdbuf();
     return all.str();
+}
+
+/// What the file says, asked without changing it.
+std::string ask(const support::sqlite_file& file, const std::string& statement,
+                const std::string& parameters = "?journal_mode=delete") {
+    cenote::sqlite::connector connector{file.url(parameters)};
+    auto c = connector.open();
+    auto said = c.execute(statement);
+    std::string first = said.empty() ? "" : said[0].get<std::string>(0);
+    connector.close(c);
+    return first;
+}
+
+/// A file as a user has one: with something in it.
+void fill(const support::sqlite_file& file) {
+    ask(file, "CREATE TABLE orders(id INTEGER PRIMARY KEY)");
 }
 
 json::value parsed(const tools::said& said) {
@@ -100,6 +117,7 @@ TEST(bench, by_coroutines_at_a_rate_comes_as_often_as_it_was_told) {
 
 TEST(bench, runs_the_users_statement_and_leaves_no_table_behind) {
     support::sqlite_file file;
+    fill(file);
     auto said = tools::cenote({"bench", file.url(), "--duration", "200ms", "--warm-up", "0"});
     ASSERT_EQ(said.code, 0) << said.err;
     EXPECT_THAT(said.out, HasSubstr("total"));
@@ -117,6 +135,70 @@ TEST(bench, runs_the_users_statement_and_leaves_no_table_behind) {
                        "SELECT CASE (SELECT count(*) FROM sqlite_master WHERE name LIKE "
                        "'cenote%') WHEN 0 THEN 1 ELSE abs(-9223372036854775808) END"});
     EXPECT_EQ(said.code, 0) << "a table was left behind";
+}
+
+TEST(bench, leaves_the_users_file_as_it_was) {
+    support::sqlite_file file;
+    auto said = tools::cenote({"bench", file.url(), "--duration", "50ms"});
+    EXPECT_EQ(said.code, 1);
+    EXPECT_THAT(said.err, HasSubstr("no file"));
+    EXPECT_FALSE(std::filesystem::exists(file.path())) << "a typo has made a file";
+    fill(file);
+    said = tools::cenote({"bench", file.url(), "--duration", "50ms", "--warm-up", "0"});
+    EXPECT_EQ(said.code, 0) << said.err;
+    // What is in the file, not what this connection asks for.
+    std::string header = content_of(file.path()).substr(0, 20);
+    ASSERT_EQ(header.size(), 20u);
+    EXPECT_EQ(header[18], 1) << "2 would be a write-ahead log";
+    EXPECT_EQ(ask(file, "SELECT group_concat(name) FROM sqlite_master"), "orders");
+}
+
+TEST(bench, that_fails_half_way_through_its_table_takes_it_away) {
+    support::sqlite_file file;
+    fill(file);
+    // Files may not grow beyond 32 KiB: there is room for the table, but not for all that is in it.
+    auto said = tools::program({"/bin/bash", "-c",
+                                "trap '' XFSZ; ulimit -f 32; exec " CENOTE_COMMAND " bench '" +
+                                    file.url() + "' --duration 50ms"})
+                    .wait();
+    EXPECT_EQ(said.code, 1) << said.out << said.err;
+    EXPECT_EQ(ask(file, "SELECT group_concat(name) FROM sqlite_master"), "orders") << said.err;
+}
+
+TEST(bench, fails_if_nobody_got_a_lease) {
+    // The one who got it has it until after the end.
+    auto said =
+        tools::cenote({"bench", "--max", "1", "--concurrency", "4", "--hold", "1s", "--duration",
+                       "200ms", "--warm-up", "0", "--acquire-timeout", "10ms", "--json"});
+    EXPECT_EQ(said.code, 1) << said.out;
+    EXPECT_EQ(count(parsed(said).at("sizes").at(0).at("leases")), 0u);
+}
+
+TEST(bench, looks_at_its_files_before_it_begins) {
+    auto begun = std::chrono::steady_clock::now();
+    for (const char* option : {"--html", "--json-file"})
+        EXPECT_EQ(tools::cenote({"bench", option, "/nowhere/at/all", "--duration", "30s"}).code, 1);
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, 25s);
+}
+
+TEST(bench, is_interrupted_whatever_its_borrowers_wait_for) {
+    for (std::vector<std::string> more :
+         std::vector<std::vector<std::string>>{{"--hold", "60s"},
+                                               {"--hold", "60s", "--threads", "2"},
+                                               {"--rate", "0.01", "--threads", "2"},
+                                               {"--rate", "0.01"}}) {
+        std::vector<std::string> words = {
+            CENOTE_COMMAND,      "bench", "--max",         "1", "--duration", "60s",
+            "--acquire-timeout", "60s",   "--concurrency", "4"};
+        words.insert(words.end(), more.begin(), more.end());
+        tools::program program(words);
+        std::this_thread::sleep_for(1s);
+        auto sent = std::chrono::steady_clock::now();
+        program.send(SIGINT);
+        tools::said said = program.wait();
+        EXPECT_LT(std::chrono::steady_clock::now() - sent, 10s) << more.back();
+        EXPECT_NE(said.code, 1) << said.out << said.err;
+    }
 }
 
 TEST(bench, writes_a_page_that_needs_nothing_from_elsewhere) {
@@ -165,6 +247,8 @@ TEST(bench, refuses_what_makes_no_sense_and_says_what_does) {
                                              {{"--max", "four"}, "--max"},
                                              {{"--mix", "2"}, "--mix"},
                                              {{"--rate", "-1"}, "--rate"},
+                                             {{"--rate", "1e-9"}, "--rate"},
+                                             {{"--rate", "1e9"}, "--rate"},
                                              {{"--duration", "soon"}, "250ms"},
                                              {{"--concurrency", "5000"}, "--threads"},
                                              {{"ftp://example.com"}, "postgresql:"},

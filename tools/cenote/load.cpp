@@ -3,11 +3,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -84,13 +89,28 @@ private:
 
     void run_coroutines(const std::vector<std::unique_ptr<result>>& parts,
                         const std::function<void(double)>& told) {
+        struct borrower {
+            explicit borrower(asio::io_context& io) : place(asio::make_strand(io)) {}
+            asio::strand<asio::io_context::executor_type> place;
+            asio::cancellation_signal call_off;
+        };
+        std::deque<borrower> all;
         asio::io_context io;
-        for (std::size_t i = 0; i < parts.size(); ++i)
-            asio::co_spawn(io, async_borrow(i, parts[i].get()), [](const std::exception_ptr&) {});
+        for (std::size_t i = 0; i < parts.size(); ++i) {
+            borrower& one = all.emplace_back(io);
+            asio::co_spawn(one.place, async_borrow(i, parts[i].get()),
+                           asio::bind_cancellation_slot(one.call_off.slot(),
+                                                        [](const std::exception_ptr&) {}));
+        }
         std::vector<std::jthread> threads;
         threads.reserve(plan_.loops);
         for (std::size_t i = 0; i < plan_.loops; ++i) threads.emplace_back([&] { io.run(); });
         watch(told);
+        // Those who wait for something would not see that it is over.
+        if (is_over())
+            for (borrower& one : all)
+                asio::post(one.place,
+                           [&one] { one.call_off.emit(asio::cancellation_type::terminal); });
     }
 
     void watch(const std::function<void(double)>& told) {
@@ -199,6 +219,7 @@ private:
     }
 
     bool fail(result& mine, const std::exception& e) {
+        if (is_over()) return false;  // it was called off
         if (mine.failures++ == 0) mine.first_failure = e.what();
         // A statement that never works is no load.
         if (mine.failures >= 20 && mine.failures > mine.leases) hopeless_ = true;

@@ -7,8 +7,8 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <cstdlib>
 #include <filesystem>
+#include <random>
 #include <thread>
-#include <unistd.h>
 #include <utility>
 
 #include "command.hpp"
@@ -38,11 +38,19 @@ struct statements {
     std::string write;
 };
 
+/// Two runs on one server must not meet, whatever machines they are on; and nobody's table must
+/// ever be taken for one of these.
+std::string random_letters() {
+    std::random_device random;
+    std::string letters;
+    for (int i = 0; i < 16; ++i) letters += "abcdefghijklmnop"[random() % 16];
+    return letters;
+}
+
 /// Looks at one side of an order book, and changes to the orders in it.
 statements order_book(bool numbered) {
     statements s;
-    // Two runs on one server must not meet.
-    s.table = "cenote_bench_" + std::to_string(::getpid());
+    s.table = "cenote_bench_" + random_letters();
     s.read = "SELECT price, sum(quantity) FROM " + s.table +
              " WHERE buys = " + (numbered ? "$1" : "?") + " GROUP BY price ORDER BY price";
     s.write =
@@ -53,7 +61,6 @@ statements order_book(bool numbered) {
 constexpr std::int64_t orders = 2000;
 
 void set_up(cenote::sql::connection& c, const statements& s) {
-    c.execute("DROP TABLE IF EXISTS " + s.table);
     c.execute("CREATE TABLE " + s.table +
               "(id INTEGER PRIMARY KEY, buys INTEGER NOT NULL, price INTEGER NOT NULL, "
               "quantity INTEGER NOT NULL)");
@@ -73,6 +80,15 @@ void carry_out(cenote::sql::connection& c, const statements& s, const errand& wh
     else c.execute(s.read, what.key % 2);
 }
 
+/// Sleeps, in pieces, to see in time that it is over.
+void keep(std::chrono::nanoseconds hold, const std::stop_token& stop) {
+    using namespace std::chrono_literals;
+    auto until = steady_clock::now() + hold;
+    for (auto now = steady_clock::now(); now < until && !stop.stop_requested();
+         now = steady_clock::now())
+        std::this_thread::sleep_until(std::min(until, now + 50ms));
+}
+
 template <class Connection>
 class sql_pool : public target_pool {
 public:
@@ -82,7 +98,7 @@ public:
 
     std::error_code run(const errand& what, std::stop_token stop, moments& when) override {
         std::error_code refused;
-        cenote::lease<Connection> lease = pool_.acquire(std::move(stop), refused);
+        cenote::lease<Connection> lease = pool_.acquire(stop, refused);
         when.granted = steady_clock::now();
         if (refused) return refused;
         try {
@@ -92,7 +108,7 @@ public:
             throw;
         }
         when.done = steady_clock::now();
-        if (what.hold > what.hold.zero()) std::this_thread::sleep_for(what.hold);
+        keep(what.hold, stop);
         lease.give_back();
         when.released = steady_clock::now();
         return {};
@@ -145,22 +161,30 @@ class sql_target : public target {
 public:
     using limit_reader = std::optional<server_limit> (*)(cenote::sql::connection&);
 
-    sql_target(std::string name, const Connector& connector, statements s, limit_reader reads_limit)
+    /// `stays`: what is left behind if it is killed; empty: the table.
+    sql_target(std::string name, const Connector& connector, statements s, limit_reader reads_limit,
+               std::string stays = {})
         : target(std::move(name), !s.table.empty()),
           connector_(connector),
           statements_(std::move(s)),
           limit_(reads_limit) {
-        if (!statements_.table.empty()) with_one([&](Connection& c) { set_up(c, statements_); });
+        if (statements_.table.empty()) return;
+        if (stays.empty()) stays = "the table " + statements_.table;
+        bool begun = false;
+        try {
+            with_one([&](Connection& c) {
+                begun = true;
+                unsaid_.emplace(stays + " may be left behind");
+                set_up(c, statements_);
+            });
+        } catch (...) {
+            // There is no destructor for half an object.
+            if (begun) drop("DROP TABLE IF EXISTS ");
+            throw;
+        }
     }
     ~sql_target() override {
-        if (statements_.table.empty()) return;
-        try {
-            with_one([&](Connection& c) { c.execute("DROP TABLE " + statements_.table); });
-        } catch (const std::exception& e) {
-            // The server is gone, or will not: then somebody has to be told what lies there.
-            std::fprintf(stderr, "cenote: the table %s could not be dropped: %s\n",
-                         statements_.table.c_str(), e.what());
-        }
+        if (!statements_.table.empty()) drop("DROP TABLE ");
     }
 
     std::unique_ptr<target_pool> open(const cenote::options& settings) override {
@@ -171,6 +195,17 @@ public:
     }
 
 private:
+    /// On a connection of its own: the one before may be of no use any more.
+    void drop(const char* how) {
+        try {
+            with_one([&](Connection& c) { c.execute(how + statements_.table); });
+        } catch (const std::exception& e) {
+            // The server is gone, or will not: then somebody has to be told what lies there.
+            std::fprintf(stderr, "cenote: the table %s could not be dropped: %s\n",
+                         statements_.table.c_str(), terminal::printable(e.what()).c_str());
+        }
+    }
+
     template <class F>
     auto with_one(F use) {
         struct closing {
@@ -185,6 +220,7 @@ private:
     Connector connector_;
     statements statements_;
     limit_reader limit_;
+    std::optional<terminal::last_words> unsaid_;
 };
 
 std::optional<server_limit> no_limit(cenote::sql::connection&) { return std::nullopt; }
@@ -196,7 +232,9 @@ std::optional<server_limit> postgres_limit(cenote::sql::connection& c) {
         "current_setting('superuser_reserved_connections')::int8 + "
         "coalesce(nullif(current_setting('reserved_connections', true), '')::int8, 0), "
         "(SELECT rolconnlimit::int8 FROM pg_roles WHERE rolname = current_user), "
-        "(SELECT datconnlimit::int8 FROM pg_database WHERE datname = current_database())");
+        "(SELECT datconnlimit::int8 FROM pg_database WHERE datname = current_database()), "
+        // Of everybody, also where one may not see what they do. Without this one.
+        "(SELECT coalesce(sum(numbackends), 1)::int8 - 1 FROM pg_stat_database)");
     auto most = row[0].get<std::int64_t>(0), reserved = row[0].get<std::int64_t>(1);
     auto of_role = row[0].get<std::int64_t>(2), of_database = row[0].get<std::int64_t>(3);
     auto limit = std::max<std::int64_t>(most - reserved, 0);
@@ -210,7 +248,8 @@ std::optional<server_limit> postgres_limit(cenote::sql::connection& c) {
         limit = of_database;
         said = "the database's connection limit";
     }
-    return server_limit{static_cast<std::size_t>(limit), said};
+    auto others = std::max<std::int64_t>(row[0].get<std::int64_t>(4), 0);
+    return server_limit{static_cast<std::size_t>(limit), static_cast<std::size_t>(others), said};
 }
 #endif
 
@@ -219,9 +258,12 @@ std::optional<server_limit> mariadb_limit(cenote::sql::connection& c) {
     auto row = c.execute(
         "SELECT CAST(@@max_connections AS SIGNED), CAST(@@max_user_connections AS SIGNED)");
     auto limit = row[0].get<std::int64_t>(0), of_user = row[0].get<std::int64_t>(1);
+    auto status = c.execute("SHOW GLOBAL STATUS LIKE 'Threads_connected'");
+    std::size_t connected = std::strtoul(status[0].get<std::string>(1).c_str(), nullptr, 10);
+    std::size_t others = connected - std::min<std::size_t>(connected, 1);
     if (of_user > 0 && of_user < limit)
-        return server_limit{static_cast<std::size_t>(of_user), "max_user_connections"};
-    return server_limit{static_cast<std::size_t>(limit), "max_connections"};
+        return server_limit{static_cast<std::size_t>(of_user), others, "max_user_connections"};
+    return server_limit{static_cast<std::size_t>(limit), others, "max_connections"};
 }
 #endif
 
@@ -233,8 +275,22 @@ public:
         : sqlite_target("an SQLite file of its own",
                         cenote::sqlite::connector{"sqlite:" + (path() / "bench.db").string() +
                                                   "?synchronous=off&statement_cache=16"},
-                        std::move(s), no_limit) {}
+                        std::move(s), no_limit, "the folder " + path().string()) {}
 };
+
+/// The user's file stays as it is: it is not made by a mistyped name, and keeps its journal unless
+/// the URL asks for another one.
+cenote::sqlite::connector users_file(const std::string& url, const cenote::url& parsed) {
+    cenote::sqlite::options o = cenote::sqlite::options::from_url(url);
+    bool says_journal = std::any_of(parsed.parameters.begin(), parsed.parameters.end(),
+                                    [](const auto& one) { return one.first == "journal_mode"; });
+    if (!says_journal) o.journal_mode.clear();
+    if (o.mode == cenote::sqlite::open_mode::create) o.mode = cenote::sqlite::open_mode::read_write;
+    if (o.mode != cenote::sqlite::open_mode::memory && !std::filesystem::exists(o.path))
+        throw command::failure("there is no file " + o.path,
+                               "Without a URL, a file is made that goes at the end.");
+    return cenote::sqlite::connector{o};
+}
 
 }  // namespace
 
@@ -247,7 +303,7 @@ std::unique_ptr<target> find_target(const std::string& url, const std::string& s
     const std::string& scheme = parsed.scheme;
     std::string name = parsed.redacted();
     if (scheme == "sqlite")
-        return std::make_unique<sqlite_target>(name, cenote::sqlite::connector{url}, chosen(false),
+        return std::make_unique<sqlite_target>(name, users_file(url, parsed), chosen(false),
                                                no_limit);
 #ifdef CENOTE_HAS_POSTGRES
     if (scheme == "postgresql" || scheme == "postgres")

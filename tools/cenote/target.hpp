@@ -49,7 +49,8 @@ public:
 /// How many connections a server takes, from everybody together.
 struct server_limit {
     std::size_t connections = 0;
-    std::string said_by;  ///< Where that is set: "max_connections = 100, …".
+    std::size_t in_use = 0;  ///< By others, now.
+    std::string said_by;     ///< Where that is set: "max_connections = 100, …".
 };
 
 /// A server. While it lives it has a table of its own there, unless it runs the user's statement.
