@@ -140,12 +140,15 @@ public:
         counted_after_ = who.leases / 10;
     }
 
-    load_result go() {
+    load_result go(const enough& is_enough) {
         machine_.start(now_, out_);
         if (who_.rate > 0) next_arrival_ = now_ + gap();
         else again_ = who_.borrowers;
         carry_out();
-        while (ended_ < who_.leases + counted_after_) step();
+        for (std::uint32_t steps = 1; ended_ < who_.leases + counted_after_; ++steps) {
+            step();
+            if (steps % 256 == 0 && is_enough()) break;
+        }
         conclude();
         return std::move(result_);
     }
@@ -242,10 +245,16 @@ private:
         if (ended_ >= counted_after_) result_.wait.push_back(now_ - p.arrived);
     }
 
+    /// Whoever ends the warm-up, served or refused, has the clock started.
+    void count_from_here() {
+        if (ended_ == counted_after_) counted_from_ = now_;
+    }
+
     void refused(std::uint64_t cookie) {
         forget(cookie);
-        ++ended_;
+        count_from_here();
         if (ended_ >= counted_after_) ++result_.refused;
+        ++ended_;
         if (who_.rate <= 0) ++again_;
     }
 
@@ -291,7 +300,7 @@ private:
         place& p = places_[slot];
         p.what = doing::nothing;
         --busy_;
-        if (ended_ == counted_after_) counted_from_ = now_;
+        count_from_here();
         if (ended_ >= counted_after_) result_.total.push_back(now_ - p.arrived);
         ++ended_;
         machine_.release(now_, slot, dirty_ ? core::condition::dirty : core::condition::clean, 1,
@@ -386,9 +395,10 @@ private:
 
 }  // namespace
 
-load_result run(const options& pool, const measured_server& server, const load& who) {
+load_result run(const options& pool, const measured_server& server, const load& who,
+                const enough& is_enough) {
     validate(pool);
-    return course(pool, server, who).go();
+    return course(pool, server, who).go(is_enough);
 }
 
 }  // namespace cenote::sim

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "cenote/options.hpp"
@@ -82,7 +84,20 @@ struct load_result {
     std::size_t busy_quantile(double q) const;
 };
 
-/// Runs a pool with these options under this load. The same call gives the same result.
-load_result run(const options& pool, const measured_server& server, const load& who);
+/// Asked now and then whether somebody wants it to end. Without it, nobody does.
+class enough {
+public:
+    enough() = default;
+    explicit enough(std::function<bool()> said) : said_(std::move(said)) {}
+    bool operator()() const { return said_ && said_(); }
+
+private:
+    std::function<bool()> said_;
+};
+
+/// Runs a pool with these options under this load. The same call gives the same result, unless it
+/// was enough before: then it is of no use.
+load_result run(const options& pool, const measured_server& server, const load& who,
+                const enough& is_enough = {});
 
 }  // namespace cenote::sim

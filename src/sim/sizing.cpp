@@ -72,12 +72,12 @@ sized seen(std::size_t max, const load_result& r) {
             .total_p95 = load_result::quantile(r.total, 0.95)};
 }
 
-/// Up to 1, 2 or 5 times a power of ten.
+/// Up to 1, 2 or 5 times a power of ten; beyond that, to whole minutes.
 duration rounded_up(duration d) {
     for (duration unit = 1ms; unit <= 10s; unit *= 10)
         for (int times : {1, 2, 5})
             if (d <= unit * times) return unit * times;
-    return 1min;
+    return std::chrono::ceil<std::chrono::minutes>(d);
 }
 
 /// Whoever has waited ten times as long as all but one in a thousand stays for nothing: then
@@ -149,40 +149,92 @@ std::size_t server_share::most() const {
     return (limit - std::min(limit, margin())) / std::max<std::size_t>(1, processes);
 }
 
+namespace {
+
+/// How many are worked on at once if so many leases are served in a second (Little's law).
+std::size_t worked_on(const measured_server& server, double throughput, std::size_t most) {
+    std::size_t n = 1;
+    for (int i = 0; i < 20; ++i) {
+        auto each = std::chrono::duration<double>(server.mean_service(n) + server.reset(n));
+        double count = std::clamp(std::round(throughput * each.count()), 1.0,
+                                  static_cast<double>(std::max<std::size_t>(most, 1)));
+        n = static_cast<std::size_t>(count);
+    }
+    return n;
+}
+
+/// The server as one of several processes sees it: the others have their share of it, too.
+measured_server seen_by_one(const measured_server& server, std::size_t processes, const advice& a) {
+    if (processes == 1) return server;
+    double throughput = 0;
+    for (const sized& s : a.curve)
+        if (s.max <= a.together) throughput = s.throughput;
+    std::size_t all = worked_on(server, throughput, a.together);
+    std::size_t others = all - all / processes;
+    std::vector<level> levels;
+    for (std::size_t n = 1; n <= a.max; ++n) {
+        level& l = levels.emplace_back();
+        l.at_once = n;
+        for (std::size_t share = 0; share < measured_server::shares; ++share)
+            l.service.push_back(server.service(n + others, share));
+        l.reset = server.reset(n + others);
+        l.handover = server.handover(n + others);
+    }
+    return measured_server(std::move(levels), server.open());
+}
+
+/// What one process with `a.max` will see of it.
+void look_at_one(const measured_server& server, const question& q, advice& a,
+                 const enough& is_enough) {
+    load who{.borrowers = q.borrowers + a.max, .hold = q.hold, .leases = q.leases, .seed = q.seed};
+    double most = run(pool_of(a.max), server, who, is_enough).throughput;
+    who.borrowers = q.borrowers;
+    a.rate = who.rate = q.rate > 0 ? q.rate : 0.7 * most;
+    if (is_enough()) return;
+    a.at_rate = run(pool_of(a.max), server, who, is_enough);
+    a.keeps_up = a.at_rate.throughput >= keeps_up_with * a.rate;
+    // Where the line only grows, nothing can be learnt from how long it gets.
+    who.rate = std::min(a.rate, 0.9 * most);
+    if (is_enough()) return;
+    load_result steady = a.keeps_up ? a.at_rate : run(pool_of(a.max), server, who, is_enough);
+    a.min_idle = std::min(a.max, spares(steady, server, q.hold));
+    a.acquire_timeout = patience(steady, server);
+}
+
+}  // namespace
+
 advice advise(const measured_server& server, const question& q,
-              const std::function<void(double)>& told) {
+              const std::function<void(double)>& told, const enough& is_enough) {
     if (q.share && q.share->most() == 0)
         throw std::invalid_argument("cenote: " + std::to_string(q.share->processes) +
                                     " processes cannot share " + std::to_string(q.share->limit) +
                                     " connections");
+    std::size_t processes =
+        std::max<std::size_t>({1, q.processes, q.share ? q.share->processes : std::size_t{1}});
     advice a;
-    load who{.rate = q.rate,
-             .borrowers = q.borrowers,
+    // A crowd is a crowd: more of them than that change nothing.
+    std::size_t crowd = std::max(q.borrowers, 4 * q.most);
+    load who{.rate = q.rate * static_cast<double>(processes),
+             .borrowers = processes > crowd ? crowd : std::min(crowd, q.borrowers * processes),
              .hold = q.hold,
              .leases = q.leases,
              .seed = q.seed};
     std::vector<std::size_t> sizes = sizes_to_try(q.most);
     for (std::size_t max : sizes) {
-        a.curve.push_back(seen(max, run(pool_of(max), server, who)));
+        if (is_enough()) return a;
+        a.curve.push_back(seen(max, run(pool_of(max), server, who, is_enough)));
         if (told) told(static_cast<double>(a.curve.size()) / static_cast<double>(sizes.size() + 1));
     }
-    a.unbounded_max = a.max = best_size(a.curve, q.rate);
+    a.together = best_size(a.curve, who.rate);
+    // With as many as there are borrowers nobody waits: more could not be better.
+    a.at_the_edge = a.together == q.most && (who.rate > 0 || q.most < who.borrowers);
+    a.unbounded_max = a.max = (a.together + processes - 1) / processes;
     if (q.share && q.share->most() < a.max) {
         a.max = q.share->most();
         a.limit_binds = true;
     }
-    double most =
-        run(pool_of(a.max), server,
-            {.borrowers = q.borrowers + a.max, .hold = q.hold, .leases = q.leases, .seed = q.seed})
-            .throughput;
-    a.rate = who.rate = q.rate > 0 ? q.rate : 0.7 * most;
-    a.at_rate = run(pool_of(a.max), server, who);
-    a.keeps_up = a.at_rate.throughput >= keeps_up_with * a.rate;
-    // Where the line only grows, nothing can be learnt from how long it gets.
-    who.rate = std::min(a.rate, 0.9 * most);
-    load_result steady = a.keeps_up ? a.at_rate : run(pool_of(a.max), server, who);
-    a.min_idle = std::min(a.max, spares(steady, server, q.hold));
-    a.acquire_timeout = patience(steady, server);
+    if (is_enough()) return a;
+    look_at_one(seen_by_one(server, processes, a), q, a, is_enough);
     return a;
 }
 

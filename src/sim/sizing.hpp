@@ -54,33 +54,44 @@ struct server_share {
 
 /// What is asked.
 struct question {
-    double rate = 0;             // arrivals per second; zero: as many as possible
-    std::size_t borrowers = 32;  // without a rate
+    double rate = 0;             // arrivals per second at each pool; zero: as many as possible
+    std::size_t borrowers = 32;  // of each pool, without a rate
     core::duration hold{};
-    std::size_t most = 32;  // what is tried at most
+    std::size_t most = 32;      // what is tried at most, by all pools together
+    std::size_t processes = 1;  // with a pool each, all alike, on this server
     std::optional<server_share> share = {};
     std::size_t leases = 20'000;  // simulated for each size
     std::uint64_t seed = 1;
 };
 
-/// What is advised.
+/// What is advised, for each of the processes.
 struct advice {
     std::size_t max = 1;
     std::size_t min_idle = 0;
     core::duration acquire_timeout{};
     /// What would be best if the server had connections for it.
     std::size_t unbounded_max = 1;
+    /// What is best for the server, whoever has them. Each process needs one at least, so that they
+    /// may have more together.
+    std::size_t together = 1;
+    /// That is the largest that was tried: a larger one may be better.
+    bool at_the_edge = false;
     bool limit_binds = false;
     /// The rate for which the rest was simulated: what was asked, or 70 % of what `max` can serve.
     double rate = 0;
     bool keeps_up = true;      // with it
-    load_result at_rate;       // with `max`
-    std::vector<sized> curve;  // every size that was tried
+    load_result at_rate;       // of one process, with `max`
+    std::vector<sized> curve;  // every size that was tried, of all processes together
 };
 
+/// A server does not care whose statements it works on: all processes are simulated as one pool
+/// with all their arrivals, and what is best for that is divided, rounded up. What each of them
+/// will see is then simulated for one, on a server that has as much to do for each of the others.
+///
 /// Throws std::invalid_argument if the server has not one connection for each process. `told` hears
-/// how much is done, from 0 to 1.
+/// how much is done, from 0 to 1. If it was enough before its end, what
+/// it returns is of no use.
 advice advise(const measured_server& server, const question& q,
-              const std::function<void(double)>& told = {});
+              const std::function<void(double)>& told = {}, const enough& is_enough = {});
 
 }  // namespace cenote::sim

@@ -121,18 +121,67 @@ TEST(sizing, never_exceeds_the_share_of_a_process_and_says_so) {
     advice free = advise(server, {});
     ASSERT_GT(free.max, 8u);
     EXPECT_FALSE(free.limit_binds);
-    for (std::size_t processes : {1u, 5u, 20u, 90u}) {
+    for (std::size_t limit : {100u, 10u}) {
         question q;
-        q.share = server_share{100, processes};
+        q.share = server_share{limit, 1};
         advice a = advise(server, q);
-        EXPECT_LE(a.max * processes, 90u);
+        EXPECT_LE(a.max, limit - limit / 10);
         EXPECT_EQ(a.unbounded_max, free.max);
-        EXPECT_EQ(a.limit_binds, 90 / processes < free.max);
+        EXPECT_EQ(a.limit_binds, limit == 10);
         EXPECT_LE(a.min_idle, a.max);
     }
     question too_many;
     too_many.share = server_share{100, 91};
     EXPECT_THROW(advise(server, too_many), std::invalid_argument);
+}
+
+TEST(sizing, divides_the_server_among_the_processes) {
+    measured_server server = known_server{500, 0.05, 0.002}.measured(1);
+    // Without a rate it is the server that sets what is best: however many share it.
+    std::size_t alone = advise(server, {}).together;
+    for (std::size_t processes : {2u, 5u, 90u, 10'000u}) {
+        advice a = advise(server, {.processes = processes});
+        EXPECT_NEAR(static_cast<double>(a.together), static_cast<double>(alone),
+                    0.25 * static_cast<double>(alone));
+        EXPECT_EQ(a.max, (a.together + processes - 1) / processes);
+        EXPECT_GE(a.max, 1u);
+        EXPECT_LE(a.min_idle, a.max);
+    }
+    // With one, four processes need together what one needs with four times the rate.
+    advice one = advise(server, {.rate = 1200}),
+           four = advise(server, {.rate = 300, .processes = 4});
+    EXPECT_EQ(four.together, one.together);
+    EXPECT_EQ(four.max, (one.max + 3) / 4);
+    EXPECT_TRUE(four.keeps_up);
+    // Many with little to do each are no load.
+    advice many = advise(server, {.rate = 0.1, .processes = 1000});
+    EXPECT_EQ(many.max, 1u);
+    EXPECT_TRUE(many.keeps_up);
+}
+
+TEST(sizing, knows_that_a_larger_one_may_be_better) {
+    measured_server server = known_server{500, 0.02, 0.001}.measured(1);
+    advice narrow = advise(server, {.most = 4});
+    EXPECT_EQ(narrow.max, 4u);
+    EXPECT_TRUE(narrow.at_the_edge);
+    EXPECT_FALSE(advise(server, {}).at_the_edge);
+    EXPECT_TRUE(advise(server, {.rate = 1e6}).at_the_edge);
+}
+
+TEST(sizing, waits_longer_than_what_takes_long) {
+    level slow{.at_once = 1, .service = {20s}};
+    EXPECT_GE(advise(measured_server({slow}), {.rate = 0.01, .leases = 500}).acquire_timeout, 200s);
+}
+
+TEST(sizing, ends_when_it_is_told_to) {
+    measured_server server = known_server{500, 0.02, 0.001}.measured(1);
+    std::size_t told = 0;
+    auto tell = [&](double) { ++told; };
+    cenote::sim::enough is_enough([&] { return told >= 2; });
+    EXPECT_EQ(advise(server, {}, tell, is_enough).curve.size(), 2u);
+    cenote::sim::load endless{.rate = 100, .leases = std::size_t{1} << 60};
+    cenote::options pool;
+    EXPECT_EQ(cenote::sim::run(pool, server, endless, is_enough).total.size(), 0u);
 }
 
 TEST(sizing, leaves_a_tenth_and_at_least_one_for_others) {
