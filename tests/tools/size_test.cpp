@@ -17,12 +17,14 @@
 #include "connector/sqlite_file.hpp"
 #include "program.hpp"
 #include "support/real_server.hpp"
+#include <cenote/postgres.hpp>
 
 namespace {
 
 using namespace std::chrono_literals;
 namespace json = boost::json;
 using support::canary_password;
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -53,8 +55,12 @@ void expect_sound(const json::value& document, std::uint64_t most) {
     EXPECT_LE(count(advice.at("min_idle")), count(advice.at("max")));
     EXPECT_GE(advice.at("acquire_timeout_seconds").to_number<double>(), 0.1);
     std::string reason(advice.at("reason").as_string());
-    EXPECT_THAT(reason,
-                HasSubstr("pool of " + std::to_string(count(advice.at("max_without_limit")))));
+    std::uint64_t processes = count(advice.at("processes"));
+    std::uint64_t best = count(advice.at("best_of_all_processes"));
+    EXPECT_EQ(count(advice.at("max_without_limit")), (best + processes - 1) / processes);
+    EXPECT_LE(best, count(advice.at("largest_tried")));
+    EXPECT_THAT(reason, HasSubstr(processes == 1 ? "pool of " + std::to_string(best)
+                                                 : std::to_string(best) + " connection"));
 }
 
 TEST(size, of_the_embedded_default_recommends_something_and_draws_it) {
@@ -110,8 +116,34 @@ TEST_F(size_on_postgres, never_recommends_more_than_the_share_of_a_process) {
     EXPECT_LE(15 * count(advice.at("max")), limit);
     bool binds = count(advice.at("max")) < count(advice.at("max_without_limit"));
     EXPECT_EQ(advice.at("limit_binds").as_bool(), binds);
+    // However few are best for the server, each needs one.
+    EXPECT_GE(count(advice.at("max")), 1u);
     std::string reason(advice.at("reason").as_string());
-    EXPECT_EQ(reason.find("15 processes") != std::string::npos, binds) << reason;
+    EXPECT_THAT(reason, AnyOf(HasSubstr("more than is good for the server"),
+                              HasSubstr("a larger one may be better")));
+}
+
+TEST_F(size_on_postgres, looks_longer_at_a_slow_statement_or_says_how_long_it_would_take) {
+    auto said = tools::cenote({"size", url(), "--statement", "SELECT pg_sleep(0.02)", "--duration",
+                               "1s", "--up-to", "2", "--json"});
+    EXPECT_EQ(said.code, 0) << said.err;
+    EXPECT_EQ(json::parse(said.out).at("measured").as_array().size(), 2u);
+    said = tools::cenote({"size", url(), "--statement", "SELECT pg_sleep(0.5)", "--duration",
+                          "500ms", "--up-to", "8"});
+    EXPECT_EQ(said.code, 1) << said.out;
+    EXPECT_THAT(said.err, HasSubstr("one statement takes"));
+    EXPECT_THAT(said.err, HasSubstr("--duration"));
+}
+
+TEST_F(size_on_postgres, leaves_alone_what_others_have) {
+    cenote::postgres::connector connector{url()};
+    std::vector<cenote::postgres::connection> others;
+    for (int i = 0; i < 13; ++i) others.push_back(connector.open());
+    json::value document = ask({url()});
+    for (auto& one : others) connector.close(one);
+    std::uint64_t limit = count(document.at("limit").at("connections"));
+    EXPECT_GE(count(document.at("limit").at("in_use")), 13u);
+    EXPECT_LT(count(document.at("recommendation").at("largest_tried")), limit - 13);
 }
 
 TEST_F(size_on_postgres, says_so_if_there_is_not_one_for_each) {
@@ -128,6 +160,30 @@ TEST(size, asks_mariadb_for_its_limit) {
                                 "--processes", "3"});
     EXPECT_EQ(count(document.at("limit").at("connections")), 12u);
     expect_sound(document, 3);
+}
+
+TEST(size, says_if_it_has_not_seen_where_it_ends) {
+    auto said = tools::cenote({"size", "--duration", "500ms", "--up-to", "1", "--json"});
+    ASSERT_EQ(said.code, 0) << said.err;
+    json::value document = json::parse(said.out);
+    const json::value& advice = document.at("recommendation");
+    EXPECT_TRUE(advice.at("best_is_largest_tried").as_bool());
+    EXPECT_THAT(std::string(advice.at("reason").as_string()), HasSubstr("try --up-to 2"));
+    // At a rate that nothing keeps up with, neither.
+    said = tools::cenote(
+        {"size", "--duration", "500ms", "--up-to", "2", "--rate", "1000000", "--json"});
+    ASSERT_EQ(said.code, 0) << said.err;
+    document = json::parse(said.out);
+    EXPECT_FALSE(document.at("recommendation").at("keeps_up").as_bool());
+    std::string reason(document.at("recommendation").at("reason").as_string());
+    EXPECT_THAT(reason, HasSubstr("of sizes up to 2 keeps up"));
+    EXPECT_THAT(reason, Not(HasSubstr("whatever the size")));
+}
+
+TEST(size, divides_what_is_best_among_the_processes) {
+    json::value document = ask({"--processes", "3"});
+    expect_sound(document, 3);
+    EXPECT_EQ(count(document.at("recommendation").at("processes")), 3u);
 }
 
 TEST(size, that_is_interrupted_early_recommends_nothing) {
@@ -148,6 +204,8 @@ TEST(size, refuses_what_makes_no_sense) {
          std::vector<std::vector<std::string>>{{"--processes", "0"},
                                                {"--up-to", "0"},
                                                {"--rate", "0"},
+                                               {"--rate", "1e-9"},
+                                               {"--rate", "1e9"},
                                                {"--duration", "1ms"},
                                                {"--seed", "x"},
                                                {"amqp://example.com"}}) {

@@ -56,9 +56,58 @@ bool in_rounds(std::size_t count, const effort& e, Look look) {
     return true;
 }
 
+[[noreturn]] void refuse(const std::string& said) {
+    throw command::failure("the server would not run the statement: " + said);
+}
+
 void refuse_failures(const result& r) {
-    if (r.failures == 0) return;
-    throw command::failure("the server would not run the statement: " + r.first_failure);
+    if (r.failures > 0) refuse(r.first_failure);
+}
+
+/// How long one statement takes if nobody else wants anything.
+nanoseconds statement_time(target& where, const effort& e) {
+    auto pool = where.open(pool_of(1));
+    std::vector<double> taken;
+    // The first has everything still to be read and compiled.
+    for (std::int64_t i = 0; i < 3 && !e.stop.stop_requested(); ++i) {
+        moments when;
+        try {
+            if (pool->run({.key = i}, e.stop, when)) break;
+        } catch (const std::exception& error) {
+            refuse(error.what());
+        }
+        taken.push_back(static_cast<double>((when.done - when.granted).count()));
+    }
+    return taken.empty() ? nanoseconds{} : seconds(median(taken) / 1e9);
+}
+
+/// So long each of `count` looks is, of which each needs `least`.
+nanoseconds length_of_a_look(const effort& e, std::size_t count, nanoseconds least,
+                             const std::string& because) {
+    auto looks = static_cast<nanoseconds::rep>(count);
+    nanoseconds each = std::max(e.duration / looks, least);
+    // Somewhat longer than was asked for is better than no answer.
+    if (each * looks <= std::max<nanoseconds>(3 * e.duration, e.duration + 10s)) return each;
+    throw command::failure(because + ": too long for " + std::to_string(count) + " looks in " +
+                               command::in_words(e.duration),
+                           "A --duration of " + command::in_words(least * looks) +
+                               " would do, or a smaller --up-to.");
+}
+
+/// A look at which something is seen. What nobody finished says nothing about a size.
+result look(target_pool& pool, plan p, nanoseconds each, double warm_up, const effort& e) {
+    for (int longer = 1;; longer *= 2) {
+        p.warm_up = seconds(std::chrono::duration<double>(each).count() * longer * warm_up);
+        p.duration = each * longer - p.warm_up;
+        result r = run(pool, p, e.stop);
+        refuse_failures(r);
+        if (r.leases > 0 || e.stop.stop_requested()) return r;
+        if (longer >= 16)
+            throw command::failure("with " + std::to_string(p.borrowers) +
+                                       " borrowers nobody was done in " +
+                                       command::in_words(each * longer),
+                                   "Try a longer --duration, or a smaller --up-to.");
+    }
 }
 
 /// What was seen at one concurrency, round by round.
@@ -111,7 +160,9 @@ cenote::sim::measured_server measurement::server() const {
 
 measurement measure(target& where, const plan& what, std::size_t most, const effort& e) {
     std::vector<std::size_t> sizes = levels_up_to(most);
-    nanoseconds each = e.duration / static_cast<int>(e.rounds * sizes.size() * 2);
+    nanoseconds statement = statement_time(where, e);
+    nanoseconds each = length_of_a_look(e, e.rounds * sizes.size() * 2, 5 * statement,
+                                        "one statement takes " + command::in_words(statement));
     plan p = what;
     p.rate = 0;
     p.hold = {};
@@ -124,14 +175,9 @@ measurement measure(target& where, const plan& what, std::size_t most, const eff
         // How long it takes to wake somebody depends on how many sleep. They come first, since new
         // connections are slow to begin with.
         p.borrowers = std::max(n + 2, what.borrowers);
-        p.warm_up = each / 3;
-        p.duration = each - p.warm_up;
-        result crowded = run(*pool, p, e.stop);
+        result crowded = look(*pool, p, each, 1.0 / 3, e);
         p.borrowers = n;
-        p.warm_up = each / 10;
-        p.duration = each - p.warm_up;
-        result alone = run(*pool, p, e.stop);
-        refuse_failures(alone);
+        result alone = look(*pool, p, each, 0.1, e);
         if (e.stop.stop_requested()) return;
         seen[n].alone.push_back(alone.throughput());
         seen[n].crowded.push_back(crowded.throughput());
@@ -145,8 +191,7 @@ measurement measure(target& where, const plan& what, std::size_t most, const eff
     std::vector<double> alone = shaped(seen, &looks::alone);
     std::vector<double> crowded = shaped(seen, &looks::crowded);
     for (std::size_t i = 0; i < sizes.size(); ++i)
-        if (seen[sizes[i]].together.leases > 0)
-            m.levels.push_back(conclude(sizes[i], seen[sizes[i]], alone[i], crowded[i]));
+        m.levels.push_back(conclude(sizes[i], seen[sizes[i]], alone[i], crowded[i]));
     return m;
 }
 
@@ -155,16 +200,17 @@ std::vector<cenote::sim::sized> try_sizes(target& where, const plan& what,
     struct tries {
         std::vector<double> throughput, wait_median, wait_p99, total_p95;
     };
-    nanoseconds each = e.duration / static_cast<int>(e.rounds * sizes.size());
+    nanoseconds least = 5 * statement_time(where, e);
+    // And somebody has to come.
+    if (what.rate > 0) least = std::max(least, seconds(5 / what.rate));
+    nanoseconds each = length_of_a_look(e, e.rounds * sizes.size(), least,
+                                        "to see a few leases takes " + command::in_words(least));
     plan p = what;
-    p.warm_up = each / 4;
-    p.duration = each - p.warm_up;
     std::map<std::size_t, tries> seen;
     in_rounds(sizes.size(), e, [&](std::size_t i, std::size_t round) {
         auto pool = where.open(pool_of(sizes[i]));
         p.seed = what.seed + round;  // the same arrivals for each size
-        result r = run(*pool, p, e.stop);
-        refuse_failures(r);
+        result r = look(*pool, p, each, 0.25, e);
         if (e.stop.stop_requested()) return;
         tries& t = seen[sizes[i]];
         t.throughput.push_back(r.throughput());

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 
 #include <CLI/CLI.hpp>
 
@@ -20,11 +19,13 @@ namespace {
 
 /// What the server has for everybody, and for each.
 void find_limit(const settings& how, load::target& where, findings& f) {
+    f.limit = where.limit();
     std::size_t limit = how.limit;
+    f.limit_said_by = "--limit";
     if (limit == 0) {
-        f.limit = where.limit();
         if (!f.limit) return;
         limit = f.limit->connections;
+        f.limit_said_by = f.limit->said_by;
     }
     f.question.share = cenote::sim::server_share{limit, how.processes};
     if (f.question.share->most() == 0)
@@ -39,37 +40,45 @@ void find_limit(const settings& how, load::target& where, findings& f) {
 std::size_t most_to_try(const settings& how, const findings& f) {
     std::size_t most = how.up_to;
     // Beyond that, some would never be used.
-    if (how.rate <= 0) most = std::min(most, how.concurrency);
+    if (how.rate <= 0) most = std::min(most, how.concurrency * how.processes);
     if (f.question.share) {
         cenote::sim::server_share alone{f.question.share->limit, 1};
         most = std::min(most, alone.most());
     }
+    if (f.limit) {
+        // One to drop the table with.
+        std::size_t taken = f.limit->in_use + 1;
+        if (f.limit->connections <= taken)
+            throw command::failure("the server takes " + std::to_string(f.limit->connections) +
+                                       " connections (" + f.limit->said_by + "), of which " +
+                                       std::to_string(f.limit->in_use) +
+                                       " are in use: none is left to measure with",
+                                   "Ask again when fewer are in use.");
+        most = std::min(most, f.limit->connections - taken);
+    }
     return std::max<std::size_t>(most, 1);
+}
+
+/// All processes together; but a crowd is a crowd, and each is a thread here.
+std::size_t crowd(const settings& how, const findings& f) {
+    return std::min(how.concurrency * how.processes,
+                    std::max(how.concurrency, 2 * f.question.most));
 }
 
 trial try_out(const settings& how, load::target& where, const findings& f, load::plan what,
               load::effort e) {
-    what.rate = how.rate;
+    what.rate = how.rate * static_cast<double>(how.processes);
     what.hold = how.hold;
-    what.borrowers =
-        how.rate > 0 ? std::max<std::size_t>(how.concurrency, 2 * how.up_to) : how.concurrency;
+    if (how.rate > 0) what.borrowers = std::max(what.borrowers, 2 * f.question.most);
     e.duration = 2 * how.duration;
     e.rounds = 9;
     trial t;
     t.curve = load::try_sizes(where, what, cenote::sim::sizes_to_try(f.question.most), e);
-    t.best = cenote::sim::best_size(t.curve, how.rate);
+    t.best = cenote::sim::best_size(t.curve, what.rate);
     // Whether the server has so many is another question than which is best.
     if (t.best > 0)
-        t.difference =
-            static_cast<double>(f.advice->unbounded_max) / static_cast<double>(t.best) - 1;
+        t.difference = static_cast<double>(f.advice->together) / static_cast<double>(t.best) - 1;
     return t;
-}
-
-void write_file(const std::string& path, const std::string& text) {
-    std::ofstream file(path, std::ios::binary);
-    file << text;
-    file.close();
-    if (!file) throw command::failure("cannot write " + path);
 }
 
 /// Each step says of itself how far it is.
@@ -87,14 +96,18 @@ findings find_out(const settings& how, const terminal::interruption& interrupted
     f.question.rate = how.rate;
     f.question.borrowers = how.concurrency;
     f.question.hold = how.hold;
+    f.question.processes = how.processes;
     f.question.seed = how.seed;
     f.question.most = most_to_try(how, f);
+    f.no_more_to_try =
+        f.question.most <
+        std::min(how.up_to, how.rate > 0 ? how.up_to : how.concurrency * how.processes);
     double measured = how.brute_force ? 0.3 : 0.9,
            simulated = measured + (how.brute_force ? 0.02 : 0.1);
     load::plan what;
     what.writes = where->writes() ? how.writes : 0;
     what.seed = how.seed;
-    what.borrowers = how.concurrency;
+    what.borrowers = crowd(how, f);
     load::effort e;
     e.duration = how.duration;
     e.stop = interrupted.token();
@@ -102,8 +115,16 @@ findings find_out(const settings& how, const terminal::interruption& interrupted
     f.measured = load::measure(*where, what, f.question.most, e);
     f.interrupted = f.measured.interrupted;
     if (f.measured.levels.empty()) return f;
-    f.advice =
-        cenote::sim::advise(f.measured.server(), f.question, telling(bar, measured, simulated));
+    // Whoever interrupted the measurement wants an answer from what there is, and soon.
+    bool soon = f.interrupted;
+    if (soon) f.question.leases /= 10;
+    cenote::sim::enough is_enough([&] { return !soon && interrupted.happened(); });
+    f.advice = cenote::sim::advise(f.measured.server(), f.question,
+                                   telling(bar, measured, simulated), is_enough);
+    if (is_enough()) {
+        f.advice.reset();
+        f.interrupted = true;
+    }
     if (!how.brute_force || f.interrupted) return f;
     e.told = telling(bar, simulated, 1);
     trial t = try_out(how, *where, f, what, e);
@@ -124,14 +145,17 @@ CLI::App* add_to(CLI::App& app, settings& into) {
                      "file that goes at the end. Uses a table of its own (cenote_bench_…).");
     word->add_option("--rate", into.rate,
                      "Arrivals per second at this pool. Without it: as many as the server can do")
-        ->check(CLI::PositiveNumber);
-    word->add_option("--concurrency", into.concurrency, "Without --rate: how many want a lease")
+        ->check(CLI::Range(1e-3, 1e6));
+    word->add_option("--concurrency", into.concurrency,
+                     "Without --rate: how many want a lease, in each process")
         ->capture_default_str()
         ->check(CLI::Range(1, 1000));
-    word->add_option("--up-to", into.up_to, "The largest pool that is considered")
+    word->add_option("--up-to", into.up_to,
+                     "How many connections are tried, by all processes together")
         ->capture_default_str()
         ->check(CLI::Range(1, 1000));
-    word->add_option("--processes", into.processes, "How many will share the server's connections")
+    word->add_option("--processes", into.processes,
+                     "How many processes will have such a pool on this server")
         ->capture_default_str()
         ->check(CLI::Range(1, 1'000'000));
     word->add_option("--limit", into.limit,
@@ -164,8 +188,9 @@ CLI::App* add_to(CLI::App& app, settings& into) {
 int run(const settings& how) {
     if (how.duration < 500ms) throw command::wrong_arguments("--duration: at least 500ms");
     terminal::interruption interrupted;
+    command::output_file svg(how.svg);
     findings f = find_out(how, interrupted);
-    if (!how.svg.empty() && f.advice) write_file(how.svg, to_svg(f));
+    if (f.advice) svg.write([&] { return to_svg(f); });
     if (how.look.json) command::print_json(to_json(f));
     else std::fputs(to_text(f, terminal::palette(how.look.colors)).c_str(), stdout);
     return f.advice ? command::fine : command::interrupted;

@@ -25,6 +25,15 @@ double seconds(nanoseconds time) { return std::chrono::duration<double>(time).co
 
 bool has_rate(const findings& f) { return f.question.rate > 0; }
 
+double rate_of_all(const findings& f) {
+    return f.question.rate * static_cast<double>(f.question.processes);
+}
+
+/// Of the curve: what is recommended, for all processes together.
+std::size_t marked(const findings& f) {
+    return f.question.processes == 1 ? f.advice->max : f.advice->together;
+}
+
 const sized& at(const advice& a, std::size_t max) {
     const sized* nearest = &a.curve.front();
     for (const sized& s : a.curve)
@@ -67,6 +76,9 @@ std::string curve_table(const findings& f, const terminal::palette& paint) {
     }
     columns.push_back({""});
     terminal::table t(columns);
+    std::string recommended = f.question.processes == 1
+                                  ? "recommended"
+                                  : "divided by " + std::to_string(f.question.processes);
     double most = 0;
     for (const sized& s : a.curve) most = std::max(most, height_of(s, by_time));
     for (std::size_t i = 0; i < a.curve.size(); ++i) {
@@ -74,20 +86,20 @@ std::string curve_table(const findings& f, const terminal::palette& paint) {
         double share = std::min(1.0, height_of(s, by_time) / most);
         std::string bar = terminal::bar(share, 32);
         std::vector<std::string> row = {std::to_string(s.max),
-                                        s.max == a.max ? paint(tint::green, bar) : bar,
+                                        s.max == marked(f) ? paint(tint::green, bar) : bar,
                                         per_second(s.throughput), in_words(s.total_p95)};
         if (f.tried) {
             row.push_back(per_second(f.tried->curve[i].throughput));
             row.push_back(in_words(f.tried->curve[i].total_p95));
         }
-        std::string note = s.max == a.max ? "recommended" : "";
+        std::string note = s.max == marked(f) ? recommended : "";
         if (f.tried && s.max == f.tried->best) note += note.empty() ? "best" : ", best";
         row.push_back(paint(tint::green, note));
         t.add(row);
     }
     std::string what =
-        by_time ? "Simulated: " + per_second(f.question.rate) + ", from coming to going (bars)"
-                : "Simulated: " + std::to_string(f.question.borrowers) +
+        by_time ? "Simulated: " + per_second(rate_of_all(f)) + ", from coming to going (bars)"
+                : "Simulated: " + std::to_string(f.question.borrowers * f.question.processes) +
                       " borrowers who want as much as they can get (bars)";
     return paint(tint::bold, what) + "\n" + t.to_text(paint, "  ");
 }
@@ -95,7 +107,8 @@ std::string curve_table(const findings& f, const terminal::palette& paint) {
 std::string advice_table(const findings& f, const terminal::palette& paint) {
     const advice& a = *f.advice;
     terminal::table t({{""}, {"", terminal::table::align::right}});
-    t.add({"max", paint(tint::green, std::to_string(a.max))});
+    std::string of = f.question.processes == 1 ? "" : " of each process";
+    t.add({"max" + of, paint(tint::green, std::to_string(a.max))});
     t.add({"min_idle", paint(tint::green, std::to_string(a.min_idle))});
     t.add({"acquire_timeout", paint(tint::green, in_words(a.acquire_timeout))});
     return paint(tint::bold, "Recommended") + "\n" + t.to_text(paint, "  ");
@@ -124,9 +137,8 @@ std::string limit_in_words(const findings& f) {
                            ? "this process can have " + std::to_string(share.most())
                            : "each of " + std::to_string(share.processes) + " processes can have " +
                                  std::to_string(share.most());
-    return "The server takes " + std::to_string(share.limit) + " connections (" +
-           (f.limit ? f.limit->said_by : "--limit") + "); " + std::to_string(share.margin()) +
-           " are left for others, so " + each + ".";
+    return "The server takes " + std::to_string(share.limit) + " connections (" + f.limit_said_by +
+           "); " + std::to_string(share.margin()) + " are left for others, so " + each + ".";
 }
 
 json::array to_json(const std::vector<sized>& curve) {
@@ -159,45 +171,75 @@ json::array measured_to_json(const findings& f) {
 json::value limit_to_json(const findings& f) {
     if (!f.question.share) return nullptr;
     return json::object{{"connections", f.question.share->limit},
-                        {"said_by", f.limit ? f.limit->said_by : "--limit"},
+                        {"said_by", f.limit_said_by},
+                        {"in_use", f.limit ? json::value(f.limit->in_use) : nullptr},
                         {"processes", f.question.share->processes},
                         {"margin", f.question.share->margin()},
                         {"most_per_process", f.question.share->most()}};
 }
 
-}  // namespace
-
-std::string reason(const findings& f) {
-    const advice& a = *f.advice;
-    const sized& chosen = at(a, a.max);
-    std::string first, second;
-    if (has_rate(f))
-        first = "At " + per_second(f.question.rate) + ", a pool of " +
-                std::to_string(a.unbounded_max) +
-                " is the smallest with which 95 of 100 are done about as soon as with any (" +
-                in_words(at(a, a.unbounded_max).total_p95) + ").";
-    else
-        first = "A pool of " + std::to_string(a.unbounded_max) +
-                " is the smallest that brings 85 % of the most that the server can give (" +
-                per_second(at(a, a.unbounded_max).throughput) + ").";
-    if (a.limit_binds)
-        second = "But the server has " + std::to_string(f.question.share->limit) +
-                 " connections, so each of " + std::to_string(f.question.share->processes) +
-                 " processes can have " + std::to_string(a.max) + " of them, with " +
-                 per_second(chosen.throughput) + (a.keeps_up ? "." : ": that is not enough.");
-    else if (!a.keeps_up)
-        second = "The server cannot keep up with that rate, whatever the size: it gives " +
-                 per_second(a.at_rate.throughput) + ".";
-    else
-        second = "More connections would only wait inside the server instead of in line; at " +
-                 per_second(a.rate) + ", 99 of 100 wait less than " +
-                 in_words(cenote::sim::load_result::quantile(a.at_rate.wait, 0.99)) +
-                 " for a lease.";
-    return first + " " + second;
+/// The pools of all processes, as one.
+std::string pools(const findings& f) {
+    std::string size = std::to_string(f.advice->together);
+    if (f.question.processes == 1) return "a pool of " + size;
+    return size + (size == "1" ? " connection" : " connections") + " for all " +
+           std::to_string(f.question.processes) + " processes together";
 }
 
+std::string what_is_best(const findings& f) {
+    const advice& a = *f.advice;
+    const sized& best = at(a, a.together);
+    std::string tried = "of sizes up to " + std::to_string(f.question.most);
+    std::string s = pools(f);
+    if (has_rate(f) && !a.keeps_up && a.at_the_edge)
+        s = "at " + per_second(rate_of_all(f)) + ", nothing " + tried + " keeps up: " + s +
+            " serves " + per_second(best.throughput) + ".";
+    else if (has_rate(f))
+        s = "at " + per_second(rate_of_all(f)) + ", " + s + " is the smallest " +
+            (a.at_the_edge ? tried + " " : "") +
+            "with which 95 of 100 are done about as soon as with any (" + in_words(best.total_p95) +
+            ").";
+    else
+        s += " is the smallest " + (a.at_the_edge ? tried + " " : std::string()) +
+             "that brings 85 % of the most that " +
+             (a.at_the_edge ? "was seen" : "the server can give") + " (" +
+             per_second(best.throughput) + ").";
+    s.front() = s.front() == 'a' ? 'A' : s.front();
+    return s;
+}
+
+std::string what_that_means(const findings& f) {
+    const advice& a = *f.advice;
+    if (a.limit_binds)
+        return "But the server has " + std::to_string(f.question.share->limit) +
+               " connections, so each of " + std::to_string(f.question.share->processes) +
+               " processes can have " + std::to_string(a.max) + " of them, with " +
+               per_second(a.at_rate.throughput) + (a.keeps_up ? "." : ": that is not enough.");
+    if (a.at_the_edge && f.no_more_to_try)
+        return "A larger one may be better, but the server has no connections left to try it.";
+    if (a.at_the_edge)
+        return "It is the largest that was tried, so a larger one may be better: try --up-to " +
+               std::to_string(2 * f.question.most) + ".";
+    if (f.question.processes > a.together)
+        return "Each process needs one at least, so that they have " +
+               std::to_string(f.question.processes) +
+               ", more than is good for the server: fewer processes, or a pooler in between.";
+    if (!a.keeps_up)
+        return "The server cannot keep up with that rate, whatever the size: it gives each "
+               "process " +
+               per_second(a.at_rate.throughput) + ".";
+    return "More connections would only wait inside the server instead of in line; at " +
+           per_second(a.rate) + (f.question.processes > 1 ? " in each" : "") +
+           ", 99 of 100 wait less than " +
+           in_words(cenote::sim::load_result::quantile(a.at_rate.wait, 0.99)) + " for a lease.";
+}
+
+}  // namespace
+
+std::string reason(const findings& f) { return what_is_best(f) + " " + what_that_means(f); }
+
 std::string to_text(const findings& f, const terminal::palette& paint) {
-    std::string s = f.server + "\n\n";
+    std::string s = terminal::printable(f.server) + "\n\n";
     if (!f.measured.levels.empty()) s += measured_table(f, paint) + "\n";
     if (!f.advice) return s + "Interrupted before there was enough to recommend anything.\n";
     s += curve_table(f, paint) + "\n" + advice_table(f, paint) + "\n" + wrapped(reason(f));
@@ -223,6 +265,10 @@ json::value to_json(const findings& f) {
                                            {"min_idle", a.min_idle},
                                            {"acquire_timeout_seconds", seconds(a.acquire_timeout)},
                                            {"max_without_limit", a.unbounded_max},
+                                           {"processes", f.question.processes},
+                                           {"best_of_all_processes", a.together},
+                                           {"largest_tried", f.question.most},
+                                           {"best_is_largest_tried", a.at_the_edge},
                                            {"limit_binds", a.limit_binds},
                                            {"rate_per_second", a.rate},
                                            {"keeps_up", a.keeps_up},
@@ -241,10 +287,11 @@ std::string to_svg(const findings& f) {
     const advice& a = *f.advice;
     chart::lines c;
     c.title = "Pool sizes on " + f.server;
-    c.x_title = "max";
-    c.y_title = by_time
-                    ? "milliseconds that 95 of 100 stay below, at " + per_second(f.question.rate)
-                    : "leases per second, " + std::to_string(f.question.borrowers) + " borrowers";
+    c.x_title = f.question.processes == 1 ? "max" : "max of all processes together";
+    c.y_title = by_time ? "milliseconds that 95 of 100 stay below, at " + per_second(rate_of_all(f))
+                        : "leases per second, " +
+                              std::to_string(f.question.borrowers * f.question.processes) +
+                              " borrowers";
     c.log_y = by_time;
     auto add = [&](const char* name, const std::vector<sized>& curve) {
         chart::series s{name, {}};
@@ -257,8 +304,9 @@ std::string to_svg(const findings& f) {
     if (f.tried) add("tried", f.tried->curve);
     for (const sized& s : a.curve)
         c.x_ticks.emplace_back(static_cast<double>(s.max), std::to_string(s.max));
-    c.marks.push_back({static_cast<double>(a.max), "recommended: " + std::to_string(a.max)});
-    if (f.tried && f.tried->best != a.max)
+    c.marks.push_back(
+        {static_cast<double>(marked(f)), "recommended: " + std::to_string(marked(f))});
+    if (f.tried && f.tried->best != marked(f))
         c.marks.push_back(
             {static_cast<double>(f.tried->best), "best tried: " + std::to_string(f.tried->best)});
     return chart::as_file(chart::svg(c));

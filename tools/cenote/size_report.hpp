@@ -24,11 +24,13 @@ struct trial {
 
 struct findings {
     std::string server;
-    std::optional<load::server_limit> limit;
+    std::optional<load::server_limit> limit;  ///< The server's own.
+    std::string limit_said_by;                ///< Of the one that counts.
     load::measurement measured;
     cenote::sim::question question;
     std::optional<cenote::sim::advice> advice;  ///< None, if it was interrupted before.
     std::optional<trial> tried;
+    bool no_more_to_try = false;  ///< The server would not take as many as were to be tried.
     bool interrupted = false;
 };
 
