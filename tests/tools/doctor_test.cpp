@@ -14,6 +14,7 @@
 
 #include "program.hpp"
 #include "support/real_server.hpp"
+#include <cenote/postgres.hpp>
 
 namespace {
 
@@ -121,7 +122,7 @@ TEST_F(doctor_of_postgres, a_healthy_server_has_no_problem) {
     for (const char* code : {"tls-local", "connections", "idle-timeout", "clock"})
         EXPECT_EQ(r.severity(code), "ok") << code << r;
     for (const char* cost : {"open", "round_trip", "probe", "reset"})
-        EXPECT_GT(r.document.at(cost).at("p50_ms").as_double(), 0) << cost << r;
+        EXPECT_GT(r.document.at(cost).at("p50_seconds").as_double(), 0) << cost << r;
     EXPECT_EQ(r.severity("pooler"), "none") << r;
     EXPECT_EQ(r.severity("read-only"), "none") << r;
 }
@@ -177,6 +178,28 @@ TEST_F(doctor_of_postgres, sees_the_limit_of_a_user) {
     server_->execute_as_admin("ALTER ROLE app CONNECTION LIMIT -1");
     EXPECT_EQ(r.said.code, 1) << r;
     EXPECT_THAT(r.what("too-few-connections"), HasSubstr("CONNECTION LIMIT")) << r;
+}
+
+TEST_F(doctor_of_postgres, counts_also_the_connections_of_others) {
+    server_->execute_as_admin("CREATE ROLE another LOGIN PASSWORD 'another'");
+    cenote::postgres::connector connector{"postgresql://another:another@" + at(server_->port()) +
+                                          "/orders"};
+    std::vector<cenote::postgres::connection> others;
+    for (int i = 0; i < 8; ++i) others.push_back(connector.open());
+    report r = examine(url(), {"--max", "5"});
+    for (auto& one : others) connector.close(one);
+    EXPECT_GE(r.document.at("limits").at(0).at("in_use").to_number<int>(), 8) << r;
+}
+
+TEST_F(doctor_of_postgres, judges_the_rest_if_something_is_not_told) {
+    server_->execute_as_admin("REVOKE SELECT ON pg_catalog.pg_settings FROM PUBLIC", "orders");
+    report r = examine(url(), {"--max", "5"});
+    server_->execute_as_admin("GRANT SELECT ON pg_catalog.pg_settings TO PUBLIC", "orders");
+    EXPECT_EQ(r.said.code, 0) << r;
+    EXPECT_TRUE(r.document.at("connected").as_bool()) << r;
+    EXPECT_THAT(r.what("not-seen"), HasSubstr("the server's settings")) << r;
+    EXPECT_EQ(r.severity("clock"), "ok") << r;
+    EXPECT_GT(r.document.at("round_trip").at("p50_seconds").as_double(), 0) << r;
 }
 
 TEST_F(doctor_of_postgres, sees_a_server_that_takes_no_writes) {

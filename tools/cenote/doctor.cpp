@@ -61,15 +61,15 @@ const specialist& specialist_for(const std::string& scheme) {
 
 // For programs.
 
-json::value in_milliseconds(const std::optional<nanoseconds>& time) {
+json::value in_seconds(const std::optional<nanoseconds>& time) {
     if (!time) return nullptr;
-    return std::chrono::duration<double, std::milli>(*time).count();
+    return std::chrono::duration<double>(*time).count();
 }
 
 json::value to_json(const times& t) {
     if (t.count == 0) return nullptr;
     return json::object{
-        {"count", t.count}, {"p50_ms", in_milliseconds(t.p50)}, {"p99_ms", in_milliseconds(t.p99)}};
+        {"count", t.count}, {"p50_seconds", in_seconds(t.p50)}, {"p99_seconds", in_seconds(t.p99)}};
 }
 
 json::value to_json(const tls_facts& t) {
@@ -105,23 +105,23 @@ json::value to_json(const facts& f, const std::vector<finding>& all) {
     for (const std::string& one : f.addresses) addresses.emplace_back(one);
     json::object idle_limits;
     for (const auto& [name, after] : f.idle_limits)
-        idle_limits[name] = after.count() == 0 ? json::value(nullptr) : in_milliseconds(after);
+        idle_limits[name] = after.count() == 0 ? json::value(nullptr) : in_seconds(after);
     return json::object{{"url", f.url},
                         {"server", f.version},
                         {"connected", f.wrong == trouble::none},
                         {"problem", has_problem(all)},
                         {"addresses", addresses},
-                        {"lookup_ms", in_milliseconds(f.lookup)},
-                        {"tcp_ms", in_milliseconds(f.tcp)},
-                        {"tls_handshake_ms", in_milliseconds(f.handshake)},
+                        {"lookup_seconds", in_seconds(f.lookup)},
+                        {"tcp_seconds", in_seconds(f.tcp)},
+                        {"tls_handshake_seconds", in_seconds(f.handshake)},
                         {"tls", to_json(f.tls)},
                         {"open", to_json(f.open)},
                         {"round_trip", to_json(f.trip)},
                         {"probe", to_json(f.probe)},
                         {"reset", to_json(f.reset)},
                         {"limits", limits_to_json(f)},
-                        {"idle_limits_ms", idle_limits},
-                        {"clock_ahead_ms", in_milliseconds(f.clock_ahead)},
+                        {"idle_limits_seconds", idle_limits},
+                        {"clock_ahead_seconds", in_seconds(f.clock_ahead)},
                         {"findings", findings}};
 }
 
@@ -140,7 +140,7 @@ tint tint_of(severity s) {
 void print_indented(const std::string& text, const std::string& indent,
                     const terminal::palette& paint, tint color) {
     std::size_t room = std::min<std::size_t>(terminal::width(), 100) - indent.size();
-    for (const std::string& line : terminal::wrap(text, room))
+    for (const std::string& line : terminal::wrap(terminal::printable(text), room))
         std::printf("%s%s\n", indent.c_str(), paint(color, line).c_str());
 }
 
@@ -149,7 +149,8 @@ void print_finding(const finding& f, const terminal::palette& paint) {
     label.resize(9, ' ');
     std::size_t room = std::min<std::size_t>(terminal::width(), 100) - label.size();
     std::string start = paint(tint_of(f.how), label);
-    for (const std::string& line : terminal::wrap(f.what + " [" + f.code + "]", room)) {
+    for (const std::string& line :
+         terminal::wrap(terminal::printable(f.what) + " [" + f.code + "]", room)) {
         std::printf("%s%s\n", start.c_str(), line.c_str());
         start = std::string(label.size(), ' ');
     }
@@ -189,11 +190,11 @@ void print_times(const facts& f, const terminal::palette& paint) {
 
 void print(const facts& f, const std::vector<finding>& all, const settings& how) {
     terminal::palette paint(how.look.colors);
-    std::printf("%s\n", paint(tint::bold, f.url).c_str());
+    std::printf("%s\n", paint(tint::bold, terminal::printable(f.url)).c_str());
     std::string where = f.version;
     if (!f.addresses.empty()) where += (where.empty() ? "at " : " at ") + f.addresses.front();
     if (f.addresses.size() > 1) where += " and others";
-    if (!where.empty()) std::printf("%s\n", where.c_str());
+    if (!where.empty()) std::printf("%s\n", terminal::printable(where).c_str());
     std::printf("\n");
     for (const finding& one : all) print_finding(one, paint);
     if (f.wrong == trouble::none) print_times(f, paint);

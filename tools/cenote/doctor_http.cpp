@@ -94,26 +94,26 @@ void examine_http(const examination& how, facts& into) {
     if (into.wrong != trouble::none) return;
     go_on(how);
     http::request question = http::head(o.probe_target.empty() ? "/" : o.probe_target);
+    http::connector by(o);
     try {
-        http::connector by(o);
         http::connection c = by.open();
         into.tls.in_use = o.secure;
         into.tls.verified = o.secure && !o.tls.unsafe_accept_anybody;
         ask(c, question, into);
         by.close(c);
-        if (into.web->keeps_alive) {
-            count_requests(how, by, question, into);
-            // The server may hang up after some; that is no round trip.
-            auto trip = [&](http::connection& on) {
-                if (!on.reusable()) on = by.open();
-                on.send(question);
-            };
-            measure(how, by, trip, false, into);
-            check_idleness(how, by, [&](http::connection& on) { on.send(question); }, into);
-        }
     } catch (const cenote::server_error& e) {
-        explain_failure(e, o.secure, into);
+        return explain_failure(e, o.secure, into);
     }
+    if (!into.web->keeps_alive) return;
+    attempt<cenote::server_error>("how many requests a connection is good for", into,
+                                  [&] { count_requests(how, by, question, into); });
+    // The server may hang up after some; that is no round trip.
+    auto trip = [&](http::connection& on) {
+        if (!on.reusable()) on = by.open();
+        on.send(question);
+    };
+    measure(how, by, trip, false, into);
+    check_idleness(how, by, [&](http::connection& on) { on.send(question); }, into);
 }
 
 }  // namespace doctor

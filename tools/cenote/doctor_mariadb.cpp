@@ -70,6 +70,8 @@ void read_timeouts(const settings_list& has, facts& into) {
 }
 
 void ask(mariadb::connection& c, facts& into) {
+    settings_list tls = read(c, "SHOW SESSION STATUS WHERE Variable_name IN ('Ssl_version')");
+    into.tls.in_use = !tls["ssl_version"].empty();
     settings_list has =
         read(c,
              "SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'max_connections', "
@@ -78,18 +80,18 @@ void ask(mariadb::connection& c, facts& into) {
     settings_list now = read(c,
                              "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', "
                              "'Slave_running', 'Rpl_semi_sync_slave_status')");
-    settings_list tls = read(c, "SHOW SESSION STATUS WHERE Variable_name IN ('Ssl_version')");
     bool maria = has["version"].find("MariaDB") != std::string::npos;
     into.version = (maria ? "MariaDB " : "MySQL ") + has["version"];
-    into.tls.in_use = !tls["ssl_version"].empty();
     read_limits(has, now, into);
     read_timeouts(has, into);
     into.read_only = has["read_only"] == "ON" || has["read_only"] == "1";
     into.replica = now["slave_running"] == "ON";
-    auto before = system_clock::now();
-    auto theirs = c.execute("SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)")
-                      .scalar<std::int64_t>();
-    compare_clocks(before, system_clock::now(), std::chrono::microseconds(theirs), into);
+    attempt<cenote::statement_error>("the server's clock", into, [&] {
+        auto before = system_clock::now();
+        auto theirs = c.execute("SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)")
+                          .scalar<std::int64_t>();
+        compare_clocks(before, system_clock::now(), std::chrono::microseconds(theirs), into);
+    });
 }
 
 }  // namespace
@@ -114,14 +116,17 @@ void examine_mariadb(const examination& how, facts& into) {
     mariadb::connector by(o);
     try {
         mariadb::connection c = by.open();
-        ask(c, into);
+        trip(c);
+        attempt<cenote::server_error>("what the server says of itself", into, [&] {
+            ask(c, into);
+            by.close(c);
+        });
         into.tls.verified = into.tls.in_use && wants_tls;
-        by.close(c);
-        measure(how, by, trip, true, into);
-        check_idleness(how, by, trip, into);
     } catch (const cenote::server_error& e) {
-        explain_failure(e, wants_tls, into);
+        return explain_failure(e, wants_tls, into);
     }
+    measure(how, by, trip, true, into);
+    check_idleness(how, by, trip, into);
 }
 
 }  // namespace doctor

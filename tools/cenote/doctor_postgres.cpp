@@ -57,12 +57,13 @@ settings_list read_settings(postgres::connection& c) {
 void read_limits(postgres::connection& c, settings_list& s, facts& into) {
     auto row = c.execute(
                     "SELECT r.rolsuper, r.rolconnlimit::int8, d.datconnlimit::int8, "
-                    "(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' "
-                    "   AND pid <> pg_backend_pid())::int8, "
+                    // pg_stat_activity hides from most users what kind others are; these counts
+                    // are everybody's. Without this one.
+                    "(SELECT coalesce(sum(numbackends), 1) FROM pg_stat_database)::int8 - 1, "
                     "(SELECT count(*) FROM pg_stat_activity WHERE usename = current_user "
                     "   AND pid <> pg_backend_pid())::int8, "
-                    "(SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
-                    "   AND backend_type = 'client backend' AND pid <> pg_backend_pid())::int8 "
+                    "(SELECT coalesce(sum(numbackends), 1) FROM pg_stat_database "
+                    "   WHERE datname = current_database())::int8 - 1 "
                     "FROM pg_roles r, pg_database d "
                     "WHERE r.rolname = current_user AND d.datname = current_database()")
                    .one();
@@ -76,7 +77,8 @@ void read_limits(postgres::connection& c, settings_list& s, facts& into) {
         if (takes >= 0)
             into.limits.push_back({.name = what,
                                    .takes = static_cast<std::uint64_t>(takes),
-                                   .in_use = row.get<std::uint64_t>(used),
+                                   .in_use = static_cast<std::uint64_t>(
+                                       std::max<std::int64_t>(row.get<std::int64_t>(used), 0)),
                                    .error = error});
     };
     add(name, s["max_connections"] - reserved, 3, "too many clients already");
@@ -111,20 +113,25 @@ void look_for_pooler(postgres::connector& by, postgres::connection& c, facts& in
 void ask(postgres::connector& by, postgres::connection& c, facts& into) {
     into.version =
         "PostgreSQL " + c.execute("SELECT current_setting('server_version')").scalar<std::string>();
-    settings_list s = read_settings(c);
-    auto time = [&](const char* name) { return std::chrono::milliseconds(s[name]); };
-    read_limits(c, s, into);
-    into.idle_limits.emplace_back("idle_session_timeout", time("idle_session_timeout"));
-    into.idle_in_transaction_timeout = time("idle_in_transaction_session_timeout");
-    into.statement_timeout = time("statement_timeout");
-    auto role = c.execute(
-                     "SELECT pg_is_in_recovery(), "
-                     "current_setting('transaction_read_only') = 'on'")
-                    .one();
-    into.replica = role.get<bool>(0);
-    into.read_only = role.get<bool>(1);
-    read_clock(c, into);
-    look_for_pooler(by, c, into);
+    using refusal = cenote::statement_error;
+    attempt<refusal>("the server's settings", into, [&] {
+        settings_list s = read_settings(c);
+        auto time = [&](const char* name) { return std::chrono::milliseconds(s[name]); };
+        into.idle_limits.emplace_back("idle_session_timeout", time("idle_session_timeout"));
+        into.idle_in_transaction_timeout = time("idle_in_transaction_session_timeout");
+        into.statement_timeout = time("statement_timeout");
+        read_limits(c, s, into);
+    });
+    attempt<refusal>("whether it is a replica", into, [&] {
+        auto role = c.execute(
+                         "SELECT pg_is_in_recovery(), "
+                         "current_setting('transaction_read_only') = 'on'")
+                        .one();
+        into.replica = role.get<bool>(0);
+        into.read_only = role.get<bool>(1);
+    });
+    attempt<refusal>("the server's clock", into, [&] { read_clock(c, into); });
+    attempt<refusal>("whether a pooler is in between", into, [&] { look_for_pooler(by, c, into); });
 }
 
 }  // namespace
@@ -150,13 +157,16 @@ void examine_postgres(const examination& how, facts& into) {
         postgres::connection c = by.open();
         into.tls.in_use = PQsslInUse(c.native_handle()) == 1;
         into.tls.verified = into.tls.in_use && mode_of(o) == postgres::tls_mode::verify_full;
-        ask(by, c, into);
-        by.close(c);
-        measure(how, by, trip, true, into);
-        check_idleness(how, by, trip, into);
+        trip(c);
+        attempt<cenote::server_error>("what the server says of itself", into, [&] {
+            ask(by, c, into);
+            by.close(c);
+        });
     } catch (const cenote::server_error& e) {
-        explain_failure(e, wants_tls, into);
+        return explain_failure(e, wants_tls, into);
     }
+    measure(how, by, trip, true, into);
+    check_idleness(how, by, trip, into);
 }
 
 }  // namespace doctor

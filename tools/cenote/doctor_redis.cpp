@@ -67,7 +67,9 @@ void read_clock(redis::connection& c, facts& into) {
 }
 
 void ask(redis::connection& c, facts& into) {
-    settings_list info = parse_info(c.command("INFO").as<std::string>());
+    settings_list info;
+    attempt<redis::command_error>("what the server says of itself", into,
+                                  [&] { info = parse_info(c.command("INFO").as<std::string>()); });
     settings_list has;
     if (auto clients = info.find("maxclients"); clients != info.end())
         has["maxclients"] = clients->second;
@@ -89,7 +91,7 @@ void ask(redis::connection& c, facts& into) {
             "timeout", std::chrono::seconds(std::min<std::uint64_t>(*idle, 1'000'000'000)));
     into.memory = {.max_memory = number(has, "maxmemory"), .eviction = has["maxmemory-policy"]};
     into.replica = info["role"] == "slave";
-    read_clock(c, into);
+    attempt<redis::command_error>("the server's clock", into, [&] { read_clock(c, into); });
 }
 
 }  // namespace
@@ -110,18 +112,21 @@ void examine_redis(const examination& how, facts& into) {
                into);
     if (into.wrong != trouble::none) return;
     go_on(how);
+    redis::connector by(o);
     try {
-        redis::connector by(o);
         redis::connection c = by.open();
         into.tls.in_use = tls;
         into.tls.verified = tls && !o.tls.unsafe_accept_anybody;
-        ask(c, into);
-        by.close(c);
-        measure(how, by, trip, true, into);
-        check_idleness(how, by, trip, into);
+        trip(c);
+        attempt<cenote::server_error>("what the server tells", into, [&] {
+            ask(c, into);
+            by.close(c);
+        });
     } catch (const cenote::server_error& e) {
-        explain_failure(e, tls, into);
+        return explain_failure(e, tls, into);
     }
+    measure(how, by, trip, true, into);
+    check_idleness(how, by, trip, into);
 }
 
 }  // namespace doctor

@@ -12,6 +12,7 @@
 
 #include "doctor_facts.hpp"
 #include "terminal.hpp"
+#include <cenote/server_error.hpp>
 
 namespace doctor {
 
@@ -48,30 +49,52 @@ void compare_clocks(std::chrono::system_clock::time_point before,
                     std::chrono::system_clock::time_point after, nanoseconds theirs_since_1970,
                     facts& into);
 
+/// For what comes after the first answer: what fails then was not seen, and the rest is judged all
+/// the same. `Error`: what is taken for that; others end it.
+template <class Error, class F>
+void attempt(const char* what, facts& into, F f) {
+    try {
+        f();
+    } catch (const Error& e) {
+        into.not_seen.push_back(std::string(what) + " (" + e.what() + ")");
+    }
+}
+
 /// What opening, a round trip, a probe and a reset cost, on a connection of its own: others may not
 /// bear to be idle meanwhile.
 template <class Connector, class Trip>
 void measure(const examination& how, Connector& connector, Trip trip, bool resets, facts& into) {
     using namespace std::chrono_literals;
-    into.open = repeat(how, "opening", 10, 2s, [&] {
-        auto another = connector.open();
-        connector.close(another);
+    attempt<cenote::server_error>("how long it takes to open", into, [&] {
+        into.open = repeat(how, "opening", 10, 2s, [&] {
+            auto another = connector.open();
+            connector.close(another);
+        });
     });
-    auto c = connector.open();
-    into.trip = repeat(how, "round trips", 200, 1s, [&] { trip(c); });
-    into.probe = repeat(how, "probes", 50, 500ms, [&] { static_cast<void>(connector.probe(c)); });
-    // Only what was used is reset.
-    if (resets)
-        into.reset = repeat(how, "resets", 50, 1s, [&] { connector.reset(c); }, [&] { trip(c); });
-    connector.close(c);
+    attempt<cenote::server_error>("how long the server takes", into, [&] {
+        auto c = connector.open();
+        into.trip = repeat(how, "round trips", 200, 1s, [&] { trip(c); });
+        into.probe =
+            repeat(how, "probes", 50, 500ms, [&] { static_cast<void>(connector.probe(c)); });
+        // Only what was used is reset.
+        if (resets)
+            into.reset =
+                repeat(how, "resets", 50, 1s, [&] { connector.reset(c); }, [&] { trip(c); });
+        connector.close(c);
+    });
 }
 
 /// Keeps a connection idle and sees whether it is still good.
 template <class Connector, class Trip>
 void check_idleness(const examination& how, Connector& connector, Trip trip, facts& into) {
     if (!how.idle) return;
-    auto c = connector.open();
-    trip(c);
+    std::optional<decltype(connector.open())> opened;
+    attempt<cenote::server_error>("whether an idle connection survives", into, [&] {
+        opened.emplace(connector.open());
+        trip(*opened);
+    });
+    if (!opened) return;
+    auto& c = *opened;
     stay_idle(how);
     idle_check result{.waited = *how.idle, .survived = true};
     auto begun = std::chrono::steady_clock::now();

@@ -76,17 +76,19 @@ void examine_sqlite(const examination& how, facts& into) {
         into.said = "There is no file " + o.path + ".";
         return;
     }
+    sqlite::connector by(o);
     try {
-        sqlite::connector by(o);
         sqlite::connection c = by.open();
-        ask(c, o, into);
+        trip(c);
+        attempt<cenote::server_error>("what is in the file", into, [&] { ask(c, o, into); });
         by.close(c);
-        measure(how, by, trip, true, into);
-        check_idleness(how, by, trip, into);
     } catch (const cenote::server_error& e) {
         into.wrong = trouble::other;
         into.said = e.what();
+        return;
     }
+    measure(how, by, trip, true, into);
+    check_idleness(how, by, trip, into);
 }
 
 }  // namespace doctor
