@@ -21,7 +21,7 @@ struct actor {
 };
 
 /// One thing that came of a step.
-struct happening {
+struct consequence {
     enum class kind : std::uint8_t {
         waits,      // who is in line, at `place`, until `deadline`
         granted,    // who gets `slot`
@@ -56,7 +56,7 @@ struct scene {
     core::slot_id slot = core::no_slot;  // that `who` had, or that a call is about
     core::verb which{};                  // of that call
     std::size_t count = 0;               // with gather: how many it wants
-    std::span<const happening> followed;
+    std::span<const consequence> followed;
 
     std::vector<core::slot_state> slots;
     std::size_t max = 0;

@@ -329,7 +329,7 @@ void world::attempt(borrower& who) {
     auto mine = machine_.try_acquire(now_, mine_);
     require(mine == model_.try_acquire(now_, theirs_), "try_acquire as in the model");
     if (spectator_ != nullptr)
-        followed_.push_back({.what = mine ? happening::kind::granted : happening::kind::nothing,
+        followed_.push_back({.what = mine ? consequence::kind::granted : consequence::kind::nothing,
                              .who = actor_of(who),
                              .slot = mine.value_or(core::no_slot)});
     if (!mine) return;

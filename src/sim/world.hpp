@@ -229,7 +229,7 @@ private:
     breaker_move circuit_;
     std::uint64_t hash_ = 0xcbf29ce484222325u;
     spectator* spectator_;
-    std::vector<happening> followed_;  // in this step, if somebody watches
+    std::vector<consequence> followed_;  // in this step, if somebody watches
     tallies seen_;
 };
 

@@ -40,13 +40,14 @@ void world::note(const actor& who, const core::answer& a, std::size_t in_line,
         case core::answer::kind::granted:
             // Whoever wants several gets them by actions.
             if (who.what != actor::kind::gatherer)
-                followed_.push_back({.what = happening::kind::granted, .who = who, .slot = a.slot});
+                followed_.push_back(
+                    {.what = consequence::kind::granted, .who = who, .slot = a.slot});
             break;
         case core::answer::kind::refused:
-            followed_.push_back({.what = happening::kind::refused, .who = who, .error = a.error});
+            followed_.push_back({.what = consequence::kind::refused, .who = who, .error = a.error});
             break;
         case core::answer::kind::waiting:
-            followed_.push_back({.what = happening::kind::waits,
+            followed_.push_back({.what = consequence::kind::waits,
                                  .who = who,
                                  .place = in_line,
                                  .deadline = deadline});
@@ -59,7 +60,7 @@ void world::note(const core::action& a) {
                                   [&](const call& c) { return c.number == a.call; });
         return found == calls_.end() ? core::verb::open : found->which;
     };
-    using kind = happening::kind;
+    using kind = consequence::kind;
     switch (a.what) {
         case core::action::kind::call:
             followed_.push_back({.what = kind::calls, .slot = a.slot, .which = a.which});
@@ -87,11 +88,11 @@ void world::note(const core::action& a) {
 /// Most of what is reported shows anyway.
 void world::note_report(const core::action& a) {
     if (a.event == event_kind::breaker_changed)
-        followed_.push_back({.what = happening::kind::circuit, .breaker = a.circuit});
+        followed_.push_back({.what = consequence::kind::circuit, .breaker = a.circuit});
     if (a.event != event_kind::retired) return;
     for (std::size_t i = 0; i < places_.size(); ++i)
         if (places_[i].exists && places_[i].resource == a.call)
-            followed_.push_back({.what = happening::kind::retired,
+            followed_.push_back({.what = consequence::kind::retired,
                                  .slot = static_cast<core::slot_id>(i),
                                  .why = a.why});
 }

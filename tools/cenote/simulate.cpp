@@ -86,14 +86,14 @@ private:
         if (what == "slot") {
             return s.slot == number ||
                    std::any_of(s.followed.begin(), s.followed.end(),
-                               [&](const sim::happening& h) { return h.slot == number; });
+                               [&](const sim::consequence& h) { return h.slot == number; });
         }
         auto is_it = [&](const actor& who) {
             return who.what != actor::kind::nobody && who.number == number &&
                    (who.what == actor::kind::gatherer) == (what == "gatherer");
         };
         return is_it(s.who) || std::any_of(s.followed.begin(), s.followed.end(),
-                                           [&](const sim::happening& h) { return is_it(h.who); });
+                                           [&](const sim::consequence& h) { return is_it(h.who); });
     }
 
     std::vector<std::pair<std::string, std::size_t>> only_;

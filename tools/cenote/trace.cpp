@@ -12,7 +12,7 @@ namespace simulation {
 using namespace cenote;
 using command::in_words;
 using sim::actor;
-using sim::happening;
+using sim::consequence;
 using sim::scene;
 using kind = sim::decision::kind;
 
@@ -135,26 +135,26 @@ std::string world_in_words(const scene& s) {
 }
 
 /// `own`: of the one who acts, whose name was said.
-std::string in_words(const happening& h, bool own) {
+std::string in_words(const consequence& h, bool own) {
     std::string slot = slot_name(h.slot);
     std::string who = own ? "" : name_of(h.who) + " ";
     switch (h.what) {
-        case happening::kind::waits:
+        case consequence::kind::waits:
             return who + (own ? "" : "is ") + "in line, " + ordinal(h.place);
-        case happening::kind::granted: return who + "gets " + slot;
-        case happening::kind::refused:
+        case consequence::kind::granted: return who + "gets " + slot;
+        case consequence::kind::refused:
             return who + (own ? "" : "is ") + "refused: " + word_of(h.error);
-        case happening::kind::nothing: return "nothing is free";
-        case happening::kind::calls:
+        case consequence::kind::nothing: return "nothing is free";
+        case consequence::kind::calls:
             return slot + (h.which == core::verb::open    ? " opens"
                            : h.which == core::verb::probe ? " is probed"
                            : h.which == core::verb::reset ? " is reset"
                                                           : " closes");
-        case happening::kind::given_up:
+        case consequence::kind::given_up:
             return std::string("the ") + noun_of(h.which) + " of " + slot + " is given up";
-        case happening::kind::makes_way: return "the open of " + slot + " makes way for another";
-        case happening::kind::retired: return slot + " is retired: " + to_string(h.why);
-        case happening::kind::circuit: break;
+        case consequence::kind::makes_way: return "the open of " + slot + " makes way for another";
+        case consequence::kind::retired: return slot + " is retired: " + to_string(h.why);
+        case consequence::kind::circuit: break;
     }
     return std::string("the breaker is ") + to_string(h.breaker);
 }
@@ -176,7 +176,7 @@ std::string decision_in_words(const scene& s) {
 std::vector<std::string> followed_in_words(const scene& s) {
     std::vector<std::string> all;
     if (s.passed_over) all.emplace_back("passed over");
-    for (const happening& h : s.followed) {
+    for (const consequence& h : s.followed) {
         bool own = s.who.what != actor::kind::nobody && h.who == s.who;
         all.push_back(in_words(h, own));
     }
