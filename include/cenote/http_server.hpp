@@ -42,21 +42,25 @@ handler answering(handler work);
 
 /// A handler that runs in a transaction: begin, `work(transaction&, request)`, commit; rolled back
 /// if it throws, whatever that is. `db` is a cenote::database, which must live as long; `how` are
-/// its transaction_options, if there are any. The request is copied if it may have to be tried
-/// again.
+/// its transaction_options, if there are any. Each try is given the same request, which nobody
+/// changes, and which is there until the last of them has ended: `work` can take it by reference,
+/// and then it is never copied.
 template <class Database, class Work, class... How>
 handler transactional(Database& db, Work work, How... how) {
     auto kept = std::make_shared<Work>(std::move(work));
     return answering([&db, kept, how...](request r) {
-        auto in = [kept, r = std::move(r)](auto& t) { return (*kept)(t, r); };
+        auto asked = std::make_shared<const request>(std::move(r));
+        auto in = [kept, asked](auto& t) { return (*kept)(t, *asked); };
         return db.async_transaction(in, how...);
     });
 }
 
-/// What a server bears. Each of them is kept whatever clients do.
+/// What a server bears. Each of them is kept whatever clients do. Times are at most a day, also if
+/// they say `forever`.
 struct limits {
     /// Connections at a time. If there are as many, whoever has waited longest without a request
-    /// has to go, if that is more than a second; otherwise the newcomer is told 503.
+    /// has to go, if that is more than a second; then whose body has been coming for longest, if
+    /// that is more than two; otherwise the newcomer is told 503.
     std::size_t connections = 1024;
     /// A request line with all fields: 431 beyond.
     std::size_t header = std::size_t{16} << 10;
@@ -84,7 +88,7 @@ struct server_stats {
     std::uint64_t accepted = 0;  ///< Connections so far.
     std::uint64_t refused = 0;   ///< Of these, because there were too many.
     std::uint64_t dropped = 0;   ///< Of these, to make room for others.
-    std::uint64_t answered = 0;  ///< Requests so far, also malformed ones.
+    std::uint64_t answered = 0;  ///< Requests so far, also malformed ones: the answer has gone.
 };
 
 /// An HTTP/1.1 server on an executor of Boost.Asio's, with keep-alive and pipelining; no TLS.
@@ -94,13 +98,19 @@ struct server_stats {
 ///     co_await front.drain(10s);
 ///
 /// Each connection has a strand of its own. A handler that throws is answered for: see answer_to();
-/// everything else is a 500 without a word about it, and goes to `on_error`.
+/// everything else is a 500 without a word about it, and goes to `on_error`. So does a response
+/// that cannot be sent; 1xx, 204 and 304 go without the body they must not have.
+///
+/// A body may come in chunks, in HTTP/1.1. Fields that follow them (trailers) are dropped: a
+/// handler sees those of the header. Any other Transfer-Encoding is a 400.
 ///
 /// Thread safety: all members may be called from any thread at any time. Its end drops all
-/// connections, and waits for nothing: handlers that run keep what was given here.
+/// connections, and waits for nothing: handlers that run keep what was given here, and use it.
+/// Whoever has to know that the last one has ended drains the server first. If drain() returns
+/// zero, none runs, and none will begin; otherwise stats().requests is zero when they have ended.
 class server {
 public:
-    /// Called with what a handler threw.
+    /// Called with what a handler threw, or with why its response cannot be sent.
     using error_handler = std::function<void(const std::exception_ptr&)>;
 
     /// Listens from now on. Throws boost::system::system_error if it cannot.
@@ -115,7 +125,7 @@ public:
 
     /// Ends it without losing a request: stops listening, answers whatever has come (and says
     /// `Connection: close`), drops who has nothing to ask, and at the end of its time everybody.
-    /// Returns how many requests were still in progress then.
+    /// Returns how many requests were still in progress then. Its time is at most an hour.
     boost::asio::awaitable<std::size_t> drain(std::chrono::nanoseconds within);
 
     server_stats stats() const;

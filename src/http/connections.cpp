@@ -1,4 +1,4 @@
-// Who may come in, and who goes: never somebody whose request has come.
+// Who may come in, and who goes: never somebody whose whole request has come.
 #include "http/connections.hpp"
 
 #include <boost/asio/post.hpp>
@@ -14,11 +14,14 @@ using clock = std::chrono::steady_clock;
 
 /// Whoever waits for less may be about to ask.
 constexpr std::chrono::seconds patience_with_waiting{1};
+/// So long the rest of a request may take while others want in.
+constexpr std::chrono::seconds patience_with_sending{2};
 
 }  // namespace
 
 connections::list& connections::list_of(const connection& who) {
     switch (who.is) {
+        case connection::condition::sending: return sending_;
         case connection::condition::busy: return busy_;
         case connection::condition::leaving: return leaving_;
         case connection::condition::absent:
@@ -32,43 +35,56 @@ void connections::move_to(connection& who, connection::condition next) {
     who.is = next;
     list& to = list_of(who);
     to.splice(to.end(), from, who.where);
-    if (next == connection::condition::waiting) who.waits_since = clock::now();
+    who.since = clock::now();
 }
 
-bool connections::enter(const std::shared_ptr<connection>& who) {
+const std::shared_ptr<connection>* connections::dispensable() const {
+    auto now = clock::now();
+    auto is_there_for = [now](const list& l, std::chrono::seconds patience) {
+        return !l.empty() && now - l.front()->since >= patience;
+    };
+    if (is_there_for(waiting_, patience_with_waiting)) return &waiting_.front();
+    if (is_there_for(sending_, patience_with_sending)) return &sending_.front();
+    return nullptr;
+}
+
+connections::entrance connections::enter(const std::shared_ptr<connection>& who) {
     std::lock_guard lock(mutex_);
+    if (dropped_) return entrance::over;
     ++counts_.accepted;
-    if (waiting_.size() + busy_.size() >= max_) {
-        bool somebody_can_go = !waiting_.empty() && clock::now() - waiting_.front()->waits_since >=
-                                                        patience_with_waiting;
-        if (!somebody_can_go) {
+    if (waiting_.size() + sending_.size() + busy_.size() >= max_) {
+        const std::shared_ptr<connection>* goes = dispensable();
+        if (goes == nullptr) {
             ++counts_.refused;
-            return false;
+            return entrance::full;
         }
         ++counts_.dropped;
-        send_away(waiting_.front());
+        send_away(*goes);
     }
     waiting_.push_back(who);
     who->is = connection::condition::waiting;
     who->where = std::prev(waiting_.end());
-    who->waits_since = clock::now();
+    who->since = clock::now();
+    return entrance::open;
+}
+
+void connections::begins_to_send(connection& who) {
+    std::lock_guard lock(mutex_);
+    move_to(who, connection::condition::sending);
+}
+
+bool connections::becomes_busy(connection& who) {
+    std::lock_guard lock(mutex_);
+    if (dropped_) return false;
+    move_to(who, connection::condition::busy);
     return true;
 }
 
-void connections::becomes_busy(connection& who) {
+void connections::has_been_answered(connection& who, bool sent, bool more) {
     std::lock_guard lock(mutex_);
-    move_to(who, connection::condition::busy);
-}
-
-void connections::has_been_answered(connection& who) {
-    std::lock_guard lock(mutex_);
-    ++counts_.answered;
+    if (sent) ++counts_.answered;
+    who.parting = !more;
     move_to(who, connection::condition::waiting);
-}
-
-void connections::count_malformed() {
-    std::lock_guard lock(mutex_);
-    ++counts_.answered;
 }
 
 void connections::leave(connection& who) {
@@ -95,33 +111,39 @@ void connections::send_away(const std::shared_ptr<connection>& who) {
 
 void connections::drop_longest_waiting() {
     std::lock_guard lock(mutex_);
-    if (waiting_.empty()) return;
+    const std::shared_ptr<connection>* goes = waiting_.empty() ? dispensable() : &waiting_.front();
+    if (goes == nullptr) return;
     ++counts_.dropped;
-    send_away(waiting_.front());
+    send_away(*goes);
 }
 
 void connections::drop_waiting() {
     std::lock_guard lock(mutex_);
-    while (!waiting_.empty()) send_away(waiting_.front());
+    for (auto next = waiting_.begin(); next != waiting_.end();) {
+        auto each = next++;
+        if (!(*each)->parting) send_away(*each);
+    }
 }
 
-void connections::drop_all() {
+std::size_t connections::drop_all() {
     std::lock_guard lock(mutex_);
-    for (const list* all : {&waiting_, &busy_, &leaving_})
+    dropped_ = true;
+    for (const list* all : {&waiting_, &sending_, &busy_, &leaving_})
         for (const std::shared_ptr<connection>& each : *all)
             boost::asio::post(each->stream.get_executor(), [each] { each->stream.close(); });
+    return sending_.size() + busy_.size();
 }
 
 bool connections::is_occupied() const {
     std::lock_guard lock(mutex_);
-    return !waiting_.empty() || !busy_.empty() || !leaving_.empty();
+    return !waiting_.empty() || !sending_.empty() || !busy_.empty() || !leaving_.empty();
 }
 
 server_stats connections::stats() const {
     std::lock_guard lock(mutex_);
     server_stats now = counts_;
-    now.connections = waiting_.size() + busy_.size();
-    now.requests = busy_.size();
+    now.requests = sending_.size() + busy_.size();
+    now.connections = waiting_.size() + now.requests;
     return now;
 }
 

@@ -15,6 +15,7 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/serializer.hpp>
 #include <boost/beast/http/write.hpp>
+#include <boost/none.hpp>
 #include <boost/system/error_code.hpp>
 #include <chrono>
 #include <cstdio>
@@ -38,6 +39,13 @@ constexpr std::chrono::seconds farewell_time{2};
 constexpr std::size_t farewell_bytes = std::size_t{256} << 10;
 /// When a newcomer who finds no place may come again.
 constexpr std::chrono::seconds come_again_in{1};
+/// Bytes that are read at a time.
+constexpr std::size_t some_of_a_header = std::size_t{4} << 10;
+constexpr std::size_t some_of_a_body = std::size_t{16} << 10;
+constexpr std::chrono::nanoseconds longest_time = std::chrono::hours(24);
+constexpr std::size_t largest_header = std::size_t{1} << 30;
+/// What a body in chunks ends with, if with nothing else: "0", and two line ends.
+constexpr std::size_t least_of_chunks = 5;
 
 /// As in "Sun, 06 Nov 1994 08:49:37 GMT", in no other language.
 std::string http_date() {
@@ -66,15 +74,29 @@ struct occasion {
     bool head = false;
 };
 
+/// Whether it is beyond doubt where the body ends. Beast's parser takes a Transfer-Encoding that it
+/// does not know for none at all. Somebody else on the way may not: then what is a body to one is
+/// the next request to the other. So there is `chunked`, and nothing else.
+bool has_a_certain_end(const request& r) {
+    auto codings = r.count(http::field::transfer_encoding);
+    if (codings == 0) return true;
+    return codings == 1 && r.version() >= 11 && r.count(http::field::content_length) == 0 &&
+           boost::beast::iequals(r[http::field::transfer_encoding], "chunked");
+}
+
+/// HTTP/1.0 knows nothing of expectations.
+bool expects_something(const request& r) {
+    return r.version() >= 11 && r.find(http::field::expect) != r.end();
+}
+
 /// What is wrong with a header that can be parsed.
 std::optional<answer> objection(const request& r) {
     auto hosts = r.count(http::field::host);
     if (hosts > 1 || (r.version() >= 11 && hosts == 0))
         return answer(400, "one field Host is needed\n");
-    if (r.version() < 11 && r.find(http::field::transfer_encoding) != r.end())
-        return answer(400, "HTTP/1.0 has no Transfer-Encoding\n");
-    auto expected = r.find(http::field::expect);
-    if (expected != r.end() && !boost::beast::iequals(expected->value(), "100-continue"))
+    if (!has_a_certain_end(r))
+        return answer(400, "no Transfer-Encoding but chunked, alone, and in HTTP/1.1\n");
+    if (expects_something(r) && !boost::beast::iequals(r[http::field::expect], "100-continue"))
         return answer(417, "only 100-continue can be expected\n");
     return std::nullopt;
 }
@@ -91,20 +113,62 @@ std::optional<answer> complaint(error_code error) {
     return std::nullopt;
 }
 
-asio::awaitable<bool> send(std::shared_ptr<manners> how, std::shared_ptr<connection> to,
-                           response what, occasion on) {
-    bool keep = on.keep_alive && what.keep_alive() && !how->draining;
+/// Whoever is told must not be a reason to say nothing.
+void tell(const manners& how, const std::exception_ptr& failed) {
+    if (!how.on_error) return;
+    try {
+        how.on_error(failed);
+    } catch (...) {
+        static_cast<void>(0);
+    }
+}
+
+response failure() { return to_response(answer(500, "something went wrong\n")); }
+
+/// While the server drains, whatever has come by the first answer is still answered, and no more:
+/// who goes on asking would have it never end.
+bool may_follow(const manners& how, connection& after) {
+    if (!how.draining) return true;
+    if (!after.answered_until) {
+        error_code ignored;
+        after.answered_until = after.received + after.stream.socket().available(ignored);
+    }
+    return after.received - after.buffer.size() < *after.answered_until;
+}
+
+void make_ready(response& what, occasion on, bool keep) {
     what.version(on.version);
     what.keep_alive(keep);
     what.set(http::field::date, http_date());
-    what.prepare_payload();
+    if (!has_no_body(what.result_int())) return what.prepare_payload();
+    what.body().clear();
+    what.content_length(boost::none);
+}
+
+struct outcome {
+    bool sent = false;  // all of it
+    bool keep = false;
+};
+
+asio::awaitable<outcome> send(std::shared_ptr<manners> how, std::shared_ptr<connection> to,
+                              response what, occasion on) {
+    // A handler's 1xx is no answer: only an end tells the client that there will be none.
+    bool is_one = what.result_int() >= 200;
+    bool keep = on.keep_alive && is_one && what.keep_alive() && may_follow(*how, *to);
+    try {
+        make_ready(what, on, keep);
+    } catch (...) {
+        tell(*how, std::current_exception());
+        what = failure();
+        make_ready(what, on, keep);
+    }
     to->stream.expires_after(how->within.answer_time);
     error_code error;
     http::response_serializer<http::string_body> serializer(what);
     auto token = asio::redirect_error(asio::use_awaitable, error);
     if (on.head) co_await http::async_write_header(to->stream, serializer, token);
     else co_await http::async_write(to->stream, serializer, token);
-    co_return keep && !error;
+    co_return outcome{!error, keep && !error};
 }
 
 /// What the handler says, or what is said for it.
@@ -115,15 +179,13 @@ asio::awaitable<response> handled(std::shared_ptr<manners> how, request r) {
     } catch (...) {
         failed = std::current_exception();
     }
-    if (std::optional<answer> known = answer_to(failed)) co_return to_response(*known);
-    if (how->on_error) {
-        try {
-            how->on_error(failed);
-        } catch (...) {
-            failed = nullptr;  // who is told must not be a reason to say nothing
-        }
+    try {
+        if (std::optional<answer> known = answer_to(failed)) co_return to_response(*known);
+    } catch (...) {
+        failed = std::current_exception();  // nothing that can be said
     }
-    co_return to_response(answer(500, "something went wrong\n"));
+    tell(*how, failed);
+    co_return failure();
 }
 
 /// As much of a header as has come. Beast's own limit is for what it has not parsed yet: fields
@@ -165,40 +227,67 @@ asio::awaitable<bool> read_header(std::shared_ptr<manners> how, std::shared_ptr<
     from->stream.expires_after(begun ? how->within.header_time : how->within.idle_time);
     while (error == http::error::need_more) {
         auto token = asio::redirect_error(asio::use_awaitable, error);
-        auto room = from->buffer.prepare(std::size_t{4} << 10);
+        auto room = from->buffer.prepare(some_of_a_header);
         std::size_t got = co_await from->stream.async_read_some(room, token);
         if (error) co_return false;
         from->buffer.commit(got);
+        from->received += got;
         if (!std::exchange(begun, true)) from->stream.expires_after(how->within.header_time);
         error = reader.read_from(from->buffer);
     }
     if (!error) co_return true;
-    if (std::optional<answer> what = complaint(error)) {
-        how->all->count_malformed();
+    std::optional<answer> what = complaint(error);
+    if (what) {
+        how->all->begins_to_send(*from);
         response said = to_response(*what);
-        co_await send(how, from, std::move(said), occasion());
+        outcome out = co_await send(how, from, std::move(said), occasion());
+        how->all->has_been_answered(*from, out.sent, false);
     }
     co_return false;
 }
 
-/// The rest of it. False: it cannot be had, or is not wanted.
+/// Into the parser, all that there is. Beast's own reading calls it for each byte, and it asserts
+/// that of a last chunk which it has begun there are five: a client that sends "0\r\n" and "\r"
+/// by themselves would end a program whose assertions are on. Less is never an end, so we wait.
+asio::awaitable<error_code> read_rest(std::shared_ptr<connection> from, parser* into) {
+    const std::size_t least = into->chunked() ? least_of_chunks : 1;
+    into->eager(true);
+    for (;;) {
+        error_code error;
+        if (from->buffer.size() >= least) {
+            from->buffer.consume(into->put(from->buffer.data(), error));
+            if (error && error != http::error::need_more) co_return error;
+            if (into->is_done()) co_return error_code();
+        }
+        std::size_t room_left = from->buffer.max_size() - from->buffer.size();
+        if (room_left == 0) co_return http::error::header_limit;  // extensions, or trailers
+        auto token = asio::redirect_error(asio::use_awaitable, error);
+        auto room = from->buffer.prepare(std::min(room_left, some_of_a_body));
+        std::size_t got = co_await from->stream.async_read_some(room, token);
+        if (error) co_return error;
+        from->buffer.commit(got);
+        from->received += got;
+    }
+}
+
+/// The rest of it. False: it cannot be had, or is not wanted; `out` is what became of saying so.
 asio::awaitable<bool> read_body(std::shared_ptr<manners> how, std::shared_ptr<connection> from,
-                                parser* into) {
+                                parser* into, outcome* out) {
     std::optional<answer> refusal = objection(into->get());
     error_code error;
-    auto token = asio::redirect_error(asio::use_awaitable, error);
     if (!refusal && !into->is_done()) {
         from->stream.expires_after(how->within.body_time);
-        if (into->get().find(http::field::expect) != into->get().end()) {
+        if (expects_something(into->get())) {
             static constexpr std::string_view go_on = "HTTP/1.1 100 Continue\r\n\r\n";
+            auto token = asio::redirect_error(asio::use_awaitable, error);
             co_await asio::async_write(from->stream, asio::buffer(go_on), token);
         }
-        if (!error) co_await http::async_read(from->stream, from->buffer, *into, token);
+        if (!error) error = co_await read_rest(from, into);
         if (error) refusal = complaint(error);
     }
     if (refusal) {
         response said = to_response(*refusal);
-        co_await send(how, from, std::move(said), occasion());
+        *out = co_await send(how, from, std::move(said), occasion());
     }
     co_return !refusal && !error;
 }
@@ -216,21 +305,26 @@ asio::awaitable<bool> exchange(std::shared_ptr<manners> how, std::shared_ptr<con
     incoming.body_limit(how->within.body);
     bool whole = co_await read_header(how, with, &incoming);
     if (!whole) co_return false;
-    how->all->becomes_busy(*with);
-    bool complete = co_await read_body(how, with, &incoming);
-    bool keep = false;
+    how->all->begins_to_send(*with);
+    // What comes after a body in chunks is no part of the header, and nobody has looked at it.
+    std::optional<http::request_header<>> head;
+    if (incoming.chunked()) head = incoming.get().base();
+    outcome out;
+    bool complete = co_await read_body(how, with, &incoming, &out);
     bool was_busy = false;
     if (complete) {
+        if (!how->all->becomes_busy(*with)) co_return false;
         with->stream.expires_never();  // a handler minds its own time
         request r = incoming.release();
+        if (head) r.base() = *std::move(head);
         occasion on{r.version(), r.keep_alive(), r.method() == http::verb::head};
         response said = co_await handled(how, std::move(r));
         was_busy = said.result() == http::status::service_unavailable;
-        keep = co_await send(how, with, std::move(said), on);
+        out = co_await send(how, with, std::move(said), on);
     }
-    how->all->has_been_answered(*with);
-    if (keep && was_busy) co_await wait_for(how->within.busy_pause);
-    co_return keep;
+    how->all->has_been_answered(*with, out.sent, out.keep);
+    if (out.keep && was_busy) co_await wait_for(how->within.busy_pause);
+    co_return out.keep;
 }
 
 /// Closed at once with something unread, the connection would be reset, and the last answer lost.
@@ -243,12 +337,20 @@ asio::awaitable<void> bid_farewell(std::shared_ptr<connection> to) {
     to->buffer.clear();
     auto token = asio::redirect_error(asio::use_awaitable, error);
     for (std::size_t all = 0; all < farewell_bytes && !error;) {
-        auto room = to->buffer.prepare(std::size_t{4} << 10);
+        auto room = to->buffer.prepare(some_of_a_header);
         all += co_await to->stream.async_read_some(room, token);
     }
 }
 
 }  // namespace
+
+limits reckonable(limits l) {
+    for (auto* time :
+         {&l.header_time, &l.body_time, &l.answer_time, &l.idle_time, &l.busy_pause, &l.last_call})
+        *time = std::clamp<std::chrono::nanoseconds>(*time, {}, longest_time);
+    l.header = std::min(l.header, largest_header);
+    return l;
+}
 
 asio::awaitable<void> converse(std::shared_ptr<manners> how, std::shared_ptr<connection> with) {
     struct leaves {

@@ -12,10 +12,18 @@
 
 namespace cenote::http_server {
 
+/// The same, as far as one can reckon with it: `forever` from now is no time.
+limits reckonable(limits l);
+
+/// 1xx, 204 and 304.
+constexpr bool has_no_body(unsigned status) {
+    return status / 100 == 1 || status == 204 || status == 304;
+}
+
 /// What all conversations of a server have in common.
 struct manners {
     manners(handler w, const limits& l, server::error_handler e)
-        : work(std::move(w)), within(l), on_error(std::move(e)) {}
+        : work(std::move(w)), within(reckonable(l)), on_error(std::move(e)) {}
 
     const handler work;
     const limits within;

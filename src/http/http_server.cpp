@@ -14,6 +14,7 @@
 #include <boost/system/error_code.hpp>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "http/connections.hpp"
@@ -33,6 +34,9 @@ constexpr std::size_t turned_away_max = 64;
 /// Before the next try, where the system has no room for another connection.
 constexpr std::chrono::milliseconds shortage_pause{20};
 constexpr std::chrono::milliseconds look_again{5};
+/// As many as may wait at the door when it is shut: more than a system's backlog.
+constexpr int last_guests = 4096;
+constexpr std::chrono::nanoseconds longest_drain = std::chrono::hours(1);
 
 asio::awaitable<response> answered(handler work, request r) {
     std::exception_ptr failed;
@@ -50,8 +54,8 @@ asio::awaitable<response> answered(handler work, request r) {
 std::string_view after_authority(std::string_view target) {
     std::size_t scheme = target.find("://");
     if (scheme == std::string_view::npos || target.starts_with('/')) return target;
-    std::size_t slash = target.find('/', scheme + 3);
-    return slash == std::string_view::npos ? std::string_view("/") : target.substr(slash);
+    std::size_t end = target.find_first_of("/?", scheme + 3);
+    return end == std::string_view::npos ? std::string_view("/") : target.substr(end);
 }
 
 std::string_view target_of(const request& r) noexcept {
@@ -61,7 +65,9 @@ std::string_view target_of(const request& r) noexcept {
 }  // namespace
 
 response to_response(const answer& what) {
-    response r(static_cast<boost::beast::http::status>(what.status()), 11);
+    response r;
+    r.result(static_cast<unsigned>(what.status()));  // throws for what is no status
+    if (has_no_body(r.result_int())) return r;
     r.set(boost::beast::http::field::content_type, what.content_type());
     if (what.retry_after())
         r.set(boost::beast::http::field::retry_after, std::to_string(what.retry_after()->count()));
@@ -72,7 +78,8 @@ response to_response(const answer& what) {
 
 std::string_view path_of(const request& r) noexcept {
     std::string_view target = target_of(r);
-    return target.substr(0, target.find('?'));
+    std::string_view path = target.substr(0, target.find('?'));
+    return path.empty() ? std::string_view("/") : path;  // "http://host?query"
 }
 
 std::string_view query_of(const request& r) noexcept {
@@ -95,6 +102,9 @@ public:
           door_(strand_, at),
           at_(door_.local_endpoint()) {
         door_.non_blocking(true);
+        // Otherwise a client that is gone before it was let in is waited for, whatever was said
+        // about blocking.
+        door_.set_option(asio::socket_base::enable_connection_aborted(true));
     }
 
     void open() { asio::co_spawn(strand_, let_in(shared_from_this()), asio::detached); }
@@ -118,69 +128,106 @@ private:
     using self = std::shared_ptr<state>;
 
     static asio::awaitable<void> let_in(self me) {
+        // Nothing that goes wrong is a reason not to open the door again, nor is a lack of memory.
         while (me->door_.is_open()) {
-            error_code error;
-            auto strand = asio::make_strand(me->where_);
-            auto token = asio::redirect_error(asio::use_awaitable, error);
-            tcp::socket client = co_await me->door_.async_accept(strand, token);
-            if (!error) me->welcome(std::move(client));
-            else if (me->door_.is_open()) co_await me->bear(error);
+            bool has_failed = false;
+            try {
+                co_await let_one_in(me);
+            } catch (...) {
+                has_failed = true;
+            }
+            if (!has_failed) continue;
+            try {
+                co_await pause(me);
+            } catch (...) {
+                std::this_thread::yield();
+            }
         }
     }
 
-    /// Few errors are the door's own, and none is a reason not to open it again.
-    asio::awaitable<void> bear(error_code error) {
-        if (error == asio::error::connection_aborted) co_return;
-        how_->all->drop_longest_waiting();
-        asio::steady_timer pause(strand_, shortage_pause);
-        co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
+    static asio::awaitable<void> let_one_in(self me) {
+        error_code error;
+        auto strand = asio::make_strand(me->where_);
+        auto token = asio::redirect_error(asio::use_awaitable, error);
+        tcp::socket client = co_await me->door_.async_accept(strand, token);
+        if (!error) co_return me->welcome(std::move(client));
+        if (error == asio::error::connection_aborted || !me->door_.is_open()) co_return;
+        me->how_->all->drop_longest_waiting();  // the system has no room for another
+        co_await pause(me);
     }
 
+    static asio::awaitable<void> pause(self me) {
+        error_code ignored;
+        asio::steady_timer timer(me->strand_, shortage_pause);
+        co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    }
+
+    /// If it throws, nobody has come.
     void welcome(tcp::socket client) {
         error_code ignored;
         client.set_option(tcp::no_delay(true), ignored);
         auto strand = client.get_executor();
         auto who = std::make_shared<connection>(std::move(client), how_->buffer_max());
-        if (how_->all->enter(who)) {
-            asio::co_spawn(strand, converse(how_, std::move(who)), asio::detached);
-        } else if (++how_->turned_away <= turned_away_max) {
-            asio::co_spawn(strand, turn_away(how_, std::move(who)), asio::detached);
-        } else {
+        switch (how_->all->enter(who)) {
+            case connections::entrance::over: return;
+            case connections::entrance::open:
+                try {
+                    asio::co_spawn(strand, converse(how_, who), asio::detached);
+                } catch (...) {
+                    how_->all->leave(*who);
+                    throw;
+                }
+                return;
+            case connections::entrance::full: break;
+        }
+        if (how_->turned_away >= turned_away_max) return;
+        ++how_->turned_away;
+        try {
+            asio::co_spawn(strand, turn_away(how_, who), asio::detached);
+        } catch (...) {
             --how_->turned_away;
+            throw;
         }
     }
 
     /// Whoever was connected before the door was shut has been let in.
     void shut() {
         error_code error;
-        while (door_.is_open() && !error) {
-            tcp::socket client(asio::make_strand(where_));
-            door_.accept(client, error);
-            if (!error) welcome(std::move(client));
+        try {
+            for (int i = 0; i < last_guests && door_.is_open(); ++i) {
+                tcp::socket client(asio::make_strand(where_));
+                door_.accept(client, error);
+                if (!error) welcome(std::move(client));
+                else if (error != asio::error::connection_aborted) break;
+            }
+        } catch (...) {
+            error = asio::error::no_memory;  // nobody else can be let in
         }
         door_.close(error);
     }
 
-    /// Looks at least twice: somebody may just be coming through the door.
-    static asio::awaitable<void> wait_until_empty(self me, clock::time_point end) {
-        asio::steady_timer pause(me->strand_);
+    /// Looks at least twice: somebody may just be coming through the door. `each_time`: at each
+    /// look.
+    static asio::awaitable<void> wait_until_empty(self me, clock::time_point end,
+                                                  void (connections::*each_time)()) {
+        asio::steady_timer timer(me->strand_);
         do {
-            pause.expires_at(std::min(end, clock::now() + look_again));
-            co_await pause.async_wait(asio::use_awaitable);
+            if (each_time != nullptr) ((*me->how_->all).*each_time)();
+            timer.expires_at(std::min(end, clock::now() + look_again));
+            co_await timer.async_wait(asio::use_awaitable);
         } while (me->how_->all->is_occupied() && clock::now() < end);
     }
 
     static asio::awaitable<std::size_t> drained(self me, std::chrono::nanoseconds within) {
-        auto end = clock::now() + std::min<std::chrono::nanoseconds>(within, std::chrono::hours(1));
+        auto end = clock::now() + std::clamp<std::chrono::nanoseconds>(within, {}, longest_drain);
         me->how_->draining = true;
         me->shut();
         auto last_call = clock::now() + me->how_->within.last_call;
-        co_await wait_until_empty(me, std::min(end, last_call));
-        me->how_->all->drop_waiting();
-        co_await wait_until_empty(me, end);
-        std::size_t lost = me->how_->all->stats().requests;
-        me->how_->all->drop_all();
-        co_return lost;
+        co_await wait_until_empty(me, std::min(end, last_call), nullptr);
+        // Again and again: who was told that more can be asked, and takes the answer only now,
+        // begins to wait only then.
+        co_await wait_until_empty(me, end, &connections::drop_waiting);
+        co_return me->how_->all->drop_all();
     }
 
     std::shared_ptr<manners> how_;

@@ -8,6 +8,8 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <memory>
 #include <mutex>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -145,6 +147,75 @@ TEST(http_server, reads_chunks) {
     EXPECT_EQ(a.body, "POST / abcde");
 }
 
+TEST(http_server, drops_what_follows_the_chunks) {
+    front f([](request r) -> asio::awaitable<response> {
+        std::string said;
+        for (const auto& each : r) {
+            said.append(each.name_string().data(), each.name_string().size());
+            said += "=";
+            said.append(each.value().data(), each.value().size());
+            said += ";";
+        }
+        co_return to_response(answer(200, said + r.body()));
+    });
+    tcp_client client(f.port());
+    for (int i = 0; i < 2; ++i) {
+        heard a = ask(client,
+                      "POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: Chunked\r\n\r\n"
+                      "3\r\nabc\r\n0\r\nHost: evil\r\nX-User: root\r\nConnection: close\r\n\r\n");
+        EXPECT_EQ(a.status, 200);
+        EXPECT_EQ(a.body, "Host=t;Transfer-Encoding=Chunked;abc");
+        EXPECT_FALSE(a.has("Connection: close"));
+    }
+}
+
+TEST(http_server, reads_chunks_that_come_byte_by_byte) {
+    front f(echo);
+    tcp_client client(f.port());
+    int on = 1;
+    ::setsockopt(client.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    for (std::string_view body : {"0\r\n\r\n", "2\r\nab\r\n1;x=y\r\nc\r\n0\r\nX: y\r\n\r\n"}) {
+        client.say("POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
+        for (char c : body) {
+            support::pass(3ms);  // so that each is read by itself
+            client.say(std::string_view(&c, 1));
+        }
+        EXPECT_EQ(hear_answer(client).body, body.size() == 5 ? "POST / " : "POST / abc");
+    }
+}
+
+TEST(http_server, tells_http_1_0_nothing_before_the_answer) {
+    front f(echo);
+    tcp_client client(f.port());
+    for (std::string_view what : {"100-continue", "wonders"}) {
+        heard a = ask(client,
+                      "POST / HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 2\r\n"
+                      "Expect: " +
+                          std::string(what) + "\r\n\r\nok");
+        EXPECT_EQ(a.status, 200);
+        EXPECT_EQ(a.body, "POST / ok");
+    }
+}
+
+TEST(http_server, bears_times_beyond_all_clocks) {
+    constexpr auto forever = std::chrono::nanoseconds::max();
+    front f(echo, {.header = static_cast<std::size_t>(-1),
+                   .header_time = forever,
+                   .body_time = forever,
+                   .answer_time = forever,
+                   .idle_time = forever,
+                   .busy_pause = forever,
+                   .last_call = forever});
+    auto client = std::make_unique<tcp_client>(f.port());
+    EXPECT_EQ(ask(*client, "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\nok").status,
+              200);
+    auto done = f.drain(forever);
+    EXPECT_EQ(ask(*client, plain).status, 200);
+    client.reset();
+    EXPECT_EQ(done.get(), 0u);
+    EXPECT_EQ(f.drain(std::chrono::nanoseconds::min()).get(), 0u);
+}
+
 TEST(http_server, knows_the_path_of_a_target) {
     auto parts = [](std::string_view target) {
         request r(boost::beast::http::verb::get, {target.data(), target.size()}, 11);
@@ -155,6 +226,7 @@ TEST(http_server, knows_the_path_of_a_target) {
     EXPECT_EQ(parts("/orders?limit=3?4"), "/orders|limit=3?4");
     EXPECT_EQ(parts("http://host:80/orders?x"), "/orders|x");
     EXPECT_EQ(parts("http://host"), "/|");
+    EXPECT_EQ(parts("http://host?a=/x"), "/|a=/x");
     EXPECT_EQ(parts("/x?u=http://host/y"), "/x|u=http://host/y");
     EXPECT_EQ(parts("*"), "*|");
 }
@@ -206,6 +278,80 @@ TEST(http_server, answers_500_without_a_word_about_other_errors) {
     EXPECT_EQ(told, "secret");
 }
 
+TEST(http_server, leaves_out_the_body_that_a_status_has_not) {
+    front f([](request r) -> asio::awaitable<response> {
+        unsigned status = r.target() == "/204" ? 204 : 304;
+        response said(static_cast<boost::beast::http::status>(status), 11);
+        said.body() = "too much";
+        said.content_length(said.body().size());
+        co_return said;
+    });
+    tcp_client client(f.port());
+    for (int status : {204, 304}) {
+        heard a = ask(client, "GET /" + std::to_string(status) + " HTTP/1.1\r\nHost: t\r\n\r\n");
+        EXPECT_EQ(a.status, status);
+        EXPECT_FALSE(a.has("Content-Length"));
+    }
+    EXPECT_TRUE(client.hears_nothing());
+
+    front g([](request r) -> asio::awaitable<response> {
+        if (r.target() == "/") co_return to_response(answer(204, "too much"));
+        throw cenote::answer_error(102, "too much");
+    });
+    tcp_client other(g.port());
+    EXPECT_EQ(ask(other, "GET / HTTP/1.1\r\nHost: t\r\n\r\n").status, 204);
+    EXPECT_EQ(ask(other, "GET /1 HTTP/1.1\r\nHost: t\r\n\r\n").status, 102);
+    EXPECT_EQ(other.hear_all(), "") << "who is not answered is not kept waiting";
+}
+
+TEST(http_server, answers_500_for_a_response_that_cannot_be_sent) {
+    std::atomic<int> told{0};
+    front f(
+        [](request r) -> asio::awaitable<response> {
+            if (r.target() == "/none") throw cenote::answer_error(12345, "no status");
+            response said(boost::beast::http::status::ok, 11);
+            // No field can be longer than this, and `close` must be put into it.
+            said.set(boost::beast::http::field::connection, std::string(65'530, 'x'));
+            co_return said;
+        },
+        {}, [&](const std::exception_ptr&) { ++told; });
+    tcp_client client(f.port());
+    EXPECT_EQ(ask(client, "GET /none HTTP/1.1\r\nHost: t\r\n\r\n").status, 500);
+    EXPECT_EQ(told, 1);
+    heard a = ask(client, "GET / HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n");
+    EXPECT_EQ(a.status, 500);
+    EXPECT_TRUE(a.has("Connection: close"));
+    EXPECT_EQ(told, 2);
+}
+
+/// Tries everything twice, each time with a copy of what it was given.
+struct fake_database {
+    template <class Work>
+    asio::awaitable<response> async_transaction(Work& work) {
+        auto first = work;
+        auto second = work;
+        return twice(first(*this), second(*this));
+    }
+    static asio::awaitable<response> twice(asio::awaitable<response> a,
+                                           asio::awaitable<response> b) {
+        co_await std::move(a);
+        co_return co_await std::move(b);
+    }
+};
+
+TEST(http_server, gives_each_try_of_a_transaction_the_same_request) {
+    fake_database db;
+    std::vector<const request*> seen;
+    auto work = [&seen](fake_database&, const request& r) {
+        seen.push_back(&r);
+        return echo(r);
+    };
+    front f(cenote::http_server::transactional(db, work));
+    EXPECT_EQ(get(f.port(), "/x").body, "GET /x ");
+    ASSERT_EQ(seen.size(), 2u);
+    EXPECT_EQ(seen[0], seen[1]);
+}
+
 // Hostile clients.
 
 struct bad_request {
@@ -237,6 +383,9 @@ TEST_P(http_server_hostile, is_refused_and_dropped_and_nobody_else_notices) {
 }
 
 std::string with_head(const std::string& rest) { return "GET / HTTP/1.1\r\n" + rest + "\r\n\r\n"; }
+
+/// Would be answered, if the one before it were believed to have no body.
+const std::string smuggled = "GET /smuggled HTTP/1.1\r\nHost: t\r\n\r\n";
 
 INSTANTIATE_TEST_SUITE_P(
     requests, http_server_hostile,
@@ -277,6 +426,44 @@ INSTANTIATE_TEST_SUITE_P(
                     400},
         bad_request{"chunks_in_http_1_0",
                     "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
+        bad_request{"another_coding", with_head("Host: t\r\nTransfer-Encoding: gzip") + smuggled,
+                    400},
+        bad_request{"another_coding_after_chunks",
+                    with_head("Host: t\r\nTransfer-Encoding: chunked, gzip") + smuggled, 400},
+        bad_request{"another_coding_before_chunks",
+                    with_head("Host: t\r\nTransfer-Encoding: gzip, chunked") + "0\r\n\r\n", 400},
+        bad_request{"chunks_of_chunks",
+                    with_head("Host: t\r\nTransfer-Encoding: chunked, chunked") + smuggled, 400},
+        bad_request{"the_coding_that_is_none",
+                    with_head("Host: t\r\nTransfer-Encoding: identity") + smuggled, 400},
+        bad_request{"another_coding_and_a_length",
+                    with_head("Host: t\r\nTransfer-Encoding: gzip\r\nContent-Length: 3") + "abc",
+                    400},
+        bad_request{"a_length_and_another_coding",
+                    with_head("Host: t\r\nContent-Length: 3\r\nTransfer-Encoding: gzip") + "abc",
+                    400},
+        bad_request{"another_coding_and_chunks",
+                    with_head("Host: t\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked") +
+                        "0\r\n\r\n",
+                    400},
+        bad_request{"chunks_twice",
+                    with_head("Host: t\r\nTransfer-Encoding: chunked\r\n"
+                              "Transfer-Encoding: chunked") +
+                        "0\r\n\r\n",
+                    400},
+        bad_request{"nearly_chunks", with_head("Host: t\r\nTransfer-Encoding: xchunked") + smuggled,
+                    400},
+        bad_request{"no_coding_at_all", with_head("Host: t\r\nTransfer-Encoding:") + smuggled, 400},
+        bad_request{"another_coding_in_http_1_0",
+                    "POST / HTTP/1.0\r\nTransfer-Encoding: gzip\r\n\r\n", 400},
+        bad_request{"long_extensions_of_a_chunk",
+                    with_head("Host: t\r\nTransfer-Encoding: chunked") + "3;" +
+                        std::string(100'000, 'a'),
+                    431},
+        bad_request{"trailers_without_end",
+                    with_head("Host: t\r\nTransfer-Encoding: chunked") +
+                        "0\r\nX: " + std::string(100'000, 'a'),
+                    431},
         bad_request{"a_chunk_that_is_none",
                     with_head("Host: t\r\nTransfer-Encoding: chunked") + "xyz\r\n", 400},
         bad_request{"large_chunks",
@@ -346,8 +533,20 @@ TEST(http_server_slow, drops_who_does_not_take_the_answer) {
         {.answer_time = 200ms});
     tcp_client client(f.port());
     client.say(plain);
-    EXPECT_TRUE(eventually([&] { return f.stats().answered == 1; }));
+    EXPECT_TRUE(eventually([&] { return f.stats().requests == 1; }));
     EXPECT_TRUE(eventually([&] { return f.stats().connections == 0; }));
+    EXPECT_EQ(f.stats().answered, 0u);  // it was not
+}
+
+TEST(http_server_slow, is_not_said_to_have_answered_half_a_body) {
+    front f(echo);
+    {
+        tcp_client client(f.port());
+        client.say("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nabc");
+        EXPECT_TRUE(eventually([&] { return f.stats().requests == 1; }));
+    }
+    EXPECT_TRUE(eventually([&] { return f.stats().connections == 0; }));
+    EXPECT_EQ(f.stats().answered, 0u);
 }
 
 TEST(http_server_slow, minds_its_own_time_while_a_handler_works) {
@@ -409,6 +608,25 @@ TEST(http_server_crowd, bears_a_thousand_idle_clients) {
     EXPECT_LE(f.stats().connections, 200u);
     support::pass(1100ms);
     EXPECT_EQ(get(f.port(), "/").status, 200);
+}
+
+TEST(http_server_crowd, has_slow_bodies_make_room) {
+    front f(echo, {.connections = 3});
+    std::vector<std::unique_ptr<tcp_client>> all;
+    for (int i = 0; i < 3; ++i) {
+        all.push_back(std::make_unique<tcp_client>(f.port()));
+        all.back()->say("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\na");
+        EXPECT_TRUE(eventually([&] { return f.stats().requests == all.size(); }));
+    }
+    EXPECT_EQ(get(f.port(), "/").status, 503);  // they have only just begun
+    support::pass(2100ms);
+    for (auto& each : all) each->say("b");  // saying a little does not help
+    tcp_client late(f.port());
+    EXPECT_EQ(ask(late, plain).status, 200);
+    EXPECT_NE(all[0]->end(), ended::not_yet);
+    EXPECT_EQ(ask(*all[1], "cde").body, "POST / abcde");
+    EXPECT_EQ(ask(*all[2], "cde").body, "POST / abcde");
+    EXPECT_EQ(f.stats().dropped, 1u);
 }
 
 // Its end.
@@ -476,6 +694,84 @@ TEST(http_server_drain, ends_in_time_and_says_how_many_were_lost) {
     EXPECT_EQ(busy.end(), ended::finished);
     s.go();
     EXPECT_TRUE(eventually([&] { return f.stats().connections == 0; }));
+}
+
+TEST(http_server_drain, answers_all_pipelined_requests_that_have_come) {
+    constexpr int count = 300;  // more than is read at a time
+    slow s;
+    front f(s.work(), {.last_call = 10ms});
+    tcp_client client(f.port());
+    std::string all;
+    for (int i = 0; i < count; ++i)
+        all += "GET /" + std::to_string(i) + " HTTP/1.1\r\nHost: t\r\n\r\n";
+    client.say(all);
+    EXPECT_TRUE(eventually([&] { return s.begun() == 1; }));
+    auto done = f.drain(30s);
+    std::uint16_t port = f.port();
+    EXPECT_TRUE(eventually([&] { return !support::listens(port); }));
+    support::pass(50ms);  // beyond the last call
+    s.go();
+    for (int i = 0; i < count; ++i) {
+        heard a = hear_answer(client);
+        ASSERT_EQ(a.body, "GET /" + std::to_string(i) + " ");
+        ASSERT_EQ(a.has("Connection: close"), i == count - 1);
+    }
+    EXPECT_EQ(client.end(), ended::finished);
+    EXPECT_EQ(done.get(), 0u);
+}
+
+TEST(http_server_drain, does_not_wait_for_who_goes_on_asking) {
+    slow s;
+    front f(s.work(), {.last_call = 10ms});
+    tcp_client client(f.port());
+    client.say(plain);
+    EXPECT_TRUE(eventually([&] { return s.begun() == 1; }));
+    auto done = f.drain(60s);
+    std::uint16_t port = f.port();
+    EXPECT_TRUE(eventually([&] { return !support::listens(port); }));
+    s.go();
+    EXPECT_TRUE(eventually([&] {
+        try {
+            client.say(plain);
+        } catch (const std::system_error&) {
+            return true;
+        }
+        return false;
+    }));
+    EXPECT_EQ(done.get(), 0u);
+}
+
+TEST(http_server_drain, does_not_wait_for_who_was_promised_more) {
+    std::string much(8 << 20, 'a');
+    front f(
+        [&much](request) -> asio::awaitable<response> { co_return to_response(answer(200, much)); },
+        {.last_call = 10ms});
+    tcp_client client(f.port());
+    client.say(plain);
+    EXPECT_EQ(client.hear(1), "H");  // is being sent
+    auto done = f.drain(50s);
+    std::uint16_t port = f.port();
+    EXPECT_TRUE(eventually([&] { return !support::listens(port); }));
+    support::pass(100ms);  // beyond the last call
+    EXPECT_GT(client.hear(much.size()).size(), 0u);
+    EXPECT_EQ(client.end(), ended::finished);
+    EXPECT_EQ(done.wait_for(20s), std::future_status::ready);
+}
+
+/// Its end, after each number of steps of the event loop since a client has come.
+TEST(http_server_drain, lets_nobody_in_after_the_end) {
+    for (int steps = 0; steps < 30; ++steps) {
+        asio::io_context io(1);
+        auto here = std::make_unique<server>(
+            io.get_executor(), asio::ip::tcp::endpoint(asio::ip::address_v4::loopback(), 0), echo);
+        io.poll();
+        tcp_client client(here->endpoint().port());
+        for (int i = 0; i < steps; ++i) io.poll_one();
+        here.reset();
+        io.run_for(10s);
+        EXPECT_TRUE(io.stopped()) << "somebody was let in after " << steps << " steps";
+        EXPECT_NE(client.end(10ms), ended::not_yet);
+    }
 }
 
 TEST(http_server_drain, leaves_nothing_behind) {
