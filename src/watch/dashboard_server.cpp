@@ -316,9 +316,20 @@ asio::awaitable<bool> dashboard_server::serve_request(client* one) {
     parser.body_limit(body_max);
     error_code error;
     one->stream.expires_after(as_duration(request_timeout_));
-    co_await http::async_read(one->stream, one->buffer, parser,
-                              asio::redirect_error(asio::use_awaitable, error));
+    co_await http::async_read_header(one->stream, one->buffer, parser,
+                                     asio::redirect_error(asio::use_awaitable, error));
     reply what;
+    // Browsers send lengths. Whatever else there is leaves room for two opinions about where a body
+    // ends; and Beast's parser has an assertion that chunks which come byte by byte do not keep.
+    if (!error && parser.get().find(http::field::transfer_encoding) != parser.get().end()) {
+        what.status = 411;
+        what.body = R"({"error":"say Content-Length, not Transfer-Encoding"})";
+        co_await send(one, std::move(what));
+        co_return false;
+    }
+    if (!error && !parser.is_done())
+        co_await http::async_read(one->stream, one->buffer, parser,
+                                  asio::redirect_error(asio::use_awaitable, error));
     if (error) {
         what.status = status_for(error);
         what.body = R"({"error":"this is no request, or too large"})";

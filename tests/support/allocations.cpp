@@ -13,6 +13,7 @@ constexpr std::int64_t never = -1;
 
 struct plan {
     std::int64_t spared = never;
+    std::size_t at_least = 0;
     bool lasting = false;
     bool happened = false;
 };
@@ -33,7 +34,8 @@ bool fails_anywhere() {
     return true;
 }
 
-bool must_fail() {
+bool must_fail(std::size_t size) {
+    if (size < here.at_least) return fails_anywhere();
     if (here.spared == 0) {
         here.happened = true;
         if (!here.lasting) here.spared = never;
@@ -45,7 +47,7 @@ bool must_fail() {
 
 void* get(std::size_t size, std::size_t alignment) {
     ++made_here;
-    if (must_fail()) throw std::bad_alloc();
+    if (must_fail(size)) throw std::bad_alloc();
     std::size_t rounded = (size + alignment - 1) / alignment * alignment;
     void* p = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
     if (p == nullptr) throw std::bad_alloc();
@@ -95,12 +97,12 @@ namespace support {
 std::uint64_t allocations_here() { return made_here; }
 std::int64_t allocations_alive() { return alive; }
 
-allocation_failure::allocation_failure(std::uint64_t spared, scope where) {
+allocation_failure::allocation_failure(std::uint64_t spared, scope where, std::size_t at_least) {
     auto count = static_cast<std::int64_t>(spared);
     here = {};
     happened_anywhere = false;
     if (where == scope::once_on_any_thread) spared_anywhere = count;
-    else here = {.spared = count, .lasting = where == scope::from_then_on};
+    else here = {.spared = count, .at_least = at_least, .lasting = where == scope::from_then_on};
 }
 
 allocation_failure::~allocation_failure() {
