@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -106,8 +107,7 @@ TEST_F(watched, is_gone_when_its_entry_is) {
 }
 
 /// Does something as soon as it has a lease.
-template <class Do>
-support::task once_it_has_a_lease(pool<int>& from, Do* something) {
+support::task once_it_has_a_lease(pool<int>& from, const std::function<void()>* something) {
     auto held = co_await from.co_acquire();
     (*something)();
 }
@@ -121,7 +121,7 @@ struct waited_for : watched {
 };
 
 TEST_F(waited_for, may_be_taken_off_by_whoever_it_resumes) {
-    auto take_off = [&] { b.remove(entry); };
+    std::function<void()> take_off = [&] { b.remove(entry); };
     auto waiter = once_it_has_a_lease(one, &take_off);
     waiter.start();
     ASSERT_FALSE(waiter.done());
@@ -132,7 +132,7 @@ TEST_F(waited_for, may_be_taken_off_by_whoever_it_resumes) {
 
 TEST_F(waited_for, is_taken_off_by_others_when_nothing_is_done_to_it) {
     support::door busy;
-    auto block = [&] { busy.pass_through(); };
+    std::function<void()> block = [&] { busy.pass_through(); };
     auto waiter = once_it_has_a_lease(one, &block);
     waiter.start();
     std::jthread acting(
