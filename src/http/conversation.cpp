@@ -12,10 +12,8 @@
 #include <boost/beast/core/error.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
 #include <boost/beast/http/serializer.hpp>
 #include <boost/beast/http/write.hpp>
-#include <boost/none.hpp>
 #include <boost/system/error_code.hpp>
 #include <chrono>
 #include <cstdio>
@@ -142,7 +140,7 @@ void make_ready(response& what, occasion on, bool keep) {
     what.set(http::field::date, http_date());
     if (!has_no_body(what.result_int())) return what.prepare_payload();
     what.body().clear();
-    what.content_length(boost::none);
+    what.content_length({});  // none
 }
 
 struct outcome {
