@@ -46,6 +46,14 @@ help::help() {
     label("SUBCOMMAND", "WORD");
 }
 
+std::string help::make_description(const CLI::App* word) const {
+    std::string lines;
+    for (const std::string& line :
+         terminal::wrap(word->get_description(), std::min<std::size_t>(terminal::width(), 100)))
+        lines += line + "\n";
+    return lines;
+}
+
 std::string help::make_subcommand(const CLI::App* word) const {
     std::ostringstream out;
     CLI::detail::format_help(out, word->get_display_name(true), broken(word->get_description()),

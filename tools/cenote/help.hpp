@@ -11,6 +11,7 @@ namespace command {
 class help final : public CLI::Formatter {
 public:
     help();
+    std::string make_description(const CLI::App* word) const override;
     std::string make_subcommand(const CLI::App* word) const override;
     std::string make_option_opts(const CLI::Option* option) const override;
     std::string make_option_desc(const CLI::Option* option) const override;
