@@ -94,8 +94,8 @@ private:
             asio::strand<asio::io_context::executor_type> place;
             asio::cancellation_signal call_off;
         };
-        std::deque<borrower> all;
         asio::io_context io;
+        std::deque<borrower> all;  // a strand must not outlive its context
         for (std::size_t i = 0; i < parts.size(); ++i) {
             borrower& one = all.emplace_back(io);
             asio::co_spawn(one.place, async_borrow(i, parts[i].get()),
