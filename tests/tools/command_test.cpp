@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cenote/terminal.hpp"
 #include "program.hpp"
 
 namespace {
@@ -37,7 +38,8 @@ TEST(command_test, help_lists_the_words_and_each_has_its_own) {
         std::size_t longest = 0;
         for (std::size_t at = 0, end; (end = help.out.find('\n', at)) != std::string::npos;
              at = end + 1)
-            longest = std::max(longest, end - at);
+            longest = std::max(
+                longest, terminal::columns_of(std::string_view(help.out).substr(at, end - at)));
         EXPECT_LE(longest, 100u) << word << "\n" << help.out;
     }
 }
