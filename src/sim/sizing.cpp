@@ -164,12 +164,16 @@ std::size_t worked_on(const measured_server& server, double throughput, std::siz
 }
 
 /// The server as one of several processes sees it: the others have their share of it, too.
-measured_server seen_by_one(const measured_server& server, std::size_t processes, const advice& a) {
+measured_server seen_by_one(const measured_server& server, std::size_t processes,
+                            double rate_of_all, const advice& a) {
     if (processes == 1) return server;
     double throughput = 0;
     for (const sized& s : a.curve)
         if (s.max <= a.together) throughput = s.throughput;
-    std::size_t all = worked_on(server, throughput, a.together);
+    // Where somebody always waits, all of them are at work.
+    std::size_t all = a.max * processes;
+    if (rate_of_all > 0 && throughput >= keeps_up_with * rate_of_all)
+        all = worked_on(server, throughput, all);
     std::size_t others = all - all / processes;
     std::vector<level> levels;
     for (std::size_t n = 1; n <= a.max; ++n) {
@@ -234,7 +238,7 @@ advice advise(const measured_server& server, const question& q,
         a.limit_binds = true;
     }
     if (is_enough()) return a;
-    look_at_one(seen_by_one(server, processes, a), q, a, is_enough);
+    look_at_one(seen_by_one(server, processes, who.rate, a), q, a, is_enough);
     return a;
 }
 

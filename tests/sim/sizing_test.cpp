@@ -146,6 +146,10 @@ TEST(sizing, divides_the_server_among_the_processes) {
         EXPECT_EQ(a.max, (a.together + processes - 1) / processes);
         EXPECT_GE(a.max, 1u);
         EXPECT_LE(a.min_idle, a.max);
+        // Together they cannot get more than there is.
+        double most = 0;
+        for (const sized& s : a.curve) most = std::max(most, s.throughput);
+        EXPECT_LE(a.rate * static_cast<double>(processes), most);
     }
     // With one, four processes need together what one needs with four times the rate.
     advice one = advise(server, {.rate = 1200}),
