@@ -191,17 +191,19 @@ std::string what_is_best(const findings& f) {
     const sized& best = at(a, a.together);
     std::string tried = "of sizes up to " + std::to_string(f.question.most);
     std::string s = pools(f);
+    bool alone = f.question.processes == 1;
+    std::string smallest = alone ? " is the smallest " : " are the fewest ";
     if (has_rate(f) && !a.keeps_up && a.at_the_edge)
         s = "at " + per_second(rate_of_all(f)) + ", nothing " + tried + " keeps up: " + s +
             " serves " + per_second(best.throughput) + ".";
     else if (has_rate(f))
-        s = "at " + per_second(rate_of_all(f)) + ", " + s + " is the smallest " +
+        s = "at " + per_second(rate_of_all(f)) + ", " + s + smallest +
             (a.at_the_edge ? tried + " " : "") +
             "with which 95 of 100 are done about as soon as with any (" + in_words(best.total_p95) +
             ").";
     else
-        s += " is the smallest " + (a.at_the_edge ? tried + " " : std::string()) +
-             "that brings 85 % of the most that " +
+        s += smallest + (a.at_the_edge ? tried + " " : std::string()) +
+             (alone ? "that brings" : "that bring") + " 85 % of the most that " +
              (a.at_the_edge ? "was seen" : "the server can give") + " (" +
              per_second(best.throughput) + ").";
     s.front() = s.front() == 'a' ? 'A' : s.front();
