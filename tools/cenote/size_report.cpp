@@ -191,7 +191,7 @@ std::string what_is_best(const findings& f) {
     const sized& best = at(a, a.together);
     std::string tried = "of sizes up to " + std::to_string(f.question.most);
     std::string s = pools(f);
-    bool alone = f.question.processes == 1;
+    bool alone = f.question.processes == 1 || a.together == 1;
     std::string smallest = alone ? " is the smallest " : " are the fewest ";
     if (has_rate(f) && !a.keeps_up && a.at_the_edge)
         s = "at " + per_second(rate_of_all(f)) + ", nothing " + tried + " keeps up: " + s +
@@ -225,7 +225,9 @@ std::string what_that_means(const findings& f) {
     if (f.question.processes > a.together)
         return "Each process needs one at least, so that they have " +
                std::to_string(f.question.processes) +
-               ", more than is good for the server: fewer processes, or a pooler in between.";
+               (has_rate(f) && a.keeps_up ? "; at this rate few of them are busy at once."
+                                          : ", more than is good for the server: fewer processes, "
+                                            "or a pooler in between.");
     if (!a.keeps_up)
         return "The server cannot keep up with that rate, whatever the size: it gives each "
                "process " +
