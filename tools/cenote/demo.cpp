@@ -182,7 +182,8 @@ void print(const outcome& all, const settings& how) {
                                  : ", but " + std::to_string(all.in_books) + " are there")});
     std::string failures = "none";
     if (all.heard.failures > 0)
-        failures = std::to_string(all.heard.failures) + ", the first: " + all.heard.first_failure;
+        failures = std::to_string(all.heard.failures) +
+                   ", the first: " + terminal::printable(all.heard.first_failure);
     rows.add({"failures", failures});
     rows.add({"requests lost at the end", std::to_string(all.lost)});
     std::printf(
