@@ -4,6 +4,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/system/error_code.hpp>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 namespace cenote::http_server {
@@ -20,7 +21,7 @@ constexpr std::chrono::seconds patience_with_sending{2};
 }  // namespace
 
 connections::list& connections::list_of(const connection& who) {
-    switch (who.is) {
+    switch (who.is_) {
         case connection::condition::sending: return sending_;
         case connection::condition::busy: return busy_;
         case connection::condition::leaving: return leaving_;
@@ -32,16 +33,16 @@ connections::list& connections::list_of(const connection& who) {
 
 void connections::move_to(connection& who, connection::condition next) {
     list& from = list_of(who);
-    who.is = next;
+    who.is_ = next;
     list& to = list_of(who);
-    to.splice(to.end(), from, who.where);
-    who.since = clock::now();
+    to.splice(to.end(), from, who.where_);
+    who.since_ = clock::now();
 }
 
 const std::shared_ptr<connection>* connections::dispensable() const {
     auto now = clock::now();
     auto is_there_for = [now](const list& l, std::chrono::seconds patience) {
-        return !l.empty() && now - l.front()->since >= patience;
+        return !l.empty() && now - l.front()->since_ >= patience;
     };
     if (is_there_for(waiting_, patience_with_waiting)) return &waiting_.front();
     if (is_there_for(sending_, patience_with_sending)) return &sending_.front();
@@ -62,9 +63,9 @@ connections::entrance connections::enter(const std::shared_ptr<connection>& who)
         send_away(*goes);
     }
     waiting_.push_back(who);
-    who->is = connection::condition::waiting;
-    who->where = std::prev(waiting_.end());
-    who->since = clock::now();
+    who->is_ = connection::condition::waiting;
+    who->where_ = std::prev(waiting_.end());
+    who->since_ = clock::now();
     return entrance::open;
 }
 
@@ -83,29 +84,29 @@ bool connections::becomes_busy(connection& who) {
 void connections::has_been_answered(connection& who, bool sent, bool more) {
     std::lock_guard lock(mutex_);
     if (sent) ++counts_.answered;
-    who.parting = !more;
+    who.parting_ = !more;
     move_to(who, connection::condition::waiting);
 }
 
 void connections::leave(connection& who) {
     std::shared_ptr<connection> kept;  // ends outside the lock
     std::lock_guard lock(mutex_);
-    if (who.is == connection::condition::absent) return;
-    kept = std::move(*who.where);
-    list_of(who).erase(who.where);
-    who.is = connection::condition::absent;
+    if (who.is_ == connection::condition::absent) return;
+    kept = std::move(*who.where_);
+    list_of(who).erase(who.where_);
+    who.is_ = connection::condition::absent;
 }
 
 void connections::send_away(const std::shared_ptr<connection>& who) {
-    std::shared_ptr<connection> kept = who;
-    move_to(*kept, connection::condition::leaving);
-    boost::asio::post(kept->stream.get_executor(), [me = shared_from_this(), kept] {
+    move_to(*who, connection::condition::leaving);
+    boost::asio::post(who->stream.get_executor(), [me = shared_from_this(), kept = who] {
         std::lock_guard lock(me->mutex_);
-        if (kept->is != connection::condition::leaving) return;
+        if (kept->is_ != connection::condition::leaving) return;
         // Not closed: perhaps a request has been read already, by an operation of whose end nobody
         // has been told yet. This way it is answered, and otherwise the end is read.
         boost::system::error_code ignored;
-        kept->stream.socket().shutdown(boost::asio::ip::tcp::socket::shutdown_receive, ignored);
+        std::ignore =
+            kept->stream.socket().shutdown(boost::asio::ip::tcp::socket::shutdown_receive, ignored);
     });
 }
 
@@ -121,7 +122,7 @@ void connections::drop_waiting() {
     std::lock_guard lock(mutex_);
     for (auto next = waiting_.begin(); next != waiting_.end();) {
         auto each = next++;
-        if (!(*each)->parting) send_away(*each);
+        if (!(*each)->parting_) send_away(*each);
     }
 }
 

@@ -33,10 +33,10 @@ private:
 
     // Under the lock of `connections`.
     enum class condition { absent, waiting, sending, busy, leaving };
-    condition is = condition::absent;
-    bool parting = false;  // was told that there will be no more answers
-    place where;
-    std::chrono::steady_clock::time_point since;
+    condition is_ = condition::absent;
+    bool parting_ = false;  // was told that there will be no more answers
+    place where_;
+    std::chrono::steady_clock::time_point since_;
 };
 
 /// Whom a server has at present. Somebody *waits* who has not sent a whole header since the last

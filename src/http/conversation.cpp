@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 namespace cenote::http_server {
@@ -290,8 +291,8 @@ asio::awaitable<bool> read_body(std::shared_ptr<manners> how, std::shared_ptr<co
     co_return !refusal && !error;
 }
 
-asio::awaitable<void> wait_for(std::chrono::nanoseconds pause) {
-    asio::steady_timer timer(co_await asio::this_coro::executor, pause);
+asio::awaitable<void> wait_for(asio::any_io_executor where, std::chrono::nanoseconds pause) {
+    asio::steady_timer timer(std::move(where), pause);
     error_code ignored;
     co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
 }
@@ -321,7 +322,8 @@ asio::awaitable<bool> exchange(std::shared_ptr<manners> how, std::shared_ptr<con
         out = co_await send(how, with, std::move(said), on);
     }
     how->all->has_been_answered(*with, out.sent, out.keep);
-    if (out.keep && was_busy) co_await wait_for(how->within.busy_pause);
+    if (out.keep && was_busy)
+        co_await wait_for(with->stream.get_executor(), how->within.busy_pause);
     co_return out.keep;
 }
 
@@ -329,7 +331,7 @@ asio::awaitable<bool> exchange(std::shared_ptr<manners> how, std::shared_ptr<con
 /// So the client is given time to take it, and to close first.
 asio::awaitable<void> bid_farewell(std::shared_ptr<connection> to) {
     error_code error;
-    to->stream.socket().shutdown(asio::ip::tcp::socket::shutdown_send, error);
+    std::ignore = to->stream.socket().shutdown(asio::ip::tcp::socket::shutdown_send, error);
     if (error) co_return;
     to->stream.expires_after(farewell_time);
     to->buffer.clear();

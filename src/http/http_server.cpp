@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "http/connections.hpp"
@@ -112,7 +113,7 @@ public:
     void drop() {
         asio::post(strand_, [me = shared_from_this()] {
             error_code ignored;
-            me->door_.close(ignored);
+            std::ignore = me->door_.close(ignored);
             me->how_->all->drop_all();
         });
     }
@@ -165,7 +166,7 @@ private:
     /// If it throws, nobody has come.
     void welcome(tcp::socket client) {
         error_code ignored;
-        client.set_option(tcp::no_delay(true), ignored);
+        std::ignore = client.set_option(tcp::no_delay(true), ignored);
         auto strand = client.get_executor();
         auto who = std::make_shared<connection>(std::move(client), how_->buffer_max());
         switch (how_->all->enter(who)) {
@@ -196,14 +197,14 @@ private:
         try {
             for (int i = 0; i < last_guests && door_.is_open(); ++i) {
                 tcp::socket client(asio::make_strand(where_));
-                door_.accept(client, error);
+                std::ignore = door_.accept(client, error);
                 if (!error) welcome(std::move(client));
                 else if (error != asio::error::connection_aborted) break;
             }
         } catch (...) {
             error = asio::error::no_memory;  // nobody else can be let in
         }
-        door_.close(error);
+        std::ignore = door_.close(error);
     }
 
     /// Looks at least twice: somebody may just be coming through the door. `each_time`: at each
@@ -244,6 +245,7 @@ server::server(asio::any_io_executor where, const tcp::endpoint& at, handler wor
     state_->open();
 }
 
+// NOLINTNEXTLINE(bugprone-exception-escape): without memory for this there is no end to be had.
 server::~server() { state_->drop(); }
 
 tcp::endpoint server::endpoint() const noexcept { return state_->at(); }

@@ -28,6 +28,7 @@
 #include <pthread.h>
 #include <sys/socket.h>
 #include <system_error>
+#include <tuple>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -279,7 +280,7 @@ tcp::socket dashboard_server::accept(error_code& error) {
         error = error_code(errno, boost::system::system_category());
         return socket;
     }
-    socket.assign(protocol_, descriptor, error);
+    std::ignore = socket.assign(protocol_, descriptor, error);
     if (error) ::close(descriptor);
     return socket;
 }

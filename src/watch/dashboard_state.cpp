@@ -317,7 +317,8 @@ void chronicle::on_event(const event& what) {
     entries_.push_front(std::move(now));
     if (entries_.size() > most) entries_.pop_back();
     if (what.kind != event_kind::leak_suspected) return;
-    suspicions_.push_front({what.pool.data(), what.resource, steady_clock::now()});
+    const void* whose = what.pool.data();
+    suspicions_.push_front({whose, what.resource, steady_clock::now()});
     if (suspicions_.size() > most_suspicions) suspicions_.pop_back();
 }
 
