@@ -291,8 +291,8 @@ asio::awaitable<bool> read_body(std::shared_ptr<manners> how, std::shared_ptr<co
     co_return !refusal && !error;
 }
 
-asio::awaitable<void> wait_for(asio::any_io_executor where, std::chrono::nanoseconds pause) {
-    asio::steady_timer timer(std::move(where), pause);
+asio::awaitable<void> wait_with(std::shared_ptr<connection> with, std::chrono::nanoseconds pause) {
+    asio::steady_timer timer(with->stream.get_executor(), pause);
     error_code ignored;
     co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
 }
@@ -322,8 +322,7 @@ asio::awaitable<bool> exchange(std::shared_ptr<manners> how, std::shared_ptr<con
         out = co_await send(how, with, std::move(said), on);
     }
     how->all->has_been_answered(*with, out.sent, out.keep);
-    if (out.keep && was_busy)
-        co_await wait_for(with->stream.get_executor(), how->within.busy_pause);
+    if (out.keep && was_busy) co_await wait_with(with, how->within.busy_pause);
     co_return out.keep;
 }
 
