@@ -124,8 +124,10 @@ service::entry::~entry() { leave(); }
 
 void service::entry::leave() noexcept {
     if (in_ == nullptr) return;
+    // What the program has given ends when nothing is locked.
+    decltype(in_->pools) gone;
     std::lock_guard lock(in_->mutex);
-    for (const part& each : parts_) in_->pools.erase(each.name);
+    for (const part& each : parts_) gone.insert(in_->pools.extract(each.name));
 }
 
 service::service() : list_(std::make_shared<entry::list>()) {}

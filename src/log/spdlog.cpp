@@ -9,6 +9,10 @@
 #include <stdexcept>
 #include <utility>
 
+#include "words/texts.hpp"
+
+#include "words/texts.hpp"
+
 namespace cenote {
 
 namespace {
@@ -90,20 +94,7 @@ std::string on_one_line(std::string_view text) {
 }
 
 std::string text_of(const std::exception_ptr& cause) {
-    if (cause == nullptr) return "it said no, or took too long";
-    try {
-        std::rethrow_exception(cause);
-    } catch (const std::exception& e) {
-        return on_one_line(e.what());
-    } catch (...) {
-        return "an exception that is not a std::exception";
-    }
-}
-
-std::string text_of(const std::source_location& site) {
-    std::string_view file = site.file_name();
-    file.remove_prefix(std::min(file.size(), file.find_last_of('/') + 1));
-    return std::string(file) + ':' + std::to_string(site.line());
+    return cause == nullptr ? "it said no, or took too long" : on_one_line(words::text_of(cause));
 }
 
 /// " "checkout"", or nothing.
@@ -123,8 +114,8 @@ std::string gist_of(const event& what) {
     switch (what.kind) {
         case event_kind::exhausted: return make_error_code(what.error).message();
         case event_kind::loop_blocked:
-        case event_kind::nested_acquire: return text_of(what.site);
-        case event_kind::leak_suspected: return text_of(what.site) + quoted(what.task);
+        case event_kind::nested_acquire: return words::text_of(what.site);
+        case event_kind::leak_suspected: return words::text_of(what.site) + quoted(what.task);
         case event_kind::breaker_changed: return to_string(what.breaker);
         case event_kind::open_failed:
         case event_kind::probe_failed:

@@ -109,6 +109,7 @@ std::vector<lease_info> keeper::leases() const {
 
 std::vector<slot_info> keeper::slots() const {
     std::vector<slot_info> all;
+    all.reserve(places_.size());
     std::lock_guard lock(mutex_);
     all.resize(max());
     if (is_behind()) return all;  // what was open is the parent's

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shell/keeper.hpp"
+#include "words/texts.hpp"
 
 namespace cenote::shell {
 
@@ -27,16 +28,6 @@ std::string text_of(duration d) {
     return text;
 }
 
-std::string text_of(const std::exception_ptr& error) {
-    try {
-        std::rethrow_exception(error);
-    } catch (const std::exception& e) {
-        return e.what();
-    } catch (...) {
-        return "an exception that is not a std::exception";
-    }
-}
-
 /// All leases of one line of code for one task.
 struct holder {
     std::source_location site;
@@ -44,12 +35,6 @@ struct holder {
     duration oldest{};
     std::size_t count = 1;
 };
-
-std::string site_name(const std::source_location& site) {
-    std::string_view file = site.file_name();
-    file.remove_prefix(std::min(file.size(), file.find_last_of('/') + 1));
-    return std::string(file) + ':' + std::to_string(site.line());
-}
 
 auto place_of(const holder& h) {
     return std::tuple(std::string_view(h.site.file_name()), h.site.line(), h.task);
@@ -76,7 +61,7 @@ std::vector<holder> sum_up(const std::vector<lease_info>& leases) {
 
 /// "orders.cpp:88 "checkout" holds 20, oldest 14 s".
 std::string text_of(const holder& h) {
-    std::string text = site_name(h.site);
+    std::string text = words::text_of(h.site);
     if (!h.task.empty()) text += " \"" + std::string(h.task) + '"';
     text += " holds " + std::to_string(h.count);
     // Zero: taken from the shelf since the last sweep, nobody looked at a clock.
@@ -143,7 +128,7 @@ std::string keeper::explain(errc why, std::size_t wanted, instant since,
     if (why == errc::line_full) text += " (line_max = " + std::to_string(settings_.line_max) + ")";
     if (open_ended_at != core::long_ago)
         text += ", last open " + text_of(now - open_ended_at) +
-                " ago: " + (cause == nullptr ? "ok" : text_of(cause));
+                " ago: " + (cause == nullptr ? "ok" : words::text_of(cause));
     return text;
 }
 

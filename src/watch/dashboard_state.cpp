@@ -12,6 +12,7 @@
 #include "watch/json.hpp"
 #include "watch/stats_json.hpp"
 #include "watch/stats_table.hpp"
+#include "words/texts.hpp"
 
 namespace cenote::detail {
 
@@ -57,19 +58,7 @@ std::uint64_t refusals_of(const stats& s) {
 
 std::string text_of(const std::exception_ptr& cause) {
     if (cause == nullptr) return "it said no, or took too long";
-    try {
-        std::rethrow_exception(cause);
-    } catch (const std::exception& e) {
-        return std::string(short_of(e.what()));
-    } catch (...) {
-        return "an exception that is not a std::exception";
-    }
-}
-
-std::string text_of(const std::source_location& site) {
-    std::string_view file = site.file_name();
-    file.remove_prefix(std::min(file.size(), file.find_last_of('/') + 1));
-    return std::string(short_of(file)) + ':' + std::to_string(site.line());
+    return std::string(short_of(words::text_of(cause)));
 }
 
 /// "14 s", "20 ms", "less than 1 ms".
@@ -86,7 +75,7 @@ std::string gist_of(const event& what) {
         case event_kind::exhausted: return make_error_code(what.error).message();
         case event_kind::loop_blocked:
         case event_kind::nested_acquire:
-        case event_kind::leak_suspected: return text_of(what.site);
+        case event_kind::leak_suspected: return std::string(short_of(words::text_of(what.site)));
         case event_kind::breaker_changed: return to_string(what.breaker);
         case event_kind::retired: return to_string(what.why);
         case event_kind::open_failed:
@@ -207,10 +196,8 @@ board::result act(const pool_control& pool, const control_order& order) {
             case pool_action::deactivate: pool.deactivate(); break;
             case pool_action::recover: pool.recover(); break;
         }
-    } catch (const std::exception& e) {
-        return {422, std::string(short_of(e.what()))};
     } catch (...) {
-        return {422, "an exception that is not a std::exception"};
+        return {422, text_of(std::current_exception())};
     }
     return {};
 }

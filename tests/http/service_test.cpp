@@ -2,6 +2,7 @@
 #include "cenote/service.hpp"
 
 #include <atomic>
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -237,6 +238,17 @@ TEST(service_watch, ends_with_its_entry_and_is_in_the_metrics_until_then) {
         service other;
         outlives = other.watch("two", [] { return stats{}; }, {});
     }
+}
+
+TEST(service_watch, lets_go_of_what_it_was_given_under_no_lock) {
+    service about;
+    int status = 0;
+    // Asks once more at its end, which would wait for ever for a lock that is held.
+    auto last_words =
+        std::shared_ptr<void>(nullptr, [&](void*) { status = about.health().status(); });
+    auto entry = about.watch("one", [kept = std::move(last_words)] { return stats(); }, {});
+    entry = {};
+    EXPECT_EQ(status, 200);
 }
 
 TEST(service_answer_to_path, knows_three_paths) {
