@@ -11,8 +11,6 @@
 
 #include "words/texts.hpp"
 
-#include "words/texts.hpp"
-
 namespace cenote {
 
 namespace {
