@@ -2,6 +2,7 @@
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <chrono>
@@ -16,12 +17,13 @@
 
 namespace cenote::http_server {
 
-/// One client. Its stream is on a strand, and touched only there.
+/// One client. Its stream and timer are on a strand, and touched only there.
 struct connection {
     connection(boost::asio::ip::tcp::socket s, std::size_t buffer_max)
-        : stream(std::move(s)), buffer(buffer_max) {}
+        : stream(std::move(s)), pause(stream.get_executor()), buffer(buffer_max) {}
 
     boost::beast::tcp_stream stream;
+    boost::asio::steady_timer pause;   // before its next request is read
     boost::beast::flat_buffer buffer;  // what has come and was not read yet
     std::uint64_t received = 0;        // bytes so far, also those in `buffer`
     /// Requests that begin before this byte are still answered. Empty: all are.

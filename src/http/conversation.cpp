@@ -5,8 +5,6 @@
 #include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/redirect_error.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/error.hpp>
@@ -292,9 +290,9 @@ asio::awaitable<bool> read_body(std::shared_ptr<manners> how, std::shared_ptr<co
 }
 
 asio::awaitable<void> wait_with(std::shared_ptr<connection> with, std::chrono::nanoseconds pause) {
-    asio::steady_timer timer(with->stream.get_executor(), pause);
+    with->pause.expires_after(pause);
     error_code ignored;
-    co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    co_await with->pause.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
 }
 
 /// One request and its answer. False: the conversation is over.
