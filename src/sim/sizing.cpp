@@ -2,6 +2,7 @@
 #include "sim/sizing.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <stdexcept>
@@ -15,9 +16,9 @@ using core::duration;
 
 namespace {
 
-constexpr double throughput_tolerance = 0.15;
 constexpr double time_tolerance = 0.25;
-constexpr double keeps_up_with = 0.95;  // of the arrivals, since a short look has its luck
+constexpr std::size_t for_a_parabola = 3;  // so many points are needed
+constexpr double keeps_up_with = 0.95;     // of the arrivals, since a short look has its luck
 
 /// The nearest values that do not fall (pool adjacent violators), and how far off they are.
 std::vector<double> rising(const std::vector<double>& values, double& error) {
@@ -117,19 +118,69 @@ std::vector<double> unimodal(const std::vector<double>& values) {
     return best;
 }
 
-std::size_t best_size(const std::vector<sized>& all, double rate) {
+double smooth_throughput(const std::vector<sized>& all, std::size_t size) {
+    // Parabolas, both axes being logarithms: what is twice as large is as near as what is half as
+    // large. `s` and `t` are the sums of a fit by least squares, whose value here is wanted.
+    constexpr double none = 1e-9;
+    std::array<double, 5> s{};
+    std::array<double, 3> t{};
+    for (const sized& other : all) {
+        double away = std::log(static_cast<double>(other.max) / static_cast<double>(size));
+        double weight = std::exp(-away * away / 2);
+        double height = std::log(std::max(other.throughput, none));
+        for (double& sum : t) {
+            sum += weight * height;
+            height *= away;
+        }
+        for (double& sum : s) {
+            sum += weight;
+            weight *= away;
+        }
+    }
+    double a = s[2] * s[4] - s[3] * s[3];
+    double b = s[2] * s[3] - s[1] * s[4];
+    double c = s[1] * s[3] - s[2] * s[2];
+    return std::exp((t[0] * a + t[1] * b + t[2] * c) / (s[0] * a + s[1] * b + s[2] * c));
+}
+
+namespace {
+
+/// Also between those that were tried.
+std::size_t best_without_rate(const std::vector<sized>& all, double reach) {
+    if (all.size() < for_a_parabola) {
+        std::size_t i = 0;
+        while (i + 1 < all.size() && all[i].throughput < reach * all[i + 1].throughput) ++i;
+        return all[i].max;
+    }
+    std::vector<double> smooth;
+    for (std::size_t size = all.front().max; size <= all.back().max; ++size)
+        smooth.push_back(smooth_throughput(all, size));
+    double enough = reach * *std::max_element(smooth.begin(), smooth.end());
+    auto first = std::find_if(smooth.begin(), smooth.end(), [&](double v) { return v >= enough; });
+    return all.front().max + static_cast<std::size_t>(first - smooth.begin());
+}
+
+/// The less time the better, if it keeps up.
+std::size_t best_at_rate(const std::vector<sized>& all, double rate) {
     std::vector<double> goodness;
     for (const sized& s : all) {
-        bool keeps_up = rate <= 0 || s.throughput >= keeps_up_with * rate;
+        bool keeps_up = s.throughput >= keeps_up_with * rate;
         double total = std::max(std::chrono::duration<double>(s.total_p95).count(), 1e-9);
-        goodness.push_back(rate <= 0 ? s.throughput : keeps_up ? 1 / total : 0);
+        goodness.push_back(keeps_up ? 1 / total : 0);
     }
     goodness = unimodal(without_spikes(goodness));
-    double tolerance = rate > 0 ? 1 / (1 + time_tolerance) : 1 - throughput_tolerance;
-    double most = goodness.empty() ? 0 : *std::max_element(goodness.begin(), goodness.end());
-    for (std::size_t i = 0; i < goodness.size(); ++i)
-        if (goodness[i] >= tolerance * most) return most > 0 ? all[i].max : all.back().max;
-    return 0;
+    double most = *std::max_element(goodness.begin(), goodness.end());
+    if (most <= 0) return all.back().max;
+    std::size_t i = 0;
+    while (goodness[i] * (1 + time_tolerance) < most) ++i;
+    return all[i].max;
+}
+
+}  // namespace
+
+std::size_t best_size(const std::vector<sized>& all, const goal& g) {
+    if (all.empty()) return 0;
+    return g.rate > 0 ? best_at_rate(all, g.rate) : best_without_rate(all, g.reach);
 }
 
 std::vector<std::size_t> sizes_to_try(std::size_t most) {
@@ -150,6 +201,15 @@ std::size_t server_share::most() const {
 }
 
 namespace {
+
+/// Whether the most is likely to lie beyond what was tried.
+bool still_rises(const std::vector<sized>& all) {
+    constexpr double noticeably = 1.05;
+    std::size_t last = all.back().max;
+    if (all.size() < for_a_parabola)
+        return all.back().throughput > noticeably * all.front().throughput || last == 1;
+    return smooth_throughput(all, last) > noticeably * smooth_throughput(all, last * 3 / 4);
+}
 
 /// How many are worked on at once if so many leases are served in a second (Little's law).
 std::size_t worked_on(const measured_server& server, double throughput, std::size_t most) {
@@ -229,9 +289,10 @@ advice advise(const measured_server& server, const question& q,
         a.curve.push_back(seen(max, run(pool_of(max), server, who, is_enough)));
         if (told) told(static_cast<double>(a.curve.size()) / static_cast<double>(sizes.size() + 1));
     }
-    a.together = best_size(a.curve, who.rate);
+    a.together = best_size(a.curve, {.rate = who.rate, .reach = q.reach});
     // With as many as there are borrowers nobody waits: more could not be better.
-    a.at_the_edge = a.together == q.most && (who.rate > 0 || q.most < who.borrowers);
+    a.at_the_edge =
+        who.rate > 0 ? a.together == q.most : q.most < who.borrowers && still_rises(a.curve);
     a.unbounded_max = a.max = (a.together + processes - 1) / processes;
     if (q.share && q.share->most() < a.max) {
         a.max = q.share->most();

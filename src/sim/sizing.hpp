@@ -1,14 +1,15 @@
 // How large a pool should be: tries sizes on a measured server, and says which is large enough.
 //
-// The best size is the smallest that is as good as any. What is good depends on what is known:
+// The best size is the smallest that is about as good as any. What is good depends on what is
+// known:
 //
-// - Without an arrival rate: leases per second while more borrowers want one than there are. As
-//   good as any is within 15 % of the most: where the curve gets flat, noise would choose.
-// - With one: the time from coming to going that 95 of 100 stay below. As good as any is within
-//   25 % of the shortest. A size that cannot keep up with the rate is no good.
+// - Without an arrival rate: leases per second while more borrowers want one than there are. About
+//   as good is 80 % of the most, or whatever else is asked for.
+// - With one: the time from coming to going that 95 of 100 stay below. About as good is within 25 %
+//   of the shortest. A size that cannot keep up with the rate is no good.
 //
-// More connections give more until they give less: before they are compared, measurements are
-// brought into that shape, so that no single lucky one decides.
+// Where a curve rises slowly for long, a little noise would move that point by far. So no single
+// measurement decides: each counts together with its neighbours.
 #pragma once
 
 #include <cstddef>
@@ -32,9 +33,17 @@ struct sized {
     core::duration total_p95{};
 };
 
-/// The best of these sizes, as said above; they rise. `rate`: zero if there is none. Zero if there
-/// are no sizes.
-std::size_t best_size(const std::vector<sized>& all, double rate);
+/// What is asked of a size.
+struct goal {
+    double rate = 0;     // arrivals per second; zero: as many as possible
+    double reach = 0.8;  // without a rate: the share of the most that it must reach
+};
+
+/// The best of these sizes, as said above; they rise. Zero if there are none.
+std::size_t best_size(const std::vector<sized>& all, const goal& g);
+
+/// The throughput of a size, seen together with that of its neighbours; there are at least three.
+double smooth_throughput(const std::vector<sized>& all, std::size_t size);
 
 /// The nearest values, by least squares, that rise to one of them and fall from there.
 std::vector<double> unimodal(const std::vector<double>& values);
@@ -54,7 +63,8 @@ struct server_share {
 
 /// What is asked.
 struct question {
-    double rate = 0;             // arrivals per second at each pool; zero: as many as possible
+    double rate = 0;  // arrivals per second at each pool; zero: as many as possible
+    double reach = goal{}.reach;
     std::size_t borrowers = 32;  // of each pool, without a rate
     core::duration hold{};
     std::size_t most = 32;      // what is tried at most, by all pools together
@@ -74,7 +84,8 @@ struct advice {
     /// What is best for the server, whoever has them. Each process needs one at least, so that they
     /// may have more together.
     std::size_t together = 1;
-    /// That is the largest that was tried: a larger one may be better.
+    /// With a rate: that is the largest that was tried. Without: the curve still rises there.
+    /// Either way a larger one may be better.
     bool at_the_edge = false;
     bool limit_binds = false;
     /// The rate for which the rest was simulated: what was asked, or 70 % of what `max` can serve.

@@ -126,7 +126,8 @@ std::vector<double> shaped(const std::map<std::size_t, looks>& seen,
 
 measured_level conclude(std::size_t n, const looks& l, double alone, double crowded) {
     // A cycle is what one connection takes from lease to lease; the server's part of it is known.
-    double cycle = static_cast<double>(n) / alone;
+    // A crowd may be faster than as many as there are connections: then nobody's processor idles.
+    double cycle = static_cast<double>(n) / std::max(alone, crowded);
     double seen = static_cast<double>(n) * l.together.seconds /
                   static_cast<double>(std::max<std::uint64_t>(l.together.leases, 1));
     double work = std::chrono::duration<double>(l.together.work.mean()).count();

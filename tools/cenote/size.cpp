@@ -74,7 +74,7 @@ trial try_out(const settings& how, load::target& where, const findings& f, load:
     e.rounds = 9;
     trial t;
     t.curve = load::try_sizes(where, what, cenote::sim::sizes_to_try(f.question.most), e);
-    t.best = cenote::sim::best_size(t.curve, what.rate);
+    t.best = cenote::sim::best_size(t.curve, {.rate = what.rate, .reach = how.reach});
     // Whether the server has so many is another question than which is best.
     if (t.best > 0)
         t.difference = static_cast<double>(f.advice->together) / static_cast<double>(t.best) - 1;
@@ -94,6 +94,7 @@ findings find_out(const settings& how, const terminal::interruption& interrupted
     f.server = where->name();
     find_limit(how, *where, f);
     f.question.rate = how.rate;
+    f.question.reach = how.reach;
     f.question.borrowers = how.concurrency;
     f.question.hold = how.hold;
     f.question.processes = how.processes;
@@ -143,13 +144,18 @@ CLI::App* add_to(CLI::App& app, settings& into) {
     word->add_option("url", into.url,
                      "Server: postgresql://…, mariadb://… or sqlite:/path. Without it, an SQLite "
                      "file that goes at the end. Uses a table of its own (cenote_bench_…).");
-    word->add_option("--rate", into.rate,
-                     "Arrivals per second at this pool. Without it: as many as the server can do")
-        ->check(CLI::Range(1e-3, 1e6));
+    auto* rate = word->add_option(
+        "--rate", into.rate,
+        "Arrivals per second at this pool. Without it: as many as the server can do");
+    rate->check(CLI::Range(1e-3, 1e6));
     word->add_option("--concurrency", into.concurrency,
                      "Without --rate: how many want a lease, in each process")
         ->capture_default_str()
         ->check(CLI::Range(1, 1000));
+    auto* reach = word->add_option(
+        "--reach", into.reach,
+        "Without --rate: the smallest pool that brings this share of the most leases per second");
+    reach->capture_default_str()->check(CLI::Range(0.01, 1.0))->excludes(rate);
     word->add_option("--up-to", into.up_to,
                      "How many connections are tried, by all processes together")
         ->capture_default_str()
@@ -180,6 +186,7 @@ CLI::App* add_to(CLI::App& app, settings& into) {
         "  cenote size\n"
         "  cenote size postgresql://app@db/orders --rate 800 --processes 12\n"
         "  cenote size postgresql://app@db/orders --hold 5ms --svg size.svg\n"
+        "  cenote size postgresql://app@db/orders --reach 0.95\n"
         "  cenote size --brute-force\n"
         "Run it where the service will run, on a server that nobody else needs meanwhile.");
     return word;

@@ -14,6 +14,7 @@ struct settings {
     std::string url;  // empty: an SQLite file that goes at the end
     std::string statement;
     double rate = 0;
+    double reach = 0.8;
     std::size_t concurrency = 32;
     std::size_t up_to = 32;
     std::size_t processes = 1;

@@ -186,6 +186,8 @@ std::string pools(const findings& f) {
            std::to_string(f.question.processes) + " processes together";
 }
 
+std::string percent(double share) { return std::to_string(std::lround(100 * share)) + " %"; }
+
 std::string what_is_best(const findings& f) {
     const advice& a = *f.advice;
     const sized& best = at(a, a.together);
@@ -203,8 +205,8 @@ std::string what_is_best(const findings& f) {
             ").";
     else
         s += smallest + (a.at_the_edge ? tried + " " : std::string()) +
-             (alone ? "that brings" : "that bring") + " 85 % of the most that " +
-             (a.at_the_edge ? "was seen" : "the server can give") + " (" +
+             (alone ? "that brings " : "that bring ") + percent(f.question.reach) +
+             " of the most that " + (a.at_the_edge ? "was seen" : "the server can give") + " (" +
              per_second(best.throughput) + ").";
     s.front() = s.front() == 'a' ? 'A' : s.front();
     return s;
@@ -220,8 +222,10 @@ std::string what_that_means(const findings& f) {
     if (a.at_the_edge && f.no_more_to_try)
         return "A larger one may be better, but the server has no connections left to try it.";
     if (a.at_the_edge)
-        return "It is the largest that was tried, so a larger one may be better: try --up-to " +
-               std::to_string(2 * f.question.most) + ".";
+        return "That may not be all: " +
+               std::string(has_rate(f) ? "it is the largest that was tried"
+                                       : "the curve still rises where the trials end") +
+               "; try --up-to " + std::to_string(2 * f.question.most) + ".";
     if (f.question.processes > a.together)
         return "Each process needs one at least, so that they have " +
                std::to_string(f.question.processes) +
@@ -232,7 +236,7 @@ std::string what_that_means(const findings& f) {
         return "The server cannot keep up with that rate, whatever the size: it gives each "
                "process " +
                per_second(a.at_rate.throughput) + ".";
-    return "More connections would only wait inside the server instead of in line; at " +
+    return "More connections would mostly wait inside the server instead of in line; at " +
            per_second(a.rate) + (f.question.processes > 1 ? " in each" : "") +
            ", 99 of 100 wait less than " +
            in_words(cenote::sim::load_result::quantile(a.at_rate.wait, 0.99)) + " for a lease.";
@@ -259,7 +263,9 @@ json::value to_json(const findings& f) {
                    {"seed", f.question.seed},
                    {"measured", measured_to_json(f)},
                    {"open_seconds", seconds(f.measured.open)},
-                   {"goal", has_rate(f) ? "total_p95" : "throughput"},
+                   {"goal", has_rate(f)            ? "total_p95"
+                            : f.question.reach > 0 ? "reach"
+                                                   : "bend"},
                    {"recommendation", nullptr},
                    {"brute_force", nullptr}};
     if (f.advice) {
