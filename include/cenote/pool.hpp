@@ -35,6 +35,14 @@ class per_executor;
 
 namespace detail {
 
+/// For those who must not go through more than they need.
+struct gate_finder {
+    template <class Pool>
+    static gate& of(const Pool& p) noexcept {
+        return *p.gate_;
+    }
+};
+
 /// Not a connector and its options, hence a place and a connector.
 template <class Where, class C, class T>
 concept two_for_a_pool = !connector<std::decay_t<Where>, T> && !std::convertible_to<C, options>;
@@ -103,52 +111,52 @@ public:
     /// As the options say; see there.
     [[nodiscard]] lease<T> acquire(const acquire_options& how,
                                    std::source_location at = std::source_location::current()) {
-        return take_or_wait(deadline_of(how), {}, at, gate_->manner_of(how));
+        return take_or_wait(as_said(how), {}, at, gate_->manner_of(how));
     }
     [[nodiscard]] lease<T> acquire(const acquire_options& how, std::stop_token stop,
                                    std::source_location at = std::source_location::current()) {
-        return take_or_wait(deadline_of(how), std::move(stop), at, gate_->manner_of(how));
+        return take_or_wait(as_said(how), std::move(stop), at, gate_->manner_of(how));
     }
     [[nodiscard]] lease<T> acquire(const acquire_options& how, std::error_code& error,
                                    std::source_location at = std::source_location::current()) {
-        return take_or_wait(deadline_of(how), {}, error, at, gate_->manner_of(how));
+        return take_or_wait(as_said(how), {}, error, at, gate_->manner_of(how));
     }
     [[nodiscard]] lease<T> acquire(const acquire_options& how, std::stop_token stop,
                                    std::error_code& error,
                                    std::source_location at = std::source_location::current()) {
-        return take_or_wait(deadline_of(how), std::move(stop), error, at, gate_->manner_of(how));
+        return take_or_wait(as_said(how), std::move(stop), error, at, gate_->manner_of(how));
     }
     [[nodiscard]] lease<T> acquire(std::stop_token stop,
                                    std::source_location at = std::source_location::current()) {
-        return take_or_wait(gate_->default_deadline(), std::move(stop), at);
+        return take_or_wait(as_usual(), std::move(stop), at);
     }
     [[nodiscard]] lease<T> acquire(std::error_code& error,
                                    std::source_location at = std::source_location::current()) {
-        return take_or_wait(gate_->default_deadline(), {}, error, at);
+        return take_or_wait(as_usual(), {}, error, at);
     }
     [[nodiscard]] lease<T> acquire(std::stop_token stop, std::error_code& error,
                                    std::source_location at = std::source_location::current()) {
-        return take_or_wait(gate_->default_deadline(), std::move(stop), error, at);
+        return take_or_wait(as_usual(), std::move(stop), error, at);
     }
 
     // acquire_for: wait for so long; zero or less: only what is ready now.
 
     [[nodiscard]] lease<T> acquire_for(std::chrono::nanoseconds timeout,
                                        std::source_location at = std::source_location::current()) {
-        return take_or_wait(gate_->deadline_after(timeout), {}, at);
+        return take_or_wait(in(timeout), {}, at);
     }
     [[nodiscard]] lease<T> acquire_for(std::chrono::nanoseconds timeout, std::stop_token stop,
                                        std::source_location at = std::source_location::current()) {
-        return take_or_wait(gate_->deadline_after(timeout), std::move(stop), at);
+        return take_or_wait(in(timeout), std::move(stop), at);
     }
     [[nodiscard]] lease<T> acquire_for(std::chrono::nanoseconds timeout, std::error_code& error,
                                        std::source_location at = std::source_location::current()) {
-        return take_or_wait(gate_->deadline_after(timeout), {}, error, at);
+        return take_or_wait(in(timeout), {}, error, at);
     }
     [[nodiscard]] lease<T> acquire_for(std::chrono::nanoseconds timeout, std::stop_token stop,
                                        std::error_code& error,
                                        std::source_location at = std::source_location::current()) {
-        return take_or_wait(gate_->deadline_after(timeout), std::move(stop), error, at);
+        return take_or_wait(in(timeout), std::move(stop), error, at);
     }
 
     // acquire_until: wait until then.
@@ -156,22 +164,22 @@ public:
     [[nodiscard]] lease<T> acquire_until(
         std::chrono::steady_clock::time_point deadline,
         std::source_location at = std::source_location::current()) {
-        return take_or_wait(deadline, {}, at);
+        return take_or_wait(at_the(deadline), {}, at);
     }
     [[nodiscard]] lease<T> acquire_until(
         std::chrono::steady_clock::time_point deadline, std::stop_token stop,
         std::source_location at = std::source_location::current()) {
-        return take_or_wait(deadline, std::move(stop), at);
+        return take_or_wait(at_the(deadline), std::move(stop), at);
     }
     [[nodiscard]] lease<T> acquire_until(
         std::chrono::steady_clock::time_point deadline, std::error_code& error,
         std::source_location at = std::source_location::current()) {
-        return take_or_wait(deadline, {}, error, at);
+        return take_or_wait(at_the(deadline), {}, error, at);
     }
     [[nodiscard]] lease<T> acquire_until(
         std::chrono::steady_clock::time_point deadline, std::stop_token stop,
         std::error_code& error, std::source_location at = std::source_location::current()) {
-        return take_or_wait(deadline, std::move(stop), error, at);
+        return take_or_wait(at_the(deadline), std::move(stop), error, at);
     }
 
     /// `count` leases or none: nobody holds some of them while waiting for the rest, so users of
@@ -356,9 +364,22 @@ public:
 
 private:
     friend class per_executor<T>;
+    friend struct detail::gate_finder;
 
-    std::chrono::steady_clock::time_point deadline_of(const acquire_options& how) const {
-        return gate_->deadline_after(how.timeout.value_or(gate_->acquire_timeout()));
+    // When the time of an acquire is up: found out only if it has to wait, since that takes a
+    // clock.
+
+    auto as_usual() const noexcept {
+        return [g = gate_] { return g->default_deadline(); };
+    }
+    auto in(std::chrono::nanoseconds timeout) const noexcept {
+        return [g = gate_, timeout] { return g->deadline_after(timeout); };
+    }
+    auto as_said(const acquire_options& how) const noexcept {
+        return in(how.timeout.value_or(gate_->acquire_timeout()));
+    }
+    static auto at_the(std::chrono::steady_clock::time_point deadline) noexcept {
+        return [deadline] { return deadline; };
     }
 
     // NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved, in a dependent expression
@@ -369,7 +390,7 @@ private:
         std::vector<detail::resource*> got(count);
         std::vector<lease<T>> held;
         held.reserve(count);
-        detail::wish w{.deadline = deadline_of(how),
+        detail::wish w{.deadline = as_said(how)(),
                        .stop = std::move(stop),
                        .site = at,
                        .how = gate_->manner_of(how)};
@@ -379,21 +400,22 @@ private:
     }
 
     // NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved, in a dependent expression
-    lease<T> take_or_wait(std::chrono::steady_clock::time_point deadline, std::stop_token stop,
-                          std::source_location at, const detail::manner& how = {}) {
+    template <class When>
+    lease<T> take_or_wait(const When& up, std::stop_token stop, std::source_location at,
+                          const detail::manner& how = {}) {
         if (auto* r = gate_->take(at, how, detail::this_thread())) return lease<T>(r);
-        return wait({.deadline = deadline, .stop = std::move(stop), .site = at, .how = how});
+        return wait({.deadline = up(), .stop = std::move(stop), .site = at, .how = how});
     }
 
-    lease<T> take_or_wait(std::chrono::steady_clock::time_point deadline, std::stop_token stop,
-                          std::error_code& error, std::source_location at,
-                          const detail::manner& how = {}) {
+    template <class When>
+    lease<T> take_or_wait(const When& up, std::stop_token stop, std::error_code& error,
+                          std::source_location at, const detail::manner& how = {}) {
         error.clear();
         if (auto* r = gate_->take(at, how, detail::this_thread())) return lease<T>(r);
         try {
             errc why{};
             auto* r = gate_->acquire(
-                {.deadline = deadline, .stop = std::move(stop), .site = at, .how = how}, why);
+                {.deadline = up(), .stop = std::move(stop), .site = at, .how = how}, why);
             if (r == nullptr) error = why;
             return lease<T>(r);
         } catch (const std::bad_alloc&) {
