@@ -9,6 +9,10 @@ set(CENOTE_TEST_FLAGS "" CACHE STRING "Further compiler flags of tests, not of w
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
+# For tests of the interface of C, in which nothing else is written.
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
 
 add_compile_options(
   -Wall
@@ -17,16 +21,13 @@ add_compile_options(
   -Wcast-align
   -Wconversion
   -Wdouble-promotion
-  -Wextra-semi
   -Wformat=2
   -Wimplicit-fallthrough
-  -Wnon-virtual-dtor
-  -Wold-style-cast
-  -Woverloaded-virtual
   -Wshadow
   -Wsign-conversion
-  -Wsuggest-override
-  -Wundef)
+  -Wundef
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wextra-semi;-Wnon-virtual-dtor;-Wold-style-cast>"
+  "$<$<COMPILE_LANGUAGE:CXX>:-Woverloaded-virtual;-Wsuggest-override>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options(-Wduplicated-branches -Wduplicated-cond -Wlogical-op)
   if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)

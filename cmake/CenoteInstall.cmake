@@ -5,6 +5,17 @@ include(GNUInstallDirs)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/cenote)
 
 install(TARGETS cenote EXPORT cenoteTargets)
+if(TARGET cenote_c)
+  install(TARGETS cenote_c EXPORT cenoteCTargets)
+  install(EXPORT cenoteCTargets NAMESPACE cenote:: DESTINATION ${package_dir})
+  # From where it lies, so that an installation can be moved.
+  file(RELATIVE_PATH cenote_prefix_from_pc
+       ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/cenote.pc.in ${CMAKE_CURRENT_BINARY_DIR}/cenote.pc
+                 @ONLY)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/cenote.pc
+          DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()
 if(TARGET cenote_asio)
   install(TARGETS cenote_asio EXPORT cenoteAsioTargets)
   install(EXPORT cenoteAsioTargets NAMESPACE cenote:: DESTINATION ${package_dir})

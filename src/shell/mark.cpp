@@ -142,6 +142,7 @@ void forget_other_marks() noexcept {
             link(all, m);
         } else {
             m->where.store(nullptr, std::memory_order_relaxed);
+            m->visits.store(nullptr, std::memory_order_relaxed);
             put_back_reserved(all, m);  // also if it was allocated: it can be used again
         }
         m = next;
@@ -151,6 +152,14 @@ void forget_other_marks() noexcept {
 void wait_for_marks(const gate* g) noexcept {
     // The marked stretch is a few instructions; only a preempted thread makes this loop.
     while (anybody_in(g)) std::this_thread::yield();
+}
+
+bool anybody_visits(const void* what) noexcept {
+    registry& all = all_marks();
+    std::lock_guard lock(all.mutex);
+    for (gate_mark* m = all.first; m != nullptr; m = m->next)
+        if (m->visits.load() == what) return true;
+    return false;
 }
 
 }  // namespace cenote::detail

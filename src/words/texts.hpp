@@ -20,8 +20,9 @@ inline std::string text_of(const std::exception_ptr& error) {
     }
 }
 
-/// "orders.cpp:88".
+/// "orders.cpp:88"; "somebody" if the place is not known, as in C.
 inline std::string text_of(const std::source_location& site) {
+    if (site.line() == 0) return "somebody";
     std::string_view file = site.file_name();
     file.remove_prefix(std::min(file.size(), file.find_last_of('/') + 1));
     return std::string(file) + ':' + std::to_string(site.line());

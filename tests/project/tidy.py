@@ -48,6 +48,7 @@ MAY_INCLUDE = {
     "sim": {"sim", "core", "words"},
     "shell": {"shell", "core", "words", "public"},
     "loop": {"loop", "shell", "core", "words", "public", "asio"},
+    "c": {"c", "public", "words"},
     "examples": {"examples", "service", "server", "asio", "spdlog", "public", "words"},
     "bench": {"bench", "core", "server", "asio", "public", "words", "support"},
     "tools": {"tools", "examples", "service", "sim", "server", "asio", "public", "words"},
@@ -70,7 +71,7 @@ THIRD_PARTY = {
                  "soci/", "curl/", "CLI/"),
     "tools": ("CLI/", "boost/asio/", "boost/json", "boost/system/", "openssl/", "libpq-fe.h"),
 }
-PLATFORM_ROOMS = {"shell", "connector", "watch", "tools", "bench"}
+PLATFORM_ROOMS = {"shell", "connector", "watch", "c", "tools", "bench"}
 
 # Rooms where the same calls must give the same answers, for ever: that is what replay means.
 PURE_ROOMS = {"core", "sim"}

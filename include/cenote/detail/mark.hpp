@@ -20,6 +20,7 @@ class gate;
 /// One thread's mark, in a line of its own: nobody else writes it.
 struct alignas(64) gate_mark {
     std::atomic<const gate*> where{nullptr};
+    std::atomic<const void*> visits{nullptr};  // for who has another reason to be waited for
     gate_mark* next = nullptr;
     gate_mark* previous = nullptr;
     bool allocated = false;
@@ -47,6 +48,9 @@ void register_without_allocating() noexcept;
 
 /// Waits until no thread is marked as being in `g`.
 void wait_for_marks(const gate* g) noexcept;
+
+/// Whether a thread's mark says that it visits `what`.
+bool anybody_visits(const void* what) noexcept;
 
 // Around a fork.
 

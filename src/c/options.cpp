@@ -1,0 +1,177 @@
+// Every option, read and checked; and the defaults.
+#include "c/options.hpp"
+
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "c/callbacks.hpp"
+#include "c/structs.hpp"
+#include "cenote/breaker.hpp"
+
+namespace cenote::c {
+
+namespace {
+
+using std::chrono::nanoseconds;
+
+/// The same fields on both sides, named once. `f(c, cpp)` is called for each pair.
+template <class C, class Cpp, class F>
+void each_time(C& c, Cpp& cpp, F f) {
+    f(c.acquire_timeout, cpp.acquire_timeout);
+    f(c.open_timeout, cpp.open_timeout);
+    f(c.probe_timeout, cpp.probe_timeout);
+    f(c.reset_timeout, cpp.reset_timeout);
+    f(c.close_timeout, cpp.close_timeout);
+    f(c.idle_timeout, cpp.idle_timeout);
+    f(c.max_lifetime, cpp.max_lifetime);
+    f(c.sweep_interval, cpp.sweep_interval);
+    f(c.probe_after_idle, cpp.probe_after_idle);
+    f(c.heartbeat, cpp.heartbeat);
+    f(c.leak_after, cpp.leak_after);
+    f(c.bypass_for, cpp.bypass_for);
+    f(c.head_start, cpp.head_start);
+    f(c.shed_target, cpp.shed.target);
+    f(c.shed_interval, cpp.shed.interval);
+    f(c.backoff_first, cpp.backoff.first);
+    f(c.backoff_cap_waiting, cpp.backoff.cap_waiting);
+    f(c.backoff_cap_idle, cpp.backoff.cap_idle);
+}
+
+template <class C, class Cpp, class F>
+void each_count(C& c, Cpp& cpp, F f) {
+    f(c.max, cpp.max);
+    f(c.min_size, cpp.min_size);
+    f(c.min_idle, cpp.min_idle);
+    f(c.opening_max, cpp.opening_max);
+    f(c.open_rate, cpp.open_rate.per_second);
+    f(c.open_burst, cpp.open_rate.burst);
+    f(c.max_uses, cpp.max_uses);
+    f(c.line_max, cpp.line_max);
+    f(c.seed, cpp.seed);
+    f(c.lifetime_jitter, cpp.lifetime_jitter);
+}
+
+cenote_options defaults() noexcept {
+    const options usual;
+    cenote_options o{};
+    o.size = sizeof o;
+    o.name = "pool";
+    each_time(o, usual, [](std::int64_t& c, nanoseconds cpp) { c = cpp.count(); });
+    each_count(o, usual, [](auto& c, auto cpp) { c = cpp; });
+    o.warm_up = static_cast<cenote_warm_up>(usual.warm_up);
+    o.order = static_cast<cenote_order>(usual.order);
+    o.fairness = static_cast<cenote_fairness>(usual.fairness);
+    o.probe_on_release = usual.probe_on_release;
+    o.refuse_deadlock = usual.refuse_deadlock;
+    return o;
+}
+
+/// What it is in C++, if it is one of those from 0 to `last`.
+template <class Cpp>
+Cpp choice(std::int32_t value, std::int32_t last, const char* option) {
+    if (value < 0 || value > last)
+        throw invalid_option(option, std::to_string(value),
+                             "must be from 0 to " + std::to_string(last));
+    return static_cast<Cpp>(value);
+}
+
+[[noreturn]] void unreadable(const char* what) {
+    throw std::invalid_argument(std::string(what) +
+                                " has no size, or asks for what this library does not know");
+}
+
+std::shared_ptr<breaker> read_breaker(const cenote_options& o, const host& at) {
+    if (o.breaker != nullptr && o.threshold != nullptr)
+        throw invalid_option("breaker", "set", "must not be set together with threshold");
+    if (o.breaker != nullptr) {
+        cenote_breaker told{};
+        if (!read_struct(o.breaker, told)) unreadable("breaker");
+        if (told.succeeded == nullptr || told.failed == nullptr)
+            throw invalid_option("breaker", "null", "must have `succeeded` and `failed`");
+        return make_breaker(told, at);
+    }
+    if (o.threshold == nullptr) return nullptr;
+    cenote_threshold t{};
+    if (!read_struct(o.threshold, t)) unreadable("threshold");
+    return std::make_shared<threshold_breaker>(
+        threshold_breaker::settings{.failures = t.failures,
+                                    .cool_down = nanoseconds{t.cool_down},
+                                    .probes = static_cast<std::size_t>(t.probes),
+                                    .successes = t.successes});
+}
+
+std::shared_ptr<observer> read_observer(const cenote_options& o, const host& at) {
+    if (o.observer == nullptr) return nullptr;
+    cenote_observer told{};
+    if (!read_struct(o.observer, told)) unreadable("observer");
+    if (told.on_event == nullptr) throw invalid_option("observer", "null", "must have `on_event`");
+    return make_observer(told, at);
+}
+
+}  // namespace
+
+options read_options(const cenote_options* from, const host& at) {
+    cenote_options o = defaults();
+    if (from != nullptr && !read_struct(from, o)) unreadable("options");
+    options into;
+    if (o.name == nullptr) throw invalid_option("name", "null", "must be a text");
+    into.name = o.name;
+    each_time(o, into, [](std::int64_t c, nanoseconds& cpp) { cpp = nanoseconds{c}; });
+    each_count(o, into, [](auto c, auto& cpp) { cpp = c; });
+    into.warm_up = choice<warm_up>(o.warm_up, CENOTE_WARM_UP_NONE, "warm_up");
+    into.order = choice<order>(o.order, CENOTE_FIFO, "order");
+    into.fairness = choice<fairness>(o.fairness, CENOTE_BOUNDED, "fairness");
+    into.probe_on_release = o.probe_on_release != 0;
+    into.refuse_deadlock = o.refuse_deadlock != 0;
+    into.breaker = read_breaker(o, at);
+    if (auto told = read_observer(o, at)) into.observers.push_back(std::move(told));
+    validate(into);
+    return into;
+}
+
+bool read_wish(const cenote_wish* from, acquire_options& into) noexcept {
+    cenote_wish w = CENOTE_WISH;
+    if (from != nullptr && !read_struct(from, w)) return false;
+    if (w.priority < CENOTE_PRIORITY_RESERVED || w.priority > CENOTE_PRIORITY_LOW) return false;
+    if (w.timeout != CENOTE_DEFAULT_TIMEOUT) into.timeout = nanoseconds{w.timeout};
+    into.priority = static_cast<priority>(w.priority);
+    into.task = w.task;
+    if (w.leak_after != 0) into.leak_after = nanoseconds{w.leak_after};
+    return true;
+}
+
+}  // namespace cenote::c
+
+using cenote::c::first_size;
+using cenote::c::is_known_size;
+
+namespace {
+
+/// Also what the library does not know is set, to zero: then it will be understood.
+template <class S>
+cenote_code init(S* into, std::size_t size, S usual) noexcept {
+    if (into == nullptr || !is_known_size<S>(size)) return CENOTE_INVALID_ARGUMENT;
+    into->size = size;
+    cenote::c::write_struct(usual, into);
+    return CENOTE_OK;
+}
+
+}  // namespace
+
+extern "C" {
+
+cenote_code cenote_options_init(cenote_options* options, size_t size) {
+    return init(options, size, cenote::c::defaults());
+}
+
+cenote_code cenote_threshold_init(cenote_threshold* threshold, size_t size) {
+    const cenote::threshold_breaker::settings usual;
+    return init(threshold, size,
+                cenote_threshold{sizeof(cenote_threshold), usual.failures, usual.cool_down.count(),
+                                 usual.probes, usual.successes});
+}
+
+}  // extern "C"

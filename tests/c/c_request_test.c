@@ -1,0 +1,240 @@
+/* Acquires without a thread. */
+#include <pthread.h>
+
+#include "check.h"
+
+/* How one ended. */
+typedef struct outcome {
+    atomic_int calls;
+    cenote_code code;
+    cenote_lease lease;
+    void* resource;
+    int32_t cause;
+    char text[CENOTE_TEXT_MAX];
+} outcome;
+
+static void note(void* context, cenote_code code, cenote_lease lease, void* resource,
+                 const cenote_failure* why) {
+    outcome* o = context;
+    o->code = code;
+    o->lease = lease;
+    o->resource = resource;
+    CHECK((code == CENOTE_OK) == (why == NULL));
+    CHECK((code == CENOTE_OK) == (lease != 0));
+    CHECK((code == CENOTE_OK) == (resource != NULL));
+    if (why != NULL) {
+        CHECK(why->code == code);
+        o->cause = why->cause;
+        strcpy(o->text, why->text);
+    }
+    ++o->calls;
+}
+
+static void gets_what_is_there_and_waits_for_what_is_not(void) {
+    workshop w = {0};
+    cenote_connector c = connector_of(&w);
+    cenote_pool pool = pool_of(&c, 1);
+    outcome first = {0}, next = {0};
+    cenote_request request = 0, later = 0;
+    CHECK_OK(cenote_acquire_async(pool, NULL, note, &first, &request));
+    CHECK(request != 0);
+    WAIT_UNTIL(first.calls == 1);
+    CHECK_CODE(first.code, CENOTE_OK);
+    CHECK(((thing*)first.resource)->number == 1);
+    CHECK_OK(cenote_acquire_async(pool, NULL, note, &next, &later));
+    CHECK(later != request);
+    CHECK(next.calls == 0);
+    CHECK_OK(cenote_release(first.lease));
+    CHECK(next.calls == 1); /* on the thread that releases */
+    CHECK(next.resource == first.resource);
+    CHECK_OK(cenote_release(next.lease));
+    CHECK_OK(cenote_acquire_async(pool, NULL, note, &first, NULL));
+    WAIT_UNTIL(first.calls == 2);
+    CHECK_OK(cenote_release(first.lease));
+    end(pool, &w);
+}
+
+static void cancels(void) {
+    workshop w = {0};
+    cenote_connector c = connector_of(&w);
+    cenote_pool pool = pool_of(&c, 1), elsewhere;
+    workshop other = {0};
+    cenote_connector d = connector_of(&other);
+    elsewhere = pool_of(&d, 1);
+    cenote_lease lease = lease_from(pool);
+    outcome o = {0};
+    cenote_request request;
+    CHECK_OK(cenote_acquire_async(pool, NULL, note, &o, &request));
+    /* Neither what is none, nor another pool's. */
+    CHECK_CODE(cenote_cancel(pool, 0), CENOTE_INVALID_HANDLE);
+    CHECK_CODE(cenote_cancel(pool, lease), CENOTE_INVALID_HANDLE);
+    CHECK_CODE(cenote_cancel(pool, request + 1), CENOTE_INVALID_HANDLE);
+    CHECK_CODE(cenote_cancel(elsewhere, request), CENOTE_STALE_HANDLE);
+    CHECK_CODE(cenote_cancel(0, request), CENOTE_INVALID_HANDLE);
+    CHECK(o.calls == 0);
+    CHECK_OK(cenote_cancel(pool, request));
+    CHECK(o.calls == 1);
+    CHECK_CODE(o.code, CENOTE_CANCELED);
+    CHECK_CODE(cenote_cancel(pool, request), CENOTE_STALE_HANDLE);
+    CHECK_OK(cenote_release(lease));
+    end(pool, &w);
+    end(elsewhere, &other);
+}
+
+static void says_what_went_wrong(void) {
+    workshop w = {0};
+    w.open_says = CENOTE_FINAL;
+    cenote_connector c = connector_of(&w);
+    cenote_pool pool = pool_of(&c, 1);
+    outcome o = {0};
+    CHECK_OK(cenote_acquire_async(pool, NULL, note, &o, NULL));
+    WAIT_UNTIL(o.calls == 1);
+    CHECK_CODE(o.code, CENOTE_OPEN_FAILED);
+    CHECK(o.cause == 111);
+    CHECK_HAS(o.text, "nobody listens");
+    w.open_says = CENOTE_DISCARD;
+    cenote_wish wish = CENOTE_WISH;
+    wish.timeout = 5 * millisecond;
+    CHECK_OK(cenote_acquire_async(pool, &wish, note, &o, NULL));
+    WAIT_UNTIL(o.calls == 2);
+    CHECK_CODE(o.code, CENOTE_TIMED_OUT);
+    w.open_says = CENOTE_KEEP;
+    wish.priority = (cenote_priority)-1;
+    CHECK_CODE(cenote_acquire_async(pool, &wish, note, &o, NULL), CENOTE_INVALID_ARGUMENT);
+    CHECK_CODE(cenote_acquire_async(pool, NULL, NULL, &o, NULL), CENOTE_INVALID_ARGUMENT);
+    CHECK_CODE(cenote_acquire_async(3, NULL, note, &o, NULL), CENOTE_INVALID_HANDLE);
+    CHECK(o.calls == 2);
+    end(pool, &w);
+}
+
+static void is_refused_when_the_pool_ends(void) {
+    workshop w = {0};
+    cenote_connector c = connector_of(&w);
+    cenote_pool pool = pool_of(&c, 1);
+    void* kept = keep_from(pool);
+    outcome waiting[3] = {0};
+    for (int i = 0; i < 3; ++i) CHECK_OK(cenote_acquire_async(pool, NULL, note, &waiting[i], NULL));
+    size_t left;
+    CHECK_OK(cenote_destroy(pool, &left));
+    CHECK(left == 1);
+    for (int i = 0; i < 3; ++i) {
+        CHECK(waiting[i].calls == 1);
+        CHECK_CODE(waiting[i].code, CENOTE_CLOSED);
+    }
+    workshop_close(&w, kept);
+}
+
+/* Acquires again from its callback, many times: on a stack that stays as it is. */
+typedef struct relay {
+    cenote_pool pool;
+    atomic_int left;
+    atomic_int inside;
+    int destroy;
+} relay;
+
+static void run_on(void* context, cenote_code code, cenote_lease lease, void* resource,
+                   const cenote_failure* why) {
+    relay* r = context;
+    (void)why;
+    CHECK_CODE(code, CENOTE_OK);
+    CHECK(((thing*)resource)->number == 1);
+    CHECK(++r->inside == 1); /* one at a time on a thread */
+    r->destroy = cenote_destroy(r->pool, NULL);
+    if (r->left > 1) CHECK_OK(cenote_acquire_async(r->pool, NULL, run_on, r, NULL));
+    CHECK_OK(cenote_release(lease));
+    --r->inside;
+    --r->left;
+}
+
+static void may_acquire_again_from_its_callback(void) {
+    workshop w = {0};
+    cenote_connector c = connector_of(&w);
+    relay r = {.pool = pool_of(&c, 1), .left = 100000};
+    CHECK_OK(cenote_acquire_async(r.pool, NULL, run_on, &r, NULL));
+    WAIT_UNTIL(r.left == 0);
+    CHECK(r.destroy == CENOTE_DEADLOCK);
+    end(r.pool, &w);
+}
+
+static void release_first(void* context, cenote_code code, cenote_lease lease, void* resource,
+                          const cenote_failure* why) {
+    relay* r = context;
+    (void)why;
+    (void)resource;
+    CHECK_CODE(code, CENOTE_OK);
+    CHECK(++r->inside == 1);
+    CHECK_OK(cenote_release(lease));
+    /* There is one at hand now: found at once, told later. */
+    if (r->left > 1) CHECK_OK(cenote_acquire_async(r->pool, NULL, release_first, r, NULL));
+    --r->inside;
+    --r->left;
+}
+
+static void does_not_call_back_within_a_callback(void) {
+    workshop w = {0};
+    cenote_connector c = connector_of(&w);
+    relay r = {.pool = pool_of(&c, 1), .left = 100000};
+    CHECK_OK(cenote_release(lease_from(r.pool)));
+    CHECK_OK(cenote_acquire_async(r.pool, NULL, release_first, &r, NULL));
+    WAIT_UNTIL(r.left == 0);
+    end(r.pool, &w);
+}
+
+typedef struct storm {
+    cenote_pool pool;
+    atomic_int answered, granted, canceled;
+} storm;
+
+static void count_and_release(void* context, cenote_code code, cenote_lease lease, void* resource,
+                              const cenote_failure* why) {
+    storm* s = context;
+    (void)resource;
+    (void)why;
+    if (code == CENOTE_OK) {
+        ++s->granted;
+        CHECK_OK(cenote_release(lease));
+    } else {
+        CHECK_CODE(code, CENOTE_CANCELED);
+        ++s->canceled;
+    }
+    ++s->answered;
+}
+
+static void* ask_and_cancel(void* of) {
+    storm* s = of;
+    for (int i = 0; i < 3000; ++i) {
+        cenote_request request;
+        CHECK_OK(cenote_acquire_async(s->pool, NULL, count_and_release, s, &request));
+        if (i % 3 == 0) {
+            cenote_code code = cenote_cancel(s->pool, request);
+            CHECK(code == CENOTE_OK || code == CENOTE_STALE_HANDLE);
+        }
+    }
+    return NULL;
+}
+
+static void answers_everybody_once(void) {
+    workshop w = {0};
+    cenote_connector c = connector_of(&w);
+    storm s = {.pool = pool_of(&c, 2)};
+    pthread_t threads[4];
+    for (int i = 0; i < 4; ++i) pthread_create(&threads[i], NULL, ask_and_cancel, &s);
+    for (int i = 0; i < 4; ++i) pthread_join(threads[i], NULL);
+    WAIT_UNTIL(s.answered == 4 * 3000);
+    CHECK(s.granted + s.canceled == s.answered);
+    WAIT_UNTIL(count(s.pool, CENOTE_COUNT_LEASED) == 0);
+    CHECK(count(s.pool, CENOTE_COUNT_GRANTED) == (uint64_t)s.granted);
+    end(s.pool, &w);
+    CHECK(s.answered == 4 * 3000);
+}
+
+int main(void) {
+    RUN(gets_what_is_there_and_waits_for_what_is_not);
+    RUN(cancels);
+    RUN(says_what_went_wrong);
+    RUN(is_refused_when_the_pool_ends);
+    RUN(may_acquire_again_from_its_callback);
+    RUN(does_not_call_back_within_a_callback);
+    RUN(answers_everybody_once);
+    return 0;
+}
