@@ -119,6 +119,7 @@ int main(int argc, char** argv) {
         std::printf("skipped: %s is not there (make bench-peers)\n", name.c_str());
     guests others(results.how().peers);
     run_cycles(results, others);
+    run_c(results);
     run_contention(results, others);
     run_coroutines(results, others);
     run_storm(results, others);

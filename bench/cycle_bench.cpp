@@ -8,36 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "crew.hpp"
+#include "cycles.hpp"
 #include "instructions.hpp"
 #include "peers.hpp"
-#include "stopwatch.hpp"
 #include "subjects.hpp"
 #include "workloads.hpp"
 
 namespace cenote::bench {
 
 namespace {
-
-/// The median of ten batches on this thread.
-template <class Cycle>
-measured time_cycles(double seconds, Cycle one) {
-    constexpr int batches = 10;
-    auto time_batch = [&](std::uint64_t count) {
-        stopwatch watch;
-        for (std::uint64_t i = 0; i < count; ++i) one();
-        return watch.seconds();
-    };
-    std::uint64_t count = 256;
-    double took = time_batch(count);
-    while (took < seconds / batches / 4) took = time_batch(count *= 2);
-    count = static_cast<std::uint64_t>(static_cast<double>(count) * seconds / batches / took);
-    stopwatch watch;
-    std::vector<double> times;
-    for (int i = 0; i < batches; ++i)
-        times.push_back(time_batch(count) * 1e9 / static_cast<double>(count));
-    return {.metrics = {{"cycle", spread_of(times).median, "ns"}}, .cores = watch.cores()};
-}
 
 template <class Subject, class... Args>
 subject on_one_thread(const std::string& name, Args... args) {
@@ -94,20 +73,6 @@ workload one_thread(const guests& others) {
     beats(r2d2, 15);
     beats(commons_pool2, 20);
     return w;
-}
-
-template <class Pool>
-measured run_threads(Pool& pool, std::size_t threads, double seconds) {
-    constexpr int between_looks = 32;
-    bool pinned = threads <= 2;
-    shift done =
-        run_crew(threads, pinned, seconds, [&](std::size_t, const std::atomic<bool>& stop) {
-            std::uint64_t cycles = 0;
-            for (; !stop.load(std::memory_order_relaxed); cycles += between_looks)
-                for (int i = 0; i < between_looks; ++i) cycle(pool);
-            return cycles;
-        });
-    return {.metrics = {{"cycles", done.per_second() * 1e-6, "M/s"}}, .cores = done.cores};
 }
 
 workload enough_for_all(std::size_t threads, const guests& others) {

@@ -10,6 +10,9 @@ namespace cenote::bench {
 /// size of the pool shows.
 void run_cycles(report& into, const guests& others);
 
+/// The same through the interface of C.
+void run_c(report& into);
+
 /// More threads than resources: throughput, waits and fairness.
 void run_contention(report& into, const guests& others);
 
