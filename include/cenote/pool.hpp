@@ -399,8 +399,8 @@ private:
         return held;
     }
 
-    // NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved, in a dependent expression
     template <class When>
+    // NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved, in a dependent expression
     lease<T> take_or_wait(const When& up, std::stop_token stop, std::source_location at,
                           const detail::manner& how = {}) {
         if (auto* r = gate_->take(at, how, detail::this_thread())) return lease<T>(r);
@@ -408,6 +408,7 @@ private:
     }
 
     template <class When>
+    // NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved, in a dependent expression
     lease<T> take_or_wait(const When& up, std::stop_token stop, std::error_code& error,
                           std::source_location at, const detail::manner& how = {}) {
         error.clear();

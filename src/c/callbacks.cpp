@@ -138,8 +138,8 @@ std::unique_ptr<host::resource_pool> make(std::unique_ptr<told_connector> t,
 template <bool... Has, class... More>
 std::unique_ptr<host::resource_pool> make(std::unique_ptr<told_connector> t,
                                           const options& settings, bool has, More... more) {
-    return has ? make<Has..., true>(std::move(t), settings, more...)
-               : make<Has..., false>(std::move(t), settings, more...);
+    if (has) return make<Has..., true>(std::move(t), settings, more...);
+    return make<Has..., false>(std::move(t), settings, more...);
 }
 
 class told_observer final : public observer {

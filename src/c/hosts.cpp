@@ -4,6 +4,7 @@
 #include <chrono>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <pthread.h>
 #include <thread>
 #include <utility>
@@ -91,6 +92,7 @@ std::size_t host::drain() noexcept {
         bool visited = is_visited();
         taken_away += cell::end_all(this);
         if (!visited) break;
+        answer_those_waiting_here();
         std::this_thread::sleep_for(pause);
     }
     pool_->close(forever);  // some may be given back at this moment
@@ -122,7 +124,7 @@ void host::strike(cenote_request number) noexcept {
 }
 
 cenote_code host::cancel(cenote_request number) noexcept {
-    std::stop_source stop{std::nostopstate};
+    std::optional<std::stop_source> stop;
     {
         std::lock_guard lock(the_lock());
         bool was_one = handle::of(number).what == kind::request && handle::of(number).rest() != 0 &&
@@ -130,9 +132,9 @@ cenote_code host::cancel(cenote_request number) noexcept {
         if (!was_one) return CENOTE_INVALID_HANDLE;
         auto found = requests_.find(number);
         if (found == requests_.end()) return CENOTE_STALE_HANDLE;
-        stop = found->second;
+        stop.emplace(found->second);
     }
-    stop.request_stop();
+    stop->request_stop();
     return CENOTE_OK;
 }
 

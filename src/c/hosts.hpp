@@ -91,6 +91,10 @@ private:
     host* next_ = nullptr;  // among those not in use
 };
 
+/// Requests that are answered when a callback on this thread has returned are answered now: that
+/// callback waits for them.
+void answer_those_waiting_here() noexcept;
+
 /// Being in a call with a pool. Nothing here takes the address of a visit, so that it can be in
 /// registers: an exchange waits for all stores before it.
 class visit {

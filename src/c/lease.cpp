@@ -1,6 +1,8 @@
 // Leases: taken, used and given back, by threads.
 #include <chrono>
+#include <cstddef>
 #include <exception>
+#include <new>
 #include <source_location>
 #include <stdexcept>
 #include <system_error>
@@ -41,8 +43,10 @@ cenote_code code_of(const std::error_code& error) noexcept {
 
 /// Whatever it was: the circuit breaker counts it, and nobody else looks.
 const std::exception_ptr& a_failure() noexcept {
-    static const auto* it = new std::exception_ptr(
-        std::make_exception_ptr(std::runtime_error("discarded by its holder")));
+    // Never destroyed: threads may come after static objects are gone.
+    alignas(std::exception_ptr) static std::byte room[sizeof(std::exception_ptr)];
+    static const auto* it = ::new (static_cast<void*>(room))
+        std::exception_ptr(std::make_exception_ptr(std::runtime_error("discarded by its holder")));
     return *it;
 }
 
@@ -162,8 +166,8 @@ cenote_code cenote_release_as(cenote_lease lease, cenote_verdict verdict) {
         case CENOTE_DISCARD:
         case CENOTE_FINAL: return end(lease, [](auto& held) { held.discard(a_failure()); });
         case CENOTE_SUSPECT: return end(lease, [](auto& held) { held.discard_and_suspect(); });
+        default: return CENOTE_INVALID_ARGUMENT;
     }
-    return CENOTE_INVALID_ARGUMENT;
 }
 
 cenote_code cenote_detach(cenote_lease lease, void** resource) {

@@ -47,8 +47,13 @@ public:
     /// The end of it. Requires that it was its turn.
     void pass() noexcept {
         if (!first_) return;
-        while (turn* next = others_.pop()) next->frame_.resume();
+        pass_all_here();
         line_here = nullptr;
+    }
+    /// Whoever waits for their turn on this thread has it.
+    static void pass_all_here() noexcept {
+        if (line_here == nullptr) return;
+        while (turn* next = line_here->pop()) next->frame_.resume();
     }
 
 private:
@@ -113,6 +118,8 @@ detached acquire(wanted w, std::stop_token stop) {
 }
 
 }  // namespace
+
+void answer_those_waiting_here() noexcept { turn::pass_all_here(); }
 
 }  // namespace cenote::c
 

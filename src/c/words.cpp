@@ -56,8 +56,8 @@ const char* cenote_text(cenote_code code) {
         case CENOTE_NO_MEMORY: return "there is no memory";
         case CENOTE_SYSTEM: return "the system refuses it";
         case CENOTE_INTERNAL: return "a bug in the library";
+        default: return "not a code of cenote's";
     }
-    return "not a code of cenote's";
 }
 
 const char* cenote_event_word(cenote_event_kind kind) {

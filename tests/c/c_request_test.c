@@ -228,6 +228,44 @@ static void answers_everybody_once(void) {
     CHECK(s.answered == 4 * 3000);
 }
 
+/* Ends a pool, in which others wait, from a callback of another one. */
+typedef struct executioner {
+    cenote_pool victim;
+    size_t left;
+    int done;
+} executioner;
+
+static void destroy_another(void* context, cenote_code code, cenote_lease lease, void* resource,
+                            const cenote_failure* why) {
+    executioner* e = context;
+    (void)resource;
+    (void)why;
+    CHECK_CODE(code, CENOTE_OK);
+    CHECK_OK(cenote_destroy(e->victim, &e->left));
+    CHECK_OK(cenote_release(lease));
+    e->done = 1;
+}
+
+static void may_end_another_pool_from_its_callback(void) {
+    workshop v = {0}, w = {0};
+    cenote_connector c = connector_of(&v), d = connector_of(&w);
+    executioner e = {.victim = pool_of(&c, 1)};
+    cenote_pool pool = pool_of(&d, 1);
+    void* kept = keep_from(e.victim);
+    outcome waiting[3] = {0};
+    for (int i = 0; i < 3; ++i)
+        CHECK_OK(cenote_acquire_async(e.victim, NULL, note, &waiting[i], NULL));
+    CHECK_OK(cenote_release(lease_from(pool)));
+    CHECK_OK(cenote_acquire_async(pool, NULL, destroy_another, &e, NULL));
+    CHECK(e.done && e.left == 1);
+    for (int i = 0; i < 3; ++i) {
+        CHECK(waiting[i].calls == 1);
+        CHECK_CODE(waiting[i].code, CENOTE_CLOSED);
+    }
+    workshop_close(&v, kept);
+    end(pool, &w);
+}
+
 int main(void) {
     RUN(gets_what_is_there_and_waits_for_what_is_not);
     RUN(cancels);
@@ -235,6 +273,7 @@ int main(void) {
     RUN(is_refused_when_the_pool_ends);
     RUN(may_acquire_again_from_its_callback);
     RUN(does_not_call_back_within_a_callback);
+    RUN(may_end_another_pool_from_its_callback);
     RUN(answers_everybody_once);
     return 0;
 }
