@@ -11,6 +11,7 @@ The library is looked for as libcenote.so.0, or where CENOTE_LIBRARY says. ctype
 threads run while one waits in it, and the pool's own threads may call Python.
 """
 
+import atexit
 import ctypes
 import itertools
 import os
@@ -20,6 +21,7 @@ from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_do
 
 OK, TIMED_OUT, CLOSED = 0, 1, 2
 KEEP, DISCARD = 0, 2
+OPEN_RAISED = 1  # a cause of our own
 DEFAULT_TIMEOUT = -2**63
 
 
@@ -117,6 +119,24 @@ class Lease:
               else library.cenote_discard(self._number))
 
 
+FOREVER = 2**63 - 1
+
+
+def nanoseconds(seconds):
+    return max(0, min(int(min(seconds, 9e9) * 1e9), FOREVER))
+
+
+# Pools whose callbacks C still has, whoever else has let go of them.
+_alive = set()
+
+
+@atexit.register
+def _end_all():
+    """Before the interpreter ends, which no thread of a pool may call afterwards."""
+    for pool in list(_alive):
+        pool.close(0)
+
+
 class Pool:
     def __init__(self, open, close=None, probe=None, reset=None, **options):
         # What C holds of Python are numbers of this table.
@@ -124,9 +144,11 @@ class Pool:
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._last_error = None
-        # Kept here: ctypes does not know that C still has them.
+        self._open = True
+        # ctypes does not know that C still has them: see _alive.
         self._callbacks = Connector(sizeof(Connector), None, Open(self._opener(open)),
                                     Close(self._closer(close)))
+        self._callbacks.end = End(lambda context: _alive.discard(self))
         if probe:
             self._callbacks.probe = Tend(self._tender(probe))
         if reset:
@@ -139,18 +161,20 @@ class Pool:
             setattr(settings, name, value)
         self._pool = c_uint64()
         why = Failure(sizeof(Failure))
+        _alive.add(self)
         check(library.cenote_create(byref(self._callbacks), byref(settings), byref(self._pool),
                                     byref(why)), why)
 
     def acquire(self, timeout=None):
         """A resource, within so many seconds."""
-        nanoseconds = DEFAULT_TIMEOUT if timeout is None else int(timeout * 1e9)
-        wish = Wish(sizeof(Wish), nanoseconds, 2, 0, None, 0)
+        time = DEFAULT_TIMEOUT if timeout is None else nanoseconds(timeout)
+        wish = Wish(sizeof(Wish), time, 2, 0, None, 0)
         number, resource, why = c_uint64(), c_void_p(), Failure(sizeof(Failure))
         code = library.cenote_acquire_with(self._pool, byref(wish), byref(number), byref(resource),
                                            byref(why))
         if code != OK:
-            raise Error(code, why.text.decode(errors="replace"), self._last_error)
+            cause = self._last_error if why.cause == OPEN_RAISED else None
+            raise Error(code, why.text.decode(errors="replace"), cause)
         return Lease(number, self._resources[resource.value])
 
     def count(self, which):
@@ -159,10 +183,13 @@ class Pool:
         return value.value
 
     def close(self, timeout=5):
-        """Waits for what is lent, and ends the pool. Returns how many leases were still out."""
+        """Waits for what is lent, and ends the pool. Returns how many leases were still out: their
+        resources are their holders' to close."""
         left = c_size_t()
-        check(library.cenote_close(self._pool, int(timeout * 1e9), byref(left)))
-        check(library.cenote_destroy(self._pool, byref(left)))
+        if self._open:
+            self._open = False
+            check(library.cenote_close(self._pool, nanoseconds(timeout), byref(left)))
+            check(library.cenote_destroy(self._pool, byref(left)))
         return left.value
 
     # Callbacks. An exception must not get into C, which would take it for success.
@@ -171,8 +198,9 @@ class Pool:
         def call(context, into, why):
             try:
                 made = open()
-            except Exception as error:
+            except BaseException as error:
                 self._last_error = error
+                why.contents.cause = OPEN_RAISED
                 why.contents.text = f"{type(error).__name__}: {error}".encode()[:511]
                 return DISCARD
             with self._lock:
@@ -194,7 +222,7 @@ class Pool:
         def call(context, number, why):
             try:
                 return DISCARD if tend(self._resources[number]) is False else KEEP
-            except Exception as error:
+            except BaseException as error:
                 why.contents.text = f"{type(error).__name__}: {error}".encode()[:511]
                 return DISCARD
         return call

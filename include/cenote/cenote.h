@@ -43,7 +43,9 @@
  * does so for one caller; all others are told that it is stale.
  *
  * Callbacks. A C++ exception that leaves one is taken for a failure, where failing is possible, and
- * otherwise ends the program. No exception ever leaves a function of this library.
+ * otherwise ends the program. No exception ever leaves a function of this library. A callback must
+ * return: it must not end its thread. Of a structure that it is given it may use what lies within
+ * the structure's size.
  *
  * Compiles as C11 and as C++. Pools of C++ have more: <cenote/pool.hpp>. */
 #ifndef CENOTE_CENOTE_H
@@ -86,8 +88,9 @@ enum {
     CENOTE_SHED = 5,        /* Refused early because the line has been late for too long. */
     CENOTE_CANCELED = 6,    /* cenote_cancel was called. */
     CENOTE_OPEN_FAILED = 7, /* No resource could be opened, and no other will serve in time. */
-    CENOTE_DEADLOCK = 8,    /* The wait could not end: every lease is held by a thread that waits in
-                               this pool; or a callback of the pool asks it to end. */
+    CENOTE_DEADLOCK = 8, /* The wait could not end: every lease was acquired by a thread that waits
+                            in this pool (see refuse_deadlock); or a callback of the pool asks it
+                            to end. */
 
     CENOTE_EMPTY = 32,            /* cenote_try_acquire: nothing is ready now. */
     CENOTE_INVALID_ARGUMENT = 33, /* A pointer is null, a size or a value is not one of these. */
@@ -158,7 +161,7 @@ typedef struct cenote_connector {
     void (*forsake)(void* context, void* resource);
     /* Once, when none of these will be called again: in cenote_destroy, before it returns, or in
      * cenote_create, if that fails; later, if a call has outlived its timeout and is still under
-     * way. Never for a connector that has no size or no `open`. */
+     * way. Not for a connector that cannot be read or has no `open`. */
     void (*end)(void* context);
 } cenote_connector;
 
@@ -305,38 +308,38 @@ enum {
  * sets what is said here. */
 typedef struct cenote_options {
     size_t size;
-    const char* name;                  /* "pool"; in errors and events */
-    uint64_t max;                      /* 10; never more are open, at no instant */
-    uint64_t min_size;                 /* 0; kept open */
-    uint64_t min_idle;                 /* 0; kept ready on top of those that are leased */
-    cenote_warm_up warm_up;            /* BACKGROUND */
-    cenote_order order;                /* LIFO; which idle one is lent next */
-    cenote_fairness fairness;          /* STRICT */
-    int32_t probe_on_release;          /* 0 */
-    int32_t refuse_deadlock;           /* 1 */
-    int32_t reserved;                  /* 0 */
-    int64_t acquire_timeout;           /* 5 s; for a whole acquire */
-    int64_t open_timeout;              /* 10 s; for one call of a callback */
-    int64_t probe_timeout;             /* 1 s */
-    int64_t reset_timeout;             /* 1 s */
-    int64_t close_timeout;             /* 1 s */
-    uint64_t opening_max;              /* 4; opens at a time */
-    uint64_t open_rate;                /* UNLIMITED; opens per second */
-    uint64_t open_burst;               /* 1 */
-    int64_t idle_timeout;              /* 5 min */
-    int64_t max_lifetime;              /* 30 min */
-    double lifetime_jitter;            /* 0.1 */
-    uint64_t max_uses;                 /* UNLIMITED */
-    int64_t sweep_interval;            /* 1 s */
-    int64_t probe_after_idle;          /* 5 s */
-    int64_t heartbeat;                 /* FOREVER */
-    int64_t leak_after;                /* 30 s; then observers are told who holds a lease */
-    int64_t bypass_for;                /* 1 ms; with BOUNDED */
-    uint64_t line_max;                 /* 10 000; more are refused with LINE_FULL */
-    int64_t head_start;                /* 1 s; what a priority is worth */
-    int64_t shed_target;               /* FOREVER; refuse with SHED who would be served later */
-    int64_t shed_interval;             /* 100 ms */
-    int64_t backoff_first;             /* 20 ms; between failed opens */
+    const char* name;         /* "pool"; in errors and events */
+    uint64_t max;             /* 10; never more are open, at no instant */
+    uint64_t min_size;        /* 0; kept open */
+    uint64_t min_idle;        /* 0; kept ready on top of those that are leased */
+    cenote_warm_up warm_up;   /* BACKGROUND */
+    cenote_order order;       /* LIFO; which idle one is lent next */
+    cenote_fairness fairness; /* STRICT */
+    int32_t probe_on_release; /* 0 */
+    int32_t refuse_deadlock;  /* 1; 0 if leases are released by other threads than acquired them */
+    int32_t reserved;         /* 0 */
+    int64_t acquire_timeout;  /* 5 s; for a whole acquire */
+    int64_t open_timeout;     /* 10 s; for one call of a callback */
+    int64_t probe_timeout;    /* 1 s */
+    int64_t reset_timeout;    /* 1 s */
+    int64_t close_timeout;    /* 1 s */
+    uint64_t opening_max;     /* 4; opens at a time */
+    uint64_t open_rate;       /* UNLIMITED; opens per second */
+    uint64_t open_burst;      /* 1 */
+    int64_t idle_timeout;     /* 5 min */
+    int64_t max_lifetime;     /* 30 min */
+    double lifetime_jitter;   /* 0.1 */
+    uint64_t max_uses;        /* UNLIMITED */
+    int64_t sweep_interval;   /* 1 s */
+    int64_t probe_after_idle; /* 5 s */
+    int64_t heartbeat;        /* FOREVER */
+    int64_t leak_after;       /* 30 s; then observers are told who holds a lease */
+    int64_t bypass_for;       /* 1 ms; with BOUNDED */
+    uint64_t line_max;        /* 10 000; more are refused with LINE_FULL */
+    int64_t head_start;       /* 1 s; what a priority is worth */
+    int64_t shed_target;      /* FOREVER; refuse with SHED who would be served later */
+    int64_t shed_interval;    /* 100 ms */
+    int64_t backoff_first;    /* 20 ms; between failed opens */
     int64_t backoff_cap_waiting;       /* 200 ms */
     int64_t backoff_cap_idle;          /* 5 s */
     uint64_t seed;                     /* 0: from the system */
@@ -355,7 +358,8 @@ CENOTE_API cenote_code cenote_threshold_init(cenote_threshold* threshold, size_t
 
 /* Makes a pool. `options` may be null: all defaults; `why` may be null. Fails with
  * INVALID_ARGUMENT, INVALID_OPTION, NO_MEMORY, SYSTEM; with warm_up WAIT also OPEN_FAILED, `why`
- * saying what the callback said. */
+ * saying what the callback said. Callbacks may run before this returns, hence before `pool` is
+ * set. */
 CENOTE_API cenote_code cenote_create(const cenote_connector* connector,
                                      const cenote_options* options, cenote_pool* pool,
                                      cenote_failure* why);
@@ -367,7 +371,9 @@ CENOTE_API cenote_code cenote_create(const cenote_connector* connector,
  *
  * Leases that are still out go stale as well: their resources now belong to who holds them, and it
  * is they who must close them; `left`, unless null, says how many. cenote_close before gives them
- * time to come back. Fails with DEADLOCK in a callback of this pool, and for a bad handle. */
+ * time to come back: do that, unless each holder knows its resource and will close it. Fails with
+ * DEADLOCK in a callback of this pool, and further up on the stack of a call with it; and for a bad
+ * handle. */
 CENOTE_API cenote_code cenote_destroy(cenote_pool pool, size_t* left);
 
 /* Refuses new acquires and everybody in line with CLOSED, closes what is idle now and what is
@@ -410,8 +416,8 @@ CENOTE_API cenote_code cenote_acquire_with(cenote_pool pool, const cenote_wish* 
                                            cenote_lease* lease, void** resource,
                                            cenote_failure* why);
 
-/* What is ready now; never waits, neither for others nor for a callback. Fails with EMPTY, also if
- * the pool is closed. */
+/* What is ready now; never waits, neither for others nor for a callback but before_acquire. Fails
+ * with EMPTY, also if the pool is closed. */
 CENOTE_API cenote_code cenote_try_acquire(cenote_pool pool, cenote_lease* lease, void** resource);
 
 /* How an asynchronous acquire ended. `why` is null if it went well, and good for the duration of
@@ -576,8 +582,8 @@ typedef struct cenote_holder {
     const char* task;  /* cenote_wish.task, or null */
 } cenote_holder;
 
-/* Fills in at most `room` of them, oldest first; `count`: how many there are. Every element's
- * `size` is set by the caller. `holders` may be null if `room` is zero. */
+/* Fills in at most `room` of them, oldest first; `count`: how many there are. The caller sets
+ * the `size` of the first. `holders` may be null if `room` is zero. */
 CENOTE_API cenote_code cenote_holders(cenote_pool pool, cenote_holder* holders, size_t room,
                                       size_t* count);
 

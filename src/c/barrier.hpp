@@ -20,7 +20,7 @@ void prepare_barrier() noexcept;
 template <class T>
 void say(std::atomic<T>& where, T what) noexcept {
     if (barrier_is_elsewhere.load(std::memory_order_relaxed)) [[likely]] {
-        where.store(what, std::memory_order_relaxed);
+        where.store(what, std::memory_order_release);
         std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler
     } else {
         where.exchange(what);

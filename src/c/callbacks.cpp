@@ -14,6 +14,28 @@ namespace cenote::c {
 
 namespace {
 
+// The same numbers on both sides.
+static_assert(static_cast<int>(event_kind::opened) == CENOTE_EVENT_OPENED);
+static_assert(static_cast<int>(event_kind::open_failed) == CENOTE_EVENT_OPEN_FAILED);
+static_assert(static_cast<int>(event_kind::acquired) == CENOTE_EVENT_ACQUIRED);
+static_assert(static_cast<int>(event_kind::released) == CENOTE_EVENT_RELEASED);
+static_assert(static_cast<int>(event_kind::discarded) == CENOTE_EVENT_DISCARDED);
+static_assert(static_cast<int>(event_kind::detached) == CENOTE_EVENT_DETACHED);
+static_assert(static_cast<int>(event_kind::retired) == CENOTE_EVENT_RETIRED);
+static_assert(static_cast<int>(event_kind::probe_failed) == CENOTE_EVENT_PROBE_FAILED);
+static_assert(static_cast<int>(event_kind::reset_failed) == CENOTE_EVENT_RESET_FAILED);
+static_assert(static_cast<int>(event_kind::closed) == CENOTE_EVENT_CLOSED);
+static_assert(static_cast<int>(event_kind::exhausted) == CENOTE_EVENT_EXHAUSTED);
+static_assert(static_cast<int>(event_kind::loop_blocked) == CENOTE_EVENT_LOOP_BLOCKED);
+static_assert(static_cast<int>(event_kind::nested_acquire) == CENOTE_EVENT_NESTED_ACQUIRE);
+static_assert(static_cast<int>(event_kind::leak_suspected) == CENOTE_EVENT_LEAK_SUSPECTED);
+static_assert(static_cast<int>(event_kind::breaker_changed) == CENOTE_EVENT_BREAKER_CHANGED);
+static_assert(static_cast<int>(event_kind::paused) == CENOTE_EVENT_PAUSED);
+static_assert(static_cast<int>(event_kind::resumed) == CENOTE_EVENT_RESUMED);
+static_assert(static_cast<int>(event_kind::closing) == CENOTE_EVENT_CLOSING);
+static_assert(static_cast<int>(event_kind::closed_pool) == CENOTE_EVENT_CLOSED_POOL);
+static_assert(event_kind_count == CENOTE_EVENT_CLOSED_POOL + 1);
+
 cenote_failure blank() noexcept {
     cenote_failure said{};
     said.size = sizeof said;
@@ -33,7 +55,7 @@ verdict verdict_of(int said) noexcept {
 /// Calls back, and makes an exception of what C++ code throws there that is like that of C.
 template <class Call>
 void call_back(const told_connector& t, const char* who, Call&& call) {
-    in_callback here(t.at);
+    engaged here(t.at);
     cenote_failure said = blank();
     int answer = CENOTE_DISCARD;
     try {
@@ -73,24 +95,24 @@ public:
     }
     void close(item& i) {
         if (t_->told.close == nullptr) return;
-        in_callback here(t_->at);
+        engaged here(t_->at);
         t_->told.close(t_->told.context, i.resource);
     }
     bool before_acquire(item& i)
         requires LooksBeforeAcquire
     {
-        in_callback here(t_->at);
+        engaged here(t_->at);
         return t_->told.before_acquire(t_->told.context, i.resource) == CENOTE_KEEP;
     }
     verdict before_release(item& i)
         requires LooksBeforeRelease
     {
-        in_callback here(t_->at);
+        engaged here(t_->at);
         return verdict_of(t_->told.before_release(t_->told.context, i.resource));
     }
     void forsake(item& i) {
         if (t_->told.forsake == nullptr) return;
-        in_callback here(t_->at);
+        engaged here(t_->at);
         t_->told.forsake(t_->told.context, i.resource);
     }
     verdict classify(const std::exception_ptr& error) const {
@@ -161,7 +183,7 @@ public:
         e.cause = cause_of(what.cause);
         e.text = text.c_str();
         e.task = what.task;
-        in_callback here(at_);
+        engaged here(at_);
         told_.on_event(told_.context, &e);
     }
     bool wants(event_kind kind) const override {
@@ -205,7 +227,7 @@ private:
         go.size = sizeof go;
         go.cool_down = usual.cool_down.count();
         go.probes = usual.probes;
-        in_callback here(at_);
+        engaged here(at_);
         if (call(go) == 0) return std::nullopt;
         if (go.to < CENOTE_ACTIVE || go.to > CENOTE_RECOVERING) return std::nullopt;
         return breaker_move{.to = static_cast<breaker_state>(go.to),

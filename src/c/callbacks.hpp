@@ -10,19 +10,23 @@
 
 namespace cenote::c {
 
-/// The callbacks of one connector; their `end` is called with its own.
+/// The callbacks of one connector. With it ends their context; and nobody has its host before,
+/// since a call that has outlived its pool may still be under way.
 struct told_connector {
-    told_connector(const cenote_connector& t, const host& a) noexcept : told(t), at(a) {}
+    told_connector(const cenote_connector& t, host& a) noexcept : told(t), at(a) {}
     ~told_connector() {
-        if (told.end == nullptr) return;
-        in_callback here(at);
-        told.end(told.context);
+        end(told, at);
+        at.give_up();
+    }
+    static void end(const cenote_connector& told, const host& at) {
+        engaged here(at);
+        if (told.end != nullptr) told.end(told.context);
     }
     told_connector(const told_connector&) = delete;
     told_connector& operator=(const told_connector&) = delete;
 
     const cenote_connector told;
-    const host& at;
+    host& at;
 };
 
 /// A pool that calls these. What they cannot do, the pool does not ask for. Throws what the pool's

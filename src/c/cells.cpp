@@ -21,7 +21,7 @@ cell_owner cell::take(const host* of, void* resource) {
         fresh = &all.add(index);
         fresh->index_ = index;
     }
-    fresh->resource_.store(resource, std::memory_order_relaxed);
+    fresh->resource_.store(resource, std::memory_order_release);
     fresh->of_.store(of, std::memory_order_release);
     return cell_owner(fresh);
 }

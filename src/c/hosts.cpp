@@ -4,7 +4,6 @@
 #include <chrono>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <pthread.h>
 #include <thread>
 #include <utility>
@@ -13,7 +12,7 @@
 
 namespace cenote::c {
 
-thread_local constinit const in_callback* in_callback::innermost = nullptr;
+thread_local constinit const engaged* engaged::innermost = nullptr;
 constinit blocks<host, host::block_size, host::most / host::block_size> host::all;
 constinit host* host::spare = nullptr;
 constinit std::uint64_t host::requests = 0;
@@ -26,17 +25,24 @@ constinit std::mutex lock_of_this_room;
 
 std::mutex& the_lock() noexcept { return lock_of_this_room; }
 
-void watch_forks() {
+namespace {
+
+bool are_told() {
     static const bool told = pthread_atfork([] { the_lock().lock(); }, [] { the_lock().unlock(); },
                                             [] {
                                                 host::after_fork_in_child();
                                                 the_lock().unlock();
                                             }) == 0;
-    if (!told) throw std::bad_alloc();
+    return told;
 }
 
+// Before main if possible: then handlers that users register later may use pools in the child.
+[[maybe_unused]] const bool told_from_the_start = are_told();
+
+}  // namespace
+
 host& host::reserve() {
-    watch_forks();
+    if (!are_told()) throw std::bad_alloc();
     prepare_barrier();
     std::lock_guard lock(the_lock());
     if (spare != nullptr) return *std::exchange(spare, spare->next_);
@@ -72,12 +78,13 @@ cenote_code host::destroy(cenote_pool number, std::size_t* left) noexcept {
     if (it == nullptr) return CENOTE_INVALID_HANDLE;
     cenote_pool expected = number;
     // Before the number is taken back: there would be nobody to try again.
-    if (it->number_.load() == number && in_callback::of(*it)) return CENOTE_DEADLOCK;
+    if (it->number_.load() == number && it->is_busy_here()) return CENOTE_DEADLOCK;
     if (!it->number_.compare_exchange_strong(expected, 0)) return it->judge(number);
     full_barrier();
     std::size_t taken_away = it->drain();
-    it->pool_.reset();
-    it->give_up();
+    // With its connector, or with a call of that which is still under way, it gives up its host.
+    std::unique_ptr<resource_pool> gone = std::move(it->pool_);
+    gone.reset();
     if (left != nullptr) *left = taken_away;
     return CENOTE_OK;
 }
@@ -97,6 +104,11 @@ std::size_t host::drain() noexcept {
     }
     pool_->close(forever);  // some may be given back at this moment
     return taken_away;
+}
+
+bool host::is_busy_here() const noexcept {
+    const detail::gate_mark* mark = detail::this_threads_mark;
+    return engaged::of(*this) || (mark != nullptr && mark->visits.load() == this);
 }
 
 bool host::is_visited() const noexcept {
@@ -123,18 +135,14 @@ void host::strike(cenote_request number) noexcept {
     gone = requests_.extract(number);
 }
 
-cenote_code host::cancel(cenote_request number) noexcept {
-    std::optional<std::stop_source> stop;
-    {
-        std::lock_guard lock(the_lock());
-        bool was_one = handle::of(number).what == kind::request && handle::of(number).rest() != 0 &&
-                       handle::of(number).rest() <= requests;
-        if (!was_one) return CENOTE_INVALID_HANDLE;
-        auto found = requests_.find(number);
-        if (found == requests_.end()) return CENOTE_STALE_HANDLE;
-        stop.emplace(found->second);
-    }
-    stop->request_stop();
+cenote_code host::find(cenote_request number, std::optional<std::stop_source>& stop) noexcept {
+    handle h = handle::of(number);
+    std::lock_guard lock(the_lock());
+    if (h.what != kind::request || h.rest() == 0 || h.rest() > requests)
+        return CENOTE_INVALID_HANDLE;
+    auto found = requests_.find(number);
+    if (found == requests_.end()) return CENOTE_STALE_HANDLE;
+    stop.emplace(found->second);
     return CENOTE_OK;
 }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stop_token>
 
 #include "c/barrier.hpp"
@@ -61,7 +62,8 @@ public:
     void strike(cenote_request number) noexcept;
     /// Somebody who was counted is not in a call any more.
     void dismiss(detail::process_number counted_in) noexcept;
-    cenote_code cancel(cenote_request number) noexcept;
+    /// What stops it.
+    cenote_code find(cenote_request number, std::optional<std::stop_source>& stop) noexcept;
 
     // Around a fork, under the lock.
     static void after_fork_in_child() noexcept;
@@ -70,6 +72,9 @@ private:
     friend class visit;
 
     bool is_visited() const noexcept;
+    /// Whether this thread is in a call with the pool, or in a callback of it: the end would wait
+    /// for itself.
+    bool is_busy_here() const noexcept;
     /// Until nobody is in a call, nobody has a lease, and no callback runs. Returns from how many a
     /// lease was taken away.
     std::size_t drain() noexcept;
@@ -141,28 +146,27 @@ private:
     cenote_code code_ = CENOTE_INVALID_HANDLE;
 };
 
-/// On the stack of a thread that runs a callback of a pool.
-class in_callback {
+/// On the stack of a thread that runs a callback of a pool, or from which others may be called
+/// back: for the end of the pool it would have to wait for itself.
+class engaged {
 public:
-    explicit in_callback(const host& of) noexcept : of_(&of), outer_(innermost) {
-        innermost = this;
-    }
-    ~in_callback() { innermost = outer_; }
-    in_callback(const in_callback&) = delete;
-    in_callback& operator=(const in_callback&) = delete;
+    explicit engaged(const host& of) noexcept : of_(&of), outer_(innermost) { innermost = this; }
+    ~engaged() { innermost = outer_; }
+    engaged(const engaged&) = delete;
+    engaged& operator=(const engaged&) = delete;
 
     /// Whether this thread is in one of that pool.
     static bool of(const host& which) noexcept {
-        for (const in_callback* at = innermost; at != nullptr; at = at->outer_)
+        for (const engaged* at = innermost; at != nullptr; at = at->outer_)
             if (at->of_ == &which) return true;
         return false;
     }
 
 private:
-    static thread_local constinit const in_callback* innermost;
+    static thread_local constinit const engaged* innermost;
 
     const host* of_;
-    const in_callback* outer_;
+    const engaged* outer_;
 };
 
 }  // namespace cenote::c

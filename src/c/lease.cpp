@@ -106,8 +106,11 @@ extern "C" {
 cenote_code cenote_acquire_with(cenote_pool pool, const cenote_wish* wish, cenote_lease* lease,
                                 void** resource, cenote_failure* why) {
     cenote::acquire_options how;
-    if (!begin(lease, resource) || !cenote::c::is_fillable(why) || !cenote::c::read_wish(wish, how))
+    if (!cenote::c::is_fillable(why)) why = nullptr, lease = nullptr;
+    if (!begin(lease, resource) || !cenote::c::read_wish(wish, how)) {
+        cenote::c::fill(why, CENOTE_INVALID_ARGUMENT, cenote_text(CENOTE_INVALID_ARGUMENT));
         return CENOTE_INVALID_ARGUMENT;
+    }
     visit in(pool);
     if (!in) {
         cenote::c::fill(why, in.code(), cenote_text(in.code()));

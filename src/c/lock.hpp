@@ -8,7 +8,4 @@ namespace cenote::c {
 /// Held around a fork, so that the child finds nothing half-done.
 std::mutex& the_lock() noexcept;
 
-/// Has the system tell us of forks. Throws std::bad_alloc if it cannot.
-void watch_forks();
-
 }  // namespace cenote::c

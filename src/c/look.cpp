@@ -19,6 +19,16 @@ static_assert(histogram::bucket_count == CENOTE_BUCKETS);
 static_assert(cenote::retire_reason_count <= CENOTE_REASONS_MAX);
 static_assert(cenote::errc_count <= CENOTE_REASONS_MAX);
 
+// The same numbers on both sides.
+static_assert(static_cast<int>(cenote::pool_state::closed) == CENOTE_POOL_CLOSED);
+static_assert(static_cast<int>(cenote::pool_state::paused) == CENOTE_PAUSED);
+static_assert(static_cast<int>(cenote::breaker_state::inactive) == CENOTE_INACTIVE);
+static_assert(static_cast<int>(cenote::breaker_state::recovering) == CENOTE_RECOVERING);
+static_assert(static_cast<int>(cenote::retire_reason::generation) == CENOTE_RETIRED_GENERATION);
+static_assert(static_cast<int>(cenote::retire_reason::rejected) == CENOTE_RETIRED_REJECTED);
+static_assert(static_cast<int>(cenote::retire_reason::surplus) == CENOTE_RETIRED_SURPLUS);
+static_assert(cenote::retire_reason_count == CENOTE_RETIRED_SURPLUS + 1);
+
 /// Every number of a look, in the order of cenote_counter.
 constexpr std::array numbers = {
     &cenote::stats::max,       &cenote::stats::total,       &cenote::stats::leased,
@@ -108,7 +118,8 @@ cenote_code cenote_holders(cenote_pool pool, cenote_holder* holders, size_t room
     *count = 0;
     // All of them are as large as the first.
     std::size_t size = room == 0 ? sizeof(cenote_holder) : holders->size;
-    if (!cenote::c::is_known_size<cenote_holder>(size)) return CENOTE_INVALID_ARGUMENT;
+    if (!cenote::c::is_known_size<cenote_holder>(size) || size % alignof(cenote_holder) != 0)
+        return CENOTE_INVALID_ARGUMENT;
     visit in(pool);
     if (!in) return in.code();
     return guarded([&] {

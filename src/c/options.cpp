@@ -17,6 +17,15 @@ namespace {
 
 using std::chrono::nanoseconds;
 
+static_assert(static_cast<int>(warm_up::wait) == CENOTE_WARM_UP_WAIT);
+static_assert(static_cast<int>(warm_up::none) == CENOTE_WARM_UP_NONE);
+static_assert(static_cast<int>(order::fifo) == CENOTE_FIFO);
+static_assert(static_cast<int>(fairness::bounded) == CENOTE_BOUNDED);
+static_assert(static_cast<int>(priority::reserved) == CENOTE_PRIORITY_RESERVED);
+static_assert(static_cast<int>(priority::high) == CENOTE_PRIORITY_HIGH);
+static_assert(static_cast<int>(priority::normal) == CENOTE_PRIORITY_NORMAL);
+static_assert(static_cast<int>(priority::low) == CENOTE_PRIORITY_LOW);
+
 /// The same fields on both sides, named once. `f(c, cpp)` is called for each pair.
 template <class C, class Cpp, class F>
 void each_time(C& c, Cpp& cpp, F f) {

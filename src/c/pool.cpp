@@ -1,8 +1,8 @@
 // Pools: made, ended, controlled.
 #include <chrono>
 #include <memory>
-#include <optional>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "c/callbacks.hpp"
@@ -14,54 +14,50 @@
 
 namespace {
 
+using cenote::c::engaged;
 using cenote::c::guarded;
 using cenote::c::host;
-using cenote::c::in_callback;
 using cenote::c::told_connector;
 using cenote::c::visit;
 using std::chrono::nanoseconds;
 
-/// A host that is given up again unless it gets its pool.
-struct reservation {
-    host& place = host::reserve();
-    bool kept = false;
-
-    reservation() = default;
-    ~reservation() {
-        if (!kept) place.give_up();
-    }
-    reservation(const reservation&) = delete;
-    reservation& operator=(const reservation&) = delete;
-};
+void end(const cenote_connector& told) {
+    if (told.end != nullptr) told.end(told.context);
+}
 
 /// From here on `told` ends with what this returns, or has ended.
-std::unique_ptr<told_connector> adopt(const cenote_connector& told,
-                                      std::optional<reservation>& place) {
+std::unique_ptr<told_connector> adopt(const cenote_connector& told) {
+    host* place = nullptr;
     try {
-        place.emplace();
-        return std::make_unique<told_connector>(told, place->place);
+        place = &host::reserve();
+        return std::make_unique<told_connector>(told, *place);
     } catch (...) {
-        if (told.end != nullptr) told.end(told.context);
+        if (place != nullptr) place->give_up();
+        end(told);
         throw;
     }
 }
 
 cenote_code create(const cenote_connector& told, const cenote_options* options, cenote_pool* pool,
                    cenote_failure* why) {
-    std::optional<reservation> place;
-    std::unique_ptr<told_connector> by = adopt(told, place);
-    host& at = place->place;
+    std::unique_ptr<told_connector> by = adopt(told);
+    host& at = by->at;
+    bool waits = false;
     try {
         cenote::options settings = cenote::c::read_options(options, at);
+        waits = settings.warm_up == cenote::warm_up::wait;
         *pool = at.open(cenote::c::make_pool(std::move(by), settings));
+        return CENOTE_OK;
     } catch (const cenote::invalid_option&) {
         throw;
     } catch (const std::invalid_argument& e) {
         cenote::c::fill(why, CENOTE_INVALID_ARGUMENT, e.what());
         return CENOTE_INVALID_ARGUMENT;
+    } catch (const std::system_error& e) {
+        if (!waits || e.code() != std::errc::timed_out) throw;
+        cenote::c::fill(why, CENOTE_OPEN_FAILED, e.what());
+        return CENOTE_OPEN_FAILED;
     }
-    place->kept = true;
-    return CENOTE_OK;
 }
 
 /// Calls `act` with the pool.
@@ -69,6 +65,7 @@ template <class Act>
 cenote_code with_pool(cenote_pool pool, Act&& act) noexcept {
     visit in(pool);
     if (!in) return in.code();
+    engaged here(in.where());  // others may be called back from within
     return guarded([&] {
         act(in);
         return CENOTE_OK;
@@ -81,11 +78,16 @@ extern "C" {
 
 cenote_code cenote_create(const cenote_connector* connector, const cenote_options* options,
                           cenote_pool* pool, cenote_failure* why) {
-    if (pool == nullptr || !cenote::c::is_fillable(why)) return CENOTE_INVALID_ARGUMENT;
-    *pool = 0;
+    if (pool != nullptr) *pool = 0;
+    if (!cenote::c::is_fillable(why)) why = nullptr, pool = nullptr;
     cenote_connector told{};
     if (!cenote::c::read_struct(connector, told) || told.open == nullptr) {
-        cenote::c::fill(why, CENOTE_INVALID_ARGUMENT, "the connector has no size, or no `open`");
+        cenote::c::fill(why, CENOTE_INVALID_ARGUMENT,
+                        "the connector cannot be read, or has no `open`");
+        return CENOTE_INVALID_ARGUMENT;
+    }
+    if (pool == nullptr) {
+        end(told);
         return CENOTE_INVALID_ARGUMENT;
     }
     return guarded([&] { return create(told, options, pool, why); }, why);
@@ -103,7 +105,7 @@ cenote_code cenote_close(cenote_pool pool, int64_t timeout, size_t* left) {
     in->close();
     bool waits = timeout > 0;
     // The callback that asks for it would have to end first.
-    if (waits && in_callback::of(in.where())) return CENOTE_DEADLOCK;
+    if (waits && engaged::of(in.where())) return CENOTE_DEADLOCK;
     std::size_t still_out = in->close(nanoseconds{waits ? timeout : 0}, {});
     if (left != nullptr) *left = still_out;
     return CENOTE_OK;

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <coroutine>
 #include <exception>
+#include <optional>
 #include <stop_token>
 #include <utility>
 
@@ -27,33 +28,47 @@ struct detached {
     };
 };
 
-/// One callback at a time on a thread: one that acquires again, and finds a lease at once, would
-/// otherwise call the next from within, and that one the next. Whoever comes while one runs goes on
-/// when it has returned, on the same thread.
+/// One callback at a time on a thread: one that acquires again, and finds a lease at once, or that
+/// releases what another one waits for, would otherwise call the next from within, and that one the
+/// next. Whoever comes while one runs goes on when it has returned, on the same thread.
+///
+///     turn mine;
+///     … co_await pool.co_acquire(…).resumed_by(mine.taker()) …
+///     co_await mine;   // it is our turn now
+///     mine.pass();
 class turn {
 public:
+    turn() = default;
+    turn(const turn&) = delete;
+    turn& operator=(const turn&) = delete;
+
+    /// Resumes a coroutine when it is its turn.
+    auto taker() noexcept {
+        return [this](std::coroutine_handle<> frame) { take(frame); };
+    }
+
     bool await_ready() noexcept {
-        if (line_here != nullptr) return false;
-        line_here = &others_;
-        first_ = true;
+        if (has_it_) return true;
+        if (here.running) return false;
+        has_it_ = runs_line_ = here.running = true;
         return true;
     }
-    void await_suspend(std::coroutine_handle<> me) noexcept {
-        frame_ = me;
-        line_here->push(*this);
+    void await_suspend(std::coroutine_handle<> frame) noexcept {
+        frame_ = frame;
+        here.push(*this);
     }
     void await_resume() noexcept {}
 
-    /// The end of it. Requires that it was its turn.
+    /// The end of it.
     void pass() noexcept {
-        if (!first_) return;
-        pass_all_here();
-        line_here = nullptr;
+        if (runs_line_) run_line();
     }
-    /// Whoever waits for their turn on this thread has it.
-    static void pass_all_here() noexcept {
-        if (line_here == nullptr) return;
-        while (turn* next = line_here->pop()) next->frame_.resume();
+    /// Those who wait for their turn on this thread have it.
+    static void resume_all_here() noexcept {
+        while (turn* next = here.pop()) {
+            next->has_it_ = true;
+            next->frame_.resume();
+        }
     }
 
 private:
@@ -71,15 +86,27 @@ private:
         }
         turn* first = nullptr;
         turn* last = nullptr;
+        bool running = false;
     };
-    static thread_local constinit line* line_here;
+    static thread_local constinit line here;
 
-    line others_;
-    bool first_ = false;
+    void take(std::coroutine_handle<> frame) noexcept {
+        await_suspend(frame);
+        if (here.running) return;
+        here.running = true;
+        run_line();
+    }
+    static void run_line() noexcept {
+        resume_all_here();
+        here.running = false;
+    }
+
     std::coroutine_handle<> frame_;
     turn* next_ = nullptr;
+    bool has_it_ = false;
+    bool runs_line_ = false;
 };
-thread_local constinit turn::line* turn::line_here = nullptr;
+thread_local constinit turn::line turn::here;
 
 /// What was asked. Trivial: see docs/hazards of coroutines with g++ 12.
 struct wanted {
@@ -91,7 +118,7 @@ struct wanted {
 };
 
 void answer(const wanted& w, lease<item> held, const cenote_failure& why) noexcept {
-    in_callback here(*w.from);
+    engaged here(*w.from);
     if (!held) return w.done(w.context, why.code, 0, nullptr, &why);
     void* resource = held->resource;
     cell& place = *held->place;
@@ -104,22 +131,27 @@ detached acquire(wanted w, std::stop_token stop) {
     lease<item> held;
     cenote_failure why{};
     why.size = sizeof why;
+    turn mine;
+    auto taker = mine.taker();
     try {
-        held = co_await w.from->pool().co_acquire(w.how, {}).stopped_by(std::move(stop));
+        held = co_await w.from->pool()
+                   .co_acquire(w.how, {})
+                   .stopped_by(std::move(stop))
+                   .resumed_by(taker);
     } catch (...) {
         describe_exception(&why);
     }
     w.from->strike(w.number);
-    turn mine;
     co_await mine;
-    answer(w, std::move(held), why);
-    mine.pass();
+    // In the child of a fork it is the parent's who is answered.
+    if (began_in == detail::this_process) answer(w, std::move(held), why);
     w.from->dismiss(began_in);
+    mine.pass();
 }
 
 }  // namespace
 
-void answer_those_waiting_here() noexcept { turn::pass_all_here(); }
+void answer_those_waiting_here() noexcept { turn::resume_all_here(); }
 
 }  // namespace cenote::c
 
@@ -131,15 +163,21 @@ cenote_code cenote_acquire_async(cenote_pool pool, const cenote_wish* wish, ceno
     if (request != nullptr) *request = 0;
     wanted w{nullptr, {}, done, context, 0};
     if (done == nullptr || !read_wish(wish, w.how)) return CENOTE_INVALID_ARGUMENT;
-    visit in(pool);
-    if (!in) return in.code();
-    w.from = &in.where();
-    return guarded([&] {
+    std::stop_token token;
+    cenote_code code = guarded([&] {
+        visit in(pool);
+        if (!in) return in.code();
+        w.from = &in.where();
         std::stop_source stop;
-        std::stop_token token = stop.get_token();
+        token = stop.get_token();
         w.number = w.from->enlist(std::move(stop));
-        // Before it can be called back.
-        if (request != nullptr) *request = w.number;
+        return cenote_code{CENOTE_OK};
+    });
+    if (code != CENOTE_OK) return code;
+    // From here on it is the request that keeps the pool. It can be called back before this
+    // returns.
+    if (request != nullptr) *request = w.number;
+    return guarded([&] {
         try {
             acquire(w, std::move(token));
         } catch (...) {
@@ -153,8 +191,16 @@ cenote_code cenote_acquire_async(cenote_pool pool, const cenote_wish* wish, ceno
 }
 
 cenote_code cenote_cancel(cenote_pool pool, cenote_request request) {
-    cenote::c::visit in(pool);
-    return in ? in.where().cancel(request) : in.code();
+    std::optional<std::stop_source> stop;
+    {
+        cenote::c::visit in(pool);
+        if (!in) return in.code();
+        cenote_code code = in.where().find(request, stop);
+        if (code != CENOTE_OK) return code;
+    }
+    // As long as it waits, it keeps the pool; and it does not go on before this has stopped it.
+    stop->request_stop();
+    return CENOTE_OK;
 }
 
 }  // extern "C"

@@ -6,14 +6,36 @@
 #include <cstring>
 #include <type_traits>
 
+#include "cenote/cenote.h"
+
 namespace cenote::c {
 
-/// How large a structure was when it was first published. Smaller ones never were.
+/// How large a structure was when it was first published. Smaller ones never were. These numbers
+/// never change.
 template <class S>
-constexpr std::size_t first_size = sizeof(S);
+constexpr std::size_t first_size = 0;
+template <>
+inline constexpr std::size_t first_size<cenote_failure> = 536;
+template <>
+inline constexpr std::size_t first_size<cenote_connector> = 80;
+template <>
+inline constexpr std::size_t first_size<cenote_observer> = 32;
+template <>
+inline constexpr std::size_t first_size<cenote_breaker> = 40;
+template <>
+inline constexpr std::size_t first_size<cenote_threshold> = 40;
+template <>
+inline constexpr std::size_t first_size<cenote_options> = 288;
+template <>
+inline constexpr std::size_t first_size<cenote_wish> = 40;
+template <>
+inline constexpr std::size_t first_size<cenote_stats> = 4480;
+template <>
+inline constexpr std::size_t first_size<cenote_holder> = 32;
 
 template <class S>
 bool is_known_size(std::size_t size) noexcept {
+    static_assert(first_size<S> != 0 && first_size<S> <= sizeof(S));
     // Larger than anything sensible: it was never set.
     return size >= first_size<S> && size <= first_size<S> + 65536;
 }

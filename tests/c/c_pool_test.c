@@ -60,11 +60,11 @@ static void refuses_what_it_cannot_read(void) {
     c = connector_of(&w);
     cenote_failure nowhere = {0};
     CHECK_CODE(cenote_create(&c, &o, &pool, &nowhere), CENOTE_INVALID_ARGUMENT);
-    CHECK(w.ended == 0);
+    CHECK(w.ended == 2); /* once for each that could be read */
     o.size = 3;
     CHECK_CODE(cenote_create(&c, &o, &pool, &why), CENOTE_INVALID_ARGUMENT);
     CHECK_HAS(why.text, "options");
-    CHECK(w.ended == 1);
+    CHECK(w.ended == 3);
 }
 
 static void names_the_option_that_breaks_its_rule(void) {
@@ -148,6 +148,67 @@ static void tells_the_creator_what_open_said(void) {
     CHECK(pool == 0 && why.code == CENOTE_OPEN_FAILED && why.cause == 111);
     CHECK_HAS(why.text, "nobody listens on port 5432");
     CHECK(w.ended == 1);
+}
+
+static void says_that_open_failed_if_it_takes_too_long(void) {
+    workshop w = {0};
+    w.open_takes_ms = 200;
+    cenote_connector c = connector_of(&w);
+    cenote_options o = options_of(1);
+    o.min_size = 1;
+    o.open_timeout = 10 * millisecond;
+    o.warm_up = CENOTE_WARM_UP_WAIT;
+    cenote_pool pool;
+    cenote_failure why = {.size = sizeof why};
+    CHECK_CODE(cenote_create(&c, &o, &pool, &why), CENOTE_OPEN_FAILED);
+    CHECK(why.cause == 0 && strlen(why.text) > 0);
+    WAIT_UNTIL(w.ended == 1);
+    CHECK(w.opened == w.closed);
+}
+
+/* An open that outlives its pool, and destroys another one when it goes on. */
+typedef struct survivor {
+    workshop w;
+    atomic_bool go_on;
+    cenote_pool other;
+    atomic_int destroyed;
+} survivor;
+
+static int open_and_survive(void* context, void** resource, cenote_failure* why) {
+    survivor* s = context;
+    while (!s->go_on) sleep_for(millisecond);
+    if (s->other != 0) s->destroyed = cenote_destroy(s->other, NULL);
+    return workshop_open(&s->w, resource, why);
+}
+
+static void survivor_close(void* context, void* resource) {
+    workshop_close(&((survivor*)context)->w, resource);
+}
+
+static void survivor_end(void* context) { ++((survivor*)context)->w.ended; }
+
+static void does_not_take_another_pool_for_its_own(void) {
+    survivor s = {.destroyed = -1};
+    cenote_connector c = {.size = sizeof c,
+                          .context = &s,
+                          .open = open_and_survive,
+                          .close = survivor_close,
+                          .end = survivor_end};
+    cenote_options o = options_of(1);
+    o.open_timeout = 5 * millisecond;
+    o.opening_max = 1;
+    cenote_pool pool;
+    CHECK_OK(cenote_create(&c, &o, &pool, NULL));
+    cenote_lease lease;
+    CHECK_CODE(cenote_acquire(pool, 20 * millisecond, &lease, NULL), CENOTE_TIMED_OUT);
+    CHECK_OK(cenote_destroy(pool, NULL));
+    workshop v = {0};
+    cenote_connector d = connector_of(&v);
+    s.other = pool_of(&d, 1);
+    s.go_on = true;
+    WAIT_UNTIL(s.w.ended == 1);
+    CHECK(s.destroyed == CENOTE_OK || s.destroyed == CENOTE_STALE_HANDLE);
+    CHECK(v.ended == 1);
 }
 
 static void tells_a_borrower_what_open_said(void) {
@@ -403,6 +464,8 @@ int main(void) {
     RUN(names_the_option_that_breaks_its_rule);
     RUN(opens_the_minimum_with_the_context);
     RUN(tells_the_creator_what_open_said);
+    if (!watched_by_tsan) RUN(says_that_open_failed_if_it_takes_too_long);
+    RUN(does_not_take_another_pool_for_its_own);
     RUN(tells_a_borrower_what_open_said);
     RUN(cuts_texts_and_finds_its_own);
     RUN(ends_once_and_for_all);

@@ -246,7 +246,7 @@ static void destroy_another(void* context, cenote_code code, cenote_lease lease,
     e->done = 1;
 }
 
-static void may_end_another_pool_from_its_callback(void) {
+static void may_end_another_pool_from_its_callback(bool at_once) {
     workshop v = {0}, w = {0};
     cenote_connector c = connector_of(&v), d = connector_of(&w);
     executioner e = {.victim = pool_of(&c, 1)};
@@ -255,8 +255,10 @@ static void may_end_another_pool_from_its_callback(void) {
     outcome waiting[3] = {0};
     for (int i = 0; i < 3; ++i)
         CHECK_OK(cenote_acquire_async(e.victim, NULL, note, &waiting[i], NULL));
-    CHECK_OK(cenote_release(lease_from(pool)));
+    cenote_lease lease = lease_from(pool);
+    if (at_once) CHECK_OK(cenote_release(lease));
     CHECK_OK(cenote_acquire_async(pool, NULL, destroy_another, &e, NULL));
+    if (!at_once) CHECK_OK(cenote_release(lease));
     CHECK(e.done && e.left == 1);
     for (int i = 0; i < 3; ++i) {
         CHECK(waiting[i].calls == 1);
@@ -266,6 +268,79 @@ static void may_end_another_pool_from_its_callback(void) {
     end(pool, &w);
 }
 
+static void may_end_another_pool_when_it_got_its_lease_at_once(void) {
+    may_end_another_pool_from_its_callback(true);
+}
+
+static void may_end_another_pool_when_it_has_waited(void) {
+    may_end_another_pool_from_its_callback(false);
+}
+
+/* A callback of one pool asks another one for a lease, whose callback ends the first. */
+typedef struct chain {
+    cenote_pool first, second;
+    cenote_code destroyed;
+    bool done;
+} chain;
+
+static void end_the_first(void* context, cenote_code code, cenote_lease lease, void* resource,
+                          const cenote_failure* why) {
+    chain* c = context;
+    (void)resource;
+    (void)why;
+    CHECK_CODE(code, CENOTE_OK);
+    CHECK_OK(cenote_release(lease));
+    c->destroyed = cenote_destroy(c->first, NULL);
+    c->done = true;
+}
+
+static void ask_the_second(void* context, cenote_code code, cenote_lease lease, void* resource,
+                           const cenote_failure* why) {
+    chain* c = context;
+    (void)resource;
+    (void)why;
+    CHECK(code == CENOTE_OK || code == CENOTE_CANCELED);
+    if (code == CENOTE_OK) CHECK_OK(cenote_release(lease));
+    CHECK_OK(cenote_acquire_async(c->second, NULL, end_the_first, c, NULL));
+}
+
+static void may_end_the_pool_that_came_before(void) {
+    for (int cancels = 0; cancels < 2; ++cancels) {
+        workshop v = {0}, w = {0};
+        cenote_connector a = connector_of(&v), b = connector_of(&w);
+        chain c = {.first = pool_of(&a, 1), .second = pool_of(&b, 1), .destroyed = -1};
+        CHECK_OK(cenote_release(lease_from(c.second)));
+        cenote_lease lease = lease_from(c.first);
+        if (!cancels) CHECK_OK(cenote_release(lease));
+        cenote_request request;
+        CHECK_OK(cenote_acquire_async(c.first, NULL, ask_the_second, &c, &request));
+        void* kept = NULL;
+        if (cancels) {
+            CHECK_OK(cenote_resource(lease, &kept));
+            CHECK_OK(cenote_cancel(c.first, request));
+        }
+        CHECK(c.done);
+        CHECK_CODE(c.destroyed, CENOTE_OK);
+        CHECK(v.ended == 1);
+        if (kept != NULL) workshop_close(&v, kept);
+        end(c.second, &w);
+    }
+}
+
+/* From within a call with the pool: told so, instead of waiting for oneself. */
+static void is_told_when_it_would_wait_for_itself(void) {
+    workshop v = {0};
+    cenote_connector a = connector_of(&v);
+    chain c = {.first = pool_of(&a, 1), .destroyed = -1};
+    c.second = c.first;
+    CHECK_OK(cenote_pause(c.first));
+    CHECK_OK(cenote_acquire_async(c.first, NULL, end_the_first, &c, NULL));
+    CHECK_OK(cenote_resume(c.first));
+    WAIT_UNTIL(c.done);
+    CHECK_CODE(c.destroyed, CENOTE_DEADLOCK);
+    end(c.first, &v);
+}
+
 int main(void) {
     RUN(gets_what_is_there_and_waits_for_what_is_not);
     RUN(cancels);
@@ -273,7 +348,10 @@ int main(void) {
     RUN(is_refused_when_the_pool_ends);
     RUN(may_acquire_again_from_its_callback);
     RUN(does_not_call_back_within_a_callback);
-    RUN(may_end_another_pool_from_its_callback);
+    RUN(may_end_another_pool_when_it_got_its_lease_at_once);
+    RUN(may_end_another_pool_when_it_has_waited);
+    RUN(may_end_the_pool_that_came_before);
+    RUN(is_told_when_it_would_wait_for_itself);
     RUN(answers_everybody_once);
     return 0;
 }
