@@ -17,8 +17,11 @@ bool enlist() noexcept { return ask_kernel(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPED
 }  // namespace
 
 void prepare_barrier() noexcept {
-    static const bool can = enlist() && ask_kernel(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-    barrier_is_elsewhere.store(can, std::memory_order_relaxed);
+    [[maybe_unused]] static const bool once = [] {
+        bool can = enlist() && ask_kernel(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+        barrier_is_elsewhere.store(can, std::memory_order_relaxed);
+        return true;
+    }();
 }
 
 void full_barrier() noexcept {

@@ -51,13 +51,27 @@ int main(void) {
     CHECK_OK(cenote_cancel(pool, request));
     CHECK_CODE(waiting, CENOTE_CANCELED);
     CHECK_OK(cenote_release(idle));
+    /* Somebody who waits in another pool, in the parent alone. */
+    workshop v = {0};
+    cenote_connector d = connector_of(&v);
+    cenote_pool other = pool_of(&d, 1);
+    cenote_lease held = lease_from(other);
+    CHECK_OK(cenote_acquire_async(other, NULL, never, &waiting, NULL));
     fflush(NULL);
     pid_t pid = fork();
     CHECK(pid >= 0);
-    if (pid == 0) child(pool, lease, &w);
+    if (pid == 0) {
+        CHECK_OK(cenote_destroy(other, NULL));
+        CHECK_CODE(waiting, CENOTE_CANCELED); /* not called */
+        child(pool, lease, &w);
+    }
     int status = 1;
     CHECK(waitpid(pid, &status, 0) == pid);
     CHECK(status == 0);
+    CHECK_OK(cenote_close(other, 0, NULL));
+    CHECK_CODE(waiting, CENOTE_CLOSED);
+    CHECK_OK(cenote_release(held));
+    end(other, &v);
     CHECK_OK(cenote_release(lease));
     end(pool, &w);
     CHECK(forsaken == 0);

@@ -1,15 +1,20 @@
-// What becomes of a place whose generations are used up: its handles do not begin anew.
+// What becomes of a place whose generations are used up: its handles do not begin anew. And what
+// else can only be seen from inside.
+#include <atomic>
 #include <set>
+#include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 
+#include "c/barrier.hpp"
 #include "c/handle.hpp"
 #include "cenote/cenote.h"
 
 namespace {
 
-int opened = 0;
-int closed = 0;
+std::atomic<int> opened = 0;
+std::atomic<int> closed = 0;
 
 int open(void*, void** resource, cenote_failure*) {
     ++opened;
@@ -35,7 +40,8 @@ cenote_pool make() {
 TEST(generation, no_lease_has_a_handle_that_was_there_before) {
     cenote_pool pool = make();
     std::set<cenote_lease> seen;
-    opened = closed = 0;
+    opened = 0;
+    closed = 0;
     for (int i = 0; i < 1000; ++i) {
         cenote_lease lease = 0;
         ASSERT_EQ(cenote_acquire(pool, CENOTE_FOREVER, &lease, nullptr), CENOTE_OK);
@@ -52,7 +58,7 @@ TEST(generation, no_lease_has_a_handle_that_was_there_before) {
         EXPECT_NE(cenote_release(lease), CENOTE_OK);
     }
     EXPECT_EQ(cenote_destroy(pool, nullptr), CENOTE_OK);
-    EXPECT_EQ(opened, closed);
+    EXPECT_EQ(opened.load(), closed.load());
 }
 
 TEST(generation, a_resource_is_replaced_when_its_place_is_used_up) {
@@ -64,8 +70,8 @@ TEST(generation, a_resource_is_replaced_when_its_place_is_used_up) {
         ASSERT_EQ(cenote_release(lease), CENOTE_OK);
     }
     // Places are used again, so the first one may have been half used.
-    EXPECT_GE(opened, 2);
-    EXPECT_LE(opened, 4);
+    EXPECT_GE(opened.load(), 2);
+    EXPECT_LE(opened.load(), 4);
     EXPECT_EQ(cenote_destroy(pool, nullptr), CENOTE_OK);
 }
 
@@ -78,6 +84,33 @@ TEST(generation, no_pool_has_a_handle_that_was_there_before) {
         EXPECT_EQ(cenote_pause(pool), CENOTE_STALE_HANDLE);
     }
     for (cenote_pool gone : seen) EXPECT_EQ(cenote_pause(gone), CENOTE_STALE_HANDLE);
+}
+
+/// Acquires and releases until the pool is gone, which another thread destroys.
+void borrow_until_the_end(cenote_pool pool) {
+    for (;;) {
+        cenote_lease lease = 0;
+        cenote_code code = cenote_acquire(pool, CENOTE_FOREVER, &lease, nullptr);
+        if (code == CENOTE_STALE_HANDLE) return;
+        if (code == CENOTE_OK) code = cenote_release(lease);
+        ASSERT_TRUE(code == CENOTE_OK || code == CENOTE_CLOSED || code == CENOTE_STALE_HANDLE);
+    }
+}
+
+TEST(barrier, pools_end_among_callers_with_the_kernels_help_and_without) {
+    bool helped = cenote::c::barrier_is_elsewhere;
+    for (bool elsewhere : {helped, false}) {
+        cenote::c::barrier_is_elsewhere = elsewhere;
+        for (int i = 0; i < 100; ++i) {
+            cenote_pool pool = make();
+            std::vector<std::thread> callers;
+            for (int j = 0; j < 3; ++j) callers.emplace_back(borrow_until_the_end, pool);
+            if (i % 2 == 0) std::this_thread::yield();
+            ASSERT_EQ(cenote_destroy(pool, nullptr), CENOTE_OK);
+            for (std::thread& t : callers) t.join();
+        }
+    }
+    cenote::c::barrier_is_elsewhere = helped;
 }
 
 }  // namespace

@@ -40,4 +40,35 @@ TEST(header, no_exception_of_a_callback_gets_through) {
     EXPECT_THAT(std::string(why.text), HasSubstr("not a std::exception"));
 }
 
+TEST(header, exceptions_of_other_callbacks_are_failures) {
+    static int made = 0;
+    cenote_connector c{};
+    c.size = sizeof c;
+    c.open = [](void*, void** into, cenote_failure*) -> int {
+        *into = &++made;
+        return CENOTE_KEEP;
+    };
+    c.close = [](void*, void*) { throw std::runtime_error("thrown by close"); };
+    c.probe = [](void*, void*, cenote_failure*) -> int { throw std::runtime_error("by probe"); };
+    c.reset = [](void*, void*, cenote_failure*) -> int { throw std::runtime_error("by reset"); };
+    c.before_release = [](void*, void*) -> int { throw std::runtime_error("by before_release"); };
+    cenote_observer seen{};
+    seen.size = sizeof seen;
+    seen.wants = CENOTE_WANTS_ALL;
+    seen.on_event = [](void*, const cenote_event*) { throw std::runtime_error("by on_event"); };
+    cenote_options o;
+    ASSERT_EQ(cenote_options_init(&o, sizeof o), CENOTE_OK);
+    o.max = 1;
+    o.observer = &seen;
+    cenote_pool pool = 0;
+    ASSERT_EQ(cenote_create(&c, &o, &pool, nullptr), CENOTE_OK);
+    for (int i = 0; i < 3; ++i) {
+        cenote_lease lease = 0;
+        ASSERT_EQ(cenote_acquire(pool, CENOTE_DEFAULT_TIMEOUT, &lease, nullptr), CENOTE_OK);
+        EXPECT_EQ(cenote_release(lease), CENOTE_OK);
+    }
+    EXPECT_GE(made, 3) << "what before_release does not judge is not kept";
+    EXPECT_EQ(cenote_destroy(pool, nullptr), CENOTE_OK);
+}
+
 }  // namespace

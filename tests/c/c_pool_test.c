@@ -394,6 +394,29 @@ static void does_not_wait_for_who_waits_for_its_end(void) {
     workshop_close(&w, kept);
 }
 
+static void* destroys(void* pool) {
+    return (void*)(intptr_t)cenote_destroy(*(cenote_pool*)pool, NULL);
+}
+
+static void ends_for_one_of_those_who_end_it(void) {
+    for (int i = 0; i < 50; ++i) {
+        workshop w = {0};
+        cenote_connector c = connector_of(&w);
+        cenote_pool pool = pool_of(&c, 1);
+        CHECK_OK(cenote_release(lease_from(pool)));
+        pthread_t threads[4];
+        int succeeded = 0;
+        for (int j = 0; j < 4; ++j) pthread_create(&threads[j], NULL, destroys, &pool);
+        for (int j = 0; j < 4; ++j) {
+            void* code;
+            pthread_join(threads[j], &code);
+            CHECK((intptr_t)code == CENOTE_OK || (intptr_t)code == CENOTE_STALE_HANDLE);
+            succeeded += (intptr_t)code == CENOTE_OK;
+        }
+        CHECK(succeeded == 1 && w.ended == 1 && w.opened == w.closed);
+    }
+}
+
 static void closes_politely(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
@@ -451,7 +474,7 @@ static void ends_the_context_after_a_call_that_took_too_long(void) {
     CHECK_OK(cenote_create(&c, &o, &pool, NULL));
     cenote_lease lease;
     CHECK_CODE(cenote_acquire(pool, 50 * millisecond, &lease, NULL), CENOTE_TIMED_OUT);
-    CHECK(count(pool, CENOTE_COUNT_ABANDONED) >= 1);
+    WAIT_UNTIL(count(pool, CENOTE_COUNT_ABANDONED) >= 1);
     CHECK_OK(cenote_destroy(pool, NULL));
     WAIT_UNTIL(w.ended == 1); /* when they have come back */
     CHECK(w.opened == w.closed);
@@ -472,6 +495,7 @@ int main(void) {
     RUN(leaves_leases_to_their_holders);
     RUN(sends_away_who_waits);
     RUN(does_not_wait_for_who_waits_for_its_end);
+    RUN(ends_for_one_of_those_who_end_it);
     RUN(closes_politely);
     RUN(does_not_wait_for_itself);
     RUN(ends_the_context_after_a_call_that_took_too_long);

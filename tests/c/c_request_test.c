@@ -81,6 +81,36 @@ static void cancels(void) {
     end(elsewhere, &other);
 }
 
+typedef struct itself {
+    cenote_pool pool;
+    cenote_request request;
+    cenote_code code;
+    int calls;
+} itself;
+
+static void cancel_itself(void* context, cenote_code code, cenote_lease lease, void* resource,
+                          const cenote_failure* why) {
+    itself* i = context;
+    (void)resource;
+    (void)why;
+    CHECK_CODE(code, CENOTE_OK);
+    i->code = cenote_cancel(i->pool, i->request);
+    CHECK_OK(cenote_release(lease));
+    ++i->calls;
+}
+
+static void is_too_late_to_cancel_itself(void) {
+    workshop w = {0};
+    cenote_connector c = connector_of(&w);
+    itself i = {.pool = pool_of(&c, 1)};
+    cenote_lease lease = lease_from(i.pool);
+    CHECK_OK(cenote_acquire_async(i.pool, NULL, cancel_itself, &i, &i.request));
+    CHECK_OK(cenote_release(lease));
+    CHECK(i.calls == 1);
+    CHECK_CODE(i.code, CENOTE_STALE_HANDLE);
+    end(i.pool, &w);
+}
+
 static void says_what_went_wrong(void) {
     workshop w = {0};
     w.open_says = CENOTE_FINAL;
@@ -344,6 +374,7 @@ static void is_told_when_it_would_wait_for_itself(void) {
 int main(void) {
     RUN(gets_what_is_there_and_waits_for_what_is_not);
     RUN(cancels);
+    RUN(is_too_late_to_cancel_itself);
     RUN(says_what_went_wrong);
     RUN(is_refused_when_the_pool_ends);
     RUN(may_acquire_again_from_its_callback);
