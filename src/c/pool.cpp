@@ -86,11 +86,13 @@ cenote_code cenote_create(const cenote_connector* connector, const cenote_option
                         "the connector cannot be read, or has no `open`");
         return CENOTE_INVALID_ARGUMENT;
     }
-    if (pool == nullptr) {
-        end(told);
-        return CENOTE_INVALID_ARGUMENT;
-    }
-    return guarded([&] { return create(told, options, pool, why); }, why);
+    return guarded(
+        [&]() -> cenote_code {
+            if (pool != nullptr) return create(told, options, pool, why);
+            end(told);
+            return CENOTE_INVALID_ARGUMENT;
+        },
+        why);
 }
 
 cenote_code cenote_destroy(cenote_pool pool, size_t* left) {
