@@ -55,6 +55,8 @@ TEST(pool_control, does_what_the_pool_does) {
     EXPECT_TRUE(pool.acquire());
     it.resize(5);
     EXPECT_EQ(pool.stats().max, 5u);
+    // What is still being opened is not retired.
+    ASSERT_TRUE(eventually([&] { return it.stats().opening == 0; }));
     std::uint64_t open = it.stats().total;
     it.retire_all();
     EXPECT_TRUE(eventually(
