@@ -427,9 +427,9 @@ typedef void (*cenote_on_acquired)(void* context, cenote_code code, cenote_lease
 
 /* Waits without a thread. If this returns OK, `done` is called exactly once: on the thread that
  * gives a resource back, on one of the pool's, on one that closes it or cancels, or on this one,
- * before this returns; one at a time on a thread, unless it destroys a pool. It must be quick.
- * `request`, unless null: for cenote_cancel. `wish` may be null. If this fails, with NO_MEMORY or
- * SYSTEM, `done` is not called.
+ * before this returns; one at a time on a thread, unless it destroys or closes a pool. It must be
+ * quick. `request`, unless null: for cenote_cancel. `wish` may be null. If this fails, with
+ * NO_MEMORY or SYSTEM, `done` is not called.
  */
 CENOTE_API cenote_code cenote_acquire_async(cenote_pool pool, const cenote_wish* wish,
                                             cenote_on_acquired done, void* context,

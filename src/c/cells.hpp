@@ -50,18 +50,15 @@ public:
     /// many there were.
     static std::size_t end_all(const host* of) noexcept;
 
-    /// Keeps a lease of its own item.
-    cenote_lease keep(lease<item> l) noexcept {
-        std::uint64_t generation = (word_.load(std::memory_order_relaxed) >> flags) + 1;
-        held_ = std::move(l);
-        word_.store(generation << flags | leased, std::memory_order_release);
-        return handle{kind::lease, generation, index_}.number();
+    /// Keeps a lease in the cell of its item.
+    static cenote_lease keep(lease<item> l) noexcept {
+        cell& at = *l->place;
+        std::uint64_t generation = (at.word_.load(std::memory_order_relaxed) >> flags) + 1;
+        at.held_ = std::move(l);
+        at.word_.store(generation << flags | leased, std::memory_order_release);
+        return handle{kind::lease, generation, at.index_}.number();
     }
 
-    /// How it stands with a handle of this cell.
-    cenote_code look(std::uint64_t generation) const noexcept {
-        return judge(word_.load(std::memory_order_acquire), generation);
-    }
     /// Ends the lease and takes it out; empty: `code` says why not. If it was marked dirty, the
     /// lease is.
     lease<item> end(std::uint64_t generation, cenote_code& code) noexcept {

@@ -109,7 +109,10 @@ public:
         mark_ = detail::this_threads_mark;
         if (mark_ != nullptr && mark_->visits.load(std::memory_order_relaxed) == nullptr) [[likely]]
             say<const void*>(mark_->visits, host_);
-        else mark_ = count(*host_);
+        else {
+            in_ = detail::this_process;
+            mark_ = count(*host_);
+        }
         if (host_->number_.load() == number) [[likely]]
             return;
         leave();
@@ -141,8 +144,8 @@ private:
     static detail::gate_mark* count(host& at) noexcept;
 
     host* host_;
-    detail::gate_mark* mark_ = nullptr;  // null: counted
-    detail::process_number in_ = detail::this_process;
+    detail::gate_mark* mark_ = nullptr;               // null: counted
+    detail::process_number in_ = detail::no_process;  // where it was counted
     cenote_code code_ = CENOTE_INVALID_HANDLE;
 };
 

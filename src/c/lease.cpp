@@ -30,9 +30,8 @@ constexpr std::source_location nowhere{};
 
 [[gnu::always_inline]] inline cenote_code lend(lease<item> held, cenote_lease* into,
                                                void** resource) noexcept {
-    cell& place = *held->place;
     if (resource != nullptr) *resource = held->resource;
-    *into = place.keep(std::move(held));
+    *into = cell::keep(std::move(held));
     return CENOTE_OK;
 }
 

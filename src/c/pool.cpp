@@ -108,6 +108,9 @@ cenote_code cenote_close(cenote_pool pool, int64_t timeout, size_t* left) {
     bool waits = timeout > 0;
     // The callback that asks for it would have to end first.
     if (waits && engaged::of(in.where())) return CENOTE_DEADLOCK;
+    // So would those whose callback comes after another one that runs on this thread, if it is that
+    // one which asks: they have leases.
+    if (waits) cenote::c::answer_those_waiting_here();
     std::size_t still_out = in->close(nanoseconds{waits ? timeout : 0}, {});
     if (left != nullptr) *left = still_out;
     return CENOTE_OK;

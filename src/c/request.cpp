@@ -108,7 +108,7 @@ private:
 };
 thread_local constinit turn::line turn::here;
 
-/// What was asked. Trivial: see docs/hazards of coroutines with g++ 12.
+/// What was asked. Trivial: g++ 12 may destroy others twice that are handed to a coroutine.
 struct wanted {
     host* from;
     acquire_options how;
@@ -121,8 +121,7 @@ void answer(const wanted& w, lease<item> held, const cenote_failure& why) noexce
     engaged here(*w.from);
     if (!held) return w.done(w.context, why.code, 0, nullptr, &why);
     void* resource = held->resource;
-    cell& place = *held->place;
-    cenote_lease number = place.keep(std::move(held));
+    cenote_lease number = cell::keep(std::move(held));
     w.done(w.context, CENOTE_OK, number, resource, nullptr);
 }
 

@@ -357,6 +357,36 @@ static void may_end_the_pool_that_came_before(void) {
     }
 }
 
+/* A callback that closes another pool, of which a lease is on its way to a callback on this thread.
+ */
+static void take_and_close(void* context, cenote_code code, cenote_lease lease, void* resource,
+                           const cenote_failure* why) {
+    chain* c = context;
+    (void)resource;
+    (void)why;
+    CHECK_CODE(code, CENOTE_OK);
+    CHECK_OK(cenote_release(lease));
+    storm s = {.pool = c->first};
+    CHECK_OK(cenote_acquire_async(c->first, NULL, count_and_release, &s, NULL));
+    CHECK(s.answered == 0);
+    size_t left = 9;
+    CHECK_OK(cenote_close(c->first, patience, &left));
+    CHECK(left == 0 && s.granted == 1);
+    c->done = true;
+}
+
+static void may_close_another_pool_from_its_callback(void) {
+    workshop v = {0}, w = {0};
+    cenote_connector a = connector_of(&v), b = connector_of(&w);
+    chain c = {.first = pool_of(&a, 1), .second = pool_of(&b, 1)};
+    CHECK_OK(cenote_release(lease_from(c.first)));
+    CHECK_OK(cenote_release(lease_from(c.second)));
+    CHECK_OK(cenote_acquire_async(c.second, NULL, take_and_close, &c, NULL));
+    CHECK(c.done);
+    end(c.first, &v);
+    end(c.second, &w);
+}
+
 /* From within a call with the pool: told so, instead of waiting for oneself. */
 static void is_told_when_it_would_wait_for_itself(void) {
     workshop v = {0};
@@ -382,6 +412,7 @@ int main(void) {
     RUN(may_end_another_pool_when_it_got_its_lease_at_once);
     RUN(may_end_another_pool_when_it_has_waited);
     RUN(may_end_the_pool_that_came_before);
+    RUN(may_close_another_pool_from_its_callback);
     RUN(is_told_when_it_would_wait_for_itself);
     RUN(answers_everybody_once);
     return 0;
