@@ -379,7 +379,8 @@ CENOTE_API cenote_code cenote_destroy(cenote_pool pool, size_t* left);
 /* Refuses new acquires and everybody in line with CLOSED, closes what is idle now and what is
  * leased when it comes back; waits until everything is closed, at most for `timeout` (0: does not
  * wait). `left`, unless null: how many leases are still out. Can be called again. With a timeout it
- * fails with DEADLOCK in a callback of this pool, which is closed nevertheless. */
+ * fails with DEADLOCK in a callback of this pool, and further up on the stack of a call with it; it
+ * is closed nevertheless. */
 CENOTE_API cenote_code cenote_close(cenote_pool pool, int64_t timeout, size_t* left);
 
 /* Waits until the minimum is open, starting that if `warm_up` did not. Fails with TIMED_OUT,

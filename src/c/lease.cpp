@@ -18,6 +18,7 @@ namespace {
 
 using cenote::lease;
 using cenote::c::cell;
+using cenote::c::engaged;
 using cenote::c::guarded;
 using cenote::c::handle;
 using cenote::c::host;
@@ -57,9 +58,11 @@ bool begin(cenote_lease* lease, void** resource) noexcept {
     return true;
 }
 
-[[gnu::noinline]] cenote_code wait(host::resource_pool& pool, std::int64_t timeout,
-                                   cenote_lease* into, void** resource) noexcept {
+[[gnu::noinline]] cenote_code wait(host& at, std::int64_t timeout, cenote_lease* into,
+                                   void** resource) noexcept {
     begin(into, resource);
+    engaged here(at);  // others may be called back from within
+    host::resource_pool& pool = at.pool();
     return guarded([&] {
         std::error_code error;
         auto held = timeout == CENOTE_DEFAULT_TIMEOUT
@@ -99,7 +102,7 @@ extern "C" {
     auto& gate = cenote::detail::gate_finder::of(in.pool());
     if (auto* r = gate.take(nowhere, cenote::detail::this_thread())) [[likely]]
         return lend(cenote::detail::lease_maker::of<item>(r), lease, resource);
-    return wait(in.pool(), timeout, lease, resource);
+    return wait(in.where(), timeout, lease, resource);
 }
 
 cenote_code cenote_acquire_with(cenote_pool pool, const cenote_wish* wish, cenote_lease* lease,
@@ -115,6 +118,7 @@ cenote_code cenote_acquire_with(cenote_pool pool, const cenote_wish* wish, cenot
         cenote::c::fill(why, in.code(), cenote_text(in.code()));
         return in.code();
     }
+    engaged here(in.where());
     return guarded(
         [&] {
             if (why != nullptr) return lend(in->acquire(how, nowhere), lease, resource);
@@ -129,6 +133,7 @@ cenote_code cenote_try_acquire(cenote_pool pool, cenote_lease* lease, void** res
     if (!begin(lease, resource)) return CENOTE_INVALID_ARGUMENT;
     visit in(pool);
     if (!in) return in.code();
+    engaged here(in.where());
     return guarded([&] {
         auto held = in->try_acquire(nowhere);
         return held ? lend(std::move(held), lease, resource) : CENOTE_EMPTY;

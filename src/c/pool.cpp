@@ -119,6 +119,7 @@ cenote_code cenote_close(cenote_pool pool, int64_t timeout, size_t* left) {
 cenote_code cenote_wait_ready(cenote_pool pool, int64_t timeout) {
     visit in(pool);
     if (!in) return in.code();
+    engaged here(in.where());
     return guarded([&] {
         if (in->wait_ready(nanoseconds{timeout}, {})) return CENOTE_OK;
         bool closed = in->stats().state == cenote::pool_state::closed;
