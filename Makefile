@@ -2,7 +2,7 @@
 # everything here can also be done without make.
 
 .DEFAULT_GOAL := help
-.PHONY: help build test demo bench bench-peers format tidy clean
+.PHONY: help build test test-all demo bench bench-peers format tidy clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -11,12 +11,18 @@ build: ## build the library and the programs into build/bin
 	@scripts/setup build
 	@scripts/build
 
-test: ## build and run everything: g++, clang, address and thread sanitizers, project checks
+test: ## build with g++ and run every test: 13 minutes on two cores
 	@scripts/setup test
 	@scripts/test
 
-demo: build ## build, then run a service under load, with a dashboard to watch it
-	@build/bin/cenote demo
+test-all: ## the same, then address and thread sanitizers, lint and a soak: 45 minutes
+	@scripts/setup test
+	@scripts/test --all
+
+demo: ## build and run a service under load, with a dashboard to watch it
+	@scripts/setup build
+	@scripts/build cenote-demo
+	@build/release/demo/cenote demo
 
 bench: ## build and run the benchmarks
 	@scripts/setup bench
@@ -31,7 +37,7 @@ format: ## rewrite all C++ files with clang-format
 	@scripts/setup format
 	@scripts/format
 
-tidy: ## check the house rules, then run clang-tidy
+tidy: ## check the project's rules, then run clang-tidy over what has changed
 	@scripts/setup test
 	@scripts/tidy
 

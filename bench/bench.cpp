@@ -127,6 +127,8 @@ int main(int argc, char** argv) {
     run_machine(results);
     run_servers(results);
     run_databases(results);
+    run_outages(results);
+    run_headers(results);
     std::printf("\n%.1f %% of the processors' time was stolen by other guests\n",
                 100 * processor_time::now().stolen_since(before));
     return results.finish() ? 0 : 1;

@@ -34,4 +34,10 @@ void run_servers(report& into);
 /// A statement through a database, against the same one on a connection held by hand.
 void run_databases(report& into);
 
+/// A server that is down: how exactly deadlines are kept, and how soon its return is noticed.
+void run_outages(report& into);
+
+/// What it costs to include each public header.
+void run_headers(report& into);
+
 }  // namespace cenote::bench

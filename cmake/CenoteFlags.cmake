@@ -1,6 +1,10 @@
 # Compiler flags of our own builds. They hold for this directory tree only, so a project that adds
 # cenote with add_subdirectory keeps its own; and everything strict is off unless a preset asks.
 
+# Off in a project that adds cenote (its flags decide whether one precompiled header fits all), and
+# in the tree that clang-tidy reads: there each source must include what it uses.
+option(CENOTE_PRECOMPILE "Compile the headers that most sources include only once"
+       ${PROJECT_IS_TOP_LEVEL})
 option(CENOTE_WERROR "Treat warnings as errors" OFF)
 option(CENOTE_HARDEN "Add run-time checks of the standard library and the stack" OFF)
 set(CENOTE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them")
@@ -33,6 +37,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # Warns about correct string concatenation: https://gcc.gnu.org/PR105651
     add_compile_options(-Wno-restrict)
+    # Warns about Asio's coroutine frames if only one of operator new and delete is inlined.
+    add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-mismatched-new-delete>")
     message(STATUS
       "cenote: g++ before 13 destroys some temporaries twice inside co_await expressions "
       "(lambdas with captures, aggregates with non-trivial members). Name them first.")
@@ -59,3 +65,13 @@ if(CENOTE_SANITIZE)
   add_compile_options(${sanitize} -fno-omit-frame-pointer)
   add_link_options(${sanitize})
 endif()
+
+# What most sources include, and what most sources on top of Boost.Asio include.
+set(CENOTE_STANDARD_HEADERS
+  <algorithm> <atomic> <chrono> <condition_variable> <cstdint> <functional> <memory> <mutex>
+  <optional> <span> <stdexcept> <string> <string_view> <system_error> <thread> <utility> <vector>)
+set(CENOTE_ASIO_HEADERS
+  ${CENOTE_STANDARD_HEADERS}
+  <boost/asio/any_io_executor.hpp> <boost/asio/awaitable.hpp> <boost/asio/co_spawn.hpp>
+  <boost/asio/io_context.hpp> <boost/asio/ip/tcp.hpp> <boost/asio/redirect_error.hpp>
+  <boost/asio/steady_timer.hpp> <boost/asio/strand.hpp> <boost/asio/use_awaitable.hpp>)

@@ -6,6 +6,13 @@ set(CENOTE_LEG "local" CACHE STRING "What this tree proves; prefixes its tests' 
 add_custom_target(cenote_programs ALL)
 add_dependencies(cenote_programs cenote)
 
+# Has a target use a library's precompiled headers, which are compiled as the library is: position
+# independent.
+function(cenote_precompiled_by target library)
+  target_precompile_headers(${target} REUSE_FROM ${library})
+  target_compile_options(${target} PRIVATE -fPIC)
+endfunction()
+
 # cenote_add_program(NAME name SOURCES … [LIBS …]): LIBS replaces the library rather than adding to
 # it, because a program that links the planted faults must not link the sound core as well.
 function(cenote_add_program)
@@ -15,6 +22,9 @@ function(cenote_add_program)
   endif()
   add_executable(${arg_NAME} ${arg_SOURCES})
   target_link_libraries(${arg_NAME} PRIVATE ${arg_LIBS})
+  if(CENOTE_PRECOMPILE AND arg_LIBS MATCHES "cenote::(asio|database|http|postgres|redis)|orders")
+    cenote_precompiled_by(${arg_NAME} cenote_asio)
+  endif()
   add_dependencies(cenote_programs ${arg_NAME})
 endfunction()
 
@@ -30,24 +40,29 @@ function(cenote_add_example)
 endfunction()
 
 # cenote_add_test(NAME name SOURCES … [LIBS …] [ARGS …] [LABELS …] [TIMEOUT seconds]
-# [PROCESSORS n] [HEAVY]): one program with GoogleTest's main, one ctest entry. HEAVY ones compute
-# so much that the optimizer pays, in every leg.
+# [PROCESSORS n] [OPTIMIZED]): one program with GoogleTest's main, one ctest entry. OPTIMIZED ones
+# are compiled as users compile: they compute much, or are about what the optimizer makes of the
+# library's templates. The others compile twice as fast without it.
 function(cenote_add_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "HEAVY" "NAME;TIMEOUT;PROCESSORS"
+  cmake_parse_arguments(PARSE_ARGV 0 arg "OPTIMIZED" "NAME;TIMEOUT;PROCESSORS"
                         "SOURCES;LIBS;ARGS;LABELS")
   add_executable(${arg_NAME} ${arg_SOURCES})
-  set(precompiled cenote_precompiled_heavy)
-  if(NOT arg_HEAVY)
+  set(suffix _optimized)
+  if(NOT arg_OPTIMIZED)
     target_compile_options(${arg_NAME} PRIVATE ${CENOTE_TEST_FLAGS})
-    set(precompiled cenote_precompiled)
+    set(suffix "")
   endif()
   if(NOT arg_LIBS)
     set(arg_LIBS cenote::cenote)
-    target_precompile_headers(${arg_NAME} REUSE_FROM ${precompiled})
-  elseif(arg_LIBS MATCHES "cenote::(asio|http|http_server|mariadb|postgres|redis|server|sqlite)")
-    target_precompile_headers(${arg_NAME} REUSE_FROM cenote_precompiled_asio)
   endif()
-  target_link_libraries(${arg_NAME} PRIVATE ${arg_LIBS} GTest::gmock_main)
+  if(arg_LIBS MATCHES "cenote::(asio|database|http|mariadb|postgres|redis|server|sqlite)|command")
+    if(NOT arg_OPTIMIZED)
+      target_precompile_headers(${arg_NAME} REUSE_FROM cenote_precompiled_asio)
+    endif()
+  elseif(NOT arg_LIBS MATCHES "GTest")
+    target_precompile_headers(${arg_NAME} REUSE_FROM cenote_precompiled${suffix})
+  endif()
+  target_link_libraries(${arg_NAME} PRIVATE ${arg_LIBS} GTest::gmock_main cenote_test_clock)
   target_include_directories(${arg_NAME} PRIVATE ${PROJECT_SOURCE_DIR}/src
                                                  ${PROJECT_SOURCE_DIR}/tests)
   set_target_properties(${arg_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
@@ -91,10 +106,11 @@ if(CENOTE_SANITIZE)
   if(CENOTE_SYMBOLIZER)
     set(symbolizer external_symbolizer_path=${CENOTE_SYMBOLIZER})
   endif()
+  set(suppressions suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan_suppressions.txt)
   foreach(options
       "ASAN_OPTIONS=detect_leaks=1 detect_stack_use_after_return=1 strict_init_order=1"
       "UBSAN_OPTIONS=print_stacktrace=1"
-      "TSAN_OPTIONS=halt_on_error=1 second_deadlock_stack=1")
+      "TSAN_OPTIONS=halt_on_error=1 second_deadlock_stack=1 ${suppressions}")
     string(REPLACE " " ":" options "${options}:${symbolizer}")
     list(APPEND CENOTE_SANITIZE_ENVIRONMENT "${options}")
   endforeach()

@@ -2,6 +2,7 @@
 // same with SQLite, PostgreSQL and MariaDB. Usage: 14_database [URL]
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <stdexcept>
@@ -27,7 +28,8 @@ void move_money(cenote::database& db, int from, int to, std::int64_t amount) {
 }
 
 asio::awaitable<void> report(cenote::database& db) {
-    auto rows = co_await db.async_stream("SELECT id, balance FROM account ORDER BY id");
+    auto reports = db.with({.timeout = std::chrono::seconds(1), .task = "report"});
+    auto rows = co_await reports.async_stream("SELECT id, balance FROM account ORDER BY id");
     while (auto row = co_await rows.async_next()) {
         auto [id, balance] = row->as<int, std::int64_t>();
         std::printf("account %d: %lld\n", id, static_cast<long long>(balance));

@@ -41,7 +41,7 @@ void share(cenote::pool<session>& pool) {
 }
 
 /// Everything is taken. Three ways to find out; not on the thread that took it, which would wait
-/// for itself (and be told so: `deadlock`).
+/// for itself.
 void find_none(cenote::pool<session>& pool) {
     std::vector<cenote::lease<session>> all;
     for (int i = 0; i < 3; ++i) all.push_back(pool.acquire());

@@ -14,30 +14,16 @@
 #include <thread>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "sim/faults.hpp"
 #include "sim/recording.hpp"
 #include "sim/run.hpp"
+#include "sim_options.hpp"
 
 namespace {
 
 using namespace cenote;
 
-struct settings {
-    std::uint64_t seed = 0;
-    std::uint64_t from = 0;
-    std::uint64_t seeds = 0;
-    std::uint64_t fresh = 0;
-    std::size_t steps = 2000;
-    unsigned jobs = std::max(1u, std::thread::hardware_concurrency());
-    std::string replay;
-    std::string save;
-    std::string plant;
-    bool plants = false;
-    bool list_plants = false;
-    bool verbose = false;
-};
+using sim_options::settings;
 
 std::string replay_command(const sim::plan& p, const settings& s) {
     std::string tool =
@@ -173,23 +159,6 @@ int run_tool(const settings& s) {
 
 int main(int argc, char** argv) {
     settings s;
-    CLI::App app{
-        "Simulates the pool's machine: one seed, one run. The last line printed is the hash of "
-        "the\n"
-        "trace; the same seed gives the same hash on every machine and with every compiler."};
-    app.add_option("--seed", s.seed, "run this one seed, and shrink it if it fails");
-    app.add_option("--seeds", s.seeds, "run so many seeds, counted from --from");
-    app.add_option("--from", s.from, "first of --seeds")->capture_default_str();
-    app.add_option("--fresh", s.fresh, "also run so many random seeds");
-    app.add_option("--steps", s.steps, "decisions per seed")->capture_default_str();
-    app.add_option("--jobs", s.jobs, "threads")->capture_default_str()->check(CLI::Range(1u, 256u));
-    app.add_option("--replay", s.replay, "carry out the decisions in this file")
-        ->check(CLI::ExistingFile);
-    app.add_option("--save", s.save, "write the shrunk decisions of a failure to this file");
-    app.add_option("--plant", s.plant, "plant this bug first (cenote-sim-faulty only)");
-    app.add_flag("--plants", s.plants, "plant every bug in turn; fail if one is not found");
-    app.add_flag("--list-plants", s.list_plants, "list the bugs that can be planted");
-    app.add_flag("--verbose", s.verbose, "print the decisions of --seed, or progress of --seeds");
-    CLI11_PARSE(app, argc, argv);
+    if (auto status = sim_options::read(argc, argv, s)) return *status;
     return run_tool(s);
 }

@@ -523,6 +523,20 @@ function showPools(state) {
   showAttention(state, problems);
 }
 
+/** The item of one problem. Kept while the problem lasts, so that its link keeps the keyboard focus. */
+const problemItems = new Map();
+function problemItem(each) {
+  const key = JSON.stringify([each.pool, each.badge]);
+  const item = problemItems.get(key) ?? el("li", {},
+    el("a", {textContent: each.pool}), " ", el("span", {className: "problem-text"}));
+  problemItems.set(key, item);
+  item.dataset.level = each.level;
+  item.dataset.pool = each.pool;
+  item.querySelector("a").href = `#${cards.get(each.pool).id}`;
+  item.querySelector(".problem-text").textContent = each.text;
+  return item;
+}
+
 /** Touched only if it changes: it is read aloud. */
 let attention = null;
 function showAttention(state, problems) {
@@ -538,15 +552,18 @@ function showAttention(state, problems) {
     return;
   }
   attention = key;
+  const focused = $("attention").contains(document.activeElement) ? document.activeElement : null;
+  const items = sorted.map(problemItem);
+  for (const [name, item] of problemItems) if (!items.includes(item)) problemItems.delete(name);
   if (sorted.length === 0) {
     $("attention").replaceChildren(el("p", {className: "all-well", textContent:
       state.pools.length === 0 ? "No pool is watched yet."
         : state.pools.length === 1 ? "The pool is well." : `All ${state.pools.length} pools are well.`}));
-    return;
+  } else {
+    $("attention").replaceChildren(el("ul", {className: "problems"}, ...items));
   }
-  $("attention").replaceChildren(el("ul", {className: "problems"}, ...sorted.map((each) =>
-    el("li", {data: {level: each.level, pool: each.pool}},
-      el("a", {href: `#${cards.get(each.pool).id}`, textContent: each.pool}), " ", el("span", {className: "problem-text", textContent: each.text})))));
+  // A replaced list drops the focus. Its problem may be gone: then the pools are next.
+  if (focused) (focused.isConnected ? focused : $("pools")).focus({preventScroll: true});
 }
 
 let problemsOnly = false;

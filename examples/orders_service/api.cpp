@@ -4,6 +4,7 @@
 #include <boost/beast/http/field.hpp>
 #include <boost/beast/http/verb.hpp>
 #include <charconv>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -119,6 +120,23 @@ asio::awaitable<response> list(cenote::database* db, request r) {
 
 asio::awaitable<response> now(response said) { co_return said; }
 
+/// What a lost connection to the database means for whoever has asked.
+asio::awaitable<response> or_say_what_was_lost(asio::awaitable<response> work) {
+    bool unknown = false;
+    try {
+        co_return co_await std::move(work);
+    } catch (const cenote::transaction_lost& e) {
+        unknown = e.maybe_committed();
+    } catch (const cenote::connection_error&) {  // of a statement that only reads
+        unknown = false;
+    }
+    if (unknown)
+        throw refusal(504, "the database was lost while it stored this: look before you try again");
+    cenote::answer again = json_answer(503, error_to_json("the database was lost: try again"));
+    again.retry_after(std::chrono::seconds(1));
+    throw cenote::answer_error(std::move(again));
+}
+
 class api {
 public:
     api(cenote::database& db, const cenote::service& about)
@@ -138,13 +156,17 @@ public:
         std::optional<route> to = route_of(path);
         if (!to) throw refusal(404, "there is nothing here");
         bool writes = r.method() == http::verb::post;
-        if (!to->action.empty()) return writes ? change_(std::move(r)) : wrong_method("POST");
-        if (to->id) return reads ? show(db_, *to->id) : wrong_method("GET, HEAD");
+        return or_say_what_was_lost(answer_of(*to, reads, writes, std::move(r)));
+    }
+
+private:
+    asio::awaitable<response> answer_of(const route& to, bool reads, bool writes, request r) const {
+        if (!to.action.empty()) return writes ? change_(std::move(r)) : wrong_method("POST");
+        if (to.id) return reads ? show(db_, *to.id) : wrong_method("GET, HEAD");
         if (writes) return create(db_, std::move(r));
         return reads ? list(db_, std::move(r)) : wrong_method("GET, HEAD, POST");
     }
 
-private:
     static asio::awaitable<response> wrong_method(std::string_view allowed) {
         response said = to_response(json_answer(405, error_to_json("not with this method")));
         said.set(http::field::allow, {allowed.data(), allowed.size()});

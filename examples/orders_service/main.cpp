@@ -92,6 +92,7 @@ int main(int argc, char** argv) {
     manner m;
     double drain = 10;
     double notice = 0;
+    double wait = 1;
     CLI::App app("An HTTP API for orders, on any database.");
     app.option_defaults()->always_capture_default();
     app.add_option("--listen", m.how.listen, "address to listen on");
@@ -103,6 +104,8 @@ int main(int argc, char** argv) {
     app.add_option("--threads", m.how.threads, "threads that serve")->check(CLI::Range(1, 64));
     app.add_option("--connections", m.how.limits.connections, "clients at a time")
         ->check(CLI::Range(1, 100'000));
+    app.add_option("--wait", wait, "seconds that a request waits for a connection at most")
+        ->check(CLI::Range(0.001, 3600.0));
     app.add_option("--dashboard", m.dashboard,
                    "port of a page that shows the pool, on this machine only; 0: any, which is "
                    "printed. Control needs a token, in the environment: ORDERS_CONTROL_TOKEN");
@@ -112,6 +115,7 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(0.0, 3600.0));
     CLI11_PARSE(app, argc, argv);
     m.drain = std::chrono::nanoseconds(static_cast<std::int64_t>(drain * 1e9));
+    m.how.wait = std::chrono::milliseconds(static_cast<std::int64_t>(wait * 1e3));
     m.notice = std::chrono::nanoseconds(static_cast<std::int64_t>(notice * 1e9));
 
     try {

@@ -46,9 +46,9 @@ cenote::options pool_options(const settings& how) {
     return {.name = "orders",
             .max = how.max,
             .min_size = std::min<std::size_t>(how.max, 2),
-            .acquire_timeout = 1s,
+            .acquire_timeout = how.wait,
             .line_max = 16 * how.max,
-            .shed = {.target = 200ms},
+            .shed = {.target = how.wait / 5},
             .breaker = std::make_shared<cenote::threshold_breaker>(),
             .observers = how.observers};
 }

@@ -22,6 +22,8 @@ struct settings {
     std::uint16_t port = 0;  ///< 0: any.
     std::size_t max = 8;     ///< Connections to the database.
     std::size_t threads = 2;
+    /// How long a request waits for a connection before it is refused.
+    std::chrono::milliseconds wait{1000};
     cenote::http_server::limits limits = {.connections = 800, .body = std::size_t{64} << 10};
     /// Told about everything that happens in the pool.
     std::vector<std::shared_ptr<cenote::observer>> observers = {};

@@ -47,7 +47,7 @@ class Options(Structure):
     _fields_ = ([("size", c_size_t), ("name", c_char_p), ("max", c_uint64), ("min_size", c_uint64),
                  ("min_idle", c_uint64)]
                 + [(name, c_int) for name in ("warm_up", "order", "fairness", "probe_on_release",
-                                              "refuse_deadlock", "reserved")]
+                                              "refuse_deadlock", "open_errors")]
                 + [(name, c_int64) for name in ("acquire_timeout", "open_timeout", "probe_timeout",
                                                 "reset_timeout", "close_timeout")]
                 + [(name, c_uint64) for name in ("opening_max", "open_rate", "open_burst")]
@@ -65,12 +65,12 @@ class Options(Structure):
 
 class Wish(Structure):
     _fields_ = [("size", c_size_t), ("timeout", c_int64), ("priority", c_int),
-                ("reserved", c_int32), ("task", c_char_p), ("leak_after", c_int64)]
+                ("no_queue", c_int32), ("task", c_char_p), ("leak_after", c_int64)]
 
 
 COUNTERS = ("max total leased idle opening probing resetting closing waiting acquires granted"
             " waited released discarded detached opened open_failed closed abandoned events_lost"
-            " try_empty leaks refused retired").split()
+            " try_empty leaks refused retired refused_after_wait").split()
 
 library = ctypes.CDLL(os.environ.get("CENOTE_LIBRARY", "libcenote.so.0"))
 for _name, _arguments in {

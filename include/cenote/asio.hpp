@@ -202,7 +202,7 @@ private:
 
     /// Nobody will ever run it.
     void drop() noexcept {
-        if (got != nullptr) got->home->put(got);
+        if (got != nullptr) gate_->put_unused(got);
         if (keeps_keeper) gate_->forget();
         free();
     }
@@ -343,7 +343,7 @@ asio::awaitable<lease<T>, Executor> await_acquire(gate* from, std::chrono::nanos
     if (answer.error.category() != pool_category()) throw std::system_error(answer.error);
     auto why = static_cast<errc>(answer.error.value());
     from->refused(why);
-    from->fail(why, answer.arrived);
+    from->fail(why, answer.arrived, how.queues);
 }
 
 template <class T, class Token>
@@ -421,10 +421,17 @@ auto pool<T>::async_close(std::chrono::nanoseconds timeout, Token&& token) {
 
 template <class T>
 template <class Token>
-auto pool<T>::async_wait_ready(Token&& token) {
+auto pool<T>::async_wait_ready(std::chrono::nanoseconds timeout, Token&& token) {
+    auto at_most = std::max(timeout, std::chrono::nanoseconds{0});
     return boost::asio::async_initiate<Token, void(boost::system::error_code)>(
         detail::start_telling<detail::tell_error>{}, token,
-        detail::awaited_wish{gate_, detail::awaited_thing::ready, forever, {}, {}});
+        detail::awaited_wish{gate_, detail::awaited_thing::ready, at_most, {}, {}});
+}
+
+template <class T>
+template <class Token>
+auto pool<T>::async_wait_ready(Token&& token) {
+    return async_wait_ready(forever, std::forward<Token>(token));
 }
 
 }  // namespace cenote

@@ -46,6 +46,7 @@ namespace cenote {
 ///         bool before_acquire(session&) noexcept;           // these three are quick, as ever
 ///         bool before_release(session&);                    // or verdict
 ///         cenote::verdict classify(std::exception_ptr) const;
+///         cenote::verdict classify_open(std::exception_ptr) const;
 ///         void forsake(session&);                           // at once, too
 ///     };
 ///     cenote::pool<session> pool{io_context, my_connector{}, {.max = 32}};
@@ -91,20 +92,20 @@ public:
     asio::awaitable<bool> probe(resource* r) override {
         if constexpr (can::probe)
             return says_yes_at_last(
-                [this, r] { return this->connector_.probe(this->value_of(*r)); });
+                [this, r] { return verbs_in(this->connector_).probe(this->value_of(*r)); });
         else return at_once();
     }
 
     asio::awaitable<bool> reset(resource* r) override {
         if constexpr (can::reset)
             return says_yes_at_last(
-                [this, r] { return this->connector_.reset(this->value_of(*r)); });
+                [this, r] { return verbs_in(this->connector_).reset(this->value_of(*r)); });
         else return at_once();
     }
 
     asio::awaitable<bool> close(resource* r) override {
         if constexpr (can::close)
-            return ends([this, r] { return this->connector_.close(this->value_of(*r)); });
+            return ends([this, r] { return verbs_in(this->connector_).close(this->value_of(*r)); });
         else return at_once();
     }
 
@@ -138,7 +139,7 @@ private:
 template <class T, class C>
 std::unique_ptr<async_connector> make_async(C&& c) {
     using type = std::decay_t<C>;
-    verbs_of<type, T, outcome_of>::must_fit();
+    verbs_of<has_verbs<type>, T, outcome_of>::must_fit();
     return std::make_unique<async_connector_of<T, type>>(std::forward<C>(c));
 }
 

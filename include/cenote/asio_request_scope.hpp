@@ -6,7 +6,6 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/system/system_error.hpp>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -21,12 +20,17 @@ namespace cenote {
 
 namespace scope_detail {
 
-template <class T>
-boost::asio::awaitable<T*> resource_in(lease<T>* held, pool<T>* from, acquire_options how,
-                                       std::source_location at) {
-    if (!*held) *held = co_await from->async_acquire(how, boost::asio::use_awaitable, at);
-    co_return held->get();
-}
+struct awaiting {
+    template <class T>
+    static boost::asio::awaitable<T*> resource_in(request_scope<T>* of, std::source_location at) {
+        if (!of->held_) {
+            lease<T> got =
+                co_await of->from_->async_acquire(of->how_, boost::asio::use_awaitable, at);
+            of->take(std::move(got));
+        }
+        co_return of->held_.get();
+    }
+};
 
 template <class Result, class T>
 boost::asio::awaitable<Result> run(
@@ -34,9 +38,6 @@ boost::asio::awaitable<Result> run(
     std::function<boost::asio::awaitable<Result>(request_scope<T>&)> work) {
     try {
         co_return co_await work(*in);
-    } catch (const boost::system::system_error&) {  // no std::system_error, but the same
-        in->failed(std::current_exception(), verdict::discard);
-        throw;
     } catch (...) {
         in->failed(std::current_exception());
         throw;
@@ -49,7 +50,7 @@ template <class T>
 template <class Token>
 auto request_scope<T>::async_get(Token&& token, std::source_location at) {
     namespace asio = boost::asio;
-    asio::awaitable<T*> work = scope_detail::resource_in(&held_, from_, how_, at);
+    asio::awaitable<T*> work = scope_detail::awaiting::resource_in(this, at);
     if constexpr (std::is_same_v<std::decay_t<Token>, asio::use_awaitable_t<>>) {
         return work;
     } else {

@@ -84,7 +84,7 @@ enum {
     CENOTE_TIMED_OUT = 1,   /* The time is up. The pool may be perfectly healthy, just busy. */
     CENOTE_CLOSED = 2,      /* The pool was closed. */
     CENOTE_UNAVAILABLE = 3, /* The circuit breaker is open. */
-    CENOTE_LINE_FULL = 4,   /* `line_max` callers wait already. */
+    CENOTE_LINE_FULL = 4,   /* `line_max` callers wait already, or cenote_wish.no_queue. */
     CENOTE_SHED = 5,        /* Refused early because the line has been late for too long. */
     CENOTE_CANCELED = 6,    /* cenote_cancel was called. */
     CENOTE_OPEN_FAILED = 7, /* No resource could be opened, and no other will serve in time. */
@@ -255,20 +255,32 @@ typedef struct cenote_breaker_move {
     uint64_t probes;   /* To RECOVERING: how many leases may be out at a time. */
 } cenote_breaker_move;
 
+/* What a strategy is told. It is valid until the call returns. */
+typedef struct cenote_breaker_report {
+    size_t size;
+    const char* pool;           /* The name of the pool. */
+    cenote_breaker_state state; /* Of the circuit now. */
+    uint64_t count;             /* With `succeeded`: how many uses, since the last report. */
+    int64_t at;                 /* When it happened: nanoseconds of CLOCK_MONOTONIC. */
+    const char* text;           /* With `failed`: the text of the error, or NULL. */
+} cenote_breaker_report;
+
 /* Decides when the circuit opens and closes. Each function returns zero to stay in the present
  * state, or another number to go where it has filled in (`go` comes with a cool-down of a second
- * and one probe). A success is an open that went well or a lease that came back and was accepted; a
- * failure is a failed open or probe, a rejected lease, or one released as DISCARD or worse.
+ * and one probe). A success is a lease that came back and was accepted; an open that succeeds is
+ * not reported. A failure is a failed open or probe, a rejected lease, or one released as DISCARD
+ * or worse. While the circuit is active, successes are reported as a sum: before each failure, and
+ * otherwise every 100 ms or at the next sweep.
  *
  * Called from any thread, one call at a time and in the order in which things happened. Copied by
  * cenote_create; `context` must live until the connector's `end`. */
 typedef struct cenote_breaker {
     size_t size;
     void* context;
-    int (*succeeded)(void* context, cenote_breaker_state present, cenote_breaker_move* go);
-    int (*failed)(void* context, cenote_breaker_state present, cenote_breaker_move* go);
+    int (*succeeded)(void* context, const cenote_breaker_report* what, cenote_breaker_move* go);
+    int (*failed)(void* context, const cenote_breaker_report* what, cenote_breaker_move* go);
     /* The cool-down is over. Null: recovers. */
-    int (*cooled_down)(void* context, cenote_breaker_move* go);
+    int (*cooled_down)(void* context, const cenote_breaker_report* what, cenote_breaker_move* go);
 } cenote_breaker;
 
 /* The strategy that counts: opens the circuit after `failures` in a row, lets `probes` try after
@@ -296,6 +308,10 @@ enum { CENOTE_LIFO = 0, CENOTE_FIFO = 1 };
 typedef int32_t cenote_fairness;
 enum { CENOTE_STRICT = 0, CENOTE_BOUNDED = 1 };
 
+/* After a failed open callers go on waiting, or are refused at once with OPEN_FAILED. */
+typedef int32_t cenote_open_errors;
+enum { CENOTE_OPEN_ERRORS_RETRY = 0, CENOTE_OPEN_ERRORS_FAIL_FAST = 1 };
+
 typedef int32_t cenote_priority;
 enum {
     CENOTE_PRIORITY_RESERVED = 0, /* Before everybody else: for health checks, administration. */
@@ -316,8 +332,8 @@ typedef struct cenote_options {
     cenote_order order;       /* LIFO; which idle one is lent next */
     cenote_fairness fairness; /* STRICT */
     int32_t probe_on_release; /* 0 */
-    int32_t refuse_deadlock;  /* 1; 0 if leases are released by other threads than acquired them */
-    int32_t reserved;         /* 0 */
+    int32_t refuse_deadlock;  /* 0; 1 if leases are released by the threads that acquired them */
+    cenote_open_errors open_errors; /* RETRY */
     int64_t acquire_timeout;  /* 5 s; for a whole acquire */
     int64_t open_timeout;     /* 10 s; for one call of a callback */
     int64_t probe_timeout;    /* 1 s */
@@ -384,7 +400,7 @@ CENOTE_API cenote_code cenote_destroy(cenote_pool pool, size_t* left);
 CENOTE_API cenote_code cenote_close(cenote_pool pool, int64_t timeout, size_t* left);
 
 /* Waits until the minimum is open, starting that if `warm_up` did not. Fails with TIMED_OUT,
- * CLOSED. */
+ * CLOSED, or OPEN_FAILED if the last open failed. */
 CENOTE_API cenote_code cenote_wait_ready(cenote_pool pool, int64_t timeout);
 
 /* ---- Acquire and release -------------------------------------------------------------------- */
@@ -402,7 +418,7 @@ typedef struct cenote_wish {
     size_t size;
     int64_t timeout; /* CENOTE_DEFAULT_TIMEOUT, or how long to wait */
     cenote_priority priority;
-    int32_t reserved;
+    int32_t no_queue; /* 1: does not wait for leases of others; LINE_FULL if all are in use */
     /* Names what the lease is for, in reports of leaks and in the texts of failures. Null: nothing.
      * Not copied: a literal (CENOTE_HERE), or something else that lives as long as the pool. */
     const char* task;
@@ -533,6 +549,7 @@ typedef struct cenote_stats {
     uint64_t wait[CENOTE_BUCKETS];
     uint64_t hold[CENOTE_BUCKETS];
     uint64_t open[CENOTE_BUCKETS];
+    uint64_t refused_after_wait;
 } cenote_stats;
 
 /* Takes no lock that an acquire needs. The caller sets `size`. */
@@ -570,7 +587,8 @@ enum {
     CENOTE_COUNT_TRY_EMPTY = 20,
     CENOTE_COUNT_LEAKS = 21,
     CENOTE_COUNT_REFUSED = 22, /* for all reasons */
-    CENOTE_COUNT_RETIRED = 23  /* for all reasons */
+    CENOTE_COUNT_RETIRED = 23, /* for all reasons */
+    CENOTE_COUNT_REFUSED_AFTER_WAIT = 24
 };
 
 CENOTE_API cenote_code cenote_count(cenote_pool pool, cenote_counter which, uint64_t* value);

@@ -5,11 +5,30 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
 #include "cenote/detail/any_connector.hpp"
 #include "cenote/detail/resource.hpp"
+
+namespace cenote::detail {
+
+template <class C>
+constexpr bool is_shared_pointer = false;
+template <class I>
+constexpr bool is_shared_pointer<std::shared_ptr<I>> = true;
+
+/// The object whose members are called: the connector, or what it points to.
+template <class C>
+auto& verbs_in(C& c) {
+    if constexpr (is_shared_pointer<std::remove_const_t<C>>) return *c;
+    else return c;
+}
+template <class C>
+using has_verbs = std::remove_reference_t<decltype(verbs_in(std::declval<C&>()))>;
+
+}  // namespace cenote::detail
 
 namespace cenote {
 
@@ -22,8 +41,9 @@ namespace cenote {
 ///         void reset(session&);                     // throws: could not be cleaned (or bool)
 ///         void close(session&);                     // goodbye; the destructor follows
 ///         bool before_acquire(session&);            // false or throws: lend another one
-///         bool before_release(session&);            // false or throws: do not keep it (or
-///         verdict) cenote::verdict classify(std::exception_ptr) const;  // what an exception means
+///         bool before_release(session&);            // or verdict; false or throws: retire it
+///         verdict classify(std::exception_ptr) const;       // what a user's exception means
+///         verdict classify_open(std::exception_ptr) const;  // what open()'s exception means
 ///         void forsake(session&);                   // after a fork, in the child; see below
 ///     };
 ///
@@ -47,31 +67,68 @@ namespace cenote {
 /// dirty; `reset` has it reset before anybody else gets it, like lease::mark_dirty(); `discard` and
 /// `final` are false; `suspect` is lease::discard_and_suspect().
 ///
+/// classify_open says which errors of open() are `final`: another open will fail in the same way,
+/// so the caller is told at once instead of at its deadline. All other verdicts mean: try again
+/// later. Without it, classify is asked. See options::open_errors for pools that tell every open
+/// error.
+///
 /// A connector whose probe depends on how it was made may have `bool can_probe() const noexcept`.
 /// If that is false, it is taken for one without a probe; the answer must not change.
 ///
-/// forsake returns nothing. All others but open, close and classify return bool or nothing; what
-/// close returns is ignored. A member of one of these names that cannot be called like this does
-/// not compile.
+/// forsake returns nothing. All others but open, close and the two classify return bool or nothing;
+/// what close returns is ignored. A member of one of these names that cannot be called like this
+/// does not compile. Nor does one by a name of another pool's, like `is_alive` or `validate`, if
+/// the verb of this pool is missing: it would never be called.
+///
+/// A std::shared_ptr to an object with these members is a connector, too: for connectors that are
+/// chosen at run time, behind an interface of one's own or behind connector_interface.
 ///
 /// Thread safety: the pool calls a connector from several threads at once, each time for another
 /// resource.
 template <class C, class T>
-concept connector = requires(C& c) {
+concept connector = requires(detail::has_verbs<C>& c) {
     { c.open() } -> std::convertible_to<T>;
-} || requires(C& c) {
+} || requires(detail::has_verbs<C>& c) {
     { c() } -> std::convertible_to<T>;
+};
+
+/// An interface for connectors that are chosen at run time.
+///
+///     std::shared_ptr<cenote::connector_interface<session>> connect = choose(config);
+///     cenote::pool<session> pool{connect};
+///
+/// Each member means what it means in any connector; see above. before_acquire and before_release
+/// are not part of it: a pool whose connector has them pays for them at every lease.
+template <class T>
+class connector_interface {
+public:
+    virtual ~connector_interface() = default;
+    virtual T open() = 0;
+    /// Must be true if probe() is overridden.
+    virtual bool can_probe() const noexcept { return false; }
+    virtual bool probe(T&) { return true; }
+    /// False: it cannot be cleaned, and is closed.
+    virtual bool reset(T&) { return false; }
+    virtual void close(T&) {}
+    virtual verdict classify(const std::exception_ptr&) const { return verdict::discard; }
+    virtual verdict classify_open(const std::exception_ptr& error) const { return classify(error); }
+    virtual void forsake(T&) {}
+
+protected:
+    connector_interface() = default;
+    connector_interface(const connector_interface&) = default;
+    connector_interface& operator=(const connector_interface&) = default;
 };
 
 namespace detail {
 
 template <class C>
-constexpr bool has_open = requires(C& c) { c.open(); };
+constexpr bool has_open = requires(has_verbs<C>& c) { c.open(); };
 
 template <class C>
 decltype(auto) call_open(C& c) {
-    if constexpr (has_open<C>) return c.open();
-    else return c();
+    if constexpr (has_open<C>) return verbs_in(c).open();
+    else return verbs_in(c)();
 }
 
 /// What a connector opens.
@@ -134,10 +191,14 @@ struct verbs_of {
     static constexpr bool classify = requires(const C& c, const std::exception_ptr& e) {
         { c.classify(e) } -> std::same_as<verdict>;
     };
+    static constexpr bool classify_open = requires(const C& c, const std::exception_ptr& e) {
+        { c.classify_open(e) } -> std::same_as<verdict>;
+    };
 
     /// A member that is there but does not fit was meant, and would never be called. (A set of
     /// overloads has no address, hence is not noticed.)
     static constexpr void must_fit() {
+        must_have_known_names();
         static_assert(
             probe || !requires { &C::probe; },
             "cenote: the connector's probe must accept a T& and return bool or nothing");
@@ -161,8 +222,35 @@ struct verbs_of {
             "cenote: the connector's classify must be const, accept a std::exception_ptr and "
             "return cenote::verdict");
         static_assert(
+            classify_open || !requires { &C::classify_open; },
+            "cenote: the connector's classify_open must be const, accept a std::exception_ptr and "
+            "return cenote::verdict");
+        static_assert(
             forsake || !requires { &C::forsake; },
             "cenote: the connector's forsake must accept a T& and return nothing, at once");
+    }
+
+private:
+    /// Members by the names that other pools use would never be called, either.
+    static constexpr void must_have_known_names() {
+#define CENOTE_OTHER_NAME(verb, name)                                                      \
+    static_assert((verb) || !requires(C& c, T& t) { c.name(t); },                          \
+                  "cenote: the pool never calls the connector's " #name ": name it " #verb \
+                  ", or make it private")
+        CENOTE_OTHER_NAME(probe, is_alive);
+        CENOTE_OTHER_NAME(probe, isAlive);
+        CENOTE_OTHER_NAME(probe, is_valid);
+        CENOTE_OTHER_NAME(probe, isValid);
+        CENOTE_OTHER_NAME(probe, validate);
+        CENOTE_OTHER_NAME(probe, ping);
+        CENOTE_OTHER_NAME(probe, health_check);
+        CENOTE_OTHER_NAME(probe, Probe);
+        CENOTE_OTHER_NAME(reset, Reset);
+        CENOTE_OTHER_NAME(reset, recycle);
+        CENOTE_OTHER_NAME(close, Close);
+        CENOTE_OTHER_NAME(close, disconnect);
+        CENOTE_OTHER_NAME(close, destroy);
+#undef CENOTE_OTHER_NAME
     }
 };
 
@@ -170,7 +258,11 @@ struct verbs_of {
 template <class T, class C, class Kind, template <class> class Outcome>
 class connector_base : public Kind {
 public:
-    explicit connector_base(C connector) : connector_(std::move(connector)) {}
+    explicit connector_base(C connector) : connector_(std::move(connector)) {
+        if constexpr (is_shared_pointer<C>)
+            if (connector_ == nullptr)
+                throw std::invalid_argument("cenote: the connector is a null pointer");
+    }
 
     connector_abilities abilities() const noexcept override {
         return {.probe = can::probe && may_probe(),
@@ -184,22 +276,24 @@ public:
 
     bool before_acquire(resource& r) override {
         if constexpr (can::before_acquire)
-            return says_yes(
-                [&]() -> decltype(auto) { return connector_.before_acquire(value_of(r)); });
+            return says_yes([&]() -> decltype(auto) {
+                return verbs_in(connector_).before_acquire(value_of(r));
+            });
         else return static_cast<void>(r), true;
     }
 
     verdict before_release(resource& r) override {
         if constexpr (can::before_release)
-            return judged_by(
-                [&]() -> decltype(auto) { return connector_.before_release(value_of(r)); });
+            return judged_by([&]() -> decltype(auto) {
+                return verbs_in(connector_).before_release(value_of(r));
+            });
         else return static_cast<void>(r), verdict::keep;
     }
 
     verdict classify(const std::exception_ptr& error) const noexcept override {
         if constexpr (can::classify) {
             try {
-                return connector_.classify(error);
+                return verbs_in(connector_).classify(error);
             } catch (...) {
                 return verdict::discard;
             }
@@ -208,10 +302,22 @@ public:
         }
     }
 
+    verdict classify_open(const std::exception_ptr& error) const noexcept override {
+        if constexpr (can::classify_open) {
+            try {
+                return verbs_in(connector_).classify_open(error);
+            } catch (...) {
+                return verdict::discard;
+            }
+        } else {
+            return classify(error);
+        }
+    }
+
     void forsake(resource& r) noexcept override {
         if constexpr (can::forsake) {
             try {
-                connector_.forsake(value_of(r));
+                verbs_in(connector_).forsake(value_of(r));
             } catch (...) {
                 return;  // it is let go of in any case
             }
@@ -221,10 +327,10 @@ public:
     }
 
 protected:
-    using can = verbs_of<C, T, Outcome>;
+    using can = verbs_of<has_verbs<C>, T, Outcome>;
 
     bool may_probe() const noexcept {
-        if constexpr (can::can_probe) return connector_.can_probe();
+        if constexpr (can::can_probe) return verbs_in(connector_).can_probe();
         else return true;
     }
 
@@ -248,20 +354,23 @@ public:
 
     bool probe(resource& r) override {
         if constexpr (can::probe)
-            return says_yes(
-                [&]() -> decltype(auto) { return this->connector_.probe(this->value_of(r)); });
+            return says_yes([&]() -> decltype(auto) {
+                return verbs_in(this->connector_).probe(this->value_of(r));
+            });
         else return static_cast<void>(r), true;
     }
 
     bool reset(resource& r) override {
         if constexpr (can::reset)
-            return says_yes(
-                [&]() -> decltype(auto) { return this->connector_.reset(this->value_of(r)); });
+            return says_yes([&]() -> decltype(auto) {
+                return verbs_in(this->connector_).reset(this->value_of(r));
+            });
         else return static_cast<void>(r), true;
     }
 
     void close(resource& r) override {
-        if constexpr (can::close) static_cast<void>(this->connector_.close(this->value_of(r)));
+        if constexpr (can::close)
+            static_cast<void>(verbs_in(this->connector_).close(this->value_of(r)));
         else static_cast<void>(r);
     }
 };
@@ -275,7 +384,7 @@ std::unique_ptr<blocking_connector> make_blocking(C&& c) {
                   "pool's resource type, or something that converts to it (an awaitable needs "
                   "<cenote/asio.hpp> and an executor: pool{executor, connector})");
     if constexpr (connector<type, T>) {
-        verbs_of<type, T>::must_fit();
+        verbs_of<has_verbs<type>, T>::must_fit();
         return std::make_unique<connector_of<T, type>>(std::forward<C>(c));
     } else {
         return nullptr;

@@ -91,7 +91,7 @@ protected:
         };
         [[maybe_unused]] forgets at_the_end{*this};
         gate_->refused(error);
-        gate_->fail(error, arrived);
+        gate_->fail(error, arrived, wants.queues);
     }
 
     void fail(std::error_code& why) noexcept {
@@ -242,7 +242,7 @@ private:
             if constexpr (std::same_as<Resume, resume_inline>) retract_inline();
             else if constexpr (requires { resume_.retract(frame_); }) resume_.retract(frame_);
         }
-        if (got != nullptr) detail::lease_maker::of<T>(got).give_back();
+        if (got != nullptr) gate_->put_unused(got);
         forget();
     }
 

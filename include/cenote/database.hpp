@@ -16,6 +16,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,6 +58,13 @@ private:
     bool maybe_committed_;
 };
 
+/// The connection of a scope was lost, and with it what the scope has set in its session: a role, a
+/// lock, a temporary table. Every later statement of the scope throws it, too.
+class session_lost : public connection_error {
+public:
+    using connection_error::connection_error;
+};
+
 /// What a transaction sees of others.
 enum class isolation : std::uint8_t {
     servers_own,      ///< As the server is set up.
@@ -86,9 +94,38 @@ struct database_options {
     bool full_reset = false;
 };
 
+/// The text of a statement, and the place of the call that it was written in. Made implicitly from
+/// whatever a std::string_view can be made from, and refers to that. Statements are variadic, so
+/// the place cannot be a last parameter of theirs.
+class statement_text {
+public:
+    template <class Text>
+        requires std::convertible_to<const Text&, std::string_view>
+    statement_text(const Text& text, std::source_location at = std::source_location::current())
+        : text_(text), at_(at) {}
+
+    std::string_view text() const noexcept { return text_; }
+    const std::source_location& at() const noexcept { return at_; }
+
+private:
+    std::string_view text_;
+    std::source_location at_;
+};
+
 namespace database_detail {
 
 namespace asio = boost::asio;
+
+/// Which call wants a connection, and how: what a pool's acquire is told.
+struct caller {
+    std::source_location at;
+    acquire_options how;
+};
+
+// g++ 12 destroys temporaries of such types twice in an expression with co_await.
+static_assert(std::is_trivially_destructible_v<statement_text>);
+static_assert(std::is_trivially_destructible_v<acquire_options>);
+static_assert(std::is_trivially_destructible_v<caller>);
 
 class server;
 class places;
@@ -109,16 +146,20 @@ public:
     asked& operator=(const asked&) = delete;
     virtual ~asked() = default;
 
-    virtual sql::result execute(std::string_view text, std::span<const sql::parameter> values) = 0;
-    virtual asio::awaitable<sql::result> async_execute(sql::bound_statement what) = 0;
-    virtual sql::cursor stream(std::string_view text, std::span<const sql::parameter> values) = 0;
-    virtual asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) = 0;
+    // `by` matters where the statement itself takes a connection.
+    virtual sql::result execute(std::string_view text, std::span<const sql::parameter> values,
+                                const caller& by) = 0;
+    virtual asio::awaitable<sql::result> async_execute(sql::bound_statement what, caller by) = 0;
+    virtual sql::cursor stream(std::string_view text, std::span<const sql::parameter> values,
+                               const caller& by) = 0;
+    virtual asio::awaitable<sql::cursor> async_stream(sql::bound_statement what, caller by) = 0;
 };
 
 /// Again, on another connection, if one is lost. Not in a transaction, and not beyond its time.
-sql::result execute_again(asked& to, std::string_view text, std::span<const sql::parameter> values);
+sql::result execute_again(asked& to, std::string_view text, std::span<const sql::parameter> values,
+                          const caller& by);
 asio::awaitable<sql::result> async_execute_again(std::shared_ptr<asked> to,
-                                                 sql::bound_statement what);
+                                                 sql::bound_statement what, caller by);
 
 using sql::detail::complete_with;
 
@@ -205,30 +246,30 @@ class statements {
 public:
     /// Runs one statement.
     template <class... Args>
-    sql::result execute(std::string_view text, const Args&... args) {
+    sql::result execute(statement_text text, const Args&... args) {
         auto values = sql::bind(args...);
-        return asked_->execute(text, values);
+        return asked_->execute(text.text(), values, by(text));
     }
     template <class... Args>
-    auto async_execute(std::string_view text, Args&&... args) {
+    auto async_execute(statement_text text, Args&&... args) {
         return database_detail::begin_with(
-            [&](sql::bound_statement s) { return asked_->async_execute(std::move(s)); }, text,
-            std::forward<Args>(args)...);
+            [&](sql::bound_statement s) { return asked_->async_execute(std::move(s), by(text)); },
+            text.text(), std::forward<Args>(args)...);
     }
 
     /// The same, and once more if need be: `db.execute(cenote::idempotent, "…", 5)`.
     template <class... Args>
-    sql::result execute(idempotent_t, std::string_view text, const Args&... args) {
+    sql::result execute(idempotent_t, statement_text text, const Args&... args) {
         auto values = sql::bind(args...);
-        return database_detail::execute_again(*asked_, text, values);
+        return database_detail::execute_again(*asked_, text.text(), values, by(text));
     }
     template <class... Args>
-    auto async_execute(idempotent_t, std::string_view text, Args&&... args) {
+    auto async_execute(idempotent_t, statement_text text, Args&&... args) {
         return database_detail::begin_with(
             [&](sql::bound_statement s) {
-                return database_detail::async_execute_again(asked_, std::move(s));
+                return database_detail::async_execute_again(asked_, std::move(s), by(text));
             },
-            text, std::forward<Args>(args)...);
+            text.text(), std::forward<Args>(args)...);
     }
 
     /// The same, for those who want its rows:
@@ -236,46 +277,53 @@ public:
     ///     for (auto [id, name] : db.query("SELECT id, name FROM customer WHERE city = ?", city)
     ///                                .as<std::int64_t, std::string>())
     template <class... Args>
-    sql::result query(std::string_view text, const Args&... args) {
+    sql::result query(statement_text text, const Args&... args) {
         return execute(text, args...);
     }
     template <class... Args>
-    sql::result query(idempotent_t, std::string_view text, const Args&... args) {
+    sql::result query(idempotent_t, statement_text text, const Args&... args) {
         return execute(idempotent, text, args...);
     }
     template <class... Args>
-    auto async_query(std::string_view text, Args&&... args) {
+    auto async_query(statement_text text, Args&&... args) {
         return async_execute(text, std::forward<Args>(args)...);
     }
     template <class... Args>
-    auto async_query(idempotent_t, std::string_view text, Args&&... args) {
+    auto async_query(idempotent_t, statement_text text, Args&&... args) {
         return async_execute(idempotent, text, std::forward<Args>(args)...);
     }
 
-    /// Row by row. The connection is kept until the last one was read, or the cursor ends.
+    /// Row by row. The connection is kept until the last one was read, or the cursor ends. Until
+    /// then, a scope or transaction throws std::logic_error for every other statement.
     template <class... Args>
-    sql::cursor stream(std::string_view text, const Args&... args) {
+    sql::cursor stream(statement_text text, const Args&... args) {
         auto values = sql::bind(args...);
-        return asked_->stream(text, values);
+        return asked_->stream(text.text(), values, by(text));
     }
     template <class... Args>
-    auto async_stream(std::string_view text, Args&&... args) {
+    auto async_stream(statement_text text, Args&&... args) {
         return database_detail::begin_with(
-            [&](sql::bound_statement s) { return asked_->async_stream(std::move(s)); }, text,
-            std::forward<Args>(args)...);
+            [&](sql::bound_statement s) { return asked_->async_stream(std::move(s), by(text)); },
+            text.text(), std::forward<Args>(args)...);
     }
 
 protected:
     statements() = default;
-    explicit statements(std::shared_ptr<database_detail::asked> a) noexcept
-        : asked_(std::move(a)) {}
+    explicit statements(std::shared_ptr<database_detail::asked> a,
+                        const acquire_options& how = {}) noexcept
+        : asked_(std::move(a)), how_(how) {}
     statements(const statements&) = default;
     statements(statements&&) noexcept = default;
     statements& operator=(const statements&) = default;
     statements& operator=(statements&&) noexcept = default;
     ~statements() = default;
 
+    database_detail::caller by(const statement_text& text) const noexcept {
+        return {text.at(), how_};
+    }
+
     std::shared_ptr<database_detail::asked> asked_;
+    acquire_options how_;  // of statements that take a connection themselves
 };
 
 /// All or nothing. Ends with commit() or rollback(); if it ends otherwise, it is rolled back before
@@ -327,8 +375,8 @@ private:
 };
 
 /// One connection for everything that is asked of it, from the first statement to its end: what a
-/// request needs. Takes nothing before it is used. Outside of a transaction a lost connection is
-/// replaced by another one with the next statement.
+/// request needs. Takes nothing before it is used. If the connection is lost, every later statement
+/// throws session_lost (see scope_options::keeps_session).
 ///
 /// Used by one thread or coroutine at a time. It may outlive its database.
 class scope : public statements {
@@ -349,11 +397,12 @@ public:
 
     /// Whether it has a connection at present. Asks nobody.
     bool has_connection() const noexcept;
-    /// Its connection, and any that it may get, is closed at its end instead of kept.
-    void discard() noexcept;
+    /// Its connection, and any that it may get, is closed at its end instead of kept. It can be
+    /// used until then.
+    void discard_at_end() noexcept;
 
 private:
-    friend class database;
+    friend class database_calls;
     explicit scope(std::shared_ptr<database_detail::held> on) noexcept;
     boost::asio::awaitable<cenote::transaction> awaited_begin(transaction_options how);
 
@@ -373,74 +422,43 @@ struct replicas {
 struct scope_options {
     /// Nothing can be written in it, and it may be given a replica's connection.
     bool read_only = false;
+    /// Whether its statements may rely on what earlier ones have set in the session: a role, a
+    /// lock, a temporary table. `false`: they do not, so a lost connection is replaced by another
+    /// one with the next statement, except in a transaction.
+    bool keeps_session = true;
 };
 
-/// A database, by its URL:
+/// What a database can be asked for, besides statements: scopes and transactions. Common to a
+/// database and to database_view.
 ///
-///     cenote::database db{"postgresql://app:secret@db.example.com/orders"};
-///     db.execute("INSERT INTO customer(name) VALUES (?)", name);
-///     auto count = db.query("SELECT count(*) FROM customer").scalar<std::int64_t>();
-///
-/// `sqlite:`, `postgresql:` and `mariadb:`, each with the parameters of its connector (see
-/// docs/guide). Each statement takes a connection, runs, and gives it back; nothing is bound to a
-/// thread or coroutine. Whoever needs the same connection for several statements takes a scope, or
-/// a transaction.
-///
-/// Thread safety: all members may be called from any thread at any time.
-class database : public statements {
+/// Each connection is lent to the line of the program that asks for it: the statement, scope(),
+/// begin() or transaction(), in `leases()`, in the texts of timeouts and in reports of leaks.
+class database_calls : public statements {
 public:
-    /// Throws invalid_url, invalid_option, std::invalid_argument; and what the first open threw, if
-    /// the options have it wait for that.
-    explicit database(std::string_view url, const database_options& how = {});
-    /// With what cannot be said in a URL, such as functions for each connection of SQLite's
-    /// (`on_open`).
-    explicit database(const sqlite::options& where, const database_options& how = {});
-    explicit database(const postgres::options& where, const database_options& how = {});
-    explicit database(const mariadb::options& where, const database_options& how = {});
-
-    /// With replicas of it. What only reads goes there: scopes and transactions that are
-    /// `read_only`, each to the next replica in turn; to the primary if none can be reached.
-    /// Everything else goes to the primary, which must take writes. A replica may be behind: who
-    /// must see what was just written begins in a scope that is not read-only.
-    ///
-    /// Each has a pool of its own, with the same options; but a replica's has a breaker of its own,
-    /// and opens that hang are given up in a quarter of `acquire_timeout`. With `warm_up::wait`
-    /// this also throws what a replica's open threw, if trying again is no use (a wrong password).
-    template <std::same_as<replicas> Others>  // and not options in braces
-    database(std::string_view primary, const Others& others, const database_options& how = {})
-        : database(all_of(primary, others, how)) {}
-
-    /// With one connection, opened here and kept, for short-lived tools and tests. Throws what that
-    /// throws. Everything else is as with a pool, but that only one can have a connection at a
-    /// time: others wait for it; a thread that waits for itself gets a deadlock_error.
-    template <class Where>
-    static database direct(const Where& where, database_options how = {}) {
-        return database(where, one_connection(std::move(how)));
-    }
-
-    database(database&&) noexcept = default;
-    database& operator=(database&& other) noexcept;
-    /// Scopes, transactions and cursors that have a connection keep it; others get none any more.
-    ~database();
-
-    [[nodiscard]] cenote::scope scope(const scope_options& how = {});
-    [[nodiscard]] cenote::transaction begin(const transaction_options& how = {});
+    [[nodiscard]] cenote::scope scope(const scope_options& how = {},
+                                      std::source_location at = std::source_location::current());
+    [[nodiscard]] cenote::transaction begin(
+        const transaction_options& how = {},
+        std::source_location at = std::source_location::current());
     template <class Token = boost::asio::use_awaitable_t<>>
-    auto async_begin(const transaction_options& how = {}, Token&& token = {}) {
-        return database_detail::complete_with(begin_in(places_, how), std::forward<Token>(token));
+    auto async_begin(const transaction_options& how = {}, Token&& token = {},
+                     std::source_location at = std::source_location::current()) {
+        return database_detail::complete_with(begin_in(places_, how, {at, how_}),
+                                              std::forward<Token>(token));
     }
     template <database_detail::completion_token Token>
-    auto async_begin(Token&& token) {
-        return async_begin(transaction_options(), std::forward<Token>(token));
+    auto async_begin(Token&& token, std::source_location at = std::source_location::current()) {
+        return async_begin(transaction_options(), std::forward<Token>(token), at);
     }
 
     /// Runs `work(transaction&)` and commits; returns what it returns. If it throws, everything is
     /// rolled back and the exception goes on, whatever becomes of the rollback.
     template <class Work>
-    auto transaction(Work&& work, const transaction_options& how = {}) {
+    auto transaction(Work&& work, const transaction_options& how = {},
+                     std::source_location at = std::source_location::current()) {
         using result = std::invoke_result_t<Work&, cenote::transaction&>;
         for (database_detail::attempts more(how);;) {
-            cenote::transaction t = begin(how);
+            cenote::transaction t = begin(how, at);
             std::exception_ptr failed;
             try {
                 if constexpr (std::is_void_v<result>) {
@@ -462,7 +480,8 @@ public:
 
     /// The same for a `work` that gives an awaitable. It is kept until the end.
     template <class Work, class Token = boost::asio::use_awaitable_t<>>
-    auto async_transaction(Work&& work, const transaction_options& how = {}, Token&& token = {}) {
+    auto async_transaction(Work&& work, const transaction_options& how = {}, Token&& token = {},
+                           std::source_location at = std::source_location::current()) {
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
         static_assert(std::is_lvalue_reference_v<Work> || std::is_trivially_destructible_v<Work>,
                       "cenote: g++ 12 destroys what such a lambda has captured twice; give it a "
@@ -472,36 +491,34 @@ public:
         using result = typename std::invoke_result_t<type&, cenote::transaction&>::value_type;
         auto kept = std::make_shared<type>(std::forward<Work>(work));
         awaited_work<result> once = [kept](cenote::transaction& t) { return (*kept)(t); };
-        return database_detail::complete_with(repeat<result>(places_, std::move(once), how),
-                                              std::forward<Token>(token));
+        return database_detail::complete_with(
+            repeat<result>(places_, std::move(once), how, {at, how_}), std::forward<Token>(token));
     }
     template <class Work, database_detail::completion_token Token>
-    auto async_transaction(Work&& work, Token&& token) {
+    auto async_transaction(Work&& work, Token&& token,
+                           std::source_location at = std::source_location::current()) {
         return async_transaction(std::forward<Work>(work), transaction_options(),
-                                 std::forward<Token>(token));
+                                 std::forward<Token>(token), at);
     }
 
-    /// Of the pool behind it; with replicas, of all pools together.
-    cenote::stats stats() const;
-    /// Of the primary's pool, and then of each replica's.
-    std::vector<cenote::stats> stats_of_each() const;
-    /// The same pools for whoever looks after them: a dashboard, a health check. Good as long as
-    /// the database is.
-    std::vector<pool_control> controls() const;
+protected:
+    explicit database_calls(std::shared_ptr<database_detail::places> all,
+                            const acquire_options& how = {}) noexcept;
+    database_calls(const database_calls&) = default;
+    database_calls(database_calls&&) noexcept = default;
+    database_calls& operator=(const database_calls&) = default;
+    database_calls& operator=(database_calls&&) noexcept = default;
+    ~database_calls() = default;
+
+    std::shared_ptr<database_detail::places> places_;
 
 private:
-    explicit database(std::shared_ptr<database_detail::places> all);
-
-    static std::shared_ptr<database_detail::places> all_of(std::string_view primary,
-                                                           const replicas& others,
-                                                           const database_options& how);
-    static database_options one_connection(database_options how);
-
     /// Because of another error, which is not to be forgotten over this one's.
     static void roll_back(cenote::transaction& t) noexcept;
     static boost::asio::awaitable<void> async_roll_back(cenote::transaction* t);
     static boost::asio::awaitable<cenote::transaction> begin_in(
-        std::shared_ptr<database_detail::places> places, transaction_options how);
+        std::shared_ptr<database_detail::places> places, transaction_options how,
+        database_detail::caller by);
 
     /// By any other name than that of the work's own type, of which g++ complains if it is local.
     template <class Result>
@@ -509,10 +526,10 @@ private:
 
     template <class Result>
     static boost::asio::awaitable<Result> repeat(std::shared_ptr<database_detail::places> in,
-                                                 awaited_work<Result> work,
-                                                 transaction_options how) {
+                                                 awaited_work<Result> work, transaction_options how,
+                                                 database_detail::caller by) {
         for (database_detail::attempts more(how);;) {
-            cenote::transaction t = co_await begin_in(in, how);
+            cenote::transaction t = co_await begin_in(in, how, by);
             std::exception_ptr failed;
             try {
                 if constexpr (std::is_void_v<Result>) {
@@ -537,8 +554,90 @@ private:
             co_await database_detail::wait_for(*pause);
         }
     }
+};
 
-    std::shared_ptr<database_detail::places> places_;
+/// A database with options for each acquire: see database::with(). Its scopes and transactions keep
+/// the options. Cheap to copy. Used after its database has ended, it throws closed_error.
+class database_view : public database_calls {
+private:
+    friend class database;
+    database_view(std::shared_ptr<database_detail::places> all, const acquire_options& how) noexcept
+        : database_calls(std::move(all), how) {}
+};
+
+/// A database, by its URL:
+///
+///     cenote::database db{"postgresql://app:secret@db.example.com/orders"};
+///     db.execute("INSERT INTO customer(name) VALUES (?)", name);
+///     auto count = db.query("SELECT count(*) FROM customer").scalar<std::int64_t>();
+///
+/// `sqlite:`, `postgresql:` and `mariadb:`, each with the parameters of its connector (see
+/// docs/guide). Each statement takes a connection, runs, and gives it back; nothing is bound to a
+/// thread or coroutine. A caller that needs the same connection for several statements takes a
+/// scope or a transaction.
+///
+/// Thread safety: all members may be called from any thread at any time.
+class database : public database_calls {
+public:
+    /// Throws invalid_url, invalid_option, std::invalid_argument; and what the first open threw, if
+    /// the options have it wait for that.
+    explicit database(std::string_view url, const database_options& how = {});
+    /// With what cannot be said in a URL, such as functions for each connection of SQLite's
+    /// (`on_open`).
+    explicit database(const sqlite::options& where, const database_options& how = {});
+    explicit database(const postgres::options& where, const database_options& how = {});
+    explicit database(const mariadb::options& where, const database_options& how = {});
+
+    /// With replicas of it. What only reads goes there: scopes and transactions that are
+    /// `read_only`, each to the next replica in turn; to the primary if none can be reached.
+    /// Everything else goes to the primary, which must take writes. A replica may be behind: who
+    /// must see what was just written begins in a scope that is not read-only.
+    ///
+    /// Each has a pool of its own, with the same options; but a replica's has a breaker of its own,
+    /// and opens that hang are given up in a quarter of `acquire_timeout`. With `warm_up::wait`
+    /// this also throws what a replica's open threw, if trying again is no use (a wrong password).
+    template <std::same_as<replicas> Others>  // and not options in braces
+    database(std::string_view primary, const Others& others, const database_options& how = {})
+        : database(all_of(primary, others, how)) {}
+
+    /// With one connection, opened here and kept, for short-lived tools and tests. Throws what that
+    /// throws. Everything else is as with a pool, but that only one can have a connection at a
+    /// time, and others wait for it. A thread that waits for itself times out, and the text says
+    /// so. Also throws invalid_option for an option of the pool that has no effect here (`max`, the
+    /// minimum, `warm_up`, the limits of a connection's life).
+    template <class Where>
+    static database direct(const Where& where, database_options how = {}) {
+        return database(where, one_connection(std::move(how)));
+    }
+
+    database(database&&) noexcept = default;
+    database& operator=(database&& other) noexcept;
+    /// Scopes, transactions and cursors that have a connection keep it. Later acquires are refused.
+    ~database();
+
+    /// The same database with other options for whatever is asked of it:
+    ///
+    ///     db.with({.timeout = 100ms, .task = "checkout"}).execute("…");
+    ///
+    /// `timeout` is the time to wait for a connection, not that of the statement.
+    [[nodiscard]] database_view with(const acquire_options& how) const {
+        return database_view(places_, how);
+    }
+
+    /// Of the pool behind it; with replicas, of all pools together.
+    cenote::stats stats() const;
+    /// Of the primary's pool, and then of each replica's.
+    std::vector<cenote::stats> stats_of_each() const;
+    /// The pools, for a dashboard or a health check. The controls must not outlive the database.
+    std::vector<pool_control> controls() const;
+
+private:
+    explicit database(std::shared_ptr<database_detail::places> all);
+
+    static std::shared_ptr<database_detail::places> all_of(std::string_view primary,
+                                                           const replicas& others,
+                                                           const database_options& how);
+    static database_options one_connection(database_options how);
 };
 
 }  // namespace cenote

@@ -10,12 +10,15 @@
 
 namespace cenote {
 
+struct stats;
+
 /// Every way in which an acquire can end without a lease.
 enum class errc : int {
     timed_out = 1,  ///< The deadline passed. The pool may be perfectly healthy, just busy.
     closed,         ///< The pool was closed.
     unavailable,    ///< The circuit breaker is open.
-    line_full,      ///< `line_max` callers wait already.
+    line_full,      ///< `line_max` callers wait already, or the caller does not queue
+                    ///< (`acquire_options::queue`) and everything is in use.
     shed,           ///< Refused early because the line has been late for too long.
     canceled,       ///< The caller's stop token was triggered.
     open_failed,    ///< No resource could be opened, and none of the others will serve in time.
@@ -39,10 +42,19 @@ inline std::error_code make_error_code(errc e) noexcept {
 /// call sites, how many wait, and what the last open failed with.
 class pool_error : public std::system_error {
 public:
+    /// `seen`: the pool's stats when the error was made.
     pool_error(errc code, std::string text, std::exception_ptr cause = nullptr,
-               std::chrono::nanoseconds retry_after = {});
+               std::chrono::nanoseconds retry_after = {}, std::string pool = {},
+               std::shared_ptr<const cenote::stats> seen = nullptr);
 
-    const char* what() const noexcept override { return text_->c_str(); }
+    const char* what() const noexcept override { return about_->text.c_str(); }
+
+    /// The name of the pool (options::name).
+    const std::string& pool() const noexcept { return about_->pool; }
+
+    /// The pool's stats when the error was made (<cenote/stats.hpp>), for programs that decide by
+    /// them: how many are leased, how many callers wait.
+    const cenote::stats& stats() const noexcept { return *about_->seen; }
 
     /// What the connector threw when the last open failed; null if the last open went well.
     const std::exception_ptr& cause() const noexcept { return cause_; }
@@ -52,7 +64,12 @@ public:
     std::chrono::nanoseconds retry_after() const noexcept { return retry_after_; }
 
 private:
-    std::shared_ptr<const std::string> text_;  // shared: copying an exception must not throw
+    struct details {
+        std::string text;
+        std::string pool;
+        std::shared_ptr<const cenote::stats> seen;
+    };
+    std::shared_ptr<const details> about_;  // shared: copying an exception must not throw
     std::exception_ptr cause_;
     std::chrono::nanoseconds retry_after_;
 };
@@ -62,8 +79,10 @@ template <errc Code>
 class pool_error_of : public pool_error {
 public:
     explicit pool_error_of(std::string text, std::exception_ptr cause = nullptr,
-                           std::chrono::nanoseconds retry_after = {})
-        : pool_error(Code, std::move(text), std::move(cause), retry_after) {}
+                           std::chrono::nanoseconds retry_after = {}, std::string pool = {},
+                           std::shared_ptr<const cenote::stats> seen = nullptr)
+        : pool_error(Code, std::move(text), std::move(cause), retry_after, std::move(pool),
+                     std::move(seen)) {}
 };
 
 using timed_out_error = pool_error_of<errc::timed_out>;
@@ -77,7 +96,8 @@ using deadlock_error = pool_error_of<errc::deadlock>;
 
 /// Throws the exception type that belongs to `code`.
 [[noreturn]] void throw_pool_error(errc code, std::string text, std::exception_ptr cause,
-                                   std::chrono::nanoseconds retry_after = {});
+                                   std::chrono::nanoseconds retry_after = {}, std::string pool = {},
+                                   std::shared_ptr<const stats> seen = nullptr);
 
 }  // namespace cenote
 

@@ -1,12 +1,15 @@
 // A lease: the right to use one resource, which ends by itself.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <utility>
 
 #include "cenote/detail/any_connector.hpp"
 #include "cenote/detail/gate.hpp"
+#include "cenote/detail/processor.hpp"
 #include "cenote/detail/resource.hpp"
 
 namespace cenote {
@@ -26,11 +29,11 @@ class lease {
 public:
     /// Holds nothing.
     lease() noexcept = default;
-    lease(lease&& other) noexcept : resource_(std::exchange(other.resource_, nullptr)) {}
+    lease(lease&& other) noexcept : resource_(other.hand_on()) {}
     lease& operator=(lease&& other) noexcept {
         if (this != &other) {
             give_back();
-            resource_ = std::exchange(other.resource_, nullptr);
+            resource_ = other.hand_on();
         }
         return *this;
     }
@@ -66,9 +69,14 @@ public:
     /// The same because of an error: the circuit breaker counts it as a failure.
     void discard(const std::exception_ptr& cause) noexcept {
         if (resource_ == nullptr) return;
-        bool for_a_cause = cause != nullptr;
-        resource_->state = for_a_cause ? detail::condition::broken : detail::condition::discard;
-        give_back();
+        if (cause == nullptr) return discard();
+        detail::resource* r = std::exchange(resource_, nullptr);
+        r->home->discard(r, cause);
+    }
+
+    /// The resource is closed when the lease ends, however it does, and can be used until then.
+    void discard_at_end() noexcept {
+        if (resource_ != nullptr) resource_->state = detail::condition::discard;
     }
 
     /// Like discard(), for a holder who has learned that the resource is not the only one: the
@@ -101,7 +109,8 @@ public:
     /// Have the resource reset before anybody else gets it; without a connector that can reset, it
     /// is closed instead. The lease goes on. Does nothing if it holds none.
     void mark_dirty() noexcept {
-        if (resource_ != nullptr) resource_->state = detail::condition::dirty;
+        if (resource_ != nullptr && resource_->state == detail::condition::clean)
+            resource_->state = detail::condition::dirty;
     }
 
     /// Takes the resource out of the pool for good; its place is free at once. Requires that it
@@ -117,6 +126,17 @@ private:
     friend class pool;
     friend struct detail::lease_maker;
 
+    /// The new owner may be another thread, so the holder is unknown from now on.
+    detail::resource_of<T>* hand_on() noexcept {
+        if (resource_ != nullptr) note_holder(0);
+        return std::exchange(resource_, nullptr);
+    }
+    void note_holder(std::uint64_t thread) noexcept {
+        std::atomic<std::uint64_t>& holder = resource_->seen->holder;
+        if (holder.load(std::memory_order_relaxed) != thread)
+            holder.store(thread, std::memory_order_relaxed);
+    }
+
     explicit lease(detail::resource* r) noexcept
         : resource_(static_cast<detail::resource_of<T>*>(r)) {}
 
@@ -130,6 +150,11 @@ struct lease_maker {
     template <class T>
     static lease<T> of(resource* r) noexcept {
         return lease<T>(r);
+    }
+    /// This thread has just acquired it, whatever moves that took.
+    template <class T>
+    static void hold_here(lease<T>& l) noexcept {
+        if (l) l.note_holder(this_thread());
     }
 };
 

@@ -65,6 +65,10 @@ struct options {
     std::chrono::milliseconds connect_timeout{5000};
     /// How long anything else may take that is asked of the server.
     std::chrono::milliseconds operation_timeout{30'000};
+    /// The bytes of one reply: as the server sends them, and once more as the rows lie in memory;
+    /// of a stream: of one row. A longer reply breaks the connection and throws connection_error.
+    /// At least 64 KiB. Raise it for large results that cannot be streamed.
+    std::size_t max_reply_bytes = std::size_t{64} << 20U;
 
     /// How many statements each connection keeps prepared, the latest it has run. 0: none. A reset
     /// ends them, so this is for `unsafe_reset_by_tracking`, and for leases that run many.
@@ -78,8 +82,8 @@ struct options {
 
     /// `mariadb://user:password@host:port/database?key=value` (or `mysql://`). Keys: charset,
     /// timezone, sql_mode, isolation, tls, tls_ca, tls_cert, tls_key, server_role,
-    /// connect_timeout, operation_timeout, statement_cache, unsafe_reset_by_tracking. Throws
-    /// invalid_url.
+    /// connect_timeout, operation_timeout, max_reply_bytes, statement_cache,
+    /// unsafe_reset_by_tracking. Throws invalid_url.
     static options from_url(std::string_view text);
 };
 
@@ -119,7 +123,7 @@ private:
     friend class async_connector;
     explicit connection(std::shared_ptr<detail::session> s) noexcept;
 
-    detail::session& own() const noexcept;
+    detail::session& own() const;
 };
 
 /// Opens connections, for a pool that has threads:

@@ -31,6 +31,9 @@ public:
         entry& operator=(entry&& other) noexcept;
         ~entry();
 
+        /// What the pool is called here.
+        const std::string& name() const noexcept { return name_; }
+
     private:
         friend class metrics;
         struct list;
@@ -47,11 +50,11 @@ public:
     metrics& operator=(const metrics&) = delete;
 
     /// `name` is the value of the label `pool`: the program's own word, and never something that
-    /// came from outside. Letters, digits and `_ . -`, at most 64 of them. `read` is called at each
-    /// look, by one thread at a time, and must not end its own entry; what it throws goes to
-    /// whoever looks. Throws std::invalid_argument for another name, and for one that is there
-    /// already.
-    [[nodiscard]] entry add(std::string name, std::function<stats()> read);
+    /// came from outside. It follows the rule of `options::name`. A pool whose name is taken
+    /// gets a number (`orders 2`). `read` is called for each text, by one thread at a time, and
+    /// must not end its own entry; its exceptions reach the caller who asked for the text. Throws
+    /// invalid_option for a name that breaks the rule, std::invalid_argument for an empty `read`.
+    [[nodiscard]] entry add(const std::string& name, std::function<stats()> read);
     /// A pool by its own name.
     [[nodiscard]] entry add(const pool_control& pool) {
         return add(pool.name(), [pool] { return pool.stats(); });

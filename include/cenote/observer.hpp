@@ -11,7 +11,8 @@ namespace cenote {
 /// which things happened and outside every lock, soon after they happened. (`exhausted` comes on
 /// the thread that is about to be refused, before it is.) So an observer may call the pool, wait
 /// for a lease, and close the pool; and a slow one holds up nobody, but what it cannot follow is
-/// dropped and counted in `stats::events_lost`. An observer that serves several pools is called by
+/// dropped and counted in `stats::events_lost`. So is an `exhausted` that an observer brings about
+/// while it is being told of something. An observer that serves several pools is called by
 /// several threads. Destroying a pool waits until everything has been told.
 ///
 /// An exception from an observer is dropped.

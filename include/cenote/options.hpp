@@ -65,6 +65,14 @@ struct backoff {
     bool operator==(const backoff&) const = default;
 };
 
+/// What a failed open means for the callers that wait.
+enum class open_errors : std::uint8_t {
+    retry,      ///< Callers keep waiting, and opens are tried again under `backoff`. A caller whose
+                ///< deadline passes is told the last error (pool_error::cause).
+    fail_fast,  ///< The first caller in line is refused at once with `open_failed` and the error.
+                ///< If nothing is open or being opened, all callers in line are.
+};
+
 /// How important an acquire is. Who waits is served by priority, and by arrival among equals; but
 /// a priority is only a head start (`options::head_start`), so nobody starves.
 enum class priority : std::uint8_t {
@@ -102,7 +110,8 @@ struct open_rate {
 ///
 ///     cenote::pool<session> pool{connect, {.name = "orders", .max = 32, .min_idle = 4}};
 struct options {
-    /// Names the pool in every error, event and thread.
+    /// Names the pool in every error, event, thread and metric: 1 to 100 printable characters of
+    /// ASCII, without `"` and `\`. Metrics and dashboard number pools whose names are equal.
     std::string name = "pool";
 
     /// Hard cap on everything open, being opened or being closed, at every instant. Raise it when
@@ -154,14 +163,15 @@ struct options {
     std::chrono::nanoseconds sweep_interval = std::chrono::seconds{1};
 
     /// At acquire, probe a resource that has been idle at least this long; zero probes always (and
-    /// costs the fast lane), `forever` never. Has no effect if the connector cannot probe.
+    /// costs the fast lane), `forever` never. With a connector that cannot probe the default has no
+    /// effect, and other times than `forever` are refused.
     std::chrono::nanoseconds probe_after_idle = std::chrono::seconds{5};
 
-    /// Probe at release, before the resource can be lent again. Costs the fast lane. Has no effect
-    /// if the connector cannot probe.
+    /// Probe at release, before the resource can be lent again. Costs the fast lane. Refused if the
+    /// connector cannot probe.
     bool probe_on_release = false;
 
-    /// Probe idle resources at this interval in the background, one at a time. Has no effect if the
+    /// Probe idle resources at this interval in the background, one at a time. Refused if the
     /// connector cannot probe.
     std::chrono::nanoseconds heartbeat = forever;
 
@@ -206,14 +216,23 @@ struct options {
     ///     .breaker = std::make_shared<cenote::threshold_breaker>()
     std::shared_ptr<cenote::breaker> breaker = nullptr;
 
-    /// If every lease is held by a thread that waits for another one of the same pool, nobody will
-    /// ever give one back. Then whoever comes last is refused at once with `deadlock`, instead of
-    /// all of them when their time is up. A lease counts as held by the thread that acquired it:
-    /// switch this off if yours are given back by other threads while the first one waits here.
-    bool refuse_deadlock = true;
+    /// If every lease is held by a thread that waits for a second one of this pool, no lease will
+    /// ever come back. If this is true, the last of these threads is refused at once with
+    /// `deadlock`; otherwise all of them time out, and the text of the timeout names the suspicion.
+    ///
+    /// A lease that was moved, or acquired by a coroutine, has no known holder, and there is no
+    /// deadlock then. But a lease that another thread reaches by reference counts as held by the
+    /// thread that acquired it: that is why this is off. Switch it on if leases stay with the
+    /// thread that acquired them.
+    bool refuse_deadlock = false;
 
     /// Spacing of failed opens, per pool, not per waiter.
     cenote::backoff backoff = {};
+
+    /// Whether callers wait through failed opens or are told at once. `retry` hides a server's
+    /// restart from callers that can wait; choose `fail_fast` where a late answer is worse than an
+    /// error. Errors that the connector calls final (`classify_open`) are told at once either way.
+    cenote::open_errors open_errors = cenote::open_errors::retry;
 
     /// Seeds the pool's random choices (lifetime jitter, backoff). Zero takes a seed from the
     /// system.
@@ -233,6 +252,12 @@ struct acquire_options {
 
     /// Only matters to those who have to wait: whoever comes and finds something free gets it.
     cenote::priority priority = cenote::priority::normal;
+
+    /// False: the caller does not wait for another caller's lease. It still waits for calls of the
+    /// connector, like an open or a probe. If leases and callers in line make up `max`, or the pool
+    /// is paused, it is refused at once with `line_full`. For callers with somewhere else to go: a
+    /// cache, a replica.
+    bool queue = true;
 
     /// Names what the lease is for, in `leases()`, in reports of leaks and in the texts of
     /// timeouts. Not copied: a literal, or something else that lives as long as the pool, since it
@@ -255,7 +280,10 @@ private:
     std::shared_ptr<const std::string> option_;
 };
 
-/// Throws `invalid_option` for the first option that breaks its rule.
-void validate(const options& settings);
+/// Throws `invalid_option` for the first option that breaks its rule. `can_probe`: whether the
+/// connector has a probe; without one, options that ask for probes are refused.
+void validate(const options& settings, bool can_probe = true);
+/// The rule of `options::name`, for whatever else a pool is called by.
+void validate_name(std::string_view name);
 
 }  // namespace cenote

@@ -164,18 +164,22 @@ struct acquire_at_home_with<T, asio::use_awaitable_t<Executor>> {
 ///
 /// `max`, `min_size`, `min_idle` and `line_max` are for all together and are split evenly; the
 /// other options are for each. The connector is copied into each shard; if it is asynchronous, its
-/// calls run on the shard's loop.
+/// calls run on the shard's loop. Each shard has a circuit breaker of its own, and needs its own
+/// strategy: see set_breakers().
 template <class T>
 class per_executor {
 public:
     /// `loops`: executors, or execution contexts. They must outlive the shards. Throws
-    /// invalid_option if `max` is smaller than their number, and what pool's constructor throws.
+    /// invalid_option if `max` is smaller than their number or `breaker` is set, and what pool's
+    /// constructor throws.
     template <std::ranges::forward_range Loops, class C>
     per_executor(Loops&& loops, const C& connector, const options& settings = {})
         : min_size_(settings.min_size), min_idle_(settings.min_idle) {
         auto count = static_cast<std::size_t>(std::ranges::distance(loops));
         if (count == 0) throw std::invalid_argument("cenote: per_executor without a loop");
         if (settings.max < count) throw too_few(settings.max);
+        if (settings.breaker != nullptr)
+            throw invalid_option("breaker", "set", "must be null here: use set_breakers()");
         for (auto&& loop : loops) {
             std::size_t number = shards_.size();
             for (const shard& s : shards_)
@@ -242,6 +246,12 @@ public:
         for (std::size_t i = 0; i < count; ++i) shards_[i].resources->resize(part(max, i, count));
     }
 
+    /// Gives each shard the strategy that `make` returns for it: a new one at each call.
+    template <class Make>
+    void set_breakers(Make&& make) {
+        for (shard& s : shards_) s.resources->set_breaker(make());
+    }
+
     void pause() {
         for (shard& s : shards_) s.resources->pause();
     }
@@ -295,11 +305,17 @@ public:
         return all_of<void(boost::system::error_code, std::size_t)>(close_one, token);
     }
 
-    /// Completes with (boost::system::error_code).
+    /// Completes with (boost::system::error_code); see pool::async_wait_ready().
+    template <class Token>
+    auto async_wait_ready(std::chrono::nanoseconds timeout, Token&& token) {
+        auto await_one = [timeout](pool<T>& p, auto handler) {
+            p.async_wait_ready(timeout, std::move(handler));
+        };
+        return all_of<void(boost::system::error_code)>(await_one, token);
+    }
     template <class Token>
     auto async_wait_ready(Token&& token) {
-        auto await_one = [](pool<T>& p, auto handler) { p.async_wait_ready(std::move(handler)); };
-        return all_of<void(boost::system::error_code)>(await_one, token);
+        return async_wait_ready(forever, std::forward<Token>(token));
     }
 
 private:

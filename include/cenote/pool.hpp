@@ -86,7 +86,8 @@ public:
 
     /// A pool without a thread, with <cenote/asio.hpp>: the connector is asynchronous, and its
     /// calls run on `where`, an executor or execution context of Boost.Asio that must outlive the
-    /// pool. The pool's timer keeps `where` busy until the pool is closed and empty, or gone.
+    /// pool. While calls or callers wait, or an option sets a deadline (idle_timeout, max_lifetime,
+    /// heartbeat, leak_after), the pool's timer keeps `where` busy; see suspend_maintenance().
     /// Throws as above, and invalid_option for warm_up::wait.
     template <class Where, class C>
         requires detail::two_for_a_pool<Where, C, T>
@@ -193,7 +194,7 @@ public:
         auto since = std::chrono::steady_clock::now();
         errc why{};
         auto held = take_many(count, std::move(stop), how, at, why);
-        if (held.empty()) gate_->fail(why, since, count);
+        if (held.empty()) gate_->fail(why, since, how.queue, count);
         return held;
     }
     /// The same with a code for pool errors; empty if not all could be had.
@@ -277,8 +278,18 @@ public:
 
     const std::string& name() const noexcept { return gate_->name(); }
 
-    /// Waits until the minimum is open, starting that if `warm_up` did not. False: not by then, or
-    /// the pool is closed.
+    /// The options in force: those the pool was made with, and what resize() and set_breaker() have
+    /// changed since.
+    options settings() const { return gate_->settings(); }
+
+    /// Whether close() was called. A closed pool refuses every acquire.
+    bool closed() const noexcept { return gate_->closed(); }
+
+    /// What the connector threw when the last open failed; null if the last open went well.
+    std::exception_ptr open_error() const { return gate_->open_error(); }
+
+    /// Waits until the minimum is open, starting that if `warm_up` did not. False: not by then
+    /// (open_error() may say why), or the pool is closed.
     bool wait_ready(std::chrono::nanoseconds timeout,
                     std::source_location at = std::source_location::current()) {
         return gate_->wait_ready(timeout, at);
@@ -323,6 +334,15 @@ public:
     void pause() { gate_->pause(); }
     void resume() { gate_->resume(); }
 
+    /// Lending goes on, but until resume_maintenance() nothing is swept, probed in the background,
+    /// refilled or reported as a leak. What an acquire comes across is still looked at: its age,
+    /// and how long it was idle. A pool on an executor then needs no timer while no call and no
+    /// caller waits, so it does not keep `run()` from returning. Costs the fast lane. For tests,
+    /// and for programs that must not be disturbed for a while. Calls do not count: one resume is
+    /// enough.
+    void suspend_maintenance() { gate_->suspend_maintenance(); }
+    void resume_maintenance() { gate_->resume_maintenance(); }
+
     // The circuit breaker by hand, from any state to any state. See options::breaker for a strategy
     // that does it by itself, and stats().breaker for the present state.
 
@@ -336,6 +356,9 @@ public:
     void recover(std::size_t probes = 1) {
         gate_->go({.to = breaker_state::recovering, .probes = probes});
     }
+    /// From now on another strategy decides, without a memory of what happened before; null: only
+    /// these calls do. The state stays. Throws invalid_option if the strategy is another pool's.
+    void set_breaker(std::shared_ptr<breaker> strategy) { gate_->set_breaker(std::move(strategy)); }
 
     /// In how long it may be worth while to come again for somebody who was refused with
     /// `unavailable`, `line_full` or `shed`. The exceptions carry the same (pool_error).
@@ -358,7 +381,10 @@ public:
     auto async_close(std::chrono::nanoseconds timeout, Token&& token);
 
     /// wait_ready(), with <cenote/asio.hpp>: completes with (boost::system::error_code) when the
-    /// minimum is open; with `closed` if the pool is.
+    /// minimum is open; with `closed` if the pool is. After `timeout` it completes with
+    /// `open_failed` if the last open failed (see open_error()), otherwise with `timed_out`.
+    template <class Token>
+    auto async_wait_ready(std::chrono::nanoseconds timeout, Token&& token);
     template <class Token>
     auto async_wait_ready(Token&& token);
 
@@ -395,7 +421,10 @@ private:
                        .site = at,
                        .how = gate_->manner_of(how)};
         if (!gate_->acquire_many(w, got, why)) return held;
-        for (detail::resource* r : got) held.push_back(lease<T>(r));
+        for (detail::resource* r : got) {
+            held.push_back(lease<T>(r));
+            detail::lease_maker::hold_here(held.back());
+        }
         return held;
     }
 
@@ -431,7 +460,7 @@ private:
         auto since = std::chrono::steady_clock::now();
         errc why{};
         if (auto* r = gate_->acquire(w, why)) return lease<T>(r);
-        gate_->fail(why, since);
+        gate_->fail(why, since, w.how.queues);
     }
 
     detail::gate* gate_;

@@ -18,6 +18,9 @@ namespace cenote {
 class pool_control {
 public:
     const std::string& name() const noexcept { return gate_->name(); }
+    options settings() const { return gate_->settings(); }
+    bool closed() const noexcept { return gate_->closed(); }
+    std::exception_ptr open_error() const { return gate_->open_error(); }
     cenote::stats stats() const { return gate_->read(); }
     std::vector<slot_info> slots() const { return gate_->slots(); }
     std::vector<lease_info> leases() const { return gate_->leases(); }
@@ -28,6 +31,8 @@ public:
     void resize(std::size_t max) const { gate_->resize(max); }
     void pause() const { gate_->pause(); }
     void resume() const { gate_->resume(); }
+    void suspend_maintenance() const { gate_->suspend_maintenance(); }
+    void resume_maintenance() const { gate_->resume_maintenance(); }
     void activate() const { gate_->go({.to = breaker_state::active}); }
     void deactivate() const { gate_->go({.to = breaker_state::inactive, .cool_down = forever}); }
     void recover(std::size_t probes = 1) const {

@@ -66,6 +66,10 @@ struct options {
     /// How long an operation may take, from the request to the last byte of the reply (of a stream:
     /// to the next row).
     std::chrono::milliseconds operation_timeout{30'000};
+    /// The bytes of one reply: as the server sends them, with all notices, and once more as the
+    /// rows lie in memory; of a stream: of one row. A longer reply breaks the connection and throws
+    /// connection_error. At least 64 KiB. Raise it for large results that cannot be streamed.
+    std::size_t max_reply_bytes = std::size_t{64} << 20U;
 
     // What each session starts with, and goes back to when it is reset. Empty: what the server has.
     std::string application_name = "cenote";
@@ -76,7 +80,9 @@ struct options {
 
     /// How many statements each connection keeps prepared: those that are run for a second time,
     /// the latest of them. 0: none. They outlast a reset, unless its user has prepared others.
-    /// Behind PgBouncer, which does not bear it, there is none.
+    /// Disabled automatically behind PgBouncer, which does not support it. The server infers the
+    /// types of parameters only once, so what a migration could make wrong is not kept: each
+    /// parameter has to be a whole number, bytes, or cast in the text (`$1::timestamp`).
     std::size_t statement_cache = 0;
 
     /// Believes that a SELECT, INSERT, UPDATE, DELETE or MERGE leaves nothing behind in the
@@ -138,7 +144,7 @@ private:
     friend class async_connector;
     explicit connection(std::shared_ptr<detail::session> s) noexcept;
 
-    detail::session& own() const noexcept;
+    detail::session& own() const;
     void end() noexcept;
 };
 

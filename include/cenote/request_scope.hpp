@@ -6,37 +6,20 @@
 #include <functional>
 #include <optional>
 #include <source_location>
-#include <system_error>
 #include <type_traits>
 #include <utility>
 
 #include "cenote/coroutine.hpp"
-#include "cenote/error.hpp"
 #include "cenote/lease.hpp"
 #include "cenote/options.hpp"
 #include "cenote/pool.hpp"
-#include "cenote/server_error.hpp"
 
 namespace cenote {
 
 namespace scope_detail {
 
-/// What an error means for a resource whose connector has no opinion. Whoever was let down by the
-/// system may have left a conversation in the middle.
-inline verdict verdict_without_connector(const std::exception_ptr& error) noexcept {
-    if (error == nullptr) return verdict::keep;
-    try {
-        std::rethrow_exception(error);
-    } catch (const server_error& e) {
-        return verdict_of(e.kind());
-    } catch (const pool_error&) {  // nothing was lent: that says nothing about what was
-        return verdict::keep;
-    } catch (const std::system_error&) {
-        return verdict::discard;
-    } catch (...) {
-        return verdict::keep;
-    }
-}
+/// The part of request_scope that needs Boost.Asio; in <cenote/asio_request_scope.hpp>.
+struct awaiting;
 
 }  // namespace scope_detail
 
@@ -48,10 +31,9 @@ inline verdict verdict_without_connector(const std::exception_ptr& error) noexce
 ///         return s.get().query("…");        // the same session each time
 ///     });
 ///
-/// Whatever becomes of the request, the resource is released. It is discarded only if `failed` is
-/// told of an error that says so: by the connector's classify; if it has none, a connection_error,
-/// and what the system says (std::system_error). with_scope does that. Other exceptions are about
-/// the request, and cost no resource.
+/// Whatever becomes of the request, the resource is released. If the request throws, with_scope
+/// passes the exception to `failed`, and the rule is that of pool::with: the connector's classify
+/// decides; without one the resource is discarded.
 ///
 /// Used by one thread or coroutine at a time. The pool must be there when something is taken.
 template <class T>
@@ -65,7 +47,10 @@ public:
 
     /// Its resource, acquired if there is none yet. Waits and throws like pool::acquire.
     T& get(std::source_location at = std::source_location::current()) {
-        if (!held_) held_ = from_->acquire(how_, at);
+        if (!held_) {
+            take(from_->acquire(how_, at));
+            detail::lease_maker::hold_here(held_);
+        }
         return *held_;
     }
 
@@ -89,22 +74,31 @@ public:
     void give_back() noexcept { held_.give_back(); }
     /// The same, because of an error, which is taken for one of this resource: whoever asks several
     /// servers and knows whose error it is tells the right scope, where it happens.
-    void failed(const std::exception_ptr& error) noexcept {
-        failed(error, scope_detail::verdict_without_connector(error));
-    }
-    /// `otherwise`: what becomes of the resource if its connector has no opinion.
-    void failed(const std::exception_ptr& error, verdict otherwise) noexcept {
+    /// `otherwise`: the verdict if the connector has no classify.
+    void failed(const std::exception_ptr& error, verdict otherwise = verdict::discard) noexcept {
         if (error == nullptr) give_back();
         else held_.give_back(error, otherwise);
     }
-    /// For a holder who knows better.
-    void discard() noexcept { held_.discard(); }
+    /// Its resource, and any that it may get, is closed at the end instead of kept. It can be used
+    /// until then.
+    void discard_at_end() noexcept {
+        discards_ = true;
+        held_.discard_at_end();
+    }
     void mark_dirty() noexcept { held_.mark_dirty(); }
 
 private:
+    friend struct scope_detail::awaiting;
+
+    void take(lease<T> got) noexcept {
+        held_ = std::move(got);
+        if (discards_) held_.discard_at_end();
+    }
+
     pool<T>* from_;
     acquire_options how_;
     lease<T> held_;
+    bool discards_ = false;
 };
 
 template <class T>
@@ -117,7 +111,7 @@ public:
     bool await_ready() { return !acquire_ || acquire_->await_ready(); }
     bool await_suspend(std::coroutine_handle<> frame) { return acquire_->await_suspend(frame); }
     T& await_resume() {
-        if (acquire_) of_.held_ = acquire_->await_resume();
+        if (acquire_) of_.take(acquire_->await_resume());
         return *of_.held_;
     }
 

@@ -24,10 +24,10 @@ namespace cenote {
 /// What an HTTP server is to say.
 class answer {
 public:
-    /// `text` is meant for people; `content_type` says if it is not.
+    /// `text` is meant for people; `content_type` says if it is not. Throws std::invalid_argument
+    /// for a type with control characters in it: they would end the field and begin another.
     explicit answer(int status, std::string text = {},
-                    std::string content_type = "text/plain; charset=utf-8")
-        : status_(status), body_(std::move(text)), content_type_(std::move(content_type)) {}
+                    std::string content_type = "text/plain; charset=utf-8");
 
     int status() const noexcept { return status_; }
     const std::string& body() const noexcept { return body_; }
@@ -132,17 +132,18 @@ public:
     service& operator=(const service&) = delete;
 
     /// See metrics::add for the name, for `read`, and for what it throws.
-    [[nodiscard]] entry watch(std::string name, std::function<stats()> read,
+    [[nodiscard]] entry watch(const std::string& name, std::function<stats()> read,
                               const watch_options& how);
     /// Of a pool, which must be there until the entry ends.
     template <class Pool>
         requires requires(const Pool& p) {
             { p.stats() } -> std::same_as<stats>;
         }
-    [[nodiscard]] entry watch(std::string name, const Pool& pool, const watch_options& how = {}) {
+    [[nodiscard]] entry watch(const std::string& name, const Pool& pool,
+                              const watch_options& how = {}) {
         if constexpr (requires { pool.stats_of_each(); })
             return watch_each(name, pool.controls(), how);
-        else return watch(std::move(name), [&pool] { return pool.stats(); }, how);
+        else return watch(name, [&pool] { return pool.stats(); }, how);
     }
     /// Of a database, or what else has several pools: the first is what counts. The others are
     /// called `name-replica-1` and so on, and are not vital: without them the first serves.
@@ -173,7 +174,7 @@ public:
 
 private:
     answer report(bool of_readiness) const;
-    entry::part add(std::string name, std::function<stats()> read, const watch_options& how);
+    entry::part add(const std::string& name, std::function<stats()> read, const watch_options& how);
 
     cenote::metrics metrics_;
     std::shared_ptr<entry::list> list_;

@@ -187,54 +187,56 @@ public:
         return async_execute_bound(bound_statement(statement_text, bound));
     }
 
-    statement prepare(std::string_view statement_text) { return session_->prepare(statement_text); }
+    statement prepare(std::string_view statement_text) { return own().prepare(statement_text); }
     boost::asio::awaitable<statement> async_prepare(std::string_view statement_text) {
-        return session_->async_prepare(std::string(statement_text));
+        return own().async_prepare(std::string(statement_text));
     }
     template <class... Args>
     result execute(const statement& prepared, const Args&... args) {
         auto bound = sql::bind(args...);
-        return session_->execute(prepared, bound);
+        return own().execute(prepared, bound);
     }
     template <class... Args>
     boost::asio::awaitable<result> async_execute(const statement& prepared, const Args&... args) {
         auto bound = sql::bind(args...);
-        return session_->async_execute(prepared, bound_statement({}, bound));
+        return own().async_execute(prepared, bound_statement({}, bound));
     }
 
     /// The same, row by row.
     template <class... Args>
     cursor stream(std::string_view statement_text, const Args&... args) {
         auto bound = sql::bind(args...);
-        return session_->stream(statement_text, bound);
+        return own().stream(statement_text, bound);
     }
     template <class... Args>
     boost::asio::awaitable<cursor> async_stream(std::string_view statement_text,
                                                 const Args&... args) {
         auto bound = sql::bind(args...);
-        return session_->async_stream(bound_statement(statement_text, bound));
+        return own().async_stream(bound_statement(statement_text, bound));
     }
 
     /// For the rest of the lease, instead of operation_timeout.
-    void set_timeout(std::chrono::nanoseconds timeout) { session_->set_timeout(timeout); }
-    bool in_transaction() const { return session_->in_transaction(); }
+    void set_timeout(std::chrono::nanoseconds timeout) { own().set_timeout(timeout); }
+    bool in_transaction() const { return session_ != nullptr && session_->in_transaction(); }
     /// In a transaction that can only be rolled back (PostgreSQL, after an error).
-    bool transaction_failed() const noexcept { return session_->transaction_failed(); }
-    /// Lost, or left in the middle of an operation: it cannot be used any more.
-    bool broken() const noexcept { return session_->broken(); }
+    bool transaction_failed() const noexcept {
+        return session_ != nullptr && session_->transaction_failed();
+    }
+    /// True if the connection was closed, lost, or left in the middle of an operation.
+    bool broken() const noexcept { return session_ == nullptr || session_->broken(); }
 
     // For those who have their parameters in a list.
     result execute_bound(std::string_view text, std::span<const parameter> parameters) {
-        return session_->execute(text, parameters);
+        return own().execute(text, parameters);
     }
     boost::asio::awaitable<result> async_execute_bound(bound_statement what) {
-        return session_->async_execute(std::move(what));
+        return own().async_execute(std::move(what));
     }
     cursor stream_bound(std::string_view text, std::span<const parameter> parameters) {
-        return session_->stream(text, parameters);
+        return own().stream(text, parameters);
     }
     boost::asio::awaitable<cursor> async_stream_bound(bound_statement what) {
-        return session_->async_stream(std::move(what));
+        return own().async_stream(std::move(what));
     }
 
 protected:
@@ -244,7 +246,16 @@ protected:
     connection& operator=(connection&&) noexcept = default;
     ~connection() = default;
 
+    /// Throws connection_error if it was closed, or has moved.
+    detail::session& own() const {
+        if (session_ == nullptr) refuse_closed();
+        return *session_;
+    }
+
     std::shared_ptr<detail::session> session_;
+
+private:
+    [[noreturn]] static void refuse_closed();
 };
 
 }  // namespace cenote::sql

@@ -39,6 +39,10 @@ struct options {
     std::chrono::milliseconds busy_timeout{5000};
     /// How long a statement may take.
     std::chrono::milliseconds operation_timeout{30'000};
+    /// The memory that the rows of one statement may take, in bytes; a stream has no limit. More
+    /// rows throw statement_error, and the connection remains usable; what the statement has
+    /// changed remains changed. Raise it for large results that cannot be streamed.
+    std::size_t max_reply_bytes = std::size_t{64} << 20U;
     bool foreign_keys = true;
     /// "wal", "delete", …; empty: as the file has it. `wal` lets readers and a writer work at once.
     std::string journal_mode = "wal";
@@ -51,8 +55,8 @@ struct options {
     std::function<void(connection&)> on_open;
 
     /// `sqlite:/path/to/file?busy_timeout=2s&mode=ro`, `sqlite:orders?mode=memory`. Keys: mode
-    /// (rwc, rw, ro, memory), busy_timeout, operation_timeout, foreign_keys, journal_mode,
-    /// synchronous, cache_size, statement_cache. Throws invalid_url.
+    /// (rwc, rw, ro, memory), busy_timeout, operation_timeout, max_reply_bytes, foreign_keys,
+    /// journal_mode, synchronous, cache_size, statement_cache. Throws invalid_url.
     static options from_url(std::string_view text);
 };
 
@@ -91,7 +95,7 @@ private:
     friend class async_connector;
     explicit connection(std::shared_ptr<detail::session> s) noexcept;
 
-    detail::session& own() const noexcept;
+    detail::session& own() const;
 };
 
 /// Opens connections, for a pool that has threads:

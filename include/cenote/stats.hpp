@@ -100,11 +100,12 @@ struct stats {
     /// Calls of acquire, and of try_acquire that got a lease; one more for each resource that
     /// before_acquire sent back.
     std::uint64_t acquires = 0;
-    std::uint64_t granted = 0;    ///< Leases given out.
-    std::uint64_t waited = 0;     ///< Granted, but not at once.
-    std::uint64_t released = 0;   ///< Leases that came back, in whatever condition.
-    std::uint64_t discarded = 0;  ///< Of these: discarded by their holder.
-    std::uint64_t detached = 0;   ///< Leases taken out of the pool for good.
+    std::uint64_t granted = 0;             ///< Leases given out.
+    std::uint64_t waited = 0;              ///< Granted, but not at once.
+    std::uint64_t refused_after_wait = 0;  ///< Refused, but not at once.
+    std::uint64_t released = 0;            ///< Leases that came back, in whatever condition.
+    std::uint64_t discarded = 0;           ///< Of these: discarded by their holder.
+    std::uint64_t detached = 0;            ///< Leases taken out of the pool for good.
     std::uint64_t opened = 0;
     std::uint64_t open_failed = 0;
     std::uint64_t closed = 0;       ///< Closes finished (also failed and abandoned ones).

@@ -66,6 +66,9 @@ struct unit_hooks {
     /// unit that can say whether it is broken is asked when it comes back, and one that cannot is
     /// discarded. Whatever this says, what is kept is cleared.
     std::function<verdict(const std::exception_ptr&)> classify = {};
+
+    /// What an exception of `make` means (see connector.hpp). Without it, `classify` is asked.
+    std::function<verdict(const std::exception_ptr&)> classify_open = {};
 };
 
 /// A connector for units of work: objects like the session of an ORM, which own a connection for
@@ -121,6 +124,9 @@ public:
     verdict classify(const std::exception_ptr& error) const {
         if (hooks_.classify != nullptr) return hooks_.classify(error);
         return hooks_.broken != nullptr ? verdict::keep : verdict::discard;
+    }
+    verdict classify_open(const std::exception_ptr& error) const {
+        return hooks_.classify_open != nullptr ? hooks_.classify_open(error) : classify(error);
     }
 
 private:

@@ -199,36 +199,37 @@ class told_breaker final : public breaker {
 public:
     told_breaker(const cenote_breaker& told, const host& at) : told_(told), at_(at) {}
 
-    std::optional<breaker_move> succeeded(breaker_state present) override {
-        return ask([&](cenote_breaker_move& go) {
-            return told_.succeeded(told_.context, as_c(present), &go);
-        });
+    std::optional<breaker_move> succeeded(const breaker_report& what) override {
+        return ask(told_.succeeded, what);
     }
-    std::optional<breaker_move> failed(breaker_state present) override {
-        return ask([&](cenote_breaker_move& go) {
-            return told_.failed(told_.context, as_c(present), &go);
-        });
+    std::optional<breaker_move> failed(const breaker_report& what) override {
+        return ask(told_.failed, what);
     }
-    std::optional<breaker_move> cooled_down() override {
-        if (told_.cooled_down == nullptr) return breaker::cooled_down();
-        return ask([&](cenote_breaker_move& go) { return told_.cooled_down(told_.context, &go); });
+    std::optional<breaker_move> cooled_down(const breaker_report& what) override {
+        if (told_.cooled_down == nullptr) return breaker::cooled_down(what);
+        return ask(told_.cooled_down, what);
     }
 
 private:
-    static cenote_breaker_state as_c(breaker_state s) {
-        return static_cast<cenote_breaker_state>(s);
-    }
-
     /// Where it says, unless there is no such place.
     template <class Call>
-    std::optional<breaker_move> ask(Call&& call) {
+    std::optional<breaker_move> ask(Call call, const breaker_report& what) {
+        const std::string pool(what.pool);
+        const std::string text = what.error == nullptr ? "" : words::text_of(what.error);
+        cenote_breaker_report told{};
+        told.size = sizeof told;
+        told.pool = pool.c_str();
+        told.state = static_cast<cenote_breaker_state>(what.state);
+        told.count = what.count;
+        told.at = what.at.time_since_epoch() / std::chrono::nanoseconds{1};
+        told.text = what.error == nullptr ? nullptr : text.c_str();
         breaker_move usual;
         cenote_breaker_move go{};
         go.size = sizeof go;
         go.cool_down = usual.cool_down.count();
         go.probes = usual.probes;
         engaged here(at_);
-        if (call(go) == 0) return std::nullopt;
+        if (call(told_.context, &told, &go) == 0) return std::nullopt;
         if (go.to < CENOTE_ACTIVE || go.to > CENOTE_RECOVERING) return std::nullopt;
         return breaker_move{.to = static_cast<breaker_state>(go.to),
                             .cool_down = std::chrono::nanoseconds{go.cool_down},

@@ -50,11 +50,15 @@ public:
     /// many there were.
     static std::size_t end_all(const host* of) noexcept;
 
+    /// Which thread holds the lease.
+    enum class holder : bool { unknown, this_thread };
+
     /// Keeps a lease in the cell of its item.
-    static cenote_lease keep(lease<item> l) noexcept {
+    static cenote_lease keep(lease<item> l, holder who) noexcept {
         cell& at = *l->place;
         std::uint64_t generation = (at.word_.load(std::memory_order_relaxed) >> flags) + 1;
         at.held_ = std::move(l);
+        if (who == holder::this_thread) detail::lease_maker::hold_here(at.held_);
         at.word_.store(generation << flags | leased, std::memory_order_release);
         return handle{kind::lease, generation, at.index_}.number();
     }

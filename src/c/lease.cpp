@@ -32,7 +32,7 @@ constexpr std::source_location nowhere{};
 [[gnu::always_inline]] inline cenote_code lend(lease<item> held, cenote_lease* into,
                                                void** resource) noexcept {
     if (resource != nullptr) *resource = held->resource;
-    *into = cell::keep(std::move(held));
+    *into = cell::keep(std::move(held), cell::holder::this_thread);
     return CENOTE_OK;
 }
 

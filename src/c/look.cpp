@@ -68,6 +68,7 @@ cenote_stats as_c(const cenote::stats& now) noexcept {
     std::ranges::copy(now.wait.buckets, s.wait);
     std::ranges::copy(now.hold.buckets, s.hold);
     std::ranges::copy(now.open.buckets, s.open);
+    s.refused_after_wait = now.refused_after_wait;
     return s;
 }
 
@@ -90,14 +91,15 @@ cenote_code cenote_count(cenote_pool pool, cenote_counter which, uint64_t* value
     if (value == nullptr) return CENOTE_INVALID_ARGUMENT;
     *value = 0;
     auto index = static_cast<std::size_t>(which);
-    if (index > CENOTE_COUNT_RETIRED) return CENOTE_INVALID_ARGUMENT;
+    if (index > CENOTE_COUNT_REFUSED_AFTER_WAIT) return CENOTE_INVALID_ARGUMENT;
     visit in(pool);
     if (!in) return in.code();
     return guarded([&] {
         cenote::stats now = in->stats();
         if (index < numbers.size()) *value = now.*numbers[index];
         else if (which == CENOTE_COUNT_REFUSED) *value = sum(now.refused_by_reason);
-        else *value = sum(now.retired_by_reason);
+        else if (which == CENOTE_COUNT_RETIRED) *value = sum(now.retired_by_reason);
+        else *value = now.refused_after_wait;
         return CENOTE_OK;
     });
 }

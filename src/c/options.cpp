@@ -21,6 +21,7 @@ static_assert(static_cast<int>(warm_up::wait) == CENOTE_WARM_UP_WAIT);
 static_assert(static_cast<int>(warm_up::none) == CENOTE_WARM_UP_NONE);
 static_assert(static_cast<int>(order::fifo) == CENOTE_FIFO);
 static_assert(static_cast<int>(fairness::bounded) == CENOTE_BOUNDED);
+static_assert(static_cast<int>(open_errors::fail_fast) == CENOTE_OPEN_ERRORS_FAIL_FAST);
 static_assert(static_cast<int>(priority::reserved) == CENOTE_PRIORITY_RESERVED);
 static_assert(static_cast<int>(priority::high) == CENOTE_PRIORITY_HIGH);
 static_assert(static_cast<int>(priority::normal) == CENOTE_PRIORITY_NORMAL);
@@ -73,6 +74,7 @@ cenote_options defaults() noexcept {
     o.warm_up = static_cast<cenote_warm_up>(usual.warm_up);
     o.order = static_cast<cenote_order>(usual.order);
     o.fairness = static_cast<cenote_fairness>(usual.fairness);
+    o.open_errors = static_cast<cenote_open_errors>(usual.open_errors);
     o.probe_on_release = usual.probe_on_release;
     o.refuse_deadlock = usual.refuse_deadlock;
     return o;
@@ -133,6 +135,8 @@ options read_options(const cenote_options* from, const host& at) {
     into.warm_up = choice<warm_up>(o.warm_up, CENOTE_WARM_UP_NONE, "warm_up");
     into.order = choice<order>(o.order, CENOTE_FIFO, "order");
     into.fairness = choice<fairness>(o.fairness, CENOTE_BOUNDED, "fairness");
+    into.open_errors =
+        choice<open_errors>(o.open_errors, CENOTE_OPEN_ERRORS_FAIL_FAST, "open_errors");
     into.probe_on_release = o.probe_on_release != 0;
     into.refuse_deadlock = o.refuse_deadlock != 0;
     into.breaker = read_breaker(o, at);
@@ -147,6 +151,7 @@ bool read_wish(const cenote_wish* from, acquire_options& into) noexcept {
     if (w.priority < CENOTE_PRIORITY_RESERVED || w.priority > CENOTE_PRIORITY_LOW) return false;
     if (w.timeout != CENOTE_DEFAULT_TIMEOUT) into.timeout = nanoseconds{w.timeout};
     into.priority = static_cast<priority>(w.priority);
+    into.queue = w.no_queue == 0;
     into.task = w.task;
     if (w.leak_after != 0) into.leak_after = nanoseconds{w.leak_after};
     return true;

@@ -122,8 +122,8 @@ cenote_code cenote_wait_ready(cenote_pool pool, int64_t timeout) {
     engaged here(in.where());
     return guarded([&] {
         if (in->wait_ready(nanoseconds{timeout}, {})) return CENOTE_OK;
-        bool closed = in->stats().state == cenote::pool_state::closed;
-        return closed ? CENOTE_CLOSED : CENOTE_TIMED_OUT;
+        if (in->closed()) return CENOTE_CLOSED;
+        return in->open_error() == nullptr ? CENOTE_TIMED_OUT : CENOTE_OPEN_FAILED;
     });
 }
 

@@ -121,7 +121,7 @@ void answer(const wanted& w, lease<item> held, const cenote_failure& why) noexce
     engaged here(*w.from);
     if (!held) return w.done(w.context, why.code, 0, nullptr, &why);
     void* resource = held->resource;
-    cenote_lease number = cell::keep(std::move(held));
+    cenote_lease number = cell::keep(std::move(held), cell::holder::unknown);
     w.done(w.context, CENOTE_OK, number, resource, nullptr);
 }
 

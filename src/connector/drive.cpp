@@ -6,6 +6,7 @@
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -40,9 +41,14 @@ short events_of(need n) {
         case need::to_read: return POLLIN;
         case need::to_write: return POLLOUT;
         case need::to_do_either:
+        case need::a_turn:
         case need::nothing: break;
     }
     return POLLIN | POLLOUT;
+}
+
+bool is_over(instant deadline) {
+    return deadline != instant::max() && std::chrono::steady_clock::now() >= deadline;
 }
 
 /// Rounded up: poll counts milliseconds, and must not wake us before the time.
@@ -153,14 +159,22 @@ instant deadline_after(std::chrono::nanoseconds time) noexcept {
 
 void drive(steps& s, instant deadline) {
     for (need n = s.step(); n != need::nothing; n = s.step()) {
+        if (is_over(deadline)) late(s);
+        if (n == need::a_turn) continue;
         pollfd waited{.fd = s.descriptor(), .events = events_of(n), .revents = 0};
         int ready = ::poll(&waited, 1, poll_time(deadline));
         if (ready < 0 && errno != EINTR) throw std::system_error(errno, std::generic_category());
-        if (ready == 0 && std::chrono::steady_clock::now() >= deadline) late(s);
+        if (ready == 0 && is_over(deadline)) late(s);
     }
 }
 
 namespace {
+
+/// Lets the event loop do what else there is.
+asio::awaitable<void> take_turns() {
+    asio::any_io_executor where = co_await asio::this_coro::executor;
+    co_await asio::post(where, asio::use_awaitable);
+}
 
 /// Waits once. False: the time is over. Whatever a step closes must not be watched any more, or the
 /// next one who gets its number is taken off the loop in its place; so nothing is beyond this.
@@ -180,8 +194,11 @@ asio::awaitable<bool> wait_once(const steps* s, need n, instant deadline) {
 }
 
 asio::awaitable<void> drive_here(steps* s, instant deadline) {
-    for (need n = s->step(); n != need::nothing; n = s->step())
-        if (!co_await wait_once(s, n, deadline)) late(*s);
+    for (need n = s->step(); n != need::nothing; n = s->step()) {
+        if (is_over(deadline)) late(*s);
+        if (n == need::a_turn) co_await take_turns();
+        else if (!co_await wait_once(s, n, deadline)) late(*s);
+    }
 }
 
 }  // namespace

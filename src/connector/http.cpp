@@ -95,10 +95,13 @@ protected:
     ~reader_steps() = default;
 
     need read() {
-        for (;;) {
+        for (std::size_t all = 0;;) {
             if (is_enough()) return need::nothing;
+            // Of small chunks a step would read for as long as they come.
+            if (all >= connector_detail::most_per_step) return need::a_turn;
             need wanted = need::nothing;
             std::size_t got = on_.wire.read_or_end(on_.reader.room(), wanted);
+            all += got;
             if (got > 0) on_.reader.came(got);
             else if (wanted != need::nothing) return wanted;
             else on_.reader.ended();
@@ -137,8 +140,11 @@ public:
         if (!all_sent()) {
             need wanted = write();
             // Whoever refuses a long request may answer, and read no further.
-            if (wanted == need::to_write)
-                return read() == need::nothing ? need::nothing : need::to_do_either;
+            if (wanted == need::to_write) {
+                need answer = read();
+                bool waits = answer == need::to_read || answer == need::to_write;
+                return waits ? need::to_do_either : answer;
+            }
             if (wanted != need::nothing) return wanted;
         }
         return read();
@@ -159,19 +165,24 @@ private:
         }
     }
     need write_all() {
-        while (!all_sent()) {
+        for (std::size_t all = 0; !all_sent();) {
+            if (all >= connector_detail::most_per_step) return need::a_turn;
             std::string_view& next = head_.empty() ? body_ : head_;
             need wanted = need::nothing;
             std::size_t sent = on_.wire.write_some(next, wanted);
             if (sent == 0) return wanted;
             begun_ = true;
+            all += sent;
             next.remove_prefix(sent);
         }
         return need::nothing;
     }
+    /// All that is there: the server takes nothing more, so it is no more than the system holds.
     bool answered() {
         try {
-            return read() == need::nothing;
+            need more = read();
+            while (more == need::a_turn) more = read();
+            return more == need::nothing;
         } catch (const connection_error&) {
             return false;
         }

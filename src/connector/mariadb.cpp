@@ -49,6 +49,9 @@ void must_consist_of(const std::string& text, std::string_view also, const char*
     if (!fits) refuse(option, "has characters that none has");
 }
 
+/// More than any reply to the connector's own questions.
+constexpr std::int64_t least_reply_bytes = std::int64_t{64} << 10U;
+
 void validate(const options& o) {
     auto needed = [](const std::string& text, const char* option) {
         if (text.empty()) refuse(option, "is needed");
@@ -68,6 +71,8 @@ void validate(const options& o) {
         refuse("tls_cert", "and \"tls_key\" must be there together");
     if (o.connect_timeout.count() <= 0) refuse("connect_timeout", "is not positive");
     if (o.operation_timeout.count() <= 0) refuse("operation_timeout", "is not positive");
+    if (o.max_reply_bytes < static_cast<std::size_t>(least_reply_bytes))
+        refuse("max_reply_bytes", "is less than 64 KiB");
 }
 
 isolation_level level_of(const std::string& word) {
@@ -150,6 +155,8 @@ options options::from_url(std::string_view text) {
         o.connect_timeout = std::chrono::milliseconds(*time);
     if (auto time = all.take_milliseconds("operation_timeout"))
         o.operation_timeout = std::chrono::milliseconds(*time);
+    if (auto bytes = all.take_number("max_reply_bytes", least_reply_bytes, std::int64_t{1} << 40U))
+        o.max_reply_bytes = static_cast<std::size_t>(*bytes);
     o.unsafe_reset_by_tracking = all.take_bool("unsafe_reset_by_tracking").value_or(false);
     constexpr std::int64_t most_statements = 10'000;
     if (auto kept = all.take_number("statement_cache", 0, most_statements))
@@ -167,7 +174,7 @@ options options::from_url(std::string_view text) {
 
 connection::connection(std::shared_ptr<session> s) noexcept : sql::connection(std::move(s)) {}
 
-session& connection::own() const noexcept { return static_cast<session&>(*session_); }
+session& connection::own() const { return static_cast<session&>(sql::connection::own()); }
 
 std::uint64_t connection::id() const { return mysql_thread_id(own().handle()); }
 
@@ -494,13 +501,18 @@ void connector::reset(connection& c) {
 void connector::close(connection& c) noexcept { c.session_.reset(); }
 
 bool connector::before_acquire(connection& c) noexcept {
+    if (c.session_ == nullptr) return false;
     connector_detail::condition& now = c.own().condition();
     return now.still_quiet() || (now.idle() && c.own().quiet());
 }
 
-verdict connector::before_release(connection& c) noexcept { return c.own().leave(); }
+verdict connector::before_release(connection& c) noexcept {
+    return c.session_ == nullptr ? verdict::discard : c.own().leave();
+}
 
-void connector::forsake(connection& c) noexcept { c.own().forsake(); }
+void connector::forsake(connection& c) noexcept {
+    if (c.session_ != nullptr) c.own().forsake();
+}
 
 namespace {
 

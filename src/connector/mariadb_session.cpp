@@ -93,12 +93,10 @@ int wait_in_handshake(my_socket socket, my_bool reads, int /*timeout*/) {
         pollfd waited{.fd = static_cast<int>(socket),
                       .events = static_cast<short>(reads != 0 ? POLLIN : POLLOUT),
                       .revents = 0};
+        if (left.count() <= 0) return errno = ETIMEDOUT, 0;  // however much there is to read
         int time = static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
         int ready = ::poll(&waited, 1, time);
         if (ready > 0 || (ready < 0 && errno != EINTR)) return ready;
-        if (left.count() > 0) continue;
-        errno = ETIMEDOUT;
-        return 0;
     }
 }
 
@@ -225,8 +223,8 @@ greeting later_greeting(const options& o, bool is_mariadb, const server_facts& s
     if (is_mariadb) {
         texts[0] += ", ROLE " + (server.role ? quoted(*server.role) : "NONE") +
                     ", SESSION profiling = 1, SESSION profiling_history_size = 0";
-        texts.insert(texts.begin() + 1,
-                     "SET SESSION profiling = 0, SESSION profiling_history_size = DEFAULT");
+        texts.emplace(texts.begin() + 1,
+                      "SET SESSION profiling = 0, SESSION profiling_history_size = DEFAULT");
     } else if (server.role) {
         texts.push_back("SET ROLE " + *server.role);  // as MySQL has written it: a list of names
     }
@@ -422,10 +420,17 @@ prepared& session::find(const sql::statement& s) const {
 
 need conversation::step() {
     manners kept(on_->encrypted());
+    throttle::step limited(on_->reads());
     if (waited_for_ != 0) waited_for_ = go_on_(into_, subject_, waited_for_ & ~MYSQL_WAIT_TIMEOUT);
-    while (waited_for_ == 0)
+    while (waited_for_ == 0) {
+        throttle::install(handle());  // also if nothing has had to be waited for yet
         if (!advance()) return need::nothing;
+        if (std::exchange(rests_, false)) return need::a_turn;
+    }
     waits();
+    throttle::install(handle());
+    if (on_->reads().bytes() > most_bytes()) refuse_length();
+    if (on_->reads().is_spent()) return need::a_turn;
     bool reads = (waited_for_ & MYSQL_WAIT_READ) != 0;
     bool writes = (waited_for_ & MYSQL_WAIT_WRITE) != 0;
     if (reads == writes) return need::to_do_either;
@@ -435,11 +440,22 @@ need conversation::step() {
 conversation::~conversation() {
     if (waited_for_ == 0) return;
     manners kept(on_->encrypted());
+    throttle::step limited(on_->reads());
+    on_->reads().end();
     on_->condition().note_broken();
     for (int i = 0; waited_for_ != 0 && i < most_last_steps; ++i) {
         on_->hang_up();  // each time: it may have gone on to another address
         waited_for_ = go_on_(into_, subject_, waited_for_ | MYSQL_WAIT_TIMEOUT);
     }
+}
+
+void conversation::refuse_length() const {
+    on_->condition().note_broken();
+    const bool by_option = most_bytes() == on_->settings().max_reply_bytes;
+    throw connection_error(error_kind::connection,
+                           by_option
+                               ? "cenote: MariaDB: the reply is longer than max_reply_bytes"
+                               : "cenote: MariaDB: the server sends too much in a login or reset");
 }
 
 void conversation::fail_statement(MYSQL_STMT* of) {
@@ -497,6 +513,9 @@ bool settling::advance() {
     return false;
 }
 
+/// Far more than a login or a reset takes.
+std::size_t settling::most_bytes() const { return std::size_t{256} << 10U; }
+
 void settling::connect() {
     const options& o = on().settings();
     const char* host = on().at().empty() ? "localhost" : on().at().c_str();
@@ -508,15 +527,18 @@ void settling::connect() {
         static_cast<unsigned>(o.port), path, static_cast<unsigned long>(CLIENT_MULTI_RESULTS));
 }
 
-/// The library makes its socket block between two waits; under TLS it would then do so.
+/// The library makes its socket block between two waits; under TLS it would then do so. And it
+/// leaves it to every program that is started.
 void settling::waits() {
     if (phase_ != phase::connected) return;
+    connector_detail::close_on_exec(descriptor());
     handshake_until = on().open_until();
     if (on().encrypted()) never_block(descriptor());
 }
 
 void settling::note_connected() {
     never_block(descriptor());
+    connector_detail::close_on_exec(descriptor());
     connector_detail::make_vigilant(descriptor());
     number() = 0;
     // Kept for reconnects, which there are none of.

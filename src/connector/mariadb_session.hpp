@@ -25,6 +25,7 @@
 #include "cenote/sql_connection.hpp"
 #include "connector/drive.hpp"
 #include "connector/exchange.hpp"
+#include "connector/mariadb_throttle.hpp"
 #include "connector/statement_cache.hpp"
 
 namespace cenote::mariadb::detail {
@@ -47,6 +48,8 @@ public:
     const std::shared_ptr<const sql::column_names>& names() const { return names_; }
     /// Of the row that was fetched last.
     std::vector<sql::value> values() const;
+    /// And how much memory they take.
+    std::size_t memory() const;
 
 private:
     struct column;
@@ -140,6 +143,9 @@ public:
     /// Nobody waits for what is under way any more: it is to fail.
     void hang_up() noexcept;
 
+    /// What it reads goes through here.
+    throttle& reads() noexcept { return reads_; }
+
     instant deadline() const noexcept { return connector_detail::deadline_after(timeout_); }
 
     /// A statement is about to be sent, an answer has come, an error has: each may mean that the
@@ -180,6 +186,7 @@ private:
     instant open_until_;
     MYSQL* handle_;
     bool encrypted_;
+    throttle reads_;
     connector_detail::condition condition_;
     std::chrono::nanoseconds timeout_;
     greeting greeting_;
@@ -195,7 +202,7 @@ private:
 /// in the session or with the caller, and never in a class derived from this.
 class conversation : public connector_detail::steps {
 public:
-    explicit conversation(session& on) : on_(&on) {}
+    explicit conversation(session& on) : on_(&on) { on.reads().restart(); }
     conversation(const conversation&) = delete;
     conversation& operator=(const conversation&) = delete;
 
@@ -209,6 +216,11 @@ protected:
     /// The last call has ended: looks at what came of it, and begins the next. False: that was all.
     virtual bool advance() = 0;
     virtual void waits() {}
+    /// The bytes that may come as long as it lasts.
+    virtual std::size_t most_bytes() const { return on_->settings().max_reply_bytes; }
+    /// Called by advance(): others have their turn before it is called again.
+    void rest() noexcept { rests_ = true; }
+    [[noreturn]] void refuse_length() const;
 
     template <auto Start, auto Continue, class Result, class Subject, class... Args>
     void call(Result* into, Subject* subject, Args... args) {
@@ -235,6 +247,7 @@ private:
     [[noreturn]] void fail(unsigned code, const std::string& sqlstate, const std::string& text);
 
     session* on_;
+    bool rests_ = false;
     int waited_for_ = 0;
     int (*go_on_)(void*, void*, int) = nullptr;
     void* subject_ = nullptr;
@@ -260,6 +273,7 @@ private:
 
     bool advance() override;
     void waits() override;
+    std::size_t most_bytes() const override;
     void connect();
     void note_connected();
     bool say_next();
@@ -322,13 +336,14 @@ public:
     bool has_rows() const { return has_rows_; }
 
 private:
-    enum class phase { begin, prepared, executed, stored, next };
+    enum class phase { begin, prepared, executed, stored, copying, next };
 
     bool advance() override;
     bool prepare();
     bool execute();
     bool answered();
     bool stored();
+    bool copy();
     bool go_on();
 
     std::string_view text_;
@@ -337,6 +352,7 @@ private:
     extent extent_ = extent::all;
     phase phase_ = phase::begin;
     sql::result result_;
+    std::size_t memory_ = 0;  // of its rows
     bool has_result_ = false;
     bool has_rows_ = false;
 };

@@ -145,6 +145,13 @@ std::vector<sql::value> row_reader::values() const {
     return all;
 }
 
+std::size_t row_reader::memory() const {
+    std::size_t all = sizeof(sql::row) + columns_.size() * sizeof(sql::value);
+    for (const column& c : columns_)
+        if (c.null == 0 && (c.is == shape::text || c.is == shape::bytes)) all += c.length;
+    return all;
+}
+
 sql::value row_reader::value_of(std::size_t number) const {
     const column& c = columns_[number];
     if (c.null != 0) return {};
@@ -239,6 +246,7 @@ bool executing::advance() {
         case phase::prepared: return execute();
         case phase::executed: return answered();
         case phase::stored: return stored();
+        case phase::copying: return copy();
         case phase::next: return go_on();
     }
     return false;
@@ -293,12 +301,22 @@ bool executing::stored() {
     phase_ = phase::next;
     if (std::exchange(has_result_, true)) return true;
     result_ = sql::result(what_->reader()->names());
-    for (;;) {
+    phase_ = phase::copying;
+    return true;
+}
+
+/// Out of the library's rows, which are here already. As many as one step may.
+bool executing::copy() {
+    for (std::size_t until = memory_ + connector_detail::most_per_step; memory_ < until;) {
         int got = mysql_stmt_fetch(what_->handle());
-        if (got == MYSQL_NO_DATA) return true;
+        if (got == MYSQL_NO_DATA) return phase_ = phase::next, true;
         if (got != 0 && got != MYSQL_DATA_TRUNCATED) fail_statement(what_->handle());
+        memory_ += what_->reader()->memory();
+        if (memory_ > most_bytes()) refuse_length();
         result_.add(what_->reader()->values());
     }
+    rest();
+    return true;
 }
 
 bool executing::go_on() {

@@ -23,6 +23,7 @@ using connector_detail::share_of;
 using detail::attempt;
 using detail::chores;
 using detail::conversation;
+using detail::conversion;
 using detail::opening;
 using detail::recurring;
 using detail::session;
@@ -43,7 +44,9 @@ std::string name_in(const session& s, const statement& prepared) {
 asio::awaitable<sql::result> async_ask(std::shared_ptr<session> on, sql::bound_statement what) {
     recurring talk(on, what.text(), what.parameters());
     co_await async_drive(talk, on->deadline());
-    co_return detail::result_of(talk.reply());
+    conversion rows(*on, talk.reply());
+    co_await async_drive(rows, instant::max());
+    co_return rows.take();
 }
 
 asio::awaitable<sql::result> async_ask_prepared(std::shared_ptr<session> on, statement prepared,
@@ -52,7 +55,9 @@ asio::awaitable<sql::result> async_ask_prepared(std::shared_ptr<session> on, sta
     conversation talk(on, conversation::of::borrower);
     talk.ask_prepared(name, what.parameters());
     co_await async_drive(talk, on->deadline());
-    co_return detail::result_of(talk.reply());
+    conversion rows(*on, talk.reply());
+    co_await async_drive(rows, instant::max());
+    co_return rows.take();
 }
 
 asio::awaitable<statement> async_make(std::shared_ptr<session> on, std::string text) {
@@ -78,7 +83,7 @@ connection& connection::operator=(connection&& other) noexcept {
 }
 connection::~connection() { end(); }
 
-session& connection::own() const noexcept { return static_cast<session&>(*session_); }
+session& connection::own() const { return static_cast<session&>(sql::connection::own()); }
 
 void connection::end() noexcept {
     if (session_) own().close();
@@ -87,6 +92,8 @@ void connection::end() noexcept {
 /// Whatever is done with it is not seen.
 pg_conn* connection::native_handle() const {
     own().condition().note_changed();
+    own().note_own_settings();
+    own().note_names_changed();
     return own().handle();
 }
 
@@ -95,7 +102,9 @@ pg_conn* connection::native_handle() const {
 sql::result session::execute(std::string_view text, std::span<const sql::parameter> parameters) {
     recurring talk(shared_from_this(), text, parameters);
     drive(talk, deadline());
-    return detail::result_of(talk.reply());
+    conversion rows(*this, talk.reply());
+    drive(rows, instant::max());
+    return rows.take();
 }
 
 asio::awaitable<sql::result> session::async_execute(sql::bound_statement what) {
@@ -120,7 +129,9 @@ sql::result session::execute(const statement& prepared,
     conversation talk(shared_from_this(), conversation::of::borrower);
     talk.ask_prepared(name, parameters);
     drive(talk, deadline());
-    return detail::result_of(talk.reply());
+    conversion rows(*this, talk.reply());
+    drive(rows, instant::max());
+    return rows.take();
 }
 
 asio::awaitable<sql::result> session::async_execute(statement prepared, sql::bound_statement what) {
@@ -374,23 +385,34 @@ bool is_wanted(const session& s, const PGresult* reply) {
 }
 
 constexpr const char* undo_all = "discard all";
-/// The same, but for what is kept prepared. Says whether that is all that is.
+/// The same, but for what is kept prepared. Says whether that is all that is, and whether the
+/// session has a schema for temporary objects.
 constexpr const char* undo_all_but_kept =
     "close all; set session authorization default; reset all; unlisten *; "
     "select pg_catalog.pg_advisory_unlock_all(); discard temp; discard sequences; "
-    "select pg_catalog.count(*) operator(pg_catalog.=) 0 from pg_catalog.pg_prepared_statements "
+    "select pg_catalog.count(*) operator(pg_catalog.=) 0, "
+    "pg_catalog.pg_my_temp_schema() operator(pg_catalog.<>) 0 "
+    "from pg_catalog.pg_prepared_statements "
     "where from_sql or pg_catalog.left(name, 12) operator(pg_catalog.<>) 'cenote_kept_'";
 
-std::vector<const char*> resetting(const session& s) {
+bool spares_kept(session& s) { return s.has_kept() && s.kept().on(); }
+
+std::vector<const char*> resetting(session& s) {
     std::vector<const char*> texts;
     if (s.in_transaction()) texts.push_back("rollback");
-    texts.push_back(s.has_kept() ? undo_all_but_kept : undo_all);
+    texts.push_back(spares_kept(s) ? undo_all_but_kept : undo_all);
     return texts;
 }
 
 /// Whether the session is all right after that; otherwise everything has to go.
-bool is_reset(const session& s, const PGresult* reply) {
-    return !s.has_kept() || detail::row_of(reply, 0).at(0).as<bool>();
+bool is_reset(session& s, const PGresult* reply) {
+    if (!spares_kept(s)) {
+        s.forget_kept();
+        return true;
+    }
+    std::vector<sql::value> said = detail::row_of(reply, 0);
+    s.note_temporary(said.at(1).as<bool>());
+    return said.at(0).as<bool>() && s.kept().on();
 }
 
 /// The number of the server's process. libpq was told one, too.
@@ -470,12 +492,17 @@ void connector::reset(connection& c) {
 void connector::close(connection& c) noexcept { c.end(); }
 
 bool connector::before_acquire(connection& c) noexcept {
+    if (c.session_ == nullptr) return false;
     return c.own().condition().still_quiet() || c.own().quiet();
 }
 
-verdict connector::before_release(connection& c) noexcept { return c.own().leave(); }
+verdict connector::before_release(connection& c) noexcept {
+    return c.session_ == nullptr ? verdict::discard : c.own().leave();
+}
 
-void connector::forsake(connection& c) noexcept { c.own().forsake(); }
+void connector::forsake(connection& c) noexcept {
+    if (c.session_ != nullptr) c.own().forsake();
+}
 
 asio::awaitable<connection> async_connector::open() {
     std::shared_ptr<session> made = co_await async_open(blocking_.settings_);

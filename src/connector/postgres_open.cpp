@@ -26,6 +26,10 @@ private:
     locale_t before_;
 };
 
+/// Far more than any login takes. libpq searches all parameters that the server has sent for each
+/// one that comes, so the limit also keeps a step short.
+constexpr std::uint64_t most_login_bytes = std::uint64_t{256} << 10U;
+
 void hear_nothing(void* /*nobody*/, const PGresult* /*notice*/) {}
 
 /// Nothing but these; the password is not copied.
@@ -128,7 +132,13 @@ opening::opening(std::shared_ptr<const options> settings, const attempt& where)
 need opening::step() {
     if (!std::exchange(begun_, true)) return need::to_write;  // as libpq wants it
     plain_speech english;
-    switch (PQconnectPoll(handle_.get())) {
+    const PostgresPollingStatusType status = PQconnectPoll(handle_.get());
+    read_.note_read(PQsocket(handle_.get()));
+    if (read_.bytes() > most_login_bytes)
+        throw connection_error(error_kind::transient,
+                               "cenote: PostgreSQL: cannot open a connection to " + where_ +
+                                   ": the server sends too much before the login is over");
+    switch (status) {
         case PGRES_POLLING_READING: return need::to_read;
         case PGRES_POLLING_WRITING: return need::to_write;
         case PGRES_POLLING_OK: return need::nothing;

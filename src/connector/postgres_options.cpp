@@ -53,6 +53,9 @@ std::string text_of(const std::array<word<Meaning>, Count>& words, Meaning meani
     return std::string(std::ranges::find(words, meaning, &word<Meaning>::meaning)->text);
 }
 
+/// More than any reply to the connector's own questions.
+constexpr std::int64_t least_reply_bytes = std::int64_t{64} << 10U;
+
 void take_times(url_parameters& from, options& o) {
     auto take = [&](std::string_view key, std::chrono::milliseconds& into) {
         auto time = from.take_milliseconds(key);
@@ -109,6 +112,9 @@ options options::from_url(std::string_view text) {
     constexpr std::int64_t most_statements = 10'000;
     if (auto kept = all.take_number("statement_cache", 0, most_statements))
         o.statement_cache = static_cast<std::size_t>(*kept);
+    constexpr std::int64_t most_bytes = std::int64_t{1} << 40U;
+    if (auto bytes = all.take_number("max_reply_bytes", least_reply_bytes, most_bytes))
+        o.max_reply_bytes = static_cast<std::size_t>(*bytes);
     all.refuse_others();
     if (o.user.empty()) throw invalid_url("cenote: the URL of PostgreSQL has no user");
     if (o.certificate_file.empty() != o.key_file.empty())
@@ -189,6 +195,8 @@ void validate(const options& o) {
     must(!o.user.empty(), "there is no user");
     must(o.connect_timeout.count() > 0, "connect_timeout is no time");
     must(o.operation_timeout.count() > 0, "operation_timeout is no time");
+    must(o.max_reply_bytes >= static_cast<std::size_t>(least_reply_bytes),
+         "max_reply_bytes is less than 64 KiB");
     must(o.certificate_file.empty() == o.key_file.empty(),
          "certificate_file and key_file go together");
     must(!o.client_encoding.empty(), "there is no client_encoding");

@@ -22,9 +22,14 @@ std::string field(const PGresult* r, int which) {
 /// By where in the server it comes from: a procedure may raise the same codes after it has done
 /// half of its work.
 bool is_stale(const PGresult* r) {
-    std::string by = field(r, PG_DIAG_SOURCE_FUNCTION);
-    bool code = by == "RevalidateCachedQuery" || by == "FetchPreparedStatement";
-    return code && field(r, PG_DIAG_CONTEXT).empty();
+    // The last five raise what a changed type of a column makes of a parameter whose type was
+    // inferred from the old one.
+    constexpr std::array<std::string_view, 7> before_it_runs{
+        "RevalidateCachedQuery", "FetchPreparedStatement", "transformAssignedExpr", "op_error",
+        "ParseFuncOrColumn",     "select_common_type",     "coerce_to_common_type"};
+    return std::ranges::find(before_it_runs, field(r, PG_DIAG_SOURCE_FUNCTION)) !=
+               before_it_runs.end() &&
+           field(r, PG_DIAG_CONTEXT).empty();
 }
 
 /// Without what would show the statement.
@@ -34,6 +39,7 @@ complaint complaint_of(const PGresult* r) {
     c.kind = kind_of(c.sqlstate, field(r, PG_DIAG_SEVERITY_NONLOCALIZED));
     c.text = field(r, PG_DIAG_MESSAGE_PRIMARY);
     c.stale = is_stale(r);
+    c.in_function = !field(r, PG_DIAG_CONTEXT).empty();
     std::string detail = field(r, PG_DIAG_MESSAGE_DETAIL);
     if (!detail.empty()) c.text += " (" + detail + ")";
     if (c.text.empty()) {
@@ -52,6 +58,22 @@ bool setting_tag(std::string_view tag) noexcept {
     constexpr std::array<std::string_view, 6> setting{"SET", "RESET",   "DISCARD",
                                                       "DO",  "EXECUTE", "CALL"};
     return std::ranges::find(setting, tag.substr(0, tag.find(' '))) != setting.end();
+}
+
+/// Of commands that neither make nor drop anything that has a name. Those of blocks and procedures
+/// may, and so may those that are not known here.
+bool keeps_names(std::string_view tag) noexcept {
+    constexpr std::array<std::string_view, 27> keeping{
+        "",      "SELECT", "INSERT",   "UPDATE",    "DELETE",  "MERGE",      "BEGIN",
+        "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "SET",        "RESET",
+        "SHOW",  "LISTEN", "UNLISTEN", "NOTIFY",    "PREPARE", "DEALLOCATE", "DECLARE",
+        "FETCH", "MOVE",   "CLOSE",    "COPY",      "LOCK",    "ANALYZE"};
+    return std::ranges::find(keeping, tag.substr(0, tag.find(' '))) != keeping.end();
+}
+
+/// `CREATE TABLE … AS` and `SELECT … INTO` have the tag of a SELECT, but no columns.
+bool makes_table(const PGresult* r, std::string_view tag) noexcept {
+    return tag.starts_with("SELECT") && PQresultStatus(r) == PGRES_COMMAND_OK;
 }
 
 bool harmless_tag(std::string_view tag) noexcept {
@@ -86,14 +108,20 @@ session::session(std::shared_ptr<const options> settings, handle_ptr connected)
       handle_(std::move(connected)),
       timeout_(settings_->operation_timeout),
       kept_(settings_->statement_cache) {
-    PQsetErrorVerbosity(handle(), PQERRORS_DEFAULT);
-    PQsetNoticeReceiver(handle(), &session::hear, this);
-    if (PQsetnonblocking(handle(), 1) != 0)
+    if (!set_up_handle())
         throw connection_error(error_kind::connection, "cenote: PostgreSQL: cannot go on");
     for (const char* name : reading_settings) {
         const char* value = PQparameterStatus(handle(), name);
         first_settings_.emplace_back(value == nullptr ? "" : value);
     }
+}
+
+bool session::set_up_handle() noexcept {
+    PQuntrace(handle());
+    PQsetErrorVerbosity(handle(), PQERRORS_DEFAULT);
+    PQsetErrorContextVisibility(handle(), PQSHOW_CONTEXT_ERRORS);
+    PQsetNoticeReceiver(handle(), &session::hear, this);
+    return PQsetnonblocking(handle(), 1) == 0;
 }
 
 /// Notices are for nobody; but while nothing was asked they are all we ever see of a stray message.
@@ -117,6 +145,7 @@ bool session::quiet() noexcept {
 
 verdict session::leave() noexcept {
     timeout_ = settings_->operation_timeout;
+    if (!set_up_handle()) condition_.note_broken();
     if (in_transaction()) condition_.note_changed();
     if (condition_.idle()) {
         bool idle = PQtransactionStatus(handle()) == PQTRANS_IDLE || in_transaction();
@@ -132,6 +161,27 @@ void session::note_reset() noexcept {
     end_statements();
     has_own_settings_ = false;
     only_reads_ = false;
+    names_in_flux_ = false;
+}
+
+/// A plan is not made anew because a table now hides the one that it is about.
+void session::note_names_changed() {
+    kept_.for_each([this](kept_statement& one) {
+        if (!one.name.empty()) forgotten_.push_back(std::move(one.name));
+    });
+    kept_.clear();
+    knows_temporary_ = false;
+    names_in_flux_ = in_transaction();
+}
+
+bool session::names_in_flux() noexcept {
+    if (!in_transaction()) names_in_flux_ = false;
+    return names_in_flux_;
+}
+
+void session::note_temporary(bool has_some) noexcept {
+    knows_temporary_ = true;
+    if (has_some) kept_.turn_off();
 }
 
 bool session::reads_texts_as_ever() const {
@@ -156,6 +206,7 @@ void session::forget_kept() noexcept {
     kept_.clear();
     forgotten_.clear();
     prepares_ = false;
+    knows_temporary_ = false;
 }
 
 void session::call_off() noexcept {
@@ -228,6 +279,11 @@ void conversation::prepare(const std::string& name, std::string_view text,
     sent(PQsendPrepare(with_->handle(), name.c_str(), command.c_str(), p.count(), p.types()));
 }
 
+void conversation::describe(const std::string& name) {
+    begin();
+    sent(PQsendDescribePrepared(with_->handle(), name.c_str()));
+}
+
 void conversation::sent(int success) {
     if (success == 0) lose();
 }
@@ -251,8 +307,17 @@ need conversation::step() {
             if (ended_ || row_) return need::nothing;
         }
         if (read) return flushing_ ? need::to_do_either : need::to_read;
-        if (PQconsumeInput(conn) == 0) lose();
+        consume();
     }
+}
+
+/// What libpq reads at a time is limited by its buffer, and what it has read is parsed at once: so
+/// once for each step.
+void conversation::consume() {
+    PGconn* conn = with_->handle();
+    if (PQconsumeInput(conn) == 0) lose();
+    read_.note_read(PQsocket(conn));
+    if (read_.bytes() > with_->settings().max_reply_bytes) refuse_length(*with_);
 }
 
 void conversation::hear(result_ptr r) {
@@ -305,8 +370,12 @@ void conversation::judge_change() {
     if (whom_ == of::connector) return;
     std::string_view tag = reply_ ? PQcmdStatus(reply_.get()) : "";
     if (tag == "DEALLOCATE ALL" || tag == "DISCARD ALL") with_->forget_kept();
-    bool harmless = !complaint_ && harmless_tag(tag);
+    bool table = reply_ && makes_table(reply_.get(), tag);
+    bool harmless = !complaint_ && harmless_tag(tag) && !table;
     if (!harmless) with_->condition().note_changed();
+    // A procedure may have committed something before it failed.
+    bool half_done = complaint_ && complaint_->in_function;
+    if (table || half_done || !keeps_names(tag)) with_->note_names_changed();
     if (setting_tag(tag)) with_->note_own_settings();
 }
 
@@ -340,128 +409,6 @@ void conversation::lose() {
     }
     with_->condition().note_broken(why.kind);
     why.raise();
-}
-
-// Statements that are kept.
-
-namespace {
-
-bool is_bytes(const sql::parameter& p) {
-    return std::holds_alternative<std::span<const std::byte>>(p.get());
-}
-
-/// What a server must be told apart: the same text with bytes in place of text is another one.
-std::string key_with_types(std::string_view text, std::span<const sql::parameter> parameters) {
-    std::string key(text);
-    key.push_back('\0');
-    for (const sql::parameter& p : parameters) key.push_back(is_bytes(p) ? 'b' : 't');
-    return key;
-}
-
-}  // namespace
-
-recurring::recurring(std::shared_ptr<session> with, std::string_view text,
-                     std::span<const sql::parameter> parameters)
-    : with_(std::move(with)), text_(text), parameters_(parameters) {
-    begin();
-}
-
-void recurring::begin() {
-    // Nothing of ours can be done in a transaction that has failed, but for its end.
-    if (!with_->kept().on() || with_->transaction_failed()) return ask();
-    if (!with_->reads_texts_as_ever()) return ask();
-    key_ = text_;
-    if (std::ranges::any_of(parameters_, is_bytes))
-        key_ = own_key_ = key_with_types(text_, parameters_);
-    std::string* known = with_->kept().find(key_);
-    if (known == nullptr) {
-        std::optional<std::string> gone = with_->kept().add(std::string(key_), {});
-        if (gone && !gone->empty()) with_->forgotten().push_back(std::move(*gone));
-        return ask();
-    }
-    name_ = *known;
-    // A transaction has its own first statement: ours would be another.
-    bool needs_more = !with_->direct() || !with_->forgotten().empty();
-    if (!name_.empty() || (needs_more && with_->in_transaction())) return ask();
-    if (!with_->direct()) return look();
-    make_room_or_prepare();
-}
-
-/// The server's own number, and the one that libpq was told: whoever is in between has another.
-void recurring::look() {
-    phase_ = phase::looking;
-    now_.emplace(with_, conversation::of::connector);
-    now_->ask("select pg_catalog.pg_backend_pid()", {});
-}
-
-void recurring::make_room_or_prepare() {
-    std::vector<std::string>& forgotten = with_->forgotten();
-    if (forgotten.empty()) return prepare();
-    phase_ = phase::making_room;
-    now_.emplace(with_, conversation::of::connector);
-    now_->ask("deallocate " + forgotten.back(), {});
-    forgotten.pop_back();
-}
-
-void recurring::prepare() {
-    phase_ = phase::preparing;
-    name_ = "cenote_kept_" + std::to_string(with_->next_statement());
-    with_->note_kept();
-    now_.emplace(with_, conversation::of::connector);
-    now_->prepare(name_, text_, parameters_);
-}
-
-void recurring::ask() {
-    phase_ = phase::asking;
-    now_.emplace(with_, conversation::of::borrower);
-    if (name_.empty()) now_->ask(text_, parameters_);
-    else now_->ask_prepared(name_, parameters_);
-}
-
-need recurring::step() {
-    for (;;) {
-        try {
-            need n = now_->step();
-            if (n != need::nothing || !go_on()) return n;
-        } catch (const statement_error& e) {
-            if (!goes_on_after(e)) throw;
-        }
-    }
-}
-
-/// In a transaction a statement that is stale has failed with it.
-bool recurring::goes_on_after(const statement_error& e) {
-    constexpr std::string_view unknown = "26000";
-    if (phase_ == phase::making_room && e.sqlstate() == unknown) {
-        make_room_or_prepare();  // so much the better
-        return true;
-    }
-    if (phase_ != phase::asking || name_.empty() || !now_->found_stale()) return false;
-    if (e.sqlstate() != unknown) with_->forgotten().push_back(name_);
-    name_.clear();
-    if (std::string* known = with_->kept().find(key_)) known->clear();
-    if (again_ || with_->in_transaction()) return false;
-    again_ = true;
-    prepare();
-    return true;
-}
-
-/// A step has come to its end. False: that was all.
-bool recurring::go_on() {
-    switch (phase_) {
-        case phase::looking: {
-            with_->note_process(now_->reply());
-            if (*with_->direct()) return make_room_or_prepare(), true;
-            with_->kept().turn_off();
-            return ask(), true;
-        }
-        case phase::making_room: return make_room_or_prepare(), true;
-        case phase::preparing:
-            if (std::string* known = with_->kept().find(key_)) *known = name_;
-            return ask(), true;
-        case phase::asking: break;
-    }
-    return false;
 }
 
 // Chores.

@@ -20,9 +20,15 @@
 #include "cenote/sql_connection.hpp"
 #include "connector/drive.hpp"
 #include "connector/exchange.hpp"
+#include "connector/meter.hpp"
 #include "connector/statement_cache.hpp"
 
 namespace cenote::postgres::detail {
+
+// Of pg_type, where they are fixed for ever: whole numbers.
+inline constexpr Oid oid_int8 = 20;
+inline constexpr Oid oid_int2 = 21;
+inline constexpr Oid oid_int4 = 23;
 
 using connector_detail::instant;
 using connector_detail::need;
@@ -44,8 +50,18 @@ struct complaint {
     std::string text;
     /// What was prepared is not there any more, or has to be prepared anew: nothing was run.
     bool stale = false;
+    /// It was raised in a function, a procedure or a block.
+    bool in_function = false;
 
     [[noreturn]] void raise() const;
+};
+
+/// A statement that a connection has run before.
+struct kept_statement {
+    std::string name;        // empty: it is not prepared
+    std::vector<Oid> types;  // of its parameters
+    /// A parameter's type was inferred and may become a wrong one: it is never prepared.
+    bool unfit = false;
 };
 
 class session final : public sql::detail::session, public std::enable_shared_from_this<session> {
@@ -82,8 +98,7 @@ public:
     /// The number of one that is about to be prepared.
     std::size_t next_statement() noexcept { return ++statements_; }
 
-    /// The names of those that are kept prepared; empty for one that was run once.
-    using kept_statements = connector_detail::statement_cache<std::string>;
+    using kept_statements = connector_detail::statement_cache<kept_statement>;
     kept_statements& kept() noexcept { return kept_; }
     /// Those that had to go for others, and which the server still has.
     std::vector<std::string>& forgotten() noexcept { return forgotten_; }
@@ -95,6 +110,16 @@ public:
     /// Whether the server itself is at the other end, and not somebody who hands each transaction
     /// to another one. Empty: not known yet.
     std::optional<bool>& direct() noexcept { return direct_; }
+
+    /// A name may mean another table, function or type than before, for all statements of the
+    /// session.
+    void note_names_changed();
+    /// As above, in a transaction that is still open: its end may undo it.
+    bool names_in_flux() noexcept;
+    /// Whether the session has a schema for temporary objects. The server reads names again when
+    /// it makes that schema, but not when a later temporary table hides another one.
+    void note_temporary(bool has_some) noexcept;
+    bool knows_temporary() const noexcept { return knows_temporary_; }
 
     /// Whether nothing has come that nobody asked for.
     bool quiet() noexcept;
@@ -122,6 +147,9 @@ public:
 
 private:
     static void hear(void* of, const PGresult* notice) noexcept;
+    /// Restores libpq's settings of the handle, which a borrower may have changed. False if libpq
+    /// refuses.
+    bool set_up_handle() noexcept;
 
     std::shared_ptr<const options> settings_;
     handle_ptr handle_;
@@ -132,6 +160,8 @@ private:
     std::vector<std::string> forgotten_;
     std::optional<bool> direct_;
     bool prepares_ = false;  // something was kept prepared
+    bool knows_temporary_ = false;
+    bool names_in_flux_ = false;
     bool has_own_settings_ = false;
     bool only_reads_ = false;
     std::vector<std::string> first_settings_;  // of those by which texts are read
@@ -157,6 +187,7 @@ public:
     void ask_prepared(const std::string& name, std::span<const sql::parameter> parameters);
     void prepare(const std::string& name, std::string_view text,
                  std::span<const sql::parameter> parameters = {});
+    void describe(const std::string& name);
     /// Several statements, one after the other, all or nothing. The reply is that of the last.
     void ask_all(const char* texts);
     /// Directly after a request: let step() return at each row.
@@ -169,7 +200,10 @@ public:
     /// The whole reply, at its end.
     const PGresult* reply() const noexcept { return reply_.get(); }
     /// A row that has come, if row by row.
-    result_ptr take_row() noexcept { return std::move(row_); }
+    result_ptr take_row() noexcept {
+        read_.restart();
+        return std::move(row_);
+    }
     bool ended() const noexcept { return ended_; }
     /// It has failed, and the server has not run anything of it: it did not have it (any more).
     bool found_stale() const noexcept { return complaint_ && complaint_->stale; }
@@ -181,6 +215,7 @@ private:
     void sent(int success);
     void hear(result_ptr r);
     complaint understood(complaint c) const;
+    void consume();
     void conclude();
     void judge_change();
     [[noreturn]] void lose();
@@ -191,6 +226,7 @@ private:
     bool flushing_ = true;
     bool fresh_ = true;  // nothing can have come yet
     bool ended_ = false;
+    connector_detail::meter read_;
     result_ptr row_;
     result_ptr reply_;
     std::optional<complaint> complaint_;
@@ -216,8 +252,11 @@ private:
 };
 
 /// A statement that may be kept prepared: at its first time it is simply run, at its second it is
-/// prepared. If the server has forgotten it, or what it refers to has changed, it is prepared anew
-/// and run again: the server has done nothing then.
+/// prepared. If the server has forgotten it, or what it refers to has changed, it is run without
+/// being prepared, and prepared anew at its next run: the server has done nothing then.
+///
+/// The server infers the types of parameters when it prepares a statement, and never again. So one
+/// is prepared only if no change of a table can make these types wrong ones (decision 0030).
 class recurring final : public connector_detail::steps {
 public:
     recurring(std::shared_ptr<session> with, std::string_view text,
@@ -229,12 +268,16 @@ public:
     const PGresult* reply() const noexcept { return now_->reply(); }
 
 private:
-    enum class phase : std::uint8_t { looking, making_room, preparing, asking };
+    enum class phase : std::uint8_t { looking, making_room, preparing, describing, asking };
 
     void begin();
+    void begin_known(kept_statement& known);
     void look();
     void make_room_or_prepare();
     void prepare();
+    void describe();
+    void note_types();
+    void give_up_kept(kept_statement& known);
     void ask();
     bool go_on();
     bool goes_on_after(const statement_error& e);
@@ -246,9 +289,24 @@ private:
     std::string own_key_;
     std::string name_;  // empty: it is not prepared
     phase phase_ = phase::asking;
-    bool again_ = false;
+    bool one_by_one_ = false;  // statements are ended
     std::optional<conversation> now_;
 };
+
+/// Which of so many parameters get their types from the text alone: each place is cast to a type of
+/// the server's own, as in `$1::bigint`. None if the text has what would need a whole lexer.
+std::vector<bool> typed_by_text(std::string_view text, std::size_t count);
+
+/// What is known of the types of a statement's parameters, for the values at hand.
+enum class fitness : std::uint8_t {
+    fits,  // the same as if the types were inferred now
+    not_for_these,
+    outgrown,  // a number is beyond its type, which may have changed since
+    never,
+};
+/// `types` is empty if they are not known yet: then fits means that they are worth asking for.
+fitness fitness_of(std::string_view text, std::span<const sql::parameter> parameters,
+                   std::span<const Oid> types);
 
 // Values.
 
@@ -280,7 +338,28 @@ void refuse_zero_bytes(std::string_view text, const char* what);
 std::shared_ptr<const sql::column_names> columns_of(const PGresult* r);
 /// Throws sql::bad_value.
 std::vector<sql::value> row_of(const PGresult* r, int row);
-sql::result result_of(const PGresult* r);
+
+/// Throws connection_error: a reply is longer than options::max_reply_bytes.
+[[noreturn]] void refuse_length(session& from);
+
+/// The rows of a whole reply, converted in steps that need no socket. It has no deadline: the
+/// server has done its part, and the length is limited.
+class conversion final : public connector_detail::steps {
+public:
+    conversion(session& from, const PGresult* reply);
+
+    /// Throws sql::bad_value and, if the rows take too much memory, connection_error.
+    need step() override;
+    int descriptor() const override { return -1; }
+    sql::result take();
+
+private:
+    session& from_;
+    const PGresult* reply_;
+    sql::result result_;
+    int next_ = 0;
+    std::size_t memory_ = 0;
+};
 
 // Opening.
 
@@ -311,6 +390,7 @@ private:
     std::shared_ptr<const options> settings_;
     std::string where_;
     handle_ptr handle_;
+    connector_detail::meter read_;
     bool begun_ = false;
 };
 

@@ -14,9 +14,6 @@ namespace {
 // Of pg_type, where they are fixed for ever.
 constexpr Oid oid_bool = 16;
 constexpr Oid oid_bytea = 17;
-constexpr Oid oid_int8 = 20;
-constexpr Oid oid_int2 = 21;
-constexpr Oid oid_int4 = 23;
 constexpr Oid oid_oid = 26;
 constexpr Oid oid_float4 = 700;
 constexpr Oid oid_float8 = 701;
@@ -173,15 +170,40 @@ std::vector<sql::value> row_of(const PGresult* r, int row) {
     return values;
 }
 
-sql::result result_of(const PGresult* r) {
-    sql::result all(columns_of(r));
-    int rows = PQntuples(r);
-    for (int i = 0; i < rows; ++i) all.add(row_of(r, i));
-    std::string_view tag = PQcmdStatus(const_cast<PGresult*>(r));
-    std::string_view count = PQcmdTuples(const_cast<PGresult*>(r));
+void refuse_length(session& from) {
+    from.condition().note_broken();
+    throw connection_error(error_kind::connection,
+                           "cenote: PostgreSQL: the reply is longer than max_reply_bytes");
+}
+
+conversion::conversion(session& from, const PGresult* reply)
+    : from_(from), reply_(reply), result_(columns_of(reply)) {}
+
+need conversion::step() {
+    const int rows = PQntuples(reply_);
+    const int columns = PQnfields(reply_);
+    const std::size_t fixed =
+        sizeof(sql::row) + static_cast<std::size_t>(columns) * sizeof(sql::value);
+    for (std::size_t done = 0; next_ < rows; ++next_) {
+        if (done > connector_detail::most_per_step) return need::a_turn;
+        std::size_t memory = fixed;
+        for (int i = 0; i < columns; ++i)
+            memory += static_cast<std::size_t>(PQgetlength(reply_, next_, i));
+        done += memory;
+        memory_ += memory;
+        if (memory_ > from_.settings().max_reply_bytes) refuse_length(from_);
+        result_.add(row_of(reply_, next_));
+    }
+    return need::nothing;
+}
+
+sql::result conversion::take() {
+    auto* reply = const_cast<PGresult*>(reply_);
+    std::string_view tag = PQcmdStatus(reply);
+    std::string_view count = PQcmdTuples(reply);
     if (!count.empty() && !tag.starts_with("SELECT"))
-        all.note_affected(number_of<std::uint64_t>(count));
-    return all;
+        result_.note_affected(number_of<std::uint64_t>(count));
+    return std::move(result_);
 }
 
 }  // namespace cenote::postgres::detail

@@ -45,16 +45,19 @@ need conversation::converse() {
         throw connection_error(error_kind::connection,
                                "cenote: Redis: the server answered before it was asked");
     }
-    if (unsent_.empty() || to_send == need::to_read) return to_hear;
+    if (to_send == need::a_turn) return to_send;
+    if (unsent_.empty() || to_send == need::to_read || to_hear == need::a_turn) return to_hear;
     return need::to_do_either;  // a server that waits for us to read would never take the rest
 }
 
 need conversation::write() {
     need wanted = need::nothing;
     try {
-        while (!unsent_.empty()) {
+        for (std::size_t all = 0; !unsent_.empty();) {
+            if (all >= connector_detail::most_per_step) return need::a_turn;
             std::size_t sent = of_.line_.write_some(unsent_, wanted);
             if (sent == 0) return wanted;
+            all += sent;
             unsent_.remove_prefix(sent);
         }
     } catch (const connection_error&) {
@@ -66,9 +69,11 @@ need conversation::write() {
 
 need conversation::read() {
     need wanted = need::nothing;
-    while (replies_.size() < expected_) {
+    for (std::size_t all = 0; replies_.size() < expected_;) {
+        if (all >= connector_detail::most_per_step) return need::a_turn;
         std::size_t got = of_.line_.read_some(of_.buffer_, wanted);
         if (got == 0) return wanted;
+        all += got;
         std::string_view left(of_.buffer_.data(), got);
         while (!left.empty()) {
             if (replies_.size() == expected_)

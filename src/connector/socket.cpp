@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <memory>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -159,6 +160,10 @@ void make_vigilant(int descriptor, const vigilance& how) noexcept {
     set(IPPROTO_TCP, TCP_KEEPINTVL, static_cast<int>(how.interval.count()));
     set(IPPROTO_TCP, TCP_KEEPCNT, how.asks);
     set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(how.unheard.count()));
+}
+
+void close_on_exec(int descriptor) noexcept {
+    if (descriptor >= 0) ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
 }
 
 sight look_at(int descriptor) noexcept {

@@ -62,6 +62,9 @@ boost::asio::awaitable<std::vector<address>> async_resolve(std::string host, std
 /// what a Unix socket does not know is left out.
 void make_vigilant(int descriptor, const vigilance& how = {}) noexcept;
 
+/// No program that is started from now on has it. Sockets of our own are made like that.
+void close_on_exec(int descriptor) noexcept;
+
 /// What can be seen of a socket without reading from it.
 enum class sight : std::uint8_t {
     quiet,   // nothing has come

@@ -3,6 +3,8 @@
 
 #include <atomic>
 
+#include "cenote/server_error.hpp"
+
 namespace cenote::sql {
 
 namespace {
@@ -13,6 +15,10 @@ boost::asio::awaitable<std::optional<row>> nothing() { co_return std::nullopt; }
 
 boost::asio::awaitable<std::optional<row>> cursor::awaited_next() {
     return rows_ == nullptr ? nothing() : rows_->async_next();
+}
+
+void connection::refuse_closed() {
+    throw connection_error(error_kind::connection, "cenote: the connection was closed");
 }
 
 namespace detail {

@@ -186,6 +186,8 @@ options options::from_url(std::string_view text) {
         o.busy_timeout = decltype(busy_timeout)(*time);
     if (auto time = all.take_milliseconds("operation_timeout"))
         o.operation_timeout = decltype(operation_timeout)(*time);
+    if (auto bytes = all.take_number("max_reply_bytes", 0, std::int64_t{1} << 40U))
+        o.max_reply_bytes = static_cast<std::size_t>(*bytes);
     o.foreign_keys = all.take_bool("foreign_keys").value_or(o.foreign_keys);
     o.journal_mode = all.take("journal_mode").value_or(o.journal_mode);
     o.synchronous = all.take("synchronous").value_or(o.synchronous);
@@ -201,11 +203,13 @@ options options::from_url(std::string_view text) {
 
 connection::connection(std::shared_ptr<session> s) noexcept : sql::connection(std::move(s)) {}
 
-session& connection::own() const noexcept { return static_cast<session&>(*session_); }
+session& connection::own() const { return static_cast<session&>(sql::connection::own()); }
 
 sqlite3* connection::native_handle() const { return own().handle(); }
 
-void connection::only_read(bool on) noexcept { own().only_read(on); }
+void connection::only_read(bool on) noexcept {
+    if (session_ != nullptr) own().only_read(on);
+}
 
 // What a connection offers.
 
@@ -336,9 +340,13 @@ void connector::reset(connection& c) {
 
 void connector::close(connection& c) { c.session_.reset(); }
 
-verdict connector::before_release(connection& c) noexcept { return c.own().leave(); }
+verdict connector::before_release(connection& c) noexcept {
+    return c.session_ == nullptr ? verdict::discard : c.own().leave();
+}
 
-void connector::forsake(connection& c) noexcept { c.own().forsake(); }
+void connector::forsake(connection& c) noexcept {
+    if (c.session_ != nullptr) c.own().forsake();
+}
 
 asio::awaitable<connection> async_connector::open() {
     class opening final : public errand<std::shared_ptr<connection>> {

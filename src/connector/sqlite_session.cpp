@@ -166,6 +166,15 @@ std::shared_ptr<const sql::column_names> names_of(sqlite3_stmt* s) {
     return names;
 }
 
+std::size_t memory_of(const std::vector<sql::value>& row) {
+    std::size_t all = sizeof(sql::row) + row.size() * sizeof(sql::value);
+    for (const sql::value& v : row) {
+        if (const auto* text = std::get_if<std::string>(&v.get())) all += text->size();
+        if (const auto* octets = std::get_if<sql::bytes>(&v.get())) all += octets->size();
+    }
+    return all;
+}
+
 }  // namespace
 
 const int session::locked = SQLITE_BUSY;
@@ -453,7 +462,15 @@ bool session::step(sqlite3_stmt* s) {
 sql::result session::collect(sqlite3_stmt* s) {
     std::int64_t before = sqlite3_total_changes64(handle_);
     sql::result all(names_of(s));
-    while (step(s)) all.add(row_of(s));
+    std::size_t memory = 0;
+    while (step(s)) {
+        std::vector<sql::value> row = row_of(s);
+        memory += memory_of(row);
+        // The settings of a new connection are read before it is any borrower's.
+        if (memory > settings_->max_reply_bytes && !own_doing_)
+            throw statement_error("cenote: SQLite: the rows take more memory than max_reply_bytes");
+        all.add(std::move(row));
+    }
     bool changed = sqlite3_total_changes64(handle_) != before;
     all.note_affected(changed ? static_cast<std::uint64_t>(sqlite3_changes64(handle_)) : 0,
                       sqlite3_last_insert_rowid(handle_));

@@ -57,9 +57,26 @@ int bio_write(BIO* bio, const char* from, int size) {
     return static_cast<int>(sent);
 }
 
+/// What the present call of OpenSSL's may still read. Such a call goes on for as long as there are
+/// messages of TLS itself (tickets, new keys), and a server can send them without end.
+thread_local std::size_t left_to_read = 0;
+
+void begin_call() noexcept {
+    ERR_clear_error();
+    errno = 0;
+    left_to_read = 2 * most_per_step;
+}
+
 int bio_read(BIO* bio, char* into, int size) {
     BIO_clear_retry_flags(bio);
-    auto got = ::recv(socket_of(bio), into, static_cast<std::size_t>(size), MSG_DONTWAIT);
+    if (left_to_read == 0) {
+        errno = EAGAIN;
+        BIO_set_retry_read(bio);
+        return -1;
+    }
+    auto got = ::recv(socket_of(bio), into, std::min(static_cast<std::size_t>(size), left_to_read),
+                      MSG_DONTWAIT);
+    if (got > 0) left_to_read -= static_cast<std::size_t>(got);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_read(bio);
     return static_cast<int>(got);
 }
@@ -165,7 +182,7 @@ void transport::protect(const tls_context& by, const std::string& host) {
 }
 
 need transport::shake_hands() {
-    ERR_clear_error();
+    begin_call();
     int result = SSL_do_handshake(tls_.get());
     if (result == 1) return need::nothing;
     switch (SSL_get_error(tls_.get(), result)) {
@@ -208,8 +225,7 @@ std::size_t transport::read_some(std::span<char> into, need& wanted) {
 
 std::size_t transport::read_or_end(std::span<char> into, need& wanted) {
     if (tls_ != nullptr) {
-        ERR_clear_error();
-        errno = 0;
+        begin_call();
         return moved(SSL_read(tls_.get(), into.data(), clipped(into.size())), wanted);
     }
     for (;;) {
@@ -224,8 +240,7 @@ std::size_t transport::read_or_end(std::span<char> into, need& wanted) {
 
 std::size_t transport::write_some(std::string_view from, need& wanted) {
     if (tls_ != nullptr) {
-        ERR_clear_error();
-        errno = 0;
+        begin_call();
         std::size_t sent = moved(SSL_write(tls_.get(), from.data(), clipped(from.size())), wanted);
         if (sent == 0 && wanted == need::nothing) lost("the server closed it");
         return sent;
@@ -248,9 +263,9 @@ sight transport::look() noexcept {
     if (look_at(socket_.descriptor()) == sight::quiet) return sight::quiet;
     // Something has come: perhaps only a ticket, which OpenSSL takes in while it looks for more.
     char one = 0;
-    ERR_clear_error();
+    begin_call();
     int result = SSL_peek(tls_.get(), &one, 1);
-    if (result > 0) return sight::unread;
+    if (result > 0 || left_to_read == 0) return sight::unread;
     int why = SSL_get_error(tls_.get(), result);
     ERR_clear_error();
     return why == SSL_ERROR_WANT_READ ? sight::quiet : sight::ended;
@@ -258,6 +273,7 @@ sight transport::look() noexcept {
 
 void transport::close() noexcept {
     if (tls_ != nullptr && SSL_is_init_finished(tls_.get())) {
+        begin_call();
         SSL_shutdown(tls_.get());
         ERR_clear_error();
     }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "cenote/breaker.hpp"
 #include "core/fault.hpp"
@@ -19,6 +20,8 @@ class circuit {
 public:
     /// A strategy is not asked more often than this, whatever it says.
     static constexpr duration shortest_cool_down = std::chrono::milliseconds{1};
+    /// In an active pool the strategy is told of successes at most this often, as a sum.
+    static constexpr duration tell_every = std::chrono::milliseconds{100};
 
     breaker_state state() const { return static_cast<breaker_state>(state_.get()); }
     bool flows() const { return state() == breaker_state::active; }
@@ -39,19 +42,26 @@ public:
         cool_down_ = std::max<duration>(where.cool_down, shortest_cool_down);
         bool waits = where.to == breaker_state::inactive && !planted(fault::cool_down_never_ends);
         ask_at_ = waits ? after(now, cool_down_) : never;
-        failing_ = true;  // the first success in a new state is news
+        successes_ = 0;  // what was counted in one state says nothing in another
+        tell_at_ = after(now, tell_every);
     }
 
     /// When the strategy is asked whether to recover.
     instant ask_at() const { return ask_at_; }
     void asked(instant now) { ask_at_ = after(now, cool_down_); }
 
-    /// Whether a strategy wants to hear of it. In an active pool that works, successes are no news.
-    bool is_news(circuit_news what) {
-        if (what != circuit_news::succeeded) return failing_ = true;
-        bool told = failing_ || !flows();
-        failing_ = false;
-        return told;
+    /// A use ended well. True: the strategy is to be told now.
+    bool note_success(instant now) {
+        ++successes_;
+        success_at_ = now;
+        return tell_at_ <= now || !flows();
+    }
+    /// When the last of them ended.
+    instant success_at() const { return success_at_; }
+    /// The successes that the strategy has not been told of; it is told now.
+    std::uint64_t take_successes(instant now) {
+        tell_at_ = after(now, tell_every);
+        return std::exchange(successes_, 0);
     }
 
     /// In how long it may be worth while to come again.
@@ -67,7 +77,9 @@ private:
     std::size_t probes_ = 1;
     duration cool_down_ = duration::max();
     instant ask_at_ = never;
-    bool failing_ = false;  // no success since the last failure
+    std::uint64_t successes_ = 0;  // since the strategy was told last
+    instant success_at_ = long_ago;
+    instant tell_at_ = long_ago;
 };
 
 }  // namespace cenote::core

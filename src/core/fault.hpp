@@ -80,6 +80,12 @@
     X(failed_open_is_no_news)             \
     X(accepted_release_is_no_news)        \
     X(stale_ruling_followed)              \
+    X(open_counts_as_a_use)               \
+    X(earlier_lease_ends_recovery)        \
+    X(unused_lease_ends_recovery)         \
+    X(inactive_keeps_its_minimum)         \
+    X(inactive_beats_on)                  \
+    X(moved_lease_keeps_its_holder)       \
     X(priority_does_not_count)            \
     X(reserved_meets_a_full_line)         \
     X(sheds_nobody)                       \
@@ -102,7 +108,13 @@
     X(leak_is_told_once)                  \
     X(leak_is_the_last_ones)              \
     X(own_leak_limit_ignored)             \
-    X(kept_ones_hide_a_deadlock)
+    X(kept_ones_hide_a_deadlock)          \
+    X(no_queue_joins_the_line)            \
+    X(no_queue_overlooks_the_line)        \
+    X(fail_fast_retries)                  \
+    X(suspended_sweeps_on)                \
+    X(suspended_beats_on)                 \
+    X(suspended_refills)
 // clang-format on
 
 namespace cenote::core {

@@ -98,6 +98,7 @@ answer machine::acquire(instant now, const request& who, actions& out) {
         tried_ = true;
         return refused(errc::deadlock);
     }
+    if (!who.queues && !who.again && must_queue(who.count)) return refused(errc::line_full);
     bool reserved = who.rank == priority::reserved && !planted(fault::reserved_meets_a_full_line);
     bool has_a_place = (who.again && !planted(fault::unfit_meets_a_full_line)) || reserved;
     if (line_.size() >= settings_.line_max && !has_a_place) {
@@ -127,10 +128,28 @@ std::size_t machine::leases_of(std::uint64_t holder) const {
     return n;
 }
 
-/// Would every lease be held by a thread that waits for another, if this one did so, too? Or would
-/// it need what it has itself?
+/// Would one more have to wait for a lease to come back? What is not leased is free, or comes back
+/// from the connector; those in line are served from it first.
+bool machine::must_queue(std::size_t count) const {
+    if (planted(fault::no_queue_joins_the_line)) return false;
+    if (paused_) return true;
+    std::size_t promised = planted(fault::no_queue_overlooks_the_line) ? 0 : line_.wanted();
+    return slots_.count(slot_state::leased) + promised + count > slots_.max();
+}
+
 bool machine::would_deadlock(const request& who, std::size_t has) const {
     if (!settings_.refuse_deadlock || planted(fault::deadlock_goes_unnoticed)) return false;
+    return waits_in_vain(who, has);
+}
+
+bool machine::waits_in_vain(const request& who) const {
+    std::size_t has = who.holder == 0 ? 0 : leases_of(who.holder);
+    return has > 0 && waits_in_vain(who, has);
+}
+
+/// Would every lease be held by a thread that waits for another, if this one did so, too? Or would
+/// it need what it has itself?
+bool machine::waits_in_vain(const request& who, std::size_t has) const {
     if (has + who.count > slots_.max()) return true;
     if (slots_.room() > 0) return false;
     // What is kept is as good as held by the head, who waits; unless this one may go before it.
@@ -195,15 +214,13 @@ void machine::release(instant now, slot_id id, condition how, std::uint64_t uses
     ++released_;
     s.uses += uses;
     releases_.note(now);
-    end_trial(s);
     if (held) hold_.record(*held);
     report(event_kind::released, s.resource, out, held.value_or(duration{}));
     s.idle_since = now;
-    bool accepted = how == condition::clean || how == condition::dirty;
-    if (accepted && !planted(fault::accepted_release_is_no_news))
-        judge(circuit_news::succeeded, out);
-    if (how == condition::rejected || how == condition::broken) judge(circuit_news::failed, out);
-    if (how == condition::clean && hand_over(now, id, out)) return;
+    judge_use(now, s, how, out);
+    end_trial(s);
+    bool clean = how == condition::clean || how == condition::unused;
+    if (clean && hand_over(now, id, out)) return;
     take_back(now, id, how, out);
     if (planted(fault::discard_wakes_nobody) && how == condition::discard) return;
     if (planted(fault::rejected_release_wakes_nobody) && how == condition::rejected) return;
@@ -238,7 +255,8 @@ void machine::take_back(instant now, slot_id id, condition how, actions& out) {
     }
     if (how == condition::rejected || how == condition::unfit)
         return retire(now, id, retire_reason::rejected, out);
-    if (how == condition::dirty && !planted(fault::dirty_goes_back_without_reset)) {
+    bool dirty = how == condition::dirty || how == condition::dirty_unused;
+    if (dirty && !planted(fault::dirty_goes_back_without_reset)) {
         if (!can_.reset) return retire(now, id, retire_reason::reset_failed, out);
         return begin(now, id, slot_state::resetting, verb::reset, out);
     }
@@ -331,7 +349,7 @@ bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, 
         duration took = now - called_at;
         open_.record(took);
         report(event_kind::opened, s.resource, out, took);
-        judge(circuit_news::succeeded, out);
+        if (planted(fault::open_counts_as_a_use)) judge(now, circuit_news::succeeded, 0, out);
         s.uses = 0;
         s.expires_at = draw_expiry(now);
         s.idle_since = now;
@@ -403,6 +421,7 @@ void machine::grant(instant now, slot& s, instant arrived, bool waited, actions&
     if (!planted(fault::uses_not_counted)) ++s.uses;
     if (circuit_.state() == breaker_state::recovering) {
         s.trial = true;
+        s.trial_of = circuit_.moves();
         ++trials_;
     }
     ++granted_;
@@ -472,6 +491,7 @@ void machine::vacate(slot_id id, actions& out) {
 void machine::refuse(waiter_id id, errc error, actions& out) {
     waiter w = line_.leave(id);
     ++refused_[static_cast<std::size_t>(error) - 1];
+    ++refused_after_wait_;
     out.push_back({.what = action::kind::refuse, .error = error, .cookie = w.cookie});
 }
 
@@ -479,12 +499,14 @@ void machine::fail_open(instant now, slot_id id, bool final, actions& out) {
     slot& s = slots_[id];
     ++open_failed_;
     report(event_kind::open_failed, s.resource, out, now - s.called_at);
-    if (!planted(fault::failed_open_is_no_news)) judge(circuit_news::failed, out);
+    if (!planted(fault::failed_open_is_no_news)) judge(now, circuit_news::failed, s.resource, out);
     if (s.epoch == epoch_) pacer_.failed(now, s.called_at, random_);
     tried_ = false;
     if (planted(fault::failed_open_keeps_its_slot)) return begin_close(now, id, out);
     vacate(id, out);
-    if (!final || planted(fault::final_error_retried_for_ever)) return;
+    bool fails_fast =
+        settings_.open_errors == open_errors::fail_fast && !planted(fault::fail_fast_retries);
+    if ((!final && !fails_fast) || planted(fault::final_error_retried_for_ever)) return;
     // The head learns it at once; so does everybody whom nothing else can serve.
     bool hopeless = alive() + count(slot_state::opening) == 0;
     for (bool more = !line_.empty(); more; more = hopeless && !line_.empty())
@@ -495,7 +517,7 @@ void machine::fail_probe(instant now, slot_id id, actions& out) {
     const slot& s = slots_[id];
     if (s.purpose == probe_purpose::heartbeat) beating_ = false;
     report(event_kind::probe_failed, s.resource, out);
-    judge(circuit_news::failed, out);
+    judge(now, circuit_news::failed, s.resource, out);
     if (planted(fault::failed_probe_restarts_the_deadline) && !line_.empty()) {
         waiter w = line_.leave(line_.head());
         w.deadline = w.deadline == never ? never : now + (w.deadline - w.arrived);

@@ -42,8 +42,9 @@
 // 10. granted = released + detached + leased; opened = closed + detached + present; acquires =
 //     granted + refused + waiting.
 // 11. After close nothing is idle, nobody waits, and nothing begins to open.
-// 12. Nobody waits in an inactive pool; in a recovering one leases of its own and waiters together
-//     are not more than its probes, but for those of an earlier recovery that lasts.
+// 12. An inactive pool has no waiters and begins no open. In a recovering pool, waiters and leases
+//     lent since the recovery began are together not more than its probes, but for those of an
+//     earlier recovery that lasts.
 // 13. Anything is kept only while the head of the line wants several, and more than that (or the
 //     pool is paused).
 #pragma once
@@ -94,8 +95,11 @@ struct action {
     circuit_news news{};
     breaker_state circuit{};  // with report of breaker_changed
     slot_id slot = no_slot;
-    std::uint64_t call = 0;    // with report: the number of the resource; with judge: of the move
-    std::uint64_t cookie = 0;  // of the waiter; with abandon: the number of the resource
+    std::uint64_t call = 0;  // with report: the number of the resource; with judge: of the move
+    // Of the waiter; with abandon and judge: the number of the resource.
+    std::uint64_t cookie = 0;
+    instant at{};                 // with judge: when the last of the successes ended
+    std::uint64_t successes = 0;  // with judge: uses that succeeded since the last judge
     duration took{};
 
     bool operator==(const action&) const = default;
@@ -112,6 +116,7 @@ struct request {
     instant arrived = {};      // with a ticket: when it came
     bool again = false;        // it was granted before, and its resource turned out unfit
     bool cannot_wait = false;  // what it would wait for would wait for it
+    bool queues = true;        // false: it waits for calls of the connector, not for leases
     priority rank = priority::normal;
     std::uint32_t count = 1;   // so many resources or none
     std::uint64_t holder = 0;  // the thread that would wait; 0: unknown
@@ -133,12 +138,14 @@ struct answer {
 
 /// In what condition a lease comes back.
 enum class condition : std::uint8_t {
-    clean,     // can be lent again
-    dirty,     // must be reset before anyone else gets it
-    discard,   // its holder gives it up
-    rejected,  // before_release said no
-    unfit,     // before_acquire said no: it was never used
-    broken,    // its holder gives it up, for a cause
+    clean,         // can be lent again
+    dirty,         // must be reset before anyone else gets it
+    discard,       // its holder gives it up
+    rejected,      // before_release said no
+    unfit,         // before_acquire said no: it was never used
+    broken,        // its holder gives it up, for a cause
+    unused,        // clean, because its borrower went away before it could use it
+    dirty_unused,  // the same, and must be reset
 };
 
 /// How a call ended. `failed_finally`: trying again is no use.
@@ -148,6 +155,7 @@ enum class outcome : std::uint8_t { ok, failed, failed_finally };
 struct abilities {
     bool probe = false;
     bool reset = false;
+    bool sees_freezes = true;  // the timer may come for nothing else; see machine::look_after
 };
 
 class machine {
@@ -197,6 +205,10 @@ public:
     /// resume(). Whoever waits keeps place and deadline; who comes waits.
     void pause(instant now, actions& out);
     void resume(instant now, actions& out);
+    /// Lending goes on, but nothing is swept, probed or opened of the pool's own accord, and no
+    /// timer is wanted for that, until resume_maintenance().
+    void suspend_maintenance(instant now, actions& out);
+    void resume_maintenance(instant now, actions& out);
     /// The circuit breaker moves, by hand.
     void go(instant now, const breaker_move& where, actions& out);
     /// The same by the strategy's ruling on what it was told after so many moves. False: there was
@@ -210,6 +222,10 @@ public:
     void tick(instant now, actions& out);
     /// The thread that leases a slot. Whoever is granted something is unknown until then.
     void held_by(slot_id id, std::uint64_t holder) { slots_[id].holder = holder; }
+    /// Another strategy is told from now on, and of nothing that was before.
+    void forget_successes(instant now) { circuit_.take_successes(now); }
+    /// Whether every lease is held by a thread that waits, this one included.
+    bool waits_in_vain(const request& who) const;
     /// A lease ended without the machine; it took so long.
     void note_hold(duration held) { hold_.record(held); }
 
@@ -234,6 +250,7 @@ public:
 
     bool closed() const { return closed_; }
     bool paused() const { return paused_; }
+    bool maintains() const { return maintains_; }
     pool_state state() const {
         if (closed_) return pool_state::closed;
         return paused_ ? pool_state::paused : pool_state::lending;
@@ -303,7 +320,8 @@ private:
     void grant(instant now, slot& s, instant arrived, bool waited, actions& out);
     bool hand_over(instant now, slot_id id, actions& out);
     void vacate(slot_id id, actions& out);
-    void judge(circuit_news what, actions& out);
+    void judge(instant now, circuit_news what, std::uint64_t resource, actions& out);
+    void judge_use(instant now, const slot& s, condition how, actions& out);
     void end_trial(slot& s);
     void refuse_shut_out(actions& out);
     void doom_surplus();
@@ -351,11 +369,18 @@ private:
     bool head_may_be_bypassed(instant now) const;
     bool is_full() const;
     bool crowded(instant now) const;
+    /// Whether idle resources are probed of the pool's own accord.
+    bool beats() const {
+        bool maintains = maintains_ || planted(fault::suspended_beats_on);
+        return !paused_ && maintains && (circuit_.flows() || planted(fault::inactive_beats_on));
+    }
     instant other_wake_at() const;
     bool minimum_needs(const slot& s) const;
     bool must_wait_for_replacement(const slot& s) const;
     std::size_t leases_of(std::uint64_t holder) const;
+    bool must_queue(std::size_t count) const;
     bool would_deadlock(const request& who, std::size_t has) const;
+    bool waits_in_vain(const request& who, std::size_t has) const;
     std::size_t returning() const;
     std::size_t available() const;
     std::size_t alive() const { return available() + count(slot_state::leased) + returning(); }
@@ -383,6 +408,7 @@ private:
 
     flag closed_;
     flag paused_;
+    bool maintains_ = true;
     bool full_ = false;        // only the line moves, unless something is due
     bool warmed_ = true;       // the minimum is being kept
     bool tried_ = false;       // a try_acquire found nothing; one open is for the next
@@ -402,7 +428,7 @@ private:
     instant settled_at_;
     std::size_t most_actions_ = 0;  // that one call can append
 
-    tally acquires_, granted_, waited_, released_, discarded_, detached_;
+    tally acquires_, granted_, waited_, refused_after_wait_, released_, discarded_, detached_;
     tally opened_, open_failed_, closed_count_, abandoned_, try_empty_;
     std::array<tally, retire_reason_count> retired_;
     std::array<tally, errc_count> refused_;

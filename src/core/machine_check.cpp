@@ -103,6 +103,7 @@ void machine::read(stats& into) const {
     into.acquires = acquires_.get();
     into.granted = granted_.get();
     into.waited = waited_.get();
+    into.refused_after_wait = refused_after_wait_.get();
     into.released = released_.get();
     into.discarded = discarded_.get();
     into.detached = detached_.get();

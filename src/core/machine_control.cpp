@@ -59,6 +59,18 @@ void machine::resume(instant now, actions& out) {
     if (!planted(fault::resume_serves_nobody)) settle(now, out);
 }
 
+void machine::suspend_maintenance(instant now, actions& out) {
+    notice_freeze(now);
+    maintains_ = false;
+    settle(now, out);
+}
+
+void machine::resume_maintenance(instant now, actions& out) {
+    notice_freeze(now);
+    maintains_ = true;
+    settle(now, out);
+}
+
 void machine::suspect_all(instant now, actions& out) {
     suspect_at_ = now;
     settle(now, out);
@@ -91,6 +103,7 @@ void machine::tick(instant now, actions& out) {
 void machine::go(instant now, const breaker_move& where, actions& out) {
     notice_freeze(now);
     circuit_.go(now, where);
+    if (where.to == breaker_state::inactive) tried_ = false;  // nothing is opened for it now
     if (reports_)
         out.push_back({.what = action::kind::report,
                        .event = event_kind::breaker_changed,
@@ -127,9 +140,30 @@ duration machine::retry_after(instant now) const {
     return std::clamp(each > most / ahead ? most : each * ahead, least, most);
 }
 
-void machine::judge(circuit_news what, actions& out) {
-    if (closed_ || !circuit_.is_news(what)) return;
-    out.push_back({.what = action::kind::judge, .news = what, .call = circuit_.moves()});
+void machine::judge(instant now, circuit_news what, std::uint64_t resource, actions& out) {
+    if (closed_) return;
+    if (what == circuit_news::succeeded && !circuit_.note_success(now)) return;
+    std::uint64_t count = what == circuit_news::cooled_down ? 0 : circuit_.take_successes(now);
+    out.push_back({.what = action::kind::judge,
+                   .news = what,
+                   .call = circuit_.moves(),
+                   .cookie = resource,
+                   .at = count == 0 ? instant{} : circuit_.success_at(),
+                   .successes = count});
+}
+
+/// Only uses say whether the server works: in a brown-out opens go well. While the circuit
+/// recovers, only the uses that it let in count; others began before it opened.
+void machine::judge_use(instant now, const slot& s, condition how, actions& out) {
+    bool this_one = s.trial && s.trial_of == circuit_.moves();
+    bool earlier = circuit_.state() == breaker_state::recovering && !this_one;
+    if (earlier && !planted(fault::earlier_lease_ends_recovery)) return;
+    bool accepted = how == condition::clean || how == condition::dirty ||
+                    (how == condition::unused && planted(fault::unused_lease_ends_recovery));
+    if (accepted && !planted(fault::accepted_release_is_no_news))
+        judge(now, circuit_news::succeeded, s.resource, out);
+    if (how == condition::rejected || how == condition::broken)
+        judge(now, circuit_news::failed, s.resource, out);
 }
 
 void machine::end_trial(slot& s) {

@@ -12,7 +12,7 @@ void machine::settle(instant now, actions& out) {
     if (!strays_.empty()) forget_late_strays(now);
     if (circuit_.ask_at() <= now) {
         circuit_.asked(now);
-        judge(circuit_news::cooled_down, out);
+        judge(now, circuit_news::cooled_down, 0, out);
     }
     if (line_.earliest() <= now) refuse_expired(now, out);
     if (shedder_.on()) shed_late(now, out);
@@ -20,8 +20,9 @@ void machine::settle(instant now, actions& out) {
     bool lends = !paused_ || planted(fault::pause_lends_all_the_same);
     if (lends && (!line_.empty() || tried_)) lend_idle(now, out);
     if (slots_.doomed() > 0) close_idle(now, out);
-    if (!paused_ && sweep_at() <= now) sweep(now, out);
-    if (!paused_ && beat_due_ <= now) beat(now, out);
+    bool sweeps = maintains_ || planted(fault::suspended_sweeps_on);
+    if (!paused_ && sweeps && sweep_at() <= now) sweep(now, out);
+    if (beats() && beat_due_ <= now) beat(now, out);
     if (!paused_ || planted(fault::pause_opens_all_the_same)) open_missing(now, out);
     settled_at_ = now;
     ++settles_;
@@ -278,13 +279,13 @@ instant machine::other_wake_at() const {
     at = std::min(at, pacer_.next_chance());
     // Not in order: the youngest open makes way, then perhaps an older one.
     for (const stray& s : strays_) at = std::min(at, s.deadline);
-    if (line_.empty()) at = std::min(at, sweep_at());
-    if (can_.probe && !beating_ && line_.empty()) at = std::min(at, beat_due_);
+    if (line_.empty() && maintains_) at = std::min(at, sweep_at());
+    if (can_.probe && !beating_ && line_.empty() && beats()) at = std::min(at, beat_due_);
     if (!line_.empty() && slots_.oldest(idle_kind::fresh) != no_slot &&
         !planted(fault::bounded_never_hands_over)) {
         at = std::min(at, owed_at());
     }
-    if (can_.probe && count(slot_state::idle) > 0)
+    if (can_.probe && can_.sees_freezes && maintains_ && count(slot_state::idle) > 0)
         at = std::min(at, after(settled_at_, look_after));
     return at;
 }
@@ -372,9 +373,13 @@ supply machine::present_supply() const {
                 .wanted = line_.wanted(),
                 .strays = strays_.size()};
     bool all_places = planted(fault::fewer_are_opened_all_the_same);
+    // A server that fails is left alone until the cool-down ends.
+    bool inactive = circuit_.state() == breaker_state::inactive;
+    bool maintains = maintains_ || planted(fault::suspended_refills);
+    bool fills = warmed_ && maintains && (!inactive || planted(fault::inactive_keeps_its_minimum));
     return {.max = all_places ? slots_.places() : slots_.max(),
-            .min_size = warmed_ ? settings_.min_size : 0,
-            .min_idle = warmed_ ? settings_.min_idle : 0,
+            .min_size = fills ? settings_.min_size : 0,
+            .min_idle = fills ? settings_.min_idle : 0,
             .total = slots_.total() + (planted(fault::strays_without_end) ? 0 : strays_.size()),
             .idle = available(),
             .leased = count(slot_state::leased),

@@ -39,6 +39,7 @@ struct slot {
     instant checked_at{};        // last proof of life: its birth or its last good probe
     instant leased_at{};
     std::uint64_t holder = 0;    // the thread that leases it; 0: unknown
+    std::uint64_t trial_of = 0;  // if it is a trial: how often the circuit had moved
     slot_id previous = no_slot;  // neighbours in the idle list it is in
     slot_id next = no_slot;
     slot_state state = slot_state::vacant;

@@ -6,6 +6,7 @@
 #include <boost/asio/this_coro.hpp>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <thread>
 
 #include "cenote/mariadb.hpp"
@@ -19,6 +20,7 @@
 namespace cenote {
 
 using database_detail::begun;
+using database_detail::caller;
 using database_detail::held;
 using database_detail::part;
 using database_detail::places;
@@ -36,14 +38,18 @@ namespace {
 /// Whom a transaction asks that has ended: nothing may run outside of it by mistake.
 class nobody final : public asked {
 public:
-    sql::result execute(std::string_view, std::span<const sql::parameter>) override {
+    sql::result execute(std::string_view, std::span<const sql::parameter>, const caller&) override {
         refuse_ended();
     }
-    asio::awaitable<sql::result> async_execute(sql::bound_statement) override { refuse_ended(); }
-    sql::cursor stream(std::string_view, std::span<const sql::parameter>) override {
+    asio::awaitable<sql::result> async_execute(sql::bound_statement, caller) override {
         refuse_ended();
     }
-    asio::awaitable<sql::cursor> async_stream(sql::bound_statement) override { refuse_ended(); }
+    sql::cursor stream(std::string_view, std::span<const sql::parameter>, const caller&) override {
+        refuse_ended();
+    }
+    asio::awaitable<sql::cursor> async_stream(sql::bound_statement, caller) override {
+        refuse_ended();
+    }
 };
 
 }  // namespace
@@ -74,17 +80,19 @@ class asked_within final : public asked {
 public:
     explicit asked_within(std::shared_ptr<begun> of) noexcept : of_(std::move(of)) {}
 
-    sql::result execute(std::string_view text, std::span<const sql::parameter> values) override {
-        return innermost().execute(text, values);
+    sql::result execute(std::string_view text, std::span<const sql::parameter> values,
+                        const caller& by) override {
+        return innermost().execute(text, values, by);
     }
-    asio::awaitable<sql::result> async_execute(sql::bound_statement what) override {
-        return innermost().async_execute(std::move(what));
+    asio::awaitable<sql::result> async_execute(sql::bound_statement what, caller by) override {
+        return innermost().async_execute(std::move(what), by);
     }
-    sql::cursor stream(std::string_view text, std::span<const sql::parameter> values) override {
-        return innermost().stream(text, values);
+    sql::cursor stream(std::string_view text, std::span<const sql::parameter> values,
+                       const caller& by) override {
+        return innermost().stream(text, values, by);
     }
-    asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) override {
-        return innermost().async_stream(std::move(what));
+    asio::awaitable<sql::cursor> async_stream(sql::bound_statement what, caller by) override {
+        return innermost().async_stream(std::move(what), by);
     }
 
 private:
@@ -107,8 +115,9 @@ constexpr int tries = 3;
 
 /// Whether it is worth another one.
 bool may_run_again(const connection_error& e) {
-    bool in_transaction = dynamic_cast<const transaction_lost*>(&e) != nullptr;
-    return !in_transaction && e.kind() != error_kind::timed_out;
+    bool for_good = dynamic_cast<const transaction_lost*>(&e) != nullptr ||
+                    dynamic_cast<const session_lost*>(&e) != nullptr;
+    return !for_good && e.kind() != error_kind::timed_out;
 }
 
 /// It has only met another one: a serialization failure, a deadlock, a lock of SQLite's.
@@ -140,11 +149,11 @@ std::chrono::nanoseconds drawn(std::chrono::nanoseconds pause) {
 
 }  // namespace
 
-sql::result execute_again(asked& to, std::string_view text,
-                          std::span<const sql::parameter> values) {
+sql::result execute_again(asked& to, std::string_view text, std::span<const sql::parameter> values,
+                          const caller& by) {
     for (int left = tries;;) {
         try {
-            return to.execute(text, values);
+            return to.execute(text, values, by);
         } catch (const connection_error& e) {
             if (--left == 0 || !may_run_again(e)) throw;
         }
@@ -152,11 +161,11 @@ sql::result execute_again(asked& to, std::string_view text,
 }
 
 asio::awaitable<sql::result> async_execute_again(std::shared_ptr<asked> to,
-                                                 sql::bound_statement what) {
+                                                 sql::bound_statement what, caller by) {
     for (int left = tries;;) {
         try {
             sql::bound_statement once(what.text(), what.parameters());
-            co_return co_await to->async_execute(std::move(once));
+            co_return co_await to->async_execute(std::move(once), by);
         } catch (const connection_error& e) {
             if (--left == 0 || !may_run_again(e)) throw;
         }
@@ -271,7 +280,7 @@ boost::asio::awaitable<cenote::transaction> scope::awaited_begin(transaction_opt
 }
 
 bool scope::has_connection() const noexcept { return on_->has_link(); }
-void scope::discard() noexcept { on_->discard(); }
+void scope::discard_at_end() noexcept { on_->discard_at_end(); }
 
 // Database.
 
@@ -284,8 +293,10 @@ std::shared_ptr<places> only(std::shared_ptr<server> at, const database_options&
 
 }  // namespace
 
-database::database(std::shared_ptr<places> all)
-    : statements(all->primary()), places_(std::move(all)) {}
+database_calls::database_calls(std::shared_ptr<places> all, const acquire_options& how) noexcept
+    : statements(all->primary(), how), places_(std::move(all)) {}
+
+database::database(std::shared_ptr<places> all) : database_calls(std::move(all)) {}
 
 database::database(std::string_view url, const database_options& how)
     : database(only(database_detail::server_of(url, how), how)) {}
@@ -314,8 +325,46 @@ std::shared_ptr<places> database::all_of(std::string_view primary, const replica
                                     std::move(readable));
 }
 
+namespace {
+
+/// `how` says something else than `kept`, which database::direct has in any case. The default of an
+/// option counts as not set.
+template <class T>
+void refuse_other(const char* option, const T& how, const T& usual, const T& kept,
+                  const std::string& text) {
+    if (how == usual || how == kept) return;
+    throw invalid_option(option, text,
+                         "has no effect on database::direct, which keeps one connection");
+}
+
+void refuse_other(const char* option, std::uint64_t how, std::uint64_t usual, std::uint64_t kept) {
+    refuse_other(option, how, usual, kept, std::to_string(how));
+}
+
+void refuse_other(const char* option, std::chrono::nanoseconds how,
+                  std::chrono::nanoseconds usual) {
+    refuse_other<std::chrono::nanoseconds>(option, how, usual, forever,
+                                           std::to_string(how.count()) + " ns");
+}
+
+void refuse_what_direct_ignores(const options& how) {
+    const options usual;
+    refuse_other("max", how.max, usual.max, 1);
+    refuse_other("min_size", how.min_size, usual.min_size, 1);
+    refuse_other("min_idle", how.min_idle, usual.min_idle, 0);
+    refuse_other("warm_up", how.warm_up, usual.warm_up, warm_up::wait, "none");
+    refuse_other("idle_timeout", how.idle_timeout, usual.idle_timeout);
+    refuse_other("max_lifetime", how.max_lifetime, usual.max_lifetime);
+    refuse_other("lifetime_jitter", how.lifetime_jitter, usual.lifetime_jitter, 0.0,
+                 std::to_string(how.lifetime_jitter));
+    refuse_other("max_uses", how.max_uses, usual.max_uses, forever);
+}
+
+}  // namespace
+
 /// A pool of one, which is there from the beginning and never changed for another that is as good.
 database_options database::one_connection(database_options how) {
+    refuse_what_direct_ignores(how.pool);
     how.pool.max = 1;
     how.pool.min_size = 1;
     how.pool.min_idle = 0;
@@ -341,28 +390,32 @@ database::~database() {
 
 namespace {
 
-std::shared_ptr<held> held_of(std::shared_ptr<places> among, held::use how, bool read_only) {
-    if (read_only) return std::make_shared<held>(std::move(among), how);
-    return std::make_shared<held>(among->primary(), how);
+std::shared_ptr<held> held_of(std::shared_ptr<places> among, held::use how, bool read_only,
+                              const caller& by) {
+    if (read_only) return std::make_shared<held>(std::move(among), how, by);
+    return std::make_shared<held>(among->primary(), how, by);
 }
 
 }  // namespace
 
-cenote::scope database::scope(const scope_options& how) {
-    return cenote::scope(held_of(places_, held::use::session, how.read_only));
+cenote::scope database_calls::scope(const scope_options& how, std::source_location at) {
+    auto use = how.keeps_session ? held::use::session : held::use::any_session;
+    return cenote::scope(held_of(places_, use, how.read_only, {at, how_}));
 }
 
-cenote::transaction database::begin(const transaction_options& how) {
-    return held_of(places_, held::use::statements, how.read_only)->begin(how);
+cenote::transaction database_calls::begin(const transaction_options& how, std::source_location at) {
+    return held_of(places_, held::use::statements, how.read_only, {at, how_})->begin(how);
 }
 
-boost::asio::awaitable<cenote::transaction> database::begin_in(std::shared_ptr<places> places,
-                                                               transaction_options how) {
-    return held::async_begin(held_of(std::move(places), held::use::statements, how.read_only), how);
+boost::asio::awaitable<cenote::transaction> database_calls::begin_in(std::shared_ptr<places> places,
+                                                                     transaction_options how,
+                                                                     database_detail::caller by) {
+    return held::async_begin(held_of(std::move(places), held::use::statements, how.read_only, by),
+                             how);
 }
 
 /// It is rolled back in any case: if not now, then as its connection comes back.
-void database::roll_back(cenote::transaction& t) noexcept {
+void database_calls::roll_back(cenote::transaction& t) noexcept {
     try {
         if (t.active()) t.rollback();
     } catch (...) {
@@ -370,7 +423,7 @@ void database::roll_back(cenote::transaction& t) noexcept {
     }
 }
 
-boost::asio::awaitable<void> database::async_roll_back(cenote::transaction* t) {
+boost::asio::awaitable<void> database_calls::async_roll_back(cenote::transaction* t) {
     try {
         if (t->active()) co_await t->async_rollback();
     } catch (...) {

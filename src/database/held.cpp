@@ -80,7 +80,8 @@ private:
 
 // Statements.
 
-sql::result held::execute(std::string_view text, std::span<const sql::parameter> values) {
+sql::result held::execute(std::string_view text, std::span<const sql::parameter> values,
+                          const caller& /*by*/) {
     phrase said(from_->at().speaks(), text, values);
     sql::connection& c = ready();
     try {
@@ -95,7 +96,7 @@ sql::result held::execute(std::string_view text, std::span<const sql::parameter>
     }
 }
 
-asio::awaitable<sql::result> held::async_execute(sql::bound_statement what) {
+asio::awaitable<sql::result> held::async_execute(sql::bound_statement what, caller /*by*/) {
     return async_run(shared_from_this(), std::move(what));
 }
 
@@ -114,7 +115,8 @@ asio::awaitable<sql::result> held::async_run(std::shared_ptr<held> on, sql::boun
     }
 }
 
-sql::cursor held::stream(std::string_view text, std::span<const sql::parameter> values) {
+sql::cursor held::stream(std::string_view text, std::span<const sql::parameter> values,
+                         const caller& /*by*/) {
     phrase said(from_->at().speaks(), text, values);
     sql::connection& c = ready();
     try {
@@ -128,7 +130,7 @@ sql::cursor held::stream(std::string_view text, std::span<const sql::parameter> 
     }
 }
 
-asio::awaitable<sql::cursor> held::async_stream(sql::bound_statement what) {
+asio::awaitable<sql::cursor> held::async_stream(sql::bound_statement what, caller /*by*/) {
     return async_begin_rows(shared_from_this(), std::move(what));
 }
 
@@ -151,12 +153,19 @@ asio::awaitable<sql::cursor> held::async_begin_rows(std::shared_ptr<held> on,
 
 /// Whoever has a session may have done in it what the server does not tell.
 void held::let_go() noexcept {
-    bool unknown = use_ == use::session && !from_->at().sees_all_changes();
+    bool unknown = is_session() && !from_->at().sees_all_changes();
     if (unknown || due_ > 0) link_.mark_dirty();
-    if (discarded_) link_.discard();
+    if (discards_) link_.discard_at_end();
     link_.give_back();
     due_ = 0;
     half_begun_ = false;
+}
+
+/// What follows was meant for the same session.
+void held::note_loss() noexcept {
+    let_go();
+    if (use_ == use::session) session_lost_ = true;
+    if (level() > 0) ended_ = ended_by::loss;
 }
 
 /// A link that has died meanwhile goes back as such. In a transaction that is a loss, also in one
@@ -164,20 +173,20 @@ void held::let_go() noexcept {
 void held::look_at_link() {
     if (!has_link() || open_rows_ > 0 || from_->looks_well(**link_)) return;
     bool plain = level() == 0 && due_ == 0 && link().in_transaction();
-    let_go();
-    if (level() > 0) ended_ = ended_by::loss;
+    note_loss();
     if (plain)
         throw transaction_lost("cenote: the connection was lost in a transaction", "", false);
 }
 
 void held::take() {
     if (is_for_reading()) {
-        taken got = readers_->acquire_to_read();
+        taken got = readers_->acquire_to_read(by_);
         from_ = std::move(got.from);
         link_ = std::move(got.link);
     } else {
-        link_ = from_->acquire();
+        link_ = from_->acquire(by_);
     }
+    detail::lease_maker::hold_here(link_);
     if (!session_only_reads()) return;
     try {
         from_->at().only_read(**link_);
@@ -189,11 +198,11 @@ void held::take() {
 
 asio::awaitable<void> held::async_take(std::shared_ptr<held> on) {
     if (on->is_for_reading()) {
-        taken got = co_await places::async_acquire_to_read(on->readers_);
+        taken got = co_await places::async_acquire_to_read(on->readers_, on->by_);
         on->from_ = std::move(got.from);
         on->link_ = std::move(got.link);
     } else {
-        borrowed got = co_await on->from_->async_acquire();
+        borrowed got = co_await on->from_->async_acquire(on->by_);
         on->link_ = std::move(got);
     }
     if (!on->session_only_reads()) co_return;
@@ -208,11 +217,11 @@ asio::awaitable<void> held::async_take(std::shared_ptr<held> on) {
 sql::connection& held::ready() {
     look_at_link();
     check_state();
+    refuse_open_rows();
     if (!has_link()) take();
     be_sure();
     check_state();
     if (due_ > 0) {
-        refuse_open_rows();
         say(due());
         note_none();
     }
@@ -222,11 +231,11 @@ sql::connection& held::ready() {
 asio::awaitable<void> held::async_ready(std::shared_ptr<held> on) {
     on->look_at_link();
     on->check_state();
+    on->refuse_open_rows();
     if (!on->has_link()) co_await async_take(on);
     co_await async_be_sure(on);
     on->check_state();
     if (on->due_ > 0) {
-        on->refuse_open_rows();
         words said = on->due();
         co_await async_say(on, std::move(said));
         on->note_none();
@@ -235,6 +244,11 @@ asio::awaitable<void> held::async_ready(std::shared_ptr<held> on) {
 
 /// Nothing may run on its own that was meant to be part of a transaction.
 void held::check_state() const {
+    if (level() == 0 && session_lost_)
+        throw session_lost(
+            error_kind::connection,
+            "cenote: the connection of this scope was lost, and with it what was set "
+            "in its session");
     if (level() == 0) return;
     if (ended_ == ended_by::loss)
         throw transaction_lost("cenote: the connection was lost in this transaction", "", false);
@@ -246,11 +260,14 @@ void held::check_state() const {
             "cenote: a statement has ended this transaction: what follows would not be part of it");
 }
 
-/// The server is in the middle of them, and cannot be told anything.
+/// PostgreSQL and MariaDB are sending them and take no other statement. SQLite would: the rule is
+/// the same for all servers, so that a program that works with one works with the others.
 void held::refuse_open_rows() const {
     if (open_rows_ == 0) return;
     throw std::logic_error(
-        "cenote: there are rows to be read: a transaction begins and ends before or after them");
+        "cenote: a cursor of this scope or transaction has rows left: read it to its end before "
+        "the "
+        "next statement, begin, commit or rollback");
 }
 
 held::words held::due() const {
@@ -259,9 +276,11 @@ held::words held::due() const {
 }
 
 void held::lose(const connection_error& e, bool committing) {
-    let_go();
+    note_loss();
+    if (level() == 0 && session_lost_)
+        throw session_lost(e.kind(), std::string("cenote: lost in a scope: ") + e.what(),
+                           e.sqlstate(), e.code());
     if (level() == 0) throw;  // whoever calls this has caught it
-    ended_ = ended_by::loss;
     throw transaction_lost(std::string("cenote: lost in a transaction: ") + e.what(), e.sqlstate(),
                            committing);
 }
@@ -331,7 +350,6 @@ bool held::is_over() const noexcept {
 // Transactions.
 
 void held::check_begin() const {
-    refuse_open_rows();
     if (level() == 0) return;
     throw std::logic_error(
         "cenote: there is a transaction already; begin() of that one begins another within it");
@@ -391,7 +409,6 @@ transaction held::note_begun() {
 
 transaction held::begin_in(transaction_id outer) {
     check_innermost(outer);
-    refuse_open_rows();
     ready();
     say({"SAVEPOINT " + savepoint(level() + 1)});
     return note_begun();
@@ -399,7 +416,6 @@ transaction held::begin_in(transaction_id outer) {
 
 asio::awaitable<transaction> held::async_begin_in(std::shared_ptr<held> on, transaction_id outer) {
     on->check_innermost(outer);
-    on->refuse_open_rows();
     co_await async_ready(on);
     words said{"SAVEPOINT " + savepoint(on->level() + 1)};
     co_await async_say(on, std::move(said));
@@ -430,7 +446,6 @@ void held::note_none() noexcept {
 
 void held::commit(transaction_id which) {
     check_innermost(which);
-    refuse_open_rows();
     ready();
     words said = to_commit();
     try {
@@ -446,7 +461,6 @@ void held::commit(transaction_id which) {
 
 asio::awaitable<void> held::async_commit(std::shared_ptr<held> on, transaction_id which) {
     on->check_innermost(which);
-    on->refuse_open_rows();
     co_await async_ready(on);
     words said = on->to_commit();
     try {

@@ -24,23 +24,27 @@ namespace cenote::database_detail {
 /// server hears of it before whatever comes next, or as the link is reset.
 class held final : public asked, public std::enable_shared_from_this<held> {
 public:
-    /// What it is for: a statement or transaction on its own, or whatever a session can do.
-    enum class use : std::uint8_t { statements, session };
+    /// What it is for: a statement or transaction on its own; whatever a session can do; or the
+    /// same for a user who relies on nothing in the session, so that a lost link can be replaced.
+    enum class use : std::uint8_t { statements, session, any_session };
 
-    explicit held(std::shared_ptr<store> from, use how = use::statements) noexcept
-        : from_(std::move(from)), use_(how) {}
+    /// `by`: the user of the link, whichever statement takes it.
+    held(std::shared_ptr<store> from, use how, const caller& by) noexcept
+        : from_(std::move(from)), use_(how), by_(by) {}
     /// Of one that only reads, wherever that is done best.
-    held(std::shared_ptr<places> among, use how) noexcept
-        : from_(among->primary()), readers_(std::move(among)), use_(how) {}
+    held(std::shared_ptr<places> among, use how, const caller& by) noexcept
+        : from_(among->primary()), readers_(std::move(among)), use_(how), by_(by) {}
     ~held() override { let_go(); }
 
-    sql::result execute(std::string_view text, std::span<const sql::parameter> values) override;
-    asio::awaitable<sql::result> async_execute(sql::bound_statement what) override;
-    sql::cursor stream(std::string_view text, std::span<const sql::parameter> values) override;
-    asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) override;
+    sql::result execute(std::string_view text, std::span<const sql::parameter> values,
+                        const caller& by) override;
+    asio::awaitable<sql::result> async_execute(sql::bound_statement what, caller by) override;
+    sql::cursor stream(std::string_view text, std::span<const sql::parameter> values,
+                       const caller& by) override;
+    asio::awaitable<sql::cursor> async_stream(sql::bound_statement what, caller by) override;
 
     bool has_link() const noexcept { return static_cast<bool>(link_); }
-    void discard() noexcept { discarded_ = true; }
+    void discard_at_end() noexcept { discards_ = true; }
 
     transaction begin(const transaction_options& how);
     static asio::awaitable<transaction> async_begin(std::shared_ptr<held> on,
@@ -86,7 +90,10 @@ private:
     void take();
     static asio::awaitable<void> async_take(std::shared_ptr<held> on);
     /// Whatever is asked in it.
-    bool session_only_reads() const noexcept { return is_for_reading() && use_ == use::session; }
+    bool session_only_reads() const noexcept { return is_for_reading() && is_session(); }
+    bool is_session() const noexcept { return use_ != use::statements; }
+    /// The link is gone, and the session with it.
+    void note_loss() noexcept;
     /// The link is there, and what is due has been said.
     sql::connection& ready();
     static asio::awaitable<void> async_ready(std::shared_ptr<held> on);
@@ -117,9 +124,11 @@ private:
     std::shared_ptr<store> from_;  // where the link is from; without one, the primary will do
     std::shared_ptr<places> readers_;
     use use_;
+    caller by_;
     borrowed link_;
-    bool discarded_ = false;
-    int open_rows_ = 0;  // cursors that have not come to their end
+    bool discards_ = false;
+    bool session_lost_ = false;  // for good
+    int open_rows_ = 0;          // cursors that have not come to their end
 
     std::vector<transaction_id> open_;  // transactions, each within the one before it
     transaction_id last_ = 0;

@@ -11,6 +11,8 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+bool is_space(char c) { return std::string_view(" \t\n\r\f\v").find(c) != std::string_view::npos; }
+
 /// What names are made of. Servers take every byte of a character beyond ASCII for a letter.
 bool is_of_a_word(char c) {
     return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
@@ -74,6 +76,12 @@ private:
         at_ = found == std::string_view::npos ? text_.size() : found + end.size();
     }
 
+    /// A carriage return ends a line for PostgreSQL alone.
+    void go_behind_line() {
+        std::size_t found = text_.find_first_of(of_ == dialect::postgres ? "\r\n" : "\n", at_);
+        at_ = std::min(found, text_.size() - 1) + 1;
+    }
+
     void go_behind_quote(char quote, bool backslashes) {
         for (++at_; at_ < text_.size(); ++at_) {
             bool escaped = backslashes && look() == '\\';
@@ -84,10 +92,31 @@ private:
         at_ = std::min(at_ + 1, text_.size());
     }
 
+    /// PostgreSQL takes a quote after a line break for the rest of the string before it, which has
+    /// backslashes if that had.
+    bool go_to_continuation() {
+        std::size_t next = at_;
+        bool broken = false;
+        for (; next < text_.size(); ++next) {
+            if (text_.substr(next).starts_with("--")) next = text_.find_first_of("\r\n", next);
+            if (next >= text_.size() || !is_space(text_[next])) break;
+            broken = broken || text_[next] == '\n' || text_[next] == '\r';
+        }
+        if (!broken || next >= text_.size() || text_[next] != '\'') return false;
+        at_ = next;
+        return true;
+    }
+
     bool skip_quoted() {
         bool mariadb = of_ == dialect::mariadb;
         switch (look()) {
-            case '\'': go_behind_quote('\'', mariadb || is_after_e()); return true;
+            case '\'': {
+                bool backslashes = mariadb || is_after_e();
+                go_behind_quote('\'', backslashes);
+                while (of_ == dialect::postgres && backslashes && go_to_continuation())
+                    go_behind_quote('\'', backslashes);
+                return true;
+            }
             case '"': go_behind_quote('"', mariadb); return true;
             case '`':
                 if (of_ == dialect::postgres) return false;
@@ -116,7 +145,7 @@ private:
     bool skip_comment() {
         bool mariadb = of_ == dialect::mariadb;
         if (is("--") && (!mariadb || static_cast<unsigned char>(look(2)) <= ' ')) {
-            go_behind("\n");
+            go_behind_line();
             return true;
         }
         if (mariadb && look() == '#') {

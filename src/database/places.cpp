@@ -53,35 +53,40 @@ std::vector<std::shared_ptr<store>> places::replicas_in_turn() {
     return all;
 }
 
-taken places::acquire_to_read() {
-    if (replicas_.empty()) return {primary_, primary_->acquire()};
-    patience p(primary_->acquire_timeout(), replicas_.size() + 1);
+taken places::acquire_to_read(caller by) {
+    if (replicas_.empty()) return {primary_, primary_->acquire(by)};
+    patience p(by.how.timeout.value_or(primary_->acquire_timeout()), replicas_.size() + 1);
     for (const std::shared_ptr<store>& each : replicas_in_turn()) {
         try {
-            return {each, each->acquire(p.share_of(*each))};
+            by.how.timeout = p.share_of(*each);
+            return {each, each->acquire(by)};
         } catch (const pool_error& e) {
             if (!is_away(*each, e)) throw;
         }
     }
-    return {primary_, primary_->acquire(p.share_of(*primary_))};
+    by.how.timeout = p.share_of(*primary_);
+    return {primary_, primary_->acquire(by)};
 }
 
-asio::awaitable<taken> places::async_acquire_to_read(std::shared_ptr<places> among) {
+asio::awaitable<taken> places::async_acquire_to_read(std::shared_ptr<places> among, caller by) {
     if (among->replicas_.empty()) {
-        borrowed only = co_await among->primary_->async_acquire();
+        borrowed only = co_await among->primary_->async_acquire(by);
         co_return taken{among->primary_, std::move(only)};
     }
-    patience p(among->primary_->acquire_timeout(), among->replicas_.size() + 1);
+    patience p(by.how.timeout.value_or(among->primary_->acquire_timeout()),
+               among->replicas_.size() + 1);
     std::vector<std::shared_ptr<store>> all = among->replicas_in_turn();
     for (const std::shared_ptr<store>& each : all) {
         try {
-            borrowed link = co_await each->async_acquire(p.share_of(*each));
+            by.how.timeout = p.share_of(*each);
+            borrowed link = co_await each->async_acquire(by);
             co_return taken{each, std::move(link)};
         } catch (const pool_error& e) {
             if (!is_away(*each, e)) throw;
         }
     }
-    borrowed link = co_await among->primary_->async_acquire(p.share_of(*among->primary_));
+    by.how.timeout = p.share_of(*among->primary_);
+    borrowed link = co_await among->primary_->async_acquire(by);
     co_return taken{among->primary_, std::move(link)};
 }
 
@@ -106,8 +111,11 @@ std::shared_ptr<store> replica_of(std::shared_ptr<server> at, const options& of_
                                   std::size_t number) {
     options o = of_primary;
     o.name += "-replica-" + std::to_string(number);
-    o.breaker = std::make_shared<threshold_breaker>(
-        threshold_breaker::settings{.failures = 2, .cool_down = std::chrono::seconds(2)});
+    auto strategy = [] {
+        return std::make_shared<threshold_breaker>(
+            threshold_breaker::settings{.failures = 2, .cool_down = std::chrono::seconds(2)});
+    };
+    o.breaker = strategy();
     // An open that hangs has failed while whoever waits for it can still go elsewhere.
     if (o.acquire_timeout > std::chrono::nanoseconds(0))
         o.open_timeout = std::min(o.open_timeout, o.acquire_timeout / 4);
@@ -117,6 +125,7 @@ std::shared_ptr<store> replica_of(std::shared_ptr<server> at, const options& of_
         if (e.kind() == error_kind::final) throw;
     }
     o.warm_up = warm_up::background;
+    o.breaker = strategy();
     return std::make_shared<store>(std::move(at), o);
 }
 

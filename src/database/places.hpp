@@ -29,8 +29,8 @@ public:
 
     /// For somebody who only reads: of a replica, each in its turn; of the primary if none is well.
     /// One that is only busy is waited for: what it cannot do the primary could not, either.
-    taken acquire_to_read();
-    static asio::awaitable<taken> async_acquire_to_read(std::shared_ptr<places> among);
+    taken acquire_to_read(caller by);
+    static asio::awaitable<taken> async_acquire_to_read(std::shared_ptr<places> among, caller by);
 
     /// The primary's first.
     std::vector<cenote::stats> stats_of_each() const;

@@ -26,9 +26,10 @@ struct linker {
     void forsake(pointer& l) const noexcept { to->forsake(*l); }
 };
 
-asio::awaitable<sql::result> async_run(std::shared_ptr<store> in, sql::bound_statement what) {
+asio::awaitable<sql::result> async_run(std::shared_ptr<store> in, sql::bound_statement what,
+                                       caller by) {
     sql::bound_statement said = in->translated(std::move(what));
-    borrowed l = co_await in->async_acquire();
+    borrowed l = co_await in->async_acquire(by);
     co_return co_await (*l)->connection().async_execute_bound(std::move(said));
 }
 
@@ -39,12 +40,8 @@ store::store(std::shared_ptr<server> at, const options& of_pool)
       acquire_timeout_(of_pool.acquire_timeout),
       pool_(linker{server_}, server_->suited(of_pool)) {}
 
-asio::awaitable<borrowed> store::async_acquire() {
-    return pool_.async_acquire(asio::use_awaitable);
-}
-
-asio::awaitable<borrowed> store::async_acquire(std::chrono::nanoseconds within) {
-    return pool_.async_acquire_for(within, asio::use_awaitable);
+asio::awaitable<borrowed> store::async_acquire(const caller& by) {
+    return pool_.async_acquire(by.how, asio::use_awaitable, by.at);
 }
 
 bool store::has_links() const {
@@ -58,22 +55,26 @@ sql::bound_statement store::translated(sql::bound_statement what) const {
     return sql::bound_statement(said.text(), said.values());
 }
 
-sql::result store::execute(std::string_view text, std::span<const sql::parameter> values) {
+sql::result store::execute(std::string_view text, std::span<const sql::parameter> values,
+                           const caller& by) {
     phrase said(server_->speaks(), text, values);
-    borrowed l = acquire();
+    borrowed l = acquire(by);
     return (*l)->connection().execute_bound(said.text(), said.values());
 }
 
-asio::awaitable<sql::result> store::async_execute(sql::bound_statement what) {
-    return async_run(shared_from_this(), std::move(what));
+asio::awaitable<sql::result> store::async_execute(sql::bound_statement what, caller by) {
+    return async_run(shared_from_this(), std::move(what), by);
 }
 
-sql::cursor store::stream(std::string_view text, std::span<const sql::parameter> values) {
-    return std::make_shared<held>(shared_from_this())->stream(text, values);
+sql::cursor store::stream(std::string_view text, std::span<const sql::parameter> values,
+                          const caller& by) {
+    return std::make_shared<held>(shared_from_this(), held::use::statements, by)
+        ->stream(text, values, by);
 }
 
-asio::awaitable<sql::cursor> store::async_stream(sql::bound_statement what) {
-    return std::make_shared<held>(shared_from_this())->async_stream(std::move(what));
+asio::awaitable<sql::cursor> store::async_stream(sql::bound_statement what, caller by) {
+    return std::make_shared<held>(shared_from_this(), held::use::statements, by)
+        ->async_stream(std::move(what), by);
 }
 
 }  // namespace cenote::database_detail

@@ -22,15 +22,15 @@ public:
     store(std::shared_ptr<server> at, const options& of_pool);
 
     // Statements that are on their own.
-    sql::result execute(std::string_view text, std::span<const sql::parameter> values) override;
-    asio::awaitable<sql::result> async_execute(sql::bound_statement what) override;
-    sql::cursor stream(std::string_view text, std::span<const sql::parameter> values) override;
-    asio::awaitable<sql::cursor> async_stream(sql::bound_statement what) override;
+    sql::result execute(std::string_view text, std::span<const sql::parameter> values,
+                        const caller& by) override;
+    asio::awaitable<sql::result> async_execute(sql::bound_statement what, caller by) override;
+    sql::cursor stream(std::string_view text, std::span<const sql::parameter> values,
+                       const caller& by) override;
+    asio::awaitable<sql::cursor> async_stream(sql::bound_statement what, caller by) override;
 
-    borrowed acquire() { return pool_.acquire(); }
-    borrowed acquire(std::chrono::nanoseconds within) { return pool_.acquire_for(within); }
-    asio::awaitable<borrowed> async_acquire();
-    asio::awaitable<borrowed> async_acquire(std::chrono::nanoseconds within);
+    borrowed acquire(const caller& by) { return pool_.acquire(by.how, by.at); }
+    asio::awaitable<borrowed> async_acquire(const caller& by);
     /// Of those who do not bring their own.
     std::chrono::nanoseconds acquire_timeout() const noexcept { return acquire_timeout_; }
 

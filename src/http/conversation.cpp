@@ -7,11 +7,10 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
+#include <boost/beast/core/buffers_to_string.hpp>
 #include <boost/beast/core/error.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/serializer.hpp>
-#include <boost/beast/http/write.hpp>
 #include <boost/system/error_code.hpp>
 #include <chrono>
 #include <cstdio>
@@ -28,6 +27,7 @@ namespace http = boost::beast::http;
 using boost::system::error_code;
 using clock = std::chrono::steady_clock;
 using parser = http::request_parser<http::string_body>;
+using two_buffers = std::array<asio::const_buffer, 2>;
 
 namespace {
 
@@ -161,10 +161,13 @@ asio::awaitable<outcome> send(std::shared_ptr<manners> how, std::shared_ptr<conn
     }
     to->stream.expires_after(how->within.answer_time);
     error_code error;
-    http::response_serializer<http::string_body> serializer(what);
+    // Not by Beast's serializer, which can do far more (chunks) and takes ten seconds to compile.
+    http::fields::writer head(what, what.version(), what.result_int());
+    std::string header = boost::beast::buffers_to_string(head.get());
+    two_buffers bytes{asio::buffer(header),
+                      on.head ? asio::const_buffer() : asio::buffer(what.body())};
     auto token = asio::redirect_error(asio::use_awaitable, error);
-    if (on.head) co_await http::async_write_header(to->stream, serializer, token);
-    else co_await http::async_write(to->stream, serializer, token);
+    co_await asio::async_write(to->stream, bytes, token);
     co_return outcome{!error, keep && !error};
 }
 
@@ -276,8 +279,9 @@ asio::awaitable<bool> read_body(std::shared_ptr<manners> how, std::shared_ptr<co
         from->stream.expires_after(how->within.body_time);
         if (expects_something(into->get())) {
             static constexpr std::string_view go_on = "HTTP/1.1 100 Continue\r\n\r\n";
+            two_buffers bytes{asio::buffer(go_on), asio::const_buffer()};
             auto token = asio::redirect_error(asio::use_awaitable, error);
-            co_await asio::async_write(from->stream, asio::buffer(go_on), token);
+            co_await asio::async_write(from->stream, bytes, token);
         }
         if (!error) error = co_await read_rest(from, into);
         if (error) refusal = complaint(error);

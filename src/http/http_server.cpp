@@ -12,10 +12,14 @@
 #include <boost/beast/http/field.hpp>
 #include <boost/beast/http/status.hpp>
 #include <boost/system/error_code.hpp>
+#include <boost/system/system_error.hpp>
+#include <cerrno>
 #include <optional>
 #include <string>
+#include <sys/socket.h>
 #include <thread>
 #include <tuple>
+#include <unistd.h>
 #include <utility>
 
 #include "http/connections.hpp"
@@ -93,6 +97,17 @@ handler answering(handler work) {
     return [work = std::move(work)](request r) { return answered(work, std::move(r)); };
 }
 
+namespace {
+
+/// Asio would leave it, and whatever it accepts, to every program that is started.
+int listening_socket(const tcp& protocol) {
+    int descriptor = ::socket(protocol.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (descriptor < 0) throw boost::system::system_error(errno, boost::system::system_category());
+    return descriptor;
+}
+
+}  // namespace
+
 class server::state : public std::enable_shared_from_this<server::state> {
 public:
     state(asio::any_io_executor where, const tcp::endpoint& at, handler work, const limits& within,
@@ -100,12 +115,12 @@ public:
         : how_(std::make_shared<manners>(std::move(work), within, std::move(on_error))),
           where_(std::move(where)),
           strand_(asio::make_strand(where_)),
-          door_(strand_, at),
-          at_(door_.local_endpoint()) {
+          door_(strand_, at.protocol(), listening_socket(at.protocol())) {
+        door_.set_option(asio::socket_base::reuse_address(true));
+        door_.bind(at);
+        door_.listen();
+        at_ = door_.local_endpoint();
         door_.non_blocking(true);
-        // Otherwise a client that is gone before it was let in is waited for, whatever was said
-        // about blocking.
-        door_.set_option(asio::socket_base::enable_connection_aborted(true));
     }
 
     void open() { asio::co_spawn(strand_, let_in(shared_from_this()), asio::detached); }
@@ -150,9 +165,11 @@ private:
         error_code error;
         auto strand = asio::make_strand(me->where_);
         auto token = asio::redirect_error(asio::use_awaitable, error);
-        tcp::socket client = co_await me->door_.async_accept(strand, token);
+        co_await me->door_.async_wait(tcp::acceptor::wait_read, token);
+        tcp::socket client(strand);
+        if (!error) me->accept(client, error);
         if (!error) co_return me->welcome(std::move(client));
-        if (error == asio::error::connection_aborted || !me->door_.is_open()) co_return;
+        if (is_nobody(error) || !me->door_.is_open()) co_return;
         me->how_->all->drop_longest_waiting();  // the system has no room for another
         co_await pause(me);
     }
@@ -161,6 +178,21 @@ private:
         error_code ignored;
         asio::steady_timer timer(me->strand_, shortage_pause);
         co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    }
+
+    static bool is_nobody(const error_code& error) {
+        return error == asio::error::connection_aborted || error == asio::error::would_block ||
+               error == asio::error::interrupted;
+    }
+
+    void accept(tcp::socket& client, error_code& error) {
+        int descriptor = ::accept4(door_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC);
+        if (descriptor < 0) {
+            error = error_code(errno, boost::system::system_category());
+            return;
+        }
+        std::ignore = client.assign(at_.protocol(), descriptor, error);
+        if (error) ::close(descriptor);
     }
 
     /// If it throws, nobody has come.
@@ -197,9 +229,9 @@ private:
         try {
             for (int i = 0; i < last_guests && door_.is_open(); ++i) {
                 tcp::socket client(asio::make_strand(where_));
-                std::ignore = door_.accept(client, error);
+                accept(client, error);
                 if (!error) welcome(std::move(client));
-                else if (error != asio::error::connection_aborted) break;
+                else if (error == asio::error::would_block || !is_nobody(error)) break;
             }
         } catch (...) {
             error = asio::error::no_memory;  // nobody else can be let in

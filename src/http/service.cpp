@@ -29,6 +29,13 @@ std::uint64_t open_in(const stats& s) noexcept {
 
 }  // namespace
 
+answer::answer(int status, std::string text, std::string content_type)
+    : status_(status), body_(std::move(text)), content_type_(std::move(content_type)) {
+    auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; };
+    if (std::ranges::any_of(content_type_, is_control))
+        throw std::invalid_argument("cenote: a content type has control characters in it");
+}
+
 answer& answer::retry_after(std::chrono::nanoseconds in) noexcept {
     retry_after_ = std::clamp(std::chrono::ceil<std::chrono::seconds>(in), retry_min, retry_max);
     return *this;
@@ -134,18 +141,19 @@ service::service() : list_(std::make_shared<entry::list>()) {}
 
 service::~service() = default;
 
-service::entry::part service::add(std::string name, std::function<stats()> read,
+service::entry::part service::add(const std::string& name, std::function<stats()> read,
                                   const watch_options& how) {
-    cenote::metrics::entry counted = metrics_.add(name, read);  // throws for a bad name, or none
+    // Throws for a bad name, and for no way to read. Numbers equal names.
+    cenote::metrics::entry counted = metrics_.add(name, read);
     std::lock_guard lock(list_->mutex);
-    list_->pools.emplace(name, watched_pool(std::move(read), how));
-    return {std::move(name), std::move(counted)};
+    list_->pools.emplace(counted.name(), watched_pool(std::move(read), how));
+    return {counted.name(), std::move(counted)};
 }
 
-service::entry service::watch(std::string name, std::function<stats()> read,
+service::entry service::watch(const std::string& name, std::function<stats()> read,
                               const watch_options& how) {
     std::vector<entry::part> parts;
-    parts.push_back(add(std::move(name), std::move(read), how));
+    parts.push_back(add(name, std::move(read), how));
     return entry(list_, std::move(parts));
 }
 
@@ -157,7 +165,7 @@ service::entry service::watch_each(const std::string& name, const std::vector<po
         std::string called = name;
         if (!first) called += "-replica-" + std::to_string(all.parts_.size());
         watch_options of_it = first ? how : watch_options{.minimum = 0, .vital = false};
-        all.parts_.push_back(add(std::move(called), [pool] { return pool.stats(); }, of_it));
+        all.parts_.push_back(add(called, [pool] { return pool.stats(); }, of_it));
     }
     return all;
 }

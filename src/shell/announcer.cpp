@@ -16,6 +16,9 @@ constexpr std::size_t most_noted = 65'536;
 /// Whose observers this thread is telling.
 constinit thread_local const announcer* telling_for = nullptr;
 
+/// Whether this thread is in an observer.
+constinit thread_local bool in_observer = false;
+
 }  // namespace
 
 announcer::announcer(const std::vector<std::shared_ptr<observer>>& observers) {
@@ -36,7 +39,10 @@ bool announcer::wants_leases() const {
 
 void announcer::note(const event& what) noexcept {
     if (!wants(what.kind)) return;
-    if (noted_.size() >= most_noted) return ++lost_;
+    if (noted_.size() >= most_noted) {
+        ++lost_;
+        return;
+    }
     try {
         noted_.push_back(what);
     } catch (const std::bad_alloc&) {
@@ -56,7 +62,7 @@ void announcer::tell(std::mutex& keeper_lock) noexcept {
     lock.unlock();
     const detail::process_number here = detail::this_process;
     for (const event& each : batch)
-        if (detail::this_process == here) tell_now(each);
+        if (detail::this_process == here) tell_listeners(each);
     telling_for = outer;
     if (detail::this_process != here) return;  // forked by an observer
     batch.clear();
@@ -69,10 +75,20 @@ void announcer::start_anew() noexcept {
     if (untold_.empty()) untold_.swap(noted_);
     noted_.clear();
     telling_ = false;
-    lost_.set(0);
+    lost_ = 0;
 }
 
-void announcer::tell_now(const event& what) const noexcept {
+void announcer::tell_now(const event& what) noexcept {
+    if (!wants(what.kind)) return;
+    if (in_observer) {
+        ++lost_;
+        return;
+    }
+    tell_listeners(what);
+}
+
+void announcer::tell_listeners(const event& what) const noexcept {
+    bool outer = std::exchange(in_observer, true);
     for (const listener& each : listeners_) {
         if (!each.wants[static_cast<std::size_t>(what.kind)]) continue;
         try {
@@ -82,6 +98,7 @@ void announcer::tell_now(const event& what) const noexcept {
             continue;
         }
     }
+    in_observer = outer;
 }
 
 }  // namespace cenote::shell

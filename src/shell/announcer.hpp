@@ -2,12 +2,13 @@
 #pragma once
 
 #include <array>
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "cenote/observer.hpp"
-#include "core/tally.hpp"
 
 namespace cenote::shell {
 
@@ -32,7 +33,7 @@ public:
     /// Somebody has to tell, or is at it; but not if that is the calling thread.
     bool busy() const;
     /// How many events were dropped. Also without the lock.
-    std::uint64_t lost() const { return lost_.get(); }
+    std::uint64_t lost() const { return lost_.load(std::memory_order_relaxed); }
 
     /// In the child of a fork: what the parent noted is the parent's to tell.
     void start_anew() noexcept;
@@ -41,10 +42,14 @@ public:
     /// follows from that is for the next time: it might never end.
     void tell(std::mutex& keeper_lock) noexcept;
 
-    /// Tells one event at once, on this thread.
-    void tell_now(const event& what) const noexcept;
+    /// Outside the lock. Tells one event at once, on this thread. If that is in the middle of an
+    /// observer, of whichever pool, the event is dropped and counted: an observer that acquires
+    /// when it is told of a refusal would be told of its own, and so on.
+    void tell_now(const event& what) noexcept;
 
 private:
+    void tell_listeners(const event& what) const noexcept;
+
     using kinds = std::array<bool, event_kind_count>;
     struct listener {
         std::shared_ptr<observer> who;
@@ -59,7 +64,8 @@ private:
     std::vector<event> noted_;
     std::vector<event> untold_;  // the parent's
     bool telling_ = false;
-    core::tally lost_;
+
+    std::atomic<std::uint64_t> lost_{0};
 };
 
 }  // namespace cenote::shell

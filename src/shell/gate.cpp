@@ -85,6 +85,11 @@ void gate::release(resource* r) noexcept {
     if (this_threads_mark == nullptr) register_without_allocating();  // for the next time
     keeper_of(this).release(r);
 }
+void gate::discard(resource* r, const std::exception_ptr& cause) noexcept {
+    if (this_threads_mark == nullptr) register_without_allocating();  // for the next time
+    r->state = condition::broken;
+    keeper_of(this).release(r, cause);
+}
 void gate::retire_all() { keeper_of(this).retire_all(); }
 void gate::suspect_all() noexcept { keeper_of(this).suspect_all(); }
 void gate::suspect(const resource* r) noexcept { keeper_of(this).suspect(r); }
@@ -94,7 +99,12 @@ void gate::replace_connector(std::unique_ptr<any_connector> next) {
 void gate::resize(std::size_t max) { keeper_of(this).resize(max); }
 void gate::pause() { keeper_of(this).pause(); }
 void gate::resume() { keeper_of(this).resume(); }
+void gate::suspend_maintenance() { keeper_of(this).suspend_maintenance(); }
+void gate::resume_maintenance() { keeper_of(this).resume_maintenance(); }
 void gate::go(const breaker_move& where) { keeper_of(this).go(where); }
+void gate::set_breaker(std::shared_ptr<breaker> strategy) {
+    keeper_of(this).set_breaker(std::move(strategy));
+}
 std::chrono::nanoseconds gate::retry_after() const {
     return static_cast<const shell::keeper*>(this)->retry_after();
 }
@@ -105,6 +115,11 @@ std::size_t gate::close(std::chrono::nanoseconds timeout, std::source_location s
 bool gate::wait_ready(std::chrono::nanoseconds timeout, std::source_location site) {
     return keeper_of(this).wait_ready(timeout, site);
 }
+bool gate::closed() const noexcept { return static_cast<const shell::keeper*>(this)->closed(); }
+std::exception_ptr gate::open_error() const {
+    return static_cast<const shell::keeper*>(this)->open_error();
+}
+options gate::settings() const { return static_cast<const shell::keeper*>(this)->settings(); }
 stats gate::read() const { return static_cast<const shell::keeper*>(this)->read(); }
 std::vector<lease_info> gate::leases() const {
     return static_cast<const shell::keeper*>(this)->leases();
@@ -113,10 +128,11 @@ std::vector<slot_info> gate::slots() const {
     return static_cast<const shell::keeper*>(this)->slots();
 }
 
-void gate::fail(errc why, instant since, std::size_t wanted) {
+void gate::fail(errc why, instant since, bool queues, std::size_t wanted) {
     std::exception_ptr cause;
-    std::string text = keeper_of(this).explain(why, wanted, since, cause);
-    throw_pool_error(why, std::move(text), std::move(cause), retry_after());
+    std::string text = keeper_of(this).explain(why, queues, wanted, since, cause);
+    throw_pool_error(why, std::move(text), std::move(cause), retry_after(), name_,
+                     std::make_shared<const stats>(read()));
 }
 
 instant gate::deadline_after(std::chrono::nanoseconds timeout) const noexcept {

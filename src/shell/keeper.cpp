@@ -60,7 +60,7 @@ std::exception_ptr timed_out(const std::string& verb) {
 
 keeper* keeper::open(const options& settings, std::unique_ptr<detail::any_connector> connector,
                      const workplace_maker& make_workplace) {
-    validate(settings);
+    validate(settings, connector->abilities().probe);
     auto* k = new keeper(settings, std::move(connector), make_workplace);
     try {
         k->begin();
@@ -102,7 +102,8 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
 
 core::abilities keeper::abilities() const {
     detail::connector_abilities can = connector_->abilities();
-    return {.probe = can.probe, .reset = can.reset};
+    // On an executor a timer keeps the loop running. Only options may ask for one.
+    return {.probe = can.probe, .reset = can.reset, .sees_freezes = can.blocks};
 }
 
 void keeper::begin() {
@@ -179,6 +180,7 @@ bool keeper::ask_for(instant now, detail::waiter& who) {
                                        .arrived = who.arrived,
                                        .again = again,
                                        .cannot_wait = who.cannot_wait,
+                                       .queues = who.wants.queues,
                                        .rank = who.wants.rank,
                                        .holder = holder},
                                       out_);
@@ -272,16 +274,27 @@ void keeper::refused(errc why) noexcept {
 
 // Release.
 
-void keeper::release(resource* r) noexcept {
-    if (looks_before_release_) look_before_release(r);
+void keeper::release(resource* r, std::exception_ptr cause) noexcept {
+    bool unused = r->state == detail::condition::unused;
+    if (looks_before_release_) {
+        std::exception_ptr thrown = look_before_release(r);
+        if (cause == nullptr) cause = std::move(thrown);
+    }
     if (is_foreign(r)) return forsake(r);
     if (looks_before_release_ && lay_back(r)) return;  // others have tried that already
     auto how = static_cast<core::condition>(std::exchange(r->state, detail::condition::clean));
+    if (unused && how == core::condition::dirty) how = core::condition::dirty_unused;
     enter([&](instant now) noexcept {
         std::optional<core::duration> held;
         if (auto since = r->seen->leased_at.load(std::memory_order_relaxed); since != 0)
             held = now.time_since_epoch() - core::duration{since};
-        if (how == core::condition::clean && keep_on_shelf(now, r)) {
+        if (cause != nullptr) {
+            cause_ = cause;
+            cause_of_ = machine_.look(r->slot).resource;
+        }
+        // The machine must hear of the end of a trial.
+        bool plain = how == core::condition::clean && !machine_.look(r->slot).trial;
+        if (plain && keep_on_shelf(now, r)) {
             if (held) machine_.note_hold(*held);
         } else {
             give_to_machine(now, r, how, held);
@@ -289,28 +302,31 @@ void keeper::release(resource* r) noexcept {
     });
 }
 
-/// Only at what its holder thinks can be kept.
-void keeper::look_before_release(resource* r) noexcept {
-    bool returns = r->state == detail::condition::clean || r->state == detail::condition::dirty;
-    if (!returns || is_foreign(r)) return;
+/// Only at what its holder thinks can be kept. Returns what it throws.
+std::exception_ptr keeper::look_before_release(resource* r) noexcept {
+    bool returns = r->state == detail::condition::clean || r->state == detail::condition::dirty ||
+                   r->state == detail::condition::unused;
+    if (!returns || is_foreign(r)) return nullptr;
     verdict said = verdict::discard;
+    std::exception_ptr thrown;
     try {
         said = r->made_by->before_release(*r);
     } catch (...) {
-        said = verdict::discard;
+        thrown = std::current_exception();
     }
-    if (is_foreign(r)) return;  // forked by the connector
+    if (is_foreign(r)) return thrown;  // forked by the connector
     switch (said) {
-        case verdict::keep: return;  // and what is dirty stays so
-        case verdict::reset: r->state = detail::condition::dirty; return;
+        case verdict::keep: return nullptr;  // and what is dirty stays so
+        case verdict::reset: r->state = detail::condition::dirty; return nullptr;
         case verdict::suspect:
             suspect(r);
             r->state = detail::condition::broken;
-            return;
+            return nullptr;
         case verdict::discard:
         case verdict::final: break;
     }
     r->state = detail::condition::rejected;
+    return thrown;
 }
 
 void keeper::hand_in(resource* r) noexcept {
@@ -357,6 +373,13 @@ options keeper::settings_with(std::size_t max) const {
     return o;
 }
 
+options keeper::settings() const {
+    options o = settings_with(max());
+    std::lock_guard lock(mutex_);
+    o.breaker = umpire_.strategy();
+    return o;
+}
+
 void keeper::resize(std::size_t max) {
     validate(settings_with(max));
     catch_up();
@@ -392,6 +415,26 @@ void keeper::resume() {
         machine_.make_room(out_);
         shelf_.lower(detail::pool_paused);
         machine_.resume(now, out_);
+    });
+}
+
+/// The fast lane needs sweeps. Without maintenance it is shut.
+void keeper::suspend_maintenance() {
+    enter([&](instant now) {
+        machine_.make_room(out_);
+        shelf_.raise(detail::no_maintenance);
+        collect_shelf(now);
+        shelf_sweep_at_ = core::never;
+        shelf_.raise(detail::sweeper_asleep);
+        machine_.suspend_maintenance(now, out_);
+    });
+}
+
+void keeper::resume_maintenance() {
+    enter([&](instant now) {
+        machine_.make_room(out_);
+        shelf_.lower(detail::no_maintenance);
+        machine_.resume_maintenance(now, out_);
     });
 }
 
@@ -466,7 +509,7 @@ void keeper::wait_warm() {
 
 void keeper::end() noexcept {
     close();
-    if (is_behind()) return;
+    if (is_behind()) return let_go_of_strategy();
     std::unique_lock lock(mutex_);
     ++watchers_;
     // Connector calls may use what the caller is about to destroy, so they are waited for; each of
@@ -494,6 +537,7 @@ void keeper::end() noexcept {
     lock.lock();
     connector.swap(connector_);
     lock.unlock();
+    let_go_of_strategy();
     drop_ref();
 }
 

@@ -60,7 +60,7 @@ public:
     bool withdraw(detail::waiter& who) noexcept;
     static bool take_back(const detail::waiter& who) noexcept;
     void refused(errc why) noexcept;
-    void release(detail::resource* r) noexcept;
+    void release(detail::resource* r, std::exception_ptr cause = nullptr) noexcept;
     void hand_in(detail::resource* r) noexcept;
     std::unique_ptr<detail::resource> detach(detail::resource* r) noexcept;
     void retire_all();
@@ -70,16 +70,25 @@ public:
     void resize(std::size_t max);
     void pause();
     void resume();
+    void suspend_maintenance();
+    void resume_maintenance();
     void go(const breaker_move& where);
+    void set_breaker(std::shared_ptr<breaker> strategy);
     core::duration retry_after() const;
     void close() noexcept;
     std::size_t close(std::chrono::nanoseconds timeout, std::source_location site) noexcept;
     bool wait_ready(std::chrono::nanoseconds timeout, std::source_location site);
     std::size_t max() const { return max_.load(std::memory_order_relaxed); }
+    bool closed() const noexcept { return machine_.closed(); }
+    std::exception_ptr open_error() const {
+        std::lock_guard lock(mutex_);
+        return open_error_;
+    }
+    options settings() const;
     stats read() const;
     std::vector<lease_info> leases() const;
     std::vector<slot_info> slots() const;
-    std::string explain(errc why, std::size_t wanted, core::instant since,
+    std::string explain(errc why, bool queues, std::size_t wanted, core::instant since,
                         std::exception_ptr& cause);
 
     // For the work files.
@@ -225,6 +234,7 @@ private:
     detail::resource* take_from_shelf(core::instant now, const borrower& who);
     void prepare(core::instant now, detail::resource* r, const borrower& who);
     std::uint64_t note_who_holds(std::uint64_t comes, std::size_t wanted);
+    bool waited_in_vain(std::size_t wanted);
     void note_nested(std::source_location site);
     void give_to_machine(core::instant now, detail::resource* r, core::condition how,
                          const std::optional<core::duration>& held);
@@ -277,10 +287,12 @@ private:
     bool cannot_wait_here() const;
     void wait(thread_waiter& me, const detail::wish& w);
     bool admits(detail::resource* r) noexcept;
-    void look_before_release(detail::resource* r) noexcept;
+    std::exception_ptr look_before_release(detail::resource* r) noexcept;
     void make_calls_here() noexcept;
     void shut_for_breaker(core::instant now, breaker_state to);
-    bool lane_went_well();
+    std::uint64_t count_lane();
+    void note_lane(core::instant now);
+    void let_go_of_strategy() noexcept;
     void judge() noexcept;
     void tell() noexcept;
     bool look_here(detail::waiter& who);
@@ -377,7 +389,8 @@ private:
 
 /// When somebody must be looked at who may hold a lease for too long.
 inline core::instant keeper::leaks_at() const {
-    return machine_.count(core::slot_state::leased) == 0 ? core::never : leaks_.look_at();
+    bool looks = machine_.count(core::slot_state::leased) > 0 && machine_.maintains();
+    return looks ? leaks_.look_at() : core::never;
 }
 
 inline core::instant keeper::wake_at() const {

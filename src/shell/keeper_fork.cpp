@@ -141,7 +141,7 @@ void keeper::forget_the_past() noexcept {
     shelf_sweep_at_ = core::never;
     shelf_.raise(detail::sweeper_asleep);
     shelf_.lower(detail::somebody_waits | detail::recalling | detail::pool_paused |
-                 detail::circuit_open);
+                 detail::circuit_open | detail::no_maintenance);
     occupied_ = false;
     open_ended_at_ = core::long_ago;
     announcer_.start_anew();

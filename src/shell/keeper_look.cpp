@@ -83,28 +83,31 @@ std::string text_of(const std::vector<lease_info>& leases) {
 }
 
 std::string opening_words(errc why, const std::string& name, duration waited, bool on_loop,
-                          bool too_many) {
+                          bool too_many, bool queues) {
     std::string quoted = '"' + name + '"';
     switch (why) {
         case errc::timed_out:
             return "timed out after " + text_of(waited) + " waiting for a lease of " + quoted;
         case errc::closed: return "pool " + quoted + " is closed";
         case errc::unavailable: return "the circuit breaker of " + quoted + " is open";
-        case errc::line_full: return "the line of " + quoted + " is full";
+        case errc::line_full:
+            if (!queues) return "all of " + quoted + " is in use, and the acquire does not queue";
+            return "the line of " + quoted + " is full";
         case errc::canceled: return "canceled while waiting for a lease of " + quoted;
         case errc::open_failed: return "pool " + quoted + " cannot open a resource";
         case errc::deadlock:
             if (too_many) return "more leases were wanted at once than " + quoted + " may have";
             if (on_loop)
                 return "acquire would block the loop that pool " + quoted + " works on; await it";
-            return "every lease of " + quoted + " is held by a thread that waits for another one";
+            return "every lease of " + quoted +
+                   " is held by a thread that waits for another one (refuse_deadlock = true)";
         default: return "pool " + quoted + ": " + make_error_code(why).message();
     }
 }
 
 }  // namespace
 
-std::string keeper::explain(errc why, std::size_t wanted, instant since,
+std::string keeper::explain(errc why, bool queues, std::size_t wanted, instant since,
                             std::exception_ptr& cause) {
     catch_up();
     std::vector<lease_info> leases;
@@ -117,19 +120,32 @@ std::string keeper::explain(errc why, std::size_t wanted, instant since,
     std::size_t opening = machine_.count(core::slot_state::opening);
     stats s;
     machine_.read(s);
+    constexpr duration a_while = std::chrono::milliseconds{1};  // who only tried has not waited
+    bool in_vain = why == errc::timed_out && now - since >= a_while && waited_in_vain(wanted);
     lock.unlock();
 
     std::string text =
-        opening_words(why, name_, now - since, work_->needs_this_thread(), wanted > max()) + ": " +
-        std::to_string(leases.size()) + " of " + std::to_string(max()) + " leased" +
+        opening_words(why, name_, now - since, work_->needs_this_thread(), wanted > max(), queues) +
+        ": " + std::to_string(leases.size()) + " of " + std::to_string(max()) + " leased" +
         text_of(leases);
     if (opening > 0) text += ", " + std::to_string(opening) + " opening";
     text += ", " + std::to_string(s.waiting) + " waiting";
-    if (why == errc::line_full) text += " (line_max = " + std::to_string(settings_.line_max) + ")";
+    if (why == errc::line_full && queues)
+        text += " (line_max = " + std::to_string(settings_.line_max) + ")";
     if (open_ended_at != core::long_ago)
         text += ", last open " + text_of(now - open_ended_at) +
                 " ago: " + (cause == nullptr ? "ok" : words::text_of(cause));
+    if (in_vain)
+        text +=
+            "; probably a deadlock: every lease is held by a thread that waits for another one "
+            "(refuse_deadlock = true refuses at once)";
     return text;
+}
+
+/// Whether this thread, whose time is up, could not have got a lease from any other one.
+bool keeper::waited_in_vain(std::size_t wanted) {
+    std::uint64_t me = note_who_holds(detail::this_thread(), wanted);
+    return machine_.waits_in_vain({.count = static_cast<std::uint32_t>(wanted), .holder = me});
 }
 
 duration keeper::retry_after() const {

@@ -60,6 +60,7 @@ core::answer keeper::ask_for_many(many_waiter& me) {
              .arrived = me.arrived,
              .again = again,
              .cannot_wait = me.cannot_wait,
+             .queues = me.wants.queues,
              .rank = me.wants.rank,
              .count = static_cast<std::uint32_t>(me.into.size()),
              .holder = holder},
@@ -80,7 +81,10 @@ bool keeper::admits_all(std::span<resource*> all) noexcept {
         fit = false;
     }
     if (fit) return true;
-    for (resource*& r : all) release(std::exchange(r, nullptr));
+    for (resource*& r : all) {
+        if (r->state == detail::condition::clean) r->state = detail::condition::unused;
+        release(std::exchange(r, nullptr));
+    }
     return false;
 }
 

@@ -178,6 +178,7 @@ bool keeper::keep_on_shelf(instant now, resource* r) {
 /// With nothing left there it goes to sleep, and the next release wakes it.
 void keeper::sweep_shelf(instant now) {
     note_holders(now);
+    note_lane(now);
     bool hot = false;
     for (std::size_t i = 0; i < shelf_.size(); ++i) {
         resource* r = shelf_.collect(i);

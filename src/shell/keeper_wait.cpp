@@ -94,7 +94,10 @@ bool keeper::watch_for(instant now, detail::waiter& who) {
 bool keeper::has_come(instant now, detail::waiter& who) const {
     if (who.what == detail::awaited_thing::ready) {
         if (machine_.closed()) who.error = errc::closed;
-        return machine_.closed() || machine_.ready();
+        if (machine_.closed() || machine_.ready()) return true;
+        if (who.deadline > now) return false;
+        who.error = open_error_ == nullptr ? errc::timed_out : errc::open_failed;
+        return true;
     }
     who.left = machine_.count(core::slot_state::leased);
     return machine_.drained() || who.deadline <= now || work_->stopped();
@@ -133,7 +136,10 @@ bool keeper::withdraw(detail::waiter& who) noexcept {
         was_there = true;
         unseen = std::exchange(who.got, nullptr);
     });
-    if (unseen != nullptr) release(unseen);
+    if (unseen != nullptr) {
+        unseen->state = detail::condition::unused;
+        release(unseen);
+    }
     return was_there;
 }
 

@@ -29,7 +29,7 @@ void keeper::sort_out(instant now, errands& todo) noexcept {
     if (settled || settings_.fairness == fairness::bounded) mind_the_lane(now);
     for (const action& a : out_) sort_out(now, a, todo);
     out_.clear();
-    todo.judges = umpire_.begin();
+    todo.judges = umpire_.needs_telling();
     // If only the line or the shelf has moved, nothing else follows.
     if (settled) look_around(now, todo);
     else if (wake_at() < looked_for_ || has_jobs()) rouse(todo);
@@ -61,7 +61,13 @@ void keeper::sort_out(instant now, const action& a, errands& todo) noexcept {
         case action::kind::abandon: return abandon_call(now, a);
         case action::kind::make_way: return give_up(a);
         case action::kind::report: return note_event(a);
-        case action::kind::judge: return umpire_.note({.what = a.news, .moves = a.call});
+        case action::kind::judge:
+            return umpire_.note({.what = a.news,
+                                 .at = now,
+                                 .moves = a.call,
+                                 .successes = a.successes,
+                                 .succeeded_at = a.at,
+                                 .error = a.cookie == cause_of_ ? cause_ : nullptr});
         case action::kind::grant:
         case action::kind::refuse: break;
     }
@@ -284,7 +290,7 @@ void keeper::finish(const job& j, bool well, const std::exception_ptr& error,
     outcome how = well ? outcome::ok : outcome::failed;
     // What the open kept goes to what it opened, or ends here.
     auto opener = detail::connector_ref::adopt(j.which == verb::open ? j.by : nullptr);
-    if (error != nullptr && j.which == verb::open && opener->classify(error) == verdict::final)
+    if (error != nullptr && j.which == verb::open && opener->classify_open(error) == verdict::final)
         how = outcome::failed_finally;
     if (opened != nullptr) opened->made_by = std::move(opener);
     if (j.which == verb::close) return finish_close(j, how, error);

@@ -10,9 +10,9 @@ namespace cenote::sim {
 
 namespace {
 
-constexpr std::array<const char*, core::fault_count> names = {"none",
+constexpr std::array<const char*, core::fault_count> fault_names = {"none",
 #define CENOTE_FAULT(name) #name,
-                                                              CENOTE_FAULTS(CENOTE_FAULT)
+                                                                    CENOTE_FAULTS(CENOTE_FAULT)
 #undef CENOTE_FAULT
 };
 
@@ -31,15 +31,15 @@ std::uint64_t first_finding(std::size_t steps, std::uint64_t seeds, verdict& v) 
 
 }  // namespace
 
-const char* name_of(core::fault f) { return names[static_cast<std::size_t>(f)]; }
+const char* name_of(core::fault f) { return fault_names[static_cast<std::size_t>(f)]; }
 
 #ifdef CENOTE_PLANTED_FAULTS
 
 bool can_plant() { return true; }
 
 bool plant(const std::string& name) {
-    for (std::size_t i = 0; i < names.size(); ++i)
-        if (name == names[i]) {
+    for (std::size_t i = 0; i < fault_names.size(); ++i)
+        if (name == fault_names[i]) {
             core::planted_fault = static_cast<core::fault>(i);
             return true;
         }
@@ -53,7 +53,7 @@ bool find_planted_faults(std::ostream& out, std::size_t steps, std::uint64_t see
         verdict v;
         std::uint64_t seed = first_finding(steps, seeds, v);
         found += v.failed;
-        out << (v.failed ? "found    " : "SURVIVED ") << names[i];
+        out << (v.failed ? "found    " : "SURVIVED ") << fault_names[i];
         if (v.failed) {
             auto shortest = shrink(draw_plan(seed, steps), v.decisions);
             out << ": seed " << seed << ", " << shortest.size() << " decisions: " << v.what;

@@ -104,6 +104,8 @@ answer model::acquire(instant now, const request& who, actions& out) {
     } else if (who.cannot_wait) {
         tried_ = true;
         result.error = errc::deadlock;
+    } else if (!who.queues && !who.again && must_queue(who.count)) {
+        result.error = errc::line_full;
     } else if (line_.size() >= settings_.line_max && !who.again && who.rank != priority::reserved) {
         if (line_.empty()) tried_ = true;
         result.error = errc::line_full;
@@ -123,6 +125,12 @@ std::optional<errc> model::turned_away(const request& who) const {
     if (!lets_in(who.count)) return errc::unavailable;
     if (who.count > settings_.max) return errc::deadlock;
     return std::nullopt;
+}
+
+/// Is everything that could be had without a lease coming back wanted by those in line?
+bool model::must_queue(std::size_t wanted) const {
+    const std::size_t not_leased = excess(settings_.max, count(slot_state::leased));
+    return paused_ || wanted + waiters_want() > not_leased;
 }
 
 std::optional<slot_id> model::try_acquire(instant now, actions& out) {
@@ -155,17 +163,21 @@ void model::release(instant now, slot_id id, condition how, std::uint64_t uses, 
     place& s = slots_[id];
     s.uses += uses;
     s.idle_since = now;
-    s.trial = false;
     // Why it is closed is a matter of the reports alone.
-    const bool kept = how == condition::clean || how == condition::dirty;
-    if (kept) judge(core::circuit_news::succeeded, out);
-    if (how == condition::rejected || how == condition::broken)
-        judge(core::circuit_news::failed, out);
+    const bool used = how == condition::clean || how == condition::dirty;
+    const bool dirty = how == condition::dirty || how == condition::dirty_unused;
+    const bool kept = used || how == condition::unused || dirty;
+    const bool bad = how == condition::rejected || how == condition::broken;
+    if (circuit_.to != breaker_state::recovering || (s.trial && s.trial_of == moves_of_circuit_)) {
+        if (used) judge(now, core::circuit_news::succeeded, s.resource, out);
+        if (bad) judge(now, core::circuit_news::failed, s.resource, out);
+    }
+    s.trial = false;
     if (closed_ || !kept || worn(s, now)) {
         const bool for_nothing = how == condition::unfit && s.uses <= 1;
         if (for_nothing && !closed_ && !worn(s, now)) open_failed(now, s.called_at);
         begin_close(now, id, out);
-    } else if (how == condition::dirty) {
+    } else if (dirty) {
         if (can_.reset) {
             begin(now, id, slot_state::resetting, verb::reset, out);
         } else {
@@ -230,6 +242,12 @@ void model::pause(instant now, actions& out) {
     settle(now, out);
 }
 
+void model::maintain(instant now, bool on, actions& out) {
+    notice_freeze(now);
+    maintained_ = on;
+    settle(now, out);
+}
+
 void model::resume(instant now, actions& out) {
     notice_freeze(now);
     paused_ = false;
@@ -240,9 +258,11 @@ void model::go(instant now, const breaker_move& where, actions& out) {
     notice_freeze(now);
     circuit_ = where;
     ++moves_of_circuit_;
-    success_is_news_ = true;
+    successes_ = 0;
+    told_at_ = now;
     ask_at_ = never;
     if (where.to == breaker_state::inactive) {
+        tried_ = false;
         ask_at_ = after(now, where.cool_down);
         while (!line_.empty()) refuse(0, errc::unavailable, out);
     }
@@ -258,15 +278,25 @@ bool model::follow(instant now, std::uint64_t moves, const breaker_move& where, 
     return true;
 }
 
-void model::judge(core::circuit_news what, actions& out) {
+void model::judge(instant now, core::circuit_news what, std::uint64_t resource, actions& out) {
+    if (closed_) return;
     const bool good = what == core::circuit_news::succeeded;
-    const bool news = !good || success_is_news_ || circuit_.to != breaker_state::active;
-    success_is_news_ = !good;
-    if (!news || closed_) return;
+    if (good) {
+        ++successes_;
+        success_at_ = now;
+    }
+    const bool sums_up = circuit_.to == breaker_state::active && told_at_ != long_ago;
+    if (good && sums_up && now < told_at_ + core::circuit::tell_every) return;
     action& a = out.emplace_back();
     a.what = action::kind::judge;
     a.news = what;
     a.call = moves_of_circuit_;
+    a.cookie = resource;
+    if (what == core::circuit_news::cooled_down) return;
+    a.successes = successes_;
+    if (successes_ > 0) a.at = success_at_;
+    successes_ = 0;
+    told_at_ = now;
 }
 
 /// Whether nobody could ever give anything back if this one waited, who has something himself.
@@ -367,7 +397,6 @@ bool model::on_open(instant now, slot_id id, std::uint64_t call, outcome how, ac
     if (how == outcome::ok) {
         place& s = slots_[id];
         const instant called_at = s.called_at;
-        judge(core::circuit_news::succeeded, out);
         s.expires_at = draw_expiry(now);
         s.uses = 0;
         s.idle_since = now;
@@ -497,6 +526,7 @@ void model::lend(instant now, slot_id id, duration waited) {
     enter(id, slot_state::leased);
     ++slots_[id].uses;
     slots_[id].trial = circuit_.to == breaker_state::recovering;
+    slots_[id].trial_of = moves_of_circuit_;
     slots_[id].holder = 0;
     served(now, waited);
 }
@@ -510,11 +540,11 @@ void model::put_by(instant now, slot_id id, actions& out) {
 }
 
 void model::fail_open(instant now, slot_id id, bool final, actions& out) {
-    judge(core::circuit_news::failed, out);
+    judge(now, core::circuit_news::failed, slots_[id].resource, out);
     if (slots_[id].epoch == epoch_) open_failed(now, slots_[id].called_at);
     tried_ = false;
     vacate(id);
-    if (!final) return;
+    if (!final && settings_.open_errors == open_errors::retry) return;
     if (!line_.empty()) refuse(0, errc::open_failed, out);
     if (alive() + count(slot_state::opening) > 0) return;
     while (!line_.empty()) refuse(0, errc::open_failed, out);
@@ -522,7 +552,7 @@ void model::fail_open(instant now, slot_id id, bool final, actions& out) {
 
 void model::fail_probe(instant now, slot_id id, actions& out) {
     if (slots_[id].purpose == probe_purpose::heartbeat) beating_ = false;
-    judge(core::circuit_news::failed, out);
+    judge(now, core::circuit_news::failed, slots_[id].resource, out);
     if (++dead_in_row_ >= 2) suspect_at_ = now;
     begin_close(now, id, out);
 }
@@ -580,7 +610,7 @@ void model::settle(instant now, actions& out) {
     std::erase_if(strays_, [&](const auto& each) { return each.second <= now; });
     if (!closed_ && ask_at_ <= now) {
         ask_at_ = after(now, circuit_.cool_down);
-        judge(core::circuit_news::cooled_down, out);
+        judge(now, core::circuit_news::cooled_down, 0, out);
     }
     refuse_expired(now, out);
     shed_late(now, out);
@@ -740,7 +770,7 @@ void model::close_doomed(instant now, actions& out) {
 }
 
 void model::sweep(instant now, actions& out) {
-    if (closed_ || !line_.empty() || sweep_at() > now) return;
+    if (closed_ || !maintained_ || !line_.empty() || sweep_at() > now) return;
     last_sweep_ = now;
     sweep_due_ = never;
     spared_any_ = false;
@@ -777,6 +807,7 @@ void model::sweep_one(instant now, slot_id id, actions& out) {
 
 void model::beat(instant now, actions& out) {
     if (closed_ || !can_.probe || beating_ || now < beat_due_ || !line_.empty()) return;
+    if (circuit_.to != breaker_state::active || !maintained_) return;
     slot_id next = no_slot;
     for (const slot_id id : fresh_then_stale()) {
         if (slots_[id].expiring) continue;
@@ -1017,11 +1048,14 @@ instant model::wake_at() const {
         at = std::min({at, interval_ends_, shed_at(oldest())});
     at = std::min({at, held_back_ ? widen_at_ : retry_at_, scout_at()});
     for (const auto& [call, deadline] : strays_) at = std::min(at, deadline);
-    if (line_.empty()) at = std::min(at, sweep_at());
-    if (can_.probe && !beating_ && line_.empty()) at = std::min(at, beat_due_);
+    if (line_.empty() && maintained_) {
+        at = std::min(at, sweep_at());
+        if (can_.probe && !beating_ && circuit_.to == breaker_state::active)
+            at = std::min(at, beat_due_);
+    }
     if (!line_.empty() && first(idle_kind::fresh) != no_slot)
         at = std::min(at, after(line_.front().arrived, settings_.bypass_for));
-    if (can_.probe && count(slot_state::idle) > 0)
+    if (can_.probe && can_.sees_freezes && maintained_ && count(slot_state::idle) > 0)
         at = std::min(at, after(settled_at_, core::machine::look_after));
     return at;
 }
@@ -1029,8 +1063,9 @@ instant model::wake_at() const {
 // How fast opens follow each other.
 
 model::shortage model::missing() const {
-    const std::size_t min_size = keeps_minimum_ ? settings_.min_size : 0;
-    const std::size_t min_idle = keeps_minimum_ ? settings_.min_idle : 0;
+    const bool fills = keeps_minimum_ && maintained_ && circuit_.to != breaker_state::inactive;
+    const std::size_t min_size = fills ? settings_.min_size : 0;
+    const std::size_t min_idle = fills ? settings_.min_idle : 0;
     const std::size_t idle = available();
     const std::size_t coming = count(slot_state::opening) + returning();
     const std::size_t present = idle + count(slot_state::leased) + coming;

@@ -36,6 +36,7 @@ public:
     void resize(core::instant now, std::size_t max, core::actions& out);
     void pause(core::instant now, core::actions& out);
     void resume(core::instant now, core::actions& out);
+    void maintain(core::instant now, bool on, core::actions& out);
     void go(core::instant now, const breaker_move& where, core::actions& out);
     bool follow(core::instant now, std::uint64_t moves, const breaker_move& where,
                 core::actions& out);
@@ -73,6 +74,7 @@ private:
         core::probe_purpose purpose{};
         bool expiring = false;
         bool trial = false;
+        std::uint64_t trial_of = 0;  // how often the circuit had moved then
         std::uint64_t call = 0;
         std::uint64_t uses = 0;
         std::uint64_t epoch = 0;
@@ -123,11 +125,13 @@ private:
     bool answered(core::slot_id id, std::uint64_t call, core::slot_state expected);
     void join(core::instant now, const core::request& who, std::uint64_t ticket);
     void notice_freeze(core::instant now);
-    void judge(core::circuit_news what, core::actions& out);
+    void judge(core::instant now, core::circuit_news what, std::uint64_t resource,
+               core::actions& out);
     bool deadlocks(const core::request& who) const;
     bool lets_in(std::size_t count = 1) const;
     std::size_t waiters_want() const;
     std::optional<errc> turned_away(const core::request& who) const;
+    bool must_queue(std::size_t wanted) const;
     bool too_many(std::size_t more = 0) const;
     std::size_t room() const;
     std::size_t room_for_opens() const;
@@ -205,6 +209,7 @@ private:
 
     bool closed_ = false;
     bool paused_ = false;
+    bool maintained_ = true;
     bool keeps_minimum_;
     bool tried_ = false;
     bool beating_ = false;
@@ -240,7 +245,9 @@ private:
     breaker_move circuit_;  // the last one
     std::uint64_t moves_of_circuit_ = 0;
     core::instant ask_at_ = core::never;
-    bool success_is_news_ = false;
+    std::uint64_t successes_ = 0;  // since the strategy was told
+    core::instant told_at_ = core::long_ago;
+    core::instant success_at_ = core::long_ago;
     core::duration in_bucket_;  // so much time's worth of tokens
     core::instant filled_at_;
 };

@@ -10,11 +10,11 @@ namespace cenote::sim {
 
 namespace {
 
-constexpr std::array<const char*, decision::kinds> names = {
-    "acquire", "demand",  "attempt", "cancel",  "release", "detach",     "reject",      "stop",
-    "resume",  "destroy", "look",    "admit",   "crowd",   "storm",      "gather",      "call_off",
-    "scatter", "answer",  "start",   "late",    "pass",    "retire_all", "suspect_all", "resize",
-    "pause",   "unpause", "judge",   "breaker", "close"};
+constexpr std::array<const char*, decision::kinds> kind_names = {
+    "acquire",  "demand",  "attempt", "cancel",  "release", "detach", "reject",     "hand_on",
+    "stop",     "resume",  "destroy", "look",    "admit",   "crowd",  "storm",      "gather",
+    "call_off", "scatter", "answer",  "start",   "late",    "pass",   "retire_all", "suspect_all",
+    "resize",   "pause",   "unpause", "suspend", "restore", "judge",  "breaker",    "close"};
 
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
@@ -63,8 +63,8 @@ options draw_options(core::dice& random) {
 /// How likely each kind is, in the order of decision::kind. Those of coroutines and crowds come in
 /// when the world has some.
 std::array<std::uint32_t, decision::kinds> draw_weights(core::dice& random) {
-    std::array<std::uint32_t, decision::kinds> weights = {30, 3, 5, 4, 25, 2,  3, 0, 0,  0, 0, 0,
-                                                          0,  0, 0, 0, 0,  30, 0, 6, 25, 1, 1};
+    std::array<std::uint32_t, decision::kinds> weights = {30, 3, 5, 4, 25, 2, 3,  0, 0, 0,  0, 0,
+                                                          0,  0, 0, 0, 0,  0, 30, 0, 6, 25, 1, 1};
     for (auto& w : weights)
         if (w != 0 && random.chance(25)) w = random.chance(50) ? 0 : w * 4;
     return weights;
@@ -100,6 +100,8 @@ void draw_coroutines(core::dice& random, plan& p) {
 
 void draw_overload(core::dice& random, plan& p) {
     p.pairs = random.chance(40);
+    // There must be another thread.
+    if (p.pairs && p.borrowers > 2) weight_of(p, decision::kind::hand_on) = 3;
     p.settings.refuse_deadlock = random.chance(90);
     p.ranks = random.chance(30);
     if (p.ranks) p.settings.head_start = span(random, 200, false);
@@ -130,7 +132,7 @@ void draw_breaker(core::dice& random, plan& p) {
 
 std::string to_string(const decision& d) {
     std::ostringstream text;
-    text << names[static_cast<std::size_t>(d.what)] << ' ' << d.a << ' ' << d.b;
+    text << kind_names[static_cast<std::size_t>(d.what)] << ' ' << d.a << ' ' << d.b;
     return text.str();
 }
 
@@ -138,9 +140,9 @@ bool parse(const std::string& text, decision& d) {
     std::istringstream in(text);
     std::string name;
     if (!(in >> name >> d.a >> d.b)) return false;
-    auto found = std::find(names.begin(), names.end(), name);
-    if (found == names.end()) return false;
-    d.what = static_cast<decision::kind>(found - names.begin());
+    auto found = std::find(kind_names.begin(), kind_names.end(), name);
+    if (found == kind_names.end()) return false;
+    d.what = static_cast<decision::kind>(found - kind_names.begin());
     return true;
 }
 
@@ -175,6 +177,13 @@ plan draw_plan(std::uint64_t seed, std::size_t steps) {
     draw_overload(random, p);
     draw_gatherers(random, p);
     if (random.chance(20)) weight_of(p, decision::kind::resize) = 1;
+    p.hasty = random.chance(30);
+    if (random.chance(20)) {
+        weight_of(p, decision::kind::suspend) = 1;
+        weight_of(p, decision::kind::restore) = 2;
+    }
+    p.can.sees_freezes = !random.chance(20);
+    if (random.chance(20)) p.settings.open_errors = open_errors::fail_fast;
     return p;
 }
 

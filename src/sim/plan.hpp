@@ -22,6 +22,7 @@ struct decision {
         release,  // borrower a, if it holds; b: in what condition
         detach,   // borrower a, if it holds
         reject,   // borrower a, a thread, if it holds: its before_acquire says no
+        hand_on,  // borrower a, if it holds: its lease is moved, perhaps to another thread
         // These are for borrowers that are coroutines.
         stop,     // borrower a, before it asks: it is canceled as soon as it does
         resume,   // borrower a, if it has been told
@@ -45,11 +46,13 @@ struct decision {
         resize,  // b: to how many
         pause,
         unpause,
+        suspend,  // maintenance
+        restore,
         judge,    // the strategy hears the oldest news that waits for it
         breaker,  // by hand: a = to which state, b = with how many probes
         close,
     };
-    static constexpr std::size_t kinds = 29;
+    static constexpr std::size_t kinds = 32;
 
     kind what{};
     std::uint32_t a = 0;
@@ -75,6 +78,7 @@ struct plan {
     std::size_t gatherers = 0;   // besides the borrowers
     bool pairs = false;          // two borrowers each are one thread, if they are threads
     bool ranks = false;          // borrowers differ in priority
+    bool hasty = false;          // some borrowers do not queue
     std::uint64_t failures = 0;  // that open the circuit; 0: it is moved by hand alone
     std::uint64_t probes = 1;    // and what else the strategy is told
     std::uint64_t successes = 1;

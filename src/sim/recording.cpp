@@ -15,6 +15,7 @@ void each_field(Plan& p, Visit visit) {
     visit("seed", p.seed);
     visit("probe", p.can.probe);
     visit("reset", p.can.reset);
+    visit("sees_freezes", p.can.sees_freezes);
     visit("reports", p.reports);
     visit("ends_live", p.ends_live);
     visit("calls_wait", p.calls_wait);
@@ -24,6 +25,7 @@ void each_field(Plan& p, Visit visit) {
     visit("gatherers", p.gatherers);
     visit("pairs", p.pairs);
     visit("ranks", p.ranks);
+    visit("hasty", p.hasty);
     visit("failures", p.failures);
     visit("probes", p.probes);
     visit("successes", p.successes);
@@ -56,6 +58,7 @@ void each_field(Plan& p, Visit visit) {
     visit("head_start", o.head_start);
     visit("shed_target", o.shed.target);
     visit("shed_interval", o.shed.interval);
+    visit("open_errors", o.open_errors);
     visit("backoff_first", o.backoff.first);
     visit("backoff_cap_waiting", o.backoff.cap_waiting);
     visit("backoff_cap_idle", o.backoff.cap_idle);

@@ -83,7 +83,7 @@ duration rounded_up(duration d) {
 
 /// Whoever has waited ten times as long as all but one in a thousand stays for nothing: then
 /// something is wrong. But a pool that has lost everything must have the time to open.
-duration patience(const load_result& r, const measured_server& server) {
+duration longest_wait(const load_result& r, const measured_server& server) {
     duration usual = load_result::quantile(r.total, 0.999);
     return std::max<duration>(rounded_up(std::max(10 * usual, 4 * server.open())), 100ms);
 }
@@ -262,7 +262,7 @@ void look_at_one(const measured_server& server, const question& q, advice& a,
     if (is_enough()) return;
     load_result steady = a.keeps_up ? a.at_rate : run(pool_of(a.max), server, who, is_enough);
     a.min_idle = std::min(a.max, spares(steady, server, q.hold));
-    a.acquire_timeout = patience(steady, server);
+    a.acquire_timeout = longest_wait(steady, server);
 }
 
 }  // namespace

@@ -152,7 +152,8 @@ bool world::fits(const borrower& who, decision::kind what) const {
         case decision::kind::demand: return who.what == doing::nothing && !is_coroutine(who);
         case decision::kind::cancel: return who.what != doing::nothing;
         case decision::kind::release:
-        case decision::kind::detach: return who.what == doing::holding;
+        case decision::kind::detach:
+        case decision::kind::hand_on: return who.what == doing::holding;
         case decision::kind::reject: return who.what == doing::holding && !is_coroutine(who);
         case decision::kind::stop: return who.what == doing::nothing && is_coroutine(who);
         case decision::kind::resume: return who.what == doing::told;
@@ -198,6 +199,7 @@ bool world::borrow(const decision& d, borrower& who) {
         }
         case decision::kind::detach: detach(who); return true;
         case decision::kind::reject: reject(who); return true;
+        case decision::kind::hand_on: hand_on(who); return false;
         case decision::kind::stop: who.stopped = true; return false;
         case decision::kind::resume: resume(who); return false;
         case decision::kind::destroy: destroy(who); return true;
@@ -243,6 +245,8 @@ bool world::happen(const decision& d) {
         case decision::kind::resize: resize(1 + d.b % 8); return true;
         case decision::kind::pause: pause(true); return true;
         case decision::kind::unpause: pause(false); return true;
+        case decision::kind::suspend: maintain(false); return true;
+        case decision::kind::restore: maintain(true); return true;
         case decision::kind::judge: return judge();
         case decision::kind::breaker: {
             auto to = static_cast<breaker_state>(d.a % 3);
@@ -280,6 +284,7 @@ void world::ask(borrower& who) {
     }
     who.cookie = ++asks_ * borrowers_.size() + index_of(who);
     who.bypassable = asks_ % 4 != 0;
+    if (!again) who.queues = !plan_.hasty || begun_ % 3 != 0;
     if (plan_.ranks && !again) who.rank = static_cast<priority>(begun_ * 7 / 3 % priority_count);
     core::request r{.deadline = who.deadline,
                     .cookie = who.cookie,
@@ -288,6 +293,7 @@ void world::ask(borrower& who) {
                     .arrived = who.arrived,
                     .again = again,
                     .cannot_wait = who.cannot_wait,
+                    .queues = who.queues,
                     .rank = who.rank,
                     .holder = thread_of(who)};
     bool stuck = deadlocks(who);
@@ -295,6 +301,8 @@ void world::ask(borrower& who) {
     if (planted(fault::unfit_restarts_the_bypass)) r.arrived = now_;
     if (planted(fault::unfit_restarts_the_deadline) && who.deadline != never)
         r.deadline = now_ + (who.deadline - who.arrived);
+    // Before: it may wait, and be granted the last one in the same call.
+    const bool all_leased = machine_.count(core::slot_state::leased) >= machine_.max();
     core::answer mine = machine_.acquire(now_, r, mine_);
     core::answer theirs = model_.acquire(now_, r, theirs_);
     compare_answers(mine, theirs);
@@ -310,6 +318,7 @@ void world::ask(borrower& who) {
         case core::answer::kind::waiting:
             require(!who.cannot_wait, "who cannot wait is not made to");
             require(!stuck, "nobody waits where nobody can give anything back");
+            require(who.queues || again || !all_leased, "who does not queue waits for no lease");
             who.what = doing::waiting;
             break;
         case core::answer::kind::refused:
@@ -319,7 +328,7 @@ void world::ask(borrower& who) {
             require(mine.error != errc::deadlock || who.cannot_wait || stuck,
                     "all others may wait");
             require(mine.error != errc::line_full || !again, "who has a place is not turned away");
-            require(mine.error != errc::line_full || who.rank != priority::reserved,
+            require(mine.error != errc::line_full || who.rank != priority::reserved || !who.queues,
                     "the reserved are not turned away");
             refused(who);
     }
@@ -368,6 +377,8 @@ void world::detach(borrower& who) {
 
 void world::release(borrower& who, condition how) {
     place& p = places_[who.slot];
+    bool accepted = how == condition::clean || how == condition::dirty;
+    trials_well_ += who.trial && accepted;
     p.dirty = how == condition::dirty;
     p.given_up = how != condition::clean && how != condition::dirty;
     slot_id slot = who.slot;
@@ -382,6 +393,13 @@ void world::reject(borrower& who) {
     if (who.ticket != 0) --ended_;  // its acquire goes on
     send_back(who);
     ask(who);
+}
+
+/// The keeper tells the machine of holders before a waiter joins the line; the world does it here.
+void world::hand_on(borrower& who) {
+    who.moved = true;
+    model_.held_by(who.slot, 0);
+    if (!planted(fault::moved_lease_keeps_its_holder)) machine_.held_by(who.slot, 0);
 }
 
 void world::send_back(borrower& who) {
@@ -420,6 +438,7 @@ void world::lent(borrower& who, slot_id slot, bool from_line) {
     require(!from_line || now_ < who.deadline, "nobody is granted after the deadline");
     ++seen_.grants;
     who.slot = slot;
+    who.moved = false;
     p.fit = false;
     machine_.held_by(slot, thread_of(who));
     model_.held_by(slot, thread_of(who));
@@ -436,6 +455,9 @@ std::uint64_t world::thread_of(const borrower& who) const {
     return 1 + index_of(who) / 2;
 }
 
+/// The thread that certainly has its lease; 0: unknown.
+std::uint64_t world::holder_of(const borrower& who) const { return who.moved ? 0 : thread_of(who); }
+
 /// Whether every lease would be held by a thread that waits, if this one did.
 bool world::deadlocks(const borrower& who) const {
     std::uint64_t me = thread_of(who);
@@ -445,7 +467,7 @@ bool world::deadlocks(const borrower& who) const {
     bool all_wait = true;
     for (const borrower& b : borrowers_) {
         if (b.slot == core::no_slot) continue;
-        std::uint64_t thread = thread_of(b);
+        std::uint64_t thread = holder_of(b);
         bool waits = thread == me;
         for (const borrower& other : borrowers_)
             waits = waits || (other.what == doing::waiting && thread_of(other) == thread);
@@ -555,27 +577,40 @@ void world::pause(bool on) {
     }
 }
 
+void world::maintain(bool on) {
+    if (on) machine_.resume_maintenance(now_, mine_);
+    else machine_.suspend_maintenance(now_, mine_);
+    model_.maintain(now_, on, theirs_);
+}
+
 /// The strategy rules on what it hears, perhaps too late.
 bool world::judge() {
     if (news_.empty()) return false;
     core::action heard = news_.front();
     news_.erase(news_.begin());
+    breaker_report what{
+        .pool = "world", .state = circuit_.to, .at = heard.at, .count = heard.successes};
     std::optional<breaker_move> ruling;
-    switch (heard.news) {
-        case core::circuit_news::succeeded: ruling = strategy_.succeeded(circuit_.to); break;
-        case core::circuit_news::failed: ruling = strategy_.failed(circuit_.to); break;
-        case core::circuit_news::cooled_down: ruling = strategy_.cooled_down(); break;
-    }
+    if (heard.successes > 0) ruling = strategy_.succeeded(what);
+    if (heard.news == core::circuit_news::failed)
+        if (auto said = strategy_.failed(what)) ruling = said;
+    if (heard.news == core::circuit_news::cooled_down) ruling = strategy_.cooled_down(what);
     if (!ruling) return false;
     bool mine = machine_.follow(now_, heard.call, *ruling, mine_);
     bool theirs = model_.follow(now_, heard.call, *ruling, theirs_);
     require(mine == theirs, "rulings are followed as in the model");
-    if (mine) circuit_ = *ruling;
-    return mine;
+    if (!mine) return false;
+    bool recovered =
+        circuit_.to == breaker_state::recovering && ruling->to == breaker_state::active;
+    require(!recovered || trials_well_ > 0, "only a use that went well ends a recovery");
+    circuit_ = *ruling;
+    trials_well_ = 0;
+    return true;
 }
 
 void world::move(const breaker_move& where) {
     circuit_ = where;
+    trials_well_ = 0;
     machine_.go(now_, where, mine_);
     model_.go(now_, where, theirs_);
 }
@@ -675,6 +710,8 @@ void world::began(const core::action& a) {
     place& p = places_[a.slot];
     require(p.exists == (a.which != verb::open), "opens fill empty slots, other calls full ones");
     require(a.which != verb::open || !paused_, "a paused pool opens nothing");
+    require(a.which != verb::open || circuit_.to != breaker_state::inactive,
+            "an inactive pool opens nothing");
     for (std::size_t i = 0; i < calls_.size(); ++i) {
         if (calls_[i].slot != a.slot) continue;
         // The call before it was given up: a resource that does not answer is closed.

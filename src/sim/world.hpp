@@ -70,8 +70,10 @@ private:
         bool withdrawn = false;  // it is going away, or need not be told
         bool bypassable = false;
         bool cannot_wait = false;
+        bool queues = true;
         priority rank = priority::normal;
         bool trial = false;  // lent while the circuit was recovering
+        bool moved = false;  // nobody knows which thread has its lease
         core::waiter_id waiter{};
         std::uint64_t cookie = 0;
         std::uint64_t ticket = 0;
@@ -124,6 +126,7 @@ private:
     void detach(borrower& who);
     void release(borrower& who, core::condition how);
     void reject(borrower& who);
+    void hand_on(borrower& who);
     void send_back(borrower& who);
     void lent(borrower& who, core::slot_id slot, bool from_line);
     void hold(borrower& who);
@@ -176,6 +179,7 @@ private:
     void close();
     void resize(std::size_t max);
     void pause(bool on);
+    void maintain(bool on);
     bool judge();
     void move(const breaker_move& where);
 
@@ -193,6 +197,7 @@ private:
     void look_at_borrowers(const stats& s) const;
     void mix(std::uint64_t value);
     std::uint64_t thread_of(const borrower& who) const;
+    std::uint64_t holder_of(const borrower& who) const;
     bool deadlocks(const borrower& who) const;
     core::instant turn(const borrower& who) const;
     bool comes_before(const borrower& a, const borrower& b) const;
@@ -227,6 +232,7 @@ private:
     threshold_breaker strategy_;
     core::actions news_;  // that the strategy has not heard yet
     breaker_move circuit_;
+    std::uint64_t trials_well_ = 0;  // leases of a recovery that came back well since the last move
     std::uint64_t hash_ = 0xcbf29ce484222325u;
     spectator* spectator_;
     std::vector<consequence> followed_;  // in this step, if somebody watches

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/error.hpp>
@@ -12,15 +13,14 @@
 #include <boost/asio/socket_base.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/buffers_to_string.hpp>
 #include <boost/beast/core/error.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
-#include <boost/beast/http/serializer.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <boost/beast/http/write.hpp>
 #include <boost/system/error_code.hpp>
 #include <cerrno>
 #include <mutex>
@@ -137,6 +137,8 @@ void listener_of_parent::close_all() {
         ::close(each->descriptor_);
     listeners_mutex.unlock();
 }
+
+struct dashboard_server::request_parser : http::request_parser<http::string_body> {};
 
 /// Somebody who is connected.
 struct dashboard_server::client {
@@ -311,14 +313,31 @@ asio::awaitable<void> dashboard_server::serve(std::shared_ptr<client> one) {
     co_await part(one.get());
 }
 
+/// Reads the header, or the whole request if the parser is eager. Beast's own asynchronous reads do
+/// the same, but each takes seconds to compile.
+asio::awaitable<error_code> dashboard_server::read(client* one, request_parser* into) {
+    for (;;) {
+        error_code error;
+        if (one->buffer.size() > 0) {
+            one->buffer.consume(into->put(one->buffer.data(), error));
+            if (error && error != http::error::need_more) co_return error;
+            if (into->eager() ? into->is_done() : into->is_header_done()) co_return error_code();
+        }
+        std::size_t room = one->buffer.max_size() - one->buffer.size();
+        if (room == 0) co_return http::error::buffer_overflow;
+        std::size_t got = co_await one->stream.async_read_some(
+            one->buffer.prepare(room), asio::redirect_error(asio::use_awaitable, error));
+        if (error) co_return error;
+        one->buffer.commit(got);
+    }
+}
+
 asio::awaitable<bool> dashboard_server::serve_request(client* one) {
-    http::request_parser<http::string_body> parser;
+    request_parser parser;
     parser.header_limit(header_max);
     parser.body_limit(body_max);
-    error_code error;
     one->stream.expires_after(as_duration(request_timeout_));
-    co_await http::async_read_header(one->stream, one->buffer, parser,
-                                     asio::redirect_error(asio::use_awaitable, error));
+    error_code error = co_await read(one, &parser);
     reply what;
     // Browsers send lengths. Whatever else there is leaves room for two opinions about where a body
     // ends; and Beast's parser has an assertion that chunks which come byte by byte do not keep.
@@ -328,9 +347,10 @@ asio::awaitable<bool> dashboard_server::serve_request(client* one) {
         co_await send(one, std::move(what));
         co_return false;
     }
-    if (!error && !parser.is_done())
-        co_await http::async_read(one->stream, one->buffer, parser,
-                                  asio::redirect_error(asio::use_awaitable, error));
+    if (!error && !parser.is_done()) {
+        parser.eager(true);
+        error = co_await read(one, &parser);
+    }
     if (error) {
         what.status = status_for(error);
         what.body = R"({"error":"this is no request, or too large"})";
@@ -371,15 +391,15 @@ asio::awaitable<bool> dashboard_server::send(client* one, reply what) {
     message.body() = std::move(what.body);
     if (what.status != 304) message.prepare_payload();
 
-    http::response_serializer<http::string_body> serializer(message);
+    http::fields::writer head(message, message.version(), message.result_int());
+    std::string header = beast::buffers_to_string(head.get());
+    bool header_only = what.head_only || what.status == 304;
+    std::array<asio::const_buffer, 2> bytes{
+        asio::buffer(header), header_only ? asio::const_buffer() : asio::buffer(message.body())};
     error_code error;
     one->stream.expires_after(as_duration(request_timeout_));
-    if (what.head_only || what.status == 304)
-        co_await http::async_write_header(one->stream, serializer,
-                                          asio::redirect_error(asio::use_awaitable, error));
-    else
-        co_await http::async_write(one->stream, serializer,
-                                   asio::redirect_error(asio::use_awaitable, error));
+    co_await asio::async_write(one->stream, bytes,
+                               asio::redirect_error(asio::use_awaitable, error));
     co_return !error;
 }
 

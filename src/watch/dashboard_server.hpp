@@ -65,6 +65,7 @@ private:
     struct client;
     class presence;
     struct reply;
+    struct request_parser;
 
     void listen(const dashboard_options& settings);
     boost::asio::ip::tcp::socket accept(boost::system::error_code& error);
@@ -72,6 +73,7 @@ private:
     boost::asio::awaitable<void> look_every_second();
     boost::asio::awaitable<void> accept_all();
     boost::asio::awaitable<void> serve(std::shared_ptr<client> one);
+    boost::asio::awaitable<boost::system::error_code> read(client* one, request_parser* into);
     boost::asio::awaitable<bool> serve_request(client* one);
     boost::asio::awaitable<bool> send(client* one, reply what);
     boost::asio::awaitable<void> part(client* one);

@@ -117,17 +117,6 @@ void write_reasons(exposition& to, const std::vector<named_stats>& all) {
         }
 }
 
-void check_name(std::string_view name) {
-    auto fits = [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-               c == '_' || c == '.' || c == '-';
-    };
-    constexpr std::size_t longest = 64;
-    if (!name.empty() && name.size() <= longest && std::ranges::all_of(name, fits)) return;
-    throw std::invalid_argument(
-        "cenote: a pool's name in metrics has letters, digits and _ . - alone, at most 64");
-}
-
 }  // namespace
 
 struct metrics::entry::list {
@@ -188,15 +177,16 @@ void metrics::entry::leave() noexcept {
 metrics::metrics() : list_(std::make_shared<entry::list>()) {}
 metrics::~metrics() = default;
 
-metrics::entry metrics::add(std::string name, std::function<stats()> read) {
-    check_name(name);
+metrics::entry metrics::add(const std::string& name, std::function<stats()> read) {
+    validate_name(name);
     if (read == nullptr) throw std::invalid_argument("cenote: metrics need a way to read a pool");
     auto kept = std::make_shared<entry::list::watched>();
     kept->read = std::move(read);
+    std::string free = name;
     std::lock_guard lock(list_->mutex);
-    if (!list_->all.emplace(name, std::move(kept)).second)
-        throw std::invalid_argument("cenote: there is a pool of that name in the metrics already");
-    return {list_, std::move(name)};
+    for (std::size_t i = 2; list_->all.contains(free); ++i) free = name + ' ' + std::to_string(i);
+    list_->all.emplace(free, std::move(kept));
+    return {list_, std::move(free)};
 }
 
 std::string metrics::prometheus() const {

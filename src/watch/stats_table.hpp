@@ -22,10 +22,11 @@ inline constexpr std::array<stats_number, 2> stats_gauges{{
     {"waiting", "Callers in line.", &stats::waiting},
 }};
 
-inline constexpr std::array<stats_number, 13> stats_counters{{
+inline constexpr std::array<stats_number, 14> stats_counters{{
     {"acquires", "Calls of acquire.", &stats::acquires},
     {"granted", "Leases given out.", &stats::granted},
     {"waited", "Leases given out, but not at once.", &stats::waited},
+    {"refused_after_wait", "Acquires refused, but not at once.", &stats::refused_after_wait},
     {"released", "Leases that came back.", &stats::released},
     {"discarded", "Leases that came back discarded by their holder.", &stats::discarded},
     {"detached", "Leases taken out of the pool for good.", &stats::detached},

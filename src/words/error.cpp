@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "cenote/stats.hpp"
+
 namespace cenote {
 
 namespace {
@@ -17,7 +19,7 @@ public:
             case errc::timed_out: return "timed out waiting for a lease";
             case errc::closed: return "the pool is closed";
             case errc::unavailable: return "the circuit breaker is open";
-            case errc::line_full: return "too many are waiting already";
+            case errc::line_full: return "no place in the line";
             case errc::shed: return "refused early, the line has been late for too long";
             case errc::canceled: return "the acquire was canceled";
             case errc::open_failed: return "no resource could be opened";
@@ -36,10 +38,18 @@ public:
     }
 };
 
+struct arguments {
+    std::string text;
+    std::exception_ptr cause;
+    std::chrono::nanoseconds retry_after;
+    std::string pool;
+    std::shared_ptr<const stats> seen;
+};
+
 template <errc Code>
-[[noreturn]] void throw_one(std::string&& text, std::exception_ptr&& cause,
-                            std::chrono::nanoseconds retry_after) {
-    throw pool_error_of<Code>(std::move(text), std::move(cause), retry_after);
+[[noreturn]] void throw_one(arguments& what) {
+    throw pool_error_of<Code>(std::move(what.text), std::move(what.cause), what.retry_after,
+                              std::move(what.pool), std::move(what.seen));
 }
 
 }  // namespace
@@ -58,30 +68,32 @@ const std::error_category& pool_category() noexcept {
 }
 
 pool_error::pool_error(errc code, std::string text, std::exception_ptr cause,
-                       std::chrono::nanoseconds retry_after)
+                       std::chrono::nanoseconds retry_after, std::string pool,
+                       std::shared_ptr<const cenote::stats> seen)
     : std::system_error(make_error_code(code)),
-      text_(std::make_shared<const std::string>(std::move(text))),
       cause_(std::move(cause)),
-      retry_after_(retry_after) {}
+      retry_after_(retry_after) {
+    if (seen == nullptr) seen = std::make_shared<const cenote::stats>();
+    about_ =
+        std::make_shared<const details>(details{std::move(text), std::move(pool), std::move(seen)});
+}
 
 void throw_pool_error(errc code, std::string text, std::exception_ptr cause,
-                      std::chrono::nanoseconds retry_after) {
+                      std::chrono::nanoseconds retry_after, std::string pool,
+                      std::shared_ptr<const stats> seen) {
+    arguments what{std::move(text), std::move(cause), retry_after, std::move(pool),
+                   std::move(seen)};
     switch (code) {
-        case errc::timed_out:
-            throw_one<errc::timed_out>(std::move(text), std::move(cause), retry_after);
-        case errc::closed: throw_one<errc::closed>(std::move(text), std::move(cause), retry_after);
-        case errc::unavailable:
-            throw_one<errc::unavailable>(std::move(text), std::move(cause), retry_after);
-        case errc::line_full:
-            throw_one<errc::line_full>(std::move(text), std::move(cause), retry_after);
-        case errc::shed: throw_one<errc::shed>(std::move(text), std::move(cause), retry_after);
-        case errc::canceled:
-            throw_one<errc::canceled>(std::move(text), std::move(cause), retry_after);
-        case errc::open_failed:
-            throw_one<errc::open_failed>(std::move(text), std::move(cause), retry_after);
+        case errc::timed_out: throw_one<errc::timed_out>(what);
+        case errc::closed: throw_one<errc::closed>(what);
+        case errc::unavailable: throw_one<errc::unavailable>(what);
+        case errc::line_full: throw_one<errc::line_full>(what);
+        case errc::shed: throw_one<errc::shed>(what);
+        case errc::canceled: throw_one<errc::canceled>(what);
+        case errc::open_failed: throw_one<errc::open_failed>(what);
         case errc::deadlock: break;
     }
-    throw_one<errc::deadlock>(std::move(text), std::move(cause), retry_after);
+    throw_one<errc::deadlock>(what);
 }
 
 }  // namespace cenote

@@ -1,7 +1,9 @@
 // The rules that options must keep.
 #include "cenote/options.hpp"
 
+#include <algorithm>
 #include <initializer_list>
+#include <string>
 #include <utility>
 
 namespace cenote {
@@ -64,6 +66,16 @@ void validate_rate(const open_rate& r) {
             "must be between 1 and 1000000");
 }
 
+/// An option that never has an effect would be believed to have one.
+void validate_without_probe(const options& o) {
+    const char* rule = "needs a connector with probe()";
+    require(o.heartbeat == nanoseconds{forever}, "heartbeat", text_of(o.heartbeat), rule);
+    require(!o.probe_on_release, "probe_on_release", "true", rule);
+    bool is_default = o.probe_after_idle == options{}.probe_after_idle;
+    require(is_default || o.probe_after_idle == nanoseconds{forever}, "probe_after_idle",
+            text_of(o.probe_after_idle), rule);
+}
+
 }  // namespace
 
 invalid_option::invalid_option(std::string_view option, std::string_view value,
@@ -72,8 +84,19 @@ invalid_option::invalid_option(std::string_view option, std::string_view value,
                             ": " + std::string(rule)),
       option_(std::make_shared<const std::string>(option)) {}
 
-void validate(const options& o) {
-    require(!o.name.empty(), "name", "\"\"", "must not be empty");
+void validate_name(std::string_view name) {
+    auto fits = [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; };
+    constexpr std::size_t longest = 100;
+    if (!name.empty() && name.size() <= longest && std::ranges::all_of(name, fits)) return;
+    std::string shown(name.substr(0, longest));
+    std::ranges::replace_if(shown, [](char c) { return c < ' ' || c > '~'; }, '?');
+    throw invalid_option("name", '"' + shown + '"',
+                         "must have 1 to 100 printable characters of ASCII, without \" and \\");
+}
+
+void validate(const options& o, bool can_probe) {
+    if (!can_probe) validate_without_probe(o);
+    validate_name(o.name);
     validate_sizes(o);
     require_positive({{"open_timeout", o.open_timeout},
                       {"probe_timeout", o.probe_timeout},
@@ -101,6 +124,8 @@ void validate(const options& o) {
             "must be lifo or fifo");
     require(o.fairness <= fairness::bounded, "fairness",
             std::to_string(static_cast<int>(o.fairness)), "must be strict or bounded");
+    require(o.open_errors <= open_errors::fail_fast, "open_errors",
+            std::to_string(static_cast<int>(o.open_errors)), "must be retry or fail_fast");
     validate_backoff(o.backoff);
     validate_rate(o.open_rate);
     for (const auto& each : o.observers)

@@ -41,13 +41,29 @@ histogram& histogram::operator+=(const histogram& other) noexcept {
 }
 
 stats& stats::operator+=(const stats& other) noexcept {
-    for (auto number :
-         {&stats::max,         &stats::total,     &stats::leased,    &stats::idle,
-          &stats::opening,     &stats::probing,   &stats::resetting, &stats::closing,
-          &stats::waiting,     &stats::acquires,  &stats::granted,   &stats::waited,
-          &stats::released,    &stats::discarded, &stats::detached,  &stats::opened,
-          &stats::open_failed, &stats::closed,    &stats::abandoned, &stats::events_lost,
-          &stats::try_empty,   &stats::leaks})
+    for (auto number : {&stats::max,
+                        &stats::total,
+                        &stats::leased,
+                        &stats::idle,
+                        &stats::opening,
+                        &stats::probing,
+                        &stats::resetting,
+                        &stats::closing,
+                        &stats::waiting,
+                        &stats::acquires,
+                        &stats::granted,
+                        &stats::waited,
+                        &stats::released,
+                        &stats::discarded,
+                        &stats::detached,
+                        &stats::opened,
+                        &stats::open_failed,
+                        &stats::closed,
+                        &stats::abandoned,
+                        &stats::events_lost,
+                        &stats::try_empty,
+                        &stats::leaks,
+                        &stats::refused_after_wait})
         this->*number += other.*number;
     auto badness = [](breaker_state s) { return (static_cast<int>(s) * 2) % 3; };
     if (badness(other.breaker) > badness(breaker)) breaker = other.breaker;

@@ -56,6 +56,14 @@ AT(cenote_breaker_move, to, 8);
 AT(cenote_breaker_move, cool_down, 16);
 AT(cenote_breaker_move, probes, 24);
 
+SIZE(cenote_breaker_report, 48);
+AT(cenote_breaker_report, size, 0);
+AT(cenote_breaker_report, pool, 8);
+AT(cenote_breaker_report, state, 16);
+AT(cenote_breaker_report, count, 24);
+AT(cenote_breaker_report, at, 32);
+AT(cenote_breaker_report, text, 40);
+
 SIZE(cenote_breaker, 40);
 AT(cenote_breaker, size, 0);
 AT(cenote_breaker, context, 8);
@@ -81,7 +89,7 @@ AT(cenote_options, order, 44);
 AT(cenote_options, fairness, 48);
 AT(cenote_options, probe_on_release, 52);
 AT(cenote_options, refuse_deadlock, 56);
-AT(cenote_options, reserved, 60);
+AT(cenote_options, open_errors, 60);
 AT(cenote_options, acquire_timeout, 64);
 AT(cenote_options, open_timeout, 72);
 AT(cenote_options, probe_timeout, 80);
@@ -115,11 +123,11 @@ SIZE(cenote_wish, 40);
 AT(cenote_wish, size, 0);
 AT(cenote_wish, timeout, 8);
 AT(cenote_wish, priority, 16);
-AT(cenote_wish, reserved, 20);
+AT(cenote_wish, no_queue, 20);
 AT(cenote_wish, task, 24);
 AT(cenote_wish, leak_after, 32);
 
-SIZE(cenote_stats, 4480);
+SIZE(cenote_stats, 4488);
 AT(cenote_stats, size, 0);
 AT(cenote_stats, state, 8);
 AT(cenote_stats, breaker, 12);
@@ -150,6 +158,7 @@ AT(cenote_stats, refused, 320);
 AT(cenote_stats, wait, 448);
 AT(cenote_stats, hold, 1792);
 AT(cenote_stats, open, 3136);
+AT(cenote_stats, refused_after_wait, 4480);
 
 SIZE(cenote_holder, 32);
 AT(cenote_holder, size, 0);
@@ -223,6 +232,8 @@ IS(CENOTE_FIFO, 1);
 
 IS(CENOTE_STRICT, 0);
 IS(CENOTE_BOUNDED, 1);
+IS(CENOTE_OPEN_ERRORS_RETRY, 0);
+IS(CENOTE_OPEN_ERRORS_FAIL_FAST, 1);
 
 IS(CENOTE_PRIORITY_RESERVED, 0);
 IS(CENOTE_PRIORITY_HIGH, 1);
@@ -257,6 +268,7 @@ IS(CENOTE_COUNT_TRY_EMPTY, 20);
 IS(CENOTE_COUNT_LEAKS, 21);
 IS(CENOTE_COUNT_REFUSED, 22);
 IS(CENOTE_COUNT_RETIRED, 23);
+IS(CENOTE_COUNT_REFUSED_AFTER_WAIT, 24);
 
 IS(CENOTE_FOREVER, INT64_MAX);
 IS(CENOTE_DEFAULT_TIMEOUT, INT64_MIN);

@@ -247,7 +247,6 @@ static void says_who_holds_what_when_time_is_up(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     cenote_options o = options_of(1);
-    o.refuse_deadlock = 0; /* it is this thread that holds it, and waits */
     cenote_pool pool;
     CHECK_OK(cenote_create(&c, &o, &pool, NULL));
     cenote_wish wish = CENOTE_WISH;
@@ -275,6 +274,21 @@ static void says_who_holds_what_when_time_is_up(void) {
     CHECK_CODE(cenote_holders(pool, holders, 2, NULL), CENOTE_INVALID_ARGUMENT);
     holders[0].size = 1;
     CHECK_CODE(cenote_holders(pool, holders, 2, &held), CENOTE_INVALID_ARGUMENT);
+    CHECK_OK(cenote_release(lease));
+    end(pool, &w);
+}
+
+static void does_not_queue_if_told_so(void) {
+    workshop w = {0};
+    cenote_connector c = connector_of(&w);
+    cenote_pool pool = pool_of(&c, 1);
+    cenote_wish wish = CENOTE_WISH;
+    wish.no_queue = 1;
+    cenote_lease lease, none;
+    CHECK_OK(cenote_acquire_with(pool, &wish, &lease, NULL, NULL)); /* opened for it */
+    CHECK_CODE(cenote_acquire_with(pool, &wish, &none, NULL, NULL), CENOTE_LINE_FULL);
+    CHECK_OK(cenote_release(lease));
+    CHECK_OK(cenote_acquire_with(pool, &wish, &lease, NULL, NULL));
     CHECK_OK(cenote_release(lease));
     end(pool, &w);
 }
@@ -370,6 +384,7 @@ int main(void) {
     RUN(detaches);
     RUN(takes_only_what_is_there);
     RUN(says_who_holds_what_when_time_is_up);
+    RUN(does_not_queue_if_told_so);
     RUN(refuses_wishes_it_cannot_read);
     RUN(understands_larger_structures_of_later_programs);
     RUN(serves_threads_one_at_a_time);

@@ -90,7 +90,6 @@ static cenote_pool fresh_pool(void) {
         c.before_release = judge_before;
     }
     cenote_options o = options_of(1 + (uint64_t)number % 4);
-    o.refuse_deadlock = 0; /* anybody may release what anybody has acquired */
     cenote_pool pool;
     CHECK_OK(cenote_create(&c, &o, &pool, NULL));
     return pool;

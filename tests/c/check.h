@@ -91,13 +91,12 @@ typedef struct thing {
 typedef struct workshop {
     atomic_int opened, closed, probed, reset, before_acquire, before_release, ended;
     atomic_int open_says, probe_says, reset_says, before_acquire_says, before_release_says;
-    atomic_int open_takes_ms;
-    atomic_bool opens_nothing;
+    atomic_bool open_waits, opens_nothing;
 } workshop;
 
 static int workshop_open(void* context, void** resource, cenote_failure* why) {
     workshop* w = context;
-    if (w->open_takes_ms != 0) sleep_for(w->open_takes_ms * millisecond);
+    while (w->open_waits) sleep_for(millisecond);
     int says = w->open_says;
     if (says != CENOTE_KEEP) {
         why->cause = 111;

@@ -41,6 +41,9 @@ constexpr std::uint64_t most = 10'000;
 const cenote::options usual{.name = "a name too long to be stored without an allocation",
                             .max = 2,
                             .acquire_timeout = plenty,
+                            .probe_timeout = plenty,
+                            .reset_timeout = plenty,
+                            .close_timeout = plenty,
                             .backoff = {.first = 1ms, .cap_waiting = 1ms, .cap_idle = 1ms}};
 
 /// Everything is there, and works.
@@ -200,7 +203,9 @@ TEST(alloc_failure, in_a_resize_changes_nothing) {
     for (std::size_t more : {3u, 5u, 100u})
         for_every_allocation(scope::once, [&](std::uint64_t n, scope at) {
             auto to = server::start();
-            session_pool pool{connector{to}, usual};
+            cenote::options how = usual;
+            how.refuse_deadlock = true;
+            session_pool pool{connector{to}, how};
             auto one = pool.acquire();
             auto two = pool.acquire();
             bool failed = false;

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "cenote/pool.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/process.hpp"
 #include "support/server.hpp"
@@ -24,11 +25,12 @@ using support::hooked_connector;
 using support::plenty;
 using support::server;
 using support::session;
+using support::stopped_clock;
 using session_pool = cenote::pool<session>;
 
 namespace {
 
-/// For calls that hang; long enough for all the others on a busy machine.
+/// For calls that hang. The clock stands still meanwhile, so no other call takes as long.
 constexpr std::chrono::nanoseconds brief = 100ms;
 
 constexpr cenote::backoff quick{.first = 1ms, .cap_waiting = 2ms, .cap_idle = 5ms};
@@ -45,6 +47,21 @@ void expect_full_capacity(session_pool& pool, server& to) {
     EXPECT_EQ(pool.close(plenty), 0U);
     EXPECT_TRUE(eventually([&] { return to.present == 0; })) << to.present;
     EXPECT_EQ(to.overlaps, 0);
+}
+
+/// The number of the resource that a borrower gets although the first one's call hangs, and its
+/// close for as long as it may.
+int id_of_the_second(session_pool& pool, stopped_clock& time, const door& hang,
+                     std::uint64_t abandoned) {
+    auto borrower = std::async(std::launch::async, [&] { return pool.acquire()->id; });
+    EXPECT_TRUE(eventually([&] { return hang.waiting() == 1; }));
+    EXPECT_TRUE(support::lines_up(pool, 1));
+    for (std::uint64_t n = 1; n <= abandoned; ++n) {
+        EXPECT_EQ(pool.stats().abandoned, n - 1);
+        time.advance(n == 1 ? brief : std::chrono::nanoseconds{1s});
+        EXPECT_TRUE(eventually([&] { return pool.stats().abandoned == n; }));
+    }
+    return borrower.get();
 }
 
 struct odd_type {};
@@ -99,9 +116,14 @@ TEST(bad_input, every_other_verb_may_throw_anything) {
     to->on_acquire = odd;
     to->on_release = odd;
     to->on_close = [&](int id) { (void)odd(id); };
-    session_pool pool{
-        hooked_connector{{to}},
-        {.max = 3, .acquire_timeout = plenty, .probe_after_idle = 0ns, .probe_on_release = true}};
+    session_pool pool{hooked_connector{{to}},
+                      {.max = 3,
+                       .acquire_timeout = plenty,
+                       .probe_timeout = plenty,
+                       .reset_timeout = plenty,
+                       .close_timeout = plenty,
+                       .probe_after_idle = 0ns,
+                       .probe_on_release = true}};
     for (int i = 0; i < 60; ++i) {
         auto held = pool.acquire();
         if (i % 3 == 0) held.mark_dirty();
@@ -148,6 +170,7 @@ TEST(bad_input, a_release_hook_that_always_says_no_costs_a_new_resource_each_tim
 }
 
 TEST(bad_input, an_open_that_hangs_is_abandoned_and_its_late_result_closed) {
+    stopped_clock time;
     auto to = server::start();
     door hang;
     to->on_open = [hang](int id) {
@@ -156,7 +179,7 @@ TEST(bad_input, an_open_that_hangs_is_abandoned_and_its_late_result_closed) {
     session_pool pool{
         connector{to},
         {.max = 1, .acquire_timeout = plenty, .open_timeout = brief, .backoff = quick}};
-    EXPECT_EQ(pool.acquire()->id, 2) << "the slot goes on without it";
+    EXPECT_EQ(id_of_the_second(pool, time, hang, 1), 2) << "the slot goes on without it";
     EXPECT_EQ(pool.stats().abandoned, 1U);
     EXPECT_EQ(pool.stats().open_failed, 1U);
     EXPECT_EQ(to->present, 2);
@@ -167,6 +190,7 @@ TEST(bad_input, an_open_that_hangs_is_abandoned_and_its_late_result_closed) {
 }
 
 TEST(bad_input, an_open_that_hangs_and_then_throws_changes_nothing) {
+    stopped_clock time;
     auto to = server::start();
     door hang;
     to->on_open = [hang](int id) {
@@ -177,13 +201,14 @@ TEST(bad_input, an_open_that_hangs_and_then_throws_changes_nothing) {
     session_pool pool{
         connector{to},
         {.max = 1, .acquire_timeout = plenty, .open_timeout = brief, .backoff = quick}};
-    EXPECT_EQ(pool.acquire()->id, 2);
+    EXPECT_EQ(id_of_the_second(pool, time, hang, 1), 2);
     hang.open();
     EXPECT_TRUE(eventually([&] { return to->present == 1; }));
     expect_full_capacity(pool, *to);
 }
 
 TEST(bad_input, a_probe_that_hangs_is_abandoned_and_replaced) {
+    stopped_clock time;
     auto to = server::start();
     door hang;
     to->on_probe = [hang](int id) { return id != 1 || hang.pass_through(); };
@@ -191,7 +216,8 @@ TEST(bad_input, a_probe_that_hangs_is_abandoned_and_replaced) {
         connector{to},
         {.max = 1, .acquire_timeout = plenty, .probe_timeout = brief, .probe_after_idle = 0ns}};
     (void)pool.acquire();
-    EXPECT_EQ(pool.acquire()->id, 2);
+    time.advance(1ms);  // what was opened at this very instant would not be probed
+    EXPECT_EQ(id_of_the_second(pool, time, hang, 2), 2);
     EXPECT_EQ(pool.stats().abandoned, 2U) << "that call, and the close that could not begin";
     EXPECT_EQ(pool.stats().retired(retire_reason::probe_failed), 1U);
     EXPECT_EQ(to->ended, 0) << "nobody ends a resource while a verb is in it";
@@ -201,6 +227,7 @@ TEST(bad_input, a_probe_that_hangs_is_abandoned_and_replaced) {
 }
 
 TEST(bad_input, a_reset_that_hangs_is_abandoned_and_replaced) {
+    stopped_clock time;
     auto to = server::start();
     door hang;
     to->on_reset = [hang](int) { return hang.pass_through(); };
@@ -208,7 +235,7 @@ TEST(bad_input, a_reset_that_hangs_is_abandoned_and_replaced) {
     auto held = pool.acquire();
     held.mark_dirty();
     held.give_back();
-    EXPECT_EQ(pool.acquire()->id, 2);
+    EXPECT_EQ(id_of_the_second(pool, time, hang, 2), 2);
     EXPECT_EQ(pool.stats().abandoned, 2U) << "that call, and the close that could not begin";
     EXPECT_EQ(pool.stats().retired(retire_reason::reset_failed), 1U);
     EXPECT_EQ(to->ended, 0);
@@ -218,6 +245,7 @@ TEST(bad_input, a_reset_that_hangs_is_abandoned_and_replaced) {
 }
 
 TEST(bad_input, a_close_that_hangs_is_abandoned_and_its_place_is_free) {
+    stopped_clock time;
     auto to = server::start();
     door hang;
     to->on_close = [hang](int id) {
@@ -225,7 +253,7 @@ TEST(bad_input, a_close_that_hangs_is_abandoned_and_its_place_is_free) {
     };
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty, .close_timeout = brief}};
     pool.acquire().discard();
-    EXPECT_EQ(pool.acquire()->id, 2);
+    EXPECT_EQ(id_of_the_second(pool, time, hang, 1), 2);
     EXPECT_EQ(pool.stats().abandoned, 1U);
     EXPECT_EQ(pool.stats().closed, 1U);
     hang.open();
@@ -234,6 +262,7 @@ TEST(bad_input, a_close_that_hangs_is_abandoned_and_its_place_is_free) {
 }
 
 TEST(bad_input, some_hanging_opens_do_not_stop_the_pool) {
+    stopped_clock time;
     std::size_t threads = support::thread_count();
     {
         auto to = server::start();
@@ -244,7 +273,12 @@ TEST(bad_input, some_hanging_opens_do_not_stop_the_pool) {
         session_pool pool{
             connector{to},
             {.max = 4, .acquire_timeout = plenty, .open_timeout = brief, .backoff = quick}};
-        EXPECT_GT(pool.acquire()->id, 4);
+        auto borrower = std::async(std::launch::async, [&] { return pool.acquire()->id; });
+        for (int hanging = 1; hanging <= 4; ++hanging) {
+            EXPECT_TRUE(eventually([&] { return hang.waiting() == hanging; }));
+            time.advance(brief);
+        }
+        EXPECT_GT(borrower.get(), 4);
         EXPECT_GE(pool.stats().abandoned, 4U);
         hang.open();
         EXPECT_TRUE(eventually([&] { return to->closes >= 4; }));
@@ -254,23 +288,43 @@ TEST(bad_input, some_hanging_opens_do_not_stop_the_pool) {
 }
 
 TEST(bad_input, a_pool_whose_every_call_hangs_recovers_when_they_end) {
+    stopped_clock time;
     auto to = server::start();
     door hang;
     to->on_open = [hang](int) { hang.pass_through(); };
     session_pool pool{connector{to}, {.max = 2, .open_timeout = 2ms, .backoff = quick}};
-    std::error_code error;
-    for (int i = 0; i < 3; ++i) EXPECT_FALSE(pool.acquire_for(20ms, error));
+    auto borrow = [&](std::chrono::nanoseconds timeout) {
+        return std::async(std::launch::async, [&pool, timeout] {
+            std::error_code error;
+            return bool{pool.acquire_for(timeout, error)};
+        });
+    };
+    auto ended = [](auto& borrower) { return borrower.wait_for(0s) == std::future_status::ready; };
+    for (int i = 0; i < 3; ++i) {
+        auto borrower = borrow(20ms);
+        EXPECT_TRUE(eventually([&] { return time.advance(1ms), ended(borrower); }));
+        EXPECT_FALSE(borrower.get());
+    }
+    EXPECT_GT(pool.stats().abandoned, 2U);
     hang.open();
-    EXPECT_TRUE(pool.acquire_for(plenty));
+    auto borrower = borrow(plenty);
+    EXPECT_TRUE(eventually([&] {
+        // Time passes between two opens only, so none is abandoned any more.
+        auto now = pool.stats();
+        if (now.opening == 0 && now.waiting == 1) time.advance(1ms);
+        return ended(borrower);
+    }));
+    EXPECT_TRUE(borrower.get());
     EXPECT_TRUE(eventually([&] { return to->present <= 2; }));
     expect_full_capacity(pool, *to);
 }
 
 TEST(bad_input, every_verb_may_hang_while_the_pool_ends) {
+    stopped_clock time;
     auto to = server::start();
     door hang;
     auto wait = [hang](int) { return hang.pass_through(); };
-    {
+    auto ends = std::async(std::launch::async, [&] {
         session_pool pool{connector{to},
                           {.open_timeout = brief,
                            .probe_timeout = brief,
@@ -287,7 +341,12 @@ TEST(bad_input, every_verb_may_hang_while_the_pool_ends) {
         b.mark_dirty();
         c.discard();
         (void)pool.try_acquire();
-    }
+    });
+    EXPECT_TRUE(eventually([&] { return hang.waiting() >= 3; }));
+    EXPECT_TRUE(eventually([&] {
+        time.advance(brief / 10);
+        return ends.wait_for(0s) == std::future_status::ready;
+    }));
     hang.open();
     EXPECT_TRUE(eventually([&] { return to->present == 0; })) << to->present;
     EXPECT_EQ(to->overlaps, 0);

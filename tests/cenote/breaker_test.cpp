@@ -3,7 +3,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <future>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -12,14 +17,17 @@
 #include <gtest/gtest.h>
 
 #include "cenote/pool.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/recorder.hpp"
 #include "support/server.hpp"
 
 using namespace std::chrono_literals;
 using cenote::breaker_move;
+using cenote::breaker_report;
 using cenote::breaker_state;
 using cenote::errc;
+using cenote::rate_breaker;
 using cenote::threshold_breaker;
 using support::connector;
 using support::eventually;
@@ -30,33 +38,40 @@ using session_pool = cenote::pool<session>;
 
 namespace {
 
+/// Whether the circuit gets there. The thread that brings the news need not be the one that tells
+/// the strategy, so the move may come later.
+bool turns(const session_pool& pool, breaker_state to) {
+    return eventually([&] { return pool.stats().breaker == to; });
+}
+
 // The strategy alone.
 
 TEST(threshold_breaker, opens_after_so_many_failures_in_a_row) {
     threshold_breaker b({.failures = 3, .cool_down = 7s});
-    EXPECT_EQ(b.failed(breaker_state::active), std::nullopt);
-    EXPECT_EQ(b.failed(breaker_state::active), std::nullopt);
-    EXPECT_EQ(b.succeeded(breaker_state::active), std::nullopt);  // begins anew
-    EXPECT_EQ(b.failed(breaker_state::active), std::nullopt);
-    EXPECT_EQ(b.failed(breaker_state::active), std::nullopt);
-    EXPECT_EQ(b.failed(breaker_state::active),
+    EXPECT_EQ(b.failed({.state = breaker_state::active}), std::nullopt);
+    EXPECT_EQ(b.failed({.state = breaker_state::active}), std::nullopt);
+    EXPECT_EQ(b.succeeded({.state = breaker_state::active}), std::nullopt);  // begins anew
+    EXPECT_EQ(b.failed({.state = breaker_state::active}), std::nullopt);
+    EXPECT_EQ(b.failed({.state = breaker_state::active}), std::nullopt);
+    EXPECT_EQ(b.failed({.state = breaker_state::active}),
               (breaker_move{.to = breaker_state::inactive, .cool_down = 7s}));
 }
 
 TEST(threshold_breaker, recovers_after_so_many_successes) {
     threshold_breaker b({.failures = 1, .probes = 4, .successes = 2});
-    EXPECT_EQ(b.cooled_down(), (breaker_move{.to = breaker_state::recovering, .probes = 4}));
-    EXPECT_EQ(b.succeeded(breaker_state::recovering), std::nullopt);
-    EXPECT_EQ(b.succeeded(breaker_state::recovering), breaker_move{.to = breaker_state::active});
+    EXPECT_EQ(b.cooled_down({}), (breaker_move{.to = breaker_state::recovering, .probes = 4}));
+    EXPECT_EQ(b.succeeded({.state = breaker_state::recovering}), std::nullopt);
+    EXPECT_EQ(b.succeeded({.state = breaker_state::recovering}),
+              breaker_move{.to = breaker_state::active});
 }
 
 TEST(threshold_breaker, opens_again_at_the_first_failure_of_a_recovery) {
     threshold_breaker b({.failures = 9, .successes = 2});
-    EXPECT_EQ(b.succeeded(breaker_state::recovering), std::nullopt);
-    ASSERT_TRUE(b.failed(breaker_state::recovering).has_value());
+    EXPECT_EQ(b.succeeded({.state = breaker_state::recovering}), std::nullopt);
+    ASSERT_TRUE(b.failed({.state = breaker_state::recovering}).has_value());
     // And what went well before does not count in the next one.
-    EXPECT_EQ(b.failed(breaker_state::inactive), std::nullopt);
-    EXPECT_EQ(b.succeeded(breaker_state::recovering), std::nullopt);
+    EXPECT_TRUE(b.cooled_down({.state = breaker_state::inactive}).has_value());
+    EXPECT_EQ(b.succeeded({.state = breaker_state::recovering}), std::nullopt) << "begins anew";
 }
 
 TEST(threshold_breaker, refuses_numbers_that_make_no_sense) {
@@ -64,6 +79,57 @@ TEST(threshold_breaker, refuses_numbers_that_make_no_sense) {
     EXPECT_THROW(threshold_breaker({.cool_down = 0s}), cenote::invalid_option);
     EXPECT_THROW(threshold_breaker({.probes = 0}), cenote::invalid_option);
     EXPECT_THROW(threshold_breaker({.successes = 0}), cenote::invalid_option);
+}
+
+std::optional<breaker_move> at(rate_breaker& b, std::chrono::nanoseconds when, bool well,
+                               std::uint64_t count = 1) {
+    breaker_report what{.state = breaker_state::active,
+                        .at = std::chrono::steady_clock::time_point{} + 1h + when,
+                        .count = count};
+    return well ? b.succeeded(what) : b.failed(what);
+}
+
+TEST(rate_breaker, opens_when_so_many_of_the_last_calls_failed) {
+    rate_breaker b({.rate = 0.5, .calls = 10, .window = 10s, .cool_down = 7s});
+    EXPECT_EQ(at(b, 0s, true, 5), std::nullopt);
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(at(b, 1s, false), std::nullopt) << "fewer than `calls`";
+    EXPECT_EQ(at(b, 2s, false), (breaker_move{.to = breaker_state::inactive, .cool_down = 7s}));
+}
+
+TEST(rate_breaker, forgets_what_has_left_the_window) {
+    rate_breaker b({.rate = 0.5, .calls = 4, .window = 10s});
+    EXPECT_EQ(at(b, 0s, true, 1'000'000), std::nullopt);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(at(b, 9s, false), std::nullopt) << "of a million";
+    EXPECT_NE(at(b, 10s, false), std::nullopt) << "the million is ten seconds old";
+
+    rate_breaker c({.rate = 0.5, .calls = 4, .window = 10s});
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(at(c, 0s, false), std::nullopt);
+    EXPECT_EQ(at(c, 1h, false), std::nullopt) << "alone in its window";
+}
+
+TEST(rate_breaker, recovers_like_the_other_one_and_begins_anew) {
+    rate_breaker b({.rate = 0.5, .calls = 2, .probes = 3, .successes = 2});
+    EXPECT_EQ(at(b, 0s, false), std::nullopt);
+    EXPECT_NE(at(b, 0s, false), std::nullopt);
+    EXPECT_EQ(b.failed({.state = breaker_state::inactive}), std::nullopt);
+    EXPECT_EQ(b.cooled_down({}), (breaker_move{.to = breaker_state::recovering, .probes = 3}));
+    EXPECT_EQ(b.succeeded({.state = breaker_state::recovering}), std::nullopt);
+    EXPECT_EQ(b.succeeded({.state = breaker_state::recovering}),
+              breaker_move{.to = breaker_state::active});
+    EXPECT_EQ(at(b, 0s, false), std::nullopt) << "what opened it is not counted twice";
+    EXPECT_TRUE(b.failed({.state = breaker_state::recovering}).has_value());
+}
+
+TEST(rate_breaker, refuses_numbers_that_make_no_sense) {
+    EXPECT_THROW(rate_breaker({.rate = 0}), cenote::invalid_option);
+    EXPECT_THROW(rate_breaker({.rate = 1.5}), cenote::invalid_option);
+    EXPECT_THROW(rate_breaker({.rate = std::nan("")}), cenote::invalid_option);
+    EXPECT_THROW(rate_breaker({.calls = 0}), cenote::invalid_option);
+    EXPECT_THROW(rate_breaker({.window = 0s}), cenote::invalid_option);
+    EXPECT_THROW(rate_breaker({.window = 9ns}), cenote::invalid_option);
+    EXPECT_THROW(rate_breaker({.cool_down = -1s}), cenote::invalid_option);
+    EXPECT_THROW(rate_breaker({.probes = 0}), cenote::invalid_option);
+    EXPECT_THROW(rate_breaker({.successes = 0}), cenote::invalid_option);
 }
 
 // By hand.
@@ -111,7 +177,7 @@ TEST(breaker, recovering_without_a_strategy_ends_with_the_first_lease) {
     auto trial = pool.acquire();
     EXPECT_THROW((void)pool.acquire(), cenote::unavailable_error);
     trial.give_back();
-    EXPECT_EQ(pool.stats().breaker, breaker_state::active);
+    EXPECT_TRUE(turns(pool, breaker_state::active));
 }
 
 TEST(breaker, a_lease_discarded_for_a_cause_ends_the_recovery) {
@@ -122,7 +188,7 @@ TEST(breaker, a_lease_discarded_for_a_cause_ends_the_recovery) {
     pool.recover();
     auto trial = pool.acquire();
     trial.discard(std::make_exception_ptr(std::runtime_error("gone")));
-    EXPECT_EQ(pool.stats().breaker, breaker_state::inactive);
+    EXPECT_TRUE(turns(pool, breaker_state::inactive));
 }
 
 TEST(breaker, a_lease_discarded_without_one_says_nothing) {
@@ -160,13 +226,13 @@ TEST(breaker, an_error_says_when_to_come_again) {
 /// Writes down what it hears, and does what it is told.
 class scripted : public cenote::breaker {
 public:
-    std::optional<breaker_move> succeeded(breaker_state s) override {
-        return hear(std::string("good while ") + to_string(s));
+    std::optional<breaker_move> succeeded(const breaker_report& what) override {
+        return hear(std::string("good while ") + to_string(what.state));
     }
-    std::optional<breaker_move> failed(breaker_state s) override {
-        return hear(std::string("bad while ") + to_string(s));
+    std::optional<breaker_move> failed(const breaker_report& what) override {
+        return hear(std::string("bad while ") + to_string(what.state));
     }
-    std::optional<breaker_move> cooled_down() override { return hear("cool"); }
+    std::optional<breaker_move> cooled_down(const breaker_report&) override { return hear("cool"); }
 
     std::vector<std::string> heard() const {
         std::lock_guard lock(mutex_);
@@ -193,6 +259,7 @@ private:
 };
 
 TEST(breaker, a_dead_backend_opens_the_circuit_and_its_return_closes_it) {
+    support::stopped_clock time;
     auto to = server::start();
     std::atomic<bool> up{true};
     to->on_open = [&](int) {
@@ -207,19 +274,30 @@ TEST(breaker, a_dead_backend_opens_the_circuit_and_its_return_closes_it) {
                        .observers = {watch}}};
     pool.acquire().discard();
     up = false;
-    std::error_code error;
-    (void)pool.acquire_for(30s, error);
-    EXPECT_EQ(error, errc::unavailable);  // long before its deadline
+    // What an acquire says, while time passes.
+    auto acquire_for = [&](std::chrono::nanoseconds timeout) {
+        auto said = std::async(std::launch::async, [&] {
+            std::error_code error;
+            (void)pool.acquire_for(timeout, error);
+            return error;
+        });
+        EXPECT_TRUE(eventually([&] {
+            time.advance(1ms);
+            return said.wait_for(0s) == std::future_status::ready;
+        }));
+        return said.get();
+    };
+    EXPECT_EQ(acquire_for(1h), errc::unavailable);  // long before its deadline
     // While it is down, every recovery fails.
     for (int i = 0; i < 5; ++i) {
-        (void)pool.acquire_for(5ms, error);
+        std::error_code error = acquire_for(5ms);
         EXPECT_TRUE(error == errc::unavailable || error == errc::timed_out);
-        support::pass(10ms);
+        time.advance(10ms);
     }
     up = true;
-    ASSERT_TRUE(eventually([&] { return bool(pool.acquire_for(1s, error)); }));
+    ASSERT_TRUE(eventually([&] { return !acquire_for(1s); }));
     // Whoever had the success to tell may still be at it.
-    EXPECT_TRUE(eventually([&] { return pool.stats().breaker == breaker_state::active; }));
+    EXPECT_TRUE(turns(pool, breaker_state::active));
     // Exactly these moves, in this order.
     ASSERT_TRUE(eventually([&] {
         auto seen = watch->seen();
@@ -242,12 +320,12 @@ TEST(breaker, a_strategy_hears_of_what_counts_one_at_a_time) {
     session_pool pool{connector{to}, {.max = 2, .breaker = strategy}};
     EXPECT_TRUE(strategy->heard().empty());
     {
-        auto held = pool.acquire();  // opened: no news while all is well
+        auto held = pool.acquire();  // opened: that is no news
         held.discard(std::make_exception_ptr(std::runtime_error("broken")));
     }
     {
         auto held = pool.acquire();
-    }  // opened: the first success after a failure
+    }  // used: heard of at the latest before the next failure
     pool.acquire().discard(std::make_exception_ptr(std::runtime_error("broken")));
     ASSERT_TRUE(eventually([&] {
         auto so_far = strategy->heard();
@@ -268,13 +346,21 @@ TEST(breaker, a_strategy_hears_that_the_fast_lane_works) {
     {
         auto other = pool.acquire();
     }
+    // Another thread may be the one that tells the strategy.
+    auto hears_failure = [&](std::size_t at_least) {
+        return eventually([&] {
+            auto heard = strategy->heard();
+            return heard.size() >= at_least && heard.back() == "bad while active";
+        });
+    };
     broken.discard(std::make_exception_ptr(std::runtime_error("broken")));
+    ASSERT_TRUE(hears_failure(1));
+    std::size_t before = strategy->heard().size();
     for (int i = 0; i < 10; ++i) auto hot = pool.acquire();
     auto more = pool.acquire();
     more.discard(std::make_exception_ptr(std::runtime_error("broken")));
+    ASSERT_TRUE(hears_failure(before + 2));
     auto heard = strategy->heard();
-    ASSERT_GE(heard.size(), 3u);
-    EXPECT_EQ(heard.back(), "bad while active");
     EXPECT_EQ(heard[heard.size() - 2], "good while active");
 }
 
@@ -284,15 +370,15 @@ TEST(breaker, a_strategy_that_throws_changes_nothing) {
     session_pool pool{connector{server::start()}, {.max = 2, .breaker = strategy}};
     for (int i = 0; i < 20; ++i)
         pool.acquire().discard(std::make_exception_ptr(std::runtime_error("broken")));
+    EXPECT_TRUE(eventually([&] { return !strategy->heard().empty(); }));
     EXPECT_EQ(pool.stats().breaker, breaker_state::active);
-    EXPECT_FALSE(strategy->heard().empty());
     EXPECT_TRUE(pool.acquire());
 }
 
 /// Always recovering: nothing that happens moves it.
 class stubborn : public cenote::breaker {
-    std::optional<breaker_move> succeeded(breaker_state) override { return std::nullopt; }
-    std::optional<breaker_move> failed(breaker_state) override { return std::nullopt; }
+    std::optional<breaker_move> succeeded(const breaker_report&) override { return std::nullopt; }
+    std::optional<breaker_move> failed(const breaker_report&) override { return std::nullopt; }
 };
 
 TEST(breaker, recovering_lets_never_more_than_its_probes_in) {
@@ -330,6 +416,290 @@ TEST(breaker, recovering_lets_never_more_than_its_probes_in) {
     }
 }
 
+// A brown-out: the server accepts every connection and fails what is asked of it.
+
+std::exception_ptr failure() { return std::make_exception_ptr(std::runtime_error("broken")); }
+
+TEST(breaker, uses_that_fail_open_the_circuit_although_opens_succeed) {
+    auto strategy = [] {
+        return std::make_shared<threshold_breaker>(
+            threshold_breaker::settings{.failures = 5, .cool_down = 1h});
+    };
+    auto to = server::start();
+    session_pool discards{connector{to}, {.breaker = strategy()}};
+    for (int i = 0; i < 5; ++i) discards.acquire().discard(failure());
+    EXPECT_TRUE(turns(discards, breaker_state::inactive));
+
+    session_pool throws{connector{to}, {.breaker = strategy()}};
+    for (int i = 0; i < 5; ++i)
+        EXPECT_THROW(throws.with([](session&) { throw std::runtime_error("broken"); }),
+                     std::runtime_error);
+    EXPECT_TRUE(turns(throws, breaker_state::inactive));
+
+    auto hooked = server::start();
+    hooked->on_release = [](int) { return false; };
+    session_pool rejects{support::hooked_connector{{hooked}}, {.breaker = strategy()}};
+    for (int i = 0; i < 5; ++i) rejects.acquire().give_back();
+    EXPECT_TRUE(turns(rejects, breaker_state::inactive));
+    EXPECT_THROW((void)rejects.acquire(), cenote::unavailable_error);
+}
+
+/// Counts what a strategy has heard when it opens the circuit.
+template <class Strategy>
+class counted : public cenote::breaker {
+public:
+    explicit counted(const typename Strategy::settings& s) : strategy_(s) {}
+
+    std::optional<breaker_move> succeeded(const breaker_report& what) override {
+        heard += what.count;
+        return strategy_.succeeded(what);
+    }
+    std::optional<breaker_move> failed(const breaker_report& what) override {
+        ++heard;
+        return strategy_.failed(what);
+    }
+
+    std::atomic<std::uint64_t> heard{0};
+
+private:
+    Strategy strategy_;
+};
+
+/// Uses a pool until its circuit opens; half of the uses fail. How many uses its strategy heard of.
+template <class Strategy>
+std::uint64_t heard_until_open(const typename Strategy::settings& s, unsigned threads,
+                               unsigned seed) {
+    auto strategy = std::make_shared<counted<Strategy>>(s);
+    session_pool pool{connector{server::start()}, {.breaker = strategy}};
+    std::vector<std::thread> all;
+    for (unsigned i = 0; i < threads; ++i)
+        all.emplace_back([&, i] {
+            std::mt19937 random(seed * 100 + i);
+            for (std::error_code error; error != errc::unavailable;) {
+                auto held = pool.acquire(error);
+                if (random() % 2 == 0) held.discard(failure());
+            }
+        });
+    for (std::thread& t : all) t.join();
+    return strategy->heard;
+}
+
+// Of 20 uses ten fail on average, far more than a quarter. Five failures in a row come once in 62
+// uses.
+TEST(breaker, opens_in_a_brown_out_whatever_the_seed_and_the_threads) {
+    for (unsigned seed = 0; seed < 100; ++seed) {
+        unsigned threads = 1 + seed % 8;
+        rate_breaker::settings by_rate{.rate = 0.25, .calls = 20, .window = 1h, .cool_down = 1h};
+        std::uint64_t heard = heard_until_open<rate_breaker>(by_rate, threads, seed);
+        EXPECT_GE(heard, 20u) << "seed " << seed;
+        EXPECT_LE(heard, 100u) << "seed " << seed;
+        threshold_breaker::settings in_a_row{.failures = 5, .cool_down = 1h};
+        heard = heard_until_open<threshold_breaker>(in_a_row, threads, seed);
+        EXPECT_GE(heard, 5u) << "seed " << seed;
+        EXPECT_LE(heard, 2000u) << "seed " << seed;
+    }
+}
+
+// Half-open: the server itself counts. Every resource has to be opened anew, and no number of
+// successes closes the circuit.
+TEST(breaker, at_half_open_the_server_sees_no_more_uses_than_probes) {
+    constexpr int probes = 2;
+    session_pool pool{
+        connector{server::start()},
+        {.max = 8,
+         .breaker = std::make_shared<threshold_breaker>(threshold_breaker::settings{
+             .failures = 1, .cool_down = 1ms, .probes = probes, .successes = 1'000'000'000})}};
+    pool.acquire().discard(failure());
+    ASSERT_EQ(pool.stats().breaker, breaker_state::inactive);
+    std::atomic<int> at_server{0};
+    std::atomic<int> peak{0};
+    std::atomic<int> uses{0};
+    std::vector<std::thread> all;
+    for (unsigned i = 0; i < 8; ++i)
+        all.emplace_back([&, i] {
+            std::mt19937 random(i);
+            while (uses < rounds(2000)) {
+                std::error_code error;
+                auto held = pool.acquire(error);
+                if (!held) {
+                    std::this_thread::yield();
+                    continue;
+                }
+                int now = ++at_server;
+                for (int seen = peak; seen < now && !peak.compare_exchange_weak(seen, now);) {
+                }
+                ++uses;
+                std::this_thread::yield();
+                --at_server;
+                if (random() % 8 == 0) held.discard(failure());
+            }
+        });
+    for (std::thread& t : all) t.join();
+    EXPECT_LE(peak, probes);
+}
+
+TEST(breaker, leaves_the_server_alone_until_the_cool_down_ends) {
+    support::stopped_clock time;
+    auto to = server::start();
+    session_pool pool{connector{to},
+                      {.max = 4,
+                       .min_size = 3,
+                       .warm_up = cenote::warm_up::wait,
+                       .breaker = std::make_shared<threshold_breaker>(
+                           threshold_breaker::settings{.failures = 1, .cool_down = 10s})}};
+    auto one = pool.acquire();
+    auto two = pool.acquire();
+    pool.acquire().discard(failure());
+    ASSERT_TRUE(turns(pool, breaker_state::inactive));
+    // What was begun before the circuit opened goes on.
+    EXPECT_TRUE(eventually([&] { return pool.stats().opening == 0; }));
+    int opens = to->opens;
+    one.discard();
+    two.discard();
+    EXPECT_TRUE(eventually([&] { return pool.stats().closing == 0; }));
+    time.advance(9s);
+    EXPECT_EQ(pool.stats().opening, 0u);
+    EXPECT_EQ(to->opens, opens);
+    time.advance(1s);
+    ASSERT_TRUE(eventually([&] { return pool.stats().breaker == breaker_state::recovering; }));
+    EXPECT_TRUE(eventually([&] { return pool.stats().idle == 3; })) << "the minimum is refilled";
+    EXPECT_EQ(pool.stats().breaker, breaker_state::recovering) << "by opens alone it goes on";
+    {
+        auto probe = pool.acquire();
+    }
+    EXPECT_TRUE(turns(pool, breaker_state::active));
+}
+
+/// Keeps the last report of each kind.
+struct secretary : cenote::breaker {
+    std::optional<breaker_move> succeeded(const breaker_report& what) override {
+        std::lock_guard lock(mutex);
+        good += what.count;
+        return std::nullopt;
+    }
+    std::optional<breaker_move> failed(const breaker_report& what) override {
+        std::lock_guard lock(mutex);
+        pool = what.pool;
+        when = what.at;
+        error = what.error;
+        ++bad;
+        return std::nullopt;
+    }
+
+    std::mutex mutex;
+    std::uint64_t good = 0;
+    std::uint64_t bad = 0;
+    std::string pool;
+    std::chrono::steady_clock::time_point when{};
+    std::exception_ptr error;
+};
+
+TEST(breaker, a_strategy_is_told_where_when_how_often_and_why) {
+    auto to = server::start();
+    auto strategy = std::make_shared<secretary>();
+    session_pool pool{connector{to}, {.name = "orders", .breaker = strategy}};
+    for (int i = 0; i < 1000; ++i) auto used = pool.acquire();
+    auto before = std::chrono::steady_clock::now();
+    auto why = failure();
+    pool.acquire().discard(why);
+    auto failures = [&] {
+        std::lock_guard lock(strategy->mutex);
+        return strategy->bad;
+    };
+    ASSERT_TRUE(eventually([&] { return failures() == 1; }));
+    {
+        std::lock_guard lock(strategy->mutex);
+        EXPECT_EQ(strategy->good, 1000u);
+        EXPECT_EQ(strategy->pool, "orders");
+        EXPECT_GE(strategy->when, before);
+        EXPECT_EQ(strategy->error, why);
+    }
+    to->on_open = [](int) { throw support::refused_by_server("down"); };
+    std::error_code ignored;
+    (void)pool.acquire_for(1ms, ignored);
+    ASSERT_TRUE(eventually([&] { return failures() >= 2; }));
+    std::lock_guard lock(strategy->mutex);
+    EXPECT_THROW(std::rethrow_exception(strategy->error), support::refused_by_server);
+}
+
+TEST(breaker, a_strategy_serves_one_pool_at_a_time) {
+    auto strategy = std::make_shared<threshold_breaker>();
+    {
+        session_pool first{connector{server::start()}, {.breaker = strategy}};
+        EXPECT_THROW(session_pool(connector{server::start()}, {.breaker = strategy}),
+                     cenote::invalid_option);
+        session_pool second{connector{server::start()}};
+        EXPECT_THROW(second.set_breaker(strategy), cenote::invalid_option);
+        first.set_breaker(nullptr);
+        second.set_breaker(strategy);
+    }
+    session_pool third{connector{server::start()}, {.breaker = strategy}};
+    EXPECT_TRUE(third.acquire());
+}
+
+TEST(breaker, lets_go_of_its_strategy_when_the_pool_ends_although_a_lease_is_out) {
+    auto strategy = std::make_shared<threshold_breaker>();
+    std::optional<session_pool> first;
+    first.emplace(connector{server::start()}, cenote::options{.breaker = strategy});
+    auto held = first->acquire();
+    first.reset();
+    session_pool second{connector{server::start()}, {.breaker = strategy}};
+    EXPECT_TRUE(second.acquire());
+}
+
+TEST(breaker, takes_its_own_strategy_again) {
+    auto strategy = std::make_shared<threshold_breaker>();
+    session_pool pool{connector{server::start()}, {.breaker = strategy}};
+    pool.set_breaker(strategy);
+    EXPECT_TRUE(pool.acquire());
+}
+
+// A trial that comes back when the circuit is active again may go onto the shelf, past the machine.
+TEST(breaker, lets_somebody_in_again_whatever_became_of_earlier_trials) {
+    session_pool pool{connector{server::start()}, {.max = 2}};
+    {
+        auto warm = pool.acquire();
+    }
+    for (int i = 0; i < 3; ++i) {
+        pool.recover();
+        auto trial = pool.acquire();
+        pool.activate();
+        trial.give_back();
+        pool.deactivate();
+    }
+    pool.recover();
+    EXPECT_TRUE(pool.acquire());
+}
+
+/// Says where the circuit should be, each time.
+struct emphatic : cenote::breaker {
+    std::optional<breaker_move> succeeded(const breaker_report&) override {
+        return breaker_move{.to = breaker_state::active};
+    }
+    std::optional<breaker_move> failed(const breaker_report&) override {
+        return breaker_move{.to = breaker_state::inactive, .cool_down = 1h};
+    }
+};
+
+TEST(breaker, hears_of_a_failure_also_after_it_ruled_on_successes) {
+    session_pool pool{connector{server::start()}, {.breaker = std::make_shared<emphatic>()}};
+    for (int i = 0; i < 10; ++i) auto used = pool.acquire();
+    pool.acquire().discard(failure());
+    EXPECT_TRUE(turns(pool, breaker_state::inactive));
+}
+
+TEST(breaker, can_get_another_strategy_at_run_time) {
+    session_pool pool{connector{server::start()}};
+    for (int i = 0; i < 10; ++i) pool.acquire().discard(failure());
+    EXPECT_EQ(pool.stats().breaker, breaker_state::active);
+    pool.set_breaker(std::make_shared<threshold_breaker>(
+        threshold_breaker::settings{.failures = 2, .cool_down = 1h}));
+    pool.acquire().discard(failure());
+    EXPECT_EQ(pool.stats().breaker, breaker_state::active);
+    pool.acquire().discard(failure());
+    EXPECT_TRUE(turns(pool, breaker_state::inactive));
+}
+
 TEST(breaker, moves_under_load_leave_the_numbers_right) {
     auto to = server::start();
     session_pool pool{connector{to},
@@ -337,18 +707,21 @@ TEST(breaker, moves_under_load_leave_the_numbers_right) {
                        .acquire_timeout = 1s,
                        .breaker = std::make_shared<threshold_breaker>(threshold_breaker::settings{
                            .failures = 2, .cool_down = 1ms, .probes = 2, .successes = 3})}};
-    std::atomic<bool> stop{false};
+    // The users end by themselves: they may leave this thread without the pool's lock for long.
+    std::atomic<int> busy{4};
     std::vector<std::thread> users;
     for (int i = 0; i < 4; ++i)
         users.emplace_back([&, i] {
-            for (int n = 0; !stop; ++n) {
+            for (int n = 0; n < 20 * rounds(300); ++n) {
                 std::error_code error;
                 auto held = pool.acquire(error);
+                if (!held) std::this_thread::yield();  // lets others have the pool's lock
                 if (held && (n + i) % 7 == 0)
                     held.discard(std::make_exception_ptr(std::runtime_error("broken")));
             }
+            --busy;
         });
-    for (int round = 0; round < rounds(300); ++round) {
+    for (int round = 0; busy > 0 || round < rounds(300); ++round) {
         switch (round % 4) {
             case 0: pool.deactivate(); break;
             case 1: pool.recover(2); break;
@@ -356,7 +729,6 @@ TEST(breaker, moves_under_load_leave_the_numbers_right) {
         }
         std::this_thread::yield();
     }
-    stop = true;
     for (std::thread& t : users) t.join();
     pool.activate();
     EXPECT_TRUE(pool.acquire());

@@ -265,7 +265,8 @@ TEST(connector, of_overloads_the_one_that_fits_is_called) {
 
 TEST(connector, a_verb_that_returns_nothing_says_yes_by_returning) {
     auto to = server::start();
-    cenote::pool<session> pool{void_verbs{to}, {.probe_after_idle = 0ns}};
+    cenote::pool<session> pool{
+        void_verbs{to}, {.probe_timeout = 30s, .reset_timeout = 30s, .probe_after_idle = 0ns}};
     (void)pool.acquire();
     auto held = pool.acquire();
     EXPECT_EQ(to->probes, 1);
@@ -278,7 +279,9 @@ TEST(connector, a_verb_that_returns_nothing_says_yes_by_returning) {
 TEST(connector, one_that_says_it_cannot_probe_is_taken_for_one_without_a_probe) {
     for (bool able : {true, false}) {
         auto to = server::start();
-        cenote::pool<session> pool{undecided{{to}, able}, {.probe_after_idle = 0ns}};
+        cenote::options settings{.probe_timeout = 30s};
+        if (able) settings.probe_after_idle = 0ns;
+        cenote::pool<session> pool{undecided{{to}, able}, settings};
         for (int i = 0; i < 3; ++i) (void)pool.acquire();
         EXPECT_EQ(to->probes, able ? 2 : 0);
         pool.suspect_all();
@@ -323,4 +326,58 @@ TEST(connector, open_probe_reset_and_close_never_run_on_a_borrowers_thread) {
     EXPECT_EQ(pool.close(10s), 0U);
     EXPECT_EQ(mine, 0);
     EXPECT_GT(to->probes + to->resets + to->closes, 3);
+}
+
+// Connectors that are chosen at run time.
+
+class chosen : public cenote::connector_interface<session> {
+public:
+    explicit chosen(std::shared_ptr<server> to) : to_(std::move(to)) {}
+    session open() override { return to_->open(); }
+    bool can_probe() const noexcept override { return true; }
+    bool probe(session& s) override { return to_->probe(s); }
+    bool reset(session& s) override { return to_->reset(s); }
+    void close(session& s) override { to_->close(s); }
+
+private:
+    std::shared_ptr<server> to_;
+};
+
+TEST(connector_interface, is_a_connector_behind_a_shared_pointer) {
+    auto to = server::start();
+    std::shared_ptr<cenote::connector_interface<session>> connect = std::make_shared<chosen>(to);
+    {
+        cenote::pool<session> pool{
+            connect, {.probe_timeout = 30s, .reset_timeout = 30s, .probe_after_idle = 0ns}};
+        pool.acquire().mark_dirty();
+        EXPECT_EQ(pool.acquire_for(30s)->id, 1);
+        EXPECT_EQ(to->resets, 1);
+        EXPECT_EQ(to->probes, 1);
+        EXPECT_EQ(pool.close(30s), 0U);
+    }
+    EXPECT_EQ(to->closes, 1);
+    EXPECT_EQ(connect.use_count(), 1) << "the pool keeps it no longer than it needs it";
+}
+
+TEST(connector_interface, can_be_one_of_the_users_own) {
+    struct opens {
+        virtual ~opens() = default;
+        virtual int open() = 0;
+    };
+    struct counts final : opens {
+        int open() override { return ++opened; }
+        int opened = 0;
+    };
+    std::shared_ptr<opens> connect = std::make_shared<counts>();
+    cenote::pool pool{connect};  // of int, by what open() returns
+    EXPECT_EQ(*pool.acquire(), 1);
+    auto another = std::make_shared<counts>();
+    another->opened = 6;
+    pool.replace_connector(std::shared_ptr<opens>(another));
+    EXPECT_EQ(*pool.acquire(), 7);
+}
+
+TEST(connector_interface, cannot_be_null) {
+    using interface = cenote::connector_interface<session>;
+    EXPECT_THROW(cenote::pool<session>{std::shared_ptr<interface>()}, std::invalid_argument);
 }

@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "cenote/pool.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/server.hpp"
 
@@ -94,9 +95,26 @@ TEST(error, an_exception_carries_its_cause_and_copies_without_throwing) {
     static_assert(std::is_nothrow_copy_constructible_v<cenote::timed_out_error>);
 }
 
+TEST(error, tells_programs_which_pool_it_was_and_how_it_stood) {
+    cenote::pool<session> pool{connector{server::start()}, {.name = "orders", .max = 1}};
+    auto held = pool.acquire();
+    try {
+        (void)pool.acquire_for(0ns);
+        FAIL() << "all are leased";
+    } catch (const cenote::pool_error& e) {
+        held.give_back();  // what was seen stays
+        EXPECT_EQ(e.pool(), "orders");
+        EXPECT_EQ(e.stats().leased, 1U);
+        EXPECT_EQ(e.stats().max, 1U);
+        EXPECT_EQ(e.stats().refused(errc::timed_out), 1U);
+    }
+    cenote::timed_out_error of_no_pool("text");
+    EXPECT_EQ(of_no_pool.pool(), "");
+    EXPECT_EQ(of_no_pool.stats().max, 0U);
+}
+
 TEST(error, a_timeout_explains_who_holds_and_who_waits) {
-    cenote::pool<session> pool{connector{server::start()},
-                               {.name = "orders", .max = 2, .refuse_deadlock = false}};
+    cenote::pool<session> pool{connector{server::start()}, {.name = "orders", .max = 2}};
     auto one = pool.acquire();
     auto two = pool.acquire();
     unsigned line = __LINE__ - 1;
@@ -137,16 +155,24 @@ TEST(error, a_timeout_names_the_call_site_of_a_reused_resource) {
 }
 
 TEST(error, a_timeout_says_why_the_last_open_failed) {
+    support::stopped_clock time;
     auto to = server::start();
     to->on_open = [](int) { throw support::refused_by_server("no route to db"); };
     cenote::pool<session> pool{connector{to}};
-    std::string text = text_of([&] { (void)pool.acquire_for(200ms); });
+    auto times_out = [&](cenote::pool<session>& of) {
+        auto waiter = std::async(std::launch::async,
+                                 [&] { return text_of([&] { (void)of.acquire_for(200ms); }); });
+        EXPECT_TRUE(support::lines_up(of, 1));
+        EXPECT_TRUE(support::eventually([&] { return of.stats().open_failed > 0; }));
+        time.advance(200ms);
+        return waiter.get();
+    };
+    std::string text = times_out(pool);
     EXPECT_THAT(text, HasSubstr("0 of 10 leased"));
     EXPECT_THAT(text, HasSubstr("no route to db"));
     to->on_open = [](int) { throw 42; };
     cenote::pool<session> other{connector{to}};
-    EXPECT_THAT(text_of([&] { (void)other.acquire_for(200ms); }),
-                ContainsRegex("last open.*exception"));
+    EXPECT_THAT(times_out(other), ContainsRegex("last open.*exception"));
 }
 
 TEST(error, the_cause_is_gone_once_an_open_went_well) {
@@ -154,7 +180,7 @@ TEST(error, the_cause_is_gone_once_an_open_went_well) {
     to->on_open = [](int id) {
         if (id == 1) throw support::refused_by_server("once");
     };
-    cenote::pool<session> pool{connector{to}, {.max = 1, .refuse_deadlock = false}};
+    cenote::pool<session> pool{connector{to}, {.max = 1}};
     auto held = pool.acquire_for(plenty);
     try {
         (void)pool.acquire_for(1ms);

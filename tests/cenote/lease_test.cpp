@@ -1,4 +1,6 @@
 // A lease: move-only, returns exactly once, and every early end of it.
+#include <array>
+#include <exception>
 #include <memory>
 #include <pthread.h>
 #include <thread>
@@ -136,6 +138,31 @@ TEST(lease, discard_wins_over_mark_dirty) {
     held.discard();
     EXPECT_TRUE(eventually([&] { return to->closes == 1; }));
     EXPECT_EQ(to->resets, 0);
+}
+
+TEST(lease, discard_at_end_leaves_it_usable_and_closes_it_however_it_ends) {
+    auto to = server::start();
+    session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty}};
+    auto ends = std::to_array<void (*)(cenote::lease<session>&)>(
+        {[](auto& l) { l.give_back(); }, [](auto& l) { l = {}; },
+         [](auto& l) { l.give_back(std::make_exception_ptr(1), cenote::verdict::keep); },
+         [](auto& l) { l.mark_dirty(); }});
+    int opened = 0;
+    for (auto end : ends) {
+        auto held = pool.acquire();
+        EXPECT_EQ(held->id, ++opened);
+        held.discard_at_end();
+        EXPECT_TRUE(held);
+        EXPECT_EQ(held->id, opened);
+        EXPECT_EQ(to->closes, opened - 1);
+        auto moved = std::move(held);
+        end(moved);
+    }
+    EXPECT_TRUE(eventually([&] { return to->closes == opened; }));
+    EXPECT_EQ(pool.stats().discarded, static_cast<unsigned>(opened));
+    EXPECT_EQ(to->resets, 0);
+    cenote::lease<session> none;
+    none.discard_at_end();
 }
 
 TEST(lease, detach_hands_the_resource_over_for_good) {

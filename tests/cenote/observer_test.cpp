@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "cenote/pool.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/recorder.hpp"
 #include "support/server.hpp"
@@ -107,6 +108,7 @@ TEST(observer, sees_every_resource_end_exactly_once_and_in_a_legal_order) {
         session_pool pool{connector{to},
                           {.max = 3,
                            .acquire_timeout = plenty,
+                           .close_timeout = plenty,
                            .idle_timeout = 1ms,
                            .max_uses = 5,
                            .sweep_interval = 1ms,
@@ -144,18 +146,19 @@ TEST(observer, sees_every_resource_end_exactly_once_and_in_a_legal_order) {
 }
 
 TEST(observer, events_carry_the_pools_name_and_how_long_it_took) {
+    support::stopped_clock time;
     auto watch = std::make_shared<recorder>();
     std::atomic<int> wrong{0};
     watch->then = [&](const event& e) { wrong += e.pool != "orders"; };
     auto to = server::start();
-    to->on_open = [](int) { support::pass(10ms); };
+    to->on_open = [&](int) { time.advance(10ms); };
     session_pool pool{connector{to}, {.name = "orders", .observers = {watch}}};
     auto held = pool.acquire();
-    support::pass(10ms);
+    time.advance(10ms);
     held.give_back();
     ASSERT_TRUE(eventually([&] { return watch->count(released) == 1; }));
     for (const auto& e : watch->seen()) {
-        EXPECT_GE(e.took, 10ms);
+        EXPECT_EQ(e.took, 10ms) << to_string(e.kind);
     }
     EXPECT_EQ(wrong, 0);
 }
@@ -167,8 +170,7 @@ TEST(observer, is_told_of_exhaustion_before_the_throw_on_the_same_thread) {
         told = std::this_thread::get_id();
         EXPECT_EQ(e.error, cenote::errc::timed_out);
     };
-    session_pool pool{connector{server::start()},
-                      {.max = 1, .refuse_deadlock = false, .observers = {watch}}};
+    session_pool pool{connector{server::start()}, {.max = 1, .observers = {watch}}};
     auto held = pool.acquire();
     try {
         (void)pool.acquire_for(1ms);
@@ -184,6 +186,31 @@ TEST(observer, is_told_of_exhaustion_before_the_throw_on_the_same_thread) {
     EXPECT_EQ(watch->count(exhausted), 2U) << "in the no-throw form, too";
 }
 
+TEST(observer, is_not_told_of_refusals_that_it_brings_about_itself) {
+    auto watch = std::make_shared<recorder>(std::set{exhausted, discarded});
+    std::vector<session_pool*> pools;
+    watch->then = [&](const event&) {
+        std::error_code error;
+        for (session_pool* each : pools) EXPECT_FALSE(each->acquire_for(0ns, error));
+    };
+    cenote::options how{.max = 1, .observers = {watch}};
+    session_pool second{connector{server::start()}, how};
+    session_pool first{connector{server::start()}, how};  // ends first: its thread asks the other
+    auto held = first.acquire();
+    auto kept = second.acquire();
+    pools = {&first, &second};
+    std::error_code error;
+    EXPECT_FALSE(first.acquire_for(0ns, error));
+    EXPECT_EQ(watch->count(exhausted), 1U);
+    EXPECT_EQ(first.stats().events_lost, 1U);
+    EXPECT_EQ(second.stats().events_lost, 1U);
+
+    pools = {&second};  // on a thread of the pool's
+    held.discard();
+    EXPECT_TRUE(eventually([&] { return second.stats().events_lost == 2; }));
+    EXPECT_EQ(watch->count(exhausted), 1U);
+}
+
 TEST(observer, exceptions_are_dropped) {
     auto loud = std::make_shared<recorder>();
     loud->then = [](const event& e) {
@@ -192,8 +219,7 @@ TEST(observer, exceptions_are_dropped) {
     };
     auto quiet = std::make_shared<recorder>();
     auto to = server::start();
-    session_pool pool{connector{to},
-                      {.max = 1, .refuse_deadlock = false, .observers = {loud, quiet}}};
+    session_pool pool{connector{to}, {.max = 1, .observers = {loud, quiet}}};
     auto held = pool.acquire();
     std::error_code error;
     EXPECT_FALSE(pool.acquire_for(1ms, error));
@@ -298,7 +324,11 @@ TEST(observer, may_close_the_pool_and_wait_for_it) {
         if (left < 0) left = static_cast<int>(pool.load()->close(plenty));
     };
     session_pool it{connector{server::start()},
-                    {.max = 2, .idle_timeout = 1ms, .sweep_interval = 1ms, .observers = {watch}}};
+                    {.max = 2,
+                     .close_timeout = plenty,
+                     .idle_timeout = 1ms,
+                     .sweep_interval = 1ms,
+                     .observers = {watch}}};
     pool = &it;
     (void)it.acquire();
     EXPECT_TRUE(eventually([&] { return left == 0; }));

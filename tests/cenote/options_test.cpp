@@ -60,6 +60,12 @@ class bad_option : public testing::TestWithParam<bad_value> {};
 
 std::vector<bad_value> bad_values() {
     std::vector<bad_value> all{
+        {"name", "\"\"", [](options& o) { o.name = ""; }},
+        {"name", "\"a?b\"", [](options& o) { o.name = "a\nb"; }},
+        {"name", "\"a\"b\"", [](options& o) { o.name = "a\"b"; }},
+        {"name", "\"a\\b\"", [](options& o) { o.name = "a\\b"; }},
+        {"name", "\"gr??n\"", [](options& o) { o.name = "grün"; }},
+        {"name", "aaa", [](options& o) { o.name = std::string(101, 'a'); }},
         {"max", "0", [](options& o) { o.max = 0; }},
         {"min_size", "11", [](options& o) { o.min_size = 11; }},
         {"min_idle", "11", [](options& o) { o.min_idle = 11; }},
@@ -168,13 +174,22 @@ TEST(options, more_opens_at_once_than_max_are_no_limit) {
     EXPECT_EQ(pool.close(10s), 0U);
 }
 
-TEST(options, of_probing_have_no_effect_if_the_connector_cannot_probe) {
-    options o{.probe_after_idle = 0s, .probe_on_release = true, .heartbeat = 1ms};
-    cenote::pool pool([] { return 1; }, o);
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(*pool.acquire(), 1);
-    EXPECT_EQ(pool.stats().opened, 1U);
-    EXPECT_EQ(pool.stats().probing, 0U);
-    EXPECT_EQ(pool.close(10s), 0U);
+TEST(options, of_probing_are_refused_if_the_connector_cannot_probe) {
+    auto refused = [](const options& o) -> std::string {
+        try {
+            cenote::pool pool([] { return 1; }, o);
+        } catch (const cenote::invalid_option& e) {
+            EXPECT_THAT(e.what(), testing::HasSubstr("needs a connector with probe()"));
+            return e.option();
+        }
+        return "";
+    };
+    EXPECT_EQ(refused({.probe_after_idle = 0s}), "probe_after_idle");
+    EXPECT_EQ(refused({.probe_after_idle = 1min}), "probe_after_idle");
+    EXPECT_EQ(refused({.probe_on_release = true}), "probe_on_release");
+    EXPECT_EQ(refused({.heartbeat = 1ms}), "heartbeat");
+    EXPECT_EQ(refused({.probe_after_idle = cenote::forever}), "");
+    EXPECT_EQ(refused({}), "");
 }
 
 TEST(options, forever_is_accepted_wherever_a_limit_can_be_off) {

@@ -63,8 +63,7 @@ TEST(pool_acquire, every_form_grants_what_is_ready) {
 }
 
 TEST(pool_acquire, every_form_gives_up_at_its_deadline) {
-    session_pool pool{connector{server::start()},
-                      {.max = 1, .acquire_timeout = 5ms, .refuse_deadlock = false}};
+    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 5ms}};
     auto held = pool.acquire_for(plenty);
     std::stop_source stop;
     std::error_code error;
@@ -93,7 +92,7 @@ TEST(pool_acquire, every_form_gives_up_at_its_deadline) {
 }
 
 TEST(pool_acquire, a_call_is_not_given_up_before_its_deadline) {
-    session_pool pool{connector{server::start()}, {.max = 1, .refuse_deadlock = false}};
+    session_pool pool{connector{server::start()}, {.max = 1}};
     auto held = pool.acquire();
     auto deadline = std::chrono::steady_clock::now() + 20ms;
     EXPECT_THROW((void)pool.acquire_until(deadline), cenote::timed_out_error);
@@ -162,8 +161,7 @@ TEST(pool_acquire, a_stop_request_ends_the_wait) {
 }
 
 TEST(pool_acquire, a_stop_request_that_came_before_ends_the_wait_at_once) {
-    session_pool pool{connector{server::start()},
-                      {.max = 1, .acquire_timeout = plenty, .refuse_deadlock = false}};
+    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
     auto held = pool.acquire();
     std::stop_source stop;
     stop.request_stop();
@@ -323,7 +321,7 @@ TEST(pool_with, discards_on_an_exception_without_a_classifier) {
 
 TEST(pool_with, lets_the_connector_judge_the_exception) {
     auto to = server::start();
-    session_pool pool{support::judging_connector{{to}}};
+    session_pool pool{support::judging_connector{{to}}, {.reset_timeout = plenty}};
     EXPECT_THROW(pool.with([](session&) { throw support::keep_it(); }), support::keep_it);
     EXPECT_EQ(pool.acquire()->id, 1);
     EXPECT_EQ(to->resets, 0);
@@ -338,15 +336,13 @@ TEST(pool_with, lets_the_connector_judge_the_exception) {
 }
 
 TEST(pool_with, passes_a_refusal_on) {
-    session_pool pool{connector{server::start()},
-                      {.max = 1, .acquire_timeout = 1ms, .refuse_deadlock = false}};
+    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 1ms}};
     auto held = pool.acquire_for(plenty);
     EXPECT_THROW(pool.with([](session&) { FAIL() << "no lease"; }), cenote::timed_out_error);
 }
 
 TEST(acquire_options, bring_their_own_timeout) {
-    session_pool pool{connector{server::start()},
-                      {.max = 1, .acquire_timeout = 1h, .refuse_deadlock = false}};
+    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 1h}};
     auto held = pool.acquire();
     std::error_code error;
     EXPECT_FALSE(pool.acquire({.timeout = 5ms}, error));
@@ -354,6 +350,31 @@ TEST(acquire_options, bring_their_own_timeout) {
     EXPECT_THROW((void)pool.acquire({.timeout = -1s}), cenote::timed_out_error);
     held.give_back();
     EXPECT_TRUE(pool.acquire({.task = "whatever"}));
+}
+
+TEST(acquire_options, without_queue_open_but_do_not_wait_for_others) {
+    session_pool pool{connector{server::start()},
+                      {.name = "orders", .max = 2, .acquire_timeout = plenty}};
+    auto first = pool.acquire({.queue = false});  // a cold pool has room
+    auto second = pool.acquire({.queue = false});
+    EXPECT_NE(first->id, second->id);
+    try {
+        (void)pool.acquire({.queue = false});
+        FAIL() << "all are in use";
+    } catch (const cenote::line_full_error& e) {
+        std::string said = e.what();
+        EXPECT_TRUE(said.starts_with("all of \"orders\" is in use, and the acquire does not queue"))
+            << said;
+        EXPECT_NE(said.find("2 of 2 leased"), std::string::npos) << said;
+        EXPECT_EQ(said.find("line_max"), std::string::npos) << said;
+    }
+    std::error_code error;
+    EXPECT_FALSE(pool.acquire({.queue = false}, error));
+    EXPECT_EQ(error, cenote::errc::line_full);
+    second.give_back();
+    EXPECT_TRUE(pool.acquire({.queue = false}, error));
+    EXPECT_THROW((void)pool.acquire_many(2, {.queue = false}), cenote::line_full_error);
+    EXPECT_EQ(pool.stats().waiting, 0U);
 }
 
 TEST(acquire_options, put_the_important_ones_first) {

@@ -1,5 +1,7 @@
 // Connector calls: who makes them, when their time runs, and what becomes of those that hang.
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <memory>
 #include <vector>
@@ -7,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "cenote/pool.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/server.hpp"
 
@@ -29,24 +32,83 @@ std::vector<cenote::lease<session>> take(session_pool& pool, int count) {
 
 }  // namespace
 
-// Far more calls than threads: those that wait for a thread together take longer than the timeout.
-TEST(pool_calls, that_wait_for_a_thread_do_not_time_out) {
+// Each waits for the others. A thread that rests and is not woken looks for work by itself, but not
+// within four seconds. This test comes first: when a test
+// has stopped the clock, threads look for work more often.
+TEST(pool_calls, wake_as_many_threads_as_there_are_calls) {
     auto to = server::start();
     session_pool pool{connector{to},
-                      {.max = 300,
-                       .acquire_timeout = plenty,
-                       .reset_timeout = 1s,
-                       .close_timeout = 1s,
-                       .opening_max = 4}};
+                      {.max = 4, .acquire_timeout = plenty, .reset_timeout = plenty}};
+    int late = 0;
+    for (int round = 0; round < 40; ++round) {
+        auto all = take(pool, 4);
+        auto inside = std::make_shared<std::atomic<int>>(0);
+        to->on_reset = [inside](int) {
+            ++*inside;
+            return eventually([&] { return *inside == 4; });
+        };
+        auto begin = support::machine_time();
+        for (auto& each : all) each.mark_dirty();
+        all.clear();
+        ASSERT_TRUE(eventually([&] { return pool.stats().idle == 4; }));
+        if (support::machine_time() - begin > 4s) ++late;
+    }
+    EXPECT_EQ(late, 0);
+    EXPECT_EQ(pool.stats().abandoned, 0U);
+}
+
+namespace {
+
+/// Calls that take 50 ms each: as many at a time as the pool has threads for, so that no call takes
+/// longer than that, however slow the machine is.
+class slow_calls {
+public:
+    static constexpr int threads = 12;  // opening_max, and eight more
+
+    bool operator()() {
+        auto end = std::chrono::steady_clock::now() + 50ms;
+        ++inside_;
+        bool in_time = eventually([&] { return std::chrono::steady_clock::now() >= end; });
+        --inside_;
+        ++ended_;
+        return in_time;
+    }
+    bool let_end(int count, support::stopped_clock& time) {
+        for (int left = count; left > 0; left -= threads) {
+            int now = std::min(left, threads);
+            if (!eventually([&] { return inside_ == now; })) return false;
+            time.advance(50ms);
+            if (!eventually([&] { return ended_ == count - left + now; })) return false;
+        }
+        return true;
+    }
+
+private:
+    std::atomic<int> inside_{0};
+    std::atomic<int> ended_{0};
+};
+
+}  // namespace
+
+// Far more calls than threads: those that wait for a thread together take longer than the timeout.
+TEST(pool_calls, that_wait_for_a_thread_do_not_time_out) {
+    support::stopped_clock time;
+    auto to = server::start();
+    session_pool pool{connector{to},
+                      {.max = 300, .reset_timeout = 1s, .close_timeout = 1s, .opening_max = 4}};
     auto all = take(pool, 300);
-    to->on_reset = [](int) { return support::pass(50ms), true; };
+    slow_calls resets;
+    to->on_reset = [&](int) { return resets(); };
     for (auto& each : all) each.mark_dirty();
     all.clear();
+    ASSERT_TRUE(resets.let_end(300, time));
     ASSERT_TRUE(eventually([&] { return pool.stats().idle == 300; }));
     EXPECT_EQ(pool.stats().abandoned, 0U);
 
-    to->on_close = [](int) { support::pass(50ms); };
+    slow_calls closes;
+    to->on_close = [&](int) { closes(); };
     for (auto& each : take(pool, 300)) each.discard();
+    ASSERT_TRUE(closes.let_end(300, time));
     ASSERT_TRUE(eventually([&] { return pool.stats().total == 0; }));
     EXPECT_EQ(pool.stats().abandoned, 0U);
     EXPECT_LE(to->peak, 300);
@@ -80,28 +142,10 @@ TEST(pool_calls, may_be_as_many_at_a_time_as_there_are_numbers) {
 // Nobody but the connector's own timeouts ends a close.
 TEST(pool_calls, of_a_closed_pool_all_begin_at_once) {
     auto to = server::start();
-    session_pool pool{connector{to}, {.max = 8, .acquire_timeout = plenty, .opening_max = 1}};
+    session_pool pool{
+        connector{to},
+        {.max = 8, .acquire_timeout = plenty, .close_timeout = 2 * plenty, .opening_max = 1}};
     take(pool, 8).clear();
-    to->on_close = [](int) { support::pass(20ms); };
+    to->on_close = [&](int) { EXPECT_TRUE(eventually([&] { return to->closing_peak == 8; })); };
     EXPECT_EQ(pool.close(plenty), 0U);
-    EXPECT_GT(to->closing_peak, 1);
-}
-
-// Each waits for the others. A thread that rests and is not woken looks for work by itself, but not
-// before these have timed out.
-TEST(pool_calls, wake_as_many_threads_as_there_are_calls) {
-    auto to = server::start();
-    session_pool pool{connector{to}, {.max = 4, .acquire_timeout = plenty, .reset_timeout = 3s}};
-    for (int round = 0; round < 20; ++round) {
-        auto all = take(pool, 4);
-        auto inside = std::make_shared<std::atomic<int>>(0);
-        to->on_reset = [inside](int) {
-            ++*inside;
-            return eventually([&] { return *inside == 4; });
-        };
-        for (auto& each : all) each.mark_dirty();
-        all.clear();
-        ASSERT_TRUE(eventually([&] { return pool.stats().idle == 4; }));
-    }
-    EXPECT_EQ(pool.stats().abandoned, 0U);
 }

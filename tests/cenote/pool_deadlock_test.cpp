@@ -1,9 +1,13 @@
 // Threads that hold a lease and wait for another one of the same pool.
 #include <atomic>
+#include <condition_variable>
+#include <deque>
 #include <latch>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -26,7 +30,8 @@ using session_pool = cenote::pool<session>;
 namespace {
 
 TEST(pool_deadlock, with_oneself_is_refused_at_once) {
-    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 1h}};
+    session_pool pool{connector{server::start()},
+                      {.max = 1, .acquire_timeout = 1h, .refuse_deadlock = true}};
     auto held = pool.acquire();
     try {
         (void)pool.acquire();
@@ -35,12 +40,14 @@ TEST(pool_deadlock, with_oneself_is_refused_at_once) {
         EXPECT_NE(std::string(e.what()).find("pool_deadlock_test.cpp"), std::string::npos)
             << e.what();
         EXPECT_NE(std::string(e.what()).find("waits for another one"), std::string::npos);
+        EXPECT_NE(std::string(e.what()).find("refuse_deadlock"), std::string::npos);
     }
     EXPECT_EQ(pool.stats().refused(errc::deadlock), 1u);
 }
 
 TEST(pool_deadlock, over_the_fast_lane_is_refused_too) {
-    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 1h}};
+    session_pool pool{connector{server::start()},
+                      {.max = 1, .acquire_timeout = 1h, .refuse_deadlock = true}};
     for (int i = 0; i < 10; ++i) auto hot = pool.acquire();
     auto held = pool.acquire();
     EXPECT_THROW((void)pool.acquire(), cenote::deadlock_error);
@@ -48,7 +55,8 @@ TEST(pool_deadlock, over_the_fast_lane_is_refused_too) {
 
 TEST(pool_deadlock, of_all_threads_is_refused_to_the_last_one) {
     constexpr int threads = 4;
-    session_pool pool{connector{server::start()}, {.max = threads, .acquire_timeout = 1h}};
+    session_pool pool{connector{server::start()},
+                      {.max = threads, .acquire_timeout = 1h, .refuse_deadlock = true}};
     std::latch all_hold(threads);
     std::atomic<int> refused{0};
     std::atomic<int> served{0};
@@ -68,7 +76,8 @@ TEST(pool_deadlock, of_all_threads_is_refused_to_the_last_one) {
 }
 
 TEST(pool_deadlock, is_none_while_anybody_can_give_back) {
-    session_pool pool{connector{server::start()}, {.max = 2, .acquire_timeout = 1h}};
+    session_pool pool{connector{server::start()},
+                      {.max = 2, .acquire_timeout = 1h, .refuse_deadlock = true}};
     auto mine = pool.acquire();
     auto other = std::make_unique<cenote::lease<session>>();
     std::thread owner([&] { *other = pool.acquire(); });
@@ -81,15 +90,67 @@ TEST(pool_deadlock, is_none_while_anybody_can_give_back) {
     gives_back.join();
 }
 
-TEST(pool_deadlock, can_be_left_to_the_timeout) {
-    session_pool pool{connector{server::start()},
-                      {.max = 1, .acquire_timeout = 10ms, .refuse_deadlock = false}};
+TEST(pool_deadlock, is_named_by_the_timeout_unless_it_is_to_be_refused) {
+    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 10ms}};
     auto held = pool.acquire();
-    EXPECT_THROW((void)pool.acquire(), cenote::timed_out_error);
+    try {
+        (void)pool.acquire();
+        FAIL() << "nobody can give it a lease";
+    } catch (const cenote::timed_out_error& e) {
+        EXPECT_NE(std::string(e.what()).find("probably a deadlock"), std::string::npos) << e.what();
+        EXPECT_NE(std::string(e.what()).find("refuse_deadlock"), std::string::npos) << e.what();
+    }
+    auto moved = std::move(held);  // perhaps to another thread
+    try {
+        (void)pool.acquire();
+        FAIL() << "nobody gives it a lease";
+    } catch (const cenote::timed_out_error& e) {
+        EXPECT_EQ(std::string(e.what()).find("probably a deadlock"), std::string::npos) << e.what();
+    }
+}
+
+// A dispatcher acquires and hands each lease to a worker, while it waits for the next one.
+TEST(pool_deadlock, is_none_where_leases_are_handed_to_workers) {
+    constexpr int workers = 7;
+    session_pool pool{connector{server::start()},
+                      {.max = 4, .acquire_timeout = 1h, .refuse_deadlock = true}};
+    std::mutex mutex;
+    std::condition_variable comes;
+    std::deque<cenote::lease<session>> queue;
+    bool over = false;
+    std::atomic<int> worked{0};
+    std::vector<std::thread> crew;
+    for (int i = 0; i < workers; ++i)
+        crew.emplace_back([&] {
+            for (;;) {
+                std::unique_lock lock(mutex);
+                comes.wait(lock, [&] { return over || !queue.empty(); });
+                if (queue.empty()) return;
+                auto held = std::move(queue.front());
+                queue.pop_front();
+                lock.unlock();
+                ++worked;
+            }
+        });
+    const int leases = rounds(100'000);
+    for (int i = 0; i < leases; ++i) {
+        auto held = pool.acquire();  // throws if it is refused
+        std::lock_guard lock(mutex);
+        queue.push_back(std::move(held));
+        comes.notify_one();
+    }
+    {
+        std::lock_guard lock(mutex);
+        over = true;
+    }
+    comes.notify_all();
+    for (std::thread& t : crew) t.join();
+    EXPECT_EQ(worked, leases);
+    EXPECT_EQ(pool.stats().refused(errc::deadlock), 0u);
 }
 
 TEST(pool_deadlock, does_not_concern_those_who_only_try) {
-    session_pool pool{connector{server::start()}, {.max = 1}};
+    session_pool pool{connector{server::start()}, {.max = 1, .refuse_deadlock = true}};
     auto held = pool.acquire();
     EXPECT_FALSE(pool.try_acquire());
     std::error_code error;
@@ -117,7 +178,8 @@ TEST(pool_deadlock, is_announced_by_nested_acquires) {
 }
 
 TEST(pool_deadlock, with_what_one_has_already_is_refused_at_once) {
-    session_pool pool{connector{server::start()}, {.max = 3, .acquire_timeout = 1h}};
+    session_pool pool{connector{server::start()},
+                      {.max = 3, .acquire_timeout = 1h, .refuse_deadlock = true}};
     auto held = pool.acquire();
     EXPECT_THROW((void)pool.acquire_many(3), cenote::deadlock_error);
     EXPECT_EQ(pool.acquire_many(2).size(), 2U);
@@ -125,7 +187,8 @@ TEST(pool_deadlock, with_what_one_has_already_is_refused_at_once) {
 
 // A thread that has ended may leave its lease to others, and its place in memory to a new thread.
 TEST(pool_deadlock, is_not_seen_where_a_thread_follows_another) {
-    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 1h}};
+    session_pool pool{connector{server::start()},
+                      {.max = 1, .acquire_timeout = 1h, .refuse_deadlock = true}};
     cenote::lease<session> left;
     std::thread([&] { left = pool.acquire(); }).join();
     std::error_code error;
@@ -142,7 +205,8 @@ TEST(pool_deadlock, is_not_seen_where_a_thread_follows_another) {
 // Under load: nobody ever waits for ever, and the numbers are right.
 TEST(pool_deadlock, never_lasts) {
     constexpr int threads = 6;
-    session_pool pool{connector{server::start()}, {.max = 3, .acquire_timeout = 60s}};
+    session_pool pool{connector{server::start()},
+                      {.max = 3, .acquire_timeout = 60s, .refuse_deadlock = true}};
     std::vector<std::thread> users;
     std::atomic<int> timeouts{0};
     for (int i = 0; i < threads; ++i)

@@ -1,13 +1,16 @@
 // The end of a pool: leases outlive it, and nothing else does.
 #include <atomic>
 #include <functional>
+#include <future>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "cenote/pool.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/process.hpp"
 #include "support/recorder.hpp"
@@ -73,14 +76,20 @@ TEST(pool_destroy, waits_for_connector_calls_in_flight) {
 }
 
 TEST(pool_destroy, waits_for_a_hanging_call_only_until_its_timeout) {
+    support::stopped_clock time;
     auto to = server::start();
     door opens;
     to->on_open = [opens](int) { opens.pass_through(); };
-    {
-        session_pool pool{connector{to}, {.open_timeout = 300ms}};
-        EXPECT_FALSE(pool.try_acquire());
-        ASSERT_TRUE(eventually([&] { return to->opening == 1; }));
-    }
+    std::optional<session_pool> pool;
+    pool.emplace(connector{to}, cenote::options{.open_timeout = 300ms});
+    EXPECT_FALSE(pool->try_acquire());
+    ASSERT_TRUE(eventually([&] { return to->opening == 1; }));
+    auto destroyed = std::async(std::launch::async, [&] { pool.reset(); });
+    time.advance(300ms - 1ns);
+    EXPECT_TRUE(support::for_a_while(
+        [&] { return destroyed.wait_for(0s) == std::future_status::timeout; }));
+    time.advance(1ns);
+    destroyed.get();
     EXPECT_EQ(to->opening, 1);
     opens.open();
     EXPECT_TRUE(eventually([&] { return to->opened == 1 && to->present == 0; }))
@@ -95,6 +104,7 @@ TEST(pool_destroy, leaves_no_thread_and_no_descriptor) {
         session_pool pool{connector{to},
                           {.max = 4,
                            .min_size = 3,
+                           .acquire_timeout = plenty,
                            .sweep_interval = 1ms,
                            .heartbeat = 1ms,
                            .observers = {std::make_shared<support::recorder>()}}};

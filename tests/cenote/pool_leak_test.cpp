@@ -12,6 +12,7 @@
 
 #include "cenote/coroutine.hpp"
 #include "cenote/pool.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/recorder.hpp"
 #include "support/server.hpp"
@@ -26,6 +27,7 @@ using support::for_a_while;
 using support::recorder;
 using support::server;
 using support::session;
+using support::stopped_clock;
 using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -46,13 +48,21 @@ cenote::lease<session> acquire_hot(session_pool& pool, const cenote::acquire_opt
     return pool.acquire(how);
 }
 
-/// Short leases for a while, over the fast lane.
-void use_briefly(session_pool& pool, std::chrono::nanoseconds time) {
-    auto end = std::chrono::steady_clock::now() + time;
-    while (std::chrono::steady_clock::now() < end) {
-        (void)pool.acquire();
-        support::pass(1ms);
+/// Short leases over the fast lane for 200 ms. The pool looks at its leases meanwhile.
+void use_briefly(session_pool& pool, stopped_clock& time) {
+    for (int i = 0; i < 20; ++i) {
+        time.advance(10ms);
+        EXPECT_TRUE(for_a_while([&] { return bool{pool.acquire()}; }, 1ns));
     }
+}
+
+/// Whether `holds` becomes true when time passes.
+template <class Condition>
+bool in_time(stopped_clock& time, Condition holds) {
+    return eventually([&] {
+        time.advance(5ms);
+        return holds();
+    });
 }
 
 std::vector<std::string> tasks_of(const std::vector<lease_info>& leases) {
@@ -64,16 +74,25 @@ std::vector<std::string> tasks_of(const std::vector<lease_info>& leases) {
 }  // namespace
 
 TEST(pool_leak, is_reported_once_and_then_at_doubling_intervals) {
+    stopped_clock time;
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()},
                       {.name = "orders", .leak_after = 20ms, .observers = {watch}}};
     auto held = pool.acquire();
     auto line = std::source_location::current().line() - 1;
-    ASSERT_TRUE(eventually([&] { return watch->count(leak_suspected) >= 4; }));
+    std::chrono::nanoseconds held_for{};
+    std::size_t reports = 0;
+    for (auto due : {20ms, 40ms, 80ms, 160ms}) {
+        time.advance(due - held_for - 1ns);
+        EXPECT_TRUE(for_a_while([&] { return watch->count(leak_suspected) == reports; }, 10ms));
+        time.advance(1ns);
+        held_for = due;
+        ++reports;
+        ASSERT_TRUE(eventually([&] { return watch->count(leak_suspected) == reports; }));
+        EXPECT_EQ(watch->seen().back().took, due);
+    }
     held.give_back();
     auto seen = watch->seen();
-    EXPECT_GE(seen[0].took, 20ms);
-    for (std::size_t i = 1; i < seen.size(); ++i) EXPECT_GE(seen[i].took, 2 * seen[i - 1].took);
     for (const auto& e : seen) {
         EXPECT_EQ(e.resource, seen[0].resource);
         EXPECT_EQ(e.site.line(), line);
@@ -84,42 +103,50 @@ TEST(pool_leak, is_reported_once_and_then_at_doubling_intervals) {
 }
 
 TEST(pool_leak, is_not_suspected_before_its_time) {
+    stopped_clock time;
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()}, {.leak_after = 1h, .observers = {watch}}};
     auto held = pool.acquire();
+    time.advance(1h - 1ns);
     EXPECT_TRUE(for_a_while([&] { return watch->count(leak_suspected) == 0; }));
     EXPECT_EQ(pool.stats().leaks, 0U);
+    time.advance(1ns);
+    EXPECT_TRUE(eventually([&] { return watch->count(leak_suspected) == 1; }));
 }
 
 TEST(pool_leak, can_be_a_matter_of_each_acquire) {
+    stopped_clock time;
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()},
                       {.max = 4, .leak_after = 1h, .observers = {watch}}};
     auto patient = pool.acquire();
     auto hasty = pool.acquire({.task = "checkout", .leak_after = 20ms});
     auto other = pool.acquire({.task = "report", .leak_after = forever});
-    ASSERT_TRUE(eventually([&] { return watch->count(leak_suspected) >= 2; }));
+    ASSERT_TRUE(in_time(time, [&] { return watch->count(leak_suspected) >= 2; }));
     for (const auto& e : watch->seen()) EXPECT_STREQ(e.task, "checkout");
     EXPECT_EQ(pool.stats().leaks, 1U);
 }
 
 TEST(pool_leak, in_a_pool_that_looks_for_none_is_found_if_the_acquire_says_so) {
+    stopped_clock time;
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()}, {.leak_after = forever, .observers = {watch}}};
     auto patient = pool.acquire();
+    time.advance(1h);
     EXPECT_TRUE(for_a_while([&] { return watch->count(leak_suspected) == 0; }));
     auto hasty = pool.acquire({.leak_after = 0ns});
-    EXPECT_TRUE(eventually([&] { return watch->count(leak_suspected) >= 2; }));
+    EXPECT_TRUE(in_time(time, [&] { return watch->count(leak_suspected) >= 2; }));
     EXPECT_EQ(pool.stats().leaks, 1U);
 }
 
 TEST(pool_leak, is_found_on_the_fast_lane) {
+    stopped_clock time;
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()},
                       {.max = 1, .sweep_interval = 10ms, .leak_after = 30ms, .observers = {watch}}};
     auto held = acquire_hot(pool, {.task = "hot"});
     auto before = pool.stats();
-    ASSERT_TRUE(eventually([&] { return watch->count(leak_suspected) >= 2; }));
+    ASSERT_TRUE(in_time(time, [&] { return watch->count(leak_suspected) >= 2; }));
     auto seen = watch->seen();
     EXPECT_GE(seen[0].took, 30ms);
     EXPECT_GE(seen[1].took, 2 * seen[0].took);
@@ -129,6 +156,7 @@ TEST(pool_leak, is_found_on_the_fast_lane) {
 }
 
 TEST(pool_leak, is_found_on_the_fast_lane_though_no_sweep_is_near) {
+    stopped_clock time;
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()},
                       {.max = 1,
@@ -139,10 +167,11 @@ TEST(pool_leak, is_found_on_the_fast_lane_though_no_sweep_is_near) {
     // Nothing but the fast lane itself makes the pool look.
     for (int i = 0; i < 20; ++i) (void)pool.acquire({.leak_after = forever});
     auto held = pool.acquire();
-    EXPECT_TRUE(eventually([&] { return watch->count(leak_suspected) >= 2; }));
+    EXPECT_TRUE(in_time(time, [&] { return watch->count(leak_suspected) >= 2; }));
 }
 
 TEST(pool_leak, is_found_on_the_fast_lane_when_there_was_none_for_long) {
+    stopped_clock time;
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()},
                       {.max = 1,
@@ -150,75 +179,88 @@ TEST(pool_leak, is_found_on_the_fast_lane_when_there_was_none_for_long) {
                        .probe_after_idle = forever,
                        .leak_after = 30ms,
                        .observers = {watch}}};
-    use_briefly(pool, 200ms);
+    use_briefly(pool, time);
     auto held = pool.acquire();
-    EXPECT_TRUE(eventually([&] { return watch->count(leak_suspected) >= 2; }));
+    EXPECT_TRUE(in_time(time, [&] { return watch->count(leak_suspected) >= 2; }));
 }
 
 TEST(pool_leak, is_found_on_the_fast_lane_of_a_pool_that_looks_for_none) {
+    stopped_clock time;
     auto watch = leak_recorder();
     session_pool pool{
         connector{server::start()},
         {.max = 1, .sweep_interval = 10ms, .leak_after = forever, .observers = {watch}}};
     auto held = acquire_hot(pool, {.leak_after = 10ms});
-    EXPECT_TRUE(eventually([&] { return watch->count(leak_suspected) >= 2; }));
+    EXPECT_TRUE(in_time(time, [&] { return watch->count(leak_suspected) >= 2; }));
 }
 
 TEST(pool_leak, from_the_fast_lane_is_found_in_a_pool_that_was_closed) {
+    stopped_clock time;
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()},
                       {.max = 1, .sweep_interval = 40ms, .leak_after = 80ms, .observers = {watch}}};
-    use_briefly(pool, 200ms);  // the last sweep has found nobody
+    use_briefly(pool, time);  // the last sweep has found nobody
     auto held = pool.acquire();
     pool.close();  // and there is no other
-    EXPECT_TRUE(eventually([&] { return watch->count(leak_suspected) >= 1; }));
+    EXPECT_TRUE(in_time(time, [&] { return watch->count(leak_suspected) >= 1; }));
 }
 
 TEST(pool_leak, ends_with_its_lease) {
+    stopped_clock time;
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()},
                       {.max = 1, .leak_after = 10ms, .observers = {watch}}};
     auto held = pool.acquire();
-    ASSERT_TRUE(eventually([&] { return watch->count(leak_suspected) >= 1; }));
+    ASSERT_TRUE(in_time(time, [&] { return watch->count(leak_suspected) >= 1; }));
     held.give_back();
     pool.pause();  // a report that was under way has been told when the paused pool has settled
     ASSERT_TRUE(for_a_while([&] { return pool.leases().empty(); }));
     auto told = watch->count(leak_suspected);
-    EXPECT_TRUE(for_a_while([&] { return watch->count(leak_suspected) == told; }, 100ms));
+    time.advance(1s);
+    EXPECT_TRUE(for_a_while([&] { return watch->count(leak_suspected) == told; }));
 }
 
 TEST(pool_leak, is_not_what_one_resource_is_used_for_altogether) {
+    stopped_clock time;
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()},
                       {.max = 1, .sweep_interval = 10ms, .leak_after = 2s, .observers = {watch}}};
-    auto end = std::chrono::steady_clock::now() + 4s;
-    while (std::chrono::steady_clock::now() < end) {
+    for (int i = 0; i < 200; ++i) {
         auto held = pool.acquire();
-        support::pass(1ms);
+        time.advance(10ms);
+        // A sweep finds this lease, which has a beginning from then on.
+        for (int step = 0; step < 100 && pool.leases().front().held == 0ns; ++step) {
+            time.advance(10ms);
+            std::this_thread::yield();
+        }
     }
-    EXPECT_EQ(watch->count(leak_suspected), 0U) << "each lease was short";
+    EXPECT_TRUE(for_a_while([&] { return watch->count(leak_suspected) == 0; }))
+        << "each lease was short";
 }
 
 TEST(pool_leak, of_a_slots_next_lease_is_another) {
+    stopped_clock time;
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()},
                       {.max = 1, .leak_after = 10ms, .observers = {watch}}};
     for (std::uint64_t lease = 1; lease <= 3; ++lease) {
         auto held = pool.acquire();
-        ASSERT_TRUE(eventually([&] { return pool.stats().leaks == lease; }));
+        ASSERT_TRUE(in_time(time, [&] { return pool.stats().leaks == lease; }));
     }
 }
 
 TEST(pool_leak, is_counted_without_an_observer) {
+    stopped_clock time;
     session_pool pool{connector{server::start()}, {.leak_after = 10ms}};
     auto held = pool.acquire();
-    EXPECT_TRUE(eventually([&] { return pool.stats().leaks == 1; }));
+    EXPECT_TRUE(in_time(time, [&] { return pool.stats().leaks == 1; }));
     cenote::stats both = pool.stats();
     both += pool.stats();
     EXPECT_EQ(both.leaks, 2U);
 }
 
 TEST(pool_leak, of_a_lease_that_outlives_its_pool_is_nobodys_business) {
+    stopped_clock time;
     auto watch = leak_recorder();
     std::optional<session_pool> pool;
     pool.emplace(connector{server::start()},
@@ -226,7 +268,8 @@ TEST(pool_leak, of_a_lease_that_outlives_its_pool_is_nobodys_business) {
     auto held = pool->acquire();
     pool.reset();
     auto told = watch->count(leak_suspected);
-    EXPECT_TRUE(for_a_while([&] { return watch->count(leak_suspected) == told; }, 100ms));
+    time.advance(1s);
+    EXPECT_TRUE(for_a_while([&] { return watch->count(leak_suspected) == told; }));
     held.give_back();
     EXPECT_EQ(watch->count(leak_suspected), told);
 }
@@ -239,18 +282,20 @@ TEST(pool_leases, are_none_in_an_idle_pool) {
 }
 
 TEST(pool_leases, come_oldest_first) {
+    stopped_clock time;
     session_pool pool{connector{server::start()}, {.max = 3}};
     auto a = pool.acquire({.task = "a"});
     auto line = std::source_location::current().line() - 1;
-    support::pass(1ms);
+    time.advance(1ms);
     auto b = pool.acquire({.task = "b"});
-    support::pass(1ms);
+    time.advance(1ms);
     auto c = pool.acquire();
+    time.advance(1ms);
     auto all = pool.leases();
     ASSERT_THAT(tasks_of(all), ElementsAre("a", "b", ""));
-    EXPECT_GT(all[0].held, all[1].held);
-    EXPECT_GT(all[1].held, all[2].held);
-    EXPECT_GT(all[2].held, 0ns);
+    EXPECT_EQ(all[0].held, 3ms);
+    EXPECT_EQ(all[1].held, 2ms);
+    EXPECT_EQ(all[2].held, 1ms);
     EXPECT_EQ(all[0].site.line(), line);
     EXPECT_THAT(all[0].site.file_name(), HasSubstr("pool_leak_test.cpp"));
     EXPECT_EQ((std::set{all[0].resource, all[1].resource, all[2].resource}.size()), 3U);
@@ -263,11 +308,12 @@ TEST(pool_leases, come_oldest_first) {
 }
 
 TEST(pool_leases, from_the_fast_lane_come_last_until_their_time_is_known) {
+    stopped_clock time;
     session_pool pool{connector{server::start()}, {.max = 2, .sweep_interval = 50ms}};
     auto old = pool.acquire({.task = "old"});
     auto hot = acquire_hot(pool, {.task = "hot"});
     EXPECT_THAT(tasks_of(pool.leases()), ElementsAre("old", "hot"));
-    EXPECT_TRUE(eventually([&] { return pool.leases().back().held > 0ns; }));
+    EXPECT_TRUE(in_time(time, [&] { return pool.leases().back().held > 0ns; }));
     EXPECT_THAT(tasks_of(pool.leases()), ElementsAre("old", "hot"));
     hot.give_back();
     EXPECT_THAT(tasks_of(pool.leases()), ElementsAre("old"));
@@ -331,7 +377,7 @@ TEST(pool_leases, are_never_more_than_there_are_and_never_anybody_elses) {
 }
 
 TEST(pool_leases, explain_a_timeout_by_call_site_and_task) {
-    session_pool pool{connector{server::start()}, {.max = 3, .refuse_deadlock = false}};
+    session_pool pool{connector{server::start()}, {.max = 3}};
     std::vector<cenote::lease<session>> held;
     for (int i = 0; i < 3; ++i)
         held.push_back(pool.acquire({.task = i == 0 ? "report" : "checkout"}));

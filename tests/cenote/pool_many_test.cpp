@@ -46,7 +46,7 @@ TEST(pool_many, takes_what_is_hot_as_well) {
 }
 
 TEST(pool_many, is_all_or_nothing) {
-    session_pool pool{connector{server::start()}, {.max = 2, .refuse_deadlock = false}};
+    session_pool pool{connector{server::start()}, {.max = 2}};
     auto one = pool.acquire();
     std::error_code error;
     EXPECT_TRUE(pool.acquire_many(2, {.timeout = 20ms}, error).empty());

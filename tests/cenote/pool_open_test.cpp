@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "cenote/pool.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/server.hpp"
 
@@ -78,6 +79,9 @@ TEST(pool_open, max_holds_at_every_instant_while_everything_goes_wrong) {
                        .min_size = 2,
                        .min_idle = 1,
                        .acquire_timeout = plenty,
+                       .probe_timeout = plenty,
+                       .reset_timeout = plenty,
+                       .close_timeout = plenty,
                        .max_uses = 7,
                        .sweep_interval = 1ms,
                        .probe_after_idle = 0ns,
@@ -135,24 +139,21 @@ TEST(pool_open, never_more_are_in_flight_than_waiters_need) {
 }
 
 TEST(pool_open, a_spike_does_not_open_what_the_present_ones_can_serve) {
+    support::stopped_clock time;  // an open takes longer than all the leases
     auto to = server::start();
-    session_pool pool{connector{to},
-                      {.max = 50,
-                       .min_size = 5,
-                       .warm_up = cenote::warm_up::wait,
-                       .acquire_timeout = plenty,
-                       .opening_max = 1}};
-    to->on_open = [](int) { support::pass(150ms); };
+    door opens;
+    session_pool pool{connector{to}, {.max = 50, .min_size = 5, .warm_up = cenote::warm_up::wait}};
+    to->on_open = [opens](int) { opens.pass_through(); };
+    auto held = pool.acquire_many(5);
     {
         std::vector<std::jthread> borrowers;
-        for (int i = 0; i < 50; ++i)
-            borrowers.emplace_back([&] {
-                auto lease = pool.acquire();
-                support::pass(2ms);
-            });
+        for (int i = 0; i < 50; ++i) borrowers.emplace_back([&] { (void)pool.acquire(); });
+        EXPECT_TRUE(lines_up(pool, 50));
+        held.clear();
     }
+    opens.open();
     EXPECT_TRUE(eventually([&] { return pool.stats().opening == 0; }));
-    EXPECT_LE(to->opens, support::slowly ? 7 : 6);
+    EXPECT_LE(to->opens, 6);
 }
 
 TEST(pool_open, a_spike_opens_at_most_opening_max_more_than_needed) {
@@ -220,6 +221,7 @@ TEST(pool_open, a_failed_open_is_retried_and_serves_the_line) {
 }
 
 TEST(pool_open, every_waiter_ends_by_its_deadline_with_the_cause_when_every_open_fails) {
+    support::stopped_clock time;
     auto to = server::start();
     std::vector<std::exception_ptr> causes;  // kept: the thread sanitizer cannot see who ends one
     to->on_open = [](int) { throw refused_by_server("the server is down"); };
@@ -240,6 +242,11 @@ TEST(pool_open, every_waiter_ends_by_its_deadline_with_the_cause_when_every_open
                     causes.push_back(e.cause());
                 }
             });
+        EXPECT_TRUE(lines_up(pool, 8));
+        EXPECT_TRUE(eventually([&] { return pool.stats().open_failed > 0; }));
+        time.advance(100ms - 1ns);
+        EXPECT_TRUE(for_a_while([&] { return pool.stats().waiting == 8; }, 10ms));
+        time.advance(1ns);
     }
     EXPECT_EQ(explained, 8);
     EXPECT_EQ(pool.stats().waiting, 0U);
@@ -247,6 +254,7 @@ TEST(pool_open, every_waiter_ends_by_its_deadline_with_the_cause_when_every_open
 }
 
 TEST(pool_open, an_open_that_fails_is_not_hammered) {
+    support::stopped_clock time;
     auto to = server::start();
     to->on_open = [](int) { throw refused_by_server("down"); };
     session_pool pool{connector{to},
@@ -259,6 +267,9 @@ TEST(pool_open, an_open_that_fails_is_not_hammered) {
             std::error_code error;
             EXPECT_FALSE(pool.acquire(error));
         });
+    EXPECT_TRUE(lines_up(pool, 8));
+    EXPECT_TRUE(eventually([&] { return pool.stats().open_failed > 0; }));
+    time.advance(100ms);
     waiters.clear();
     EXPECT_LE(to->opens, 4) << "backoff is per pool, not per waiter";
 }
@@ -280,6 +291,43 @@ TEST(pool_open, a_final_error_goes_to_the_waiter_at_once) {
     EXPECT_EQ(error, cenote::errc::open_failed);
 }
 
+TEST(pool_open, an_error_is_told_at_once_by_a_pool_that_fails_fast) {
+    auto to = server::start();
+    to->on_open = [](int) { throw refused_by_server("connection refused"); };
+    session_pool pool{connector{to},
+                      {.acquire_timeout = plenty, .open_errors = cenote::open_errors::fail_fast}};
+    try {
+        (void)pool.acquire();
+        FAIL() << "there is nothing to acquire";
+    } catch (const cenote::open_failed_error& e) {
+        EXPECT_EQ(text_of(e.cause()), "connection refused");
+    }
+    // The next caller may have to wait for the backoff, not for its deadline.
+    std::error_code error;
+    EXPECT_FALSE(pool.acquire(error));
+    EXPECT_EQ(error, cenote::errc::open_failed);
+    to->on_open = nullptr;
+    EXPECT_TRUE(pool.acquire());
+}
+
+TEST(pool_open, classify_open_judges_opens_and_nothing_else) {
+    struct judge : connector {
+        cenote::verdict classify_open(const std::exception_ptr&) const {
+            return cenote::verdict::final;
+        }
+        cenote::verdict classify(const std::exception_ptr&) const { return cenote::verdict::keep; }
+    };
+    auto to = server::start();
+    session_pool pool{judge{{to}}, {.max = 1, .acquire_timeout = plenty}};
+    EXPECT_THROW(pool.with([](session&) { throw std::runtime_error("a user's"); }),
+                 std::runtime_error);
+    EXPECT_EQ(to->opens, 1);
+    EXPECT_EQ(pool.acquire()->id, 1) << "kept";
+    to->on_open = [](int) { throw refused_by_server("no such database"); };
+    pool.acquire().discard();
+    EXPECT_THROW((void)pool.acquire(), cenote::open_failed_error);
+}
+
 TEST(pool_open, a_failed_open_does_not_refuse_whom_a_lease_can_serve) {
     auto to = server::start();
     session_pool pool{support::judging_connector{{to}},
@@ -296,9 +344,13 @@ TEST(pool_open, a_failed_open_does_not_refuse_whom_a_lease_can_serve) {
 
 TEST(pool_open, an_outage_then_recovery_restores_full_capacity) {
     auto to = server::start();
-    session_pool pool{
-        connector{to},
-        {.max = 4, .acquire_timeout = 20ms, .probe_after_idle = 0ns, .backoff = quick}};
+    session_pool pool{connector{to},
+                      {.max = 4,
+                       .acquire_timeout = 5ms,
+                       .probe_timeout = plenty,
+                       .close_timeout = plenty,
+                       .probe_after_idle = 0ns,
+                       .backoff = quick}};
     {
         std::vector<cenote::lease<session>> all;
         for (int i = 0; i < 4; ++i) all.push_back(pool.acquire_for(plenty));

@@ -11,7 +11,9 @@
 #include <gtest/gtest.h>
 
 #include "cenote/pool.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
+#include "support/recorder.hpp"
 #include "support/server.hpp"
 
 using namespace std::chrono_literals;
@@ -28,6 +30,10 @@ using session_pool = cenote::pool<session>;
 
 namespace {
 
+/// An observer that is told of every lease. With it none takes the fast lane, so idle times count
+/// from the release and not from a sweep.
+std::shared_ptr<support::recorder> every_lease() { return std::make_shared<support::recorder>(); }
+
 /// Opens so many at once and returns them all.
 void open_many(session_pool& pool, int count) {
     std::vector<cenote::lease<session>> all;
@@ -38,7 +44,7 @@ void open_many(session_pool& pool, int count) {
 
 TEST(pool_probe, zero_probes_at_every_acquire_but_never_a_fresh_one) {
     auto to = server::start();
-    session_pool pool{connector{to}, {.probe_after_idle = 0ns}};
+    session_pool pool{connector{to}, {.probe_timeout = plenty, .probe_after_idle = 0ns}};
     (void)pool.acquire();
     EXPECT_EQ(to->probes, 0) << "just opened";
     for (int i = 1; i <= 5; ++i) {
@@ -48,43 +54,61 @@ TEST(pool_probe, zero_probes_at_every_acquire_but_never_a_fresh_one) {
 }
 
 TEST(pool_probe, forever_never_probes) {
+    support::stopped_clock time;
     auto to = server::start();
     session_pool pool{connector{to}, {.probe_after_idle = cenote::forever}};
     for (int i = 0; i < 5; ++i) (void)pool.acquire();
-    support::pass(5ms);
+    time.advance(1900ms);
     (void)pool.acquire();
     EXPECT_EQ(to->probes, 0);
 }
 
 TEST(pool_probe, what_was_idle_long_enough_is_probed_before_it_is_lent) {
+    support::stopped_clock time;
     auto to = server::start();
-    session_pool pool{connector{to}, {.sweep_interval = 1ms, .probe_after_idle = 50ms}};
+    session_pool pool{connector{to}, {.probe_after_idle = 50ms, .observers = {every_lease()}}};
     (void)pool.acquire();
-    // A lease soon after is not probed unless this machine is very slow; one long after always is.
-    support::pass(200ms);
+    for (int i = 0; i < 10; ++i) {
+        time.advance(50ms - 1ns);
+        (void)pool.acquire();
+    }
+    EXPECT_EQ(to->probes, 0);
+    time.advance(50ms);
     (void)pool.acquire();
     EXPECT_EQ(to->probes, 1);
 }
 
-TEST(pool_probe, what_was_idle_long_enough_is_probed_with_the_default_sweep_interval) {
-    auto to = server::start();
-    session_pool pool{connector{to}, {.probe_after_idle = 20ms}};
-    (void)pool.acquire();
-    support::pass(50ms);
-    (void)pool.acquire();
-    EXPECT_EQ(to->probes, 1);
+// The resource lies on the shelf, and only sweeps tell for how long.
+TEST(pool_probe, what_was_idle_long_enough_is_probed_with_any_sweep_interval) {
+    support::stopped_clock time;
+    for (std::chrono::nanoseconds interval : {1ms, 1000ms}) {
+        auto to = server::start();
+        session_pool pool{connector{to}, {.sweep_interval = interval, .probe_after_idle = 20ms}};
+        for (int i = 0; i < 100; ++i) (void)pool.acquire();
+        EXPECT_EQ(to->probes, 0);
+        int steps = 0;
+        EXPECT_TRUE(eventually([&] {
+            time.advance(10ms);
+            if (++steps % 8 == 0) (void)pool.acquire();
+            return to->probes == 1;
+        }));
+    }
 }
 
 TEST(pool_probe, without_a_probe_everything_counts_as_alive) {
     std::atomic<int> opened{0};
-    cenote::pool<int> pool{[&] { return ++opened; }, {.probe_after_idle = 0ns}};
+    cenote::pool<int> pool{[&] { return ++opened; }};
     for (int i = 0; i < 3; ++i) EXPECT_EQ(*pool.acquire(), 1);
 }
 
 TEST(pool_probe, a_dead_resource_is_closed_and_replaced) {
     auto to = server::start();
     session_pool pool{connector{to},
-                      {.max = 1, .acquire_timeout = plenty, .probe_after_idle = 0ns}};
+                      {.max = 1,
+                       .acquire_timeout = plenty,
+                       .probe_timeout = plenty,
+                       .close_timeout = plenty,
+                       .probe_after_idle = 0ns}};
     (void)pool.acquire();
     to->on_probe = [](int) { return false; };
     EXPECT_EQ(pool.acquire()->id, 2);
@@ -99,8 +123,9 @@ TEST(pool_probe, a_dead_resource_is_closed_and_replaced) {
 TEST(pool_probe, a_failed_probe_costs_the_waiter_neither_its_place_nor_its_deadline) {
     auto to = server::start();
     door probes;
-    session_pool pool{connector{to},
-                      {.max = 1, .acquire_timeout = plenty, .probe_after_idle = 0ns}};
+    session_pool pool{
+        connector{to},
+        {.max = 1, .acquire_timeout = plenty, .probe_timeout = plenty, .probe_after_idle = 0ns}};
     (void)pool.acquire();
     to->on_probe = [&](int id) {
         probes.pass_through();
@@ -172,6 +197,7 @@ TEST(pool_probe, a_hanging_probe_for_one_waiter_does_not_hold_up_the_next) {
 }
 
 TEST(pool_probe, an_over_aged_resource_is_not_even_probed) {
+    support::stopped_clock time;
     auto to = server::start();
     session_pool pool{connector{to},
                       {.max = 1,
@@ -181,25 +207,26 @@ TEST(pool_probe, an_over_aged_resource_is_not_even_probed) {
                        .sweep_interval = 1h,
                        .probe_after_idle = 0ns}};
     (void)pool.acquire();
-    support::pass(40ms);
+    time.advance(30ms);
     EXPECT_EQ(pool.acquire()->id, 2);
     EXPECT_EQ(to->probes, 0);
 }
 
 TEST(pool_probe, after_two_dead_ones_in_a_row_the_rest_is_suspect) {
+    support::stopped_clock time;
     for (auto order : {cenote::order::lifo, cenote::order::fifo}) {
         auto to = server::start();
         session_pool pool{connector{to},
                           {.max = 4,
                            .acquire_timeout = plenty,
-                           .sweep_interval = 1ms,
                            .probe_after_idle = 100ms,
-                           .order = order}};
+                           .order = order,
+                           .observers = {every_lease()}}};
         std::vector<cenote::lease<session>> all;
         for (int i = 0; i < 4; ++i) all.push_back(pool.acquire());
         all[0].give_back();
         all[1].give_back();
-        support::pass(150ms);
+        time.advance(150ms);
         to->on_probe = [](int id) { return id > 4; };
         auto fresh = pool.acquire();
         EXPECT_EQ(fresh->id, 5);
@@ -214,6 +241,7 @@ TEST(pool_probe, after_two_dead_ones_in_a_row_the_rest_is_suspect) {
 }
 
 TEST(pool_probe, nobody_waits_for_a_probe_while_a_resource_in_no_need_of_one_is_idle) {
+    support::stopped_clock time;
     auto to = server::start();
     session_pool pool{connector{to},
                       {.max = 2,
@@ -223,7 +251,7 @@ TEST(pool_probe, nobody_waits_for_a_probe_while_a_resource_in_no_need_of_one_is_
     auto one = pool.acquire();
     auto two = pool.acquire();
     one.give_back();
-    support::pass(250ms);
+    time.advance(200ms);
     two.give_back();
     auto fresh = pool.acquire();
     EXPECT_EQ(fresh->id, 2);
@@ -235,7 +263,7 @@ TEST(pool_probe, nobody_waits_for_a_probe_while_a_resource_in_no_need_of_one_is_
 TEST(pool_probe, on_release_it_happens_before_the_resource_is_idle_again) {
     auto to = server::start();
     door probes;
-    session_pool pool{connector{to}, {.max = 1, .probe_on_release = true}};
+    session_pool pool{connector{to}, {.max = 1, .probe_timeout = plenty, .probe_on_release = true}};
     to->on_probe = [probes](int) { return probes.pass_through(); };
     pool.acquire().give_back();
     EXPECT_EQ(pool.stats().idle, 0U);
@@ -250,7 +278,9 @@ TEST(pool_heartbeat, probes_the_idle_in_the_background) {
     auto to = server::start();
     std::set<int> probed;
     std::mutex mutex;
-    session_pool pool{connector{to}, {.probe_after_idle = cenote::forever, .heartbeat = 5ms}};
+    session_pool pool{
+        connector{to},
+        {.probe_timeout = plenty, .probe_after_idle = cenote::forever, .heartbeat = 5ms}};
     open_many(pool, 3);
     to->on_probe = [&](int id) {
         std::lock_guard lock(mutex);
@@ -265,9 +295,11 @@ TEST(pool_heartbeat, probes_the_idle_in_the_background) {
 }
 
 TEST(pool_heartbeat, is_off_by_default) {
+    support::stopped_clock time;
     auto to = server::start();
     session_pool pool{connector{to}, {.sweep_interval = 1ms}};
     open_many(pool, 3);
+    time.advance(1900ms);
     EXPECT_TRUE(for_a_while([&] { return to->probes == 0; }));
 }
 
@@ -295,6 +327,7 @@ TEST(pool_heartbeat, takes_one_at_a_time_and_leaves_the_others_to_borrowers) {
 }
 
 TEST(pool_heartbeat, a_probe_that_fails_throws_or_hangs_costs_that_one_resource_only) {
+    support::stopped_clock time;
     auto to = server::start();
     std::atomic<bool> sick{false};
     door hang;
@@ -312,7 +345,12 @@ TEST(pool_heartbeat, a_probe_that_fails_throws_or_hangs_costs_that_one_resource_
     };
     open_many(pool, 4);
     sick = true;
-    EXPECT_TRUE(eventually([&] { return pool.stats().retired(retire_reason::probe_failed) == 3; }));
+    EXPECT_TRUE(eventually([&] {
+        // Time does not pass during a probe, except for the one that hangs.
+        auto now = pool.stats();
+        if (now.probing == 0 || (hang.waiting() == 1 && now.abandoned == 0)) time.advance(1ms);
+        return now.retired(retire_reason::probe_failed) == 3;
+    }));
     EXPECT_EQ(pool.acquire()->id, 4);
     hang.open();
     sick = false;
@@ -322,6 +360,7 @@ TEST(pool_heartbeat, a_probe_that_fails_throws_or_hangs_costs_that_one_resource_
 }
 
 TEST(pool_heartbeat, does_not_begin_while_somebody_waits) {
+    support::stopped_clock time;
     auto to = server::start();
     door probes;
     session_pool pool{connector{to},
@@ -332,20 +371,21 @@ TEST(pool_heartbeat, does_not_begin_while_somebody_waits) {
                        .heartbeat = 200ms}};
     to->on_probe = [probes](int) { return probes.pass_through(); };
     open_many(pool, 2);
+    time.advance(1ms);
     // The probe before this lease hangs; the heartbeat of the other resource becomes due meanwhile.
     auto waiter = std::async(std::launch::async, [&] { return pool.acquire(); });
     ASSERT_TRUE(lines_up(pool, 1));
     ASSERT_TRUE(eventually([&] { return to->probes == 1; }));
-    EXPECT_TRUE(for_a_while(
-        [&] {
-            EXPECT_TRUE(pool.wait_ready(0ns));  // any request makes the pool look what is due
-            return to->probes == 1 && pool.stats().idle == 1;
-        },
-        500ms));
+    time.advance(500ms);
+    EXPECT_TRUE(for_a_while([&] {
+        EXPECT_TRUE(pool.wait_ready(0ns));  // any request makes the pool look what is due
+        return to->probes == 1 && pool.stats().idle == 1;
+    }));
     EXPECT_EQ(pool.stats().waiting, 1U);
     probes.open();
     auto held = waiter.get();
-    EXPECT_TRUE(eventually([&] { return to->probes >= 2; })) << "now it is its turn";
+    EXPECT_TRUE(eventually([&] { return time.advance(1ms), to->probes >= 2; }))
+        << "now it is its turn";
 }
 
 TEST(pool_heartbeat, in_flight_hides_none_of_the_other_idle_ones) {

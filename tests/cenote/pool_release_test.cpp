@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "cenote/pool.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/server.hpp"
 #include "support/sums.hpp"
@@ -147,7 +148,8 @@ TEST(pool_release, a_detached_resource_leaves_its_place_to_the_line) {
 
 TEST(pool_release, a_dirty_resource_is_reset_before_anybody_gets_it) {
     auto to = server::start();
-    session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty}};
+    session_pool pool{connector{to},
+                      {.max = 1, .acquire_timeout = plenty, .reset_timeout = plenty}};
     auto held = pool.acquire();
     held.mark_dirty();
     EXPECT_EQ(held->id, 1) << "the lease goes on";
@@ -179,10 +181,11 @@ TEST(pool_release, a_resource_is_retired_after_max_uses) {
 }
 
 TEST(pool_release, an_over_aged_resource_is_retired_when_it_comes_back) {
+    support::stopped_clock time;
     auto to = server::start();
     session_pool pool{connector{to}, {.max_lifetime = 10ms, .lifetime_jitter = 0}};
     auto held = pool.acquire();
-    support::pass(15ms);
+    time.advance(10ms);
     held.give_back();
     EXPECT_TRUE(eventually([&] { return to->closes == 1; }));
     EXPECT_EQ(pool.stats().retired(retire_reason::age), 1U);
@@ -316,7 +319,9 @@ TEST(pool_release, a_throwing_or_failing_connector_never_changes_the_capacity) {
     auto odd = [](int) -> bool { throw std::runtime_error("odd"); };
     to->on_reset = odd;
     to->on_close = [](int) { throw std::runtime_error("odd"); };
-    session_pool pool{connector{to}, {.max = 2, .acquire_timeout = plenty}};
+    session_pool pool{
+        connector{to},
+        {.max = 2, .acquire_timeout = plenty, .reset_timeout = plenty, .close_timeout = plenty}};
     for (int i = 0; i < 10; ++i) {
         auto a = pool.acquire();
         auto b = pool.acquire();
@@ -338,6 +343,6 @@ TEST(pool_release, a_hanging_reset_does_not_hold_up_a_waiter_while_there_is_room
     held.mark_dirty();
     held.give_back();
     std::error_code error;
-    EXPECT_TRUE(pool.acquire_for(3s, error)) << "below max an open is asked for";
+    EXPECT_TRUE(pool.acquire_for(plenty / 2, error)) << "below max an open is asked for";
     resets.open();
 }

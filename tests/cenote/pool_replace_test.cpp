@@ -18,6 +18,7 @@
 
 #include "cenote/pool.hpp"
 #include "support/badge.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/server.hpp"
 #include "support/sums.hpp"
@@ -204,12 +205,14 @@ TEST_F(pool_replace, never_lends_what_the_old_one_was_opening) {
 }
 
 TEST_F(pool_replace, waits_with_the_end_for_calls_that_were_given_up) {
+    support::stopped_clock time;
     door opens;
     made_pool pool{slow{book, 1, opens},
                    {.max = 1, .acquire_timeout = plenty, .open_timeout = 20ms}};
     auto waiter = std::async(std::launch::async, [&] { return pool.acquire()->by; });
     ASSERT_TRUE(eventually([&] { return opens.waiting() == 1; }));
     pool.replace_connector(badged{book, 2});
+    time.advance(20ms);
     EXPECT_EQ(waiter.get(), 2) << "while the old one still hangs";
     EXPECT_EQ(book.ended, 0);
     EXPECT_EQ(opens.waiting(), 1);

@@ -221,7 +221,8 @@ TEST_F(pool_resize, finds_leaks_in_new_places) {
 }
 
 TEST_F(pool_resize, sees_a_deadlock_in_new_places) {
-    session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty}};
+    session_pool pool{connector{to},
+                      {.max = 1, .acquire_timeout = plenty, .refuse_deadlock = true}};
     auto first = pool.acquire();
     EXPECT_THROW((void)pool.acquire(), cenote::deadlock_error);
     pool.resize(2);
@@ -230,12 +231,15 @@ TEST_F(pool_resize, sees_a_deadlock_in_new_places) {
 }
 
 TEST_F(pool_resize, sees_a_deadlock_in_the_places_that_are_left) {
-    session_pool pool{connector{to}, {.max = 3, .acquire_timeout = plenty}};
-    leases held = take(pool, 3);
+    session_pool pool{connector{to},
+                      {.max = 3, .acquire_timeout = plenty, .refuse_deadlock = true}};
+    auto one = pool.acquire();
+    auto two = pool.acquire();
+    auto three = pool.acquire();
     pool.resize(1);
     EXPECT_THROW((void)pool.acquire(), cenote::deadlock_error);
-    held.pop_back();
-    held.pop_back();
+    three.give_back();
+    two.give_back();
     ASSERT_TRUE(settles_at(pool, 1));
     EXPECT_THROW((void)pool.acquire(), cenote::deadlock_error);
 }
@@ -342,7 +346,8 @@ TEST_F(pool_resize, takes_no_lease_away) {
 }
 
 TEST_F(pool_resize, opens_nothing_before_there_are_fewer_than_max) {
-    session_pool pool{connector{to}, {.max = 3, .acquire_timeout = plenty}};
+    session_pool pool{connector{to},
+                      {.max = 3, .acquire_timeout = plenty, .close_timeout = plenty}};
     leases held = take(pool, 3);
     auto waiter = std::async(std::launch::async, [&] { return pool.acquire()->id; });
     ASSERT_TRUE(lines_up(pool, 1));
@@ -394,7 +399,10 @@ TEST_F(pool_resize, lets_nobody_wait_for_the_closes_of_what_is_too_many) {
     door closes;
     to->on_close = [closes](int) { closes.pass_through(); };
     session_pool pool{connector{to},
-                      {.max = 4, .acquire_timeout = plenty, .close_timeout = cenote::forever}};
+                      {.max = 4,
+                       .acquire_timeout = plenty,
+                       .reset_timeout = plenty,
+                       .close_timeout = cenote::forever}};
     leases held = take(pool, 4);
     pool.resize(1);
     for (std::size_t i : {0u, 1u, 2u}) held[i].give_back();
@@ -658,7 +666,9 @@ TEST_F(pool_resize, of_a_closed_pool_opens_nothing) {
 }
 
 TEST_F(pool_resize, and_retire_all_leave_no_more_than_max) {
-    session_pool pool{connector{to}, {.max = 4, .min_size = 2, .acquire_timeout = plenty}};
+    session_pool pool{
+        connector{to},
+        {.max = 4, .min_size = 2, .acquire_timeout = plenty, .close_timeout = plenty}};
     leases held = take(pool, 4);
     pool.retire_all();
     pool.resize(2);
@@ -840,21 +850,31 @@ TEST_P(pool_resize_under, load_it_may_come_from_several_threads) {
 
 INSTANTIATE_TEST_SUITE_P(
     kinds, pool_resize_under,
-    testing::Values(load_options{"the_fast_lane", false, {.max = 1, .acquire_timeout = plenty}},
+    testing::Values(load_options{"the_fast_lane",
+                                 false,
+                                 {.max = 1, .acquire_timeout = plenty, .close_timeout = plenty}},
                     load_options{"every_verb",
                                  true,
                                  {.max = 4,
                                   .min_size = 1,
                                   .acquire_timeout = plenty,
+                                  .probe_timeout = plenty,
+                                  .reset_timeout = plenty,
+                                  .close_timeout = plenty,
                                   .probe_after_idle = 0ns,
                                   .heartbeat = 1ms}},
                     load_options{"probes_on_release",
                                  false,
-                                 {.max = 2, .acquire_timeout = plenty, .probe_on_release = true}},
+                                 {.max = 2,
+                                  .acquire_timeout = plenty,
+                                  .probe_timeout = plenty,
+                                  .close_timeout = plenty,
+                                  .probe_on_release = true}},
                     load_options{"bounded_fairness",
                                  false,
                                  {.max = 2,
                                   .acquire_timeout = plenty,
+                                  .close_timeout = plenty,
                                   .max_uses = 100,
                                   .fairness = cenote::fairness::bounded}}),
     [](const auto& kind) { return std::string(kind.param.name); });

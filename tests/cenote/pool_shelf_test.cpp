@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "cenote/pool.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/server.hpp"
 
@@ -19,28 +20,33 @@ using support::session;
 using session_pool = cenote::pool<session>;
 
 TEST(pool_shelf, does_not_keep_what_is_too_old) {
+    support::stopped_clock time;
     auto to = server::start();
     session_pool pool{connector{to}, {.max = 1, .max_lifetime = 50ms, .sweep_interval = 1h}};
-    EXPECT_TRUE(eventually([&] { return pool.acquire()->id >= 4; }));
+    EXPECT_TRUE(eventually([&] { return time.advance(5ms), pool.acquire()->id >= 4; }));
 }
 
 TEST(pool_shelf, takes_nothing_back_that_grew_too_old_with_its_holder) {
+    support::stopped_clock time;
     auto to = server::start();
     session_pool pool{
         connector{to},
         {.max = 1, .max_lifetime = 100ms, .lifetime_jitter = 0, .sweep_interval = 1h}};
     for (int i = 0; i < 20; ++i) (void)pool.acquire();  // now it goes over the shelf
     auto held = pool.acquire();
-    support::pass(200ms);
+    time.advance(100ms);
+    // The pool has looked at the lease when it knows for how long it is held.
+    ASSERT_TRUE(eventually([&] { return time.advance(1ms), pool.leases().front().held > 0ns; }));
     held.give_back();
     EXPECT_EQ(pool.acquire()->id, 2);
 }
 
 TEST(pool_shelf, hides_nothing_from_the_heartbeat) {
+    support::stopped_clock time;
     auto to = server::start();
     session_pool pool{connector{to}, {.max = 1, .sweep_interval = 1h, .heartbeat = 50ms}};
     for (int i = 0; i < 20; ++i) (void)pool.acquire();
-    EXPECT_TRUE(eventually([&] { return to->probes >= 3; }));
+    EXPECT_TRUE(eventually([&] { return time.advance(5ms), to->probes >= 3; }));
 }
 
 /// Order of events: a retired lease is out, so the fast lane is shut until it is back. Somebody

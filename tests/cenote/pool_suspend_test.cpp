@@ -1,13 +1,12 @@
 // A suspended system: what lay idle meanwhile is probed before it is lent again. No timer is late
-// then; only the time since boot tells, which the linker has the pool read below (--wrap).
-#include <atomic>
+// then; only the time since boot tells.
 #include <chrono>
-#include <ctime>
 #include <memory>
 
 #include <gtest/gtest.h>
 
 #include "cenote/pool.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/server.hpp"
 
@@ -18,22 +17,6 @@ using support::plenty;
 using support::server;
 using support::session;
 using session_pool = cenote::pool<session>;
-
-namespace {
-
-std::atomic<long> suspended{0};  // so many seconds in all
-
-}  // namespace
-
-// NOLINTBEGIN(bugprone-reserved-identifier): the linker's names
-extern "C" int __real_clock_gettime(clockid_t which, timespec* at);
-extern "C" int __wrap_clock_gettime(clockid_t which, timespec* at);
-extern "C" int __wrap_clock_gettime(clockid_t which, timespec* at) {
-    int result = __real_clock_gettime(which, at);
-    if (which == CLOCK_BOOTTIME) at->tv_sec += suspended;
-    return result;
-}
-// NOLINTEND(bugprone-reserved-identifier)
 
 namespace {
 
@@ -50,7 +33,7 @@ TEST_F(pool_suspend, the_first_acquire_notices_it) {
     session_pool pool{connector{to}, settings};
     for (int i = 0; i < 10; ++i) (void)pool.acquire();
     EXPECT_EQ(to->probes, 0);
-    suspended += 10;
+    support::suspend_system(10s);
     (void)pool.acquire();
     EXPECT_EQ(to->probes, 1);
     (void)pool.acquire();
@@ -61,7 +44,7 @@ TEST_F(pool_suspend, a_try_notices_it_too) {
     settings.order = cenote::order::fifo;
     session_pool pool{connector{to}, settings};
     (void)pool.acquire();
-    suspended += 10;
+    support::suspend_system(10s);
     EXPECT_FALSE(pool.try_acquire()) << "it has to be probed first";
     EXPECT_TRUE(eventually([&] { return static_cast<bool>(pool.try_acquire()); }));
     EXPECT_EQ(to->probes, 1);
@@ -71,7 +54,7 @@ TEST_F(pool_suspend, of_a_second_is_none) {
     settings.order = cenote::order::fifo;
     session_pool pool{connector{to}, settings};
     (void)pool.acquire();
-    suspended += 1;
+    support::suspend_system(1s);
     (void)pool.acquire();
     EXPECT_EQ(to->probes, 0);
 }
@@ -81,7 +64,7 @@ TEST_F(pool_suspend, is_noticed_for_what_lies_on_the_shelf) {
     session_pool pool{connector{to}, settings};
     for (int i = 0; i < 1000; ++i) (void)pool.acquire();
     EXPECT_EQ(to->probes, 0);
-    suspended += 10;
+    support::suspend_system(10s);
     // The first leases may come before the timer notices.
     EXPECT_TRUE(eventually([&] { return (void)pool.acquire(), to->probes > 0; }));
 }
@@ -90,7 +73,7 @@ TEST_F(pool_suspend, is_noticed_by_whoever_looks_for_another_cell) {
     session_pool pool{connector{to}, settings};
     (void)pool.acquire();  // to the shelf
     auto held = pool.acquire();
-    suspended += 10;
+    support::suspend_system(10s);
     auto other = pool.acquire();  // through the keeper: nothing is on the shelf
     held.give_back();             // it was open before
     other.give_back();
@@ -101,9 +84,10 @@ TEST_F(pool_suspend, is_noticed_by_whoever_looks_for_another_cell) {
 
 TEST_F(pool_suspend, is_of_no_interest_to_a_connector_that_cannot_probe) {
     settings.order = cenote::order::fifo;
+    settings.probe_after_idle = cenote::forever;
     session_pool pool{[&] { return to->open(); }, settings};
     (void)pool.acquire();
-    suspended += 10;
+    support::suspend_system(10s);
     (void)pool.acquire();
     EXPECT_EQ(to->opens, 1);
 }

@@ -9,6 +9,7 @@
 
 #include "cenote/pool.hpp"
 #include "support/patience.hpp"
+#include "support/patient.hpp"
 #include "support/server.hpp"
 #include "support/sums.hpp"
 
@@ -54,7 +55,9 @@ struct pool_verdict : testing::Test {
         *says = [what](int id) { return id == 1 ? what : verdict::keep; };
     }
     static cenote::options trusting(std::size_t max) {
-        return {.max = max, .acquire_timeout = plenty, .probe_after_idle = cenote::forever};
+        cenote::options how = support::patient(max);
+        how.probe_after_idle = cenote::forever;
+        return how;
     }
 
     std::shared_ptr<server> to = server::start();

@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "cenote/pool.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/server.hpp"
 #include "support/sums.hpp"
@@ -144,6 +145,7 @@ TEST(stats, count_how_every_acquire_ended) {
     EXPECT_EQ(s.released, 3U);
     EXPECT_EQ(s.acquires, 7U);
     EXPECT_EQ(s.waited, 2U) << "one for the open, one for the return";
+    EXPECT_EQ(s.refused_after_wait, 1U) << "who was canceled; the others were refused at once";
     EXPECT_EQ(s.try_empty, 1U);
     EXPECT_EQ(contradiction(s), "");
 }
@@ -236,11 +238,12 @@ TEST(stats, histograms_count_every_open_and_every_wait) {
 }
 
 TEST(stats, histograms_show_how_long_it_took) {
+    support::stopped_clock time;
     auto to = server::start();
-    to->on_open = [](int) { support::pass(20ms); };
+    to->on_open = [&](int) { time.advance(20ms); };
     session_pool pool{connector{to}, {.max = 1}};
     auto held = pool.acquire();
-    support::pass(20ms);
+    time.advance(20ms);
     held.give_back();
     auto s = pool.stats();
     EXPECT_GE(s.open.quantile(0.5), 20ms);
@@ -330,4 +333,40 @@ TEST(stats, every_retire_reason_has_a_word) {
         words.insert(cenote::to_string(static_cast<cenote::retire_reason>(i)));
     EXPECT_EQ(words.size(), cenote::retire_reason_count);
     EXPECT_TRUE(words.contains("probe_failed"));
+}
+
+TEST(pool_settings, are_the_options_in_force) {
+    auto strategy = std::make_shared<cenote::threshold_breaker>();
+    cenote::pool<session> pool{connector{server::start()},
+                               {.name = "orders", .max = 3, .idle_timeout = 7s}};
+    EXPECT_EQ(pool.settings().name, "orders");
+    EXPECT_EQ(pool.settings().idle_timeout, 7s);
+    EXPECT_EQ(pool.settings().max, 3U);
+    EXPECT_EQ(pool.settings().breaker, nullptr);
+    pool.resize(5);
+    pool.set_breaker(strategy);
+    EXPECT_EQ(pool.settings().max, 5U);
+    EXPECT_EQ(pool.control().settings().breaker, strategy);
+    pool.set_breaker(nullptr);
+    EXPECT_EQ(pool.settings().breaker, nullptr);
+}
+
+TEST(pool_settings, that_are_kept_do_not_keep_the_strategy_from_another_pool) {
+    cenote::options kept;
+    auto strategy = std::make_shared<cenote::threshold_breaker>();
+    {
+        cenote::pool<session> first{connector{server::start()}, {.breaker = strategy}};
+        kept = first.settings();
+    }
+    EXPECT_EQ(kept.breaker, strategy);
+    EXPECT_NO_THROW((cenote::pool<session>{connector{server::start()}, kept}));
+}
+
+TEST(pool_closed, says_whether_close_was_called) {
+    cenote::pool<session> pool{connector{server::start()}, {.max = 1}};
+    auto held = pool.acquire();
+    EXPECT_FALSE(pool.closed());
+    pool.close();
+    EXPECT_TRUE(pool.closed());
+    EXPECT_TRUE(pool.control().closed());
 }

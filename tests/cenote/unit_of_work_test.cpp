@@ -118,7 +118,12 @@ struct unit_of_work_pool : testing::Test {
         return [by = by] { return session(by, ++by->made); };
     }
     cenote::options single() const {
-        return {.max = 1, .acquire_timeout = plenty, .observers = {watch}};
+        return {.max = 1,
+                .acquire_timeout = plenty,
+                .probe_timeout = plenty,
+                .reset_timeout = plenty,
+                .close_timeout = plenty,
+                .observers = {watch}};
     }
     /// Why units were retired, each time.
     std::vector<retire_reason> reasons() const {

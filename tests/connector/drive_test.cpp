@@ -27,6 +27,7 @@
 
 #include "cenote/server_error.hpp"
 #include "connector/awaiting.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 
 namespace cenote::connector_detail {
@@ -36,6 +37,7 @@ namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using std::chrono::steady_clock;
 using support::await;
+using support::eventually;
 
 // Boost.Asio counts the references to a strand with fences, which the thread sanitizer does not
 // understand: it takes the last of two threads to let go of one for a race.
@@ -85,7 +87,7 @@ struct reading final : steps {
     int descriptor_;
     std::size_t missing;
     need wants;
-    int calls = 0;
+    std::atomic<int> calls{0};
     std::string got;
 };
 
@@ -94,6 +96,11 @@ struct drives : testing::Test {
     instant soon = deadline_after(30ms);
     instant late = deadline_after(support::plenty);
 };
+
+/// Whether so many steps are made.
+bool is_called(const reading& r, int calls) {
+    return eventually([&] { return r.calls >= calls; });
+}
 
 TEST_F(drives, to_the_end_at_once_if_they_can) {
     there.say("abc");
@@ -110,8 +117,9 @@ TEST_F(drives, on_whenever_there_is_something) {
     for (bool awaited : {false, true}) {
         reading r(there.ends[0], 3);
         std::thread other([&] {
+            int calls = 0;
             for (const char* letter : {"x", "y", "z"}) {
-                support::pass(5ms);
+                EXPECT_TRUE(is_called(r, ++calls));
                 there.say(letter);
             }
         });
@@ -123,22 +131,81 @@ TEST_F(drives, on_whenever_there_is_something) {
 }
 
 TEST_F(drives, no_longer_than_they_may) {
-    auto begun = steady_clock::now();
-    reading a(there.ends[0], 1);
-    EXPECT_THROW(drive(a, deadline_after(30ms)), exchange_timeout);
-    EXPECT_GE(steady_clock::now() - begun, 30ms);
-    begun = steady_clock::now();
-    reading b(there.ends[0], 1);
-    EXPECT_THROW(await(async_drive(b, deadline_after(30ms))), exchange_timeout);
-    EXPECT_GE(steady_clock::now() - begun, 30ms);
+    support::stopped_clock time;
+    for (bool awaited : {false, true}) {
+        reading r(there.ends[0], 1);
+        std::atomic<bool> over{false};
+        std::thread other([&, until = deadline_after(30ms)] {
+            if (awaited) EXPECT_THROW(await(async_drive(r, until)), exchange_timeout);
+            else EXPECT_THROW(drive(r, until), exchange_timeout);
+            over = true;
+        });
+        EXPECT_TRUE(is_called(r, 1));
+        time.advance(30ms - 1ns);
+        EXPECT_TRUE(support::for_a_while([&] { return !over; }));
+        time.advance(1ns);
+        other.join();
+    }
     reading c(there.ends[0], 1);
     EXPECT_THROW(await(async_drive(c, steady_clock::now() - 1s)), exchange_timeout);
+}
+
+/// Never done, though its socket is always ready; or with as much to do as it likes.
+struct endless final : steps {
+    endless(int on, need what) : descriptor_(on), wants(what) {}
+    need step() override { return ++calls, wants; }
+    int descriptor() const override { return descriptor_; }
+
+    int descriptor_;
+    need wants;
+    std::atomic<int> calls{0};
+};
+
+TEST_F(drives, no_longer_than_they_may_while_there_is_always_something) {
+    support::stopped_clock time;
+    there.say("never read");
+    for (need what : {need::to_read, need::to_write, need::to_do_either, need::a_turn}) {
+        for (bool awaited : {false, true}) {
+            endless e(there.ends[0], what);
+            std::thread other([&, until = deadline_after(1s)] {
+                if (awaited) EXPECT_THROW(await(async_drive(e, until)), exchange_timeout);
+                else EXPECT_THROW(drive(e, until), exchange_timeout);
+            });
+            EXPECT_TRUE(eventually([&] { return e.calls > 100; }));
+            time.advance(1s);
+            other.join();
+        }
+    }
+}
+
+TEST_F(drives, in_turns_with_others_on_the_loop) {
+    asio::io_context io;
+    endless one(there.ends[0], need::a_turn);
+    endless other(there.ends[0], need::a_turn);
+    for (endless* each : {&one, &other})
+        asio::co_spawn(io, async_drive(*each, late), [](const std::exception_ptr&) {});
+    while (one.calls < 100) io.run_one();
+    EXPECT_NEAR(other.calls, 100, 2);
+}
+
+TEST_F(drives, until_they_are_cancelled_between_turns) {
+    asio::io_context io;
+    asio::cancellation_signal stop;
+    endless e(there.ends[0], need::a_turn);
+    std::exception_ptr error;
+    asio::co_spawn(
+        io, async_drive(e, late),
+        asio::bind_cancellation_slot(stop.slot(), [&](const std::exception_ptr& x) { error = x; }));
+    while (e.calls < 10) io.run_one();
+    stop.emit(asio::cancellation_type::terminal);
+    io.run();
+    EXPECT_THROW(std::rethrow_exception(error), boost::system::system_error);
 }
 
 TEST_F(drives, those_who_can_do_either) {
     reading a(there.ends[0], 1, need::to_do_either);  // it can always write
     std::thread other([&] {
-        support::pass(5ms);
+        EXPECT_TRUE(is_called(a, 2));
         there.say("e");
     });
     await(async_drive(a, late));
@@ -155,8 +222,9 @@ TEST_F(drives, until_they_are_cancelled) {
     asio::co_spawn(
         io, async_drive(r, late),
         asio::bind_cancellation_slot(stop.slot(), [&](const std::exception_ptr& e) { error = e; }));
-    asio::steady_timer timer(io, 10ms);
-    timer.async_wait([&](auto) { stop.emit(asio::cancellation_type::terminal); });
+    io.poll();
+    EXPECT_EQ(r.calls, 1);
+    stop.emit(asio::cancellation_type::terminal);
     io.run();
     EXPECT_THROW(std::rethrow_exception(error), boost::system::system_error);
 }
@@ -189,6 +257,7 @@ TEST_F(drives, nothing_more_when_its_loop_is_gone) {
 /// Goes from one wire to another, whose descriptor has the same number.
 struct hopping final : steps {
     need step() override {
+        ++calls;
         char c = 0;
         if (::read(at->ends[0], &c, 1) != 1) return need::to_read;
         got += c;
@@ -204,12 +273,13 @@ struct hopping final : steps {
 
     std::optional<wire> at{std::in_place};
     std::string got;
+    std::atomic<int> calls{0};
 };
 
 TEST_F(drives, those_who_reconnect) {
     hopping h;
     std::thread other([&] {
-        support::pass(5ms);
+        EXPECT_TRUE(eventually([&] { return h.calls == 1; }));
         h.at->say("1");
     });
     await(async_drive(h, late));
@@ -253,14 +323,13 @@ TEST_F(drives, nobody_off_the_loop_who_has_the_number_of_one_that_hung_up) {
         io, [&]() -> asio::awaitable<void> { co_await async_drive(first, late); }, asio::detached);
     io.poll();
     first.at->say("f");
-    support::pass(1ms);
-    io.poll();
-    ASSERT_TRUE(second);
+    ASSERT_TRUE(eventually([&] { return io.poll(), second.has_value(); }));
     first.next->say("s");
-    EXPECT_TRUE(support::eventually([&] { return io.poll(), came; }));
+    EXPECT_TRUE(eventually([&] { return io.poll(), came; }));
 }
 
-// Timers fire while replies come, on several threads.
+// Timers fire while replies come, on several threads. They count milliseconds: once a test has
+// stopped the clock, no timer of Boost.Asio's is more exact.
 TEST_F(drives, many_at_once_on_several_threads) {
     asio::io_context io;
     std::atomic<int> in_time{0}, too_late{0};
@@ -268,14 +337,14 @@ TEST_F(drives, many_at_once_on_several_threads) {
         wire mine;
         reading r(mine.ends[0], 1);
         auto strand = co_await asio::this_coro::executor;
-        asio::steady_timer timer(strand, std::chrono::microseconds{i % 7 * 300});
+        asio::steady_timer timer(strand, std::chrono::milliseconds{i % 7});
         bool said = false;
         timer.async_wait([&](auto) {
             mine.say("r");
             said = true;
         });
         try {
-            co_await async_drive(r, deadline_after(1ms));
+            co_await async_drive(r, deadline_after(3ms));
             ++in_time;
         } catch (const exchange_timeout&) {
             ++too_late;

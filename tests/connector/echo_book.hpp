@@ -23,6 +23,7 @@ using dice = std::minstd_rand;
 #endif
 inline constexpr std::uint64_t wanted_by_build = CENOTE_ECHO_QUERIES;
 inline constexpr auto share_of_time = 10s;
+inline constexpr std::uint64_t at_least = 1000;
 /// Somebody who gives up before the test is ended from outside can still say what was seen.
 inline constexpr auto patience = 9min;
 
@@ -31,18 +32,18 @@ public:
     book() {
         const char* asked = std::getenv("CENOTE_ECHO_QUERIES");
         if (asked != nullptr) wanted_ = std::strtoull(asked, nullptr, 10);
-        if (wanted_ == 0) limit_ = share_of_time;
         if (wanted_ > wanted_by_build) limit_ = 24h;
     }
-    bool over() const { return progress() >= 1; }
-    /// From 0 to 1.
+    bool over() const { return (progress() >= 1 && seen_all) || took() >= limit_; }
+    /// From 0 to 1, which is reached when enough was asked.
     double progress() const {
-        double by_time = std::chrono::duration<double>(took()) / limit_;
-        if (wanted_ == 0) return by_time;
-        return std::max(by_time, static_cast<double>(right) / static_cast<double>(wanted_));
+        auto answered = static_cast<double>(right);
+        if (wanted_ > 0) return answered / static_cast<double>(wanted_);
+        double by_time = std::chrono::duration<double>(took()) / share_of_time;
+        return std::min(by_time, answered / static_cast<double>(at_least));
     }
     steady::duration took() const { return steady::now() - begin_; }
-    bool enough() const { return right >= std::max<std::uint64_t>(wanted_, 1000); }
+    bool enough() const { return right >= std::max(wanted_, at_least); }
 
     /// Nobody else's.
     std::string word() { return "word-" + std::to_string(++words_); }
@@ -52,6 +53,8 @@ public:
 
     /// Whether everybody is to be patient for a while: no deadline so short that it is missed.
     std::atomic<bool> calm{false};
+    /// Whether everything has happened that this is about.
+    std::atomic<bool> seen_all{false};
 
     std::atomic<std::uint64_t> right{0};
     std::atomic<std::uint64_t> wrong{0};

@@ -3,13 +3,16 @@
 
 #include <chrono>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include <gtest/gtest.h>
 
+#include "support/clock.hpp"
+
 namespace cenote::connector_detail {
 namespace {
+
+using namespace std::chrono_literals;
 
 TEST(exchange, leaves_a_connection_clean_only_if_it_was_completed) {
     condition of;
@@ -54,32 +57,29 @@ TEST(exchange, does_not_mend_what_is_broken) {
 }
 
 TEST(condition, is_known_to_be_quiet_for_a_moment) {
+    support::stopped_clock time;
     condition of;
     EXPECT_FALSE(of.still_quiet());
-    bool ever = false;
-    for (int i = 0; i < 1000 && !ever; ++i) {  // a moment is short
-        of.note_quiet();
-        ever = of.still_quiet();
-    }
-    EXPECT_TRUE(ever);
     of.note_quiet();
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    EXPECT_TRUE(of.still_quiet());
+    time.advance(9us);
+    EXPECT_TRUE(of.still_quiet());
+    time.advance(1us);
     EXPECT_FALSE(of.still_quiet());
 }
 
 TEST(condition, is_not_known_to_be_quiet_after_an_exchange_or_once_it_has_moved) {
+    support::stopped_clock time;
     condition of;
-    for (int i = 0; i < 1000; ++i) {
-        of.note_quiet();
-        exchange{of}.complete();
-        ASSERT_FALSE(of.still_quiet());
-        of.note_quiet();
-        condition moved = std::move(of);
-        ASSERT_FALSE(of.still_quiet());
-        ASSERT_FALSE(moved.still_quiet());
-        of = std::move(moved);
-        ASSERT_FALSE(of.still_quiet());
-    }
+    of.note_quiet();
+    exchange{of}.complete();
+    EXPECT_FALSE(of.still_quiet());
+    of.note_quiet();
+    condition moved = std::move(of);
+    EXPECT_FALSE(of.still_quiet());
+    EXPECT_FALSE(moved.still_quiet());
+    of = std::move(moved);
+    EXPECT_FALSE(of.still_quiet());
     of.note_quiet();
     of.note_broken();
     EXPECT_FALSE(of.still_quiet());

@@ -48,7 +48,6 @@ class subject {
 public:
     using connection = http::connection;
     static constexpr auto cancel_every = 3ms;
-    static constexpr auto fault_every = 60ms;
 
     support::real_server& real() { return server_; }
     static connector through(std::uint16_t port) {

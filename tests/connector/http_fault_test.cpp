@@ -6,7 +6,6 @@
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_future.hpp>
 #include <chrono>
 #include <exception>
@@ -27,6 +26,7 @@
 #include "connector/scripted_server.hpp"
 #include "support/gate.hpp"
 #include "support/patience.hpp"
+#include "support/patient.hpp"
 #include "support/real_server.hpp"
 
 namespace {
@@ -66,7 +66,7 @@ std::string echo_through(http_pool& pool, const std::string& nonce) {
 }
 
 TEST_F(http_gate, cuts_after_every_byte_and_the_next_borrower_is_fine) {
-    http_pool pool{connector(url()), {.max = 1}};
+    http_pool pool{connector(url()), support::patient(1)};
     request asked = get("/echo?nonce=all");
     std::size_t whole = 0;
     {
@@ -98,9 +98,9 @@ TEST_F(http_gate, brings_crumbs) {
     EXPECT_TRUE(c.reusable());
 }
 
-/// Sends and is cancelled when the request is on its way.
+/// Sends and is cancelled when the answer is on its way.
 TEST_F(http_gate, keeps_a_late_answer_from_the_next_borrower) {
-    http_pool pool{connector(url()), {.max = 1}};
+    http_pool pool{connector(url()), support::patient(1)};
     for (int i = 0; i < 20; ++i) {
         boost::asio::io_context loop;
         auto lease = pool.acquire_for(plenty);
@@ -109,8 +109,8 @@ TEST_F(http_gate, keeps_a_late_answer_from_the_next_borrower) {
         auto sent = boost::asio::co_spawn(
             loop, lease->async_send(get("/echo?nonce=secret")),
             boost::asio::bind_cancellation_slot(stop.slot(), boost::asio::use_future));
-        boost::asio::steady_timer soon(loop, 2ms);
-        soon.async_wait([&](auto) { stop.emit(boost::asio::cancellation_type::terminal); });
+        EXPECT_TRUE(eventually([&] { return loop.poll(), gate_.held() > 0; }));
+        stop.emit(boost::asio::cancellation_type::terminal);
         loop.run();
         EXPECT_THROW(sent.get(), boost::system::system_error);
         EXPECT_FALSE(lease->reusable());
@@ -123,7 +123,7 @@ TEST_F(http_gate, keeps_a_late_answer_from_the_next_borrower) {
 }
 
 TEST_F(http_gate, keeps_the_answer_of_a_destroyed_coroutine_from_the_next_borrower) {
-    http_pool pool{connector(url()), {.max = 1}};
+    http_pool pool{connector(url()), support::patient(1)};
     auto lease = pool.acquire_for(plenty);
     gate_.hold_replies();
     {
@@ -139,7 +139,7 @@ TEST_F(http_gate, keeps_the_answer_of_a_destroyed_coroutine_from_the_next_borrow
 }
 
 TEST_F(http_gate, holds_answers_until_time_is_over) {
-    http_pool pool{connector(url()), {.max = 1}};
+    http_pool pool{connector(url()), support::patient(1)};
     {
         auto lease = pool.acquire_for(plenty);
         lease->set_timeout(20ms);
@@ -152,7 +152,7 @@ TEST_F(http_gate, holds_answers_until_time_is_over) {
 }
 
 TEST_F(http_gate, ends_idle_connections_and_nobody_gets_them) {
-    http_pool pool{connector(url()), {.max = 1}};
+    http_pool pool{connector(url()), support::patient(1)};
     for (int i = 0; i < 10; ++i) {
         EXPECT_EQ(echo_through(pool, "one"), "one");
         if (i % 2 == 0) gate_.finish_all();
@@ -224,7 +224,7 @@ TEST_F(http_gate, corrupts_tls_and_it_is_noticed) {
 }
 
 TEST_F(http_gate, stays_idle_between_two_requests_when_an_exception_comes_between) {
-    http_pool pool{connector(url()), {.max = 1}};
+    http_pool pool{connector(url()), support::patient(1)};
     try {
         auto lease = pool.acquire_for(plenty);
         streamed s = lease->stream(get("/large"));
@@ -297,7 +297,7 @@ TEST_F(http_script, takes_an_answer_that_nobody_asked_for_for_none) {
     // The body of the answer to a HEAD, as some servers send it, would be the next answer.
     std::string lie = "HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n";
     scripted_server server({{lie + fine}, {fine}});
-    http_pool pool{connector(url_of(server.port())), {.max = 1}};
+    http_pool pool{connector(url_of(server.port())), support::patient(1)};
     {
         auto lease = pool.acquire_for(plenty);
         EXPECT_EQ(lease->send(head("/")).status, 200);

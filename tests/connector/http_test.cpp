@@ -18,6 +18,7 @@
 #include <gmock/gmock.h>
 
 #include "connector/awaiting.hpp"
+#include "support/descriptors.hpp"
 #include "support/gate.hpp"
 #include "support/patience.hpp"
 #include "support/real_server.hpp"
@@ -45,7 +46,7 @@ struct http_server : testing::Test {
         chosen.locations =
             "ssl_protocols TLSv1.2 TLSv1.3;\n"
             "location = /five { keepalive_requests 5; return 200 five; }\n"
-            "location = /short { keepalive_timeout 1s; return 200 short; }\n"
+            "location = /short { keepalive_timeout 50ms; return 200 short; }\n"
             "location = /agent { return 200 $http_user_agent; }\n"
             "location = /authorization { return 200 $http_authorization; }\n"
             "location = /host { return 200 $http_host; }\n"
@@ -77,6 +78,13 @@ std::string number_of(connection& c) {
 }
 
 struct http_connection : http_server {};
+
+TEST_F(http_connection, leaves_no_descriptor_to_programs_that_are_started) {
+    auto before = support::descriptors_of_a_child();
+    connection c = open();
+    connection awaited = await(async_connector(secure()).open());
+    EXPECT_EQ(support::descriptors_of_a_child(), before);
+}
 
 TEST_F(http_connection, answers) {
     connection c = open();

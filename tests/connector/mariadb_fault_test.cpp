@@ -21,6 +21,7 @@
 #include "connector/mariadb_place.hpp"
 #include "support/gate.hpp"
 #include "support/patience.hpp"
+#include "support/patient.hpp"
 
 namespace cenote::mariadb {
 namespace {
@@ -36,11 +37,22 @@ using support::the_mariadb;
 
 struct mariadb_fault : testing::Test {
     support::gate gate{the_mariadb().port()};
-    connector to{mariadb_url(gate.port(), "connect_timeout=2s&operation_timeout=20s")};
-    async_connector awaited{mariadb_url(gate.port(), "connect_timeout=2s&operation_timeout=20s")};
+    /// Longer than anything here takes, so that only what a test is about times out.
+    const char* patient = "connect_timeout=1min&operation_timeout=1min";
+    connector to{mariadb_url(gate.port(), patient)};
+    async_connector awaited{mariadb_url(gate.port(), patient)};
+
+    /// A reply has reached the gate, which keeps it.
+    std::function<bool()> answered() {
+        return [this] { return gate.held() > 0; };
+    }
+    /// Runs the loop until that is so.
+    bool is_answered(asio::io_context& io) {
+        return eventually([&] { return io.poll(), gate.held() > 0; });
+    }
 };
 
-/// Runs it on a loop of its own and cancels it after a while. What it threw.
+/// Runs it on a loop of its own and cancels it then. What it threw.
 template <class Result>
 std::exception_ptr cancelled(asio::awaitable<Result> what, std::function<bool()> when) {
     asio::io_context io;
@@ -72,12 +84,12 @@ std::function<bool()> after(std::chrono::nanoseconds time) {
 }
 
 TEST_F(mariadb_fault, late_reply_reaches_nobody) {
-    pool<connection> two{to, {.max = 2}};
+    pool<connection> two{to, support::patient(2)};
     {
         auto lease = two.acquire();
         lease->execute("select 1");
         gate.hold_replies();
-        EXPECT_TRUE(cancelled(lease->async_execute("select 'mine'"), after(20ms)));
+        EXPECT_TRUE(cancelled(lease->async_execute("select 'mine'"), answered()));
         EXPECT_THROW(lease->execute("select 2"), connection_error);
     }
     gate.pass();
@@ -107,9 +119,9 @@ TEST_F(mariadb_fault, cancelled_at_any_time_it_is_never_used_again) {
 TEST_F(mariadb_fault, cancelled_while_it_sends) {
     std::string long_text = "select length('" + std::string(12'000'000, 'x') + "')";
     connection c = to.open();
-    gate.throttle(1);
-    gate.black_hole();
-    EXPECT_TRUE(cancelled(c.async_execute(long_text), after(30ms)));
+    gate.accept_and_be_silent();  // it does not read
+    int looks = 0;
+    EXPECT_TRUE(cancelled(c.async_execute(long_text), [&] { return ++looks > 5; }));
     EXPECT_EQ(to.before_release(c), verdict::discard);
 }
 
@@ -119,7 +131,7 @@ TEST_F(mariadb_fault, destroyed_while_it_waits) {
     {
         asio::io_context io;
         asio::co_spawn(io, c.async_execute("select 1"), asio::detached);
-        io.run_for(20ms);
+        EXPECT_TRUE(is_answered(io));
     }
     EXPECT_EQ(to.before_release(c), verdict::discard);
 }
@@ -132,7 +144,7 @@ TEST_F(mariadb_fault, ends_before_what_is_awaited) {
         gate.hold_replies();
         asio::co_spawn(io, c.async_execute("select 1"),
                        [&](std::exception_ptr e, const sql::result&) { ended = e; });
-        io.run_for(20ms);
+        EXPECT_TRUE(is_answered(io));
     }
     gate.pass();
     io.run();
@@ -199,10 +211,11 @@ TEST_F(mariadb_fault, silent_server_costs_a_timeout) {
     EXPECT_THROW(c.execute("select 1"), exchange_timeout);
     d.set_timeout(30ms);
     EXPECT_THROW(await(d.async_execute("select 1")), exchange_timeout);
+    // To close takes no timeout: it waits for nothing.
     auto before = std::chrono::steady_clock::now();
     to.close(c);
     to.close(d);
-    EXPECT_LT(std::chrono::steady_clock::now() - before, 1s);
+    EXPECT_LT(std::chrono::steady_clock::now() - before, support::plenty / 2);
 }
 
 TEST_F(mariadb_fault, silent_server_is_not_opened) {
@@ -211,11 +224,13 @@ TEST_F(mariadb_fault, silent_server_is_not_opened) {
     gate.accept_and_be_silent();
     EXPECT_THROW(quick.open(), exchange_timeout);
     EXPECT_THROW(await_open(quick_awaited), exchange_timeout);
-    EXPECT_TRUE(cancelled(support::async_opened(&awaited), after(20ms)));
+    std::size_t before = gate.accepted();
+    EXPECT_TRUE(
+        cancelled(support::async_opened(&awaited), [&] { return gate.accepted() > before; }));
 }
 
 TEST_F(mariadb_fault, idle_connection_that_ended_is_not_lent) {
-    pool<connection> one{connector{mariadb_url()}, {.max = 1}};
+    pool<connection> one{connector{mariadb_url()}, support::patient(1)};
     std::uint64_t first = one.acquire()->id();
     std::string count =
         "select count(*) from information_schema.processlist where id = " + std::to_string(first);
@@ -255,7 +270,7 @@ TEST_F(mariadb_fault, failed_reset_is_an_error) {
 }
 
 TEST_F(mariadb_fault, exception_between_request_and_reply) {
-    pool<connection> one{connector{mariadb_url()}, {.max = 1}};
+    pool<connection> one{connector{mariadb_url()}, support::patient(1)};
     std::uint64_t first = 0;
     try {
         auto lease = one.acquire();

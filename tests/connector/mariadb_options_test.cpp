@@ -16,7 +16,7 @@ TEST(mariadb_options, are_in_a_url) {
     options o = options::from_url(
         "mysql://us%40er:p%40ss@db.example:3307/orders?charset=latin1&timezone=%2B01:00&sql_mode="
         "ANSI,TRADITIONAL&isolation=read-committed&tls=off&connect_timeout=250ms&operation_timeout="
-        "2min&unsafe_reset_by_tracking=on&tls_ca=/a&tls_cert=/b&tls_key=/c");
+        "2min&unsafe_reset_by_tracking=on&tls_ca=/a&tls_cert=/b&tls_key=/c&max_reply_bytes=65536");
     EXPECT_EQ(o.user, "us@er");
     EXPECT_EQ(o.password.reveal(), "p@ss");
     EXPECT_EQ(o.host, "db.example");
@@ -33,6 +33,7 @@ TEST(mariadb_options, are_in_a_url) {
     EXPECT_EQ(o.connect_timeout, 250ms);
     EXPECT_EQ(o.operation_timeout, 2min);
     EXPECT_TRUE(o.unsafe_reset_by_tracking);
+    EXPECT_EQ(o.max_reply_bytes, 65'536u);
 }
 
 TEST(mariadb_options, have_defaults) {

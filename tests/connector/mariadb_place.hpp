@@ -9,6 +9,7 @@
 
 #include "cenote/mariadb.hpp"
 #include "connector/awaiting.hpp"
+#include "support/patient.hpp"
 #include "support/real_server.hpp"
 
 namespace support {
@@ -22,7 +23,7 @@ inline mariadb_server& the_mariadb() {
 /// With the parameters that follow the question mark.
 inline std::string mariadb_url(std::uint16_t port, const std::string& parameters = {}) {
     return "mariadb://app:" + std::string(canary_password) + "@127.0.0.1:" + std::to_string(port) +
-           "/orders" + (parameters.empty() ? "" : "?" + parameters);
+           "/orders" + patiently(parameters);
 }
 
 inline std::string mariadb_url(const std::string& parameters = {}) {

@@ -13,6 +13,7 @@
 #include "connector/awaiting.hpp"
 #include "connector/mariadb_place.hpp"
 #include "support/patience.hpp"
+#include "support/patient.hpp"
 
 namespace cenote::mariadb {
 namespace {
@@ -245,7 +246,7 @@ struct counting_connector : connector {
 
 TEST_F(mariadb_session, is_reset_by_the_pool_only_if_something_was_said) {
     counting_connector counting;
-    pool<connection> one{counting, {.max = 1}};
+    pool<connection> one{counting, support::patient(1)};
     std::uint64_t id = one.acquire()->id();
     for (int i = 0; i < 5; ++i) EXPECT_EQ(one.acquire()->id(), id);
     EXPECT_EQ(*counting.resets, 0);

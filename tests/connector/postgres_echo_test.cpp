@@ -31,7 +31,6 @@ struct dialect {
 class subject : public echo::sql_asker<dialect> {
 public:
     static constexpr auto cancel_every = 20ms;
-    static constexpr auto fault_every = 150ms;
 
     static support::real_server& real() { return the_postgres(); }
     static connector through(std::uint16_t port) {

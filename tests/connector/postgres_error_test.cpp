@@ -1,5 +1,8 @@
 // What goes wrong with PostgreSQL, what it is called, and what a pool makes of it.
 #include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <thread>
@@ -12,6 +15,7 @@
 #include "connector/postgres_place.hpp"
 #include "support/gate.hpp"
 #include "support/patience.hpp"
+#include "support/time_lapse.hpp"
 
 namespace cenote::postgres {
 namespace {
@@ -285,10 +289,10 @@ TEST(postgres_pool, with_a_wrong_password_gives_up_at_once) {
 }
 
 TEST(postgres_pool, beyond_what_the_server_has_waits_its_turn) {
+    support::stopped_clock time;
     support::postgres_server small({.max_connections = 3});
     support::gate gate(small.port());
-    pool<connection> p{connector{postgres_url(gate.port())},
-                       {.max = 6, .acquire_timeout = support::plenty}};
+    pool<connection> p{connector{postgres_url(gate.port())}, {.max = 6, .acquire_timeout = 1h}};
     std::vector<lease<connection>> held;
     for (int i = 0; i < 3; ++i) held.push_back(p.acquire());
     auto refused = p.stats().open_failed;
@@ -298,10 +302,17 @@ TEST(postgres_pool, beyond_what_the_server_has_waits_its_turn) {
         EXPECT_EQ(lease->execute("select 4").scalar<int>(), 4);
         served = true;
     });
-    EXPECT_TRUE(eventually([&] { return p.stats().open_failed >= refused + 2; }));
+    auto tried = [&](std::uint64_t times) {
+        return [&, times] { return p.stats().open_failed >= refused + times; };
+    };
+    EXPECT_TRUE(support::time_passes_in_line(time, p, tried(2)));
+    // One after the other, ever more slowly; and none while no time passes.
     std::size_t before = gate.accepted();
-    support::pass(500ms);
-    EXPECT_LE(gate.accepted() - before, 10u);  // one after the other, ever more slowly
+    EXPECT_TRUE(support::for_a_while([&] { return gate.accepted() <= before + 1; }));
+    auto end = std::chrono::steady_clock::now() + 500ms;
+    auto later = [&] { return std::chrono::steady_clock::now() >= end; };
+    EXPECT_TRUE(support::time_passes_in_line(time, p, later));
+    EXPECT_LE(gate.accepted() - before, 10u);
     for (auto& lease : held) EXPECT_EQ(lease->execute("select 1").scalar<int>(), 1);
     EXPECT_FALSE(served);
     told t = failure_of([&] { connector{postgres_url(small.port())}.open(); });

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cenote/postgres.hpp"
+#include "support/patient.hpp"
 #include "support/real_server.hpp"
 
 namespace support {
@@ -18,8 +19,7 @@ inline postgres_server& the_postgres() {
 /// With the parameters that follow the question mark.
 inline std::string postgres_url(std::uint16_t port, const std::string& parameters = {}) {
     return "postgresql://app:" + std::string(canary_password) +
-           "@127.0.0.1:" + std::to_string(port) + "/orders" +
-           (parameters.empty() ? "" : "?" + parameters);
+           "@127.0.0.1:" + std::to_string(port) + "/orders" + patiently(parameters);
 }
 
 inline std::string postgres_url(const std::string& parameters = {}) {

@@ -5,6 +5,7 @@
 #include "connector/postgres_place.hpp"
 #include "connector/sql_pool.hpp"
 #include "support/patience.hpp"
+#include "support/patient.hpp"
 
 namespace cenote::postgres {
 namespace {
@@ -24,7 +25,7 @@ TEST(postgres_fork, leaves_the_parents_connections_alone) {
 TEST(postgres_behind_pgbouncer, works) {
     support::pgbouncer_server bouncer(the_postgres());
     connector to(postgres_url(bouncer.port()));
-    pool<connection> two{to, {.max = 2, .acquire_timeout = plenty}};
+    pool<connection> two{to, support::patient(2)};
     for (int i = 0; i < 20; ++i)
         two.with(
             [&](connection& c) { EXPECT_EQ(c.execute("select $1::int8", i).scalar<int>(), i); });

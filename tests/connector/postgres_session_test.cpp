@@ -1,5 +1,6 @@
 // What a lease leaves in a session is gone for the next one, on the same connection.
 #include <functional>
+#include <libpq-fe.h>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "connector/awaiting.hpp"
 #include "connector/postgres_place.hpp"
 #include "support/patience.hpp"
+#include "support/patient.hpp"
 
 namespace cenote::postgres {
 namespace {
@@ -161,6 +163,26 @@ TEST_F(postgres_session, nothing_is_reset_that_was_not_used) {
     EXPECT_EQ(to.before_release(c), verdict::keep);  // nothing was sent
 }
 
+TEST_F(postgres_session, what_was_set_in_the_handle_ends_with_its_lease) {
+    connector to(postgres_url());
+    connection c = to.open();
+    int heard = 0;
+    PGconn* native = c.native_handle();
+    PQsetNoticeReceiver(
+        native, [](void* of, const PGresult*) { ++*static_cast<int*>(of); }, &heard);
+    PQsetErrorVerbosity(native, PQERRORS_SQLSTATE);
+    PQsetnonblocking(native, 0);
+    const char* say = "do $$ begin raise notice 'heard'; end $$";
+    c.execute(say);
+    EXPECT_EQ(heard, 1);
+    EXPECT_EQ(to.before_release(c), verdict::reset);
+    to.reset(c);
+    c.execute(say);
+    EXPECT_EQ(heard, 1);
+    EXPECT_EQ(PQsetErrorVerbosity(native, PQERRORS_DEFAULT), PQERRORS_DEFAULT);
+    EXPECT_EQ(PQisnonblocking(native), 1);
+}
+
 TEST_F(postgres_session, a_statement_ends_with_its_lease) {
     connector to(postgres_url());
     connection c = to.open();
@@ -215,7 +237,7 @@ TEST_F(postgres_session, tags_are_believed_only_if_somebody_says_so) {
 }
 
 TEST_F(postgres_session, a_pool_resets_between_leases) {
-    pool<connection> one{connector{postgres_url()}, {.max = 1, .acquire_timeout = support::plenty}};
+    pool<connection> one{connector{postgres_url()}, support::patient(1)};
     int backend = one.with([](connection& c) {
         c.execute("set my.tenant = 'acme'");
         c.execute("begin");

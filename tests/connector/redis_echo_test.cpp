@@ -62,7 +62,6 @@ class subject {
 public:
     using connection = redis::connection;
     static constexpr auto cancel_every = 2ms;
-    static constexpr auto fault_every = 30ms;
 
     static support::real_server& real() { return redis_fixture::server(); }
     static connector through(std::uint16_t port) {

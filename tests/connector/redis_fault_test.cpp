@@ -22,6 +22,8 @@
 #include "connector/redis_fixture.hpp"
 #include "support/gate.hpp"
 #include "support/patience.hpp"
+#include "support/patient.hpp"
+#include "support/time_lapse.hpp"
 
 namespace {
 
@@ -32,7 +34,6 @@ using namespace redis_fixture;
 using cenote::error_kind;
 using cenote::verdict;
 using support::eventually;
-using steady = std::chrono::steady_clock;
 using redis_pool = cenote::pool<connection>;
 
 // Errors, by their kinds.
@@ -55,17 +56,24 @@ TEST(redis_error, of_a_wrong_password_is_final) {
 }
 
 TEST(redis_error, of_a_wrong_password_is_not_tried_for_ever) {
+    support::stopped_clock time;
     support::gate between(server().port());
     cenote::redis::connector via("redis://:wr0ng-pw@127.0.0.1:" + std::to_string(between.port()));
-    redis_pool pool(via, {.max = 5});
-    for (int i = 0; i < 20; ++i) {
-        try {
-            static_cast<void>(pool.acquire_for(50ms));
-            ADD_FAILURE();
-        } catch (const std::exception& e) {
-            EXPECT_EQ(std::string(e.what()).find("wr0ng"), std::string::npos) << e.what();
+    redis_pool pool(via, support::patient(5));
+    std::atomic<bool> over{false};
+    std::thread tries([&] {
+        for (int i = 0; i < 20; ++i) {
+            try {
+                static_cast<void>(pool.acquire_for(50ms));
+                ADD_FAILURE();
+            } catch (const std::exception& e) {
+                EXPECT_EQ(std::string(e.what()).find("wr0ng"), std::string::npos) << e.what();
+            }
         }
-    }
+        over = true;
+    });
+    EXPECT_TRUE(support::time_passes_in_line(time, pool, [&] { return over.load(); }));
+    tries.join();
     EXPECT_LE(between.accepted(), 12U);
 }
 
@@ -107,14 +115,24 @@ TEST(redis_error, of_too_many_clients_is_transient) {
 }
 
 TEST(redis_error, of_too_many_clients_leaves_leases_alone) {
+    support::stopped_clock time;
     support::redis_server there{{.max_clients = 3}};
     support::gate between(there.port());
-    redis_pool pool(cenote::redis::connector(url_of(between.port())), {.max = 10});
+    redis_pool pool(cenote::redis::connector(url_of(between.port())), support::patient(10));
     std::vector<cenote::lease<connection>> held;
     for (int i = 0; i < 3; ++i) held.push_back(pool.acquire());
-    EXPECT_THROW(static_cast<void>(pool.acquire_for(300ms)), std::exception);
+    std::atomic<bool> over{false};
+    std::thread waits([&] {
+        EXPECT_THROW(static_cast<void>(pool.acquire_for(300ms)), std::exception);
+        over = true;
+    });
+    // No tight loop: it tries again after a while, and ever later.
+    EXPECT_TRUE(eventually([&] { return pool.stats().open_failed > 0; }));
+    EXPECT_TRUE(support::for_a_while([&] { return between.accepted() <= 13; }));
+    EXPECT_TRUE(support::time_passes_in_line(time, pool, [&] { return over.load(); }));
+    waits.join();
     for (auto& lease : held) EXPECT_EQ(lease->command("PING").text(), "PONG");
-    EXPECT_LE(between.accepted(), 30U);  // no tight loop
+    EXPECT_LE(between.accepted(), 30U);
     held.pop_back();
     EXPECT_EQ(pool.acquire_for(5s)->command("PING").text(), "PONG");
 }
@@ -239,11 +257,16 @@ TEST(redis_error, of_a_server_that_is_none) {
 struct redis_dirt : testing::Test {
     support::gate between{server().port()};
     cenote::redis::connector via{url_of(between.port())};
+
+    /// Runs the loop until a reply has reached the gate, which keeps it.
+    bool is_answered(asio::io_context& loop) {
+        return eventually([&] { return loop.poll(), between.held() > 0; });
+    }
 };
 
 /// The case that showed people other people's conversations: cancelled after it was sent.
 TEST_F(redis_dirt, of_a_cancelled_command_is_never_lent) {
-    redis_pool pool(via, {.max = 1});
+    redis_pool pool(via, support::patient(1));
     std::int64_t id = id_of(*pool.acquire());
     {
         auto lease = pool.acquire();
@@ -253,7 +276,7 @@ TEST_F(redis_dirt, of_a_cancelled_command_is_never_lent) {
         asio::cancellation_signal cancel;
         auto done = asio::co_spawn(loop, lease->async_command("GET", "k"),
                                    asio::bind_cancellation_slot(cancel.slot(), asio::use_future));
-        for (int i = 0; i < 10; ++i) loop.poll();
+        EXPECT_TRUE(is_answered(loop));
         asio::post(loop, [&] { cancel.emit(asio::cancellation_type::terminal); });
         loop.run();
         EXPECT_THROW(done.get(), boost::system::system_error);
@@ -271,7 +294,7 @@ TEST_F(redis_dirt, of_a_frame_that_is_destroyed_is_never_lent) {
     {
         asio::io_context loop;
         asio::co_spawn(loop, c.async_command("ECHO", "x"), [](auto, auto) {});
-        for (int i = 0; i < 10; ++i) loop.poll();
+        EXPECT_TRUE(is_answered(loop));
     }
     EXPECT_EQ(via.before_release(c), verdict::discard);
     between.pass();
@@ -317,7 +340,7 @@ TEST_F(redis_dirt, of_a_late_reset_or_probe_is_never_lent) {
 }
 
 TEST_F(redis_dirt, of_a_short_reply_is_an_error_wherever_it_ends) {
-    redis_pool pool(via, {.max = 1});
+    redis_pool pool(via, support::patient(1));
     pool.acquire()->command("RPUSH", "list", "one", "two", "three");
     const std::size_t size = std::string("*3\r\n$3\r\none\r\n$3\r\ntwo\r\n$5\r\nthree\r\n").size();
     for (bool reset : {false, true})
@@ -345,7 +368,7 @@ TEST_F(redis_dirt, of_bytes_nobody_asked_for_is_never_lent) {
 }
 
 TEST_F(redis_dirt, of_a_server_that_hung_up_is_never_lent) {
-    redis_pool pool(here(), {.max = 3});
+    redis_pool pool(here(), support::patient(3));
     for (int i = 0; i < 3; ++i) {
         std::int64_t id = id_of(*pool.acquire());
         server().kill_backends();
@@ -357,7 +380,7 @@ TEST_F(redis_dirt, of_a_server_that_hung_up_is_never_lent) {
 }
 
 TEST_F(redis_dirt, does_not_come_of_an_exception_of_the_borrower) {
-    redis_pool pool(via, {.max = 1});
+    redis_pool pool(via, support::patient(1));
     std::int64_t id = id_of(*pool.acquire());
     EXPECT_THROW(pool.with([](connection& c) {
         c.command("SET", "k", 1);
@@ -380,25 +403,23 @@ TEST_F(redis_dirt, does_not_come_of_slowness) {
 
 // The server goes away and comes back.
 
-TEST(redis_restart, costs_one_operation_per_connection_and_is_over_at_once) {
+TEST(redis_restart, costs_one_operation_per_connection_and_is_over_then) {
     support::redis_server there;
-    cenote::redis::connector via(url_of(there.port()));
-    redis_pool pool(via, {.max = 4});
+    // Only the restart is to cost anything, on whatever machine.
+    std::string url = url_of(there.port(), "?connect_timeout=2min&operation_timeout=2min");
+    redis_pool pool(cenote::redis::connector(url), support::patient(4));
+    constexpr unsigned workers = 8;
     std::atomic<bool> over{false};
     std::atomic<int> lost{0};
-    std::atomic<bool> down{false};
     std::atomic<int> served{0};
-    std::atomic<steady::rep> first{0};
     auto work = [&] {
         while (!over) {
             try {
-                auto lease = pool.acquire_for(10s);
+                auto lease = pool.acquire_for(4 * support::plenty);
                 try {
-                    std::string word = std::to_string(++served);
+                    std::string word = std::to_string(served);
                     EXPECT_EQ(lease->command("ECHO", word).text(), word);
-                    if (!down) continue;
-                    steady::rep none = 0;
-                    first.compare_exchange_strong(none, steady::now().time_since_epoch().count());
+                    ++served;
                 } catch (const cenote::connection_error&) {
                     ++lost;
                 }
@@ -408,37 +429,19 @@ TEST(redis_restart, costs_one_operation_per_connection_and_is_over_at_once) {
         }
     };
     std::vector<std::thread> crew;
-    for (int i = 0; i < 8; ++i) crew.emplace_back(work);
-    EXPECT_TRUE(eventually([&] { return served > 500; }));
+    for (unsigned i = 0; i < workers; ++i) crew.emplace_back(work);
+    EXPECT_TRUE(eventually([&] { return served > 500 && pool.stats().total == 4; }));
     there.stop();
-    down = true;
-    support::pass(300ms);
-    first = 0;
-    std::atomic<bool> answers{false};
-    steady::time_point up;
-    std::thread watch([&] {
-        answers = eventually([&] {
-            try {
-                via.open();
-                return true;
-            } catch (const cenote::server_error&) {
-                return false;
-            }
-        });
-        up = steady::now();
-    });
+    // All have noticed, and the pool has tried again in vain.
+    EXPECT_TRUE(eventually(
+        [&] { return pool.stats().waiting == workers && pool.stats().open_failed > 2; }));
+    int lost_with_it = lost;
+    int before = served;
     there.start();
-    watch.join();
-    EXPECT_TRUE(answers);
-    EXPECT_TRUE(eventually([&] { return first != 0; }));
+    EXPECT_TRUE(eventually([&] { return served > before + 16; }));
     over = true;
     for (std::thread& each : crew) each.join();
-    auto late = steady::time_point(steady::duration(first.load())) - up;
-    auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(late).count();
-    RecordProperty("recovery_ms", std::to_string(ms));
-    std::printf("first success %lld ms after the server answers, %d operations lost\n",
-                static_cast<long long>(ms), lost.load());
-    EXPECT_LE(ms, support::slowly ? 1000 : 250);
+    EXPECT_EQ(lost, lost_with_it);
     EXPECT_LE(lost, 4);
 }
 

@@ -10,6 +10,7 @@
 #include "cenote/pool.hpp"
 #include "cenote/redis.hpp"
 #include "connector/redis_fixture.hpp"
+#include "support/patient.hpp"
 
 namespace {
 
@@ -131,7 +132,7 @@ TEST(redis_reset, is_not_believed_where_a_server_does_not_know_it) {
     c.command("SELECT", 1);
     EXPECT_EQ(failure([&] { via.reset(c); }).first, cenote::error_kind::connection);
     EXPECT_EQ(via.before_release(c), verdict::discard);
-    cenote::pool<connection> pool(via, {.max = 1});
+    cenote::pool<connection> pool(via, support::patient(1));
     std::int64_t id = id_of(*pool.acquire());
     auto next = pool.acquire();
     EXPECT_NE(id_of(*next), id);
@@ -145,7 +146,7 @@ int resets() {
 }
 
 TEST(redis_reset, comes_only_where_something_may_have_changed) {
-    cenote::pool<connection> pool(here(), {.max = 1});
+    cenote::pool<connection> pool(here(), support::patient(1));
     std::int64_t id = id_of(*pool.acquire());
     static_cast<void>(pool.acquire()->command("PING"));  // after the reset of the first
     int before = resets();
@@ -166,7 +167,7 @@ TEST(redis_reset, comes_only_where_something_may_have_changed) {
 }
 
 TEST(redis_reset, undoes_a_transaction_that_comes_back_open) {
-    cenote::pool<connection> pool(here("/4"), {.max = 1});
+    cenote::pool<connection> pool(here("/4"), support::patient(1));
     std::int64_t id = id_of(*pool.acquire());
     {
         auto lease = pool.acquire();
@@ -179,7 +180,7 @@ TEST(redis_reset, undoes_a_transaction_that_comes_back_open) {
 }
 
 TEST(redis_lease, has_a_timeout_of_its_own) {
-    cenote::pool<connection> pool(here(), {.max = 1});
+    cenote::pool<connection> pool(here(), support::patient(1));
     {
         auto lease = pool.acquire();
         lease->set_timeout(1ms);

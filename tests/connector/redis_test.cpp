@@ -14,6 +14,8 @@
 #include "cenote/asio.hpp"
 #include "cenote/pool.hpp"
 #include "connector/redis_fixture.hpp"
+#include "support/descriptors.hpp"
+#include "support/patient.hpp"
 
 namespace {
 
@@ -29,6 +31,13 @@ struct redis_command : testing::Test {
 
     void SetUp() override { c.command("FLUSHALL"); }
 };
+
+TEST_F(redis_command, leaves_no_descriptor_to_programs_that_are_started) {
+    auto before = support::descriptors_of_a_child();
+    connection another = via.open();
+    connection awaited = await(async_connector(url_of(server().port())).open());
+    EXPECT_EQ(support::descriptors_of_a_child(), before);
+}
 
 TEST_F(redis_command, brings_back_what_was_stored) {
     std::string all;
@@ -266,10 +275,11 @@ TEST(redis_probe, tells_the_living_from_the_dead) {
 }
 
 TEST(redis_pool, lends_connections_to_threads_and_coroutines) {
-    cenote::pool<connection> pool(here(), {.max = 2});
+    cenote::pool<connection> pool(here(), support::patient(2));
     EXPECT_EQ(pool.acquire()->command("ECHO", "x").text(), "x");
     asio::io_context loop;
-    cenote::pool<connection> awaited(loop, async_connector(url_of(server().port())), {.max = 2});
+    cenote::pool<connection> awaited(loop, async_connector(url_of(server().port())),
+                                     support::patient(2));
     auto done = asio::co_spawn(
         loop,
         [](cenote::pool<connection>* from) -> asio::awaitable<std::string> {

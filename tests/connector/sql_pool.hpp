@@ -21,6 +21,7 @@
 #include "cenote/pool.hpp"
 #include "cenote/server_error.hpp"
 #include "support/patience.hpp"
+#include "support/patient.hpp"
 
 namespace pooled {
 
@@ -60,8 +61,8 @@ asio::awaitable<void> close(Pool& p, asio::io_context& io) {
 template <class Place>
 void serves_coroutines() {
     asio::io_context io;
-    cenote::pool<typename Place::connection> five{
-        io, typename Place::async_connector{Place::url()}, {.max = 5, .acquire_timeout = plenty}};
+    cenote::pool<typename Place::connection> five{io, typename Place::async_connector{Place::url()},
+                                                  support::patient(5)};
     tally t;
     std::atomic<int> left{workers};
     for (int w = 0; w < workers; ++w)

@@ -1,9 +1,9 @@
 // SQLite: values there and back, statements, streams, errors, time limits; blocking and awaited.
 #include "cenote/sqlite.hpp"
 
+#include <atomic>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cmath>
@@ -17,7 +17,10 @@
 
 #include "cenote/url.hpp"
 #include "connector/awaiting.hpp"
+#include "connector/closed.hpp"
 #include "connector/sqlite_file.hpp"
+#include "support/clock.hpp"
+#include "support/descriptors.hpp"
 #include "support/patience.hpp"
 
 namespace cenote::sqlite {
@@ -26,13 +29,29 @@ namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using support::await;
+using support::eventually;
 using support::sqlite_file;
 
 /// Counts to a number that nobody waits for.
 constexpr const char* endless =
-    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+    "WITH RECURSIVE n(i) AS (SELECT begun() UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
 
 struct sqlite : testing::Test {
+    /// What the statement above calls first.
+    sqlite() {
+        auto note = [](sqlite3_context* in, int, sqlite3_value**) {
+            *static_cast<std::atomic<bool>*>(sqlite3_user_data(in)) = true;
+            sqlite3_result_int(in, 1);
+        };
+        sqlite3_create_function(c.native_handle(), "begun", 0, SQLITE_UTF8, &begun, note, nullptr,
+                                nullptr);
+    }
+    /// Runs the loop until SQLite is at the statement.
+    bool has_begun(asio::io_context& io) {
+        return eventually([&] { return io.poll(), begun.load(); });
+    }
+
+    std::atomic<bool> begun{false};
     sqlite_file file;
     connector to{file.url()};
     connection c = to.open();
@@ -41,6 +60,17 @@ struct sqlite : testing::Test {
 template <class T>
 T there_and_back(connection& c, const T& value) {
     return c.execute("SELECT ?", value).template scalar<T>();
+}
+
+TEST_F(sqlite, refuses_everything_when_it_was_closed) {
+    support::expect_refused_when_closed(to, c);
+}
+
+TEST_F(sqlite, leaves_no_descriptor_to_programs_that_are_started) {
+    auto before = support::descriptors_of_a_child();
+    connection another = to.open();
+    another.execute("CREATE TABLE t (n INTEGER)");
+    EXPECT_EQ(support::descriptors_of_a_child(), before);
 }
 
 TEST_F(sqlite, gives_back_what_it_was_given) {
@@ -173,25 +203,55 @@ TEST_F(sqlite, ends_what_takes_too_long_and_goes_on) {
     EXPECT_EQ(to.before_release(c), verdict::keep);
 }
 
+/// A statement whose rows have no end.
+TEST_F(sqlite, ends_rows_without_end_at_max_reply_bytes) {
+    const char* rows =
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i, 'text' FROM n";
+    support::stopped_clock time;  // it is not for lack of time
+    connection small = connector{file.url("?max_reply_bytes=100000&statement_cache=2")}.open();
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_THROW(small.execute(rows), statement_error);
+        EXPECT_THROW(support::await(small.async_execute(rows)), statement_error);
+    }
+    EXPECT_EQ(small.execute("SELECT 1").scalar<int>(), 1);
+    cursor streamed = small.stream(rows);
+    for (int i = 0; i < 5000; ++i) ASSERT_TRUE(streamed.next());
+}
+
+TEST_F(sqlite, ends_rows_without_end_in_time) {
+    connection c2 = connector{file.url("?max_reply_bytes=1000000000000")}.open();
+    c2.set_timeout(30ms);
+    try {
+        c2.execute(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n");
+        FAIL();
+    } catch (const statement_error& e) {
+        EXPECT_EQ(e.code(), SQLITE_INTERRUPT);
+    }
+}
+
 TEST_F(sqlite, waits_for_a_lock_no_longer_than_it_may) {
     connector patient{file.url("?busy_timeout=50ms")};
     connection other = patient.open();
     c.execute("CREATE TABLE t(n)");
     c.execute("BEGIN IMMEDIATE");
-    auto begun = std::chrono::steady_clock::now();
+    auto before = std::chrono::steady_clock::now();
     try {
         other.execute("INSERT INTO t VALUES (1)");
         FAIL();
     } catch (const statement_error& e) {
         EXPECT_EQ(e.code() & 0xff, SQLITE_BUSY);
     }
-    EXPECT_GE(std::chrono::steady_clock::now() - begun, 50ms);
-    std::thread commits([&] {
-        support::pass(20ms);
-        c.execute("COMMIT");
+    EXPECT_GE(std::chrono::steady_clock::now() - before, 50ms);
+    std::atomic<bool> written{false};
+    std::thread writes([&] {
+        connection another = connector{file.url("?busy_timeout=1h&operation_timeout=1h")}.open();
+        EXPECT_EQ(another.execute("INSERT INTO t VALUES (1)").affected(), 1u);
+        written = true;
     });
-    EXPECT_EQ(connector{file.url()}.open().execute("INSERT INTO t VALUES (1)").affected(), 1u);
-    commits.join();
+    EXPECT_TRUE(support::for_a_while([&] { return !written; }));
+    c.execute("COMMIT");
+    writes.join();
 }
 
 // More coroutines wait for the lock than there are work threads, and whoever has it needs one, too.
@@ -227,8 +287,8 @@ TEST_F(sqlite, stops_when_it_is_cancelled) {
     };
     asio::co_spawn(io, work(),
                    asio::bind_cancellation_slot(stop.slot(), [](std::exception_ptr) {}));
-    asio::steady_timer timer(io, 20ms);
-    timer.async_wait([&](auto) { stop.emit(asio::cancellation_type::terminal); });
+    EXPECT_TRUE(has_begun(io));
+    stop.emit(asio::cancellation_type::terminal);
     io.run();
     EXPECT_EQ(code, SQLITE_INTERRUPT);
     EXPECT_EQ(c.execute("SELECT 1").scalar<int>(), 1);
@@ -236,15 +296,17 @@ TEST_F(sqlite, stops_when_it_is_cancelled) {
 
 // The loop goes while SQLite works: the work thread must find everything it needs.
 TEST_F(sqlite, outlives_a_coroutine_that_is_destroyed) {
+    support::stopped_clock time;
     c.set_timeout(200ms);
     {
         asio::io_context io;
         auto work = [&]() -> asio::awaitable<void> { co_await c.async_execute(endless); };
         asio::co_spawn(io, work(), [](std::exception_ptr) {});
-        io.run_for(20ms);
+        EXPECT_TRUE(has_begun(io));
     }
     EXPECT_EQ(to.before_release(c), verdict::discard);
     EXPECT_THROW(c.execute("SELECT 1"), connection_error);
+    time.advance(200ms);  // SQLite ends
 }
 
 TEST_F(sqlite, does_one_thing_at_a_time) {
@@ -331,17 +393,19 @@ TEST(sqlite_memory, is_shared_by_name) {
 }
 
 TEST(sqlite_memory, is_waited_for_while_another_one_writes) {
-    connector to{"sqlite:cenote_busy_test?mode=memory"};
+    connector to{"sqlite:cenote_busy_test?mode=memory&busy_timeout=1h&operation_timeout=1h"};
     connection one = to.open();
     connection two = to.open();
     one.execute("CREATE TABLE t(n INTEGER)");
     one.execute("BEGIN IMMEDIATE");
     one.execute("INSERT INTO t VALUES (1)");
+    std::atomic<bool> written{false};
     std::thread writes([&] {
         two.execute("INSERT INTO t VALUES (2)");
+        written = true;
         EXPECT_EQ(two.execute("SELECT count(*) FROM t").scalar<int>(), 2);
     });
-    support::pass(std::chrono::milliseconds(50));
+    EXPECT_TRUE(support::for_a_while([&] { return !written; }));
     one.execute("COMMIT");
     writes.join();
 }

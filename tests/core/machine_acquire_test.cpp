@@ -402,6 +402,64 @@ TEST(machine_acquire, comes_back_into_a_full_line) {
         "waits");
 }
 
+/// An acquire that does not queue.
+std::string ask_without_queue(dialogue& d, std::uint64_t who, std::uint32_t count = 1) {
+    return d.ask({.deadline = never, .cookie = who, .queues = false, .count = count});
+}
+
+TEST(machine_acquire, without_queue_waits_for_an_open) {
+    dialogue d({.max = 2});
+    EXPECT_EQ(ask_without_queue(d, 1), "waits");
+    EXPECT_EQ(d.said(), "open 0");
+    d.opened(0);
+    EXPECT_EQ(d.said(), "1 gets 0");
+    EXPECT_EQ(ask_without_queue(d, 2), "waits");
+    EXPECT_EQ(ask_without_queue(d, 3), "refused: line_full");  // the open is for 2
+}
+
+TEST(machine_acquire, without_queue_waits_for_a_probe_and_a_reset) {
+    dialogue d({.max = 1, .probe_after_idle = 0s});
+    d.fill(1);
+    d.pass(1ms);
+    EXPECT_EQ(ask_without_queue(d, 1), "waits");
+    EXPECT_EQ(d.said(), "probe 0");
+    d.probed(0);
+    EXPECT_EQ(d.said(), "1 gets 0");
+    d.release(0, condition::dirty);
+    EXPECT_EQ(ask_without_queue(d, 2), "waits");
+    EXPECT_EQ(ask_without_queue(d, 3), "refused: line_full");
+}
+
+TEST(machine_acquire, without_queue_is_refused_at_once_if_all_are_leased) {
+    dialogue d({.max = 2});
+    d.fill(2);
+    EXPECT_EQ(ask_without_queue(d, 1), "got 1");
+    EXPECT_EQ(ask_without_queue(d, 2, 2), "refused: line_full");
+    EXPECT_EQ(ask_without_queue(d, 3), "got 0");
+    EXPECT_EQ(ask_without_queue(d, 4), "refused: line_full");
+    EXPECT_EQ(d.look().waiting, 0u);
+    EXPECT_EQ(d.look().refused(errc::line_full), 2u);
+}
+
+TEST(machine_acquire, without_queue_does_not_count_on_what_others_wait_for) {
+    dialogue d({.max = 3, .opening_max = 1});
+    EXPECT_EQ(d.ask(1), "waits");
+    EXPECT_EQ(d.ask(2), "waits");
+    EXPECT_EQ(ask_without_queue(d, 3), "waits");  // a third can be opened
+    EXPECT_EQ(ask_without_queue(d, 4), "refused: line_full");
+    d.cancel(1);
+    EXPECT_EQ(ask_without_queue(d, 5), "waits");
+}
+
+TEST(machine_acquire, without_queue_is_refused_by_a_paused_pool) {
+    dialogue d({.max = 2});
+    d.fill(1);
+    d.pause();
+    EXPECT_EQ(ask_without_queue(d, 1), "refused: line_full");
+    d.resume();
+    EXPECT_EQ(ask_without_queue(d, 1), "got 0");
+}
+
 TEST(machine_acquire, in_a_crowded_pool_goes_from_hand_to_hand) {
     dialogue d({.max = 1, .max_uses = 4});
     d.fill(1);

@@ -121,7 +121,7 @@ TEST(machine_breaker, tells_failures_of_opens_probes_and_releases) {
     EXPECT_EQ(d.judged(), "failed");
     d.pass(1s);
     d.opened(0);
-    EXPECT_EQ(d.judged(), "succeeded");
+    EXPECT_EQ(d.judged(), "nothing") << "an open is no use";
     d.release(0, condition::rejected);
     EXPECT_EQ(d.judged(), "failed");
     d.closed(0);
@@ -136,7 +136,7 @@ TEST(machine_breaker, tells_failures_of_opens_probes_and_releases) {
     d.pass(1ms);
     d.ask(4);
     d.probed(0, outcome::failed);
-    EXPECT_EQ(d.judged(), "failed");
+    EXPECT_EQ(d.judged(), "failed, after 1 succeeded");
 }
 
 TEST(machine_breaker, a_discard_without_a_cause_is_no_news) {
@@ -147,20 +147,114 @@ TEST(machine_breaker, a_discard_without_a_cause_is_no_news) {
     EXPECT_EQ(d.judged(), "nothing");
 }
 
-TEST(machine_breaker, tells_a_success_only_if_it_is_news) {
+TEST(machine_breaker, tells_successes_in_sums_while_the_pool_is_active) {
     dialogue d({});
     d.ask(1);
     d.opened(0);
-    EXPECT_EQ(d.judged(), "nothing");
     d.release(0);
-    EXPECT_EQ(d.judged(), "nothing");
-    d.go(one_tries);
-    d.ask(2);
-    d.release(0);
-    EXPECT_EQ(d.judged(), "succeeded");
+    EXPECT_EQ(d.judged(), "succeeded: 1");
+    for (int i = 0; i < 5; ++i) {
+        d.ask(2);
+        d.release(0);
+        EXPECT_EQ(d.judged(), "nothing");
+    }
+    d.pass(100ms);
     d.ask(3);
     d.release(0);
-    EXPECT_EQ(d.judged(), "succeeded");
+    EXPECT_EQ(d.judged(), "succeeded: 6");
+    d.ask(4);
+    d.release(0);
+    d.ask(5);
+    d.release(0, condition::broken);
+    EXPECT_EQ(d.judged(), "failed, after 1 succeeded");
+}
+
+TEST(machine_breaker, tells_each_success_while_it_recovers) {
+    dialogue d({});
+    d.fill(1);
+    d.go(one_tries);
+    for (int i = 0; i < 3; ++i) {
+        d.ask(1);
+        d.release(0);
+        EXPECT_EQ(d.judged(), "succeeded: 1");
+    }
+}
+
+// A use that began before the circuit opened says nothing about the server as it is now.
+TEST(machine_breaker, hears_only_what_it_let_in_while_it_recovers) {
+    dialogue d({.max = 4});
+    d.fill(3);
+    d.ask(1);
+    d.ask(2);
+    d.go(one_tries);
+    EXPECT_EQ(d.ask(3), "got 0");
+    d.release(1);
+    EXPECT_EQ(d.judged(), "nothing");
+    d.release(2, condition::broken);
+    EXPECT_EQ(d.judged(), "nothing");
+    d.release(0);
+    EXPECT_EQ(d.judged(), "succeeded: 1");
+}
+
+// Half-open: the open that the only probe needs does not close the circuit.
+TEST(machine_breaker, does_not_recover_by_an_open) {
+    dialogue d({.max = 4});
+    d.go(one_tries);
+    d.ask(1);
+    d.opened(0);
+    EXPECT_EQ(d.judged(), "nothing");
+    EXPECT_EQ(d.ask(2), "refused: unavailable");
+    d.release(0);
+    EXPECT_EQ(d.judged(), "succeeded: 1");
+}
+
+// And refills the minimum when it recovers: else a pool that nobody uses would never be ready
+// again.
+TEST(machine_breaker, opens_and_probes_nothing_of_its_own_accord_while_inactive) {
+    dialogue d({.max = 4, .min_size = 3, .heartbeat = 1s});
+    d.fill(3);
+    d.ask(1);
+    d.ask(2);
+    d.go(inactive);
+    for (slot_id id : {d.slot_of(1), d.slot_of(2)}) {
+        d.release(id, condition::discard);
+        d.closed(id);
+    }
+    d.pass(10min);
+    EXPECT_EQ(d.it.count(slot_state::opening), 0u);
+    EXPECT_EQ(d.it.count(slot_state::probing), 0u);
+    d.go(one_tries);
+    EXPECT_EQ(d.it.count(slot_state::opening), 2u);
+}
+
+// What hung since an earlier recovery says nothing about this one.
+TEST(machine_breaker, does_not_hear_of_trials_of_an_earlier_recovery) {
+    dialogue d({.max = 4});
+    d.fill(2);
+    d.go({.to = breaker_state::recovering, .probes = 2});
+    d.ask(1);
+    d.go(inactive);
+    d.go({.to = breaker_state::recovering, .probes = 2});
+    d.ask(2);
+    slot_id old = d.slot_of(1);
+    slot_id young = d.slot_of(2);
+    d.release(old);
+    EXPECT_EQ(d.judged(), "nothing");
+    d.release(young);
+    EXPECT_EQ(d.judged(), "succeeded: 1");
+}
+
+TEST(machine_breaker, hears_nothing_of_a_lease_that_was_not_used) {
+    dialogue d({.max = 4});
+    d.fill(2);
+    d.go({.to = breaker_state::recovering, .probes = 2});
+    d.ask(1);
+    d.ask(2);
+    d.release(d.slot_of(1), condition::unused);
+    EXPECT_EQ(d.judged(), "nothing");
+    d.release(d.slot_of(2), condition::dirty_unused);
+    EXPECT_EQ(d.judged(), "nothing");
+    EXPECT_EQ(d.it.count(slot_state::closing) + d.it.count(slot_state::resetting), 1u);
 }
 
 TEST(machine_breaker, drops_a_ruling_from_before_another_move) {

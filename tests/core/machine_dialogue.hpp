@@ -93,6 +93,12 @@ public:
     void resume() {
         event([&] { it.resume(now, heard_); });
     }
+    void suspend_maintenance() {
+        event([&] { it.suspend_maintenance(now, heard_); });
+    }
+    void resume_maintenance() {
+        event([&] { it.resume_maintenance(now, heard_); });
+    }
     void go(const breaker_move& where) {
         event([&] { it.go(now, where, heard_); });
     }
@@ -226,8 +232,10 @@ private:
             case action::kind::refuse: return who + " refused: " + word(a.error);
             case action::kind::report: break;
             case action::kind::judge: {
-                constexpr std::array news = {"succeeded", "failed", "cooled down"};
-                return news.at(static_cast<std::size_t>(a.news));
+                std::string sum = std::to_string(a.successes);
+                if (a.news == circuit_news::succeeded) return "succeeded: " + sum;
+                if (a.news == circuit_news::cooled_down) return "cooled down";
+                return a.successes == 0 ? "failed" : "failed, after " + sum + " succeeded";
             }
         }
         std::string event = to_string(a.event);

@@ -74,7 +74,7 @@ TEST(machine_many, keeps_only_for_the_head) {
 
 // One who holds what the head still needs must not queue up behind it.
 TEST(machine_many, is_no_deadlock_with_who_holds_the_rest_and_waits_behind_it) {
-    dialogue d({.max = 3});
+    dialogue d({.max = 3, .refuse_deadlock = true});
     d.fill(3);
     d.ask({.deadline = never, .cookie = 1, .holder = 7});
     d.it.held_by(d.slot_of(1), 7);

@@ -202,6 +202,35 @@ TEST(machine_open_failed, goes_to_all_if_it_is_final_and_nothing_is_alive) {
     EXPECT_EQ(d.said(), "nothing");
 }
 
+TEST(machine_open_failed, goes_to_the_head_at_once_if_the_pool_fails_fast) {
+    dialogue d({.max = 2, .backoff = spacing, .open_errors = open_errors::fail_fast});
+    d.fill(1);
+    d.ask(1);
+    d.ask(2);
+    d.ask(3);
+    d.opened(1, outcome::failed);
+    EXPECT_EQ(d.said(), "2 refused: open_failed");
+    d.release(0);
+    EXPECT_EQ(d.said(), "3 gets 0");
+}
+
+TEST(machine_open_failed, goes_to_all_if_the_pool_fails_fast_and_nothing_is_alive) {
+    dialogue d({.open_timeout = 1s,
+                .opening_max = 1,
+                .backoff = spacing,
+                .open_errors = open_errors::fail_fast});
+    d.ask(1);
+    d.ask(2);
+    d.opened(0, outcome::failed);
+    EXPECT_EQ(d.said(), "1 refused: open_failed, 2 refused: open_failed");
+    // The next caller waits for the next open, and learns that it has timed out.
+    EXPECT_EQ(d.ask(3), "waits");
+    d.pass(d.it.wake_at() - d.now);
+    EXPECT_EQ(d.said(), "open 0");
+    d.pass(1s);
+    EXPECT_EQ(d.said(), "abandon 0, 3 refused: open_failed");
+}
+
 TEST(machine_open_failed, does_not_stop_the_refill) {
     dialogue d({.min_size = 1, .backoff = spacing});
     for (int i = 0; i < 100; ++i) {

@@ -119,5 +119,53 @@ TEST(machine_pause, can_be_said_twice) {
     EXPECT_EQ(d.said(), "nothing");
 }
 
+TEST(machine_maintenance, if_suspended_needs_no_timer) {
+    dialogue d({.max = 2, .min_size = 1, .idle_timeout = 1s, .heartbeat = 2s});
+    d.opened(0);
+    EXPECT_NE(d.it.wake_at(), never);
+    d.suspend_maintenance();
+    EXPECT_EQ(d.it.wake_at(), never);
+}
+
+TEST(machine_maintenance, if_suspended_neither_sweeps_nor_probes_nor_refills) {
+    dialogue d(
+        {.max = 3, .min_size = 2, .idle_timeout = 1s, .sweep_interval = 1s, .heartbeat = 1s});
+    d.fill(3);
+    d.suspend_maintenance();
+    d.pass(10min);
+    EXPECT_EQ(d.said(), "nothing");
+    EXPECT_EQ(d.idle(), 3u);
+    d.ask(1);
+    EXPECT_EQ(d.said(), "probe 2");  // idle for longer than probe_after_idle: part of lending
+    d.probed(2);
+    EXPECT_EQ(d.said(), "1 gets 2");
+    d.release(2, condition::discard);
+    d.closed(2);
+    EXPECT_EQ(d.said(), "nothing");
+    d.resume_maintenance();
+    EXPECT_NE(d.said(), "nothing");
+}
+
+TEST(machine_maintenance, if_suspended_lends_and_opens_for_those_who_wait) {
+    dialogue d({.max = 2, .min_size = 2, .warm_up = warm_up::none});
+    d.suspend_maintenance();
+    EXPECT_EQ(d.ask(1), "waits");
+    EXPECT_EQ(d.said(), "open 0");  // one, not the minimum
+    d.opened(0);
+    EXPECT_EQ(d.said(), "1 gets 0");
+    d.resume_maintenance();
+    EXPECT_EQ(d.said(), "open 1");
+}
+
+TEST(machine_maintenance, without_eyes_for_freezes_has_no_timer_of_its_own) {
+    options quiet{.max = 1, .idle_timeout = forever, .max_lifetime = forever};
+    dialogue seeing(quiet, {.probe = true});
+    seeing.fill(1);
+    EXPECT_EQ(seeing.it.wake_at(), seeing.now + machine::look_after);
+    dialogue blind(quiet, {.probe = true, .sees_freezes = false});
+    blind.fill(1);
+    EXPECT_EQ(blind.it.wake_at(), never);
+}
+
 }  // namespace
 }  // namespace cenote::core

@@ -106,7 +106,7 @@ TEST(machine_grow, opens_what_somebody_who_wants_several_still_lacks) {
 }
 
 TEST(machine_grow, is_no_reason_to_refuse_who_could_be_served_now) {
-    dialogue d({.max = 1});
+    dialogue d({.max = 1, .refuse_deadlock = true});
     d.fill(1);
     request nested{.cookie = 1, .holder = 7};
     d.ask(nested);
@@ -650,7 +650,7 @@ TEST(machine_shrink, leaves_to_the_others_what_was_kept_for_somebody_it_refuses)
 
 // With one place less, the only lease there may be is held by the very thread that wants one.
 TEST(machine_shrink, sees_a_deadlock_although_there_are_vacant_places) {
-    dialogue d({.max = 2});
+    dialogue d({.max = 2, .refuse_deadlock = true});
     lease_all(d);
     d.it.held_by(0, 7);
     d.it.held_by(1, 8);

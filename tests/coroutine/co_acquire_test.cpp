@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "cenote/coroutine.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/server.hpp"
 #include "support/sums.hpp"
@@ -397,6 +398,7 @@ TEST(co_acquire, serves_a_hundred_on_twenty_in_order) {
 
 /// Every end at once, again and again: what the pool counts adds up.
 TEST(co_acquire, ends_exactly_once_however_it_ends) {
+    support::stopped_clock time;
     auto to = server::start();
     std::uint64_t asked = 0;
     for (unsigned round = 0; round < 64; ++round) {
@@ -415,7 +417,7 @@ TEST(co_acquire, ends_exactly_once_however_it_ends) {
         if (round & 1U) stops[2].request_stop();
         if (round & 2U) all[3].destroy();
         if (round & 4U) mine.give_back();
-        if (round & 8U) support::pass(2ms);
+        if (round & 8U) time.advance(1ms);
         if (round & 16U) where.run();
         if (round & 32U) pool.close();
         all[4].destroy();

@@ -29,6 +29,7 @@
 #include "cenote/url.hpp"
 #include "database/manners.hpp"
 #include "support/patience.hpp"
+#include "support/patient.hpp"
 
 namespace cenote::conformance {
 
@@ -58,7 +59,7 @@ struct any_database : testing::Test {
     }
 
     typename Kind::place at;
-    database db{at.url(), {.pool = {.max = 4}}};
+    database db{at.url(), {.pool = support::patient(4)}};
 };
 TYPED_TEST_SUITE_P(any_database);
 
@@ -231,6 +232,38 @@ TYPED_TEST_P(any_database, ends_no_transaction_in_the_middle_of_rows) {
     this->set(s, 3, 9);
     EXPECT_EQ(this->balance(1), 100);
     EXPECT_EQ(this->balance(3), 9);
+}
+
+/// SQLite could do more, and a program that relied on that would work with no other server.
+TYPED_TEST_P(any_database, runs_no_statement_in_the_middle_of_rows) {
+    using ask = typename TypeParam::manner;
+    auto refused = [](auto statement) {
+        try {
+            statement();
+            FAIL() << "ran in the middle of rows";
+        } catch (const std::logic_error& e) {
+            EXPECT_THAT(e.what(), HasSubstr("a cursor of this scope or transaction has rows left"));
+        }
+    };
+    auto s = this->db.scope();
+    auto refuses_all = [&](auto& on) {
+        sql::cursor rows = ask::stream(on, "SELECT id FROM account ORDER BY id");
+        for (int i = 1; i <= 3; ++i) {
+            refused([&] { ask::run(on, "SELECT 1"); });
+            refused([&] { ask::stream(on, "SELECT 1"); });
+            refused([&] { std::ignore = ask::begin(on); });
+            EXPECT_EQ(ask::next(rows)->template get<int>(0), i);
+        }
+        EXPECT_EQ(ask::next(rows), std::nullopt);
+        EXPECT_EQ(ask::run(on, "SELECT 1").template scalar<int>(), 1);
+    };
+    refuses_all(s);
+    transaction t = ask::begin(s);
+    refuses_all(t);
+    ask::commit(t);
+    // Each statement of the database itself has a connection of its own.
+    sql::cursor rows = ask::stream(this->db, "SELECT id FROM account");
+    EXPECT_EQ(ask::run(this->db, "SELECT 1").template scalar<int>(), 1);
 }
 
 TYPED_TEST_P(any_database, begins_no_transaction_within_one_of_plain_sql) {
@@ -434,7 +467,7 @@ TYPED_TEST_P(any_database, closes_what_a_scope_discards) {
     database one{this->at.url(), {.pool = {.max = 1}}};
     {
         auto s = one.scope();
-        s.discard();  // before there is anything
+        s.discard_at_end();  // before there is anything
         ask::run(s, "SELECT 1");
     }
     ask::run(one, "SELECT 1");
@@ -599,8 +632,8 @@ REGISTER_TYPED_TEST_SUITE_P(
     holds_at_most_one_connection_however_often_it_fails, never_commits_what_has_failed,
     lets_a_transaction_write_only_if_it_may, tries_again_only_what_met_another_one,
     may_end_in_any_order, runs_nothing_in_the_wrong_transaction,
-    ends_no_transaction_in_the_middle_of_rows, begins_no_transaction_within_one_of_plain_sql,
-    resets_what_a_statement_has_set, runs_one_statement_again_and_again,
-    closes_what_a_scope_discards, tells_completion_tokens);
+    ends_no_transaction_in_the_middle_of_rows, runs_no_statement_in_the_middle_of_rows,
+    begins_no_transaction_within_one_of_plain_sql, resets_what_a_statement_has_set,
+    runs_one_statement_again_and_again, closes_what_a_scope_discards, tells_completion_tokens);
 
 }  // namespace cenote::conformance

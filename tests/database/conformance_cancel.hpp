@@ -25,6 +25,7 @@
 
 #include "database/cancelling.hpp"
 #include "database/conformance.hpp"
+#include "support/patient.hpp"
 
 namespace cenote::conformance {
 
@@ -32,7 +33,7 @@ namespace asio = boost::asio;
 
 /// As many connections, and nobody is sent away.
 inline database_options at_most(std::size_t connections) {
-    return {.pool = {.max = connections, .acquire_timeout = support::plenty}};
+    return {.pool = support::patient(connections)};
 }
 
 // What is cancelled.
@@ -178,13 +179,31 @@ TYPED_TEST_P(any_cancelled_database, ends_its_statement) {
 TYPED_TEST_P(any_cancelled_database, leaves_a_scope_that_goes_on) {
     database one = this->at.open(at_most(1));
     {
-        scope s = one.scope();
+        scope s = one.scope({.keeps_session = false});
         pending it(ask_scope(&s, this->endless()));
         EXPECT_TRUE(this->is_at_endless());
         EXPECT_TRUE(is_cancellation(it.cancel()));
         for (int i = 0; i < 5; ++i)
             EXPECT_EQ(s.query("SELECT CAST(? AS INTEGER)", i).template scalar<int>(), i);
         EXPECT_EQ(one.stats().leased, 1u);
+    }
+    expect_as_new(one);
+}
+
+/// A statement that is cancelled costs the connection of a server, and the session with it.
+TYPED_TEST_P(any_cancelled_database, leaves_a_scope_no_other_session) {
+    database one = this->at.open(at_most(1));
+    {
+        scope s = one.scope();
+        pending it(ask_scope(&s, this->endless()));
+        EXPECT_TRUE(this->is_at_endless());
+        EXPECT_TRUE(is_cancellation(it.cancel()));
+        if constexpr (requires { this->at.kill_all(); }) {
+            EXPECT_THROW(s.execute("SELECT 1"), session_lost);
+            EXPECT_FALSE(s.has_connection());
+        } else {
+            EXPECT_EQ(s.query("SELECT 1").template scalar<int>(), 1);
+        }
     }
     expect_as_new(one);
 }
@@ -399,7 +418,7 @@ TYPED_TEST_P(any_cancelled_database, leaves_a_scope_no_manner_of_transaction) {
         int steps = 1;
         for (bool went_on = true; went_on && steps < too_many; ++steps) {
             SCOPED_TRACE("cancelled after steps: " + std::to_string(steps));
-            scope s = one.scope();
+            scope s = one.scope({.keeps_session = false});
             went_on = cancelled_after(steps, begin_otherwise(&s, how)).has_value();
             transaction usual = s.begin();
             this->at.expect_usual(usual, this->db);
@@ -413,6 +432,7 @@ TYPED_TEST_P(any_cancelled_database, leaves_a_scope_no_manner_of_transaction) {
 
 REGISTER_TYPED_TEST_SUITE_P(any_cancelled_database, leaves_a_scope_no_manner_of_transaction,
                             leaves_the_line, ends_its_statement, leaves_a_scope_that_goes_on,
+                            leaves_a_scope_no_other_session,
                             leaves_a_transaction_that_can_be_rolled_back,
                             rolls_back_its_transaction, rolls_back_what_a_function_did,
                             does_not_try_again, stops_waiting_for_a_lock, commits_all_or_nothing,
@@ -485,7 +505,7 @@ TYPED_TEST_P(any_failing_database, looks_without_asking_anybody) {
     database one{this->at.url(), at_most(1)};
     scope s = one.scope();
     EXPECT_FALSE(s.has_connection());
-    s.discard();
+    s.discard_at_end();
     EXPECT_FALSE(transaction().active());
     EXPECT_EQ(one.stats().total, 0u);
     EXPECT_EQ(one.stats().acquires, 0u);

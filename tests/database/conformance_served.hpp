@@ -1,41 +1,109 @@
 // What becomes of a database whose connections are killed: for servers that can be told to.
 #pragma once
 
-#include <chrono>
 #include <stdexcept>
 #include <thread>
+#include <tuple>
 
 #include "database/conformance.hpp"
 
 namespace cenote::conformance {
 
 template <class Kind>
-struct any_served_database : any_database<Kind> {};
+struct any_served_database : any_database<Kind> {
+    /// The server ends all connections. Returns when it has closed them.
+    void lose_connections() {
+        this->at.kill_all();
+        EXPECT_TRUE(eventually([&] { return this->at.sessions() == 0; }));
+    }
+
+    /// What the slow statement reads.
+    void make_pace() {
+        this->db.execute("DROP TABLE IF EXISTS pace");
+        this->db.execute("CREATE TABLE pace (seconds INTEGER)");
+        this->db.execute("INSERT INTO pace VALUES (0)");
+    }
+
+    /// What is asked, whose connection is killed while the slow statement sleeps. If it is run
+    /// again, it is not slow any more.
+    template <class Ask>
+    auto killed_in(Ask asked) {
+        this->db.execute("UPDATE pace SET seconds = 600");
+        std::thread killer([&] {
+            EXPECT_TRUE(eventually([&] { return this->at.is_slow(this->db); }));
+            this->db.execute("UPDATE pace SET seconds = 0");
+            this->at.kill_all();
+        });
+        try {
+            auto answer = asked();
+            killer.join();
+            return answer;
+        } catch (...) {
+            killer.join();
+            throw;
+        }
+    }
+};
 TYPED_TEST_SUITE_P(any_served_database);
 
-TYPED_TEST_P(any_served_database, replaces_a_connection_that_was_killed) {
+/// What a role, a lock or a temporary table was set for must not run without it.
+TYPED_TEST_P(any_served_database, runs_nothing_in_a_scope_that_has_lost_its_session) {
     using ask = typename TypeParam::manner;
     auto s = this->db.scope();
+    ask::run(s, "CREATE TEMPORARY TABLE mine (n INTEGER)");
+    this->lose_connections();
+    for (int i = 0; i < 2; ++i) EXPECT_THROW(this->set(s, 1, 5), session_lost);
+    EXPECT_THROW(ask::run(s, cenote::idempotent, "SELECT 1"), session_lost);
+    EXPECT_THROW(ask::begin(s), session_lost);
+    EXPECT_THROW(std::ignore = s.stream("SELECT 1"), session_lost);
+    EXPECT_FALSE(s.has_connection());
+    EXPECT_EQ(this->leased(), 0u);
+    EXPECT_EQ(this->balance(1), 100);
+    auto next = this->db.scope();
+    this->set(next, 1, 5);
+}
+
+TYPED_TEST_P(any_served_database, loses_a_session_in_a_statement_for_good) {
+    using ask = typename TypeParam::manner;
+    this->make_pace();
+    auto s = this->db.scope();
+    EXPECT_THROW(this->killed_in([&] { return ask::run(s, cenote::idempotent, this->at.slow); }),
+                 session_lost);
+    EXPECT_THROW(ask::run(s, "SELECT 1"), session_lost);
+}
+
+TYPED_TEST_P(any_served_database, loses_the_session_around_a_transaction_with_it) {
+    using ask = typename TypeParam::manner;
+    auto s = this->db.scope();
+    transaction t = ask::begin(s);
+    this->set(t, 1, 5);
+    this->lose_connections();
+    EXPECT_THROW(ask::run(t, "SELECT 1"), transaction_lost);
+    ask::rollback(t);
+    EXPECT_THROW(ask::run(s, "SELECT 1"), session_lost);
+}
+
+TYPED_TEST_P(any_served_database, replaces_the_connection_of_a_scope_that_keeps_no_session) {
+    using ask = typename TypeParam::manner;
+    auto s = this->db.scope({.keeps_session = false});
     ask::run(s, "SELECT 1");
-    this->at.kill_all();
-    support::pass(std::chrono::milliseconds(100));  // until the end of it has come here
+    this->lose_connections();
     EXPECT_EQ(ask::run(s, "SELECT 1").template scalar<int>(), 1);
     EXPECT_TRUE(s.has_connection());
     EXPECT_EQ(this->leased(), 1u);
 }
 
-TYPED_TEST_P(any_served_database, says_once_that_a_transaction_of_plain_sql_is_lost) {
+TYPED_TEST_P(any_served_database, says_that_a_transaction_of_plain_sql_is_lost) {
     using ask = typename TypeParam::manner;
     auto s = this->db.scope();
     ask::run(s, "BEGIN");
     this->set(s, 1, 5);
-    this->at.kill_all();
-    support::pass(std::chrono::milliseconds(100));
+    this->lose_connections();
     EXPECT_THROW(this->set(s, 2, 6), transaction_lost);
-    this->set(s, 3, 7);
+    EXPECT_THROW(this->set(s, 3, 7), session_lost);
     EXPECT_EQ(this->balance(1), 100);
     EXPECT_EQ(this->balance(2), 200);
-    EXPECT_EQ(this->balance(3), 7);
+    EXPECT_EQ(this->balance(3), 300);
 }
 
 TYPED_TEST_P(any_served_database, loses_a_transaction_with_its_connection) {
@@ -78,41 +146,27 @@ TYPED_TEST_P(any_served_database, forgets_no_error_over_a_rollback_that_fails) {
     }));
 }
 
-/// What it is killed in.
-template <class Kill, class Ask>
-auto killed_meanwhile(Kill kill, Ask ask) {
-    std::thread killer([&] {
-        support::pass(std::chrono::milliseconds(150));
-        kill();
-    });
-    try {
-        auto answer = ask();
-        killer.join();
-        return answer;
-    } catch (...) {
-        killer.join();
-        throw;
-    }
-}
-
 TYPED_TEST_P(any_served_database, runs_again_only_what_may_be) {
     using ask = typename TypeParam::manner;
-    auto kill = [&] { this->at.kill_all(); };
     const char* slow = this->at.slow;
-    EXPECT_THROW(killed_meanwhile(kill, [&] { return ask::run(this->db, slow); }),
-                 connection_error);
-    auto again =
-        killed_meanwhile(kill, [&] { return ask::run(this->db, cenote::idempotent, slow); });
+    this->make_pace();
+    EXPECT_THROW(this->killed_in([&] { return ask::run(this->db, slow); }), connection_error);
+    this->lose_connections();  // those that were killed and have not ended yet
+    auto again = this->killed_in([&] { return ask::run(this->db, cenote::idempotent, slow); });
     EXPECT_EQ(again.size(), 1u);
+    this->lose_connections();
     transaction t = ask::begin(this->db);
-    EXPECT_THROW(killed_meanwhile(kill, [&] { return ask::run(t, cenote::idempotent, slow); }),
+    EXPECT_THROW(this->killed_in([&] { return ask::run(t, cenote::idempotent, slow); }),
                  transaction_lost);
     EXPECT_LE(this->leased(), 1u);
 }
 
 REGISTER_TYPED_TEST_SUITE_P(any_served_database, runs_again_only_what_may_be,
-                            replaces_a_connection_that_was_killed,
-                            says_once_that_a_transaction_of_plain_sql_is_lost,
+                            runs_nothing_in_a_scope_that_has_lost_its_session,
+                            loses_a_session_in_a_statement_for_good,
+                            loses_the_session_around_a_transaction_with_it,
+                            replaces_the_connection_of_a_scope_that_keeps_no_session,
+                            says_that_a_transaction_of_plain_sql_is_lost,
                             loses_a_transaction_with_its_connection,
                             forgets_no_error_over_a_rollback_that_fails);
 

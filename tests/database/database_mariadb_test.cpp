@@ -7,6 +7,7 @@
 
 #include "connector/mariadb_place.hpp"
 #include "database/conformance.hpp"
+#include "database/conformance_callers.hpp"
 #include "database/conformance_cancel.hpp"
 #include "database/conformance_cancel_served.hpp"
 #include "database/conformance_served.hpp"
@@ -18,7 +19,16 @@ namespace {
 struct mariadb_place {
     static std::string url() { return support::mariadb_url(); }
     static void kill_all() { support::the_mariadb().execute_as_admin("kill user app", "mysql"); }
-    const char* slow = "SELECT sleep(0.3)";
+    /// How many the server has not ended.
+    static int sessions() { return support::the_mariadb().connections(); }
+    const char* slow = "SELECT sleep(seconds) FROM pace";
+    /// Whether it has read for how long it sleeps.
+    bool is_slow(database& by) const {
+        const char* sleepers =
+            "SELECT count(*) FROM information_schema.processlist WHERE state = 'User sleep' "
+            "AND info = ?";
+        return by.query(sleepers, slow).scalar<int>() > 0;
+    }
     const char* setting = "SET @mine = 'changed'";
     const char* what_is_set = "SELECT convert(coalesce(@mine, 'not') USING utf8mb4)";
     const char* value = "changed";
@@ -46,10 +56,18 @@ struct mariadb_place {
                      what)
                    .scalar<int>() > 0;
     }
-    /// A serializable one would lock what it reads.
+    /// A serializable one would lock what it reads. So does one that was cancelled, until the
+    /// server has noticed that.
     static void expect_usual(transaction& t, database& other) {
         t.query("SELECT balance FROM account WHERE id = 1");
-        EXPECT_NO_THROW(other.query("SELECT id FROM account WHERE id = 1 FOR UPDATE NOWAIT"));
+        EXPECT_TRUE(support::eventually([&] {
+            try {
+                other.query("SELECT id FROM account WHERE id = 1 FOR UPDATE NOWAIT");
+                return true;
+            } catch (const statement_error&) {
+                return false;
+            }
+        }));
     }
 
     /// Of whoever connects from now on.
@@ -64,6 +82,7 @@ struct mariadb_place {
 
 using kinds = testing::Types<kind<mariadb_place, blocking>, kind<mariadb_place, awaited>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_database, kinds);
+INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_called_database, testing::Types<mariadb_place>);
 INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_served_database, kinds);
 INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_failing_database, kinds);
 

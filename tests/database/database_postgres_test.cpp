@@ -6,6 +6,7 @@
 
 #include "connector/postgres_place.hpp"
 #include "database/conformance.hpp"
+#include "database/conformance_callers.hpp"
 #include "database/conformance_cancel.hpp"
 #include "database/conformance_cancel_served.hpp"
 #include "database/conformance_served.hpp"
@@ -17,7 +18,15 @@ namespace {
 struct postgres_place {
     static std::string url() { return support::postgres_url(); }
     static void kill_all() { support::the_postgres().kill_backends(); }
-    const char* slow = "SELECT pg_sleep(0.3)";
+    /// How many the server has not ended.
+    static int sessions() { return support::the_postgres().connections(); }
+    const char* slow = "SELECT pg_sleep(seconds) FROM pace";
+    /// Whether it has read for how long it sleeps.
+    bool is_slow(database& by) const {
+        const char* sleepers =
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query = ?";
+        return by.query(sleepers, slow).scalar<int>() > 0;
+    }
     const char* setting = "SET application_name = 'changed'";
     const char* what_is_set = "SHOW application_name";
     const char* value = "changed";
@@ -69,6 +78,7 @@ struct postgres_place {
 
 using kinds = testing::Types<kind<postgres_place, blocking>, kind<postgres_place, awaited>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_database, kinds);
+INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_called_database, testing::Types<postgres_place>);
 INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_served_database, kinds);
 INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_failing_database, kinds);
 

@@ -1,6 +1,7 @@
 // A database in a file.
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <sqlite3.h>
 #include <string>
 #include <thread>
@@ -9,6 +10,7 @@
 #include "cenote/sqlite.hpp"
 #include "connector/sqlite_file.hpp"
 #include "database/conformance.hpp"
+#include "database/conformance_callers.hpp"
 #include "database/conformance_cancel.hpp"
 
 namespace cenote::conformance {
@@ -74,6 +76,7 @@ struct sqlite_place {
 
 using kinds = testing::Types<kind<sqlite_place, blocking>, kind<sqlite_place, awaited>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(sqlite, any_database, kinds);
+INSTANTIATE_TYPED_TEST_SUITE_P(sqlite, any_called_database, testing::Types<sqlite_place>);
 INSTANTIATE_TYPED_TEST_SUITE_P(sqlite, any_failing_database, kinds);
 
 using awaited_kind = testing::Types<kind<sqlite_place, awaited>>;
@@ -90,13 +93,49 @@ TEST(database_direct, says_at_once_that_there_is_no_server) {
     EXPECT_THROW(database::direct("sqlite:no/such/folder/file.db"), connection_error);
 }
 
-TEST(database_direct, does_not_let_a_thread_wait_for_itself) {
+TEST(database_direct, says_that_a_thread_waits_for_itself) {
     support::sqlite_file file;
-    database db = database::direct(file.url());
+    database db =
+        database::direct(file.url(), {.pool = {.acquire_timeout = std::chrono::milliseconds{10}}});
     auto s = db.scope();
     s.execute("CREATE TABLE t (n INTEGER)");
-    EXPECT_THROW(db.execute("SELECT 1"), deadlock_error);
+    try {
+        db.execute("SELECT 1");
+        FAIL() << "the scope has the only connection";
+    } catch (const timed_out_error& e) {
+        EXPECT_NE(std::string(e.what()).find("probably a deadlock"), std::string::npos) << e.what();
+    }
     EXPECT_TRUE(s.query("SELECT n FROM t").empty());
+}
+
+TEST(database_direct, refuses_options_that_it_would_ignore) {
+    support::sqlite_file file;
+    using namespace std::chrono_literals;
+    auto refused = [&](const options& pool) -> std::string {
+        try {
+            database db = database::direct(file.url(), {.pool = pool});
+            return "";
+        } catch (const invalid_option& e) {
+            EXPECT_THAT(e.what(), HasSubstr("has no effect on database::direct"));
+            return e.option();
+        }
+    };
+    EXPECT_EQ(refused({.max = 4}), "max");
+    EXPECT_EQ(refused({.min_size = 2}), "min_size");
+    EXPECT_EQ(refused({.min_idle = 1}), "min_idle");
+    EXPECT_EQ(refused({.warm_up = warm_up::none}), "warm_up");
+    EXPECT_EQ(refused({.idle_timeout = 1s}), "idle_timeout");
+    EXPECT_EQ(refused({.max_lifetime = 1h}), "max_lifetime");
+    EXPECT_EQ(refused({.lifetime_jitter = 0.5}), "lifetime_jitter");
+    EXPECT_EQ(refused({.max_uses = 9}), "max_uses");
+    // What it does anyway can be said, and what it heeds.
+    EXPECT_EQ(refused({.max = 1,
+                       .min_size = 1,
+                       .warm_up = warm_up::wait,
+                       .idle_timeout = forever,
+                       .max_lifetime = forever}),
+              "");
+    EXPECT_EQ(refused({.name = "tool", .acquire_timeout = 1s, .leak_after = forever}), "");
 }
 
 TEST(database_direct, is_waited_for_by_others) {
@@ -112,6 +151,80 @@ TEST(database_direct, is_waited_for_by_others) {
     for (std::thread& each : all) each.join();
     EXPECT_EQ(db.query("SELECT n FROM counter").scalar<int>(), 80);
     EXPECT_EQ(db.stats().opened, 1u);
+}
+
+/// Statements hold their connection only while they run: a function of theirs looks meanwhile.
+TEST(database_callers, are_named_while_a_statement_runs) {
+    support::sqlite_file file;
+    database* db = nullptr;
+    lease_info seen;
+    auto look = [&] { seen = db->controls()[0].leases().at(0); };
+    using looks = decltype(look);
+    sqlite::options where = sqlite::options::from_url(file.url());
+    where.on_open = [&](sqlite::connection& c) {
+        sqlite3_create_function(
+            c.native_handle(), "look", 0, SQLITE_UTF8, &look,
+            [](sqlite3_context* to, int, sqlite3_value**) {
+                (*static_cast<looks*>(sqlite3_user_data(to)))();
+                sqlite3_result_int(to, 1);
+            },
+            nullptr, nullptr);
+    };
+    database one{where};
+    db = &one;
+    auto expect_seen = [&](unsigned line, const char* task) {
+        EXPECT_EQ(seen.site.line(), line);
+        EXPECT_THAT(seen.site.file_name(), EndsWith("database_sqlite_test.cpp"));
+        EXPECT_STREQ(seen.task, task);
+    };
+    one.execute("SELECT look()");
+    expect_seen(line_here() - 1, nullptr);
+    one.query(idempotent, std::string("SELECT look()"));
+    expect_seen(line_here() - 1, nullptr);
+    one.with({.task = "a"}).query("SELECT look()");
+    expect_seen(line_here() - 1, "a");
+    auto work = [&]() -> boost::asio::awaitable<void> {
+        co_await one.async_execute(std::string_view("SELECT look()"));
+        expect_seen(line_here() - 1, nullptr);
+        co_await one.async_query(idempotent, "SELECT look()");
+        expect_seen(line_here() - 1, nullptr);
+        co_await one.with({.task = "b"}).async_execute("SELECT look() + ?", std::string("1"));
+        expect_seen(line_here() - 1, "b");
+    };
+    await_on(loop(0), work());
+}
+
+TEST(database_view, does_not_keep_its_database_open) {
+    support::sqlite_file file;
+    std::optional<database> db(std::in_place, file.url());
+    database_view view = db->with({.task = "late"});
+    EXPECT_EQ(view.query("SELECT 1").scalar<int>(), 1);
+    db.reset();
+    EXPECT_THROW(view.execute("SELECT 1"), closed_error);
+    EXPECT_THROW((void)view.begin(), closed_error);
+}
+
+TEST(database_callers, are_served_by_priority) {
+    support::sqlite_file file;
+    database db = database::direct(file.url(), {.pool = {.acquire_timeout = support::plenty}});
+    auto busy = std::make_unique<scope>(db.scope());
+    busy->execute("SELECT 1");
+    std::string order;  // only who has the connection writes
+    auto wait_as = [&](priority which, char name) {
+        return std::thread([&db, &order, which, name] {
+            auto s = db.with({.priority = which}).scope();
+            s.execute("SELECT 1");
+            order += name;
+        });
+    };
+    std::thread low = wait_as(priority::low, 'l');
+    EXPECT_TRUE(eventually([&] { return db.stats().waiting == 1; }));
+    std::thread high = wait_as(priority::high, 'h');
+    EXPECT_TRUE(eventually([&] { return db.stats().waiting == 2; }));
+    busy.reset();
+    low.join();
+    high.join();
+    EXPECT_EQ(order, "hl");
 }
 
 TEST(database_sqlite, keeps_what_is_in_memory) {

@@ -4,7 +4,6 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <optional>
-#include <string_view>
 #include <type_traits>
 
 #include "cenote/database.hpp"
@@ -18,7 +17,7 @@ struct blocking {
     static sql::result run(auto& on, const auto& text, const auto&... args) {
         return on.execute(text, args...);
     }
-    static sql::cursor stream(auto& on, std::string_view text, const auto&... args) {
+    static sql::cursor stream(auto& on, statement_text text, const auto&... args) {
         return on.stream(text, args...);
     }
     static std::optional<sql::row> next(sql::cursor& rows) { return rows.next(); }
@@ -27,7 +26,7 @@ struct blocking {
     static void rollback(transaction& t) { t.rollback(); }
     /// `work` with a transaction, by the function that commits and rolls back.
     template <class Work>
-    static auto in_transaction(database& db, Work work, const transaction_options& how = {}) {
+    static auto in_transaction(auto& db, Work work, const transaction_options& how = {}) {
         return db.transaction(work, how);
     }
 };
@@ -43,7 +42,7 @@ struct awaited {
     static sql::result run(auto& on, const auto& text, const auto&... args) {
         return await_on(loop(0), on.async_execute(text, args...));
     }
-    static sql::cursor stream(auto& on, std::string_view text, const auto&... args) {
+    static sql::cursor stream(auto& on, statement_text text, const auto&... args) {
         return await_on(loop(0), on.async_stream(text, args...));
     }
     static std::optional<sql::row> next(sql::cursor& rows) {
@@ -55,7 +54,7 @@ struct awaited {
     static void commit(transaction& t) { await_on(loop(0), t.async_commit()); }
     static void rollback(transaction& t) { await_on(loop(0), t.async_rollback()); }
     template <class Work>
-    static auto in_transaction(database& db, Work work, const transaction_options& how = {}) {
+    static auto in_transaction(auto& db, Work work, const transaction_options& how = {}) {
         using result = std::invoke_result_t<Work&, transaction&>;
         // The work itself waits for loops of its own: the suite is written once.
         auto awaitable_work = [&](transaction& t) -> boost::asio::awaitable<result> {

@@ -74,6 +74,16 @@ TEST(phrase, sees_no_places_in_quotes) {
     EXPECT_EQ(text_for(pg, R"(select e'\'?', E'?\\', ?)"), R"(select e'\'?', E'?\\', $1)");
     EXPECT_EQ(text_for(pg, R"(select E'it''s \' ?', ?)"), R"(select E'it''s \' ?', $1)");
     EXPECT_EQ(text_for(pg, R"(select note'\', ?)"), R"(select note'\', $1)");
+    for (std::string between : {"\n", " \r\t", "-- ? '\n", " --\r -- '\n"}) {
+        std::string text = "select E'a'" + between + R"('\' ?', )";
+        EXPECT_EQ(text_for(pg, text + "?"), text + "$1");
+        text = "select 'a'" + between + R"('\', )";
+        EXPECT_EQ(text_for(pg, text + "?"), text + "$1");
+    }
+    for (std::string between : {" ", "--"}) {
+        std::string text = "select E'a'" + between;
+        EXPECT_EQ(text_for(pg, text + "?"), text + (between == " " ? "$1" : "?"));
+    }
     EXPECT_EQ(text_for(pg, "select $$?$$, $a$ ? $$ ? $b$ $a$, ?"),
               "select $$?$$, $a$ ? $$ ? $b$ $a$, $1");
     EXPECT_EQ(text_for(pg, "select [?]"), "select [$1]");  // an array's
@@ -89,6 +99,7 @@ TEST(phrase, sees_no_places_in_quotes) {
 TEST(phrase, sees_no_places_in_comments) {
     constexpr auto pg = dialect::postgres;
     EXPECT_EQ(text_for(pg, "select -- ?\n ?"), "select -- ?\n $1");
+    EXPECT_EQ(text_for(pg, "select -- ?\r ?"), "select -- ?\r $1");
     EXPECT_EQ(text_for(pg, "select /* ? /* ? */ ? */ ?"), "select /* ? /* ? */ ? */ $1");
     EXPECT_EQ(text_for(pg, "select 1 # ?"), "select 1 # $1");  // an operator
     constexpr auto my = dialect::mariadb;
@@ -97,7 +108,9 @@ TEST(phrase, sees_no_places_in_comments) {
     EXPECT_EQ(text_for(my, "select 5--$1"), "select 5--?");  // minus minus
     EXPECT_EQ(text_for(my, "select 5-- $1\n, $1"), "select 5-- $1\n, ?");
     EXPECT_EQ(text_for(my, "select /*! $1 */"), "select /*! ? */");
+    EXPECT_EQ(text_for(my, "select 5-- $1\r, $1\n, $1"), "select 5-- $1\r, $1\n, ?");
     EXPECT_EQ(text_for(dialect::sqlite, "select --$1\n$1"), "select --$1\n?1");
+    EXPECT_EQ(text_for(dialect::sqlite, "select --$1\r$1\n$1"), "select --$1\r$1\n?1");
 }
 
 TEST(phrase, takes_a_dollar_in_a_name_for_what_it_is) {

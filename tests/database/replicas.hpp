@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <source_location>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -12,7 +13,9 @@
 #include "cenote/database.hpp"
 #include "cenote/error.hpp"
 #include "database/manners.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
+#include "support/patient.hpp"
 
 namespace cenote::conformance {
 
@@ -29,7 +32,7 @@ struct any_replicated_database : testing::Test {
     }
 
     typename Kind::place at;
-    database db{at.primary_url(), replicas{at.replica_url()}, {.pool = {.max = 2}}};
+    database db{at.primary_url(), replicas{at.replica_url()}, {.pool = support::patient(2)}};
 };
 TYPED_TEST_SUITE_P(any_replicated_database);
 
@@ -64,8 +67,25 @@ TYPED_TEST_P(any_replicated_database, does_not_lose_a_replica_by_a_users_mistake
     EXPECT_EQ(this->db.stats().opened, 1u);
 }
 
+TYPED_TEST_P(any_replicated_database, names_the_line_and_task_of_readers) {
+    using ask = typename TypeParam::manner;
+    auto reader = this->db.with({.task = "report"}).scope({.read_only = true});
+    unsigned line = std::source_location::current().line() - 1;
+    ask::run(reader, "SELECT 1");
+    auto at_replica = this->db.controls()[1].leases();
+    ASSERT_EQ(at_replica.size(), 1u);
+    EXPECT_EQ(at_replica[0].site.line(), line);
+    EXPECT_STREQ(at_replica[0].task, "report");
+    // The view's timeout is that of all servers together.
+    auto second = this->db.scope({.read_only = true});
+    ask::run(second, "SELECT 1");
+    auto late = this->db.with({.timeout = std::chrono::milliseconds(1)}).scope({.read_only = true});
+    EXPECT_THROW(ask::run(late, "SELECT 1"), timed_out_error);
+}
+
 REGISTER_TYPED_TEST_SUITE_P(any_replicated_database, sends_only_those_to_replicas_who_only_read,
-                            does_not_lose_a_replica_by_a_users_mistake);
+                            does_not_lose_a_replica_by_a_users_mistake,
+                            names_the_line_and_task_of_readers);
 
 /// With servers that can be stopped: each test has its own.
 template <class Kind>
@@ -77,27 +97,38 @@ TYPED_TEST_P(any_served_replicated_database, reads_from_the_primary_while_there_
     this->at.replica().stop();
     for (int i = 0; i < 5; ++i) EXPECT_EQ(this->where_readers_go(), "primary");
     this->at.replica().start();
-    EXPECT_TRUE(eventually([&] { return this->where_readers_go() == "replica"; }));
+    // It is not tried again before some time has passed.
+    support::stopped_clock time;
+    EXPECT_TRUE(eventually([&] {
+        time.advance(std::chrono::milliseconds(500));
+        return this->where_readers_go() == "replica";
+    }));
 }
 
 TYPED_TEST_P(any_served_replicated_database, replaces_a_replica_under_a_scope) {
-    auto reader = this->db.scope({.read_only = true});
+    using ask = typename TypeParam::manner;
+    auto reader = this->db.scope({.read_only = true, .keeps_session = false});
+    auto session = this->db.scope({.read_only = true});
     EXPECT_EQ(this->where(reader), "replica");
+    EXPECT_EQ(this->where(session), "replica");
     this->at.replica().stop();
     EXPECT_EQ(this->where(reader), "primary");
-    using ask = typename TypeParam::manner;
+    EXPECT_THROW(ask::run(session, "SELECT 1"), session_lost);
     EXPECT_THROW(ask::run(reader, "CREATE TABLE mistake (n INTEGER)"), statement_error);
     this->at.replica().start();
 }
 
 TYPED_TEST_P(any_served_replicated_database, takes_no_primary_that_does_not_write) {
     using ask = typename TypeParam::manner;
-    std::chrono::milliseconds soon(500);
-    database wrong{this->at.replica_url(),
-                   replicas{this->at.primary_url()},
-                   {.pool = {.acquire_timeout = soon}}};
-    EXPECT_THROW(ask::run(wrong, "SELECT 1"), pool_error);
-    auto reader = wrong.scope({.read_only = true});
+    auto wrong = [this](std::chrono::nanoseconds patience) {
+        return database{this->at.replica_url(),
+                        replicas{this->at.primary_url()},
+                        {.pool = {.acquire_timeout = patience}}};
+    };
+    database in_vain = wrong(std::chrono::milliseconds(200));
+    EXPECT_THROW(ask::run(in_vain, "SELECT 1"), pool_error);
+    database read_only = wrong(support::plenty);
+    auto reader = read_only.scope({.read_only = true});
     EXPECT_EQ(this->where(reader), "primary");
 }
 

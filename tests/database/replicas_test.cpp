@@ -5,11 +5,13 @@
 #include <chrono>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "connector/mariadb_place.hpp"
 #include "connector/postgres_place.hpp"
 #include "connector/sqlite_file.hpp"
+#include "support/clock.hpp"
 #include "support/gate.hpp"
 
 namespace cenote::conformance {
@@ -102,7 +104,7 @@ TEST(replicas, are_waited_for_while_they_are_busy) {
     std::chrono::milliseconds soon(50);
     database db{two.primary_url(),
                 replicas{two.replica_url()},
-                {.pool = {.max = 1, .acquire_timeout = soon, .refuse_deadlock = false}}};
+                {.pool = {.max = 1, .acquire_timeout = soon}}};
     auto busy = db.scope({.read_only = true});
     busy.execute("SELECT 1");
     auto late = db.scope({.read_only = true});
@@ -112,19 +114,28 @@ TEST(replicas, are_waited_for_while_they_are_busy) {
 /// Those that neither answer nor refuse take their time, but not that of the primary.
 TEST(replicas_postgres, that_hang_leave_time_for_the_primary) {
     support::gate silent(postgres_places::both().standby.port());
-    silent.accept_and_be_silent();
     std::string url = support::postgres_url(silent.port());
     std::chrono::milliseconds soon(2000);
     for (bool awaits : {false, true}) {
+        support::stopped_clock time;
+        silent.accept_and_be_silent();
         database db{postgres_places::primary_url(),
                     replicas{url, url, url, url},
                     {.pool = {.acquire_timeout = soon}}};
-        postgres_places at;
-        auto s = db.scope({.read_only = true});
-        auto where = awaits ? awaited::run(s, at.which) : s.query(at.which);
-        EXPECT_EQ(where.scalar<std::string>(), "primary");
+        std::thread reads([&] {
+            postgres_places at;
+            auto s = db.scope({.read_only = true});
+            auto where = awaits ? awaited::run(s, at.which) : s.query(at.which);
+            EXPECT_EQ(where.scalar<std::string>(), "primary");
+        });
+        // Each of them has its part of the time, and so has the primary, for which none passes.
+        for (std::size_t which = 1; which <= 4; ++which) {
+            EXPECT_TRUE(eventually([&] { return db.stats_of_each()[which].waiting == 1; }));
+            time.advance(soon / 5);
+        }
+        reads.join();
+        silent.pass();  // the database waits for opens that are under way
     }
-    silent.pass();
 }
 
 TEST(replicas, that_can_never_be_opened_are_told_of_at_once) {

@@ -42,6 +42,7 @@ protected:
         orders_service::settings how;
         how.database = url;
         how.max = max;
+        how.wait = wait_;
         how.limits.connections = 300;
         service_ = std::make_unique<orders_service::running>(how);
     }
@@ -66,6 +67,8 @@ protected:
     }
 
     support::temporary_folder folder_{"orders", "-"};
+    /// For a connection. Long, so that no request is refused because the machine is busy.
+    std::chrono::milliseconds wait_ = std::chrono::minutes(1);
     std::unique_ptr<orders_service::running> service_;
 };
 
@@ -189,6 +192,7 @@ TEST_F(orders_service_at, looking_takes_no_lease) {
 }
 
 TEST_F(orders_service_at, whoever_finds_no_connection_is_told_when_to_come_again) {
+    wait_ = std::chrono::milliseconds(100);
     start(1);
     auto hog = std::make_unique<cenote::scope>(service_->database().scope());
     hog->query("SELECT 1");
@@ -201,7 +205,7 @@ TEST_F(orders_service_at, whoever_finds_no_connection_is_told_when_to_come_again
     }
     EXPECT_EQ(ask("GET", "/health").status, 200);
     hog.reset();
-    EXPECT_EQ(ask("POST", "/orders", tea).status, 201);
+    EXPECT_TRUE(eventually([&] { return ask("POST", "/orders", tea).status == 201; }));
     EXPECT_EQ(count(), 1);
 }
 
@@ -283,9 +287,7 @@ TEST_F(orders_service_at, its_end_under_load_loses_no_request) {
     std::vector<std::unique_ptr<busy_client>> all;
     for (int i = 0; i < 10; ++i) all.push_back(std::make_unique<busy_client>(service_->port()));
     EXPECT_TRUE(eventually([&] { return service_->stats().answered > 100; }));
-    auto since = std::chrono::steady_clock::now();
-    EXPECT_EQ(service_->stop(20s), 0u);
-    EXPECT_LT(std::chrono::steady_clock::now() - since, 20s);
+    EXPECT_EQ(service_->stop(support::plenty), 0u);
     int made = 0;
     for (auto& each : all) {
         each->join();
@@ -303,7 +305,7 @@ TEST_F(orders_service_at, it_is_not_ready_any_more_before_it_stops_listening) {
     EXPECT_EQ(ask("GET", "/ready").status, 503);
     EXPECT_EQ(ask("GET", "/health").status, 200);
     EXPECT_EQ(ask("POST", "/orders", tea).status, 201);
-    EXPECT_EQ(service_->stop(20s), 0u);
+    EXPECT_EQ(service_->stop(support::plenty), 0u);
 }
 
 }  // namespace

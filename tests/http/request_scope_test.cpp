@@ -1,6 +1,7 @@
-// A lease for a request: taken late, released always, discarded only for connection errors.
+// A lease for a request: taken late, released always, judged as pool::with judges.
 #include "cenote/request_scope.hpp"
 
+#include <array>
 #include <atomic>
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -8,11 +9,14 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
+#include <cstdint>
 #include <stdexcept>
+#include <utility>
 
 #include <gtest/gtest.h>
 
 #include "cenote/asio_request_scope.hpp"
+#include "cenote/server_error.hpp"
 #include "support/patience.hpp"
 #include "support/task.hpp"
 
@@ -68,50 +72,64 @@ TEST_F(request_scope_of, one_request_has_the_same_resource_to_its_end) {
     EXPECT_TRUE(support::eventually([&] { return plain_.stats().leased == 0; }));
 }
 
-TEST_F(request_scope_of, a_handler_that_throws_costs_no_resource) {
-    for (int i = 0; i < 3; ++i)
-        EXPECT_THROW(with_scope(plain_,
-                                [](request_scope<session>& s) {
-                                    s.get();
-                                    throw std::runtime_error("a bug in the handler");
-                                }),
-                     std::runtime_error);
+/// How many resources it costs if the same function throws in pool::with, in with_scope and in
+/// async_with_scope.
+template <class Error>
+std::array<std::uint64_t, 3> discarded_by(cenote::pool<session>& pool, asio::io_context& io,
+                                          const Error& error) {
+    auto count = [&, before = std::uint64_t{0}]() mutable {
+        std::uint64_t now = pool.stats().discarded;
+        return now - std::exchange(before, now);
+    };
+    count();
+    EXPECT_THROW(pool.with([&](session&) { throw error; }), Error);
+    std::uint64_t by_with = count();
+    auto throws = [&](request_scope<session>& s) {
+        s.get();
+        throw error;
+    };
+    EXPECT_THROW(with_scope(pool, throws), Error);
+    std::uint64_t by_scope = count();
+    auto awaits = [&](request_scope<session>& s) -> asio::awaitable<void> {
+        co_await s.async_get(asio::use_awaitable);
+        throw error;
+    };
+    auto failed = asio::co_spawn(io, cenote::async_with_scope(pool, awaits), asio::use_future);
+    io.restart();
+    io.run();
+    EXPECT_THROW(failed.get(), Error);
+    return {by_with, by_scope, count()};
+}
+
+TEST_F(request_scope_of, an_exception_is_judged_as_in_with) {
+    using each = std::array<std::uint64_t, 3>;
+    constexpr each discards{1, 1, 1};
+    constexpr each keeps{0, 0, 0};
+    EXPECT_EQ(discarded_by(plain_, io_, std::runtime_error("of any library")), discards);
+    EXPECT_EQ(discarded_by(plain_, io_, cenote::statement_error("no such table")), discards);
+    EXPECT_EQ(
+        discarded_by(plain_, io_, cenote::connection_error(cenote::error_kind::connection, "lost")),
+        discards);
+    EXPECT_EQ(discarded_by(plain_, io_, cenote::timed_out_error("of another pool")), discards);
+    std::atomic<int> made{0};
+    cenote::pool<session> judged{judge{&made}, {.max = 2}};
+    EXPECT_EQ(discarded_by(judged, io_, std::runtime_error("kept")), keeps);
+    EXPECT_EQ(discarded_by(judged, io_, std::length_error("discarded")), discards);
+}
+
+TEST_F(request_scope_of, a_handler_that_throws_before_it_takes_one_costs_none) {
     EXPECT_THROW(
         with_scope(plain_, [](request_scope<session>&) { throw std::runtime_error("early"); }),
         std::runtime_error);
+    EXPECT_EQ(made_, 0);
+}
+
+TEST_F(request_scope_of, a_handler_may_say_that_an_error_is_not_the_resources) {
+    request_scope<session> scope(plain_);
+    scope.get();
+    scope.failed(std::make_exception_ptr(std::runtime_error("not found")), cenote::verdict::keep);
+    EXPECT_FALSE(scope.has_resource());
     EXPECT_EQ(plain_.stats().discarded, 0u);
-    EXPECT_EQ(made_, 1);
-}
-
-TEST_F(request_scope_of, a_connection_error_costs_the_resource) {
-    EXPECT_THROW(with_scope(plain_,
-                            [](request_scope<session>& s) {
-                                s.get();
-                                throw cenote::connection_error(cenote::error_kind::connection,
-                                                               "lost");
-                            }),
-                 cenote::connection_error);
-    EXPECT_EQ(plain_.stats().discarded, 1u);
-    EXPECT_THROW(with_scope(plain_,
-                            [](request_scope<session>& s) {
-                                s.get();
-                                throw cenote::statement_error("no such table");
-                            }),
-                 cenote::statement_error);
-    EXPECT_EQ(plain_.stats().discarded, 1u);
-}
-
-TEST_F(request_scope_of, what_the_system_says_costs_the_resource) {
-    auto fail_with = [&](auto error) {
-        EXPECT_ANY_THROW(with_scope(plain_, [&](request_scope<session>& s) {
-            s.get();
-            throw error;
-        }));
-    };
-    fail_with(std::system_error(std::make_error_code(std::errc::connection_reset)));
-    EXPECT_EQ(plain_.stats().discarded, 1u);
-    fail_with(cenote::timed_out_error("of another pool"));
-    EXPECT_EQ(plain_.stats().discarded, 1u);
 }
 
 TEST_F(request_scope_of, no_error_is_no_reason) {
@@ -143,12 +161,46 @@ TEST_F(request_scope_of, what_is_given_back_early_is_taken_anew) {
     s.get();
     s.give_back();
     EXPECT_FALSE(s.has_resource());
-    s.get();
-    s.discard();
-    EXPECT_EQ(s.get().number, 2);
+    EXPECT_EQ(s.get().number, 1);
     request_scope<session> moved = std::move(s);
     EXPECT_TRUE(moved.has_resource());
     EXPECT_FALSE(s.has_resource());  // NOLINT(bugprone-use-after-move): it says so
+}
+
+TEST_F(request_scope_of, what_is_discarded_can_be_used_to_the_end_and_is_closed_then) {
+    {
+        request_scope<session> s(plain_);
+        EXPECT_EQ(s.get().number, 1);
+        s.discard_at_end();
+        s.mark_dirty();
+        EXPECT_EQ(s.get().number, 1);
+        EXPECT_EQ(plain_.stats().leased, 1u);
+        EXPECT_EQ(plain_.stats().discarded, 0u);
+    }
+    EXPECT_EQ(plain_.stats().discarded, 1u);
+    {
+        request_scope<session> s(plain_);
+        s.discard_at_end();  // before there is anything
+        EXPECT_EQ(s.get().number, 2);
+        s.give_back();
+        EXPECT_EQ(plain_.stats().discarded, 2u);
+        EXPECT_EQ(s.get().number, 3) << "whatever it gets";
+        s.failed(std::make_exception_ptr(std::logic_error("mine")));
+    }
+    EXPECT_EQ(plain_.stats().discarded, 3u);
+    EXPECT_EQ(plain_.acquire()->number, 4);
+}
+
+TEST_F(request_scope_of, awaited_ones_are_discarded_at_the_end_too) {
+    auto use = [this]() -> asio::awaitable<void> {
+        request_scope<session> s(plain_);
+        s.discard_at_end();
+        session* got = co_await s.async_get(asio::use_awaitable);
+        EXPECT_EQ(got, &s.get());
+    };
+    asio::co_spawn(io_, use(), asio::detached);
+    io_.run();
+    EXPECT_EQ(plain_.stats().discarded, 1u);
 }
 
 TEST_F(request_scope_of, no_resource_is_the_pools_exception) {

@@ -106,4 +106,9 @@ inline heard get(std::uint16_t port, std::string_view path) {
     return ask(client, "GET " + std::string(path) + " HTTP/1.1\r\nHost: test\r\n\r\n");
 }
 
+template <class T>
+bool is_ready(const std::future<T>& what) {
+    return what.wait_for(std::chrono::seconds{0}) == std::future_status::ready;
+}
+
 }  // namespace served

@@ -50,6 +50,14 @@ TEST(service_answer_to, rounds_up_to_seconds_and_stays_within_a_minute) {
     EXPECT_EQ(answer_to(refusal(errc::unavailable, -5s))->retry_after(), 1s);
 }
 
+TEST(service_answer, has_no_type_that_ends_its_field) {
+    using namespace std::string_literals;
+    for (const std::string& end : {"\r\n"s, "\n"s, "\r"s, "\0"s, "\x7f"s, "\t"s})
+        EXPECT_THROW(answer(200, "", "text/html" + end + "Set-Cookie: a=b"), std::invalid_argument);
+    EXPECT_EQ(answer(200, "", "text/html; charset=utf-8").content_type(),
+              "text/html; charset=utf-8");
+}
+
 TEST(service_answer_to, leaves_everything_else_alone) {
     for (errc why : {errc::closed, errc::canceled, errc::open_failed, errc::deadlock})
         EXPECT_FALSE(answer_to(refusal(why))) << static_cast<int>(why);
@@ -222,8 +230,12 @@ TEST(service_watch, ends_with_its_entry_and_is_in_the_metrics_until_then) {
     {
         auto one = about.watch("one", [] { return stats{}; }, {});
         EXPECT_THAT(about.metrics_text().body(), HasSubstr("pool=\"one\""));
-        EXPECT_THROW(static_cast<void>(about.watch("one", [] { return stats{}; }, {})),
-                     std::invalid_argument);
+        {
+            auto same = about.watch("one", [] { return stats{}; }, {});
+            EXPECT_THAT(about.metrics_text().body(), HasSubstr("pool=\"one 2\""));
+            EXPECT_THAT(about.health().body(), HasSubstr("\"one 2\""));
+        }
+        EXPECT_THAT(about.health().body(), Not(HasSubstr("\"one 2\"")));
         EXPECT_THAT(about.health().body(), HasSubstr("one"));
         auto moved = std::move(one);
         EXPECT_THAT(about.health().body(), HasSubstr("one"));

@@ -420,8 +420,7 @@ TEST(spdlog_observer, with_a_logger_that_throws_does_no_harm) {
     auto watch = std::make_shared<cenote::spdlog_observer>(logger);
     auto home = server::start();
     {
-        session_pool pool{connector{home},
-                          {.max = 1, .refuse_deadlock = false, .observers = {watch}}};
+        session_pool pool{connector{home}, {.max = 1, .observers = {watch}}};
         for (int i = 0; i < 20; ++i) (void)pool.acquire();
         auto held = pool.acquire();
         EXPECT_THROW((void)pool.acquire_for(1ms), cenote::timed_out_error);

@@ -33,6 +33,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cenote/metrics.hpp"
 #include "support/async_server.hpp"
 #include "support/patience.hpp"
 #include "support/sums.hpp"
@@ -118,6 +119,16 @@ TEST_F(per_executor, a_resource_is_opened_and_lent_on_one_loop) {
     for (const auto& [id, where] : seen) EXPECT_EQ(where.size(), 1U) << id;
     EXPECT_EQ(static_cast<std::size_t>(to->closes), seen.size());
     EXPECT_EQ(to->overlaps, 0);
+}
+
+TEST_F(per_executor, has_shards_that_metrics_take_by_their_names) {
+    sessions all(loops, async_connector{to}, {.name = "db", .max = 3});
+    cenote::metrics watched;
+    std::vector<cenote::metrics::entry> entries;
+    for (const cenote::pool_control& each : all.controls()) entries.push_back(watched.add(each));
+    ASSERT_EQ(entries.size(), 3U);
+    EXPECT_EQ(entries[2].name(), "db/2");
+    EXPECT_NE(watched.prometheus().find("cenote_pool_max{pool=\"db/2\"} 1"), std::string::npos);
 }
 
 TEST_F(per_executor, splits_the_limits_and_sums_up_the_stats) {
@@ -317,6 +328,21 @@ TEST_F(per_executor, refuses_a_maximum_that_cannot_be_and_changes_no_shard) {
     for (auto& loop : loops) EXPECT_EQ(all.on(loop).stats().max, 3U);
     EXPECT_EQ(refused_for(6), "");
     for (auto& loop : loops) EXPECT_EQ(all.on(loop).stats().max, 2U);
+}
+
+TEST_F(per_executor, has_a_strategy_for_each_shard) {
+    auto strategy = [] { return std::make_shared<cenote::threshold_breaker>(); };
+    EXPECT_THROW(sessions(loops, async_connector{to}, {.max = 3, .breaker = strategy()}),
+                 cenote::invalid_option);
+    sessions all(loops, async_connector{to}, {.max = 3});
+    int made = 0;
+    all.set_breakers([&] {
+        ++made;
+        return strategy();
+    });
+    EXPECT_EQ(made, 3);
+    auto shared = strategy();
+    EXPECT_THROW(all.set_breakers([&] { return shared; }), cenote::invalid_option);
 }
 
 TEST_F(per_executor, pauses_and_resumes_every_shard) {

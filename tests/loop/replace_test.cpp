@@ -28,6 +28,7 @@
 #include "cenote/asio.hpp"
 #include "cenote/per_executor.hpp"
 #include "support/badge.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/sums.hpp"
 
@@ -107,6 +108,17 @@ struct loop_replace : testing::Test {
             if (error != nullptr) std::rethrow_exception(error);
         });
         io.run();
+    }
+    /// The same. Time passes when there is nothing else to do.
+    template <class Work>
+    static void run(support::stopped_clock& time, asio::io_context& io, Work work) {
+        asio::co_spawn(io, std::move(work), [](const std::exception_ptr& error) {
+            if (error != nullptr) std::rethrow_exception(error);
+        });
+        auto end = std::chrono::steady_clock::now() + plenty / 2;
+        while (!io.stopped() && std::chrono::steady_clock::now() < end)
+            if (io.poll() == 0) time.advance(1ms);
+        EXPECT_TRUE(io.stopped()) << "something keeps the loop busy";
     }
 
     ledger book;
@@ -195,9 +207,10 @@ TEST_F(loop_replace, refuses_one_of_the_other_kind) {
 }
 
 TEST_F(loop_replace, ends_one_when_the_call_is_cancelled_that_it_was_in) {
+    support::stopped_clock time;
     asio::io_context io;
     made_pool pool{io, awaited_badge{book, 1, 1h}, {.max = 1, .open_timeout = 20ms}};
-    run(io, [&]() -> asio::awaitable<void> {
+    run(time, io, [&]() -> asio::awaitable<void> {
         pool.async_acquire(
             asio::bind_executor(io, [](boost::system::error_code, cenote::lease<made>) {}));
         while (book.begun == 1) {

@@ -56,7 +56,7 @@ MAY_INCLUDE = {
 # A third party is named in as few rooms as possible; so is the operating system.
 THIRD_PARTY = {
     "asio": ("boost/asio/", "boost/system/"),
-    "loop": ("boost/asio/", "boost/system/"),
+    "loop": ("boost/asio/", "boost/beast/", "boost/system/"),
     "spdlog": ("spdlog/",),
     "log": ("spdlog/",),
     "server": ("boost/asio/", "boost/system/", "boost/beast/"),
@@ -64,7 +64,7 @@ THIRD_PARTY = {
                   "mysql.h", "errmsg.h", "mysqld_error.h", "sqlite3.h"),
     "database": ("boost/asio/", "boost/system/"),
     "service": ("boost/asio/", "boost/system/", "boost/beast/"),
-    "http": ("boost/asio/", "boost/system/", "boost/beast/"),
+    "http": ("boost/asio/", "boost/system/", "boost/beast/", "sys/socket.h", "unistd.h"),
     "watch": ("boost/asio/", "boost/system/", "boost/beast/"),
     "bench": ("benchmark/", "boost/asio/"),
     "examples": ("boost/asio/", "boost/asio.hpp", "boost/beast/", "boost/json", "spdlog/", "pqxx/",

@@ -409,7 +409,8 @@ TEST(keeper_line, is_first_come_first_served) {
 struct chain {
     census counts;
     pool<session> p{opens_well(counts), {.max = 1, .acquire_timeout = patience}};
-    std::atomic<std::uint64_t> left{times(1'000'000, 100'000)};
+    const std::uint64_t wanted = times(1'000'000, 100'000);
+    std::atomic<std::uint64_t> left{wanted};
     std::atomic<std::uint64_t> failed{0};
     std::uint64_t links = 0;  // guarded by the one lease there is
 
@@ -427,11 +428,11 @@ struct chain {
     }
 };
 
-TEST(keeper_release, hands_over_a_million_times_on_a_small_stack) {
+TEST(keeper_release, hands_over_any_number_of_times_on_a_small_stack) {
     chain all;
     pthread_attr_t small;
     ASSERT_EQ(pthread_attr_init(&small), 0);
-    ASSERT_EQ(pthread_attr_setstacksize(&small, times(64, 512) * 1024), 0);
+    ASSERT_EQ(pthread_attr_setstacksize(&small, (sanitized ? 512 : 64) * 1024), 0);
     std::array<pthread_t, 3> threads{};
     {
         // Let go when all wait: from then on somebody always does.
@@ -443,11 +444,11 @@ TEST(keeper_release, hands_over_a_million_times_on_a_small_stack) {
     for (pthread_t each : threads) pthread_join(each, nullptr);
     pthread_attr_destroy(&small);
     EXPECT_EQ(all.failed, 0u);
-    EXPECT_GE(all.links, times(1'000'000, 100'000));
+    EXPECT_GE(all.links, all.wanted);
     stats s = all.p.stats();
     check_sums(s);
     EXPECT_EQ(s.granted, all.links + 1);
-    EXPECT_GE(s.waited + threads.size(), times(1'000'000, 100'000));
+    EXPECT_GE(s.waited + threads.size(), all.wanted);
 }
 
 }  // namespace

@@ -205,29 +205,47 @@ private:
 };
 
 /// As a careful user would write it: no call takes longer than `patience`. (Zero: as a careless
-/// one would.)
+/// one would.) Its time is the steady clock's, so a test may stop it (clock.hpp).
 struct backend_connector {
     std::uint16_t port = 0;
     std::chrono::milliseconds patience{};
 
     descriptor open() const {
-        descriptor d(checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket"));
-        // On Linux the one for sending limits connect, too.
-        timeval limit{.tv_sec = patience.count() / 1000, .tv_usec = patience.count() % 1000 * 1000};
-        for (int which : {SO_RCVTIMEO, SO_SNDTIMEO})
-            checked(::setsockopt(d.get(), SOL_SOCKET, which, &limit, sizeof limit), "setsockopt");
+        instant end = deadline();
+        int kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+        descriptor d(checked(::socket(AF_INET, kind, 0), "socket"));
         sockaddr_in address = loopback(port);
-        checked(::connect(d.get(), plain(address), sizeof address), "connect");
-        if (hear(d) != 'H') throw std::runtime_error("the server cannot serve");
+        if (::connect(d.get(), plain(address), sizeof address) < 0) {
+            if (errno != EINPROGRESS) checked(-1, "connect");
+            await(d, POLLOUT, end);
+            socklen_t size = sizeof errno;
+            checked(::getsockopt(d.get(), SOL_SOCKET, SO_ERROR, &errno, &size), "getsockopt");
+            if (errno != 0) checked(-1, "connect");
+        }
+        if (hear(d, end) != 'H') throw std::runtime_error("the server cannot serve");
         return d;
     }
     bool probe(const descriptor& d) const {
-        return ::send(d.get(), "?", 1, MSG_NOSIGNAL) == 1 && hear(d) == 'O';
+        instant end = deadline();
+        return ::send(d.get(), "?", 1, MSG_NOSIGNAL) == 1 && hear(d, end) == 'O';
     }
 
 private:
-    static char hear(const descriptor& d) {
+    using instant = std::chrono::steady_clock::time_point;
+
+    instant deadline() const {
+        if (patience == 0ms) return instant::max();
+        return std::chrono::steady_clock::now() + patience;
+    }
+    static void await(const descriptor& d, short what, instant end) {
+        pollfd wait{.fd = d.get(), .events = what, .revents = 0};
+        while (::poll(&wait, 1, 5) == 0)
+            if (std::chrono::steady_clock::now() >= end)
+                throw std::system_error(ETIMEDOUT, std::generic_category(), "poll");
+    }
+    static char hear(const descriptor& d, instant end) {
         char said = 0;
+        await(d, POLLIN, end);
         checked(static_cast<int>(::recv(d.get(), &said, 1, 0)), "recv");
         return said;
     }

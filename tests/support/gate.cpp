@@ -454,6 +454,8 @@ bool gate::loop::give_piece(link& one, const descriptor& to, flow& way) {
     }
     std::size_t size = now.split ? 1 : first.bytes.size();
     if (replies) size = portion(way, first.bytes.size());
+    // Read before the client can hear it: a test that moves the clock then must not delay the rest.
+    clock::time_point time = clock::now();
     ssize_t sent = ::send(to.get(), first.bytes.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) {
         // Not even connected yet is as good as busy.
@@ -467,8 +469,8 @@ bool gate::loop::give_piece(link& one, const descriptor& to, flow& way) {
     if (!replies) return !now.split;
     if (way.until_cut != no_limit) way.until_cut -= count;
     if (now.bytes_per_second != no_limit)
-        way.free_at = clock::now() + std::chrono::nanoseconds(static_cast<std::int64_t>(
-                                         1'000'000'000 * count / now.bytes_per_second));
+        way.free_at = time + std::chrono::nanoseconds(static_cast<std::int64_t>(
+                                 1'000'000'000 * count / now.bytes_per_second));
     // One byte a round, so that the segments of all take turns.
     return !now.split;
 }
@@ -572,6 +574,14 @@ void gate::reset_all() {
         for (link& one : me.links())
             if (!one.over) me.reset(one);
     });
+}
+
+std::size_t gate::held() {
+    std::size_t count = 0;
+    loop_->tell([&](loop& me) {
+        for (const link& one : me.links()) count += one.replies.held;
+    });
+    return count;
 }
 
 std::size_t gate::connections() {

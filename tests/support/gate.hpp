@@ -59,6 +59,9 @@ public:
     /// Both sides see a reset.
     void reset_all();
 
+    /// How many bytes of replies have come from the server and not yet gone on.
+    std::size_t held();
+
     /// How many clients are connected: who has hung up counts no longer, whether or not this is
     /// known to anybody but the kernel.
     std::size_t connections();

@@ -2,7 +2,6 @@
 #include "support/gate.hpp"
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <linux/tcp.h>
@@ -16,14 +15,14 @@
 #include <gmock/gmock.h>
 
 #include "support/backend.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/tcp_client.hpp"
+#include "support/warded_process.hpp"
 
 namespace {
 
 using namespace support;
-using clock = std::chrono::steady_clock;
-
 /// Repeats what it hears, and counts how its clients left.
 class echo_server {
 public:
@@ -108,7 +107,7 @@ TEST_F(gate_verb, counts_who_is_there_and_who_came) {
     {
         tcp_client one(between.port());
         tcp_client two(between.port());
-        EXPECT_EQ(between.connections(), 2U);
+        EXPECT_TRUE(eventually([&] { return between.connections() == 2; }));
         EXPECT_EQ(between.accepted(), 2U);
     }
     EXPECT_TRUE(eventually([&] { return between.connections() == 0; }));
@@ -171,12 +170,15 @@ TEST_F(gate_verb, counts_nobody_who_is_to_be_overlooked) {
 }
 
 TEST_F(gate_verb, delay_brings_replies_later) {
+    stopped_clock time;
     tcp_client client = regular();
     between.delay(60ms);
-    auto begin = clock::now();
     client.say("late");
+    ASSERT_TRUE(eventually([&] { return between.held() == 4; }));
+    time.advance(59ms);
+    EXPECT_TRUE(client.hears_nothing());
+    time.advance(1ms);
     EXPECT_EQ(client.hear(4), "late");
-    EXPECT_GE(clock::now() - begin, 60ms);
     between.delay(1h);
     client.say("never");
     EXPECT_TRUE(client.hears_nothing());
@@ -185,13 +187,16 @@ TEST_F(gate_verb, delay_brings_replies_later) {
 }
 
 TEST_F(gate_verb, throttle_limits_the_rate_of_replies) {
+    stopped_clock time;
     tcp_client client = regular();
     between.throttle(1000);
-    auto begin = clock::now();
     client.say(std::string(100, 'x'));
-    EXPECT_EQ(client.hear(100).size(), 100U);
-    // The first portion goes at once.
-    EXPECT_GE(clock::now() - begin, 80ms);
+    // The first portion goes at once, each other one a hundredth of a second after the last.
+    for (int portion = 0; portion < 10; ++portion) {
+        EXPECT_EQ(client.hear(10).size(), 10U);
+        EXPECT_EQ(client.hear(1, 5ms), "");
+        time.advance(10ms);
+    }
     between.throttle(1);
     client.say("slow");
     EXPECT_EQ(client.hear(1), "s");
@@ -221,6 +226,7 @@ TEST_F(gate_verb, hold_keeps_replies_until_let_go) {
     client.say("one");
     tcp_client another(between.port());
     another.say("two");
+    EXPECT_TRUE(eventually([&] { return between.held() == 6; }));
     EXPECT_TRUE(client.hears_nothing());
     EXPECT_TRUE(another.hears_nothing());
     between.let_go();
@@ -322,12 +328,8 @@ TEST_F(gate_verb, reset_all_is_a_reset_for_both_sides) {
 }
 
 TEST(gate, resets_whoever_wants_a_server_that_is_not_there) {
-    std::uint16_t nobody = 0;
-    {
-        echo_server gone;
-        nobody = gone.port();
-    }
-    gate between(nobody);
+    reserved_port nobody;
+    gate between(nobody.number());
     tcp_client client(between.port());
     EXPECT_EQ(client.end(), ended::reset);
 }

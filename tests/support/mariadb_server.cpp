@@ -25,9 +25,10 @@ std::string sql_text(const std::string& text) {
 mariadb_server::mariadb_server(options chosen) : real_server("mariadb", "mysql") {
     std::string data = "--datadir=" + (folder() / "data").string();
     run_beside({program("mariadb-install-db"), "--no-defaults", data,
-                "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve",
-                "--innodb-log-file-size=4M", "--innodb-flush-log-at-trx-commit=0",
-                "--innodb-flush-method=nosync"});
+                // A server that starts takes away temporary tables that it finds.
+                "--tmpdir=" + folder().string(), "--auth-root-authentication-method=normal",
+                "--skip-test-db", "--skip-name-resolve", "--innodb-log-file-size=4M",
+                "--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync"});
     habit how{.command = {program("mariadbd"), "--no-defaults", data,
                           "--socket=" + socket().string(), "--port=" + std::to_string(port()),
                           "--bind-address=127.0.0.1", "--skip-networking=0", "--skip-name-resolve",

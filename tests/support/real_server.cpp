@@ -86,7 +86,7 @@ std::string real_server::filled(std::string text, const replacements& with) {
 }
 
 std::string real_server::run_beside(const std::vector<std::string>& command) const {
-    return run(user_, command, folder_, plenty);
+    return run(user_, command, folder_, long_enough);
 }
 
 }  // namespace support

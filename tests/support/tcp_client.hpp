@@ -34,9 +34,10 @@ public:
             bytes.remove_prefix(static_cast<std::size_t>(sent));
         }
     }
-    /// So many bytes, or fewer if it ends, or if that takes longer than `limit`.
+    /// So many bytes, or fewer if it ends, or if that takes longer than `limit`. The limit is time
+    /// of the machine; zero takes what is there.
     std::string hear(std::size_t count, std::chrono::nanoseconds limit = plenty) {
-        auto end = std::chrono::steady_clock::now() + limit;
+        auto end = machine_time() + limit;
         std::string all;
         while (all.size() < count && end_ == ended::not_yet) {
             if (!readable_until(end)) break;
@@ -61,23 +62,29 @@ public:
     int get() const { return socket_.get(); }
 
 private:
-    bool readable_until(std::chrono::steady_clock::time_point end) const {
-        auto left =
-            std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-        pollfd wait{.fd = socket_.get(), .events = POLLIN, .revents = 0};
-        return left.count() > 0 && ::poll(&wait, 1, static_cast<int>(left.count())) > 0;
+    bool readable_until(std::chrono::nanoseconds end) const {
+        for (;;) {
+            auto left = std::chrono::ceil<std::chrono::milliseconds>(end - machine_time()).count();
+            pollfd wait{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+            // With a stopped clock it returns early.
+            if (::poll(&wait, 1, static_cast<int>(std::max<std::int64_t>(left, 0))) > 0)
+                return true;
+            if (left <= 0) return false;
+        }
     }
 
     descriptor socket_;
     ended end_ = ended::not_yet;
 };
 
-/// Whether somebody listens there.
+/// Whether a server listens on the port.
 inline bool listens(std::uint16_t port) {
     try {
         tcp_client knocking(port);
         return true;
     } catch (const std::system_error& e) {
+        // Reset: the server listened, and closed its socket before it accepted the connection.
+        if (e.code().value() == ECONNRESET) return true;
         if (e.code().value() != ECONNREFUSED) throw;
         return false;
     }

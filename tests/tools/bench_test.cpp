@@ -1,4 +1,5 @@
 // cenote bench, as a user runs it: what it counts adds up, and what it writes can be read.
+#include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
 #include <boost/property_tree/ptree.hpp>
@@ -9,13 +10,13 @@
 #include <fstream>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
 
 #include "connector/sqlite_file.hpp"
 #include "program.hpp"
+#include "support/patience.hpp"
 #include <cenote/sqlite.hpp>
 
 namespace {
@@ -87,12 +88,33 @@ void expect_sound(const json::value& one) {
     EXPECT_EQ(count(one.at("failures")), 0u);
 }
 
+/// What it says with these words. On a busy machine there may be no time for a lease of each size.
+/// Then it is given more.
+json::value bench(std::vector<std::string> words) {
+    words.insert(words.begin(), {"bench", "--json", "--duration"});
+    json::value document;
+    for (int time = 300; time < 30'000; time *= 2) {
+        auto longer = words;
+        longer.insert(longer.begin() + 3, std::to_string(time) + "ms");
+        auto said = tools::cenote(longer);
+        EXPECT_EQ(said.code, 0) << said.err;
+        EXPECT_EQ(said.err, "");
+        document = parsed(said);
+        const json::array& sizes = document.at("sizes").as_array();
+        if (std::ranges::all_of(sizes, [](auto& one) { return count(one.at("leases")) > 0; }))
+            break;
+    }
+    return document;
+}
+
+std::uint64_t refusals(const json::value& one) {
+    std::uint64_t all = 0;
+    for (const auto& [why, times] : one.at("refused").as_object()) all += count(times);
+    return all;
+}
+
 TEST(bench, of_the_embedded_default_adds_up) {
-    auto said = tools::cenote({"bench", "--max", "1,4", "--duration", "500ms", "--warm-up", "100ms",
-                               "--concurrency", "8", "--json"});
-    ASSERT_EQ(said.code, 0) << said.err;
-    EXPECT_EQ(said.err, "");
-    json::value document = parsed(said);
+    json::value document = bench({"--max", "1,4", "--warm-up", "100ms", "--concurrency", "8"});
     const json::array& sizes = document.at("sizes").as_array();
     ASSERT_EQ(sizes.size(), 2u);
     EXPECT_EQ(count(sizes[0].at("max")), 1u);
@@ -105,13 +127,15 @@ TEST(bench, of_the_embedded_default_adds_up) {
 }
 
 TEST(bench, by_coroutines_at_a_rate_comes_as_often_as_it_was_told) {
-    auto said = tools::cenote({"bench", "--rate", "200", "--threads", "2", "--hold", "1ms",
-                               "--duration", "2s", "--warm-up", "0", "--json"});
-    ASSERT_EQ(said.code, 0) << said.err;
-    json::value document = parsed(said);
+    json::value document =
+        bench({"--rate", "1000", "--threads", "2", "--hold", "1ms", "--warm-up", "0"});
     const json::value& one = document.at("sizes").at(0);
     expect_sound(one);
-    EXPECT_NEAR(static_cast<double>(count(one.at("leases"))), 400, 100);
+    // Also who came, and was not served in time, since the machine was too slow.
+    auto came =
+        static_cast<double>(count(one.at("leases")) + count(one.at("unserved")) + refusals(one));
+    double expected = 1000 * one.at("seconds").to_number<double>();
+    EXPECT_NEAR(came, expected, expected / 4);
     EXPECT_GE(one.at("hold").at("p50_seconds").to_number<double>(), 0.001);
 }
 
@@ -122,7 +146,7 @@ TEST(bench, runs_the_users_statement_and_leaves_no_table_behind) {
     ASSERT_EQ(said.code, 0) << said.err;
     EXPECT_THAT(said.out, HasSubstr("total"));
     said = tools::cenote(
-        {"bench", file.url(), "--statement", "SELECT 1 FROM nowhere", "--duration", "200ms"});
+        {"bench", file.url(), "--statement", "SELECT 1 FROM nowhere", "--duration", "1h"});
     EXPECT_EQ(said.code, 1);
     EXPECT_THAT(said.err, HasSubstr("nowhere"));
     // Division by zero is NULL, and would not fail: only if there is no other table, it does.
@@ -166,37 +190,39 @@ TEST(bench, that_fails_half_way_through_its_table_takes_it_away) {
 }
 
 TEST(bench, fails_if_nobody_got_a_lease) {
-    // The one who got it has it until after the end.
-    auto said =
-        tools::cenote({"bench", "--max", "1", "--concurrency", "4", "--hold", "1s", "--duration",
-                       "200ms", "--warm-up", "0", "--acquire-timeout", "10ms", "--json"});
-    EXPECT_EQ(said.code, 1) << said.out;
-    EXPECT_EQ(count(parsed(said).at("sizes").at(0).at("leases")), 0u);
+    // The one who got it has it until after the end. On a busy machine the end may come before
+    // others have tried. Then again.
+    EXPECT_TRUE(support::eventually([] {
+        auto said = tools::cenote({"bench", "--max", "1", "--concurrency", "4", "--hold", "500ms",
+                                   "--duration", "200ms", "--warm-up", "0", "--acquire-timeout",
+                                   "10ms", "--json"});
+        json::value document = parsed(said);
+        const json::value& one = document.at("sizes").at(0);
+        EXPECT_EQ(count(one.at("leases")), 0u);
+        EXPECT_EQ(said.code, refusals(one) > 0 ? 1 : 0) << said.out;
+        return refusals(one) > 0;
+    }));
 }
 
 TEST(bench, looks_at_its_files_before_it_begins) {
-    auto begun = std::chrono::steady_clock::now();
     for (const char* option : {"--html", "--json-file"})
-        EXPECT_EQ(tools::cenote({"bench", option, "/nowhere/at/all", "--duration", "30s"}).code, 1);
-    EXPECT_LT(std::chrono::steady_clock::now() - begun, 25s);
+        EXPECT_EQ(tools::cenote({"bench", option, "/nowhere/at/all", "--duration", "1h"}).code, 1);
 }
 
 TEST(bench, is_interrupted_whatever_its_borrowers_wait_for) {
     for (std::vector<std::string> more :
-         std::vector<std::vector<std::string>>{{"--hold", "60s"},
-                                               {"--hold", "60s", "--threads", "2"},
+         std::vector<std::vector<std::string>>{{"--hold", "1h"},
+                                               {"--hold", "1h", "--threads", "2"},
                                                {"--rate", "0.01", "--threads", "2"},
                                                {"--rate", "0.01"}}) {
         std::vector<std::string> words = {
-            CENOTE_COMMAND,      "bench", "--max",         "1", "--duration", "60s",
-            "--acquire-timeout", "60s",   "--concurrency", "4"};
+            CENOTE_COMMAND,      "bench", "--max",         "1", "--duration", "1h",
+            "--acquire-timeout", "1h",    "--concurrency", "4"};
         words.insert(words.end(), more.begin(), more.end());
         tools::program program(words);
-        std::this_thread::sleep_for(1s);
-        auto sent = std::chrono::steady_clock::now();
+        ASSERT_TRUE(program.settles()) << more.back();
         program.send(SIGINT);
         tools::said said = program.wait();
-        EXPECT_LT(std::chrono::steady_clock::now() - sent, 10s) << more.back();
         EXPECT_NE(said.code, 1) << said.out << said.err;
     }
 }
@@ -223,19 +249,23 @@ TEST(bench, writes_a_page_that_needs_nothing_from_elsewhere) {
 }
 
 TEST(bench, that_is_interrupted_tells_what_it_has_seen) {
-    tools::program program({CENOTE_COMMAND, "bench", "--max", "2,4,8", "--duration", "60s",
-                            "--warm-up", "0", "--json"});
-    std::this_thread::sleep_for(1500ms);
-    auto sent = std::chrono::steady_clock::now();
-    program.send(SIGINT);
-    tools::said said = program.wait();
-    // A second is what a user notices; a sanitizer on a busy machine may take more.
-    EXPECT_LT(std::chrono::steady_clock::now() - sent, 10s);
-    ASSERT_EQ(said.code, 0) << said.err;
-    json::value document = parsed(said);
-    EXPECT_TRUE(document.at("interrupted").as_bool());
-    ASSERT_EQ(document.at("sizes").as_array().size(), 1u);
-    expect_sound(document.at("sizes").at(0));
+    // Interrupted before the first lease, it has seen nothing. Then later.
+    for (auto work = 50ms; work < 10s; work *= 2) {
+        tools::program program({CENOTE_COMMAND, "bench", "--max", "2,4,8", "--duration", "1h",
+                                "--warm-up", "0", "--json"});
+        ASSERT_TRUE(program.works_for(work));
+        program.send(SIGINT);
+        tools::said said = program.wait();
+        json::value document = parsed(said);
+        EXPECT_TRUE(document.at("interrupted").as_bool());
+        const json::array& sizes = document.at("sizes").as_array();
+        ASSERT_EQ(said.code, 130) << said.err;
+        if (sizes.empty()) continue;
+        ASSERT_EQ(sizes.size(), 1u);
+        expect_sound(sizes[0]);
+        return;
+    }
+    ADD_FAILURE() << "it never saw a lease";
 }
 
 TEST(bench, refuses_what_makes_no_sense_and_says_what_does) {

@@ -3,7 +3,12 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
+#include <cstdint>
 #include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <ios>
 #include <poll.h>
 #include <stdexcept>
 #include <string>
@@ -12,6 +17,8 @@
 #include <unistd.h>
 #include <utility>
 #include <vector>
+
+#include "support/patience.hpp"
 
 namespace tools {
 
@@ -60,6 +67,20 @@ public:
         return true;
     }
 
+    /// Waits until it handles SIGINT itself, and all its threads wait for something.
+    bool settles() const {
+        int quiet = 0;
+        return support::eventually([&] {
+            quiet = handles(SIGINT) && sleeps() ? quiet + 1 : 0;
+            return quiet == 5;
+        });
+    }
+
+    /// Waits until it handles SIGINT itself, and has used the processor for so long.
+    bool works_for(std::chrono::milliseconds time) const {
+        return support::eventually([&] { return handles(SIGINT) && processor_time() >= time; });
+    }
+
     said wait() {
         said all;
         all.out = std::move(heard_);
@@ -81,6 +102,41 @@ public:
     }
 
 private:
+    std::string about() const { return "/proc/" + std::to_string(child_); }
+
+    /// Whether it blocks the signal in order to be told of it.
+    bool handles(int signal) const {
+        std::ifstream status(about() + "/status");
+        std::string word;
+        std::uint64_t blocked = 0;
+        while (status >> word)
+            if (word == "SigBlk:") status >> std::hex >> blocked;
+        return (blocked >> (signal - 1) & 1) != 0;
+    }
+    /// What follows the name in a file `stat` of the system's.
+    static std::ifstream after_name(const std::string& folder) {
+        std::ifstream stat(folder + "/stat");
+        stat.ignore(4096, ')');
+        return stat;
+    }
+    bool sleeps() const {
+        std::error_code gone;
+        for (const auto& thread : std::filesystem::directory_iterator(about() + "/task", gone)) {
+            char state = 0;
+            if (after_name(thread.path().string()) >> state && state != 'S') return false;
+        }
+        return !gone;
+    }
+    std::chrono::milliseconds processor_time() const {
+        std::ifstream stat = after_name(about());
+        std::string skipped;
+        for (int i = 0; i < 11; ++i) stat >> skipped;
+        std::int64_t user = 0;
+        std::int64_t system = 0;
+        stat >> user >> system;
+        return std::chrono::milliseconds((user + system) * 1000 / ::sysconf(_SC_CLK_TCK));
+    }
+
     static bool read(int from, std::string& into) {
         std::array<char, 4096> piece{};
         ssize_t got = ::read(from, piece.data(), piece.size());

@@ -114,7 +114,7 @@ TEST(terminal_test, hanging_up_is_an_interruption_unless_it_is_ignored) {
     {
         terminal::interruption it;
         ::kill(::getpid(), SIGHUP);
-        EXPECT_TRUE(it.sleep_for(200ms));
+        EXPECT_TRUE(it.sleep_for(30ms));
     }
     std::signal(SIGHUP, before);
 }

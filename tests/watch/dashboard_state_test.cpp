@@ -20,6 +20,7 @@
 
 #include "cenote/coroutine.hpp"
 #include "cenote/pool.hpp"
+#include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/task.hpp"
 
@@ -180,15 +181,20 @@ TEST_F(watched, has_a_history_from_which_the_known_is_left_out) {
     EXPECT_TRUE(state_of(b, 99).at("pools").at(0).at("history").at("granted").as_array().empty());
 }
 
-TEST_F(watched, is_looked_at_closely_no_more_often_than_anybody_can_see) {
-    state_of(b);
+struct stopped {
+    support::stopped_clock time;
+};
+struct watched_at_times : stopped, watched {};
+
+TEST_F(watched_at_times, is_looked_at_closely_no_more_often_than_anybody_can_see) {
+    EXPECT_EQ(text(orders().at("slots")), "...");
     auto first = entry->looked_closely;
-    auto begin = std::chrono::steady_clock::now();
     auto held = one.acquire();
+    time.advance(249ms);
     for (int i = 0; i < 20; ++i) state_of(b);
-    bool quick = std::chrono::steady_clock::now() - begin < 200ms;
-    EXPECT_TRUE(!quick || entry->looked_closely == first);
-    EXPECT_TRUE(eventually([&] { return text(orders().at("slots")) == "L.."; }));
+    EXPECT_EQ(entry->looked_closely, first);
+    time.advance(1ms);
+    EXPECT_EQ(text(orders().at("slots")), "L..");
 }
 
 TEST(dashboard_leak, is_marked_until_its_lease_ends) {
@@ -209,6 +215,7 @@ TEST(dashboard_leak, is_marked_until_its_lease_ends) {
 }
 
 TEST(dashboard_leak, is_not_that_of_another_pool_with_the_same_name) {
+    support::stopped_clock time;
     board b;
     options settings{.name = "orders", .max = 1, .leak_after = 1h, .observers = {b.told()}};
     pool<int> well{[] { return 1; }, settings};
@@ -222,8 +229,14 @@ TEST(dashboard_leak, is_not_that_of_another_pool_with_the_same_name) {
     std::jthread([&] { leaked = leaky.acquire(); }).join();
     ASSERT_EQ(well.leases().at(0).resource, leaky.leases().at(0).resource);
     auto lease_of = [&](std::size_t i) { return state_of(b).at("pools").at(i).at("leases").at(0); };
-    ASSERT_TRUE(eventually([&] { return lease_of(1).at("suspect").as_bool(); }));
-    EXPECT_TRUE(support::for_a_while([&] { return !lease_of(0).at("suspect").as_bool(); }, 600ms));
+    ASSERT_TRUE(eventually([&] {
+        time.advance(20ms);
+        return lease_of(1).at("suspect").as_bool();
+    }));
+    EXPECT_TRUE(support::for_a_while([&] {
+        time.advance(20ms);
+        return !lease_of(0).at("suspect").as_bool();
+    }));
 
     well.pause();
     leaky.pause();

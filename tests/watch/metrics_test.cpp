@@ -36,13 +36,29 @@ using testing::Not;
 stats distinct() {
     stats s;
     std::uint64_t next = 1000;
-    for (auto number :
-         {&stats::max,         &stats::total,     &stats::leased,    &stats::idle,
-          &stats::opening,     &stats::probing,   &stats::resetting, &stats::closing,
-          &stats::waiting,     &stats::acquires,  &stats::granted,   &stats::waited,
-          &stats::released,    &stats::discarded, &stats::detached,  &stats::opened,
-          &stats::open_failed, &stats::closed,    &stats::abandoned, &stats::events_lost,
-          &stats::try_empty,   &stats::leaks})
+    for (auto number : {&stats::max,
+                        &stats::total,
+                        &stats::leased,
+                        &stats::idle,
+                        &stats::opening,
+                        &stats::probing,
+                        &stats::resetting,
+                        &stats::closing,
+                        &stats::waiting,
+                        &stats::acquires,
+                        &stats::granted,
+                        &stats::waited,
+                        &stats::released,
+                        &stats::discarded,
+                        &stats::detached,
+                        &stats::opened,
+                        &stats::open_failed,
+                        &stats::closed,
+                        &stats::abandoned,
+                        &stats::events_lost,
+                        &stats::try_empty,
+                        &stats::leaks,
+                        &stats::refused_after_wait})
         s.*number = ++next;
     for (auto& each : s.retired_by_reason) each = ++next;
     for (auto& each : s.refused_by_reason) each = ++next;
@@ -101,6 +117,7 @@ TEST_F(written, is_every_number_under_its_own_name) {
     EXPECT_EQ(of("acquires_total"), is(now.acquires));
     EXPECT_EQ(of("granted_total"), is(now.granted));
     EXPECT_EQ(of("waited_total"), is(now.waited));
+    EXPECT_EQ(of("refused_after_wait_total"), is(now.refused_after_wait));
     EXPECT_EQ(of("released_total"), is(now.released));
     EXPECT_EQ(of("discarded_total"), is(now.discarded));
     EXPECT_EQ(of("detached_total"), is(now.detached));
@@ -212,15 +229,32 @@ TEST_F(written, is_what_promtool_takes_for_metrics) {
     EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
 }
 
-TEST(metrics_list, takes_only_names_that_need_no_quoting) {
+TEST(metrics_list, takes_the_names_that_pools_take) {
     metrics all;
     auto read = [] { return stats(); };
-    for (const char* bad : {"", "a b", "a\"b", "a\nb", "a\\b", "{}", "größe"})
+    for (const char* bad : {"", "a\"b", "a\nb", "a\\b", "größe"})
         EXPECT_THROW(std::ignore = all.add(bad, read), std::invalid_argument) << bad;
-    EXPECT_THROW(std::ignore = all.add(std::string(65, 'a'), read), std::invalid_argument);
+    EXPECT_THROW(std::ignore = all.add(std::string(101, 'a'), read), std::invalid_argument);
     EXPECT_THROW(std::ignore = all.add("a", nullptr), std::invalid_argument);
+    for (const char* good : {"a b", "orders/0", "{}", "<a='b'>"}) {
+        cenote::pool<int> pool{[] { return 1; }, {.name = good}};
+        auto entry = all.add(pool.control());
+        EXPECT_EQ(entry.name(), good);
+        EXPECT_THAT(all.prometheus(), HasSubstr("cenote_pool_max{pool=\"" + entry.name() + "\"}"));
+    }
+}
+
+TEST(metrics_list, numbers_equal_names) {
+    metrics all;
+    auto read = [] { return stats(); };
     auto first = all.add("a", read);
-    EXPECT_THROW(std::ignore = all.add("a", read), std::invalid_argument);
+    auto second = all.add("a", read);
+    auto third = all.add("a", read);
+    EXPECT_EQ(second.name(), "a 2");
+    EXPECT_EQ(third.name(), "a 3");
+    second = {};
+    EXPECT_EQ(all.add("a", read).name(), "a 2");
+    EXPECT_THAT(all.prometheus(), HasSubstr("{pool=\"a 3\"}"));
 }
 
 TEST(metrics_list, forgets_a_pool_with_its_entry) {

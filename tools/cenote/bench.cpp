@@ -126,6 +126,7 @@ CLI::App* add_to(CLI::App& app, settings& into) {
     word->add_option("--seed", into.seed, "Of arrivals and of the mix")->capture_default_str();
     word->add_option("--json-file", into.json_file, "Write what --json prints into this file");
     word->add_option("--html", into.html, "Write a page with charts into this file");
+    command::add_password(*word, into.password);
     command::add_look(*word, into.look);
     word->footer(
         "Examples:\n"
@@ -137,8 +138,10 @@ CLI::App* add_to(CLI::App& app, settings& into) {
     return word;
 }
 
-int run(const settings& how) {
-    check(how);
+int run(const settings& given) {
+    check(given);
+    settings how = given;
+    how.url = command::complete_url(given.url, given.password);
     terminal::interruption interrupted;
     command::output_file json_file(how.json_file), html(how.html);
     findings f = measure(how, interrupted);
@@ -151,7 +154,7 @@ int run(const settings& how) {
         return one.seen.failures > 0 || (one.seen.leases == 0 && refusals(one.seen) > 0);
     });
     if (failed) return command::failed;
-    return f.all.empty() ? command::interrupted : command::fine;
+    return f.interrupted ? command::interrupted : command::fine;
 }
 
 }  // namespace bench

@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "command.hpp"
+#include "password.hpp"
 
 namespace bench {
 
 struct settings {
     std::string url;  // empty: an SQLite file that goes at the end
+    command::password_source password;
     std::string statement;
     std::vector<std::size_t> sizes = {8};
     std::size_t concurrency = 16;

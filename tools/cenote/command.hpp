@@ -6,6 +6,7 @@
 #include <chrono>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -35,10 +36,29 @@ enum exit_code : int {
     fine = 0,
     failed = 1,         ///< It went wrong, or it found something wrong.
     wrong_usage = 2,    ///< It was asked for nonsense; nothing was done.
-    interrupted = 130,  ///< Ctrl-C or SIGTERM, and there is no answer because of that.
+    interrupted = 130,  ///< Ctrl-C or SIGTERM has ended it early.
 };
 
-/// Thrown by a word that cannot go on. main prints `cenote: what`, and the hint below it.
+/// A word that was added: its options, and what carries it out.
+struct added_word {
+    CLI::App* options = nullptr;
+    std::function<int()> carry_out;
+};
+using word_adder = std::function<added_word(CLI::App&)>;
+
+template <class Settings>
+word_adder make_word(CLI::App* (*add_to)(CLI::App&, Settings&), int (*carry_out)(const Settings&)) {
+    return [add_to, carry_out](CLI::App& app) {
+        auto settings = std::make_shared<Settings>();
+        CLI::App* options = add_to(app, *settings);
+        return added_word{options, [settings, carry_out] { return carry_out(*settings); }};
+    };
+}
+
+/// The command with these words: does what was said. Returns one of the codes above.
+int run(int argc, char** argv, const std::vector<word_adder>& words);
+
+/// Thrown by a word that cannot go on. run() prints `cenote: what`, and the hint below it.
 class failure : public std::runtime_error {
 public:
     explicit failure(const std::string& what, std::string hint = {}, exit_code code = failed)

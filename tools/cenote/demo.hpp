@@ -7,11 +7,13 @@
 #include <string>
 
 #include "command.hpp"
+#include "password.hpp"
 
 namespace demo {
 
 struct settings {
     std::string url;  // empty: an SQLite file that goes when the demo ends
+    command::password_source password;
     std::chrono::nanoseconds lasts = std::chrono::seconds(20);
     bool stay = false;  // until it is interrupted
     std::size_t clients = 64;

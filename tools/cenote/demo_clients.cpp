@@ -24,6 +24,7 @@ constexpr int created = 201;
 constexpr int conflict = 409;  // somebody else has paid for it
 constexpr int not_found = 404;
 constexpr int unavailable = 503;
+constexpr int unknown = 504;  // whether it was done
 
 const char* const order_of_tea =
     R"({"customer":"ann","lines":[{"item":"tea","quantity":2,"cents":350}]})";
@@ -63,7 +64,7 @@ void clients::stop() {
 }
 
 told clients::so_far() const {
-    told all{.requests = requests_, .ordered = ordered_, .refused = refused_};
+    told all{.requests = requests_, .ordered = ordered_, .refused = refused_, .unknown = unknown_};
     for (std::size_t i = 0; i < times_.size(); ++i) all.times.buckets[i] = times_[i];
     std::lock_guard lock(mutex_);
     all.failures = failures_;
@@ -104,6 +105,8 @@ void clients::note(const cenote::http::response& answer, bool orders,
     ++times_[cenote::histogram::bucket_of(took)];
     if (answer.status == unavailable && answer.headers.contains("Retry-After")) {
         ++refused_;
+    } else if (answer.status == unknown) {
+        if (orders) ++unknown_;
     } else if (orders && answer.status == created) {
         ++ordered_;
     } else if (bool fine =

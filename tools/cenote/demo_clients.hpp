@@ -25,6 +25,7 @@ struct told {
     std::uint64_t requests = 0;  ///< Answered, in whatever way.
     std::uint64_t ordered = 0;   ///< Of these: orders that were confirmed.
     std::uint64_t refused = 0;   ///< Of these: come again later.
+    std::uint64_t unknown = 0;   ///< Of these: orders that may have been stored.
     std::uint64_t failures = 0;  ///< Everything that should not be.
     std::string first_failure{};
     cenote::histogram times{};  ///< Of answered requests.
@@ -55,7 +56,7 @@ private:
     cenote::pool<cenote::http::connection> pool_;
     std::chrono::nanoseconds think_;
     std::atomic<bool> over_{false};
-    std::atomic<std::uint64_t> requests_{0}, ordered_{0}, refused_{0};
+    std::atomic<std::uint64_t> requests_{0}, ordered_{0}, refused_{0}, unknown_{0};
     std::array<std::atomic<std::uint64_t>, cenote::histogram::bucket_count> times_{};
     mutable std::mutex mutex_;
     std::uint64_t failures_ = 0;

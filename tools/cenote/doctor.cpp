@@ -228,6 +228,7 @@ CLI::App* add_to(CLI::App& app, settings& into) {
     command::add_duration(*word, "--timeout", into.timeout,
                           "How long anything that is asked of the server may take")
         ->option_text("TIME=5s");
+    command::add_password(*word, into.password);
     command::add_look(*word, into.look);
     word->footer(
         "Writes nothing. Returns 1 if it finds a problem or cannot connect.\n"
@@ -240,7 +241,8 @@ int run(const settings& how) {
     if (how.timeout < 1ms || how.timeout > 10min)
         throw command::wrong_arguments("--timeout must be between 1ms and 10min");
     if (how.idle > 24h) throw command::wrong_arguments("--idle can be a day at most");
-    cenote::url parsed = cenote::url::parse(how.url);
+    std::string url = command::complete_url(how.url, how.password);
+    cenote::url parsed = cenote::url::parse(url);
     const specialist& who = specialist_for(parsed.scheme);
     // A server that hangs up during a handshake must not end the program.
     std::signal(SIGPIPE, SIG_IGN);
@@ -249,7 +251,7 @@ int run(const settings& how) {
     learned.url = parsed.redacted();
     {
         terminal::interruption stop;
-        examination e{.url = how.url,
+        examination e{.url = url,
                       .timeout = how.timeout,
                       .idle = how.idle > 0ns ? std::optional(how.idle) : std::nullopt,
                       .stop = stop};

@@ -7,11 +7,13 @@
 
 #include "command.hpp"
 #include "doctor_facts.hpp"
+#include "password.hpp"
 
 namespace doctor {
 
 struct settings {
     std::string url;
+    command::password_source password;
     std::chrono::nanoseconds timeout = std::chrono::seconds(5);
     std::chrono::nanoseconds idle{};  // 0: no such check
     planned pool;

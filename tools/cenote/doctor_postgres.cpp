@@ -53,7 +53,8 @@ settings_list read_settings(postgres::connection& c) {
     return all;
 }
 
-/// What this user can have: the server's, less what is reserved; the user's own; the database's.
+/// What this user can have: the server's, less what is reserved; the user's own; the database's. A
+/// superuser could use the reserved connections, too; a program leaves them to administrators.
 void read_limits(postgres::connection& c, settings_list& s, facts& into) {
     auto row = c.execute(
                     "SELECT r.rolsuper, r.rolconnlimit::int8, d.datconnlimit::int8, "
@@ -68,8 +69,7 @@ void read_limits(postgres::connection& c, settings_list& s, facts& into) {
                     "WHERE r.rolname = current_user AND d.datname = current_database()")
                    .one();
     bool super = row.get<bool>(0);
-    std::int64_t reserved =
-        super ? 0 : s["superuser_reserved_connections"] + s["reserved_connections"];
+    std::int64_t reserved = s["superuser_reserved_connections"] + s["reserved_connections"];
     std::string name = "max_connections " + std::to_string(s["max_connections"]);
     if (reserved > 0) name += " less " + std::to_string(reserved) + " reserved";
     auto add = [&](const std::string& what, std::int64_t takes, std::size_t used,

@@ -180,6 +180,7 @@ CLI::App* add_to(CLI::App& app, settings& into) {
                    "Also try real pools of every size, and compare");
     word->add_option("--seed", into.seed, "Of the simulation")->capture_default_str();
     word->add_option("--svg", into.svg, "Draw the curve into this file");
+    command::add_password(*word, into.password);
     command::add_look(*word, into.look);
     word->footer(
         "Examples:\n"
@@ -192,7 +193,9 @@ CLI::App* add_to(CLI::App& app, settings& into) {
     return word;
 }
 
-int run(const settings& how) {
+int run(const settings& given) {
+    settings how = given;
+    how.url = command::complete_url(given.url, given.password);
     if (how.duration < 500ms) throw command::wrong_arguments("--duration: at least 500ms");
     terminal::interruption interrupted;
     command::output_file svg(how.svg);
@@ -200,7 +203,7 @@ int run(const settings& how) {
     if (f.advice) svg.write([&] { return to_svg(f); });
     if (how.look.json) command::print_json(to_json(f));
     else std::fputs(to_text(f, terminal::palette(how.look.colors)).c_str(), stdout);
-    return f.advice ? command::fine : command::interrupted;
+    return f.interrupted ? command::interrupted : command::fine;
 }
 
 }  // namespace sizing

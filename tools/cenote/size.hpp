@@ -7,11 +7,13 @@
 #include <string>
 
 #include "command.hpp"
+#include "password.hpp"
 
 namespace sizing {
 
 struct settings {
     std::string url;  // empty: an SQLite file that goes at the end
+    command::password_source password;
     std::string statement;
     double rate = 0;
     double reach = 0.8;

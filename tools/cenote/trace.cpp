@@ -88,6 +88,7 @@ std::string borrower_in_words(const scene& s) {
         case kind::release: return release_in_words(who, slot, s.what.b);
         case kind::detach: return who + " takes " + slot + " out of the pool";
         case kind::reject: return who + " finds " + slot + " unfit (before_acquire)";
+        case kind::hand_on: return who + " hands " + slot + " on to another thread";
         case kind::stop: return who + " is told to stop before it asks";
         case kind::resume:
             return who + " is resumed with " + (s.slot == core::no_slot ? "a refusal" : slot);
@@ -126,6 +127,8 @@ std::string world_in_words(const scene& s) {
         case kind::resize: return "resize to " + std::to_string(s.max);
         case kind::pause: return "pause";
         case kind::unpause: return "resume";
+        case kind::suspend: return "suspend_maintenance";
+        case kind::restore: return "resume_maintenance";
         case kind::judge: return "the breaker's strategy hears the news";
         case kind::breaker:
             return std::string("the breaker is moved by hand: ") + to_string(s.circuit);

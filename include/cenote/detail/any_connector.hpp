@@ -10,8 +10,8 @@
 
 namespace cenote {
 
-/// What a connector's `classify` says about an exception, or its `before_release` about a resource
-/// that comes back.
+/// What a connector's `classify` and `classify_open` say about an exception, or its
+/// `before_release` about a resource that comes back.
 enum class verdict : std::uint8_t {
     keep,     ///< The resource is fine; the error was about what it was asked to do.
     reset,    ///< The resource works but must be reset before anybody else gets it.
@@ -52,6 +52,8 @@ public:
     virtual verdict before_release(resource& r) = 0;
     /// `discard` if the connector has no opinion, or if asking it fails.
     virtual verdict classify(const std::exception_ptr& error) const noexcept = 0;
+    /// The same for what open() threw.
+    virtual verdict classify_open(const std::exception_ptr& error) const noexcept = 0;
     /// In the child of a fork: lets go of what belongs to the parent, without a word.
     virtual void forsake(resource& r) noexcept = 0;
 

@@ -60,6 +60,14 @@ public:
             release(r);
     }
 
+    /// The end of a lease whose borrower went away before it could use it.
+    void put_unused(resource* r) noexcept {
+        r->state = condition::unused;
+        release(r);
+    }
+    /// The end of a lease and of its resource, because of an error.
+    void discard(resource* r, const std::exception_ptr& cause) noexcept;
+
     /// Waits for a lease. Null: `why` says why not. Throws std::bad_alloc and what starting a
     /// thread throws.
     resource* acquire(const wish& w, errc& why);
@@ -75,7 +83,8 @@ public:
         constexpr std::chrono::nanoseconds at_once{1};
         return {.rank = o.priority,
                 .task = o.task,
-                .leak_after = o.leak_after ? std::max(*o.leak_after, at_once) : pools};
+                .leak_after = o.leak_after ? std::max(*o.leak_after, at_once) : pools,
+                .queues = o.queue};
     }
 
     // For those who do not wait as threads.
@@ -103,8 +112,9 @@ public:
     /// Takes the resource out of the pool; the caller owns it.
     std::unique_ptr<resource> detach(resource* r) noexcept;
 
-    /// Throws the exception for `why`, with the text that explains it.
-    [[noreturn]] void fail(errc why, instant since, std::size_t wanted = 1);
+    /// Throws the exception for `why`, with the text that explains it. `queues`: whether the caller
+    /// would have waited for leases of others.
+    [[noreturn]] void fail(errc why, instant since, bool queues = true, std::size_t wanted = 1);
 
     instant deadline_after(std::chrono::nanoseconds timeout) const noexcept;
     instant default_deadline() const noexcept { return deadline_after(acquire_timeout_); }
@@ -120,12 +130,18 @@ public:
     void resize(std::size_t max);
     void pause();
     void resume();
+    void suspend_maintenance();
+    void resume_maintenance();
     void go(const breaker_move& where);
+    void set_breaker(std::shared_ptr<breaker> strategy);
     std::chrono::nanoseconds retry_after() const;
     void close() noexcept;
     /// How many leases are still out at the deadline.
     std::size_t close(std::chrono::nanoseconds timeout, std::source_location site) noexcept;
     bool wait_ready(std::chrono::nanoseconds timeout, std::source_location site);
+    bool closed() const noexcept;
+    std::exception_ptr open_error() const;
+    options settings() const;
     stats read() const;
     std::vector<lease_info> leases() const;
     std::vector<slot_info> slots() const;

@@ -33,7 +33,7 @@ struct alignas(64) trace {
 };
 
 /// How a lease comes back; the values of core::condition.
-enum class condition : std::uint8_t { clean, dirty, discard, rejected, unfit, broken };
+enum class condition : std::uint8_t { clean, dirty, discard, rejected, unfit, broken, unused };
 
 /// Base of every pooled resource. Belongs to whoever holds it: a borrower, the shelf, the keeper or
 /// the worker that calls the connector on it.

@@ -31,6 +31,7 @@ enum attention : std::uint32_t {
     recalling = 16,      // leases from before the last retire_all are still out
     pool_paused = 32,
     circuit_open = 64,  // the circuit breaker is not active
+    no_maintenance = 128,
 };
 
 /// The real thing; the model checker brings its own.

@@ -29,6 +29,7 @@ struct manner {
     priority rank = priority::normal;
     const char* task = nullptr;
     std::chrono::nanoseconds leak_after{0};  // zero: the pool's
+    bool queues = true;                      // waits for leases of others
 };
 
 /// What somebody who is not a thread waits for. Trivial: g++ 12 destroys other aggregates twice

@@ -1,0 +1,144 @@
+// A real server that is down in six ways, in real time: how late the deadlines of waiting threads
+// are, and how soon its return is noticed. That both hold at all is tested with a clock of the
+// test's (tests/cenote/pool_outage_live.cpp); what the machine adds to them is measured here.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "cenote/pool.hpp"
+#include "support/backend.hpp"
+#include "workloads.hpp"
+
+namespace cenote::bench {
+
+namespace {
+
+using support::backend;
+using support::backend_connector;
+using clock = std::chrono::steady_clock;
+using instant = clock::time_point;
+using namespace std::chrono_literals;
+using connection_pool = pool<support::descriptor>;
+
+constexpr auto timeout = 1s;
+constexpr auto patience = 1s;  // the connector's
+constexpr std::size_t callers = 500;
+constexpr auto apart = 2ms;
+
+struct way {
+    const char* name;
+    void (backend::*down)();
+    bool filled = false;  // the pool has connections when it happens
+};
+
+constexpr way ways[] = {
+    {"refused", &backend::refuse},
+    {"black hole on connect", &backend::vanish},
+    {"black hole when established", &backend::vanish, true},
+    {"accepts and never speaks", &backend::fall_silent},
+    {"stopped", &backend::stop, true},
+    {"open errors", &backend::complain},
+};
+
+double milliseconds(clock::duration d) {
+    return std::chrono::duration<double, std::milli>(d).count();
+}
+
+void fill(connection_pool& pool) {
+    std::vector<lease<support::descriptor>> all;
+    for (int i = 0; i < 10; ++i) all.push_back(pool.acquire_for(30s));
+}
+
+/// Calls `wait(at)` on a thread each, `apart` from each other, and gives the longest time that one
+/// took beyond the timeout.
+template <class Wait>
+measured latest(Wait wait) {
+    std::vector<clock::duration> late(callers);
+    instant first = clock::now() + 200ms;
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < callers; ++i)
+        threads.emplace_back([&wait, &result = late[i], at = first + i * apart] {
+            std::this_thread::sleep_until(at);
+            instant began = clock::now();
+            wait(began);
+            result = clock::now() - began - timeout;
+        });
+    threads.clear();
+    return {.metrics = {{"late", milliseconds(std::ranges::max(late)), "ms"}}};
+}
+
+measured deadlines(const way& how) {
+    backend server;
+    connection_pool pool{backend_connector{server.port(), patience},
+                         {.max = 10, .acquire_timeout = timeout, .probe_after_idle = 0ns}};
+    if (how.filled) fill(pool);
+    (server.*how.down)();
+    return latest([&](instant) {
+        std::error_code error;
+        auto none = pool.acquire(error);
+    });
+}
+
+/// The same waits without a pool: what this machine takes.
+measured sleeping_threads() {
+    return latest([](instant began) { std::this_thread::sleep_until(began + timeout); });
+}
+
+/// How long the first waiter waits after the server is back.
+measured recovery(const way& how) {
+    backend server;
+    connection_pool pool{backend_connector{server.port(), patience},
+                         {.max = 10, .probe_after_idle = 0ns}};
+    if (how.filled) fill(pool);
+    (server.*how.down)();
+    std::atomic<instant> first{instant::max()};
+    std::vector<std::jthread> waiting;
+    for (int i = 0; i < 5; ++i)
+        waiting.emplace_back([&] {
+            auto lease = pool.acquire_for(30s);
+            instant now = clock::now();
+            for (instant seen = first; now < seen && !first.compare_exchange_weak(seen, now);) {
+            }
+        });
+    std::this_thread::sleep_for(2330ms);
+    instant back = clock::now();
+    server.come_back();
+    waiting.clear();
+    return {.metrics = {{"return", milliseconds(first.load() - back), "ms"}}};
+}
+
+workload late() {
+    workload w{.about = "a server is down, 500 threads wait one second: ms after the deadline",
+               .exact = true};
+    for (const way& each : ways) {
+        w.subjects.push_back({each.name, [&each](double) { return deadlines(each); }});
+        w.goals.push_back({std::string(each.name) + ": ms after the deadline", goal::bound::at_most,
+                           50, value_of(each.name, "late")});
+    }
+    w.subjects.push_back({"threads that sleep", [](double) { return sleeping_threads(); }});
+    return w;
+}
+
+workload back() {
+    workload w{.about = "a server comes back after 2.3 s: ms until a waiter is served",
+               .exact = true};
+    for (const way& each : ways) {
+        w.subjects.push_back({each.name, [&each](double) { return recovery(each); }});
+        w.goals.push_back({std::string(each.name) + ": ms until a waiter is served",
+                           goal::bound::at_most, 250, value_of(each.name, "return")});
+    }
+    return w;
+}
+
+}  // namespace
+
+void run_outages(report& into) {
+    into.run("outage-deadlines", late);
+    into.run("outage-return", back);
+}
+
+}  // namespace cenote::bench

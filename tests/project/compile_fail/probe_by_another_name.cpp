@@ -1,0 +1,14 @@
+// expect: the pool never calls the connector's is_alive: name it probe
+#include <cenote/pool.hpp>
+
+struct session {};
+
+struct connector {
+    session open() { return {}; }
+#ifdef CENOTE_CONTROL
+    bool probe(session&) { return true; }
+#endif
+    bool is_alive(session&) { return true; }
+};
+
+void a_check_that_would_never_be_made() { cenote::pool<session> pool{connector{}}; }

@@ -1,0 +1,89 @@
+// The clock of tests: that what waits in the library waits for it.
+#include "support/clock.hpp"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <future>
+#include <mutex>
+
+#include <gtest/gtest.h>
+
+#include "cenote/error.hpp"
+#include "cenote/pool.hpp"
+#include "support/patience.hpp"
+
+using namespace std::chrono_literals;
+using std::chrono::steady_clock;
+using support::stopped_clock;
+
+TEST(stopped_clock, stands_still_and_moves_by_hand) {
+    stopped_clock time;
+    auto before = steady_clock::now();
+    EXPECT_TRUE(support::for_a_while([&] { return steady_clock::now() == before; }));
+    time.advance(1h);
+    EXPECT_EQ(steady_clock::now() - before, 1h);
+}
+
+TEST(stopped_clock, runs_on_afterwards_and_never_backwards) {
+    steady_clock::time_point last;
+    {
+        stopped_clock time;
+        time.advance(1min);
+        last = steady_clock::now();
+    }
+    EXPECT_GE(steady_clock::now(), last);
+    EXPECT_TRUE(support::eventually([&] { return steady_clock::now() > last; }));
+}
+
+TEST(stopped_clock, leaves_waits_whole_afterwards) {
+    {
+        stopped_clock time;
+    }
+    std::mutex mutex;
+    std::condition_variable never;
+    std::unique_lock lock(mutex);
+    EXPECT_EQ(never.wait_for(lock, 100ms), std::cv_status::timeout);
+}
+
+TEST(stopped_clock, ends_the_wait_for_a_condition) {
+    stopped_clock time;
+    std::mutex mutex;
+    std::condition_variable never;
+    auto waiter = std::async(std::launch::async, [&] {
+        std::unique_lock lock(mutex);
+        return never.wait_for(lock, 1h, [] { return false; });
+    });
+    EXPECT_TRUE(
+        support::for_a_while([&] { return waiter.wait_for(0s) == std::future_status::timeout; }));
+    time.advance(1h);
+    EXPECT_FALSE(waiter.get());
+}
+
+TEST(stopped_clock, ends_the_wait_of_a_thread_for_a_lease) {
+    stopped_clock time;
+    cenote::pool<int> pool{[] { return 1; }, {.max = 1}};
+    auto held = pool.acquire();
+    auto waiter = std::async(std::launch::async, [&] {
+        EXPECT_THROW((void)pool.acquire_for(1s), cenote::timed_out_error);
+    });
+    ASSERT_TRUE(support::lines_up(pool, 1));
+    time.advance(999ms);
+    EXPECT_TRUE(support::for_a_while([&] { return pool.stats().waiting == 1; }));
+    time.advance(1ms);
+    waiter.get();
+}
+
+TEST(stopped_clock, ends_the_wait_of_a_timer) {
+    stopped_clock time;
+    boost::asio::io_context io;
+    boost::asio::steady_timer timer(io, 1h);
+    bool ended = false;
+    timer.async_wait([&](boost::system::error_code) { ended = true; });
+    io.run_for(0s);
+    EXPECT_FALSE(ended);
+    time.advance(1h);
+    io.run();
+    EXPECT_TRUE(ended);
+}
