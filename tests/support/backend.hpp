@@ -85,6 +85,7 @@ public:
     }
 
     std::uint16_t port() const { return port_; }
+    pid_t process() const { return process_; }
 
     // Six ways to be down.
 

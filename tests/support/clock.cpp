@@ -3,9 +3,10 @@
 //
 // While the clock is stopped, each wait is cut into slices. After each, the caller looks at the
 // clock again, as it has to after any wake-up without a reason. Threads that sleep on a condition
-// variable or a futex are also woken by advance(); their slices are long, since there may be
-// hundreds of them, and end the rare wait that had not begun when advance() looked. While the clock
-// runs, no wait is cut: a slice would hide a wake-up that was lost.
+// variable or a futex are also woken by advance(); their slices only end the rare wait that had not
+// begun when advance() looked. There may be hundreds of threads on futexes: their slices double, so
+// that a slow machine has time for something else. While the clock runs, no wait is cut: a slice
+// would hide a wake-up that was lost.
 #include "support/clock.hpp"
 
 #include <algorithm>
@@ -31,6 +32,7 @@ using std::chrono::nanoseconds;
 
 constexpr std::int64_t second = 1'000'000'000;
 constexpr std::int64_t slice = 20'000'000;
+constexpr std::int64_t longest_slice = 320'000'000;
 constexpr int poll_slice_milliseconds = 1;
 
 std::atomic<std::int64_t> stopped_at{-1};  // what the clock shows; -1: it runs
@@ -69,8 +71,8 @@ std::int64_t steady_now() {
 bool is_stopped() { return stopped_at.load() >= 0; }
 
 /// What the machine's clock shows when a wait until some steady time is to end, or its next slice.
-timespec end_of_wait(std::int64_t until) {
-    if (is_stopped()) return time_of(machine_now() + slice);
+timespec end_of_wait(std::int64_t until, std::int64_t next_slice = slice) {
+    if (is_stopped()) return time_of(machine_now() + next_slice);
     return time_of(std::max<std::int64_t>(0, until - ahead.load()));
 }
 
@@ -134,6 +136,23 @@ int shorter(int timeout) {
 
 }  // namespace
 
+namespace {
+
+/// A call of futex with FUTEX_WAIT_BITSET. A slice that ends may be followed by another one here:
+/// the kernel looks at the word each time.
+long wait_on_futex(const long (&a)[6], std::int64_t until) {
+    const auto* word = reinterpret_cast<const void*>(a[0]);
+    waking entry(word, wake_futex);
+    for (std::int64_t next = slice;; next = std::min(next * 2, longest_slice)) {
+        timespec end = end_of_wait(until, next);
+        long result = __real_syscall(SYS_futex, word, a[1], a[2], &end, a[4], a[5]);
+        bool ended_early = result == -1 && errno == ETIMEDOUT && is_stopped();
+        if (!ended_early || steady_now() >= until) return result;
+    }
+}
+
+}  // namespace
+
 extern "C" {
 
 std::int64_t __wrap__ZNSt6chrono3_V212steady_clock3nowEv();
@@ -173,10 +192,7 @@ long __wrap_syscall(long number, ...) {
     const auto* until = reinterpret_cast<const timespec*>(a[3]);
     if (command != FUTEX_WAIT_BITSET || until == nullptr)
         return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
-    timespec end = end_of_wait(count(*until));
-    const auto* word = reinterpret_cast<const void*>(a[0]);
-    waking entry(word, wake_futex);
-    return __real_syscall(number, word, a[1], a[2], &end, a[4], a[5]);
+    return wait_on_futex(a, count(*until));
 }
 
 int __wrap_poll(pollfd* on, nfds_t count, int timeout);
