@@ -8,6 +8,8 @@ option(CENOTE_PRECOMPILE "Compile the headers that most sources include only onc
 option(CENOTE_WERROR "Treat warnings as errors" OFF)
 option(CENOTE_HARDEN "Add run-time checks of the standard library and the stack" OFF)
 set(CENOTE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them")
+set(CENOTE_CORE_FLAGS "" CACHE STRING
+    "Further compiler flags of what computes much: the pool, the simulator, optimized tests")
 set(CENOTE_TEST_FLAGS "" CACHE STRING "Further compiler flags of tests, not of what they test")
 
 set(CMAKE_CXX_STANDARD 20)
