@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,11 @@ namespace {
 using dice = std::minstd_rand;
 
 std::vector<std::string> read_folder(const char* folder) {
+    std::set<std::filesystem::path> files;  // in an order that does not depend on the disk
+    for (const auto& file : std::filesystem::directory_iterator(folder)) files.insert(file.path());
     std::vector<std::string> all{""};
-    for (const auto& file : std::filesystem::directory_iterator(folder)) {
-        std::ifstream in(file.path(), std::ios::binary);
+    for (const auto& file : files) {
+        std::ifstream in(file, std::ios::binary);
         all.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
     }
     return all;

@@ -2,6 +2,7 @@
 // be put together again, and no password is ever told.
 #include "cenote/url.hpp"
 
+#include <cctype>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -67,11 +68,38 @@ std::string_view password_part(std::string_view text) {
     return text.substr(colon + 1, at - colon - 1);
 }
 
-/// What our own words contain anyway, or another part of the URL, proves nothing.
+/// What another part of the URL contains, too, proves nothing.
 bool telling(std::string_view part, std::string_view of) {
     if (part.size() < 8 || of.find(part) != of.rfind(part)) return false;
-    if (part.find("position ") != part.npos) return false;  // errors say where
     return part.find_first_of("0123456789") != part.npos;
+}
+
+/// The same URL with another password, which is wrong in the same places.
+std::string with_another(std::string_view text, std::string_view password) {
+    auto at = static_cast<std::size_t>(password.data() - text.data());
+    std::string other(text);
+    for (std::size_t i = at; i < at + password.size(); ++i) {
+        if (other[i] == '%') i += 2;
+        else if (std::isalnum(static_cast<unsigned char>(other[i])) != 0)
+            other[i] = other[i] == 'x' ? 'y' : 'x';
+    }
+    return other;
+}
+
+std::string error_of(std::string_view text) {
+    try {
+        static_cast<void>(cenote::url::parse(text));
+        return "";
+    } catch (const cenote::invalid_url& e) {
+        return e.what();
+    }
+}
+
+/// An error may contain a password by chance: "position 3". Then it does so for any password.
+bool tells_password(std::string_view text, const std::string& error) {
+    std::string_view part = password_part(text);
+    if (!telling(part, text) || error.find(part) == error.npos) return false;
+    return error != error_of(with_another(text, part));
 }
 
 }  // namespace
@@ -88,9 +116,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         demand(u.redacted() == other.redacted());
         static_cast<void>(cenote::is_loopback(u.path));
     } catch (const cenote::invalid_url& e) {
-        std::string_view part = password_part(text);
-        if (telling(part, text))
-            demand(std::string_view(e.what()).find(part) == std::string_view::npos);
+        demand(!tells_password(text, e.what()));
     }
     return 0;
 }
