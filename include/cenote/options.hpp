@@ -17,6 +17,9 @@ namespace cenote {
 
 class breaker;
 class observer;
+namespace testing {
+class manual_clock;
+}
 
 /// Switches a limit off: a duration or a count that is never reached.
 ///
@@ -240,6 +243,10 @@ struct options {
 
     /// Told about every event, in order, one at a time, outside every lock.
     std::vector<std::shared_ptr<observer>> observers = {};
+
+    /// For tests: the pool goes by this clock, which the test moves, and has no threads
+    /// (<cenote/testing.hpp>). Null: the system's monotonic clock.
+    std::shared_ptr<testing::manual_clock> clock = nullptr;
 };
 
 /// What one acquire wants otherwise than the rest; an aggregate for designated initialisers.

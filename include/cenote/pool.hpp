@@ -191,7 +191,7 @@ public:
     [[nodiscard]] std::vector<lease<T>> acquire_many(
         std::size_t count, const acquire_options& how = {}, std::stop_token stop = {},
         std::source_location at = std::source_location::current()) {
-        auto since = std::chrono::steady_clock::now();
+        auto since = gate_->now();
         errc why{};
         auto held = take_many(count, std::move(stop), how, at, why);
         if (held.empty()) gate_->fail(why, since, how.queue, count);
@@ -457,7 +457,7 @@ private:
     }
 
     lease<T> wait(const detail::wish& w) {
-        auto since = std::chrono::steady_clock::now();
+        auto since = gate_->now();
         errc why{};
         if (auto* r = gate_->acquire(w, why)) return lease<T>(r);
         gate_->fail(why, since, w.how.queues);

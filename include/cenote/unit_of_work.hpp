@@ -17,13 +17,17 @@ namespace cenote {
 template <class T>
 class unit_hook {
 public:
+    /// Whether a hook may return this.
+    template <class Answer>
+    static constexpr bool understands = detail::bool_or_nothing<Answer>;
+
     unit_hook() = default;
 
     template <class F>
         requires(!std::same_as<F, unit_hook> && std::invocable<F&, T&>)
     unit_hook(F call) {  // not explicit: for designated initialisers
         using answer = std::invoke_result_t<F&, T&>;
-        static_assert(detail::bool_or_nothing<answer>,
+        static_assert(understands<answer>,
                       "cenote: a hook of unit_of_work must return bool or nothing");
         std::function<answer(T&)> hook(std::move(call));
         if (hook == nullptr) return;
@@ -43,15 +47,15 @@ private:
 
 /// What unit_of_work does with its units; an aggregate for designated initialisers. For each of the
 /// first four that is not given, T's member of this name is called, if it has one.
-template <class T>
+template <class T, class Hook = unit_hook<T>>
 struct unit_hooks {
     /// Ends the transaction that a user has left open. It is also called if none was begun, which
     /// must not be an error then. May block.
-    unit_hook<T> rollback = {};
+    Hook rollback = {};
 
     /// Forgets what belongs to a user: objects that were read, changes that were not written, who
     /// it was. Comes after rollback. May block.
-    unit_hook<T> clear = {};
+    Hook clear = {};
 
     /// Whether the unit is of no use any more. Must be quick: it is asked on the thread that gives
     /// the unit back, and on one of the pool's own after each rollback and clear. A unit that is
@@ -60,7 +64,7 @@ struct unit_hooks {
 
     /// Whether the unit still works, as a connector's probe. May block. It must leave nothing
     /// behind: nothing is undone after it.
-    unit_hook<T> probe = {};
+    Hook probe = {};
 
     /// What an exception means, from `make` or from a function given to pool::with. Without it, a
     /// unit that can say whether it is broken is asked when it comes back, and one that cannot is
@@ -70,6 +74,79 @@ struct unit_hooks {
     /// What an exception of `make` means (see connector.hpp). Without it, `classify` is asked.
     std::function<verdict(const std::exception_ptr&)> classify_open = {};
 };
+
+namespace detail {
+
+/// What units of work have in common, whether their hooks block or are awaited.
+template <class T, class Make, class Hook>
+class unit_connector {
+public:
+    verdict before_release(T& unit) const {
+        return is_broken(unit) ? verdict::discard : verdict::reset;
+    }
+
+    bool can_probe() const noexcept { return static_cast<bool>(hooks_.probe); }
+
+    verdict classify(const std::exception_ptr& error) const {
+        if (hooks_.classify != nullptr) return hooks_.classify(error);
+        return hooks_.broken != nullptr ? verdict::keep : verdict::discard;
+    }
+    verdict classify_open(const std::exception_ptr& error) const {
+        return hooks_.classify_open != nullptr ? hooks_.classify_open(error) : classify(error);
+    }
+
+protected:
+    unit_connector(std::function<Make()> make, unit_hooks<T, Hook> hooks)
+        : make_(std::move(make)), hooks_(std::move(hooks)) {
+        if (make_ == nullptr) throw invalid_option("make", "null", "must return a unit");
+        ask_the_unit();
+        if (!hooks_.rollback && !hooks_.clear)
+            throw invalid_option("clear", "null",
+                                 "a unit without rollback() and clear() needs a hook for one");
+    }
+
+    bool is_broken(T& unit) const {
+        // A user may have moved away what a unit points to; no hook expects that.
+        constexpr bool points = requires {
+            *unit;
+            static_cast<bool>(unit);
+        };
+        if constexpr (points)
+            if (!unit) return true;
+        return hooks_.broken != nullptr && hooks_.broken(unit);
+    }
+
+    std::function<Make()> make_;
+    unit_hooks<T, Hook> hooks_;
+
+private:
+    void ask_the_unit() {
+        fall_back(hooks_.rollback, "rollback",
+                  [](auto& unit) -> decltype(unit.rollback()) { return unit.rollback(); });
+        fall_back(hooks_.clear, "clear",
+                  [](auto& unit) -> decltype(unit.clear()) { return unit.clear(); });
+        fall_back(hooks_.broken, "broken",
+                  [](auto& unit) -> decltype(unit.broken()) { return unit.broken(); });
+        fall_back(hooks_.probe, "probe",
+                  [](auto& unit) -> decltype(unit.probe()) { return unit.probe(); });
+    }
+
+    template <class Any, class Member>
+    static void fall_back(Any& hook, const char* name, Member member) {
+        if constexpr (std::invocable<Member&, T&>) {
+            if (hook) return;
+            if constexpr (is_understood<Any, std::invoke_result_t<Member&, T&>>()) hook = member;
+            else throw invalid_option(name, "null", "what the unit's own returns is not known");
+        }
+    }
+    template <class Any, class Answer>
+    static constexpr bool is_understood() {
+        if constexpr (std::same_as<Any, Hook>) return Hook::template understands<Answer>;
+        else return bool_or_nothing<Answer> && !std::is_void_v<Answer>;
+    }
+};
+
+}  // namespace detail
 
 /// A connector for units of work: objects like the session of an ORM, which own a connection for
 /// their whole life and gather what their user has read and changed.
@@ -92,7 +169,9 @@ struct unit_hooks {
 /// Thread safety: like any connector's, `make` and the hooks are called from several threads at
 /// once, each time for another unit.
 template <class T>
-class unit_of_work {
+class unit_of_work : public detail::unit_connector<T, T, unit_hook<T>> {
+    using base = detail::unit_connector<T, T, unit_hook<T>>;
+
 public:
     /// `make` returns a new unit; what it throws is an open that failed.
     ///
@@ -100,73 +179,13 @@ public:
     /// that nothing would be undone; and if T's member of one of these names returns something
     /// else than bool (or nothing, except for broken), and there is no hook to say what that means.
     explicit unit_of_work(std::function<T()> make, unit_hooks<T> hooks = {})
-        : make_(std::move(make)), hooks_(std::move(hooks)) {
-        if (make_ == nullptr) throw invalid_option("make", "null", "must return a unit");
-        ask_the_unit();
-        if (!hooks_.rollback && !hooks_.clear)
-            throw invalid_option("clear", "null",
-                                 "a unit without rollback() and clear() needs a hook for one");
-    }
+        : base(std::move(make), std::move(hooks)) {}
 
-    T open() const { return make_(); }
-
-    verdict before_release(T& unit) const {
-        return is_broken(unit) ? verdict::discard : verdict::reset;
-    }
-
+    T open() const { return this->make_(); }
     bool reset(T& unit) const {
-        return hooks_.rollback(unit) && hooks_.clear(unit) && !is_broken(unit);
+        return this->hooks_.rollback(unit) && this->hooks_.clear(unit) && !this->is_broken(unit);
     }
-
-    bool can_probe() const noexcept { return static_cast<bool>(hooks_.probe); }
-    bool probe(T& unit) const { return hooks_.probe(unit); }
-
-    verdict classify(const std::exception_ptr& error) const {
-        if (hooks_.classify != nullptr) return hooks_.classify(error);
-        return hooks_.broken != nullptr ? verdict::keep : verdict::discard;
-    }
-    verdict classify_open(const std::exception_ptr& error) const {
-        return hooks_.classify_open != nullptr ? hooks_.classify_open(error) : classify(error);
-    }
-
-private:
-    bool is_broken(T& unit) const {
-        // A user may have moved away what a unit points to; no hook expects that.
-        constexpr bool points = requires {
-            *unit;
-            static_cast<bool>(unit);
-        };
-        if constexpr (points)
-            if (!unit) return true;
-        return hooks_.broken != nullptr && hooks_.broken(unit);
-    }
-
-    void ask_the_unit() {
-        fall_back(hooks_.rollback, "rollback",
-                  [](auto& unit) -> decltype(unit.rollback()) { return unit.rollback(); });
-        fall_back(hooks_.clear, "clear",
-                  [](auto& unit) -> decltype(unit.clear()) { return unit.clear(); });
-        fall_back(hooks_.broken, "broken",
-                  [](auto& unit) -> decltype(unit.broken()) { return unit.broken(); });
-        fall_back(hooks_.probe, "probe",
-                  [](auto& unit) -> decltype(unit.probe()) { return unit.probe(); });
-    }
-
-    template <class Hook, class Member>
-    static void fall_back(Hook& hook, const char* name, Member member) {
-        if constexpr (std::invocable<Member&, T&>) {
-            using answer = std::invoke_result_t<Member&, T&>;
-            constexpr bool may_be_silent = std::same_as<Hook, unit_hook<T>>;
-            if (hook) return;
-            if constexpr (detail::bool_or_nothing<answer> &&
-                          (may_be_silent || !std::is_void_v<answer>))
-                hook = member;
-            else throw invalid_option(name, "null", "what the unit's own returns is not known");
-        }
-    }
-
-    std::function<T()> make_;
-    unit_hooks<T> hooks_;
+    bool probe(T& unit) const { return this->hooks_.probe(unit); }
 };
 
 template <class Make>

@@ -30,7 +30,7 @@ void keeper::decide(Ask&& ask, errands& todo) noexcept(noexcept(ask(core::instan
         }
         ~bracket() { n.store(even + 2, std::memory_order_release); }
     } changing(sequence_);
-    core::instant now = std::chrono::steady_clock::now();
+    core::instant now = this->now();
     std::forward<Ask>(ask)(now);
     if (anything_to_sort_out()) sort_out(now, todo);
     if (todo.needs_keeper()) add_ref();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "shell/keeper.hpp"
+#include "shell/work_here.hpp"
 #include "shell/work_thread.hpp"
 
 namespace cenote::detail {
@@ -31,9 +32,13 @@ gate::gate(const options& settings, std::unique_ptr<any_connector> connector, st
 }
 
 gate* gate::open(const options& settings, std::unique_ptr<blocking_connector> connector) {
-    return shell::keeper::open(settings, std::move(connector), [&](shell::keeper& home) {
-        return std::make_unique<shell::work_thread>(home, settings);
-    });
+    using workplace = std::unique_ptr<shell::workplace>;
+    return shell::keeper::open(
+        settings, std::move(connector), [&](shell::keeper& home) -> workplace {
+            if (settings.clock != nullptr)
+                return std::make_unique<shell::work_here>(home, settings.clock->how());
+            return std::make_unique<shell::work_thread>(home, settings);
+        });
 }
 
 void gate::leave() noexcept { keeper_of(this).end(); }
@@ -136,8 +141,10 @@ void gate::fail(errc why, instant since, bool queues, std::size_t wanted) {
 }
 
 instant gate::deadline_after(std::chrono::nanoseconds timeout) const noexcept {
-    instant now = std::chrono::steady_clock::now();
-    return timeout.count() < 0 ? now : core::after(now, timeout);
+    instant at = now();
+    return timeout.count() < 0 ? at : core::after(at, timeout);
 }
+
+instant gate::now() const noexcept { return static_cast<const shell::keeper*>(this)->now(); }
 
 }  // namespace cenote::detail

@@ -63,6 +63,7 @@ keeper* keeper::open(const options& settings, std::unique_ptr<detail::any_connec
     validate(settings, connector->abilities().probe);
     auto* k = new keeper(settings, std::move(connector), make_workplace);
     try {
+        if (k->clock_ != nullptr) k->clock_->add(*k);
         k->begin();
         if (settings.warm_up == warm_up::wait) k->wait_warm();
     } catch (...) {
@@ -76,6 +77,7 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
                const workplace_maker& make_workplace)
     : gate(settings, std::move(connector), detail::sweeper_asleep),
       settings_(settings),
+      clock_(settings_.clock.get()),
       can_(connector_->abilities()),
       can_probe_(abilities().probe),
       shelf_interval_(shelf_interval(settings, can_probe_)),
@@ -84,10 +86,9 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
       umpire_(settings.breaker),
       traces_(std::make_unique<trace_array>(settings.max)),
       max_(settings.max),
-      machine_(settings, abilities(), announcer_.wants_any(), pick_seed(settings),
-               steady_clock::now()),
+      machine_(settings, abilities(), announcer_.wants_any(), pick_seed(settings), now()),
       places_(settings.max),
-      suspension_(core::machine::frozen_for, steady_clock::now(), time_since_boot()),
+      suspension_(core::machine::frozen_for, now(), time_since_boot()),
       leaks_(settings.max, settings.leak_after),
       open_timed_out_(timed_out("open")),
       close_timed_out_(timed_out("close")),
@@ -95,7 +96,8 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
     // The fast lane has no clock: it sees that a resource was idle for long, but not for how long.
     bool probes_soon =
         can_probe_ && (settings.probe_on_release || settings.probe_after_idle < fine_idle_time);
-    if (probes_soon || announcer_.wants_leases() || settings.order == order::fifo)
+    bool exact = clock_ != nullptr;
+    if (probes_soon || exact || announcer_.wants_leases() || settings.order == order::fifo)
         shelf_.raise(detail::lane_off);
     machine_.make_room(out_);
 }
@@ -103,7 +105,8 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
 core::abilities keeper::abilities() const {
     detail::connector_abilities can = connector_->abilities();
     // On an executor a timer keeps the loop running. Only options may ask for one.
-    return {.probe = can.probe, .reset = can.reset, .sees_freezes = can.blocks};
+    bool has_timer = can.blocks && clock_ == nullptr;
+    return {.probe = can.probe, .reset = can.reset, .sees_freezes = has_timer};
 }
 
 void keeper::begin() {
@@ -223,8 +226,10 @@ void keeper::wait(thread_waiter& me, const detail::wish& w) {
             machine_.cancel(now, std::bit_cast<core::waiter_id>(me.place), out_);
         });
     });
-    instant until = core::after(me.deadline, backstop);
+    // Under a manual clock no time passes while a thread sleeps.
+    instant until = clock_ == nullptr ? core::after(me.deadline, backstop) : never;
     for (;;) {
+        if (clock_ != nullptr && !me.is_done() && work_->do_something(me.deadline)) continue;
         switch (me.sleep(until)) {
             case thread_waiter::woken::done: return;
             case thread_waiter::woken::late:
@@ -338,8 +343,7 @@ void keeper::hand_in(resource* r) noexcept {
 
 resource* keeper::taken(resource* r) noexcept {
     if (r->seen->hits.load(std::memory_order_relaxed) % sample == 0)
-        r->seen->leased_at.store(steady_clock::now().time_since_epoch().count(),
-                                 std::memory_order_relaxed);
+        r->seen->leased_at.store(now().time_since_epoch().count(), std::memory_order_relaxed);
     if (admits(r)) return r;
     r->state = detail::condition::unfit;
     release(r);
@@ -453,11 +457,28 @@ template <class Until>
 bool keeper::watch(instant deadline, Until until) {
     std::unique_lock lock(mutex_);
     ++watchers_;
-    bool reached = true;
-    if (deadline == never) changed_.wait(lock, until);
-    else reached = changed_.wait_until(lock, deadline, until);
+    bool reached = until();
+    while (!reached && now() < deadline) {
+        let_something_happen(lock, deadline);
+        reached = until();
+    }
     --watchers_;
     return reached;
+}
+
+/// Waits for a change, at most until `limit`; may return before.
+void keeper::let_something_happen(std::unique_lock<std::mutex>& lock, instant limit) noexcept {
+    if (clock_ != nullptr) {
+        lock.unlock();
+        bool done = work_->do_something(limit);
+        lock.lock();
+        // The change may have come while the lock was not held.
+        if (!done) changed_.wait_for(lock, std::chrono::milliseconds{1});
+    } else if (limit == never) {
+        changed_.wait(lock);
+    } else {
+        changed_.wait_until(lock, limit);
+    }
 }
 
 /// Whether waiting on this thread is refused, because the pool needs it.
@@ -477,8 +498,7 @@ bool keeper::may_block(std::source_location site) noexcept {
 std::size_t keeper::close(std::chrono::nanoseconds timeout, std::source_location site) noexcept {
     close();
     auto drained = [&] { return machine_.drained(); };
-    if (!watch(steady_clock::now(), drained) && may_block(site))
-        watch(deadline_after(timeout), drained);
+    if (!watch(now(), drained) && may_block(site)) watch(deadline_after(timeout), drained);
     std::lock_guard lock(mutex_);
     return machine_.count(core::slot_state::leased);
 }
@@ -494,8 +514,7 @@ bool keeper::wait_ready(std::chrono::nanoseconds timeout, std::source_location s
         ready = machine_.ready() && !machine_.closed();
         return ready || machine_.closed();
     };
-    if (!watch(steady_clock::now(), known) && may_block(site))
-        watch(deadline_after(timeout), known);
+    if (!watch(now(), known) && may_block(site)) watch(deadline_after(timeout), known);
     return ready;
 }
 
@@ -519,17 +538,16 @@ void keeper::end() noexcept {
     auto busy = [&] { return announcer_.busy() || umpire_.busy(); };
     while ((calls_in_flight() > own || busy()) && !work_->helpless(own)) {
         instant wake = wake_at();
-        if (wake == never) {
-            changed_.wait(lock);
-        } else if (changed_.wait_until(lock, wake) == std::cv_status::timeout) {
-            lock.unlock();
-            tick();
-            lock.lock();
-        }
+        let_something_happen(lock, wake);
+        if (wake > now()) continue;
+        lock.unlock();
+        tick();
+        lock.lock();
     }
     --watchers_;
     work_->stop(lock);
     lock.unlock();
+    if (clock_ != nullptr) clock_->remove(*this);
     tick();  // and does what no thread was left for
     // The keeper may be kept by somebody who has not yet asked why they got nothing: the connector
     // is not. It ends here, or with the last call and the last resource of its own.

@@ -24,6 +24,7 @@
 #include "cenote/detail/gate.hpp"
 #include "cenote/detail/process.hpp"
 #include "cenote/detail/waiter.hpp"
+#include "cenote/testing.hpp"
 #include "core/leaks.hpp"
 #include "core/machine.hpp"
 #include "shell/announcer.hpp"
@@ -91,8 +92,24 @@ public:
     std::string explain(errc why, bool queues, std::size_t wanted, core::instant since,
                         std::exception_ptr& cause);
 
+    /// The only place where a pool reads the time.
+    core::instant now() const {
+        return clock_ == nullptr ? std::chrono::steady_clock::now() : clock_->now();
+    }
+    // For a manual clock. Not under the lock.
+    core::instant next_due() const {
+        std::lock_guard lock(mutex_);
+        return wake_at();
+    }
+    void time_has_moved() {
+        std::lock_guard lock(mutex_);
+        tell_watchers();
+    }
+    bool let_time_pass(core::instant until) noexcept { return clock_->advance_to_next(until); }
+
     // For the work files.
     std::mutex& lock() { return mutex_; }
+    bool has_manual_clock() const { return clock_ != nullptr; }
     /// Under the lock. What is to be done next; false: nothing.
     bool next_job(job& j);
     /// Does it. A connector's call comes back to the workplace, and ends with finish().
@@ -280,6 +297,7 @@ private:
 
     template <class Until>
     bool watch(core::instant deadline, Until until);
+    void let_something_happen(std::unique_lock<std::mutex>& lock, core::instant limit) noexcept;
     bool ask_for(thread_waiter& me, detail::resource* rejected);
     core::answer ask_for_many(many_waiter& me);
     bool admits_all(std::span<detail::resource*> all) noexcept;
@@ -329,6 +347,7 @@ private:
     options settings_with(std::size_t max) const;
 
     const options settings_;                 // but for max
+    testing::manual_clock* const clock_;     // null: the system's
     const detail::connector_abilities can_;  // of every connector it has
     const bool can_probe_;
     const core::duration shelf_interval_;

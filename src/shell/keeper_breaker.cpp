@@ -24,20 +24,25 @@ void keeper::shut_for_breaker(instant now, breaker_state to) {
 }
 
 /// How many leases came back over the shelf since the last time: the machine does not hear of them
-/// one by one.
+/// one by one. Counted when something is noted, not when the strategy is told of it, which may be
+/// much later: a strategy hears successes and failures in the order in which they happened.
 std::uint64_t keeper::count_lane() {
     std::uint64_t puts = 0;
     for (std::size_t i = 0; i < traces_->size(); ++i)
         puts += (*traces_)[i].puts.load(std::memory_order_relaxed);
     std::uint64_t before = std::exchange(puts_judged_, puts);
-    return puts > before ? puts - before : 0;  // a put may be taken back
+    bool counts = machine_.breaker().state() == breaker_state::active;
+    return counts && puts > before ? puts - before : 0;  // a put may be taken back
 }
 
 /// Has the strategy told of the leases that passed over the shelf.
 void keeper::note_lane(instant now) {
     const core::circuit& at = machine_.breaker();
     if (at.flows())
-        umpire_.note({.what = core::circuit_news::succeeded, .at = now, .moves = at.moves()});
+        umpire_.note({.what = core::circuit_news::succeeded,
+                      .at = now,
+                      .moves = at.moves(),
+                      .over_lane = count_lane()});
 }
 
 /// The new one is told of nothing that was before.
@@ -51,7 +56,7 @@ void keeper::set_breaker(std::shared_ptr<breaker> strategy) {
     std::lock_guard lock(mutex_);
     ours = umpire_.replace(std::move(ours), dropped);
     count_lane();
-    machine_.forget_successes(std::chrono::steady_clock::now());
+    machine_.forget_successes(now());
 }
 
 /// The pool has ended: its strategy may have another one.
@@ -75,12 +80,9 @@ void keeper::judge() noexcept {
         {
             std::lock_guard lock(mutex_);
             if (!umpire_.next(n)) return tell_watchers();
-            // What was before the last move says nothing of now; nor what went over the lane, if
-            // that is shut.
+            // What was before the last move says nothing of now.
             if (n.moves != machine_.breaker().moves()) continue;
             present = machine_.breaker().state();
-            std::uint64_t over_lane = count_lane();
-            if (present == breaker_state::active) n.over_lane = over_lane;
         }
         std::optional<breaker_move> ruling = umpire::rule(n, name_, present);
         if (!ruling) continue;

@@ -81,7 +81,7 @@ void keeper::start_anew(errands& todo) {
     if (std::exchange(disowned_in_, detail::this_process) != detail::this_process) disown_all();
     old_traces_.reserve(old_traces_.size() + 1);
     auto traces = std::make_unique<trace_array>(places_.size());
-    instant now = std::chrono::steady_clock::now();
+    instant now = this->now();
     if (!std::exchange(machine_is_gone_, true)) std::destroy_at(&machine_);
     std::construct_at(&machine_, settings_with(max()), abilities(), announcer_.wants_any(),
                       pick_seed(settings_), now);

@@ -103,7 +103,7 @@ std::vector<lease_info> keeper::leases() const {
     all.reserve(places_.size());
     std::lock_guard lock(mutex_);
     if (is_behind()) return all;  // what was leased is the parent's
-    list_leases(std::chrono::steady_clock::now(), all);
+    list_leases(now(), all);
     return all;
 }
 

@@ -113,7 +113,7 @@ std::string keeper::explain(errc why, bool queues, std::size_t wanted, instant s
     std::vector<lease_info> leases;
     leases.reserve(places_.size());
     std::unique_lock lock(mutex_);
-    instant now = std::chrono::steady_clock::now();
+    instant now = this->now();
     list_leases(now, leases);
     cause = open_error_;
     instant open_ended_at = open_ended_at_;
@@ -150,7 +150,7 @@ bool keeper::waited_in_vain(std::size_t wanted) {
 
 duration keeper::retry_after() const {
     std::lock_guard lock(mutex_);
-    return machine_.retry_after(std::chrono::steady_clock::now());
+    return machine_.retry_after(now());
 }
 
 stats keeper::read() const {

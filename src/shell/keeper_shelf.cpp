@@ -107,7 +107,7 @@ void keeper::recall(instant now) {
 
 /// No timer is late after the system was suspended, and what is idle may be dead all the same.
 void keeper::notice_suspension(instant now) {
-    if (!can_probe_ || !suspension_.noticed(now, time_since_boot())) return;
+    if (!can_probe_ || clock_ != nullptr || !suspension_.noticed(now, time_since_boot())) return;
     machine_.suspect_all(now, out_);
     suspicion_ = machine_.suspect_at();
     recall(now);

@@ -67,6 +67,7 @@ void keeper::sort_out(instant now, const action& a, errands& todo) noexcept {
                                  .moves = a.call,
                                  .successes = a.successes,
                                  .succeeded_at = a.at,
+                                 .over_lane = count_lane(),
                                  .error = a.cookie == cause_of_ ? cause_ : nullptr});
         case action::kind::grant:
         case action::kind::refuse: break;
@@ -114,6 +115,7 @@ void keeper::carry_out(errands& todo) noexcept {
     }
     carried_out_here = todo.outer;
     if (!here) return;
+    if (todo.summons) work_->follow_up();
     if (todo.judges) judge();
     if (todo.alone) make_calls_here();
     if (todo.left_empty) drop_ref();
@@ -189,7 +191,7 @@ void keeper::unqueue(place& p) {
 
 /// No thread can be had for the calls that wait. They do not wait for ever.
 void keeper::let_time_run() {
-    instant now = std::chrono::steady_clock::now();
+    instant now = this->now();
     for (place* p = queue_.first; p != nullptr; p = p->next)
         machine_.begun(now, p->pending.slot, p->pending.call);
 }
@@ -226,7 +228,7 @@ bool keeper::next_job(job& j) {
         unqueue(p);
         j = p.pending;
         if (j.which == verb::open) j.by = detail::connector_ref(connector_.get()).release();
-        machine_.begun(std::chrono::steady_clock::now(), j.slot, j.call);
+        machine_.begun(now(), j.slot, j.call);
         work_->look(mind_until());  // its worker sees to what follows
     } else if (orphans_ != nullptr) {
         resource* r = std::exchange(orphans_, orphans_->next_orphan);

@@ -67,7 +67,10 @@ std::shared_ptr<breaker> umpire::replace(std::shared_ptr<breaker> strategy, all_
 void umpire::note(const news& n) {
     if (count_ == room) {
         news& last = noted_[(first_ + count_ - 1) % room];
-        if (last.moves == n.moves) last.successes += n.successes;
+        if (last.moves == n.moves) {
+            last.successes += n.successes;
+            last.over_lane += n.over_lane;
+        }
         return;
     }
     noted_[(first_ + count_) % room] = n;

@@ -25,7 +25,7 @@ public:
         std::uint64_t moves = 0;      // of the breaker, when it happened
         std::uint64_t successes = 0;  // before it
         core::instant succeeded_at{};
-        std::uint64_t over_lane = 0;  // more of them, until now
+        std::uint64_t over_lane = 0;  // more of them, over the shelf
         std::exception_ptr error = nullptr;
         std::shared_ptr<breaker> told = nullptr;  // filled in by next()
     };

@@ -20,6 +20,8 @@ public:
     /// Sleeps until it is notified, or until `until`.
     woken sleep(core::instant until) noexcept;
 
+    bool is_done() const noexcept { return state_.load(std::memory_order_acquire) == finished; }
+
     /// To be used once more.
     void rearm() noexcept { state_.store(asleep, std::memory_order_relaxed); }
 

@@ -22,9 +22,6 @@ constexpr auto linger = 5s;
 /// How long to wait before trying again to start a thread when the system has refused one.
 constexpr auto refused_pause = 100ms;
 
-/// Whose connector this thread is calling.
-constinit thread_local const keeper* calling_for = nullptr;
-
 void name_this_thread(const std::string& pool, const char* role) {
     std::string name = pool.substr(0, 9) + role;  // Linux allows 15 characters
     pthread_setname_np(pthread_self(), name.c_str());
@@ -33,7 +30,7 @@ void name_this_thread(const std::string& pool, const char* role) {
 }  // namespace
 
 work_thread::work_thread(keeper& home, const options& settings)
-    : home_(home),
+    : work_blocking(home),
       name_(settings.name),
       opening_max_(settings.opening_max),
       tellers_(settings.observers.empty() ? 0 : 1) {
@@ -52,29 +49,6 @@ void work_thread::start_up() {
     minder_ = std::thread([this] { mind(); });
     has_started();
     home_.add_ref();
-}
-
-std::size_t work_thread::calls_here() const { return calling_for == &home_ ? 1 : 0; }
-
-void work_thread::call(const job& j) noexcept {
-    auto& connector = static_cast<detail::blocking_connector&>(*j.by);
-    bool well = true;
-    std::exception_ptr error;
-    std::unique_ptr<detail::resource> opened;
-    const keeper* outer = std::exchange(calling_for, &home_);
-    try {
-        switch (j.which) {
-            case core::verb::open: opened = connector.open(); break;
-            case core::verb::probe: well = connector.probe(*j.on); break;
-            case core::verb::reset: well = connector.reset(*j.on); break;
-            case core::verb::close: connector.close(*j.on); break;
-        }
-    } catch (...) {
-        well = false;
-        error = std::current_exception();
-    }
-    calling_for = outer;
-    home_.finish(j, well, error, std::move(opened));
 }
 
 bool work_thread::must_hire() const {
@@ -126,7 +100,7 @@ void work_thread::mind() {
             home_.let_time_run();
             home_.tell_watchers();  // whoever ends the pool does what no thread does
         }
-        core::instant now = std::chrono::steady_clock::now();
+        core::instant now = home_.now();
         core::instant wake_at = home_.mind_until();
         if (wake_at <= now) {
             lock.unlock();

@@ -11,7 +11,7 @@
 
 #include "cenote/options.hpp"
 #include "core/pacer.hpp"
-#include "shell/workplace.hpp"
+#include "shell/work_blocking.hpp"
 
 namespace cenote::shell {
 
@@ -21,12 +21,9 @@ namespace cenote::shell {
 ///
 /// A worker whose call was abandoned does not count against the limit, so that a few hanging calls
 /// do not silence the pool; but not many more than `limit` of those are tolerated at a time.
-class work_thread final : public workplace {
+class work_thread final : public work_blocking {
 public:
     work_thread(keeper& home, const options& settings);
-
-    void call(const job& j) noexcept override;
-    std::size_t calls_here() const override;
 
     bool look(core::instant wake_at) override;
     void summon() noexcept override;
@@ -56,7 +53,6 @@ private:
     bool must_hire() const;
     void give_up_on(worker& w);
 
-    keeper& home_;
     const std::string name_;
     const std::size_t opening_max_;
     const std::size_t tellers_;

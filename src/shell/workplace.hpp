@@ -35,6 +35,11 @@ public:
     virtual bool needs_this_thread() const { return false; }
     /// Follows look(), when that asked for it.
     virtual void summon() noexcept {}
+    /// Follows summon(), after waiters were told. In a pool on a manual clock it does the jobs.
+    virtual void follow_up() noexcept {}
+    /// In a pool on a manual clock: the calling thread has to wait, at most until `until`. True: it
+    /// did something that may have ended the wait.
+    virtual bool do_something(core::instant /*until*/) noexcept { return false; }
 
     // Under the keeper's lock. Never throw or allocate.
 

@@ -444,25 +444,30 @@ TEST(breaker, uses_that_fail_open_the_circuit_although_opens_succeed) {
     EXPECT_THROW((void)rejects.acquire(), cenote::unavailable_error);
 }
 
-/// Counts what a strategy has heard when it opens the circuit.
+/// Counts what a strategy has heard until it opens the circuit.
 template <class Strategy>
 class counted : public cenote::breaker {
 public:
     explicit counted(const typename Strategy::settings& s) : strategy_(s) {}
 
     std::optional<breaker_move> succeeded(const breaker_report& what) override {
-        heard += what.count;
-        return strategy_.succeeded(what);
+        return hear(what.count, strategy_.succeeded(what));
     }
     std::optional<breaker_move> failed(const breaker_report& what) override {
-        ++heard;
-        return strategy_.failed(what);
+        return hear(1, strategy_.failed(what));
     }
 
     std::atomic<std::uint64_t> heard{0};
 
 private:
+    std::optional<breaker_move> hear(std::uint64_t count, std::optional<breaker_move> ruling) {
+        if (!opened_) heard += count;
+        opened_ = opened_ || ruling.has_value();
+        return ruling;
+    }
+
     Strategy strategy_;
+    std::atomic<bool> opened_{false};
 };
 
 /// Uses a pool until its circuit opens; half of the uses fail. How many uses its strategy heard of.

@@ -45,6 +45,7 @@
 #include "connector/echo_book.hpp"
 #include "support/gate.hpp"
 #include "support/patience.hpp"
+#include "support/patient.hpp"
 #include "support/real_server.hpp"
 
 namespace echo {
@@ -90,9 +91,7 @@ template <class Server>
 class trial {
 public:
     explicit trial(Server& of)
-        : of_(&of),
-          between_(of.real().port()),
-          pool_(of.through(between_.port()), {.max = max_connections}) {
+        : of_(&of), between_(of.real().port()), pool_(of.through(between_.port()), settings()) {
         if constexpr (requires { of.not_a_connection(); }) between_.overlook(of.not_a_connection());
     }
 
@@ -108,6 +107,14 @@ public:
     }
 
 private:
+    /// Every call of the connector ends by its own deadlines. If the pool gave up calls first, as
+    /// it does on a machine that is slow enough, the connections of these would count beside `max`.
+    static cenote::options settings() {
+        cenote::options all = support::patient(max_connections);
+        all.acquire_timeout = cenote::options{}.acquire_timeout;
+        return all;
+    }
+
     using connection = typename Server::connection;
     struct asker {
         dice d;

@@ -28,6 +28,7 @@
 
 #include "cenote/asio.hpp"
 #include "cenote/coroutine.hpp"
+#include "cenote/testing.hpp"
 #include "support/async_server.hpp"
 #include "support/clock.hpp"
 #include "support/patience.hpp"
@@ -864,4 +865,37 @@ TEST_F(blocked_loop, is_known_whatever_is_wrapped_around_its_executor) {
         io.poll();
     }
     EXPECT_EQ(seen->seen().size(), all.size());
+}
+
+TEST_F(work_asio, goes_by_a_manual_clock) {
+    auto clock = std::make_shared<cenote::testing::manual_clock>();
+    make_in_real_time({.max = 1, .idle_timeout = 5min, .clock = clock});
+    std::vector<error_code> ends;
+    auto acquire = [&](std::chrono::nanoseconds timeout) {
+        auto note = [&](const error_code& e, const cenote::lease<session>&) { ends.push_back(e); };
+        pool->async_acquire_for(timeout, asio::bind_executor(io, note));
+        io.restart();
+        io.poll();
+    };
+    acquire(1s);
+    ASSERT_EQ(ends.size(), 1U);
+    EXPECT_FALSE(ends[0]);
+    auto held = pool->try_acquire();
+    EXPECT_TRUE(held);
+    acquire(10s);
+    clock->advance(10s - 1ns);
+    io.poll();
+    EXPECT_EQ(ends.size(), 1U);
+    clock->advance(1ns);
+    io.restart();
+    io.poll();
+    ASSERT_EQ(ends.size(), 2U);
+    EXPECT_EQ(ends[1], errc::timed_out);
+    held.give_back();
+    clock->advance(5min);
+    io.restart();
+    // No timer of the loop is set for the pool: nothing keeps it from ending.
+    io.run();
+    EXPECT_EQ(pool->stats().total, 0U);
+    EXPECT_EQ(to->closes, 1);
 }

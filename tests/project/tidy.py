@@ -27,7 +27,7 @@ MAPPED_FOLDERS = ("include", "src", "tools", "bench", "examples")
 # headers are six: the words, which everybody speaks, what needs Boost.Asio, what needs spdlog,
 # what is about servers, what is for services, and the rest.
 WORDS = ("breaker.hpp", "options.hpp", "error.hpp", "stats.hpp", "event.hpp", "secret.hpp")
-ASIO = ("asio.hpp", "asio_connector.hpp", "per_executor.hpp")
+ASIO = ("asio.hpp", "asio_connector.hpp", "asio_unit_of_work.hpp", "per_executor.hpp")
 SPDLOG = ("spdlog.hpp",)
 SERVICE = ("asio_request_scope.hpp", "http_server.hpp", "request_scope.hpp", "service.hpp")
 SERVER = ("database.hpp", "http.hpp", "mariadb.hpp", "postgres.hpp", "redis.hpp",

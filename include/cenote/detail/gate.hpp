@@ -116,6 +116,7 @@ public:
     /// would have waited for leases of others.
     [[noreturn]] void fail(errc why, instant since, bool queues = true, std::size_t wanted = 1);
 
+    instant now() const noexcept;
     instant deadline_after(std::chrono::nanoseconds timeout) const noexcept;
     instant default_deadline() const noexcept { return deadline_after(acquire_timeout_); }
     std::chrono::nanoseconds acquire_timeout() const noexcept { return acquire_timeout_; }

@@ -1,0 +1,96 @@
+// Units of work on an executor: made, rolled back and cleared by coroutines.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <concepts>
+#include <functional>
+#include <type_traits>
+#include <utility>
+
+#include "cenote/asio_connector.hpp"
+#include "cenote/unit_of_work.hpp"
+
+namespace cenote {
+
+/// What is done to a unit: anything that can be called with a T& and returns an awaitable of bool
+/// or of nothing, or bool or nothing at once. False or an exception: it did not work.
+template <class T>
+class async_unit_hook {
+    template <class Answer>
+    using outcome = detail::outcome_of<Answer>;
+
+public:
+    /// Whether a hook may return this.
+    template <class Answer>
+    static constexpr bool understands = detail::bool_or_nothing<typename outcome<Answer>::type>;
+
+    async_unit_hook() = default;
+
+    template <class F>
+        requires(!std::same_as<F, async_unit_hook> && std::invocable<F&, T&>)
+    async_unit_hook(F call) {  // not explicit: for designated initialisers
+        using answer = std::invoke_result_t<F&, T&>;
+        static_assert(understands<answer>,
+                      "cenote: a hook of async_unit_of_work must return bool or nothing, or an "
+                      "awaitable of it");
+        std::function<answer(T&)> hook(std::move(call));
+        if (hook == nullptr) return;
+        call_ = [hook = std::move(hook)](T& unit) -> boost::asio::awaitable<bool> {
+            if constexpr (!outcome<answer>::is_awaited)
+                return said(detail::says_yes([&]() -> decltype(auto) { return hook(unit); }));
+            else if constexpr (std::is_void_v<typename outcome<answer>::type>)
+                return ended(hook(unit));
+            else return hook(unit);
+        };
+    }
+
+    explicit operator bool() const noexcept { return call_ != nullptr; }
+
+    /// Where nothing is to be done, it has worked.
+    boost::asio::awaitable<bool> operator()(T& unit) const {
+        return call_ == nullptr ? said(true) : call_(unit);
+    }
+
+private:
+    static boost::asio::awaitable<bool> said(bool yes) { co_return yes; }
+    static boost::asio::awaitable<bool> ended(boost::asio::awaitable<void> call) {
+        co_await std::move(call);
+        co_return true;
+    }
+
+    std::function<boost::asio::awaitable<bool>(T&)> call_;
+};
+
+template <class T>
+using async_unit_hooks = unit_hooks<T, async_unit_hook<T>>;
+
+/// unit_of_work for a pool on an executor: `make`, rollback, clear and probe are coroutines there.
+///
+///     cenote::pool<session> units{
+///         io_context, cenote::async_unit_of_work<session>{open_session}, {.max = 8}};
+///
+/// All that is said of unit_of_work is true of it, but that the hooks run on the executor instead
+/// of a thread of the pool, so they must not block. A hook that takes longer than its timeout is
+/// cancelled.
+template <class T>
+class async_unit_of_work
+    : public detail::unit_connector<T, boost::asio::awaitable<T>, async_unit_hook<T>> {
+    using base = detail::unit_connector<T, boost::asio::awaitable<T>, async_unit_hook<T>>;
+
+public:
+    /// Throws as unit_of_work does.
+    explicit async_unit_of_work(std::function<boost::asio::awaitable<T>()> make,
+                                async_unit_hooks<T> hooks = {})
+        : base(std::move(make), std::move(hooks)) {}
+
+    boost::asio::awaitable<T> open() const { return this->make_(); }
+    boost::asio::awaitable<bool> reset(T& unit) const {
+        bool rolled_back = co_await this->hooks_.rollback(unit);
+        if (!rolled_back) co_return false;
+        bool cleared = co_await this->hooks_.clear(unit);
+        co_return cleared && !this->is_broken(unit);
+    }
+    boost::asio::awaitable<bool> probe(T& unit) const { return this->hooks_.probe(unit); }
+};
+
+}  // namespace cenote

@@ -1,0 +1,45 @@
+// Where connector calls run in a pool on a manual clock: on the thread that makes them necessary.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <thread>
+
+#include "cenote/testing.hpp"
+#include "shell/work_blocking.hpp"
+
+namespace cenote::shell {
+
+/// One thread at a time does the jobs of the pool. Calls do not nest: a job that follows from
+/// another one is done after it, by the same loop. The exception is a thread that has to wait while
+/// it does a job; it does the jobs that are left, since no other thread will.
+class work_here final : public work_blocking {
+public:
+    work_here(keeper& home, testing::waiting how) : work_blocking(home), how_(how) {}
+
+    void follow_up() noexcept override { do_jobs(false); }
+    bool do_something(core::instant until) noexcept override;
+
+    bool look(core::instant wake_at) override;
+    void abandoned(core::slot_id /*slot*/, std::uint64_t /*call*/) override {}
+    bool stopped() const override { return stopping_; }
+    bool overwhelmed() const override { return false; }
+    bool helpless(std::size_t own) const override;
+    void start_anew() override;
+    void stop(std::unique_lock<std::mutex>& lock) noexcept override;
+
+private:
+    void start_up() override { has_started(); }
+    bool is_mine() const;
+    bool do_jobs(bool nested) noexcept;
+
+    const testing::waiting how_;
+
+    // Guarded by the keeper's lock.
+    std::thread::id worker_;  // which thread does jobs; none: no thread
+    std::size_t depth_ = 0;   // how many loops of that thread are under way
+    bool stopping_ = false;
+    std::condition_variable rests_;
+};
+
+}  // namespace cenote::shell
