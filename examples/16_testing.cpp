@@ -45,7 +45,7 @@ void expect(bool holds, const char* what) {
 }  // namespace
 
 int main() {
-    auto clock = std::make_shared<cenote::testing::manual_clock>();
+    auto clock = std::make_shared<cenote::manual_clock>();
     bool up = true;
     int opened = 0;
     auto connect = [&] {

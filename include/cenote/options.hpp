@@ -16,10 +16,8 @@
 namespace cenote {
 
 class breaker;
-class observer;
-namespace testing {
 class manual_clock;
-}
+class observer;
 
 /// Switches a limit off: a duration or a count that is never reached.
 ///
@@ -246,7 +244,7 @@ struct options {
 
     /// For tests: the pool goes by this clock, which the test moves, and has no threads
     /// (<cenote/testing.hpp>). Null: the system's monotonic clock.
-    std::shared_ptr<testing::manual_clock> clock = nullptr;
+    std::shared_ptr<manual_clock> clock = nullptr;
 };
 
 /// What one acquire wants otherwise than the rest; an aggregate for designated initialisers.

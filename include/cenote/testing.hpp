@@ -11,20 +11,12 @@ namespace cenote::shell {
 class keeper;
 }
 
-namespace cenote::testing {
-
-/// What a thread does that has to wait for a pool on a manual clock.
-enum class waiting : std::uint8_t {
-    moves_clock,  ///< It moves the clock to the next time at which something is due, until it is
-                  ///< answered. For tests with one thread: nothing else could happen there.
-    sleeps,       ///< It sleeps until another thread returns a lease or moves the clock. For tests
-                  ///< with several threads.
-};
+namespace cenote {
 
 /// A clock that stands still until it is moved. Pools that are made with it (`options::clock`) have
 /// no other time, and no thread of their own.
 ///
-///     auto clock = std::make_shared<cenote::testing::manual_clock>();
+///     auto clock = std::make_shared<cenote::manual_clock>();
 ///     cenote::pool<session> pool{connect, {.idle_timeout = 5min, .clock = clock}};
 ///     pool.acquire();                   // opened, used and returned
 ///     clock->advance(5min);             // retired and closed
@@ -41,6 +33,14 @@ enum class waiting : std::uint8_t {
 class manual_clock {
 public:
     using time_point = std::chrono::steady_clock::time_point;
+
+    /// What a thread does that has to wait for one of the pools.
+    enum class waiting : std::uint8_t {
+        moves_clock,  ///< It moves the clock to the next time at which something is due, until it
+                      ///< is answered. For tests with one thread: nothing else could happen there.
+        sleeps,       ///< It sleeps until another thread returns a lease or moves the clock. For
+                      ///< tests with several threads.
+    };
 
     explicit manual_clock(waiting how = waiting::moves_clock) noexcept;
     manual_clock(const manual_clock&) = delete;
@@ -80,4 +80,4 @@ private:
     std::vector<shell::keeper*> pools_;
 };
 
-}  // namespace cenote::testing
+}  // namespace cenote

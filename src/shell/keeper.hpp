@@ -347,7 +347,7 @@ private:
     options settings_with(std::size_t max) const;
 
     const options settings_;                 // but for max
-    testing::manual_clock* const clock_;     // null: the system's
+    manual_clock* const clock_;              // null: the system's
     const detail::connector_abilities can_;  // of every connector it has
     const bool can_probe_;
     const core::duration shelf_interval_;

@@ -10,7 +10,7 @@
 #include "core/instant.hpp"
 #include "shell/keeper.hpp"
 
-namespace cenote::testing {
+namespace cenote {
 
 /// A pool, and when something is to be done in it. Keeps the pool's keeper.
 struct manual_clock::due {
@@ -84,4 +84,4 @@ void manual_clock::remove(shell::keeper& k) noexcept {
     std::erase(pools_, &k);
 }
 
-}  // namespace cenote::testing
+}  // namespace cenote

@@ -40,7 +40,7 @@ bool work_here::do_jobs(bool nested) noexcept {
 
 bool work_here::do_something(core::instant until) noexcept {
     if (do_jobs(true)) return true;
-    return how_ == testing::waiting::moves_clock && home_.let_time_pass(until);
+    return how_ == manual_clock::waiting::moves_clock && home_.let_time_pass(until);
 }
 
 bool work_here::helpless(std::size_t /*own*/) const { return home_.has_jobs() && is_mine(); }

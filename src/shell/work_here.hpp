@@ -15,7 +15,7 @@ namespace cenote::shell {
 /// it does a job; it does the jobs that are left, since no other thread will.
 class work_here final : public work_blocking {
 public:
-    work_here(keeper& home, testing::waiting how) : work_blocking(home), how_(how) {}
+    work_here(keeper& home, manual_clock::waiting how) : work_blocking(home), how_(how) {}
 
     void follow_up() noexcept override { do_jobs(false); }
     bool do_something(core::instant until) noexcept override;
@@ -33,7 +33,7 @@ private:
     bool is_mine() const;
     bool do_jobs(bool nested) noexcept;
 
-    const testing::waiting how_;
+    const manual_clock::waiting how_;
 
     // Guarded by the keeper's lock.
     std::thread::id worker_;  // which thread does jobs; none: no thread

@@ -31,7 +31,7 @@
 using namespace std::chrono_literals;
 namespace core = cenote::core;
 using cenote::errc;
-using cenote::testing::manual_clock;
+using cenote::manual_clock;
 using std::chrono::nanoseconds;
 using support::task;
 using instant = manual_clock::time_point;

@@ -27,8 +27,8 @@
 using namespace std::chrono_literals;
 using cenote::errc;
 using cenote::event_kind;
-using cenote::testing::manual_clock;
-using cenote::testing::waiting;
+using cenote::manual_clock;
+using waiting = cenote::manual_clock::waiting;
 using support::connector;
 using support::eventually;
 using support::recorder;

@@ -71,8 +71,7 @@ struct plain {
 
 struct units_on_an_executor : testing::Test {
     asio::io_context io;
-    std::shared_ptr<cenote::testing::manual_clock> clock =
-        std::make_shared<cenote::testing::manual_clock>();
+    std::shared_ptr<cenote::manual_clock> clock = std::make_shared<cenote::manual_clock>();
     std::shared_ptr<recorder> events = std::make_shared<recorder>();
     notes said;
     int made = 0;

@@ -868,7 +868,7 @@ TEST_F(blocked_loop, is_known_whatever_is_wrapped_around_its_executor) {
 }
 
 TEST_F(work_asio, goes_by_a_manual_clock) {
-    auto clock = std::make_shared<cenote::testing::manual_clock>();
+    auto clock = std::make_shared<cenote::manual_clock>();
     make_in_real_time({.max = 1, .idle_timeout = 5min, .clock = clock});
     std::vector<error_code> ends;
     auto acquire = [&](std::chrono::nanoseconds timeout) {
