@@ -93,4 +93,12 @@ public:
     boost::asio::awaitable<bool> probe(T& unit) const { return this->hooks_.probe(unit); }
 };
 
+template <class Make>
+async_unit_of_work(Make)
+    -> async_unit_of_work<typename detail::outcome_of<std::invoke_result_t<Make&>>::type>;
+template <class Make>
+async_unit_of_work(Make,
+                   async_unit_hooks<typename detail::outcome_of<std::invoke_result_t<Make&>>::type>)
+    -> async_unit_of_work<typename detail::outcome_of<std::invoke_result_t<Make&>>::type>;
+
 }  // namespace cenote

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
 namespace cenote::shell {
@@ -18,16 +17,18 @@ namespace cenote {
 ///
 ///     auto clock = std::make_shared<cenote::manual_clock>();
 ///     cenote::pool<session> pool{connect, {.idle_timeout = 5min, .clock = clock}};
-///     pool.acquire();                   // opened, used and returned
+///     { auto s = pool.acquire(); }      // opened, used and returned
 ///     clock->advance(5min);             // retired and closed
 ///     assert(pool.stats().closed == 1);
 ///
-/// The pool's calls of its connector and its observers run on the thread that makes them
-/// necessary: inside of acquire, release, advance. A connector that wants to be slow calls
-/// advance() itself. There is no fast lane, so that times are exact.
+/// The pool calls its connector and its observers on the thread that makes the call necessary, one
+/// call after the other: inside of acquire, at the end of a lease, inside of advance(). So do not
+/// hold a lock there that the connector or an observer takes. A connector that wants to be slow
+/// calls advance() itself; a caller that makes such a call returns when it has ended, although its
+/// deadline may have passed before. There is no fast lane, so that times are exact.
 ///
 /// On an executor (<cenote/asio.hpp>) the pool's calls run there: after advance(), call the
-/// context's poll(). A thread that waits for such a pool sleeps.
+/// context's poll().
 ///
 /// Thread safety: all members may be called from any thread at any time. Time never goes backwards.
 class manual_clock {
@@ -38,6 +39,7 @@ public:
     enum class waiting : std::uint8_t {
         moves_clock,  ///< It moves the clock to the next time at which something is due, until it
                       ///< is answered. For tests with one thread: nothing else could happen there.
+                      ///< If nothing is due and the wait has no deadline, it sleeps.
         sleeps,       ///< It sleeps until another thread returns a lease or moves the clock. For
                       ///< tests with several threads.
     };
@@ -46,13 +48,15 @@ public:
     manual_clock(const manual_clock&) = delete;
     manual_clock& operator=(const manual_clock&) = delete;
 
-    /// Begins at the time at which the clock was made.
+    /// Begins at the time at which the clock was made. Deadlines of acquire_until are times of this
+    /// clock.
     time_point now() const noexcept {
         return time_point{time_point::duration{now_.load(std::memory_order_acquire)}};
     }
 
     /// Moves the clock. Everything that is due by then happens before it returns, in order, each at
-    /// its own time. Throws std::invalid_argument if `by` is negative.
+    /// its own time; but calls of a connector wait while one of its pool's calls is under way, on
+    /// another thread or around this one. Throws std::invalid_argument if `by` is negative.
     void advance(std::chrono::nanoseconds by);
 
     /// The same, up to a time. Does nothing if that has passed.
@@ -76,8 +80,7 @@ private:
 
     const waiting how_;
     std::atomic<time_point::rep> now_;
-    std::mutex mutex_;
-    std::vector<shell::keeper*> pools_;
+    std::vector<shell::keeper*> pools_;  // under the lock of the list of keepers
 };
 
 }  // namespace cenote

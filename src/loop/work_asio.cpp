@@ -280,6 +280,10 @@ bool work_asio::look(instant wake_at) {
     return true;
 }
 
+bool work_asio::do_something(instant until) noexcept {
+    return home_.waits_move_clock() && home_.let_time_pass(until);
+}
+
 bool work_asio::take_turn() { return !stopping_ && !std::exchange(turn_taken_, true); }
 
 /// The turn has been taken. The end of the pool waits for this: after it the executor may be gone.

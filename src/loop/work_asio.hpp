@@ -32,6 +32,7 @@ public:
     void call(const job& j) noexcept override;
     std::size_t calls_here() const override { return 0; }
     bool needs_this_thread() const override;
+    bool do_something(core::instant until) noexcept override;
     void summon() noexcept override;
 
     bool look(core::instant wake_at) override;

@@ -58,6 +58,8 @@ bool are_told() {
 
 }  // namespace
 
+std::mutex& keeper_list_lock() { return all.mutex; }
+
 fork_watch::fork_watch(keeper& of) : of_(of) {
     if (!are_told()) throw std::bad_alloc();
     std::lock_guard lock(all.mutex);

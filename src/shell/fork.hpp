@@ -1,6 +1,8 @@
 // Every keeper hears of a fork, so that its lock is in a known state on both sides of it.
 #pragma once
 
+#include <mutex>
+
 namespace cenote::shell {
 
 class keeper;
@@ -22,5 +24,9 @@ private:
     fork_watch* next_ = nullptr;
     fork_watch* previous_ = nullptr;
 };
+
+/// The lock of that list, for other lists of keepers: it is taken before any keeper's lock, and
+/// held across a fork.
+std::mutex& keeper_list_lock();
 
 }  // namespace cenote::shell

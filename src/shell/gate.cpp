@@ -33,12 +33,12 @@ gate::gate(const options& settings, std::unique_ptr<any_connector> connector, st
 
 gate* gate::open(const options& settings, std::unique_ptr<blocking_connector> connector) {
     using workplace = std::unique_ptr<shell::workplace>;
-    return shell::keeper::open(
-        settings, std::move(connector), [&](shell::keeper& home) -> workplace {
-            if (settings.clock != nullptr)
-                return std::make_unique<shell::work_here>(home, settings.clock->how());
-            return std::make_unique<shell::work_thread>(home, settings);
-        });
+    return shell::keeper::open(settings, std::move(connector),
+                               [&](shell::keeper& home) -> workplace {
+                                   if (settings.clock != nullptr)
+                                       return std::make_unique<shell::work_here>(home);
+                                   return std::make_unique<shell::work_thread>(home, settings);
+                               });
 }
 
 void gate::leave() noexcept { keeper_of(this).end(); }

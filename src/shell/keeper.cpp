@@ -132,6 +132,7 @@ resource* keeper::acquire(const detail::wish& w, errc& why) {
         if (waits || me.error == errc::deadlock) may_block(w.site);
         if (detail::this_process != asked_in) continue;  // forked by an observer
         if (waits) wait(me, w);
+        if (detail::this_process != asked_in && me.got == nullptr) continue;
         if (me.got == nullptr) break;
         if (admits(me.got)) return me.got;
         rejected = me.got;  // goes, and its borrower back to its place in line
@@ -228,8 +229,12 @@ void keeper::wait(thread_waiter& me, const detail::wish& w) {
     });
     // Under a manual clock no time passes while a thread sleeps.
     instant until = clock_ == nullptr ? core::after(me.deadline, backstop) : never;
+    const detail::process_number here = detail::this_process;
     for (;;) {
-        if (clock_ != nullptr && !me.is_done() && work_->do_something(me.deadline)) continue;
+        if (clock_ != nullptr && !me.is_done() && work_->do_something(me.deadline)) {
+            if (detail::this_process != here) return;  // forked by the connector
+            continue;
+        }
         switch (me.sleep(until)) {
             case thread_waiter::woken::done: return;
             case thread_waiter::woken::late:
@@ -469,11 +474,11 @@ bool keeper::watch(instant deadline, Until until) {
 /// Waits for a change, at most until `limit`; may return before.
 void keeper::let_something_happen(std::unique_lock<std::mutex>& lock, instant limit) noexcept {
     if (clock_ != nullptr) {
+        std::uint64_t before = changes_;
         lock.unlock();
         bool done = work_->do_something(limit);
         lock.lock();
-        // The change may have come while the lock was not held.
-        if (!done) changed_.wait_for(lock, std::chrono::milliseconds{1});
+        if (!done && changes_ == before) changed_.wait(lock);
     } else if (limit == never) {
         changed_.wait(lock);
     } else {
@@ -528,7 +533,10 @@ void keeper::wait_warm() {
 
 void keeper::end() noexcept {
     close();
-    if (is_behind()) return let_go_of_strategy();
+    if (is_behind()) {
+        if (clock_ != nullptr) clock_->remove(*this);
+        return let_go_of_strategy();
+    }
     std::unique_lock lock(mutex_);
     ++watchers_;
     // Connector calls may use what the caller is about to destroy, so they are waited for; each of

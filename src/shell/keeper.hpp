@@ -92,7 +92,7 @@ public:
     std::string explain(errc why, bool queues, std::size_t wanted, core::instant since,
                         std::exception_ptr& cause);
 
-    /// The only place where a pool reads the time.
+    /// The only place where a pool reads the time, but for timers of Asio.
     core::instant now() const {
         return clock_ == nullptr ? std::chrono::steady_clock::now() : clock_->now();
     }
@@ -104,6 +104,9 @@ public:
     void time_has_moved() {
         std::lock_guard lock(mutex_);
         tell_watchers();
+    }
+    bool waits_move_clock() const {
+        return clock_ != nullptr && clock_->how() == manual_clock::waiting::moves_clock;
     }
     bool let_time_pass(core::instant until) noexcept { return clock_->advance_to_next(until); }
 
@@ -130,6 +133,7 @@ public:
     void mind_nothing() { looked_for_ = core::never; }
     void let_time_run();
     void tell_watchers() {
+        ++changes_;
         if (watchers_ > 0) changed_.notify_all();
     }
     // For fork.cpp.
@@ -390,6 +394,7 @@ private:
     std::exception_ptr first_open_error_;  // of all opens
     std::condition_variable changed_;      // for close(timeout), wait_ready, end
     std::size_t watchers_ = 0;             // threads that wait for changed_
+    std::uint64_t changes_ = 0;            // how often they were told
     detail::waiter* watching_ = nullptr;   // those who do so without a thread
 
     const std::unique_ptr<workplace> work_;

@@ -29,6 +29,7 @@ bool keeper::acquire_many(const detail::wish& w, std::span<resource*> into, errc
         if (waits || said.error == errc::deadlock) may_block(w.site);
         if (detail::this_process != asked_in) continue;  // forked by an observer
         if (!refused_at_once) wait(me, w);
+        if (detail::this_process != asked_in && me.filled == 0) continue;
         if (me.filled == 0) break;
         if (admits_all(into)) return true;
     }

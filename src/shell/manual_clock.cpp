@@ -1,16 +1,24 @@
 // A clock that a test moves, and the pools that go by it.
 //
-// Lock order: the clock's before a keeper's. A keeper reads the time under its lock, but that takes
-// no lock of the clock.
+// Lock order: that of the list of keepers before a keeper's. A keeper reads the time under its
+// lock, but that takes no lock.
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
 
 #include "cenote/testing.hpp"
 #include "core/instant.hpp"
+#include "shell/fork.hpp"
 #include "shell/keeper.hpp"
 
 namespace cenote {
+
+namespace {
+
+/// Later there is no time left for what is not to happen: deadlines that are `never`.
+constexpr manual_clock::time_point farthest = core::never - std::chrono::hours{24 * 365};
+
+}  // namespace
 
 /// A pool, and when something is to be done in it. Keeps the pool's keeper.
 struct manual_clock::due {
@@ -35,27 +43,31 @@ void manual_clock::advance(std::chrono::nanoseconds by) {
 }
 
 void manual_clock::advance_to(time_point to) noexcept {
+    to = std::min(to, farthest);
     for (;;) {
         due next = first_due();
-        if (next.in == nullptr || next.at > to) break;
+        if (next.in == nullptr || next.at > to) {
+            if (now() >= to) break;
+            move_to(to);  // and look again: who came before that may be due now
+            continue;
+        }
         move_to(next.at);
         next.in->tick();
     }
-    move_to(to);
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(shell::keeper_list_lock());
     for (shell::keeper* k : pools_) k->time_has_moved();
 }
 
 bool manual_clock::advance_to_next(time_point limit) noexcept {
     time_point at = std::min(first_due().at, limit);
-    if (at == core::never) return false;
+    if (at > farthest) return false;
     advance_to(at);
     return true;
 }
 
 manual_clock::due manual_clock::first_due() noexcept {
     due first;
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(shell::keeper_list_lock());
     for (shell::keeper* k : pools_) {
         time_point at = k->next_due();
         if (at >= first.at) continue;
@@ -75,12 +87,12 @@ void manual_clock::move_to(time_point to) noexcept {
 }
 
 void manual_clock::add(shell::keeper& k) {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(shell::keeper_list_lock());
     pools_.push_back(&k);
 }
 
 void manual_clock::remove(shell::keeper& k) noexcept {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(shell::keeper_list_lock());
     std::erase(pools_, &k);
 }
 

@@ -11,19 +11,28 @@ namespace cenote::shell {
 
 namespace {
 
-/// Whose connector this thread is calling.
-constinit thread_local const keeper* calling_for = nullptr;
+/// A call of a connector that this thread is in.
+struct call_frame {
+    const keeper* of = nullptr;
+    const call_frame* outer = nullptr;
+};
+constinit thread_local const call_frame* innermost = nullptr;
 
 }  // namespace
 
-std::size_t work_blocking::calls_here() const { return calling_for == &home_ ? 1 : 0; }
+std::size_t work_blocking::calls_here() const {
+    std::size_t count = 0;
+    for (const call_frame* f = innermost; f != nullptr; f = f->outer) count += f->of == &home_;
+    return count;
+}
 
 void work_blocking::call(const job& j) noexcept {
     auto& connector = static_cast<detail::blocking_connector&>(*j.by);
     bool well = true;
     std::exception_ptr error;
     std::unique_ptr<detail::resource> opened;
-    const keeper* outer = std::exchange(calling_for, &home_);
+    const call_frame here{.of = &home_, .outer = innermost};
+    innermost = &here;
     try {
         switch (j.which) {
             case core::verb::open: opened = connector.open(); break;
@@ -35,7 +44,7 @@ void work_blocking::call(const job& j) noexcept {
         well = false;
         error = std::current_exception();
     }
-    calling_for = outer;
+    innermost = here.outer;
     home_.finish(j, well, error, std::move(opened));
 }
 

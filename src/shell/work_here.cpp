@@ -1,6 +1,7 @@
 // Connector calls on the thread that makes them necessary.
 #include "shell/work_here.hpp"
 
+#include <chrono>
 #include <memory>
 
 #include "cenote/detail/process.hpp"
@@ -8,52 +9,83 @@
 
 namespace cenote::shell {
 
-bool work_here::is_mine() const { return worker_ == std::this_thread::get_id(); }
+bool work_here::works_here() const {
+    for (const loop* l = loops_; l != nullptr; l = l->next)
+        if (l->thread == std::this_thread::get_id()) return true;
+    return false;
+}
 
-/// True also if another thread is at work and may have looked for the last time: do_jobs() finds
-/// out.
+bool work_here::works_elsewhere() const {
+    for (const loop* l = loops_; l != nullptr; l = l->next)
+        if (!l->stuck && l->thread != std::this_thread::get_id()) return true;
+    return false;
+}
+
+/// A loop that is under way finds the jobs itself: it ends under the lock under which it has looked
+/// for the last time.
 bool work_here::look(core::instant /*wake_at*/) {
-    return !stopping_ && home_.has_jobs() && depth_ == 0;
+    return !stopping_ && home_.has_jobs() && !works_here() && !works_elsewhere();
 }
 
 /// False: there were none, or another thread does them.
 bool work_here::do_jobs(bool nested) noexcept {
     const detail::process_number here = detail::this_process;
     std::unique_lock lock(home_.lock());
-    if (depth_ > 0 && !(nested && is_mine())) return false;
-    worker_ = std::this_thread::get_id();
-    ++depth_;
+    if (!nested && works_here()) return false;
+    loop mine{.next = loops_};
+    loops_ = &mine;
     bool any = false;
-    for (job j; !stopping_ && home_.next_job(j); j = {}) {
+    while (!stopping_ && !works_elsewhere() && home_.next_job(mine.running)) {
+        const job& j = mine.running;
+        mine.stuck = j.call == 0 && !j.tells && j.admits == nullptr;  // an orphan may hang for ever
         lock.unlock();
-        home_.run(j);
-        any = true;
+        home_.run(mine.running);
         if (detail::this_process != here) return true;  // forked by what it called
         lock.lock();
+        mine.running = {};
+        mine.stuck = false;
+        any = true;
     }
-    if (--depth_ == 0) {
-        worker_ = {};
-        rests_.notify_all();
-    }
+    end(mine);
     return any;
+}
+
+void work_here::end(const loop& gone) {
+    loop** at = &loops_;
+    while (*at != &gone) at = &(*at)->next;
+    *at = gone.next;
+    rests_.notify_all();
 }
 
 bool work_here::do_something(core::instant until) noexcept {
     if (do_jobs(true)) return true;
-    return how_ == manual_clock::waiting::moves_clock && home_.let_time_pass(until);
+    if (!home_.waits_move_clock()) return false;
+    {
+        // No time passes for a call that is under way on another thread.
+        std::unique_lock lock(home_.lock());
+        if (works_elsewhere()) {
+            rests_.wait_for(lock, std::chrono::milliseconds{1});
+            return true;
+        }
+    }
+    return home_.let_time_pass(until);
 }
 
-bool work_here::helpless(std::size_t /*own*/) const { return home_.has_jobs() && is_mine(); }
+void work_here::abandoned(core::slot_id slot, std::uint64_t call) {
+    for (loop* l = loops_; l != nullptr; l = l->next)
+        if (l->running.slot == slot && l->running.call == call) l->stuck = true;
+}
+
+bool work_here::helpless(std::size_t /*own*/) const { return home_.has_jobs() && works_here(); }
 
 void work_here::start_anew() {
-    worker_ = {};
-    depth_ = 0;
+    loops_ = nullptr;
     std::construct_at(&rests_);
 }
 
 void work_here::stop(std::unique_lock<std::mutex>& lock) noexcept {
     stopping_ = true;
-    rests_.wait(lock, [&] { return depth_ == 0 || is_mine(); });
+    rests_.wait(lock, [&] { return !works_elsewhere(); });
 }
 
 }  // namespace cenote::shell

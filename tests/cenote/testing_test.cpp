@@ -1,6 +1,7 @@
 // Pools on a manual clock: exact times, no threads, no sleeping tests.
 #include "cenote/testing.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <filesystem>
@@ -11,7 +12,9 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -30,6 +33,7 @@ using cenote::event_kind;
 using cenote::manual_clock;
 using waiting = cenote::manual_clock::waiting;
 using support::connector;
+using support::door;
 using support::eventually;
 using support::recorder;
 using support::refused_by_server;
@@ -371,8 +375,103 @@ TEST_F(on_manual_clock, time_never_goes_backwards) {
     clock->advance(1s);
     clock->advance_to(start);
     EXPECT_EQ(passed(), 1s);
+}
+
+TEST_F(on_manual_clock, what_is_never_due_is_not_due_at_the_end_of_time) {
+    make({.acquire_timeout = cenote::forever,
+          .idle_timeout = cenote::forever,
+          .max_lifetime = cenote::forever,
+          .leak_after = cenote::forever});
     clock->advance(cenote::forever);
     EXPECT_GT(passed(), 24h * 365 * 100);
+    auto held = pool->acquire();
+    held.give_back();
+    EXPECT_EQ(pool->stats().idle, 1U);
+    EXPECT_EQ(to->closes, 0);
+}
+
+// A thread joins the line with the old time, after the clock was last asked what is due and before
+// it has moved.
+TEST_F(on_manual_clock, nobody_misses_its_deadline_while_the_clock_moves) {
+    clock = std::make_shared<manual_clock>(waiting::sleeps);
+    make({.max = 1, .line_max = 100});
+    auto held = pool->acquire();
+    std::atomic<int> ended{0};
+    constexpr int times = 2000;
+    std::thread waits([&] {
+        for (; ended < times; ++ended) {
+            std::error_code error;
+            static_cast<void>(pool->acquire_for(1ms, error));
+        }
+    });
+    // Each advance is far longer than a wait, so no caller waits through two of them.
+    for (int i = 0; ended < times; ++i) {
+        ASSERT_LT(i, 100 * times) << "somebody sleeps on";
+        clock->advance(1s);
+        std::this_thread::yield();
+    }
+    waits.join();
+}
+
+// The call hangs on one thread; the pool goes on with another.
+TEST_F(on_manual_clock, a_call_that_hangs_is_left_behind) {
+    clock = std::make_shared<manual_clock>(waiting::sleeps);
+    door closes;
+    std::atomic<bool> hangs{false};
+    to->on_close = [&](int id) {
+        if (id != 1) return;
+        hangs = true;
+        closes.pass_through();
+    };
+    make({.close_timeout = 1s, .idle_timeout = 1min});
+    pool->acquire().give_back();
+    std::thread other([&] { clock->advance(1min); });
+    EXPECT_TRUE(eventually([&] { return hangs.load(); }));
+    EXPECT_TRUE(eventually([&] {
+        clock->advance(1s);
+        return pool->stats().abandoned == 1;
+    }));
+    auto held = pool->acquire();
+    EXPECT_EQ(held->id, 2);
+    held.give_back();
+    pool.reset();
+    EXPECT_EQ(to->closes, 2);
+    closes.open();
+    other.join();
+}
+
+TEST_F(on_manual_clock, a_connector_may_destroy_the_pool_in_a_call_within_a_call) {
+    to->on_open = [&](int id) {
+        if (id == 2) pool.reset();
+        if (id == 1) {
+            std::error_code error;
+            static_cast<void>(pool->acquire_for(1s, error));
+        }
+    };
+    make({.max = 2, .min_size = 1, .warm_up = cenote::warm_up::none});
+    outcome first;
+    task a = acquire(*pool, *clock, first, 20s);
+    a.start();
+    EXPECT_FALSE(pool.has_value());
+    EXPECT_TRUE(first.ended);
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST_F(on_manual_clock, the_child_of_a_fork_in_a_connector_goes_on) {
+    pid_t child = -1;
+    to->on_open = [&](int id) {
+        if (id == 1) throw refused_by_server("not yet");
+        if (id == 2) child = ::fork();
+    };
+    make();
+    auto held = pool->acquire();
+    if (child == 0) ::_exit(held && held->id == 3 ? 7 : 8);
+    ASSERT_GT(child, 0);
+    EXPECT_EQ(held->id, 2);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 7);
 }
 
 TEST_F(on_manual_clock, several_leases_at_once_are_waited_for) {

@@ -899,3 +899,14 @@ TEST_F(work_asio, goes_by_a_manual_clock) {
     EXPECT_EQ(pool->stats().total, 0U);
     EXPECT_EQ(to->closes, 1);
 }
+
+TEST_F(work_asio, a_blocking_call_on_its_loop_lets_manual_time_pass) {
+    auto clock = std::make_shared<cenote::manual_clock>();
+    make_in_real_time({.refuse_on_loop = false, .clock = clock});
+    auto start = clock->now();
+    std::error_code error;
+    EXPECT_FALSE(pool->acquire_for(3s, error));
+    EXPECT_EQ(error, errc::timed_out);
+    EXPECT_EQ(clock->now() - start, 3s);
+    EXPECT_EQ(pool->close(5s), 0U);
+}
