@@ -56,6 +56,8 @@ public:
         success_at_ = now;
         return tell_at_ <= now || !flows();
     }
+    /// Until then an active pool's strategy need not be told of successes.
+    instant tell_at() const { return tell_at_; }
     /// When the last of them ended.
     instant success_at() const { return success_at_; }
     /// The successes that the strategy has not been told of; it is told now.

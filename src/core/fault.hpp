@@ -114,7 +114,25 @@
     X(fail_fast_retries)                  \
     X(suspended_sweeps_on)                \
     X(suspended_beats_on)                 \
-    X(suspended_refills)
+    X(suspended_refills)                  \
+    X(express_ignores_what_is_due)        \
+    X(express_ignores_deadlines)          \
+    X(express_ignores_room)               \
+    X(express_ignores_bypass)             \
+    X(express_ignores_trials)             \
+    X(express_ignores_surplus)            \
+    X(express_ignores_probes)             \
+    X(express_tells_no_strategy)          \
+    X(express_goes_on_when_a_call_begins) \
+    X(express_passes_on_the_old)          \
+    X(express_passes_on_the_expired)      \
+    X(express_passes_on_the_used_up)      \
+    X(express_passes_on_the_suspect)      \
+    X(express_serves_the_last_in_line)    \
+    X(express_gives_one_to_many)          \
+    X(express_overfills_the_line)         \
+    X(express_forgets_what_becomes_idle)  \
+    X(express_lets_everybody_wait)
 // clang-format on
 
 namespace cenote::core {

@@ -62,8 +62,61 @@ void machine::warm(instant now, actions& out) {
     settle(now, out);
 }
 
+bool machine::queue_up(instant now, const request& who, waiter_id& id) {
+    bool waits = who.deadline > now && who.queues && !who.again && !who.cannot_wait &&
+                 who.count == 1 && who.holder == 0 && who.rank != priority::reserved;
+    if (planted(fault::express_lets_everybody_wait)) waits = true;
+    bool room = line_.size() < settings_.line_max || planted(fault::express_overfills_the_line);
+    // The first one in line changes what is due.
+    if (!waits || !is_express(now) || line_.empty() || !room) return false;
+    ++acquires_;
+    id = line_.join({.cookie = who.cookie,
+                     .ticket = who.ticket != 0 ? who.ticket : ++last_ticket_,
+                     .holder = 0,
+                     .arrived = who.ticket != 0 ? who.arrived : now,
+                     .deadline = who.deadline,
+                     .rank = who.rank,
+                     .bypassable = who.bypassable});
+    return true;
+}
+
+bool machine::pass_on(instant now, slot_id id, std::uint64_t uses,
+                      const std::optional<duration>& held, std::uint64_t& to) {
+    // The last one in line leaves through settle(): without a line other things are due.
+    std::size_t enough = planted(fault::express_serves_the_last_in_line) ? 1 : 2;
+    if (!is_express(now) || line_.size() < enough) return false;
+    if (line_.first().count > 1 && !planted(fault::express_gives_one_to_many)) return false;
+    slot& s = slots_[id];
+    bool old = is_old(s) && !planted(fault::express_passes_on_the_old);
+    bool expired = s.expires_at <= now && !planted(fault::express_passes_on_the_expired);
+    bool used_up =
+        s.uses + uses >= settings_.max_uses && !planted(fault::express_passes_on_the_used_up);
+    bool suspect =
+        can_.probe && s.checked_at <= suspect_at_ && !planted(fault::express_passes_on_the_suspect);
+    if (old || expired || used_up || suspect) return false;
+    ++released_;
+    s.uses += uses;
+    releases_.note(now);
+    if (held) hold_.record(*held);
+    s.idle_since = now;
+    circuit_.note_success(now);
+    if (!planted(fault::express_forgets_what_becomes_idle)) note_idle(now, s);
+    const waiter& w = line_.leave_first();
+    s.leased_at = now;
+    s.holder = 0;
+    ++s.uses;
+    ++granted_;
+    ++waited_;
+    ++passed_on_;
+    wait_.record(now - w.arrived);
+    to = w.cookie;
+    return true;
+}
+
 answer machine::acquire(instant now, const request& who, actions& out) {
     make_room(out);
+    if (waiter_id id; queue_up(now, who, id))
+        return {.what = answer::kind::waiting, .waiter = id, .ticket = line_.at(id).ticket};
     notice_freeze(now);
     ++acquires_;
     warmed_ = true;
@@ -208,6 +261,11 @@ bool machine::cancel(instant now, waiter_id id, actions& out) {
 
 void machine::release(instant now, slot_id id, condition how, std::uint64_t uses,
                       const std::optional<duration>& held, actions& out) {
+    std::uint64_t to = 0;
+    if (how == condition::clean && pass_on(now, id, uses, held, to)) {
+        out.push_back({.what = action::kind::grant, .slot = id, .cookie = to});
+        return;
+    }
     notice_freeze(now);
     slot& s = slots_[id];
     ensure(s.state == slot_state::leased, "what is released was leased");
@@ -285,6 +343,7 @@ bool machine::hand_over(instant now, slot_id id, actions& out) {
     a.what = action::kind::grant;
     a.slot = id;
     a.cookie = w.cookie;
+    express_until_ = express_limit();  // the strategy may just have been told
     return true;
 }
 
@@ -315,6 +374,8 @@ void machine::begun(instant now, slot_id id, std::uint64_t call) {
     instant deadline = after(now, timeout_of(s.state, settings_));
     calls_.add(id, deadline);
     others_at_ = std::min(others_at_, deadline);
+    if (!planted(fault::express_goes_on_when_a_call_begins))
+        express_until_ = std::min(express_until_, others_at_);
 }
 
 bool machine::answered(slot_id id, std::uint64_t call, slot_state expected) {

@@ -47,6 +47,8 @@
 //     earlier recovery that lasts.
 // 13. Anything is kept only while the head of the line wants several, and more than that (or the
 //     pool is paused).
+// 14. Before express_until_ nothing but a deadline in line is due, and the pool is full, serves
+//     strictly in order, reports nothing, and lends and takes back without a trial or a probe.
 #pragma once
 
 #include <algorithm>
@@ -172,7 +174,10 @@ public:
     /// std::bad_alloc, which nothing else does but make_places(); those that let somebody wait call
     /// it first.
     void make_room(actions& out) {
-        if (!line_.has_room() || out.capacity() < most_actions_) grow(out);
+        if (!has_room(out)) grow(out);
+    }
+    bool has_room(const actions& out) const {
+        return line_.has_room() && out.capacity() >= most_actions_;
     }
 
     // Requests. `out` keeps its content; actions are appended.
@@ -180,8 +185,22 @@ public:
     /// The minimum is to be kept from now on, whatever `warm_up` said.
     void warm(instant now, actions& out);
     answer acquire(instant now, const request& who, actions& out);
+    // Express. In a full pool where nothing is due only the line moves: who comes joins it, and
+    // what comes back goes to its head. These two do what acquire() and release() do then, without
+    // an action and without a look at the whole; those use them, too. False: nothing has changed,
+    // and it takes the long way.
+
+    /// Requires make_room() before.
+    bool queue_up(instant now, const request& who, waiter_id& id);
+    /// A clean lease comes back. `to`: the cookie of the waiter that gets it.
+    bool pass_on(instant now, slot_id id, std::uint64_t uses, const std::optional<duration>& held,
+                 std::uint64_t& to);
+    /// How many leases were passed on.
+    std::uint64_t passed_on() const { return passed_on_; }
+
     /// A place in line for somebody who may need one later.
     std::uint64_t draw_ticket() { return ++last_ticket_; }
+    std::uint64_t last_ticket() const { return last_ticket_; }
     std::optional<slot_id> try_acquire(instant now, actions& out);
     /// False: it was granted or refused before.
     bool cancel(instant now, waiter_id id, actions& out);
@@ -369,6 +388,11 @@ private:
     bool head_may_be_bypassed(instant now) const;
     bool is_full() const;
     bool crowded(instant now) const;
+    instant express_limit() const;
+    bool is_express(instant now) const {
+        bool due = now >= line_.earliest() && !planted(fault::express_ignores_deadlines);
+        return now < express_until_ && !due;
+    }
     /// Whether idle resources are probed of the pool's own accord.
     bool beats() const {
         bool maintains = maintains_ || planted(fault::suspended_beats_on);
@@ -425,6 +449,8 @@ private:
     instant sweep_due_ = never;  // nothing is due to be retired before this
     instant beat_due_ = never;   // no heartbeat is due before this
     instant others_at_ = never;  // when anything but a waiter's deadline is due
+    instant express_until_ = long_ago;
+    std::uint64_t passed_on_ = 0;
     instant settled_at_;
     std::size_t most_actions_ = 0;  // that one call can append
 

@@ -19,6 +19,13 @@ void machine::check(instant now) const {
         ensure(line_.empty(), "12: nobody waits in an inactive pool");
     if (circuit_.state() == breaker_state::recovering)
         ensure(line_.size() <= circuit_.probes(), "12: only few wait in a recovering pool");
+    if (now < express_until_) {
+        ensure(express_until_ <= others_at_, "14: nothing is due before express ends");
+        ensure(full_ && is_full(), "14: express is for full pools");
+        ensure(settings_.fairness == fairness::strict && !reports_ && circuit_.flows(),
+               "14: express is for plain pools");
+        ensure(trials_ == 0 && !slots_.surplus(), "14: express knows no trials and no surplus");
+    }
     if (closed_) {
         ensure(line_.empty(), "11: nobody waits in a closed pool");
         ensure(count(slot_state::idle) == 0, "11: a closed pool keeps nothing idle");

@@ -28,6 +28,24 @@ void machine::settle(instant now, actions& out) {
     ++settles_;
     full_ = is_full();
     others_at_ = other_wake_at();
+    express_until_ = express_limit();
+}
+
+/// Until when only the line can move. See invariant 14.
+instant machine::express_limit() const {
+    bool full = full_ || planted(fault::express_ignores_room);
+    bool strict = settings_.fairness == fairness::strict || planted(fault::express_ignores_bypass);
+    bool probes =
+        can_.probe && (settings_.probe_on_release || settings_.probe_after_idle <= duration{});
+    bool tries = !circuit_.flows() || trials_ > 0;
+    bool plain = full && strict && !reports_ &&
+                 (!probes || planted(fault::express_ignores_probes)) &&
+                 (!tries || planted(fault::express_ignores_trials)) &&
+                 (!slots_.surplus() || planted(fault::express_ignores_surplus));
+    if (!plain) return long_ago;
+    if (planted(fault::express_ignores_what_is_due)) return never;
+    if (planted(fault::express_tells_no_strategy)) return others_at_;
+    return std::min(others_at_, circuit_.tell_at());
 }
 
 /// With no place free, a waiter more or less changes nothing but the line.

@@ -146,13 +146,23 @@ bool keeper::ask_for(thread_waiter& me, resource* rejected) {
     me.rearm();
     join_anew(me, rejected);
     bool in_line = false;
+    errands todo;
     try {
-        enter([&](instant now) {
-            machine_.make_room(out_);  // the only step that can fail, before anything has changed
-            if (rejected != nullptr)
-                give_to_machine(now, rejected, core::condition::unfit, std::nullopt);
-            in_line = ask_for(now, me);
-        });
+        std::lock_guard lock(mutex_);
+        if (is_behind()) [[unlikely]]
+            start_anew(todo);
+        instant now = this->now();
+        if (rejected == nullptr && queue_up(now, me)) return true;
+        decide(
+            now,
+            [&](instant at) {
+                // The only step that can fail, before anything has changed.
+                machine_.make_room(out_);
+                if (rejected != nullptr)
+                    give_to_machine(at, rejected, core::condition::unfit, std::nullopt);
+                in_line = ask_for(at, me);
+            },
+            todo);
     } catch (...) {
         if (rejected != nullptr) {
             rejected->state = detail::condition::unfit;
@@ -160,6 +170,7 @@ bool keeper::ask_for(thread_waiter& me, resource* rejected) {
         }
         throw;
     }
+    if (todo.any()) carry_out(todo);
     return in_line;
 }
 
@@ -294,22 +305,40 @@ void keeper::release(resource* r, std::exception_ptr cause) noexcept {
     if (looks_before_release_ && lay_back(r)) return;  // others have tried that already
     auto how = static_cast<core::condition>(std::exchange(r->state, detail::condition::clean));
     if (unused && how == core::condition::dirty) how = core::condition::dirty_unused;
-    enter([&](instant now) noexcept {
-        std::optional<core::duration> held;
-        if (auto since = r->seen->leased_at.load(std::memory_order_relaxed); since != 0)
-            held = now.time_since_epoch() - core::duration{since};
-        if (cause != nullptr) {
-            cause_ = cause;
-            cause_of_ = machine_.look(r->slot).resource;
-        }
-        // The machine must hear of the end of a trial.
-        bool plain = how == core::condition::clean && !machine_.look(r->slot).trial;
-        if (plain && keep_on_shelf(now, r)) {
-            if (held) machine_.note_hold(*held);
-        } else {
-            give_to_machine(now, r, how, held);
-        }
-    });
+    detail::waiter* next = nullptr;
+    errands todo;
+    {
+        std::lock_guard lock(mutex_);
+        if (is_behind()) [[unlikely]]
+            start_anew(todo);
+        instant now = this->now();
+        if (how == core::condition::clean) next = pass_on(now, r, todo);
+        if (next == nullptr)
+            decide(now, [&](instant at) noexcept { end_lease(at, r, how, cause); }, todo);
+    }
+    if (next != nullptr) {
+        next->process.store(detail::no_process, std::memory_order_relaxed);
+        next->notify();
+    }
+    if (todo.any()) carry_out(todo);
+}
+
+void keeper::end_lease(instant now, resource* r, core::condition how,
+                       const std::exception_ptr& cause) {
+    std::optional<core::duration> held;
+    if (auto since = r->seen->leased_at.load(std::memory_order_relaxed); since != 0)
+        held = now.time_since_epoch() - core::duration{since};
+    if (cause != nullptr) {
+        cause_ = cause;
+        cause_of_ = machine_.look(r->slot).resource;
+    }
+    // The machine must hear of the end of a trial.
+    bool plain = how == core::condition::clean && !machine_.look(r->slot).trial;
+    if (plain && keep_on_shelf(now, r)) {
+        if (held) machine_.note_hold(*held);
+    } else {
+        give_to_machine(now, r, how, held);
+    }
 }
 
 /// Only at what its holder thinks can be kept. Returns what it throws.

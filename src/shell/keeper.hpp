@@ -239,8 +239,12 @@ private:
 
     template <class Ask>
     void enter(Ask&& ask) noexcept(noexcept(ask(core::instant{})));
+    struct changing;
     template <class Ask>
     void decide(Ask&& ask, errands& todo) noexcept(noexcept(ask(core::instant{})));
+    template <class Ask>
+    void decide(core::instant now, Ask&& ask,
+                errands& todo) noexcept(noexcept(ask(core::instant{})));
     bool anything_to_sort_out() const;
     void sort_out(core::instant now, errands& todo) noexcept;
     void look_around(core::instant now, errands& todo) noexcept;
@@ -250,6 +254,8 @@ private:
     void rouse(errands& todo);
 
     // Under the lock.
+    bool queue_up(core::instant now, detail::waiter& who);
+    detail::waiter* pass_on(core::instant now, detail::resource* r, errands& todo);
     /// Asks for a lease on behalf of `who`. True: it has to wait.
     bool ask_for(core::instant now, detail::waiter& who);
     detail::resource* take_from_shelf(core::instant now, const borrower& who);
@@ -257,6 +263,8 @@ private:
     std::uint64_t note_who_holds(std::uint64_t comes, std::size_t wanted);
     bool waited_in_vain(std::size_t wanted);
     void note_nested(std::source_location site);
+    void end_lease(core::instant now, detail::resource* r, core::condition how,
+                   const std::exception_ptr& cause);
     void give_to_machine(core::instant now, detail::resource* r, core::condition how,
                          const std::optional<core::duration>& held);
     void mind_the_lane(core::instant now);
@@ -283,6 +291,7 @@ private:
     void give_up(const core::action& a);
     void abandon_call(core::instant now, const core::action& a);
     void enqueue(place& p);
+    bool ask_now(core::instant now, detail::waiter& who);
     bool ask_for_lease(core::instant now, detail::waiter& who);
     bool take_out(core::instant now, detail::waiter& who);
     void keep_for(detail::waiter& who);

@@ -17,16 +17,82 @@ bool keeper::ask(detail::waiter& who) {
     get_ready();
     if (who.what == detail::awaited_thing::drained) close();
     bool waits = false;
-    enter([&](instant now) {
-        machine_.make_room(out_);
+    errands todo;
+    {
+        std::lock_guard lock(mutex_);
+        if (is_behind()) [[unlikely]]
+            start_anew(todo);
+        instant now = this->now();
         if (who.timeout.count() >= 0) who.deadline = core::after(now, who.timeout);
-        waits = who.what == detail::awaited_thing::lease ? ask_for_lease(now, who)
-                                                         : watch_for(now, who);
-        if (!waits && who.got == nullptr) keep_for(who);
-        who.process.store(waits || is_unseen(who) ? detail::this_process : detail::no_process,
-                          std::memory_order_relaxed);
-    });
+        if (queue_up(now, who)) return true;
+        decide(now, [&](instant at) { waits = ask_now(at, who); }, todo);
+    }
+    if (todo.any()) carry_out(todo);
     return waits || (is_unseen(who) && !look_here(who));
+}
+
+/// True: it waits.
+bool keeper::ask_now(instant now, detail::waiter& who) {
+    machine_.make_room(out_);
+    bool waits =
+        who.what == detail::awaited_thing::lease ? ask_for_lease(now, who) : watch_for(now, who);
+    if (!waits && who.got == nullptr) keep_for(who);
+    who.process.store(waits || is_unseen(who) ? detail::this_process : detail::no_process,
+                      std::memory_order_relaxed);
+    return waits;
+}
+
+// Express, under the lock: only the line moves, and nothing follows that anybody has to be told.
+
+/// False: nothing has changed.
+bool keeper::queue_up(instant now, detail::waiter& who) {
+    bool plain = who.what == detail::awaited_thing::lease && who.ticket == 0 && !who.stopped &&
+                 !who.wants_several && !who.cannot_wait && who.wants.queues;
+    // The workplace has something to do, or must mind the clock from earlier on.
+    if (!plain || has_jobs() || who.deadline < looked_for_ || !machine_.has_room(out_))
+        return false;
+    std::uint64_t holder = who.holder == 0 ? 0 : note_who_holds(who.holder, 1);
+    core::waiter_id id;
+    changing bracket(sequence_);
+    if (!machine_.queue_up(now,
+                           {.deadline = who.deadline,
+                            .cookie = std::bit_cast<std::uint64_t>(&who),
+                            .bypassable = true,
+                            .rank = who.wants.rank,
+                            .holder = holder},
+                           id))
+        return false;
+    who.arrived = now;
+    who.ticket = machine_.last_ticket();
+    who.place = std::bit_cast<std::uint64_t>(id);
+    who.got = nullptr;
+    who.error = {};
+    who.process.store(detail::this_process, std::memory_order_relaxed);
+    return true;
+}
+
+/// Whom to tell; null: nothing has changed.
+detail::waiter* keeper::pass_on(instant now, resource* r, errands& todo) {
+    // A lease from before a recall, and what somebody still has to look at, take the long way.
+    if (has_jobs() || recalled_ != 0 || looks_before_acquire_ || umpire_.needs_telling())
+        return nullptr;
+    std::optional<core::duration> held;
+    if (auto since = r->seen->leased_at.load(std::memory_order_relaxed); since != 0)
+        held = now.time_since_epoch() - core::duration{since};
+    place& p = places_[r->slot];
+    std::uint64_t hits = r->seen->hits.load(std::memory_order_relaxed);
+    std::uint64_t cookie = 0;
+    changing bracket(sequence_);
+    if (!machine_.pass_on(now, r->slot, hits - p.hits_known, held, cookie)) return nullptr;
+    auto* w = std::bit_cast<detail::waiter*>(cookie);
+    w->error = {};
+    w->got = r;
+    prepare(now, r, borrower_of(*w));
+    if (leaks_at() < looked_for_) {
+        rouse(todo);
+        if (todo.needs_keeper()) add_ref();
+    }
+    return w;
 }
 
 /// Whoever asked looks at what it got at once, until something is fit. False: it waits after all.

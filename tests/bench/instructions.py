@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts the instructions of one acquire and release on the fast lane; fails if they are too many.
+"""Counts the instructions of one acquire and release; fails if they are too many.
 
 usage: instructions.py VALGRIND PROGRAM LIMIT
 

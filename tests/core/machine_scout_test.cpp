@@ -7,10 +7,10 @@ namespace cenote::core {
 namespace {
 
 /// Without jitter or doubling: another one is tried every 200 ms.
-constexpr backoff spacing{.first = 200ms, .cap_waiting = 200ms, .cap_idle = 200ms};
+constexpr backoff even_spacing{.first = 200ms, .cap_waiting = 200ms, .cap_idle = 200ms};
 
 options with_lanes(std::size_t lanes) {
-    return {.max = 20, .open_timeout = 60s, .opening_max = lanes, .backoff = spacing};
+    return {.max = 20, .open_timeout = 60s, .opening_max = lanes, .backoff = even_spacing};
 }
 
 /// A pool that has been opened once, in `took`, and lost it again.

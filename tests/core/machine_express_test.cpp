@@ -1,0 +1,114 @@
+// Express: in a full pool where nothing is due, only the line moves.
+#include "core/machine_dialogue.hpp"
+
+namespace cenote::core {
+namespace {
+
+struct machine_express : testing::Test {
+    /// A full pool, with `waiting` in line.
+    void make(options settings = {}, std::uint64_t waiting = 3, abilities can = {.probe = true}) {
+        settings.max = 2;
+        d.emplace(settings, can);
+        d->fill(2);
+        d->ask(1);
+        d->ask(2);
+        for (std::uint64_t who = 1; who <= waiting; ++who) d->ask(10 + who);
+        d->release(0);  // the strategy is told of the first success; from then on it is quiet
+        d->ask(99);
+        passed_on = d->it.passed_on();
+        settles = d->it.settles();
+    }
+    bool express() const { return d->it.passed_on() > passed_on; }
+
+    std::optional<dialogue> d;
+    std::uint64_t passed_on = 0;
+    std::uint64_t settles = 0;
+};
+
+TEST_F(machine_express, passes_a_lease_on_to_the_head) {
+    make();
+    d->now += 1ms;
+    d->release(0);
+    EXPECT_EQ(d->said(), "12 gets 0");
+    EXPECT_TRUE(express());
+    EXPECT_EQ(d->ask(20), "waits");
+    EXPECT_EQ(d->it.settles(), settles);
+}
+
+TEST_F(machine_express, counts_as_the_long_way_does) {
+    make();
+    stats before;
+    d->it.read(before);
+    d->release(0);
+    d->ask(20);
+    stats after;
+    d->it.read(after);
+    EXPECT_EQ(after.granted, before.granted + 1);
+    EXPECT_EQ(after.released, before.released + 1);
+    EXPECT_EQ(after.waited, before.waited + 1);
+    EXPECT_EQ(after.acquires, before.acquires + 1);
+    EXPECT_EQ(after.waiting, before.waiting);
+}
+
+TEST_F(machine_express, ends_at_a_deadline_in_line) {
+    make();
+    d->ask(20, 5ms);
+    d->now += 5ms;
+    d->release(0);
+    EXPECT_FALSE(express());
+    EXPECT_EQ(d->said(), "20 refused: timed_out, 12 gets 0");
+}
+
+TEST_F(machine_express, is_not_for_the_last_in_line) {
+    make({}, 1);
+    ASSERT_EQ(d->it.passed_on(), 0u);
+    d->release(0);
+    EXPECT_FALSE(express());
+    EXPECT_EQ(d->said(), "99 gets 0");
+}
+
+TEST_F(machine_express, is_not_for_what_is_worn_or_dirty) {
+    make({.max_uses = 3});
+    d->release(0, condition::clean, 1);
+    EXPECT_FALSE(express());
+    make({}, 3, {.probe = true, .reset = true});
+    d->release(0, condition::dirty);
+    EXPECT_FALSE(express());
+    make();
+    d->retire_all();
+    d->release(0);
+    EXPECT_FALSE(express());
+}
+
+TEST_F(machine_express, is_not_for_pools_that_look_at_every_lease) {
+    make({.probe_on_release = true});
+    d->release(1);
+    EXPECT_FALSE(express());
+    make({.fairness = fairness::bounded});
+    d->release(1);
+    EXPECT_FALSE(express());
+    d.emplace(options{.max = 1}, abilities{}, true);
+    d->fill(1);
+    for (std::uint64_t who = 1; who <= 4; ++who) d->ask(who);
+    d->release(0);
+    d->release(0);
+    EXPECT_EQ(d->it.passed_on(), 0u);
+}
+
+TEST_F(machine_express, tells_the_strategy_of_successes_all_the_same) {
+    make();
+    d->release(0);
+    EXPECT_TRUE(express());
+    EXPECT_EQ(d->judged(), "nothing");
+    d->pass(100ms);
+    d->release(0);
+    EXPECT_NE(d->judged(), "nothing");
+    // And goes on being express afterwards.
+    passed_on = d->it.passed_on();
+    d->ask(30);
+    d->release(0);
+    EXPECT_TRUE(express());
+}
+
+}  // namespace
+}  // namespace cenote::core
