@@ -87,8 +87,8 @@ struct options {
 
     /// Believes that a SELECT, INSERT, UPDATE, DELETE or MERGE leaves nothing behind in the
     /// session, nor does a transaction of these that has ended, and saves its reset. That is not so
-    /// if they call functions such as set_config() or pg_advisory_lock(), nor for CREATE TEMP TABLE
-    /// … AS, which calls itself a SELECT: then the next borrower inherits that.
+    /// if they call functions such as set_config() or pg_advisory_lock(): then the next borrower
+    /// inherits that.
     bool unsafe_reset_by_tag = false;
 
     /// `postgresql://user:password@host:port,host:port/database?key=value`. The keys are in

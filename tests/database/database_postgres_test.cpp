@@ -86,6 +86,21 @@ using awaited_kind = testing::Types<kind<postgres_place, awaited>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_cancelled_database, awaited_kind);
 INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_cancelled_served_database, awaited_kind);
 
+/// Both call themselves a SELECT. The next user's insert went into the first one's table.
+TEST(database_postgres, a_temporary_table_made_by_a_query_is_gone_for_the_next_user) {
+    database db{postgres_place::url(), {.pool = {.max = 1}}};
+    db.execute("DROP TABLE IF EXISTS hidden");
+    db.execute("CREATE TABLE hidden (n int)");
+    for (const char* makes :
+         {"CREATE TEMP TABLE hidden AS SELECT 7 AS n", "SELECT 7 AS n INTO TEMP hidden"}) {
+        db.execute(makes);
+        db.execute("INSERT INTO hidden VALUES (?)", 1);
+        EXPECT_EQ(db.query("SELECT count(*) FROM public.hidden").scalar<int>(), 1) << makes;
+        db.execute("DELETE FROM public.hidden");
+    }
+    db.execute("DROP TABLE public.hidden");
+}
+
 /// In transaction mode there is no session, and what is set in one would be the next one's.
 TEST(database_postgres, leaves_nothing_behind_pgbouncer) {
     support::pgbouncer_server bouncer(support::the_postgres(), {.pool_size = 1});
