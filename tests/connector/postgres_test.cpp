@@ -307,8 +307,8 @@ TEST_F(postgres, an_awaited_form_owns_what_it_was_given) {
 }
 
 TEST_F(postgres, an_operation_has_its_time) {
-    c.set_timeout(50ms);
     int before = backend_of(c);
+    c.set_timeout(50ms);
     EXPECT_THROW(c.execute("select pg_sleep(600)"), exchange_timeout);
     EXPECT_THROW(c.execute("select 1"), connection_error);
     EXPECT_EQ(to.before_release(c), verdict::discard);
