@@ -154,7 +154,7 @@ private:
 ///     cenote::pool<session> units{cenote::unit_of_work<session>{[] { return session{"db"}; }},
 ///                                 {.max = 8, .max_uses = 1000}};
 ///
-/// Nobody finds anything of whoever had the unit before. When a unit comes back:
+/// A user finds nothing of the user before. When a unit comes back:
 ///
 /// 1. A broken one is not kept (`retired`, for the reason `rejected`).
 /// 2. All others are rolled back, and then cleared, before anybody else gets them: on a thread of

@@ -73,7 +73,7 @@ bool keeper::queue_up(instant now, detail::waiter& who) {
 
 /// Whom to tell; null: nothing has changed.
 detail::waiter* keeper::pass_on(instant now, resource* r, errands& todo) {
-    // A lease from before a recall, and what somebody still has to look at, take the long way.
+    // Leases from before a recall, and resources that before_acquire looks at, take the long way.
     if (has_jobs() || recalled_ != 0 || looks_before_acquire_ || umpire_.needs_telling())
         return nullptr;
     std::optional<core::duration> held;
