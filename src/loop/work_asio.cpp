@@ -209,7 +209,7 @@ void work_asio::running_call::end() noexcept {
     if (std::exchange(ended_, true)) return;
     expiry_.reset();
     {
-        std::lock_guard lock(place_.home_.lock());
+        holding lock(place_.home_.lock);
         for (running_call** at = &place_.calls_; *at != nullptr; at = &(*at)->next) {
             if (*at != this) continue;
             *at = next;
@@ -242,7 +242,7 @@ void work_asio::start_up() { has_started(); }
 void work_asio::call(const job& j) noexcept {
     std::shared_ptr<running_call> started;
     try {
-        std::unique_lock lock(home_.lock());
+        holding lock(home_.lock);
         asio::any_io_executor where = where_;
         if (stopping_) std::rethrow_exception(dropped_error_);
         lock.unlock();
@@ -273,6 +273,7 @@ void work_asio::abandoned(core::slot_id slot, std::uint64_t call) {
 }
 
 bool work_asio::look(instant wake_at) {
+    home_.lock.is_held();
     bool ended = wake_at == never && timer_at_ != never;  // else the timer would keep the loop busy
     bool due = home_.has_jobs() || somebody_abandoned_ || wake_at < timer_at_ || ended;
     if (!due || !take_turn()) return false;
@@ -289,16 +290,16 @@ bool work_asio::take_turn() { return !stopping_ && !std::exchange(turn_taken_, t
 /// The turn has been taken. The end of the pool waits for this: after it the executor may be gone.
 void work_asio::summon() noexcept {
     bool done = put_there(*this, [&] { asio::post(where_, errand(*this, &work_asio::turn)); });
-    std::unique_lock lock(home_.lock());
+    holding lock(home_.lock);
     if (!done) {  // whoever enters the keeper next looks, and tries again
         home_.mind_nothing();
         end_turn(lock);
     }
-    if (--summoning_ == 0 && stopping_) summoned_.notify_all();
+    if (--summoning_ == 0 && stopping_) summoned_.tell_all();
 }
 
 void work_asio::turn() noexcept {
-    std::unique_lock lock(home_.lock());
+    holding lock(home_.lock);
     for (int steps = 0; !stopping_ && step(lock); ++steps) {
         if (steps < steps_per_turn) continue;
         ++summoning_;
@@ -309,7 +310,7 @@ void work_asio::turn() noexcept {
 }
 
 /// One thing after the other. False: there is nothing left to do.
-bool work_asio::step(std::unique_lock<std::mutex>& lock) noexcept {
+bool work_asio::step(holding& lock) noexcept {
     job j;
     instant wake_at = home_.mind_until();
     if (home_.next_job(j)) {
@@ -328,7 +329,7 @@ bool work_asio::step(std::unique_lock<std::mutex>& lock) noexcept {
     return true;
 }
 
-void work_asio::end_turn(std::unique_lock<std::mutex>& lock) noexcept {
+void work_asio::end_turn(holding& lock) noexcept {
     if (!stopping_) {
         turn_taken_ = false;
         return;
@@ -338,9 +339,9 @@ void work_asio::end_turn(std::unique_lock<std::mutex>& lock) noexcept {
 }
 
 /// False: there was no memory for it. Whoever enters the keeper next looks, and it is tried again.
-bool work_asio::set_timer(std::unique_lock<std::mutex>& lock, instant wake_at) noexcept {
+bool work_asio::set_timer(holding& lock, instant wake_at) noexcept {
     timer_at_ = wake_at;
-    if (home_.has_manual_clock()) return true;  // it comes by itself
+    if ((home_.clock != nullptr)) return true;  // it comes by itself
     lock.unlock();
     bool set = put_there(*this, [&] {
         timer_->expires_at(wake_at);  // and cancels the wait before
@@ -355,7 +356,7 @@ bool work_asio::set_timer(std::unique_lock<std::mutex>& lock, instant wake_at) n
 
 void work_asio::on_timer() noexcept {
     {
-        std::lock_guard lock(home_.lock());
+        holding lock(home_.lock);
         timer_at_ = never;
         if (!take_turn()) return;  // whoever has the turn will see that no timer is set
     }
@@ -364,12 +365,12 @@ void work_asio::on_timer() noexcept {
 
 /// The context of the executor goes away, and what was on it with it.
 void work_asio::dropped() noexcept {
-    std::lock_guard lock(home_.lock());
+    holding lock(home_.lock);
     stopping_ = true;
     let_go();
 }
 
-void work_asio::cancel_abandoned(std::unique_lock<std::mutex>& lock) noexcept {
+void work_asio::cancel_abandoned(holding& lock) noexcept {
     somebody_abandoned_ = false;
     for (running_call* c = calls_; c != nullptr;) {
         if (!c->abandoned || std::exchange(c->cancelled, true)) {
@@ -408,7 +409,7 @@ void work_asio::start_anew() {
 }
 
 void work_asio::forsake_calls() noexcept {
-    std::unique_lock lock(home_.lock());
+    holding lock(home_.lock);
     for (running_call* c = calls_; c != nullptr;) {
         if (!c->is_foreign() || std::exchange(c->cancelled, true)) {
             c = c->next;
@@ -423,7 +424,7 @@ void work_asio::forsake_calls() noexcept {
     }
 }
 
-void work_asio::stop(std::unique_lock<std::mutex>& lock) noexcept {
+void work_asio::stop(holding& lock) noexcept {
     stopping_ = true;
     for (running_call* c = calls_; c != nullptr; c = c->next) c->abandoned = true;
     summoned_.wait(lock, [&] { return summoning_ == 0; });

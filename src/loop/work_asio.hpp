@@ -3,12 +3,10 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <optional>
 
 #include "cenote/asio_connector.hpp"
@@ -33,7 +31,7 @@ public:
     std::size_t calls_here() const override { return 0; }
     bool needs_this_thread() const override;
     bool do_something(core::instant until) noexcept override;
-    void summon() noexcept override;
+    void summon() noexcept override CENOTE_UNCHECKED_LOCKING;
 
     bool look(core::instant wake_at) override;
     void abandoned(core::slot_id slot, std::uint64_t call) override;
@@ -43,7 +41,7 @@ public:
     /// The pool's end never waits for calls: it may well come on the only thread they have.
     bool helpless(std::size_t) const override { return true; }
     void start_anew() override;
-    void stop(std::unique_lock<std::mutex>& lock) noexcept override;
+    void stop(holding& lock) noexcept override CENOTE_UNCHECKED_LOCKING;
 
     /// In the child of a fork, when nobody runs the context: cancels the calls that the parent
     /// began, before they go on here.
@@ -54,14 +52,14 @@ private:
     class errand;
 
     void start_up() override;
-    void turn() noexcept;
-    bool step(std::unique_lock<std::mutex>& lock) noexcept;
+    void turn() noexcept CENOTE_UNCHECKED_LOCKING;
+    bool step(holding& lock) noexcept CENOTE_UNCHECKED_LOCKING;
     bool take_turn();
-    void end_turn(std::unique_lock<std::mutex>& lock) noexcept;
-    bool set_timer(std::unique_lock<std::mutex>& lock, core::instant wake_at) noexcept;
+    void end_turn(holding& lock) noexcept CENOTE_UNCHECKED_LOCKING;
+    bool set_timer(holding& lock, core::instant wake_at) noexcept CENOTE_UNCHECKED_LOCKING;
     void on_timer() noexcept;
     void dropped() noexcept;
-    void cancel_abandoned(std::unique_lock<std::mutex>& lock) noexcept;
+    void cancel_abandoned(holding& lock) noexcept CENOTE_UNCHECKED_LOCKING;
     void let_go() noexcept;
 
     keeper& home_;
@@ -79,7 +77,7 @@ private:
     bool somebody_abandoned_ = false;
     bool turn_taken_ = false;  // a turn is on the executor, on the way there, or under way
     int summoning_ = 0;        // so many are on the way there
-    std::condition_variable summoned_;
+    condition summoned_;
     bool stopping_ = false;
     core::instant timer_at_ = core::never;
 };

@@ -52,9 +52,9 @@ void announcer::note(const event& what) noexcept {
 
 bool announcer::busy() const { return telling_for != this && (telling_ || !noted_.empty()); }
 
-void announcer::tell(std::mutex& keeper_lock) noexcept {
+void announcer::tell(pool_lock& keeper_lock) noexcept {
     std::vector<event> batch;
-    std::unique_lock lock(keeper_lock);
+    holding lock(keeper_lock);
     if (telling_) return;
     telling_ = true;
     const announcer* outer = std::exchange(telling_for, this);

@@ -5,10 +5,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "cenote/observer.hpp"
+#include "shell/lock.hpp"
 
 namespace cenote::shell {
 
@@ -40,7 +40,7 @@ public:
 
     /// Outside the lock. Tells what has been noted so far, unless another thread is at it. What
     /// follows from that is for the next time: it might never end.
-    void tell(std::mutex& keeper_lock) noexcept;
+    void tell(pool_lock& keeper_lock) noexcept;
 
     /// Outside the lock. Tells one event at once, on this thread. If that is in the middle of an
     /// observer, of whichever pool, the event is dropped and counted: an observer that acquires

@@ -29,29 +29,34 @@ void keeper::enter(Ask&& ask) noexcept(noexcept(ask(core::instant{}))) {
     if (todo.any()) carry_out(todo);
 }
 
-/// All but the last: what follows is for the caller to carry out.
 template <class Ask>
 void keeper::decide(Ask&& ask, errands& todo) noexcept(noexcept(ask(core::instant{}))) {
-    std::lock_guard lock(mutex_);
-    if (is_behind()) [[unlikely]]
+    holding here(lock);
+    if (forks.is_behind()) [[unlikely]]
         start_anew(todo);
     decide(now(), std::forward<Ask>(ask), todo);
 }
 
-/// The same under the lock, in a keeper that is not behind.
 template <class Ask>
 void keeper::decide(core::instant now, Ask&& ask,
                     errands& todo) noexcept(noexcept(ask(core::instant{}))) {
-    changing bracket(sequence_);
-    std::forward<Ask>(ask)(now);
+    changing bracket(sequence);
+    ask_machine(now, ask);
     if (anything_to_sort_out()) sort_out(now, todo);
-    if (todo.needs_keeper()) add_ref();
+    if (todo.need_keeper()) add_ref();
 }
 
-/// Somebody who joins the line of a crowded pool leaves nothing else to do.
+/// Clang does not see that the lock `ask` requires is this one.
+template <class Ask>
+CENOTE_UNCHECKED_LOCKING void keeper::ask_machine(core::instant now, Ask&& ask) noexcept(
+    noexcept(ask(core::instant{}))) {
+    std::forward<Ask>(ask)(now);
+}
+
+/// A waiter that joins the line of a crowded pool leaves nothing else to do.
 inline bool keeper::anything_to_sort_out() const {
-    bool settled = settles_ != machine_.settles();
-    return !out_.empty() || settled || settings_.fairness == fairness::bounded || has_jobs() ||
+    bool settled = settles_ != machine.settles();
+    return !out.empty() || settled || fixed.fairness == fairness::bounded || has_jobs() ||
            wake_at() < looked_for_;
 }
 

@@ -55,7 +55,10 @@ void manual_clock::advance_to(time_point to) noexcept {
         next.in->tick();
     }
     std::lock_guard lock(shell::keeper_list_lock());
-    for (shell::keeper* k : pools_) k->time_has_moved();
+    for (shell::keeper* k : pools_) {
+        shell::holding here(k->lock);
+        k->watchers.tell();
+    }
 }
 
 bool manual_clock::advance_to_next(time_point limit) noexcept {
@@ -69,7 +72,8 @@ manual_clock::due manual_clock::first_due() noexcept {
     due first;
     std::lock_guard lock(shell::keeper_list_lock());
     for (shell::keeper* k : pools_) {
-        time_point at = k->next_due();
+        shell::holding here(k->lock);
+        time_point at = k->wake_at();
         if (at >= first.at) continue;
         first.at = at;
         first.in = k;

@@ -24,13 +24,14 @@ bool work_here::works_elsewhere() const {
 /// A loop that is under way finds the jobs itself: it ends under the lock under which it has looked
 /// for the last time.
 bool work_here::look(core::instant /*wake_at*/) {
+    home_.lock.is_held();
     return !stopping_ && home_.has_jobs() && !works_here() && !works_elsewhere();
 }
 
 /// False: there were none, or another thread does them.
 bool work_here::do_jobs(bool nested) noexcept {
     const detail::process_number here = detail::this_process;
-    std::unique_lock lock(home_.lock());
+    holding lock(home_.lock);
     if (!nested && works_here()) return false;
     loop mine{.next = loops_};
     loops_ = &mine;
@@ -54,7 +55,7 @@ void work_here::end(const loop& gone) {
     loop** at = &loops_;
     while (*at != &gone) at = &(*at)->next;
     *at = gone.next;
-    rests_.notify_all();
+    rests_.tell_all();
 }
 
 bool work_here::do_something(core::instant until) noexcept {
@@ -62,7 +63,7 @@ bool work_here::do_something(core::instant until) noexcept {
     if (!home_.waits_move_clock()) return false;
     {
         // No time passes for a call that is under way on another thread.
-        std::unique_lock lock(home_.lock());
+        holding lock(home_.lock);
         if (works_elsewhere()) {
             rests_.wait_for(lock, std::chrono::milliseconds{1});
             return true;
@@ -76,14 +77,17 @@ void work_here::abandoned(core::slot_id slot, std::uint64_t call) {
         if (l->running.slot == slot && l->running.call == call) l->stuck = true;
 }
 
-bool work_here::helpless(std::size_t /*own*/) const { return home_.has_jobs() && works_here(); }
+bool work_here::helpless(std::size_t /*own*/) const {
+    home_.lock.is_held();
+    return home_.has_jobs() && works_here();
+}
 
 void work_here::start_anew() {
     loops_ = nullptr;
     std::construct_at(&rests_);
 }
 
-void work_here::stop(std::unique_lock<std::mutex>& lock) noexcept {
+void work_here::stop(holding& lock) noexcept {
     stopping_ = true;
     rests_.wait(lock, [&] { return !works_elsewhere(); });
 }

@@ -1,7 +1,6 @@
 // Where connector calls run in a pool on a manual clock: on the thread that makes them necessary.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <thread>
 
@@ -27,7 +26,7 @@ public:
     bool overwhelmed() const override { return false; }
     bool helpless(std::size_t own) const override;
     void start_anew() override;
-    void stop(std::unique_lock<std::mutex>& lock) noexcept override;
+    void stop(holding& lock) noexcept override;
 
 private:
     /// A loop that does jobs. Lives on the stack of its thread.
@@ -47,7 +46,7 @@ private:
     // Guarded by the keeper's lock.
     loop* loops_ = nullptr;
     bool stopping_ = false;
-    std::condition_variable rests_;
+    condition rests_;
 };
 
 }  // namespace cenote::shell

@@ -44,7 +44,7 @@ void work_thread::resized(std::size_t max) {
 }
 
 void work_thread::start_up() {
-    std::lock_guard lock(home_.lock());
+    holding lock(home_.lock);
     if (started() || stopping_) return;
     minder_ = std::thread([this] { mind(); });
     has_started();
@@ -52,20 +52,23 @@ void work_thread::start_up() {
 }
 
 bool work_thread::must_hire() const {
+    home_.lock.is_held();
     return home_.jobs_waiting() > idle_ + starting_ && active_ < limit_ && !overwhelmed();
 }
 
 bool work_thread::helpless(std::size_t own) const {
+    home_.lock.is_held();
     return home_.has_jobs() && active_ <= own && (overwhelmed() || refused_ || !started());
 }
 
 bool work_thread::look(core::instant wake_at) {
+    home_.lock.is_held();
     std::size_t calls = std::min(home_.jobs_waiting(), idle_);
     std::size_t more = calls > summoned_ ? calls - summoned_ : 0;
     summoned_ += more;
     to_wake_.fetch_add(more, std::memory_order_relaxed);
     bool asleep = minder_sleeps_until_ != core::long_ago;
-    if (asleep && (must_hire() || wake_at < minder_sleeps_until_)) minder_wakes_.notify_one();
+    if (asleep && (must_hire() || wake_at < minder_sleeps_until_)) minder_wakes_.tell_one();
     return more > 0;
 }
 
@@ -73,7 +76,7 @@ bool work_thread::look(core::instant wake_at) {
 void work_thread::summon() noexcept {
     if (to_wake_.load(std::memory_order_relaxed) == 0) return;
     for (auto n = to_wake_.exchange(0, std::memory_order_relaxed); n > 0; --n)
-        worker_wakes_.notify_one();
+        worker_wakes_.tell_one();
 }
 
 void work_thread::abandoned(core::slot_id slot, std::uint64_t call) {
@@ -91,14 +94,14 @@ void work_thread::give_up_on(worker& w) {
 void work_thread::mind() {
     name_this_thread(name_, "/timer");
     const detail::process_number here = detail::this_process;
-    std::unique_lock lock(home_.lock());
+    holding lock(home_.lock);
     while (!stopping_ && detail::this_process == here) {
         bury_ended(lock);
         refused_ = must_hire() && !hire();
         if (must_hire() && !refused_) continue;
         if (helpless(0)) {
             home_.let_time_run();
-            home_.tell_watchers();  // whoever ends the pool does what no thread does
+            home_.watchers.tell();  // whoever ends the pool does what no thread does
         }
         core::instant now = home_.now();
         core::instant wake_at = home_.mind_until();
@@ -137,7 +140,7 @@ bool work_thread::hire() {
     }
 }
 
-void work_thread::bury_ended(std::unique_lock<std::mutex>& lock) {
+void work_thread::bury_ended(holding& lock) {
     for (auto w = workers_.begin(); w != workers_.end();) {
         if (!w->ended || !w->thread.joinable()) {
             ++w;
@@ -155,7 +158,7 @@ void work_thread::bury_ended(std::unique_lock<std::mutex>& lock) {
 void work_thread::work(worker& self) {
     name_this_thread(name_, "/work");
     const detail::process_number here = detail::this_process;
-    std::unique_lock lock(home_.lock());
+    holding lock(home_.lock);
     --starting_;
     for (;;) {
         if (!stopping_ && home_.next_job(self.running)) {
@@ -177,14 +180,14 @@ void work_thread::work(worker& self) {
         }
         if (stopping_) break;
         ++idle_;
-        bool rested = worker_wakes_.wait_for(lock, linger) == std::cv_status::timeout;
+        bool rested = !worker_wakes_.wait_for(lock, linger);
         --idle_;
         if (summoned_ > 0) --summoned_;  // this one, or somebody else who will find nothing to do
         if (rested && !home_.has_jobs()) break;
     }
     --active_;
     self.ended = true;
-    if (minder_sleeps_until_ != core::long_ago) minder_wakes_.notify_one();
+    if (minder_sleeps_until_ != core::long_ago) minder_wakes_.tell_one();
     lock.unlock();
     home_.drop_ref();
 }
@@ -203,11 +206,11 @@ void work_thread::start_anew() {
     has_not_started();
 }
 
-void work_thread::stop(std::unique_lock<std::mutex>& lock) noexcept {
+void work_thread::stop(holding& lock) noexcept {
     stopping_ = true;
-    minder_wakes_.notify_all();
-    worker_wakes_.notify_all();
-    auto end = [&](std::thread& thread, bool leave_alone) {
+    minder_wakes_.tell_all();
+    worker_wakes_.tell_all();
+    auto end = [&](std::thread& thread, bool leave_alone) CENOTE_UNCHECKED_LOCKING {
         std::thread t = std::move(thread);
         lock.unlock();
         if (leave_alone || t.get_id() == std::this_thread::get_id()) t.detach();

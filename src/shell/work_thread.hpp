@@ -2,10 +2,8 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <list>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -34,7 +32,7 @@ public:
     void resized(std::size_t max) override;
     void start_anew() override;
     /// Waits for all threads, except the calling one and those in an abandoned call.
-    void stop(std::unique_lock<std::mutex>& lock) noexcept override;
+    void stop(holding& lock) noexcept override CENOTE_UNCHECKED_LOCKING;
 
 private:
     struct worker {
@@ -49,7 +47,7 @@ private:
     void mind();
     void work(worker& self);
     bool hire();
-    void bury_ended(std::unique_lock<std::mutex>& lock);
+    void bury_ended(holding& lock) CENOTE_UNCHECKED_LOCKING;
     bool must_hire() const;
     void give_up_on(worker& w);
 
@@ -70,8 +68,8 @@ private:
     bool stopping_ = false;
     bool refused_ = false;  // the system has refused a thread
     core::instant minder_sleeps_until_ = core::long_ago;
-    std::condition_variable minder_wakes_;
-    std::condition_variable worker_wakes_;
+    condition minder_wakes_;
+    condition worker_wakes_;
 
     std::atomic<std::size_t> to_wake_{0};  // of those summoned
 };

@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <mutex>
 
 #include "core/instant.hpp"
 #include "shell/job.hpp"
+#include "shell/lock.hpp"
 
 namespace cenote::shell {
 
@@ -59,7 +59,7 @@ public:
     /// In the child of a fork: all threads are gone, and what they did.
     virtual void start_anew() = 0;
     /// The pool is gone: no call begins here any more.
-    virtual void stop(std::unique_lock<std::mutex>& lock) noexcept = 0;
+    virtual void stop(holding& lock) noexcept = 0;
 
 protected:
     bool started() const { return started_.load(std::memory_order_acquire); }

@@ -1,14 +1,13 @@
-// Looking at a pool from outside: stats, and the text that explains a refusal.
+// The text that explains why an acquire failed: what is leased, by which lines of code, since when.
 #include <algorithm>
 #include <cstdio>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "shell/keeper.hpp"
+#include "shell/around.hpp"
 #include "words/texts.hpp"
 
 namespace cenote::shell {
@@ -105,102 +104,82 @@ std::string opening_words(errc why, const std::string& name, duration waited, bo
     }
 }
 
-}  // namespace
+/// Whether this thread, whose time is up, could not have got a lease from any other one.
+bool waited_in_vain(keeper& k, std::size_t wanted) CENOTE_REQUIRES(k.lock) {
+    std::uint64_t me = name_holders(k, detail::this_thread(), wanted);
+    return k.machine.waits_in_vain(
+        {.count = static_cast<std::uint32_t>(wanted), .holder = me});
+}
 
-std::string keeper::explain(errc why, bool queues, std::size_t wanted, instant since,
-                            std::exception_ptr& cause) {
-    catch_up();
+/// How the pool is at one instant, as far as the text tells it.
+struct scene {
     std::vector<lease_info> leases;
-    leases.reserve(places_.size());
-    std::unique_lock lock(mutex_);
-    instant now = this->now();
-    list_leases(now, leases);
-    cause = open_error_;
-    instant open_ended_at = open_ended_at_;
-    std::size_t opening = machine_.count(core::slot_state::opening);
-    stats s;
-    machine_.read(s);
-    constexpr duration a_while = std::chrono::milliseconds{1};  // who only tried has not waited
-    bool in_vain = why == errc::timed_out && now - since >= a_while && waited_in_vain(wanted);
-    lock.unlock();
+    stats counts;
+    std::size_t opening = 0;
+    duration since_open{};  // negative: none has ended
+    std::exception_ptr open_error;
+    duration waited{};
+    bool in_vain = false;
+};
 
+scene look(keeper& k, errc why, std::size_t wanted, instant since) {
+    scene s;
+    s.leases.reserve(places(k));
+    holding here(k.lock);
+    instant now = k.now();
+    k.leases.list(now, s.leases);
+    k.machine.read(s.counts);
+    s.opening = k.machine.count(core::slot_state::opening);
+    s.open_error = k.opens.error();
+    s.since_open = k.opens.ended_at() == core::long_ago ? duration{-1} : now - k.opens.ended_at();
+    s.waited = now - since;
+    constexpr duration a_while = std::chrono::milliseconds{1};  // a caller that only tried
+    s.in_vain = why == errc::timed_out && s.waited >= a_while && waited_in_vain(k, wanted);
+    return s;
+}
+
+std::string explain(keeper& k, errc why, bool queues, std::size_t wanted, const scene& s) {
+    std::size_t max = k.max_now;
     std::string text =
-        opening_words(why, name_, now - since, work_->needs_this_thread(), wanted > max(), queues) +
-        ": " + std::to_string(leases.size()) + " of " + std::to_string(max()) + " leased" +
-        text_of(leases);
-    if (opening > 0) text += ", " + std::to_string(opening) + " opening";
-    text += ", " + std::to_string(s.waiting) + " waiting";
+        opening_words(why, k.name(), s.waited, k.work->needs_this_thread(), wanted > max, queues) +
+        ": " + std::to_string(s.leases.size()) + " of " + std::to_string(max) + " leased" +
+        text_of(s.leases);
+    if (s.opening > 0) text += ", " + std::to_string(s.opening) + " opening";
+    text += ", " + std::to_string(s.counts.waiting) + " waiting";
     if (why == errc::line_full && queues)
-        text += " (line_max = " + std::to_string(settings_.line_max) + ")";
-    if (open_ended_at != core::long_ago)
-        text += ", last open " + text_of(now - open_ended_at) +
-                " ago: " + (cause == nullptr ? "ok" : words::text_of(cause));
-    if (in_vain)
+        text += " (line_max = " + std::to_string(k.fixed.line_max) + ")";
+    if (s.since_open >= duration{})
+        text += ", last open " + text_of(s.since_open) +
+                " ago: " + (s.open_error == nullptr ? "ok" : words::text_of(s.open_error));
+    if (s.in_vain)
         text +=
             "; probably a deadlock: every lease is held by a thread that waits for another one "
             "(refuse_deadlock = true refuses at once)";
     return text;
 }
 
-/// Whether this thread, whose time is up, could not have got a lease from any other one.
-bool keeper::waited_in_vain(std::size_t wanted) {
-    std::uint64_t me = note_who_holds(detail::this_thread(), wanted);
-    return machine_.waits_in_vain({.count = static_cast<std::uint32_t>(wanted), .holder = me});
-}
-
-duration keeper::retry_after() const {
-    std::lock_guard lock(mutex_);
-    return machine_.retry_after(now());
-}
-
-stats keeper::read() const {
-    stats s;
-    s.max = max();
-    s.state = machine_.state();
-    if (is_behind()) return s;
-    std::uint64_t puts = 0;
-    std::uint64_t hits = 0;
-    std::uint64_t collected = 0;
-    auto look = [&] {
-        machine_.read(s);
-        s.max = max();
-        collected = collected_.get();
-        s.leaks = leaks_.reported();
-        puts = hits = 0;
-        // A put counts after its hit, so reading all puts first never finds more of them.
-        std::size_t places = traces_->size();
-        for (std::size_t i = 0; i < places; ++i)
-            puts += (*traces_)[i].puts.load(std::memory_order_acquire);
-        for (std::size_t i = 0; i < places; ++i)
-            hits += (*traces_)[i].hits.load(std::memory_order_acquire);
-    };
-    bool consistent = false;
-    for (int tries = 0; tries < 1000 && !consistent; ++tries) {
-        std::uint64_t before = sequence_.load(std::memory_order_acquire);
-        if (before % 2 == 0) {
-            look();
-            consistent = sequence_.load(std::memory_order_relaxed) == before;
-        }
-        if (!consistent && tries % 16 == 15) std::this_thread::yield();
-    }
-    if (!consistent) {  // a pool that never pauses; once is not too often
-        std::lock_guard lock(mutex_);
-        look();
-    }
-    // To the machine, what passes over the shelf is one long lease. Here its ends are told apart:
-    // released = what it saw come back, less what was only brought back, plus what was put by.
-    std::uint64_t granted = s.granted + hits;
-    s.released = s.released + puts - collected;
-    s.acquires += hits;
-    std::uint64_t out = granted - s.released - s.detached;
-    std::uint64_t leased = std::min(out, s.leased);
-    s.acquires -= out - leased;  // those who took one since the puts were read
-    s.granted = granted - (out - leased);
-    s.idle += s.leased - leased;
-    s.leased = leased;
-    s.events_lost = announcer_.lost();
-    machine_.read_histograms(s);
-    return s;
-}
+}  // namespace
 
 }  // namespace cenote::shell
+
+namespace cenote::detail {
+
+using shell::keeper_of;
+
+void gate::fail(errc why, instant since, bool queues, std::size_t wanted) {
+    shell::keeper& k = keeper_of(this);
+    k.catch_up();
+    shell::scene now = shell::look(k, why, wanted, since);
+    std::string text = shell::explain(k, why, queues, wanted, now);
+    throw_pool_error(why, std::move(text), std::move(now.open_error), retry_after(), name_,
+                     std::make_shared<const stats>(read()));
+}
+
+void gate::refused(errc why) noexcept {
+    shell::announcer& news = keeper_of(this).news;
+    if (!news.wants(event_kind::exhausted)) return;
+    stats now = read();
+    news.tell_now({.kind = event_kind::exhausted, .pool = name_, .error = why, .now = &now});
+}
+
+}  // namespace cenote::detail

@@ -1,0 +1,57 @@
+// What the files around the keeper do for each other and for it: functions on a keeper, each in the
+// file it is listed under.
+#pragma once
+
+#include <cstddef>
+#include <source_location>
+
+#include "shell/keeper.hpp"
+
+namespace cenote::shell {
+
+// acquire.cpp: one lease, for threads and others.
+
+/// Asks for a lease on behalf of `who`. True: it has to wait. False: it has got one, or an error.
+bool ask_for_lease(keeper& k, core::instant now, detail::waiter& who) CENOTE_REQUIRES(k.lock);
+/// The same in a full pool where only the line can move. False: nothing has changed.
+bool join_line(keeper& k, core::instant now, detail::waiter& who) CENOTE_REQUIRES(k.lock);
+/// Sees whether the system was suspended before what is open is lent.
+void notice_suspension_before_lending(keeper& k, core::instant now) CENOTE_REQUIRES(k.lock);
+/// A thread that will have to wait may hold a lease already, or be the last one of a deadlock. Has
+/// the machine know who holds what. Returns the thread if it holds anything, else 0.
+std::uint64_t name_holders(keeper& k, std::uint64_t thread, std::size_t wanted)
+    CENOTE_REQUIRES(k.lock);
+/// A waiter that forked while it asked, in what the pool called on its thread, is new here.
+void join_anew(detail::waiter& me, detail::resource*& rejected) noexcept;
+
+// look.cpp: looks from outside.
+
+/// How many slots there are, or were before `max` became less. Without the lock.
+std::size_t places(const keeper& k);
+
+// await.cpp: waiters without a thread.
+
+/// Has before_acquire look at what a waiter got. False: it is unfit; the waiter is in line again,
+/// or comes once more in `todo`.
+bool admit(keeper& k, detail::waiter& who, errands& todo) noexcept CENOTE_EXCLUDES(k.lock);
+
+// end.cpp: waiting for the whole pool, and its end.
+
+/// Those that wait for the whole pool without a thread, and need not any longer.
+void look_for_watchers(keeper& k, core::instant now, errands& todo) CENOTE_REQUIRES(k.lock);
+/// Waits until the minimum is open. Throws what the first open that failed threw.
+void wait_warm(keeper& k) CENOTE_EXCLUDES(k.lock);
+/// False: the calling thread is one that the pool needs, and must not be blocked. If it is such a
+/// one, this is told in any case.
+bool may_block(keeper& k, std::source_location site) noexcept CENOTE_EXCLUDES(k.lock);
+/// Whether waiting on this thread is refused, because the pool needs it.
+bool cannot_wait_here(const keeper& k);
+
+// breaking.cpp: the circuit breaker.
+
+/// Tells the strategy what was noted for it, and follows its rulings.
+void tell_strategy(keeper& k) noexcept CENOTE_EXCLUDES(k.lock);
+/// The pool has ended: its strategy may have another one.
+void let_go_of_strategy(keeper& k) noexcept CENOTE_EXCLUDES(k.lock);
+
+}  // namespace cenote::shell

@@ -1,0 +1,125 @@
+// The pool around the fast lane, as lane.hpp asks for it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "cenote/detail/processor.hpp"
+#include "cenote/detail/resource.hpp"
+#include "cenote/detail/shelf.hpp"
+#include "core/machine.hpp"
+#include "shell/lane.hpp"
+#include "shell/lease_ledger.hpp"
+#include "shell/umpire.hpp"
+
+namespace cenote::shell {
+
+class lane_pool {
+public:
+    using item = detail::resource;
+    using shelf = detail::basic_shelf<detail::resource>;
+    using instant = core::instant;
+    using date = core::instant;
+    using suspicion_mark = core::instant;
+    static constexpr instant never = core::never;
+    static constexpr suspicion_mark no_suspicion = core::long_ago;
+
+    lane_pool(core::machine& machine, core::actions& out, lease_ledger& leases, umpire& strategy,
+              core::duration sweep_interval)
+        : machine_(machine),
+          out_(out),
+          leases_(leases),
+          umpire_(strategy),
+          interval_(sweep_interval) {}
+
+    // What the lane needs to know.
+
+    static std::size_t cell() { return detail::processor(); }
+    /// A waiter is owed the next resource.
+    bool owes(instant now) const { return machine_.owed_at() <= now; }
+    instant suspicion() const { return machine_.suspect_at(); }
+    std::size_t leased() const { return machine_.count(core::slot_state::leased); }
+    static instant date_of(instant now) { return now; }
+    instant lent_at(const item* r) const { return machine_.look(r->slot).leased_at; }
+    bool is_expired(instant now, const item* r) const {
+        return machine_.look(r->slot).expires_at <= now;
+    }
+    static bool is_used_up(const item* r) {
+        return lease_ledger::hits(r) >= r->seen->limit.load(std::memory_order_relaxed);
+    }
+    static std::uint64_t touches(const item* r) { return lease_ledger::touches(r); }
+    /// In time for what will be too old before the next regular sweep.
+    instant next_sweep(instant now) const {
+        instant at = core::after(now, interval_);
+        for (core::slot_id id = 0; id < machine_.places(); ++id) {
+            const core::slot& s = machine_.look(id);
+            if (s.state == core::slot_state::leased && s.expires_at > now)
+                at = std::min(at, s.expires_at);
+        }
+        return at;
+    }
+
+    // What it has the pool do.
+
+    void bring_back(instant now, const item* r, instant idle_since) {
+        machine_.bring_back(now, r->slot, leases_.take_uses(r), idle_since, out_);
+    }
+
+    /// A put on the shelf, and what the trace said before.
+    struct put {
+        std::int64_t leased_at = 0;
+        std::uint64_t puts = 0;
+    };
+    static put count_put(item* r) {
+        put before{.leased_at = r->seen->leased_at.exchange(0, std::memory_order_relaxed),
+                   .puts = r->seen->puts.load(std::memory_order_relaxed)};
+        r->seen->puts.store(before.puts + 1, std::memory_order_release);
+        return before;
+    }
+    static void take_back_put(item* r, const put& before) {
+        r->seen->puts.store(before.puts, std::memory_order_release);
+        r->seen->leased_at.store(before.leased_at, std::memory_order_relaxed);
+    }
+    static void lies_here(item* r) { r->seen->leased_at.store(0, std::memory_order_relaxed); }
+
+    void before_sweep(instant now) {
+        leases_.look(now, true);
+        note_successes(now);
+    }
+    void woke_up(instant now) { leases_.expect_some_from_shelf(now); }
+    void fell_asleep(instant now) { leases_.look(now, false); }
+
+    /// How many leases came back over the shelf since the last time: the machine does not hear of
+    /// them one by one. Counted when something is noted, not when the strategy is told of it, which
+    /// may be much later: a strategy hears successes and failures in the order in which they
+    /// happened.
+    std::uint64_t count_successes() {
+        std::uint64_t puts = leases_.all_puts();
+        std::uint64_t before = std::exchange(puts_judged_, puts);
+        bool counts = machine_.breaker().flows();
+        return counts && puts > before ? puts - before : 0;  // a put may be taken back
+    }
+    void start_anew() { puts_judged_ = 0; }
+
+private:
+    /// Has the strategy told of the leases that passed over the shelf.
+    void note_successes(instant now) {
+        if (!machine_.breaker().flows()) return;
+        umpire_.note({.what = core::circuit_news::succeeded,
+                      .at = now,
+                      .moves = machine_.breaker().moves(),
+                      .over_lane = count_successes()});
+    }
+
+    core::machine& machine_;
+    core::actions& out_;
+    lease_ledger& leases_;
+    umpire& umpire_;
+    const core::duration interval_;
+    std::uint64_t puts_judged_ = 0;  // leases from the shelf that the strategy knows of
+};
+
+using lane = basic_lane<lane_pool>;
+
+}  // namespace cenote::shell

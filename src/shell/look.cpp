@@ -1,0 +1,141 @@
+// Looking at a pool from outside: its numbers, its leases, its slots, its options.
+#include <algorithm>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "shell/around.hpp"
+
+namespace cenote::shell {
+
+namespace {
+
+/// What is read without the lock: the machine's numbers, and those of the traces.
+struct numbers {
+    stats machines;
+    std::uint64_t puts = 0;
+    std::uint64_t hits = 0;
+    std::uint64_t collected = 0;
+};
+
+/// Without the lock each number is read whole, and `sequence` tells whether they fit together.
+numbers look(const keeper& k) CENOTE_UNCHECKED_LOCKING {
+    numbers n;
+    k.machine.read(n.machines);
+    n.machines.leaks = k.leases.reported();
+    n.collected = k.lane.collected();
+    n.puts = k.leases.all_puts();
+    n.hits = k.leases.all_hits();
+    return n;
+}
+
+numbers look_at_one_instant(const keeper& k) {
+    for (int tries = 1; tries <= 1000; ++tries) {
+        std::uint64_t before = k.sequence.load(std::memory_order_acquire);
+        if (before % 2 == 0) {
+            numbers n = look(k);
+            if (k.sequence.load(std::memory_order_relaxed) == before) return n;
+        }
+        if (tries % 16 == 0) std::this_thread::yield();
+    }
+    holding here(k.lock);  // a pool that never pauses; once is not too often
+    return look(k);
+}
+
+/// To the machine, what passes over the shelf is one long lease. Here its ends are told apart:
+/// released = what it saw come back, less what was only brought back, plus what was put by.
+void tell_leases_apart(const numbers& n, stats& s) {
+    std::uint64_t granted = s.granted + n.hits;
+    s.released = s.released + n.puts - n.collected;
+    s.acquires += n.hits;
+    std::uint64_t out = granted - s.released - s.detached;
+    std::uint64_t leased = std::min(out, s.leased);
+    s.acquires -= out - leased;  // those who took one since the puts were read
+    s.granted = granted - (out - leased);
+    s.idle += s.leased - leased;
+    s.leased = leased;
+}
+
+}  // namespace
+
+CENOTE_UNCHECKED_LOCKING std::size_t places(const keeper& k) { return k.calls.slots(); }
+
+}  // namespace cenote::shell
+
+namespace cenote::detail {
+
+using shell::holding;
+using shell::keeper;
+using shell::keeper_of;
+
+CENOTE_UNCHECKED_LOCKING stats gate::read() const {
+    const keeper& k = keeper_of(this);
+    stats s;
+    s.max = k.max_now;
+    s.state = k.machine.state();
+    if (k.forks.is_behind()) return s;
+    shell::numbers n = shell::look_at_one_instant(k);
+    s = n.machines;
+    s.max = k.max_now;
+    shell::tell_leases_apart(n, s);
+    s.events_lost = k.news.lost();
+    k.machine.read_histograms(s);
+    return s;
+}
+
+CENOTE_UNCHECKED_LOCKING bool gate::closed() const noexcept {
+    return keeper_of(this).machine.closed();
+}
+
+std::exception_ptr gate::open_error() const {
+    const keeper& k = keeper_of(this);
+    holding here(k.lock);
+    return k.opens.error();
+}
+
+options gate::settings() const {
+    const keeper& k = keeper_of(this);
+    options o = k.settings_with(k.max_now);
+    holding here(k.lock);
+    o.breaker = k.strategy.strategy();
+    return o;
+}
+
+std::vector<lease_info> gate::leases() const {
+    const keeper& k = keeper_of(this);
+    std::vector<lease_info> all;
+    all.reserve(shell::places(k));
+    holding here(k.lock);
+    if (k.forks.is_behind()) return all;  // what was leased is the parent's
+    k.leases.list(k.now(), all);
+    return all;
+}
+
+std::vector<slot_info> gate::slots() const {
+    const keeper& k = keeper_of(this);
+    std::vector<slot_info> all;
+    all.reserve(shell::places(k));
+    holding here(k.lock);
+    all.resize(k.max_now);
+    if (k.forks.is_behind()) return all;  // what was open is the parent's
+    for (core::slot_id id = 0; id < k.machine.places(); ++id) {
+        const core::slot& s = k.machine.look(id);
+        if (s.state == slot_state::vacant) continue;
+        // Beyond `max` is what a resize has left over.
+        if (id >= all.size()) all.resize(id + 1);
+        bool on_shelf = s.state == slot_state::leased && !k.leases.is_out(id);
+        bool opened = s.state != slot_state::opening;
+        all[id] = {.state = on_shelf ? slot_state::idle : s.state,
+                   .resource = opened ? s.resource : 0};
+    }
+    return all;
+}
+
+instant gate::now() const noexcept { return keeper_of(this).now(); }
+
+instant gate::deadline_after(std::chrono::nanoseconds timeout) const noexcept {
+    instant at = now();
+    return timeout.count() < 0 ? at : core::after(at, timeout);
+}
+
+}  // namespace cenote::detail

@@ -1,0 +1,184 @@
+// How a lease ends.
+#include <optional>
+#include <utility>
+
+#include "shell/around.hpp"
+#include "shell/enter.hpp"
+
+namespace cenote::shell {
+
+using core::instant;
+using detail::resource;
+
+namespace {
+
+/// In a full pool where only the line can move: straight to the waiter at its head, which is
+/// returned and is still to be told. Null: nothing has changed.
+detail::waiter* pass_on(keeper& k, instant now, resource* r, errands& todo)
+    CENOTE_REQUIRES(k.lock) {
+    // Leases from before a recall, and resources that before_acquire looks at, take the long way.
+    if (k.has_jobs() || k.lane.has_recalled() || k.looks_before_acquire() ||
+        k.strategy.needs_telling())
+        return nullptr;
+    std::uint64_t cookie = 0;
+    keeper::changing bracket(k.sequence);
+    if (!k.machine.pass_on(now, r->slot, k.leases.uses_since(r), lease_ledger::held(now, r), cookie))
+        return nullptr;
+    auto* w = std::bit_cast<detail::waiter*>(cookie);
+    w->error = {};
+    w->got = r;
+    k.granted(now, r, borrower_of(*w));
+    if (!k.is_minded_until(k.leases.look_at())) {
+        k.rouse(todo);
+        if (todo.need_keeper()) k.add_ref();
+    }
+    return w;
+}
+
+void end_lease(keeper& k, instant now, resource* r, core::condition how,
+               const std::exception_ptr& cause) CENOTE_REQUIRES(k.lock) {
+    std::optional<core::duration> held = lease_ledger::held(now, r);
+    const core::slot& s = k.machine.look(r->slot);
+    if (cause != nullptr) k.opens.begin_answer(cause, s.resource);
+    // The machine must hear of the end of a trial.
+    bool plain = how == core::condition::clean && !s.trial;
+    if (!plain || !k.lane.keep(now, r)) return k.give_to_machine(now, r, how, held);
+    if (held) k.machine.note_hold(*held);
+}
+
+}  // namespace
+
+void keeper::release(resource* r, std::exception_ptr cause) noexcept {
+    bool unused = r->state == detail::condition::unused;
+    if (looks_before_release_) {
+        std::exception_ptr thrown = look_before_release(r);
+        if (cause == nullptr) cause = std::move(thrown);
+    }
+    if (is_foreign(r)) return forsake(r);
+    if (looks_before_release_ && lay_back(r)) return;  // others have tried that already
+    auto how = static_cast<core::condition>(std::exchange(r->state, detail::condition::clean));
+    if (unused && how == core::condition::dirty) how = core::condition::dirty_unused;
+    detail::waiter* next = nullptr;
+    errands todo;
+    {
+        holding here(lock);
+        if (forks.is_behind()) [[unlikely]]
+            start_anew(todo);
+        instant now = this->now();
+        if (how == core::condition::clean) next = pass_on(*this, now, r, todo);
+        if (next == nullptr)
+            decide(
+                now,
+                [&](instant at) CENOTE_REQUIRES(lock) noexcept {
+                    end_lease(*this, at, r, how, cause);
+                },
+                todo);
+    }
+    if (next != nullptr) {
+        next->process.store(detail::no_process, std::memory_order_relaxed);
+        next->notify();
+    }
+    if (todo.any()) carry_out(todo);
+}
+
+void keeper::give_to_machine(instant now, resource* r, core::condition how,
+                             const std::optional<core::duration>& held) {
+    lane.is_back(r);
+    machine.release(now, r->slot, how, leases.take_uses(r), held, out);
+}
+
+bool keeper::admits(resource* r) noexcept {
+    if (!looks_before_acquire_ || is_foreign(r)) return !is_foreign(r);
+    try {
+        return r->made_by->before_acquire(*r) && !is_foreign(r);
+    } catch (...) {
+        return false;
+    }
+}
+
+/// Only at what its holder thinks can be kept. Returns what it throws.
+std::exception_ptr keeper::look_before_release(resource* r) noexcept {
+    bool returns = r->state == detail::condition::clean || r->state == detail::condition::dirty ||
+                   r->state == detail::condition::unused;
+    if (!returns || is_foreign(r)) return nullptr;
+    verdict said = verdict::discard;
+    std::exception_ptr thrown;
+    try {
+        said = r->made_by->before_release(*r);
+    } catch (...) {
+        thrown = std::current_exception();
+    }
+    if (is_foreign(r)) return thrown;  // forked by the connector
+    switch (said) {
+        case verdict::keep: return nullptr;  // and what is dirty stays so
+        case verdict::reset: r->state = detail::condition::dirty; return nullptr;
+        case verdict::suspect:
+            suspect(r);
+            r->state = detail::condition::broken;
+            return nullptr;
+        case verdict::discard:
+        case verdict::final: break;
+    }
+    r->state = detail::condition::rejected;
+    return thrown;
+}
+
+}  // namespace cenote::shell
+
+namespace cenote::detail {
+
+using core::instant;
+using shell::keeper;
+using shell::keeper_of;
+
+void gate::release(resource* r) noexcept {
+    if (this_threads_mark == nullptr) register_without_allocating();  // for the next time
+    keeper_of(this).release(r);
+}
+
+void gate::discard(resource* r, const std::exception_ptr& cause) noexcept {
+    if (this_threads_mark == nullptr) register_without_allocating();  // for the next time
+    r->state = condition::broken;
+    keeper_of(this).release(r, cause);
+}
+
+void gate::hand_in_and_leave(resource* r, const gate* outer) noexcept {
+    hand_in_taken(r);
+    this_threads_mark->leave(outer);
+}
+
+resource* gate::hand_in_taken(resource* r) noexcept {
+    if (shell::is_foreign(r)) return shell::forsake(r), nullptr;
+    keeper& k = keeper_of(this);
+    k.enter([&](instant now) CENOTE_REQUIRES(k.lock) noexcept { k.lane.hand_in(now, r); });
+    return nullptr;
+}
+
+resource* gate::taken(resource* r) noexcept {
+    if (r->seen->hits.load(std::memory_order_relaxed) % sample == 0)
+        r->seen->leased_at.store(now().time_since_epoch().count(), std::memory_order_relaxed);
+    keeper& k = keeper_of(this);
+    if (k.admits(r)) return r;
+    r->state = condition::unfit;
+    k.release(r);
+    return nullptr;
+}
+
+std::unique_ptr<resource> gate::detach(resource* r) noexcept {
+    keeper& k = keeper_of(this);
+    // A caller that detaches what is the parent's knows what it does.
+    if (shell::is_foreign(r)) {
+        shell::holding here(k.lock);
+        if (k.forks.is_behind()) k.calls.in(r->slot) = nullptr;
+        else k.forks.disinherit(r);
+        return std::unique_ptr<resource>(r);
+    }
+    k.enter([&](instant now) CENOTE_REQUIRES(k.lock) noexcept {
+        k.lane.is_back(r);
+        k.calls.in(r->slot) = nullptr;
+        k.machine.detach(now, r->slot, k.out);
+    });
+    return std::unique_ptr<resource>(r);
+}
+
+}  // namespace cenote::detail
