@@ -84,24 +84,16 @@ void wait(keeper& k, thread_waiter& me, const std::stop_token& stop) {
 bool ask(keeper& k, thread_waiter& me, resource* rejected) {
     me.rearm();
     join_anew(me, rejected);
+    if (rejected == nullptr && k.has_waiters() && join_line(k, me)) return true;
     bool in_line = false;
-    errands todo;
     try {
-        holding here(k.lock);
-        if (k.forks.is_behind()) [[unlikely]]
-            k.start_anew(todo);
-        instant now = k.now();
-        if (rejected == nullptr && join_line(k, now, me)) return true;
-        k.decide(
-            now,
-            [&](instant at) CENOTE_REQUIRES(k.lock) {
-                // The only step that can fail, before anything has changed.
-                k.machine.make_room(k.out);
-                if (rejected != nullptr)
-                    k.give_to_machine(at, rejected, core::condition::unfit, std::nullopt);
-                in_line = ask_for_lease(k, at, me);
-            },
-            todo);
+        k.enter([&](instant now) CENOTE_REQUIRES(k.lock) {
+            // The only step that can fail, before anything has changed.
+            k.machine.make_room(k.out);
+            if (rejected != nullptr)
+                k.give_to_machine(now, rejected, core::condition::unfit, std::nullopt);
+            in_line = ask_for_lease(k, now, me);
+        });
     } catch (...) {
         if (rejected != nullptr) {
             rejected->state = detail::condition::unfit;
@@ -109,7 +101,6 @@ bool ask(keeper& k, thread_waiter& me, resource* rejected) {
         }
         throw;
     }
-    if (todo.any()) k.carry_out(todo);
     return in_line;
 }
 
@@ -226,11 +217,16 @@ resource* try_acquire(keeper& k, std::source_location site) {
 
 // For waiters of every kind, under the lock.
 
-bool join_line(keeper& k, instant now, detail::waiter& who) {
+bool join_line(keeper& k, detail::waiter& who) {
     bool plain = who.what == detail::awaited_thing::lease && who.ticket == 0 && !who.stopped &&
                  !who.wants_several && !who.cannot_wait && who.wants.queues;
+    if (!plain) return false;
+    holding here(k.lock);
+    if (k.forks.is_behind()) return false;
+    instant now = k.now();
+    if (who.timeout.count() >= 0) who.deadline = core::after(now, who.timeout);
     // The workplace has something to do, or must mind the clock from earlier on.
-    if (!plain || k.has_jobs() || !k.is_minded_until(who.deadline) || !k.machine.has_room(k.out))
+    if (k.has_jobs() || !k.is_minded_until(who.deadline) || !k.machine.has_room(k.out))
         return false;
     core::waiter_id id;
     std::uint64_t holder = who.holder == 0 ? 0 : name_holders(k, who.holder, 1);

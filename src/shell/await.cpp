@@ -128,19 +128,12 @@ bool look_here(keeper& k, detail::waiter& who) {
 bool ask(keeper& k, detail::waiter& who) {
     k.get_ready();
     if (who.what == awaited_thing::drained) k.close();
+    if (k.has_waiters() && join_line(k, who)) return true;
     bool waits = false;
-    errands todo;
-    {
-        holding here(k.lock);
-        if (k.forks.is_behind()) [[unlikely]]
-            k.start_anew(todo);
-        instant now = k.now();
+    k.enter([&](instant now) CENOTE_REQUIRES(k.lock) {
         if (who.timeout.count() >= 0) who.deadline = core::after(now, who.timeout);
-        if (join_line(k, now, who)) return true;
-        k.decide(
-            now, [&](instant at) CENOTE_REQUIRES(k.lock) { waits = ask_now(k, at, who); }, todo);
-    }
-    if (todo.any()) k.carry_out(todo);
+        waits = ask_now(k, now, who);
+    });
     return waits || (k.is_unseen(who) && !look_here(k, who));
 }
 

@@ -110,6 +110,10 @@ public:
     /// Everything now open is suspect. Without a probe nothing clears it of suspicion: it goes.
     void suspect_all(core::instant now) CENOTE_REQUIRES(lock);
 
+    /// The fast lane is shut, because a waiter is owed the next resource. Without the lock this is
+    /// a hint: it says which way is worth trying first.
+    bool has_waiters() const { return (shelf_.raised() & detail::somebody_waits) != 0; }
+
     // How a lease ends. Any thread, any time.
 
     void release(detail::resource* r, std::exception_ptr cause = nullptr) noexcept
@@ -161,7 +165,10 @@ public:
     /// False: there is no memory to begin again.
     bool try_to_catch_up() noexcept CENOTE_EXCLUDES(lock);
     /// Before an acquire: also opens the minimum, as if the pool had just been made.
-    void get_ready() CENOTE_EXCLUDES(lock);
+    void get_ready() CENOTE_EXCLUDES(lock) {
+        if (ready_in_.load(std::memory_order_acquire) != detail::this_process) [[unlikely]]
+            make_ready();
+    }
     void start_anew(errands& todo) CENOTE_REQUIRES(lock);
 
     options settings_with(std::size_t max) const;
@@ -200,6 +207,7 @@ private:
            const workplace_maker& make_workplace);
     ~keeper() = default;
 
+    void make_ready() CENOTE_EXCLUDES(lock);
     static std::uint64_t pick_seed(const options& settings);
 
     template <class Ask>
@@ -225,6 +233,7 @@ private:
     static constinit thread_local errands* carried_out_here;
 
     std::atomic<std::size_t> refs_{1};
+    std::atomic<detail::process_number> ready_in_{detail::no_process};  // make_ready() is done
     std::uint64_t settles_ CENOTE_GUARDED_BY(lock) = 0;  // the machine's, at the last sort_out
     core::instant looked_for_ CENOTE_GUARDED_BY(lock) = core::long_ago;  // the clock is minded
     bool occupied_ CENOTE_GUARDED_BY(lock) = false;  // has the reference of all that is not vacant

@@ -37,13 +37,14 @@ void keeper::catch_up() {
     if (forks.is_behind()) enter([](instant) noexcept {});
 }
 
-void keeper::get_ready() {
+void keeper::make_ready() {
     catch_up();
     work->start();
-    if (!forks.must_begin()) return;
-    enter([&](instant now) CENOTE_REQUIRES(lock) {
-        if (forks.take_beginning() && !machine.closed()) machine.start(now, out);
-    });
+    if (forks.must_begin())
+        enter([&](instant now) CENOTE_REQUIRES(lock) {
+            if (forks.take_beginning() && !machine.closed()) machine.start(now, out);
+        });
+    ready_in_.store(detail::this_process, std::memory_order_release);
 }
 
 /// Without memory to begin again nothing of this process's is in the pool.

@@ -40,14 +40,6 @@ void lease_ledger::grow(std::size_t count) {
 
 // The beginning and the end of leases.
 
-void lease_ledger::sign(detail::trace& seen, instant now, const borrower& who) {
-    seen.site.store(who.site, std::memory_order_relaxed);
-    seen.leased_at.store(now.time_since_epoch().count(), std::memory_order_relaxed);
-    seen.task.store(who.how.task, std::memory_order_relaxed);
-    seen.leak_after.store(who.how.leak_after.count(), std::memory_order_relaxed);
-    seen.holder.store(who.holder, std::memory_order_relaxed);
-}
-
 void lease_ledger::granted(instant now, resource* r, const borrower& who, bool swept) {
     constexpr std::uint64_t unlimited = forever;
     std::uint64_t so_far = hits(r);
@@ -79,12 +71,6 @@ void lease_ledger::lent(instant now, const borrower& who, bool swept) {
 std::uint64_t lease_ledger::take_uses(const resource* r) {
     std::uint64_t so_far = hits(r);
     return so_far - std::exchange(entries_[r->slot].hits_known, so_far);
-}
-
-std::optional<duration> lease_ledger::held(instant now, const resource* r) {
-    auto since = r->seen->leased_at.load(std::memory_order_relaxed);
-    if (since == 0) return std::nullopt;
-    return now.time_since_epoch() - duration{since};
 }
 
 // Who has what.

@@ -47,6 +47,9 @@ public:
 
     /// The machine has lent `r`. `swept`: sweeps of the shelf look for holders, too.
     void granted(core::instant now, detail::resource* r, const borrower& who, bool swept);
+    /// It went from one borrower to the next, in a pool whose leases all pass the machine. False:
+    /// that is not so simple here; nothing has changed.
+    bool passed_on(core::instant now, detail::resource* r, const detail::waiter& to);
     /// It was taken from the shelf, under the lock.
     void taken(core::instant now, detail::resource* r, const borrower& who, bool swept);
     /// Leases of `r` that the machine has not heard of.
@@ -56,7 +59,11 @@ public:
     /// The same; from now on it has.
     std::uint64_t take_uses(const detail::resource* r);
     /// How long its lease has lasted, if that is known.
-    static std::optional<core::duration> held(core::instant now, const detail::resource* r);
+    static std::optional<core::duration> held(core::instant now, const detail::resource* r) {
+        auto since = r->seen->leased_at.load(std::memory_order_relaxed);
+        if (since == 0) return std::nullopt;
+        return now.time_since_epoch() - core::duration{since};
+    }
 
     static std::uint64_t hits(const detail::resource* r) {
         return r->seen->hits.load(std::memory_order_relaxed);
@@ -121,7 +128,11 @@ private:
         const char* task = nullptr;
     };
 
-    static void sign(detail::trace& seen, core::instant now, const borrower& who);
+    static void sign(detail::trace& seen, core::instant now, std::source_location site,
+                     const detail::manner& how, std::uint64_t holder);
+    static void sign(detail::trace& seen, core::instant now, const borrower& who) {
+        sign(seen, now, who.site, who.how, who.holder);
+    }
     void lent(core::instant now, const borrower& who, bool swept);
     std::optional<holding_info> holding_of(core::slot_id id) const;
     void look_for_leak(core::instant now, core::slot_id id, const holding_info& h);
@@ -139,5 +150,29 @@ private:
     std::unique_ptr<trace_array> next_traces_;  // in the child of a fork, until it begins
     std::vector<std::unique_ptr<trace_array>> old_traces_;  // leases of the parent write there
 };
+
+// Inline, because everybody who waits comes through here.
+
+inline void lease_ledger::sign(detail::trace& seen, core::instant now, std::source_location site,
+                               const detail::manner& how, std::uint64_t holder) {
+    seen.site.store(site, std::memory_order_relaxed);
+    seen.leased_at.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+    seen.task.store(how.task, std::memory_order_relaxed);
+    seen.leak_after.store(how.leak_after.count(), std::memory_order_relaxed);
+    seen.holder.store(holder, std::memory_order_relaxed);
+}
+
+/// Without a hit since the grant there was no put either that is still good, so what is known of
+/// both stays as it is.
+inline bool lease_ledger::passed_on(core::instant now, detail::resource* r,
+                                    const detail::waiter& to) {
+    constexpr std::uint64_t unlimited = forever;
+    entry& e = entries_[r->slot];
+    if (hits(r) != e.hits_known || max_uses_ != unlimited) return false;
+    ++e.grants;
+    sign(*r->seen, now, to.site, to.wants, to.holder);
+    leaks_.lent(now, to.wants.leak_after);
+    return true;
+}
 
 }  // namespace cenote::shell

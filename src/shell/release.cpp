@@ -1,4 +1,5 @@
 // How a lease ends.
+#include <bit>
 #include <optional>
 #include <utility>
 
@@ -12,27 +13,45 @@ using detail::resource;
 
 namespace {
 
-/// In a full pool where only the line can move: straight to the waiter at its head, which is
-/// returned and is still to be told. Null: nothing has changed.
-detail::waiter* pass_on(keeper& k, instant now, resource* r, errands& todo)
-    CENOTE_REQUIRES(k.lock) {
-    // Leases from before a recall, and resources that before_acquire looks at, take the long way.
-    if (k.has_jobs() || k.lane.has_recalled() || k.looks_before_acquire() ||
+/// Where a lease went at once.
+struct passed {
+    detail::waiter* to = nullptr;  // is still to be told; null: nothing has changed
+    bool rouse = false;  // the clock must be minded from earlier on; keeps the keeper for that
+};
+
+/// In a full pool where only the line can move: straight to the waiter at its head.
+passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
+    holding here(k.lock);
+    // Leases from before a recall take the long way.
+    if (k.forks.is_behind() || k.has_jobs() || k.lane.has_recalled() ||
         k.strategy.needs_telling())
-        return nullptr;
+        return {};
+    instant now = k.now();
     std::uint64_t cookie = 0;
     keeper::changing bracket(k.sequence);
-    if (!k.machine.pass_on(now, r->slot, k.leases.uses_since(r), lease_ledger::held(now, r), cookie))
-        return nullptr;
+    if (!k.machine.pass_on(now, r->slot, k.leases.uses_since(r), lease_ledger::held(now, r),
+                           cookie))
+        return {};
     auto* w = std::bit_cast<detail::waiter*>(cookie);
     w->error = {};
     w->got = r;
-    k.granted(now, r, borrower_of(*w));
-    if (!k.is_minded_until(k.leases.look_at())) {
-        k.rouse(todo);
-        if (todo.need_keeper()) k.add_ref();
-    }
-    return w;
+    if (!k.leases.passed_on(now, r, *w)) k.granted(now, r, borrower_of(*w));
+    else if (k.lane.is_swept()) k.lane.sweep_by(k.machine.look(r->slot).expires_at);
+    bool rouse = !k.is_minded_until(k.leases.look_at());
+    if (rouse) k.add_ref();
+    return {.to = w, .rouse = rouse};
+}
+
+/// False: it has to go the long way.
+bool pass_on_and_tell(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
+    passed p = pass_on(k, r);
+    if (p.to == nullptr) return false;
+    p.to->process.store(detail::no_process, std::memory_order_relaxed);
+    p.to->notify();  // from here on the keeper may be gone
+    if (!p.rouse) return true;
+    k.enter([](instant) noexcept {});
+    k.drop_ref();
+    return true;
 }
 
 void end_lease(keeper& k, instant now, resource* r, core::condition how,
@@ -58,27 +77,9 @@ void keeper::release(resource* r, std::exception_ptr cause) noexcept {
     if (looks_before_release_ && lay_back(r)) return;  // others have tried that already
     auto how = static_cast<core::condition>(std::exchange(r->state, detail::condition::clean));
     if (unused && how == core::condition::dirty) how = core::condition::dirty_unused;
-    detail::waiter* next = nullptr;
-    errands todo;
-    {
-        holding here(lock);
-        if (forks.is_behind()) [[unlikely]]
-            start_anew(todo);
-        instant now = this->now();
-        if (how == core::condition::clean) next = pass_on(*this, now, r, todo);
-        if (next == nullptr)
-            decide(
-                now,
-                [&](instant at) CENOTE_REQUIRES(lock) noexcept {
-                    end_lease(*this, at, r, how, cause);
-                },
-                todo);
-    }
-    if (next != nullptr) {
-        next->process.store(detail::no_process, std::memory_order_relaxed);
-        next->notify();
-    }
-    if (todo.any()) carry_out(todo);
+    bool crowded = how == core::condition::clean && !looks_before_acquire_ && has_waiters();
+    if (crowded && pass_on_and_tell(*this, r)) return;
+    enter([&](instant now) CENOTE_REQUIRES(lock) noexcept { end_lease(*this, now, r, how, cause); });
 }
 
 void keeper::give_to_machine(instant now, resource* r, core::condition how,
