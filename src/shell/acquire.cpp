@@ -223,7 +223,7 @@ bool join_line(keeper& k, detail::waiter& who) {
     if (!plain) return false;
     holding here(k.lock);
     if (k.forks.is_behind()) return false;
-    instant now = k.now();
+    instant now = k.now_in_order();
     if (who.timeout.count() >= 0) who.deadline = core::after(now, who.timeout);
     // The workplace has something to do, or must mind the clock from earlier on.
     if (k.has_jobs() || !k.is_minded_until(who.deadline) || !k.machine.has_room(k.out))

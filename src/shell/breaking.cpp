@@ -93,13 +93,13 @@ void gate::set_breaker(std::shared_ptr<breaker> strategy) {
     shell::holding here(k.lock);
     ours = k.strategy.replace(std::move(ours), dropped);
     k.around_lane.count_successes();
-    k.machine.forget_successes(k.now());
+    k.machine.forget_successes(k.now_in_order());
 }
 
 std::chrono::nanoseconds gate::retry_after() const {
     const keeper& k = keeper_of(this);
     shell::holding here(k.lock);
-    return k.machine.retry_after(k.now());
+    return k.machine.retry_after(k.now_in_order());
 }
 
 }  // namespace cenote::detail

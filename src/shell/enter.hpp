@@ -34,7 +34,7 @@ void keeper::decide(Ask&& ask, errands& todo) noexcept(noexcept(ask(core::instan
     holding here(lock);
     if (forks.is_behind()) [[unlikely]]
         start_anew(todo);
-    decide(now(), std::forward<Ask>(ask), todo);
+    decide(now_in_order(), std::forward<Ask>(ask), todo);
 }
 
 template <class Ask>

@@ -126,7 +126,7 @@ scene look(keeper& k, errc why, std::size_t wanted, instant since) {
     scene s;
     s.leases.reserve(places(k));
     holding here(k.lock);
-    instant now = k.now();
+    instant now = k.now_in_order();
     k.leases.list(now, s.leases);
     k.machine.read(s.counts);
     s.opening = k.machine.count(core::slot_state::opening);

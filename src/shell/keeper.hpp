@@ -49,6 +49,7 @@
 #include "shell/lease_ledger.hpp"
 #include "shell/lock.hpp"
 #include "shell/open_log.hpp"
+#include "shell/read_clock.hpp"
 #include "shell/suspension.hpp"
 #include "shell/umpire.hpp"
 #include "shell/watchers.hpp"
@@ -88,9 +89,12 @@ public:
 
     // Time.
 
-    /// The only place where a pool reads the time, but for timers of Asio.
-    core::instant now() const {
-        return clock == nullptr ? std::chrono::steady_clock::now() : clock->now();
+    /// The only place where a pool reads the time, but for timers of Asio. Two threads may see times
+    /// that differ by a microsecond.
+    core::instant now() const { return clock == nullptr ? read_clock() : clock->now(); }
+    /// Not before what was read here last, on whichever thread: what is decided goes by this one.
+    core::instant now_in_order() const CENOTE_REQUIRES(lock) {
+        return latest_ = std::max(latest_, now());
     }
     /// When tick() must be called next.
     core::instant wake_at() const CENOTE_REQUIRES(lock);
@@ -234,6 +238,7 @@ private:
 
     std::atomic<std::size_t> refs_{1};
     std::atomic<detail::process_number> ready_in_{detail::no_process};  // make_ready() is done
+    mutable core::instant latest_ CENOTE_GUARDED_BY(lock) = core::long_ago;  // see now_in_order()
     std::uint64_t settles_ CENOTE_GUARDED_BY(lock) = 0;  // the machine's, at the last sort_out
     core::instant looked_for_ CENOTE_GUARDED_BY(lock) = core::long_ago;  // the clock is minded
     bool occupied_ CENOTE_GUARDED_BY(lock) = false;  // has the reference of all that is not vacant

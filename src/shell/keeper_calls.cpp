@@ -45,7 +45,7 @@ void keeper::abandon_call(instant now, const action& a) {
 }
 
 void keeper::let_time_run() {
-    instant at = now();
+    instant at = now_in_order();
     calls.each_call([&](const job& j) {
         lock.is_held();
         machine.begun(at, j.slot, j.call);
@@ -61,7 +61,7 @@ bool keeper::next_job(job& j) {
     if (!calls.next(j)) return false;
     if (j.admits != nullptr || j.call == 0) return true;
     if (j.which == verb::open) j.by = detail::connector_ref(connector_.get()).release();
-    machine.begun(now(), j.slot, j.call);
+    machine.begun(now_in_order(), j.slot, j.call);
     work->look(mind_until());  // its worker sees to what follows
     return true;
 }

@@ -61,7 +61,8 @@ bool keeper::try_to_catch_up() noexcept {
 void keeper::start_anew(errands& todo) {
     forks.disown_all(machine, calls);
     leases.prepare_anew(calls.slots());
-    instant now = this->now();
+    latest_ = core::long_ago;  // a child may be in another time namespace
+    instant now = now_in_order();
     if (!std::exchange(forks.machine_is_gone, true)) std::destroy_at(&machine);
     std::construct_at(&machine, settings_with(max_now), abilities(), news.wants_any(),
                       pick_seed(fixed), now);

@@ -4,6 +4,7 @@
 // unless it says otherwise.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -62,7 +63,7 @@ public:
     static std::optional<core::duration> held(core::instant now, const detail::resource* r) {
         auto since = r->seen->leased_at.load(std::memory_order_relaxed);
         if (since == 0) return std::nullopt;
-        return now.time_since_epoch() - core::duration{since};
+        return std::max(now.time_since_epoch() - core::duration{since}, core::duration{});
     }
 
     static std::uint64_t hits(const detail::resource* r) {

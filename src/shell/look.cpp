@@ -107,7 +107,7 @@ std::vector<lease_info> gate::leases() const {
     all.reserve(shell::places(k));
     holding here(k.lock);
     if (k.forks.is_behind()) return all;  // what was leased is the parent's
-    k.leases.list(k.now(), all);
+    k.leases.list(k.now_in_order(), all);
     return all;
 }
 

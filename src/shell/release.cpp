@@ -26,7 +26,7 @@ passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     if (k.forks.is_behind() || k.has_jobs() || k.lane.has_recalled() ||
         k.strategy.needs_telling())
         return {};
-    instant now = k.now();
+    instant now = k.now_in_order();
     std::uint64_t cookie = 0;
     keeper::changing bracket(k.sequence);
     if (!k.machine.pass_on(now, r->slot, k.leases.uses_since(r), lease_ledger::held(now, r),

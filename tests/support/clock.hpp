@@ -1,7 +1,8 @@
 // The steady clock in the hands of a test: time passes when the test says so, and not before.
 //
-// Every test program reads the time through clock.cpp: the linker redirects steady_clock::now() and
-// the calls that wait until some time (--wrap). Nothing in the library knows of it.
+// Every test program reads the time through clock.cpp: the linker redirects steady_clock::now(),
+// the library's read_clock() and the calls that wait until some time (--wrap). Nothing in the
+// library knows of it.
 #pragma once
 
 #include <chrono>
