@@ -1,4 +1,4 @@
-// Deadlines: a sorted list for the usual case, a heap for the rest.
+// The heap of deadlines.
 #include "core/deadlines.hpp"
 
 #include <algorithm>
@@ -13,35 +13,34 @@ constexpr std::size_t arity = 4;
 }
 
 void deadlines::reserve(std::size_t count) {
-    if (count <= nodes_.size()) return;
+    if (count <= positions_.size()) return;
     heap_.reserve(count);
-    nodes_.resize(count);
+    positions_.resize(count, none);
 }
 
-void deadlines::add_to_heap(id entry) {
-    nodes_[entry].place = where::heap;
-    heap_.push_back({nodes_[entry].at, entry});  // reserved
+void deadlines::add(id entry, instant at, std::uint64_t tie) {
+    ensure(positions_[entry] == none, "an entry has one deadline");
+    if (at == never) return;
+    heap_.push_back({at, tie, entry});  // reserved
     sift_up(heap_.size() - 1);
 }
 
-void deadlines::remove_from_heap(std::size_t position) {
+void deadlines::remove(id entry) {
+    std::size_t position = positions_[entry];
+    if (position == none) return;
+    positions_[entry] = none;
     leaf moved = heap_.back();
     heap_.pop_back();
     if (position == heap_.size()) return;
     heap_[position] = moved;
     if (planted(fault::removed_deadline_breaks_the_heap)) put(position, moved);
     else sift_up(position);
-    sift_down(nodes_[moved.entry].previous);
-}
-
-bool deadlines::before(const leaf& a, const leaf& b) {
-    // Equal times are ordered by number, so that the order never depends on history.
-    return a.at != b.at ? a.at < b.at : a.entry < b.entry;
+    sift_down(positions_[moved.entry]);
 }
 
 void deadlines::put(std::size_t position, const leaf& l) {
     heap_[position] = l;
-    nodes_[l.entry].previous = static_cast<id>(position);
+    positions_[l.entry] = static_cast<id>(position);
 }
 
 void deadlines::sift_up(std::size_t position) {
@@ -71,22 +70,13 @@ void deadlines::sift_down(std::size_t position) {
 }
 
 void deadlines::check() const {
-    std::size_t listed = 0;
-    instant last = long_ago;
-    for (id i = head_; i != none; i = nodes_[i].next) {
-        ensure(nodes_[i].place == where::list, "a listed entry knows its place");
-        ensure(last <= nodes_[i].at, "the list is sorted");
-        last = nodes_[i].at;
-        ++listed;
-    }
-    ensure(listed == listed_, "the list holds what was counted");
-    ensure(earliest_ == (size() == 0 ? never : nodes_[first()].at), "the earliest is known");
     for (std::size_t i = 0; i < heap_.size(); ++i) {
-        const node& n = nodes_[heap_[i].entry];
-        ensure(n.place == where::heap && n.at == heap_[i].at, "a heaped entry knows its place");
-        ensure(n.previous == i, "a heaped entry knows its position");
+        ensure(positions_[heap_[i].entry] == i, "a heaped entry knows its position");
         ensure(i == 0 || !before(heap_[i], heap_[(i - 1) / arity]), "a parent is not later");
     }
+    auto placed = std::count_if(positions_.begin(), positions_.end(),
+                                [](id position) { return position != none; });
+    ensure(static_cast<std::size_t>(placed) == heap_.size(), "only heaped entries have a position");
 }
 
 }  // namespace cenote::core

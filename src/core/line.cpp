@@ -3,14 +3,12 @@
 
 #include <algorithm>
 
-#include "core/ensure.hpp"
-
 namespace cenote::core {
 
 void line::grow() {
     std::size_t old = nodes_.size();
     std::size_t grown = std::max<std::size_t>(16, old * 2);
-    deadlines_.reserve(grown);
+    heap_.reserve(grown);
     nodes_.resize(grown);
     for (std::size_t i = grown; i-- > old;) {
         nodes_[i].next = free_;
@@ -28,11 +26,6 @@ bool line::has_thread(std::uint64_t holder) const {
                        [&](const node& n) { return n.in_line && n.who.holder == holder; });
 }
 
-waiter& line::at(waiter_id id) {
-    ensure(has(id), "the waiter is in line");
-    return nodes_[id.index()].who;
-}
-
 const waiter& line::at(waiter_id id) const {
     ensure(has(id), "the waiter is in line");
     return nodes_[id.index()].who;
@@ -40,10 +33,77 @@ const waiter& line::at(waiter_id id) const {
 
 waiter line::leave(waiter_id id) {
     ensure(has(id), "who leaves is in line");
-    return take_out(id.index());
+    std::uint32_t index = id.index();
+    if (index == head_) return leave_first();
+    node& n = get(index);
+    queue& q = queue_of(n.who);
+    forget_deadline(q, index);
+    (n.previous == none ? q.head : get(n.previous).next) = n.next;
+    (n.next == none ? q.tail : get(n.next).previous) = n.previous;
+    if (q.head == none) ranks_ &= ~mark_of(n.who);
+    return let_go(index);
 }
 
-waiter_id line::first_due() const { return id_of(deadlines_.first()); }
+/// When it would be served if everybody came through one queue.
+instant line::turn(const waiter& w) const {
+    if (w.rank == priority::reserved) return long_ago;
+    auto behind = static_cast<std::int64_t>(w.rank) - static_cast<std::int64_t>(priority::high);
+    return after(w.arrived, head_start_ * behind);
+}
+
+bool line::before(std::uint32_t a, std::uint32_t b) const {
+    const waiter& x = get(a).who;
+    const waiter& y = get(b).who;
+    if (x.rank == y.rank) return x.ticket < y.ticket;
+    instant turn_x = turn(x);
+    instant turn_y = turn(y);
+    return turn_x != turn_y ? turn_x < turn_y : x.ticket < y.ticket;
+}
+
+std::uint32_t line::find_head() const {
+    std::uint32_t found = none;
+    for (const queue& q : queues_)
+        if (q.head != none && (found == none || before(q.head, found))) found = q.head;
+    return found;
+}
+
+/// The first of its queue, or one with an old ticket, finds its place.
+void line::insert(std::uint32_t index) {
+    node& n = get(index);
+    queue& q = queue_of(n.who);
+    std::uint32_t behind = q.tail;
+    while (behind != none && get(behind).who.ticket > n.who.ticket) behind = get(behind).previous;
+    if (planted(fault::line_is_last_in_first_out)) behind = none;
+    n.previous = behind;
+    n.next = behind == none ? q.head : get(behind).next;
+    (behind == none ? q.head : get(behind).next) = index;
+    (n.next == none ? q.tail : get(n.next).previous) = index;
+    ranks_ |= mark_of(n.who);
+    bool first = head_ == none || (q.head == index && before(index, head_));
+    if (planted(fault::line_is_last_in_first_out)) first = true;
+    if (planted(fault::priority_does_not_count)) first = head_ == none;
+    if (first) head_ = index;
+}
+
+void line::add_to_heap(std::uint32_t index) {
+    node& n = get(index);
+    n.deadline = timing::in_heap;
+    heap_.add(index, n.who.deadline, n.who.ticket);
+    earliest_ = std::min(earliest_, n.who.deadline);
+}
+
+bool line::due_before(std::uint32_t a, std::uint32_t b) const {
+    const waiter& x = get(a).who;
+    const waiter& y = get(b).who;
+    return x.deadline != y.deadline ? x.deadline < y.deadline : x.ticket < y.ticket;
+}
+
+waiter_id line::first_due() const {
+    std::uint32_t found = heap_.empty() ? none : heap_.first();
+    for (const queue& q : queues_)
+        if (q.timed != none && (found == none || due_before(q.timed, found))) found = q.timed;
+    return id_of(found);
+}
 
 waiter_id line::last() const {
     std::uint32_t found = none;
@@ -70,29 +130,51 @@ waiter_id line::oldest() const {
     return found == none ? waiter_id{} : id_of(found);
 }
 
-void line::check_queue(const queue& q, std::size_t& count, std::size_t& timed) const {
+void line::check_queue(std::size_t rank, std::size_t& count, std::size_t& heaped,
+                       instant& earliest) const {
+    const queue& q = queues_[rank];
+    ensure((q.head != none) == ((ranks_ >> rank & 1) != 0), "the queues in use are marked");
     std::uint64_t last = 0;
-    for (std::uint32_t i = q.head; i != none; i = nodes_[i].next) {
-        ensure(nodes_[i].in_line, "everybody between head and tail is in line");
-        ensure(last < nodes_[i].who.ticket, "tickets rise along each queue");
+    std::uint32_t before_it = none;
+    std::uint32_t timed = none;
+    instant latest = long_ago;
+    for (std::uint32_t i = q.head; i != none; before_it = i, i = nodes_[i].next) {
+        const node& n = nodes_[i];
+        ensure(n.in_line, "everybody between head and tail is in line");
+        ensure(n.previous == before_it, "the queues are linked both ways");
+        ensure(last < n.who.ticket, "tickets rise along each queue");
         ensure(i == head_ || !before(i, head_), "nobody's turn comes before that of the head");
-        last = nodes_[i].who.ticket;
+        ensure((n.deadline == timing::none) == (n.who.deadline == never),
+               "exactly those who wait for a while have a deadline");
+        last = n.who.ticket;
+        earliest = std::min(earliest, n.who.deadline);
+        heaped += n.deadline == timing::in_heap;
         ++count;
-        timed += nodes_[i].who.deadline != never;
+        if (n.deadline != timing::in_order) continue;
+        ensure(latest <= n.who.deadline, "deadlines in order do not fall");
+        latest = n.who.deadline;
+        if (timed == none) timed = i;
     }
+    ensure(q.tail == before_it, "a queue ends at its tail");
+    ensure(q.timed == timed, "a queue knows the first of its deadlines in order");
+    ensure(timed == none ? q.latest == long_ago : latest <= q.latest,
+           "a queue knows which deadline would be in order");
 }
 
 void line::check() const {
     std::size_t count = 0;
-    std::size_t timed = 0;
-    for (const queue& q : queues_) check_queue(q, count, timed);
+    std::size_t heaped = 0;
+    instant earliest = never;
+    for (std::size_t rank = 0; rank < queues_.size(); ++rank)
+        check_queue(rank, count, heaped, earliest);
     std::size_t wanted = 0;
     for (const node& n : nodes_) wanted += n.in_line ? n.who.count : 0;
     ensure(wanted == wanted_, "what they want is counted");
     ensure(count == size(), "the line holds as many as were counted");
-    ensure((head_ == none) == empty(), "a line has a head");
-    ensure(timed == deadlines_.size(), "exactly those who wait for a while have a deadline");
-    deadlines_.check();
+    ensure((count == 0) == empty(), "a line has a head");
+    ensure(heaped == heap_.size(), "the heap holds the deadlines that are not in order");
+    ensure(earliest == earliest_, "the earliest deadline is known");
+    heap_.check();
 }
 
 }  // namespace cenote::core

@@ -1,7 +1,9 @@
 // The line of waiters: who came first, and whose deadline comes first.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -44,15 +46,24 @@ struct waiter {
 /// First come, first served, with a head start for each priority: a queue for each, and whoever of
 /// their heads has the earliest turn is served next. Joining may allocate; nothing else does.
 ///
+/// A deadline is in order if it is not earlier than the last one in order before it in its queue.
+/// Equal timeouts make nothing else, and then the queue itself is the list of deadlines. Only the
+/// others, and those of waiters that come back to an old place, are in a heap. Those who wait for
+/// ever have no deadline, and are in nobody's way.
+///
 /// Invariants:
-/// 1. Tickets rise along each queue.
-/// 2. Everybody in line has a deadline in `deadlines`, except those who wait for ever.
-/// 3. The head's turn comes before that of all others.
+/// 1. Tickets rise along each queue; those queues that are not empty are marked in `ranks_`.
+/// 2. Every deadline is either in order or in the heap.
+/// 3. Those in order do not fall along a queue, and none of them is later than its `latest`;
+///    `timed` is the first of them. Without any, `latest` is long ago.
+/// 4. The earliest deadline is the heap's first or that of some queue's `timed`. Among equal
+///    deadlines the smallest ticket is first, whatever queue or heap they are in.
+/// 5. The head's turn comes before that of all others.
 class line {
 public:
     explicit line(duration head_start = std::chrono::seconds{1}) : head_start_(head_start) {}
 
-    bool empty() const { return size() == 0; }
+    bool empty() const { return head_ == none; }
     std::size_t size() const { return static_cast<std::size_t>(size_.get()); }
 
     /// How many resources they want.
@@ -71,10 +82,9 @@ public:
     /// Whether `id` is in the line.
     bool has(waiter_id id) const;
 
-    waiter& at(waiter_id id);
     const waiter& at(waiter_id id) const;
     /// Whoever is served next. Requires that somebody waits.
-    const waiter& first() const { return nodes_[head_].who; }
+    const waiter& first() const { return get(head_).who; }
     waiter_id head() const { return id_of(head_); }
     /// Whoever is served last.
     waiter_id last() const;
@@ -84,10 +94,7 @@ public:
     /// everybody.
     waiter_id who_wants_more_than(std::size_t count) const;
     /// Takes the head out. What was known about it stays until somebody joins.
-    const waiter& leave_first() {
-        ensure(head_ != none, "the line has a head");
-        return take_out(head_);
-    }
+    const waiter& leave_first();
 
     /// Takes a waiter out and returns what was known about it.
     waiter leave(waiter_id id);
@@ -95,8 +102,8 @@ public:
     /// Whether this thread is in line. Looks at everybody.
     bool has_thread(std::uint64_t holder) const;
 
-    /// The earliest deadline in the line, and whose it is.
-    instant earliest() const { return deadlines_.earliest(); }
+    /// The earliest deadline in the line, and whose it is: of several, whose ticket is smallest.
+    instant earliest() const { return earliest_; }
     waiter_id first_due() const;
 
     /// How many could join without allocating.
@@ -106,67 +113,67 @@ public:
 
 private:
     static constexpr std::uint32_t none = ~std::uint32_t{0};
-    struct node {
+
+    /// Where a waiter's deadline is found.
+    enum class timing : std::uint8_t { none, in_order, in_heap };
+
+    /// One cache line, since those who join and leave are often far apart.
+    struct alignas(64) node {
         waiter who;
         std::uint32_t previous = none;
         std::uint32_t next = none;
         std::uint32_t generation = 0;
         bool in_line = false;
+        timing deadline{};
     };
+    static_assert(sizeof(node) == 64);
 
     struct queue {
         std::uint32_t head = none;
         std::uint32_t tail = none;
+        std::uint32_t timed = none;
+        instant latest = long_ago;
     };
 
-    waiter_id id_of(std::uint32_t index) const { return {index, nodes_[index].generation}; }
+    // Indices come from the line's own links, or from has(): looking twice would cost a third.
+    node& get(std::uint32_t index) { return nodes_.data()[index]; }
+    const node& get(std::uint32_t index) const { return nodes_.data()[index]; }
+    waiter_id id_of(std::uint32_t index) const { return {index, get(index).generation}; }
     queue& queue_of(const waiter& w) { return queues_[static_cast<std::size_t>(w.rank)]; }
+    static unsigned mark_of(const waiter& w) { return 1u << static_cast<unsigned>(w.rank); }
+    bool is_one_queue() const { return (ranks_ & (ranks_ - 1)) == 0; }
     instant turn(const waiter& w) const;
     bool before(std::uint32_t a, std::uint32_t b) const;
+    bool due_before(std::uint32_t a, std::uint32_t b) const;
     std::uint32_t find_head() const;
-    void check_queue(const queue& q, std::size_t& count, std::size_t& timed) const;
+    instant find_earliest() const;
+    void insert(std::uint32_t index);
+    void note_deadline(queue& q, std::uint32_t index);
+    void add_to_heap(std::uint32_t index);
+    void forget_deadline(queue& q, std::uint32_t index);
+    void check_queue(std::size_t rank, std::size_t& count, std::size_t& heaped,
+                     instant& earliest) const;
     void grow();
-    const waiter& take_out(std::uint32_t index);
+    const waiter& let_go(std::uint32_t index);
 
     std::vector<node> nodes_;
-    deadlines deadlines_;
     std::array<queue, priority_count> queues_;
     duration head_start_;
     std::uint32_t head_ = none;
     std::uint32_t free_ = none;
+    unsigned ranks_ = 0;  // a bit for each queue that is not empty
+    instant earliest_ = never;
     std::size_t wanted_ = 0;
     tally size_;
+    deadlines heap_;
 };
 
 // Inline, because everybody who waits comes through here.
 
-/// When it would be served if everybody came through one queue.
-inline instant line::turn(const waiter& w) const {
-    if (w.rank == priority::reserved) return long_ago;
-    auto behind = static_cast<std::int64_t>(w.rank) - static_cast<std::int64_t>(priority::high);
-    return after(w.arrived, head_start_ * behind);
-}
-
-inline bool line::before(std::uint32_t a, std::uint32_t b) const {
-    const waiter& x = nodes_[a].who;
-    const waiter& y = nodes_[b].who;
-    if (x.rank == y.rank) return x.ticket < y.ticket;
-    instant turn_x = turn(x);
-    instant turn_y = turn(y);
-    return turn_x != turn_y ? turn_x < turn_y : x.ticket < y.ticket;
-}
-
-inline std::uint32_t line::find_head() const {
-    std::uint32_t found = none;
-    for (const queue& q : queues_)
-        if (q.head != none && (found == none || before(q.head, found))) found = q.head;
-    return found;
-}
-
 inline waiter_id line::join(const waiter& who) {
     ensure(free_ != none, "there is room in the line");
     std::uint32_t index = free_;
-    node& n = nodes_[index];
+    node& n = get(index);
     free_ = n.next;
     // One by one: a block is read in one piece, which has to wait for the parts just written.
     n.who.cookie = who.cookie;
@@ -179,32 +186,81 @@ inline waiter_id line::join(const waiter& who) {
     n.who.bypassable = who.bypassable;
     n.in_line = true;
     queue& q = queue_of(who);
-    std::uint32_t behind = q.tail;
-    while (behind != none && nodes_[behind].who.ticket > who.ticket)
-        behind = nodes_[behind].previous;
-    if (planted(fault::line_is_last_in_first_out)) behind = none;
-    n.previous = behind;
-    n.next = behind == none ? q.head : nodes_[behind].next;
-    (behind == none ? q.head : nodes_[behind].next) = index;
-    (n.next == none ? q.tail : nodes_[n.next].previous) = index;
-    bool first = head_ == none || (q.head == index && before(index, head_));
-    if (planted(fault::line_is_last_in_first_out)) first = true;
-    if (planted(fault::priority_does_not_count)) first = head_ == none;
-    if (first) head_ = index;
-    deadlines_.add(index, who.deadline);
+    bool ordinary = q.tail != none && !planted(fault::line_is_last_in_first_out) &&
+                    get(q.tail).who.ticket < who.ticket;
+    if (ordinary) [[likely]] {
+        n.previous = q.tail;
+        n.next = none;
+        get(q.tail).next = index;
+        q.tail = index;
+    } else {
+        insert(index);
+    }
+    note_deadline(q, index);
     ++size_;
     wanted_ += who.count;
-    return id_of(index);
+    return {index, n.generation};
 }
 
-inline const waiter& line::take_out(std::uint32_t index) {
-    node& n = nodes_[index];
+inline void line::note_deadline(queue& q, std::uint32_t index) {
+    node& n = get(index);
+    instant at = n.who.deadline;
+    n.deadline = timing::none;
+    if (at == never) return;
+    if (at < q.latest || n.next != none) [[unlikely]]
+        return add_to_heap(index);
+    n.deadline = timing::in_order;
+    q.latest = at;
+    if (q.timed != none) return;
+    q.timed = index;
+    earliest_ = std::min(earliest_, at);
+}
+
+inline void line::forget_deadline(queue& q, std::uint32_t index) {
+    node& n = get(index);
+    if (n.deadline == timing::none) return;
+    if (n.deadline == timing::in_heap) [[unlikely]] {
+        heap_.remove(index);
+    } else if (q.timed == index) {
+        // Towards the tail only, so everybody is passed over at most once.
+        std::uint32_t next = n.next;
+        while (next != none && get(next).deadline != timing::in_order) next = get(next).next;
+        q.timed = next;
+        if (next == none) q.latest = long_ago;
+    }
+    if (n.who.deadline == earliest_) earliest_ = find_earliest();
+}
+
+inline instant line::find_earliest() const {
+    instant at = heap_.earliest();
+    for (unsigned left = ranks_; left != 0; left &= left - 1)
+        if (std::uint32_t i = queues_[static_cast<std::size_t>(std::countr_zero(left))].timed;
+            i != none)
+            at = std::min(at, get(i).who.deadline);
+    return at;
+}
+
+inline const waiter& line::leave_first() {
+    ensure(head_ != none, "the line has a head");
+    node& n = get(head_);
     queue& q = queue_of(n.who);
-    deadlines_.remove(index);
-    (n.previous == none ? q.head : nodes_[n.previous].next) = n.next;
-    (n.next == none ? q.tail : nodes_[n.next].previous) = n.previous;
+    forget_deadline(q, head_);
+    q.head = n.next;
+    if (n.next != none) [[likely]] {
+        get(n.next).previous = none;
+    } else {
+        q.tail = none;
+        ranks_ &= ~mark_of(n.who);
+    }
+    std::uint32_t left = head_;
+    head_ = q.head != none && is_one_queue() ? q.head : find_head();
+    return let_go(left);
+}
+
+/// Of what has been taken out of its queue.
+inline const waiter& line::let_go(std::uint32_t index) {
+    node& n = get(index);
     n.in_line = false;
-    if (index == head_) head_ = find_head();
     if (!planted(fault::stale_cancel_hits_another)) ++n.generation;
     n.next = free_;
     free_ = index;

@@ -33,26 +33,6 @@ constexpr std::size_t nowhere = ~std::size_t{0};
 /// How much more a is than b.
 std::size_t excess(std::size_t a, std::size_t b) { return a > b ? a - b : 0; }
 
-/// Starts a timer; `all` holds every thing with a timer of this sort.
-template <class Timer, class Things>
-void set_timer(Timer& t, instant at, const Things& all, std::uint64_t& timers) {
-    t = {};
-    if (at == never) return;
-    const bool in_order = std::none_of(all.begin(), all.end(), [at](const auto& other) {
-        return other.due.in_order && other.due.at > at;
-    });
-    t = {at, in_order, ++timers};
-}
-
-/// Whether timer a rings before b; `tie_a` and `tie_b` tell apart those that came out of order.
-template <class Timer>
-bool rings_before(const Timer& a, std::uint64_t tie_a, const Timer& b, std::uint64_t tie_b) {
-    const auto key = [](const Timer& t, std::uint64_t tie) {
-        return std::tuple{t.at, !t.in_order, t.in_order ? t.since : tie};
-    };
-    return key(a, tie_a) < key(b, tie_b);
-}
-
 }  // namespace
 
 model::model(const options& settings, core::abilities can, std::uint64_t seed, instant now)
@@ -211,8 +191,10 @@ void model::resize(instant now, std::size_t max, actions& out) {
     for (std::size_t i = slots_.size(); i-- > had;) slots_[i].moved = ++moves_;
     notice_freeze(now);
     settings_.max = max;
-    for (std::size_t i = line_.size(); i-- > 0;)
+    for (std::size_t i = 0; i < line_.size();) {
         if (line_[i].count > max) refuse(i, errc::deadlock, out);
+        else ++i;
+    }
     if (too_many()) let_go_of_kept();
     for (const idle_kind kind : {idle_kind::stale, idle_kind::fresh})
         while (too_many() && first(kind) != no_slot) move(first(kind), idle_kind::doomed);
@@ -266,9 +248,11 @@ void model::go(instant now, const breaker_move& where, actions& out) {
         ask_at_ = after(now, where.cool_down);
         while (!line_.empty()) refuse(0, errc::unavailable, out);
     }
-    if (where.to == breaker_state::recovering)
+    if (where.to == breaker_state::recovering) {
+        const bool none_stays = trials() >= where.probes;
         while (!line_.empty() && trials() + waiters_want() > where.probes)
-            refuse(line_.size() - 1, errc::unavailable, out);
+            refuse(none_stays ? 0 : line_.size() - 1, errc::unavailable, out);
+    }
     settle(now, out);
 }
 
@@ -383,8 +367,7 @@ void model::begun(instant now, slot_id id, std::uint64_t call) {
         s.epoch = epoch_;
         fresh_at_ = now;
     }
-    s.due = {};
-    set_timer(s.due, after(now, limit), slots_, timers_);
+    s.due = after(now, limit);
 }
 
 bool model::on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
@@ -477,7 +460,7 @@ void model::begin(instant now, slot_id id, slot_state state, verb which, actions
     s.call = ++last_call_;
     s.called_at = now;
     s.begun = false;
-    s.due = {};
+    s.due = never;
     action& a = out.emplace_back();
     a.what = action::kind::call;
     a.which = which;
@@ -559,7 +542,7 @@ void model::fail_probe(instant now, slot_id id, actions& out) {
 
 void model::end_call(slot_id id) {
     slots_[id].call = 0;
-    slots_[id].due = {};
+    slots_[id].due = never;
 }
 
 bool model::answered(slot_id id, std::uint64_t call, slot_state expected) {
@@ -577,7 +560,7 @@ void model::join(instant now, const request& who, std::uint64_t ticket) {
     w.rank = who.rank;
     w.count = who.count;
     w.holder = who.holder;
-    set_timer(w.due, who.deadline, line_, timers_);
+    w.deadline = who.deadline;
     std::size_t at = line_.size();
     const auto later = [&](const waiter& other) {
         return std::tuple{turn(other), other.ticket} > std::tuple{turn(w), w.ticket};
@@ -628,7 +611,7 @@ void model::settle(instant now, actions& out) {
 void model::give_up_calls(instant now, actions& out) {
     for (;;) {
         const slot_id id = first_due_call();
-        if (id == no_slot || slots_[id].due.at > now) return;
+        if (id == no_slot || slots_[id].due > now) return;
         const slot_state state = slots_[id].state;
         if (state == slot_state::opening || state == slot_state::closing) {
             action& a = out.emplace_back();
@@ -650,7 +633,7 @@ void model::give_up_calls(instant now, actions& out) {
 void model::refuse_expired(instant now, actions& out) {
     for (;;) {
         const std::size_t who = first_due_waiter();
-        if (who == nowhere || line_[who].due.at > now) return;
+        if (who == nowhere || line_[who].deadline > now) return;
         refuse(who, errc::timed_out, out);
     }
 }
@@ -964,23 +947,23 @@ slot_id model::vacated_last() const {
     return found;
 }
 
+/// Of several with the same deadline the first slot.
 slot_id model::first_due_call() const {
     slot_id found = no_slot;
     for (slot_id id = 0; id < slots_.size(); ++id) {
-        if (slots_[id].due.at == never) continue;
-        if (found == no_slot || rings_before(slots_[id].due, id, slots_[found].due, found))
-            found = id;
+        if (slots_[id].due == never) continue;
+        if (found == no_slot || slots_[id].due < slots_[found].due) found = id;
     }
     return found;
 }
 
+/// Of several with the same deadline the one with the smallest ticket.
 std::size_t model::first_due_waiter() const {
+    const auto key = [](const waiter& w) { return std::tuple{w.deadline, w.ticket}; };
     std::size_t found = nowhere;
     for (std::size_t i = 0; i < line_.size(); ++i) {
-        if (line_[i].due.at == never) continue;
-        if (found == nowhere ||
-            rings_before(line_[i].due, line_[i].ticket, line_[found].due, line_[found].ticket))
-            found = i;
+        if (line_[i].deadline == never) continue;
+        if (found == nowhere || key(line_[i]) < key(line_[found])) found = i;
     }
     return found;
 }
@@ -1039,8 +1022,8 @@ instant model::draw_expiry(instant now) {
 
 instant model::wake_at() const {
     instant at = never;
-    for (const waiter& w : line_) at = std::min(at, w.due.at);
-    for (const place& s : slots_) at = std::min(at, s.due.at);
+    for (const waiter& w : line_) at = std::min(at, w.deadline);
+    for (const place& s : slots_) at = std::min(at, s.due);
     if (closed_) return at;
     at = std::min(at, ask_at_);
     if (paused_) return at;

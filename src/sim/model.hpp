@@ -60,14 +60,6 @@ public:
     std::size_t waiting() const { return line_.size(); }
 
 private:
-    // The machine breaks ties between equal deadlines by how it stores them: those that came in
-    // rising order before the others, and by age. So each remembers how it came.
-    struct timer {
-        core::instant at = core::never;  // never: not running
-        bool in_order = false;
-        std::uint64_t since = 0;
-    };
-
     struct place {
         core::slot_state state = core::slot_state::vacant;
         core::idle_kind idle = core::idle_kind::fresh;
@@ -86,7 +78,7 @@ private:
         core::instant expires_at{};
         core::instant idle_since{};
         core::instant checked_at{};
-        timer due;  // of its call
+        core::instant due = core::never;  // the deadline of its call
     };
 
     struct waiter {
@@ -97,7 +89,7 @@ private:
         priority rank = priority::normal;
         std::size_t count = 1;
         std::uint64_t holder = 0;
-        timer due;
+        core::instant deadline = core::never;
     };
 
     struct shortage {
@@ -218,7 +210,6 @@ private:
     std::uint64_t last_call_ = 0;
     std::uint64_t last_ticket_ = 0;
     std::uint64_t moves_ = 0;
-    std::uint64_t timers_ = 0;
     std::uint64_t dead_in_row_ = 0;
     core::instant suspect_at_ = core::long_ago;
     core::instant last_sweep_;
