@@ -52,9 +52,12 @@ public:
 
     /// A use ended well. True: the strategy is to be told now.
     bool note_success(instant now) {
+        count_success(now);
+        return tell_at_ <= now || !flows();
+    }
+    void count_success(instant now) {
         ++successes_;
         success_at_ = now;
-        return tell_at_ <= now || !flows();
     }
     /// Until then an active pool's strategy need not be told of successes.
     instant tell_at() const { return tell_at_; }

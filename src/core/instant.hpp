@@ -17,4 +17,11 @@ constexpr instant after(instant t, duration d) {
     return d >= never - t ? never : t + d;
 }
 
+/// t - d, staying at `long_ago`, and at `never` unless d lasts for ever. Requires t and d >= 0.
+constexpr instant before(instant t, duration d) {
+    if (t == long_ago) return t;
+    if (t == never) return d == duration::max() ? long_ago : t;
+    return t - d;
+}
+
 }  // namespace cenote::core

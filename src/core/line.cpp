@@ -33,14 +33,17 @@ const waiter& line::at(waiter_id id) const {
 
 waiter line::leave(waiter_id id) {
     ensure(has(id), "who leaves is in line");
-    std::uint32_t index = id.index();
-    if (index == head_) return leave_first();
+    return take_out(id.index());
+}
+
+const waiter& line::take_out(std::uint32_t index) {
     node& n = get(index);
     queue& q = queue_of(n.who);
-    forget_deadline(q, index);
     (n.previous == none ? q.head : get(n.previous).next) = n.next;
     (n.next == none ? q.tail : get(n.next).previous) = n.previous;
     if (q.head == none) ranks_ &= ~mark_of(n.who);
+    forget_deadline(q, index);
+    if (index == head_) head_ = find_head();
     return let_go(index);
 }
 
@@ -67,8 +70,8 @@ std::uint32_t line::find_head() const {
     return found;
 }
 
-/// The first of its queue, or one with an old ticket, finds its place.
-void line::insert(std::uint32_t index) {
+/// Into its queue, wherever it belongs there.
+waiter_id line::insert(std::uint32_t index) {
     node& n = get(index);
     queue& q = queue_of(n.who);
     std::uint32_t behind = q.tail;
@@ -83,13 +86,46 @@ void line::insert(std::uint32_t index) {
     if (planted(fault::line_is_last_in_first_out)) first = true;
     if (planted(fault::priority_does_not_count)) first = head_ == none;
     if (first) head_ = index;
+    note_deadline(q, index);
+    return id_of(index);
 }
 
-void line::add_to_heap(std::uint32_t index) {
+void line::note_deadline(queue& q, std::uint32_t index) {
     node& n = get(index);
-    n.deadline = timing::in_heap;
-    heap_.add(index, n.who.deadline, n.who.ticket);
-    earliest_ = std::min(earliest_, n.who.deadline);
+    instant at = n.who.deadline;
+    n.deadline = timing::none;
+    if (at == never) return;
+    earliest_ = std::min(earliest_, at);
+    if (at < q.latest || n.next != none) {
+        n.deadline = timing::in_heap;
+        return heap_.add(index, at, n.who.ticket);
+    }
+    n.deadline = timing::in_order;
+    q.latest = at;
+    if (q.timed == none) q.timed = index;
+}
+
+void line::forget_deadline(queue& q, std::uint32_t index) {
+    const node& n = get(index);
+    if (n.deadline == timing::in_heap) heap_.remove(index);
+    if (q.timed == index) return find_timed(q, n.next);
+    if (n.who.deadline == earliest_) earliest_ = find_earliest();
+}
+
+/// The first one had its deadline in order. The next is further back, so everybody is passed over
+/// once at most.
+void line::find_timed(queue& q, std::uint32_t from) {
+    while (from != none && get(from).deadline != timing::in_order) from = get(from).next;
+    q.timed = from;
+    if (from == none) q.latest = long_ago;
+    earliest_ = find_earliest();
+}
+
+instant line::find_earliest() const {
+    instant at = heap_.earliest();
+    for (const queue& q : queues_)
+        if (q.timed != none) at = std::min(at, get(q.timed).who.deadline);
+    return at;
 }
 
 bool line::due_before(std::uint32_t a, std::uint32_t b) const {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -147,10 +146,11 @@ private:
     bool due_before(std::uint32_t a, std::uint32_t b) const;
     std::uint32_t find_head() const;
     instant find_earliest() const;
-    void insert(std::uint32_t index);
+    waiter_id insert(std::uint32_t index);
     void note_deadline(queue& q, std::uint32_t index);
-    void add_to_heap(std::uint32_t index);
     void forget_deadline(queue& q, std::uint32_t index);
+    void find_timed(queue& q, std::uint32_t from);
+    const waiter& take_out(std::uint32_t index);
     void check_queue(std::size_t rank, std::size_t& count, std::size_t& heaped,
                      instant& earliest) const;
     void grow();
@@ -170,12 +170,12 @@ private:
 
 // Inline, because everybody who waits comes through here.
 
-inline waiter_id line::join(const waiter& who) {
+/// Always inlined, so that what is known about a waiter is written once.
+[[gnu::always_inline]] inline waiter_id line::join(const waiter& who) {
     ensure(free_ != none, "there is room in the line");
     std::uint32_t index = free_;
     node& n = get(index);
     free_ = n.next;
-    // One by one: a block is read in one piece, which has to wait for the parts just written.
     n.who.cookie = who.cookie;
     n.who.ticket = who.ticket;
     n.who.holder = who.holder;
@@ -185,75 +185,44 @@ inline waiter_id line::join(const waiter& who) {
     n.who.rank = who.rank;
     n.who.bypassable = who.bypassable;
     n.in_line = true;
-    queue& q = queue_of(who);
-    bool ordinary = q.tail != none && !planted(fault::line_is_last_in_first_out) &&
-                    get(q.tail).who.ticket < who.ticket;
-    if (ordinary) [[likely]] {
-        n.previous = q.tail;
-        n.next = none;
-        get(q.tail).next = index;
-        q.tail = index;
-    } else {
-        insert(index);
-    }
-    note_deadline(q, index);
     ++size_;
     wanted_ += who.count;
-    return {index, n.generation};
-}
-
-inline void line::note_deadline(queue& q, std::uint32_t index) {
-    node& n = get(index);
-    instant at = n.who.deadline;
+    queue& q = queue_of(who);
+    // Usually it is the last in everything: by its ticket and by its deadline.
+    bool last = q.tail != none && get(q.tail).who.ticket < who.ticket &&
+                !planted(fault::line_is_last_in_first_out);
+    if (!last || q.timed == none || who.deadline < q.latest) [[unlikely]]
+        return insert(index);
+    n.previous = q.tail;
+    n.next = none;
     n.deadline = timing::none;
-    if (at == never) return;
-    if (at < q.latest || n.next != none) [[unlikely]]
-        return add_to_heap(index);
-    n.deadline = timing::in_order;
-    q.latest = at;
-    if (q.timed != none) return;
-    q.timed = index;
-    earliest_ = std::min(earliest_, at);
-}
-
-inline void line::forget_deadline(queue& q, std::uint32_t index) {
-    node& n = get(index);
-    if (n.deadline == timing::none) return;
-    if (n.deadline == timing::in_heap) [[unlikely]] {
-        heap_.remove(index);
-    } else if (q.timed == index) {
-        // Towards the tail only, so everybody is passed over at most once.
-        std::uint32_t next = n.next;
-        while (next != none && get(next).deadline != timing::in_order) next = get(next).next;
-        q.timed = next;
-        if (next == none) q.latest = long_ago;
+    get(q.tail).next = index;
+    q.tail = index;
+    if (who.deadline != never) {
+        n.deadline = timing::in_order;
+        q.latest = who.deadline;
     }
-    if (n.who.deadline == earliest_) earliest_ = find_earliest();
-}
-
-inline instant line::find_earliest() const {
-    instant at = heap_.earliest();
-    for (unsigned left = ranks_; left != 0; left &= left - 1)
-        if (std::uint32_t i = queues_[static_cast<std::size_t>(std::countr_zero(left))].timed;
-            i != none)
-            at = std::min(at, get(i).who.deadline);
-    return at;
+    return {index, n.generation};
 }
 
 inline const waiter& line::leave_first() {
     ensure(head_ != none, "the line has a head");
     node& n = get(head_);
     queue& q = queue_of(n.who);
-    forget_deadline(q, head_);
-    q.head = n.next;
-    if (n.next != none) [[likely]] {
-        get(n.next).previous = none;
-    } else {
-        q.tail = none;
-        ranks_ &= ~mark_of(n.who);
-    }
     std::uint32_t left = head_;
-    head_ = q.head != none && is_one_queue() ? q.head : find_head();
+    std::uint32_t next = n.next;
+    // Usually there is another one in the same queue, and no other queue, nor any other deadline.
+    if (next == none || !is_one_queue() || !heap_.empty()) [[unlikely]]
+        return take_out(left);
+    node& m = get(next);
+    m.previous = none;
+    q.head = head_ = next;
+    if (n.deadline != timing::none) {
+        if (m.deadline != timing::in_order) [[unlikely]]
+            return find_timed(q, next), let_go(left);
+        q.timed = next;
+        earliest_ = m.who.deadline;
+    }
     return let_go(left);
 }
 

@@ -63,12 +63,13 @@ void machine::warm(instant now, actions& out) {
 }
 
 bool machine::queue_up(instant now, const request& who, waiter_id& id) {
-    bool waits = who.deadline > now && who.queues && !who.again && !who.cannot_wait &&
-                 who.count == 1 && who.holder == 0 && who.rank != priority::reserved;
+    bool waits =
+        who.deadline > now && who.queues && !who.cannot_wait && who.count == 1 && who.holder == 0;
     if (planted(fault::express_lets_everybody_wait)) waits = true;
-    bool room = line_.size() < settings_.line_max || planted(fault::express_overfills_the_line);
     // The first one in line changes what is due.
-    if (!waits || !is_express(now) || line_.empty() || !room) return false;
+    if (!waits || !is_express(now) || line_.empty() || !line_.has_room()) return false;
+    if (line_.size() >= settings_.line_max && !planted(fault::express_overfills_the_line))
+        return false;
     ++acquires_;
     id = line_.join({.cookie = who.cookie,
                      .ticket = who.ticket != 0 ? who.ticket : ++last_ticket_,
@@ -87,29 +88,19 @@ bool machine::pass_on(instant now, slot_id id, std::uint64_t uses,
     if (!is_express(now) || line_.size() < enough) return false;
     if (line_.first().count > 1 && !planted(fault::express_gives_one_to_many)) return false;
     slot& s = slots_[id];
-    bool old = is_old(s) && !planted(fault::express_passes_on_the_old);
-    bool expired = s.expires_at <= now && !planted(fault::express_passes_on_the_expired);
-    bool used_up =
-        s.uses + uses >= settings_.max_uses && !planted(fault::express_passes_on_the_used_up);
-    bool suspect =
-        can_.probe && s.checked_at <= suspect_at_ && !planted(fault::express_passes_on_the_suspect);
-    if (old || expired || used_up || suspect) return false;
-    ++released_;
-    s.uses += uses;
-    releases_.note(now);
-    if (held) hold_.record(*held);
+    if (!comes_back_fit(now, s, uses)) return false;
+    ++passed_on_;
+    s.uses += uses + 1;
     s.idle_since = now;
-    circuit_.note_success(now);
-    if (!planted(fault::express_forgets_what_becomes_idle)) note_idle(now, s);
-    const waiter& w = line_.leave_first();
     s.leased_at = now;
     s.holder = 0;
-    ++s.uses;
-    ++granted_;
-    ++waited_;
-    ++passed_on_;
-    wait_.record(now - w.arrived);
+    releases_.note(now);
+    circuit_.count_success(now);
+    if (!planted(fault::express_forgets_what_becomes_idle)) note_idle(now, s);
+    const waiter& w = line_.leave_first();
     to = w.cookie;
+    wait_.record(now - w.arrived);
+    if (held) hold_.record(*held);
     return true;
 }
 
@@ -527,14 +518,23 @@ void machine::become_idle(instant now, slot_id id) {
     note_idle(now, slots_[id]);
 }
 
-/// What follows for the rest when a resource becomes idle.
-void machine::note_idle(instant now, const slot& s) {
+/// What follows for the rest when a resource becomes idle, if anything does.
+void machine::note_news(instant now, const slot& s) {
     if (!planted(fault::tried_open_never_ends)) tried_ = false;
     instant idle_until = after(s.idle_since, settings_.idle_timeout);
     sweep_due_ = std::min(sweep_due_, std::min(s.expires_at, idle_until));
     if (spared_any_) sweep_due_ = std::min(sweep_due_, now);
     beat_due_ =
         std::min(beat_due_, after(std::max(s.idle_since, s.checked_at), settings_.heartbeat));
+    idle_news_until_ = news_limit();
+}
+
+/// A return changes nothing for the rest if it was later than those that said when a sweep and a
+/// heartbeat are due.
+instant machine::news_limit() const {
+    if (tried_ || spared_any_) return never;
+    return std::max(before(sweep_due_, settings_.idle_timeout),
+                    before(beat_due_, settings_.heartbeat));
 }
 
 void machine::vacate(slot_id id, actions& out) {

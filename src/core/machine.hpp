@@ -190,13 +190,13 @@ public:
     // an action and without a look at the whole; those use them, too. False: nothing has changed,
     // and it takes the long way.
 
-    /// Requires make_room() before.
+    /// False also if there is no room, which make_room() makes.
     bool queue_up(instant now, const request& who, waiter_id& id);
     /// A clean lease comes back. `to`: the cookie of the waiter that gets it.
     bool pass_on(instant now, slot_id id, std::uint64_t uses, const std::optional<duration>& held,
                  std::uint64_t& to);
     /// How many leases were passed on.
-    std::uint64_t passed_on() const { return passed_on_; }
+    std::uint64_t passed_on() const { return passed_on_.get(); }
 
     /// A place in line for somebody who may need one later.
     std::uint64_t draw_ticket() { return ++last_ticket_; }
@@ -329,6 +329,8 @@ private:
     void retire(instant now, slot_id id, retire_reason why, actions& out);
     void become_idle(instant now, slot_id id);
     void note_idle(instant now, const slot& s);
+    void note_news(instant now, const slot& s);
+    instant news_limit() const;
     void grow(actions& out);
     void make_room_for_actions(std::size_t places, actions& out);
     void notice_freeze(instant now) {
@@ -386,6 +388,7 @@ private:
     bool is_old(const slot& s) const { return s.epoch < epoch_; }
     std::optional<retire_reason> wear(const slot& s, instant now) const;
     bool head_may_be_bypassed(instant now) const;
+    bool comes_back_fit(instant now, const slot& s, std::uint64_t uses) const;
     bool is_full() const;
     bool crowded(instant now) const;
     instant express_limit() const;
@@ -450,11 +453,13 @@ private:
     instant beat_due_ = never;   // no heartbeat is due before this
     instant others_at_ = never;  // when anything but a waiter's deadline is due
     instant express_until_ = long_ago;
-    std::uint64_t passed_on_ = 0;
+    instant idle_news_until_ = never;  // from then on a return is no news; see note_idle()
     instant settled_at_;
     std::size_t most_actions_ = 0;  // that one call can append
 
-    tally acquires_, granted_, waited_, refused_after_wait_, released_, discarded_, detached_;
+    // Passed on: released, granted and waited for, all in one.
+    tally acquires_, granted_, waited_, passed_on_, refused_after_wait_, released_, discarded_,
+        detached_;
     tally opened_, open_failed_, closed_count_, abandoned_, try_empty_;
     std::array<tally, retire_reason_count> retired_;
     std::array<tally, errc_count> refused_;
@@ -470,6 +475,13 @@ inline bool machine::crowded(instant now) const {
     return full_ && !line_.empty() && nothing_due;
 }
 
+/// What follows for the rest when a resource becomes idle: usually nothing, since an earlier one
+/// has said when it is due to be swept or probed.
+inline void machine::note_idle(instant now, const slot& s) {
+    if (s.idle_since < idle_news_until_ || s.expires_at < sweep_due_) [[unlikely]]
+        note_news(now, s);
+}
+
 inline bool machine::needs_probe(const slot& s, instant now) const {
     if (!can_.probe || s.checked_at == now) return false;  // proven at this very instant
     instant good_at = std::max(s.idle_since, s.checked_at);
@@ -477,6 +489,16 @@ inline bool machine::needs_probe(const slot& s, instant now) const {
     bool suspect = s.checked_at <= suspect_at_;
     if (planted(fault::probe_after_idle_ignored)) return suspect;
     return suspect || after(good_at, settings_.probe_after_idle) <= now;
+}
+
+/// Whether a lease can be lent again as it comes back, in a pool in which only these things wear.
+inline bool machine::comes_back_fit(instant now, const slot& s, std::uint64_t uses) const {
+    if (is_old(s) && !planted(fault::express_passes_on_the_old)) return false;
+    if (s.expires_at <= now && !planted(fault::express_passes_on_the_expired)) return false;
+    if (s.uses + uses >= settings_.max_uses && !planted(fault::express_passes_on_the_used_up))
+        return false;
+    bool suspect = s.checked_at <= suspect_at_ && can_.probe;
+    return !suspect || planted(fault::express_passes_on_the_suspect);
 }
 
 inline std::optional<retire_reason> machine::wear(const slot& s, instant now) const {

@@ -26,6 +26,7 @@ void machine::check(instant now) const {
                "14: express is for plain pools");
         ensure(trials_ == 0 && !slots_.surplus(), "14: express knows no trials and no surplus");
     }
+    ensure(idle_news_until_ >= news_limit(), "no return that is news goes unnoticed");
     if (closed_) {
         ensure(line_.empty(), "11: nobody waits in a closed pool");
         ensure(count(slot_state::idle) == 0, "11: a closed pool keeps nothing idle");
@@ -89,11 +90,13 @@ void machine::check_counters() const {
                                [](std::uint64_t n, const tally& t) { return n + t.get(); });
     };
     std::size_t present = slots_.total() - count(slot_state::opening);
-    ensure(granted_.get() == released_.get() + detached_.get() + count(slot_state::leased),
+    stats s;
+    read(s);
+    ensure(s.granted == s.released + s.detached + s.leased,
            "10: granted = released + detached + leased");
     ensure(opened_.get() == closed_count_.get() + detached_.get() + present,
            "10: opened = closed + detached + present");
-    ensure(acquires_.get() == granted_.get() + sum(refused_) + line_.size(),
+    ensure(s.acquires == s.granted + sum(refused_) + line_.size(),
            "10: acquires = granted + refused + waiting");
 }
 
@@ -108,10 +111,11 @@ void machine::read(stats& into) const {
     into.breaker = circuit_.state();
     into.state = state();
     into.acquires = acquires_.get();
-    into.granted = granted_.get();
-    into.waited = waited_.get();
+    std::uint64_t passed_on = passed_on_.get();
+    into.granted = granted_.get() + passed_on;
+    into.waited = waited_.get() + passed_on;
     into.refused_after_wait = refused_after_wait_.get();
-    into.released = released_.get();
+    into.released = released_.get() + passed_on;
     into.discarded = discarded_.get();
     into.detached = detached_.get();
     into.opened = opened_.get();

@@ -25,6 +25,7 @@ void machine::settle(instant now, actions& out) {
     if (beats() && beat_due_ <= now) beat(now, out);
     if (!paused_ || planted(fault::pause_opens_all_the_same)) open_missing(now, out);
     settled_at_ = now;
+    idle_news_until_ = news_limit();
     ++settles_;
     full_ = is_full();
     others_at_ = other_wake_at();

@@ -11,7 +11,8 @@ namespace cenote::core {
 class rate {
 public:
     void note(instant now) {
-        if (now >= after(began_, window)) roll(now);
+        if (now >= ends_) [[unlikely]]
+            roll(now);
         ++count_;
     }
 
@@ -31,9 +32,11 @@ private:
         before_ = now < after(began_, 2 * window) ? count_ : 0;
         count_ = 0;
         began_ = now;
+        ends_ = after(now, window);
     }
 
     instant began_ = long_ago;
+    instant ends_ = long_ago;
     std::uint64_t count_ = 0;
     std::uint64_t before_ = 0;  // in the window before
 };

@@ -28,26 +28,27 @@ enum class idle_kind : std::uint8_t {
 };
 inline constexpr std::size_t idle_kind_count = 4;
 
-struct slot {
-    std::uint64_t resource = 0;  // number of the resource in it: that of the call that opened it
-    std::uint64_t call = 0;      // number of the call in flight; 0 = none
-    std::uint64_t uses = 0;      // leases so far
-    std::uint64_t epoch = 0;     // how many retire_all came before its birth
-    instant called_at{};         // start of the call in flight
-    instant expires_at{};        // age limit, drawn once at birth
-    instant idle_since{};        // end of its last lease, or its birth
-    instant checked_at{};        // last proof of life: its birth or its last good probe
+/// What changes when a lease goes from one holder to the next is on one cache line.
+struct alignas(64) slot {
+    std::uint64_t uses = 0;    // leases so far
+    std::uint64_t epoch = 0;   // how many retire_all came before its birth
+    std::uint64_t holder = 0;  // the thread that leases it; 0: unknown
+    instant expires_at{};      // age limit, drawn once at birth
+    instant idle_since{};      // end of its last lease, or its birth
+    instant checked_at{};      // last proof of life: its birth or its last good probe
     instant leased_at{};
-    std::uint64_t holder = 0;    // the thread that leases it; 0: unknown
-    std::uint64_t trial_of = 0;  // if it is a trial: how often the circuit had moved
     slot_id previous = no_slot;  // neighbours in the idle list it is in
     slot_id next = no_slot;
     slot_state state = slot_state::vacant;
-    probe_purpose purpose{};  // of the probe in flight
     idle_kind idle = idle_kind::fresh;
-    bool begun = false;     // the call in flight is being made
-    bool expiring = false;  // idle and too old; stays until its replacement is there
-    bool trial = false;     // lent while the circuit was recovering
+    bool expiring = false;       // idle and too old; stays until its replacement is there
+    bool trial = false;          // lent while the circuit was recovering
+    bool begun = false;          // the call in flight is being made
+    probe_purpose purpose{};     // of the probe in flight
+    std::uint64_t resource = 0;  // number of the resource in it: that of the call that opened it
+    std::uint64_t call = 0;      // number of the call in flight; 0 = none
+    instant called_at{};         // start of the call in flight
+    std::uint64_t trial_of = 0;  // if it is a trial: how often the circuit had moved
 };
 
 /// The slots, counted by state. The states are exclusive and add up to the places; the counts
