@@ -132,7 +132,21 @@
     X(express_gives_one_to_many)          \
     X(express_overfills_the_line)         \
     X(express_forgets_what_becomes_idle)  \
-    X(express_lets_everybody_wait)
+    X(express_lets_everybody_wait)        \
+    X(calm_ignores_close)                 \
+    X(calm_ignores_pause)                 \
+    X(calm_ignores_the_minimum)           \
+    X(calm_ignores_tries)                 \
+    X(calm_ignores_shedding)              \
+    X(calm_ignores_the_spared)            \
+    X(calm_tells_no_strategy)             \
+    X(calm_overtakes_the_line)            \
+    X(calm_lends_the_spares)              \
+    X(calm_lends_the_expired)             \
+    X(calm_lends_the_unproven)            \
+    X(calm_forgets_what_becomes_due)      \
+    X(calm_forgets_to_look)               \
+    X(calm_forgets_a_call_that_begins)
 // clang-format on
 
 namespace cenote::core {

@@ -104,8 +104,55 @@ bool machine::pass_on(instant now, slot_id id, std::uint64_t uses,
     return true;
 }
 
+bool machine::lend_now(instant now, slot_id& id) {
+    if (!is_calm(now)) return false;
+    if (count(slot_state::idle) <= lend_floor_ && !planted(fault::calm_lends_the_spares))
+        return false;
+    slot_id next = settings_.order == order::lifo ? slots_.newest(idle_kind::fresh)
+                                                  : slots_.oldest(idle_kind::fresh);
+    if (next == no_slot) return false;
+    slot& s = slots_[next];
+    // What is idle and fresh is neither old nor used up.
+    if (s.expires_at <= now && !planted(fault::calm_lends_the_expired)) return false;
+    if (needs_probe(s, now) && !planted(fault::calm_lends_the_unproven)) return false;
+    slots_.lend(next);
+    ++lent_now_;
+    if (!planted(fault::uses_not_counted)) ++s.uses;
+    s.leased_at = now;
+    s.holder = 0;
+    stay_calm(now);
+    id = next;
+    return true;
+}
+
+bool machine::put_back(instant now, slot_id id, std::uint64_t uses,
+                       const std::optional<duration>& held) {
+    if (!is_calm(now)) return false;
+    slot& s = slots_[id];
+    ensure(s.state == slot_state::leased, "what is put back was leased");
+    if (!comes_back_fit(now, s, uses)) return false;
+    ++released_;
+    s.uses += uses;
+    s.idle_since = now;
+    releases_.note(now);
+    if (!planted(fault::accepted_release_is_no_news)) circuit_.count_success(now);
+    if (held) hold_.record(*held);
+    slots_.take_back(id);
+    if (is_news(s)) [[unlikely]] {
+        note_news(now, s);
+        if (!planted(fault::calm_forgets_what_becomes_due))
+            rest_at_ = std::min(rest_at_, idle_wake_at());
+    }
+    stay_calm(now);
+    return true;
+}
+
 answer machine::acquire(instant now, const request& who, actions& out) {
     make_room(out);
+    if (slot_id id = no_slot; who.count == 1 && lend_now(now, id))
+        return {.what = answer::kind::granted,
+                .slot = id,
+                .ticket = who.ticket != 0 ? who.ticket : draw_ticket()};
     if (waiter_id id; queue_up(now, who, id))
         return {.what = answer::kind::waiting, .waiter = id, .ticket = line_.at(id).ticket};
     notice_freeze(now);
@@ -212,6 +259,7 @@ bool machine::waits_in_vain(const request& who, std::size_t has) const {
 
 std::optional<slot_id> machine::try_acquire(instant now, actions& out) {
     make_room(out);
+    if (slot_id id = no_slot; lend_now(now, id)) return id;
     notice_freeze(now);
     warmed_ = true;
     std::optional<slot_id> got;
@@ -257,6 +305,7 @@ void machine::release(instant now, slot_id id, condition how, std::uint64_t uses
         out.push_back({.what = action::kind::grant, .slot = id, .cookie = to});
         return;
     }
+    if (how == condition::clean && put_back(now, id, uses, held)) return;
     notice_freeze(now);
     slot& s = slots_[id];
     ensure(s.state == slot_state::leased, "what is released was leased");
@@ -359,12 +408,14 @@ void machine::begun(instant now, slot_id id, std::uint64_t call) {
     if (s.state == slot_state::opening) {
         s.epoch = epoch_;
         pacer_.begun(now, present_supply());
-        if (!closed_ && !paused_) others_at_ = std::min(others_at_, pacer_.next_chance());
+        if (!closed_ && !paused_) rest_at_ = std::min(rest_at_, pacer_.next_chance());
     }
     if (planted(fault::call_without_deadline) && s.state == slot_state::probing) return;
     instant deadline = after(now, timeout_of(s.state, settings_));
     calls_.add(id, deadline);
-    others_at_ = std::min(others_at_, deadline);
+    rest_at_ = std::min(rest_at_, deadline);
+    others_at_ = std::min(others_at_, rest_at_);
+    if (planted(fault::calm_forgets_a_call_that_begins)) rest_at_ = never;
     if (!planted(fault::express_goes_on_when_a_call_begins))
         express_until_ = std::min(express_until_, others_at_);
 }

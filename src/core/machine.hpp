@@ -47,8 +47,10 @@
 //     earlier recovery that lasts.
 // 13. Anything is kept only while the head of the line wants several, and more than that (or the
 //     pool is paused).
-// 14. Before express_until_ nothing but a deadline in line is due, and the pool is full, serves
-//     strictly in order, reports nothing, and lends and takes back without a trial or a probe.
+// 14. Before express_until_ nothing but a deadline in line is due, and the pool reports nothing and
+//     lends and takes back without a trial or a probe. If somebody waits, it is full and serves
+//     strictly in order; if nobody does, it is calm: it has its minimum, nothing was tried in vain,
+//     and more than lend_floor_ idle ones can be lent before the minimum is short.
 #pragma once
 
 #include <algorithm>
@@ -186,17 +188,23 @@ public:
     void warm(instant now, actions& out);
     answer acquire(instant now, const request& who, actions& out);
     // Express. In a full pool where nothing is due only the line moves: who comes joins it, and
-    // what comes back goes to its head. These two do what acquire() and release() do then, without
-    // an action and without a look at the whole; those use them, too. False: nothing has changed,
-    // and it takes the long way.
+    // what comes back goes to its head. In a calm pool, where nobody waits and nothing is due, only
+    // the idle move: who comes is lent one of them, and what comes back is one more. These do what
+    // acquire() and release() do then, without an action and without a look at the whole; those use
+    // them, too. False: nothing has changed, and it takes the long way.
 
     /// False also if there is no room, which make_room() makes.
     bool queue_up(instant now, const request& who, waiter_id& id);
     /// A clean lease comes back. `to`: the cookie of the waiter that gets it.
     bool pass_on(instant now, slot_id id, std::uint64_t uses, const std::optional<duration>& held,
                  std::uint64_t& to);
-    /// How many leases were passed on.
+    /// One idle resource is lent; draw_ticket() for whoever may need its place again.
+    bool lend_now(instant now, slot_id& id);
+    /// A clean lease comes back and becomes idle.
+    bool put_back(instant now, slot_id id, std::uint64_t uses, const std::optional<duration>& held);
+    /// How many leases were passed on, and lent at once, by express.
     std::uint64_t passed_on() const { return passed_on_.get(); }
+    std::uint64_t lent_now() const { return lent_now_.get(); }
 
     /// A place in line for somebody who may need one later.
     std::uint64_t draw_ticket() { return ++last_ticket_; }
@@ -253,7 +261,10 @@ public:
     void begun(instant now, slot_id id, std::uint64_t call);
 
     /// An open was given up that had only been waiting to be made: nothing will come of it.
-    void never_made(std::uint64_t call) { forget_stray(call); }
+    void never_made(std::uint64_t call) {
+        forget_stray(call);
+        express_until_ = long_ago;  // there may be room for one more
+    }
 
     // Answers. False: the call was given up before, its result is not wanted.
     bool on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out);
@@ -329,6 +340,9 @@ private:
     void retire(instant now, slot_id id, retire_reason why, actions& out);
     void become_idle(instant now, slot_id id);
     void note_idle(instant now, const slot& s);
+    bool is_news(const slot& s) const {
+        return s.idle_since < idle_news_until_ || s.expires_at < sweep_due_;
+    }
     void note_news(instant now, const slot& s);
     instant news_limit() const;
     void grow(actions& out);
@@ -391,7 +405,14 @@ private:
     bool comes_back_fit(instant now, const slot& s, std::uint64_t uses) const;
     bool is_full() const;
     bool crowded(instant now) const;
+    bool is_plain() const;
     instant express_limit() const;
+    instant calm_limit() const;
+    std::size_t count_reserve() const;
+    bool is_calm(instant now) const {
+        return now < express_until_ && (line_.empty() || planted(fault::calm_overtakes_the_line));
+    }
+    void stay_calm(instant now);
     bool is_express(instant now) const {
         bool due = now >= line_.earliest() && !planted(fault::express_ignores_deadlines);
         return now < express_until_ && !due;
@@ -401,7 +422,9 @@ private:
         bool maintains = maintains_ || planted(fault::suspended_beats_on);
         return !paused_ && maintains && (circuit_.flows() || planted(fault::inactive_beats_on));
     }
-    instant other_wake_at() const;
+    instant rest_wake_at() const;
+    instant idle_wake_at() const;
+    instant look_at() const;
     bool minimum_needs(const slot& s) const;
     bool must_wait_for_replacement(const slot& s) const;
     std::size_t leases_of(std::uint64_t holder) const;
@@ -418,6 +441,7 @@ private:
     void check_waiters(instant now) const;
     void check_calls(instant now) const;
     void check_counters() const;
+    void check_express() const;
 
     options settings_;
     abilities can_;
@@ -436,7 +460,7 @@ private:
     flag closed_;
     flag paused_;
     bool maintains_ = true;
-    bool full_ = false;        // only the line moves, unless something is due
+    bool full_ = false;        // somebody waits, and only the line moves unless something is due
     bool warmed_ = true;       // the minimum is being kept
     bool tried_ = false;       // a try_acquire found nothing; one open is for the next
     bool beating_ = false;     // a heartbeat probe is in flight
@@ -452,14 +476,19 @@ private:
     instant sweep_due_ = never;  // nothing is due to be retired before this
     instant beat_due_ = never;   // no heartbeat is due before this
     instant others_at_ = never;  // when anything but a waiter's deadline is due
+    instant rest_at_ = never;    // the same but for a look at the idle
     instant express_until_ = long_ago;
-    instant idle_news_until_ = never;  // from then on a return is no news; see note_idle()
+    instant calm_until_ = long_ago;  // how long it could be calm if others_at_ did not matter
+    duration look_every_ = duration::max();  // at the idle, which may have been frozen
+    std::size_t lend_floor_ = 0;             // so many idle ones are needed
+    instant idle_news_until_ = never;        // from then on a return is no news; see note_idle()
     instant settled_at_;
     std::size_t most_actions_ = 0;  // that one call can append
 
     // Passed on: released, granted and waited for, all in one.
-    tally acquires_, granted_, waited_, passed_on_, refused_after_wait_, released_, discarded_,
-        detached_;
+    // Lent now: acquires and granted.
+    tally acquires_, granted_, waited_, passed_on_, lent_now_, refused_after_wait_, released_,
+        discarded_, detached_;
     tally opened_, open_failed_, closed_count_, abandoned_, try_empty_;
     std::array<tally, retire_reason_count> retired_;
     std::array<tally, errc_count> refused_;
@@ -478,8 +507,20 @@ inline bool machine::crowded(instant now) const {
 /// What follows for the rest when a resource becomes idle: usually nothing, since an earlier one
 /// has said when it is due to be swept or probed.
 inline void machine::note_idle(instant now, const slot& s) {
-    if (s.idle_since < idle_news_until_ || s.expires_at < sweep_due_) [[unlikely]]
+    if (is_news(s)) [[unlikely]]
         note_news(now, s);
+}
+
+/// After a lend or a return in a calm pool the timer is as settle() would set it.
+inline void machine::stay_calm(instant now) {
+    if (planted(fault::calm_forgets_to_look)) return;
+    settled_at_ = now;
+    others_at_ = std::min(rest_at_, look_at());
+    express_until_ = std::min(others_at_, calm_until_);
+}
+
+inline instant machine::look_at() const {
+    return count(slot_state::idle) > 0 ? after(settled_at_, look_every_) : never;
 }
 
 inline bool machine::needs_probe(const slot& s, instant now) const {

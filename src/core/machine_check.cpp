@@ -19,18 +19,31 @@ void machine::check(instant now) const {
         ensure(line_.empty(), "12: nobody waits in an inactive pool");
     if (circuit_.state() == breaker_state::recovering)
         ensure(line_.size() <= circuit_.probes(), "12: only few wait in a recovering pool");
-    if (now < express_until_) {
-        ensure(express_until_ <= others_at_, "14: nothing is due before express ends");
-        ensure(full_ && is_full(), "14: express is for full pools");
-        ensure(settings_.fairness == fairness::strict && !reports_ && circuit_.flows(),
-               "14: express is for plain pools");
-        ensure(trials_ == 0 && !slots_.surplus(), "14: express knows no trials and no surplus");
-    }
+    if (now < express_until_) check_express();
     ensure(idle_news_until_ >= news_limit(), "no return that is news goes unnoticed");
     if (closed_) {
         ensure(line_.empty(), "11: nobody waits in a closed pool");
         ensure(count(slot_state::idle) == 0, "11: a closed pool keeps nothing idle");
     }
+}
+
+void machine::check_express() const {
+    ensure(express_until_ <= others_at_, "14: nothing is due before express ends");
+    ensure(!reports_ && circuit_.flows(), "14: express is for plain pools");
+    ensure(trials_ == 0 && !slots_.surplus(), "14: express knows no trials and no surplus");
+    if (!line_.empty()) {
+        ensure(full_ && is_full(), "14: where somebody waits, express is for full pools");
+        ensure(settings_.fairness == fairness::strict, "14: where somebody waits, order is strict");
+        return;
+    }
+    ensure(!closed_ && !paused_, "14: a calm pool lends");
+    ensure(warmed_ || slots_.total() == 0, "14: a pool that is not warmed up has nothing");
+    ensure(!tried_ && !shedder_.on(), "14: a calm pool has refused nobody");
+    ensure(!missing(present_supply()).any() || slots_.room() <= strays_.size(),
+           "14: a calm pool has its minimum");
+    ensure(lend_floor_ == count_reserve(), "14: a calm pool knows how many it must keep");
+    ensure(rest_at_ == rest_wake_at(), "14: a calm pool knows what is due");
+    ensure(others_at_ == std::min(rest_at_, look_at()), "14: a calm pool is looked at in time");
 }
 
 void machine::check_calls(instant now) const {
@@ -110,9 +123,10 @@ void machine::read(stats& into) const {
     into.waiting = line_.size();
     into.breaker = circuit_.state();
     into.state = state();
-    into.acquires = acquires_.get();
+    std::uint64_t lent_now = lent_now_.get();
+    into.acquires = acquires_.get() + lent_now;
     std::uint64_t passed_on = passed_on_.get();
-    into.granted = granted_.get() + passed_on;
+    into.granted = granted_.get() + lent_now + passed_on;
     into.waited = waited_.get() + passed_on;
     into.refused_after_wait = refused_after_wait_.get();
     into.released = released_.get() + passed_on;

@@ -27,26 +27,61 @@ void machine::settle(instant now, actions& out) {
     settled_at_ = now;
     idle_news_until_ = news_limit();
     ++settles_;
-    full_ = is_full();
-    others_at_ = other_wake_at();
-    express_until_ = express_limit();
+    full_ = !line_.empty() && is_full();
+    rest_at_ = rest_wake_at();
+    bool looks = can_.probe && can_.sees_freezes && maintains_ && !closed_ && !paused_;
+    look_every_ = looks ? look_after : duration::max();
+    others_at_ = std::min(rest_at_, look_at());
+    calm_until_ = line_.empty() ? calm_limit() : long_ago;
+    lend_floor_ = count_reserve();
+    express_until_ = line_.empty() ? std::min(others_at_, calm_until_) : express_limit();
+    if (planted(fault::express_ignores_what_is_due) && express_until_ != long_ago)
+        express_until_ = never;
+}
+
+/// Whether leases come and go without anything that anybody has to be told.
+bool machine::is_plain() const {
+    bool probes =
+        can_.probe && (settings_.probe_on_release || settings_.probe_after_idle <= duration{});
+    bool tries = !circuit_.flows() || trials_ > 0;
+    return !reports_ && (!probes || planted(fault::express_ignores_probes)) &&
+           (!tries || planted(fault::express_ignores_trials)) &&
+           (!slots_.surplus() || planted(fault::express_ignores_surplus));
 }
 
 /// Until when only the line can move. See invariant 14.
 instant machine::express_limit() const {
     bool full = full_ || planted(fault::express_ignores_room);
     bool strict = settings_.fairness == fairness::strict || planted(fault::express_ignores_bypass);
-    bool probes =
-        can_.probe && (settings_.probe_on_release || settings_.probe_after_idle <= duration{});
-    bool tries = !circuit_.flows() || trials_ > 0;
-    bool plain = full && strict && !reports_ &&
-                 (!probes || planted(fault::express_ignores_probes)) &&
-                 (!tries || planted(fault::express_ignores_trials)) &&
-                 (!slots_.surplus() || planted(fault::express_ignores_surplus));
-    if (!plain) return long_ago;
-    if (planted(fault::express_ignores_what_is_due)) return never;
+    if (!full || !strict || !is_plain()) return long_ago;
     if (planted(fault::express_tells_no_strategy)) return others_at_;
     return std::min(others_at_, circuit_.tell_at());
+}
+
+/// Until when only the idle can move while nobody waits, if nothing else is due before. With the
+/// minimum open the pacer has nothing to weigh. (A pool that is to open it later has nothing yet.)
+instant machine::calm_limit() const {
+    bool lends = (!closed_ || planted(fault::calm_ignores_close)) &&
+                 (!paused_ || planted(fault::calm_ignores_pause));
+    bool well = (ready() || planted(fault::calm_ignores_the_minimum)) &&
+                (!tried_ || planted(fault::calm_ignores_tries)) &&
+                (!shedder_.on() || planted(fault::calm_ignores_shedding));
+    if (!lends || !well || !is_plain()) return long_ago;
+    instant until = planted(fault::calm_tells_no_strategy) ? never : circuit_.tell_at();
+    // Whatever becomes idle then makes a sweep due.
+    if (spared_any_ && !planted(fault::calm_ignores_the_spared))
+        until = std::min(until, after(last_sweep_, settings_.sweep_interval));
+    return until;
+}
+
+/// How many of the idle must not be lent: those that cannot, and those that min_idle wants unless
+/// there is no room for others.
+std::size_t machine::count_reserve() const {
+    std::size_t others = slots_.expiring() + slots_.doomed();
+    supply s = present_supply();
+    std::size_t coming = s.opening + s.returning;
+    bool full = s.total >= s.max;
+    return full || s.min_idle <= coming ? others : others + s.min_idle - coming;
 }
 
 /// With no place free, a waiter more or less changes nothing but the line.
@@ -290,23 +325,25 @@ bool machine::make_way(actions& out) {
 
 // Looks.
 
-instant machine::other_wake_at() const {
-    instant at = std::min(calls_.earliest(), circuit_.ask_at());
+/// When anything but a waiter's deadline is due, and but for a look at the idle.
+instant machine::rest_wake_at() const {
     if (closed_) return calls_.earliest();
+    instant at = std::min(calls_.earliest(), circuit_.ask_at());
     if (paused_) return at;
-    if (!line_.empty()) at = std::min({at, shedder_.rolls_at(), shed_at()});
     at = std::min(at, pacer_.next_chance());
     // Not in order: the youngest open makes way, then perhaps an older one.
     for (const stray& s : strays_) at = std::min(at, s.deadline);
-    if (line_.empty() && maintains_) at = std::min(at, sweep_at());
-    if (can_.probe && !beating_ && line_.empty() && beats()) at = std::min(at, beat_due_);
-    if (!line_.empty() && slots_.oldest(idle_kind::fresh) != no_slot &&
-        !planted(fault::bounded_never_hands_over)) {
-        at = std::min(at, owed_at());
-    }
-    if (can_.probe && can_.sees_freezes && maintains_ && count(slot_state::idle) > 0)
-        at = std::min(at, after(settled_at_, look_after));
-    return at;
+    if (line_.empty()) return std::min(at, idle_wake_at());
+    at = std::min({at, shedder_.rolls_at(), shed_at()});
+    bool owed =
+        slots_.oldest(idle_kind::fresh) != no_slot && !planted(fault::bounded_never_hands_over);
+    return owed ? std::min(at, owed_at()) : at;
+}
+
+/// When the idle are due to be swept or probed while nobody waits.
+instant machine::idle_wake_at() const {
+    instant at = maintains_ ? sweep_at() : never;
+    return can_.probe && !beating_ && beats() ? std::min(at, beat_due_) : at;
 }
 
 /// When the next one is shed if nothing changes.

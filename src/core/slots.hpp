@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cenote/stats.hpp"
+#include "core/ensure.hpp"
 #include "core/instant.hpp"
 #include "core/tally.hpp"
 
@@ -97,6 +98,10 @@ public:
 
     /// Makes a slot idle and puts it where its last use (`idle_since`) belongs among the fresh.
     void make_fresh(slot_id id);
+    /// The same as enter() for a fresh slot that is lent, and as make_fresh() for a leased one that
+    /// comes back: the usual ways, and so the short ones.
+    void lend(slot_id id);
+    void take_back(slot_id id);
     /// Moves an idle slot to the end of the stale, of the doomed or of the kept, or to its place
     /// among the fresh.
     void move(slot_id id, idle_kind kind);
@@ -122,6 +127,13 @@ private:
     void unlink(slot_id id);
     std::size_t check_list(idle_kind kind) const;
     list& list_of(const slot& s) { return lists_[static_cast<std::size_t>(s.idle)]; }
+    // By the links, which are the slots' own.
+    slot& linked(slot_id id) { return table_.data()[id]; }
+    template <slot_state From, slot_state To>
+    void count_move() {
+        --std::get<static_cast<std::size_t>(From)>(counts_);
+        ++std::get<static_cast<std::size_t>(To)>(counts_);
+    }
 
     std::vector<slot> table_;
     tally max_;
@@ -132,5 +144,32 @@ private:
     std::size_t kept_ = 0;
     std::array<tally, slot_state_count> counts_;
 };
+
+inline void slots::lend(slot_id id) {
+    slot& s = table_[id];
+    ensure(s.state == slot_state::idle && s.idle == idle_kind::fresh && !s.expiring,
+           "what is lent is fresh");
+    list& fresh = std::get<static_cast<std::size_t>(idle_kind::fresh)>(lists_);
+    (s.previous == no_slot ? fresh.head : linked(s.previous).next) = s.next;
+    (s.next == no_slot ? fresh.tail : linked(s.next).previous) = s.previous;
+    count_move<slot_state::idle, slot_state::leased>();
+    s.state = slot_state::leased;
+}
+
+inline void slots::take_back(slot_id id) {
+    slot& s = table_[id];
+    list& fresh = std::get<static_cast<std::size_t>(idle_kind::fresh)>(lists_);
+    slot_id last = fresh.tail;
+    bool newest = last == no_slot || linked(last).idle_since <= s.idle_since;
+    if (!newest || s.state != slot_state::leased) [[unlikely]]
+        return make_fresh(id);
+    s.previous = last;
+    s.next = no_slot;
+    (last == no_slot ? fresh.head : linked(last).next) = id;
+    fresh.tail = id;
+    count_move<slot_state::leased, slot_state::idle>();
+    s.idle = idle_kind::fresh;
+    s.state = slot_state::idle;
+}
 
 }  // namespace cenote::core
