@@ -85,6 +85,7 @@ bool ask(keeper& k, thread_waiter& me, resource* rejected) {
     me.rearm();
     join_anew(me, rejected);
     if (rejected == nullptr && k.has_waiters() && join_line(k, me)) return true;
+    if (rejected == nullptr && !k.has_waiters() && lend_at_once(k, me)) return false;
     bool in_line = false;
     try {
         k.enter([&](instant now) CENOTE_REQUIRES(k.lock) {
@@ -241,6 +242,32 @@ bool join_line(keeper& k, detail::waiter& who) {
     return true;
 }
 
+bool lend_at_once(keeper& k, detail::waiter& who) {
+    bool plain = who.what == detail::awaited_thing::lease && who.ticket == 0 && !who.stopped &&
+                 !who.wants_several && !k.looks_before_acquire();
+    if (!plain) return false;
+    bool rouse = false;
+    {
+        holding here(k.lock);
+        if (k.forks.is_behind() || k.has_jobs()) return false;
+        instant now = k.now_in_order();
+        // What lies on the shelf goes first, and comes the long way.
+        if (k.lane.is_swept() || k.was_suspended(now)) return false;
+        keeper::changing bracket(k.sequence);
+        core::slot_id id = core::no_slot;
+        if (!k.machine.lend_now(now, id)) return false;
+        who.arrived = now;
+        who.got = k.calls.in(id);
+        who.error = {};
+        k.granted(now, who.got, borrower_of(who));
+        rouse = !k.is_minded_until(k.wake_at());
+    }
+    who.process.store(detail::no_process, std::memory_order_relaxed);
+    if (rouse) [[unlikely]]
+        k.enter([](instant) noexcept {});  // what was lent keeps the keeper
+    return true;
+}
+
 bool ask_for_lease(keeper& k, instant now, detail::waiter& who) {
     who.got = nullptr;
     bool again = !draw_ticket(k.machine, now, who);
@@ -270,8 +297,7 @@ void notice_suspension_before_lending(keeper& k, instant now) {
 /// Leases from the shelf have passed the machine by, so it is told who has what. A thread that has
 /// nothing can be part of no deadlock: that is the usual case.
 std::uint64_t name_holders(keeper& k, std::uint64_t thread, std::size_t wanted) {
-    bool waits =
-        k.machine.anyone_waits() || k.machine.count(core::slot_state::idle) < wanted;
+    bool waits = k.machine.anyone_waits() || k.machine.count(core::slot_state::idle) < wanted;
     if (thread == 0 || !waits) return 0;
     return k.leases.name_holders(thread, k.machine) ? thread : 0;
 }

@@ -15,6 +15,8 @@ namespace cenote::shell {
 bool ask_for_lease(keeper& k, core::instant now, detail::waiter& who) CENOTE_REQUIRES(k.lock);
 /// The same in a full pool where only the line can move. False: nothing has changed.
 bool join_line(keeper& k, detail::waiter& who) CENOTE_EXCLUDES(k.lock);
+/// Lends at once in a calm pool, where only the idle move. False: nothing has changed.
+bool lend_at_once(keeper& k, detail::waiter& who) CENOTE_EXCLUDES(k.lock);
 /// Sees whether the system was suspended before what is open is lent.
 void notice_suspension_before_lending(keeper& k, core::instant now) CENOTE_REQUIRES(k.lock);
 /// A thread that will have to wait may hold a lease already, or be the last one of a deadlock. Has

@@ -1,5 +1,5 @@
-// How waiters without a thread acquire: coroutines and Asio operations, for a lease or for the whole
-// pool.
+// How waiters without a thread acquire: coroutines and Asio operations, for a lease or for the
+// whole pool.
 #include <bit>
 #include <new>
 #include <optional>
@@ -60,8 +60,8 @@ bool watch_for(keeper& k, instant now, detail::waiter& who) CENOTE_REQUIRES(k.lo
 /// True: it waits.
 bool ask_now(keeper& k, instant now, detail::waiter& who) CENOTE_REQUIRES(k.lock) {
     k.machine.make_room(k.out);
-    bool waits = who.what == awaited_thing::lease ? ask_awaited(k, now, who)
-                                                  : watch_for(k, now, who);
+    bool waits =
+        who.what == awaited_thing::lease ? ask_awaited(k, now, who) : watch_for(k, now, who);
     if (!waits && who.got == nullptr) k.keep_for(who);
     who.process.store(waits || k.is_unseen(who) ? detail::this_process : detail::no_process,
                       std::memory_order_relaxed);
@@ -129,6 +129,7 @@ bool ask(keeper& k, detail::waiter& who) {
     k.get_ready();
     if (who.what == awaited_thing::drained) k.close();
     if (k.has_waiters() && join_line(k, who)) return true;
+    if (!k.has_waiters() && lend_at_once(k, who)) return false;
     bool waits = false;
     k.enter([&](instant now) CENOTE_REQUIRES(k.lock) {
         if (who.timeout.count() >= 0) who.deadline = core::after(now, who.timeout);

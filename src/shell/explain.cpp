@@ -107,8 +107,7 @@ std::string opening_words(errc why, const std::string& name, duration waited, bo
 /// Whether this thread, whose time is up, could not have got a lease from any other one.
 bool waited_in_vain(keeper& k, std::size_t wanted) CENOTE_REQUIRES(k.lock) {
     std::uint64_t me = name_holders(k, detail::this_thread(), wanted);
-    return k.machine.waits_in_vain(
-        {.count = static_cast<std::uint32_t>(wanted), .holder = me});
+    return k.machine.waits_in_vain({.count = static_cast<std::uint32_t>(wanted), .holder = me});
 }
 
 /// How the pool is at one instant, as far as the text tells it.

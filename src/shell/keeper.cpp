@@ -43,8 +43,7 @@ keeper* keeper::open(const options& settings, std::unique_ptr<detail::any_connec
     auto* k = new keeper(settings, std::move(connector), make_workplace);
     try {
         if (k->clock != nullptr) k->clock->add(*k);
-        bool opens =
-            settings.warm_up != warm_up::none && settings.min_size + settings.min_idle > 0;
+        bool opens = settings.warm_up != warm_up::none && settings.min_size + settings.min_idle > 0;
         if (opens || k->news.wants_any()) k->work->start();
         k->enter([&](instant now) CENOTE_REQUIRES(k->lock) { k->machine.start(now, k->out); });
         if (settings.warm_up == warm_up::wait) wait_warm(*k);

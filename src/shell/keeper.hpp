@@ -1,8 +1,8 @@
 // The keeper: lock, clock and resources of one pool around its machine.
 //
-// Every way in is the same four steps, written once in enter(): lock, ask the machine, unlock, carry
-// out. No user code (connector, observer, waiter) runs under the lock, because there is nowhere to
-// write it.
+// Every way in is the same four steps, written once in enter(): lock, ask the machine, unlock,
+// carry out. No user code (connector, observer, waiter) runs under the lock, because there is
+// nowhere to write it.
 //
 // The keeper puts its parts together; what each knows is its own:
 //
@@ -77,8 +77,8 @@ public:
         CENOTE_EXCLUDES(lock);
     /// The same for a caller that has the lock, in a keeper that is not behind.
     template <class Ask>
-    void decide(core::instant now, Ask&& ask, errands& todo) noexcept(noexcept(ask(core::instant{})))
-        CENOTE_REQUIRES(lock);
+    void decide(core::instant now, Ask&& ask,
+                errands& todo) noexcept(noexcept(ask(core::instant{}))) CENOTE_REQUIRES(lock);
     void carry_out(errands& todo) noexcept CENOTE_EXCLUDES(lock);
     /// The workplace hears of jobs and of an earlier time.
     void rouse(errands& todo) CENOTE_REQUIRES(lock);
@@ -89,8 +89,8 @@ public:
 
     // Time.
 
-    /// The only place where a pool reads the time, but for timers of Asio. Two threads may see times
-    /// that differ by a microsecond.
+    /// The only place where a pool reads the time, but for timers of Asio. Two threads may see
+    /// times that differ by a microsecond.
     core::instant now() const { return clock == nullptr ? read_clock() : clock->now(); }
     /// Not before what was read here last, on whichever thread: what is decided goes by this one.
     core::instant now_in_order() const CENOTE_REQUIRES(lock) {
@@ -111,6 +111,10 @@ public:
     void tick() noexcept CENOTE_EXCLUDES(lock);
     /// No timer is late after the system was suspended, and what is idle may be dead all the same.
     void notice_suspension(core::instant now) CENOTE_REQUIRES(lock);
+    /// The same is about to be noticed.
+    bool was_suspended(core::instant now) const CENOTE_REQUIRES(lock) {
+        return can_probe && clock == nullptr && suspension_.happened(now, time_since_boot());
+    }
     /// Everything now open is suspect. Without a probe nothing clears it of suspicion: it goes.
     void suspect_all(core::instant now) CENOTE_REQUIRES(lock);
 
@@ -132,8 +136,7 @@ public:
         return who.asynchronous && who.got != nullptr && looks_before_acquire_;
     }
     bool looks_before_acquire() const { return looks_before_acquire_; }
-    void granted(core::instant now, detail::resource* r, const borrower& who)
-        CENOTE_REQUIRES(lock);
+    void granted(core::instant now, detail::resource* r, const borrower& who) CENOTE_REQUIRES(lock);
 
     // Connector calls.
 
@@ -180,8 +183,8 @@ public:
 
     // What never changes.
 
-    const options fixed;        // the options, but for `max` and the breaker
-    manual_clock* const clock;  // null: the system's
+    const options fixed;                    // the options, but for `max` and the breaker
+    manual_clock* const clock;              // null: the system's
     const detail::connector_abilities can;  // of every connector it has
     const bool can_probe;
 
@@ -237,7 +240,7 @@ private:
     static constinit thread_local errands* carried_out_here;
 
     std::atomic<std::size_t> refs_{1};
-    std::atomic<detail::process_number> ready_in_{detail::no_process};  // make_ready() is done
+    std::atomic<detail::process_number> ready_in_{detail::no_process};       // make_ready() is done
     mutable core::instant latest_ CENOTE_GUARDED_BY(lock) = core::long_ago;  // see now_in_order()
     std::uint64_t settles_ CENOTE_GUARDED_BY(lock) = 0;  // the machine's, at the last sort_out
     core::instant looked_for_ CENOTE_GUARDED_BY(lock) = core::long_ago;  // the clock is minded

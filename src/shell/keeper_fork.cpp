@@ -1,12 +1,13 @@
 // The keeper in the child of a fork: it begins again, empty, and lets go of what is the parent's.
 //
 // The child must not say a word on a connection that its parent uses as well. So what was open at
-// the fork is foreign here: it is neither lent, probed, reset, closed nor destroyed. What no borrower
-// holds is forsaken when the pool is first used; what one holds, when he lets go of it. What vanished
-// threads held, or were calling the connector on, is left alone: its state is unknown.
+// the fork is foreign here: it is neither lent, probed, reset, closed nor destroyed. What no
+// borrower holds is forsaken when the pool is first used; what one holds, when he lets go of it.
+// What vanished threads held, or were calling the connector on, is left alone: its state is
+// unknown.
 //
-// All other threads are gone: those of the pool, and those that waited. A waiter without a thread is
-// forgotten, and told nothing unless it asks: the parent's coroutines are not to go on here by
+// All other threads are gone: those of the pool, and those that waited. A waiter without a thread
+// is forgotten, and told nothing unless it asks: the parent's coroutines are not to go on here by
 // themselves.
 //
 // The keeper's memory is never freed in the child. Too much may still refer to it: leases,

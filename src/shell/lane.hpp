@@ -1,7 +1,7 @@
 // The fast lane, as the keeper sees it: what goes onto the shelf, what is brought back, and when.
 //
-// The shelf itself (cenote/detail/shelf.hpp) is what borrowers use without the lock. Everything here
-// runs under the keeper's lock. To the machine, what lies on the shelf is leased.
+// The shelf itself (cenote/detail/shelf.hpp) is what borrowers use without the lock. Everything
+// here runs under the keeper's lock. To the machine, what lies on the shelf is leased.
 //
 // `Pool` is what the lane needs to know of the pool around it, and what it has the pool do; see
 // lane_pool.hpp. It is a parameter, and so are the atomics of its shelf, so that the model checker
@@ -26,9 +26,7 @@ public:
 
     basic_lane(Pool& pool, typename Pool::shelf& cells) : pool_(pool), shelf_(cells) {}
 
-    bool is_open() const {
-        return (shelf_.raised() & ~std::uint32_t{detail::sweeper_asleep}) == 0;
-    }
+    bool is_open() const { return (shelf_.raised() & ~std::uint32_t{detail::sweeper_asleep}) == 0; }
     /// A waiter is owed the next resource, and the lane is shut for that.
     bool is_shut_for_waiters() const { return (shelf_.raised() & detail::somebody_waits) != 0; }
     /// Something may lie on the shelf, and sweeps look after it.
@@ -131,8 +129,8 @@ public:
         sweep_at_ = pool_.next_sweep(now);
         if (hot) return;
         sleep();
-        collect(now);             // rule 1 of the shelf
-        pool_.fell_asleep(now);   // and looks for what was taken meanwhile
+        collect(now);            // rule 1 of the shelf
+        pool_.fell_asleep(now);  // and looks for what was taken meanwhile
     }
 
     /// In the child of a fork, where the shelf is empty.
@@ -197,9 +195,10 @@ private:
     core::tally collected_;
     std::size_t recalled_ = 0;  // leases from before the last recall that are still out
     date recalled_at_{};
-    typename Pool::suspicion_mark suspicion_ = Pool::no_suspicion;  // the machine's, as far as known
-    instant swept_at_{};                                            // the last sweep
-    instant swept_before_{};                                        // and the one before
+    typename Pool::suspicion_mark suspicion_ =
+        Pool::no_suspicion;   // the machine's, as far as known
+    instant swept_at_{};      // the last sweep
+    instant swept_before_{};  // and the one before
     instant sweep_at_ = Pool::never;
 };
 

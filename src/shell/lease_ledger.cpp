@@ -15,7 +15,8 @@ namespace {
 /// How often to look who holds a lease from the fast lane, if a sweep does not: often enough for
 /// `leak_after`, and not more often than a report can be due.
 duration interval_of_looks(const options& settings, duration sweep_interval) {
-    return std::min(sweep_interval, std::max(duration{settings.leak_after / 2}, core::leaks::shortest));
+    return std::min(sweep_interval,
+                    std::max(duration{settings.leak_after / 2}, core::leaks::shortest));
 }
 
 }  // namespace

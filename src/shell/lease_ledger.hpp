@@ -34,8 +34,8 @@ inline borrower borrower_of(const detail::waiter& w) { return {w.site, w.wants, 
 
 class lease_ledger {
 public:
-    /// `sweep_interval`: of the shelf. Leases from there are found by sweeps, and by looks in between
-    /// if `leak_after` asks for them.
+    /// `sweep_interval`: of the shelf. Leases from there are found by sweeps, and by looks in
+    /// between if `leak_after` asks for them.
     lease_ledger(const core::machine& machine, announcer& news, const options& settings,
                  core::duration sweep_interval);
 
@@ -92,8 +92,7 @@ public:
 
     /// When to look at all leases, because one may have been held for too long.
     core::instant look_at() const {
-        bool looks =
-            machine_.count(core::slot_state::leased) > 0 && machine_.maintains();
+        bool looks = machine_.count(core::slot_state::leased) > 0 && machine_.maintains();
         return looks ? leaks_.look_at() : core::never;
     }
     /// Looks at all leases.

@@ -6,8 +6,8 @@
 
 namespace cenote::shell {
 
-/// A thread that had to sleep takes the lock as `wanted`: it does not know whether others sleep, and
-/// at worst wakes no one.
+/// A thread that had to sleep takes the lock as `wanted`: it does not know whether others sleep,
+/// and at worst wakes no one.
 void pool_lock::wait_for_it(std::uint32_t seen) noexcept {
     if (seen != wanted) seen = state_.exchange(wanted, std::memory_order_acquire);
     while (seen != open) {
@@ -16,8 +16,8 @@ void pool_lock::wait_for_it(std::uint32_t seen) noexcept {
     }
 }
 
-/// It counts itself before it reads `told_`, and tell() reads the count after it changed `told_`, so
-/// one of the two sees the other.
+/// It counts itself before it reads `told_`, and tell() reads the count after it changed `told_`,
+/// so one of the two sees the other.
 bool condition::wait_until(holding& h, core::instant limit) {
     waiting_.fetch_add(1);
     std::uint32_t before = told_.load();

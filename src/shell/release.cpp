@@ -13,6 +13,12 @@ using detail::resource;
 
 namespace {
 
+/// The clock must be minded from earlier on. Lets go of a reference that keeps the keeper for that.
+void rouse_and_drop(keeper& k) noexcept {
+    k.enter([](instant) noexcept {});
+    k.drop_ref();
+}
+
 /// Where a lease went at once.
 struct passed {
     detail::waiter* to = nullptr;  // is still to be told; null: nothing has changed
@@ -22,8 +28,8 @@ struct passed {
 /// In a full pool where only the line can move: straight to the waiter at its head.
 passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     holding here(k.lock);
-    // Leases from before a recall take the long way.
-    if (k.forks.is_behind() || k.has_jobs() || k.lane.has_recalled() ||
+    // Leases from before a recall, and what before_acquire looks at, take the long way.
+    if (k.forks.is_behind() || k.has_jobs() || k.lane.has_recalled() || k.looks_before_acquire() ||
         k.strategy.needs_telling())
         return {};
     instant now = k.now_in_order();
@@ -42,15 +48,35 @@ passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     return {.to = w, .rouse = rouse};
 }
 
+/// In a calm pool: it becomes idle. False: nothing has changed.
+bool put_back(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
+    bool rouse = false;
+    {
+        holding here(k.lock);
+        if (k.forks.is_behind() || k.has_jobs() || k.lane.is_open() || k.lane.has_recalled() ||
+            k.strategy.needs_telling())
+            return false;
+        instant now = k.now_in_order();
+        keeper::changing bracket(k.sequence);
+        if (!k.machine.put_back(now, r->slot, k.leases.uses_since(r), lease_ledger::held(now, r)))
+            return false;
+        k.leases.take_uses(r);
+        rouse = !k.is_minded_until(k.wake_at());
+        if (rouse) k.add_ref();  // from here on it is another borrower's
+    }
+    if (rouse) [[unlikely]]
+        rouse_and_drop(k);
+    return true;
+}
+
 /// False: it has to go the long way.
 bool pass_on_and_tell(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     passed p = pass_on(k, r);
     if (p.to == nullptr) return false;
     p.to->process.store(detail::no_process, std::memory_order_relaxed);
     p.to->notify();  // from here on the keeper may be gone
-    if (!p.rouse) return true;
-    k.enter([](instant) noexcept {});
-    k.drop_ref();
+    if (p.rouse) [[unlikely]]
+        rouse_and_drop(k);
     return true;
 }
 
@@ -77,9 +103,10 @@ void keeper::release(resource* r, std::exception_ptr cause) noexcept {
     if (looks_before_release_ && lay_back(r)) return;  // others have tried that already
     auto how = static_cast<core::condition>(std::exchange(r->state, detail::condition::clean));
     if (unused && how == core::condition::dirty) how = core::condition::dirty_unused;
-    bool crowded = how == core::condition::clean && !looks_before_acquire_ && has_waiters();
-    if (crowded && pass_on_and_tell(*this, r)) return;
-    enter([&](instant now) CENOTE_REQUIRES(lock) noexcept { end_lease(*this, now, r, how, cause); });
+    bool clean = how == core::condition::clean;
+    if (clean && (has_waiters() ? pass_on_and_tell(*this, r) : put_back(*this, r))) return;
+    enter([&](instant now)
+              CENOTE_REQUIRES(lock) noexcept { end_lease(*this, now, r, how, cause); });
 }
 
 void keeper::give_to_machine(instant now, resource* r, core::condition how,

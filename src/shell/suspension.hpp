@@ -14,11 +14,15 @@ public:
     suspension(core::duration tolerated, core::instant now, core::duration boot)
         : tolerated_(tolerated), asleep_(boot - now.time_since_epoch()) {}
 
-    /// Whether there was one since the last time somebody asked.
+    /// Whether there was one since it was last noticed.
+    bool happened(core::instant now, core::duration boot) const {
+        return boot - now.time_since_epoch() - asleep_ > tolerated_;
+    }
+    /// The same; it is noticed now.
     bool noticed(core::instant now, core::duration boot) {
-        core::duration before = asleep_;
+        bool was = happened(now, boot);
         asleep_ = boot - now.time_since_epoch();
-        return asleep_ - before > tolerated_;
+        return was;
     }
 
 private:

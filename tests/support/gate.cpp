@@ -104,7 +104,8 @@ bool would_join(const descriptor& to) {
     return ::ioctl(to.get(), SIOCOUTQNSD, &unsent) == 0 && unsent > 0;
 }
 
-/// Whether this side has not heard of a hang-up. The kernel knows before the gate has read that far.
+/// Whether this side has not heard of a hang-up. The kernel knows before the gate has read that
+/// far.
 bool seems_there(const descriptor& client) {
     tcp_info info{};
     socklen_t size = sizeof info;
