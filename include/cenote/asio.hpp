@@ -10,7 +10,6 @@
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/deferred.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -18,6 +17,7 @@
 #include <boost/system/error_code.hpp>
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <new>
 #include <optional>
@@ -27,10 +27,37 @@
 #include <utility>
 
 #include "cenote/asio_connector.hpp"
+#include "cenote/coroutine.hpp"
 #include "cenote/detail/gate.hpp"
 #include "cenote/detail/waiter.hpp"
 #include "cenote/lease.hpp"
 #include "cenote/pool.hpp"
+
+namespace cenote {
+
+/// What co_acquire gives a coroutine of Asio: a lease. Awaiting it throws if there is none to give,
+/// which Asio leaves to the first move of what it passes on.
+template <class T>
+class acquired : public lease<T> {
+public:
+    explicit acquired(awaited<T>& from) noexcept : from_(&from) {}
+    acquired(acquired&& other) : lease<T>(other.take_out()) {}
+    acquired& operator=(acquired&& other) {
+        lease<T>::operator=(other.take_out());
+        return *this;
+    }
+    ~acquired() = default;
+
+private:
+    lease<T> take_out() {
+        if (from_ == nullptr) return std::move(*this);
+        return typename awaited<T>::awaiter(*std::exchange(from_, nullptr)).await_resume();
+    }
+
+    awaited<T>* from_ = nullptr;
+};
+
+}  // namespace cenote
 
 namespace cenote::detail {
 
@@ -44,10 +71,81 @@ struct acquire_answer {
     std::size_t left = 0;
 };
 
-/// Room for an operation where somebody has it already: in a coroutine's frame.
-struct operation_room {
-    alignas(std::max_align_t) std::byte bytes[400];
+using loop_executor = asio::io_context::executor_type;
+
+/// The handler's executor as an io_context's, if it is one: asked by its own name it needs no
+/// memory.
+template <class Handler>
+std::optional<loop_executor> loop_of(const Handler& handler) {
+    using executor = asio::associated_executor_t<Handler>;
+    if constexpr (std::is_same_v<executor, loop_executor>) {
+        return asio::get_associated_executor(handler);
+    } else if constexpr (std::is_same_v<executor, asio::any_io_executor>) {
+        executor where = asio::get_associated_executor(handler);
+        if (auto* loop = where.template target<loop_executor>()) return *loop;
+    }
+    return std::nullopt;
+}
+
+/// Memory for what an io_context queues, which gives it back before it runs it: so there is room in
+/// the operation, and whoever ends a lease needs no memory.
+inline constexpr std::size_t post_room_size = 40;
+template <class Object>
+struct room_allocator {
+    using value_type = Object;
+
+    explicit room_allocator(std::byte* r) noexcept : room(r) {}
+    template <class Other>
+    room_allocator(const room_allocator<Other>& other) noexcept : room(other.room) {}
+
+    Object* allocate(std::size_t) noexcept {
+        static_assert(sizeof(Object) <= post_room_size && alignof(Object) <= alignof(void*));
+        return reinterpret_cast<Object*>(room);
+    }
+    void deallocate(Object*, std::size_t) noexcept {}
+    bool operator==(const room_allocator&) const = default;
+
+    std::byte* room;
 };
+
+/// What an executor runs: the end of an operation, which is completed, or dropped if this is
+/// destroyed instead.
+template <class Operation>
+struct completion {
+    explicit completion(Operation* o) noexcept : op(o) {}
+    completion(completion&& other) noexcept : op(std::exchange(other.op, nullptr)) {}
+    ~completion() {
+        if (op != nullptr) op->drop();
+    }
+    void operator()() { std::exchange(op, nullptr)->complete(); }
+
+    Operation* op;
+};
+template <class Operation>
+struct completion_in_room : completion<Operation> {
+    using allocator_type = room_allocator<void*>;
+
+    using completion<Operation>::completion;
+    allocator_type get_allocator() const noexcept { return allocator_type(this->op->post_room()); }
+};
+template <class Operation>
+struct completion_elsewhere : completion<Operation> {
+    using allocator_type = asio::associated_allocator_t<typename Operation::handler_type>;
+
+    using completion<Operation>::completion;
+    allocator_type get_allocator() const noexcept {
+        return asio::get_associated_allocator(this->op->handler());
+    }
+};
+
+/// Has the handler's executor complete an operation, which may be gone afterwards.
+template <class Operation>
+void post_completion(Operation* op, std::optional<loop_executor> loop) {
+    if (loop) asio::post(*loop, completion_in_room<Operation>(op));
+    else
+        asio::post(asio::get_associated_executor(op->handler()),
+                   completion_elsewhere<Operation>(op));
+}
 
 /// One wait, as Asio wants it: completes through the handler's executor, keeps the executor busy,
 /// uses the handler's allocator, and can be cancelled through the handler's slot.
@@ -57,131 +155,17 @@ struct operation_room {
 template <class Handler>
 class acquire_operation final : public waiter {
 public:
-    static void start(const awaited_wish& wish, Handler&& handler, operation_room* room) {
-        place at(handler, room);
-        auto* op = ::new (at.where) acquire_operation(wish, std::move(handler), room);
+    using handler_type = Handler;
+
+    static void start(const awaited_wish& wish, Handler&& handler) {
+        place at(handler);
+        auto* op = ::new (at.where) acquire_operation(wish, std::move(handler));
         at.where = nullptr;
         op->begin();
     }
 
-private:
-    using executor = asio::associated_executor_t<Handler>;
-    using loop_executor = asio::io_context::executor_type;
-    using allocator = typename std::allocator_traits<
-        asio::associated_allocator_t<Handler>>::template rebind_alloc<acquire_operation>;
-
-    /// Memory for one, given back unless it is used.
-    struct place {
-        place(const Handler& handler, operation_room* room)
-            : from(asio::get_associated_allocator(handler)), in_room(room != nullptr) {
-            static_assert(alignof(acquire_operation) <= alignof(std::max_align_t));
-            if (in_room) where = room->bytes;
-            else where = std::allocator_traits<allocator>::allocate(from, 1);
-        }
-        ~place() {
-            if (where == nullptr || in_room) return;
-            std::allocator_traits<allocator>::deallocate(from,
-                                                         static_cast<acquire_operation*>(where), 1);
-        }
-        place(const place&) = delete;
-        place& operator=(const place&) = delete;
-
-        allocator from;
-        bool in_room;
-        void* where = nullptr;
-    };
-
-    /// Memory for what an io_context queues, which gives it back before it runs it: so there is
-    /// room in the operation, and whoever ends a lease needs no memory.
-    template <class Object>
-    struct room_allocator {
-        using value_type = Object;
-
-        explicit room_allocator(std::byte* r) noexcept : room(r) {}
-        template <class Other>
-        room_allocator(const room_allocator<Other>& other) noexcept : room(other.room) {}
-
-        Object* allocate(std::size_t) noexcept {
-            static_assert(sizeof(Object) <= post_room && alignof(Object) <= alignof(void*));
-            return reinterpret_cast<Object*>(room);
-        }
-        void deallocate(Object*, std::size_t) noexcept {}
-        bool operator==(const room_allocator&) const = default;
-
-        std::byte* room;
-    };
-
-    /// What the executor runs. If it is destroyed instead, so is the operation.
-    struct completion {
-        explicit completion(acquire_operation* o) noexcept : op(o) {}
-        completion(completion&& other) noexcept : op(std::exchange(other.op, nullptr)) {}
-        ~completion() {
-            if (op != nullptr) op->drop();
-        }
-        void operator()() { std::exchange(op, nullptr)->complete(); }
-
-        acquire_operation* op;
-    };
-    struct completion_in_room : completion {
-        using allocator_type = room_allocator<void*>;
-
-        using completion::completion;
-        allocator_type get_allocator() const noexcept {
-            return allocator_type(this->op->post_room_);
-        }
-    };
-    struct completion_elsewhere : completion {
-        using allocator_type = asio::associated_allocator_t<Handler>;
-
-        using completion::completion;
-        allocator_type get_allocator() const noexcept {
-            return asio::get_associated_allocator(this->op->handler_);
-        }
-    };
-
-    struct canceler {
-        acquire_operation* op;
-        void operator()(asio::cancellation_type) const noexcept { op->gate_->cancel(*op); }
-    };
-
-    acquire_operation(const awaited_wish& wish, Handler&& handler, operation_room* room)
-        : gate_(wish.from), in_room_(room != nullptr), handler_(std::move(handler)) {
-        // Whoever has room for it is a coroutine, which keeps its executor busy anyway.
-        if (!in_room_) work_.emplace(asio::get_associated_executor(handler_));
-        executor where = asio::get_associated_executor(handler_);
-        if constexpr (std::is_same_v<executor, asio::any_io_executor>) {
-            if (auto* loop = where.template target<loop_executor>()) loop_.emplace(*loop);
-        } else if constexpr (std::is_same_v<executor, loop_executor>) {
-            loop_.emplace(where);
-        }
-        asynchronous = true;
-        what = wish.what;
-        site = wish.site;
-        timeout = wish.timeout;
-        deadline = wish.deadline;
-        wants = wish.how;
-    }
-    ~acquire_operation() override = default;
-
-    void begin() noexcept {
-        try {
-            auto slot = asio::get_associated_cancellation_slot(handler_);
-            if (slot.is_connected()) slot.template emplace<canceler>(canceler{this});
-            if (gate_->ask(*this)) return;  // from here on it may be gone
-        } catch (const std::bad_alloc&) {
-            failure_ = std::make_error_code(std::errc::not_enough_memory);
-        } catch (const std::system_error& e) {
-            failure_ = e.code();
-        }
-        notify();
-    }
-
-    // NOLINTNEXTLINE(bugprone-exception-escape): who cannot be told cannot be left waiting either
-    void notify() noexcept override {
-        if (auto loop = loop_)
-            asio::post(*loop, completion_in_room(this));  // a copy: it may be gone
-        else asio::post(asio::get_associated_executor(handler_), completion_elsewhere(this));
-    }
+    const Handler& handler() const noexcept { return handler_; }
+    std::byte* post_room() noexcept { return post_room_; }
 
     /// On the handler's executor.
     void complete() {
@@ -207,13 +191,67 @@ private:
         free();
     }
 
+private:
+    using executor = asio::associated_executor_t<Handler>;
+    using allocator = typename std::allocator_traits<
+        asio::associated_allocator_t<Handler>>::template rebind_alloc<acquire_operation>;
+
+    /// Memory for one, given back unless it is used.
+    struct place {
+        explicit place(const Handler& handler)
+            : from(asio::get_associated_allocator(handler)),
+              where(std::allocator_traits<allocator>::allocate(from, 1)) {}
+        ~place() {
+            if (where != nullptr) std::allocator_traits<allocator>::deallocate(from, where, 1);
+        }
+        place(const place&) = delete;
+        place& operator=(const place&) = delete;
+
+        allocator from;
+        acquire_operation* where;
+    };
+
+    struct canceler {
+        acquire_operation* op;
+        void operator()(asio::cancellation_type) const noexcept { op->gate_->cancel(*op); }
+    };
+
+    acquire_operation(const awaited_wish& wish, Handler&& handler)
+        : gate_(wish.from),
+          handler_(std::move(handler)),
+          work_(asio::get_associated_executor(handler_)),
+          loop_(loop_of(handler_)) {
+        asynchronous = true;
+        what = wish.what;
+        site = wish.site;
+        timeout = wish.timeout;
+        deadline = wish.deadline;
+        wants = wish.how;
+    }
+    ~acquire_operation() override = default;
+
+    void begin() noexcept {
+        try {
+            auto slot = asio::get_associated_cancellation_slot(handler_);
+            if (slot.is_connected()) slot.template emplace<canceler>(canceler{this});
+            if (gate_->ask(*this)) return;  // from here on it may be gone
+        } catch (const std::bad_alloc&) {
+            failure_ = std::make_error_code(std::errc::not_enough_memory);
+        } catch (const std::system_error& e) {
+            failure_ = e.code();
+        }
+        notify();
+    }
+
+    // NOLINTNEXTLINE(bugprone-exception-escape): who cannot be told cannot be left waiting either
+    void notify() noexcept override { post_completion(this, loop_); }
+
     /// Gives the memory back before the handler runs, which may start the next one.
     Handler free() noexcept {
         allocator from(asio::get_associated_allocator(handler_));
-        bool in_room = in_room_;
         Handler handler(std::move(handler_));
         this->~acquire_operation();
-        if (!in_room) std::allocator_traits<allocator>::deallocate(from, this, 1);
+        std::allocator_traits<allocator>::deallocate(from, this, 1);
         return handler;
     }
 
@@ -223,24 +261,10 @@ private:
 
     gate* gate_;
     std::error_code failure_;
-    bool in_room_;
     Handler handler_;
-    std::optional<asio::executor_work_guard<executor>> work_;
-    /// The handler's executor, if that is an io_context's: asked by its own name it needs no
-    /// memory, and is not looked for in frames that are cold by then.
+    asio::executor_work_guard<executor> work_;
     std::optional<loop_executor> loop_;
-    static constexpr std::size_t post_room = 64;
-    alignas(void*) std::byte post_room_[post_room];
-};
-
-/// Starts a wait whose handler takes an acquire_answer.
-struct start_waiting {
-    template <class Handler>
-    void operator()(Handler&& handler, const awaited_wish* wish, operation_room* room) const {
-        using operation = acquire_operation<std::decay_t<Handler>>;
-        if (sizeof(operation) > sizeof(operation_room)) room = nullptr;
-        operation::start(*wish, std::decay_t<Handler>(std::forward<Handler>(handler)), room);
-    }
+    alignas(void*) std::byte post_room_[post_room_size];
 };
 
 /// The user's handler, which wants other words; `Tell` knows them.
@@ -300,8 +324,8 @@ struct start_telling {
     template <class Handler>
     void operator()(Handler&& handler, awaited_wish wish) const {
         using translated = translated_handler<Tell, std::decay_t<Handler>>;
-        acquire_operation<translated>::start(wish, translated{tell, std::forward<Handler>(handler)},
-                                             nullptr);
+        acquire_operation<translated>::start(wish,
+                                             translated{tell, std::forward<Handler>(handler)});
     }
 
     Tell tell;
@@ -322,8 +346,139 @@ struct start_acquire {
     }
 };
 
-/// For coroutines of Asio's own kind: what is ready is taken without a detour through the queue,
-/// and the wait lives in this frame.
+/// Whether a handler was made by a coroutine that awaits an operation with this signature: nobody
+/// else makes a type of it.
+template <class Handler, class Signature>
+inline constexpr bool is_of_coroutine = false;
+template <template <class...> class Handler, class Signature, class... Rest>
+inline constexpr bool is_of_coroutine<Handler<Signature, Rest...>, Signature> = true;
+
+/// How many coroutines have been resumed by a lease that was ready, each from within the suspension
+/// of the one before, on this thread.
+inline constinit thread_local unsigned resumed_within = 0;
+
+/// How an awaited lease resumes a coroutine of Asio: what Asio made to resume it lies in the
+/// waiter's room, until the loop completes it. The coroutine keeps its executor busy by itself.
+template <class T, class Handler>
+class asio_wait {
+public:
+    using handler_type = Handler;
+
+    /// Asio calls this when the coroutine is suspended, where the coroutine ran.
+    static void start(awaited<T>& who, Handler&& handler) {
+        if (resumed_within < deepest && who.await_ready())
+            return resume_at_once(who, std::move(handler));
+        static_assert(sizeof(asio_wait) <= awaited<T>::room_size);
+        auto* me = ::new (who.room_) asio_wait(who, std::move(handler));
+        who.way_ = &way;
+        if (me->ask()) return;  // from here on it may be gone
+        if (resumed_within < deepest) resume_at_once(who, me->let_go());
+        else go_on(who);
+    }
+
+    const Handler& handler() const noexcept { return handler_; }
+    std::byte* post_room() noexcept { return post_room_; }
+
+    /// On the coroutine's executor.
+    void complete() {
+        awaited<T>& who = who_;
+        let_go()(acquired<T>(who));
+    }
+    /// The executor has ended before, and the coroutine with it.
+    void drop() noexcept {
+        who_.abandon();
+        [[maybe_unused]] Handler last = let_go();
+    }
+
+private:
+    /// From so deep on what is ready takes the way through the queue: otherwise a loop of acquires
+    /// would need the more stack the longer it runs.
+    static constexpr unsigned deepest = 16;
+
+    struct canceler {
+        awaited<T>* who;
+        void operator()(asio::cancellation_type) const noexcept { who->gate_->cancel(*who); }
+    };
+
+    asio_wait(awaited<T>& who, Handler&& handler)
+        : who_(who), handler_(std::move(handler)), loop_(loop_of(handler_)) {}
+
+    static void resume_at_once(awaited<T>& who, Handler handler) {
+        struct deeper {
+            deeper() noexcept { ++resumed_within; }
+            ~deeper() { --resumed_within; }
+        };
+        [[maybe_unused]] deeper for_now;
+        std::move(handler)(acquired<T>(who));
+    }
+
+    /// True: it waits.
+    bool ask() noexcept {
+        try {
+            auto slot = asio::get_associated_cancellation_slot(handler_);
+            if (slot.is_connected()) slot.template emplace<canceler>(canceler{&who_});
+            who_.listen();
+            return who_.gate_->ask(who_);
+        } catch (...) {
+            failure_ = std::current_exception();
+            return false;
+        }
+    }
+
+    /// Nothing else of it needs an end: its room may be used for something else.
+    Handler let_go() noexcept {
+        auto slot = asio::get_associated_cancellation_slot(handler_);
+        if (slot.is_connected()) slot.clear();
+        Handler last(std::move(handler_));
+        std::destroy_at(&handler_);
+        return last;
+    }
+
+    static asio_wait& in(void* room) noexcept {
+        return *std::launder(static_cast<asio_wait*>(room));
+    }
+    // NOLINTNEXTLINE(bugprone-exception-escape): who cannot be told cannot be left waiting either
+    static void go_on(coroutine_waiter& who) noexcept {
+        asio_wait& me = in(static_cast<awaited<T>&>(who).room_);
+        post_completion(&me, me.loop_);
+    }
+    static void rethrow(void* room) {
+        if (std::exception_ptr why = std::exchange(in(room).failure_, nullptr))
+            std::rethrow_exception(why);
+    }
+    static constexpr resume_way way = {.go_on = &go_on, .retract = nullptr, .rethrow = &rethrow};
+
+    awaited<T>& who_;
+    Handler handler_;
+    std::optional<loop_executor> loop_;
+    std::exception_ptr failure_;
+    alignas(void*) std::byte post_room_[post_room_size];
+};
+
+/// What makes an awaited lease an operation that a coroutine of Asio can await.
+template <class T, class Token>
+struct asio_start {};
+template <class T, class Token>
+    requires asio::completion_token_for<Token, void(acquired<T>)>
+struct asio_start<T, Token> {
+    struct initiation {
+        template <class Handler>
+        void operator()(Handler&& handler, awaited<T>* who) const {
+            using type = std::decay_t<Handler>;
+            static_assert(is_of_coroutine<type, void(acquired<T>)>,
+                          "cenote: co_acquire is for co_await; completion tokens are for "
+                          "async_acquire");
+            asio_wait<T, type>::start(*who, std::forward<Handler>(handler));
+        }
+    };
+
+    static auto with(Token token, awaited<T>& who) {
+        return asio::async_initiate<Token, void(acquired<T>)>(initiation{}, token, &who);
+    }
+    using result = decltype(with(std::declval<Token>(), std::declval<awaited<T>&>()));
+};
+
+/// For those who want an awaitable. What is ready is taken without a second suspension.
 ///
 /// What it is given comes one by one: a struct would be copied in larger pieces than it was written
 /// in, and processors wait then.
@@ -335,15 +490,7 @@ asio::awaitable<lease<T>, Executor> await_acquire(gate* from, std::chrono::nanos
         if (resource* r = from->take(site, how, 0)) co_return lease_maker::of<T>(r);
     }
     awaited_wish wish{from, awaited_thing::lease, timeout, deadline, site, how};
-    operation_room room;
-    acquire_answer answer =
-        co_await asio::async_initiate<const asio::deferred_t&, void(acquire_answer)>(
-            start_waiting{}, asio::deferred, &wish, &room);
-    if (answer.got != nullptr) co_return lease_maker::of<T>(answer.got);
-    if (answer.error.category() != pool_category()) throw std::system_error(answer.error);
-    auto why = static_cast<errc>(answer.error.value());
-    from->refused(why);
-    from->fail(why, answer.arrived, how.queues);
+    co_return co_await awaited<T>(wish);
 }
 
 template <class T, class Token>

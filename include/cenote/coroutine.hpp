@@ -6,11 +6,14 @@
 #include <chrono>
 #include <concepts>
 #include <coroutine>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <new>
 #include <optional>
 #include <source_location>
 #include <stop_token>
 #include <system_error>
-#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -22,11 +25,6 @@
 
 namespace cenote {
 
-/// Resumes a coroutine on the thread that let it go on: that of the releasing borrower, or a thread
-/// of the pool. Coroutines that become ready while one runs are resumed after it, by the same loop,
-/// so a chain of hand-overs of any length needs the stack of one.
-struct resume_inline {};
-
 /// What resumes coroutines: called once for each, with a handle to resume wherever and whenever it
 /// likes. It must not throw. If it also has `retract(handle)`, which takes back a handle that was
 /// not resumed yet, a coroutine may also be destroyed after it was handed over.
@@ -36,6 +34,10 @@ concept resumer = std::copy_constructible<R> && std::invocable<R&, std::coroutin
 namespace detail {
 
 class coroutine_waiter;
+template <class T, class Handler>
+class asio_wait;
+template <class T, class Token>
+struct asio_start;
 
 /// Whose handle this thread is giving away, and where to note that it has been resumed.
 struct notifying {
@@ -44,13 +46,134 @@ struct notifying {
 };
 inline constinit thread_local notifying notifying_here{};
 
-/// A waiting coroutine. Lives in the coroutine's frame.
+/// How a waiting coroutine goes on, with what lies in the waiter's room for that: a resumer, or
+/// what Asio completes. Null: there is nothing to do.
+struct resume_way {
+    void (*go_on)(coroutine_waiter&) noexcept;
+    void (*retract)(coroutine_waiter&) noexcept;
+    void (*move)(void* to, void* from) = nullptr;
+    void (*destroy)(void* what) noexcept = nullptr;
+    void (*rethrow)(void* what) = nullptr;  // what asking threw, where it could not be thrown on
+};
+
+/// A waiting coroutine. Lives in the coroutine's frame, from the beginning: nothing is copied
+/// before it waits.
 class coroutine_waiter : public waiter {
 public:
-    ~coroutine_waiter() override = default;
+    ~coroutine_waiter() override {
+        if (way_->destroy != nullptr) way_->destroy(room_);
+    }
+
+    bool await_ready() noexcept {
+        if (gate_->looks_elsewhere() || gate_->lane_is_shut()) return false;
+        got = gate_->take(site, wants, 0);
+        return got != nullptr;
+    }
+
+    bool await_suspend(std::coroutine_handle<> frame) {
+        frame_ = frame;
+        listen();
+        waiting_ = true;
+        try {
+            if (gate_->ask(*this)) return true;  // from here on it may be gone
+        } catch (...) {
+            waiting_ = false;
+            throw;
+        }
+        waiting_ = false;
+        return false;
+    }
 
 protected:
-    explicit coroutine_waiter(gate* g) noexcept : gate_(g) { asynchronous = true; }
+    /// What a way of going on needs: a small callable, or an operation of Asio.
+    static constexpr std::size_t room_size = 88;
+
+    explicit coroutine_waiter(const awaited_wish& wish) noexcept : gate_(wish.from) {
+        site = wish.site;
+        wants = wish.how;
+        deadline = wish.deadline;
+        timeout = wish.timeout;
+        asynchronous = true;
+    }
+    /// Before `other` is awaited.
+    coroutine_waiter(coroutine_waiter&& other) : gate_(other.gate_), error_to_(other.error_to_) {
+        if (other.stop_) stop_.emplace(std::move(other.stop_->token));
+        site = other.site;
+        wants = other.wants;
+        deadline = other.deadline;
+        timeout = other.timeout;
+        asynchronous = true;
+        if (other.way_->move != nullptr) other.way_->move(room_, other.room_);
+        way_ = other.way_;
+    }
+
+    template <class Resume>
+    void go_on_with(Resume&& how) {
+        using type = std::remove_cvref_t<Resume>;
+        static_assert(sizeof(type) <= room_size && alignof(type) <= alignof(void*),
+                      "cenote: pass a large resumer by std::ref, or a pointer to it in a lambda");
+        if (way_ != &inline_way && way_->destroy != nullptr) way_->destroy(room_);
+        way_ = &inline_way;  // if the next line throws
+        ::new (room_) type(std::forward<Resume>(how));
+        way_ = &way_with<type>;
+    }
+
+    void stop_with(std::stop_token token) {
+        stop_.reset();
+        if (token.stop_possible()) stop_.emplace(std::move(token));
+    }
+    /// From now on the stop token ends the wait.
+    void listen() {
+        if (stop_) stop_->called.emplace(stop_->token, canceler{*this});
+    }
+
+    /// What the wait brought, null if nothing: then `error_to_` was told why. Throws the reason if
+    /// nobody wants to be told.
+    resource* take_out() {
+        if (waiting_ && !handed_over_.load(std::memory_order_acquire)) wait_for_hand_over();
+        waiting_ = false;
+        if (stop_) stop_->called.reset();
+        if (error_to_ != nullptr) error_to_->clear();
+        if (got != nullptr) [[likely]]
+            return std::exchange(got, nullptr);
+        refuse();
+        return nullptr;
+    }
+
+    bool waiting() const noexcept { return waiting_; }
+    /// The frame goes away while it waits. Not for the destructor of this class: by then another
+    /// thread may be about to call notify().
+    void leave() noexcept;
+
+    /// The wait is over and nobody takes what it brought.
+    void abandon() noexcept {
+        if (got != nullptr) gate_->put_unused(std::exchange(got, nullptr));
+        forget();
+    }
+
+    gate* gate_;
+    const resume_way* way_ = &inline_way;
+    std::error_code* error_to_ = nullptr;
+    alignas(void*) std::byte room_[room_size];
+
+private:
+    struct inline_loop;
+    struct canceler {
+        coroutine_waiter& me;
+        void operator()() const noexcept { me.gate_->cancel(me); }
+    };
+
+    template <class Resume>
+    static Resume& resumer_of(coroutine_waiter& w) noexcept {
+        return *std::launder(reinterpret_cast<Resume*>(w.room_));
+    }
+    template <class Resume>
+    static const resume_way way_with;
+    static const resume_way inline_way;
+    static void resume_inline(coroutine_waiter& me) noexcept;
+    static void retract_inline(coroutine_waiter& me) noexcept;
+
+    void notify() noexcept final { way_->go_on(*this); }
 
     /// Gives the handle to a resumer, which may well resume it before it returns.
     template <class Resume>
@@ -67,51 +190,44 @@ protected:
     }
 
     /// Whoever notifies must have let go before the frame may go away.
-    void wait_for_hand_over() const noexcept {
-        if (notifying_here.who == this) {
-            *notifying_here.gone = true;
-            notifying_here = {};
-            return;
-        }
-        // In the child of a fork whoever notifies may be a thread that is gone.
-        process_number here = this_process;
-        while (!handed_over_.load(std::memory_order_acquire) && made_in_ == here)
-            std::this_thread::yield();
-    }
-
-    /// Resumes it, or leaves that to the loop further up on this stack.
-    void hand_over(resume_inline&) noexcept;
-    /// Takes it back from the loop of this thread.
-    void retract_inline() noexcept;
-
-    [[noreturn]] void fail() {
-        struct forgets {
-            coroutine_waiter& me;
-            ~forgets() { me.forget(); }
-        };
-        [[maybe_unused]] forgets at_the_end{*this};
-        gate_->refused(error);
-        gate_->fail(error, arrived, wants.queues);
-    }
-
-    void fail(std::error_code& why) noexcept {
-        gate_->refused(error);
-        why = error;
-        forget();
-    }
+    void wait_for_hand_over() const noexcept;
+    /// Throws why there is no lease, or tells `error_to_`.
+    void refuse();
     void forget() noexcept {
         if (std::exchange(keeps_keeper, false)) gate_->forget();
     }
 
-    gate* gate_;
+    struct stopping {
+        explicit stopping(std::stop_token t) noexcept : token(std::move(t)) {}
+
+        std::stop_token token;
+        std::optional<std::stop_callback<canceler>> called;
+    };
+
     std::coroutine_handle<> frame_;
-
-private:
-    struct inline_loop;
-
-    const process_number made_in_ = this_process;
+    std::optional<stopping> stop_;  // only if something can stop it
+    bool waiting_ = false;          // and its frame is to be resumed through its handle
     std::atomic<bool> handed_over_{false};
+    const process_number made_in_ = this_process;
 };
+
+/// Resumes it on this thread, or leaves that to the loop further up on this stack.
+inline constexpr resume_way coroutine_waiter::inline_way = {.go_on = &resume_inline,
+                                                            .retract = &retract_inline};
+
+template <class Resume>
+const resume_way coroutine_waiter::way_with = {
+    .go_on = [](coroutine_waiter& w) noexcept { w.hand_over(resumer_of<Resume>(w)); },
+    .retract =
+        [](coroutine_waiter& w) noexcept {
+            if constexpr (requires(Resume& r) { r.retract(w.frame_); })
+                resumer_of<Resume>(w).retract(w.frame_);
+        },
+    .move = [](void* to, void* from) { ::new (to) Resume(std::move(*static_cast<Resume*>(from))); },
+    .destroy = std::is_trivially_destructible_v<Resume>
+                   ? nullptr
+                   : +[](void* what) noexcept { std::destroy_at(static_cast<Resume*>(what)); },
+    .rethrow = nullptr};
 
 }  // namespace detail
 
@@ -120,137 +236,70 @@ private:
 ///     auto held = co_await pool.co_acquire();
 ///     auto held = co_await pool.co_acquire_for(50ms).stopped_by(token).resumed_by(my_loop);
 ///
-/// The waiter lives in the coroutine's frame: waiting allocates nothing. Destroying the coroutine
-/// while it waits ends the wait (see `resumer` for when); so do the deadline, the stop token and
-/// the end of the pool. Throws what pool::acquire throws, unless `error_to` says otherwise.
+/// It is the waiter, and lives in the coroutine's frame: waiting allocates nothing. Destroying the
+/// coroutine while it waits ends the wait (see `resumer` for when); so do the deadline, the stop
+/// token and the end of the pool. Throws what pool::acquire throws, unless `error_to` says
+/// otherwise.
+///
+/// With <cenote/asio.hpp> also coroutines of Boost.Asio can await it: they go on on their executor.
 ///
 /// Await it where it is made. It may be awaited once.
-template <class T, class Resume>
-class [[nodiscard]] awaited {
+template <class T>
+class [[nodiscard]] awaited final : detail::coroutine_waiter {
 public:
+    explicit awaited(const detail::awaited_wish& wish) noexcept : coroutine_waiter(wish) {}
+    /// Before it is awaited.
+    awaited(awaited&&) = default;
+    ~awaited() override {
+        if (waiting()) leave();
+    }
+
     /// Ends the wait with `canceled` when `stop` is triggered.
-    [[nodiscard]] awaited stopped_by(std::stop_token stop) && {
-        stop_ = std::move(stop);
+    [[nodiscard]] awaited&& stopped_by(std::stop_token stop) && {
+        stop_with(std::move(stop));
         return std::move(*this);
     }
 
-    /// Does not throw pool errors: `error` says how it went, and the lease is empty if not well.
-    [[nodiscard]] awaited error_to(std::error_code& error) && {
-        error_ = &error;
+    /// Does not throw pool errors: `code` says how it went, and the lease is empty if not well.
+    [[nodiscard]] awaited&& error_to(std::error_code& code) && {
+        error_to_ = &code;
         return std::move(*this);
     }
 
     /// Has `how` resume the coroutine: a callable that is given its handle. Pass a loop or
-    /// scheduler by std::ref, or a pointer in a lambda.
+    /// scheduler by std::ref, or a pointer in a lambda. Coroutines of Asio need none.
     template <resumer R>
-    [[nodiscard]] awaited<T, R> resumed_by(R how) && {
-        awaited<T, R> other({gate_, detail::awaited_thing::lease, timeout_, deadline_, site_, how_},
-                            std::move(how));
-        other.stop_ = std::move(stop_);
-        other.error_ = error_;
-        return other;
+    [[nodiscard]] awaited&& resumed_by(R how) && {
+        go_on_with(std::move(how));
+        return std::move(*this);
     }
 
     class awaiter;
-    awaiter operator co_await() && { return awaiter(std::move(*this)); }
+    awaiter operator co_await() && noexcept { return awaiter(*this); }
+
+    /// What Asio calls for its own coroutines, with <cenote/asio.hpp>.
+    template <class Token, class Start = detail::asio_start<T, std::remove_cvref_t<Token>>>
+    auto operator()(Token&& token) && -> typename Start::result {
+        return Start::with(std::forward<Token>(token), *this);
+    }
 
 private:
-    friend class pool<T>;
     template <class, class>
-    friend class awaited;
-
-    explicit awaited(const detail::awaited_wish& wish, Resume how = {})
-        : gate_(wish.from),
-          timeout_(wish.timeout),
-          deadline_(wish.deadline),
-          site_(wish.site),
-          how_(wish.how),
-          resume_(std::move(how)) {}
-
-    detail::gate* gate_;
-    std::chrono::nanoseconds timeout_;
-    std::chrono::steady_clock::time_point deadline_;
-    std::source_location site_;
-    detail::manner how_;
-    std::stop_token stop_;
-    std::error_code* error_ = nullptr;
-    [[no_unique_address]] Resume resume_;
+    friend class detail::asio_wait;
 };
 
-template <class T, class Resume>
-class awaited<T, Resume>::awaiter final : detail::coroutine_waiter {
+/// Awaits it where it is: g++ would move what it awaits.
+template <class T>
+class awaited<T>::awaiter {
 public:
-    explicit awaiter(awaited&& a)
-        : coroutine_waiter(a.gate_),
-          stop_(std::move(a.stop_)),
-          error_(a.error_),
-          resume_(std::move(a.resume_)) {
-        site = a.site_;
-        wants = a.how_;
-        timeout = a.timeout_;
-        deadline = a.deadline_;
-    }
-    ~awaiter() override {
-        if (waiting_) leave();
-    }
+    explicit awaiter(awaited& where) noexcept : where_(where) {}
 
-    bool await_ready() noexcept {
-        if (gate_->looks_elsewhere() || gate_->lane_is_shut()) return false;
-        got = gate_->take(site, wants, 0);
-        return got != nullptr;
-    }
-
-    bool await_suspend(std::coroutine_handle<> frame) {
-        frame_ = frame;
-        if (stop_.stop_possible()) on_stop_.emplace(stop_, canceler{*this});
-        waiting_ = true;
-        try {
-            if (gate_->ask(*this)) return true;  // from here on it may be gone
-        } catch (...) {
-            waiting_ = false;
-            throw;
-        }
-        waiting_ = false;
-        return false;
-    }
-
-    lease<T> await_resume() {
-        if (waiting_) wait_for_hand_over();
-        waiting_ = false;
-        on_stop_.reset();
-        if (error_ != nullptr) error_->clear();
-        if (got != nullptr) return detail::lease_maker::of<T>(std::exchange(got, nullptr));
-        if (error_ == nullptr) fail();
-        fail(*error_);
-        return {};
-    }
+    bool await_ready() noexcept { return where_.await_ready(); }
+    bool await_suspend(std::coroutine_handle<> frame) { return where_.await_suspend(frame); }
+    lease<T> await_resume() { return detail::lease_maker::of<T>(where_.take_out()); }
 
 private:
-    struct canceler {
-        awaiter& me;
-        void operator()() const noexcept { me.gate_->cancel(me); }
-    };
-
-    void notify() noexcept override { hand_over(resume_); }
-
-    /// The frame goes away while it waits.
-    void leave() noexcept {
-        on_stop_.reset();
-        if (gate_->withdraw(*this)) return;
-        if (!detail::gate::take_back(*this)) {
-            wait_for_hand_over();
-            if constexpr (std::same_as<Resume, resume_inline>) retract_inline();
-            else if constexpr (requires { resume_.retract(frame_); }) resume_.retract(frame_);
-        }
-        if (got != nullptr) gate_->put_unused(got);
-        forget();
-    }
-
-    std::stop_token stop_;
-    std::optional<std::stop_callback<canceler>> on_stop_;
-    std::error_code* error_;
-    bool waiting_ = false;
-    [[no_unique_address]] Resume resume_;
+    awaited& where_;
 };
 
 template <class T>

@@ -27,8 +27,7 @@
 
 namespace cenote {
 
-struct resume_inline;
-template <class T, class Resume = resume_inline>
+template <class T>
 class awaited;
 template <class T>
 class per_executor;

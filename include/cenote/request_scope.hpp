@@ -4,7 +4,6 @@
 #include <coroutine>
 #include <exception>
 #include <functional>
-#include <optional>
 #include <source_location>
 #include <type_traits>
 #include <utility>
@@ -104,20 +103,20 @@ private:
 template <class T>
 class [[nodiscard]] request_scope<T>::awaited_resource {
 public:
-    awaited_resource(request_scope& of, std::source_location at) : of_(of) {
-        if (!of.held_) acquire_.emplace(of.from_->co_acquire(of.how_, at));
-    }
+    awaited_resource(request_scope& of, std::source_location at)
+        : of_(of), asked_(of.from_->co_acquire(of.how_, at)) {}
 
-    bool await_ready() { return !acquire_ || acquire_->await_ready(); }
-    bool await_suspend(std::coroutine_handle<> frame) { return acquire_->await_suspend(frame); }
+    bool await_ready() { return of_.held_ || acquire_.await_ready(); }
+    bool await_suspend(std::coroutine_handle<> frame) { return acquire_.await_suspend(frame); }
     T& await_resume() {
-        if (acquire_) of_.take(acquire_->await_resume());
+        if (!of_.held_) of_.take(acquire_.await_resume());
         return *of_.held_;
     }
 
 private:
     request_scope& of_;
-    std::optional<typename awaited<T>::awaiter> acquire_;
+    awaited<T> asked_;  // not awaited if it has one
+    typename awaited<T>::awaiter acquire_{asked_};
 };
 
 /// Calls `work` with a scope, and returns what it returns. If it throws, the scope is told.

@@ -3,6 +3,8 @@
 // A hand-over runs in somebody's release. If it resumed the next coroutine right there, and that
 // one released in its turn, the stack would grow with the length of the chain. So each thread has a
 // loop: the first hand-over on its stack runs it, the others leave their coroutines to it.
+#include <thread>
+
 #include "cenote/coroutine.hpp"
 
 namespace cenote::detail {
@@ -42,16 +44,52 @@ struct coroutine_waiter::inline_loop {
     }
 };
 
-void coroutine_waiter::hand_over(resume_inline&) noexcept {
+void coroutine_waiter::resume_inline(coroutine_waiter& me) noexcept {
     inline_loop& loop = inline_loop::here();
-    loop.push(this);
-    handed_over_.store(true, std::memory_order_release);
+    loop.push(&me);
+    me.handed_over_.store(true, std::memory_order_release);
     if (loop.running) return;
     loop.running = true;
     while (loop.first != nullptr) loop.pop()->frame_.resume();
     loop.running = false;
 }
 
-void coroutine_waiter::retract_inline() noexcept { inline_loop::here().remove(this); }
+void coroutine_waiter::retract_inline(coroutine_waiter& me) noexcept {
+    inline_loop::here().remove(&me);
+}
+
+void coroutine_waiter::wait_for_hand_over() const noexcept {
+    if (notifying_here.who == this) {
+        *notifying_here.gone = true;
+        notifying_here = {};
+        return;
+    }
+    // In the child of a fork whoever notifies may be a thread that is gone.
+    process_number here = this_process;
+    while (!handed_over_.load(std::memory_order_acquire) && made_in_ == here)
+        std::this_thread::yield();
+}
+
+void coroutine_waiter::leave() noexcept {
+    if (stop_) stop_->called.reset();
+    if (gate_->withdraw(*this)) return;
+    if (!gate::take_back(*this)) {
+        wait_for_hand_over();
+        way_->retract(*this);
+    }
+    abandon();
+}
+
+void coroutine_waiter::refuse() {
+    struct forgets {
+        coroutine_waiter& me;
+        ~forgets() { me.forget(); }
+    };
+    [[maybe_unused]] forgets at_the_end{*this};
+    if (way_->rethrow != nullptr) way_->rethrow(room_);
+    gate_->refused(error);
+    if (error_to_ == nullptr) gate_->fail(error, arrived, wants.queues);
+    *error_to_ = error;
+}
 
 }  // namespace cenote::detail

@@ -81,9 +81,9 @@ public:
     static manner manner_of(const acquire_options& o) noexcept {
         constexpr std::chrono::nanoseconds pools{0};
         constexpr std::chrono::nanoseconds at_once{1};
-        return {.rank = o.priority,
-                .task = o.task,
+        return {.task = o.task,
                 .leak_after = o.leak_after ? std::max(*o.leak_after, at_once) : pools,
+                .rank = o.priority,
                 .queues = o.queue};
     }
 

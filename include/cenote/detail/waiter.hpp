@@ -26,10 +26,10 @@ enum class awaited_thing : std::uint8_t {
 
 /// What an acquire wants besides a lease, as the library sees it (see acquire_options). Trivial.
 struct manner {
-    priority rank = priority::normal;
     const char* task = nullptr;
     std::chrono::nanoseconds leak_after{0};  // zero: the pool's
-    bool queues = true;                      // waits for leases of others
+    priority rank = priority::normal;
+    bool queues = true;  // waits for leases of others
 };
 
 /// What somebody who is not a thread waits for. Trivial: g++ 12 destroys other aggregates twice
@@ -53,19 +53,10 @@ public:
     /// The outcome is there. Called once, outside the lock; the waiter may be gone afterwards.
     virtual void notify() noexcept = 0;
 
-    std::source_location site;
-    manner wants;
-    std::chrono::steady_clock::time_point arrived{};
-    std::chrono::steady_clock::time_point deadline{};
-    std::chrono::nanoseconds timeout{-1};  // unless negative: the deadline counts from when it asks
-    std::uint64_t ticket = 0;
-    std::uint64_t place = nowhere;  // its name in the line
-    resource* got = nullptr;        // null: refused
-    errc error{};                   // with `drained` and `ready`: zero if all went well
-    std::size_t left = 0;           // with `drained`: leases still out
-    waiter* next = nullptr;         // in a chain of those to be notified
-
-    std::uint64_t holder = 0;  // the thread that waits, if it is one
+    // Together what a grant reads and writes. Otherwise in an order in which it is quick to make.
+    resource* got = nullptr;                          // null: refused
+    errc error{};                                     // with `drained` and `ready`: zero if well
+    std::atomic<process_number> process{no_process};  // where it waits; none: it does not, any more
 
     bool cannot_wait = false;    // the pool needs the thread it would block
     bool wants_several = false;  // a many_waiter
@@ -77,7 +68,18 @@ public:
     bool withdrawn = false;     // it is going away: not to be notified
     bool keeps_keeper = false;  // it got no lease, and the keeper stays until forget()
 
-    std::atomic<process_number> process{no_process};  // where it waits; none: it does not, any more
+    manner wants;
+    std::source_location site;
+
+    std::chrono::steady_clock::time_point arrived{};
+    std::uint64_t ticket = 0;
+    waiter* next = nullptr;    // in a chain of those to be notified
+    std::uint64_t holder = 0;  // the thread that waits, if it is one
+    std::size_t left = 0;      // with `drained`: leases still out
+
+    std::chrono::steady_clock::time_point deadline{};
+    std::chrono::nanoseconds timeout{-1};  // unless negative: the deadline counts from when it asks
+    std::uint64_t place = nowhere;         // its name in the line
 
 protected:
     static constexpr std::uint64_t nowhere = ~std::uint64_t{0};
