@@ -196,9 +196,31 @@ workload observed(std::size_t threads, fairness order, holding held, const std::
     return w;
 }
 
+/// What `bypass_for` does, from strict order to 10 ms: how the default was chosen.
+workload bypasses(std::size_t threads, holding held, const std::string& about) {
+    workload w{.about = std::to_string(threads) + " threads on 4 resources, " + about +
+                        "; how long newcomers may overtake the head",
+               .seconds = 0.8};
+    auto add = [&](const std::string& name, const options& how) {
+        auto pool = std::make_shared<cenote_pool>(resources, how);
+        w.subjects.push_back(
+            {name, [=](double s) { return run_crowd(*pool, threads, s, held.spend); }});
+    };
+    add("strict", {.fairness = fairness::strict});
+    for (int microseconds : {200, 500, 1'000, 2'000, 5'000, 10'000})
+        add("bypass_for " + std::to_string(microseconds) + " us",
+            {.fairness = fairness::bounded,
+             .bypass_for = std::chrono::microseconds(microseconds)});
+    return w;
+}
+
 }  // namespace
 
 void run_contention(report& into, const guests& others) {
+    into.run("w3-bypass-32-asleep-100us",
+             [] { return bypasses(32, asleep, "each held for 100 us asleep"); });
+    into.run("w3-bypass-8-hold-1us",
+             [] { return bypasses(8, a_busy_microsecond, "each held for 1 us busy"); });
     into.run("w3-32-asleep-100us", [&] { return long_holds(others); });
     for (std::size_t threads : {8u, 32u}) {
         std::string name = "w3-" + std::to_string(threads);

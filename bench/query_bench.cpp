@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <libpq-fe.h>
 #include <memory>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -96,13 +97,19 @@ std::int64_t ask(const Handle& h, std::int64_t id) {
     return h.ask(id);
 }
 
-measured answered(double per_second, double cores, const waits& all) {
-    auto microseconds = [&](double share) {
-        return static_cast<double>(all.quantile(share)) * nanoseconds_per_tick() * 1e-3;
+/// `served`: how many queries each borrower had answered.
+measured answered(double per_second, double cores, const waits& all,
+                  const std::vector<std::uint64_t>& served) {
+    auto microseconds = [](std::uint64_t ticks) {
+        return static_cast<double>(ticks) * nanoseconds_per_tick() * 1e-3;
     };
+    auto [least, most] = std::minmax_element(served.begin(), served.end());
+    double evenness = static_cast<double>(*least) / static_cast<double>(std::max(*most, 1ul));
     return {.metrics = {{"queries", per_second * 1e-3, "k/s"},
-                        {"wait p50", microseconds(0.5), "us"},
-                        {"wait p99", microseconds(0.99), "us"}},
+                        {"wait p50", microseconds(all.quantile(0.5)), "us"},
+                        {"wait p99", microseconds(all.quantile(0.99)), "us"},
+                        {"wait longest", microseconds(all.longest()), "us"},
+                        {"least/most", evenness, ""}},
             .cores = cores};
 }
 
@@ -124,7 +131,7 @@ measured with_threads(std::size_t threads, double seconds, Borrow borrow) {
         });
     waits all;
     for (const waits& w : each) all.add(w);
-    return answered(done.per_second(), done.cores, all);
+    return answered(done.per_second(), done.cores, all, done.served);
 }
 
 /// One connection for each of as many threads: as much as can be had of the server.
@@ -169,7 +176,7 @@ measured with_coroutines(const std::string& url, double seconds) {
     pool<postgres::connection> from{io, postgres::async_connector{url},
                                     options{.max = connections, .min_size = connections}};
     std::atomic<bool> stop{false};
-    std::uint64_t queries = 0;
+    std::vector<std::uint64_t> served(borrowers);
     std::size_t ended = 0;
     waits all;
     auto borrow = [&](std::size_t seed) -> asio::awaitable<void> {
@@ -180,7 +187,7 @@ measured with_coroutines(const std::string& url, double seconds) {
             all.record(ticks() - asked);
             sql::result r = co_await lease->async_execute(question, id.next());
             if (r.empty()) throw std::runtime_error("no such account");
-            ++queries;
+            ++served[seed];
         }
         // The pool keeps the loop busy until it is closed.
         if (++ended == borrowers)
@@ -194,7 +201,8 @@ measured with_coroutines(const std::string& url, double seconds) {
     });
     io.run();
     whistle.join();
-    return answered(static_cast<double>(queries) / seconds, watch.cores(), all);
+    auto queries = std::accumulate(served.begin(), served.end(), std::uint64_t{0});
+    return answered(static_cast<double>(queries) / seconds, watch.cores(), all, served);
 }
 
 /// PgBouncer pools, its clients do not: a connection to it for each question. (What one of them
@@ -261,9 +269,28 @@ workload queries(const guests& others) {
     return w;
 }
 
+/// What `bypass_for` does, from strict order to 10 ms: how the default was chosen.
+workload bypasses() {
+    auto at = std::make_shared<place>();
+    std::string where = place::words(at->server.port());
+    workload w{.about = "the same, with threads and libpq; how long newcomers may overtake the head",
+               .seconds = 1,
+               .subjects = {}};
+    w.subjects.push_back({"by hand", [at, hand = by_hand(where).run](double s) { return hand(s); }});
+    w.subjects.push_back(
+        with_pool("strict", handles{{where}}, {.fairness = fairness::strict}));
+    for (int microseconds : {200, 500, 1'000, 2'000, 5'000, 10'000})
+        w.subjects.push_back(
+            with_pool("bypass_for " + std::to_string(microseconds) + " us", handles{{where}},
+                      {.fairness = fairness::bounded,
+                       .bypass_for = std::chrono::microseconds(microseconds)}));
+    return w;
+}
+
 }  // namespace
 
 void run_queries(report& into, const guests& others) {
+    into.run("w6-bypass", bypasses);
     into.run("w6-postgres", [&] { return queries(others); });
 }
 

@@ -1,4 +1,5 @@
-// A given number of cycles on the fast lane and nothing else, to be counted by callgrind.
+// A given number of cycles in a pool that has enough, to be counted by callgrind: on the fast lane,
+// or, compiled with another order, through the keeper.
 #include <chrono>
 #include <cstdlib>
 
@@ -20,6 +21,7 @@ int main(int argc, char** argv) {
     cenote::pool<int> pool{[] { return 0; },
                            {.min_size = 10,
                             .warm_up = cenote::warm_up::wait,
-                            .sweep_interval = std::chrono::hours{1}}};
+                            .sweep_interval = std::chrono::hours{1},
+                            .order = cenote::order::CENOTE_ORDER}};
     return make_cycles(pool, std::strtol(argv[1], nullptr, 10)) == 0 ? 1 : 0;
 }

@@ -138,6 +138,24 @@ func (s shift) perSecond() float64 {
 	return float64(sum) / s.took.wall.Seconds()
 }
 
+// leastToMost is the cycles of the goroutine that made the fewest, divided by those of the one that
+// made the most.
+func (s shift) leastToMost() float64 {
+	least, most := s.served[0], s.served[0]
+	for _, n := range s.served {
+		if n < least {
+			least = n
+		}
+		if n > most {
+			most = n
+		}
+	}
+	if most == 0 {
+		return 0
+	}
+	return float64(least) / float64(most)
+}
+
 // runShift has so many goroutines work for a while; work returns how many cycles it made.
 func runShift(count int, length time.Duration, work func(index int, stop *whistle) uint64) shift {
 	done := shift{served: make([]uint64, count)}

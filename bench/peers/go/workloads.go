@@ -69,18 +69,6 @@ func crowd[L any](p pool[L], o order) (answer, error) {
 			}
 		}
 	})
-	least, most := done.served[0], done.served[0]
-	for _, n := range done.served {
-		if n < least {
-			least = n
-		}
-		if n > most {
-			most = n
-		}
-	}
-	if most == 0 {
-		return answer{}, errors.New("too short: no cycle ended")
-	}
 	all := together(each)
 	return answer{[]metric{
 		{done.perSecond() / 1e3, "k/s", "cycles"},
@@ -88,7 +76,7 @@ func crowd[L any](p pool[L], o order) (answer, error) {
 		all.metric("wait p99", 0.99),
 		all.metric("wait p99.9", 0.999),
 		{microseconds(all.longest), "us", "wait longest"},
-		{float64(least) / float64(most), "-", "least/most"},
+		{done.leastToMost(), "-", "least/most"},
 	}, done.took.cores()}, nil
 }
 
@@ -251,6 +239,8 @@ func queries(o order) (answer, error) {
 		{done.perSecond() / 1e3, "k/s", "queries"},
 		all.metric("wait p50", 0.5),
 		all.metric("wait p99", 0.99),
+		{microseconds(all.longest), "us", "wait longest"},
+		{done.leastToMost(), "-", "least/most"},
 	}, done.took.cores()}, nil
 }
 

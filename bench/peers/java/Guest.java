@@ -232,6 +232,13 @@ public final class Guest {
         return all;
     }
 
+    /** Cycles of the thread that made the fewest, divided by those of the one that made the most. */
+    private static double leastToMost(Waits[] each) {
+        LongSummaryStatistics served =
+                Stream.of(each).mapToLong(Waits::count).summaryStatistics();
+        return (double) served.getMin() / Math.max(served.getMax(), 1);
+    }
+
     private Answer crowd(Command asked, Hold hold, double seconds) throws Exception {
         Waits[] each = new Waits[asked.count("threads")];
         Counters counters = new Counters();
@@ -240,16 +247,13 @@ public final class Guest {
                     (index, crew) -> each[index] = timedCycles(pool, hold.pause(), crew));
             Waits all = together(each);
             counters.check(all.count());
-            LongSummaryStatistics served =
-                    Stream.of(each).mapToLong(Waits::count).summaryStatistics();
             return new Answer()
                     .metric(all.count() / reading.seconds() * 1e-3, "k/s", "cycles")
                     .metric(all.quantile(0.5) * 1e-3, "us", "wait p50")
                     .metric(all.quantile(0.99) * 1e-3, "us", "wait p99")
                     .metric(all.quantile(0.999) * 1e-3, "us", "wait p99.9")
                     .metric(all.longest() * 1e-3, "us", "wait longest")
-                    .metric((double) served.getMin() / Math.max(served.getMax(), 1), "-",
-                            "least/most")
+                    .metric(leastToMost(each), "-", "least/most")
                     .cores(reading);
         }
     }
@@ -297,6 +301,8 @@ public final class Guest {
                     .metric(all.count() / reading.seconds() * 1e-3, "k/s", "queries")
                     .metric(all.quantile(0.5) * 1e-3, "us", "wait p50")
                     .metric(all.quantile(0.99) * 1e-3, "us", "wait p99")
+                    .metric(all.longest() * 1e-3, "us", "wait longest")
+                    .metric(leastToMost(each), "-", "least/most")
                     .cores(reading);
         }
     }

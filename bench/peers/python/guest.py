@@ -365,10 +365,13 @@ def w6(seconds, size, borrowers, host, port, user, password, database):
     with open_pool(size, configure=select, kwargs={**to, "autocommit": True}) as pool:
         crew, elapsed, cores = run_crew(borrowers, seconds, work)
     waits = Waits.all_of(crew)
+    cycles = [each.count for each in crew]
     return [
         (waits.count / elapsed * 1e-3, "k/s", "queries"),
         (waits.quantile(0.5), "us", "wait p50"),
         (waits.quantile(0.99), "us", "wait p99"),
+        (waits.longest * 1e-3, "us", "wait longest"),
+        (min(cycles) / max(cycles), "-", "least/most"),
     ], cores
 
 
