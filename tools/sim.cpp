@@ -28,6 +28,7 @@ using sim_options::settings;
 std::string replay_command(const sim::plan& p, const settings& s) {
     std::string tool =
         s.plant.empty() ? "build/bin/cenote-sim" : "build/bin/cenote-sim-faulty --plant " + s.plant;
+    if (s.without_express) tool = "build/bin/cenote-sim-faulty --without-express";
     return tool + " --seed " + std::to_string(p.seed) + " --steps " + std::to_string(p.steps);
 }
 
@@ -96,9 +97,10 @@ public:
         threads.clear();
         std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
         std::cout << done_ << " seeds, " << seen_.steps << " checked steps, " << seen_.grants
-                  << " grants, " << seen_.cancels << " cancels, " << seen_.destroyed
-                  << " destroyed coroutines, " << seen_.refusals << " refusals, " << seen_.faults
-                  << " injected faults in " << took.count() << " s\n";
+                  << " grants (by express " << seen_.passed_on << " passed on and "
+                  << seen_.lent_now << " lent), " << seen_.cancels << " cancels, "
+                  << seen_.destroyed << " destroyed coroutines, " << seen_.refusals << " refusals, "
+                  << seen_.faults << " injected faults in " << took.count() << " s\n";
         print_hash(hash_);
         return failures_ == 0 ? 0 : 1;
     }
@@ -144,6 +146,10 @@ int run_tool(const settings& s) {
         return 0;
     }
     if (s.plants) return sim::find_planted_faults(std::cout, s.steps, s.seeds) ? 0 : 1;
+    if (s.without_express && !sim::switch_express_off()) {
+        std::cerr << "cenote-sim: cannot do without express: use cenote-sim-faulty\n";
+        return 2;
+    }
     if (!s.plant.empty() && !sim::plant(s.plant)) {
         std::cerr << "cenote-sim: cannot plant " << s.plant
                   << (sim::can_plant() ? ": no such fault (see --list-plants)\n"

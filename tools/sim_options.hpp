@@ -22,6 +22,7 @@ struct settings {
     std::string plant;
     bool plants = false;
     bool list_plants = false;
+    bool without_express = false;
     bool verbose = false;
 };
 

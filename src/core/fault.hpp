@@ -115,6 +115,10 @@
     X(suspended_sweeps_on)                \
     X(suspended_beats_on)                 \
     X(suspended_refills)                  \
+    X(equal_deadlines_ignore_tickets)     \
+    X(deadlines_are_always_in_order)      \
+    X(old_places_are_in_order)            \
+    X(returns_are_never_news)             \
     X(express_ignores_what_is_due)        \
     X(express_ignores_deadlines)          \
     X(express_ignores_room)               \
@@ -165,8 +169,12 @@ inline constexpr std::size_t fault_count = static_cast<std::size_t>(fault::count
 /// The bug that is planted now; set by the simulator alone.
 inline fault planted_fault = fault::none;
 inline bool planted(fault f) { return planted_fault == f; }
+/// Everything takes the long way, which must change nothing that anybody sees.
+inline bool without_express = false;
+inline bool express_is_off() { return without_express; }
 #else
 constexpr bool planted(fault) { return false; }
+constexpr bool express_is_off() { return false; }
 #endif
 
 }  // namespace cenote::core

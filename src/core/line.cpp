@@ -96,7 +96,9 @@ void line::note_deadline(queue& q, std::uint32_t index) {
     n.deadline = timing::none;
     if (at == never) return;
     earliest_ = std::min(earliest_, at);
-    if (at < q.latest || n.next != none) {
+    bool falls = at < q.latest && !planted(fault::deadlines_are_always_in_order);
+    bool inside = n.next != none && !planted(fault::old_places_are_in_order);
+    if (falls || inside) {
         n.deadline = timing::in_heap;
         return heap_.add(index, at, n.who.ticket);
     }
@@ -131,6 +133,7 @@ instant line::find_earliest() const {
 bool line::due_before(std::uint32_t a, std::uint32_t b) const {
     const waiter& x = get(a).who;
     const waiter& y = get(b).who;
+    if (planted(fault::equal_deadlines_ignore_tickets)) return x.deadline < y.deadline;
     return x.deadline != y.deadline ? x.deadline < y.deadline : x.ticket < y.ticket;
 }
 

@@ -583,9 +583,12 @@ void machine::note_news(instant now, const slot& s) {
 /// A return changes nothing for the rest if it was later than those that said when a sweep and a
 /// heartbeat are due.
 instant machine::news_limit() const {
-    if (tried_ || spared_any_) return never;
-    return std::max(before(sweep_due_, settings_.idle_timeout),
-                    before(beat_due_, settings_.heartbeat));
+    if (planted(fault::returns_are_never_news)) return long_ago;
+    if (tried_) return never;
+    instant until = std::max(before(sweep_due_, settings_.idle_timeout),
+                             before(beat_due_, settings_.heartbeat));
+    // What was spared may have a replacement now: the next sweep is due.
+    return spared_any_ ? std::max(until, sweep_due_) : until;
 }
 
 void machine::vacate(slot_id id, actions& out) {

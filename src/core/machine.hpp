@@ -21,7 +21,8 @@
 // these is handled; none is forbidden.
 //
 // Every call ends with settle(): refuse the expired, lend the idle, sweep, open what is missing,
-// always in this order. So after any call at `now`:
+// always in this order. Only where the guard of express says that this would change nothing (14),
+// it is left out. So after any call at `now`:
 //
 // 1. The slot states are exclusive and add up to the places; the counts equal a recount.
 // 2. opening, idle, leased, probing, resetting and closing together never exceed max; a slot counts
@@ -37,7 +38,9 @@
 // 6. Quiescence: if somebody waits for ever, then something is leased, or a call is in flight, or
 //    wake_at() is set. (4 to 6 do not hold while the pool is paused.)
 // 7. Tickets rise along each priority's queue; nobody is queued again.
-// 8. Nobody's deadline lies at or before `now`; wake_at() > now.
+// 8. Nobody's deadline lies at or before `now`; wake_at() > now. Waiters whose deadlines are equal
+//    are refused by ticket, the smallest first, whatever their priority; calls whose deadlines are
+//    equal are given up by slot.
 // 9. Calls in flight: opens at most opening_max; of these not more than were ever missing.
 // 10. granted = released + detached + leased; opened = closed + detached + present; acquires =
 //     granted + refused + waiting.

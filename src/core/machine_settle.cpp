@@ -44,6 +44,7 @@ bool machine::is_plain() const {
     bool probes =
         can_.probe && (settings_.probe_on_release || settings_.probe_after_idle <= duration{});
     bool tries = !circuit_.flows() || trials_ > 0;
+    if (express_is_off()) return false;
     return !reports_ && (!probes || planted(fault::express_ignores_probes)) &&
            (!tries || planted(fault::express_ignores_trials)) &&
            (!slots_.surplus() || planted(fault::express_ignores_surplus));

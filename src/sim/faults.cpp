@@ -46,6 +46,11 @@ bool plant(const std::string& name) {
     return false;
 }
 
+bool switch_express_off(bool off) {
+    core::without_express = off;
+    return true;
+}
+
 bool find_planted_faults(std::ostream& out, std::size_t steps, std::uint64_t seeds) {
     std::size_t found = 0;
     for (std::size_t i = 1; i < core::fault_count; ++i) {
@@ -69,6 +74,7 @@ bool find_planted_faults(std::ostream& out, std::size_t steps, std::uint64_t see
 
 bool can_plant() { return false; }
 bool plant(const std::string&) { return false; }
+bool switch_express_off(bool) { return false; }
 bool find_planted_faults(std::ostream& out, std::size_t, std::uint64_t) {
     out << "this build has no planted faults; use cenote-sim-faulty\n";
     return false;

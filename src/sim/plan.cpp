@@ -128,6 +128,34 @@ void draw_breaker(core::dice& random, plan& p) {
     weight_of(p, decision::kind::breaker) = random.chance(50) ? 1 : 0;
 }
 
+/// Most leases of some worlds come and go by express. In the busy ones many want what few have; in
+/// the calm ones there is one for everybody. Little else happens there, but anything may.
+void draw_express(core::dice& random, plan& p) {
+    using kind = decision::kind;
+    bool busy = random.chance(15);
+    if (!busy && !random.chance(15)) return;
+    options& o = p.settings;
+    o.max = busy ? 1 + random.below(3) : 2 + random.below(6);
+    o.min_size = random.below(o.max + 1);
+    o.min_idle = busy || random.chance(50) ? 0 : random.below(o.max + 1);
+    if (busy && random.chance(95)) o.fairness = fairness::strict;
+    if (random.chance(80)) o.max_uses = std::uint64_t{forever};
+    if (random.chance(90)) o.line_max = 100;
+    if (random.chance(95)) o.shed = {};
+    if (random.chance(95)) o.probe_on_release = false;
+    if (o.probe_after_idle == nanoseconds{0}) o.probe_after_idle = milliseconds{700};
+    p.reports = random.chance(5);
+    p.borrowers = busy ? o.max + 5 + random.below(20) : 1 + random.below(o.max);
+    p.coroutines = std::min(p.coroutines, p.borrowers);
+    p.fault_percent = random.chance(70) ? 0 : p.fault_percent;
+    p.patient_percent = 80;
+    for (auto k : {kind::acquire, kind::release, kind::resume}) weight_of(p, k) = 250;
+    weight_of(p, kind::attempt) = busy ? 0 : 5;
+    weight_of(p, kind::pass) = 5 + static_cast<std::uint32_t>(random.below(15));
+    weight_of(p, kind::crowd) = weight_of(p, kind::storm) = 0;
+    if (random.chance(90)) weight_of(p, kind::pause) = weight_of(p, kind::close) = 0;
+}
+
 }  // namespace
 
 std::string to_string(const decision& d) {
@@ -184,6 +212,7 @@ plan draw_plan(std::uint64_t seed, std::size_t steps) {
     }
     p.can.sees_freezes = !random.chance(20);
     if (random.chance(20)) p.settings.open_errors = open_errors::fail_fast;
+    draw_express(random, p);
     return p;
 }
 

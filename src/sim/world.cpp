@@ -42,6 +42,8 @@ nanoseconds timeout_of(verb which, const options& o) {
 void tallies::add(const tallies& other) {
     steps += other.steps;
     grants += other.grants;
+    passed_on += other.passed_on;
+    lent_now += other.lent_now;
     refusals += other.refusals;
     cancels += other.cancels;
     destroyed += other.destroyed;
@@ -769,6 +771,8 @@ void world::compare_actions() {
 
 void world::look() {
     machine_.check(now_);
+    seen_.passed_on = machine_.passed_on();
+    seen_.lent_now = machine_.lent_now();
     stats s;
     machine_.read(s);
     require(s.leased == model_.count(slot_state::leased), "as many leased as in the model");

@@ -25,6 +25,8 @@ struct finding : std::logic_error {
 struct tallies {
     std::uint64_t steps = 0;
     std::uint64_t grants = 0;
+    std::uint64_t passed_on = 0;  // grants by express to the head of the line
+    std::uint64_t lent_now = 0;   // grants by express of what was idle
     std::uint64_t refusals = 0;
     std::uint64_t cancels = 0;    // of somebody in line
     std::uint64_t destroyed = 0;  // coroutines, while suspended

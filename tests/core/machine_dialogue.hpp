@@ -248,4 +248,10 @@ private:
     std::map<std::uint64_t, slot_id> holds_;
 };
 
+/// Somebody asks for several at once.
+inline std::string ask(dialogue& d, std::uint64_t who, std::uint32_t count,
+                       duration timeout = forever) {
+    return d.ask({.deadline = after(d.now, timeout), .cookie = who, .count = count});
+}
+
 }  // namespace cenote::core

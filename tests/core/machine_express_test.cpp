@@ -95,6 +95,67 @@ TEST_F(machine_express, is_not_for_pools_that_look_at_every_lease) {
     EXPECT_EQ(d->it.passed_on(), 0u);
 }
 
+TEST_F(machine_express, takes_nobody_for_whom_there_is_no_room) {
+    make();
+    waiter_id id;
+    core::request who{.deadline = d->now + 1h, .cookie = 30};
+    std::size_t joined = 0;
+    while (d->it.queue_up(d->now, who, id)) ++joined;
+    EXPECT_GT(joined, 0u);
+    d->it.check(d->now);
+    actions out;
+    d->it.make_room(out);
+    EXPECT_TRUE(d->it.queue_up(d->now, who, id));
+    d->it.check(d->now);
+}
+
+TEST_F(machine_express, refuses_by_ticket_those_whose_time_is_over_at_once) {
+    make({.head_start = 1ms}, 1);
+    auto ask = [&](std::uint64_t who, priority rank, duration timeout = 5ms) {
+        EXPECT_EQ(d->ask({.deadline = d->now + timeout, .cookie = who, .rank = rank}), "waits");
+    };
+    ask(20, priority::low);
+    ask(21, priority::normal, 1h);
+    ask(22, priority::normal);  // not in order
+    ask(23, priority::reserved);
+    ask(24, priority::high);
+    ask(25, priority::normal);
+    std::uint64_t last = d->it.last_ticket();
+    EXPECT_TRUE(d->cancel(24));
+    d->ask({.deadline = d->now + 5ms,
+            .cookie = 26,
+            .ticket = last + 10,
+            .arrived = d->now,
+            .again = true});
+    // Back to the place of the one that was canceled.
+    d->ask({.deadline = d->now + 5ms,
+            .cookie = 27,
+            .ticket = last - 1,
+            .arrived = d->now,
+            .again = true});
+    d->pass(5ms);
+    EXPECT_EQ(d->said(),
+              "20 refused: timed_out, 22 refused: timed_out, 23 refused: timed_out, "
+              "27 refused: timed_out, 25 refused: timed_out, 26 refused: timed_out");
+}
+
+TEST_F(machine_express, serves_priorities_in_turn) {
+    make({.head_start = 1s}, 2);
+    for (auto [who, rank] : {std::pair{20u, priority::low},
+                             {21u, priority::normal},
+                             {22u, priority::high},
+                             {23u, priority::reserved}})
+        d->ask({.cookie = who, .rank = rank});
+    passed_on = d->it.passed_on();
+    std::string order;
+    for (int i = 0; i < 6; ++i) {
+        d->release(0);
+        order += d->said() + ", ";
+    }
+    EXPECT_EQ(order, "23 gets 0, 22 gets 0, 12 gets 0, 99 gets 0, 21 gets 0, 20 gets 0, ");
+    EXPECT_EQ(d->it.passed_on(), passed_on + 5) << "all but the last one";
+}
+
 TEST_F(machine_express, tells_the_strategy_of_successes_all_the_same) {
     make();
     d->release(0);

@@ -4,10 +4,6 @@
 namespace cenote::core {
 namespace {
 
-std::string ask(dialogue& d, std::uint64_t who, std::uint32_t count, duration timeout = forever) {
-    return d.ask({.deadline = after(d.now, timeout), .cookie = who, .count = count});
-}
-
 TEST(machine_many, gets_all_at_once_if_they_are_there) {
     dialogue d({});
     d.fill(3);

@@ -6,10 +6,6 @@ namespace {
 
 constexpr abilities all = {.probe = true, .reset = true};
 
-std::string ask(dialogue& d, std::uint64_t who, std::uint32_t count, duration timeout = forever) {
-    return d.ask({.deadline = after(d.now, timeout), .cookie = who, .count = count});
-}
-
 /// A pool in which everything is leased: by 1, 2 and so on, each in the slot before its number.
 void lease_all(dialogue& d) {
     std::size_t max = d.it.max();

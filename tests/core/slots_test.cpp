@@ -175,5 +175,30 @@ TEST_F(slots_death, stop_the_program_when_none_is_vacant) {
     EXPECT_DEATH((void)s.vacant(), "there is a vacant slot");
 }
 
+TEST(slots, lends_and_takes_back_as_enter_and_make_fresh_do) {
+    slots s(4);
+    auto put = [&](slot_id id, int ms) {
+        s[id].idle_since = instant{} + std::chrono::milliseconds{ms};
+        s.take_back(id);
+        s.check();
+    };
+    for (slot_id id : {0u, 1u, 2u}) {
+        s.enter(id, slot_state::leased);
+        put(id, 10 * static_cast<int>(id));
+    }
+    s.lend(1);
+    s.check();
+    EXPECT_EQ(s.count(slot_state::leased), 1u);
+    EXPECT_EQ(s.oldest(idle_kind::fresh), 0u);
+    put(1, 5);  // used before the newest: it finds its place
+    EXPECT_EQ(s.newest(idle_kind::fresh), 2u);
+    s.lend(2);
+    s.lend(0);
+    s.lend(1);
+    s.check();
+    EXPECT_EQ(s.newest(idle_kind::fresh), no_slot);
+    EXPECT_EQ(s.count(slot_state::leased), 3u);
+}
+
 }  // namespace
 }  // namespace cenote::core

@@ -4,6 +4,9 @@
 usage: check.py many PROGRAM SEEDS_MIN STEPS_MIN [OPTION...]   enough was done, nothing was found
        check.py plants PROGRAM FAULTS_MIN [OPTION...]          every planted fault was found
        check.py same PROGRAM PROGRAM [OPTION...]               both print the same hash
+       check.py express FAULTY PERCENT [OPTION...]             of the grants so many went by
+                                                               express, and without it the trace
+                                                               is the same
        check.py replay PROGRAM FAULTY FOLDER                   no recorded run fails any more, and
                                                                each still finds its fault
 
@@ -69,6 +72,23 @@ def same(first, second, *options):
     return 0
 
 
+def express(faulty, percent_min, *options):
+    (code, printed), (code_without, without) = [
+        run(faulty, *options, *extra) for extra in ([], ["--without-express"])]
+    if code != 0 or code_without != 0:
+        return fail(f"{faulty} ended with {code} and {code_without}", printed + without)
+    grants = count(r"(\d+) grants", printed)
+    for kind in ("passed on", "lent"):
+        went = count(rf"(\d+) {kind}", printed)
+        if 100 * went < int(percent_min) * grants:
+            return fail(f"{went} of {grants} grants were {kind} by express")
+        if count(rf"(\d+) {kind}", without) != 0:
+            return fail("express is not off")
+    if printed.split()[-1] != without.split()[-1]:
+        return fail("express leaves a trace: compare the two with --seed N")
+    return 0
+
+
 def replay(program, faulty, folder):
     files = sorted(Path(folder).glob("*.txt"))
     if not files:
@@ -83,7 +103,7 @@ def replay(program, faulty, folder):
 
 
 def main():
-    checks = {"many": many, "plants": plants, "same": same, "replay": replay}
+    checks = {"many": many, "plants": plants, "same": same, "express": express, "replay": replay}
     if len(sys.argv) < 3 or sys.argv[1] not in checks:
         print(__doc__)
         return 2

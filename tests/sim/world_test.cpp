@@ -67,6 +67,25 @@ TEST(world, passes_over_decisions_that_do_not_fit) {
     EXPECT_FALSE(v.failed) << v.what;
 }
 
+TEST(world, has_the_same_trace_without_express) {
+    tallies seen;
+    tallies without;
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+        verdict express = run(draw_plan(seed, steps), false);
+        ASSERT_TRUE(switch_express_off());
+        verdict plain = run(draw_plan(seed, steps), false);
+        switch_express_off(false);
+        EXPECT_EQ(express.hash, plain.hash) << "seed " << seed;
+        seen.add(express.seen);
+        without.add(plain.seen);
+    }
+    // Of all grants a tenth is passed on to the head of the line, and a tenth is lent at once.
+    EXPECT_GE(10 * seen.passed_on, seen.grants);
+    EXPECT_GE(10 * seen.lent_now, seen.grants);
+    EXPECT_EQ(without.grants, seen.grants);
+    EXPECT_EQ(without.passed_on + without.lent_now, 0u);
+}
+
 TEST(world, sees_grants_refusals_cancels_and_faults) {
     tallies seen;
     for (std::uint64_t seed = 0; seed < 50; ++seed)
