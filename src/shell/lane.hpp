@@ -37,7 +37,8 @@ public:
         if (is_swept() && at < sweep_at_) sweep_at_ = at;
     }
     /// Leases from before the last recall are still out.
-    bool has_recalled() const { return recalled_ > 0; }
+    bool has_recalled() const { return recalled() > 0; }
+    std::size_t recalled() const { return recalled_; }
     /// How many resources came back from the shelf to the machine. Also without the lock.
     std::uint64_t collected() const { return collected_.get(); }
 

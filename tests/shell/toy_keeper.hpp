@@ -1,8 +1,10 @@
-// The keeper as far as the shelf can see it, for the model checker: a lock, a machine, a timer.
+// The keeper as the lane sees it, for the model checker: a lock, a machine, a timer.
 //
-// It follows src/shell/keeper.cpp and keeper_shelf.cpp call by call and under the same names;
-// whoever changes the order of what they do with the shelf changes it here, too. The machine is
-// reduced to "the head of the line when it is owed something, else idle".
+// The lane and its shelf are the real ones (src/shell/lane.hpp, cenote/detail/shelf.hpp), on model
+// atomics; or copies of them with a flaw (lane_flaws.py). What surrounds them here follows the
+// keeper: keeper.cpp, acquire.cpp, release.cpp, control.cpp. Whoever changes the order in which the
+// keeper calls the lane and the machine changes it here, too. The machine is reduced to "the head
+// of the line when it is owed something, else idle".
 //
 // Time is a number that grows only when the minder's timer comes: a waiter may be bypassed until
 // the next such instant. A run of the model ends when nothing moves and no timer is set.
@@ -20,59 +22,18 @@
 
 #include "cenote/detail/shelf.hpp"
 #include "shell/interleave.hpp"
+#include "shell/lane.hpp"
 
 namespace cenote::interleave {
 
-/// What is planted to see whether the checker has teeth.
-enum class flaw {
-    none,
-    // the shelf itself
-    put_does_not_look_again,
-    take_ignores_attention,
-    put_never_looks,
-    // mind_the_lane
-    waiter_raises_after_collecting,
-    waiter_does_not_collect,
-    collect_skips_a_cell,
-    lowers_while_somebody_waits,
-    // ... and who may be bypassed
-    owed_never_shuts_the_lane,
-    owed_has_no_timer,
-    bypassed_shut_the_lane,
-    // take_from_shelf
-    steals_past_the_line,
-    steals_on_a_shut_lane,
-    steals_from_the_owed,
-    // lay_on_shelf, hand_in, keep_on_shelf
-    lays_on_a_shut_shelf,
-    swap_loses_the_older,
-    failed_swap_loses_the_older,
-    swap_lays_over_another,
-    hand_in_counts_a_release,
-    counts_what_it_no_longer_holds,
-    // sweep_shelf
-    sweep_restores_on_a_shut_lane,
-    sweep_restores_over_another,
-    sweeper_sleeps_without_collecting,
-    sweeper_is_not_woken,
-    // close
-    close_collects_first,
-    close_does_not_collect,
-    // recall
-    recall_collects_first,
-    recall_does_not_collect,
-    recall_forgets_those_out,
-    recall_ends_with_the_first,
-    recall_counts_newer_leases,
-    recall_counts_while_it_collects,
-    recall_misses_what_is_brought_back,
-    suspicion_is_not_noticed,
-};
+/// What is planted here to see whether the checker has teeth. The flaws of the lane and the shelf
+/// are in lane_flaws.py.
+enum class toy_flaw { none, owed_has_no_timer, bypassed_shut_the_lane };
 
 struct item {
     std::size_t number = 0;
     std::uint64_t generation = 0;
-    std::uint64_t lent_after = 0;  // so many recalls had been when the machine lent it
+    std::uint64_t lent_after = 0;  // the number of recalls before the machine lent it
     std::uint64_t touches = 0;
     std::uint64_t touches_swept = 0;
     bool owned = false;
@@ -84,40 +45,6 @@ struct waiter {
     item* got = nullptr;
     std::uint32_t ticket = 0;  // one bit
     unsigned owed_at = 0;
-};
-
-/// The shelf, with its own flaws: each replaces one line of basic_shelf.
-class shaky_shelf {
-public:
-    shaky_shelf(std::size_t count, std::uint32_t reasons, flaw planted)
-        : sound_(count, reasons), planted_(planted) {}
-
-    std::size_t size() const { return sound_.size(); }
-
-    item* take(std::size_t where, bool& must_hand_in) {
-        item* found = sound_.take(where, must_hand_in);
-        if (planted_ == flaw::take_ignores_attention) must_hand_in = false;
-        return found;
-    }
-
-    item* put(std::size_t where, item* r) {
-        if (planted_ == flaw::put_does_not_look_again) {
-            if (sound_.raised() != 0) return r;
-            return sound_.restore(where, r) ? nullptr : r;
-        }
-        if (planted_ == flaw::put_never_looks) return sound_.restore(where, r) ? nullptr : r;
-        return sound_.put(where, r);
-    }
-
-    void raise(std::uint32_t reason) { sound_.raise(reason); }
-    void lower(std::uint32_t reason) { sound_.lower(reason); }
-    std::uint32_t raised() const { return sound_.raised(); }
-    item* collect(std::size_t index) { return sound_.collect(index); }
-    bool restore(std::size_t index, item* r) { return sound_.restore(index, r); }
-
-private:
-    detail::basic_shelf<item, model_sync> sound_;
-    flaw planted_;
 };
 
 /// What the promises are about: who is in line, and what has been done. Looked at and changed in
@@ -212,6 +139,7 @@ public:
     const std::vector<item*>& retired() const { return retired_; }
     bool closed() const { return closed_; }
     std::size_t leased() const { return leased_; }
+    std::size_t taken_back() const { return taken_back_; }
     std::uint64_t generation() const { return generation_; }
     std::uint64_t suspicion() const { return suspicion_; }
 
@@ -238,6 +166,7 @@ public:
     }
     void take_back(unsigned now, item* r) {
         --leased_;
+        ++taken_back_;
         (closed_ || r->generation != generation_ ? retired_ : idle_).push_back(r);
         settle(now);
     }
@@ -289,6 +218,7 @@ private:
     std::vector<item*> retired_;
     std::vector<waiter*> line_;
     std::size_t leased_ = 0;
+    std::size_t taken_back_ = 0;
     std::uint64_t generation_ = 0;
     std::uint64_t suspicion_ = 0;
     bool closed_ = false;
@@ -300,14 +230,187 @@ struct scope {
     bool bounded = false;  // newcomers may bypass the head for a while: clock and timer
 };
 
+/// The end of a lease is counted by its holder alone, so nothing may get lost.
+inline std::uint64_t count_put(item* r, scope with) {
+    ++r->touches;
+    if (!with.counts) return 0;
+    std::uint64_t before = r->puts.load();
+    r->puts.store(before + 1);
+    return before;
+}
+
+/// The pool around the lane, as lane.hpp asks for it. Nothing grows old or is used up here.
+template <class Shelf>
+class toy_pool {
+public:
+    using item = interleave::item;
+    using shelf = Shelf;
+    using instant = unsigned;
+    using date = std::uint64_t;  // the number of recalls before
+    using suspicion_mark = std::uint64_t;
+    static constexpr instant never = toy_machine::never;
+    static constexpr suspicion_mark no_suspicion = 0;
+
+    toy_pool(toy_machine& machine, scope with, toy_flaw planted)
+        : machine_(machine), with_(with), planted_(planted) {}
+
+    /// Where the calling thread runs.
+    void run_on(std::size_t cell) { cell_ = cell; }
+
+    std::size_t cell() const { return cell_; }
+    bool owes(instant now) const {
+        unsigned at = machine_.owed_at();
+        return planted_ == toy_flaw::bypassed_shut_the_lane ? at != never : at <= now;
+    }
+    suspicion_mark suspicion() const { return machine_.suspicion(); }
+    std::size_t leased() const { return machine_.leased(); }
+    /// Of a recall. What is lent from now on has a later one.
+    date date_of(instant) { return machine_.recalls++; }
+    static date lent_at(const item* r) { return r->lent_after; }
+    static bool is_expired(instant, const item*) { return false; }
+    static bool is_used_up(const item*) { return false; }
+    static std::uint64_t touches(const item* r) { return r->touches; }
+    static instant next_sweep(instant now) { return now + 1; }
+
+    void bring_back(instant now, item* r, instant) { machine_.take_back(now, r); }
+    std::uint64_t count_put(item* r) { return interleave::count_put(r, with_); }
+    void take_back_put(item* r, std::uint64_t before) {
+        --r->touches;
+        if (with_.counts) r->puts.store(before);
+    }
+    static void lies_here(const item*) {}
+    static void before_sweep(instant) {}
+    static void woke_up(instant) {}
+    static void fell_asleep(instant) {}
+
+private:
+    toy_machine& machine_;
+    scope with_;
+    toy_flaw planted_;
+    std::size_t cell_ = 0;  // guarded by the lock
+};
+
+/// A lane and its shelf, as the toy keeper uses them: the real ones, or ones with a flaw. So the
+/// rest is compiled once for all flaws.
+class lane_on_trial {
+public:
+    lane_on_trial() = default;
+    lane_on_trial(const lane_on_trial&) = delete;
+    lane_on_trial& operator=(const lane_on_trial&) = delete;
+    virtual ~lane_on_trial() = default;
+
+    // Without the lock: the shelf.
+    virtual item* take(std::size_t cell, bool& must_hand_in) = 0;
+    virtual item* put(std::size_t cell, item* r) = 0;
+
+    // Under the lock.
+    virtual void mind(unsigned now) = 0;
+    virtual item* take_at(unsigned now, std::size_t cell) = 0;
+    virtual bool keep_at(unsigned now, std::size_t cell, item* r) = 0;
+    virtual void hand_in_at(unsigned now, std::size_t cell, item* r) = 0;
+    virtual void is_back(const item* r) = 0;
+    virtual void recall(unsigned now) = 0;
+    virtual void close(unsigned now) = 0;
+    virtual void sweep(unsigned now) = 0;
+    virtual bool is_swept() const = 0;
+    virtual bool is_shut_for_waiters() const = 0;
+
+    // Before the run and after it.
+    virtual void lay(std::size_t cell, item* r) = 0;
+    virtual std::vector<item*> empty() = 0;
+    virtual std::uint32_t raised() const = 0;
+    virtual std::size_t recalled() const = 0;
+    virtual std::uint64_t collected() const = 0;
+};
+
+/// How a world begins, but for its resources.
+struct lane_setup {
+    toy_machine& machine;
+    std::size_t cells;
+    std::uint32_t reasons;
+    scope with;
+    toy_flaw planted;
+};
+
+template <template <class, class> class Shelf, template <class> class Lane>
+class lane_of final : public lane_on_trial {
+public:
+    explicit lane_of(const lane_setup& at)
+        : pool_(at.machine, at.with, at.planted),
+          shelf_(at.cells, at.reasons | detail::sweeper_asleep),
+          lane_(pool_, shelf_) {
+        if ((at.reasons & detail::sweeper_asleep) == 0) wake_up();
+    }
+
+    item* take(std::size_t cell, bool& must_hand_in) override {
+        return shelf_.take(cell, must_hand_in);
+    }
+    item* put(std::size_t cell, item* r) override { return shelf_.put(cell, r); }
+
+    void mind(unsigned now) override { lane_.mind(now); }
+    item* take_at(unsigned now, std::size_t cell) override {
+        pool_.run_on(cell);
+        return lane_.take(now);
+    }
+    bool keep_at(unsigned now, std::size_t cell, item* r) override {
+        pool_.run_on(cell);
+        return lane_.keep(now, r);
+    }
+    void hand_in_at(unsigned now, std::size_t cell, item* r) override {
+        pool_.run_on(cell);
+        lane_.hand_in(now, r);
+    }
+    void is_back(const item* r) override { lane_.is_back(r); }
+    void recall(unsigned now) override { lane_.recall(now); }
+    void close(unsigned now) override { lane_.close(now, detail::pool_closed); }
+    void sweep(unsigned now) override { lane_.sweep(now); }
+    bool is_swept() const override { return lane_.is_swept(); }
+    bool is_shut_for_waiters() const override { return lane_.is_shut_for_waiters(); }
+
+    void lay(std::size_t cell, item* r) override { shelf_.restore(cell, r); }
+    std::vector<item*> empty() override {
+        std::vector<item*> found;
+        for (std::size_t i = 0; i < shelf_.size(); ++i)
+            if (item* r = shelf_.collect(i); r != nullptr) found.push_back(r);
+        return found;
+    }
+    std::uint32_t raised() const override { return shelf_.raised(); }
+    std::size_t recalled() const override { return lane_.recalled(); }
+    std::uint64_t collected() const override { return lane_.collected(); }
+
+private:
+    using shelf = Shelf<item, model_sync>;
+
+    /// A new lane sleeps until something is laid on the shelf.
+    void wake_up() {
+        item first;
+        lane_.keep(0, &first);
+        shelf_.collect(0);
+        shelf_.lower(detail::sweeper_asleep);  // also if the flaw is that it stays raised
+    }
+
+    toy_pool<shelf> pool_;
+    shelf shelf_;
+    Lane<toy_pool<shelf>> lane_;
+};
+
+using lane_maker = std::unique_ptr<lane_on_trial> (*)(const lane_setup&);
+
+template <template <class, class> class Shelf, template <class> class Lane>
+std::unique_ptr<lane_on_trial> make_lane(const lane_setup& at) {
+    return std::make_unique<lane_of<Shelf, Lane>>(at);
+}
+
+inline constexpr lane_maker real_lane = &make_lane<detail::basic_shelf, shell::basic_lane>;
+
 class toy_keeper {
 public:
-    toy_keeper(std::size_t cells, std::uint32_t reasons, scope with, flaw planted)
-        : shelf_(cells, reasons, planted),
-          planted_(planted),
+    toy_keeper(lane_maker make, std::size_t cells, std::uint32_t reasons, scope with,
+               toy_flaw planted)
+        : planted_(planted),
           with_(with),
           machine_(events_, with.bounded),
-          sweep_is_due_((reasons & detail::sweeper_asleep) == 0) {}
+          lane_(make({machine_, cells, reasons, with, planted})) {}
 
     // The gate.
 
@@ -329,7 +432,7 @@ public:
         item* r = nullptr;
         {
             section here(*this);
-            r = take_from_shelf(here.now, where);
+            r = take_from_lane(here.now, where);
             if (r == nullptr) r = machine_.try_acquire(here.now);
         }
         return r == nullptr ? nullptr : served(r, before, true);
@@ -338,9 +441,8 @@ public:
     void release(std::size_t where, item* r) {
         begin_call("release");
         end_lease(r);
-        ++r->touches;
-        count_put(r, 1);
-        if (item* back = shelf_.put(where, r); back != nullptr) hand_in(where, back);
+        count_put(r, with_);
+        if (item* back = lane_->put(where, r); back != nullptr) hand_in(where, back);
     }
 
     /// The way of a lease that is not plain.
@@ -348,7 +450,7 @@ public:
         begin_call("slow release");
         end_lease(r);
         section here(*this);
-        if (!keep_on_shelf(here.now, where, r)) give_to_machine(here.now, r);
+        if (!lane_->keep_at(here.now, where, r)) give_to_machine(here.now, r);
     }
 
     // The whole pool.
@@ -356,24 +458,25 @@ public:
     void retire_all() {
         begin_call("retire_all");
         recall_with([this](unsigned now) {
-            recall(now);
+            lane_->recall(now);
             machine_.retire_all(now);
+            recalls_due_ = machine_.recalls;
         });
     }
-    /// The machine finds that whatever is open may be broken; mind_the_lane sees it.
+    /// The machine finds that whatever is open may be broken; the lane sees it when it is minded.
     void suspect_all() {
         begin_call("suspect_all");
-        recall_with([this](unsigned now) { machine_.suspect_all(now); });
+        recall_with([this](unsigned now) {
+            machine_.suspect_all(now);
+            recalls_due_ = machine_.recalls + 1;
+        });
     }
 
     void close() {
         begin_call("close");
         {
             section here(*this);
-            if (planted_ == flaw::close_collects_first) collect_shelf(here.now);
-            shelf_.raise(detail::pool_closed);
-            if (planted_ != flaw::close_collects_first && planted_ != flaw::close_does_not_collect)
-                collect_shelf(here.now);
+            lane_->close(here.now);
             machine_.close();
         }
         events_.note_close();
@@ -384,7 +487,7 @@ public:
         begin_call("sweep");
         section here(*this);
         machine_.tick(here.now);
-        if (sweep_is_due_) sweep_shelf(here.now);
+        if (lane_->is_swept()) lane_->sweep(here.now);
     }
 
     /// The minder: sleeps until its timer comes, which may be at any moment, and ticks.
@@ -403,7 +506,7 @@ public:
     }
     void start_on_shelf(std::size_t where, item* r) {
         machine_.start_with(r, true);
-        shelf_.restore(where, r);
+        lane_->lay(where, r);
     }
     std::string judge(std::vector<unsigned>& seen);
     std::string judge_counts(const std::vector<item>& all, const std::vector<item*>& held) const;
@@ -418,7 +521,8 @@ private:
             now = home_.read_clock();
         }
         ~section() {
-            home_.mind_the_lane(now);
+            home_.lane_->mind(now);
+            home_.begin_period();
             home_.set_timer(now);
             for (const waiter* w : home_.machine_.line())
                 home_.events_.note_waiter(*w, w->owed_at <= now);
@@ -440,12 +544,15 @@ private:
         return clock_;
     }
 
+    /// A lane that has not recalled what it should have recalled changes no lease's date.
+    void begin_period() { machine_.recalls = std::max(machine_.recalls, recalls_due_); }
+
     /// While the lane is open to newcomers, what the head is owed may lie on the shelf.
     void set_timer(unsigned now) {
         if (!with_.bounded) return;
-        bool shut = (shelf_.raised() & detail::somebody_waits) != 0;
+        bool shut = lane_->is_shut_for_waiters();
         fail_unless(!shut || machine_.owed_at() <= now, "the lane is shut for one to be bypassed");
-        if (planted_ == flaw::owed_has_no_timer) shut = true;
+        if (planted_ == toy_flaw::owed_has_no_timer) shut = true;
         unsigned at = shut ? machine_.wake_at() : machine_.owed_at();
         if (at == wake_at_) return;
         touch("sets the timer", &clock_, true);
@@ -468,7 +575,7 @@ private:
 
     item* take(std::size_t where) {
         bool must_hand_in = false;
-        item* r = shelf_.take(where, must_hand_in);
+        item* r = lane_->take(where, must_hand_in);
         if (r == nullptr) return nullptr;
         if (must_hand_in) {
             hand_in(where, r);
@@ -480,17 +587,24 @@ private:
 
     bool ask_for(std::size_t where, waiter& who) {
         section here(*this);
-        who.got = take_from_shelf(here.now, where);
+        who.got = take_from_lane(here.now, where);
         return who.got == nullptr && machine_.acquire(here.now, who);
+    }
+
+    item* take_from_lane(unsigned now, std::size_t where) {
+        item* r = lane_->take_at(now, where);
+        if (r != nullptr) ++r->touches;
+        return r;
     }
 
     void hand_in(std::size_t where, item* r) {
         section here(*this);
-        item* over = lay_on_shelf(here.now, where, r);
-        if (over == nullptr) return;
-        if (over != r && planted_ == flaw::swap_loses_the_older) return;
-        if (planted_ == flaw::hand_in_counts_a_release) give_to_machine(here.now, over);
-        else bring_back(here.now, over);
+        lane_->hand_in_at(here.now, where, r);
+    }
+
+    void give_to_machine(unsigned now, item* r) {
+        lane_->is_back(r);
+        machine_.take_back(now, r);
     }
 
     template <class Ask>
@@ -501,156 +615,12 @@ private:
             section here(*this);
             ask(here.now);
             generation = machine_.generation();
-            // One that is still to come is the work of mind_the_lane, in this same section.
-            recalls = machine_.recalls + (suspicion_ != machine_.suspicion() ? 1 : 0);
+            recalls = recalls_due_;
         }
         events_.note_recall(recalls, generation);
     }
 
-    // What follows is keeper_shelf.cpp, under the lock.
-
-    void mind_the_lane(unsigned now) {
-        if (std::exchange(suspicion_, machine_.suspicion()) != machine_.suspicion()) {
-            if (planted_ == flaw::suspicion_is_not_noticed) ++machine_.recalls;
-            else recall(now);
-        }
-        if (is_owed(now) && (shelf_.raised() & detail::somebody_waits) == 0) shut_the_lane(now);
-        bool early = planted_ == flaw::lowers_while_somebody_waits && machine_.out.size > 0;
-        if (!is_owed(now) || early) shelf_.lower(detail::somebody_waits);
-    }
-    bool is_owed(unsigned now) const {
-        unsigned at = machine_.owed_at();
-        if (planted_ == flaw::owed_never_shuts_the_lane && with_.bounded) return false;
-        if (planted_ == flaw::bypassed_shut_the_lane) return at != toy_machine::never;
-        return at <= now;
-    }
-    void shut_the_lane(unsigned now) {
-        if (planted_ == flaw::waiter_raises_after_collecting) collect_shelf(now);
-        shelf_.raise(detail::somebody_waits);
-        if (planted_ != flaw::waiter_raises_after_collecting &&
-            planted_ != flaw::waiter_does_not_collect)
-            collect_shelf(now);
-    }
-
-    item* take_from_shelf(unsigned now, std::size_t first) {
-        bool past_the_line = planted_ == flaw::steals_past_the_line;
-        bool open = lane_is_open(past_the_line ? std::uint32_t{detail::somebody_waits} : 0);
-        if (!open && planted_ != flaw::steals_on_a_shut_lane) return nullptr;
-        bool owed = machine_.owed_at() <= now && planted_ != flaw::steals_from_the_owed;
-        if (owed && !past_the_line) return nullptr;
-        for (std::size_t i = 0; i < shelf_.size(); ++i)
-            if (item* r = shelf_.collect((first + i) % shelf_.size()); r != nullptr) {
-                ++r->touches;
-                return r;
-            }
-        return nullptr;
-    }
-
-    void give_to_machine(unsigned now, item* r) {
-        forget_recalled(r);
-        ++released_;
-        machine_.take_back(now, r);
-    }
-
-    void bring_back(unsigned now, item* r) {
-        if (planted_ != flaw::recall_misses_what_is_brought_back) forget_recalled(r);
-        ++collected_;
-        ++released_;
-        machine_.take_back(now, r);
-    }
-
-    void recall(unsigned now) {
-        if (planted_ == flaw::recall_collects_first) collect_shelf(now);
-        shelf_.raise(detail::recalling);
-        // The count of a recall before this one is void. Were it to reach zero here, it would open
-        // the lane to those that are being recalled.
-        if (planted_ != flaw::recall_counts_while_it_collects) recalled_ = 0;
-        if (planted_ != flaw::recall_collects_first && planted_ != flaw::recall_does_not_collect)
-            collect_shelf(now);
-        ++machine_.recalls;
-        recalled_ = planted_ == flaw::recall_forgets_those_out ? 0 : machine_.leased();
-        if (recalled_ == 0) shelf_.lower(detail::recalling);
-    }
-
-    void forget_recalled(const item* r) {
-        bool newer = r->lent_after >= machine_.recalls;
-        if (recalled_ == 0 || (newer && planted_ != flaw::recall_counts_newer_leases)) return;
-        if (planted_ == flaw::recall_ends_with_the_first) recalled_ = 1;
-        if (--recalled_ == 0) shelf_.lower(detail::recalling);
-    }
-
-    void collect_shelf(unsigned now) {
-        std::size_t first = planted_ == flaw::collect_skips_a_cell ? 1 : 0;
-        for (std::size_t i = first; i < shelf_.size(); ++i)
-            if (item* r = shelf_.collect(i); r != nullptr) bring_back(now, r);
-    }
-
-    bool lane_is_open(std::uint32_t also_harmless = 0) const {
-        return (shelf_.raised() & ~(detail::sweeper_asleep | also_harmless)) == 0;
-    }
-
-    /// Returns what has no place on the shelf: null, the other one that lay there, or this one.
-    item* lay_on_shelf(unsigned now, std::size_t cell, item* r) {
-        if (!lane_is_open() && planted_ != flaw::lays_on_a_shut_shelf) return r;
-        item* older = shelf_.collect(cell);
-        if (!shelf_.restore(cell, r) && planted_ != flaw::swap_lays_over_another) {
-            if (older != nullptr && planted_ != flaw::failed_swap_loses_the_older)
-                bring_back(now, older);
-            return r;
-        }
-        if (!sweep_is_due_) {
-            sweep_is_due_ = true;
-            if (planted_ != flaw::sweeper_is_not_woken) shelf_.lower(detail::sweeper_asleep);
-        }
-        return older;
-    }
-
-    bool keep_on_shelf(unsigned now, std::size_t cell, item* r) {
-        const bool late = planted_ == flaw::counts_what_it_no_longer_holds;
-        ++r->touches;
-        if (!late) count_put(r, 1);
-        item* over = lay_on_shelf(now, cell, r);
-        if (over == r) {
-            --r->touches;
-            if (!late) count_put(r, -1);
-            return false;
-        }
-        if (late) count_put(r, 1);
-        if (over != nullptr) bring_back(now, over);
-        return true;
-    }
-
-    void sweep_shelf(unsigned now) {
-        bool hot = false;
-        for (std::size_t i = 0; i < shelf_.size(); ++i) {
-            item* r = shelf_.collect(i);
-            if (r == nullptr) continue;
-            bool touched = r->touches != r->touches_swept;
-            bool open = shelf_.raised() == 0 || planted_ == flaw::sweep_restores_on_a_shut_lane;
-            bool stays = touched && open;
-            if (stays) r->touches_swept = r->touches;
-            if (stays && restore_swept(i, r)) hot = true;
-            else bring_back(now, r);
-        }
-        if (hot) return;
-        sweep_is_due_ = false;
-        shelf_.raise(detail::sweeper_asleep);
-        if (planted_ != flaw::sweeper_sleeps_without_collecting) collect_shelf(now);
-    }
-    bool restore_swept(std::size_t index, item* r) {
-        if (planted_ == flaw::sweep_restores_over_another) shelf_.collect(index);
-        return shelf_.restore(index, r);
-    }
-
-    /// Read and written by the holder alone, so nothing may get lost.
-    void count_put(item* r, int n) {
-        if (!with_.counts) return;
-        std::uint64_t before = r->puts.load();
-        r->puts.store(before + static_cast<std::uint64_t>(n));
-    }
-
-    shaky_shelf shelf_;
-    flaw planted_;
+    toy_flaw planted_;
     scope with_;
     history events_;
     model_mutex mutex_;
@@ -663,24 +633,20 @@ private:
 
     // Guarded by the lock.
     toy_machine machine_;
-    std::size_t recalled_ = 0;
-    std::uint64_t suspicion_ = 0;
-    bool sweep_is_due_;
-    std::uint64_t released_ = 0;
-    std::uint64_t collected_ = 0;
+    std::uint64_t recalls_due_ = 0;        // by the end of this section
+    std::unique_ptr<lane_on_trial> lane_;  // its shelf also without the lock
 };
 
 /// Nothing moves any more: what must be true of the shelf, the machine and the line. Counts in
 /// `seen` where each item is.
 inline std::string toy_keeper::judge(std::vector<unsigned>& seen) {
-    bool on_shelf = false;
+    const std::vector<item*> lying = lane_->empty();
+    const bool on_shelf = !lying.empty();
     bool recalled_on_shelf = false;
-    for (std::size_t i = 0; i < shelf_.size(); ++i)
-        if (item* r = shelf_.collect(i); r != nullptr) {
-            on_shelf = true;
-            recalled_on_shelf |= r->lent_after < machine_.recalls;
-            ++seen[r->number];
-        }
+    for (item* r : lying) {
+        recalled_on_shelf |= r->lent_after < machine_.recalls;
+        ++seen[r->number];
+    }
     for (item* r : machine_.idle()) ++seen[r->number];
     for (item* r : machine_.retired()) ++seen[r->number];
     const bool waits = !machine_.line().empty();
@@ -689,10 +655,10 @@ inline std::string toy_keeper::judge(std::vector<unsigned>& seen) {
     if (recalled_on_shelf) return "a recalled resource lies on the shelf";
     if (waits && on_shelf) return "somebody waits while a resource lies on the shelf";
     if (waits && !machine_.idle().empty()) return "somebody waits while a resource is idle";
-    if (on_shelf && shelf_.raised() != 0) return "a resource lies on the shelf behind a shut lane";
-    if (on_shelf && !sweep_is_due_) return "a resource lies on the shelf and nobody sweeps it";
-    bool shut = (shelf_.raised() & detail::somebody_waits) != 0;
-    if (shut != waits) return "the lane is shut for nobody, or open while somebody waits";
+    if (on_shelf && lane_->raised() != 0) return "a resource lies on the shelf behind a shut lane";
+    if (on_shelf && !lane_->is_swept()) return "a resource lies on the shelf and nobody sweeps it";
+    if (lane_->is_shut_for_waiters() != waits)
+        return "the lane is shut for nobody, or open while somebody waits";
     return "";
 }
 
@@ -702,11 +668,11 @@ inline std::string toy_keeper::judge_counts(const std::vector<item>& all,
     std::size_t recalled = 0;
     for (const item* r : held)
         if (r != nullptr && r->lent_after < machine_.recalls) ++recalled;
-    if (recalled != recalled_) return "the leases that are recalled are miscounted";
-    bool recalls = (shelf_.raised() & detail::recalling) != 0;
+    if (recalled != lane_->recalled()) return "the leases that are recalled are miscounted";
+    bool recalls = (lane_->raised() & detail::recalling) != 0;
     if (recalls != (recalled > 0)) return "the lane is shut for a recall that is over, or open";
     if (!with_.counts) return "";
-    std::uint64_t counted = released_ - collected_;
+    std::uint64_t counted = machine_.taken_back() - lane_->collected();
     for (const item& r : all) counted += r.puts.load();
     return counted == ended_ ? "" : "the end of a lease is miscounted";
 }

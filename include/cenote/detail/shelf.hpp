@@ -2,7 +2,7 @@
 // way.
 //
 // One cell per processor, each on its own cache line. To the machine a resource in a cell is simply
-// still leased. The rules that make this safe (tests/shell/shelf_model_test.cpp runs every
+// still leased. The rules that make this safe (tests/shell/lane_model_test.cpp runs every
 // interleaving of them):
 //
 // 1. put() lays its item into an empty cell, then looks at `attention`. Whoever raises attention

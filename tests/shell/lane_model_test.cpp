@@ -1,4 +1,5 @@
-// The shelf under every interleaving of a few threads, and under planted flaws that must be found.
+// The lane and its shelf under every interleaving of a few threads, and with planted flaws that
+// must be found.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "shell/interleave.hpp"
+#include "shell/lane_flaws.hpp"
 #include "shell/toy_keeper.hpp"
 
 namespace cenote::interleave {
@@ -59,11 +61,17 @@ struct scenario {
 constexpr scope counters{.counts = true, .bounded = false};
 constexpr scope bounded{.counts = false, .bounded = true};
 
+/// What is run: the real lane, or something with a flaw.
+struct trial {
+    lane_maker lane = real_lane;
+    toy_flaw planted = toy_flaw::none;
+};
+
 class world {
 public:
-    world(const scenario& what, flaw planted)
+    world(const scenario& what, const trial& of)
         : what_(what),
-          keeper_(what.at.cells, what.at.raised, what.with, planted),
+          keeper_(of.lane, what.at.cells, what.at.raised, what.with, of.planted),
           items_(what.at.held + what.at.idle + what.at.on_shelf),
           holds_(what.scripts.size()),
           finished_(what.scripts.size()) {
@@ -358,10 +366,10 @@ const std::vector<scenario>& scenarios() {
 constexpr std::uint64_t most_runs = 50'000;
 constexpr std::uint64_t most_runs_again = 10'000;
 
-verdict_of_search search(const scenario& what, flaw planted, unsigned preemptions,
+verdict_of_search search(const scenario& what, const trial& of, unsigned preemptions,
                          std::uint64_t runs) {
     explorer all(preemptions, runs);
-    return all.search([&] { return std::make_unique<world>(what, planted); });
+    return all.search([&] { return std::make_unique<world>(what, of); });
 }
 
 std::uint64_t& runs_so_far() {
@@ -371,13 +379,13 @@ std::uint64_t& runs_so_far() {
 
 void PrintTo(const scenario& what, std::ostream* out) { *out << what.name; }
 
-class shelf_model : public testing::TestWithParam<scenario> {};
+class lane_model : public testing::TestWithParam<scenario> {};
 
-TEST_P(shelf_model, keeps_its_promises_in_every_interleaving) {
+TEST_P(lane_model, keeps_its_promises_in_every_interleaving) {
     const scenario& what = GetParam();
-    verdict_of_search all = search(what, flaw::none, explorer::no_bound, most_runs);
+    verdict_of_search all = search(what, {}, explorer::no_bound, most_runs);
     EXPECT_EQ(all.broken, "") << all.schedule;
-    verdict_of_search again = search(what, flaw::none, 4, most_runs_again);
+    verdict_of_search again = search(what, {}, 4, most_runs_again);
     EXPECT_EQ(again.broken, "") << again.schedule;
     runs_so_far() += all.runs + again.runs;
     std::printf("%s: %llu runs%s, %llu with a bound; %llu in total\n", what.name,
@@ -386,74 +394,45 @@ TEST_P(shelf_model, keeps_its_promises_in_every_interleaving) {
                 static_cast<unsigned long long>(runs_so_far()));
 }
 
-INSTANTIATE_TEST_SUITE_P(all, shelf_model, testing::ValuesIn(scenarios()),
+INSTANTIATE_TEST_SUITE_P(all, lane_model, testing::ValuesIn(scenarios()),
                          [](const auto& test) { return test.param.name; });
 
 struct named_flaw {
-    flaw planted;
-    const char* name;
+    std::string name;
     std::string_view shows_in;  // the scenario
+    trial of;
 };
 
 void PrintTo(const named_flaw& what, std::ostream* out) { *out << what.name; }
 
-class shelf_flaw : public testing::TestWithParam<named_flaw> {};
+std::vector<named_flaw> all_flaws() {
+    std::vector<named_flaw> all{
+        {"owed_has_no_timer", "owed_while_in_put", {.planted = toy_flaw::owed_has_no_timer}},
+        {"bypassed_shut_the_lane",
+         "owed_while_in_put",
+         {.planted = toy_flaw::bypassed_shut_the_lane}},
+    };
+    for (const auto& each : lane_flaws::all)
+        all.push_back({each.name, each.shows_in, {.lane = each.make}});
+    return all;
+}
 
-TEST_P(shelf_flaw, is_found) {
+class lane_flaw : public testing::TestWithParam<named_flaw> {};
+
+TEST_P(lane_flaw, is_found) {
     auto what = std::ranges::find_if(
         scenarios(), [](const scenario& each) { return each.name == GetParam().shows_in; });
     ASSERT_NE(what, scenarios().end());
-    verdict_of_search found = search(*what, GetParam().planted, explorer::no_bound, most_runs);
+    verdict_of_search found = search(*what, GetParam().of, explorer::no_bound, most_runs);
     EXPECT_NE(found.broken, "");
     std::printf("in %s after %llu runs: %s\n%s", what->name,
                 static_cast<unsigned long long>(found.runs + found.pruned), found.broken.c_str(),
                 found.schedule.c_str());
 }
 
-constexpr named_flaw flaws[] = {
-    {flaw::put_does_not_look_again, "put_does_not_look_again", "two_share_one"},
-    {flaw::take_ignores_attention, "take_ignores_attention", "release_meets_two_waiters"},
-    {flaw::put_never_looks, "put_never_looks", "two_share_one"},
-    {flaw::waiter_raises_after_collecting, "waiter_raises_after_collecting", "two_share_one"},
-    {flaw::waiter_does_not_collect, "waiter_does_not_collect", "two_share_one"},
-    {flaw::collect_skips_a_cell, "collect_skips_a_cell", "two_share_one_over_two_cells"},
-    {flaw::lowers_while_somebody_waits, "lowers_while_somebody_waits", "release_meets_two_waiters"},
-    {flaw::owed_never_shuts_the_lane, "owed_never_shuts_the_lane", "owed_while_in_put"},
-    {flaw::owed_has_no_timer, "owed_has_no_timer", "owed_while_in_put"},
-    {flaw::waiter_raises_after_collecting, "owed_raises_after_collecting", "owed_while_in_put"},
-    {flaw::waiter_does_not_collect, "owed_does_not_collect", "owed_while_in_put"},
-    {flaw::bypassed_shut_the_lane, "bypassed_shut_the_lane", "owed_while_in_put"},
-    {flaw::steals_past_the_line, "steals_past_the_line", "release_meets_two_waiters"},
-    {flaw::steals_on_a_shut_lane, "steals_on_a_shut_lane", "swap_meets_a_recall"},
-    {flaw::steals_from_the_owed, "steals_from_the_owed", "owed_while_in_put_over_another"},
-    {flaw::lays_on_a_shut_shelf, "lays_on_a_shut_shelf", "swap_meets_the_line"},
-    {flaw::swap_loses_the_older, "swap_loses_the_older", "swap_on_an_open_lane"},
-    {flaw::failed_swap_loses_the_older, "failed_swap_loses_the_older", "swap_on_an_open_lane"},
-    {flaw::swap_lays_over_another, "swap_lays_over_another", "swap_meets_a_waiter"},
-    {flaw::hand_in_counts_a_release, "hand_in_counts_a_release", "swap_counts"},
-    {flaw::counts_what_it_no_longer_holds, "counts_what_it_no_longer_holds", "slow_release_counts"},
-    {flaw::sweep_restores_on_a_shut_lane, "sweep_restores_on_a_shut_lane",
-     "sweep_meets_release_and_waiter"},
-    {flaw::sweep_restores_over_another, "sweep_restores_over_another", "sweep_meets_two_releases"},
-    {flaw::sweeper_sleeps_without_collecting, "sweeper_sleeps_without_collecting", "sweep_twice"},
-    {flaw::sweeper_is_not_woken, "sweeper_is_not_woken", "sweep_twice"},
-    {flaw::close_collects_first, "close_collects_first", "close_meets_release_and_waiter"},
-    {flaw::close_does_not_collect, "close_does_not_collect", "close_meets_release"},
-    {flaw::recall_collects_first, "recall_collects_first", "recall_meets_put"},
-    {flaw::recall_does_not_collect, "recall_does_not_collect", "recall_meets_take"},
-    {flaw::recall_forgets_those_out, "recall_forgets_those_out",
-     "recall_meets_put_and_slow_release"},
-    {flaw::recall_ends_with_the_first, "recall_ends_with_the_first", "recall_meets_two_puts"},
-    {flaw::recall_counts_newer_leases, "recall_counts_newer_leases", "recall_meets_take"},
-    {flaw::recall_counts_while_it_collects, "recall_counts_while_it_collects",
-     "recall_and_lend_twice"},
-    {flaw::recall_misses_what_is_brought_back, "recall_misses_what_is_brought_back",
-     "recall_meets_sweep"},
-    {flaw::suspicion_is_not_noticed, "suspicion_is_not_noticed",
-     "recall_meets_put_and_slow_release"},
-};
-INSTANTIATE_TEST_SUITE_P(all, shelf_flaw, testing::ValuesIn(flaws),
-                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(all, lane_flaw, testing::ValuesIn(all_flaws()), [](const auto& test) {
+    return test.param.name + "_in_" + std::string(test.param.shows_in);
+});
 
 }  // namespace
 }  // namespace cenote::interleave
