@@ -132,8 +132,10 @@ void draw_breaker(core::dice& random, plan& p) {
 /// the calm ones there is one for everybody. Little else happens there, but anything may.
 void draw_express(core::dice& random, plan& p) {
     using kind = decision::kind;
-    bool busy = random.chance(15);
-    if (!busy && !random.chance(15)) return;
+    bool crowd = weight_of(p, kind::crowd) > 0;
+    bool busy = random.chance(18);
+    bool calm = random.chance(25);
+    if (crowd || (!busy && !calm)) return;
     options& o = p.settings;
     o.max = busy ? 1 + random.below(3) : 2 + random.below(6);
     o.min_size = random.below(o.max + 1);
@@ -152,7 +154,6 @@ void draw_express(core::dice& random, plan& p) {
     for (auto k : {kind::acquire, kind::release, kind::resume}) weight_of(p, k) = 250;
     weight_of(p, kind::attempt) = busy ? 0 : 5;
     weight_of(p, kind::pass) = 5 + static_cast<std::uint32_t>(random.below(15));
-    weight_of(p, kind::crowd) = weight_of(p, kind::storm) = 0;
     if (random.chance(90)) weight_of(p, kind::pause) = weight_of(p, kind::close) = 0;
 }
 
