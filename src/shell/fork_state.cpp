@@ -27,9 +27,9 @@ void fork_state::disown_all(const core::machine& machine, call_queue& calls) noe
 }
 
 void fork_state::forsake_later(errands& todo) {
+    if (to_forsake_ == nullptr) return;
     todo.foreign = std::exchange(to_forsake_, nullptr);
-    todo.foreign_end = forsaken_;
-    if (todo.foreign != nullptr) forsaken_ = todo.foreign;
+    todo.foreign_end = std::exchange(forsaken_, todo.foreign);
 }
 
 void fork_state::has_begun() {

@@ -16,6 +16,7 @@
 
 #include "cenote/coroutine.hpp"
 #include "cenote/pool.hpp"
+#include "cenote/testing.hpp"
 #include "support/patience.hpp"
 #include "support/process.hpp"
 #include "support/recorder.hpp"
@@ -342,6 +343,22 @@ TEST_F(fork_test, a_grandchild_of_a_child_that_did_nothing_works) {
             held.give_back();
             return works();
         });
+    }));
+}
+
+TEST_F(fork_test, a_grandchild_may_find_nothing_new_to_forsake) {
+    make({.min_size = 1,
+          .warm_up = cenote::warm_up::wait,
+          .observers = {std::make_shared<support::recorder>()},
+          .clock = std::make_shared<cenote::manual_clock>()});
+    EXPECT_TRUE(in_child([&] {
+        auto held = pool->acquire();  // the child's own; what was idle is forsaken
+        CHILD_MUST(in_child([&] {
+            pool->pause();  // begins again, and has something to tell
+            pool->resume();
+            return works();
+        }));
+        return true;
     }));
 }
 
