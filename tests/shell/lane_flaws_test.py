@@ -29,7 +29,8 @@ def main():
     cases = (
         ("as it is", shelf, lane, None),
         ("reformatted", shelf, lane.replace(counted, "recalled_ =\n  pool_.leased();"), None),
-        ("gone", shelf, lane.replace(counted, "recalled_ = 1;"), "recall_forgets_those_out: 0 times"),
+        ("gone", shelf, lane.replace(counted, "recalled_ = 1;"),
+         "recall_forgets_those_out: 0 times"),
         ("twice", shelf, lane.replace(counted, 2 * counted), "recall_forgets_those_out: 2 times"),
         ("gone from the shelf", shelf.replace(swapped, "nullptr;"), lane,
          "put_does_not_look_again: 0 times"),

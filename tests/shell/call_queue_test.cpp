@@ -1,0 +1,210 @@
+// What is to be done next, and what no longer is.
+#include "shell/call_queue.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+using cenote::core::slot_id;
+using cenote::core::verb;
+using cenote::shell::call_queue;
+using cenote::shell::job;
+using testing::ElementsAre;
+using testing::IsEmpty;
+namespace detail = cenote::detail;
+
+namespace {
+
+struct thing final : detail::resource {
+    explicit thing(slot_id in) { slot = in; }
+    void destroy() noexcept override {}
+};
+
+struct someone final : detail::waiter {
+    void notify() noexcept override {}
+};
+
+struct call_queue_test : testing::Test {
+    call_queue calls{4};
+    std::uint64_t before = 0;
+
+    call_queue::added add(slot_id slot, std::uint64_t number, verb what = verb::probe) {
+        return calls.add({.which = what, .slot = slot, .call = number, .on = calls.in(slot)},
+                         before);
+    }
+    /// The numbers of the calls that are to be made, which are made here.
+    std::vector<std::uint64_t> all() {
+        std::vector<std::uint64_t> numbers;
+        for (job j; calls.next(j);) numbers.push_back(j.call);
+        return numbers;
+    }
+};
+
+}  // namespace
+
+TEST_F(call_queue_test, has_nothing_to_do_at_first) {
+    job j;
+    EXPECT_FALSE(calls.next(j));
+    EXPECT_EQ(calls.waiting(), 0U);
+    EXPECT_EQ(calls.slots(), 4U);
+    for (slot_id id = 0; id < 4; ++id) EXPECT_EQ(calls.in(id), nullptr);
+}
+
+TEST_F(call_queue_test, makes_calls_in_the_order_in_which_they_came) {
+    for (slot_id id : {2U, 0U, 3U}) EXPECT_EQ(add(id, 10 + id), call_queue::added::queued);
+    EXPECT_EQ(calls.waiting(), 3U);
+    EXPECT_THAT(all(), ElementsAre(12, 10, 13));
+    EXPECT_EQ(calls.waiting(), 0U);
+    EXPECT_EQ(add(1, 11), call_queue::added::queued);
+    EXPECT_THAT(all(), ElementsAre(11));
+}
+
+TEST_F(call_queue_test, says_whose_call_it_is_and_what_it_is_on) {
+    thing r(1);
+    calls.in(1) = &r;
+    add(1, 7, verb::reset);
+    job j;
+    ASSERT_TRUE(calls.next(j));
+    EXPECT_EQ(j.which, verb::reset);
+    EXPECT_EQ(j.slot, 1U);
+    EXPECT_EQ(j.on, &r);
+    EXPECT_EQ(j.by, r.made_by.get());
+    EXPECT_TRUE(r.busy);
+}
+
+TEST_F(call_queue_test, makes_only_the_last_call_for_a_slot) {
+    add(0, 1, verb::open);
+    add(1, 2);
+    EXPECT_EQ(add(0, 3, verb::close), call_queue::added::replaced);
+    EXPECT_EQ(before, 1U);
+    EXPECT_EQ(calls.waiting(), 2U);
+    EXPECT_THAT(all(), ElementsAre(3, 2));  // where the first one was
+}
+
+TEST_F(call_queue_test, lets_a_call_wait_for_one_that_still_runs) {
+    thing r(0);
+    calls.in(0) = &r;
+    add(0, 1);
+    EXPECT_THAT(all(), ElementsAre(1));
+    EXPECT_EQ(add(0, 2, verb::close), call_queue::added::blocked);
+    EXPECT_EQ(before, 1U);
+    EXPECT_EQ(calls.waiting(), 0U);
+    r.busy = false;
+    calls.add_blocked(0);
+    EXPECT_EQ(calls.waiting(), 1U);
+    EXPECT_THAT(all(), ElementsAre(2));
+}
+
+TEST_F(call_queue_test, forgets_a_call_wherever_it_stands) {
+    for (slot_id gone : {0U, 1U, 2U, 3U}) {
+        for (slot_id id = 0; id < 4; ++id) add(id, id);
+        EXPECT_TRUE(calls.remove(gone));
+        EXPECT_FALSE(calls.remove(gone));
+        std::vector<std::uint64_t> rest;
+        for (slot_id id = 0; id < 4; ++id)
+            if (id != gone) rest.push_back(id);
+        EXPECT_EQ(calls.waiting(), 3U);
+        EXPECT_EQ(all(), rest);
+    }
+}
+
+TEST_F(call_queue_test, shows_each_call_that_waits) {
+    add(3, 30);
+    add(1, 10);
+    std::vector<std::uint64_t> seen;
+    calls.each_call([&](const job& each) { seen.push_back(each.call); });
+    EXPECT_THAT(seen, ElementsAre(30, 10));
+    EXPECT_EQ(calls.waiting(), 2U);
+}
+
+TEST_F(call_queue_test, grows_and_keeps_what_is_in_it) {
+    thing r(2);
+    calls.in(2) = &r;
+    add(2, 20);
+    calls.grow(100);
+    EXPECT_EQ(calls.slots(), 100U);
+    EXPECT_EQ(calls.in(2), &r);
+    EXPECT_EQ(calls.in(99), nullptr);
+    add(99, 990);
+    EXPECT_THAT(all(), ElementsAre(20, 990));
+}
+
+TEST_F(call_queue_test, closes_orphans_for_which_nobody_waits) {
+    thing r(3);
+    calls.add_orphan(&r);
+    EXPECT_TRUE(r.orphan);
+    EXPECT_EQ(calls.next_orphan(), &r);
+    job j;
+    ASSERT_TRUE(calls.next(j));
+    EXPECT_EQ(j.which, verb::close);
+    EXPECT_EQ(j.slot, 3U);
+    EXPECT_EQ(j.call, 0U);
+    EXPECT_EQ(j.on, &r);
+    EXPECT_EQ(calls.waiting(), 0U);
+    EXPECT_EQ(calls.next_orphan(), nullptr);
+}
+
+TEST_F(call_queue_test, leaves_a_busy_orphan_to_the_thread_that_is_at_it) {
+    thing r(3);
+    r.busy = true;
+    calls.add_orphan(&r);
+    EXPECT_TRUE(r.orphan);
+    EXPECT_EQ(calls.waiting(), 0U);
+}
+
+TEST_F(call_queue_test, forgets_an_admission_wherever_it_stands) {
+    someone w[3];
+    for (someone& gone : w) {
+        for (someone& each : w) calls.add_admission(each);
+        EXPECT_TRUE(calls.remove_admission(gone));
+        EXPECT_FALSE(calls.remove_admission(gone));
+        EXPECT_EQ(calls.waiting(), 2U);
+        someone last;
+        calls.add_admission(last);
+        std::vector<const detail::waiter*> found;
+        for (job j; calls.next(j);) found.push_back(j.admits);
+        EXPECT_EQ(found.size(), 3U);
+        EXPECT_EQ(found.back(), &last);
+        EXPECT_EQ(std::ranges::count(found, &gone), 0);
+    }
+}
+
+TEST_F(call_queue_test, serves_waiters_before_calls_and_calls_before_orphans) {
+    thing orphan(3);
+    someone who;
+    calls.add_orphan(&orphan);
+    add(0, 5);
+    calls.add_admission(who);
+    EXPECT_EQ(calls.waiting(), 3U);
+    job j;
+    ASSERT_TRUE(calls.next(j));
+    EXPECT_EQ(j.admits, &who);
+    EXPECT_EQ(j.on, nullptr);
+    ASSERT_TRUE(calls.next(j));
+    EXPECT_EQ(j.admits, nullptr);
+    EXPECT_EQ(j.call, 5U);
+    ASSERT_TRUE(calls.next(j));
+    EXPECT_EQ(j.on, &orphan);
+    EXPECT_FALSE(calls.next(j));
+}
+
+TEST_F(call_queue_test, starts_anew_with_nothing) {
+    thing r(0);
+    thing orphan(3);
+    someone who;
+    calls.in(0) = &r;
+    add(0, 1);
+    calls.add_orphan(&orphan);
+    calls.add_admission(who);
+    calls.start_anew();
+    EXPECT_EQ(calls.waiting(), 0U);
+    EXPECT_EQ(calls.in(0), nullptr);
+    EXPECT_THAT(all(), IsEmpty());
+    EXPECT_EQ(calls.next_orphan(), nullptr);
+    EXPECT_FALSE(calls.remove(0));
+    add(2, 4);
+    EXPECT_THAT(all(), ElementsAre(4));
+}

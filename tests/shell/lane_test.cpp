@@ -1,0 +1,419 @@
+// The lane on one thread: what it lays on the shelf, brings back and counts, and when it sleeps.
+// Its interleavings are in lane_model_test.cpp.
+#include "shell/lane.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cenote/detail/shelf.hpp"
+
+namespace detail = cenote::detail;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+namespace {
+
+constexpr int long_from_now = 1'000'000;
+
+struct item {
+    int lent_at = 0;
+    int expires_at = long_from_now;
+    bool used_up = false;
+    std::uint64_t puts = 0;
+    std::uint64_t hits = 0;
+    std::uint64_t touches_swept = ~std::uint64_t{0};
+    int times_seen = 0;  // by a sweep
+};
+
+/// A pool that does nothing but write down what the lane has it do.
+struct fake_pool {
+    using item = ::item;
+    using shelf = detail::basic_shelf<item>;
+    using instant = int;
+    using date = int;
+    using suspicion_mark = int;
+    static constexpr instant never = long_from_now;
+    static constexpr suspicion_mark no_suspicion = -1;
+
+    struct return_of {
+        item* what;
+        int at;
+        int idle_since;
+        bool operator==(const return_of&) const = default;
+    };
+
+    std::size_t cell() const { return processor; }
+    bool owes(int now) const { return owed_at <= now; }
+    int suspicion() const { return suspected_at; }
+    std::size_t leased() const { return leases; }
+    static int date_of(int now) { return now; }
+    static int lent_at(const item* r) { return r->lent_at; }
+    static bool is_expired(int now, const item* r) { return r->expires_at <= now; }
+    static bool is_used_up(const item* r) { return r->used_up; }
+    static std::uint64_t touches(const item* r) { return r->puts + r->hits; }
+    static int next_sweep(int now) { return now + 10; }
+
+    void bring_back(int now, item* r, int idle_since) {
+        --leases;
+        back.push_back({r, now, idle_since});
+    }
+    static std::uint64_t count_put(item* r) { return r->puts++; }
+    static void take_back_put(item* r, std::uint64_t before) { r->puts = before; }
+    static void lies_here(item* r) { ++r->times_seen; }
+    void before_sweep(int) { told.emplace_back("sweeps"); }
+    void woke_up(int) { told.emplace_back("woke up"); }
+    void fell_asleep(int) { told.emplace_back("fell asleep"); }
+
+    std::size_t processor = 0;
+    int owed_at = never;
+    int suspected_at = no_suspicion;
+    std::size_t leases = 0;
+    std::vector<return_of> back;
+    std::vector<std::string> told;
+};
+
+using back = fake_pool::return_of;
+
+/// Two cells, and a lane that sleeps as when it is new.
+struct lane_test : testing::Test {
+    fake_pool pool;
+    fake_pool::shelf shelf{2, detail::sweeper_asleep};
+    cenote::shell::basic_lane<fake_pool> lane{pool, shelf};
+    item a;
+    item b;
+    item c;
+
+    lane_test() { pool.leases = 3; }
+
+    bool keep(int now, item& r, std::size_t processor = 0) {
+        pool.processor = processor;
+        return lane.keep(now, &r);
+    }
+    void hand_in(int now, item& r, std::size_t processor = 0) {
+        pool.processor = processor;
+        lane.hand_in(now, &r);
+    }
+    item* take(int now, std::size_t processor = 0) {
+        pool.processor = processor;
+        return lane.take(now);
+    }
+    bool is_empty() {
+        for (std::size_t i = 0; i < shelf.size(); ++i) {
+            item* r = shelf.collect(i);
+            if (r == nullptr) continue;
+            shelf.restore(i, r);
+            return false;
+        }
+        return true;
+    }
+};
+
+}  // namespace
+
+TEST_F(lane_test, sleeps_at_first_and_is_open) {
+    EXPECT_TRUE(lane.is_open());
+    EXPECT_FALSE(lane.is_swept());
+    EXPECT_EQ(lane.sweep_at(), fake_pool::never);
+    EXPECT_FALSE(lane.has_recalled());
+    EXPECT_EQ(take(0), nullptr);
+}
+
+// keep(), hand_in(), take().
+
+TEST_F(lane_test, keeps_what_comes_back_and_wakes) {
+    EXPECT_TRUE(keep(1, a));
+    EXPECT_EQ(a.puts, 1U);
+    EXPECT_TRUE(lane.is_swept());
+    EXPECT_EQ(lane.sweep_at(), 11);
+    EXPECT_EQ(shelf.raised(), 0U);
+    EXPECT_THAT(pool.told, ElementsAre("woke up"));
+    EXPECT_EQ(take(2), &a);
+    EXPECT_TRUE(is_empty());
+    EXPECT_THAT(pool.back, IsEmpty());
+}
+
+TEST_F(lane_test, is_awake_already_when_the_next_one_comes) {
+    keep(1, a, 0);
+    keep(5, b, 1);
+    EXPECT_EQ(lane.sweep_at(), 11);
+    EXPECT_THAT(pool.told, ElementsAre("woke up"));
+}
+
+TEST_F(lane_test, does_not_keep_what_is_used_up_or_too_old) {
+    a.used_up = true;
+    b.expires_at = 7;
+    a.puts = b.puts = 40;
+    EXPECT_FALSE(keep(7, a));
+    EXPECT_FALSE(keep(7, b));
+    EXPECT_EQ(a.puts, 40U);
+    EXPECT_EQ(b.puts, 40U);
+    EXPECT_TRUE(is_empty());
+    EXPECT_FALSE(lane.is_swept());
+    EXPECT_THAT(pool.back, IsEmpty());  // it is the caller's
+}
+
+TEST_F(lane_test, keeps_nothing_for_which_it_is_shut) {
+    lane.shut(0, detail::pool_paused);
+    EXPECT_FALSE(lane.is_open());
+    EXPECT_FALSE(keep(1, a));
+    EXPECT_EQ(a.puts, 0U);
+    lane.open(detail::pool_paused);
+    EXPECT_TRUE(keep(2, a));
+}
+
+TEST_F(lane_test, keeps_the_last_one_used_in_place_of_the_one_before) {
+    keep(1, a);
+    EXPECT_TRUE(keep(3, b));
+    EXPECT_THAT(pool.back, ElementsAre(back{&a, 3, 3}));
+    EXPECT_EQ(lane.collected(), 1U);
+    EXPECT_EQ(take(4), &b);
+}
+
+TEST_F(lane_test, lays_what_is_handed_in_and_does_not_count_it) {
+    hand_in(1, a);
+    EXPECT_EQ(a.puts, 0U);
+    hand_in(2, b);
+    EXPECT_THAT(pool.back, ElementsAre(back{&a, 2, 2}));
+    EXPECT_EQ(take(3), &b);
+}
+
+TEST_F(lane_test, brings_back_what_is_handed_in_and_has_no_place) {
+    a.used_up = true;
+    hand_in(1, a);
+    lane.shut(2, detail::circuit_open);
+    hand_in(3, b);
+    EXPECT_THAT(pool.back, ElementsAre(back{&a, 1, 1}, back{&b, 3, 3}));
+    EXPECT_TRUE(is_empty());
+}
+
+TEST_F(lane_test, looks_into_the_callers_cell_first_and_then_into_the_others) {
+    keep(1, a, 0);
+    keep(1, b, 1);
+    EXPECT_EQ(take(2, 1), &b);
+    EXPECT_EQ(take(2, 1), &a);
+    EXPECT_EQ(take(2, 1), nullptr);
+    keep(3, c, 6);  // more processors than cells
+    EXPECT_EQ(take(4, 0), &c);
+}
+
+TEST_F(lane_test, brings_back_what_has_grown_too_old_and_takes_the_next) {
+    keep(1, a, 0);
+    keep(1, b, 1);
+    a.expires_at = 4;
+    EXPECT_EQ(take(4, 0), &b);
+    EXPECT_THAT(pool.back, ElementsAre(back{&a, 4, 4}));
+    keep(5, b, 0);
+    b.expires_at = 5;
+    EXPECT_EQ(take(5, 0), nullptr);
+    EXPECT_TRUE(is_empty());
+}
+
+TEST_F(lane_test, leaves_alone_what_lies_on_a_shut_lane_or_is_owed_to_a_waiter) {
+    keep(1, a);
+    pool.owed_at = 2;
+    EXPECT_EQ(take(2), nullptr);
+    pool.owed_at = fake_pool::never;
+    shelf.raise(detail::somebody_waits);  // whoever laid it there has not looked again yet
+    EXPECT_EQ(take(2), nullptr);
+    EXPECT_FALSE(is_empty());
+}
+
+// mind().
+
+TEST_F(lane_test, is_shut_while_a_waiter_is_owed_the_next_one) {
+    keep(1, a);
+    pool.owed_at = 5;
+    lane.mind(4);
+    EXPECT_FALSE(lane.is_shut_for_waiters());
+    lane.mind(5);
+    EXPECT_TRUE(lane.is_shut_for_waiters());
+    EXPECT_FALSE(lane.is_open());
+    EXPECT_THAT(pool.back, ElementsAre(back{&a, 5, 5}));
+    lane.mind(6);
+    EXPECT_TRUE(lane.is_shut_for_waiters());
+    pool.owed_at = fake_pool::never;
+    lane.mind(7);
+    EXPECT_TRUE(lane.is_open());
+}
+
+TEST_F(lane_test, recalls_once_for_each_suspicion) {
+    pool.suspected_at = 4;
+    lane.mind(4);
+    EXPECT_EQ(lane.recalled(), 3U);
+    pool.leases = 2;
+    lane.mind(5);
+    EXPECT_EQ(lane.recalled(), 3U);
+    pool.suspected_at = 6;
+    lane.mind(6);
+    EXPECT_EQ(lane.recalled(), 2U);
+}
+
+TEST_F(lane_test, recalls_nothing_for_a_suspicion_it_has_heard_of) {
+    pool.suspected_at = 4;
+    lane.has_heard_of_suspicion();
+    lane.mind(4);
+    EXPECT_FALSE(lane.has_recalled());
+}
+
+// recall().
+
+TEST_F(lane_test, opens_again_when_the_last_one_recalled_is_back) {
+    a.lent_at = b.lent_at = 1;
+    keep(1, a);
+    lane.recall(5);
+    EXPECT_THAT(pool.back, ElementsAre(back{&a, 5, 5}));
+    EXPECT_EQ(lane.recalled(), 2U);
+    EXPECT_FALSE(lane.is_open());
+    c.lent_at = 6;  // lent since then, so it was not recalled
+    lane.is_back(&c);
+    EXPECT_EQ(lane.recalled(), 2U);
+    lane.is_back(&b);
+    EXPECT_FALSE(lane.is_open());
+    hand_in(7, a);
+    EXPECT_FALSE(lane.has_recalled());
+    EXPECT_TRUE(lane.is_open());
+    lane.is_back(&b);
+    EXPECT_FALSE(lane.has_recalled());
+}
+
+TEST_F(lane_test, is_open_if_there_is_nothing_to_recall) {
+    pool.leases = 1;
+    keep(1, a);
+    lane.recall(2);
+    EXPECT_THAT(pool.back, ElementsAre(back{&a, 2, 2}));
+    EXPECT_FALSE(lane.has_recalled());
+    EXPECT_TRUE(lane.is_open());
+}
+
+TEST_F(lane_test, counts_anew_with_each_recall) {
+    lane.recall(1);
+    b.lent_at = 2;
+    pool.leases = 2;
+    lane.recall(3);
+    EXPECT_EQ(lane.recalled(), 2U);
+    lane.is_back(&b);
+    EXPECT_EQ(lane.recalled(), 1U);
+}
+
+TEST_F(lane_test, stays_shut_for_another_reason_when_a_recall_is_over) {
+    pool.leases = 1;
+    lane.shut(0, detail::pool_paused);
+    lane.recall(1);
+    lane.is_back(&a);
+    EXPECT_FALSE(lane.has_recalled());
+    EXPECT_EQ(shelf.raised(), detail::pool_paused | detail::sweeper_asleep);
+}
+
+// sweep().
+
+TEST_F(lane_test, leaves_at_the_first_sweep_what_is_hot_and_brings_back_at_the_next_what_is_not) {
+    keep(1, a, 0);
+    keep(2, b, 1);
+    lane.sweep(11);
+    EXPECT_THAT(pool.back, IsEmpty());
+    EXPECT_EQ(lane.sweep_at(), 21);
+    EXPECT_EQ(a.times_seen, 1);
+    ++b.hits;  // somebody had it meanwhile
+    lane.sweep(21);
+    // Nobody has touched it since the sweep before, so it is idle since some time after its start.
+    EXPECT_THAT(pool.back, ElementsAre(back{&a, 21, 1}));
+    EXPECT_EQ(take(22, 1), &b);
+    EXPECT_THAT(pool.told, ElementsAre("woke up", "sweeps", "sweeps"));
+}
+
+TEST_F(lane_test, says_since_when_at_least_one_was_idle) {
+    keep(1, a);
+    lane.sweep(11);
+    ++a.puts;
+    lane.sweep(21);
+    lane.sweep(31);  // not touched between these two
+    EXPECT_THAT(pool.back, ElementsAre(back{&a, 31, 11}));
+}
+
+TEST_F(lane_test, goes_to_sleep_when_nothing_is_left_and_wakes_again) {
+    keep(1, a);
+    EXPECT_EQ(take(2), &a);
+    lane.sweep(11);
+    EXPECT_FALSE(lane.is_swept());
+    EXPECT_EQ(shelf.raised(), detail::sweeper_asleep);
+    EXPECT_TRUE(lane.is_open());
+    EXPECT_THAT(pool.told, ElementsAre("woke up", "sweeps", "fell asleep"));
+    EXPECT_TRUE(keep(50, a));
+    EXPECT_EQ(lane.sweep_at(), 60);
+    lane.collect(55);
+    EXPECT_THAT(pool.back, ElementsAre(back{&a, 55, 55}));
+}
+
+TEST_F(lane_test, brings_back_what_has_grown_too_old_between_sweeps) {
+    keep(1, a);
+    a.expires_at = 11;
+    lane.sweep(11);
+    EXPECT_THAT(pool.back, ElementsAre(back{&a, 11, 11}));
+    EXPECT_FALSE(lane.is_swept());
+}
+
+TEST_F(lane_test, lays_nothing_back_onto_a_shut_lane) {
+    keep(1, a);
+    shelf.raise(detail::somebody_waits);  // whoever laid it there has not looked again yet
+    lane.sweep(11);
+    EXPECT_THAT(pool.back, ElementsAre(back{&a, 11, 11}));
+    EXPECT_TRUE(is_empty());
+}
+
+TEST_F(lane_test, sweeps_earlier_for_what_grows_too_old_but_never_later) {
+    lane.sweep_by(5);
+    EXPECT_FALSE(lane.is_swept());
+    keep(1, a);
+    lane.sweep_by(12);
+    EXPECT_EQ(lane.sweep_at(), 11);
+    lane.sweep_by(5);
+    EXPECT_EQ(lane.sweep_at(), 5);
+}
+
+// close(), collect(), start_anew().
+
+TEST_F(lane_test, is_empty_and_sleeps_when_it_is_closed) {
+    keep(1, a, 0);
+    keep(1, b, 1);
+    lane.close(3, detail::pool_closed);
+    EXPECT_THAT(pool.back, ElementsAre(back{&a, 3, 3}, back{&b, 3, 3}));
+    EXPECT_FALSE(lane.is_open());
+    EXPECT_FALSE(lane.is_swept());
+    EXPECT_FALSE(keep(4, c));
+}
+
+TEST_F(lane_test, counts_what_it_brings_back) {
+    keep(1, a, 0);
+    keep(1, b, 1);
+    lane.collect(2);
+    EXPECT_EQ(lane.collected(), 2U);
+    EXPECT_TRUE(lane.is_open());
+    lane.collect(3);
+    EXPECT_EQ(lane.collected(), 2U);
+}
+
+TEST_F(lane_test, starts_anew_with_nothing_but_what_the_options_say) {
+    shelf.raise(detail::lane_off);
+    keep(1, a);
+    lane.shut(2, detail::pool_paused | detail::circuit_open | detail::no_maintenance);
+    pool.owed_at = 0;
+    pool.suspected_at = 3;
+    lane.mind(3);
+    shelf.restore(0, &a);
+    lane.collect(4);
+    ASSERT_EQ(lane.collected(), 1U);
+    ASSERT_TRUE(lane.has_recalled());
+
+    pool.owed_at = fake_pool::never;
+    lane.start_anew();
+    EXPECT_EQ(shelf.raised(), detail::lane_off | detail::sweeper_asleep);
+    EXPECT_FALSE(lane.is_swept());
+    EXPECT_FALSE(lane.has_recalled());
+    EXPECT_EQ(lane.collected(), 0U);
+    lane.mind(5);  // the suspicion was the parent's
+    EXPECT_FALSE(lane.has_recalled());
+}

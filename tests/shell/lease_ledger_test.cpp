@@ -1,0 +1,295 @@
+// Who holds which lease: what borrowers and the keeper write down, and what is read from it.
+#include "shell/lease_ledger.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/machine_dialogue.hpp"
+#include "support/recorder.hpp"
+
+using namespace std::chrono_literals;
+using cenote::lease_info;
+using cenote::shell::announcer;
+using cenote::shell::borrower;
+using cenote::shell::lease_ledger;
+using testing::IsEmpty;
+namespace core = cenote::core;
+namespace detail = cenote::detail;
+
+namespace {
+
+struct thing final : detail::resource {
+    void destroy() noexcept override {}
+};
+
+constexpr auto sweeps_every = 10s;
+
+/// A pool with two leases, and the traces of both.
+struct lease_ledger_test : testing::Test {
+    explicit lease_ledger_test(std::uint64_t max_uses = cenote::forever)
+        : heard(std::make_shared<support::recorder>()),
+          settings{.name = "lent",
+                   .max = 2,
+                   .max_uses = max_uses,
+                   .leak_after = 4s,
+                   .observers = {heard}},
+          talk(settings) {
+        for (std::uint64_t who : {0U, 1U}) {
+            talk.ask(who);
+            talk.finish_calls();
+            thing& r = things[who];
+            r.slot = talk.slot_of(who);
+            r.seen = &leases.seen(r.slot);
+        }
+    }
+
+    std::shared_ptr<support::recorder> heard;
+    cenote::options settings;
+    core::dialogue talk;
+    announcer news{settings.observers};
+    cenote::shell::pool_lock lock;
+    lease_ledger leases{talk.it, news, settings, sweeps_every};
+    thing things[2];
+    thing& a = things[0];
+    thing& b = things[1];
+
+    static borrower someone(const char* task = nullptr, std::uint64_t thread = 0,
+                            std::chrono::nanoseconds leak_after = 0s) {
+        return {.site = std::source_location::current(),
+                .how = {.task = task, .leak_after = leak_after},
+                .holder = thread};
+    }
+    void grant(thing& r, const borrower& to = someone(), bool swept = false) {
+        leases.granted(talk.now, &r, to, swept);
+    }
+    // What a borrower does on the fast lane, without the keeper.
+    static void put(thing& r) {
+        r.seen->leased_at = 0;
+        ++r.seen->puts;
+    }
+    static void hit(thing& r) { ++r.seen->hits; }
+
+    std::vector<lease_info> list() {
+        std::vector<lease_info> all;
+        leases.list(talk.now, all);
+        return all;
+    }
+    /// The leaks that are reported when all leases are looked at.
+    std::vector<cenote::event> leaks(bool swept = false) {
+        std::size_t before = heard->count(cenote::event_kind::leak_suspected);
+        leases.look(talk.now, swept);
+        news.tell(lock);
+        auto all = heard->seen();
+        return {all.begin() + static_cast<std::ptrdiff_t>(before), all.end()};
+    }
+};
+
+struct lease_ledger_with_limit : lease_ledger_test {
+    lease_ledger_with_limit() : lease_ledger_test(3) {}
+};
+
+}  // namespace
+
+// The beginning and the end of leases.
+
+TEST_F(lease_ledger_test, writes_down_who_was_granted_a_lease) {
+    borrower who = someone("report", 7, 3s);
+    grant(a, who);
+    EXPECT_EQ(a.seen->site.load().line(), who.site.line());
+    EXPECT_STREQ(a.seen->task, "report");
+    EXPECT_EQ(a.seen->leak_after, std::chrono::nanoseconds(3s).count());
+    EXPECT_EQ(a.seen->holder, 7U);
+    EXPECT_EQ(a.seen->hits, 0U);
+    talk.now += 2s;
+    EXPECT_EQ(lease_ledger::held(talk.now, &a), 2s);
+}
+
+TEST_F(lease_ledger_test, counts_what_is_taken_from_the_shelf_under_the_lock) {
+    grant(a);
+    put(a);
+    EXPECT_EQ(lease_ledger::held(talk.now, &a), std::nullopt);
+    talk.now += 1s;
+    leases.taken(talk.now, &a, someone("taken"), true);
+    EXPECT_EQ(lease_ledger::hits(&a), 1U);
+    EXPECT_STREQ(a.seen->task, "taken");
+    EXPECT_EQ(lease_ledger::held(talk.now, &a), 0s);
+}
+
+TEST_F(lease_ledger_test, knows_how_often_one_was_lent_without_the_machine) {
+    grant(a);
+    EXPECT_EQ(leases.uses_since(&a), 0U);
+    for (int i = 0; i < 3; ++i) put(a), hit(a);
+    EXPECT_EQ(leases.uses_since(&a), 3U);
+    EXPECT_EQ(leases.take_uses(&a), 3U);
+    EXPECT_EQ(leases.take_uses(&a), 0U);
+    put(a), hit(a);
+    EXPECT_EQ(leases.uses_since(&a), 1U);
+    grant(a);
+    EXPECT_EQ(leases.uses_since(&a), 0U);
+}
+
+TEST_F(lease_ledger_test, tells_a_use_from_none) {
+    grant(a);
+    auto before = lease_ledger::touches(&a);
+    put(a);
+    EXPECT_EQ(lease_ledger::touches(&a), before + 1);
+    hit(a);
+    EXPECT_EQ(lease_ledger::touches(&a), before + 2);
+}
+
+TEST_F(lease_ledger_test, lets_one_without_a_limit_be_used_for_ever) {
+    hit(a);
+    grant(a);
+    EXPECT_EQ(a.seen->limit, std::uint64_t{cenote::forever});
+}
+
+TEST_F(lease_ledger_with_limit, says_at_how_many_hits_one_is_used_up) {
+    a.seen->hits = 40;
+    grant(a);
+    EXPECT_EQ(a.seen->limit, 40 + 3 - talk.it.look(a.slot).uses);
+}
+
+// Who has what.
+
+TEST_F(lease_ledger_test, sees_whether_a_lease_is_out_or_on_the_shelf) {
+    grant(a);
+    EXPECT_TRUE(leases.is_out(a.slot));
+    put(a);
+    EXPECT_FALSE(leases.is_out(a.slot));
+    hit(a);
+    EXPECT_TRUE(leases.is_out(a.slot));
+    put(a);
+    talk.release(a.slot);
+    EXPECT_FALSE(leases.is_out(a.slot));
+    talk.ask(5);
+    grant(a);  // what was put and hit before is forgotten
+    EXPECT_TRUE(leases.is_out(a.slot));
+}
+
+TEST_F(lease_ledger_test, lists_the_oldest_first_and_last_what_has_no_beginning) {
+    grant(b, someone("first"));
+    talk.now += 1s;
+    grant(a, someone("second"));
+    talk.now += 1s;
+    std::vector<lease_info> all = list();
+    ASSERT_EQ(all.size(), 2U);
+    EXPECT_STREQ(all[0].task, "first");
+    EXPECT_EQ(all[0].held, 2s);
+    EXPECT_EQ(all[0].resource, talk.it.look(b.slot).resource);
+    EXPECT_STREQ(all[1].task, "second");
+    put(b), hit(b);
+    all = list();
+    ASSERT_EQ(all.size(), 2U);
+    EXPECT_STREQ(all[0].task, "second");
+    EXPECT_EQ(all[1].held, 0s);
+    put(a), put(b);
+    EXPECT_THAT(list(), IsEmpty());
+}
+
+TEST_F(lease_ledger_test, names_the_thread_that_holds_each_lease_if_the_one_that_asks_has_any) {
+    grant(a, someone(nullptr, 7));
+    grant(b, someone(nullptr, 8));
+    put(b);
+    EXPECT_FALSE(leases.name_holders(9, talk.it));
+    EXPECT_FALSE(leases.name_holders(8, talk.it));  // it was the last to hold b, and does no longer
+    EXPECT_TRUE(leases.name_holders(7, talk.it));
+    EXPECT_EQ(talk.it.look(a.slot).holder, 7U);
+    EXPECT_EQ(talk.it.look(b.slot).holder, 0U);
+}
+
+TEST_F(lease_ledger_test, sums_up_all_slots) {
+    grant(a);
+    grant(b);
+    put(a), hit(a), put(a);
+    put(b);
+    EXPECT_EQ(leases.all_puts(), 3U);
+    EXPECT_EQ(leases.all_hits(), 1U);
+}
+
+TEST_F(lease_ledger_test, keeps_its_traces_where_they_are_when_it_grows) {
+    grant(a, someone("stays"));
+    leases.grow(200);
+    EXPECT_EQ(&leases.seen(a.slot), a.seen);
+    EXPECT_STREQ(leases.seen(a.slot).task, "stays");
+    EXPECT_EQ(leases.seen(199).hits, 0U);
+}
+
+// Leaks.
+
+TEST_F(lease_ledger_test, looks_when_the_first_lease_may_have_been_held_for_too_long) {
+    EXPECT_EQ(leases.look_at(), core::never);
+    grant(a);
+    grant(b, someone(nullptr, 0, 1s));  // its own limit
+    EXPECT_EQ(leases.look_at(), talk.now + 1s);
+    talk.release(a.slot);
+    talk.release(b.slot);
+    EXPECT_EQ(leases.look_at(), core::never);  // nothing is leased
+}
+
+TEST_F(lease_ledger_test, reports_a_lease_that_is_held_for_too_long) {
+    grant(a, someone("long"));
+    talk.now += 3s;
+    EXPECT_THAT(leaks(), IsEmpty());
+    talk.now += 1s;
+    std::vector<cenote::event> reported = leaks();
+    ASSERT_EQ(reported.size(), 1U);
+    EXPECT_EQ(reported[0].kind, cenote::event_kind::leak_suspected);
+    EXPECT_STREQ(reported[0].task, "long");
+    EXPECT_EQ(reported[0].took, 4s);
+    EXPECT_EQ(reported[0].resource, talk.it.look(a.slot).resource);
+    EXPECT_EQ(reported[0].pool, "lent");
+    EXPECT_EQ(leases.reported(), 1U);
+    EXPECT_THAT(leaks(), IsEmpty());
+}
+
+TEST_F(lease_ledger_test, counts_a_lease_from_the_shelf_from_when_it_was_found) {
+    grant(a);
+    put(a), hit(a);
+    EXPECT_THAT(leaks(true), IsEmpty());
+    EXPECT_EQ(lease_ledger::held(talk.now, &a), 0s);
+    talk.now += 4s;
+    EXPECT_EQ(leaks(true).size(), 1U);
+}
+
+TEST_F(lease_ledger_test, looks_between_sweeps_if_a_leak_is_due_before_the_next) {
+    grant(a);
+    put(a);
+    leases.look(talk.now, false);
+    leases.expect_some_from_shelf(talk.now);
+    EXPECT_EQ(leases.look_at(), talk.now + 2s);  // half of leak_after
+}
+
+TEST_F(lease_ledger_test, keeps_off_the_shelf_what_is_found_to_be_too_old) {
+    grant(a);
+    leases.look(talk.it.look(a.slot).expires_at, false);
+    EXPECT_EQ(a.seen->limit, 0U);
+}
+
+// In the child of a fork.
+
+TEST_F(lease_ledger_test, keeps_the_parents_leases_off_the_shelf) {
+    grant(a);
+    leases.shut();
+    EXPECT_EQ(a.seen->limit, 0U);
+}
+
+TEST_F(lease_ledger_test, starts_anew_and_leaves_the_old_traces_to_those_who_write_there) {
+    grant(a);
+    put(a), hit(a);
+    leases.prepare_anew(5);
+    EXPECT_EQ(&leases.seen(a.slot), a.seen);
+    leases.start_anew();
+    EXPECT_NE(&leases.seen(a.slot), a.seen);
+    EXPECT_EQ(leases.all_hits(), 0U);
+    EXPECT_EQ(leases.seen(4).puts, 0U);
+    EXPECT_EQ(leases.reported(), 0U);
+    put(a);  // a lease of the parent ends
+    EXPECT_EQ(leases.all_puts(), 0U);
+}
