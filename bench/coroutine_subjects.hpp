@@ -29,7 +29,7 @@ inline const options patient{.acquire_timeout = std::chrono::seconds(60), .line_
 struct cenote_on_asio : cenote_pool {
     cenote_on_asio(asio_loop&, std::size_t size) : cenote_pool(size, patient) {}
 
-    auto acquire() { return pool.async_acquire(asio::use_awaitable); }
+    auto acquire() { return pool.co_acquire(); }
     static void release(lease<thing> back) { back.give_back(); }
 };
 

@@ -10,9 +10,11 @@
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/execution/context.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/query.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/error_code.hpp>
 #include <chrono>
@@ -71,20 +73,20 @@ struct acquire_answer {
     std::size_t left = 0;
 };
 
-using loop_executor = asio::io_context::executor_type;
-
-/// The handler's executor as an io_context's, if it is one: asked by its own name it needs no
+/// The io_context of the handler's executor, if it is of one: asked by its own name it needs no
 /// memory.
 template <class Handler>
-std::optional<loop_executor> loop_of(const Handler& handler) {
+asio::io_context* loop_of(const Handler& handler) {
     using executor = asio::associated_executor_t<Handler>;
-    if constexpr (std::is_same_v<executor, loop_executor>) {
-        return asio::get_associated_executor(handler);
+    using of_loop = asio::io_context::executor_type;
+    if constexpr (std::is_same_v<executor, of_loop>) {
+        return &asio::query(asio::get_associated_executor(handler), asio::execution::context);
     } else if constexpr (std::is_same_v<executor, asio::any_io_executor>) {
         executor where = asio::get_associated_executor(handler);
-        if (auto* loop = where.template target<loop_executor>()) return *loop;
+        if (auto* it = where.template target<of_loop>())
+            return &asio::query(*it, asio::execution::context);
     }
-    return std::nullopt;
+    return nullptr;
 }
 
 /// Memory for what an io_context queues, which gives it back before it runs it: so there is room in
@@ -140,8 +142,8 @@ struct completion_elsewhere : completion<Operation> {
 
 /// Has the handler's executor complete an operation, which may be gone afterwards.
 template <class Operation>
-void post_completion(Operation* op, std::optional<loop_executor> loop) {
-    if (loop) asio::post(*loop, completion_in_room<Operation>(op));
+void post_completion(Operation* op, asio::io_context* loop) {
+    if (loop != nullptr) asio::post(loop->get_executor(), completion_in_room<Operation>(op));
     else
         asio::post(asio::get_associated_executor(op->handler()),
                    completion_elsewhere<Operation>(op));
@@ -263,7 +265,7 @@ private:
     std::error_code failure_;
     Handler handler_;
     asio::executor_work_guard<executor> work_;
-    std::optional<loop_executor> loop_;
+    asio::io_context* loop_;
     alignas(void*) std::byte post_room_[post_room_size];
 };
 
@@ -353,9 +355,38 @@ inline constexpr bool is_of_coroutine = false;
 template <template <class...> class Handler, class Signature, class... Rest>
 inline constexpr bool is_of_coroutine<Handler<Signature, Rest...>, Signature> = true;
 
-/// How many coroutines have been resumed by a lease that was ready, each from within the suspension
-/// of the one before, on this thread.
-inline constinit thread_local unsigned resumed_within = 0;
+/// A coroutine that a lease which was ready resumes from within its own suspension, on this thread.
+/// A loop of acquires needs no more stack than one: what is awaited again in the same place goes on
+/// in the same turn.
+class resuming {
+public:
+    /// From so deep on what is ready takes the way through the queue.
+    static constexpr unsigned deepest = 16;
+
+    explicit resuming(const void* who) noexcept
+        : who_(who),
+          outer_(std::exchange(here, this)),
+          depth_(outer_ == nullptr ? 1 : outer_->depth_ + 1) {}
+    ~resuming() { here = outer_; }
+    resuming(const resuming&) = delete;
+    resuming& operator=(const resuming&) = delete;
+
+    /// True: it will be, further up on this stack.
+    static bool again(const void* who) noexcept {
+        if (here == nullptr || here->who_ != who) return false;
+        return here->again_ = true;
+    }
+    static bool too_deep() noexcept { return here != nullptr && here->depth_ >= deepest; }
+    bool once_more() noexcept { return std::exchange(again_, false); }
+
+private:
+    static inline constinit thread_local resuming* here = nullptr;
+
+    const void* who_;  // where it awaits: a place in its frame
+    resuming* outer_;
+    unsigned depth_;
+    bool again_ = false;
+};
 
 /// How an awaited lease resumes a coroutine of Asio: what Asio made to resume it lies in the
 /// waiter's room, until the loop completes it. The coroutine keeps its executor busy by itself.
@@ -366,14 +397,14 @@ public:
 
     /// Asio calls this when the coroutine is suspended, where the coroutine ran.
     static void start(awaited<T>& who, Handler&& handler) {
-        if (resumed_within < deepest && who.await_ready())
-            return resume_at_once(who, std::move(handler));
         static_assert(sizeof(asio_wait) <= awaited<T>::room_size);
         auto* me = ::new (who.room_) asio_wait(who, std::move(handler));
         who.way_ = &way;
-        if (me->ask()) return;  // from here on it may be gone
-        if (resumed_within < deepest) resume_at_once(who, me->let_go());
-        else go_on(who);
+        if (!who.await_ready() && me->ask()) return;  // from here on it may be gone
+        // Who is refused lets the loop go on: it may well try again.
+        if (who.got != nullptr && resume(who)) return;
+        me->loop_ = loop_of(me->handler_);
+        go_on(who);
     }
 
     const Handler& handler() const noexcept { return handler_; }
@@ -391,33 +422,31 @@ public:
     }
 
 private:
-    /// From so deep on what is ready takes the way through the queue: otherwise a loop of acquires
-    /// would need the more stack the longer it runs.
-    static constexpr unsigned deepest = 16;
-
     struct canceler {
         awaited<T>* who;
         void operator()(asio::cancellation_type) const noexcept { who->gate_->cancel(*who); }
     };
 
-    asio_wait(awaited<T>& who, Handler&& handler)
-        : who_(who), handler_(std::move(handler)), loop_(loop_of(handler_)) {}
+    asio_wait(awaited<T>& who, Handler&& handler) : who_(who), handler_(std::move(handler)) {}
 
-    static void resume_at_once(awaited<T>& who, Handler handler) {
-        struct deeper {
-            deeper() noexcept { ++resumed_within; }
-            ~deeper() { --resumed_within; }
-        };
-        [[maybe_unused]] deeper for_now;
-        std::move(handler)(acquired<T>(who));
+    /// False: not here.
+    static bool resume(awaited<T>& who) {
+        if (resuming::again(&who)) return true;
+        if (resuming::too_deep()) return false;
+        resuming turn(&who);
+        do in(who.room_).complete();
+        while (turn.once_more());
+        return true;
     }
 
     /// True: it waits.
     bool ask() noexcept {
         try {
             auto slot = asio::get_associated_cancellation_slot(handler_);
-            if (slot.is_connected()) slot.template emplace<canceler>(canceler{&who_});
+            has_slot_ = slot.is_connected();
+            if (has_slot_) slot.template emplace<canceler>(canceler{&who_});
             who_.listen();
+            loop_ = loop_of(handler_);
             return who_.gate_->ask(who_);
         } catch (...) {
             failure_ = std::current_exception();
@@ -425,13 +454,10 @@ private:
         }
     }
 
-    /// Nothing else of it needs an end: its room may be used for something else.
+    /// Nothing is left in it that would need an end.
     Handler let_go() noexcept {
-        auto slot = asio::get_associated_cancellation_slot(handler_);
-        if (slot.is_connected()) slot.clear();
-        Handler last(std::move(handler_));
-        std::destroy_at(&handler_);
-        return last;
+        if (has_slot_) asio::get_associated_cancellation_slot(handler_).clear();
+        return std::move(handler_);
     }
 
     static asio_wait& in(void* room) noexcept {
@@ -440,7 +466,13 @@ private:
     // NOLINTNEXTLINE(bugprone-exception-escape): who cannot be told cannot be left waiting either
     static void go_on(coroutine_waiter& who) noexcept {
         asio_wait& me = in(static_cast<awaited<T>&>(who).room_);
+        fetch_frame(&who);
         post_completion(&me, me.loop_);
+    }
+    /// The coroutine runs soon, and its frame is cold after a long wait.
+    static void fetch_frame(const void* who) noexcept {
+        const auto* here = static_cast<const std::byte*>(who);
+        for (std::ptrdiff_t offset : {-128, -64, 256}) __builtin_prefetch(here + offset);
     }
     static void rethrow(void* room) {
         if (std::exception_ptr why = std::exchange(in(room).failure_, nullptr))
@@ -450,8 +482,9 @@ private:
 
     awaited<T>& who_;
     Handler handler_;
-    std::optional<loop_executor> loop_;
+    asio::io_context* loop_ = nullptr;
     std::exception_ptr failure_;
+    bool has_slot_ = false;
     alignas(void*) std::byte post_room_[post_room_size];
 };
 
@@ -472,7 +505,7 @@ struct asio_start<T, Token> {
         }
     };
 
-    static auto with(Token token, awaited<T>& who) {
+    static auto with(Token&& token, awaited<T>& who) {
         return asio::async_initiate<Token, void(acquired<T>)>(initiation{}, token, &who);
     }
     using result = decltype(with(std::declval<Token>(), std::declval<awaited<T>&>()));

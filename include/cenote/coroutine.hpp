@@ -71,7 +71,8 @@ public:
     }
 
     bool await_suspend(std::coroutine_handle<> frame) {
-        frame_ = frame;
+        frame_ = frame.address();
+        waits_in_ = this_process;
         listen();
         waiting_ = true;
         try {
@@ -184,7 +185,7 @@ private:
         using held =
             std::conditional_t<std::is_nothrow_copy_constructible_v<Resume>, Resume, Resume&>;
         held how(resume);
-        how(frame_);
+        how(handle());
         if (!gone) handed_over_.store(true, std::memory_order_release);  // the last touch
         notifying_here = outer;
     }
@@ -197,6 +198,10 @@ private:
         if (std::exchange(keeps_keeper, false)) gate_->forget();
     }
 
+    std::coroutine_handle<> handle() const noexcept {
+        return std::coroutine_handle<>::from_address(frame_);
+    }
+
     struct stopping {
         explicit stopping(std::stop_token t) noexcept : token(std::move(t)) {}
 
@@ -204,11 +209,11 @@ private:
         std::optional<std::stop_callback<canceler>> called;
     };
 
-    std::coroutine_handle<> frame_;
+    void* frame_;                   // of a coroutine; set when it waits
     std::optional<stopping> stop_;  // only if something can stop it
     bool waiting_ = false;          // and its frame is to be resumed through its handle
     std::atomic<bool> handed_over_{false};
-    const process_number made_in_ = this_process;
+    process_number waits_in_;  // set when it waits
 };
 
 /// Resumes it on this thread, or leaves that to the loop further up on this stack.
@@ -220,8 +225,8 @@ const resume_way coroutine_waiter::way_with = {
     .go_on = [](coroutine_waiter& w) noexcept { w.hand_over(resumer_of<Resume>(w)); },
     .retract =
         [](coroutine_waiter& w) noexcept {
-            if constexpr (requires(Resume& r) { r.retract(w.frame_); })
-                resumer_of<Resume>(w).retract(w.frame_);
+            if constexpr (requires(Resume& r) { r.retract(w.handle()); })
+                resumer_of<Resume>(w).retract(w.handle());
         },
     .move = [](void* to, void* from) { ::new (to) Resume(std::move(*static_cast<Resume*>(from))); },
     .destroy = std::is_trivially_destructible_v<Resume>
@@ -278,7 +283,7 @@ public:
     awaiter operator co_await() && noexcept { return awaiter(*this); }
 
     /// What Asio calls for its own coroutines, with <cenote/asio.hpp>.
-    template <class Token, class Start = detail::asio_start<T, std::remove_cvref_t<Token>>>
+    template <class Token, class Start = detail::asio_start<T, Token>>
     auto operator()(Token&& token) && -> typename Start::result {
         return Start::with(std::forward<Token>(token), *this);
     }

@@ -50,7 +50,7 @@ void coroutine_waiter::resume_inline(coroutine_waiter& me) noexcept {
     me.handed_over_.store(true, std::memory_order_release);
     if (loop.running) return;
     loop.running = true;
-    while (loop.first != nullptr) loop.pop()->frame_.resume();
+    while (loop.first != nullptr) loop.pop()->handle().resume();
     loop.running = false;
 }
 
@@ -66,7 +66,7 @@ void coroutine_waiter::wait_for_hand_over() const noexcept {
     }
     // In the child of a fork whoever notifies may be a thread that is gone.
     process_number here = this_process;
-    while (!handed_over_.load(std::memory_order_acquire) && made_in_ == here)
+    while (!handed_over_.load(std::memory_order_acquire) && waits_in_ == here)
         std::this_thread::yield();
 }
 

@@ -142,6 +142,28 @@ refusal fails(traced t) { return refusal(t.value()); }
 pause<int> number() { return pause<int>(1); }
 built_awaiter get_awaiter() { return built_awaiter(traced(1)); }
 
+/// Whose builders return it where it is, and which is awaited there.
+class staying {
+public:
+    explicit staying(traced held) : held_(std::move(held)) {}
+    staying(staying&&) = default;
+    staying&& with(traced other) && { return held_ = std::move(other), std::move(*this); }
+
+    class awaiter : public std::suspend_always {
+    public:
+        explicit awaiter(staying& s) : where_(s) {}
+        int await_resume() const { return where_.held_.value(); }
+
+    private:
+        staying& where_;
+    };
+    awaiter operator co_await() && { return awaiter(*this); }
+
+private:
+    traced held_;
+};
+staying stay() { return staying(traced(1)); }
+
 /// Not known to the compiler.
 volatile bool yes = true;
 
@@ -262,6 +284,10 @@ const form awaiters[] = {
      []() -> job { co_await aggregate_awaiter{{}, traced(1)}; }},
     {"co_await built_awaiter(held)", right, []() -> job { co_await built_awaiter(traced(1)); }},
     {"co_await f(), which returns built_awaiter", right, []() -> job { co_await get_awaiter(); }},
+    {"co_await f().with(more), which returns itself, with operator co_await", right,
+     []() -> job { co_await stay().with(traced(2)); }},
+    {"co_await f().with(yes ? g() : traced(2))", wrong,
+     []() -> job { co_await stay().with(yes ? traced(1) : traced(2)); }},
     {"co_await named aggregate_awaiter", right,
      []() -> job {
          aggregate_awaiter named{{}, traced(1)};

@@ -65,8 +65,8 @@ TEST_F(co_cost, of_a_hundred_thousand_who_wait_is_no_allocation_each) {
     EXPECT_LT(allocated, crowd / 20);
     EXPECT_TRUE(std::is_sorted(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(crowd)));
     EXPECT_TRUE(std::is_sorted(order.begin() + static_cast<std::ptrdiff_t>(crowd), order.end()));
-    std::printf("%zu waited, %llu allocations (of the test's queue); a wait is %zu bytes\n",
-                crowd, static_cast<unsigned long long>(allocated), sizeof(cenote::awaited<int>));
+    std::printf("%zu waited, %llu allocations (of the test's queue); a wait is %zu bytes\n", crowd,
+                static_cast<unsigned long long>(allocated), sizeof(cenote::awaited<int>));
     EXPECT_LE(sizeof(cenote::awaited<int>) + sizeof(cenote::awaited<int>::awaiter), 344U);
 }
 
