@@ -38,7 +38,7 @@ asio::awaitable<void> serve_one(tcp::socket client, cenote::pool<engine>& engine
     std::string question = co_await read_line(client);
     std::string reply;
     try {
-        auto held = co_await engines.async_acquire_for(1s, asio::use_awaitable);
+        auto held = co_await engines.co_acquire_for(1s);
         reply = held->answer(question) + "\n";
     } catch (const cenote::pool_error& e) {
         reply = std::string("busy: ") + e.what() + "\n";

@@ -1,5 +1,5 @@
-// Awaiting a lease with Boost.Asio: any completion token, cancellable, without a thread or a timer
-// per wait.
+// Awaiting a lease with Boost.Asio: in its coroutines, where the wait lives in their frame, and
+// with any completion token. Cancellable, without a thread or a timer per wait.
 #pragma once
 
 #include <algorithm>
@@ -355,9 +355,9 @@ inline constexpr bool is_of_coroutine = false;
 template <template <class...> class Handler, class Signature, class... Rest>
 inline constexpr bool is_of_coroutine<Handler<Signature, Rest...>, Signature> = true;
 
-/// A coroutine that a lease which was ready resumes from within its own suspension, on this thread.
-/// A loop of acquires needs no more stack than one: what is awaited again in the same place goes on
-/// in the same turn.
+/// A coroutine that is resumed from within its own suspension, on this thread, because its lease
+/// was ready. If it awaits again in the same place, it goes on in the same turn: a loop of acquires
+/// needs no more stack than one acquire.
 class resuming {
 public:
     /// From so deep on what is ready takes the way through the queue.
@@ -388,8 +388,8 @@ private:
     bool again_ = false;
 };
 
-/// How an awaited lease resumes a coroutine of Asio: what Asio made to resume it lies in the
-/// waiter's room, until the loop completes it. The coroutine keeps its executor busy by itself.
+/// How an awaited lease resumes a coroutine of Asio: through a handler that Asio has made for that,
+/// which lies in the waiter's room while it waits. The coroutine keeps its executor busy by itself.
 template <class T, class Handler>
 class asio_wait {
 public:
@@ -418,6 +418,7 @@ public:
     /// The executor has ended before, and the coroutine with it.
     void drop() noexcept {
         who_.abandon();
+        failure_ = nullptr;
         [[maybe_unused]] Handler last = let_go();
     }
 

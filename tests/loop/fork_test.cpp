@@ -220,3 +220,34 @@ TEST_F(loop_fork, whoever_waits_is_left_alone_in_the_child_unless_cancelled) {
     while (outcome == 0) io.run_one_for(plenty);
     EXPECT_EQ(outcome, 1);
 }
+
+TEST_F(loop_fork, a_coroutine_that_waits_is_left_alone_in_the_child_unless_cancelled) {
+    pool.emplace(io, connect, cenote::options{.max = 1});
+    auto held = take();
+    asio::cancellation_signal stop;
+    int outcome = 0;
+    auto wait = [&]() -> asio::awaitable<void> {
+        std::error_code error;
+        auto got = co_await pool->co_acquire_for(plenty).error_to(error);
+        outcome = got ? 1 : error == cenote::errc::canceled ? -1 : -2;
+    };
+    asio::co_spawn(io, wait, asio::bind_cancellation_slot(stop.slot(), asio::detached));
+    io.restart();
+    io.poll();
+    ASSERT_EQ(pool->stats().waiting, 1U);
+    EXPECT_TRUE(forked([&] {
+        CHILD_MUST(works());
+        held.give_back();
+        CHILD_MUST(works());
+        CHILD_MUST(outcome == 0);
+        stop.emit(asio::cancellation_type::terminal);
+        io.restart();
+        io.poll();
+        CHILD_MUST(outcome == -1);
+        return true;
+    }));
+    held.give_back();
+    io.restart();
+    while (outcome == 0) io.run_one_for(plenty);
+    EXPECT_EQ(outcome, 1);
+}
