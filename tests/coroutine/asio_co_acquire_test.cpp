@@ -35,7 +35,6 @@
 
 #include "cenote/asio.hpp"
 #include "cenote/request_scope.hpp"
-#include "support/allocations.hpp"
 #include "support/patience.hpp"
 #include "support/server.hpp"
 #include "support/sums.hpp"
@@ -461,25 +460,6 @@ TEST_F(asio_co_acquire, passes_on_what_a_coroutine_throws_when_it_goes_on) {
     run([&]() -> asio::awaitable<void> {  // and nothing is left of it on this thread
         for (int i = 0; i < 50; ++i) (void)co_await pool.co_acquire();
     });
-}
-
-TEST_F(asio_co_acquire, throws_that_there_is_no_memory_to_wait) {
-    if (support::slowly) GTEST_SKIP() << "sanitizers allocate, too";
-    bool told = false;
-    for (std::uint64_t n = 0; n < 40; ++n) {
-        session_pool other{connector{to}, {.max = 1}};
-        run([&]() -> asio::awaitable<void> {
-            support::allocation_failure failure(n);
-            try {
-                auto held = co_await other.co_acquire_for(plenty);
-            } catch (const std::bad_alloc&) {
-                told = true;
-            } catch (const cenote::pool_error&) {  // the open had none
-            }
-        });
-        EXPECT_TRUE(other.acquire());
-    }
-    EXPECT_TRUE(told);
 }
 
 /// Borrowers that hop over the threads of a loop; some are too late, some are cancelled.

@@ -1,19 +1,20 @@
 // What a wait costs a coroutine of Asio: no allocation, whoever counts. Asio allocates with
 // aligned_alloc, and so does the operator new of support/allocations.cpp; the linker turns that
 // into the function below (--wrap).
-#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
+#include <new>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "cenote/asio.hpp"
+#include "support/allocations.hpp"
 #include "support/patience.hpp"
 
 namespace asio = boost::asio;
@@ -96,4 +97,25 @@ TEST_F(asio_co_cost, of_what_is_ready_is_no_allocation) {
     };
     asio::co_spawn(io, take, asio::detached);
     io.run();
+}
+
+TEST_F(asio_co_cost, of_a_wait_for_which_there_is_no_memory_is_an_exception) {
+    bool told = false;
+    for (std::uint64_t n = 0; n < 40; ++n) {
+        cenote::pool<int> other{[] { return 1; }, {.max = 1}};
+        auto take = [&]() -> asio::awaitable<void> {
+            support::allocation_failure failure(n);
+            try {
+                auto held = co_await other.co_acquire_for(support::plenty);
+            } catch (const std::bad_alloc&) {
+                told = true;
+            } catch (const cenote::pool_error&) {  // the open had none
+            }
+        };
+        asio::co_spawn(io, take, asio::detached);
+        io.restart();
+        io.run();
+        EXPECT_TRUE(other.acquire());
+    }
+    EXPECT_TRUE(told);
 }
