@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "cenote/detail/process.hpp"
-#include "shell/keeper.hpp"
+#include "shell/around.hpp"
 
 namespace cenote::shell {
 
@@ -217,7 +217,7 @@ void work_asio::running_call::end() noexcept {
         }
     }
     keeper& home = place_.home_;
-    home.finish(job_, well_ && error_ == nullptr, error_, std::move(opened_));
+    finish(home, job_, well_ && error_ == nullptr, error_, std::move(opened_));
     home.drop_ref();
 }
 
@@ -250,7 +250,7 @@ void work_asio::call(const job& j) noexcept {
         lock.lock();
         started->next = std::exchange(calls_, started.get());
     } catch (const std::exception&) {
-        return home_.finish(j, false, std::current_exception(), nullptr);
+        return finish(home_, j, false, std::current_exception(), nullptr);
     }
     home_.add_ref();
     std::exception_ptr error;
@@ -313,9 +313,9 @@ void work_asio::turn() noexcept {
 bool work_asio::step(holding& lock) noexcept {
     job j;
     instant wake_at = home_.mind_until();
-    if (home_.next_job(j)) {
+    if (next_job(home_, j)) {
         lock.unlock();
-        home_.run(j);
+        shell::run(home_, j);
         lock.lock();
     } else if (somebody_abandoned_) {
         cancel_abandoned(lock);

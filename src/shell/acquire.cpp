@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "core/machine_express.hpp"
 #include "shell/around.hpp"
 #include "shell/enter.hpp"
 #include "shell/wait_thread.hpp"
@@ -242,6 +243,11 @@ bool join_line(keeper& k, detail::waiter& who) {
     return true;
 }
 
+/// notice_suspension() would notice one.
+static bool was_suspended(const keeper& k, instant now) CENOTE_REQUIRES(k.lock) {
+    return k.can_probe && k.clock == nullptr && k.suspension.happened(now, time_since_boot());
+}
+
 bool lend_at_once(keeper& k, detail::waiter& who) {
     bool plain = who.what == detail::awaited_thing::lease && who.ticket == 0 && !who.stopped &&
                  !who.wants_several && !k.looks_before_acquire();
@@ -252,7 +258,7 @@ bool lend_at_once(keeper& k, detail::waiter& who) {
         if (k.forks.is_behind() || k.has_jobs()) return false;
         instant now = k.now_in_order();
         // What lies on the shelf goes first, and comes the long way.
-        if (k.lane.is_swept() || k.was_suspended(now)) return false;
+        if (k.lane.is_swept() || was_suspended(k, now)) return false;
         keeper::changing bracket(k.sequence);
         core::slot_id id = core::no_slot;
         if (!k.machine.lend_now(now, id)) return false;
@@ -291,7 +297,7 @@ bool ask_for_lease(keeper& k, instant now, detail::waiter& who) {
 /// Only if it is worth a look at one more clock.
 void notice_suspension_before_lending(keeper& k, instant now) {
     bool lends = k.lane.is_swept() || k.machine.count(core::slot_state::idle) > 0;
-    if (k.can_probe && lends) k.notice_suspension(now);
+    if (k.can_probe && lends) notice_suspension(k, now);
 }
 
 /// Leases from the shelf have passed the machine by, so it is told who has what. A thread that has

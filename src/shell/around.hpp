@@ -9,6 +9,33 @@
 
 namespace cenote::shell {
 
+// keeper.cpp
+
+/// Its options, with another maximum.
+options settings_with(const keeper& k, std::size_t max);
+core::abilities abilities_of(const detail::connector_abilities& can, const manual_clock* clock);
+std::uint64_t pick_seed(const options& settings);
+/// No timer is late after the system was suspended, and what is idle may be dead all the same.
+void notice_suspension(keeper& k, core::instant now) CENOTE_REQUIRES(k.lock);
+
+// calls.cpp: connector calls, from an action of the machine to an answer.
+
+void queue_call(keeper& k, core::instant now, const core::action& a) CENOTE_REQUIRES(k.lock);
+void give_up_call(keeper& k, const core::action& a) CENOTE_REQUIRES(k.lock);
+void abandon_call(keeper& k, core::instant now, const core::action& a) CENOTE_REQUIRES(k.lock);
+/// What is to be done next. False: nothing.
+bool next_job(keeper& k, job& j) CENOTE_REQUIRES(k.lock);
+/// Does it. A connector's call goes to the workplace, and ends with finish().
+void run(keeper& k, const job& j) noexcept CENOTE_EXCLUDES(k.lock);
+/// A call has ended: with what was opened, with a yes or a no, or with an error.
+void finish(keeper& k, const job& j, bool well, const std::exception_ptr& error,
+            std::unique_ptr<detail::resource> opened) noexcept CENOTE_EXCLUDES(k.lock);
+/// No thread can be had for the calls that wait. They do not wait for ever.
+void let_time_run(keeper& k) CENOTE_REQUIRES(k.lock);
+std::size_t calls_in_flight(const keeper& k) CENOTE_REQUIRES(k.lock);
+/// On this thread: no other one is left for it.
+void make_calls_here(keeper& k) noexcept CENOTE_EXCLUDES(k.lock);
+
 // acquire.cpp: one lease, for threads and others.
 
 /// Asks for a lease on behalf of `who`. True: it has to wait. False: it has got one, or an error.

@@ -36,6 +36,13 @@ void must_be_alike(const detail::connector_abilities& present,
                    : "has a before_acquire that is not noexcept, unlike the present one");
 }
 
+/// Everything now open is suspect. Without a probe nothing clears it of suspicion: it goes.
+void suspect_all(keeper& k, core::instant now) CENOTE_REQUIRES(k.lock) {
+    if (k.can.probe) return k.machine.suspect_all(now, k.out);  // lane.mind() recalls
+    k.lane.recall(now);
+    k.machine.retire_all(now, k.out);
+}
+
 }  // namespace
 
 }  // namespace cenote::shell
@@ -58,7 +65,7 @@ void gate::retire_all() {
 
 void gate::suspect_all() noexcept {
     keeper& k = keeper_of(this);
-    k.enter([&](instant now) CENOTE_REQUIRES(k.lock) noexcept { k.suspect_all(now); });
+    k.enter([&](instant now) CENOTE_REQUIRES(k.lock) noexcept { shell::suspect_all(k, now); });
 }
 
 /// A server that goes down takes many leases with it, and all their holders say so. What has been
@@ -69,7 +76,7 @@ void gate::suspect(const resource* r) noexcept {
         const core::slot& s = k.machine.look(r->slot);
         bool retired = s.epoch < k.machine.generation();
         bool suspected = k.can.probe && s.checked_at <= k.machine.suspect_at();
-        if (!retired && !suspected) k.suspect_all(now);
+        if (!retired && !suspected) shell::suspect_all(k, now);
     });
 }
 
@@ -86,7 +93,7 @@ void gate::replace_connector(std::unique_ptr<any_connector> next) {
 
 void gate::resize(std::size_t max) {
     keeper& k = keeper_of(this);
-    validate(k.settings_with(max));
+    validate(shell::settings_with(k, max));
     k.catch_up();
     k.enter([&](instant now) CENOTE_REQUIRES(k.lock) {
         // The machine last: what it has places for, all the others have. If memory runs out before,

@@ -52,7 +52,7 @@ void wait_for_calls(keeper& k, holding& lock) CENOTE_UNCHECKED_LOCKING {
     k.watchers.begin();
     std::size_t own = k.work->calls_here();
     auto busy = [&]() CENOTE_UNCHECKED_LOCKING { return k.news.busy() || k.strategy.busy(); };
-    while ((k.calls_in_flight() > own || busy()) && !k.work->helpless(own)) {
+    while ((calls_in_flight(k) > own || busy()) && !k.work->helpless(own)) {
         instant wake = k.wake_at();
         let_something_happen(k, lock, wake);
         if (wake > k.now()) continue;

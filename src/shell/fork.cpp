@@ -28,15 +28,15 @@ struct keeper_list {
 };
 constinit keeper_list all;
 
-void before() {
+CENOTE_UNCHECKED_LOCKING void before() {
     all.mutex.lock();
-    for (fork_watch* w = all.first; w != nullptr; w = w->next()) w->of().before_fork();
+    for (fork_watch* w = all.first; w != nullptr; w = w->next()) w->of().lock.lock();
     detail::lock_marks();
 }
 
-void after_in_parent() {
+CENOTE_UNCHECKED_LOCKING void after_in_parent() {
     detail::unlock_marks();
-    for (fork_watch* w = all.first; w != nullptr; w = w->next()) w->of().after_fork();
+    for (fork_watch* w = all.first; w != nullptr; w = w->next()) w->of().lock.unlock();
     all.mutex.unlock();
 }
 

@@ -31,10 +31,16 @@ core::duration sweep_interval(const options& settings, bool probes) {
 
 }  // namespace
 
-std::uint64_t keeper::pick_seed(const options& settings) {
+std::uint64_t pick_seed(const options& settings) {
     if (settings.seed != 0) return settings.seed;
     std::random_device entropy;
     return std::uint64_t{entropy()} << 32 | entropy();
+}
+
+core::abilities abilities_of(const detail::connector_abilities& can, const manual_clock* clock) {
+    // On an executor a timer keeps the loop running. Only options may ask for one.
+    bool has_timer = can.blocks && clock == nullptr;
+    return {.probe = can.probe, .reset = can.reset, .sees_freezes = has_timer};
 }
 
 keeper* keeper::open(const options& settings, std::unique_ptr<detail::any_connector> connector,
@@ -64,13 +70,13 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
       news(settings.observers),
       strategy(settings.breaker),
       max_now(settings.max),
-      machine(settings, abilities(), news.wants_any(), pick_seed(settings), now()),
+      machine(settings, abilities_of(can, clock), news.wants_any(), pick_seed(settings), now()),
       leases(machine, news, settings, sweep_interval(settings, can_probe)),
       around_lane(machine, out, leases, strategy, sweep_interval(settings, can_probe)),
       lane(around_lane, shelf_),
       calls(settings.max),
-      work(make_workplace(*this)),
-      suspension_(core::machine::frozen_for, now(), time_since_boot()) {
+      suspension(core::machine::frozen_for, now(), time_since_boot()),
+      work(make_workplace(*this)) {
     // The fast lane has no clock: it sees that a resource was idle for long, but not for how long.
     bool probes_soon =
         can_probe && (settings.probe_on_release || settings.probe_after_idle < fine_idle_time);
@@ -80,14 +86,8 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
     machine.make_room(out);
 }
 
-core::abilities keeper::abilities() const {
-    // On an executor a timer keeps the loop running. Only options may ask for one.
-    bool has_timer = can.blocks && clock == nullptr;
-    return {.probe = can.probe, .reset = can.reset, .sees_freezes = has_timer};
-}
-
-options keeper::settings_with(std::size_t max) const {
-    options o = fixed;
+options settings_with(const keeper& k, std::size_t max) {
+    options o = k.fixed;
     o.max = max;
     return o;
 }
@@ -126,9 +126,9 @@ void keeper::rouse(errands& todo) {
 
 void keeper::sort_out(instant now, const action& a, errands& todo) noexcept {
     switch (a.what) {
-        case action::kind::call: return queue_call(now, a);
-        case action::kind::abandon: return abandon_call(now, a);
-        case action::kind::make_way: return give_up_call(a);
+        case action::kind::call: return queue_call(*this, now, a);
+        case action::kind::abandon: return abandon_call(*this, now, a);
+        case action::kind::make_way: return give_up_call(*this, a);
         case action::kind::report: return note_event(a);
         case action::kind::judge:
             return strategy.note({.what = a.news,
@@ -206,7 +206,7 @@ void keeper::carry_out(errands& todo) noexcept {
     if (!here) return;
     if (todo.summons) work->follow_up();
     if (todo.judges) tell_strategy(*this);
-    if (todo.alone) make_calls_here();
+    if (todo.alone) make_calls_here(*this);
     if (todo.left_empty) drop_ref();
     drop_ref();
 }
@@ -218,24 +218,18 @@ void keeper::tick() noexcept {
         // A shelf's sweep that comes so late says the same as a timer of the machine's.
         if (core::after(lane.sweep_at(), core::machine::frozen_for) <= now)
             machine.suspect_all(now, out);
-        notice_suspension(now);
+        notice_suspension(*this, now);
         machine.tick(now, out);
         if (now >= lane.sweep_at()) lane.sweep(now);
         else if (now >= leases.look_at()) leases.look(now, lane.is_swept());
     });
 }
 
-void keeper::notice_suspension(instant now) {
-    if (!can_probe || clock != nullptr || !suspension_.noticed(now, time_since_boot())) return;
-    machine.suspect_all(now, out);
-    lane.has_heard_of_suspicion();
-    lane.recall(now);
-}
-
-void keeper::suspect_all(instant now) {
-    if (can.probe) return machine.suspect_all(now, out);  // lane.mind() recalls
-    lane.recall(now);
-    machine.retire_all(now, out);
+void notice_suspension(keeper& k, instant now) {
+    if (!k.can_probe || k.clock != nullptr || !k.suspension.noticed(now, time_since_boot())) return;
+    k.machine.suspect_all(now, k.out);
+    k.lane.has_heard_of_suspicion();
+    k.lane.recall(now);
 }
 
 // Its end.

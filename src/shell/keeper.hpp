@@ -18,7 +18,8 @@
 //     workplace   where connector calls run, and who minds the clock
 //
 // How leases come and go is written beside it: acquire.cpp (threads), await.cpp (waiters without a
-// thread), release.cpp, end.cpp; commands of the user's in control.cpp; looks in look.cpp.
+// thread), release.cpp, end.cpp; connector calls in calls.cpp; commands of the user's in control.cpp;
+// looks in look.cpp.
 //
 // What keeps a keeper alive (refs_): the pool object; every thread that works for it; every thread
 // with errands that need it; and, as one, everything that is not vacant. The last one to go deletes
@@ -109,15 +110,6 @@ public:
     bool let_time_pass(core::instant until) noexcept { return clock->advance_to_next(until); }
     bool is_minded_until(core::instant at) const CENOTE_REQUIRES(lock) { return looked_for_ <= at; }
     void tick() noexcept CENOTE_EXCLUDES(lock);
-    /// No timer is late after the system was suspended, and what is idle may be dead all the same.
-    void notice_suspension(core::instant now) CENOTE_REQUIRES(lock);
-    /// The same is about to be noticed.
-    bool was_suspended(core::instant now) const CENOTE_REQUIRES(lock) {
-        return can_probe && clock == nullptr && suspension_.happened(now, time_since_boot());
-    }
-    /// Everything now open is suspect. Without a probe nothing clears it of suspicion: it goes.
-    void suspect_all(core::instant now) CENOTE_REQUIRES(lock);
-
     /// The fast lane is shut, because a waiter is owed the next resource. Without the lock this is
     /// a hint: it says which way is worth trying first.
     bool has_waiters() const { return (shelf_.raised() & detail::somebody_waits) != 0; }
@@ -144,16 +136,8 @@ public:
     std::size_t jobs_waiting() const CENOTE_REQUIRES(lock) {
         return calls.waiting() + (news.has_news() ? 1 : 0);
     }
-    /// What is to be done next. False: nothing.
-    bool next_job(job& j) CENOTE_REQUIRES(lock);
-    /// Does it. A connector's call goes to the workplace, and ends with finish().
-    void run(const job& j) noexcept CENOTE_EXCLUDES(lock);
-    /// A call has ended: with what was opened, with a yes or a no, or with an error.
-    void finish(const job& j, bool well, const std::exception_ptr& error,
-                std::unique_ptr<detail::resource> opened) noexcept CENOTE_EXCLUDES(lock);
-    /// No thread can be had for the calls that wait. They do not wait for ever.
-    void let_time_run() CENOTE_REQUIRES(lock);
-    std::size_t calls_in_flight() const CENOTE_REQUIRES(lock);
+    /// The one that opens; changes under the lock.
+    detail::any_connector* connector() const CENOTE_REQUIRES(lock) { return connector_.get(); }
 
     // Its life.
 
@@ -163,8 +147,6 @@ public:
 
     // Forks: see keeper_fork.cpp.
 
-    void before_fork() noexcept CENOTE_UNCHECKED_LOCKING { lock.lock(); }
-    void after_fork() noexcept CENOTE_UNCHECKED_LOCKING { lock.unlock(); }
     void after_fork_in_child() noexcept CENOTE_UNCHECKED_LOCKING;
     /// Begins again if it has not in this process. Throws std::bad_alloc; the next caller tries
     /// again.
@@ -177,9 +159,6 @@ public:
             make_ready();
     }
     void start_anew(errands& todo) CENOTE_REQUIRES(lock);
-
-    options settings_with(std::size_t max) const;
-    core::abilities abilities() const;
 
     // What never changes.
 
@@ -201,6 +180,7 @@ public:
     shell::lane lane CENOTE_GUARDED_BY(lock);
     call_queue calls CENOTE_GUARDED_BY(lock);
     open_log opens CENOTE_GUARDED_BY(lock);
+    shell::suspension suspension CENOTE_GUARDED_BY(lock);
     shell::watchers watchers CENOTE_GUARDED_BY(lock);
     const std::unique_ptr<shell::workplace> work;  // says for each function which lock it needs
     fork_state forks;                              // guarded by itself and the lock
@@ -215,7 +195,6 @@ private:
     ~keeper() = default;
 
     void make_ready() CENOTE_EXCLUDES(lock);
-    static std::uint64_t pick_seed(const options& settings);
 
     template <class Ask>
     void ask_machine(core::instant now, Ask&& ask) noexcept(noexcept(ask(core::instant{})));
@@ -225,16 +204,6 @@ private:
         CENOTE_REQUIRES(lock);
     void look_around(core::instant now, errands& todo) noexcept CENOTE_REQUIRES(lock);
     void note_event(const core::action& a) CENOTE_REQUIRES(lock);
-    void queue_call(core::instant now, const core::action& a) CENOTE_REQUIRES(lock);
-    void give_up_call(const core::action& a) CENOTE_REQUIRES(lock);
-    void abandon_call(core::instant now, const core::action& a) CENOTE_REQUIRES(lock);
-    void finish_foreign(const job& j, std::unique_ptr<detail::resource> opened) noexcept;
-    void answer(const job& j, core::outcome how, const std::exception_ptr& error,
-                std::unique_ptr<detail::resource> opened) noexcept CENOTE_EXCLUDES(lock);
-    void answer_open(core::instant now, const job& j, core::outcome how,
-                     const std::exception_ptr& error, std::unique_ptr<detail::resource>& opened)
-        CENOTE_REQUIRES(lock);
-    void make_calls_here() noexcept CENOTE_EXCLUDES(lock);
     std::exception_ptr look_before_release(detail::resource* r) noexcept CENOTE_EXCLUDES(lock);
 
     static constinit thread_local errands* carried_out_here;
@@ -245,8 +214,7 @@ private:
     std::uint64_t settles_ CENOTE_GUARDED_BY(lock) = 0;  // the machine's, at the last sort_out
     core::instant looked_for_ CENOTE_GUARDED_BY(lock) = core::long_ago;  // the clock is minded
     bool occupied_ CENOTE_GUARDED_BY(lock) = false;  // has the reference of all that is not vacant
-    suspension suspension_ CENOTE_GUARDED_BY(lock);
-    const fork_watch told_of_forks_{*this};  // the last to be made, the first to go
+    const fork_watch told_of_forks_{*this};          // the last to be made, the first to go
 };
 
 inline keeper& keeper_of(detail::gate* g) { return *static_cast<keeper*>(g); }

@@ -65,8 +65,8 @@ void keeper::start_anew(errands& todo) {
     latest_ = core::long_ago;  // a child may be in another time namespace
     instant now = now_in_order();
     if (!std::exchange(forks.machine_is_gone, true)) std::destroy_at(&machine);
-    std::construct_at(&machine, settings_with(max_now), abilities(), news.wants_any(),
-                      pick_seed(fixed), now);
+    std::construct_at(&machine, settings_with(*this, max_now), abilities_of(can, clock),
+                      news.wants_any(), pick_seed(fixed), now);
     forks.machine_is_gone = false;
     out.clear();
     machine.make_room(out);
@@ -89,15 +89,6 @@ void keeper::start_anew(errands& todo) {
     if (was_closed) machine.close(now, out);
     out.clear();  // observers have heard that
     forks.has_begun();
-}
-
-/// What a call brought that began before the fork and ends here.
-void keeper::finish_foreign(const job& j, std::unique_ptr<resource> opened) noexcept {
-    if (opened == nullptr) return;  // what the open kept of its connector stays: it is a copy
-    if (j.which == core::verb::open) opened->made_by = detail::connector_ref::adopt(j.by);
-    forsake(opened.get());
-    holding here(lock);
-    forks.inherit(opened.release());
 }
 
 }  // namespace cenote::shell

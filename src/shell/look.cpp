@@ -95,7 +95,7 @@ std::exception_ptr gate::open_error() const {
 
 options gate::settings() const {
     const keeper& k = keeper_of(this);
-    options o = k.settings_with(k.max_now);
+    options o = shell::settings_with(k, k.max_now);
     holding here(k.lock);
     o.breaker = k.strategy.strategy();
     return o;

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "shell/keeper.hpp"
+#include "shell/around.hpp"
 
 namespace cenote::shell {
 
@@ -45,7 +45,7 @@ void work_blocking::call(const job& j) noexcept {
         error = std::current_exception();
     }
     innermost = here.outer;
-    home_.finish(j, well, error, std::move(opened));
+    finish(home_, j, well, error, std::move(opened));
 }
 
 }  // namespace cenote::shell

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "cenote/detail/process.hpp"
-#include "shell/keeper.hpp"
+#include "shell/around.hpp"
 
 namespace cenote::shell {
 
@@ -36,11 +36,11 @@ bool work_here::do_jobs(bool nested) noexcept {
     loop mine{.next = loops_};
     loops_ = &mine;
     bool any = false;
-    while (!stopping_ && !works_elsewhere() && home_.next_job(mine.running)) {
+    while (!stopping_ && !works_elsewhere() && next_job(home_, mine.running)) {
         const job& j = mine.running;
         mine.stuck = j.call == 0 && !j.tells && j.admits == nullptr;  // an orphan may hang for ever
         lock.unlock();
-        home_.run(mine.running);
+        shell::run(home_, mine.running);
         if (detail::this_process != here) return true;  // forked by what it called
         lock.lock();
         mine.running = {};

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "cenote/detail/process.hpp"
-#include "shell/keeper.hpp"
+#include "shell/around.hpp"
 
 namespace cenote::shell {
 
@@ -100,7 +100,7 @@ void work_thread::mind() {
         refused_ = must_hire() && !hire();
         if (must_hire() && !refused_) continue;
         if (helpless(0)) {
-            home_.let_time_run();
+            let_time_run(home_);
             home_.watchers.tell();  // whoever ends the pool does what no thread does
         }
         core::instant now = home_.now();
@@ -161,13 +161,13 @@ void work_thread::work(worker& self) {
     holding lock(home_.lock);
     --starting_;
     for (;;) {
-        if (!stopping_ && home_.next_job(self.running)) {
+        if (!stopping_ && next_job(home_, self.running)) {
             const job& j = self.running;
             bool orphan = j.call == 0 && !j.tells && j.admits == nullptr;
             if (orphan) give_up_on(self);  // it may hang for ever
             lock.unlock();
             summon();  // next_job() has looked
-            home_.run(self.running);
+            shell::run(home_, self.running);
             if (detail::this_process != here) return home_.drop_ref();  // forked by what it called
             lock.lock();
             self.running = {};
