@@ -209,8 +209,7 @@ workload bypasses(std::size_t threads, holding held, const std::string& about) {
     add("strict", {.fairness = fairness::strict});
     for (int microseconds : {200, 500, 1'000, 2'000, 5'000, 10'000})
         add("bypass_for " + std::to_string(microseconds) + " us",
-            {.fairness = fairness::bounded,
-             .bypass_for = std::chrono::microseconds(microseconds)});
+            {.fairness = fairness::bounded, .bypass_for = std::chrono::microseconds(microseconds)});
     return w;
 }
 

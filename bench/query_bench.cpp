@@ -273,17 +273,17 @@ workload queries(const guests& others) {
 workload bypasses() {
     auto at = std::make_shared<place>();
     std::string where = place::words(at->server.port());
-    workload w{.about = "the same, with threads and libpq; how long newcomers may overtake the head",
+    workload w{.about = "the same, threads and libpq; how long newcomers may overtake",
                .seconds = 1,
                .subjects = {}};
-    w.subjects.push_back({"by hand", [at, hand = by_hand(where).run](double s) { return hand(s); }});
-    w.subjects.push_back(
-        with_pool("strict", handles{{where}}, {.fairness = fairness::strict}));
+    auto hand = by_hand(where).run;
+    w.subjects.push_back({"by hand", [at, hand](double s) { return hand(s); }});
+    w.subjects.push_back(with_pool("strict", handles{{where}}, {.fairness = fairness::strict}));
     for (int microseconds : {200, 500, 1'000, 2'000, 5'000, 10'000})
-        w.subjects.push_back(
-            with_pool("bypass_for " + std::to_string(microseconds) + " us", handles{{where}},
-                      {.fairness = fairness::bounded,
-                       .bypass_for = std::chrono::microseconds(microseconds)}));
+        w.subjects.push_back(with_pool("bypass_for " + std::to_string(microseconds) + " us",
+                                       handles{{where}},
+                                       {.fairness = fairness::bounded,
+                                        .bypass_for = std::chrono::microseconds(microseconds)}));
     return w;
 }
 

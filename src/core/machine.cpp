@@ -5,7 +5,6 @@
 
 #include "core/ensure.hpp"
 #include "core/fault.hpp"
-#include "core/machine_express.hpp"
 
 namespace cenote::core {
 
@@ -63,14 +62,29 @@ void machine::warm(instant now, actions& out) {
     settle(now, out);
 }
 
+waiter machine::waiter_of(instant now, const request& who) {
+    return {.cookie = who.cookie,
+            .ticket = who.ticket,
+            .holder = who.holder,
+            .arrived = who.ticket != 0 ? who.arrived : now,
+            .deadline = who.deadline,
+            .count = who.count,
+            .rank = who.rank,
+            .bypassable = who.bypassable};
+}
+
 answer machine::acquire(instant now, const request& who, actions& out) {
     make_room(out);
     if (slot_id id = no_slot; who.count == 1 && lend_now(now, id))
         return {.what = answer::kind::granted,
                 .slot = id,
                 .ticket = who.ticket != 0 ? who.ticket : draw_ticket()};
-    if (waiter_id id; queue_up(now, who, id))
-        return {.what = answer::kind::waiting, .waiter = id, .ticket = line_.at(id).ticket};
+    bool plain = who.queues && !who.cannot_wait && who.count == 1 && who.holder == 0;
+    if (plain || planted(fault::express_lets_everybody_wait)) {
+        waiter w = waiter_of(now, who);
+        if (waiter_id id; queue_up(now, w, id))
+            return {.what = answer::kind::waiting, .waiter = id, .ticket = w.ticket};
+    }
     notice_freeze(now);
     ++acquires_;
     warmed_ = true;
@@ -116,14 +130,9 @@ answer machine::acquire(instant now, const request& who, actions& out) {
     if (has > 0 && would_deadlock(who, has)) return refused(errc::deadlock);
     if (planted(fault::newcomer_overtakes_the_line) && !line_.empty())
         ticket = line_.first().ticket;
-    waiter_id id = line_.join({.cookie = who.cookie,
-                               .ticket = ticket,
-                               .holder = who.holder,
-                               .arrived = who.ticket != 0 ? who.arrived : now,
-                               .deadline = who.deadline,
-                               .count = who.count,
-                               .rank = who.rank,
-                               .bypassable = who.bypassable});
+    waiter w = waiter_of(now, who);
+    w.ticket = ticket;
+    waiter_id id = line_.join(w);
     if (!nothing_free) settle(now, out);
     return {.what = answer::kind::waiting, .waiter = id, .ticket = ticket, .nested = has > 0};
 }

@@ -196,8 +196,9 @@ public:
     // acquire() and release() do then, without an action and without a look at the whole; those use
     // them, too. False: nothing has changed, and it takes the long way.
 
-    /// False also if there is no room, which make_room() makes.
-    bool queue_up(instant now, const request& who, waiter_id& id);
+    /// For a waiter that wants one, waits for leases of others, and holds none itself. Without a
+    /// ticket it gets one. False also if there is no room, which make_room() makes.
+    bool queue_up(instant now, waiter& who, waiter_id& id);
     /// A clean lease comes back. `to`: the cookie of the waiter that gets it.
     bool pass_on(instant now, slot_id id, std::uint64_t uses, const std::optional<duration>& held,
                  std::uint64_t& to);
@@ -337,6 +338,7 @@ private:
     void forget_stray(std::uint64_t call) {
         std::erase_if(strays_, [&](const stray& s) { return s.call == call; });
     }
+    static waiter waiter_of(instant now, const request& who);
     void lend(instant now, slot_id id, instant arrived, bool waited, actions& out);
     void begin(instant now, slot_id id, slot_state state, verb which, actions& out);
     void begin_close(instant now, slot_id id, actions& out);

@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "core/machine_express.hpp"
 #include "shell/around.hpp"
 #include "shell/enter.hpp"
 #include "shell/wait_thread.hpp"
@@ -228,14 +227,18 @@ bool join_line(keeper& k, detail::waiter& who) {
     instant now = k.now_in_order();
     if (who.timeout.count() >= 0) who.deadline = core::after(now, who.timeout);
     // The workplace has something to do, or must mind the clock from earlier on.
-    if (k.has_jobs() || !k.is_minded_until(who.deadline) || !k.machine.has_room(k.out))
-        return false;
+    if (k.has_jobs() || !k.is_minded_until(who.deadline)) return false;
+    if (who.holder != 0 && name_holders(k, who.holder, 1) != 0) return false;
+    core::waiter in_line{.cookie = std::bit_cast<std::uint64_t>(&who),
+                         .arrived = now,
+                         .deadline = who.deadline,
+                         .rank = who.wants.rank,
+                         .bypassable = true};
     core::waiter_id id;
-    std::uint64_t holder = who.holder == 0 ? 0 : name_holders(k, who.holder, 1);
     keeper::changing bracket(k.sequence);
-    if (!k.machine.queue_up(now, request_of(who, holder), id)) return false;
+    if (!k.machine.queue_up(now, in_line, id)) return false;
     who.arrived = now;
-    who.ticket = k.machine.last_ticket();
+    who.ticket = in_line.ticket;
     who.place = std::bit_cast<std::uint64_t>(id);
     who.got = nullptr;
     who.error = {};

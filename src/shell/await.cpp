@@ -125,17 +125,25 @@ bool look_here(keeper& k, detail::waiter& who) {
     return true;
 }
 
-bool ask(keeper& k, detail::waiter& who) {
-    k.get_ready();
+/// What could not be done at once.
+bool ask_slowly(keeper& k, detail::waiter& who) {
     if (who.what == awaited_thing::drained) k.close();
-    if (k.has_waiters() && join_line(k, who)) return true;
-    if (!k.has_waiters() && lend_at_once(k, who)) return false;
     bool waits = false;
     k.enter([&](instant now) CENOTE_REQUIRES(k.lock) {
         if (who.timeout.count() >= 0) who.deadline = core::after(now, who.timeout);
         waits = ask_now(k, now, who);
     });
     return waits || (k.is_unseen(who) && !look_here(k, who));
+}
+
+bool ask(keeper& k, detail::waiter& who) {
+    k.get_ready();
+    if (k.has_waiters()) {
+        if (join_line(k, who)) return true;
+    } else if (lend_at_once(k, who)) {
+        return false;
+    }
+    return ask_slowly(k, who);
 }
 
 // In the child of a fork.

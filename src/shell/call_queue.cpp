@@ -28,28 +28,28 @@ void call_queue::enqueue(place& p) {
     p.previous = last_;
     (last_ == nullptr ? first_ : last_->next) = &p;
     last_ = &p;
-    ++calls_;
+    ++waiting_;
 }
 
 void call_queue::dequeue(place& p) {
     p.queued = false;
     (p.previous == nullptr ? first_ : p.previous->next) = p.next;
     (p.next == nullptr ? last_ : p.next->previous) = p.previous;
-    --calls_;
+    --waiting_;
 }
 
 void call_queue::add_orphan(resource* r) {
     r->orphan = true;
     if (r->busy) return;  // the thread that is at it sees the mark
     r->next_orphan = std::exchange(orphans_, r);
-    ++orphans_waiting_;
+    ++waiting_;
 }
 
 void call_queue::add_admission(detail::waiter& who) {
     who.next = nullptr;
     (last_admission_ == nullptr ? first_admission_ : last_admission_->next) = &who;
     last_admission_ = &who;
-    ++admissions_waiting_;
+    ++waiting_;
 }
 
 bool call_queue::remove_admission(const detail::waiter& who) {
@@ -58,7 +58,7 @@ bool call_queue::remove_admission(const detail::waiter& who) {
         if (w != &who) continue;
         (before == nullptr ? first_admission_ : before->next) = w->next;
         if (last_admission_ == w) last_admission_ = before;
-        --admissions_waiting_;
+        --waiting_;
         return true;
     }
     return false;
@@ -75,7 +75,7 @@ bool call_queue::next(job& j) {
         j = p.pending;
     } else if (orphans_ != nullptr) {
         resource* r = std::exchange(orphans_, orphans_->next_orphan);
-        --orphans_waiting_;
+        --waiting_;
         j = {.which = core::verb::close, .slot = r->slot, .call = 0, .on = r};
     } else {
         return false;
@@ -90,11 +90,9 @@ bool call_queue::next(job& j) {
 void call_queue::start_anew() noexcept {
     for (std::size_t i = 0; i < places_.size(); ++i) places_[i] = {};
     first_ = last_ = nullptr;
-    calls_ = 0;
     orphans_ = nullptr;
-    orphans_waiting_ = 0;
     first_admission_ = last_admission_ = nullptr;
-    admissions_waiting_ = 0;
+    waiting_ = 0;
 }
 
 }  // namespace cenote::shell

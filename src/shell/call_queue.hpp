@@ -27,7 +27,7 @@ public:
     detail::resource* in(core::slot_id id) const { return places_[id].held; }
 
     /// How many jobs wait.
-    std::size_t waiting() const { return calls_ + orphans_waiting_ + admissions_waiting_; }
+    std::size_t waiting() const { return waiting_; }
 
     /// What became of a call that was added.
     enum class added : std::uint8_t {
@@ -77,12 +77,10 @@ private:
     stable_array<place> places_;
     place* first_ = nullptr;
     place* last_ = nullptr;
-    std::size_t calls_ = 0;
     detail::resource* orphans_ = nullptr;
-    std::size_t orphans_waiting_ = 0;
     detail::waiter* first_admission_ = nullptr;
     detail::waiter* last_admission_ = nullptr;
-    std::size_t admissions_waiting_ = 0;
+    std::size_t waiting_ = 0;  // in all three
 };
 
 }  // namespace cenote::shell

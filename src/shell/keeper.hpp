@@ -18,8 +18,8 @@
 //     workplace   where connector calls run, and who minds the clock
 //
 // How leases come and go is written beside it: acquire.cpp (threads), await.cpp (waiters without a
-// thread), release.cpp, end.cpp; connector calls in calls.cpp; commands of the user's in control.cpp;
-// looks in look.cpp.
+// thread), release.cpp, end.cpp. Connector calls are in calls.cpp, commands of the user's in
+// control.cpp, looks in look.cpp.
 //
 // What keeps a keeper alive (refs_): the pool object; every thread that works for it; every thread
 // with errands that need it; and, as one, everything that is not vacant. The last one to go deletes
@@ -116,8 +116,8 @@ public:
 
     // How a lease ends. Any thread, any time.
 
-    void release(detail::resource* r, std::exception_ptr cause = nullptr) noexcept
-        CENOTE_EXCLUDES(lock);
+    void release(detail::resource* r) noexcept CENOTE_EXCLUDES(lock);
+    void release(detail::resource* r, std::exception_ptr cause) noexcept CENOTE_EXCLUDES(lock);
     /// Back to the machine, not to the shelf.
     void give_to_machine(core::instant now, detail::resource* r, core::condition how,
                          const std::optional<core::duration>& held) CENOTE_REQUIRES(lock);

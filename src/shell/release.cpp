@@ -3,7 +3,6 @@
 #include <optional>
 #include <utility>
 
-#include "core/machine_express.hpp"
 #include "shell/around.hpp"
 #include "shell/enter.hpp"
 
@@ -81,6 +80,11 @@ bool pass_on_and_tell(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     return true;
 }
 
+/// A clean lease in a pool where little has to be decided. False: it has to go the long way.
+bool release_at_once(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
+    return k.has_waiters() ? pass_on_and_tell(k, r) : put_back(k, r);
+}
+
 void end_lease(keeper& k, instant now, resource* r, core::condition how,
                const std::exception_ptr& cause) CENOTE_REQUIRES(k.lock) {
     std::optional<core::duration> held = lease_ledger::held(now, r);
@@ -94,6 +98,11 @@ void end_lease(keeper& k, instant now, resource* r, core::condition how,
 
 }  // namespace
 
+void keeper::release(resource* r) noexcept {
+    bool plain = r->state == detail::condition::clean && !looks_before_release_ && !is_foreign(r);
+    if (!plain || !release_at_once(*this, r)) release(r, nullptr);
+}
+
 void keeper::release(resource* r, std::exception_ptr cause) noexcept {
     bool unused = r->state == detail::condition::unused;
     if (looks_before_release_) {
@@ -104,8 +113,9 @@ void keeper::release(resource* r, std::exception_ptr cause) noexcept {
     if (looks_before_release_ && lay_back(r)) return;  // others have tried that already
     auto how = static_cast<core::condition>(std::exchange(r->state, detail::condition::clean));
     if (unused && how == core::condition::dirty) how = core::condition::dirty_unused;
-    bool clean = how == core::condition::clean;
-    if (clean && (has_waiters() ? pass_on_and_tell(*this, r) : put_back(*this, r))) return;
+    // Without a hook a clean one has tried that already.
+    bool clean = how == core::condition::clean && looks_before_release_;
+    if (clean && release_at_once(*this, r)) return;
     enter([&](instant now)
               CENOTE_REQUIRES(lock) noexcept { end_lease(*this, now, r, how, cause); });
 }

@@ -98,9 +98,9 @@ TEST_F(machine_express, is_not_for_pools_that_look_at_every_lease) {
 TEST_F(machine_express, takes_nobody_for_whom_there_is_no_room) {
     make();
     waiter_id id;
-    core::request who{.deadline = d->now + 1h, .cookie = 30};
+    waiter who{.cookie = 30, .arrived = d->now, .deadline = d->now + 1h};
     std::size_t joined = 0;
-    while (d->it.queue_up(d->now, who, id)) ++joined;
+    for (; d->it.queue_up(d->now, who, id); ++joined) who.ticket = 0;
     EXPECT_GT(joined, 0u);
     d->it.check(d->now);
     actions out;

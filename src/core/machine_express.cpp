@@ -1,36 +1,25 @@
 // The machine's requests that need no look at the whole: what only moves the line, or only the
 // idle.
-//
-// Inline: the keeper makes them under its lock, and what it knows of a request needs no test here.
-#pragma once
-
 #include "core/ensure.hpp"
 #include "core/fault.hpp"
 #include "core/machine.hpp"
 
 namespace cenote::core {
 
-inline bool machine::queue_up(instant now, const request& who, waiter_id& id) {
-    bool waits =
-        who.deadline > now && who.queues && !who.cannot_wait && who.count == 1 && who.holder == 0;
-    if (planted(fault::express_lets_everybody_wait)) waits = true;
+bool machine::queue_up(instant now, waiter& who, waiter_id& id) {
+    bool waits = who.deadline > now || planted(fault::express_lets_everybody_wait);
     // The first one in line changes what is due.
     if (!waits || !is_express(now) || line_.empty() || !line_.has_room()) return false;
     if (line_.size() >= settings_.line_max && !planted(fault::express_overfills_the_line))
         return false;
     ++acquires_;
-    id = line_.join({.cookie = who.cookie,
-                     .ticket = who.ticket != 0 ? who.ticket : ++last_ticket_,
-                     .holder = 0,
-                     .arrived = who.ticket != 0 ? who.arrived : now,
-                     .deadline = who.deadline,
-                     .rank = who.rank,
-                     .bypassable = who.bypassable});
+    if (who.ticket == 0) who.ticket = ++last_ticket_;
+    id = line_.join(who);
     return true;
 }
 
-inline bool machine::pass_on(instant now, slot_id id, std::uint64_t uses,
-                             const std::optional<duration>& held, std::uint64_t& to) {
+bool machine::pass_on(instant now, slot_id id, std::uint64_t uses,
+                      const std::optional<duration>& held, std::uint64_t& to) {
     // The last one in line leaves through settle(): without a line other things are due.
     std::size_t enough = planted(fault::express_serves_the_last_in_line) ? 1 : 2;
     if (!is_express(now) || line_.size() < enough) return false;
@@ -52,7 +41,7 @@ inline bool machine::pass_on(instant now, slot_id id, std::uint64_t uses,
     return true;
 }
 
-inline bool machine::lend_now(instant now, slot_id& id) {
+bool machine::lend_now(instant now, slot_id& id) {
     if (!is_calm(now)) return false;
     if (count(slot_state::idle) <= lend_floor_ && !planted(fault::calm_lends_the_spares))
         return false;
@@ -73,8 +62,8 @@ inline bool machine::lend_now(instant now, slot_id& id) {
     return true;
 }
 
-inline bool machine::put_back(instant now, slot_id id, std::uint64_t uses,
-                              const std::optional<duration>& held) {
+bool machine::put_back(instant now, slot_id id, std::uint64_t uses,
+                       const std::optional<duration>& held) {
     if (!is_calm(now)) return false;
     slot& s = slots_[id];
     ensure(s.state == slot_state::leased, "what is put back was leased");
