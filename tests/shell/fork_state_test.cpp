@@ -148,6 +148,7 @@ TEST_F(fork_state_test, sorts_only_once_in_each_process) {
     fork();
     disown_all();
     EXPECT_THAT(to_forsake(), UnorderedElementsAre(&b));  // the first was told already
+    EXPECT_EQ(b.next_orphan, &a);                         // and is kept
 }
 
 TEST_F(fork_state_test, keeps_what_is_inherited_until_it_is_given_up) {

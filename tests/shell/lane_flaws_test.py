@@ -24,7 +24,7 @@ def generate(folder, shelf, lane):
 def main():
     shelf, lane = (Path(path).read_text(encoding="utf-8") for path in sys.argv[1:])
     counted = "recalled_ = pool_.leased();"
-    swapped = "held.exchange(nullptr);  // rule 1"
+    swapped = "? nullptr : held.exchange(nullptr);"
     assert counted in lane and swapped in shelf
     cases = (
         ("as it is", shelf, lane, None),
@@ -32,7 +32,7 @@ def main():
         ("gone", shelf, lane.replace(counted, "recalled_ = 1;"),
          "recall_forgets_those_out: 0 times"),
         ("twice", shelf, lane.replace(counted, 2 * counted), "recall_forgets_those_out: 2 times"),
-        ("gone from the shelf", shelf.replace(swapped, "nullptr;"), lane,
+        ("gone from the shelf", shelf.replace(swapped, "? nullptr : nullptr;"), lane,
          "put_does_not_look_again: 0 times"),
         ("no namespace", shelf, lane.replace("cenote::shell", "cenote::core"), "no namespace"),
     )

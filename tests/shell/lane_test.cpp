@@ -409,6 +409,7 @@ TEST_F(lane_test, starts_anew_with_nothing_but_what_the_options_say) {
     ASSERT_TRUE(lane.has_recalled());
 
     pool.owed_at = fake_pool::never;
+    pool.suspected_at = fake_pool::no_suspicion;  // the machine is new
     lane.start_anew();
     EXPECT_EQ(shelf.raised(), detail::lane_off | detail::sweeper_asleep);
     EXPECT_FALSE(lane.is_swept());

@@ -165,9 +165,9 @@ TEST_F(lease_ledger_test, sees_whether_a_lease_is_out_or_on_the_shelf) {
     EXPECT_FALSE(leases.is_out(a.slot));
     hit(a);
     EXPECT_TRUE(leases.is_out(a.slot));
-    put(a);
     talk.release(a.slot);
     EXPECT_FALSE(leases.is_out(a.slot));
+    put(a);
     talk.ask(5);
     grant(a);  // what was put and hit before is forgotten
     EXPECT_TRUE(leases.is_out(a.slot));
@@ -215,10 +215,21 @@ TEST_F(lease_ledger_test, sums_up_all_slots) {
 
 TEST_F(lease_ledger_test, keeps_its_traces_where_they_are_when_it_grows) {
     grant(a, someone("stays"));
-    leases.grow(200);
+    talk.resize(3);
+    leases.grow(3);
     EXPECT_EQ(&leases.seen(a.slot), a.seen);
     EXPECT_STREQ(leases.seen(a.slot).task, "stays");
-    EXPECT_EQ(leases.seen(199).hits, 0U);
+    talk.ask(2);
+    talk.finish_calls();
+    thing c;
+    c.slot = talk.slot_of(2);
+    c.seen = &leases.seen(c.slot);
+    grant(c, someone("new"));
+    put(b), put(a);
+    ASSERT_EQ(list().size(), 1U);
+    EXPECT_STREQ(list()[0].task, "new");
+    talk.now += 4s;
+    EXPECT_EQ(leaks().size(), 1U);
 }
 
 // Leaks.
@@ -231,6 +242,9 @@ TEST_F(lease_ledger_test, looks_when_the_first_lease_may_have_been_held_for_too_
     talk.release(a.slot);
     talk.release(b.slot);
     EXPECT_EQ(leases.look_at(), core::never);  // nothing is leased
+    talk.ask(5);
+    grant(talk.slot_of(5) == a.slot ? a : b);  // the ones before are back
+    EXPECT_EQ(leases.look_at(), talk.now + 4s);
 }
 
 TEST_F(lease_ledger_test, reports_a_lease_that_is_held_for_too_long) {
@@ -258,12 +272,28 @@ TEST_F(lease_ledger_test, counts_a_lease_from_the_shelf_from_when_it_was_found) 
     EXPECT_EQ(leaks(true).size(), 1U);
 }
 
+/// Leases from the shelf may begin now, so half of leak_after from now is soon enough.
 TEST_F(lease_ledger_test, looks_between_sweeps_if_a_leak_is_due_before_the_next) {
-    grant(a);
-    put(a);
-    leases.look(talk.now, false);
     leases.expect_some_from_shelf(talk.now);
-    EXPECT_EQ(leases.look_at(), talk.now + 2s);  // half of leak_after
+    EXPECT_EQ(leases.look_at(), talk.now + 2s);
+    talk.now += 2s;
+    leases.look(talk.now, true);
+    EXPECT_EQ(leases.look_at(), talk.now + 2s);
+}
+
+TEST_F(lease_ledger_test, leaves_the_looking_to_sweeps_if_they_are_soon_enough) {
+    settings.leak_after = 1h;
+    lease_ledger patient(talk.it, news, settings, sweeps_every);
+    patient.expect_some_from_shelf(talk.now);
+    EXPECT_EQ(patient.look_at(), core::never);
+}
+
+TEST_F(lease_ledger_test, looks_again_soon_for_one_that_is_just_being_taken) {
+    grant(a);
+    grant(b);
+    put(a);
+    leases.look(talk.now, false);  // without sweeps
+    EXPECT_EQ(leases.look_at(), talk.now + 2s);
 }
 
 TEST_F(lease_ledger_test, keeps_off_the_shelf_what_is_found_to_be_too_old) {
@@ -283,6 +313,9 @@ TEST_F(lease_ledger_test, keeps_the_parents_leases_off_the_shelf) {
 TEST_F(lease_ledger_test, starts_anew_and_leaves_the_old_traces_to_those_who_write_there) {
     grant(a);
     put(a), hit(a);
+    leases.take_uses(&a);
+    a.seen->leased_at = (talk.now - 4s).time_since_epoch().count();
+    ASSERT_EQ(leaks().size(), 1U);
     leases.prepare_anew(5);
     EXPECT_EQ(&leases.seen(a.slot), a.seen);
     leases.start_anew();
@@ -292,4 +325,6 @@ TEST_F(lease_ledger_test, starts_anew_and_leaves_the_old_traces_to_those_who_wri
     EXPECT_EQ(leases.reported(), 0U);
     put(a);  // a lease of the parent ends
     EXPECT_EQ(leases.all_puts(), 0U);
+    a.seen = &leases.seen(a.slot);
+    EXPECT_EQ(leases.uses_since(&a), 0U);
 }

@@ -114,16 +114,20 @@ TEST_F(watchers_test, that_sleep_are_told_of_a_change) {
         while (all.changes() == before) all.sleep(here, limit);
         all.end();
     };
-    std::thread patient(sleep_until, never);
-    std::thread other(sleep_until, std::chrono::steady_clock::now() + support::plenty);
-    EXPECT_TRUE(support::eventually([&] {
-        holding here(lock);
-        return asleep == 2;
-    }));
-    {
+    auto tell_when_asleep = [&](int count) {
+        EXPECT_TRUE(support::eventually([&] {
+            holding here(lock);
+            return asleep == count;
+        }));
         holding here(lock);
         all.tell();
-    }
+    };
+    std::thread alone(sleep_until, never);
+    tell_when_asleep(1);
+    alone.join();
+    std::thread patient(sleep_until, never);
+    std::thread other(sleep_until, std::chrono::steady_clock::now() + support::plenty);
+    tell_when_asleep(3);
     patient.join();
     other.join();
 }
