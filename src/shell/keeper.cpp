@@ -71,7 +71,7 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
       strategy(settings.breaker),
       max_now(settings.max),
       machine(settings, abilities_of(can, clock), news.wants_any(), pick_seed(settings), now()),
-      leases(machine, news, settings, sweep_interval(settings, can_probe)),
+      leases(machine, news, name_, settings, sweep_interval(settings, can_probe)),
       around_lane(machine, out, leases, strategy, sweep_interval(settings, can_probe)),
       lane(around_lane, shelf_),
       calls(settings.max),

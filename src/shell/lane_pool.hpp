@@ -20,7 +20,7 @@ public:
     using item = detail::resource;
     using shelf = detail::basic_shelf<detail::resource>;
     using instant = core::instant;
-    using date = core::instant;
+    using date = std::uint64_t;
     using suspicion_mark = core::instant;
     static constexpr instant never = core::never;
     static constexpr suspicion_mark no_suspicion = core::long_ago;
@@ -40,8 +40,9 @@ public:
     bool owes(instant now) const { return machine_.owed_at() <= now; }
     instant suspicion() const { return machine_.suspect_at(); }
     std::size_t leased() const { return machine_.count(core::slot_state::leased); }
-    static instant date_of(instant now) { return now; }
-    instant lent_at(const item* r) const { return machine_.look(r->slot).leased_at; }
+    /// By number: the clock may say the same of a recall and of what is lent after it.
+    date date_of(instant /*now*/) { return leases_.begin_recall(); }
+    date lent_at(const item* r) const { return leases_.lent_after(r); }
     bool is_expired(instant now, const item* r) const {
         return machine_.look(r->slot).expires_at <= now;
     }

@@ -21,11 +21,11 @@ duration interval_of_looks(const options& settings, duration sweep_interval) {
 
 }  // namespace
 
-lease_ledger::lease_ledger(const core::machine& machine, announcer& news, const options& settings,
-                           duration sweep_interval)
+lease_ledger::lease_ledger(const core::machine& machine, announcer& news, const std::string& name,
+                           const options& settings, duration sweep_interval)
     : machine_(machine),
       news_(news),
-      name_(settings.name),
+      name_(name),
       max_uses_(settings.max_uses),
       interval_(interval_of_looks(settings, sweep_interval)),
       looks_between_sweeps_(interval_ < sweep_interval),
@@ -52,6 +52,7 @@ void lease_ledger::granted(instant now, resource* r, const borrower& who, bool s
     ++e.grants;
     e.hits_known = e.hits = so_far;
     e.puts = r->seen->puts.load(std::memory_order_relaxed);
+    e.lent_after = recalls_;
     lent(now, who, swept);
 }
 

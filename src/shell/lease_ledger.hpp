@@ -36,8 +36,9 @@ class lease_ledger {
 public:
     /// `sweep_interval`: of the shelf. Leases from there are found by sweeps, and by looks in
     /// between if `leak_after` asks for them.
-    lease_ledger(const core::machine& machine, announcer& news, const options& settings,
-                 core::duration sweep_interval);
+    /// `name`: the pool's own, by whose address observers tell pools of equal names apart.
+    lease_ledger(const core::machine& machine, announcer& news, const std::string& name,
+                 const options& settings, core::duration sweep_interval);
 
     /// There are so many slots now. Throws std::bad_alloc before anything has changed.
     void grow(std::size_t count);
@@ -72,6 +73,14 @@ public:
     /// Changes whenever the resource is taken from the shelf or put there.
     static std::uint64_t touches(const detail::resource* r) {
         return hits(r) + r->seen->puts.load(std::memory_order_relaxed);
+    }
+
+    // Recalls: see lane.hpp.
+
+    /// Leases that begin from now on come after it. Returns a number that they are greater than.
+    std::uint64_t begin_recall() { return recalls_++; }
+    std::uint64_t lent_after(const detail::resource* r) const {
+        return entries_[r->slot].lent_after;
     }
 
     // Who has what.
@@ -118,6 +127,7 @@ private:
         std::uint64_t grants = 0;
         std::uint64_t hits = 0;
         std::uint64_t puts = 0;
+        std::uint64_t lent_after = 0;  // so many recalls had been, or fewer if none is under way
     };
     /// A lease, as its trace shows it.
     struct holding_info {
@@ -139,13 +149,14 @@ private:
 
     const core::machine& machine_;
     announcer& news_;
-    const std::string name_;
+    const std::string& name_;
     const std::uint64_t max_uses_;
     const core::duration interval_;  // of looks
     const bool looks_between_sweeps_;
     std::unique_ptr<trace_array> traces_;
     stable_array<entry> entries_;
     core::leaks leaks_;
+    std::uint64_t recalls_ = 0;
 
     std::unique_ptr<trace_array> next_traces_;  // in the child of a fork, until it begins
     std::vector<std::unique_ptr<trace_array>> old_traces_;  // leases of the parent write there

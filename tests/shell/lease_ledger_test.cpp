@@ -55,7 +55,7 @@ struct lease_ledger_test : testing::Test {
     core::dialogue talk;
     announcer news{settings.observers};
     cenote::shell::pool_lock lock;
-    lease_ledger leases{talk.it, news, settings, sweeps_every};
+    lease_ledger leases{talk.it, news, settings.name, settings, sweeps_every};
     thing things[2];
     thing& a = things[0];
     thing& b = things[1];
@@ -272,6 +272,23 @@ TEST_F(lease_ledger_test, counts_a_lease_from_the_shelf_from_when_it_was_found) 
     EXPECT_EQ(leaks(true).size(), 1U);
 }
 
+TEST_F(lease_ledger_test, knows_what_was_lent_after_a_recall_at_the_same_instant) {
+    grant(a);
+    std::uint64_t recall = leases.begin_recall();
+    grant(b);
+    EXPECT_LE(leases.lent_after(&a), recall);
+    EXPECT_GT(leases.lent_after(&b), recall);
+}
+
+/// Observers tell pools of equal names apart by where the name lies.
+TEST_F(lease_ledger_test, reports_leaks_by_the_name_of_the_pool_itself) {
+    grant(a);
+    talk.now += 4s;
+    std::vector<cenote::event> reported = leaks();
+    ASSERT_EQ(reported.size(), 1U);
+    EXPECT_EQ(reported[0].pool.data(), settings.name.data());
+}
+
 /// Leases from the shelf may begin now, so half of leak_after from now is soon enough.
 TEST_F(lease_ledger_test, looks_between_sweeps_if_a_leak_is_due_before_the_next) {
     leases.expect_some_from_shelf(talk.now);
@@ -283,7 +300,7 @@ TEST_F(lease_ledger_test, looks_between_sweeps_if_a_leak_is_due_before_the_next)
 
 TEST_F(lease_ledger_test, leaves_the_looking_to_sweeps_if_they_are_soon_enough) {
     settings.leak_after = 1h;
-    lease_ledger patient(talk.it, news, settings, sweeps_every);
+    lease_ledger patient(talk.it, news, settings.name, settings, sweeps_every);
     patient.expect_some_from_shelf(talk.now);
     EXPECT_EQ(patient.look_at(), core::never);
 }
