@@ -43,7 +43,9 @@ template <class T>
 class acquired : public lease<T> {
 public:
     explicit acquired(awaited<T>& from) noexcept : from_(&from) {}
+    // NOLINTNEXTLINE(performance-noexcept-move-constructor): see above
     acquired(acquired&& other) : lease<T>(other.take_out()) {}
+    // NOLINTNEXTLINE(performance-noexcept-move-constructor)
     acquired& operator=(acquired&& other) {
         lease<T>::operator=(other.take_out());
         return *this;

@@ -51,7 +51,7 @@ inline constinit thread_local notifying notifying_here{};
 struct resume_way {
     void (*go_on)(coroutine_waiter&) noexcept;
     void (*retract)(coroutine_waiter&) noexcept;
-    void (*move)(void* to, void* from) = nullptr;
+    void (*move)(void* to, void* from) noexcept = nullptr;
     void (*destroy)(void* what) noexcept = nullptr;
     void (*rethrow)(void* what) = nullptr;  // what asking threw, where it could not be thrown on
 };
@@ -97,7 +97,8 @@ protected:
         asynchronous = true;
     }
     /// Before `other` is awaited.
-    coroutine_waiter(coroutine_waiter&& other) : gate_(other.gate_), error_to_(other.error_to_) {
+    coroutine_waiter(coroutine_waiter&& other) noexcept
+        : gate_(other.gate_), error_to_(other.error_to_) {
         if (other.stop_) stop_.emplace(std::move(other.stop_->token));
         site = other.site;
         wants = other.wants;
@@ -228,7 +229,8 @@ const resume_way coroutine_waiter::way_with = {
             if constexpr (requires(Resume& r) { r.retract(w.handle()); })
                 resumer_of<Resume>(w).retract(w.handle());
         },
-    .move = [](void* to, void* from) { ::new (to) Resume(std::move(*static_cast<Resume*>(from))); },
+    .move = [](void* to,
+               void* from) noexcept { ::new (to) Resume(std::move(*static_cast<Resume*>(from))); },
     .destroy = std::is_trivially_destructible_v<Resume>
                    ? nullptr
                    : +[](void* what) noexcept { std::destroy_at(static_cast<Resume*>(what)); },
@@ -254,7 +256,7 @@ class [[nodiscard]] awaited final : detail::coroutine_waiter {
 public:
     explicit awaited(const detail::awaited_wish& wish) noexcept : coroutine_waiter(wish) {}
     /// Before it is awaited.
-    awaited(awaited&&) = default;
+    awaited(awaited&&) noexcept = default;
     ~awaited() override {
         if (waiting()) leave();
     }
