@@ -219,11 +219,11 @@ resource* try_acquire(keeper& k, std::source_location site) {
 // For waiters of every kind, under the lock.
 
 bool join_line(keeper& k, detail::waiter& who) {
-    bool plain = who.what == detail::awaited_thing::lease && who.ticket == 0 && !who.stopped &&
+    bool plain = who.what == detail::awaited_thing::lease && who.ticket == 0 &&
                  !who.wants_several && !who.cannot_wait && who.wants.queues;
     if (!plain) return false;
     holding here(k.lock);
-    if (k.forks.is_behind()) return false;
+    if (k.forks.is_behind() || who.stopped) return false;
     instant now = k.now_in_order();
     if (who.timeout.count() >= 0) who.deadline = core::after(now, who.timeout);
     // The workplace has something to do, or must mind the clock from earlier on.
@@ -252,13 +252,13 @@ static bool was_suspended(const keeper& k, instant now) CENOTE_REQUIRES(k.lock) 
 }
 
 bool lend_at_once(keeper& k, detail::waiter& who) {
-    bool plain = who.what == detail::awaited_thing::lease && who.ticket == 0 && !who.stopped &&
+    bool plain = who.what == detail::awaited_thing::lease && who.ticket == 0 &&
                  !who.wants_several && !k.looks_before_acquire();
     if (!plain) return false;
     bool rouse = false;
     {
         holding here(k.lock);
-        if (k.forks.is_behind() || k.has_jobs()) return false;
+        if (k.forks.is_behind() || who.stopped || k.has_jobs()) return false;
         instant now = k.now_in_order();
         // What lies on the shelf goes first, and comes the long way.
         if (k.lane.is_swept() || was_suspended(k, now)) return false;
