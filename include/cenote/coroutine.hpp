@@ -149,6 +149,7 @@ protected:
 
     /// The wait is over and nobody takes what it brought.
     void abandon() noexcept {
+        if (stop_) stop_->called.reset();  // before the pool may be gone
         if (got != nullptr) gate_->put_unused(std::exchange(got, nullptr));
         forget();
     }

@@ -445,6 +445,7 @@ void machine::lend(instant now, slot_id id, instant arrived, bool waited, action
 
 void machine::grant(instant now, slot& s, instant arrived, bool waited, actions& out) {
     s.leased_at = now;
+    s.lent = ++lends_;
     s.holder = 0;
     if (!planted(fault::uses_not_counted)) ++s.uses;
     if (circuit_.state() == breaker_state::recovering) {

@@ -210,6 +210,10 @@ public:
     std::uint64_t passed_on() const { return passed_on_.get(); }
     std::uint64_t lent_now() const { return lent_now_.get(); }
 
+    /// How many leases were lent, but for those that were passed on. A lease that is lent from now
+    /// on has a greater number (see slot::lent).
+    std::uint64_t lends() const { return lends_; }
+
     /// A place in line for somebody who may need one later.
     std::uint64_t draw_ticket() { return ++last_ticket_; }
     std::uint64_t last_ticket() const { return last_ticket_; }
@@ -473,6 +477,7 @@ private:
     std::uint64_t epoch_ = 0;  // how many retire_all there were
     std::uint64_t last_call_ = 0;
     std::uint64_t last_ticket_ = 0;
+    std::uint64_t lends_ = 0;
     std::uint64_t settles_ = 0;
     std::uint32_t dead_in_row_ = 0;
     std::size_t trials_ = 0;         // leases from the time of a recovery

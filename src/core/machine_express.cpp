@@ -56,6 +56,7 @@ bool machine::lend_now(instant now, slot_id& id) {
     ++lent_now_;
     if (!planted(fault::uses_not_counted)) ++s.uses;
     s.leased_at = now;
+    s.lent = ++lends_;
     s.holder = 0;
     stay_calm(now);
     id = next;

@@ -269,7 +269,7 @@ bool lend_at_once(keeper& k, detail::waiter& who) {
         who.got = k.calls.in(id);
         who.error = {};
         k.granted(now, who.got, borrower_of(who));
-        rouse = !k.is_minded_until(k.wake_at());
+        rouse = k.must_tell_clock();
     }
     who.process.store(detail::no_process, std::memory_order_relaxed);
     if (rouse) [[unlikely]]

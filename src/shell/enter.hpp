@@ -57,7 +57,7 @@ CENOTE_UNCHECKED_LOCKING void keeper::ask_machine(core::instant now, Ask&& ask) 
 inline bool keeper::anything_to_sort_out() const {
     bool settled = settles_ != machine.settles();
     return !out.empty() || settled || fixed.fairness == fairness::bounded || has_jobs() ||
-           wake_at() < looked_for_;
+           must_tell_clock();
 }
 
 }  // namespace cenote::shell

@@ -102,7 +102,7 @@ void keeper::sort_out(instant now, errands& todo) noexcept {
     todo.judges = strategy.needs_telling();
     // If only the line or the shelf has moved, nothing else follows.
     if (settled) look_around(now, todo);
-    else if (wake_at() < looked_for_ || has_jobs()) rouse(todo);
+    else if (must_tell_clock() || has_jobs()) rouse(todo);
 }
 
 /// What follows when the machine has looked at the whole.

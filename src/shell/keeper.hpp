@@ -109,6 +109,13 @@ public:
     }
     bool let_time_pass(core::instant until) noexcept { return clock->advance_to_next(until); }
     bool is_minded_until(core::instant at) const CENOTE_REQUIRES(lock) { return looked_for_ <= at; }
+    /// The part that minds the clock must hear: it must look earlier, or need not look any more. On
+    /// an executor a timer that is not needed would keep the loop running.
+    bool must_tell_clock() const CENOTE_REQUIRES(lock) {
+        core::instant at = wake_at();
+        bool ended = at == core::never && looked_for_ != core::never && !can.blocks;
+        return at < looked_for_ || ended;
+    }
     void tick() noexcept CENOTE_EXCLUDES(lock);
     /// The fast lane is shut, because a waiter is owed the next resource. Without the lock this is
     /// a hint: it says which way is worth trying first.

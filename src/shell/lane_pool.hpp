@@ -41,8 +41,8 @@ public:
     instant suspicion() const { return machine_.suspect_at(); }
     std::size_t leased() const { return machine_.count(core::slot_state::leased); }
     /// By number: the clock may say the same of a recall and of what is lent after it.
-    date date_of(instant /*now*/) { return leases_.begin_recall(); }
-    date lent_at(const item* r) const { return leases_.lent_after(r); }
+    date date_of(instant /*now*/) const { return machine_.lends(); }
+    date lent_at(const item* r) const { return machine_.look(r->slot).lent; }
     bool is_expired(instant now, const item* r) const {
         return machine_.look(r->slot).expires_at <= now;
     }

@@ -52,7 +52,6 @@ void lease_ledger::granted(instant now, resource* r, const borrower& who, bool s
     ++e.grants;
     e.hits_known = e.hits = so_far;
     e.puts = r->seen->puts.load(std::memory_order_relaxed);
-    e.lent_after = recalls_;
     lent(now, who, swept);
 }
 

@@ -75,14 +75,6 @@ public:
         return hits(r) + r->seen->puts.load(std::memory_order_relaxed);
     }
 
-    // Recalls: see lane.hpp.
-
-    /// Leases that begin from now on come after it. Returns a number that they are greater than.
-    std::uint64_t begin_recall() { return recalls_++; }
-    std::uint64_t lent_after(const detail::resource* r) const {
-        return entries_[r->slot].lent_after;
-    }
-
     // Who has what.
 
     /// Whether a borrower has it. To the machine, what lies on the shelf is leased, too.
@@ -127,7 +119,6 @@ private:
         std::uint64_t grants = 0;
         std::uint64_t hits = 0;
         std::uint64_t puts = 0;
-        std::uint64_t lent_after = 0;  // so many recalls had been, or fewer if none is under way
     };
     /// A lease, as its trace shows it.
     struct holding_info {
@@ -156,7 +147,6 @@ private:
     std::unique_ptr<trace_array> traces_;
     stable_array<entry> entries_;
     core::leaks leaks_;
-    std::uint64_t recalls_ = 0;
 
     std::unique_ptr<trace_array> next_traces_;  // in the child of a fork, until it begins
     std::vector<std::unique_ptr<trace_array>> old_traces_;  // leases of the parent write there

@@ -61,7 +61,7 @@ bool put_back(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
         if (!k.machine.put_back(now, r->slot, k.leases.uses_since(r), lease_ledger::held(now, r)))
             return false;
         k.leases.take_uses(r);
-        rouse = !k.is_minded_until(k.wake_at());
+        rouse = k.must_tell_clock();
         if (rouse) k.add_ref();  // from here on it is another borrower's
     }
     if (rouse) [[unlikely]]

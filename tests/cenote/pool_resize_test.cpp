@@ -45,6 +45,16 @@ using leases = std::vector<cenote::lease<session>>;
 
 namespace {
 
+/// Closes only when it may.
+struct slow_to_close {
+    std::atomic<bool>* hangs;
+
+    int open() const { return 1; }
+    void close(int&) const {
+        while (hangs->load()) std::this_thread::yield();
+    }
+};
+
 struct pool_resize : testing::Test {
     std::shared_ptr<server> to = server::start();
 
@@ -765,6 +775,42 @@ private:
     std::atomic<int> refused_{0};
     std::vector<std::jthread> threads_;
 };
+
+/// In one step: one who wants too many is refused, what was kept for it goes to another, and what
+/// is leased then is recalled. The fast lane opens when all of these are back.
+TEST_F(pool_resize, recalls_also_what_is_lent_in_the_same_step) {
+    std::atomic<bool> hangs{true};
+    cenote::pool<int> pool{slow_to_close{&hangs},
+                           {.max = 4, .acquire_timeout = plenty, .close_timeout = plenty}};
+    std::vector<cenote::lease<int>> held;
+    for (int i = 0; i < 4; ++i) held.push_back(pool.acquire());
+    auto waiting = [&](std::size_t count) {
+        return eventually([&] { return pool.stats().waiting == count; });
+    };
+    std::thread many([&] { EXPECT_THROW(pool.acquire_many(3), cenote::deadlock_error); });
+    ASSERT_TRUE(waiting(1));
+    std::atomic<bool> ends{false};
+    std::thread one([&] {
+        auto lease = pool.acquire();
+        while (!ends) std::this_thread::yield();
+    });
+    ASSERT_TRUE(waiting(2));
+    held[3].discard();
+    held[2].discard();
+    ASSERT_TRUE(eventually([&] { return pool.stats().closing == 2; }));
+    held[1].give_back();
+    pool.resize(2);
+    many.join();
+    ASSERT_TRUE(waiting(0));
+    hangs = false;
+    held[0].give_back();
+    ends = true;
+    one.join();
+    EXPECT_TRUE(eventually([&] {
+        pool.acquire().give_back();
+        return !cenote::detail::gate_finder::of(pool).lane_is_shut();
+    }));
+}
 
 struct pool_resize_under : testing::TestWithParam<load_options> {
     std::shared_ptr<server> to = server::start();

@@ -205,6 +205,23 @@ TEST_F(work_asio, an_idle_pool_keeps_the_loop_busy_only_for_what_its_options_ask
     EXPECT_EQ(to->closes, 0);
 }
 
+TEST_F(work_asio, a_lease_that_has_ended_does_not_keep_the_loop_busy) {
+    make({.max = 2,
+          .idle_timeout = cenote::forever,
+          .max_lifetime = cenote::forever,
+          .leak_after = 1h,
+          .order = cenote::order::fifo});
+    auto begun = std::chrono::steady_clock::now();
+    run([&]() -> asio::awaitable<void> {
+        for (int i = 0; i < 4; ++i) {
+            auto held = co_await pool->async_acquire(asio::use_awaitable);
+            asio::steady_timer busy(io, 20ms);
+            co_await busy.async_wait(asio::use_awaitable);
+        }
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, 1min) << "a timer looks for its leak";
+}
+
 TEST_F(work_asio, a_pool_without_maintenance_does_not_keep_the_loop_busy) {
     make({.max = 2, .min_size = 2, .idle_timeout = 10min, .heartbeat = 1min});
     run([&]() -> asio::awaitable<void> {

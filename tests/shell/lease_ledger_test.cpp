@@ -272,14 +272,6 @@ TEST_F(lease_ledger_test, counts_a_lease_from_the_shelf_from_when_it_was_found) 
     EXPECT_EQ(leaks(true).size(), 1U);
 }
 
-TEST_F(lease_ledger_test, knows_what_was_lent_after_a_recall_at_the_same_instant) {
-    grant(a);
-    std::uint64_t recall = leases.begin_recall();
-    grant(b);
-    EXPECT_LE(leases.lent_after(&a), recall);
-    EXPECT_GT(leases.lent_after(&b), recall);
-}
-
 /// Observers tell pools of equal names apart by where the name lies.
 TEST_F(lease_ledger_test, reports_leaks_by_the_name_of_the_pool_itself) {
     grant(a);
