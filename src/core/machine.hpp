@@ -210,8 +210,7 @@ public:
     std::uint64_t passed_on() const { return passed_on_.get(); }
     std::uint64_t lent_now() const { return lent_now_.get(); }
 
-    /// How many leases were lent, but for those that were passed on. A lease that is lent from now
-    /// on has a greater number (see slot::lent).
+    /// How many leases were lent. One that is lent from now on has a greater number (slot::lent).
     std::uint64_t lends() const { return lends_; }
 
     /// A place in line for somebody who may need one later.

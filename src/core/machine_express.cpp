@@ -30,6 +30,7 @@ bool machine::pass_on(instant now, slot_id id, std::uint64_t uses,
     s.uses += uses + 1;
     s.idle_since = now;
     s.leased_at = now;
+    s.lent = ++lends_;
     s.holder = 0;
     releases_.note(now);
     circuit_.count_success(now);

@@ -49,7 +49,7 @@ struct alignas(64) slot {
     std::uint64_t resource = 0;  // number of the resource in it: that of the call that opened it
     std::uint64_t call = 0;      // number of the call in flight; 0 = none
     instant called_at{};         // start of the call in flight
-    std::uint64_t lent = 0;      // which of all lends it was; express may keep an older number
+    std::uint64_t lent = 0;      // which of all lends it was
     std::uint64_t trial_of = 0;  // if it is a trial: how often the circuit had moved
 };
 

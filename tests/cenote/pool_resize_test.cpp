@@ -812,6 +812,33 @@ TEST_F(pool_resize, recalls_also_what_is_lent_in_the_same_step) {
     }));
 }
 
+/// What is passed on while a recall waits for others counts once, not each time it comes back: else
+/// the fast lane opens while a retired resource is out, and it is lent again.
+TEST_F(pool_resize, waits_for_what_was_retired_before_while_others_are_passed_on) {
+    std::atomic<int> made{0};
+    cenote::pool<int> pool{[&] { return ++made; }, {.max = 2, .acquire_timeout = plenty}};
+    auto old = pool.acquire();
+    auto other = pool.acquire();
+    int retired = *old;
+    pool.retire_all();
+    other.give_back();
+    other = pool.acquire();
+    pool.resize(1);  // recalls both
+    pool.resize(2);
+    std::vector<std::thread> line;
+    for (std::size_t i = 1; i <= 3; ++i) {
+        line.emplace_back([&] { pool.acquire().give_back(); });
+        ASSERT_TRUE(eventually([&] { return pool.stats().waiting == i; }));
+    }
+    other.give_back();
+    for (std::thread& each : line) each.join();
+    old.give_back();
+    auto one = pool.acquire();
+    auto two = pool.acquire();
+    EXPECT_NE(*one, retired);
+    EXPECT_NE(*two, retired);
+}
+
 struct pool_resize_under : testing::TestWithParam<load_options> {
     std::shared_ptr<server> to = server::start();
 

@@ -35,6 +35,15 @@ TEST_F(machine_express, passes_a_lease_on_to_the_head) {
     EXPECT_EQ(d->it.settles(), settles);
 }
 
+TEST_F(machine_express, numbers_each_lend) {
+    make();
+    std::uint64_t before = d->it.lends();
+    d->release(0);
+    ASSERT_TRUE(express());
+    EXPECT_EQ(d->it.lends(), before + 1);
+    EXPECT_EQ(d->it.look(0).lent, before + 1);
+}
+
 TEST_F(machine_express, counts_as_the_long_way_does) {
     make();
     stats before;
