@@ -112,6 +112,12 @@ void keeper::end() noexcept {
     drop_ref();
 }
 
+void keeper::drop_ref() noexcept {
+    if (refs_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    detail::wait_for_marks(this);
+    delete this;
+}
+
 }  // namespace cenote::shell
 
 namespace cenote::detail {

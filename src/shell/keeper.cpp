@@ -1,4 +1,4 @@
-// The keeper: how it is made, its four steps, its time, its end.
+// The keeper: how it is made, its four steps, its time.
 #include "shell/keeper.hpp"
 
 #include <algorithm>
@@ -230,14 +230,6 @@ void notice_suspension(keeper& k, instant now) {
     k.machine.suspect_all(now, k.out);
     k.lane.has_heard_of_suspicion();
     k.lane.recall(now);
-}
-
-// Its end.
-
-void keeper::drop_ref() noexcept {
-    if (refs_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    detail::wait_for_marks(this);
-    delete this;
 }
 
 }  // namespace cenote::shell
