@@ -23,6 +23,7 @@
 #include <chrono>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <ranges>
@@ -42,6 +43,12 @@
 
 namespace cenote {
 
+/// What an acquire does if the shard of its own loop has nothing ready.
+enum class stealing : std::uint8_t {
+    off,  ///< It waits for its own shard. Loops share nothing.
+    on,   ///< It takes what is ready in another shard, and waits for its own shard if nothing is.
+};
+
 template <class T>
 class per_executor;
 
@@ -60,6 +67,9 @@ struct start_acquire_at_home {
     template <class Handler>
     void operator()(Handler&& handler, awaited_wish wish) const {
         wish.from = from->gate_on(asio::get_associated_executor(handler));
+        if (resource* r = from->steal_for(wish.from, wish.site))
+            return asio::post(asio::append(std::forward<Handler>(handler),
+                                           boost::system::error_code(), lease_maker::of<T>(r)));
         start_acquire<T>{}(std::forward<Handler>(handler), wish);
     }
 
@@ -71,6 +81,7 @@ asio::awaitable<lease<T>, Executor> await_acquire_at_home(per_executor<T>* from,
                                                           awaited_wish wish) {
     Executor home = co_await asio::this_coro::executor;
     wish.from = from->gate_on(home);
+    if (resource* r = from->steal_for(wish.from, wish.site)) co_return lease_maker::of<T>(r);
     lease<T> got = co_await await_acquire<T, Executor>(wish.from, wish.timeout, wish.deadline,
                                                        wish.site, wish.how);
     co_return got;
@@ -159,8 +170,15 @@ struct acquire_at_home_with<T, asio::use_awaitable_t<Executor>> {
 /// A resource is opened, lent, tended and closed on one loop (unless that has to be done at the end
 /// of the pool or of a lease that outlived it: see pool::~pool). Nothing is shared between loops,
 /// so nothing slows down with their number; but a loop whose shard is exhausted waits, whatever the
-/// others have. Who acquires gets a lease of the loop that its handler's executor belongs to, and
+/// others have. An acquire gets a lease of the loop that its handler's executor belongs to, and
 /// std::invalid_argument if that is none of them.
+///
+/// With `stealing::on` an acquire whose own shard has nothing ready takes what is ready in another
+/// one. It goes back there when the lease ends. For loops whose load differs. The cost: a resource
+/// is used by coroutines of other loops, so I/O objects that are bound to its loop wake that loop
+/// up; contexts with a concurrency hint that switches their locks off must not be used. There is no
+/// order between loops: an acquire that steals overtakes the waiters of its own loop. A waiter is
+/// served by its own shard alone.
 ///
 /// `max`, `min_size`, `min_idle` and `line_max` are for all together and are split evenly; the
 /// other options are for each. The connector is copied into each shard; if it is asynchronous, its
@@ -173,8 +191,9 @@ public:
     /// invalid_option if `max` is smaller than their number or `breaker` is set, and what pool's
     /// constructor throws.
     template <std::ranges::forward_range Loops, class C>
-    per_executor(Loops&& loops, const C& connector, const options& settings = {})
-        : min_size_(settings.min_size), min_idle_(settings.min_idle) {
+    per_executor(Loops&& loops, const C& connector, const options& settings = {},
+                 stealing from_others = stealing::off)
+        : min_size_(settings.min_size), min_idle_(settings.min_idle), stealing_(from_others) {
         auto count = static_cast<std::size_t>(std::ranges::distance(loops));
         if (count == 0) throw std::invalid_argument("cenote: per_executor without a loop");
         if (settings.max < count) throw too_few(settings.max);
@@ -379,11 +398,34 @@ private:
         return on(where).gate_;
     }
 
+    /// What is ready in another shard, if `home` has nothing. Null: the acquire goes on at home.
+    detail::resource* steal_for(detail::gate* home, std::source_location site) {
+        // What has to be looked at elsewhere cannot be taken here and now.
+        if (stealing_ == stealing::off || home->looks_elsewhere()) return nullptr;
+        if (detail::resource* r = ready_in(home, site)) return r;
+        std::size_t count = shards_.size();
+        std::size_t at = 0;
+        while (shards_[at].resources->gate_ != home) ++at;
+        for (std::size_t i = 1; i < count; ++i) {
+            detail::gate* other = shards_[(at + i) % count].resources->gate_;
+            if (detail::resource* r = ready_in(other, site)) return r;
+        }
+        return nullptr;
+    }
+    /// A crowded shard costs a load: its lock is left to its own loop.
+    static detail::resource* ready_in(detail::gate* shard, std::source_location site) {
+        constexpr std::uint64_t coroutine = 0;
+        if (shard->has_waiters()) return nullptr;
+        if (detail::resource* r = shard->take(site, coroutine)) return r;
+        return shard->may_have_ready() ? shard->try_acquire(site, coroutine) : nullptr;
+    }
+
     pool<T>& first() { return *shards_.front().resources; }
 
     std::vector<shard> shards_;
     std::size_t min_size_;
     std::size_t min_idle_;
+    stealing stealing_;
 };
 
 }  // namespace cenote

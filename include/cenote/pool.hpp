@@ -211,8 +211,9 @@ public:
     /// is (then one may be opened in the background) or the pool is closed. Never overtakes the
     /// line.
     [[nodiscard]] lease<T> try_acquire(std::source_location at = std::source_location::current()) {
-        if (auto* r = gate_->take(at, detail::this_thread())) return lease<T>(r);
-        return lease<T>(gate_->try_acquire(at));
+        std::uint64_t holder = detail::this_thread();
+        if (auto* r = gate_->take(at, holder)) return lease<T>(r);
+        return lease<T>(gate_->try_acquire(at, holder));
     }
 
     // co_acquire: for coroutines of any type, with <cenote/coroutine.hpp>.

@@ -192,8 +192,8 @@ bool acquire_many(keeper& k, const detail::wish& w, std::span<resource*> into, e
     return false;
 }
 
-resource* try_acquire(keeper& k, std::source_location site) {
-    borrower who{.site = site, .how = {}, .holder = detail::this_thread()};
+resource* try_acquire(keeper& k, std::source_location site, std::uint64_t holder) {
+    borrower who{.site = site, .how = {}, .holder = holder};
     for (;;) {
         k.get_ready();
         resource* got = nullptr;
@@ -331,9 +331,9 @@ resource* gate::acquire(const wish& w, errc& why) {
     return shell::acquire(keeper_of(this), w, why);
 }
 
-resource* gate::try_acquire(std::source_location site) {
+resource* gate::try_acquire(std::source_location site, std::uint64_t holder) {
     register_this_thread();
-    return shell::try_acquire(keeper_of(this), site);
+    return shell::try_acquire(keeper_of(this), site, holder);
 }
 
 bool gate::acquire_many(const wish& w, std::span<resource*> into, errc& why) {

@@ -117,9 +117,6 @@ public:
         return at < looked_for_ || ended;
     }
     void tick() noexcept CENOTE_EXCLUDES(lock);
-    /// The fast lane is shut, because a waiter is owed the next resource. Without the lock this is
-    /// a hint: it says which way is worth trying first.
-    bool has_waiters() const { return (shelf_.raised() & detail::somebody_waits) != 0; }
 
     // How a lease ends. Any thread, any time.
 

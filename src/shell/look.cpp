@@ -87,6 +87,11 @@ CENOTE_UNCHECKED_LOCKING bool gate::closed() const noexcept {
     return keeper_of(this).machine.closed();
 }
 
+CENOTE_UNCHECKED_LOCKING bool gate::may_have_ready() const noexcept {
+    bool on_shelf = (shelf_.raised() & sweeper_asleep) == 0;
+    return on_shelf || keeper_of(this).machine.count(core::slot_state::idle) > 0;
+}
+
 std::exception_ptr gate::open_error() const {
     const keeper& k = keeper_of(this);
     holding here(k.lock);

@@ -2,6 +2,7 @@
 #include "cenote/per_executor.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/bind_executor.hpp>
@@ -209,6 +210,112 @@ TEST_F(per_executor, a_loop_waits_for_its_own_shard) {
     all.retire_all();
     EXPECT_EQ(all.async_close(plenty, asio::use_future).get(), 0U);
     stop();
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST_F(per_executor, steals_what_is_ready_in_another_shard) {
+    sessions all(loops, async_connector{to}, {.max = 3, .min_size = 3, .acquire_timeout = plenty},
+                 cenote::stealing::on);
+    start();
+    all.async_wait_ready(asio::use_future).get();
+    std::vector<cenote::lease<session>> held;
+    for (int i = 0; i < 3; ++i)
+        held.push_back(on(loops[0], [&]() -> asio::awaitable<cenote::lease<session>> {
+            auto got = co_await all.async_acquire(asio::use_awaitable);
+            co_return got;
+        }));
+    for (auto& loop : loops) EXPECT_EQ(all.on(loop).stats().leased, 1U);
+    // Nothing is ready anywhere: it waits for its own shard, whatever comes back elsewhere.
+    auto last = asio::co_spawn(
+        loops[0],
+        [&]() -> asio::awaitable<cenote::lease<session>> {
+            auto got = co_await all.async_acquire(asio::use_awaitable);
+            co_return got;
+        },
+        asio::use_future);
+    ASSERT_TRUE(support::lines_up(all, 1));
+    EXPECT_EQ(all.on(loops[0]).stats().waiting, 1U);
+    int first = held[0]->id;
+    held.clear();
+    EXPECT_EQ(last.get()->id, first);
+    EXPECT_EQ(all.async_close(plenty, asio::use_future).get(), 0U);
+    stop();
+    EXPECT_EQ(to->overlaps, 0);
+    EXPECT_EQ(to->present, 0);
+}
+
+TEST_F(per_executor, steals_from_the_fast_lane_and_for_handlers) {
+    sessions all(loops, async_connector{to}, {.max = 3, .acquire_timeout = plenty},
+                 cenote::stealing::on);
+    start();
+    auto take = [&](asio::io_context& loop) {
+        return on(loop, [&]() -> asio::awaitable<cenote::lease<session>> {
+            auto got = co_await all.async_acquire(asio::use_awaitable);
+            co_return got;
+        });
+    };
+    auto mine = take(loops[0]);
+    int other = 0;
+    {
+        auto held = take(loops[1]);
+        other = held->id;
+    }  // onto the shelf of that shard
+    std::promise<int> got;
+    all.async_acquire(
+        asio::bind_executor(loops[0], [&](error_code e, cenote::lease<session> stolen) {
+            got.set_value(e ? 0 : stolen->id);
+        }));
+    EXPECT_EQ(got.get_future().get(), other);
+    EXPECT_EQ(all.on(loops[2]).stats().opened, 0U);
+    mine.give_back();
+    EXPECT_EQ(all.async_close(plenty, asio::use_future).get(), 0U);
+    stop();
+}
+
+TEST_F(per_executor, opens_at_home_rather_than_elsewhere) {
+    sessions all(loops, async_connector{to}, {.max = 6, .acquire_timeout = plenty},
+                 cenote::stealing::on);
+    start();
+    std::vector<cenote::lease<session>> held;
+    for (int i = 0; i < 2; ++i)
+        held.push_back(on(loops[1], [&]() -> asio::awaitable<cenote::lease<session>> {
+            auto got = co_await all.async_acquire(asio::use_awaitable);
+            co_return got;
+        }));
+    EXPECT_EQ(all.on(loops[1]).stats().opened, 2U);
+    EXPECT_EQ(all.stats().opened, 2U);
+    held.clear();
+    EXPECT_EQ(all.async_close(plenty, asio::use_future).get(), 0U);
+    stop();
+}
+
+TEST_F(per_executor, stolen_leases_add_up_under_load) {
+    constexpr int coroutines = 24;
+    std::array<std::atomic<bool>, 7> in_use{};  // by the session's number
+    sessions all(loops, async_connector{to}, {.max = 6, .acquire_timeout = plenty},
+                 cenote::stealing::on);
+    start();
+    std::vector<std::future<void>> done;
+    for (int i = 0; i < coroutines; ++i)
+        done.push_back(asio::co_spawn(
+            loops[i % 4 == 0 ? 1 : 0],  // the third loop has no work of its own
+            [&]() -> asio::awaitable<void> {
+                for (int n = 0; n < support::rounds(200); ++n) {
+                    auto held = co_await all.async_acquire(asio::use_awaitable);
+                    auto& mine = in_use.at(static_cast<std::size_t>(held->id));
+                    EXPECT_FALSE(mine.exchange(true));
+                    co_await asio::post(asio::use_awaitable);
+                    mine = false;
+                }
+            },
+            asio::use_future));
+    for (auto& d : done) d.get();
+    auto seen = all.stats();
+    EXPECT_EQ(seen.granted, static_cast<std::uint64_t>(coroutines * support::rounds(200)));
+    EXPECT_EQ(support::contradiction(seen), "");
+    EXPECT_EQ(all.async_close(plenty, asio::use_future).get(), 0U);
+    stop();
+    EXPECT_EQ(to->overlaps, 0);
     EXPECT_EQ(to->present, 0);
 }
 

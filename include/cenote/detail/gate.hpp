@@ -71,8 +71,8 @@ public:
     /// Waits for a lease. Null: `why` says why not. Throws std::bad_alloc and what starting a
     /// thread throws.
     resource* acquire(const wish& w, errc& why);
-    /// A lease if one is ready.
-    resource* try_acquire(std::source_location site);
+    /// A lease if one is ready. `holder`: as for take().
+    resource* try_acquire(std::source_location site, std::uint64_t holder);
     /// Throws std::invalid_argument if so many can never be had at once.
     void check_count(std::size_t count) const;
     /// Fills `into`, or nothing.
@@ -108,6 +108,11 @@ public:
     bool looks_elsewhere() const noexcept { return looks_elsewhere_; }
     /// Nothing lies on the shelf, or it is not for those who come now.
     bool lane_is_shut() const noexcept { return shelf_.raised() != 0; }
+    /// The fast lane is shut, because a waiter is owed the next resource. Without the lock this is
+    /// a hint: it says which way is worth trying first.
+    bool has_waiters() const noexcept { return (shelf_.raised() & somebody_waits) != 0; }
+    /// A resource is idle, or lies on the shelf. A hint, too.
+    bool may_have_ready() const noexcept;
 
     /// Takes the resource out of the pool; the caller owns it.
     std::unique_ptr<resource> detach(resource* r) noexcept;
