@@ -2,6 +2,7 @@
 // strand, a deque and a timer per waiter.
 #pragma once
 
+#include <atomic>
 #include <boost/asio/any_completion_handler.hpp>
 #include <boost/asio/append.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -47,6 +48,34 @@ public:
     void run() { io.run(); }
 
     asio::io_context io;
+};
+
+/// An io_context for each thread; coroutines are spread over them.
+class asio_loop_each {
+public:
+    using coroutine = asio::awaitable<void>;
+
+    explicit asio_loop_each(std::size_t threads) {
+        while (loops.size() < threads) loops.emplace_back(1);
+    }
+
+    void spawn(coroutine started) {
+        asio::co_spawn(loops[spawned_++ % loops.size()], std::move(started), asio::detached);
+    }
+
+    void begin(std::size_t count) {
+        for (std::size_t i = 0; i < count; ++i) loops[i % loops.size()].poll_one();
+    }
+
+    static auto yield() { return asio::post(asio::use_awaitable); }
+
+    void run() { loops[running_++ % loops.size()].run(); }
+
+    std::deque<asio::io_context> loops;
+
+private:
+    std::size_t spawned_ = 0;
+    std::atomic<std::size_t> running_{0};
 };
 
 /// With the executor's own type: any_io_executor would make the callbacks slower.

@@ -195,6 +195,9 @@ workload crowded(std::size_t borrowers, std::size_t threads, const guests& other
                        crowd_of<run_queue, cenote_on_queue>(own_loop, borrowers, threads),
                    },
                .goals = crowded_goals(threads)};
+    if (threads > 1)
+        w.subjects.push_back(
+            crowd_of<asio_loop_each, cenote_on_loops>("cenote, per_executor", borrowers, threads));
     std::string command =
         "w4 size=20 tasks=" + std::to_string(borrowers) + " threads=" + std::to_string(threads);
     others.join(w, {puddle, go_channel}, command);

@@ -9,6 +9,7 @@
 #include "asio_peers.hpp"
 #include "cenote/asio.hpp"
 #include "cenote/coroutine.hpp"
+#include "cenote/per_executor.hpp"
 #include "run_queue.hpp"
 #include "subjects.hpp"
 
@@ -31,6 +32,17 @@ struct cenote_on_asio : cenote_pool {
 
     auto acquire() { return pool.co_acquire(); }
     static void release(lease<thing> back) { back.give_back(); }
+};
+
+/// cenote, with a shard on each loop; an exhausted one takes what is ready in the others.
+struct cenote_on_loops {
+    cenote_on_loops(asio_loop_each& on, std::size_t size)
+        : pool(on.loops, open_thing, cenote_pool::full(size, patient), stealing::on) {}
+
+    auto acquire() { return pool.async_acquire(asio::use_awaitable); }
+    static void release(lease<thing> back) { back.give_back(); }
+
+    per_executor<thing> pool;
 };
 
 /// cenote, awaited in coroutines of one's own.

@@ -29,8 +29,8 @@ struct cenote_pool {
 
     cenote::pool<thing> pool;
 
-private:
-    static options full(std::size_t size, options& settings) {
+    /// All of them open from the beginning.
+    static options full(std::size_t size, options settings) {
         settings.name = "bench";
         settings.max = size;
         settings.min_size = size;
