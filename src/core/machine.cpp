@@ -5,6 +5,7 @@
 
 #include "core/ensure.hpp"
 #include "core/fault.hpp"
+#include "core/machine_express.hpp"
 
 namespace cenote::core {
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "core/machine_express.hpp"
 #include "shell/around.hpp"
 #include "shell/enter.hpp"
 #include "shell/wait_thread.hpp"

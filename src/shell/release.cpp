@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/machine_express.hpp"
 #include "shell/around.hpp"
 #include "shell/enter.hpp"
 

@@ -1,4 +1,6 @@
 // Express: in a full pool where nothing is due, only the line moves.
+#include "core/machine_express.hpp"
+
 #include "core/machine_dialogue.hpp"
 
 namespace cenote::core {

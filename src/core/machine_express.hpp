@@ -1,12 +1,22 @@
 // The machine's requests that need no look at the whole: what only moves the line, or only the
 // idle.
+//
+// In a header, because every hand-over takes two of them: the keeper's own ways in have them
+// inlined.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
 #include "core/ensure.hpp"
 #include "core/fault.hpp"
 #include "core/machine.hpp"
 
 namespace cenote::core {
 
-bool machine::queue_up(instant now, waiter& who, waiter_id& id) {
+[[gnu::always_inline]] inline bool machine::queue_up(instant now, waiter& who, waiter_id& id) {
     bool waits = who.deadline > now || planted(fault::express_lets_everybody_wait);
     // The first one in line changes what is due.
     if (!waits || !is_express(now) || line_.empty() || !line_.has_room()) return false;
@@ -18,8 +28,9 @@ bool machine::queue_up(instant now, waiter& who, waiter_id& id) {
     return true;
 }
 
-bool machine::pass_on(instant now, slot_id id, std::uint64_t uses,
-                      const std::optional<duration>& held, std::uint64_t& to) {
+[[gnu::always_inline]] inline bool machine::pass_on(instant now, slot_id id, std::uint64_t uses,
+                                                    const std::optional<duration>& held,
+                                                    std::uint64_t& to) {
     // The last one in line leaves through settle(): without a line other things are due.
     std::size_t enough = planted(fault::express_serves_the_last_in_line) ? 1 : 2;
     if (!is_express(now) || line_.size() < enough) return false;
@@ -42,7 +53,7 @@ bool machine::pass_on(instant now, slot_id id, std::uint64_t uses,
     return true;
 }
 
-bool machine::lend_now(instant now, slot_id& id) {
+[[gnu::always_inline]] inline bool machine::lend_now(instant now, slot_id& id) {
     if (!is_calm(now)) return false;
     if (count(slot_state::idle) <= lend_floor_ && !planted(fault::calm_lends_the_spares))
         return false;
@@ -64,8 +75,8 @@ bool machine::lend_now(instant now, slot_id& id) {
     return true;
 }
 
-bool machine::put_back(instant now, slot_id id, std::uint64_t uses,
-                       const std::optional<duration>& held) {
+[[gnu::always_inline]] inline bool machine::put_back(instant now, slot_id id, std::uint64_t uses,
+                                                     const std::optional<duration>& held) {
     if (!is_calm(now)) return false;
     slot& s = slots_[id];
     ensure(s.state == slot_state::leased, "what is put back was leased");
