@@ -60,7 +60,7 @@ class Options(Structure):
                                                 "backoff_first", "backoff_cap_waiting",
                                                 "backoff_cap_idle")]
                 + [("seed", c_uint64), ("observer", c_void_p), ("breaker", c_void_p),
-                   ("threshold", c_void_p)])
+                   ("threshold", c_void_p), ("reset_after", c_int64)])
 
 
 class Wish(Structure):

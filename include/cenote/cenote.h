@@ -126,7 +126,9 @@ enum {
     CENOTE_RESET = 1,   /* It works, but must be reset before anybody else gets it. */
     CENOTE_DISCARD = 2, /* It is broken. From `open`: try again later. */
     CENOTE_FINAL = 3,   /* Broken, and opening another will fail the same way. */
-    CENOTE_SUSPECT = 4  /* Broken, and so may be whatever is as old: a server was restarted. */
+    CENOTE_SUSPECT = 4, /* Broken, and so may be whatever is as old: a server was restarted. */
+    CENOTE_RESET_LATER = 5 /* From `before_release`: it works, and owes a reset, which its next use
+                            * makes, or the pool when it stays idle for `reset_after`. */
 };
 
 /* ---- Who makes and tends resources ---------------------------------------------------------- */
@@ -362,6 +364,8 @@ typedef struct cenote_options {
     const cenote_observer* observer;   /* null: none */
     const cenote_breaker* breaker;     /* null: by hand, unless there is a threshold */
     const cenote_threshold* threshold; /* null: none; not together with `breaker` */
+    int64_t reset_after; /* 50 ms; a resource that owes a reset (RESET_LATER) is reset when idle so
+                          * long */
 } cenote_options;
 
 /* Sets `size` bytes: what the library knows to its default, all else to zero. `size` is

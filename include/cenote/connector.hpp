@@ -67,6 +67,13 @@ namespace cenote {
 /// dirty; `reset` has it reset before anybody else gets it, like lease::mark_dirty(); `discard` and
 /// `final` are false; `suspect` is lease::discard_and_suspect().
 ///
+/// `reset_later` is for resources that can be reset by their next use, for next to nothing: a
+/// session that sends its reset together with the next borrower's first request. The resource goes
+/// back as it is and owes a reset. Its next lease may begin with that; what the resource is asked
+/// to do there must make up for it first. If nobody leases it, `reset` is called when it has been
+/// idle for options::reset_after. Requires a `reset`: a connector without one that says so has its
+/// resource retired, with an error that tells.
+///
 /// classify_open says which errors of open() are `final`: another open will fail in the same way,
 /// so the caller is told at once instead of at its deadline. All other verdicts mean: try again
 /// later. Without it, classify is asked. See options::open_errors for pools that tell every open

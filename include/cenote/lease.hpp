@@ -98,7 +98,8 @@ public:
         const detail::connector_ref& by = resource_->made_by;
         switch (by->abilities().classify ? by->classify(error) : otherwise) {
             case verdict::keep: break;
-            case verdict::reset: mark_dirty(); break;
+            case verdict::reset:
+            case verdict::reset_later: mark_dirty(); break;
             case verdict::discard:
             case verdict::final: return discard(error);
             case verdict::suspect: return discard_and_suspect();

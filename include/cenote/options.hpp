@@ -182,6 +182,12 @@ struct options {
     /// from the next sweep (`sweep_interval`), or from a half of this if that is sooner.
     std::chrono::nanoseconds leak_after = std::chrono::seconds{30};
 
+    /// A resource whose connector said `verdict::reset_later` is reset by the pool when it has been
+    /// idle so long: until then its next use may do that at a lower price, but what the last one
+    /// left behind (a lock, a temporary table) stays. Zero resets it at once, as `verdict::reset`
+    /// does; `forever` leaves it to the next use.
+    std::chrono::nanoseconds reset_after = std::chrono::milliseconds{50};
+
     /// Which idle resource is lent next. `fifo` costs the fast lane.
     cenote::order order = cenote::order::lifo;
 

@@ -48,6 +48,7 @@ verdict verdict_of(int said) noexcept {
         case CENOTE_RESET: return verdict::reset;
         case CENOTE_FINAL: return verdict::final;
         case CENOTE_SUSPECT: return verdict::suspect;
+        case CENOTE_RESET_LATER: return verdict::reset_later;
         default: return verdict::discard;
     }
 }

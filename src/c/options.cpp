@@ -39,6 +39,7 @@ void each_time(C& c, Cpp& cpp, F f) {
     f(c.max_lifetime, cpp.max_lifetime);
     f(c.sweep_interval, cpp.sweep_interval);
     f(c.probe_after_idle, cpp.probe_after_idle);
+    f(c.reset_after, cpp.reset_after);
     f(c.heartbeat, cpp.heartbeat);
     f(c.leak_after, cpp.leak_after);
     f(c.bypass_for, cpp.bypass_for);

@@ -151,7 +151,8 @@ std::exception_ptr keeper::look_before_release(resource* r) noexcept {
     if (is_foreign(r)) return thrown;  // forked by the connector
     switch (said) {
         case verdict::keep: return nullptr;  // and what is dirty stays so
-        case verdict::reset: r->state = detail::condition::dirty; return nullptr;
+        case verdict::reset:
+        case verdict::reset_later: r->state = detail::condition::dirty; return nullptr;
         case verdict::suspect:
             suspect(r);
             r->state = detail::condition::broken;

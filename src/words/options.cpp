@@ -113,6 +113,7 @@ void validate(const options& o, bool can_probe) {
     require_not_negative({{"acquire_timeout", o.acquire_timeout},
                           {"head_start", o.head_start},
                           {"probe_after_idle", o.probe_after_idle},
+                          {"reset_after", o.reset_after},
                           {"bypass_for", o.bypass_for}});
     require(o.bypass_for <= std::chrono::seconds{1}, "bypass_for", text_of(o.bypass_for),
             "must be at most a second");

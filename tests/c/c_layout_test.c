@@ -78,7 +78,7 @@ AT(cenote_threshold, cool_down, 16);
 AT(cenote_threshold, probes, 24);
 AT(cenote_threshold, successes, 32);
 
-SIZE(cenote_options, 288);
+SIZE(cenote_options, 296);
 AT(cenote_options, size, 0);
 AT(cenote_options, name, 8);
 AT(cenote_options, max, 16);
@@ -118,6 +118,7 @@ AT(cenote_options, seed, 256);
 AT(cenote_options, observer, 264);
 AT(cenote_options, breaker, 272);
 AT(cenote_options, threshold, 280);
+AT(cenote_options, reset_after, 288);
 
 SIZE(cenote_wish, 40);
 AT(cenote_wish, size, 0);
@@ -189,6 +190,7 @@ IS(CENOTE_RESET, 1);
 IS(CENOTE_DISCARD, 2);
 IS(CENOTE_FINAL, 3);
 IS(CENOTE_SUSPECT, 4);
+IS(CENOTE_RESET_LATER, 5);
 
 IS(CENOTE_ACTIVE, 0);
 IS(CENOTE_INACTIVE, 1);

@@ -18,6 +18,7 @@ static void has_the_defaults_it_says(void) {
     CHECK(o.idle_timeout == 300 * second && o.max_lifetime == 1800 * second);
     CHECK(o.lifetime_jitter > 0.09 && o.lifetime_jitter < 0.11 && o.max_uses == CENOTE_UNLIMITED);
     CHECK(o.sweep_interval == second && o.probe_after_idle == 5 * second);
+    CHECK(o.reset_after == 50 * millisecond);
     CHECK(o.heartbeat == CENOTE_FOREVER && o.leak_after == 30 * second);
     CHECK(o.bypass_for == millisecond && o.line_max == 10000 && o.head_start == second);
     CHECK(o.shed_target == CENOTE_FOREVER && o.shed_interval == 100 * millisecond);

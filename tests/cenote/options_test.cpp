@@ -34,6 +34,7 @@ TEST(options, defaults_are_as_documented) {
     EXPECT_EQ(o.max_uses, std::uint64_t{cenote::forever});
     EXPECT_EQ(o.sweep_interval, 1s);
     EXPECT_EQ(o.probe_after_idle, 5s);
+    EXPECT_EQ(o.reset_after, 50ms);
     EXPECT_FALSE(o.probe_on_release);
     EXPECT_EQ(o.heartbeat, std::chrono::nanoseconds::max());
     EXPECT_EQ(o.order, cenote::order::lifo);
@@ -92,6 +93,7 @@ std::vector<bad_value> bad_values() {
           duration{"max_lifetime", &options::max_lifetime},
           duration{"sweep_interval", &options::sweep_interval},
           duration{"probe_after_idle", &options::probe_after_idle},
+          duration{"reset_after", &options::reset_after},
           duration{"heartbeat", &options::heartbeat}, duration{"bypass_for", &options::bypass_for}})
         all.push_back({name, "-3", [m = member](options& o) { o.*m = -3s; }});
     struct delay {

@@ -108,6 +108,17 @@ TEST_F(pool_verdict, reset_of_what_is_dirty_resets_it_once) {
     EXPECT_EQ(to->resets, 1);
 }
 
+TEST_F(pool_verdict, reset_later_has_it_reset_when_nobody_uses_it) {
+    warm(pool);
+    say(verdict::reset_later);
+    (void)pool.acquire();
+    EXPECT_TRUE(eventually([&] { return to->resets == 1; }));
+    EXPECT_TRUE(eventually([&] { return pool.stats().idle == 1; }));
+    say(verdict::keep);
+    EXPECT_EQ(pool.acquire()->id, 1);
+    EXPECT_EQ(to->closes, 0);
+}
+
 TEST_F(pool_verdict, reset_without_a_reset_closes_it) {
     session_pool blind{blind_judge{to, says}, trusting(2)};
     warm(blind);

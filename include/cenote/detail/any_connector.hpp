@@ -19,6 +19,9 @@ enum class verdict : std::uint8_t {
     final,    ///< Broken, and opening another will fail the same way (bad credentials, bad name).
     suspect,  ///< Broken, and so may be whatever is as old (server restarted, primary demoted).
               ///< See lease::discard_and_suspect(). From `open`: like discard.
+    reset_later,  ///< From `before_release`: the resource works. It owes a reset, which its next
+                  ///< use makes, or the pool when it stays idle for options::reset_after. From
+                  ///< anything else: like reset, or like discard if it is about `open`.
 };
 
 }  // namespace cenote
