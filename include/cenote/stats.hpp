@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -77,6 +78,18 @@ public:
 
     std::array<std::uint64_t, bucket_count> buckets{};
 };
+
+// A value's bucket is its power of two and the two bits below the leading one: values below 4 have
+// a bucket each, above that four buckets share a power of two.
+[[gnu::always_inline]] inline std::size_t histogram::bucket_of(
+    std::chrono::nanoseconds value) noexcept {
+    if (value.count() < static_cast<std::int64_t>(sub_buckets))
+        return value.count() < 0 ? 0 : static_cast<std::size_t>(value.count());
+    auto v = static_cast<std::uint64_t>(value.count());
+    auto power = static_cast<std::size_t>(std::bit_width(v)) - 1;
+    std::size_t bucket = (power - 1) * sub_buckets + ((v >> (power - 2)) & 3);
+    return bucket < bucket_count ? bucket : bucket_count - 1;
+}
 
 /// One consistent look at a pool: the gauges add up to `total`, every acquire is counted in exactly
 /// one way. The histograms are read bucket by bucket and may be ahead by calls in progress.

@@ -88,7 +88,8 @@ private:
 
     instant limit_ends(instant since, duration limit) const {
         bool pools = limit == duration::zero() || planted(fault::own_leak_limit_ignored);
-        return after(since, pools ? limit_ : limit);
+        if (pools) limit = limit_;
+        return after(since, limit);
     }
 
     duration limit_;

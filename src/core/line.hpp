@@ -205,7 +205,7 @@ private:
     return {index, n.generation};
 }
 
-inline const waiter& line::leave_first() {
+[[gnu::always_inline]] inline const waiter& line::leave_first() {
     ensure(head_ != none, "the line has a head");
     node& n = get(head_);
     queue& q = queue_of(n.who);
@@ -227,7 +227,7 @@ inline const waiter& line::leave_first() {
 }
 
 /// Of what has been taken out of its queue.
-inline const waiter& line::let_go(std::uint32_t index) {
+[[gnu::always_inline]] inline const waiter& line::let_go(std::uint32_t index) {
     node& n = get(index);
     n.in_line = false;
     if (!planted(fault::stale_cancel_hits_another)) ++n.generation;

@@ -8,17 +8,6 @@
 
 namespace cenote {
 
-// A value's bucket is its power of two and the two bits below the leading one: values below 4 have
-// a bucket each, above that four buckets share a power of two.
-std::size_t histogram::bucket_of(std::chrono::nanoseconds value) noexcept {
-    if (value.count() < static_cast<std::int64_t>(sub_buckets))
-        return value.count() < 0 ? 0 : static_cast<std::size_t>(value.count());
-    auto v = static_cast<std::uint64_t>(value.count());
-    auto power = static_cast<std::size_t>(std::bit_width(v)) - 1;
-    std::size_t bucket = (power - 1) * sub_buckets + ((v >> (power - 2)) & 3);
-    return bucket < bucket_count ? bucket : bucket_count - 1;
-}
-
 std::chrono::nanoseconds histogram::upper_bound(std::size_t bucket) noexcept {
     if (bucket + 1 >= bucket_count) return std::chrono::nanoseconds::max();
     std::size_t next = bucket + 1;
