@@ -125,8 +125,8 @@ bool look_here(keeper& k, detail::waiter& who) {
     return true;
 }
 
-/// What could not be done at once.
-bool ask_slowly(keeper& k, detail::waiter& who) {
+/// What could not be done at once. Not inlined: those who can do without it need no stack.
+[[gnu::noinline]] bool ask_slowly(keeper& k, detail::waiter& who) {
     if (who.what == awaited_thing::drained) k.close();
     bool waits = false;
     k.enter([&](instant now) CENOTE_REQUIRES(k.lock) {
@@ -138,11 +138,8 @@ bool ask_slowly(keeper& k, detail::waiter& who) {
 
 bool ask(keeper& k, detail::waiter& who) {
     k.get_ready();
-    if (k.has_waiters()) {
-        if (join_line(k, who)) return true;
-    } else if (lend_at_once(k, who)) {
-        return false;
-    }
+    bool joins = k.has_waiters();
+    if (joins ? join_line(k, who) : lend_at_once(k, who)) return joins;
     return ask_slowly(k, who);
 }
 

@@ -95,7 +95,9 @@ public:
     core::instant now() const { return clock == nullptr ? read_clock() : clock->now(); }
     /// Not before what was read here last, on whichever thread: what is decided goes by this one.
     core::instant now_in_order() const CENOTE_REQUIRES(lock) {
-        return latest_ = std::max(latest_, now());
+        core::instant at = now();
+        if (at > latest_) latest_ = at;
+        return latest_;
     }
     /// When tick() must be called next.
     core::instant wake_at() const CENOTE_REQUIRES(lock);

@@ -49,9 +49,11 @@ public:
 
     /// The machine has lent `r`. `swept`: sweeps of the shelf look for holders, too.
     void granted(core::instant now, detail::resource* r, const borrower& who, bool swept);
-    /// It went from one borrower to the next, in a pool whose leases all pass the machine. False:
-    /// that is not so simple here; nothing has changed.
-    bool passed_on(core::instant now, detail::resource* r, const detail::waiter& to);
+    /// It went from one borrower to the next, in a pool whose leases all pass the machine. `uses`:
+    /// those that the machine had not heard of. False: that is not so simple here; nothing has
+    /// changed.
+    bool passed_on(core::instant now, detail::resource* r, std::uint64_t uses,
+                   const detail::waiter& to);
     /// It was taken from the shelf, under the lock.
     void taken(core::instant now, detail::resource* r, const borrower& who, bool swept);
     /// Leases of `r` that the machine has not heard of.
@@ -64,7 +66,8 @@ public:
     static std::optional<core::duration> held(core::instant now, const detail::resource* r) {
         auto since = r->seen->leased_at.load(std::memory_order_relaxed);
         if (since == 0) return std::nullopt;
-        return std::max(now.time_since_epoch() - core::duration{since}, core::duration{});
+        core::duration lasted = now.time_since_epoch() - core::duration{since};
+        return lasted < core::duration{} ? core::duration{} : lasted;
     }
 
     static std::uint64_t hits(const detail::resource* r) {
@@ -165,12 +168,11 @@ inline void lease_ledger::sign(detail::trace& seen, core::instant now, std::sour
 
 /// Without a hit since the grant there was no put either that is still good, so what is known of
 /// both stays as it is.
-inline bool lease_ledger::passed_on(core::instant now, detail::resource* r,
+inline bool lease_ledger::passed_on(core::instant now, detail::resource* r, std::uint64_t uses,
                                     const detail::waiter& to) {
     constexpr std::uint64_t unlimited = forever;
-    entry& e = entries_[r->slot];
-    if (hits(r) != e.hits_known || max_uses_ != unlimited) return false;
-    ++e.grants;
+    if (uses != 0 || max_uses_ != unlimited) return false;
+    ++entries_[r->slot].grants;
     sign(*r->seen, now, to.site, to.wants, to.holder);
     leaks_.lent(now, to.wants.leak_after);
     return true;

@@ -15,7 +15,7 @@ using detail::resource;
 namespace {
 
 /// The clock must be minded from earlier on. Lets go of a reference that keeps the keeper for that.
-void rouse_and_drop(keeper& k) noexcept {
+[[gnu::noinline]] void rouse_and_drop(keeper& k) noexcept {
     k.enter([](instant) noexcept {});
     k.drop_ref();
 }
@@ -25,6 +25,12 @@ struct passed {
     detail::waiter* to = nullptr;  // is still to be told; null: nothing has changed
     bool rouse = false;  // the clock must be minded from earlier on; keeps the keeper for that
 };
+
+/// Here the ledger has more to do than when a lease is passed on. Not inlined: rare.
+[[gnu::noinline]] void grant(keeper& k, instant now, resource* r, const detail::waiter& w)
+    CENOTE_REQUIRES(k.lock) {
+    k.granted(now, r, borrower_of(w));
+}
 
 /// In a full pool where only the line can move: straight to the waiter at its head.
 passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
@@ -36,13 +42,12 @@ passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     instant now = k.now_in_order();
     std::uint64_t cookie = 0;
     keeper::changing bracket(k.sequence);
-    if (!k.machine.pass_on(now, r->slot, k.leases.uses_since(r), lease_ledger::held(now, r),
-                           cookie))
-        return {};
+    std::uint64_t uses = k.leases.uses_since(r);
+    if (!k.machine.pass_on(now, r->slot, uses, lease_ledger::held(now, r), cookie)) return {};
     auto* w = std::bit_cast<detail::waiter*>(cookie);
     w->error = {};
     w->got = r;
-    if (!k.leases.passed_on(now, r, *w)) k.granted(now, r, borrower_of(*w));
+    if (!k.leases.passed_on(now, r, uses, *w)) grant(k, now, r, *w);
     else if (k.lane.is_swept()) k.lane.sweep_by(k.machine.look(r->slot).expires_at);
     bool rouse = !k.is_minded_until(k.leases.look_at());
     if (rouse) k.add_ref();
@@ -50,7 +55,7 @@ passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
 }
 
 /// In a calm pool: it becomes idle. False: nothing has changed.
-bool put_back(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
+[[gnu::noinline]] bool put_back(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     bool rouse = false;
     {
         holding here(k.lock);
@@ -71,7 +76,7 @@ bool put_back(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
 }
 
 /// False: it has to go the long way.
-bool pass_on_and_tell(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
+[[gnu::noinline]] bool pass_on_and_tell(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     passed p = pass_on(k, r);
     if (p.to == nullptr) return false;
     p.to->process.store(detail::no_process, std::memory_order_relaxed);
@@ -82,9 +87,12 @@ bool pass_on_and_tell(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
 }
 
 /// A clean lease in a pool where little has to be decided. False: it has to go the long way.
-bool release_at_once(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
+inline bool release_at_once(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     return k.has_waiters() ? pass_on_and_tell(k, r) : put_back(k, r);
 }
+
+/// Not inlined: what it is called with needs room on the stack.
+[[gnu::noinline]] void release_slowly(keeper& k, resource* r) noexcept { k.release(r, nullptr); }
 
 void end_lease(keeper& k, instant now, resource* r, core::condition how,
                const std::exception_ptr& cause) CENOTE_REQUIRES(k.lock) {
@@ -101,7 +109,7 @@ void end_lease(keeper& k, instant now, resource* r, core::condition how,
 
 void keeper::release(resource* r) noexcept {
     bool plain = r->state == detail::condition::clean && !looks_before_release_ && !is_foreign(r);
-    if (!plain || !release_at_once(*this, r)) release(r, nullptr);
+    if (!plain || !release_at_once(*this, r)) release_slowly(*this, r);
 }
 
 void keeper::release(resource* r, std::exception_ptr cause) noexcept {

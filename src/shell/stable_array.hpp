@@ -14,7 +14,8 @@ namespace cenote::shell {
 template <class T>
 class stable_array {
 public:
-    explicit stable_array(std::size_t count) : shift_(std::countr_zero(std::bit_ceil(count))) {
+    explicit stable_array(std::size_t count)
+        : shift_(std::countr_zero(std::bit_ceil(count))), first_(std::bit_ceil(count)) {
         grow(count);
     }
     stable_array(const stable_array&) = delete;
@@ -27,7 +28,7 @@ public:
     /// except that a later call may have less to do.
     void grow(std::size_t count) {
         while (room_ < count) {
-            std::size_t more = used_ == 0 ? std::size_t{1} << shift_ : room_;
+            std::size_t more = used_ == 0 ? first_ : room_;
             T* block = new T[more]();  // first: it may throw
             blocks_[used_++].store(block, std::memory_order_release);
             room_ += more;
@@ -38,8 +39,9 @@ public:
     std::size_t size() const { return size_.load(std::memory_order_acquire); }
 
     T& operator[](std::size_t i) {
+        if (i < first_) [[likely]]
+            return block(0)[i];
         std::size_t rest = i >> shift_;
-        if (rest == 0) return block(0)[i];
         return block(number_of(rest))[i - (std::bit_floor(rest) << shift_)];
     }
     const T& operator[](std::size_t i) const { return const_cast<stable_array&>(*this)[i]; }
@@ -50,7 +52,8 @@ private:
     }
     T* block(std::size_t number) { return blocks_[number].load(std::memory_order_acquire); }
 
-    const int shift_;  // the size of the first block is a power of two
+    const int shift_;          // the size of the first block is a power of two
+    const std::size_t first_;  // this one
     std::size_t room_ = 0;
     std::size_t used_ = 0;
     std::atomic<std::size_t> size_{0};
