@@ -39,12 +39,8 @@ class asio_wait;
 template <class T, class Token>
 struct asio_start;
 
-/// Whose handle this thread is giving away, and where to note that it has been resumed.
-struct notifying {
-    const coroutine_waiter* who = nullptr;
-    bool* gone = nullptr;
-};
-inline constinit thread_local notifying notifying_here{};
+/// Whose handle this thread is giving away; null from when it has been resumed.
+inline constinit thread_local const coroutine_waiter* notifying_here = nullptr;
 
 /// How a waiting coroutine goes on, with what lies in the waiter's room for that: a resumer, or
 /// what Asio completes. Null: there is nothing to do.
@@ -126,7 +122,8 @@ protected:
     }
     /// From now on the stop token ends the wait.
     void listen() {
-        if (stop_) stop_->called.emplace(stop_->token, canceler{*this});
+        if (stop_) [[unlikely]]
+            start_listening();
     }
 
     /// What the wait brought, null if nothing: then `error_to_` was told why. Throws the reason if
@@ -181,15 +178,21 @@ private:
     /// Gives the handle to a resumer, which may well resume it before it returns.
     template <class Resume>
     void hand_over(Resume& resume) noexcept {
-        bool gone = false;
-        notifying outer = std::exchange(notifying_here, {this, &gone});
+        const coroutine_waiter* outer = std::exchange(notifying_here, this);
         // A copy, if it can be had: the original goes with the frame, which may be in the call.
         using held =
             std::conditional_t<std::is_nothrow_copy_constructible_v<Resume>, Resume, Resume&>;
         held how(resume);
         how(handle());
-        if (!gone) handed_over_.store(true, std::memory_order_release);  // the last touch
+        // Otherwise it is gone.
+        if (notifying_here == this)
+            handed_over_.store(true, std::memory_order_release);  // the last touch
         notifying_here = outer;
+    }
+
+    /// Not inlined: few waits can be stopped, and the others need no registers for it.
+    [[gnu::noinline]] void start_listening() {
+        stop_->called.emplace(stop_->token, canceler{*this});
     }
 
     /// Whoever notifies must have let go before the frame may go away.

@@ -59,9 +59,8 @@ void coroutine_waiter::retract_inline(coroutine_waiter& me) noexcept {
 }
 
 void coroutine_waiter::wait_for_hand_over() const noexcept {
-    if (notifying_here.who == this) {
-        *notifying_here.gone = true;
-        notifying_here = {};
+    if (notifying_here == this) {
+        notifying_here = nullptr;
         return;
     }
     // In the child of a fork whoever notifies may be a thread that is gone.
