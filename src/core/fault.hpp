@@ -150,7 +150,17 @@
     X(calm_lends_the_unproven)            \
     X(calm_forgets_what_becomes_due)      \
     X(calm_forgets_to_look)               \
-    X(calm_forgets_a_call_that_begins)
+    X(calm_forgets_a_call_that_begins)    \
+    X(calm_forgets_the_debt)              \
+    X(release_forgets_the_debt)           \
+    X(reset_leaves_the_debt)              \
+    X(use_leaves_the_debt)                \
+    X(debts_are_never_due)                \
+    X(debtor_probed_at_acquire)           \
+    X(debtor_probed_by_the_beat)          \
+    X(debtor_probed_on_release)           \
+    X(paused_keeps_debts)                 \
+    X(suspended_keeps_debts)
 // clang-format on
 
 namespace cenote::core {

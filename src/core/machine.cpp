@@ -227,11 +227,13 @@ bool machine::cancel(instant now, waiter_id id, actions& out) {
 void machine::release(instant now, slot_id id, condition how, std::uint64_t uses,
                       const std::optional<duration>& held, actions& out) {
     std::uint64_t to = 0;
-    if (how == condition::clean && pass_on(now, id, uses, held, to)) {
+    bool plain = how == condition::clean || how == condition::owing;
+    bool owes = how == condition::owing || how == condition::owing_unused;
+    if (plain && pass_on(now, id, uses, held, owes, to)) {
         out.push_back({.what = action::kind::grant, .slot = id, .cookie = to});
         return;
     }
-    if (how == condition::clean && put_back(now, id, uses, held)) return;
+    if (plain && put_back(now, id, uses, held, owes)) return;
     notice_freeze(now);
     slot& s = slots_[id];
     ensure(s.state == slot_state::leased, "what is released was leased");
@@ -243,7 +245,8 @@ void machine::release(instant now, slot_id id, condition how, std::uint64_t uses
     s.idle_since = now;
     judge_use(now, s, how, out);
     end_trial(s);
-    bool clean = how == condition::clean || how == condition::unused;
+    s.owes = owes && !planted(fault::release_forgets_the_debt);
+    bool clean = how == condition::clean || how == condition::unused || (owes && defers());
     if (clean && hand_over(now, id, out)) return;
     take_back(now, id, how, out);
     if (planted(fault::discard_wakes_nobody) && how == condition::discard) return;
@@ -251,7 +254,7 @@ void machine::release(instant now, slot_id id, condition how, std::uint64_t uses
     settle(now, out);
 }
 
-void machine::bring_back(instant now, slot_id id, std::uint64_t uses, instant idle_since,
+void machine::bring_back(instant now, slot_id id, std::uint64_t uses, instant idle_since, bool owes,
                          actions& out) {
     notice_freeze(now);
     slot& s = slots_[id];
@@ -260,7 +263,8 @@ void machine::bring_back(instant now, slot_id id, std::uint64_t uses, instant id
     s.uses += uses;
     report(event_kind::released, s.resource, out);
     s.idle_since = idle_since;
-    take_back(now, id, condition::clean, out);
+    s.owes = owes;
+    take_back(now, id, owes ? condition::owing : condition::clean, out);
     settle(now, out);
 }
 
@@ -279,7 +283,8 @@ void machine::take_back(instant now, slot_id id, condition how, actions& out) {
     }
     if (how == condition::rejected || how == condition::unfit)
         return retire(now, id, retire_reason::rejected, out);
-    bool dirty = how == condition::dirty || how == condition::dirty_unused;
+    bool owes = s.owes && !defers();
+    bool dirty = how == condition::dirty || how == condition::dirty_unused || owes;
     if (dirty && !planted(fault::dirty_goes_back_without_reset)) {
         if (!can_.reset) return retire(now, id, retire_reason::reset_failed, out);
         return begin(now, id, slot_state::resetting, verb::reset, out);
@@ -414,7 +419,8 @@ bool machine::on_probe(instant now, slot_id id, std::uint64_t call, outcome how,
 bool machine::on_reset(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
     notice_freeze(now);
     if (!answered(id, call, slot_state::resetting)) return settle(now, out), false;
-    const slot& s = slots_[id];
+    slot& s = slots_[id];
+    if (!planted(fault::reset_leaves_the_debt)) s.owes = false;
     if (how != outcome::ok && !planted(fault::failed_reset_goes_back)) {
         report(event_kind::reset_failed, s.resource, out);
         retire(now, id, retire_reason::reset_failed, out);
@@ -504,6 +510,8 @@ void machine::note_news(instant now, const slot& s) {
     if (spared_any_) sweep_due_ = std::min(sweep_due_, now);
     beat_due_ =
         std::min(beat_due_, after(std::max(s.idle_since, s.checked_at), settings_.heartbeat));
+    if (s.owes && !planted(fault::debts_are_never_due))
+        debt_due_ = std::min(debt_due_, debt_due(s));
     idle_news_until_ = news_limit();
 }
 
@@ -523,6 +531,7 @@ void machine::vacate(slot_id id, actions& out) {
     bool was_closing = s.state == slot_state::closing;
     slots_.enter(id, slot_state::vacant);
     s.call = 0;
+    s.owes = false;
     if (was_closing) {
         ++closed_count_;
         report(event_kind::closed, s.resource, out);

@@ -54,6 +54,8 @@
 //     lends and takes back without a trial or a probe. If somebody waits, it is full and serves
 //     strictly in order; if nobody does, it is calm: it has its minimum, nothing was tried in vain,
 //     and more than lend_floor_ idle ones can be lent before the minimum is short.
+// 15. What owes a reset is idle, leased, going, or being reset: never probed. It is not idle in a
+//     pool that is paused or without maintenance, nor, where nobody waits, for reset_after.
 #pragma once
 
 #include <algorithm>
@@ -153,6 +155,8 @@ enum class condition : std::uint8_t {
     broken,        // its holder gives it up, for a cause
     unused,        // clean, because its borrower went away before it could use it
     dirty_unused,  // the same, and must be reset
+    owing,         // can be lent again, and owes a reset, which its next use makes
+    owing_unused,  // the same, and its borrower went away before it could use it
 };
 
 /// How a call ended. `failed_finally`: trying again is no use.
@@ -199,13 +203,14 @@ public:
     /// For a waiter that wants one, waits for leases of others, and holds none itself. Without a
     /// ticket it gets one. False also if there is no room, which make_room() makes.
     bool queue_up(instant now, waiter& who, waiter_id& id);
-    /// A clean lease comes back. `to`: the cookie of the waiter that gets it.
+    /// A clean lease comes back, or an owing one. `to`: the cookie of the waiter that gets it.
     bool pass_on(instant now, slot_id id, std::uint64_t uses, const std::optional<duration>& held,
-                 std::uint64_t& to);
+                 bool owes, std::uint64_t& to);
     /// One idle resource is lent; draw_ticket() for whoever may need its place again.
     bool lend_now(instant now, slot_id& id);
-    /// A clean lease comes back and becomes idle.
-    bool put_back(instant now, slot_id id, std::uint64_t uses, const std::optional<duration>& held);
+    /// A clean lease comes back, or an owing one, and becomes idle.
+    bool put_back(instant now, slot_id id, std::uint64_t uses, const std::optional<duration>& held,
+                  bool owes);
     /// How many leases were passed on, and lent at once, by express.
     std::uint64_t passed_on() const { return passed_on_.get(); }
     std::uint64_t lent_now() const { return lent_now_.get(); }
@@ -223,8 +228,9 @@ public:
     /// one took, if that is known.
     void release(instant now, slot_id id, condition how, std::uint64_t uses,
                  const std::optional<duration>& held, actions& out);
-    /// A lease that ended at `idle_since` without the machine is brought to it.
-    void bring_back(instant now, slot_id id, std::uint64_t uses, instant idle_since, actions& out);
+    /// A lease that ended at `idle_since` without the machine, clean or owing, is brought to it.
+    void bring_back(instant now, slot_id id, std::uint64_t uses, instant idle_since, bool owes,
+                    actions& out);
     /// The holder takes the resource out for good.
     void detach(instant now, slot_id id, actions& out);
     /// Everything open now is closed when it is idle or comes back.
@@ -349,7 +355,8 @@ private:
     void become_idle(instant now, slot_id id);
     void note_idle(instant now, const slot& s);
     bool is_news(const slot& s) const {
-        return s.idle_since < idle_news_until_ || s.expires_at < sweep_due_;
+        return s.idle_since < idle_news_until_ || s.expires_at < sweep_due_ ||
+               (s.owes && debt_due(s) < debt_due_);
     }
     void note_news(instant now, const slot& s);
     instant news_limit() const;
@@ -396,7 +403,10 @@ private:
     void sweep(instant now, actions& out);
     void sweep_those(instant now, bool expiring, actions& out);
     void sweep_one(instant now, slot_id id, actions& out);
+    void pay_debts(instant now, actions& out);
+    void pay_all_debts(instant now, actions& out);
     void beat(instant now, actions& out);
+    slot_id least_proven();
     void open_missing(instant now, actions& out);
     bool make_way(actions& out);
     void forget_late_strays(instant now) {
@@ -408,6 +418,14 @@ private:
     std::size_t count_fresh(instant now, std::size_t enough, actions& out);
     bool needs_probe(const slot& s, instant now) const;
     bool is_old(const slot& s) const { return s.epoch < epoch_; }
+    /// Whether what owes a reset may go back: somebody looks after it, and nothing but a use comes
+    /// next.
+    bool defers() const {
+        bool probes = settings_.probe_on_release && can_.probe;
+        return can_.reset && settings_.reset_after > duration{} && !paused_ && maintains_ &&
+               (!probes || planted(fault::debtor_probed_on_release));
+    }
+    instant debt_due(const slot& s) const { return after(s.idle_since, settings_.reset_after); }
     std::optional<retire_reason> wear(const slot& s, instant now) const;
     bool head_may_be_bypassed(instant now) const;
     bool comes_back_fit(instant now, const slot& s, std::uint64_t uses) const;
@@ -449,6 +467,7 @@ private:
     void check_waiters(instant now) const;
     void check_calls(instant now) const;
     void check_counters() const;
+    void check_debt(instant now, const slot& s) const;
     void check_express() const;
 
     options settings_;
@@ -484,6 +503,7 @@ private:
     instant last_sweep_;
     instant sweep_due_ = never;  // nothing is due to be retired before this
     instant beat_due_ = never;   // no heartbeat is due before this
+    instant debt_due_ = never;   // nothing idle owes a reset for too long before this
     instant others_at_ = never;  // when anything but a waiter's deadline is due
     instant rest_at_ = never;    // the same but for a look at the idle
     instant express_until_ = long_ago;

@@ -63,6 +63,7 @@ void machine::check_calls(instant now) const {
                "only resources of this generation may be lent");
         ensure(s.state != slot_state::idle || s.uses < settings_.max_uses,
                "what is used up is not kept");
+        if (s.owes) check_debt(now, s);
     }
     calls_.check();
     ensure(trials == trials_, "the trials are counted");
@@ -70,6 +71,19 @@ void machine::check_calls(instant now) const {
     ensure(calls_.earliest() > now, "8: no call is past its deadline");
     ensure(beats == (beating_ ? 1 : 0), "one heartbeat at a time");
     ensure(count(slot_state::opening) <= settings_.opening_max, "9: opens within opening_max");
+}
+
+void machine::check_debt(instant now, const slot& s) const {
+    ensure(can_.reset || s.state == slot_state::leased || s.state == slot_state::closing,
+           "15: only what can be reset owes it");
+    ensure(s.state != slot_state::probing, "15: what owes a reset is not probed");
+    bool stays = s.state == slot_state::idle && s.idle != idle_kind::doomed;
+    if (!stays) return;
+    ensure(defers(), "15: nothing idle owes a reset where nobody looks after it");
+    ensure(debt_due_ <= debt_due(s), "15: no debt falls due unnoticed");
+    if (!line_.empty()) return;
+    ensure(now < debt_due(s), "15: where nobody waits no debt is older than reset_after");
+    ensure(wake_at() <= debt_due(s), "15: the timer comes when a debt falls due");
 }
 
 void machine::check_waiters(instant now) const {

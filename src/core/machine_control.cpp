@@ -49,6 +49,7 @@ void machine::pause(instant now, actions& out) {
     notice_freeze(now);
     if (!paused_ && !closed_) report(event_kind::paused, 0, out);
     paused_.set(true);
+    if (!planted(fault::paused_keeps_debts)) pay_all_debts(now, out);
     settle(now, out);
 }
 
@@ -62,6 +63,7 @@ void machine::resume(instant now, actions& out) {
 void machine::suspend_maintenance(instant now, actions& out) {
     notice_freeze(now);
     maintains_ = false;
+    if (!planted(fault::suspended_keeps_debts)) pay_all_debts(now, out);
     settle(now, out);
 }
 
@@ -158,7 +160,7 @@ void machine::judge_use(instant now, const slot& s, condition how, actions& out)
     bool this_one = s.trial && s.trial_of == circuit_.moves();
     bool earlier = circuit_.state() == breaker_state::recovering && !this_one;
     if (earlier && !planted(fault::earlier_lease_ends_recovery)) return;
-    bool accepted = how == condition::clean || how == condition::dirty ||
+    bool accepted = how == condition::clean || how == condition::dirty || how == condition::owing ||
                     (how == condition::unused && planted(fault::unused_lease_ends_recovery));
     if (accepted && !planted(fault::accepted_release_is_no_news))
         judge(now, circuit_news::succeeded, s.resource, out);

@@ -30,14 +30,15 @@ namespace cenote::core {
 
 [[gnu::always_inline]] inline bool machine::pass_on(instant now, slot_id id, std::uint64_t uses,
                                                     const std::optional<duration>& held,
-                                                    std::uint64_t& to) {
+                                                    bool owes, std::uint64_t& to) {
     // The last one in line leaves through settle(): without a line other things are due.
     std::size_t enough = planted(fault::express_serves_the_last_in_line) ? 1 : 2;
     if (!is_express(now) || line_.size() < enough) return false;
     if (line_.first().count > 1 && !planted(fault::express_gives_one_to_many)) return false;
     slot& s = slots_[id];
-    if (!comes_back_fit(now, s, uses)) return false;
+    if (!comes_back_fit(now, s, uses) || (owes && !defers())) return false;
     ++passed_on_;
+    s.owes = owes;
     s.uses += uses + 1;
     s.idle_since = now;
     s.leased_at = now;
@@ -76,12 +77,15 @@ namespace cenote::core {
 }
 
 [[gnu::always_inline]] inline bool machine::put_back(instant now, slot_id id, std::uint64_t uses,
-                                                     const std::optional<duration>& held) {
+                                                     const std::optional<duration>& held,
+                                                     bool owes) {
     if (!is_calm(now)) return false;
     slot& s = slots_[id];
     ensure(s.state == slot_state::leased, "what is put back was leased");
-    if (!comes_back_fit(now, s, uses)) return false;
+    if (!comes_back_fit(now, s, uses) || (owes && !defers())) return false;
     ++released_;
+    s.owes = (owes && !planted(fault::calm_forgets_the_debt)) ||
+             (s.owes && planted(fault::use_leaves_the_debt));
     s.uses += uses;
     s.idle_since = now;
     releases_.note(now);

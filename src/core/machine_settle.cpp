@@ -22,6 +22,7 @@ void machine::settle(instant now, actions& out) {
     if (slots_.doomed() > 0) close_idle(now, out);
     bool sweeps = maintains_ || planted(fault::suspended_sweeps_on);
     if (!paused_ && sweeps && sweep_at() <= now) sweep(now, out);
+    if (!paused_ && debt_due_ <= now) pay_debts(now, out);
     if (beats() && beat_due_ <= now) beat(now, out);
     if (!paused_ || planted(fault::pause_opens_all_the_same)) open_missing(now, out);
     settled_at_ = now;
@@ -202,6 +203,8 @@ void machine::probe_stale(instant now, actions& out) {
         slot_id id = slots_.oldest(idle_kind::stale);
         if (auto why = wear(slots_[id], now)) {
             retire(now, id, *why, out);
+        } else if (slots_[id].owes && !planted(fault::debtor_probed_at_acquire)) {
+            begin(now, id, slot_state::resetting, verb::reset, out);  // is probed afterwards
         } else {
             slots_[id].purpose = probe_purpose::lend;
             begin(now, id, slot_state::probing, verb::probe, out);
@@ -266,11 +269,52 @@ void machine::sweep_one(instant now, slot_id id, actions& out) {
     sweep_due_ = std::min({sweep_due_, s.expires_at, idle_until});
 }
 
+/// Resets what has owed that for long enough. Not while somebody waits: whatever is idle then is on
+/// its way to them.
+void machine::pay_debts(instant now, actions& out) {
+    if (closed_ || !line_.empty()) return;
+    debt_due_ = never;
+    for (idle_kind kind : {idle_kind::fresh, idle_kind::stale})
+        for (slot_id id = slots_.oldest(kind); id != no_slot;) {
+            slot_id next = slots_[id].next;
+            const slot& s = slots_[id];
+            instant due = s.owes ? debt_due(s) : never;
+            if (due <= now) begin(now, id, slot_state::resetting, verb::reset, out);
+            else debt_due_ = std::min(debt_due_, due);
+            id = next;
+        }
+}
+
+/// When nobody will look after them any more.
+void machine::pay_all_debts(instant now, actions& out) {
+    debt_due_ = never;
+    for (idle_kind kind : {idle_kind::fresh, idle_kind::stale, idle_kind::kept})
+        for (slot_id id = slots_.oldest(kind); id != no_slot;) {
+            slot_id next = slots_[id].next;
+            if (slots_[id].owes) begin(now, id, slot_state::resetting, verb::reset, out);
+            id = next;
+        }
+}
+
 /// Probes the idle resource that has gone unproven longest, if that is long enough; one at a time,
-/// and only while nobody waits.
+/// and only while nobody waits. What owes a reset is reset first, and so proven by its own turn.
 void machine::beat(instant now, actions& out) {
     if (closed_ || !can_.probe || beating_) return;
     if (!line_.empty() && !planted(fault::heartbeat_ignores_waiters)) return;
+    slot_id oldest = least_proven();
+    while (beat_due_ <= now && slots_[oldest].owes && !planted(fault::debtor_probed_by_the_beat)) {
+        begin(now, oldest, slot_state::resetting, verb::reset, out);
+        oldest = least_proven();
+    }
+    if (beat_due_ > now) return;
+    beating_ = !planted(fault::heartbeat_hides_all_idle);
+    slots_[oldest].purpose = probe_purpose::heartbeat;
+    begin(now, oldest, slot_state::probing, verb::probe, out);
+    if (planted(fault::heartbeat_hides_all_idle)) beat(now, out);
+}
+
+/// The idle resource whose heartbeat is due next, at beat_due_.
+slot_id machine::least_proven() {
     slot_id oldest = no_slot;
     instant good_until = never;
     for (idle_kind kind : {idle_kind::fresh, idle_kind::stale})
@@ -284,11 +328,7 @@ void machine::beat(instant now, actions& out) {
             }
         }
     beat_due_ = good_until;
-    if (good_until > now) return;
-    beating_ = !planted(fault::heartbeat_hides_all_idle);
-    slots_[oldest].purpose = probe_purpose::heartbeat;
-    begin(now, oldest, slot_state::probing, verb::probe, out);
-    if (planted(fault::heartbeat_hides_all_idle)) beat(now, out);
+    return oldest;
 }
 
 void machine::open_missing(instant now, actions& out) {
@@ -343,7 +383,7 @@ instant machine::rest_wake_at() const {
 
 /// When the idle are due to be swept or probed while nobody waits.
 instant machine::idle_wake_at() const {
-    instant at = maintains_ ? sweep_at() : never;
+    instant at = std::min(maintains_ ? sweep_at() : never, debt_due_);
     return can_.probe && !beating_ && beats() ? std::min(at, beat_due_) : at;
 }
 

@@ -45,6 +45,7 @@ struct alignas(64) slot {
     bool expiring = false;       // idle and too old; stays until its replacement is there
     bool trial = false;          // lent while the circuit was recovering
     bool begun = false;          // the call in flight is being made
+    bool owes = false;           // it came back before its reset, which its next use makes
     probe_purpose purpose{};     // of the probe in flight
     std::uint64_t resource = 0;  // number of the resource in it: that of the call that opened it
     std::uint64_t call = 0;      // number of the call in flight; 0 = none

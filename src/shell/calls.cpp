@@ -140,6 +140,7 @@ void answer(keeper& k, const job& j, outcome how, const std::exception_ptr& erro
             case verb::reset: break;
         }
         j.on->busy = false;
+        if (j.which == verb::reset) j.on->owes = false;
         bool wanted = j.which == verb::probe ? k.machine.on_probe(now, j.slot, j.call, how, k.out)
                                              : k.machine.on_reset(now, j.slot, j.call, how, k.out);
         if (wanted) return;

@@ -127,7 +127,7 @@ public:
         for (std::size_t i = 0; i < shelf_.size(); ++i)
             if (item* r = shelf_.collect(i); r != nullptr) hot |= stays(now, i, r);
         swept_before_ = std::exchange(swept_at_, now);
-        sweep_at_ = pool_.next_sweep(now);
+        sweep_at_ = next_sweep(now);
         if (hot) return;
         sleep();
         collect(now);            // rule 1 of the shelf
@@ -160,6 +160,7 @@ private:
     item* lay(instant now, item* r) {
         if (!is_open() || pool_.is_used_up(r) || pool_.is_expired(now, r)) return r;
         std::size_t cell = pool_.cell() % shelf_.size();
+        if (pool_.has_debt(r)) expect_debts(now);
         item* older = shelf_.collect(cell);
         if (!shelf_.restore(cell, r)) {
             if (older != nullptr) bring_back(now, older);
@@ -182,10 +183,17 @@ private:
 
     void wake_up(instant now) {
         swept_at_ = swept_before_ = now;
-        sweep_at_ = pool_.next_sweep(now);
+        sweep_at_ = next_sweep(now);
         pool_.woke_up(now);
         shelf_.lower(detail::sweeper_asleep);
     }
+    /// What lies on the shelf may owe a reset from now on, and is brought back in time for it.
+    void expect_debts(instant now) {
+        if (std::exchange(debts_, true)) return;
+        sweep_by(next_sweep(now));
+        shelf_.take_debts();
+    }
+    instant next_sweep(instant now) const { return pool_.next_sweep(now, debts_); }
     void sleep() {
         sweep_at_ = Pool::never;
         shelf_.raise(detail::sweeper_asleep);
@@ -194,6 +202,7 @@ private:
     Pool& pool_;
     typename Pool::shelf& shelf_;
     core::tally collected_;
+    bool debts_ = false;        // what lies on the shelf may owe a reset
     std::size_t recalled_ = 0;  // leases from before the last recall that are still out
     date recalled_at_{};
     typename Pool::suspicion_mark suspicion_ =

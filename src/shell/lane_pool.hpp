@@ -26,12 +26,13 @@ public:
     static constexpr suspicion_mark no_suspicion = core::long_ago;
 
     lane_pool(core::machine& machine, core::actions& out, lease_ledger& leases, umpire& strategy,
-              core::duration sweep_interval)
+              core::duration sweep_interval, core::duration reset_after)
         : machine_(machine),
           out_(out),
           leases_(leases),
           umpire_(strategy),
-          interval_(sweep_interval) {}
+          interval_(sweep_interval),
+          interval_with_debts_(std::min(sweep_interval, reset_after)) {}
 
     // What the lane needs to know.
 
@@ -50,9 +51,11 @@ public:
         return lease_ledger::hits(r) >= r->seen->limit.load(std::memory_order_relaxed);
     }
     static std::uint64_t touches(const item* r) { return lease_ledger::touches(r); }
+    /// It owes a reset, which its next use makes.
+    static bool has_debt(const item* r) { return r->owes; }
     /// In time for what will be too old before the next regular sweep.
-    instant next_sweep(instant now) const {
-        instant at = core::after(now, interval_);
+    instant next_sweep(instant now, bool with_debts) const {
+        instant at = core::after(now, with_debts ? interval_with_debts_ : interval_);
         for (core::slot_id id = 0; id < machine_.places(); ++id) {
             const core::slot& s = machine_.look(id);
             if (s.state == core::slot_state::leased && s.expires_at > now)
@@ -64,7 +67,7 @@ public:
     // What it has the pool do.
 
     void bring_back(instant now, const item* r, instant idle_since) {
-        machine_.bring_back(now, r->slot, leases_.take_uses(r), idle_since, out_);
+        machine_.bring_back(now, r->slot, leases_.take_uses(r), idle_since, r->owes, out_);
     }
 
     /// A put on the shelf, and what the trace said before.
@@ -118,6 +121,7 @@ private:
     lease_ledger& leases_;
     umpire& umpire_;
     const core::duration interval_;
+    const core::duration interval_with_debts_;
     std::uint64_t puts_judged_ = 0;  // leases from the shelf that the strategy knows of
 };
 

@@ -1,6 +1,7 @@
 // How a lease ends.
 #include <bit>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "core/machine_express.hpp"
@@ -43,7 +44,8 @@ passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     std::uint64_t cookie = 0;
     keeper::changing bracket(k.sequence);
     std::uint64_t uses = k.leases.uses_since(r);
-    if (!k.machine.pass_on(now, r->slot, uses, lease_ledger::held(now, r), cookie)) return {};
+    if (!k.machine.pass_on(now, r->slot, uses, lease_ledger::held(now, r), r->owes, cookie))
+        return {};
     auto* w = std::bit_cast<detail::waiter*>(cookie);
     w->error = {};
     w->got = r;
@@ -64,7 +66,8 @@ passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
             return false;
         instant now = k.now_in_order();
         keeper::changing bracket(k.sequence);
-        if (!k.machine.put_back(now, r->slot, k.leases.uses_since(r), lease_ledger::held(now, r)))
+        if (!k.machine.put_back(now, r->slot, k.leases.uses_since(r), lease_ledger::held(now, r),
+                                r->owes))
             return false;
         k.leases.take_uses(r);
         rouse = k.must_tell_clock();
@@ -94,13 +97,28 @@ inline bool release_at_once(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
 /// Not inlined: what it is called with needs room on the stack.
 [[gnu::noinline]] void release_slowly(keeper& k, resource* r) noexcept { k.release(r, nullptr); }
 
+/// Clean, or owing a reset.
+bool returns_as_it_is(core::condition how) {
+    return how == core::condition::clean || how == core::condition::owing;
+}
+
+/// How the machine is told of it.
+core::condition condition_of(const resource* r, bool unused) {
+    using core::condition;
+    auto how = static_cast<condition>(r->state);
+    if (unused && how == condition::dirty) return condition::dirty_unused;
+    if (r->owes && how == condition::clean) return condition::owing;
+    if (r->owes && how == condition::unused) return condition::owing_unused;
+    return how;
+}
+
 void end_lease(keeper& k, instant now, resource* r, core::condition how,
                const std::exception_ptr& cause) CENOTE_REQUIRES(k.lock) {
     std::optional<core::duration> held = lease_ledger::held(now, r);
     const core::slot& s = k.machine.look(r->slot);
     if (cause != nullptr) k.opens.begin_answer(cause, s.resource);
     // The machine must hear of the end of a trial.
-    bool plain = how == core::condition::clean && !s.trial;
+    bool plain = returns_as_it_is(how) && !s.trial;
     if (!plain || !k.lane.keep(now, r)) return k.give_to_machine(now, r, how, held);
     if (held) k.machine.note_hold(*held);
 }
@@ -119,11 +137,13 @@ void keeper::release(resource* r, std::exception_ptr cause) noexcept {
         if (cause == nullptr) cause = std::move(thrown);
     }
     if (is_foreign(r)) return forsake(r);
-    if (looks_before_release_ && lay_back(r)) return;  // others have tried that already
-    auto how = static_cast<core::condition>(std::exchange(r->state, detail::condition::clean));
-    if (unused && how == core::condition::dirty) how = core::condition::dirty_unused;
+    // Others have tried that already. (Rule 4 of the shelf.)
+    bool may_lie = looks_before_release_ && (!r->owes || shelf_.takes_debts());
+    if (may_lie && lay_back(r)) return;
+    core::condition how = condition_of(r, unused);
+    r->state = detail::condition::clean;
     // Without a hook a clean one has tried that already.
-    bool clean = how == core::condition::clean && looks_before_release_;
+    bool clean = returns_as_it_is(how) && looks_before_release_;
     if (clean && release_at_once(*this, r)) return;
     enter([&](instant now)
               CENOTE_REQUIRES(lock) noexcept { end_lease(*this, now, r, how, cause); });
@@ -144,6 +164,19 @@ bool keeper::admits(resource* r) noexcept {
     }
 }
 
+namespace {
+
+std::exception_ptr no_reset_to_make() noexcept {
+    try {
+        throw std::logic_error(
+            "cenote: before_release returned reset_later, and the connector has no reset");
+    } catch (...) {
+        return std::current_exception();
+    }
+}
+
+}  // namespace
+
 /// Only at what its holder thinks can be kept. Returns what it throws.
 std::exception_ptr keeper::look_before_release(resource* r) noexcept {
     bool returns = r->state == detail::condition::clean || r->state == detail::condition::dirty ||
@@ -157,10 +190,27 @@ std::exception_ptr keeper::look_before_release(resource* r) noexcept {
         thrown = std::current_exception();
     }
     if (is_foreign(r)) return thrown;  // forked by the connector
+    bool unused = r->state == detail::condition::unused;
+    bool dirty = r->state == detail::condition::dirty;
+    auto be_reset = [r]() -> std::exception_ptr {
+        r->state = detail::condition::dirty;
+        r->owes = false;
+        return nullptr;
+    };
     switch (said) {
-        case verdict::keep: return nullptr;  // and what is dirty stays so
-        case verdict::reset:
-        case verdict::reset_later: r->state = detail::condition::dirty; return nullptr;
+        case verdict::keep:
+            // What is dirty stays so, and what was not used owes what it owed.
+            r->owes = r->owes && unused;
+            return nullptr;
+        case verdict::reset_later:
+            if (!can.reset) {
+                thrown = no_reset_to_make();
+                break;
+            }
+            if (dirty || fixed.reset_after <= core::duration{}) return be_reset();
+            r->owes = true;
+            return nullptr;
+        case verdict::reset: return be_reset();
         case verdict::suspect:
             suspect(r);
             r->state = detail::condition::broken;

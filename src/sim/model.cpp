@@ -144,9 +144,12 @@ void model::release(instant now, slot_id id, condition how, std::uint64_t uses, 
     s.uses += uses;
     s.idle_since = now;
     // Why it is closed is a matter of the reports alone.
-    const bool used = how == condition::clean || how == condition::dirty;
-    const bool dirty = how == condition::dirty || how == condition::dirty_unused;
-    const bool kept = used || how == condition::unused || dirty;
+    const bool owing = how == condition::owing || how == condition::owing_unused;
+    s.owes = owing && debts_last();
+    const bool used = how == condition::clean || how == condition::dirty || how == condition::owing;
+    const bool dirty =
+        how == condition::dirty || how == condition::dirty_unused || (owing && !s.owes);
+    const bool kept = used || how == condition::unused || dirty || owing;
     const bool bad = how == condition::rejected || how == condition::broken;
     if (circuit_.to != breaker_state::recovering || (s.trial && s.trial_of == moves_of_circuit_)) {
         if (used) judge(now, core::circuit_news::succeeded, s.resource, out);
@@ -221,12 +224,14 @@ std::size_t model::room() const {
 void model::pause(instant now, actions& out) {
     notice_freeze(now);
     paused_ = true;
+    pay_debts(now, never, out);
     settle(now, out);
 }
 
 void model::maintain(instant now, bool on, actions& out) {
     notice_freeze(now);
     maintained_ = on;
+    if (!on) pay_debts(now, never, out);
     settle(now, out);
 }
 
@@ -426,6 +431,7 @@ bool model::on_reset(instant now, slot_id id, std::uint64_t call, outcome how, a
         settle(now, out);
         return false;
     }
+    slots_[id].owes = false;
     if (how != outcome::ok || closed_ || worn(slots_[id], now)) {
         begin_close(now, id, out);
     } else {
@@ -480,6 +486,7 @@ void model::begin_probe(instant now, slot_id id, probe_purpose why, actions& out
 void model::vacate(slot_id id) {
     enter(id, slot_state::vacant);
     slots_[id].moved = ++moves_;
+    slots_[id].owes = false;
 }
 
 void model::become_fresh(instant now, slot_id id) {
@@ -491,6 +498,7 @@ void model::become_fresh(instant now, slot_id id) {
     sweep_due_ = std::min({sweep_due_, s.expires_at, idle_limit(s)});
     if (spared_any_) sweep_due_ = std::min(sweep_due_, now);
     beat_due_ = std::min(beat_due_, beat_at(s));
+    if (s.owes) debt_due_ = std::min(debt_due_, debt_at(s));
 }
 
 void model::move(slot_id id, idle_kind kind) {
@@ -602,6 +610,7 @@ void model::settle(instant now, actions& out) {
     close_doomed(now, out);
     if (!paused_) {
         sweep(now, out);
+        if (!closed_ && line_.empty() && debt_due_ <= now) pay_debts(now, now, out);
         beat(now, out);
         open_missing(now, out);
     }
@@ -678,15 +687,19 @@ void model::shed_late(instant now, actions& out) {
     while (shed_at(oldest()) <= now) refuse(oldest(), errc::shed, out);
 }
 
-/// What is kept for the head may become suspect; its age was looked at when it came.
-void model::look_at_kept(instant now) {
+std::vector<slot_id> model::kept_in_turn() const {
     std::vector<slot_id> all;
     for (slot_id id = 0; id < slots_.size(); ++id)
         if (slots_[id].state == slot_state::idle && slots_[id].idle == idle_kind::kept)
             all.push_back(id);
     std::sort(all.begin(), all.end(),
               [this](slot_id a, slot_id b) { return slots_[a].moved < slots_[b].moved; });
-    for (const slot_id id : all) {
+    return all;
+}
+
+/// What is kept for the head may become suspect; its age was looked at when it came.
+void model::look_at_kept(instant now) {
+    for (const slot_id id : kept_in_turn()) {
         const instant proven = slots_[id].checked_at;
         if (can_.probe && proven <= suspect_at_ && proven != now) move(id, idle_kind::stale);
     }
@@ -738,6 +751,8 @@ void model::probe_stale(instant now, actions& out) {
         if (id == no_slot) return;
         if (worn(slots_[id], now)) {
             begin_close(now, id, out);
+        } else if (slots_[id].owes) {
+            begin(now, id, slot_state::resetting, verb::reset, out);
         } else {
             begin_probe(now, id, probe_purpose::lend, out);
         }
@@ -788,18 +803,41 @@ void model::sweep_one(instant now, slot_id id, actions& out) {
     sweep_due_ = std::min({sweep_due_, s.expires_at, limit});
 }
 
+/// Resets what owes that and must have done it by then, in the order in which things are swept.
+void model::pay_debts(instant now, instant by, actions& out) {
+    std::vector<slot_id> all = fresh_then_stale();
+    for (const slot_id id : kept_in_turn()) all.push_back(id);
+    debt_due_ = never;
+    for (const slot_id id : all) {
+        if (!slots_[id].owes) continue;
+        if (debt_at(slots_[id]) <= by) begin(now, id, slot_state::resetting, verb::reset, out);
+        else debt_due_ = std::min(debt_due_, debt_at(slots_[id]));
+    }
+}
+
+/// Whether what owes a reset may go back without it.
+bool model::debts_last() const {
+    const bool probed = settings_.probe_on_release && can_.probe;
+    return can_.reset && !probed && !paused_ && maintained_ && settings_.reset_after > duration{};
+}
+
+instant model::debt_at(const place& s) const { return after(s.idle_since, settings_.reset_after); }
+
 void model::beat(instant now, actions& out) {
     if (closed_ || !can_.probe || beating_ || now < beat_due_ || !line_.empty()) return;
     if (circuit_.to != breaker_state::active || !maintained_) return;
-    slot_id next = no_slot;
-    for (const slot_id id : fresh_then_stale()) {
-        if (slots_[id].expiring) continue;
-        if (next == no_slot || beat_at(slots_[id]) < beat_at(slots_[next])) next = id;
+    for (;;) {
+        slot_id next = no_slot;
+        for (const slot_id id : fresh_then_stale()) {
+            if (slots_[id].expiring) continue;
+            if (next == no_slot || beat_at(slots_[id]) < beat_at(slots_[next])) next = id;
+        }
+        beat_due_ = next == no_slot ? never : beat_at(slots_[next]);
+        if (next == no_slot || beat_due_ > now) return;
+        beating_ = !slots_[next].owes;
+        if (beating_) return begin_probe(now, next, probe_purpose::heartbeat, out);
+        begin(now, next, slot_state::resetting, verb::reset, out);
     }
-    beat_due_ = next == no_slot ? never : beat_at(slots_[next]);
-    if (next == no_slot || beat_due_ > now) return;
-    beating_ = true;
-    begin_probe(now, next, probe_purpose::heartbeat, out);
 }
 
 void model::open_missing(instant now, actions& out) {
@@ -1031,6 +1069,7 @@ instant model::wake_at() const {
         at = std::min({at, interval_ends_, shed_at(oldest())});
     at = std::min({at, held_back_ ? widen_at_ : retry_at_, scout_at()});
     for (const auto& [call, deadline] : strays_) at = std::min(at, deadline);
+    if (line_.empty()) at = std::min(at, debt_due_);
     if (line_.empty() && maintained_) {
         at = std::min(at, sweep_at());
         if (can_.probe && !beating_ && circuit_.to == breaker_state::active)

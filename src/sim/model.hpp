@@ -72,6 +72,7 @@ private:
         std::uint64_t epoch = 0;
         std::uint64_t holder = 0;
         bool begun = false;          // the call in flight is being made
+        bool owes = false;           // a reset, which its next use makes
         std::uint64_t resource = 0;  // the number of the call that opened it
         std::uint64_t moved = 0;     // when it came to its idle kind, or became vacant
         core::instant called_at{};
@@ -130,6 +131,7 @@ private:
     core::instant scout_at() const;
     void make_way(core::actions& out);
     std::size_t kept() const;
+    std::vector<core::slot_id> kept_in_turn() const;
     void look_at_kept(core::instant now);
     bool gather(core::instant now, core::actions& out);
     void let_go_of_kept();
@@ -151,6 +153,7 @@ private:
     void close_doomed(core::instant now, core::actions& out);
     void sweep(core::instant now, core::actions& out);
     void sweep_one(core::instant now, core::slot_id id, core::actions& out);
+    void pay_debts(core::instant now, core::instant by, core::actions& out);
     void beat(core::instant now, core::actions& out);
     void open_missing(core::instant now, core::actions& out);
 
@@ -176,6 +179,8 @@ private:
     bool head_may_be_bypassed(core::instant now) const;
     core::instant idle_limit(const place& s) const;
     core::instant beat_at(const place& s) const;
+    bool debts_last() const;
+    core::instant debt_at(const place& s) const;
     core::instant sweep_at() const;
     core::instant draw_expiry(core::instant now);
 
@@ -216,6 +221,7 @@ private:
     core::instant settled_at_;
     core::instant sweep_due_ = core::never;
     core::instant beat_due_ = core::never;
+    core::instant debt_due_ = core::never;
 
     std::size_t width_ = 1;
     core::instant widen_at_ = core::never;

@@ -157,6 +157,14 @@ void draw_express(core::dice& random, plan& p) {
     if (random.chance(90)) weight_of(p, kind::pause) = weight_of(p, kind::close) = 0;
 }
 
+void draw_debts(core::dice& random, plan& p) {
+    if (!random.chance(40)) return;
+    p.owing_percent = random.chance(50) ? 90 : 30;
+    p.settings.reset_after = span(random, 300, true);
+    if (random.chance(5)) p.settings.reset_after = nanoseconds{0};
+    if (random.chance(90)) p.can.reset = true;
+}
+
 }  // namespace
 
 std::string to_string(const decision& d) {
@@ -214,6 +222,7 @@ plan draw_plan(std::uint64_t seed, std::size_t steps) {
     p.can.sees_freezes = !random.chance(20);
     if (random.chance(20)) p.settings.open_errors = open_errors::fail_fast;
     draw_express(random, p);
+    draw_debts(random, p);
     return p;
 }
 

@@ -85,6 +85,7 @@ struct plan {
     std::chrono::nanoseconds cool_down = std::chrono::milliseconds{100};
     std::size_t steps = 0;
     std::uint64_t fault_percent = 0;    // answers that are failures
+    std::uint64_t owing_percent = 0;    // clean leases that owe a reset
     std::uint64_t final_percent = 0;    // failed opens that are final
     std::uint64_t patient_percent = 0;  // borrowers that wait for ever
     std::array<std::uint32_t, decision::kinds> weights{};

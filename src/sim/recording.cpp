@@ -45,6 +45,7 @@ void each_field(Plan& p, Visit visit) {
     visit("lifetime_jitter", o.lifetime_jitter);
     visit("max_uses", o.max_uses);
     visit("sweep_interval", o.sweep_interval);
+    visit("reset_after", o.reset_after);
     visit("probe_after_idle", o.probe_after_idle);
     visit("probe_on_release", o.probe_on_release);
     visit("heartbeat", o.heartbeat);

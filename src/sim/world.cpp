@@ -116,6 +116,7 @@ decision world::draw() {
         case decision::kind::release: {
             bool clean = !random_.chance(plan_.fault_percent);
             d.b = clean ? 0 : static_cast<std::uint32_t>(random_.below(5));
+            if (clean && plan_.owing_percent > 0 && random_.chance(plan_.owing_percent)) d.b = 5;
             break;
         }
         case decision::kind::admit: d.b = random_.chance(plan_.fault_percent) ? 1 : 0; break;
@@ -188,8 +189,8 @@ bool world::borrow(const decision& d, borrower& who) {
         case decision::kind::attempt: attempt(who); return true;
         case decision::kind::cancel: cancel(who); return true;
         case decision::kind::release: {
-            constexpr std::array how = {condition::clean, condition::dirty, condition::discard,
-                                        condition::rejected, condition::broken};
+            constexpr std::array how = {condition::clean,    condition::dirty,  condition::discard,
+                                        condition::rejected, condition::broken, condition::owing};
             return release(who, how[d.b % how.size()]), true;
         }
         case decision::kind::detach: detach(who); return true;
@@ -372,10 +373,13 @@ void world::detach(borrower& who) {
 
 void world::release(borrower& who, condition how) {
     place& p = places_[who.slot];
-    bool accepted = how == condition::clean || how == condition::dirty;
+    bool owes = how == condition::owing;
+    bool accepted = how == condition::clean || how == condition::dirty || owes;
     trials_well_ += who.trial && accepted;
     p.dirty = how == condition::dirty;
-    p.given_up = how != condition::clean && how != condition::dirty;
+    p.given_up = !accepted;
+    p.owes = owes;
+    p.owes_since = now_;
     slot_id slot = who.slot;
     who = {};
     machine_.release(now_, slot, how, 0, nanoseconds{0}, mine_);
@@ -542,6 +546,7 @@ void world::call_ended(const call& c, outcome how) {
     if (c.which == verb::open && how == outcome::ok) p = {.exists = true, .resource = c.number};
     if (c.which == verb::probe && how != outcome::ok) p.given_up = true;
     if (c.which == verb::reset) (how == outcome::ok ? p.dirty : p.given_up) = how != outcome::ok;
+    if (c.which == verb::reset) p.owes = false;
     if (c.which == verb::close) p.exists = false;
 }
 
@@ -573,6 +578,7 @@ void world::pause(bool on) {
 }
 
 void world::maintain(bool on) {
+    maintained_ = on;
     if (on) machine_.resume_maintenance(now_, mine_);
     else machine_.suspend_maintenance(now_, mine_);
     model_.maintain(now_, on, theirs_);
@@ -705,6 +711,7 @@ void world::began(const core::action& a) {
     place& p = places_[a.slot];
     require(p.exists == (a.which != verb::open), "opens fill empty slots, other calls full ones");
     require(a.which != verb::open || !paused_, "a paused pool opens nothing");
+    require(a.which != verb::probe || !p.owes, "what owes a reset is not probed");
     require(a.which != verb::open || circuit_.to != breaker_state::inactive,
             "an inactive pool opens nothing");
     for (std::size_t i = 0; i < calls_.size(); ++i) {
@@ -783,6 +790,7 @@ void world::look() {
     require(s.waiting == model_.waiting(), "as many waiting as in the model");
     require(machine_.wake_at() == model_.wake_at(), "the timer is set as in the model");
     look_at_borrowers(s);
+    look_at_debts(s);
     if (const char* wrong = watch_.look(now_, machine_)) throw finding(wrong);
     std::size_t existing = 0;
     for (const place& p : places_) existing += p.exists;
@@ -821,6 +829,19 @@ void world::look_at_borrowers(const stats& s) const {
     require(begun_ == ended_ + suspended, "every acquire goes on until it ends, once");
     require(s.acquires == asks_ + attempts_, "acquires are counted once");
     require(s.refused(errc::canceled) == seen_.cancels, "canceled are counted once");
+}
+
+/// Whatever the machine makes of it: a debt is paid, or somebody has the resource, or will have it.
+void world::look_at_debts(const stats& s) const {
+    for (slot_id id = 0; id < places_.size(); ++id) {
+        const place& p = places_[id];
+        const core::slot& is = machine_.look(id);
+        bool stays = is.state == slot_state::idle && is.idle != core::idle_kind::doomed;
+        if (!p.exists || !p.owes || !stays) continue;
+        require(!paused_ && maintained_, "nothing idle owes a reset that nobody will make");
+        require(s.waiting > 0 || now_ < core::after(p.owes_since, plan_.settings.reset_after),
+                "a reset that is owed is made in time");
+    }
 }
 
 void world::mix(std::uint64_t value) { hash_ = (hash_ ^ value) * 0x100000001b3u; }

@@ -106,6 +106,8 @@ private:
     struct place {
         bool exists = false;
         bool dirty = false;
+        bool owes = false;  // a reset, since then
+        core::instant owes_since{};
         bool given_up = false;  // discarded, rejected, dead: must not be lent again
         bool fit = false;       // before_acquire has said so, since it was lent
         std::uint64_t resource = 0;
@@ -197,6 +199,7 @@ private:
     void compare_actions();
     void look();
     void look_at_borrowers(const stats& s) const;
+    void look_at_debts(const stats& s) const;
     void mix(std::uint64_t value);
     std::uint64_t thread_of(const borrower& who) const;
     std::uint64_t holder_of(const borrower& who) const;
@@ -231,6 +234,7 @@ private:
     std::uint64_t ended_ = 0;
     bool closed_ = false;
     bool paused_ = false;
+    bool maintained_ = true;
     threshold_breaker strategy_;
     core::actions news_;  // that the strategy has not heard yet
     breaker_move circuit_;

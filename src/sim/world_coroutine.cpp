@@ -67,8 +67,11 @@ void world::give_back(borrower& who) {
     core::slot_id slot = who.slot;
     end(who);
     if (slot == core::no_slot || planted(fault::destroyed_one_keeps_its_lease)) return;
-    machine_.release(now_, slot, core::condition::unused, 0, core::duration{}, mine_);
-    model_.release(now_, slot, core::condition::unused, 0, theirs_);
+    core::condition how =
+        places_[slot].owes ? core::condition::owing_unused : core::condition::unused;
+    places_[slot].owes_since = now_;
+    machine_.release(now_, slot, how, 0, core::duration{}, mine_);
+    model_.release(now_, slot, how, 0, theirs_);
 }
 
 /// before_acquire has spoken. If it said no, the borrower goes back to its place, unless it wants

@@ -58,6 +58,7 @@ bool world::scatter(gatherer& who) {
         core::slot_id slot = who.slots.back();
         who.slots.pop_back();
         trials_well_ += machine_.look(slot).trial;
+        places_[slot].owes = false;
         machine_.release(now_, slot, core::condition::clean, 0, core::duration{}, mine_);
         model_.release(now_, slot, core::condition::clean, 0, theirs_);
         absorb();

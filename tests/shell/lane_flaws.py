@@ -100,7 +100,22 @@ FLAWS = (
     ("sweeper_is_not_woken", ["sweep_twice"],
      (LANE, "shelf_.lower(detail::sweeper_asleep);", "")),
     ("sweeper_forgets_that_it_wakes", ["sweep_twice"],
-     (LANE, "sweep_at_ = pool_.next_sweep(now); pool_.woke_up(now);", "pool_.woke_up(now);")),
+     (LANE, "sweep_at_ = next_sweep(now); pool_.woke_up(now);", "pool_.woke_up(now);")),
+
+    # What owes a reset.
+    ("debt_is_not_expected", ["debt_wakes_the_sweeper", "first_debt_on_a_swept_lane"],
+     (LANE, "if (pool_.has_debt(r)) expect_debts(now);", "")),
+    ("first_debt_hastens_nothing", ["first_debt_on_a_swept_lane"],
+     (LANE, "sweep_by(next_sweep(now)); shelf_.take_debts();", "shelf_.take_debts();")),
+    ("sweeps_forget_debts", ["debts_meet_a_sweep"],
+     (LANE, "sweep_at_ = next_sweep(now); if (hot) return;",
+      "sweep_at_ = pool_.next_sweep(now, false); if (hot) return;")),
+    ("debts_are_forgotten_asleep", ["debt_meets_sleep_and_waking"],
+     (SHELF, "void take_debts() { takes_debts_.store(true); }",
+      "void take_debts(bool now = true) { takes_debts_.store(now); }"),
+     (LANE, "sweep_at_ = Pool::never; shelf_.raise(detail::sweeper_asleep);",
+      "sweep_at_ = Pool::never; shelf_.raise(detail::sweeper_asleep);"
+      " debts_ = false; shelf_.take_debts(false);")),
 
     # close()
     ("close_collects_first", ["close_meets_release_and_waiter"],

@@ -24,6 +24,7 @@ struct call {
         try_acquire,
         release,
         slow_release,
+        owe,  // release, and owe a reset
         sweep,
         close,
         retire_all,
@@ -37,6 +38,7 @@ constexpr call acquire(std::size_t cell = 0) { return {call::kind::acquire, cell
 constexpr call try_acquire(std::size_t cell = 0) { return {call::kind::try_acquire, cell}; }
 constexpr call release(std::size_t cell = 0) { return {call::kind::release, cell}; }
 constexpr call slow_release(std::size_t cell = 0) { return {call::kind::slow_release, cell}; }
+constexpr call owe(std::size_t cell = 0) { return {call::kind::owe, cell}; }
 constexpr call sweep{call::kind::sweep};
 constexpr call close{call::kind::close};
 constexpr call retire_all{call::kind::retire_all};
@@ -126,6 +128,9 @@ private:
             case call::kind::slow_release:
                 if (mine != nullptr) keeper_.slow_release(c.cell, std::exchange(mine, nullptr));
                 return;
+            case call::kind::owe:
+                if (mine != nullptr) keeper_.release(c.cell, std::exchange(mine, nullptr), true);
+                return;
             case call::kind::sweep: return keeper_.sweep();
             case call::kind::close: return keeper_.close();
             case call::kind::retire_all: return keeper_.retire_all();
@@ -213,6 +218,31 @@ std::vector<scenario> swapping() {
          {1, 2, 0, 0, 0},
          {{release()}, {slow_release()}, {acquire(), release(), acquire()}},
          counters},
+    };
+}
+
+/// What owes a reset must be swept sooner than anything else.
+std::vector<scenario> owing() {
+    using detail::sweeper_asleep;
+    return {
+        {"debt_wakes_the_sweeper", {1, 1, 0, 0, sweeper_asleep}, {{owe(), acquire(), owe()}}},
+        {"first_debt_on_a_swept_lane",
+         {2, 2, 0, 0, 0},
+         {{owe(0), acquire(1), owe(0)}, {release(1), acquire(0), owe(1)}}},
+        {"debts_meet_a_sweep",
+         {1, 2, 0, 0, 0},
+         {{owe(), acquire(), owe()}, {slow_release()}, {sweep, sweep}}},
+        {"debt_meets_sleep_and_waking",
+         {2, 2, 0, 0, 0},
+         {{owe(0), acquire(0), owe(0)}, {sweep, sweep, slow_release(1)}}},
+        {"debt_meets_a_waiter",
+         {1, 1, 0, 0, 0},
+         {{owe(), acquire(), owe()}, {acquire(), release()}}},
+        {"debt_meets_close", {1, 2, 0, 0, 0}, {{owe(), try_acquire(), owe()}, {owe()}, {close}}},
+        {"debt_meets_a_recall",
+         {1, 2, 0, 0, 0},
+         {{owe(), acquire(), owe()}, {owe()}, {suspect_all}}},
+        {"debts_count", {1, 2, 0, 0, 0}, {{owe()}, {owe(), acquire()}, {sweep}}, counters},
     };
 }
 
@@ -353,8 +383,8 @@ std::vector<scenario> churning() {
 const std::vector<scenario>& scenarios() {
     static const std::vector<scenario> all = [] {
         std::vector<scenario> sum;
-        for (auto& some :
-             {lending(), sweeping(), swapping(), recalling(), bypassing(), ending(), churning()})
+        for (auto& some : {lending(), sweeping(), swapping(), owing(), recalling(), bypassing(),
+                           ending(), churning()})
             sum.insert(sum.end(), some.begin(), some.end());
         return sum;
     }();
@@ -411,6 +441,7 @@ std::vector<named_flaw> all_flaws() {
         {"bypassed_shut_the_lane",
          "owed_while_in_put",
          {.planted = toy_flaw::bypassed_shut_the_lane}},
+        {"debts_never_look", "first_debt_on_a_swept_lane", {.planted = toy_flaw::debts_never_look}},
     };
     for (const auto& each : lane_flaws::all)
         all.push_back({each.name, each.shows_in, {.lane = each.make}});

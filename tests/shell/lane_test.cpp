@@ -23,6 +23,7 @@ struct item {
     int lent_at = 0;
     int expires_at = long_from_now;
     bool used_up = false;
+    bool owes = false;  // a reset
     std::uint64_t puts = 0;
     std::uint64_t hits = 0;
     std::uint64_t touches_swept = ~std::uint64_t{0};
@@ -55,7 +56,8 @@ struct fake_pool {
     static bool is_expired(int now, const item* r) { return r->expires_at <= now; }
     static bool is_used_up(const item* r) { return r->used_up; }
     static std::uint64_t touches(const item* r) { return r->puts + r->hits; }
-    static int next_sweep(int now) { return now + 10; }
+    static bool has_debt(const item* r) { return r->owes; }
+    static int next_sweep(int now, bool with_debts) { return now + (with_debts ? 3 : 10); }
 
     void bring_back(int now, item* r, int idle_since) {
         --leases;
@@ -417,4 +419,31 @@ TEST_F(lane_test, starts_anew_with_nothing_but_what_the_options_say) {
     EXPECT_EQ(lane.collected(), 0U);
     lane.mind(5);  // the suspicion was the parent's
     EXPECT_FALSE(lane.has_recalled());
+}
+
+TEST_F(lane_test, sweeps_sooner_once_something_owes_a_reset) {
+    keep(100, a);
+    EXPECT_EQ(lane.sweep_at(), 110);
+    EXPECT_FALSE(shelf.takes_debts());
+    b.owes = true;
+    keep(101, b, 1);
+    EXPECT_EQ(lane.sweep_at(), 104);
+    EXPECT_TRUE(shelf.takes_debts());
+    lane.sweep(104);
+    EXPECT_EQ(lane.sweep_at(), 107);
+    EXPECT_THAT(pool.back, IsEmpty());
+    lane.sweep(107);
+    EXPECT_THAT(pool.back, ElementsAre(back{&a, 107, 100}, back{&b, 107, 100}));
+}
+
+TEST_F(lane_test, wakes_for_what_owes_a_reset_and_expects_more_of_it) {
+    a.owes = true;
+    hand_in(100, a);
+    EXPECT_EQ(lane.sweep_at(), 103);
+    lane.close(101, detail::pool_closed);
+    lane.open(detail::pool_closed);
+    EXPECT_FALSE(lane.is_swept());
+    EXPECT_TRUE(shelf.takes_debts());
+    keep(200, b);
+    EXPECT_EQ(lane.sweep_at(), 203);
 }

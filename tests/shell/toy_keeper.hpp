@@ -28,7 +28,7 @@ namespace cenote::interleave {
 
 /// What is planted here to see whether the checker has teeth. The flaws of the lane and the shelf
 /// are in lane_flaws.py.
-enum class toy_flaw { none, owed_has_no_timer, bypassed_shut_the_lane };
+enum class toy_flaw { none, owed_has_no_timer, bypassed_shut_the_lane, debts_never_look };
 
 struct item {
     std::size_t number = 0;
@@ -37,6 +37,7 @@ struct item {
     std::uint64_t touches = 0;
     std::uint64_t touches_swept = 0;
     bool owned = false;
+    bool owes = false;                    // a reset
     model_atomic<std::uint64_t> puts{0};  // only its holder writes it
 };
 
@@ -270,7 +271,11 @@ public:
     static bool is_expired(instant, const item*) { return false; }
     static bool is_used_up(const item*) { return false; }
     static std::uint64_t touches(const item* r) { return r->touches; }
-    static instant next_sweep(instant now) { return now + 1; }
+    static bool has_debt(const item* r) { return r->owes; }
+    static instant next_sweep(instant now, bool with_debts) {
+        return now + (with_debts ? soon : 5 * soon);
+    }
+    static constexpr instant soon = 1;
 
     void bring_back(instant now, item* r, instant) { machine_.take_back(now, r); }
     std::uint64_t count_put(item* r) { return interleave::count_put(r, with_); }
@@ -302,6 +307,7 @@ public:
     // Without the lock: the shelf.
     virtual item* take(std::size_t cell, bool& must_hand_in) = 0;
     virtual item* put(std::size_t cell, item* r) = 0;
+    virtual bool takes_debts() const = 0;
 
     // Under the lock.
     virtual void mind(unsigned now) = 0;
@@ -313,6 +319,8 @@ public:
     virtual void close(unsigned now) = 0;
     virtual void sweep(unsigned now) = 0;
     virtual bool is_swept() const = 0;
+    /// In time for what owes a reset.
+    virtual bool is_swept_soon(unsigned now) const = 0;
     virtual bool is_shut_for_waiters() const = 0;
 
     // Before the run and after it.
@@ -347,6 +355,8 @@ public:
     }
     item* put(std::size_t cell, item* r) override { return shelf_.put(cell, r); }
 
+    bool takes_debts() const override { return shelf_.takes_debts(); }
+
     void mind(unsigned now) override { lane_.mind(now); }
     item* take_at(unsigned now, std::size_t cell) override {
         pool_.run_on(cell);
@@ -365,6 +375,9 @@ public:
     void close(unsigned now) override { lane_.close(now, detail::pool_closed); }
     void sweep(unsigned now) override { lane_.sweep(now); }
     bool is_swept() const override { return lane_.is_swept(); }
+    bool is_swept_soon(unsigned now) const override {
+        return lane_.sweep_at() <= now + toy_pool<shelf>::soon;
+    }
     bool is_shut_for_waiters() const override { return lane_.is_shut_for_waiters(); }
 
     void lay(std::size_t cell, item* r) override { shelf_.restore(cell, r); }
@@ -438,9 +451,13 @@ public:
         return r == nullptr ? nullptr : served(r, before, true);
     }
 
-    void release(std::size_t where, item* r) {
-        begin_call("release");
+    /// `owes`: a reset, which its next use makes.
+    void release(std::size_t where, item* r, bool owes = false) {
+        begin_call(owes ? "release with a debt" : "release");
         end_lease(r);
+        r->owes = owes;
+        if (owes && planted_ != toy_flaw::debts_never_look && !lane_->takes_debts())
+            return keep(where, r);
         count_put(r, with_);
         if (item* back = lane_->put(where, r); back != nullptr) hand_in(where, back);
     }
@@ -449,8 +466,8 @@ public:
     void slow_release(std::size_t where, item* r) {
         begin_call("slow release");
         end_lease(r);
-        section here(*this);
-        if (!lane_->keep_at(here.now, where, r)) give_to_machine(here.now, r);
+        r->owes = false;
+        keep(where, r);
     }
 
     // The whole pool.
@@ -602,6 +619,11 @@ private:
         lane_->hand_in_at(here.now, where, r);
     }
 
+    void keep(std::size_t where, item* r) {
+        section here(*this);
+        if (!lane_->keep_at(here.now, where, r)) give_to_machine(here.now, r);
+    }
+
     void give_to_machine(unsigned now, item* r) {
         lane_->is_back(r);
         machine_.take_back(now, r);
@@ -643,7 +665,9 @@ inline std::string toy_keeper::judge(std::vector<unsigned>& seen) {
     const std::vector<item*> lying = lane_->empty();
     const bool on_shelf = !lying.empty();
     bool recalled_on_shelf = false;
+    bool debt_on_shelf = false;
     for (item* r : lying) {
+        debt_on_shelf |= r->owes;
         recalled_on_shelf |= r->lent_after < machine_.recalls;
         ++seen[r->number];
     }
@@ -657,6 +681,8 @@ inline std::string toy_keeper::judge(std::vector<unsigned>& seen) {
     if (waits && !machine_.idle().empty()) return "somebody waits while a resource is idle";
     if (on_shelf && lane_->raised() != 0) return "a resource lies on the shelf behind a shut lane";
     if (on_shelf && !lane_->is_swept()) return "a resource lies on the shelf and nobody sweeps it";
+    if (debt_on_shelf && !lane_->is_swept_soon(clock_))
+        return "what owes a reset lies on the shelf and is swept too late";
     if (lane_->is_shut_for_waiters() != waits)
         return "the lane is shut for nobody, or open while somebody waits";
     return "";

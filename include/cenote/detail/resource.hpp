@@ -53,6 +53,7 @@ struct alignas(64) resource {  // neighbours on one line would slow down each ot
     std::uint32_t slot = 0;
     process_number process = no_process;  // where it was opened
     condition state = condition::clean;
+    bool owes = false;  // a reset, which its next use makes
 
     // Guarded by the keeper's lock. In one byte: with all this a small T is on the same line.
     bool busy : 1 = false;    // a worker is in a connector call on it

@@ -12,6 +12,8 @@
 // to
 //    somebody who came before and must be handed in.
 // 3. Attention is raised and lowered, and cells are collected, under the keeper's lock only.
+// 4. What owes a reset is put here only once takes_debts() is true, and that stays so: from then on
+//    sweeps come in time for it, whenever it is put.
 #pragma once
 
 #include <atomic>
@@ -67,8 +69,12 @@ public:
         return attention_.load() == 0 ? nullptr : held.exchange(nullptr);  // rule 1
     }
 
+    /// Whether what owes a reset may be put here.
+    bool takes_debts() const { return takes_debts_.load(); }
+
     // Under the keeper's lock.
 
+    void take_debts() { takes_debts_.store(true); }
     void raise(std::uint32_t reason) {
         if ((attention_.load() & reason) == 0) attention_.fetch_or(reason);
     }
@@ -100,6 +106,7 @@ private:
     std::size_t mask_;
     std::unique_ptr<cell[]> cells_;
     alignas(64) typename Sync::template atomic<std::uint32_t> attention_;
+    typename Sync::template atomic<bool> takes_debts_{false};
 };
 
 }  // namespace cenote::detail
