@@ -29,8 +29,8 @@ namespace cenote::core {
 }
 
 [[gnu::always_inline]] inline bool machine::pass_on(instant now, slot_id id, std::uint64_t uses,
-                                                    const std::optional<duration>& held,
-                                                    bool owes, std::uint64_t& to) {
+                                                    const std::optional<duration>& held, bool owes,
+                                                    std::uint64_t& to) {
     // The last one in line leaves through settle(): without a line other things are due.
     std::size_t enough = planted(fault::express_serves_the_last_in_line) ? 1 : 2;
     if (!is_express(now) || line_.size() < enough) return false;
