@@ -37,6 +37,32 @@ enum class server_role : std::uint8_t {
     read_only,   ///< Only reads: that it takes no writes is no sign that anything is wrong.
 };
 
+/// When a session that was used is reset. In any case a transaction that was left open is rolled
+/// back when its lease ends, and what the server or an error tells to have changed the session
+/// (SET, USE, temporary tables, native_handle()) is undone then.
+enum class reset_mode : std::uint8_t {
+    /// COM_RESET_CONNECTION and what the options say go in front of the next lease's first
+    /// statement, in the message that has it prepared; it is executed when the server has said that
+    /// both are done. If they fail it is not run: statement_not_run. A connection that stays idle
+    /// is
+    /// reset by the pool after options::reset_after; at once if a statement's text speaks of locks,
+    /// handlers or temporary tables. It is at_release where this cannot be relied on: under TLS,
+    /// with MySQL, before MariaDB 10.2.2, and behind proxies that do not pass on what a server
+    /// tells
+    /// of its sessions. Other proxies may not bear it: have it at_release there.
+    with_next,
+    /// The pool resets the connection and waits for that before it is lent again: two round trips
+    /// for each lease, three if the server told of a change.
+    at_release,
+    /// Not at all after a lease of which the server's session tracking told nothing: it is believed
+    /// to have left nothing behind in the session. Tracking tells of SET, USE and temporary tables;
+    /// of MariaDB 10.11 it does not tell of user variables that SELECT or DO sets, GET_LOCK, LOCK
+    /// TABLES, HANDLER, SET TRANSACTION, CREATE TEMPORARY TABLE ... SELECT and LAST_INSERT_ID(),
+    /// all
+    /// of which the next borrower inherits.
+    by_tracking,
+};
+
 /// Where a server is and how its connections are set up.
 struct options {
     /// A name, an address, or the path of a Unix socket.
@@ -71,19 +97,15 @@ struct options {
     std::size_t max_reply_bytes = std::size_t{64} << 20U;
 
     /// How many statements each connection keeps prepared, the latest it has run. 0: none. A reset
-    /// ends them, so this is for `unsafe_reset_by_tracking`, and for leases that run many.
+    /// ends them, so this is for `reset_mode::by_tracking`, and for leases that run many.
     std::size_t statement_cache = 0;
 
-    /// Does not reset a connection of which the server's session tracking told nothing. That sees
-    /// SET, USE and temporary tables; of MariaDB 10.11 it does not see user variables that SELECT
-    /// or DO sets, GET_LOCK, LOCK TABLES, HANDLER, SET TRANSACTION and LAST_INSERT_ID(), all of
-    /// which the next borrower inherits.
-    bool unsafe_reset_by_tracking = false;
+    reset_mode reset = reset_mode::with_next;
 
     /// `mariadb://user:password@host:port/database?key=value` (or `mysql://`). Keys: charset,
     /// timezone, sql_mode, isolation, tls, tls_ca, tls_cert, tls_key, server_role,
-    /// connect_timeout, operation_timeout, max_reply_bytes, statement_cache,
-    /// unsafe_reset_by_tracking. Throws invalid_url.
+    /// connect_timeout, operation_timeout, max_reply_bytes, statement_cache, reset. Throws
+    /// invalid_url.
     static options from_url(std::string_view text);
 };
 
@@ -115,8 +137,11 @@ public:
     /// The server's number for this connection, as its CONNECTION_ID() says.
     std::uint64_t id() const;
     /// For what is not offered here; only non-blocking calls of the library, each to its end. The
-    /// connection is reset after the lease.
+    /// connection is reset after the lease. As the first thing in a lease it may have to wait for
+    /// the reset of the session (reset_mode::with_next), and throw as a statement does; then, on an
+    /// event loop, await it.
     st_mysql* native_handle() const;
+    boost::asio::awaitable<st_mysql*> async_native_handle() const;
 
 private:
     friend class connector;
@@ -131,10 +156,10 @@ private:
 ///     cenote::pool<cenote::mariadb::connection> pool{
 ///         cenote::mariadb::connector{"mariadb://app:secret@db.example/orders"}, {.max = 8}};
 ///
-/// A connection on which anything was said is reset before the next lease (COM_RESET_CONNECTION):
-/// an open transaction is rolled back, and nothing of the session stays: variables, settings,
-/// temporary tables, locks, prepared statements. Then it gets what its options say, the database
-/// included. One on which nothing was said is kept as it is.
+/// A connection on which anything was said is reset before anybody else's first statement
+/// (COM_RESET_CONNECTION): an open transaction is rolled back, and nothing of the session stays:
+/// variables, settings, temporary tables, locks, prepared statements. Then it gets what its options
+/// say, the database included; see reset_mode. One on which nothing was said is kept as it is.
 class connector {
 public:
     /// Throws std::invalid_argument.

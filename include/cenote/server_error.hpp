@@ -54,6 +54,14 @@ public:
     using server_error::server_error;
 };
 
+/// The session of an earlier lease could not be reset, and the server has certainly not run what
+/// was asked, which was the first of its lease. The connection is lost; on another one it can be
+/// asked again, whatever it is.
+class statement_not_run : public connection_error {
+public:
+    using connection_error::connection_error;
+};
+
 /// There was no answer in time. What came of the request is not known.
 class exchange_timeout : public connection_error {
 public:

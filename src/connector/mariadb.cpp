@@ -24,7 +24,7 @@ using connector_detail::deadline_after;
 using connector_detail::drive;
 using connector_detail::exchange;
 using connector_detail::instant;
-using detail::asking_role;
+using detail::asking;
 using detail::executing;
 using detail::fetching;
 using detail::pinging;
@@ -83,6 +83,15 @@ isolation_level level_of(const std::string& word) {
     throw invalid_url(
         "cenote: the URL has a parameter \"isolation\" that is none of read-uncommitted, "
         "read-committed, repeatable-read, serializable");
+}
+
+reset_mode mode_of(const std::string& word) {
+    if (word == "with_next") return reset_mode::with_next;
+    if (word == "at_release") return reset_mode::at_release;
+    if (word == "by_tracking") return reset_mode::by_tracking;
+    throw invalid_url(
+        "cenote: the URL has a parameter \"reset\" that is none of with_next, at_release, "
+        "by_tracking");
 }
 
 server_role role_of(const std::string& word) {
@@ -157,7 +166,7 @@ options options::from_url(std::string_view text) {
         o.operation_timeout = std::chrono::milliseconds(*time);
     if (auto bytes = all.take_number("max_reply_bytes", least_reply_bytes, std::int64_t{1} << 40U))
         o.max_reply_bytes = static_cast<std::size_t>(*bytes);
-    o.unsafe_reset_by_tracking = all.take_bool("unsafe_reset_by_tracking").value_or(false);
+    if (auto mode = all.take("reset")) o.reset = mode_of(*mode);
     constexpr std::int64_t most_statements = 10'000;
     if (auto kept = all.take_number("statement_cache", 0, most_statements))
         o.statement_cache = static_cast<std::size_t>(*kept);
@@ -178,9 +187,56 @@ session& connection::own() const { return static_cast<session&>(sql::connection:
 
 std::uint64_t connection::id() const { return mysql_thread_id(own().handle()); }
 
+// Resets that cannot go along with what is asked.
+
+namespace {
+
+/// Whatever it is, it sets what FOUND_ROWS() gives.
+constexpr std::string_view any_rows = "SELECT 1";
+
+void pay(session& on) {
+    if (!on.owes()) return;
+    settling all(on, settling::from::lease);
+    converse(on, all, on.deadline());
+}
+
+asio::awaitable<void> async_pay(session* on) {
+    if (!on->owes()) co_return;
+    settling all(*on, settling::from::lease);
+    co_await async_converse(on, &all, on->deadline());
+}
+
+/// Before a text that asks for FOUND_ROWS(), which a reset leaves as it was.
+void forget_rows(session& on) {
+    pay(on);
+    asking one(on, any_rows);
+    converse(on, one, on.deadline());
+    on.note_rows_forgotten();
+}
+
+asio::awaitable<void> async_forget_rows(session* on) {
+    co_await async_pay(on);
+    asking one(*on, any_rows);
+    co_await async_converse(on, &one, on->deadline());
+    on->note_rows_forgotten();
+}
+
+asio::awaitable<st_mysql*> async_handle_of(std::shared_ptr<session> on) {
+    co_await async_pay(on.get());
+    on->note_anything();
+    co_return on->handle();
+}
+
+}  // namespace
+
 st_mysql* connection::native_handle() const {
-    own().condition().note_changed();
+    pay(own());
+    own().note_anything();
     return own().handle();
+}
+
+asio::awaitable<st_mysql*> connection::async_native_handle() const {
+    return async_handle_of(own().shared_from_this());
 }
 
 // What a connection offers.
@@ -202,6 +258,7 @@ bool is_stale(const statement_error& e, const detail::prepared& what) {
 /// One that is kept is executed; any other is prepared, executed, and kept.
 asio::awaitable<sql::result> async_execute_on(std::shared_ptr<session> on,
                                               sql::bound_statement what) {
+    if (on->must_forget_rows(what.text())) co_await async_forget_rows(on.get());
     if (detail::prepared* known = on->kept(what.text())) {
         try {
             executing again(*on, *known, what.parameters());
@@ -219,6 +276,7 @@ asio::awaitable<sql::result> async_execute_on(std::shared_ptr<session> on,
 }
 
 asio::awaitable<statement> async_prepare_on(std::shared_ptr<session> on, std::string text) {
+    if (on->must_forget_rows(text)) co_await async_forget_rows(on.get());
     executing first(*on, text, {}, executing::extent::prepare);
     co_await async_converse(on.get(), &first, on->deadline());
     co_return on->keep(std::move(on->latest()));
@@ -235,6 +293,7 @@ asio::awaitable<sql::result> async_execute_prepared_on(std::shared_ptr<session> 
 }  // namespace
 
 sql::result session::execute(std::string_view text, std::span<const sql::parameter> parameters) {
+    if (must_forget_rows(text)) forget_rows(*this);
     if (detail::prepared* known = kept(text)) {
         try {
             executing again(*this, *known, parameters);
@@ -256,6 +315,7 @@ asio::awaitable<sql::result> session::async_execute(sql::bound_statement what) {
 }
 
 statement session::prepare(std::string_view text) {
+    if (must_forget_rows(text)) forget_rows(*this);
     executing first(*this, text, {}, executing::extent::prepare);
     converse(*this, first, deadline());
     return keep(std::move(latest()));
@@ -365,6 +425,7 @@ asio::awaitable<std::optional<sql::row>> rows::async_next_of(std::shared_ptr<row
 }
 
 asio::awaitable<cursor> async_stream_on(std::shared_ptr<session> on, sql::bound_statement what) {
+    if (on->must_forget_rows(what.text())) co_await async_forget_rows(on.get());
     auto begun = std::make_shared<rows>(on);
     executing first(*on, what.text(), what.parameters(), executing::extent::until_rows);
     try {
@@ -380,6 +441,7 @@ asio::awaitable<cursor> async_stream_on(std::shared_ptr<session> on, sql::bound_
 }  // namespace
 
 cursor session::stream(std::string_view text, std::span<const sql::parameter> parameters) {
+    if (must_forget_rows(text)) forget_rows(*this);
     auto begun = std::make_shared<rows>(shared_from_this());
     executing first(*this, text, parameters, executing::extent::until_rows);
     try {
@@ -432,8 +494,13 @@ instant share_of(instant deadline, std::size_t left) {
 
 bool must_write(const session& s) { return s.settings().role_of_server == server_role::read_write; }
 
-void refuse_reader(const asking_role& asked) {
-    if (asked.writes()) return;
+constexpr std::string_view only_reads = "SELECT @@GLOBAL.read_only";
+
+/// By its version one or the other.
+bool takes_writes(const asking& asked) { return asked.answer() == "0" || asked.answer() == "OFF"; }
+
+void refuse_reader(const asking& asked) {
+    if (takes_writes(asked)) return;
     throw connection_error(error_kind::transient,
                            "cenote: MariaDB: cannot open: the server takes no writes");
 }
@@ -443,7 +510,7 @@ void settle(session& s, instant until) {
     settling all(s, settling::from::nothing);
     converse(s, all, until);
     if (!must_write(s)) return;
-    asking_role ask(s);
+    asking ask(s, only_reads);
     converse(s, ask, until);
     refuse_reader(ask);
 }
@@ -452,7 +519,7 @@ asio::awaitable<void> async_settle(session* s, instant until) {
     settling all(*s, settling::from::nothing);
     co_await async_converse(s, &all, until);
     if (!must_write(*s)) co_return;
-    asking_role ask(*s);
+    asking ask(*s, only_reads);
     co_await async_converse(s, &ask, until);
     refuse_reader(ask);
 }
@@ -483,10 +550,11 @@ connection connector::open() {
 }
 
 bool connector::probe(connection& c) {
+    pay(c.own());
     if (must_write(c.own())) {
-        asking_role ask(c.own());
+        asking ask(c.own(), only_reads);
         converse(c.own(), ask, c.own().deadline());
-        return ask.writes();
+        return takes_writes(ask);
     }
     pinging once(c.own());
     converse(c.own(), once, c.own().deadline());
@@ -559,10 +627,11 @@ asio::awaitable<connection> async_connector::open() {
 namespace {
 
 asio::awaitable<bool> async_probe(std::shared_ptr<session> on) {
+    co_await async_pay(on.get());
     if (must_write(*on)) {
-        asking_role ask(*on);
+        asking ask(*on, only_reads);
         co_await async_converse(on.get(), &ask, on->deadline());
-        co_return ask.writes();
+        co_return takes_writes(ask);
     }
     pinging once(*on);
     co_await async_converse(on.get(), &once, on->deadline());

@@ -144,95 +144,8 @@ error_kind kind_of_open(unsigned code, std::string_view sqlstate, std::string_vi
     return denied && !full ? error_kind::final : error_kind::transient;
 }
 
-const char* name_of(isolation_level level) {
-    switch (level) {
-        case isolation_level::read_uncommitted: return "READ UNCOMMITTED";
-        case isolation_level::read_committed: return "READ COMMITTED";
-        case isolation_level::repeatable_read: return "REPEATABLE READ";
-        case isolation_level::serializable: return "SERIALIZABLE";
-        case isolation_level::server_default: break;
-    }
-    return nullptr;
-}
-
-/// What a connection is told. The values were checked to consist of letters, digits and little
-/// else.
-std::string settings_text(const options& o) {
-    std::string all = "SET NAMES '" + o.charset + "'";
-    if (!o.time_zone.empty()) all += ", SESSION time_zone = '" + o.time_zone + "'";
-    if (o.unsafe_reset_by_tracking)
-        all +=
-            ", SESSION session_track_state_change = ON, SESSION session_track_schema = ON"
-            ", SESSION session_track_system_variables = '*'";
-    return all;
-}
-
-std::vector<std::string> settings_texts(const options& o) {
-    std::vector<std::string> texts{settings_text(o)};
-    if (const char* level = name_of(o.isolation))
-        texts.push_back(std::string("SET SESSION TRANSACTION ISOLATION LEVEL ") + level);
-    return texts;
-}
-
-std::vector<std::string> mode_texts(const options& o) {
-    if (o.sql_mode.empty()) return {};
-    return {"SET SESSION sql_mode = '" + o.sql_mode + "'"};
-}
-
-greeting first_greeting(const options& o) {
-    greeting g{.texts = settings_texts(o)};
-    for (std::string& each : mode_texts(o)) g.texts.push_back(std::move(each));
-    return g;
-}
-
-std::string quoted(std::string_view name) {
-    std::string text = "`";
-    for (char c : name) text.append(c == '`' ? 2 : 1, c);
-    return text + "`";
-}
-
-/// As a string of bytes, which is read alike in whatever character set and mode.
-std::string as_bytes(std::string_view text) {
-    constexpr std::string_view digits = "0123456789ABCDEF";
-    std::string literal = "x'";
-    for (char c : text) {
-        auto byte = static_cast<unsigned char>(c);
-        literal += digits[byte / 16];
-        literal += digits[byte % 16];
-    }
-    return literal + "'";
-}
-
-/// All that in one round trip, with a signal if a borrower has left the connection in another
-/// database: a block cannot go back to it. Its select also ends what FOUND_ROWS() knew.
-std::string block_of(const std::vector<std::string>& texts, const options& o) {
-    std::string block = "BEGIN NOT ATOMIC DECLARE stayed INT; ";
-    for (const std::string& text : texts) block += text + "; ";
-    block += "SELECT DATABASE() <=> " + as_bytes(o.database) + " INTO stayed; ";
-    return block + "IF NOT stayed THEN SIGNAL SQLSTATE '45000'; END IF; END";
-}
-
 /// What the error is called that a signal is.
 constexpr unsigned signalled = 1644;
-
-/// After a reset, the settings and more: MariaDB leaves the role, the profiles of past statements
-/// and FOUND_ROWS() as they were (10.11). The profiles go when their history has no room and
-/// another one is made. A block ends with the mode it began with, so that is said on its own.
-greeting later_greeting(const options& o, bool is_mariadb, const server_facts& server) {
-    std::vector<std::string> texts = settings_texts(o);
-    if (is_mariadb) {
-        texts[0] += ", ROLE " + (server.role ? quoted(*server.role) : "NONE") +
-                    ", SESSION profiling = 1, SESSION profiling_history_size = 0";
-        texts.emplace(texts.begin() + 1,
-                      "SET SESSION profiling = 0, SESSION profiling_history_size = DEFAULT");
-    } else if (server.role) {
-        texts.push_back("SET ROLE " + *server.role);  // as MySQL has written it: a list of names
-    }
-    greeting g{.texts = std::move(texts), .minds_database = server.knows_blocks};
-    if (server.knows_blocks) g.texts = {block_of(g.texts, o)};
-    for (std::string& each : mode_texts(o)) g.texts.push_back(std::move(each));
-    return g;
-}
 
 }  // namespace
 
@@ -247,7 +160,6 @@ session::session(std::shared_ptr<const options> settings, std::string at, instan
       handle_((begin_library(), mysql_init(nullptr))),
       encrypted_(wants_tls(*settings_)),
       timeout_(settings_->operation_timeout),
-      greeting_(first_greeting(*settings_)),
       kept_(settings_->statement_cache) {
     if (handle_ == nullptr) throw std::bad_alloc();
     choose_options();
@@ -307,17 +219,6 @@ bool session::quiet() const noexcept {
                              in->cache_pos >= in->cache + in->cache_size);
 }
 
-verdict session::leave() noexcept {
-    timeout_ = settings_->operation_timeout;
-    bool automatic = handle_ != nullptr && (handle_->server_status & SERVER_STATUS_AUTOCOMMIT) != 0;
-    if (in_transaction() || !automatic || !statements_.empty()) condition_.note_changed();
-    verdict judged = condition_.judge();
-    bool stays = judged == verdict::keep || judged == verdict::reset;
-    if (stays && !quiet()) return verdict::discard;
-    condition_.note_quiet();
-    return judged;
-}
-
 void session::forsake() noexcept {
     if (handle_ == nullptr) return;
     ::close(descriptor());
@@ -333,45 +234,6 @@ void session::hang_up() noexcept { ::shutdown(descriptor(), SHUT_RDWR); }
 
 bool session::in_transaction() const noexcept {
     return handle_ != nullptr && (handle_->server_status & SERVER_STATUS_IN_TRANS) != 0;
-}
-
-void session::note_asked() noexcept {
-    changed_by_latest_ = false;
-    if (!settings_->unsafe_reset_by_tracking) condition_.note_changed();
-}
-
-void session::note_answered() noexcept {
-    if ((handle_->server_status & SERVER_SESSION_STATE_CHANGED) == 0) return;
-    condition_.note_changed();
-    // What was prepared goes on in the database, and by the modes, of that time.
-    changed_by_latest_ = true;
-    kept_.for_each(
-        [this](std::unique_ptr<prepared>& each) { needless_.push_back(std::move(each)); });
-    kept_.clear();
-}
-
-void session::note_failed(error_kind kind) noexcept {
-    // Whatever was to follow, it does not follow an error.
-    constexpr unsigned more = SERVER_MORE_RESULTS_EXIST | SERVER_PS_OUT_PARAMS;
-    handle_->server_status &= ~more;
-    condition_.note_changed();
-    if (kind != error_kind::statement) condition_.note_broken(kind);
-}
-
-void session::note_server(server_facts facts) {
-    bool is_mariadb = mariadb_connection(handle_) != 0;
-    constexpr unsigned long first_with_blocks = 100'101;
-    if (!is_mariadb || mysql_get_server_version(handle_) < first_with_blocks)
-        facts.knows_blocks = false;
-    greeting_ = later_greeting(*settings_, is_mariadb, facts);
-}
-
-void session::forget_statements() noexcept {
-    latest_.reset();
-    statements_.clear();
-    kept_.clear();
-    needless_.clear();
-    end_statements();
 }
 
 std::unique_ptr<prepared> session::take_needless() {
@@ -476,12 +338,31 @@ void conversation::fail(unsigned code, const std::string& sqlstate, const std::s
     std::string what = "cenote: MariaDB: " + text + " (" + std::to_string(code) + ")";
     if (kind == error_kind::statement)
         throw statement_error(what, sqlstate, static_cast<int>(code));
+    if (with_reset_) refuse_unrun(kind, code, sqlstate, text);
     throw connection_error(kind, what, sqlstate, static_cast<int>(code));
+}
+
+void conversation::fail_reset() {
+    const preface& said = on().reads().ahead();
+    error_kind kind = kind_of(said.code(), said.sqlstate(), said.text());
+    if (kind == error_kind::statement) kind = error_kind::connection;
+    on().note_failed(kind);
+    refuse_unrun(kind, said.code(), said.sqlstate(), said.text());
+}
+
+void conversation::refuse_unrun(error_kind kind, unsigned code, const std::string& sqlstate,
+                                const std::string& why) {
+    throw statement_not_run(kind,
+                            "cenote: MariaDB: the statement was not run, since the session of an "
+                            "earlier lease could not be reset: " +
+                                why + " (" + std::to_string(code) + ")",
+                            sqlstate, static_cast<int>(code));
 }
 
 // Settling.
 
-settling::settling(session& on, from what) : conversation(on), from_(what) {}
+settling::settling(session& on, from what)
+    : conversation(on), from_(what), full_(what == from::lease && on.needs_full_reset()) {}
 
 const char* settling::awaited() const {
     return phase_ == phase::connected ? "the connection to be made" : "a reply";
@@ -541,31 +422,37 @@ void settling::note_connected() {
     connector_detail::close_on_exec(descriptor());
     connector_detail::make_vigilant(descriptor());
     number() = 0;
+    on().note_connected();
     // Kept for reconnects, which there are none of.
     if (char* password = handle()->passwd; password != nullptr)
         explicit_bzero(password, std::strlen(password));
 }
 
 bool settling::say_next() {
-    const greeting& all = on().what_to_say();
+    const greeting& all = what_to_say();
     if (said_ < all.texts.size()) {
         phase_ = phase::said;
         query(all.texts[said_++]);
         return true;
     }
     if (from_ == from::nothing) return ask_facts();
-    return all.minds_database || selected_ ? end() : select();
+    return !full_ || all.minds_database || selected_ ? end() : select();
 }
 
+const greeting& settling::what_to_say() const { return full_ ? on().full() : on().plain(); }
+
 bool settling::heard() {
-    if (number() == 0) return say_next();
-    bool strayed = on().what_to_say().minds_database && mysql_errno(handle()) == signalled;
+    if (number() == 0) {
+        if (from_ == from::nothing && said_ == 1) on().note_tracking();
+        return say_next();
+    }
+    bool strayed = what_to_say().minds_database && mysql_errno(handle()) == signalled;
     if (!strayed) fail_settling();
     return select();
 }
 
 bool settling::end() {
-    on().note_settled();
+    on().note_settled(full_ || from_ == from::nothing);
     return false;
 }
 
@@ -644,16 +531,17 @@ bool pinging::advance() {
     return true;
 }
 
-bool asking_role::advance() {
-    constexpr std::string_view question = "SELECT @@GLOBAL.read_only";
+bool asking::advance() {
     switch (phase_) {
         case phase::begin:
             phase_ = phase::asked;
             call<mysql_real_query_start, mysql_real_query_cont>(
-                &number(), handle(), question.data(), static_cast<unsigned long>(question.size()));
+                &number(), handle(), question_.data(),
+                static_cast<unsigned long>(question_.size()));
             return true;
         case phase::asked:
             if (number() != 0) fail();
+            if (mysql_field_count(handle()) == 0) return false;
             phase_ = phase::stored;
             call<mysql_store_result_start, mysql_store_result_cont>(&rows(), handle());
             return true;
@@ -662,12 +550,11 @@ bool asking_role::advance() {
     return false;
 }
 
-void asking_role::note_answer() {
+void asking::note_answer() {
     std::unique_ptr<MYSQL_RES, decltype(&mysql_free_result)> all(rows(), &mysql_free_result);
     if (all == nullptr) fail();
     MYSQL_ROW row = mysql_fetch_row(all.get());
-    std::string_view answer = row != nullptr && row[0] != nullptr ? row[0] : "";
-    writes_ = answer == "0" || answer == "OFF";  // by its version
+    if (row != nullptr && row[0] != nullptr) answer_ = row[0];
 }
 
 }  // namespace cenote::mariadb::detail

@@ -102,6 +102,9 @@ struct server_facts {
     bool knows_blocks = false;        // compound statements outside of stored programs
 };
 
+/// Whether a text has this word, written in lower case, in whatever case.
+bool mentions(std::string_view text, std::string_view word) noexcept;
+
 class session final : public sql::detail::session, public std::enable_shared_from_this<session> {
 public:
     /// Opens nothing yet. `at`: the host, an address, or empty for a Unix socket.
@@ -148,18 +151,38 @@ public:
 
     instant deadline() const noexcept { return connector_detail::deadline_after(timeout_); }
 
+    // Resets (mariadb_reset.cpp, decision 0018).
+
     /// A statement is about to be sent, an answer has come, an error has: each may mean that the
     /// session has changed.
-    void note_asked() noexcept;
+    void note_asked(std::string_view text) noexcept;
     void note_answered() noexcept;
     void note_failed(error_kind kind) noexcept;
-    /// What a connection is told that is new or was reset.
-    const greeting& what_to_say() const { return greeting_; }
-    /// It is as its options say.
-    void note_settled() noexcept { condition_.note_reset(); }
-    /// Decides what it is told after a reset.
+    /// A statement has ended that perhaps has set what FOUND_ROWS() gives.
+    void note_found_rows(bool has_rows, std::string_view text) noexcept;
+    /// Somebody has had the handle.
+    void note_anything() noexcept;
+    /// What a connection is told that is new, or whose reset was enough.
+    const greeting& plain() const { return plain_; }
+    /// What it is told if its reset was not enough.
+    const greeting& full() const { return full_; }
+    /// A reset of the server's may leave something of what was done.
+    bool needs_full_reset() const noexcept { return !knows_lasting_ || lasting_; }
+    /// Decide what it is told, and when.
+    void note_connected();
+    void note_tracking() noexcept;
     void note_server(server_facts facts);
-    /// The server has forgotten them all.
+    /// It is as its options say.
+    void note_settled(bool in_full) noexcept;
+
+    /// Its next statement takes a reset along.
+    bool owes() const noexcept { return owes_; }
+    void begin_payment() noexcept { reads_.ahead().begin(dues_, 1 + plain_.texts.size()); }
+    void note_paid() noexcept;
+    /// Something must be said before this text is, and its reset cannot go along.
+    bool must_forget_rows(std::string_view text) const noexcept;
+    void note_rows_forgotten() noexcept { alien_rows_ = false; }
+    /// The server has forgotten them all, or will.
     void forget_statements() noexcept;
 
     /// What was executed last without a name, which is not closed before it has to be.
@@ -180,6 +203,8 @@ public:
 private:
     void choose_options();
     void protect();
+    bool may_owe(bool unfinished) const noexcept;
+    void owe() noexcept;
 
     std::shared_ptr<const options> settings_;
     std::string at_;
@@ -189,7 +214,16 @@ private:
     throttle reads_;
     connector_detail::condition condition_;
     std::chrono::nanoseconds timeout_;
-    greeting greeting_;
+    reset_mode mode_ = reset_mode::at_release;
+    bool tracks_ = false;         // the server tells of what has changed the session
+    bool knows_lasting_ = false;  // and of everything that its reset leaves
+    bool lasting_ = false;        // that has happened
+    bool urgent_ = false;         // others may be kept waiting by what was done
+    bool alien_rows_ = false;     // FOUND_ROWS() may be an earlier lease's
+    bool owes_ = false;           // a reset
+    greeting plain_;
+    greeting full_;
+    std::string dues_;  // a reset and what is said after it, as it is sent
     std::unique_ptr<prepared> latest_;
     std::vector<std::unique_ptr<prepared>> statements_;
     connector_detail::statement_cache<std::unique_ptr<prepared>> kept_;
@@ -242,11 +276,18 @@ protected:
     /// Throw what the server or the library has said.
     [[noreturn]] void fail_statement(MYSQL_STMT* of);
     [[noreturn]] void fail();
+    /// Throws what it has said to the reset that went along.
+    [[noreturn]] void fail_reset();
+    /// Whether a reset goes along with what was asked: then nothing has been run if that fails.
+    bool& with_reset() noexcept { return with_reset_; }
 
 private:
     [[noreturn]] void fail(unsigned code, const std::string& sqlstate, const std::string& text);
+    [[noreturn]] static void refuse_unrun(error_kind kind, unsigned code,
+                                          const std::string& sqlstate, const std::string& why);
 
     session* on_;
+    bool with_reset_ = false;
     bool rests_ = false;
     int waited_for_ = 0;
     int (*go_on_)(void*, void*, int) = nullptr;
@@ -277,6 +318,7 @@ private:
     void connect();
     void note_connected();
     bool say_next();
+    const greeting& what_to_say() const;
     bool heard();
     bool end();
     void query(std::string_view text);
@@ -288,6 +330,7 @@ private:
 
     phase phase_ = phase::begin;
     from from_;
+    bool full_;
     std::size_t said_ = 0;
     bool selected_ = false;
 };
@@ -301,11 +344,12 @@ private:
     bool begun_ = false;
 };
 
-/// Asks whether the server takes writes.
-class asking_role final : public conversation {
+/// Asks for one value, or has something done. The question is the caller's.
+class asking final : public conversation {
 public:
-    using conversation::conversation;
-    bool writes() const noexcept { return writes_; }
+    asking(session& on, std::string_view question) : conversation(on), question_(question) {}
+    /// Empty: none, or null.
+    const std::string& answer() const noexcept { return answer_; }
 
 private:
     enum class phase { begin, asked, stored };
@@ -313,8 +357,9 @@ private:
     bool advance() override;
     void note_answer();
 
+    std::string_view question_;
     phase phase_ = phase::begin;
-    bool writes_ = false;
+    std::string answer_;
 };
 
 /// Prepares a statement, executes one, or both, and reads what comes of it.
@@ -324,11 +369,11 @@ public:
     executing(session& on, std::string_view text, std::span<const sql::parameter> parameters,
               extent how_far)
         : conversation(on), text_(text), parameters_(parameters), extent_(how_far) {
-        on.note_asked();
+        on.note_asked(text);
     }
     executing(session& on, prepared& what, std::span<const sql::parameter> parameters)
         : conversation(on), what_(&what), parameters_(parameters), phase_(phase::prepared) {
-        on.note_asked();
+        on.note_asked({});
     }
 
     sql::result take() { return std::move(result_); }
@@ -340,6 +385,7 @@ private:
 
     bool advance() override;
     bool prepare();
+    void hear_reset();
     bool execute();
     bool answered();
     bool stored();

@@ -238,7 +238,10 @@ void prepared::bind(std::span<const sql::parameter> parameters) {
 bool executing::advance() {
     switch (phase_) {
         case phase::begin:
-            if (std::unique_ptr<prepared> one = on().take_needless()) {
+            if (on().owes()) {
+                on().begin_payment();
+                with_reset() = true;
+            } else if (std::unique_ptr<prepared> one = on().take_needless()) {
                 call<mysql_stmt_close_start, mysql_stmt_close_cont>(&flag(), one->release());
                 return true;
             }
@@ -262,13 +265,22 @@ bool executing::prepare() {
     return true;
 }
 
+/// The statement may be executed only if the session is as it should be.
+void executing::hear_reset() {
+    const preface& ahead = on().reads().ahead();
+    if (ahead.refused()) fail_reset();
+    if (!ahead.is_open()) on().note_paid();
+}
+
 bool executing::execute() {
+    if (with_reset()) hear_reset();
     constexpr unsigned no_room = 1461;  // as many as the server will have of all its clients
     if (number() != 0 && mysql_stmt_errno(what_->handle()) == no_room && on().stop_keeping()) {
         phase_ = phase::begin;
         return advance();
     }
     if (number() != 0) fail_statement(what_->handle());
+    with_reset() = false;
     if (what_ == on().latest().get()) what_->note_prepared();
     if (extent_ == extent::prepare) return false;
     what_->bind(parameters_);
@@ -282,6 +294,7 @@ bool executing::answered() {
     if (number() != 0) fail_statement(what_->handle());
     on().note_answered();
     row_reader* rows = what_->read_rows();
+    on().note_found_rows(rows != nullptr, text_);
     if (rows == nullptr) {
         std::uint64_t last_id = mysql_stmt_insert_id(what_->handle());
         result_.note_affected(mysql_stmt_affected_rows(what_->handle()),

@@ -6,6 +6,7 @@ using uchar = unsigned char;
 #define HAVE_TLS 1
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstdint>
@@ -13,6 +14,7 @@ using uchar = unsigned char;
 #include <openssl/bio.h>
 #include <openssl/ssl.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <utility>
 
 #include "connector/drive.hpp"
@@ -21,21 +23,30 @@ namespace cenote::mariadb::detail {
 
 namespace {
 
-/// The library's own table, and a copy with another way to read. All sockets have the same one.
+/// The library's own table, and a copy with other ways to read and write. All sockets have the same
+/// one.
 struct methods_pair {
     explicit methods_pair(PVIO_METHODS& library) noexcept : before(&library), limited(library) {
         library_read = library.async_read;
+        library_write = library.async_write;
         limited.async_read = [](MARIADB_PVIO* from, unsigned char* into, std::size_t size) {
-            return static_cast<ssize_t>(throttle::read(size, [&](std::size_t most) -> std::int64_t {
+            auto read = [&](std::size_t most) -> std::int64_t {
                 return library_read(from, into, most);
-            }));
+            };
+            return static_cast<ssize_t>(throttle::read_behind(into, size, read));
+        };
+        limited.async_write = [](MARIADB_PVIO* to, const unsigned char* what, std::size_t size) {
+            auto write = [&]() -> std::int64_t { return library_write(to, what, size); };
+            const int socket = static_cast<int>(mysql_get_socket(to->mysql));
+            return static_cast<ssize_t>(throttle::write_behind(socket, what, size, write));
         };
     }
 
     PVIO_METHODS* before;
     PVIO_METHODS limited;
-    /// Set before the first table with another way to read is installed.
+    /// Set before the first table with other ways is installed.
     static inline decltype(PVIO_METHODS::async_read) library_read = nullptr;
+    static inline decltype(PVIO_METHODS::async_write) library_write = nullptr;
 };
 
 methods_pair& methods_of(PVIO_METHODS& library) {
@@ -108,6 +119,33 @@ bool throttle::may_read(std::size_t& size) const noexcept {
 void throttle::note_read(std::size_t size) noexcept {
     bytes_ += size;
     left_ -= std::min(size, left_);
+}
+
+std::int64_t throttle::without_preface(unsigned char* bytes, std::size_t size) noexcept {
+    const std::size_t rest = ahead_.take_out({bytes, size});
+    if (ahead_.refused()) return 0;  // as if it had hung up: the rest is of no use to anybody
+    if (rest > 0) return static_cast<std::int64_t>(rest);
+    errno = EAGAIN;
+    return -1;
+}
+
+std::int64_t throttle::write_ahead(int socket, const unsigned char* what,
+                                   std::size_t size) noexcept {
+    const std::string_view first = ahead_.unsent();
+    std::array<iovec, 2> parts{{{const_cast<char*>(first.data()), first.size()},
+                                {const_cast<unsigned char*>(what), size}}};
+    msghdr both{};
+    both.msg_iov = parts.data();
+    both.msg_iovlen = parts.size();
+    ssize_t sent = -1;
+    do sent = ::sendmsg(socket, &both, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (sent < 0 && errno == EINTR);
+    if (sent < 0) return -1;
+    const std::size_t own = std::min(static_cast<std::size_t>(sent), first.size());
+    ahead_.note_sent(own);
+    if (static_cast<std::size_t>(sent) > own) return sent - static_cast<ssize_t>(own);
+    errno = EAGAIN;
+    return -1;
 }
 
 }  // namespace cenote::mariadb::detail

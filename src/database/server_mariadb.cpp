@@ -47,7 +47,7 @@ private:
 std::shared_ptr<server> make_mariadb(mariadb::options where, const database_options& how,
                                      part which) {
     if (where.statement_cache == 0) where.statement_cache = how.statement_cache;
-    if (!how.full_reset) where.unsafe_reset_by_tracking = true;
+    if (!how.full_reset) where.reset = mariadb::reset_mode::by_tracking;
     if (where.role_of_server == mariadb::server_role::any) {
         if (which == part::primary) where.role_of_server = mariadb::server_role::read_write;
         if (which == part::replica) where.role_of_server = mariadb::server_role::read_only;

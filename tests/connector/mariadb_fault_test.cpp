@@ -107,7 +107,7 @@ TEST_F(mariadb_fault, cancelled_at_any_time_it_is_never_used_again) {
             cancelled(c.async_execute("select concat(?, sleep(0.01))", std::string(10'000, 'q')),
                       after(i * 300us));
         if (error == nullptr) {
-            EXPECT_EQ(direct.before_release(c), verdict::reset);
+            EXPECT_EQ(direct.before_release(c), verdict::reset_later);
             EXPECT_EQ(c.execute("select ?", i).scalar<int>(), i);
         } else {
             EXPECT_EQ(direct.before_release(c), verdict::discard);

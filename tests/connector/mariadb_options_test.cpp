@@ -16,7 +16,7 @@ TEST(mariadb_options, are_in_a_url) {
     options o = options::from_url(
         "mysql://us%40er:p%40ss@db.example:3307/orders?charset=latin1&timezone=%2B01:00&sql_mode="
         "ANSI,TRADITIONAL&isolation=read-committed&tls=off&connect_timeout=250ms&operation_timeout="
-        "2min&unsafe_reset_by_tracking=on&tls_ca=/a&tls_cert=/b&tls_key=/c&max_reply_bytes=65536");
+        "2min&reset=by_tracking&tls_ca=/a&tls_cert=/b&tls_key=/c&max_reply_bytes=65536");
     EXPECT_EQ(o.user, "us@er");
     EXPECT_EQ(o.password.reveal(), "p@ss");
     EXPECT_EQ(o.host, "db.example");
@@ -32,7 +32,7 @@ TEST(mariadb_options, are_in_a_url) {
     EXPECT_EQ(o.tls_key, "/c");
     EXPECT_EQ(o.connect_timeout, 250ms);
     EXPECT_EQ(o.operation_timeout, 2min);
-    EXPECT_TRUE(o.unsafe_reset_by_tracking);
+    EXPECT_EQ(o.reset, reset_mode::by_tracking);
     EXPECT_EQ(o.max_reply_bytes, 65'536u);
 }
 
@@ -45,7 +45,7 @@ TEST(mariadb_options, have_defaults) {
     EXPECT_EQ(o.connect_timeout, 5s);
     EXPECT_EQ(o.operation_timeout, 30s);
     EXPECT_EQ(o.isolation, isolation_level::server_default);
-    EXPECT_FALSE(o.unsafe_reset_by_tracking);
+    EXPECT_EQ(o.reset, reset_mode::with_next);
 }
 
 std::string complaint(const std::string& url) {
@@ -78,6 +78,7 @@ TEST(mariadb_options, are_refused_with_a_reason_that_quotes_nothing) {
         {good + "?timezone=s3cret'", "\"timezone\""},
         {good + "?sql_mode=s3cret%5C", "\"sql_mode\""},
         {good + "?isolation=s3cret", "\"isolation\""},
+        {good + "?reset=s3cret", "\"reset\""},
         {good + "?connect_timeout=s3cret", "\"connect_timeout\""},
         {good + "?connect_timeout=0", "\"connect_timeout\""},
         {good + "?operation_timeout=0", "\"operation_timeout\""},

@@ -366,7 +366,7 @@ TEST_F(mariadb, is_probed) {
     EXPECT_EQ(to.before_release(c), verdict::keep);
     EXPECT_TRUE(to.before_acquire(c));
     c.execute("select 1");
-    EXPECT_EQ(to.before_release(c), verdict::reset);
+    EXPECT_EQ(to.before_release(c), verdict::reset_later);
 }
 
 TEST_F(mariadb, prepared_statements_follow_their_table) {
