@@ -222,9 +222,9 @@ void run_mariadb(report& into) {
     into.run("server-mariadb", [&] { return five_ways(direct(""), query); });
     into.run("server-mariadb-by-tracking", [&] {
         return four_ways(
-            "the same with unsafe_reset_by_tracking: what the server does not tell of "
+            "the same with reset=by_tracking: what the server does not tell of "
             "is believed not to have happened",
-            direct("?unsafe_reset_by_tracking=on"), query);
+            direct("?reset=by_tracking"), query);
     });
 }
 

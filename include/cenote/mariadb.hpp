@@ -138,8 +138,8 @@ public:
     std::uint64_t id() const;
     /// For what is not offered here; only non-blocking calls of the library, each to its end. The
     /// connection is reset after the lease. As the first thing in a lease it may have to wait for
-    /// the reset of the session (reset_mode::with_next), and throw as a statement does; then, on an
-    /// event loop, await it.
+    /// what is left of the session's reset, and throw as a statement does; then, on an event loop,
+    /// await it.
     st_mysql* native_handle() const;
     boost::asio::awaitable<st_mysql*> async_native_handle() const;
 

@@ -206,7 +206,8 @@ asio::awaitable<void> async_pay(session* on) {
     co_await async_converse(on, &all, on->deadline());
 }
 
-/// Before a text that asks for FOUND_ROWS(), which a reset leaves as it was.
+/// Before a text that asks for FOUND_ROWS(), which a reset leaves as it was, and before what nobody
+/// sees.
 void forget_rows(session& on) {
     pay(on);
     asking one(on, any_rows);
@@ -222,7 +223,7 @@ asio::awaitable<void> async_forget_rows(session* on) {
 }
 
 asio::awaitable<st_mysql*> async_handle_of(std::shared_ptr<session> on) {
-    co_await async_pay(on.get());
+    if (on->has_left_overs()) co_await async_forget_rows(on.get());
     on->note_anything();
     co_return on->handle();
 }
@@ -230,7 +231,7 @@ asio::awaitable<st_mysql*> async_handle_of(std::shared_ptr<session> on) {
 }  // namespace
 
 st_mysql* connection::native_handle() const {
-    pay(own());
+    if (own().has_left_overs()) forget_rows(own());
     own().note_anything();
     return own().handle();
 }

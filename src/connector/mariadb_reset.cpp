@@ -185,7 +185,7 @@ void session::note_found_rows(bool has_rows, std::string_view text) noexcept {
 }
 
 bool session::must_forget_rows(std::string_view text) const noexcept {
-    return (owes_ || alien_rows_) && mentions(text, "found_rows");
+    return has_left_overs() && mentions(text, "found_rows");
 }
 
 void session::note_anything() noexcept {

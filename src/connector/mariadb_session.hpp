@@ -179,7 +179,9 @@ public:
     bool owes() const noexcept { return owes_; }
     void begin_payment() noexcept { reads_.ahead().begin(dues_, 1 + plain_.texts.size()); }
     void note_paid() noexcept;
-    /// Something must be said before this text is, and its reset cannot go along.
+    /// Something of an earlier lease is still there.
+    bool has_left_overs() const noexcept { return owes_ || alien_rows_; }
+    /// The same, and this text would see it, even if a reset went along.
     bool must_forget_rows(std::string_view text) const noexcept;
     void note_rows_forgotten() noexcept { alien_rows_ = false; }
     /// The server has forgotten them all, or will.
