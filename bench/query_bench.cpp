@@ -240,7 +240,7 @@ struct place {
 workload queries(const guests& others) {
     auto at = std::make_shared<place>();
     std::string where = place::words(at->server.port());
-    std::string trusting = at->url() + "?unsafe_reset_by_tag=on&statement_cache=10";
+    std::string trusting = at->url() + "?reset=by_tag&statement_cache=10";
     workload w{
         .about = "PostgreSQL, 64 borrowers on 8 connections: a row by its key for each lease",
         .seconds = 1,

@@ -193,11 +193,11 @@ void run_postgres(report& into) {
     };
     into.run("server-postgres", [&] { return five_ways(direct(""), query); });
     into.run("server-postgres-by-tag", [&] {
-        return four_ways("the same with unsafe_reset_by_tag: a SELECT is believed to leave nothing",
-                         direct("?unsafe_reset_by_tag=on"), query);
+        return four_ways("the same with reset=by_tag: a SELECT is believed to leave nothing",
+                         direct("?reset=by_tag"), query);
     });
     into.run("server-pgbouncer", [&] {
-        auto ours = direct("?unsafe_reset_by_tag=on");
+        auto ours = direct("?reset=by_tag");
         postgres::connector behind{url("postgresql", bouncer->port(), "/orders")};
         workload w{
             .about = "the pool against PgBouncer in transaction mode, which resets nothing",

@@ -45,6 +45,26 @@ enum class server_role : std::uint8_t {
     prefer_standby,  ///< A standby if there is one, else any.
 };
 
+/// When a session that was used is reset. In any case a transaction that was left open is rolled
+/// back when its lease ends, and what is known to have changed the session (SET, LISTEN, PREPARE,
+/// temporary tables, an error, native_handle()) is undone then.
+enum class reset_mode : std::uint8_t {
+    /// DISCARD ALL goes in front of the next lease's first request, in the same message. If it
+    /// fails the server does not run the request: statement_not_run. A connection that stays idle
+    /// is reset by the pool after options::reset_after; at once if a statement's text speaks of
+    /// advisory locks, LISTEN or temporary tables. Where the server is not the one this relies on
+    /// (PostgreSQL before 10.22, 11.17, 12.12, 13.8, 14.5; PgBouncer), it is at_release.
+    with_next,
+    /// The pool sends DISCARD ALL and waits for its end before the connection is lent again: a
+    /// round trip of its own for each lease.
+    at_release,
+    /// Not at all after a lease that ran nothing but SELECT, INSERT, UPDATE, DELETE and MERGE, or
+    /// transactions of these: they are believed to leave nothing behind in the session. That is not
+    /// so if they call functions such as set_config() or pg_advisory_lock(), perhaps in a view or
+    /// an operator: then the next borrower inherits that.
+    by_tag,
+};
+
 /// Where a server is and how its connections are set up.
 struct options {
     /// Tried one after the other; each address gets a fair part of connect_timeout. A name that
@@ -85,11 +105,7 @@ struct options {
     /// parameter has to be a whole number, bytes, or cast in the text (`$1::timestamp`).
     std::size_t statement_cache = 0;
 
-    /// Believes that a SELECT, INSERT, UPDATE, DELETE or MERGE leaves nothing behind in the
-    /// session, nor does a transaction of these that has ended, and saves its reset. That is not so
-    /// if they call functions such as set_config() or pg_advisory_lock(): then the next borrower
-    /// inherits that.
-    bool unsafe_reset_by_tag = false;
+    reset_mode reset = reset_mode::with_next;
 
     /// `postgresql://user:password@host:port,host:port/database?key=value`. The keys are in
     /// docs/guide/postgres.md. Throws invalid_url.
@@ -97,6 +113,7 @@ struct options {
 };
 
 namespace detail {
+class servers_tried;
 class session;
 }  // namespace detail
 
@@ -131,8 +148,11 @@ public:
     ~connection();
 
     /// libpq's handle, for what is not offered here. It does not block (PQsetnonblocking). Leave it
-    /// idle: in the middle of a query or a COPY have the lease discarded.
+    /// idle: in the middle of a query or a COPY have the lease discarded. As the first thing in a
+    /// lease it may have to wait for the reset of the session (reset_mode::with_next), and throw as
+    /// a statement does; then, on an event loop, await it.
     pg_conn* native_handle() const;
+    boost::asio::awaitable<pg_conn*> async_native_handle() const;
 
     /// For the rest of the lease: the server refuses to write. Does nothing behind PgBouncer in
     /// transaction mode, where there is no session that could be set.
@@ -153,8 +173,9 @@ private:
 ///     cenote::pool<cenote::postgres::connection> pool{
 ///         cenote::postgres::connector{"postgresql://app:secret@db.example.com/orders"}, {}};
 ///
-/// A connection that was used is reset before the next lease: a transaction is rolled back, and
-/// DISCARD ALL ends whatever the session carried. One that was not used costs a look at its socket.
+/// A connection that was used is reset before anybody else's first statement: a transaction is
+/// rolled back, and DISCARD ALL ends whatever the session carried; see reset_mode. One that was not
+/// used costs a look at its socket.
 class connector {
 public:
     /// Throws std::invalid_argument for options that cannot be meant.
@@ -174,6 +195,7 @@ public:
 private:
     friend class async_connector;
     std::shared_ptr<const options> settings_;
+    std::shared_ptr<detail::servers_tried> known_;
 };
 
 /// The same for a pool on an executor. Nothing blocks: names are looked up on work threads.

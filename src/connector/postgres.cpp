@@ -27,6 +27,7 @@ using detail::conversion;
 using detail::opening;
 using detail::recurring;
 using detail::session;
+using detail::trial;
 
 namespace {
 
@@ -89,12 +90,38 @@ void connection::end() noexcept {
     if (session_) own().close();
 }
 
+namespace {
+
 /// Whatever is done with it is not seen.
+pg_conn* lent(session& of) {
+    of.condition().note_changed();
+    of.note_own_settings();
+    of.note_names_changed();
+    return of.handle();
+}
+
+asio::awaitable<pg_conn*> async_lend(std::shared_ptr<session> of) {
+    if (of->owes()) {
+        conversation talk(of, conversation::of::connector);
+        talk.pay();
+        co_await async_drive(talk, of->deadline());
+    }
+    co_return lent(*of);
+}
+
+}  // namespace
+
 pg_conn* connection::native_handle() const {
-    own().condition().note_changed();
-    own().note_own_settings();
-    own().note_names_changed();
-    return own().handle();
+    if (own().owes()) {
+        conversation talk(own().shared_from_this(), conversation::of::connector);
+        talk.pay();
+        drive(talk, own().deadline());
+    }
+    return lent(own());
+}
+
+asio::awaitable<pg_conn*> connection::async_native_handle() const {
+    return async_lend(own().shared_from_this());
 }
 
 // What a connection offers.
@@ -317,7 +344,67 @@ bool gives_up(const connection_error& e, std::size_t left) {
     return left <= 1 || e.kind() == error_kind::final;
 }
 
-asio::awaitable<std::shared_ptr<session>> async_open(std::shared_ptr<const options> settings) {
+/// Tries out, once for each server, whether resets may go with the next request.
+class introduction {
+public:
+    introduction(std::shared_ptr<detail::servers_tried> known, std::shared_ptr<session> to)
+        : known_(std::move(known)), to_(std::move(to)) {
+        where_ = std::string(PQhost(to_->handle())) + ":" + PQport(to_->handle());
+        if (to_->mode() != reset_mode::with_next) return;
+        std::optional<bool> before = known_->resets_with_next(where_);
+        if (before) settle(*before);
+        else trial_.emplace(to_);
+    }
+
+    /// To be driven, if it is there.
+    trial* steps() { return trial_ ? &*trial_ : nullptr; }
+    void note_done() {
+        known_->note(where_, trial_->well());
+        settle(trial_->well());
+    }
+    /// To the others it is as if it could not be opened.
+    [[noreturn]] void note_lost(const connection_error& e) {
+        known_->note_lost(where_);
+        throw connection_error(error_kind::transient, e.what(), e.sqlstate());
+    }
+
+private:
+    void settle(bool well) {
+        if (!well) to_->set_mode(reset_mode::at_release);
+    }
+
+    std::shared_ptr<detail::servers_tried> known_;
+    std::shared_ptr<session> to_;
+    std::string where_;
+    std::optional<trial> trial_;
+};
+
+void introduce(std::shared_ptr<detail::servers_tried> known, const std::shared_ptr<session>& to,
+               instant deadline) {
+    introduction one(std::move(known), to);
+    if (one.steps() == nullptr) return;
+    try {
+        drive(*one.steps(), deadline);
+    } catch (const connection_error& e) {
+        one.note_lost(e);
+    }
+    one.note_done();
+}
+
+asio::awaitable<void> async_introduce(std::shared_ptr<detail::servers_tried> known,
+                                      std::shared_ptr<session> to, instant deadline) {
+    introduction one(std::move(known), to);
+    if (one.steps() == nullptr) co_return;
+    try {
+        co_await async_drive(*one.steps(), deadline);
+    } catch (const connection_error& e) {
+        one.note_lost(e);
+    }
+    one.note_done();
+}
+
+asio::awaitable<std::shared_ptr<session>> async_open(std::shared_ptr<const options> settings,
+                                                     std::shared_ptr<detail::servers_tried> known) {
     instant deadline = deadline_after(settings->connect_timeout);
     std::vector<attempt> list = co_await async_look_up(settings);
     for (std::size_t i = 0;; ++i) {
@@ -325,7 +412,9 @@ asio::awaitable<std::shared_ptr<session>> async_open(std::shared_ptr<const optio
         try {
             opening one(settings, list.at(i));
             co_await async_drive(one, share_of(deadline, left));
-            co_return one.take();
+            std::shared_ptr<session> made = one.take();
+            co_await async_introduce(known, made, share_of(deadline, left));
+            co_return made;
         } catch (const connection_error& e) {
             if (gives_up(e, left)) throw;
         }
@@ -337,7 +426,8 @@ asio::awaitable<std::shared_ptr<session>> async_open(std::shared_ptr<const optio
 // Connectors.
 
 connector::connector(options settings)
-    : settings_(std::make_shared<const options>(std::move(settings))) {
+    : settings_(std::make_shared<const options>(std::move(settings))),
+      known_(std::make_shared<detail::servers_tried>()) {
     detail::validate(*settings_);
 }
 
@@ -349,7 +439,9 @@ connection connector::open() {
         try {
             opening one(settings_, list.at(i));
             drive(one, share_of(deadline, left));
-            return connection(one.take());
+            std::shared_ptr<session> made = one.take();
+            introduce(known_, made, share_of(deadline, left));
+            return connection(std::move(made));
         } catch (const connection_error& e) {
             if (gives_up(e, left)) throw;
         }
@@ -384,37 +476,6 @@ bool is_wanted(const session& s, const PGresult* reply) {
     return true;
 }
 
-constexpr const char* undo_all = "discard all";
-/// The same, but for what is kept prepared. Says whether that is all that is, and whether the
-/// session has a schema for temporary objects.
-constexpr const char* undo_all_but_kept =
-    "close all; set session authorization default; reset all; unlisten *; "
-    "select pg_catalog.pg_advisory_unlock_all(); discard temp; discard sequences; "
-    "select pg_catalog.count(*) operator(pg_catalog.=) 0, "
-    "pg_catalog.pg_my_temp_schema() operator(pg_catalog.<>) 0 "
-    "from pg_catalog.pg_prepared_statements "
-    "where from_sql or pg_catalog.left(name, 12) operator(pg_catalog.<>) 'cenote_kept_'";
-
-bool spares_kept(session& s) { return s.has_kept() && s.kept().on(); }
-
-std::vector<const char*> resetting(session& s) {
-    std::vector<const char*> texts;
-    if (s.in_transaction()) texts.push_back("rollback");
-    texts.push_back(spares_kept(s) ? undo_all_but_kept : undo_all);
-    return texts;
-}
-
-/// Whether the session is all right after that; otherwise everything has to go.
-bool is_reset(session& s, const PGresult* reply) {
-    if (!spares_kept(s)) {
-        s.forget_kept();
-        return true;
-    }
-    std::vector<sql::value> said = detail::row_of(reply, 0);
-    s.note_temporary(said.at(1).as<bool>());
-    return said.at(0).as<bool>() && s.kept().on();
-}
-
 /// The number of the server's process. libpq was told one, too.
 constexpr const char* whose = "select pg_catalog.pg_backend_pid()";
 constexpr const char* only_reads = "set session characteristics as transaction read only";
@@ -440,10 +501,11 @@ asio::awaitable<bool> async_probe(std::shared_ptr<session> on) {
 
 asio::awaitable<void> async_reset(std::shared_ptr<session> on) {
     instant until = on->deadline();
-    chores ask(on, resetting(*on));
+    on->take_over_debt();
+    chores ask(on, on->undoing());
     co_await async_drive(ask, until);
-    if (!is_reset(*on, ask.reply())) {
-        chores all(on, {undo_all});
+    if (!on->is_undone(ask.reply())) {
+        chores all(on, {detail::undo_all});
         co_await async_drive(all, until);
         on->forget_kept();
     }
@@ -479,10 +541,11 @@ bool connector::probe(connection& c) {
 void connector::reset(connection& c) {
     session& s = c.own();
     instant until = s.deadline();
-    chores ask(s.shared_from_this(), resetting(s));
+    s.take_over_debt();
+    chores ask(s.shared_from_this(), s.undoing());
     drive(ask, until);
-    if (!is_reset(s, ask.reply())) {
-        chores all(s.shared_from_this(), {undo_all});
+    if (!s.is_undone(ask.reply())) {
+        chores all(s.shared_from_this(), {detail::undo_all});
         drive(all, until);
         s.forget_kept();
     }
@@ -505,7 +568,7 @@ void connector::forsake(connection& c) noexcept {
 }
 
 asio::awaitable<connection> async_connector::open() {
-    std::shared_ptr<session> made = co_await async_open(blocking_.settings_);
+    std::shared_ptr<session> made = co_await async_open(blocking_.settings_, blocking_.known_);
     co_return connection(std::move(made));
 }
 

@@ -189,8 +189,16 @@ void recurring::begin_known(kept_statement& known) {
     bool needs_look = !with_->direct() || !with_->knows_temporary();
     bool needs_more = needs_look || !with_->forgotten().empty();
     if (needs_more && with_->in_transaction()) return ask();
+    if (with_->owes()) return pay();
     if (needs_look) return look();
     make_room_or_prepare();
+}
+
+/// Once in a while: what is said before a statement is prepared takes several conversations.
+void recurring::pay() {
+    phase_ = phase::paying;
+    now_.emplace(with_, conversation::of::connector);
+    now_->pay();
 }
 
 /// It may be prepared anew at its next run, with the types of then.
@@ -236,8 +244,9 @@ void recurring::prepare() {
 void recurring::ask() {
     phase_ = phase::asking;
     now_.emplace(with_, conversation::of::borrower);
-    if (name_.empty()) now_->ask(text_, parameters_);
-    else now_->ask_prepared(name_, parameters_);
+    if (name_.empty()) return now_->ask(text_, parameters_);
+    now_->ask_prepared(name_, parameters_);
+    with_->note_words(text_);
 }
 
 void recurring::describe() {
@@ -294,6 +303,7 @@ bool recurring::goes_on_after(const statement_error& e) {
 /// A step has come to its end. False: that was all.
 bool recurring::go_on() {
     switch (phase_) {
+        case phase::paying: return begin(), true;
         case phase::looking:
             with_->note_process(now_->reply());
             with_->note_temporary(row_of(now_->reply(), 0).at(1).as<bool>());

@@ -34,6 +34,10 @@ constexpr std::array<word<server_role>, 6> roles{{{"any", server_role::any},
                                                   {"standby", server_role::standby},
                                                   {"prefer-standby", server_role::prefer_standby}}};
 
+constexpr std::array<word<reset_mode>, 3> resets{{{"with_next", reset_mode::with_next},
+                                                  {"at_release", reset_mode::at_release},
+                                                  {"by_tag", reset_mode::by_tag}}};
+
 [[noreturn]] void refuse(std::string_view key, const std::string& why) {
     throw invalid_url("cenote: the URL has a parameter \"" + std::string(key) + "\" that " + why);
 }
@@ -108,7 +112,7 @@ options options::from_url(std::string_view text) {
     take_session(all, o);
     if (auto which = all.take("target_session_attrs"))
         o.role_of_server = meaning_of(roles, "target_session_attrs", *which);
-    o.unsafe_reset_by_tag = all.take_bool("unsafe_reset_by_tag").value_or(false);
+    if (auto when = all.take("reset")) o.reset = meaning_of(resets, "reset", *when);
     constexpr std::int64_t most_statements = 10'000;
     if (auto kept = all.take_number("statement_cache", 0, most_statements))
         o.statement_cache = static_cast<std::size_t>(*kept);

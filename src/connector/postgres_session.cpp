@@ -107,9 +107,12 @@ session::session(std::shared_ptr<const options> settings, handle_ptr connected)
     : settings_(std::move(settings)),
       handle_(std::move(connected)),
       timeout_(settings_->operation_timeout),
-      kept_(settings_->statement_cache) {
+      kept_(settings_->statement_cache),
+      mode_(settings_->reset) {
     if (!set_up_handle())
         throw connection_error(error_kind::connection, "cenote: PostgreSQL: cannot go on");
+    if (mode_ == reset_mode::with_next && !resets_with_next(PQserverVersion(handle())))
+        mode_ = reset_mode::at_release;
     for (const char* name : reading_settings) {
         const char* value = PQparameterStatus(handle(), name);
         first_settings_.emplace_back(value == nullptr ? "" : value);
@@ -121,6 +124,8 @@ bool session::set_up_handle() noexcept {
     PQsetErrorVerbosity(handle(), PQERRORS_DEFAULT);
     PQsetErrorContextVisibility(handle(), PQSHOW_CONTEXT_ERRORS);
     PQsetNoticeReceiver(handle(), &session::hear, this);
+    if (PQpipelineStatus(handle()) != PQ_PIPELINE_OFF && PQexitPipelineMode(handle()) == 0)
+        return false;
     return PQsetnonblocking(handle(), 1) == 0;
 }
 
@@ -152,13 +157,19 @@ verdict session::leave() noexcept {
         if (idle && quiet()) condition_.note_quiet();
         else condition_.note_broken();
     }
-    return condition_.judge();
+    verdict v = condition_.judge();
+    if (v != verdict::keep || !(used_ || owes_)) return v;
+    if (std::exchange(used_, false)) end_statements();
+    owes_ = true;
+    return verdict::reset_later;
 }
 
 void session::note_reset() noexcept {
     condition_.note_reset();
     timeout_ = settings_->operation_timeout;
     end_statements();
+    used_ = false;
+    owes_ = false;
     has_own_settings_ = false;
     only_reads_ = false;
     names_in_flux_ = false;
@@ -238,13 +249,29 @@ void session::forsake() noexcept {
 // Conversation.
 
 conversation::~conversation() {
-    if (guard_ && !ended_) with_->call_off();
+    if (guard_ && !ended_ && !unrun_) with_->call_off();
 }
 
 void conversation::begin() {
     guard_.emplace(with_->condition());
-    if (whom_ == of::borrower && !with_->settings().unsafe_reset_by_tag)
-        with_->condition().note_changed();
+    if (whom_ == of::borrower) with_->note_use();
+    if (with_->owes()) send_dues();
+}
+
+void conversation::send_dues() {
+    PGconn* conn = with_->handle();
+    if (PQenterPipelineMode(conn) == 0) lose();
+    pipelined_ = true;
+    for (const char* piece : with_->dues()) {
+        if (PQsendQueryParams(conn, piece, 0, nullptr, nullptr, nullptr, nullptr, 0) == 0) lose();
+        ++dues_;
+    }
+}
+
+void conversation::pay() {
+    begin();
+    answered_ = true;
+    sent(1);
 }
 
 void conversation::ask(std::string_view text, std::span<const sql::parameter> parameters) {
@@ -252,6 +279,7 @@ void conversation::ask(std::string_view text, std::span<const sql::parameter> pa
     libpq_parameters p(parameters);
     std::string command(text);
     begin();
+    if (whom_ == of::borrower) with_->note_words(text);
     sent(PQsendQueryParams(with_->handle(), command.c_str(), p.count(), p.types(), p.values(),
                            p.lengths(), p.formats(), 0));
 }
@@ -275,7 +303,8 @@ void conversation::prepare(const std::string& name, std::string_view text,
     libpq_parameters p(parameters);
     std::string command(text);
     begin();
-    if (whom_ == of::borrower) with_->condition().note_changed();
+    prepares_ = true;
+    if (whom_ == of::borrower) with_->note_prepares(text);
     sent(PQsendPrepare(with_->handle(), name.c_str(), command.c_str(), p.count(), p.types()));
 }
 
@@ -286,9 +315,12 @@ void conversation::describe(const std::string& name) {
 
 void conversation::sent(int success) {
     if (success == 0) lose();
+    if (pipelined_ && PQpipelineSync(with_->handle()) == 0) lose();
 }
 
 void conversation::row_by_row() {
+    by_row_ = true;
+    if (dues_ > 0) return;  // it is for the request whose reply comes next
     if (PQsetSingleRowMode(with_->handle()) == 0) lose();
 }
 
@@ -321,6 +353,12 @@ void conversation::consume() {
 }
 
 void conversation::hear(result_ptr r) {
+    if (dues_ > 0) return hear_due(std::move(r));
+    if (r == nullptr && pipelined_) {
+        bool twice = std::exchange(answered_, true);
+        if (twice || PQstatus(with_->handle()) != CONNECTION_OK) lose();
+        return;
+    }
     if (r == nullptr) return conclude();
     switch (PQresultStatus(r.get())) {
         case PGRES_SINGLE_TUPLE: row_ = std::move(r); break;
@@ -333,8 +371,29 @@ void conversation::hear(result_ptr r) {
             throw connection_error(error_kind::connection,
                                    "cenote: PostgreSQL: COPY is not offered here; use "
                                    "native_handle() and discard the lease");
+        case PGRES_PIPELINE_SYNC: leave_pipeline(); break;
         default: complaint_ = understood(complaint_of(r.get())); break;
     }
+}
+
+/// Each piece has a result and a null.
+void conversation::hear_due(result_ptr r) {
+    if (r != nullptr) {
+        switch (PQresultStatus(r.get())) {
+            case PGRES_COMMAND_OK: return;
+            case PGRES_TUPLES_OK: due_reply_ = std::move(r); return;
+            default: refuse_unrun(r.get());
+        }
+    }
+    if (PQstatus(with_->handle()) != CONNECTION_OK) lose();
+    if (--dues_ > 0) return;
+    with_->note_paid(due_reply_.get());
+    if (by_row_) row_by_row();
+}
+
+void conversation::leave_pipeline() {
+    if (PQexitPipelineMode(with_->handle()) == 0) lose();
+    conclude();
 }
 
 /// "Read-only" says something new about the server only if it was to be one that writes, and does
@@ -367,7 +426,7 @@ void conversation::conclude() {
 
 /// Who does not trust the command's tag has noted the change before.
 void conversation::judge_change() {
-    if (whom_ == of::connector) return;
+    if (whom_ == of::connector || (prepares_ && !complaint_)) return;
     std::string_view tag = reply_ ? PQcmdStatus(reply_.get()) : "";
     if (tag == "DEALLOCATE ALL" || tag == "DISCARD ALL") with_->forget_kept();
     bool table = reply_ && makes_table(reply_.get(), tag);
@@ -411,6 +470,24 @@ void conversation::lose() {
     why.raise();
 }
 
+/// The server says why it could not reset the session, and skips the rest. What libpq alone says
+/// proves nothing: the rest may have been run.
+void conversation::refuse_unrun(const PGresult* why) {
+    complaint c = complaint_of(why);
+    if (c.sqlstate.empty()) {
+        complaint_ = std::move(c);
+        lose();
+    }
+    if (c.kind == error_kind::statement) c.kind = error_kind::connection;
+    unrun_ = true;
+    with_->condition().note_broken(c.kind);
+    throw statement_not_run(c.kind,
+                            "cenote: PostgreSQL: the statement was not run, since the session of "
+                            "an earlier lease could not be reset: " +
+                                c.text + " [" + c.sqlstate + "]",
+                            c.sqlstate);
+}
+
 // Chores.
 
 chores::chores(std::shared_ptr<session> with, std::vector<const char*> statements)
@@ -420,6 +497,7 @@ chores::chores(std::shared_ptr<session> with, std::vector<const char*> statement
 
 void chores::begin_next() {
     now_.emplace(with_, conversation::of::connector);
+    if (with_->owes()) return now_->pay();
     now_->ask_all(left_.back());
     left_.pop_back();
 }

@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <libpq-fe.h>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -89,6 +91,30 @@ public:
     }
     bool broken() const noexcept override { return condition_.broken(); }
 
+    // Resets (postgres_reset.cpp, decision 0018).
+
+    reset_mode mode() const noexcept { return mode_; }
+    void set_mode(reset_mode how) noexcept { mode_ = how; }
+    /// Whoever had the session before has left it as it was, and whoever asks next has it reset.
+    bool owes() const noexcept { return owes_; }
+    void note_owed() noexcept { owes_ = true; }
+    /// What is said to that end, one after the other; the reply of the last with rows is for
+    /// note_paid().
+    std::span<const char* const> dues() const noexcept;
+    void note_paid(const PGresult* said);
+    /// It is reset by itself now, and not by who asks next.
+    void take_over_debt() noexcept;
+    /// The same when it is reset on its own: in one message each.
+    std::vector<const char*> undoing() const;
+    /// The reply to that. False: everything has to go.
+    bool is_undone(const PGresult* said);
+    /// A borrower asks for something.
+    void note_use() noexcept;
+    /// In these words.
+    void note_words(std::string_view text) noexcept;
+    /// Has these words prepared.
+    void note_prepares(std::string_view text) noexcept;
+
     PGconn* handle() const noexcept { return handle_.get(); }
     connector_detail::condition& condition() noexcept { return condition_; }
     const options& settings() const noexcept { return *settings_; }
@@ -150,6 +176,8 @@ private:
     /// Restores libpq's settings of the handle, which a borrower may have changed. False if libpq
     /// refuses.
     bool set_up_handle() noexcept;
+    /// What is kept prepared is to outlast a reset.
+    bool spares_kept() const noexcept { return has_kept() && kept_.on(); }
 
     std::shared_ptr<const options> settings_;
     handle_ptr handle_;
@@ -165,12 +193,18 @@ private:
     bool has_own_settings_ = false;
     bool only_reads_ = false;
     std::vector<std::string> first_settings_;  // of those by which texts are read
-    bool babbles_ = false;                     // something came while nothing was asked
+    reset_mode mode_;
+    bool used_ = false;  // in this lease, in ways that a reset at the next one's beginning undoes
+    bool owes_ = false;  // the same of an earlier lease
+    bool babbles_ = false;  // something came while nothing was asked
     ::cenote::detail::process_number process_ = ::cenote::detail::this_process;
 };
 
 /// One request and its reply, in steps. Whoever leaves it before its end leaves a broken connection
 /// and a server that is told to stop.
+///
+/// If the session owes a reset, that goes before the request, and both before one Sync: the server
+/// skips what follows an error up to the Sync, so a request whose reset has failed is not run.
 class conversation final : public connector_detail::steps {
 public:
     /// Whose request it is: those of the connector's own change nothing in the session.
@@ -188,8 +222,11 @@ public:
     void prepare(const std::string& name, std::string_view text,
                  std::span<const sql::parameter> parameters = {});
     void describe(const std::string& name);
-    /// Several statements, one after the other, all or nothing. The reply is that of the last.
+    /// Several statements, one after the other, all or nothing. The reply is that of the last. Not
+    /// of a session that owes a reset.
     void ask_all(const char* texts);
+    /// Nothing but the reset that the session owes.
+    void pay();
     /// Directly after a request: let step() return at each row.
     void row_by_row();
 
@@ -212,13 +249,17 @@ public:
 
 private:
     void begin();
+    void send_dues();
     void sent(int success);
     void hear(result_ptr r);
+    void hear_due(result_ptr r);
+    void leave_pipeline();
     complaint understood(complaint c) const;
     void consume();
     void conclude();
     void judge_change();
     [[noreturn]] void lose();
+    [[noreturn]] void refuse_unrun(const PGresult* why);
 
     std::shared_ptr<session> with_;
     of whom_;
@@ -226,13 +267,20 @@ private:
     bool flushing_ = true;
     bool fresh_ = true;  // nothing can have come yet
     bool ended_ = false;
+    bool pipelined_ = false;  // it began with a reset
+    std::size_t dues_ = 0;    // pieces of that whose replies have not come
+    bool prepares_ = false;
+    bool by_row_ = false;
+    bool answered_ = false;  // all but the Sync
+    bool unrun_ = false;     // the server has skipped it
     connector_detail::meter read_;
+    result_ptr due_reply_;
     result_ptr row_;
     result_ptr reply_;
     std::optional<complaint> complaint_;
 };
 
-/// Statements of the connector's own, one after the other.
+/// Statements of the connector's own, one after the other, once nothing is owed.
 class chores final : public connector_detail::steps {
 public:
     chores(std::shared_ptr<session> with, std::vector<const char*> statements);
@@ -268,10 +316,11 @@ public:
     const PGresult* reply() const noexcept { return now_->reply(); }
 
 private:
-    enum class phase : std::uint8_t { looking, making_room, preparing, describing, asking };
+    enum class phase : std::uint8_t { paying, looking, making_room, preparing, describing, asking };
 
     void begin();
     void begin_known(kept_statement& known);
+    void pay();
     void look();
     void make_room_or_prepare();
     void prepare();
@@ -359,6 +408,58 @@ private:
     sql::result result_;
     int next_ = 0;
     std::size_t memory_ = 0;
+};
+
+// Resets that go before the next request: whether a server can be trusted with them.
+
+/// Also ends whatever is prepared.
+inline constexpr const char* undo_all = "discard all";
+
+/// By its version: DISCARD ALL commits at once, whatever follows it before the Sync.
+bool resets_with_next(int version) noexcept;
+/// Whether a text speaks of what nobody should hold for longer than its lease: advisory locks,
+/// LISTEN, temporary tables.
+bool speaks_of_shared_things(std::string_view text) noexcept;
+
+/// What is known of servers, by their addresses. Thread-safe.
+class servers_tried {
+public:
+    /// Empty: it was not tried yet.
+    std::optional<bool> resets_with_next(const std::string& where) const;
+    void note(const std::string& where, bool well);
+    /// The connection was lost meanwhile. Nobody tries it for ever.
+    void note_lost(const std::string& where);
+
+private:
+    struct findings {
+        std::optional<bool> well;
+        int lost = 0;
+    };
+    mutable std::mutex mutex_;
+    std::map<std::string, findings> all_;
+};
+
+/// On a new session: leaves something in it, has it reset in one flight with a statement that
+/// fails, and looks whether it is gone.
+class trial final : public connector_detail::steps {
+public:
+    explicit trial(std::shared_ptr<session> with);
+
+    need step() override;
+    int descriptor() const override { return PQsocket(with_->handle()); }
+    const char* awaited() const override { return "PostgreSQL's reply"; }
+    bool well() const noexcept { return well_; }
+
+private:
+    enum class phase : std::uint8_t { leaving, resetting, looking, tidying };
+
+    bool go_on();
+    void begin(phase next);
+
+    std::shared_ptr<session> with_;
+    phase phase_ = phase::leaving;
+    bool well_ = false;
+    std::optional<conversation> now_;
 };
 
 // Opening.

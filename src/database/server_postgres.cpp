@@ -28,7 +28,8 @@ public:
 std::shared_ptr<server> make_postgres(postgres::options where, const database_options& how,
                                       part which) {
     if (where.statement_cache == 0) where.statement_cache = how.statement_cache;
-    if (!how.full_reset) where.unsafe_reset_by_tag = true;
+    if (!how.full_reset && where.reset == postgres::reset_mode::with_next)
+        where.reset = postgres::reset_mode::by_tag;
     if (where.role_of_server == postgres::server_role::any) {
         if (which == part::primary) where.role_of_server = postgres::server_role::read_write;
         if (which == part::replica) where.role_of_server = postgres::server_role::prefer_standby;

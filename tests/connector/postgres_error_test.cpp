@@ -110,7 +110,7 @@ struct demoted {
 };
 
 TEST(postgres_error, of_a_server_that_writes_no_more_is_suspect) {
-    connector to(postgres_url("unsafe_reset_by_tag=true"));
+    connector to(postgres_url("reset=by_tag"));
     connection c = to.open();
     demoted server;
     ASSERT_TRUE(demoted::is_known_to(c));

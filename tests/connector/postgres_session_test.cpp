@@ -153,7 +153,7 @@ TEST_F(postgres_session, nothing_is_reset_that_was_not_used) {
     EXPECT_TRUE(to.probe(c));
     EXPECT_EQ(to.before_release(c), verdict::keep);
     c.execute("select 1");
-    EXPECT_EQ(to.before_release(c), verdict::reset);
+    EXPECT_EQ(to.before_release(c), verdict::reset_later);
     to.reset(c);
     EXPECT_EQ(to.before_release(c), verdict::keep);
     c.native_handle();
@@ -195,7 +195,7 @@ TEST_F(postgres_session, a_statement_ends_with_its_lease) {
 }
 
 TEST_F(postgres_session, tags_are_believed_only_if_somebody_says_so) {
-    connector to(postgres_url("unsafe_reset_by_tag=on"));
+    connector to(postgres_url("reset=by_tag"));
     connection c = to.open();
     auto becomes = [&](const char* text) {
         c.execute(text);
@@ -212,7 +212,8 @@ TEST_F(postgres_session, tags_are_believed_only_if_somebody_says_so) {
               verdict::keep);
     for (const char* text :
          {"set work_mem = '9MB'", "create temp table t(i int)", "listen x", "",
-          "do $$ begin end $$", "begin", "declare c cursor with hold for select 1"})
+          "create temp table t as select 1", "select 1 into temp t", "do $$ begin end $$", "begin",
+          "declare c cursor with hold for select 1"})
         EXPECT_EQ(becomes(text), verdict::reset) << text;
     for (const char* text : {"begin", "select 1", "savepoint s", "rollback to s", "commit"})
         c.execute(text);

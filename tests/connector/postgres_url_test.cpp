@@ -31,7 +31,7 @@ TEST(postgres_url, says_everything) {
         "postgres://app:p%40ss@db1:5433,db2/orders?sslmode=verify-ca&sslrootcert=/ca&sslcert=/c"
         "&sslkey=/k&channel_binding=require&application_name=till&connect_timeout=2s"
         "&operation_timeout=250ms&search_path=a,b&role=clerk&timezone=UTC&client_encoding=LATIN1"
-        "&target_session_attrs=read-write&unsafe_reset_by_tag=on&statement_cache=50"
+        "&target_session_attrs=read-write&reset=by_tag&statement_cache=50"
         "&max_reply_bytes=100000");
     ASSERT_EQ(o.hosts.size(), 2u);
     EXPECT_EQ(o.hosts[0], (url::host{.name = "db1", .port = 5433}));
@@ -48,7 +48,7 @@ TEST(postgres_url, says_everything) {
     EXPECT_EQ(o.search_path, "a,b");
     EXPECT_EQ(o.role + o.timezone + o.client_encoding, "clerkUTCLATIN1");
     EXPECT_EQ(o.role_of_server, server_role::read_write);
-    EXPECT_TRUE(o.unsafe_reset_by_tag);
+    EXPECT_EQ(o.reset, reset_mode::by_tag);
     EXPECT_EQ(o.statement_cache, 50u);
     EXPECT_EQ(o.max_reply_bytes, 100'000u);
 }
@@ -57,7 +57,7 @@ TEST(postgres_url, says_little) {
     options o = options::from_url("postgresql://app@/");
     EXPECT_EQ(o.hosts.front().name, "localhost");
     EXPECT_EQ(o.database, "");
-    EXPECT_FALSE(o.unsafe_reset_by_tag);
+    EXPECT_EQ(o.reset, reset_mode::with_next);
     EXPECT_EQ(options::from_url("postgresql://app@h?schema=x").search_path, "x");
     EXPECT_EQ(options::from_url("postgresql://app@%2Frun%2Fpg/").hosts.front().name, "/run/pg");
 }

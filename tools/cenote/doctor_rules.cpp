@@ -199,7 +199,7 @@ void about_costs(const facts& f, findings& into) {
                         "A reset between two users takes " + in_words(f.reset.p50) + ", " +
                             times_of(f.reset.p50, f.trip.p50) + " times a round trip.",
                         "It is paid after each lease in which something was said.",
-                        "Do more in one lease, or see the connector's unsafe_reset options."});
+                        "Do more in one lease, or see the connector's reset options."});
 }
 
 // How many there can be.
