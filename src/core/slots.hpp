@@ -147,7 +147,7 @@ private:
     std::array<tally, slot_state_count> counts_;
 };
 
-inline void slots::lend(slot_id id) {
+[[gnu::always_inline]] inline void slots::lend(slot_id id) {
     slot& s = table_[id];
     ensure(s.state == slot_state::idle && s.idle == idle_kind::fresh && !s.expiring,
            "what is lent is fresh");

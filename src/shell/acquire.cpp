@@ -328,7 +328,7 @@ using shell::keeper_of;
 // A borrower that acquires may allocate, so this is the place to prepare for the release.
 
 resource* gate::acquire(const wish& w, errc& why) {
-    register_this_thread();
+    if (this_threads_mark == nullptr) register_this_thread();
     return shell::acquire(keeper_of(this), w, why);
 }
 

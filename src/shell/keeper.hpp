@@ -128,7 +128,9 @@ public:
     void give_to_machine(core::instant now, detail::resource* r, core::condition how,
                          const std::optional<core::duration>& held) CENOTE_REQUIRES(lock);
     /// Whether before_acquire has nothing against it. Runs the user's code.
-    bool admits(detail::resource* r) noexcept CENOTE_EXCLUDES(lock);
+    bool admits(detail::resource* r) noexcept CENOTE_EXCLUDES(lock) {
+        return looks_before_acquire_ ? look_before_acquire(r) : !is_foreign(r);
+    }
     /// before_acquire has not seen what this waiter got. The keeper is there if so: it is leased.
     bool is_unseen(const detail::waiter& who) const {
         return who.asynchronous && who.got != nullptr && looks_before_acquire_;
@@ -210,6 +212,7 @@ private:
         CENOTE_REQUIRES(lock);
     void look_around(core::instant now, errands& todo) noexcept CENOTE_REQUIRES(lock);
     void note_event(const core::action& a) CENOTE_REQUIRES(lock);
+    bool look_before_acquire(detail::resource* r) noexcept CENOTE_EXCLUDES(lock);
     std::exception_ptr look_before_release(detail::resource* r) noexcept CENOTE_EXCLUDES(lock);
 
     static constinit thread_local errands* carried_out_here;
@@ -227,10 +230,12 @@ inline keeper& keeper_of(detail::gate* g) { return *static_cast<keeper*>(g); }
 inline const keeper& keeper_of(const detail::gate* g) { return *static_cast<const keeper*>(g); }
 
 inline core::instant keeper::wake_at() const {
-    core::instant at = std::min({machine.wake_at(), lane.sweep_at(), leases.look_at()});
+    core::instant at = std::min(machine.wake_at(), lane.sweep_at());
+    at = std::min(at, leases.look_at());
     if (watchers.any()) at = std::min(at, watchers.earliest_deadline());
     // While the lane is open to newcomers, what the head is owed may lie on the shelf.
-    return lane.is_shut_for_waiters() ? at : std::min(at, machine.owed_at());
+    if (!lane.is_shut_for_waiters()) at = std::min(at, machine.owed_at());
+    return at;
 }
 
 }  // namespace cenote::shell

@@ -69,11 +69,6 @@ void lease_ledger::lent(instant now, const borrower& who, bool swept) {
     leaks_.lent(now, who.how.leak_after);
 }
 
-std::uint64_t lease_ledger::take_uses(const resource* r) {
-    std::uint64_t so_far = hits(r);
-    return so_far - std::exchange(entries_[r->slot].hits_known, so_far);
-}
-
 // Who has what.
 
 /// A put has followed its last hit, or the grant, if it is not.

@@ -11,6 +11,7 @@
 #include <optional>
 #include <source_location>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cenote/detail/resource.hpp"
@@ -61,7 +62,10 @@ public:
         return hits(r) - entries_[r->slot].hits_known;
     }
     /// The same; from now on it has.
-    std::uint64_t take_uses(const detail::resource* r);
+    std::uint64_t take_uses(const detail::resource* r) {
+        std::uint64_t so_far = hits(r);
+        return so_far - std::exchange(entries_[r->slot].hits_known, so_far);
+    }
     /// How long its lease has lasted, if that is known.
     static std::optional<core::duration> held(core::instant now, const detail::resource* r) {
         auto since = r->seen->leased_at.load(std::memory_order_relaxed);

@@ -155,8 +155,8 @@ void keeper::give_to_machine(instant now, resource* r, core::condition how,
     machine.release(now, r->slot, how, leases.take_uses(r), held, out);
 }
 
-bool keeper::admits(resource* r) noexcept {
-    if (!looks_before_acquire_ || is_foreign(r)) return !is_foreign(r);
+bool keeper::look_before_acquire(resource* r) noexcept {
+    if (is_foreign(r)) return false;
     try {
         return r->made_by->before_acquire(*r) && !is_foreign(r);
     } catch (...) {
