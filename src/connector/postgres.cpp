@@ -339,9 +339,21 @@ asio::awaitable<std::vector<attempt>> async_look_up(std::shared_ptr<const option
     co_return found.all();
 }
 
-/// Whether another address is worth a try: a wrong password is wrong everywhere.
-bool gives_up(const connection_error& e, std::size_t left) {
-    return left <= 1 || e.kind() == error_kind::final;
+/// The same address is worth another try: after two of these it is not tried out any more.
+class lost_in_trial : public connection_error {
+public:
+    using connection_error::connection_error;
+};
+
+/// Whether to go on after an open that has failed, with what is left of the list. A wrong password
+/// is wrong everywhere.
+bool goes_on_after(const connection_error& e, std::vector<attempt>& list, std::size_t at) {
+    if (dynamic_cast<const lost_in_trial*>(&e) != nullptr) {
+        attempt same = list.at(at);
+        list.insert(list.begin() + static_cast<std::ptrdiff_t>(at), std::move(same));
+        return true;
+    }
+    return list.size() - at > 1 && e.kind() != error_kind::final;
 }
 
 /// Tries out, once for each server, whether resets may go with the next request.
@@ -362,10 +374,10 @@ public:
         known_->note(where_, trial_->well());
         settle(trial_->well());
     }
-    /// To the others it is as if it could not be opened.
+    /// As if it could not be opened.
     [[noreturn]] void note_lost(const connection_error& e) {
         known_->note_lost(where_);
-        throw connection_error(error_kind::transient, e.what(), e.sqlstate());
+        throw lost_in_trial(error_kind::transient, e.what(), e.sqlstate());
     }
 
 private:
@@ -416,7 +428,7 @@ asio::awaitable<std::shared_ptr<session>> async_open(std::shared_ptr<const optio
             co_await async_introduce(known, made, share_of(deadline, left));
             co_return made;
         } catch (const connection_error& e) {
-            if (gives_up(e, left)) throw;
+            if (!goes_on_after(e, list, i)) throw;
         }
     }
 }
@@ -443,7 +455,7 @@ connection connector::open() {
             introduce(known_, made, share_of(deadline, left));
             return connection(std::move(made));
         } catch (const connection_error& e) {
-            if (gives_up(e, left)) throw;
+            if (!goes_on_after(e, list, i)) throw;
         }
     }
 }

@@ -20,6 +20,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
@@ -52,6 +53,8 @@ struct conduct {
     bool hold = false;
     bool silent = false;
     bool black_hole = false;
+    std::string altered;  // empty: nothing (any more)
+    std::string altered_into;
 };
 
 void make_resetting(const descriptor& socket) {
@@ -71,6 +74,7 @@ struct flow {
     bool said_end = false;
     /// Since the verb was spoken.
     std::size_t until_cut = no_limit;
+    std::size_t until_hold = no_limit;
     std::size_t since_corrupt = 0;
     /// When the next byte may go, if they are counted by time.
     clock::time_point free_at{};
@@ -196,6 +200,7 @@ private:
     void give_out(link& one, const descriptor& to, flow& way);
     bool give_piece(link& one, const descriptor& to, flow& way);
     std::size_t portion(const flow& way, std::size_t size) const;
+    void alter(std::string& bytes);
     void end_if_all_is_said(link& one);
     clock::time_point next_due(const link& one) const;
     void watch_link(const link& one);
@@ -323,7 +328,7 @@ void gate::loop::watch_link(const link& one) {
     auto due = [this](const flow& way) {
         return !way.pieces.empty() && way.pieces.front().due <= time_ && way.free_at <= time_;
     };
-    bool replies_go = !now.hold && due(one.replies);
+    bool replies_go = !now.hold && one.replies.until_hold > 0 && due(one.replies);
     watch(one.client,
           !one.client_gone && (loses || (!one.requests.heard_end && one.requests.held < room)),
           !loses && replies_go);
@@ -336,6 +341,7 @@ clock::time_point gate::loop::next_due(const link& one) const {
     if (now.silent || now.black_hole) return first;
     for (const flow* way : {&one.requests, &one.replies}) {
         if (way->pieces.empty() || (now.hold && way == &one.replies)) continue;
+        if (way->until_hold == 0) continue;
         clock::time_point due = std::max(way->pieces.front().due, way->free_at);
         // What is due already waits for room, which the poll itself tells.
         if (due > time_) first = std::min(first, due);
@@ -460,6 +466,7 @@ void gate::loop::take_in(link& one, const descriptor& from, flow& way) {
         }
         bool replies = &way == &one.replies;
         if (!replies) listen_to_beginning(one, bytes);
+        if (!replies) alter(bytes);
         if (replies && now.corrupt_every > 0)
             for (char& byte : bytes)
                 if (++way.since_corrupt % now.corrupt_every == 0) byte = static_cast<char>(~byte);
@@ -469,13 +476,21 @@ void gate::loop::take_in(link& one, const descriptor& from, flow& way) {
     }
 }
 
+void gate::loop::alter(std::string& bytes) {
+    if (now.altered.empty()) return;
+    std::size_t at = bytes.find(now.altered);
+    if (at == bytes.npos) return;
+    bytes.replace(at, now.altered_into.size(), now.altered_into);
+    now.altered.clear();
+}
+
 /// How much may go in one segment.
 std::size_t gate::loop::portion(const flow& way, std::size_t size) const {
     std::size_t most = now.split ? 1 : size;
     // A hundredth of a second's worth, so that slow is not jerky.
     if (now.bytes_per_second != no_limit)
         most = std::min(most, std::max<std::size_t>(1, now.bytes_per_second / 100));
-    return std::min({most, size, way.until_cut});
+    return std::min({most, size, way.until_cut, way.until_hold});
 }
 
 bool gate::loop::give_piece(link& one, const descriptor& to, flow& way) {
@@ -501,6 +516,7 @@ bool gate::loop::give_piece(link& one, const descriptor& to, flow& way) {
     if (first.bytes.empty()) way.pieces.pop_front();
     if (!replies) return !now.split;
     if (way.until_cut != no_limit) way.until_cut -= count;
+    if (way.until_hold != no_limit) way.until_hold -= count;
     if (now.bytes_per_second != no_limit)
         way.free_at = time + std::chrono::nanoseconds(static_cast<std::int64_t>(
                                  1'000'000'000 * count / now.bytes_per_second));
@@ -513,7 +529,7 @@ void gate::loop::give_out(link& one, const descriptor& to, flow& way) {
     for (;;) {
         if (replies && way.until_cut == 0)
             return now.cut == ending::reset ? reset(one) : finish(one);
-        if (way.pieces.empty()) return;
+        if (way.pieces.empty() || way.until_hold == 0) return;
         clock::time_point time = clock::now();
         if (way.pieces.front().due > time || way.free_at > time) return;
         if (!give_piece(one, to, way)) return;
@@ -541,6 +557,7 @@ void gate::pass() {
         me.now = {};
         for (link& one : me.links()) {
             one.replies.until_cut = no_limit;
+            one.replies.until_hold = no_limit;
             one.replies.free_at = {};
             for (flow::piece& piece : one.replies.pieces) piece.due = {};
         }
@@ -565,7 +582,30 @@ void gate::hold_replies() {
 }
 
 void gate::let_go() {
-    loop_->tell([](loop& me) { me.now.hold = false; });
+    loop_->tell([](loop& me) {
+        me.now.hold = false;
+        for (link& one : me.links()) one.replies.until_hold = no_limit;
+    });
+}
+
+void gate::hold_replies_after(std::size_t bytes) {
+    loop_->tell([=](loop& me) {
+        for (link& one : me.links()) one.replies.until_hold = bytes;
+    });
+}
+
+void gate::alter_request(const std::string& what, const std::string& into) {
+    if (what.empty() || what.size() != into.size()) throw std::invalid_argument("not as long");
+    loop_->tell([&](loop& me) {
+        me.now.altered = what;
+        me.now.altered_into = into;
+    });
+}
+
+bool gate::altered() {
+    bool yes = false;
+    loop_->tell([&](loop& me) { yes = me.now.altered.empty(); });
+    return yes;
 }
 
 void gate::accept_and_be_silent() {

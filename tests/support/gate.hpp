@@ -36,6 +36,8 @@ public:
     /// Replies stay here until let_go() or pass(); if they get too many, with the server.
     void hold_replies();
     void let_go();
+    /// Of each connection's replies so many further bytes go on; the rest stays as above.
+    void hold_replies_after(std::size_t bytes);
     /// Accepts, but neither reads nor answers, as a server that has stopped.
     void accept_and_be_silent();
 
@@ -46,6 +48,11 @@ public:
     void cut_after(std::size_t bytes, ending how = ending::finish);
     /// Of each connection's replies every n-th byte from now on is wrong.
     void corrupt(std::size_t every_nth);
+    /// Where these bytes first come in a request, the server hears others in their place, as many
+    /// of them. Once; the bytes must have come in one segment.
+    void alter_request(const std::string& what, const std::string& into);
+    /// Whether that has happened.
+    bool altered();
     /// Whatever is sent in either direction is gone, and so is the news that somebody hung up.
     /// Who connects meanwhile is accepted, and hears nothing even after pass().
     void black_hole();
