@@ -83,16 +83,20 @@ private:
 sql::result held::execute(std::string_view text, std::span<const sql::parameter> values,
                           const caller& /*by*/) {
     phrase said(from_->at().speaks(), text, values);
-    sql::connection& c = ready();
-    try {
-        sql::result r = c.execute_bound(said.text(), said.values());
-        note_done();
-        return r;
-    } catch (const connection_error& e) {
-        lose(e);
-    } catch (const statement_error&) {
-        note_failed();
-        throw;
+    for (int left = tries_if_not_run;;) {
+        sql::connection& c = ready();
+        try {
+            sql::result r = c.execute_bound(said.text(), said.values());
+            note_done();
+            return r;
+        } catch (const statement_not_run&) {
+            go_elsewhere(left);
+        } catch (const connection_error& e) {
+            lose(e);
+        } catch (const statement_error&) {
+            note_failed();
+            throw;
+        }
     }
 }
 
@@ -102,31 +106,40 @@ asio::awaitable<sql::result> held::async_execute(sql::bound_statement what, call
 
 asio::awaitable<sql::result> held::async_run(std::shared_ptr<held> on, sql::bound_statement what) {
     sql::bound_statement said = on->from_->translated(std::move(what));
-    co_await async_ready(on);
-    try {
-        sql::result r = co_await on->link().async_execute_bound(std::move(said));
-        on->note_done();
-        co_return r;
-    } catch (const connection_error& e) {
-        on->lose(e);
-    } catch (const statement_error&) {
-        on->note_failed();
-        throw;
+    for (int left = tries_if_not_run;;) {
+        co_await async_ready(on);
+        sql::bound_statement once(said.text(), said.parameters());
+        try {
+            sql::result r = co_await on->link().async_execute_bound(std::move(once));
+            on->note_done();
+            co_return r;
+        } catch (const statement_not_run&) {
+            on->go_elsewhere(left);
+        } catch (const connection_error& e) {
+            on->lose(e);
+        } catch (const statement_error&) {
+            on->note_failed();
+            throw;
+        }
     }
 }
 
 sql::cursor held::stream(std::string_view text, std::span<const sql::parameter> values,
                          const caller& /*by*/) {
     phrase said(from_->at().speaks(), text, values);
-    sql::connection& c = ready();
-    try {
-        return sql::cursor(std::make_shared<kept_rows>(shared_from_this(),
-                                                       c.stream_bound(said.text(), said.values())));
-    } catch (const connection_error& e) {
-        lose(e);
-    } catch (const statement_error&) {
-        note_failed();
-        throw;
+    for (int left = tries_if_not_run;;) {
+        sql::connection& c = ready();
+        try {
+            return sql::cursor(std::make_shared<kept_rows>(
+                shared_from_this(), c.stream_bound(said.text(), said.values())));
+        } catch (const statement_not_run&) {
+            go_elsewhere(left);
+        } catch (const connection_error& e) {
+            lose(e);
+        } catch (const statement_error&) {
+            note_failed();
+            throw;
+        }
     }
 }
 
@@ -137,15 +150,20 @@ asio::awaitable<sql::cursor> held::async_stream(sql::bound_statement what, calle
 asio::awaitable<sql::cursor> held::async_begin_rows(std::shared_ptr<held> on,
                                                     sql::bound_statement what) {
     sql::bound_statement said = on->from_->translated(std::move(what));
-    co_await async_ready(on);
-    try {
-        sql::cursor rows = co_await on->link().async_stream_bound(std::move(said));
-        co_return sql::cursor(std::make_shared<kept_rows>(on, std::move(rows)));
-    } catch (const connection_error& e) {
-        on->lose(e);
-    } catch (const statement_error&) {
-        on->note_failed();
-        throw;
+    for (int left = tries_if_not_run;;) {
+        co_await async_ready(on);
+        sql::bound_statement once(said.text(), said.parameters());
+        try {
+            sql::cursor rows = co_await on->link().async_stream_bound(std::move(once));
+            co_return sql::cursor(std::make_shared<kept_rows>(on, std::move(rows)));
+        } catch (const statement_not_run&) {
+            on->go_elsewhere(left);
+        } catch (const connection_error& e) {
+            on->lose(e);
+        } catch (const statement_error&) {
+            on->note_failed();
+            throw;
+        }
     }
 }
 
@@ -168,6 +186,13 @@ void held::note_loss() noexcept {
     if (level() > 0) ended_ = ended_by::loss;
 }
 
+/// The first thing that was asked of the link was certainly not run: another one is as good.
+/// Whoever calls this has caught that.
+void held::go_elsewhere(int& tries_left) {
+    let_go();
+    if (--tries_left == 0) throw;
+}
+
 /// A link that has died meanwhile goes back as such. In a transaction that is a loss, also in one
 /// that was begun in plain SQL: what follows is not to run on its own.
 void held::look_at_link() {
@@ -179,38 +204,47 @@ void held::look_at_link() {
 }
 
 void held::take() {
-    if (is_for_reading()) {
-        taken got = readers_->acquire_to_read(by_);
-        from_ = std::move(got.from);
-        link_ = std::move(got.link);
-    } else {
-        link_ = from_->acquire(by_);
-    }
-    detail::lease_maker::hold_here(link_);
-    if (!session_only_reads()) return;
-    try {
-        from_->at().only_read(**link_);
-    } catch (...) {
-        let_go();
-        throw;
+    for (int left = tries_if_not_run;;) {
+        if (is_for_reading()) {
+            taken got = readers_->acquire_to_read(by_);
+            from_ = std::move(got.from);
+            link_ = std::move(got.link);
+        } else {
+            link_ = from_->acquire(by_);
+        }
+        detail::lease_maker::hold_here(link_);
+        if (!session_only_reads()) return;
+        try {
+            return from_->at().only_read(**link_);
+        } catch (const statement_not_run&) {
+            go_elsewhere(left);
+        } catch (...) {
+            let_go();
+            throw;
+        }
     }
 }
 
 asio::awaitable<void> held::async_take(std::shared_ptr<held> on) {
-    if (on->is_for_reading()) {
-        taken got = co_await places::async_acquire_to_read(on->readers_, on->by_);
-        on->from_ = std::move(got.from);
-        on->link_ = std::move(got.link);
-    } else {
-        borrowed got = co_await on->from_->async_acquire(on->by_);
-        on->link_ = std::move(got);
-    }
-    if (!on->session_only_reads()) co_return;
-    try {
-        co_await on->from_->at().async_only_read(**on->link_);
-    } catch (...) {
-        on->let_go();
-        throw;
+    for (int left = tries_if_not_run;;) {
+        if (on->is_for_reading()) {
+            taken got = co_await places::async_acquire_to_read(on->readers_, on->by_);
+            on->from_ = std::move(got.from);
+            on->link_ = std::move(got.link);
+        } else {
+            borrowed got = co_await on->from_->async_acquire(on->by_);
+            on->link_ = std::move(got);
+        }
+        if (!on->session_only_reads()) co_return;
+        try {
+            co_await on->from_->at().async_only_read(**on->link_);
+            co_return;
+        } catch (const statement_not_run&) {
+            on->go_elsewhere(left);
+        } catch (...) {
+            on->let_go();
+            throw;
+        }
     }
 }
 
@@ -288,6 +322,8 @@ void held::lose(const connection_error& e, bool committing) {
 void held::say(const words& all) {
     try {
         for (const std::string& one : all) link().execute_bound(one, {});
+    } catch (const statement_not_run&) {
+        throw;  // it is the first thing that is asked, and may be asked elsewhere
     } catch (const connection_error& e) {
         lose(e);
     }
@@ -299,6 +335,8 @@ asio::awaitable<void> held::async_say(std::shared_ptr<held> on, words all) {
             sql::bound_statement said(one, {});
             co_await on->link().async_execute_bound(std::move(said));
         }
+    } catch (const statement_not_run&) {
+        throw;
     } catch (const connection_error& e) {
         on->lose(e);
     }
@@ -367,39 +405,50 @@ void held::check_innermost(transaction_id which) const {
         "cenote: a transaction within this one has not ended, or the one around it has");
 }
 
-transaction held::begin(const transaction_options& how) {
-    check_begin();
-    ready();
+/// What is said to begin one. Until all of it has been, it has to be undone.
+held::words held::to_begin(const transaction_options& how) {
     check_plain();
-    due_ = 1;  // unless all goes well
+    due_ = 1;
     half_begun_ = true;
     how_ = how;
     if (is_for_reading()) how_.read_only = true;
     if (how_.read_only) from_->at().note_only_reads(**link_, true);
-    say(from_->at().begin(how_));
+    return from_->at().begin(how_);
+}
+
+transaction held::begin(const transaction_options& how) {
+    check_begin();
+    for (int left = tries_if_not_run;;) {
+        ready();
+        try {
+            say(to_begin(how));
+            return note_first_begun();
+        } catch (const statement_not_run&) {
+            go_elsewhere(left);
+        }
+    }
+}
+
+asio::awaitable<transaction> held::async_begin(std::shared_ptr<held> on, transaction_options how) {
+    on->check_begin();
+    for (int left = tries_if_not_run;;) {
+        co_await async_ready(on);
+        words said = on->to_begin(how);
+        try {
+            co_await async_say(on, std::move(said));
+            co_return on->note_first_begun();
+        } catch (const statement_not_run&) {
+            on->go_elsewhere(left);
+        }
+    }
+}
+
+transaction held::note_first_begun() {
     due_ = 0;
     half_begun_ = false;
     doubtful_ = false;
     ended_ = ended_by::nobody;
     return note_begun();
-}
-
-asio::awaitable<transaction> held::async_begin(std::shared_ptr<held> on, transaction_options how) {
-    on->check_begin();
-    co_await async_ready(on);
-    on->check_plain();
-    on->due_ = 1;
-    on->half_begun_ = true;
-    on->how_ = how;
-    if (on->is_for_reading()) on->how_.read_only = true;
-    if (on->how_.read_only) on->from_->at().note_only_reads(**on->link_, true);
-    words said = on->from_->at().begin(on->how_);
-    co_await async_say(on, std::move(said));
-    on->due_ = 0;
-    on->half_begun_ = false;
-    on->doubtful_ = false;
-    on->ended_ = ended_by::nobody;
-    co_return on->note_begun();
 }
 
 transaction held::note_begun() {

@@ -94,6 +94,7 @@ private:
     bool is_session() const noexcept { return use_ != use::statements; }
     /// The link is gone, and the session with it.
     void note_loss() noexcept;
+    void go_elsewhere(int& tries_left);
     /// The link is there, and what is due has been said.
     sql::connection& ready();
     static asio::awaitable<void> async_ready(std::shared_ptr<held> on);
@@ -116,6 +117,8 @@ private:
     /// What a commit comes down to. Throws if it cannot be.
     words to_commit() const;
     words to_undo(std::size_t from) const;
+    words to_begin(const transaction_options& how);
+    transaction note_first_begun();
     transaction note_begun();
     void note_committed() noexcept;
     /// There is no transaction, and nothing is due.

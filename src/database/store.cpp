@@ -29,8 +29,15 @@ struct linker {
 asio::awaitable<sql::result> async_run(std::shared_ptr<store> in, sql::bound_statement what,
                                        caller by) {
     sql::bound_statement said = in->translated(std::move(what));
-    borrowed l = co_await in->async_acquire(by);
-    co_return co_await (*l)->connection().async_execute_bound(std::move(said));
+    for (int left = tries_if_not_run;;) {
+        try {
+            borrowed l = co_await in->async_acquire(by);
+            sql::bound_statement once(said.text(), said.parameters());
+            co_return co_await (*l)->connection().async_execute_bound(std::move(once));
+        } catch (const statement_not_run&) {
+            if (--left == 0) throw;
+        }
+    }
 }
 
 }  // namespace
@@ -58,8 +65,14 @@ sql::bound_statement store::translated(sql::bound_statement what) const {
 sql::result store::execute(std::string_view text, std::span<const sql::parameter> values,
                            const caller& by) {
     phrase said(server_->speaks(), text, values);
-    borrowed l = acquire(by);
-    return (*l)->connection().execute_bound(said.text(), said.values());
+    for (int left = tries_if_not_run;;) {
+        try {
+            borrowed l = acquire(by);
+            return (*l)->connection().execute_bound(said.text(), said.values());
+        } catch (const statement_not_run&) {
+            if (--left == 0) throw;
+        }
+    }
 }
 
 asio::awaitable<sql::result> store::async_execute(sql::bound_statement what, caller by) {

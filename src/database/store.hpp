@@ -14,6 +14,9 @@
 
 namespace cenote::database_detail {
 
+/// On so many links something is tried that the server has certainly not run.
+inline constexpr int tries_if_not_run = 3;
+
 /// A link that somebody has.
 using borrowed = lease<std::unique_ptr<link>>;
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "connector/awaiting.hpp"
 #include "connector/postgres_place.hpp"
 #include "database/conformance.hpp"
 #include "database/conformance_callers.hpp"
@@ -118,6 +119,88 @@ TEST(database_postgres, leaves_nothing_behind_pgbouncer) {
     EXPECT_THROW(t.execute("DELETE FROM sold"), statement_error);
     t.rollback();
     shop.execute("DROP TABLE sold");
+}
+
+/// A reset that goes in front of a request and fails keeps it from running: it runs elsewhere.
+struct database_not_run : testing::Test {
+    static constexpr const char* note = "INSERT INTO run_once VALUES (?)";
+    static constexpr const char* mark = "SELECT set_config('my.mark', 'left', false)";
+
+    support::gate gate{support::the_postgres().port()};
+    database db{support::postgres_url(gate.port()),
+                {.pool = {.max = 1, .reset_after = std::chrono::hours(1)},
+                 .statement_cache = 0,
+                 .full_reset = true}};
+
+    database_not_run() {
+        db.execute("CREATE TABLE IF NOT EXISTS run_once (i int)");
+        db.execute("TRUNCATE run_once");
+        owe();
+    }
+    void owe() {
+        db.execute("SELECT 1");  // whatever had to be reset at once is
+        db.execute(mark);
+        gate.alter_request("discard all", "discarx all");
+    }
+    /// It was refused, and came to pass.
+    void expect_one(int seen) {
+        EXPECT_TRUE(gate.altered());
+        EXPECT_EQ(seen, 1);
+        EXPECT_EQ(db.query("SELECT count(*) FROM run_once").scalar<int>(), 1);
+    }
+};
+
+TEST_F(database_not_run, a_statement_runs_elsewhere) {
+    db.execute(note, 1);
+    expect_one(1);
+}
+
+TEST_F(database_not_run, an_awaited_statement_runs_elsewhere) {
+    support::await(db.async_execute(note, 1));
+    expect_one(1);
+}
+
+TEST_F(database_not_run, a_transaction_begins_elsewhere) {
+    transaction t = db.begin();
+    t.execute(note, 1);
+    t.commit();
+    expect_one(1);
+}
+
+TEST_F(database_not_run, an_awaited_transaction_begins_elsewhere) {
+    transaction t = support::await(db.async_begin());
+    t.execute(note, 1);
+    t.commit();
+    expect_one(1);
+}
+
+TEST_F(database_not_run, a_scope_begins_elsewhere) {
+    {
+        scope s = db.scope();
+        s.execute(note, 1);
+        EXPECT_EQ(
+            s.query("SELECT coalesce(current_setting('my.mark', true), '')").scalar<std::string>(),
+            "");
+    }
+    expect_one(1);
+    owe();
+    scope reading = db.scope({.read_only = true});
+    EXPECT_EQ(reading.query("SELECT count(*) FROM run_once").scalar<int>(), 1);
+}
+
+TEST_F(database_not_run, a_stream_begins_elsewhere) {
+    int seen = 0;
+    {
+        auto rows = db.stream("INSERT INTO run_once VALUES (1) RETURNING i");
+        while (rows.next()) ++seen;
+    }
+    expect_one(seen);
+    owe();
+    auto awaited = support::await(db.async_stream("SELECT i FROM run_once"));
+    EXPECT_TRUE(awaited.next());
+    while (awaited.next()) {
+    }
+    EXPECT_TRUE(gate.altered());
 }
 
 }  // namespace
