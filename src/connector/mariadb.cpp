@@ -346,6 +346,11 @@ class rows final : public sql::detail::rows, public std::enable_shared_from_this
 public:
     explicit rows(std::shared_ptr<session> on)
         : on_(std::move(on)), guard_(std::in_place, on_->condition()) {}
+    rows(const rows&) = delete;
+    rows& operator=(const rows&) = delete;
+    ~rows() override {
+        if (!ended_) on_->call_off();
+    }
 
     /// Ends the exchange: well, or with a connection that cannot be used any more.
     void end(bool well) noexcept {

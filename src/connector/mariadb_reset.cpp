@@ -53,18 +53,6 @@ std::string quoted(std::string_view name) {
     return text + "`";
 }
 
-/// As a string of bytes, which is read alike in whatever character set and mode.
-std::string as_bytes(std::string_view text) {
-    constexpr std::string_view digits = "0123456789ABCDEF";
-    std::string literal = "x'";
-    for (char c : text) {
-        auto byte = static_cast<unsigned char>(c);
-        literal += digits[byte / 16];
-        literal += digits[byte % 16];
-    }
-    return literal + "'";
-}
-
 /// All that in one round trip, with a signal if a borrower has left the connection in another
 /// database: a block cannot go back to it. Its select also ends what FOUND_ROWS() knew.
 std::string block_of(const std::vector<std::string>& texts, const options& o) {
@@ -114,6 +102,17 @@ bool speaks_of_shared_things(std::string_view text) noexcept {
 }
 
 }  // namespace
+
+std::string as_bytes(std::string_view text) {
+    constexpr std::string_view digits = "0123456789ABCDEF";
+    std::string literal = "x'";
+    for (char c : text) {
+        auto byte = static_cast<unsigned char>(c);
+        literal += digits[byte / 16];
+        literal += digits[byte % 16];
+    }
+    return literal + "'";
+}
 
 bool mentions(std::string_view text, std::string_view word) noexcept {
     auto same = [](char in_text, char in_word) {
@@ -173,7 +172,9 @@ void session::note_failed(error_kind kind) noexcept {
     handle_->server_status &= ~more;
     condition_.note_changed();
     lasting_ = true;
-    if (kind != error_kind::statement) condition_.note_broken(kind);
+    if (kind == error_kind::statement) return;
+    condition_.note_broken(kind);
+    is_over_ = true;
 }
 
 /// FOUND_ROWS() outlasts a reset. Any select sets it, also one without rows to be seen.
@@ -220,6 +221,9 @@ void session::note_server(server_facts facts) {
     if (!is_mariadb || mysql_get_server_version(handle_) < first_with_blocks)
         facts.knows_blocks = false;
     full_ = full_greeting(*settings_, tracks_, is_mariadb, facts);
+    // Between here and a server that gives it another number is somebody who may change servers.
+    if (facts.number == std::to_string(mysql_thread_id(handle_)))
+        seen_at_ = std::move(facts.seen_at);
 }
 
 void session::note_settled(bool in_full) noexcept {

@@ -301,6 +301,7 @@ need conversation::step() {
 
 conversation::~conversation() {
     if (waited_for_ == 0) return;
+    if (work_) on_->call_off();
     manners kept(on_->encrypted());
     throttle::step limited(on_->reads());
     on_->reads().end();
@@ -371,14 +372,14 @@ const char* settling::awaited() const {
 bool settling::advance() {
     switch (phase_) {
         case phase::begin:
-            if (from_ == from::nothing) return connect(), true;
+            if (from_ != from::lease) return connect(), true;
             phase_ = phase::cleared;
             call<mysql_reset_connection_start, mysql_reset_connection_cont>(&number(), handle());
             return true;
         case phase::connected:
             if (made() == nullptr) fail_settling();
             note_connected();
-            return say_next();
+            return from_ != from::aside && say_next();
         case phase::cleared:
             if (number() != 0) fail_settling();
             on().forget_statements();
@@ -469,10 +470,12 @@ bool settling::select() {
     return true;
 }
 
-/// Which role does the server give to a new connection, and which syntax?
+/// Which role does the server give to a new connection, which syntax, and what is it to the server?
 bool settling::ask_facts() {
     phase_ = phase::asked;
-    query("SELECT CURRENT_ROLE(), @@GLOBAL.sql_mode LIKE '%ORACLE%'");
+    query(
+        "SELECT CURRENT_ROLE(), @@GLOBAL.sql_mode LIKE '%ORACLE%', CONNECTION_ID(), "
+        "(SELECT host FROM information_schema.processlist WHERE id = CONNECTION_ID())");
     return true;
 }
 
@@ -496,6 +499,8 @@ bool settling::note_facts() {
     if (row != nullptr) {
         if (row[0] != nullptr) facts.role = row[0];
         facts.knows_blocks = row[1] != nullptr && std::string_view(row[1]) == "0";
+        if (row[2] != nullptr) facts.number = row[2];
+        if (row[3] != nullptr) facts.seen_at = row[3];
     }
     on().note_server(facts);
     return end();

@@ -100,8 +100,12 @@ struct greeting {
 struct server_facts {
     std::optional<std::string> role;  // it gave it, and later borrowers are to have it, too
     bool knows_blocks = false;        // compound statements outside of stored programs
+    std::string number;               // of the connection, as the server itself knows it
+    std::string seen_at;              // where the server sees this end of it
 };
 
+/// As a string of bytes, which is read alike in whatever character set and mode.
+std::string as_bytes(std::string_view text);
 /// Whether a text has this word, written in lower case, in whatever case.
 bool mentions(std::string_view text, std::string_view word) noexcept;
 
@@ -145,6 +149,9 @@ public:
     void forsake() noexcept;
     /// Nobody waits for what is under way any more: it is to fail.
     void hang_up() noexcept;
+    /// The server is to stop working on it, too. Waits for nothing; may do nothing. Whoever has had
+    /// this called has the connection no more (mariadb_call_off.cpp).
+    void call_off() noexcept;
 
     /// What it reads goes through here.
     throttle& reads() noexcept { return reads_; }
@@ -223,6 +230,8 @@ private:
     bool urgent_ = false;         // others may be kept waiting by what was done
     bool alien_rows_ = false;     // FOUND_ROWS() may be an earlier lease's
     bool owes_ = false;           // a reset
+    bool is_over_ = false;        // there is nothing to call off, or it has been
+    std::string seen_at_;         // by the server; empty: it was not the server that said so
     greeting plain_;
     greeting full_;
     std::string dues_;  // a reset and what is said after it, as it is sent
@@ -280,6 +289,8 @@ protected:
     [[noreturn]] void fail();
     /// Throws what it has said to the reset that went along.
     [[noreturn]] void fail_reset();
+    /// If it ends early the server is to stop working on it.
+    void is_work() noexcept { work_ = true; }
     /// Whether a reset goes along with what was asked: then nothing has been run if that fails.
     bool& with_reset() noexcept { return with_reset_; }
 
@@ -289,6 +300,7 @@ private:
                                           const std::string& sqlstate, const std::string& why);
 
     session* on_;
+    bool work_ = false;
     bool with_reset_ = false;
     bool rests_ = false;
     int waited_for_ = 0;
@@ -303,10 +315,10 @@ private:
     } outcome_{};
 };
 
-/// Makes the connection, or resets it; then has it as its options say.
+/// Makes the connection, or resets it; then has it as its options say. `aside`: only makes it.
 class settling final : public conversation {
 public:
-    enum class from { nothing, lease };
+    enum class from { nothing, lease, aside };
     settling(session& on, from what);
 
     const char* awaited() const override;
@@ -371,10 +383,12 @@ public:
     executing(session& on, std::string_view text, std::span<const sql::parameter> parameters,
               extent how_far)
         : conversation(on), text_(text), parameters_(parameters), extent_(how_far) {
+        is_work();
         on.note_asked(text);
     }
     executing(session& on, prepared& what, std::span<const sql::parameter> parameters)
         : conversation(on), what_(&what), parameters_(parameters), phase_(phase::prepared) {
+        is_work();
         on.note_asked({});
     }
 
@@ -408,7 +422,7 @@ private:
 /// Fetches a row of the session's latest statement; after the last one, reads what else there is.
 class fetching final : public conversation {
 public:
-    explicit fetching(session& on) : conversation(on) {}
+    explicit fetching(session& on) : conversation(on) { is_work(); }
 
     std::optional<sql::row> take() { return std::move(row_); }
 

@@ -1,0 +1,146 @@
+// MariaDB: a statement that is given up is stopped in the server, and no other one is.
+#include <atomic>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cenote/mariadb.hpp"
+#include "cenote/pool.hpp"
+#include "connector/mariadb_place.hpp"
+#include "support/patience.hpp"
+#include "support/patient.hpp"
+
+namespace cenote::mariadb {
+namespace {
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+using support::eventually;
+using support::mariadb_url;
+using support::the_mariadb;
+
+/// Far longer than a test may take.
+constexpr const char* endless = "select sleep(3600), ?";
+
+/// How many statements of the tests' the server works on.
+int running() {
+    return std::stoi(the_mariadb().execute_as_admin(
+        "select count(*) from information_schema.processlist where user = 'app' and "
+        "info like '%sleep(%'"));
+}
+bool some_run() { return running() > 0; }
+bool none_runs() { return running() == 0; }
+
+struct mariadb_kill : testing::Test {
+    mariadb_kill() { EXPECT_TRUE(eventually(none_runs)); }
+    connector to{mariadb_url()};
+    connection c = to.open();
+};
+
+TEST_F(mariadb_kill, stops_what_took_too_long) {
+    c.set_timeout(50ms);
+    EXPECT_THROW(c.execute(endless, 1), exchange_timeout);
+    EXPECT_EQ(to.before_release(c), verdict::discard);
+    EXPECT_TRUE(eventually(none_runs));
+}
+
+/// A server that computes does not look whether anybody is still there.
+TEST_F(mariadb_kill, stops_what_would_not_notice) {
+    c.set_timeout(50ms);
+    EXPECT_THROW(c.execute("select benchmark(1000000000000, sha2('x', 512)) + sleep(0)"),
+                 exchange_timeout);
+    EXPECT_TRUE(eventually(none_runs));
+}
+
+TEST_F(mariadb_kill, stops_what_was_cancelled) {
+    asio::io_context io;
+    asio::cancellation_signal stop;
+    std::exception_ptr ended;
+    asio::co_spawn(io, c.async_execute(endless, 1),
+                   asio::bind_cancellation_slot(
+                       stop.slot(), [&](std::exception_ptr e, const sql::result&) { ended = e; }));
+    EXPECT_TRUE(eventually([&] { return io.poll(), some_run(); }));
+    stop.emit(asio::cancellation_type::terminal);
+    io.run();
+    EXPECT_NE(ended, nullptr);
+    EXPECT_TRUE(eventually(none_runs));
+}
+
+TEST_F(mariadb_kill, stops_what_was_destroyed) {
+    {
+        asio::io_context io;
+        asio::co_spawn(io, c.async_execute(endless, 1), asio::detached);
+        EXPECT_TRUE(eventually([&] { return io.poll(), some_run(); }));
+    }
+    EXPECT_TRUE(eventually(none_runs));
+}
+
+TEST_F(mariadb_kill, stops_a_prepared_statement) {
+    statement made = c.prepare(endless);
+    c.set_timeout(50ms);
+    EXPECT_THROW(c.execute(made, 1), exchange_timeout);
+    EXPECT_TRUE(eventually(none_runs));
+}
+
+TEST_F(mariadb_kill, stops_the_first_statement_of_a_lease) {
+    c.execute("select 1");
+    EXPECT_EQ(to.before_release(c), verdict::reset_later);
+    c.set_timeout(50ms);
+    EXPECT_THROW(c.execute(endless, 1), exchange_timeout);
+    EXPECT_TRUE(eventually(none_runs));
+}
+
+TEST_F(mariadb_kill, stops_rows_that_nobody_reads) {
+    std::optional<cursor> rows =
+        c.stream("select repeat('x', 100000), if(seq < 200, 0, sleep(3600)) from seq_1_to_1000");
+    EXPECT_TRUE(rows->next());
+    rows.reset();
+    EXPECT_TRUE(eventually(none_runs));
+}
+
+TEST_F(mariadb_kill, stops_what_waits_for_a_table) {
+    c.execute("create or replace table awaited (x int)");
+    connection other = to.open();
+    other.execute("lock tables awaited write");
+    c.set_timeout(50ms);
+    EXPECT_THROW(c.execute("select x, sleep(0) from awaited"), exchange_timeout);
+    EXPECT_TRUE(eventually(none_runs));
+}
+
+/// Whoever opens in place of one that was given up, or works beside it, is left alone.
+TEST_F(mariadb_kill, stops_nobody_else) {
+    pool<connection> four{to, support::patient(4)};
+    std::atomic<int> given_up{0};
+    std::atomic<int> interrupted{0};
+    std::vector<std::jthread> all;
+    for (int i = 0; i < 8; ++i)
+        all.emplace_back([&, i] {
+            for (int n = 0; n < 30; ++n) {
+                auto lease = four.acquire();
+                bool gives_up = (n + i) % 3 == 0;
+                try {
+                    if (gives_up) lease->set_timeout(std::chrono::milliseconds(n % 5));
+                    lease->execute("select sleep(0.004), ?", n);
+                } catch (const exchange_timeout&) {
+                    ++given_up;
+                } catch (const server_error& e) {
+                    ADD_FAILURE() << e.what();
+                    ++interrupted;
+                }
+            }
+        });
+    all.clear();
+    EXPECT_GT(given_up, 0);
+    EXPECT_EQ(interrupted, 0);
+}
+
+}  // namespace
+}  // namespace cenote::mariadb
