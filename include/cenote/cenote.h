@@ -156,7 +156,8 @@ typedef struct cenote_connector {
     int (*reset)(void* context, void* resource, cenote_failure* why);
     /* At every lease. Zero: lend it; otherwise another one is lent and this one closed. */
     int (*before_acquire)(void* context, void* resource);
-    /* At the end of every lease: a cenote_verdict. */
+    /* At the end of every lease: a cenote_verdict. RESET_LATER needs a `reset`: without one the
+     * resource is closed, and observers are told why. */
     int (*before_release)(void* context, void* resource);
     /* In the child of a fork, instead of `close`: lets go of the child's copy without a word to the
      * other side, which still belongs to the parent. Without it the copy stays open. */
@@ -475,8 +476,8 @@ CENOTE_API cenote_code cenote_mark_dirty(cenote_lease lease);
 
 /* Ends the lease after an error. KEEP: as cenote_release. RESET: marked dirty before. DISCARD,
  * FINAL: as cenote_discard, and a failure to the circuit breaker. SUSPECT: the same, and whatever
- * is as old is probed before it is lent again. INVALID_ARGUMENT for any other: the lease goes on.
- */
+ * is as old is probed before it is lent again. RESET_LATER: as RESET. INVALID_ARGUMENT for any
+ * other: the lease goes on. */
 CENOTE_API cenote_code cenote_release_as(cenote_lease lease, cenote_verdict verdict);
 
 /* Ends the lease, and takes the resource out of the pool: it is the caller's now, who must close

@@ -71,8 +71,9 @@ namespace cenote {
 /// session that sends its reset together with the next borrower's first request. The resource goes
 /// back as it is and owes a reset. Its next lease may begin with that; what the resource is asked
 /// to do there must make up for it first. If nobody leases it, `reset` is called when it has been
-/// idle for options::reset_after. Requires a `reset`: a connector without one that says so has its
-/// resource retired, with an error that tells.
+/// idle for options::reset_after; also before it is probed, and when the pool is paused. `keep`
+/// says that nothing is owed any more. Requires a `reset`: without one the resource is retired, and
+/// observers are told why.
 ///
 /// classify_open says which errors of open() are `final`: another open will fail in the same way,
 /// so the caller is told at once instead of at its deadline. All other verdicts mean: try again

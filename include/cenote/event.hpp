@@ -21,7 +21,7 @@ enum class event_kind : std::uint8_t {
     released,         ///< A lease came back; `took`: how long it was held.
     discarded,        ///< Its holder gave the resource up.
     detached,         ///< Its holder took the resource out of the pool.
-    retired,          ///< The pool gave the resource up; `why`.
+    retired,          ///< The pool gave the resource up; `why`, `cause` if before_release threw.
     probe_failed,     ///< A probe said no, threw or timed out; `cause` if it threw.
     reset_failed,     ///< A reset threw or timed out; `cause` if it threw.
     closed,           ///< A resource is gone; `cause` if its close threw.

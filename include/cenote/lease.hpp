@@ -115,7 +115,7 @@ public:
     }
 
     /// Takes the resource out of the pool for good; its place is free at once. Requires that it
-    /// holds one.
+    /// holds one. If it owes a reset (verdict::reset_later), its next use makes that, as here.
     T detach() {
         auto* r = std::exchange(resource_, nullptr);
         std::unique_ptr<detail::resource> owner = r->home->detach(r);

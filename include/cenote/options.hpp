@@ -184,8 +184,8 @@ struct options {
 
     /// A resource whose connector said `verdict::reset_later` is reset by the pool when it has been
     /// idle so long: until then its next use may do that at a lower price, but what the last one
-    /// left behind (a lock, a temporary table) stays. Zero resets it at once, as `verdict::reset`
-    /// does; `forever` leaves it to the next use.
+    /// left behind (a lock, a temporary table) stays. On the fast lane it may take twice as long.
+    /// Zero resets it at once, as `verdict::reset` does; `forever` leaves it to the next use.
     std::chrono::nanoseconds reset_after = std::chrono::milliseconds{50};
 
     /// Which idle resource is lent next. `fifo` costs the fast lane.

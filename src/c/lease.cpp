@@ -166,6 +166,7 @@ cenote_code cenote_release_as(cenote_lease lease, cenote_verdict verdict) {
     switch (verdict) {
         case CENOTE_KEEP: return cenote_release(lease);
         case CENOTE_RESET:
+        case CENOTE_RESET_LATER:
             return end(lease, [](auto& held) {
                 held.mark_dirty();
                 held.give_back();

@@ -144,7 +144,9 @@ std::string words_for(const event& what, const std::string& gist) {
         case event_kind::released: return it + " came back after " + text_of(what.took);
         case event_kind::discarded: return it + " was discarded by its holder";
         case event_kind::detached: return it + " was taken out by its holder";
-        case event_kind::retired: return "retired " + it + ": " + to_string(what.why);
+        case event_kind::retired:
+            return "retired " + it + ": " + to_string(what.why) +
+                   (what.cause == nullptr ? "" : ": " + text_of(what.cause));
         case event_kind::probe_failed: return "probe of " + it + " failed: " + gist;
         case event_kind::reset_failed: return "reset of " + it + " failed: " + gist;
         case event_kind::closed:

@@ -169,8 +169,10 @@ void keeper::note_event(const action& a) {
             .took = a.took,
             .why = a.why,
             .breaker = a.circuit};
+    bool rejected = a.event == event_kind::retired && a.why == retire_reason::rejected;
     bool may_fail = a.event == event_kind::open_failed || a.event == event_kind::probe_failed ||
-                    a.event == event_kind::reset_failed || a.event == event_kind::closed;
+                    a.event == event_kind::reset_failed || a.event == event_kind::closed ||
+                    rejected;
     if (may_fail) e.cause = opens.cause_of(a.call);
     news.note(e);
 }

@@ -192,6 +192,35 @@ static void asks_before_it_lends_and_keeps(void) {
     end(pool, &w);
 }
 
+static void resets_later_what_nobody_uses(void) {
+    workshop w = {0};
+    cenote_connector c = able_connector_of(&w);
+    cenote_options o = options_of(1);
+    o.reset_after = 200 * millisecond;
+    cenote_pool pool;
+    CHECK_OK(cenote_create(&c, &o, &pool, NULL));
+    w.before_release_says = CENOTE_RESET_LATER;
+    for (int i = 0; i < 3; ++i) CHECK_OK(cenote_release(lease_from(pool)));
+    CHECK(w.opened == 1);
+    WAIT_UNTIL(w.reset >= 1);
+    w.before_release_says = CENOTE_KEEP;
+    CHECK_OK(cenote_release_as(lease_from(pool), CENOTE_RESET_LATER));
+    WAIT_UNTIL(w.reset >= 2);
+    CHECK(w.closed == 0);
+    end(pool, &w);
+
+    /* Who cannot reset closes. */
+    workshop plain = {0};
+    c = able_connector_of(&plain);
+    c.reset = NULL;
+    pool = pool_of(&c, 1);
+    plain.before_release_says = CENOTE_RESET_LATER;
+    CHECK_OK(cenote_release(lease_from(pool)));
+    CHECK_OK(cenote_release(lease_from(pool)));
+    CHECK(plain.opened == 2);
+    end(pool, &plain);
+}
+
 static void suspects(void) {
     workshop w = {0};
     cenote_connector c = able_connector_of(&w);
@@ -379,6 +408,7 @@ int main(void) {
     RUN(answers_nulls);
     RUN(discards);
     RUN(resets_what_is_dirty);
+    RUN(resets_later_what_nobody_uses);
     RUN(asks_before_it_lends_and_keeps);
     RUN(suspects);
     RUN(detaches);

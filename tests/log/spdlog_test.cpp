@@ -141,6 +141,12 @@ TEST(spdlog_line, of_care) {
         line_for(event{
             .kind = retired, .pool = orders, .resource = 4, .why = cenote::retire_reason::age}),
         "debug pool \"orders\": retired resource 4: age");
+    EXPECT_EQ(line_for(event{.kind = retired,
+                             .pool = orders,
+                             .resource = 4,
+                             .why = cenote::retire_reason::rejected,
+                             .cause = std::make_exception_ptr(std::runtime_error("odd"))}),
+              "debug pool \"orders\": retired resource 4: rejected: odd");
     EXPECT_EQ(
         line_for(event{
             .kind = probe_failed, .pool = orders, .resource = 4, .cause = trouble("broken pipe")}),

@@ -19,6 +19,7 @@
 namespace asio = boost::asio;
 using cenote::retire_reason;
 using cenote::verdict;
+using namespace std::chrono_literals;
 using support::plenty;
 using support::server;
 using support::session;
@@ -92,6 +93,27 @@ TEST_F(loop_hook, a_verdict_to_reset_resets_it) {
     EXPECT_EQ(lent_after(verdict::reset), 1);
     EXPECT_EQ(to->resets, 1);
     EXPECT_EQ(to->closes, 1);
+}
+
+TEST_F(loop_hook, a_verdict_to_reset_later_leaves_it_to_the_next_use) {
+    EXPECT_EQ(lent_after(verdict::reset_later), 1);
+    EXPECT_EQ(to->resets, 0);
+    EXPECT_EQ(to->closes, 1);
+}
+
+TEST_F(loop_hook, a_verdict_to_reset_later_resets_what_nobody_uses) {
+    pool.emplace(io, judge{{to}, says}, cenote::options{.max = 1, .reset_after = 20ms});
+    run([&]() -> asio::awaitable<void> {
+        co_await warm();
+        *says = [](int) { return verdict::reset_later; };
+        for (int i = 0; i < 20; ++i) (void)co_await acquire();
+        while (to->resets == 0) co_await asio::post(io, asio::use_awaitable);
+        *says = [](int) { return verdict::keep; };
+        (void)co_await acquire();
+        EXPECT_EQ(to->opens, 1);
+        std::size_t left = co_await pool->async_close(plenty, asio::use_awaitable);
+        EXPECT_EQ(left, 0U);
+    });
 }
 
 TEST_F(loop_hook, a_verdict_to_discard_or_a_final_one_rejects_it) {

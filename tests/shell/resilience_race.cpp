@@ -263,7 +263,8 @@ public:
     static verdict before_release(session& s) {
         s.touch();
         if (my_dice().one_in(100)) return verdict::discard;
-        return my_dice().one_in(100) ? verdict::reset : verdict::keep;
+        if (my_dice().one_in(100)) return verdict::reset;
+        return my_dice().one_in(3) ? verdict::reset_later : verdict::keep;
     }
 };
 
