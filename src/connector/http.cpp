@@ -146,6 +146,8 @@ public:
                 return waits ? need::to_do_either : answer;
             }
             if (wanted != need::nothing) return wanted;
+            // It will take a while. What TLS has read already would not make the socket readable.
+            if (all_sent() && !on_.wire.is_protected()) return need::to_read;
         }
         return read();
     }

@@ -23,6 +23,12 @@ conversation::conversation(session& of, std::string_view wire, std::size_t expec
 
 int conversation::descriptor() const { return of_.descriptor(); }
 
+/// A read that found less than it had room for is as good as a look.
+void conversation::complete() noexcept {
+    exchange_.complete();
+    if (drained_) of_.condition_.note_quiet();
+}
+
 need conversation::step() {
     try {
         return converse();
@@ -74,6 +80,7 @@ need conversation::read() {
         std::size_t got = of_.line_.read_some(of_.buffer_, wanted);
         if (got == 0) return wanted;
         all += got;
+        drained_ = got < of_.buffer_.size() && !of_.line_.is_protected();
         std::string_view left(of_.buffer_.data(), got);
         while (!left.empty()) {
             if (replies_.size() == expected_)
@@ -284,8 +291,11 @@ verdict session::judge() noexcept {
     timeout_ = settings_->how().operation_timeout;
     verdict v = condition_.judge();
     bool usable = v == verdict::keep || v == verdict::reset;
-    if (usable && (stains_.incurable || line_.look() != sight::quiet)) return verdict::discard;
-    if (usable) condition_.note_quiet();
+    if (!usable) return v;
+    if (stains_.incurable) return verdict::discard;
+    if (condition_.still_quiet()) return v;
+    if (line_.look() != sight::quiet) return verdict::discard;
+    condition_.note_quiet();
     return v;
 }
 

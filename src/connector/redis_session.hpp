@@ -88,7 +88,7 @@ public:
     /// All of them. Requires that all steps were taken.
     std::vector<reply>& replies() noexcept { return replies_; }
     /// They are what they should be: the connection is good again.
-    void complete() noexcept { exchange_.complete(); }
+    void complete() noexcept;
 
 private:
     need converse();
@@ -101,6 +101,7 @@ private:
     connector_detail::exchange exchange_;
     std::string_view unsent_;
     std::size_t expected_;
+    bool drained_ = false;  // there was nothing behind what was read last
     std::vector<reply> replies_;
 };
 
