@@ -402,10 +402,11 @@ void settling::connect() {
     const options& o = on().settings();
     const char* host = on().at().empty() ? "localhost" : on().at().c_str();
     const char* path = on().at().empty() ? o.host.c_str() : nullptr;
+    const char* database = from_ == from::aside ? nullptr : o.database.c_str();
     phase_ = phase::connected;
     handshake_until = on().open_until();
     call<mysql_real_connect_start, mysql_real_connect_cont>(
-        &made(), handle(), host, o.user.c_str(), o.password.c_str(), o.database.c_str(),
+        &made(), handle(), host, o.user.c_str(), o.password.c_str(), database,
         static_cast<unsigned>(o.port), path, static_cast<unsigned long>(CLIENT_MULTI_RESULTS));
 }
 

@@ -315,7 +315,8 @@ private:
     } outcome_{};
 };
 
-/// Makes the connection, or resets it; then has it as its options say. `aside`: only makes it.
+/// Makes the connection, or resets it; then has it as its options say. `aside`: only makes it,
+/// and asks for no database.
 class settling final : public conversation {
 public:
     enum class from { nothing, lease, aside };

@@ -180,7 +180,7 @@ public:
     std::size_t connections() const;
     std::size_t accepted() const { return accepted_; }
     std::size_t most_at_once() const { return most_at_once_; }
-    void overlook(const std::string& beginning) { overlooked_ = beginning; }
+    void overlook(teller of_beginnings) { overlooked_ = std::move(of_beginnings); }
 
     conduct now;
 
@@ -213,7 +213,7 @@ private:
     std::list<link> links_;
     std::size_t accepted_ = 0;
     std::size_t most_at_once_ = 0;
-    std::string overlooked_;
+    teller overlooked_;
     std::vector<pollfd> polled_;
     /// Of this round: what is due must not change between deciding what to wait for and how long.
     clock::time_point time_;
@@ -358,14 +358,14 @@ void gate::loop::accept_all() {
         one.client = descriptor(fd);
         one.lost = now.black_hole;
         one.replies.until_cut = now.cut_after;
-        one.unheard = !overlooked_.empty();
+        one.unheard = overlooked_ != nullptr;
         if (!one.unheard) count();
     }
 }
 
 void gate::loop::listen_to_beginning(link& one, const std::string& bytes) {
     if (!std::exchange(one.unheard, false)) return;
-    one.overlooked = bytes.starts_with(overlooked_);
+    one.overlooked = overlooked_ != nullptr && overlooked_(bytes);
     if (!one.overlooked) count();
 }
 
@@ -670,7 +670,11 @@ std::size_t gate::accepted() {
 }
 
 void gate::overlook(const std::string& beginning) {
-    loop_->tell([&](loop& me) { me.overlook(beginning); });
+    overlook([beginning](const std::string& bytes) { return bytes.starts_with(beginning); });
+}
+
+void gate::overlook(teller of_beginnings) {
+    loop_->tell([&](loop& me) { me.overlook(of_beginnings); });
 }
 
 std::size_t gate::most_at_once() {

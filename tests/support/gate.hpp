@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -80,6 +81,9 @@ public:
     /// From now on connections() and most_at_once() leave out who begins with these bytes, and
     /// count everybody else only when they have begun.
     void overlook(const std::string& beginning);
+    /// Or whose first bytes this is true of.
+    using teller = std::function<bool(const std::string&)>;
+    void overlook(teller of_beginnings);
 
 private:
     class loop;
