@@ -13,8 +13,6 @@ namespace cenote::postgres::detail {
 
 namespace {
 
-constexpr std::array<const char*, 1> all_that_is_due{undo_all};
-
 /// The same, but for what is kept prepared. Says whether that is all that is, and whether the
 /// session has a schema for temporary objects.
 constexpr const char* undo_all_but_kept =
@@ -25,38 +23,50 @@ constexpr const char* undo_all_but_kept =
     "from pg_catalog.pg_prepared_statements "
     "where from_sql or pg_catalog.left(name, 12) operator(pg_catalog.<>) 'cenote_kept_'";
 
-/// In front of a request there is no time for a second try: whatever else is prepared is an error,
-/// and named so that the server's log explains itself. None of these commits at once as DISCARD ALL
-/// does, so they need a transaction; its level is said because the session's default may be one
-/// that waits.
-constexpr std::array<const char*, 10> all_but_kept_that_is_due{
-    "begin isolation level read committed",
-    "close all",
-    "set session authorization default",
-    "reset all",
-    "unlisten *",
-    "select pg_catalog.pg_advisory_unlock_all()",
-    "discard temp",
-    "discard sequences",
-    "select case when pg_catalog.count(*) operator(pg_catalog.=) 0 then '' else "
+/// In front of a request. None of these commits at once as DISCARD ALL does, so they need a
+/// transaction; its level is given because the session's default may be one that waits.
+constexpr std::array<const char*, 7> undo_most{"begin isolation level read committed",
+                                               "close all",
+                                               "set session authorization default",
+                                               "reset all",
+                                               "unlisten *",
+                                               "discard temp",
+                                               "discard sequences"};
+
+/// The rest, which is kept prepared itself: to plan it takes longer than all the others. There is
+/// no time for a second try, so any other prepared statement is an error, with a name that explains
+/// itself in the server's log.
+constexpr const char* rest_name = "cenote_kept_rest";
+constexpr const char* undo_rest =
+    "select pg_catalog.pg_advisory_unlock_all(), "
+    "case when pg_catalog.count(*) operator(pg_catalog.=) 0 then '' else "
     "pg_catalog.current_setting('cenote.prepared_statements_were_left') end, "
     "pg_catalog.pg_my_temp_schema() operator(pg_catalog.<>) 0 "
     "from pg_catalog.pg_prepared_statements "
-    "where from_sql or pg_catalog.left(name, 12) operator(pg_catalog.<>) 'cenote_kept_'",
-    "commit"};
+    "where from_sql or pg_catalog.left(name, 12) operator(pg_catalog.<>) 'cenote_kept_'";
 
 }  // namespace
 
-std::span<const char* const> session::dues() const noexcept {
-    if (spares_kept()) return all_but_kept_that_is_due;
-    return all_that_is_due;
+std::size_t session::send_dues() {
+    std::size_t pieces = 0;
+    auto count = [&pieces](int success) { return success != 0 && ++pieces > 0; };
+    auto say = [&](const char* text) {
+        return count(PQsendQueryParams(handle(), text, 0, nullptr, nullptr, nullptr, nullptr, 0));
+    };
+    if (!spares_kept()) return say(undo_all) ? pieces : 0;
+    if (!std::ranges::all_of(undo_most, say)) return 0;
+    if (!keeps_rest_ && !count(PQsendPrepare(handle(), rest_name, undo_rest, 0, nullptr))) return 0;
+    bool sent = count(PQsendQueryPrepared(handle(), rest_name, 0, nullptr, nullptr, nullptr, 0)) &&
+                say("commit");
+    return sent ? pieces : 0;
 }
 
 void session::note_paid(const PGresult* said) {
     owes_ = false;
     if (!has_kept()) return;
     if (!spares_kept()) return forget_kept();
-    note_temporary(row_of(said, 0).at(1).as<bool>());
+    keeps_rest_ = true;
+    note_temporary(row_of(said, 0).at(2).as<bool>());
 }
 
 void session::take_over_debt() noexcept {

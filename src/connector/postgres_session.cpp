@@ -217,6 +217,7 @@ void session::forget_kept() noexcept {
     kept_.clear();
     forgotten_.clear();
     prepares_ = false;
+    keeps_rest_ = false;
     knows_temporary_ = false;
 }
 
@@ -262,10 +263,8 @@ void conversation::send_dues() {
     PGconn* conn = with_->handle();
     if (PQenterPipelineMode(conn) == 0) lose();
     pipelined_ = true;
-    for (const char* piece : with_->dues()) {
-        if (PQsendQueryParams(conn, piece, 0, nullptr, nullptr, nullptr, nullptr, 0) == 0) lose();
-        ++dues_;
-    }
+    dues_ = with_->send_dues();
+    if (dues_ == 0) lose();
 }
 
 void conversation::pay() {

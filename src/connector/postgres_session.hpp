@@ -98,9 +98,9 @@ public:
     /// Whoever had the session before has left it as it was, and whoever asks next has it reset.
     bool owes() const noexcept { return owes_; }
     void note_owed() noexcept { owes_ = true; }
-    /// What is said to that end, one after the other; the reply of the last with rows is for
-    /// note_paid().
-    std::span<const char* const> dues() const noexcept;
+    /// Sends the pieces of that reset in pipeline mode and returns their number, 0 if libpq fails.
+    /// The reply of the last with rows is for note_paid().
+    std::size_t send_dues();
     void note_paid(const PGresult* said);
     /// It is reset by itself now, and not by who asks next.
     void take_over_debt() noexcept;
@@ -187,7 +187,8 @@ private:
     kept_statements kept_;
     std::vector<std::string> forgotten_;
     std::optional<bool> direct_;
-    bool prepares_ = false;  // something was kept prepared
+    bool prepares_ = false;    // something was kept prepared
+    bool keeps_rest_ = false;  // a part of the reset itself is
     bool knows_temporary_ = false;
     bool names_in_flux_ = false;
     bool has_own_settings_ = false;
