@@ -196,13 +196,13 @@ constexpr std::string_view any_rows = "SELECT 1";
 
 void pay(session& on) {
     if (!on.owes()) return;
-    settling all(on, settling::from::lease);
+    settling all(on, settling::from::debt);
     converse(on, all, on.deadline());
 }
 
 asio::awaitable<void> async_pay(session* on) {
     if (!on->owes()) co_return;
-    settling all(*on, settling::from::lease);
+    settling all(*on, settling::from::debt);
     co_await async_converse(on, &all, on->deadline());
 }
 

@@ -343,12 +343,11 @@ void conversation::fail(unsigned code, const std::string& sqlstate, const std::s
     throw connection_error(kind, what, sqlstate, static_cast<int>(code));
 }
 
-void conversation::fail_reset() {
-    const preface& said = on().reads().ahead();
-    error_kind kind = kind_of(said.code(), said.sqlstate(), said.text());
+void conversation::fail_reset(unsigned code, const std::string& sqlstate, const std::string& text) {
+    error_kind kind = kind_of(code, sqlstate, text);
     if (kind == error_kind::statement) kind = error_kind::connection;
     on().note_failed(kind);
-    refuse_unrun(kind, said.code(), said.sqlstate(), said.text());
+    refuse_unrun(kind, code, sqlstate, text);
 }
 
 void conversation::refuse_unrun(error_kind kind, unsigned code, const std::string& sqlstate,
@@ -363,7 +362,9 @@ void conversation::refuse_unrun(error_kind kind, unsigned code, const std::strin
 // Settling.
 
 settling::settling(session& on, from what)
-    : conversation(on), from_(what), full_(what == from::lease && on.needs_full_reset()) {}
+    : conversation(on),
+      from_(what),
+      full_((what == from::lease || what == from::debt) && on.needs_full_reset()) {}
 
 const char* settling::awaited() const {
     return phase_ == phase::connected ? "the connection to be made" : "a reply";
@@ -372,7 +373,7 @@ const char* settling::awaited() const {
 bool settling::advance() {
     switch (phase_) {
         case phase::begin:
-            if (from_ != from::lease) return connect(), true;
+            if (from_ == from::nothing || from_ == from::aside) return connect(), true;
             phase_ = phase::cleared;
             call<mysql_reset_connection_start, mysql_reset_connection_cont>(&number(), handle());
             return true;
@@ -512,6 +513,8 @@ bool settling::note_facts() {
 void settling::fail_settling() {
     on().condition().note_broken();  // half of what it is to be is nothing
     if (from_ == from::lease) fail();
+    if (from_ == from::debt)
+        fail_reset(mysql_errno(handle()), mysql_sqlstate(handle()), mysql_error(handle()));
     unsigned code = mysql_errno(handle());
     std::string sqlstate = mysql_sqlstate(handle());
     std::string text = mysql_error(handle());

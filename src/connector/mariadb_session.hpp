@@ -287,8 +287,11 @@ protected:
     /// Throw what the server or the library has said.
     [[noreturn]] void fail_statement(MYSQL_STMT* of);
     [[noreturn]] void fail();
-    /// Throws what it has said to the reset that went along.
-    [[noreturn]] void fail_reset();
+    /// Throw what was said to a reset of an earlier lease's session.
+    [[noreturn]] void fail_reset(unsigned code, const std::string& sqlstate,
+                                 const std::string& text);
+    [[noreturn]] static void refuse_unrun(error_kind kind, unsigned code,
+                                          const std::string& sqlstate, const std::string& why);
     /// If it ends early the server is to stop working on it.
     void is_work() noexcept { work_ = true; }
     /// Whether a reset goes along with what was asked: then nothing has been run if that fails.
@@ -296,8 +299,6 @@ protected:
 
 private:
     [[noreturn]] void fail(unsigned code, const std::string& sqlstate, const std::string& text);
-    [[noreturn]] static void refuse_unrun(error_kind kind, unsigned code,
-                                          const std::string& sqlstate, const std::string& why);
 
     session* on_;
     bool work_ = false;
@@ -319,7 +320,8 @@ private:
 /// and asks for no database.
 class settling final : public conversation {
 public:
-    enum class from { nothing, lease, aside };
+    /// `debt`: somebody asks for something, and the reset of an earlier lease has to come first.
+    enum class from { nothing, lease, debt, aside };
     settling(session& on, from what);
 
     const char* awaited() const override;

@@ -268,7 +268,7 @@ bool executing::prepare() {
 /// The statement may be executed only if the session is as it should be.
 void executing::hear_reset() {
     const preface& ahead = on().reads().ahead();
-    if (ahead.refused()) fail_reset();
+    if (ahead.refused()) fail_reset(ahead.code(), ahead.sqlstate(), ahead.text());
     if (!ahead.is_open()) on().note_paid();
 }
 

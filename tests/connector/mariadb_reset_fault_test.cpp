@@ -1,0 +1,242 @@
+// A reset that goes in front of a statement and fails, is cut off or given up: the statement was
+// not run, or ran in a clean session.
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <exception>
+#include <functional>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "cenote/mariadb.hpp"
+#include "cenote/pool.hpp"
+#include "connector/awaiting.hpp"
+#include "connector/mariadb_place.hpp"
+#include "support/gate.hpp"
+#include "support/patience.hpp"
+#include "support/patient.hpp"
+
+namespace cenote::mariadb {
+namespace {
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+using support::await;
+using support::eventually;
+using support::mariadb_url;
+using support::the_mariadb;
+
+/// Tells the ledger what an earlier lease has left.
+constexpr const char* note =
+    "insert into ledger select ?, coalesce(@mark, ''), @@max_statement_time";
+constexpr const char* leave = "select @mark := 'left'";
+
+/// What a next borrower may ask first: each would write into the ledger.
+using first = std::function<void(connection&)>;
+const std::map<std::string, first> firsts{
+    {"query", [](connection& c) { c.execute(note, "x"); }},
+    {"query awaited", [](connection& c) { await(c.async_execute(note, "x")); }},
+    {"prepared", [](connection& c) { c.execute(c.prepare(note), "x"); }},
+    {"prepared awaited",
+     [](connection& c) { await(c.async_execute(await(c.async_prepare(note)), "x")); }},
+    {"stream", [](connection& c) { c.stream(note, "x").next(); }},
+    {"stream awaited", [](connection& c) { await(await(c.async_stream(note, "x")).async_next()); }},
+    {"transaction",
+     [](connection& c) {
+         c.execute("start transaction");
+         c.execute(note, "x");
+         c.execute("commit");
+     }},
+    {"handle", [](connection& c) { c.native_handle(), c.execute(note, "x"); }},
+    {"handle awaited", [](connection& c) { await(c.async_native_handle()), c.execute(note, "x"); }},
+};
+
+struct mariadb_reset_fault : testing::Test {
+    mariadb_reset_fault() {
+        aside.execute(
+            "create or replace table ledger (said varchar(20), mark varchar(20), time_limit "
+            "double)");
+    }
+
+    support::gate gate{the_mariadb().port()};
+    connector to{mariadb_url(gate.port())};
+    connection aside = connector{mariadb_url()}.open();  // past the gate
+
+    /// A session that owes a reset.
+    connection owing() {
+        connection c = to.open();
+        c.execute(leave);
+        EXPECT_EQ(to.before_release(c), verdict::reset_later);
+        EXPECT_TRUE(to.before_acquire(c));
+        return c;
+    }
+    std::string ledger(const std::string& what = "count(*)") {
+        return aside.execute("select cast(" + what + " as char) from ledger").scalar<std::string>();
+    }
+    void clear() { aside.execute("delete from ledger"); }
+
+    void expect_not_run(connection& c, const first& ask, const std::string& name) {
+        SCOPED_TRACE(name);
+        try {
+            ask(c);
+            ADD_FAILURE() << "it was run";
+        } catch (const statement_not_run& e) {
+            EXPECT_NE(std::string(e.what()).find("not run"), std::string::npos) << e.what();
+        }
+        EXPECT_TRUE(c.broken());
+        EXPECT_NE(to.before_release(c), verdict::keep);
+        EXPECT_EQ(ledger(), "0");
+    }
+};
+
+TEST_F(mariadb_reset_fault, refused_it_keeps_the_statement_from_running) {
+    const std::map<std::string, std::string> refusals{
+        {"SET NAMES", "SET NAMEX"},                                             // bad grammar
+        {"'utf8mb4'", "'nothing'"},                                             // no such thing
+        {std::string("\x01\0\0\0\x1f", 5), std::string("\x01\0\0\0\x7f", 5)}};  // no such command
+    for (const auto& [what, into] : refusals)
+        for (const auto& [name, ask] : firsts) {
+            connection c = owing();
+            gate.alter_request(what, into);
+            expect_not_run(c, ask, name);
+            EXPECT_TRUE(gate.altered());
+            gate.pass();
+        }
+}
+
+TEST_F(mariadb_reset_fault, killed_while_it_owes_the_statement_does_not_run) {
+    for (const auto& [name, ask] : firsts) {
+        connection c = owing();
+        std::string id = std::to_string(c.id());
+        the_mariadb().execute_as_admin("kill " + id);
+        EXPECT_TRUE(eventually([&] { return !to.before_acquire(c); }));
+        expect_not_run(c, ask, name);
+    }
+}
+
+/// Wherever the replies end, a statement that is said not to have run has not, and one that has run
+/// found nothing.
+TEST_F(mariadb_reset_fault, cut_off_anywhere_it_says_what_came_of_the_statement) {
+    int unrun = 0;
+    int unknown = 0;
+    bool whole = false;
+    for (std::size_t i = 0; !whole; i += support::slowly ? 7 : 1) {
+        connection c = owing();
+        gate.cut_after(i,
+                       i % 3 == 0 ? support::gate::ending::reset : support::gate::ending::finish);
+        try {
+            if (i % 2 == 0) c.execute(note, "x");
+            else await(c.async_execute(note, "x"));
+            whole = true;
+        } catch (const statement_not_run&) {
+            ++unrun;
+            EXPECT_EQ(ledger(), "0") << i;
+        } catch (const connection_error&) {
+            ++unknown;
+        }
+        EXPECT_EQ(ledger("coalesce(group_concat(mark), '')"), "");
+        gate.pass();
+        clear();
+    }
+    EXPECT_GT(unrun, support::slowly ? 5 : 50);
+    EXPECT_GT(unknown, 0);
+}
+
+TEST_F(mariadb_reset_fault, comes_in_single_bytes) {
+    gate.split();
+    for (const auto& [name, ask] : firsts) {
+        connection c = owing();
+        ask(c);
+        EXPECT_EQ(ledger("concat(count(*), group_concat(mark))"), "1") << name;
+        clear();
+    }
+}
+
+/// With a reply that has got so far.
+enum class manner { cancelled, destroyed, late };
+
+void give_up(connection& c, support::gate& gate, manner how) {
+    if (how == manner::late) {
+        c.set_timeout(30ms);
+        EXPECT_THROW(c.execute(note, "x"), exchange_timeout);
+        return;
+    }
+    asio::io_context io;
+    asio::cancellation_signal stop;
+    std::exception_ptr ended;
+    asio::co_spawn(io, c.async_execute(note, "x"),
+                   asio::bind_cancellation_slot(
+                       stop.slot(), [&](std::exception_ptr e, const sql::result&) { ended = e; }));
+    EXPECT_TRUE(eventually([&] { return io.poll(), gate.held() > 0; }));
+    if (how == manner::destroyed) return;
+    stop.emit(asio::cancellation_type::terminal);
+    io.run();
+    EXPECT_NE(ended, nullptr);
+}
+
+TEST_F(mariadb_reset_fault, given_up_at_every_step_it_is_never_used_again) {
+    // So many bytes the replies have until the statement is executed, and a few more.
+    const std::size_t all = 185;
+    for (manner how : {manner::cancelled, manner::destroyed, manner::late})
+        for (std::size_t i = 0; i < all; i += support::slowly ? 29 : 3) {
+            SCOPED_TRACE(i);
+            connection c = owing();
+            gate.hold_replies_after(i);
+            give_up(c, gate, how);
+            EXPECT_EQ(to.before_release(c), verdict::discard);
+            EXPECT_THROW(c.execute("select 1"), connection_error);
+            // The reset's reply is as long.
+            if (i < 11) {
+                EXPECT_EQ(ledger(), "0");
+            }
+            EXPECT_EQ(ledger("coalesce(group_concat(mark), '')"), "");
+            gate.pass();
+            clear();
+        }
+}
+
+TEST_F(mariadb_reset_fault, statement_that_fails_finds_a_clean_session_and_leaves_the_connection) {
+    connection c = owing();
+    EXPECT_THROW(c.execute("insert into nowhere values (1)"), statement_error);
+    EXPECT_FALSE(c.broken());
+    EXPECT_TRUE(c.execute("select @mark")[0][0].is_null());
+    EXPECT_EQ(to.before_release(c), verdict::reset);
+    connection d = owing();
+    EXPECT_THROW(d.execute("select ?", 1, 2), statement_error);
+    EXPECT_TRUE(d.execute("select @mark")[0][0].is_null());
+}
+
+TEST_F(mariadb_reset_fault, statements_of_an_earlier_lease_have_ended) {
+    connection c = to.open();
+    statement made = c.prepare("select 1");
+    EXPECT_EQ(c.execute(made).scalar<int>(), 1);
+    EXPECT_EQ(to.before_release(c), verdict::reset_later);
+    EXPECT_THROW(c.execute(made), std::logic_error);
+    EXPECT_EQ(c.execute("select 2").scalar<int>(), 2);
+    EXPECT_THROW(c.execute(made), std::logic_error);
+}
+
+TEST_F(mariadb_reset_fault, is_made_up_for_by_a_probe) {
+    connection c = owing();
+    EXPECT_TRUE(to.probe(c));
+    EXPECT_EQ(to.before_release(c), verdict::keep);
+    EXPECT_TRUE(c.execute("select @mark")[0][0].is_null());
+}
+
+/// Nobody waits for a lock longer than that.
+TEST_F(mariadb_reset_fault, is_made_by_the_pool_if_nobody_comes) {
+    pool<connection> one{to, support::patient(1)};
+    aside.execute("create or replace function hidden() returns int return get_lock('hidden', 0)");
+    one.acquire()->execute("select hidden()");
+    EXPECT_TRUE(eventually(
+        [&] { return the_mariadb().execute_as_admin("select is_free_lock('hidden')") == "1\n"; }));
+}
+
+}  // namespace
+}  // namespace cenote::mariadb
