@@ -37,29 +37,28 @@ enum class server_role : std::uint8_t {
     read_only,   ///< Only reads: that it takes no writes is no sign that anything is wrong.
 };
 
-/// When a session that was used is reset. In any case a transaction that was left open is rolled
-/// back when its lease ends, and what the server or an error tells to have changed the session
-/// (SET, USE, temporary tables, native_handle()) is undone then.
+/// When the session of a connection that was used is reset. In every mode the pool resets it when
+/// the lease ends if the lease left a transaction open, got an error, used native_handle(), or did
+/// what the server reports (SET, USE, temporary tables, a role).
 enum class reset_mode : std::uint8_t {
-    /// COM_RESET_CONNECTION and what the options say go in front of the next lease's first
-    /// statement, in the message that has it prepared; it is executed when the server has said that
-    /// both are done. If they fail it is not run: statement_not_run. A connection that stays idle
-    /// is
-    /// reset by the pool after options::reset_after; at once if a statement's text speaks of locks,
-    /// handlers or temporary tables. It is at_release where this cannot be relied on: under TLS,
-    /// with MySQL, before MariaDB 10.2.2, and behind proxies that do not pass on what a server
-    /// tells
-    /// of its sessions. Other proxies may not bear it: have it at_release there.
+    /// The reset (COM_RESET_CONNECTION and the settings of the options) is sent in front of the
+    /// next lease's first statement, in one message with its PREPARE. The statement is executed
+    /// after the server has confirmed both; if the reset fails it is not executed:
+    /// statement_not_run. A connection that stays idle is reset by the pool after
+    /// options::reset_after, or at once if a statement's text mentions locks, handlers or temporary
+    /// tables.
+    ///
+    /// It is at_release instead under TLS, with MySQL, with MariaDB before 10.2.2, and behind a
+    /// proxy that does not forward the server's session tracking. Choose at_release for servers and
+    /// proxies that do not accept several commands in one message.
     with_next,
-    /// The pool resets the connection and waits for that before it is lent again: two round trips
-    /// for each lease, three if the server told of a change.
+    /// The pool resets the connection when the lease ends, on a thread of its own, before it is
+    /// lent again: two round trips, three if the server reported a change.
     at_release,
-    /// Not at all after a lease of which the server's session tracking told nothing: it is believed
-    /// to have left nothing behind in the session. Tracking tells of SET, USE and temporary tables;
-    /// of MariaDB 10.11 it does not tell of user variables that SELECT or DO sets, GET_LOCK, LOCK
-    /// TABLES, HANDLER, SET TRANSACTION, CREATE TEMPORARY TABLE ... SELECT and LAST_INSERT_ID(),
-    /// all
-    /// of which the next borrower inherits.
+    /// No reset after a lease without a reported change. It believes that such a lease left nothing
+    /// behind. MariaDB 10.11 does not report user variables that SELECT or DO sets, GET_LOCK, LOCK
+    /// TABLES, HANDLER, SET TRANSACTION, CREATE TEMPORARY TABLE ... SELECT and LAST_INSERT_ID():
+    /// the next lease inherits all of these.
     by_tracking,
 };
 
