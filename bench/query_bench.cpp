@@ -250,8 +250,10 @@ workload queries(const guests& others) {
                      with_pool("cenote, threads", cenotes{postgres::connector{trusting}}),
                      with_pool("cenote, threads, bounded", cenotes{postgres::connector{trusting}},
                                overtaking),
-                     with_pool("cenote, full reset", cenotes{postgres::connector{at->url()}}),
+                     with_pool("cenote, default", cenotes{postgres::connector{at->url()}}),
                      {"cenote, coroutines", [=](double s) { return with_coroutines(trusting, s); }},
+                     {"cenote, coroutines, default",
+                      [=](double s) { return with_coroutines(at->url(), s); }},
                      {"PgBouncer, unpooled",
                       [=](double s) { return unpooled(place::words(at->bouncer.port()), s); }}}};
     const std::vector<std::string> peers{psycopg_pool, hikaricp, commons_pool2, pgxpool};
@@ -261,7 +263,7 @@ workload queries(const guests& others) {
         w.goals.push_back(
             {std::string(one) + " / by hand", at_least, 0.98, ratio(one, "by hand", "queries")});
     for (const char* one : {"cenote, libpq", "cenote, libpq, bounded", "cenote, threads",
-                            "cenote, threads, bounded", "cenote, coroutines"})
+                            "cenote, threads, bounded", "cenote, default", "cenote, coroutines"})
         w.goals.push_back({std::string(one) + " / the best peer", at_least, 1,
                            ratio_to_best(one, peers, "queries", best::largest)});
     w.goals.push_back({"cenote, threads / PgBouncer, unpooled", at_least, 1,

@@ -169,9 +169,9 @@ asio::awaitable<sql::cursor> held::async_begin_rows(std::shared_ptr<held> on,
 
 // The link.
 
-/// Whoever has a session may have done in it what the server does not tell.
+/// A session may have been changed in ways that the server does not report.
 void held::let_go() noexcept {
-    bool unknown = is_session() && !from_->at().sees_all_changes();
+    bool unknown = is_session() && !from_->at().resets_in_full();
     if (unknown || due_ > 0) link_.mark_dirty();
     if (discards_) link_.discard_at_end();
     link_.give_back();

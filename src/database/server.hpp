@@ -42,8 +42,8 @@ public:
     virtual void forsake(link& l) noexcept = 0;
 
     virtual dialect speaks() const noexcept = 0;
-    /// Whether whatever a session carries is known, and nothing else need be undone.
-    virtual bool sees_all_changes() const noexcept { return false; }
+    /// Whether its connector resets whatever a session may carry, without being told to.
+    virtual bool resets_in_full() const noexcept = 0;
     /// The options of a pool of its links.
     virtual options suited(options chosen) const { return chosen; }
     /// Nothing can be written in this session, until it is reset.

@@ -8,8 +8,10 @@ namespace {
 
 class mariadb_server final : public server_by<mariadb::connection, mariadb::connector> {
 public:
-    using server_by::server_by;
+    explicit mariadb_server(const mariadb::options& where)
+        : server_by(where), trusts_(where.reset == mariadb::reset_mode::by_tracking) {}
 
+    bool resets_in_full() const noexcept override { return !trusts_; }
     dialect speaks() const noexcept override { return dialect::mariadb; }
 
     void only_read(link& l) override { of(l).execute(read_only); }
@@ -40,6 +42,8 @@ private:
     static asio::awaitable<void> async_say(sql::connection* to) {
         co_await to->async_execute(read_only);
     }
+
+    bool trusts_;
 };
 
 }  // namespace
@@ -47,7 +51,8 @@ private:
 std::shared_ptr<server> make_mariadb(mariadb::options where, const database_options& how,
                                      part which) {
     if (where.statement_cache == 0) where.statement_cache = how.statement_cache;
-    if (!how.full_reset) where.reset = mariadb::reset_mode::by_tracking;
+    if (how.trust_statements && where.reset == mariadb::reset_mode::with_next)
+        where.reset = mariadb::reset_mode::by_tracking;
     if (where.role_of_server == mariadb::server_role::any) {
         if (which == part::primary) where.role_of_server = mariadb::server_role::read_write;
         if (which == part::replica) where.role_of_server = mariadb::server_role::read_only;

@@ -8,8 +8,10 @@ namespace {
 
 class postgres_server final : public server_by<postgres::connection, postgres::connector> {
 public:
-    using server_by::server_by;
+    explicit postgres_server(const postgres::options& where)
+        : server_by(where), trusts_(where.reset == postgres::reset_mode::by_tag) {}
 
+    bool resets_in_full() const noexcept override { return !trusts_; }
     dialect speaks() const noexcept override { return dialect::postgres; }
 
     void only_read(link& l) override { of(l).only_read(); }
@@ -21,6 +23,9 @@ public:
         if (how.read_only) said += " READ ONLY";
         return {said};
     }
+
+private:
+    bool trusts_;
 };
 
 }  // namespace
@@ -28,7 +33,7 @@ public:
 std::shared_ptr<server> make_postgres(postgres::options where, const database_options& how,
                                       part which) {
     if (where.statement_cache == 0) where.statement_cache = how.statement_cache;
-    if (!how.full_reset && where.reset == postgres::reset_mode::with_next)
+    if (how.trust_statements && where.reset == postgres::reset_mode::with_next)
         where.reset = postgres::reset_mode::by_tag;
     if (where.role_of_server == postgres::server_role::any) {
         if (which == part::primary) where.role_of_server = postgres::server_role::read_write;

@@ -14,7 +14,7 @@ public:
         : server_by(where), in_memory_(where.mode == sqlite::open_mode::memory) {}
 
     dialect speaks() const noexcept override { return dialect::sqlite; }
-    bool sees_all_changes() const noexcept override { return true; }
+    bool resets_in_full() const noexcept override { return true; }
 
     /// What is in memory goes with the last connection to it.
     options suited(options chosen) const override {

@@ -9,6 +9,13 @@
 
 namespace cenote::conformance {
 
+/// What a statement leaves in a session without the server's saying so, and what shows that.
+struct unreported_change {
+    const char* leave;
+    const char* question;
+    const char* clean;  ///< The answer in a session in which nothing is left.
+};
+
 template <class Kind>
 struct any_served_database : any_database<Kind> {
     /// The server ends all connections. Returns when it has closed them.
@@ -161,7 +168,45 @@ TYPED_TEST_P(any_served_database, runs_again_only_what_may_be) {
     EXPECT_LE(this->leased(), 1u);
 }
 
+/// Servers do not report these, and each is made by a statement of its own.
+template <class Ask>
+std::size_t count_inherited(const auto& at, const database_options& how) {
+    std::size_t inherited = 0;
+    for (const auto& [leave, question, clean] : at.unreported) {
+        database one{at.url(), how};
+        Ask::run(one, leave);
+        if (Ask::run(one, question).template scalar<std::string>() != clean) ++inherited;
+    }
+    return inherited;
+}
+
+TYPED_TEST_P(any_served_database, leaves_nothing_of_a_statement_that_the_server_does_not_report) {
+    using ask = typename TypeParam::manner;
+    this->at.prepare_unreported(this->db);
+    database_options how{.pool = support::patient(1)};
+    EXPECT_EQ(count_inherited<ask>(this->at, how), 0u);
+    how.statement_cache = 0;
+    EXPECT_EQ(count_inherited<ask>(this->at, how), 0u);
+    how.trust_statements = true;
+    EXPECT_EQ(count_inherited<ask>(this->at, how), this->at.unreported.size());
+}
+
+TYPED_TEST_P(any_served_database, leaves_nothing_of_a_scope_though_it_trusts_statements) {
+    using ask = typename TypeParam::manner;
+    this->at.prepare_unreported(this->db);
+    for (const auto& [leave, question, clean] : this->at.unreported) {
+        database one{this->at.url(), {.pool = support::patient(1), .trust_statements = true}};
+        {
+            auto s = one.scope();
+            ask::run(s, leave);
+        }
+        EXPECT_EQ(ask::run(one, question).template scalar<std::string>(), clean) << leave;
+    }
+}
+
 REGISTER_TYPED_TEST_SUITE_P(any_served_database, runs_again_only_what_may_be,
+                            leaves_nothing_of_a_statement_that_the_server_does_not_report,
+                            leaves_nothing_of_a_scope_though_it_trusts_statements,
                             runs_nothing_in_a_scope_that_has_lost_its_session,
                             loses_a_session_in_a_statement_for_good,
                             loses_the_session_around_a_transaction_with_it,

@@ -38,6 +38,21 @@ struct mariadb_place {
     const char* lock = "SELECT get_lock('seven', 1)";
     const char* try_lock = "SELECT is_free_lock('seven')";
     static constexpr bool fails_as_a_whole = false;
+    std::vector<unreported_change> unreported{
+        {"SELECT @tenant := 'ACME'", "SELECT convert(coalesce(@tenant, 'none') USING utf8mb4)",
+         "none"},
+        {"SELECT 'ACME' INTO @tenant", "SELECT convert(coalesce(@tenant, 'none') USING utf8mb4)",
+         "none"},
+        {"DO get_lock('mine', 1)",
+         "SELECT if(is_used_lock('mine') <=> connection_id(), 'locked', 'free')", "free"},
+        {"CALL takes_lock()",
+         "SELECT if(is_used_lock('mine') <=> connection_id(), 'locked', 'free')", "free"},
+        {"CREATE TEMPORARY TABLE account SELECT 7 AS id",
+         "SELECT cast(count(*) AS char) FROM account", "3"},
+    };
+    static void prepare_unreported(database& db) {
+        db.execute("CREATE OR REPLACE PROCEDURE takes_lock() BEGIN DO get_lock('mine', 1); END");
+    }
 
     static std::uint16_t port() { return support::the_mariadb().port(); }
     static std::string url_at(std::uint16_t port) { return support::mariadb_url(port); }

@@ -16,6 +16,9 @@
 namespace cenote::conformance {
 namespace {
 
+constexpr const char* own_locks =
+    "SELECT count(*)::text FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()";
+
 struct postgres_place {
     static std::string url() { return support::postgres_url(); }
     static void kill_all() { support::the_postgres().kill_backends(); }
@@ -34,6 +37,19 @@ struct postgres_place {
     const char* setting_seen = setting;
     const char* what_is_seen = what_is_set;
     const char* value_seen = value;
+    std::vector<unreported_change> unreported{
+        {"SELECT set_config('app.tenant', 'ACME', false)",
+         "SELECT coalesce(nullif(current_setting('app.tenant', true), ''), 'none')", "none"},
+        {"SELECT takes_memory()", "SELECT current_setting('work_mem')", "4MB"},
+        {"SELECT pg_advisory_lock(4711)", own_locks, "0"},
+        {"SELECT * FROM locking", own_locks, "0"},
+    };
+    static void prepare_unreported(database& db) {
+        db.execute(
+            "CREATE OR REPLACE FUNCTION takes_memory() RETURNS text LANGUAGE sql AS "
+            "$$ SELECT set_config('work_mem', '99MB', false) $$");
+        db.execute("CREATE OR REPLACE VIEW locking AS SELECT pg_advisory_lock(4712)");
+    }
     const char* lock = "SELECT pg_advisory_lock(7)";
     const char* try_lock = "SELECT pg_try_advisory_xact_lock(7)::int";
     static constexpr bool fails_as_a_whole = true;
@@ -128,9 +144,7 @@ struct database_not_run : testing::Test {
 
     support::gate gate{support::the_postgres().port()};
     database db{support::postgres_url(gate.port()),
-                {.pool = {.max = 1, .reset_after = std::chrono::hours(1)},
-                 .statement_cache = 0,
-                 .full_reset = true}};
+                {.pool = {.max = 1, .reset_after = std::chrono::hours(1)}, .statement_cache = 0}};
 
     database_not_run() {
         db.execute("CREATE TABLE IF NOT EXISTS run_once (i int)");
