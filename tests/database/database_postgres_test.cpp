@@ -48,7 +48,7 @@ struct postgres_place {
         db.execute(
             "CREATE OR REPLACE FUNCTION takes_memory() RETURNS text LANGUAGE sql AS "
             "$$ SELECT set_config('work_mem', '99MB', false) $$");
-        db.execute("CREATE OR REPLACE VIEW locking AS SELECT pg_advisory_lock(4712)");
+        db.execute("CREATE OR REPLACE VIEW locking AS SELECT pg_try_advisory_lock(4712)");
     }
     const char* lock = "SELECT pg_advisory_lock(7)";
     const char* try_lock = "SELECT pg_try_advisory_xact_lock(7)::int";
