@@ -1,6 +1,7 @@
 // What a pool costs in front of real servers: a lease for each query, against as many connections
 // held by hand, and against a new connection for each query.
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "crew.hpp"
+#include "support/gate.hpp"
 #include "support/real_server.hpp"
 #include "workloads.hpp"
 #include <cenote/http.hpp>
@@ -129,6 +131,23 @@ subject memory_of(Connector connector, Query query) {
     return {"a connection", [=](double) { return run_memory(connector, query); }};
 }
 
+/// What leases cost where each reply is 0.5 ms late, as on a network.
+template <class Connector, class Query>
+workload from_away(double limit, Connector by_default, Connector at_release, Query query) {
+    return {.about = "the same, each reply 0.5 ms late",
+            .subjects = {by_hand("by hand", by_default, query), by_pool("pool", by_default, query),
+                         by_pool("pool, reset at release", at_release, query)},
+            .goals = {{"queries, pool / by hand", goal::bound::at_least, limit,
+                       ratio("pool", "by hand", "queries")}}};
+}
+
+/// A way to a server on this machine that takes as long.
+std::shared_ptr<support::gate> far_from(std::uint16_t port) {
+    auto between = std::make_shared<support::gate>(port);
+    between->delay(std::chrono::microseconds(500));
+    return between;
+}
+
 goal at_least_97_percent(const char* one, const char* other) {
     return {std::string("queries, ") + one + " / " + other, goal::bound::at_least, 0.97,
             ratio(one, other, "queries")};
@@ -212,6 +231,14 @@ void run_postgres(report& into) {
         return four_ways("the same with reset=by_tag: a SELECT is believed to leave nothing",
                          direct("?reset=by_tag"), query);
     });
+    std::shared_ptr<support::gate> away;
+    into.run("server-postgres-away", [&] {
+        start();
+        away = far_from(server->port());
+        std::string at = url("postgresql", away->port(), "/orders");
+        return from_away(0.95, postgres::connector{at},
+                         postgres::connector{at + "?reset=at_release"}, query);
+    });
     into.run("server-pgbouncer", [&] {
         auto ours = direct("?reset=by_tag");
         postgres::connector behind{url("postgresql", bouncer->port(), "/orders")};
@@ -235,7 +262,22 @@ void run_mariadb(report& into) {
                 support::mariadb_options{.max_connections = 100});
         return mariadb::connector{url("mariadb", server->port(), "/orders") + more};
     };
-    into.run("server-mariadb", [&] { return five_ways(direct(""), query); });
+    into.run("server-mariadb", [&] {
+        workload w = five_ways(direct(""), query);
+        w.about = "one value; each session is reset in front of the next lease's statement";
+        w.goals.front().limit = 0.55;
+        return w;
+    });
+    into.run("server-mariadb-at-release",
+             [&] { return five_ways(direct("?reset=at_release"), query); });
+    std::shared_ptr<support::gate> away;
+    into.run("server-mariadb-away", [&] {
+        direct("");
+        away = far_from(server->port());
+        std::string at = url("mariadb", away->port(), "/orders");
+        return from_away(0.90, mariadb::connector{at}, mariadb::connector{at + "?reset=at_release"},
+                         query);
+    });
     into.run("server-mariadb-by-tracking", [&] {
         return four_ways(
             "the same with reset=by_tracking: what the server does not tell of "

@@ -299,13 +299,14 @@ void gate::loop::run() {
 }
 
 void gate::loop::wait(clock::time_point until) {
-    using std::chrono::milliseconds;
-    int limit = -1;
+    using std::chrono::nanoseconds;
+    constexpr nanoseconds longest = std::chrono::milliseconds(999);
+    timespec limit{};
     if (until != never) {
-        auto left = std::chrono::ceil<milliseconds>(until - clock::now());
-        limit = static_cast<int>(std::clamp(left, milliseconds(0), milliseconds(1000)).count());
+        auto left = std::clamp<nanoseconds>(until - clock::now(), nanoseconds(0), longest);
+        limit.tv_nsec = left.count();
     }
-    ::poll(polled_.data(), polled_.size(), limit);
+    ::ppoll(polled_.data(), polled_.size(), until == never ? nullptr : &limit, nullptr);
 }
 
 void gate::loop::watch(const descriptor& socket, bool reads, bool writes) {
