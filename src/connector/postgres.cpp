@@ -97,6 +97,7 @@ pg_conn* lent(session& of) {
     of.condition().note_changed();
     of.note_own_settings();
     of.note_names_changed();
+    of.note_lent();
     return of.handle();
 }
 

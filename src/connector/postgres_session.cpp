@@ -143,9 +143,13 @@ bool session::in_transaction() const noexcept {
 bool session::quiet() noexcept {
     if (!condition_.idle() || PQstatus(handle()) != CONNECTION_OK) return false;
     // What libpq has read and nobody has asked for it takes for a notice or a notification.
-    while (PGnotify* told = PQnotifies(handle())) PQfreemem(told);
+    drop_notifications();
     return !babbles_ &&
            connector_detail::look_at(PQsocket(handle())) == connector_detail::sight::quiet;
+}
+
+void session::drop_notifications() noexcept {
+    while (PGnotify* told = PQnotifies(handle())) PQfreemem(told);
 }
 
 verdict session::leave() noexcept {
@@ -388,6 +392,7 @@ void conversation::hear_due(result_ptr r) {
     if (--dues_ > 0) return;
     with_->note_paid(due_reply_.get());
     if (by_row_) row_by_row();
+    with_->drop_notifications();  // an earlier lease listened, until now
 }
 
 void conversation::leave_pipeline() {

@@ -102,6 +102,10 @@ public:
     /// The reply of the last with rows is for note_paid().
     std::size_t send_dues();
     void note_paid(const PGresult* said);
+    /// Those that have come are for nobody.
+    void drop_notifications() noexcept;
+    /// A borrower has had the handle, and may have prepared what it liked by any name.
+    void note_lent() noexcept { keeps_rest_ = false; }
     /// It is reset by itself now, and not by who asks next.
     void take_over_debt() noexcept;
     /// The same when it is reset on its own: in one message each.

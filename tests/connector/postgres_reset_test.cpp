@@ -2,6 +2,7 @@
 // servers are trusted with it.
 #include <functional>
 #include <libpq-fe.h>
+#include <poll.h>
 #include <string>
 #include <utility>
 #include <vector>
@@ -105,6 +106,24 @@ TEST_F(postgres_reset, goes_before_the_handle_is_lent) {
     to.reset(c);
     owe();
     EXPECT_EQ(asked(await(c.async_native_handle())), "");
+}
+
+/// One that came before the reset ended the listening.
+TEST_F(postgres_reset, leaves_no_notification_in_the_handle_that_is_lent) {
+    const int socket = PQsocket(c.native_handle());
+    EXPECT_EQ(to.before_release(c), verdict::reset);
+    to.reset(c);
+    the_postgres().execute_as_admin(
+        "create or replace function public.listens() returns int language plpgsql as "
+        "$$ begin execute 'listen' || ' news'; return 1; end $$");
+    c.execute("select public.listens()");
+    EXPECT_EQ(to.before_release(c), verdict::reset_later);
+    the_postgres().execute_as_admin("notify news");
+    pollfd arrival{.fd = socket, .events = POLLIN, .revents = 0};
+    EXPECT_EQ(::poll(&arrival, 1, 30'000), 1);
+    PGconn* handle = c.native_handle();
+    PQconsumeInput(handle);
+    EXPECT_EQ(PQnotifies(handle), nullptr);
 }
 
 TEST_F(postgres_reset, leaves_room_for_a_pipeline_of_the_users_own) {
