@@ -54,9 +54,10 @@ public:
     using server_error::server_error;
 };
 
-/// The session of an earlier lease could not be reset, and the server has certainly not run what
-/// was asked, which was the first of its lease. The connection is lost; on another one it can be
-/// asked again, whatever it is.
+/// The session of an earlier lease could not be reset, or the connection was lost before that was
+/// confirmed. The server has certainly not run the statement, which was the first of its lease. The
+/// connection is lost; the statement can be run on another one, whatever it is. Limit the number of
+/// tries: a statement that is longer than the server accepts may end every connection in this way.
 class statement_not_run : public connection_error {
 public:
     using connection_error::connection_error;

@@ -24,8 +24,12 @@ const char* name_of(isolation_level level) {
 std::string settings_text(const options& o, bool tracks) {
     std::string all = "SET NAMES '" + o.charset + "'";
     if (!o.time_zone.empty()) all += ", SESSION time_zone = '" + o.time_zone + "'";
-    // Of all that a server tells this is the least, and tells of all.
-    if (tracks) all += ", SESSION session_track_state_change = ON";
+    // Of all that a server tells this is the least, and tells of all. The other one tells if a
+    // borrower switches it off, and it tells if the borrower changes the other one first.
+    if (tracks)
+        all +=
+            ", SESSION session_track_system_variables = 'session_track_state_change', "
+            "SESSION session_track_state_change = ON";
     return all;
 }
 
@@ -114,17 +118,50 @@ std::string as_bytes(std::string_view text) {
     return literal + "'";
 }
 
-bool mentions(std::string_view text, std::string_view word) noexcept {
-    auto same = [](char in_text, char in_word) {
-        char lower =
-            in_text >= 'A' && in_text <= 'Z' ? static_cast<char>(in_text + ('a' - 'A')) : in_text;
-        return lower == in_word;
+namespace {
+
+bool same(char in_text, char in_word) noexcept {
+    char lower =
+        in_text >= 'A' && in_text <= 'Z' ? static_cast<char>(in_text + ('a' - 'A')) : in_text;
+    return lower == in_word;
+}
+
+/// Without spaces, comments and parentheses at the front.
+std::string_view from_first_word(std::string_view text) noexcept {
+    auto skip_past = [&](std::string_view end) {
+        std::size_t at = text.find(end);
+        text.remove_prefix(at == text.npos ? text.size() : at + end.size());
     };
+    for (;;) {
+        std::size_t at = text.find_first_not_of(" \t\r\n\f\v(");
+        text.remove_prefix(std::min(at, text.size()));
+        if (text.starts_with("/*")) skip_past("*/");
+        else if (text.starts_with("--") || text.starts_with("#")) skip_past("\n");
+        else return text;
+    }
+}
+
+}  // namespace
+
+bool mentions(std::string_view text, std::string_view word) noexcept {
     return !std::ranges::search(text, word, same).empty();
+}
+
+/// A routine or block may: it is taken for one that does.
+bool may_select(std::string_view text) noexcept {
+    const std::string_view first = from_first_word(text);
+    auto begins_with = [&](std::string_view word) {
+        return std::ranges::equal(first.substr(0, word.size()), word, same);
+    };
+    constexpr std::array<std::string_view, 6> selecting{"select", "with", "values",
+                                                        "table",  "call", "execute"};
+    return std::ranges::any_of(selecting, begins_with) ||
+           (begins_with("begin") && mentions(first, "select"));
 }
 
 verdict session::leave() noexcept {
     timeout_ = settings_->operation_timeout;
+    if (handle_was_lent_ && handle_ != nullptr) refuse_files_and_reconnects();
     bool automatic = handle_ != nullptr && (handle_->server_status & SERVER_STATUS_AUTOCOMMIT) != 0;
     bool unfinished = in_transaction() || !automatic;
     if (unfinished || !statements_.empty()) condition_.note_changed();
@@ -154,7 +191,7 @@ void session::note_asked(std::string_view text) noexcept {
     if (mode_ == reset_mode::with_next && !urgent_) urgent_ = speaks_of_shared_things(text);
 }
 
-void session::note_answered() noexcept {
+void session::note_answered() {
     if ((handle_->server_status & SERVER_SESSION_STATE_CHANGED) == 0) return;
     condition_.note_changed();
     lasting_ = true;
@@ -178,11 +215,8 @@ void session::note_failed(error_kind kind) noexcept {
 }
 
 /// FOUND_ROWS() outlasts a reset. Any select sets it, also one without rows to be seen.
-void session::note_found_rows(bool has_rows, std::string_view text) noexcept {
-    if (!alien_rows_) return;
-    bool may_select = has_rows || text.empty() || mentions(text, "select") ||
-                      mentions(text, "call") || mentions(text, "execute");
-    if (may_select) alien_rows_ = false;
+void session::note_found_rows(const prepared& by) noexcept {
+    if (by.selects()) alien_rows_ = false;
 }
 
 bool session::must_forget_rows(std::string_view text) const noexcept {
@@ -190,6 +224,7 @@ bool session::must_forget_rows(std::string_view text) const noexcept {
 }
 
 void session::note_anything() noexcept {
+    handle_was_lent_ = true;
     condition_.note_changed();
     lasting_ = true;
     alien_rows_ = false;
@@ -216,6 +251,7 @@ void session::note_tracking() noexcept {
 }
 
 void session::note_server(server_facts facts) {
+    known_since_ = std::chrono::steady_clock::now();
     bool is_mariadb = mariadb_connection(handle_) != 0;
     constexpr unsigned long first_with_blocks = 100'101;
     if (!is_mariadb || mysql_get_server_version(handle_) < first_with_blocks)
@@ -224,11 +260,12 @@ void session::note_server(server_facts facts) {
     // Between here and a server that gives it another number is somebody who may change servers.
     if (facts.number == std::to_string(mysql_thread_id(handle_)))
         seen_at_ = std::move(facts.seen_at);
+    else if (mode_ == reset_mode::with_next) mode_ = reset_mode::at_release;
 }
 
 void session::note_settled(bool in_full) noexcept {
     condition_.note_reset();
-    owes_ = lasting_ = urgent_ = false;
+    owes_ = lasting_ = urgent_ = handle_was_lent_ = false;
     alien_rows_ = !in_full;
 }
 

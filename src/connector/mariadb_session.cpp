@@ -144,6 +144,13 @@ error_kind kind_of_open(unsigned code, std::string_view sqlstate, std::string_vi
     return denied && !full ? error_kind::final : error_kind::transient;
 }
 
+/// Why nothing was run that goes with a reset.
+std::string reset_failure(unsigned code, const std::string& text) {
+    return (is_clients_own(code) ? "lost before the session of an earlier lease was reset: "
+                                 : "the session of an earlier lease could not be reset: ") +
+           text;
+}
+
 /// What the error is called that a signal is.
 constexpr unsigned signalled = 1644;
 
@@ -172,15 +179,22 @@ void session::choose_options() {
     mysql_options(handle_, MYSQL_OPT_PROTOCOL, &protocol);
     my_bool no = 0;
     my_bool yes = 1;
-    unsigned none = 0;
-    mysql_options(handle_, MYSQL_OPT_RECONNECT, &no);
-    mysql_options(handle_, MYSQL_OPT_LOCAL_INFILE, &none);
+    refuse_files_and_reconnects();
     mysql_options(handle_, MYSQL_SECURE_AUTH, &yes);
     mysql_options(handle_, MYSQL_REPORT_DATA_TRUNCATION, &yes);
     mysql_optionsv(handle_, MARIADB_OPT_RESTRICTED_AUTH, accepted_auth);
     mysql_options(handle_, MYSQL_SET_CHARSET_NAME, settings_->charset.c_str());
     mysql_options(handle_, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &no);
     mysql_options(handle_, MYSQL_OPT_SSL_ENFORCE, &no);
+}
+
+/// Also after somebody has had the handle, and may have allowed them.
+void session::refuse_files_and_reconnects() noexcept {
+    my_bool no = 0;
+    unsigned none = 0;
+    mysql_options(handle_, MYSQL_OPT_RECONNECT, &no);
+    mysql_options(handle_, MYSQL_OPT_LOCAL_INFILE, &none);
+    mysql_set_local_infile_default(handle_);
 }
 
 void session::protect() {
@@ -339,7 +353,12 @@ void conversation::fail(unsigned code, const std::string& sqlstate, const std::s
     std::string what = "cenote: MariaDB: " + text + " (" + std::to_string(code) + ")";
     if (kind == error_kind::statement)
         throw statement_error(what, sqlstate, static_cast<int>(code));
-    if (with_reset_) refuse_unrun(kind, code, sqlstate, text);
+    // Another connection would take it no better.
+    constexpr unsigned longer_than_the_server_takes = 1153;
+    bool too_long = code == longer_than_the_server_takes || code == CR_NET_PACKET_TOO_LARGE;
+    if (with_reset_ && !too_long)
+        refuse_unrun(kind, code, sqlstate,
+                     on().reads().ahead().is_open() ? reset_failure(code, text) : text);
     throw connection_error(kind, what, sqlstate, static_cast<int>(code));
 }
 
@@ -347,15 +366,14 @@ void conversation::fail_reset(unsigned code, const std::string& sqlstate, const 
     error_kind kind = kind_of(code, sqlstate, text);
     if (kind == error_kind::statement) kind = error_kind::connection;
     on().note_failed(kind);
-    refuse_unrun(kind, code, sqlstate, text);
+    refuse_unrun(kind, code, sqlstate, reset_failure(code, text));
 }
 
 void conversation::refuse_unrun(error_kind kind, unsigned code, const std::string& sqlstate,
                                 const std::string& why) {
     throw statement_not_run(kind,
-                            "cenote: MariaDB: the statement was not run, since the session of an "
-                            "earlier lease could not be reset: " +
-                                why + " (" + std::to_string(code) + ")",
+                            "cenote: MariaDB: the statement was not run: " + why + " (" +
+                                std::to_string(code) + ")",
                             sqlstate, static_cast<int>(code));
 }
 
@@ -384,6 +402,13 @@ bool settling::advance() {
         case phase::cleared:
             if (number() != 0) fail_settling();
             on().forget_statements();
+            if (!on().handle_was_lent()) return say_next();
+            phase_ = phase::limited;
+            call<mysql_set_server_option_start, mysql_set_server_option_cont>(
+                &number(), handle(), MYSQL_OPTION_MULTI_STATEMENTS_OFF);
+            return true;
+        case phase::limited:
+            if (number() != 0) fail_settling();
             return say_next();
         case phase::said: return heard();
         case phase::asked: return hear_facts();

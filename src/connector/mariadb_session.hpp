@@ -82,11 +82,14 @@ public:
 
     /// Whether the server told of columns when it was prepared.
     bool has_columns() const noexcept { return has_columns_; }
-    void note_prepared() noexcept { has_columns_ = mysql_stmt_field_count(handle_) > 0; }
+    /// Whether it sets what FOUND_ROWS() gives.
+    bool selects() const noexcept { return selects_; }
+    void note_prepared(std::string_view text) noexcept;
 
 private:
     MYSQL_STMT* handle_;
     bool has_columns_ = false;
+    bool selects_ = false;
     std::unique_ptr<row_reader> reader_;
 };
 
@@ -108,6 +111,8 @@ struct server_facts {
 std::string as_bytes(std::string_view text);
 /// Whether a text has this word, written in lower case, in whatever case.
 bool mentions(std::string_view text, std::string_view word) noexcept;
+/// Whether a statement sets what FOUND_ROWS() gives.
+bool may_select(std::string_view text) noexcept;
 
 class session final : public sql::detail::session, public std::enable_shared_from_this<session> {
 public:
@@ -163,12 +168,13 @@ public:
     /// A statement is about to be sent, an answer has come, an error has: each may mean that the
     /// session has changed.
     void note_asked(std::string_view text) noexcept;
-    void note_answered() noexcept;
+    void note_answered();
     void note_failed(error_kind kind) noexcept;
     /// A statement has ended that perhaps has set what FOUND_ROWS() gives.
-    void note_found_rows(bool has_rows, std::string_view text) noexcept;
+    void note_found_rows(const prepared& by) noexcept;
     /// Somebody has had the handle.
     void note_anything() noexcept;
+    bool handle_was_lent() const noexcept { return handle_was_lent_; }
     /// What a connection is told that is new, or whose reset was enough.
     const greeting& plain() const { return plain_; }
     /// What it is told if its reset was not enough.
@@ -211,6 +217,7 @@ public:
 
 private:
     void choose_options();
+    void refuse_files_and_reconnects() noexcept;
     void protect();
     bool may_owe(bool unfinished) const noexcept;
     void owe() noexcept;
@@ -224,14 +231,16 @@ private:
     connector_detail::condition condition_;
     std::chrono::nanoseconds timeout_;
     reset_mode mode_ = reset_mode::at_release;
-    bool tracks_ = false;         // the server tells of what has changed the session
-    bool knows_lasting_ = false;  // and of everything that its reset leaves
-    bool lasting_ = false;        // that has happened
-    bool urgent_ = false;         // others may be kept waiting by what was done
-    bool alien_rows_ = false;     // FOUND_ROWS() may be an earlier lease's
-    bool owes_ = false;           // a reset
-    bool is_over_ = false;        // there is nothing to call off, or it has been
-    std::string seen_at_;         // by the server; empty: it was not the server that said so
+    bool tracks_ = false;           // the server tells of what has changed the session
+    bool knows_lasting_ = false;    // and of everything that its reset leaves
+    bool lasting_ = false;          // that has happened
+    bool urgent_ = false;           // others may be kept waiting by what was done
+    bool alien_rows_ = false;       // FOUND_ROWS() may be an earlier lease's
+    bool handle_was_lent_ = false;  // the library may be set up otherwise
+    bool owes_ = false;             // a reset
+    bool is_over_ = false;          // there is nothing to call off, or it has been
+    instant known_since_;           // to the server
+    std::string seen_at_;           // by the server; empty: it was not the server that said so
     greeting plain_;
     greeting full_;
     std::string dues_;  // a reset and what is said after it, as it is sent
@@ -327,7 +336,7 @@ public:
     const char* awaited() const override;
 
 private:
-    enum class phase { begin, connected, cleared, said, asked, stored, selected };
+    enum class phase { begin, connected, cleared, limited, said, asked, stored, selected };
 
     bool advance() override;
     void waits() override;

@@ -206,6 +206,11 @@ prepared::~prepared() {
     if (handle_ != nullptr && handle_->mysql == nullptr) mysql_stmt_close(handle_);
 }
 
+void prepared::note_prepared(std::string_view text) noexcept {
+    has_columns_ = mysql_stmt_field_count(handle_) > 0;
+    selects_ = may_select(text);
+}
+
 row_reader* prepared::read_rows() {
     reader_.reset();
     if (mysql_stmt_field_count(handle_) != 0) reader_ = std::make_unique<row_reader>(handle_);
@@ -269,7 +274,8 @@ bool executing::prepare() {
 void executing::hear_reset() {
     const preface& ahead = on().reads().ahead();
     if (ahead.refused()) fail_reset(ahead.code(), ahead.sqlstate(), ahead.text());
-    if (!ahead.is_open()) on().note_paid();
+    if (!ahead.is_open()) return on().note_paid();
+    if (number() == 0) fail_reset(0, "", "it was not answered");
 }
 
 bool executing::execute() {
@@ -281,7 +287,7 @@ bool executing::execute() {
     }
     if (number() != 0) fail_statement(what_->handle());
     with_reset() = false;
-    if (what_ == on().latest().get()) what_->note_prepared();
+    if (what_ == on().latest().get()) what_->note_prepared(text_);
     if (extent_ == extent::prepare) return false;
     what_->bind(parameters_);
     phase_ = phase::executed;
@@ -294,7 +300,7 @@ bool executing::answered() {
     if (number() != 0) fail_statement(what_->handle());
     on().note_answered();
     row_reader* rows = what_->read_rows();
-    on().note_found_rows(rows != nullptr, text_);
+    on().note_found_rows(*what_);
     if (rows == nullptr) {
         std::uint64_t last_id = mysql_stmt_insert_id(what_->handle());
         result_.note_affected(mysql_stmt_affected_rows(what_->handle()),

@@ -1,6 +1,8 @@
 // MariaDB: whatever a lease leaves behind is gone when the next one has said its first word, in
 // whatever way it says it, and in every mode of resets.
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <mysql.h>
 #include <set>
 #include <string>
@@ -37,10 +39,46 @@ struct left_over {
     bool urgent = false;   // or its text does that others may have to wait
 };
 
+/// What a reset of the server's leaves as it was, and the ways to keep that from being reported.
+std::vector<left_over> lasting_left_overs() {
+    const std::string role = "select current_role()";
+    const std::string untracked = "set session_track_state_change = off";
+    return {
+        {"role", {"set role reader"}, role, true},
+        {"role of a function", {"select takes_role()"}, role, true},
+        {"role before an error", {"call takes_role_and_fails()"}, role, true},
+        {"role after tracking", {untracked, "set role reader"}, role, true},
+        {"role after all tracking",
+         {"set session_track_system_variables = '', session_track_state_change = off",
+          "set role reader"},
+         role,
+         true},
+        {"role after all tracking, the other way round",
+         {"set session_track_state_change = off, session_track_system_variables = ''",
+          "set role reader"},
+         role,
+         true},
+        {"role without tracking for a while",
+         {"execute immediate 'set statement session_track_state_change = off for select "
+          "takes_role()'"},
+         role,
+         true},
+        {"role of a procedure without tracking", {"call takes_role_secretly()"}, role, true},
+        {"database", {"use information_schema"}, "select database()", true},
+        {"database after tracking",
+         {untracked, "use information_schema"},
+         "select database()",
+         true},
+        {"profiles",
+         {"set profiling = 1", "select 'mine'", "set profiling = 0"},
+         "select count(distinct query_id) from information_schema.profiling",
+         true},
+    };
+}
+
 std::vector<left_over> all_left_overs() {
     const std::string own_lock = "select is_used_lock('leak') <=> connection_id()";
-    const std::string role = "select current_role()";
-    return {
+    std::vector<left_over> all{
         {"user variable", {"set @leak = 'x'"}, "select @leak", true},
         {"user variable of a select", {"select @sly := 'x'"}, "select @sly"},
         {"user variable of an into", {"select 'x' into @sly"}, "select @sly"},
@@ -78,15 +116,9 @@ std::vector<left_over> all_left_overs() {
         {"found rows",
          {"select 1 union select 2 union select 3"},
          "select if(found_rows() > 1, 'many', 'few')"},
-        {"role", {"set role reader"}, role, true},
-        {"role of a function", {"select takes_role()"}, role, true},
-        {"role before an error", {"call takes_role_and_fails()"}, role, true},
-        {"database", {"use information_schema"}, "select database()", true},
-        {"profiles",
-         {"set profiling = 1", "select 'mine'", "set profiling = 0"},
-         "select count(distinct query_id) from information_schema.profiling",
-         true},
     };
+    std::ranges::move(lasting_left_overs(), std::back_inserter(all));
+    return all;
 }
 
 std::string one_of(cursor rows) {
@@ -186,6 +218,10 @@ struct mariadb_reset : testing::Test {
         c.execute(
             "create or replace procedure takes_role_and_fails() sql security invoker begin set "
             "role reader; signal sqlstate '45000'; end");
+        c.execute(
+            "create or replace procedure takes_role_secretly() sql security invoker begin set "
+            "session_track_system_variables = ''; set session_track_state_change = off; set role "
+            "reader; end");
         for (const char* routine : {"function hidden_lock", "function takes_role"})
             do_as_admin(std::string("grant execute on ") + routine + " to reader");
         do_as_admin("grant all on orders.* to reader");
@@ -244,6 +280,43 @@ TEST_F(mariadb_reset, leaves_by_tracking_what_is_not_tracked) {
     for (const left_over& each : all_left_overs())
         if (!each.tracked) silent.insert(each.name);
     EXPECT_EQ(inherited("reset=by_tracking"), silent);
+}
+
+/// What FOUND_ROWS() tells is an earlier lease's, until a select of one's own.
+TEST_F(mariadb_reset, leaves_no_number_of_rows_that_no_select_has_found) {
+    connector to{mariadb_url()};
+    for (const char* first : {"update t set x = 7 /* select */", "insert into u select 1 from u"}) {
+        connection c = to.open();
+        c.execute("select 1 union select 2 union select 3");
+        give_back(to, c);
+        c.execute(c.prepare(first));
+        EXPECT_LE(c.execute("select found_rows()").scalar<int>(), 1) << first;
+    }
+    connection c = to.open();
+    give_back(to, c);
+    c.execute(c.prepare(" (/* all */ select 1) union select 2 union select 3"));
+    EXPECT_EQ(c.execute("select found_rows()").scalar<int>(), 3);
+}
+
+/// What the library has been told is told it again.
+TEST_F(mariadb_reset, leaves_nothing_in_the_librarys_handle) {
+    connector to{mariadb_url()};
+    connection c = to.open();
+    MYSQL* handle = c.native_handle();
+    unsigned on = 1;
+    my_bool yes = 1;
+    mysql_options(handle, MYSQL_OPT_LOCAL_INFILE, &on);
+    mysql_options(handle, MYSQL_OPT_RECONNECT, &yes);
+    EXPECT_EQ(mysql_set_server_option(handle, MYSQL_OPTION_MULTI_STATEMENTS_ON), 0);
+    EXPECT_EQ(to.before_release(c), verdict::reset);
+    to.reset(c);
+    unsigned files = 1;
+    mysql_get_optionv(handle, MYSQL_OPT_LOCAL_INFILE, &files);
+    my_bool reconnects = 1;
+    mysql_get_optionv(handle, MYSQL_OPT_RECONNECT, &reconnects);
+    EXPECT_EQ(files, 0u);
+    EXPECT_EQ(reconnects, 0);
+    EXPECT_EQ(by_the_library(c.native_handle(), "select 1; select 2"), "error 1064");
 }
 
 /// What goes with the next statement, and what others are not kept waiting for.
