@@ -22,6 +22,7 @@ using cenote::errc;
 using cenote::event_kind;
 using support::connector;
 using support::eventually;
+using support::plenty;
 using support::rounds;
 using support::server;
 using support::session;
@@ -92,7 +93,7 @@ TEST(pool_deadlock, is_none_while_anybody_can_give_back) {
 
 TEST(pool_deadlock, is_named_by_the_timeout_unless_it_is_to_be_refused) {
     session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 10ms}};
-    auto held = pool.acquire();
+    auto held = pool.acquire_for(plenty);
     try {
         (void)pool.acquire();
         FAIL() << "nobody can give it a lease";
@@ -161,15 +162,15 @@ TEST(pool_deadlock, does_not_concern_those_who_only_try) {
 TEST(pool_deadlock, is_announced_by_nested_acquires) {
     auto watch = std::make_shared<support::recorder>();
     session_pool pool{connector{server::start()},
-                      {.max = 2, .acquire_timeout = 10ms, .observers = {watch}}};
-    auto mine = pool.acquire();
+                      {.max = 2, .observers = {watch}}};
+    auto mine = pool.acquire_for(plenty);
     std::thread other([&] {
-        auto theirs = pool.acquire();
+        auto theirs = pool.acquire_for(plenty);
         EXPECT_TRUE(eventually([&] { return watch->count(event_kind::nested_acquire) == 1; }));
     });
     ASSERT_TRUE(eventually([&] { return pool.stats().leased == 2; }));
     std::error_code error;
-    (void)pool.acquire_for(5s, error);
+    (void)pool.acquire_for(plenty, error);
     other.join();
     for (const auto& e : watch->seen()) {
         if (e.kind != event_kind::nested_acquire) continue;
