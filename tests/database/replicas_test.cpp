@@ -101,13 +101,12 @@ TEST(replicas, are_of_the_same_kind) {
 /// A replica that is only busy is waited for: the primary is not there to do its work.
 TEST(replicas, are_waited_for_while_they_are_busy) {
     sqlite_places two;
-    std::chrono::milliseconds soon(50);
     database db{two.primary_url(),
                 replicas{two.replica_url()},
-                {.pool = {.max = 1, .acquire_timeout = soon}}};
+                {.pool = {.max = 1, .acquire_timeout = support::plenty}}};
     auto busy = db.scope({.read_only = true});
-    busy.execute("SELECT 1");
-    auto late = db.scope({.read_only = true});
+    ASSERT_EQ(busy.query(two.which).scalar<std::string>(), "replica");
+    auto late = db.with({.timeout = std::chrono::milliseconds(50)}).scope({.read_only = true});
     EXPECT_THROW(late.execute("SELECT 1"), timed_out_error);
 }
 
