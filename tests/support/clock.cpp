@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <csignal>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdlib>
@@ -48,6 +49,7 @@ int __real_pthread_cond_clockwait(pthread_cond_t* of, pthread_mutex_t* with, clo
                                   const timespec* until);
 long __real_syscall(long number, ...);
 int __real_poll(pollfd* on, nfds_t count, int timeout);
+int __real_ppoll(pollfd* on, nfds_t count, const timespec* timeout, const sigset_t* mask);
 int __real_epoll_wait(int on, epoll_event* events, int count, int timeout);
 int __real_timerfd_create(int which, int flags);
 }
@@ -202,6 +204,13 @@ long __wrap_syscall(long number, ...) {
 int __wrap_poll(pollfd* on, nfds_t count, int timeout);
 int __wrap_poll(pollfd* on, nfds_t count, int timeout) {
     return __real_poll(on, count, shorter(timeout));
+}
+
+int __wrap_ppoll(pollfd* on, nfds_t count, const timespec* timeout, const sigset_t* mask);
+int __wrap_ppoll(pollfd* on, nfds_t count, const timespec* timeout, const sigset_t* mask) {
+    constexpr timespec longest{.tv_sec = 0, .tv_nsec = poll_slice_milliseconds * 1'000'000};
+    bool cut = is_stopped() && (timeout == nullptr || ::count(*timeout) > ::count(longest));
+    return __real_ppoll(on, count, cut ? &longest : timeout, mask);
 }
 
 int __wrap_epoll_wait(int on, epoll_event* events, int count, int timeout);

@@ -5,8 +5,10 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <condition_variable>
+#include <ctime>
 #include <future>
 #include <mutex>
+#include <poll.h>
 
 #include <gtest/gtest.h>
 
@@ -45,6 +47,17 @@ TEST(stopped_clock, leaves_waits_whole_afterwards) {
     std::condition_variable never;
     std::unique_lock lock(mutex);
     EXPECT_EQ(never.wait_for(lock, 100ms), std::cv_status::timeout);
+}
+
+/// So that who waits for a descriptor until some time looks at the clock again.
+TEST(stopped_clock, cuts_waits_for_descriptors) {
+    stopped_clock time;
+    auto before = support::machine_time();
+    timespec long_after{.tv_sec = 30, .tv_nsec = 0};
+    EXPECT_EQ(::poll(nullptr, 0, 30'000), 0);
+    EXPECT_EQ(::ppoll(nullptr, 0, &long_after, nullptr), 0);
+    EXPECT_EQ(::ppoll(nullptr, 0, nullptr, nullptr), 0);
+    EXPECT_LT(support::machine_time() - before, 30s);
 }
 
 TEST(stopped_clock, ends_the_wait_for_a_condition) {

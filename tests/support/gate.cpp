@@ -11,6 +11,7 @@
 #include <deque>
 #include <fstream>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <linux/sockios.h>
 #include <list>
@@ -31,6 +32,7 @@
 #include <vector>
 
 #include "support/backend.hpp"
+#include "support/patience.hpp"
 
 namespace support {
 
@@ -102,8 +104,8 @@ struct link {
     bool over = false;
 };
 
-/// Whether the kernel would put the next byte into a segment with the last one.
-bool would_join(const descriptor& to) {
+/// Whether the kernel has bytes, or the end, that it has not sent for the first time.
+bool has_unsent(const descriptor& to) {
     int unsent = 0;
     return ::ioctl(to.get(), SIOCOUTQNSD, &unsent) == 0 && unsent > 0;
 }
@@ -119,10 +121,10 @@ bool seems_there(const descriptor& client) {
            info.tcpi_state == TCP_FIN_WAIT2;
 }
 
-/// The ports of clients that have not closed their sockets, as the kernel's table has it. On a busy
-/// machine a hang-up takes milliseconds to reach the other end of a loopback connection, but the
-/// closed socket itself is marked at once.
-std::set<unsigned> ports_of_open_clients(unsigned server_port) {
+/// The ports of clients whose sockets are in one of these states, as the kernel's table has it. On a
+/// busy machine a hang-up takes milliseconds to reach the other end of a loopback connection, but
+/// the closed socket itself is marked at once.
+std::set<unsigned> ports_of_clients(unsigned server_port, std::initializer_list<unsigned> states) {
     std::set<unsigned> ports;
     std::ifstream table("/proc/self/net/tcp");
     std::string line;
@@ -132,10 +134,14 @@ std::set<unsigned> ports_of_open_clients(unsigned server_port) {
         unsigned state = 0;
         if (std::sscanf(line.c_str(), " %*u: %*8x:%4x %*8x:%4x %2x", &local, &remote, &state) != 3)
             continue;
-        bool open = state == TCP_ESTABLISHED || state == TCP_CLOSE_WAIT;
-        if (open && remote == server_port) ports.insert(local);
+        bool counts = std::ranges::find(states, state) != states.end();
+        if (counts && remote == server_port) ports.insert(local);
     }
     return ports;
+}
+/// Of those that have not closed their sockets.
+std::set<unsigned> ports_of_open_clients(unsigned server_port) {
+    return ports_of_clients(server_port, {TCP_ESTABLISHED, TCP_CLOSE_WAIT});
 }
 
 unsigned port_of_peer(const descriptor& client) {
@@ -176,7 +182,13 @@ public:
     void listen();
     void finish(link& one);
     void reset(link& one);
+    /// Returns the ports of the clients that are to hear of it.
+    std::set<unsigned> end_all(ending how);
+    /// Leaves the ports of those whose kernel has not heard of it yet.
+    void leave_unaware(std::set<unsigned>& clients, ending how) const;
     std::list<link>& links() { return links_; }
+    /// Whether it is not one of those to be overlooked.
+    static bool counts(const link& one) { return !one.unheard && !one.overlooked; }
     std::size_t connections() const;
     std::size_t accepted() const { return accepted_; }
     std::size_t most_at_once() const { return most_at_once_; }
@@ -413,11 +425,32 @@ void gate::loop::reset(link& one) {
     one.server = descriptor();
 }
 
+std::set<unsigned> gate::loop::end_all(ending how) {
+    std::set<unsigned> clients;
+    for (link& one : links_) {
+        if (one.over) continue;
+        clients.insert(port_of_peer(one.client));
+        if (how == ending::reset) reset(one);
+        else finish(one);
+    }
+    return clients;
+}
+
+void gate::loop::leave_unaware(std::set<unsigned>& clients, ending how) const {
+    std::set<unsigned> unaware = how == ending::reset
+                                     ? ports_of_open_clients(port_)
+                                     : ports_of_clients(port_, {TCP_ESTABLISHED});
+    std::erase_if(clients, [&](unsigned port) { return !unaware.contains(port); });
+    // A new client may have the port of one that is gone; and who does not read what comes before
+    // the end cannot hear of it.
+    for (const link& one : links_)
+        if (!one.finished || has_unsent(one.client)) clients.erase(port_of_peer(one.client));
+}
+
 std::size_t gate::loop::connections() const {
     std::set<unsigned> open = ports_of_open_clients(port_);
     return static_cast<std::size_t>(std::ranges::count_if(links_, [&](const link& one) {
-        return !one.unheard && !one.overlooked && seems_there(one.client) &&
-               open.contains(port_of_peer(one.client));
+        return counts(one) && seems_there(one.client) && open.contains(port_of_peer(one.client));
     }));
 }
 
@@ -497,7 +530,7 @@ std::size_t gate::loop::portion(const flow& way, std::size_t size) const {
 bool gate::loop::give_piece(link& one, const descriptor& to, flow& way) {
     flow::piece& first = way.pieces.front();
     bool replies = &way == &one.replies;
-    if (now.split && would_join(to)) {
+    if (now.split && has_unsent(to)) {
         way.free_at = clock::now() + std::chrono::milliseconds(1);
         return false;
     }
@@ -591,7 +624,8 @@ void gate::let_go() {
 
 void gate::hold_replies_after(std::size_t bytes) {
     loop_->tell([=](loop& me) {
-        for (link& one : me.links()) one.replies.until_hold = bytes;
+        for (link& one : me.links())
+            if (me.counts(one)) one.replies.until_hold = bytes;
     });
 }
 
@@ -636,24 +670,25 @@ void gate::refuse() {
     loop_->tell([](loop& me) { me.refuse(); });
 }
 
-void gate::finish_all() {
-    loop_->tell([](loop& me) {
-        for (link& one : me.links())
-            if (!one.over) me.finish(one);
-    });
-}
+void gate::finish_all() { end_all(ending::finish); }
 
-void gate::reset_all() {
-    loop_->tell([](loop& me) {
-        for (link& one : me.links())
-            if (!one.over) me.reset(one);
+void gate::reset_all() { end_all(ending::reset); }
+
+void gate::end_all(ending how) {
+    std::set<unsigned> unaware;
+    loop_->tell([&](loop& me) { unaware = me.end_all(how); });
+    bool all_know = eventually([&] {
+        loop_->tell([&](loop& me) { me.leave_unaware(unaware, how); });
+        return unaware.empty();
     });
+    if (!all_know) throw std::runtime_error("gate: a client does not hear that it has ended");
 }
 
 std::size_t gate::held() {
     std::size_t count = 0;
     loop_->tell([&](loop& me) {
-        for (const link& one : me.links()) count += one.replies.held;
+        for (const link& one : me.links())
+            if (me.counts(one)) count += one.replies.held;
     });
     return count;
 }

@@ -60,7 +60,8 @@ public:
     /// Nobody listens any more. Who is connected stays so.
     void refuse();
 
-    // At once, to all who are connected now.
+    // At once, to all who are connected now. When these return, the kernel has told the clients: a
+    // client that looks, sees it.
 
     /// Both sides see an orderly end.
     void finish_all();
@@ -78,8 +79,8 @@ public:
     /// The most that ever were connected at the same time. Who was there only for a moment may have
     /// been missed.
     std::size_t most_at_once();
-    /// From now on connections() and most_at_once() leave out who begins with these bytes, and
-    /// count everybody else only when they have begun.
+    /// From now on connections(), most_at_once(), held() and hold_replies_after() leave out who
+    /// begins with these bytes, and count everybody else only when they have begun.
     void overlook(const std::string& beginning);
     /// Or whose first bytes this is true of.
     using teller = std::function<bool(const std::string&)>;
@@ -87,6 +88,7 @@ public:
 
 private:
     class loop;
+    void end_all(ending how);
     std::unique_ptr<loop> loop_;
 };
 

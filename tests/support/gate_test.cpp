@@ -121,7 +121,7 @@ TEST_F(gate_verb, counts_the_most_at_once_and_not_who_has_hung_up) {
         tcp_client two(between.port());
         two.say("unread");
     }
-    EXPECT_EQ(between.accepted(), 400U);
+    EXPECT_TRUE(eventually([&] { return between.accepted() == 400; }));
     EXPECT_LE(between.most_at_once(), 2U);
     {
         tcp_client one = regular();
@@ -150,7 +150,7 @@ TEST_F(gate_verb, counts_in_silence_and_in_the_black_hole) {
     between.pass();
     between.black_hole();
     for (int i = 0; i < 50; ++i) tcp_client client(between.port());
-    EXPECT_EQ(between.accepted(), 100U);
+    EXPECT_TRUE(eventually([&] { return between.accepted() == 100; }));
     EXPECT_LE(between.most_at_once(), 1U);
 }
 
@@ -242,7 +242,7 @@ TEST_F(gate_verb, silence_neither_reads_nor_answers_and_loses_nothing) {
     another.say("two");
     EXPECT_TRUE(client.hears_nothing());
     EXPECT_TRUE(another.hears_nothing());
-    EXPECT_EQ(between.connections(), 2U);
+    EXPECT_TRUE(eventually([&] { return between.connections() == 2; }));
     EXPECT_EQ(server.came(), 1);
     between.pass();
     EXPECT_EQ(client.hear(3), "one");
@@ -325,6 +325,31 @@ TEST_F(gate_verb, reset_all_is_a_reset_for_both_sides) {
     EXPECT_TRUE(eventually([&] { return server.reset() == 1; }));
     EXPECT_EQ(between.connections(), 0U);
     regular();
+}
+
+/// Whatever they do next, the kernel knows: nothing has to be waited for.
+TEST_F(gate_verb, ends_that_clients_can_see_at_once) {
+    auto has_ended = [](const tcp_client& client) {
+        char one = 0;
+        return ::recv(client.get(), &one, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET;
+    };
+    for (int i = 0; i < rounds(200); ++i)
+        for (auto ends : {&gate::finish_all, &gate::reset_all}) {
+            tcp_client client = regular();
+            (between.*ends)();
+            EXPECT_TRUE(has_ended(client));
+        }
+}
+
+/// Its end comes after what it has not read.
+TEST_F(gate_verb, finish_all_waits_for_nobody_who_does_not_read) {
+    tcp_client client(between.port());
+    std::string much(64U << 20, 'x');
+    std::thread saying([&] { client.say(much); });
+    EXPECT_TRUE(eventually([&] { return between.held() >= 256U * 1024; }));
+    between.finish_all();
+    saying.join();
+    EXPECT_EQ(client.hear(1), "x");
 }
 
 TEST(gate, resets_whoever_wants_a_server_that_is_not_there) {
