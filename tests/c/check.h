@@ -176,6 +176,8 @@ static inline cenote_options options_of(uint64_t max) {
     cenote_options o;
     CHECK_OK(cenote_options_init(&o, sizeof o));
     o.max = max;
+    o.acquire_timeout = o.open_timeout = o.probe_timeout = patience;
+    o.reset_timeout = o.close_timeout = patience;
     o.backoff_first = o.backoff_cap_waiting = o.backoff_cap_idle = millisecond;
     return o;
 }

@@ -15,10 +15,12 @@
 
 #include "cenote/pool.hpp"
 #include "support/patience.hpp"
+#include "support/patient.hpp"
 #include "support/server.hpp"
 
 using namespace std::chrono_literals;
 using support::eventually;
+using support::plenty;
 using support::server;
 using support::session;
 
@@ -177,7 +179,7 @@ TEST(connector, a_resource_is_made_in_its_place_and_never_moved) {
     cenote::pool<session> pool{support::connector{to}};
     session* where = pool.acquire().get();
     for (int i = 0; i < 100; ++i) EXPECT_EQ(pool.acquire().get(), where);
-    EXPECT_EQ(pool.close(10s), 0U);
+    EXPECT_EQ(pool.close(plenty), 0U);
     EXPECT_EQ(to->moved, 0);
 }
 
@@ -224,14 +226,14 @@ TEST(connector, a_resource_ends_once_after_its_close) {
     {
         cenote::pool<witness> pool{witness_connector{log}};
         pool.acquire().discard();
-        EXPECT_EQ(pool.close(10s), 0U);
+        EXPECT_EQ(pool.close(plenty), 0U);
     }
     EXPECT_EQ(log, (words{"open", "close", "end"}));
     log.clear();
     {
         cenote::pool<witness> pool{witness_connector{log}};
         witness mine = pool.acquire().detach();
-        EXPECT_EQ(pool.close(10s), 0U);
+        EXPECT_EQ(pool.close(plenty), 0U);
         EXPECT_EQ(log, words{"open"});
     }
     EXPECT_EQ(log, (words{"open", "end"})) << "what was detached is not closed, and ends once";
@@ -243,7 +245,7 @@ TEST(connector, after_an_open_that_throws_there_is_nothing_to_end) {
         cenote::pool<witness> pool{witness_connector{log, true}};
         std::error_code error;
         EXPECT_FALSE(pool.acquire_for(1ms, error));
-        EXPECT_EQ(pool.close(10s), 0U);
+        EXPECT_EQ(pool.close(plenty), 0U);
     }
     EXPECT_FALSE(log.empty());
     for (const auto& word : log) EXPECT_EQ(word, "open");
@@ -254,7 +256,7 @@ TEST(connector, members_may_be_templates_functions_or_return_what_is_ignored) {
     EXPECT_EQ(*pool.acquire(), 4) << "before_acquire looked";
     EXPECT_EQ(*pool.acquire(), 6) << "probed, and looked at again";
     pool.acquire().discard();
-    EXPECT_EQ(pool.close(10s), 0U);
+    EXPECT_EQ(pool.close(plenty), 0U);
 }
 
 TEST(connector, of_overloads_the_one_that_fits_is_called) {
@@ -265,8 +267,9 @@ TEST(connector, of_overloads_the_one_that_fits_is_called) {
 
 TEST(connector, a_verb_that_returns_nothing_says_yes_by_returning) {
     auto to = server::start();
-    cenote::pool<session> pool{
-        void_verbs{to}, {.probe_timeout = 30s, .reset_timeout = 30s, .probe_after_idle = 0ns}};
+    cenote::options settings = support::patient(10);
+    settings.probe_after_idle = 0ns;
+    cenote::pool<session> pool{void_verbs{to}, settings};
     (void)pool.acquire();
     auto held = pool.acquire();
     EXPECT_EQ(to->probes, 1);
@@ -279,7 +282,7 @@ TEST(connector, a_verb_that_returns_nothing_says_yes_by_returning) {
 TEST(connector, one_that_says_it_cannot_probe_is_taken_for_one_without_a_probe) {
     for (bool able : {true, false}) {
         auto to = server::start();
-        cenote::options settings{.probe_timeout = 30s};
+        cenote::options settings = support::patient(10);
         if (able) settings.probe_after_idle = 0ns;
         cenote::pool<session> pool{undecided{{to}, able}, settings};
         for (int i = 0; i < 3; ++i) (void)pool.acquire();
@@ -303,7 +306,7 @@ TEST(connector, close_comes_before_the_destructor) {
     to->on_close = [&](int) { ended = to->ended.load(); };
     cenote::pool<session> pool{support::connector{to}};
     pool.acquire().discard();
-    EXPECT_EQ(pool.close(10s), 0U);
+    EXPECT_EQ(pool.close(plenty), 0U);
     EXPECT_EQ(ended, 0);
     EXPECT_EQ(to->ended, 1);
 }
@@ -323,7 +326,7 @@ TEST(connector, open_probe_reset_and_close_never_run_on_a_borrowers_thread) {
         held.mark_dirty();
     }
     pool.acquire().discard();
-    EXPECT_EQ(pool.close(10s), 0U);
+    EXPECT_EQ(pool.close(plenty), 0U);
     EXPECT_EQ(mine, 0);
     EXPECT_GT(to->probes + to->resets + to->closes, 3);
 }

@@ -9,6 +9,7 @@
 
 #include "cenote/pool.hpp"
 #include "support/patience.hpp"
+#include "support/patient.hpp"
 #include "support/recorder.hpp"
 #include "support/server.hpp"
 
@@ -57,7 +58,7 @@ TEST(pool_close, refuses_everybody_in_line_and_counts_no_timeout) {
 
 TEST(pool_close, closes_the_idle_now_and_the_leased_when_they_come_back) {
     auto to = server::start();
-    session_pool pool{connector{to}};
+    session_pool pool{connector{to}, support::patient(10)};
     auto held = pool.acquire();
     (void)pool.acquire();
     pool.close();
@@ -75,7 +76,7 @@ TEST(pool_close, closes_the_idle_now_and_the_leased_when_they_come_back) {
 
 TEST(pool_close, with_a_timeout_waits_until_all_are_back_and_closed) {
     auto to = server::start();
-    session_pool pool{connector{to}};
+    session_pool pool{connector{to}, support::patient(10)};
     auto held = pool.acquire();
     auto closing = std::async(std::launch::async, [&] { return pool.close(plenty); });
     EXPECT_TRUE(eventually([&] {
@@ -91,7 +92,7 @@ TEST(pool_close, with_a_timeout_waits_until_all_are_back_and_closed) {
 
 TEST(pool_close, with_a_timeout_returns_how_many_were_still_out) {
     auto to = server::start();
-    session_pool pool{connector{to}};
+    session_pool pool{connector{to}, support::patient(10)};
     auto one = pool.acquire();
     auto two = pool.acquire();
     EXPECT_EQ(pool.close(5ms), 2U);
@@ -106,7 +107,7 @@ TEST(pool_close, with_a_timeout_returns_how_many_were_still_out) {
 
 TEST(pool_close, can_be_called_again_and_from_many_threads) {
     auto to = server::start();
-    session_pool pool{connector{to}};
+    session_pool pool{connector{to}, support::patient(10)};
     (void)pool.acquire();
     {
         std::vector<std::jthread> threads;
@@ -122,7 +123,7 @@ TEST(pool_close, can_be_called_again_and_from_many_threads) {
 
 TEST(pool_close, by_a_holder_does_not_touch_what_it_holds) {
     auto to = server::start();
-    session_pool pool{connector{to}};
+    session_pool pool{connector{to}, support::patient(10)};
     auto held = pool.acquire();
     pool.close();
     EXPECT_EQ(held->id, 1);
@@ -136,7 +137,7 @@ TEST(pool_close, while_opens_are_in_flight_leaks_nothing_and_hands_none_out) {
     auto to = server::start();
     door opens;
     to->on_open = [opens](int) { opens.pass_through(); };
-    session_pool pool{connector{to}, {.acquire_timeout = plenty, .open_timeout = plenty}};
+    session_pool pool{connector{to}, support::patient(10)};
     std::vector<std::future<std::error_code>> waiters;
     for (int i = 0; i < 4; ++i)
         waiters.push_back(std::async(std::launch::async, [&] {
@@ -157,11 +158,9 @@ TEST(pool_close, while_opens_are_in_flight_leaks_nothing_and_hands_none_out) {
 TEST(pool_close, while_probes_and_resets_are_in_flight_closes_their_results) {
     auto to = server::start();
     door verbs;
-    session_pool pool{connector{to},
-                      {.acquire_timeout = plenty,
-                       .probe_timeout = plenty,
-                       .reset_timeout = plenty,
-                       .probe_on_release = true}};
+    cenote::options probing = support::patient(10);
+    probing.probe_on_release = true;
+    session_pool pool{connector{to}, probing};
     auto hang = [verbs](int) { return verbs.pass_through(); };
     to->on_probe = hang;
     to->on_reset = hang;
@@ -181,9 +180,10 @@ TEST(pool_close, while_probes_and_resets_are_in_flight_closes_their_results) {
 TEST(pool_close, a_retry_under_backoff_ends_with_the_pool) {
     auto to = server::start();
     to->on_open = [](int) { throw support::refused_by_server("down"); };
-    session_pool pool{
-        connector{to},
-        {.min_size = 2, .backoff = {.first = 1ms, .cap_waiting = 1ms, .cap_idle = 1ms}}};
+    cenote::options settings = support::patient(10);
+    settings.min_size = 2;
+    settings.backoff = {.first = 1ms, .cap_waiting = 1ms, .cap_idle = 1ms};
+    session_pool pool{connector{to}, settings};
     ASSERT_TRUE(eventually([&] { return to->opens > 2; }));
     EXPECT_EQ(pool.close(plenty), 0U);
     int opens = to->opens;
@@ -192,7 +192,7 @@ TEST(pool_close, a_retry_under_backoff_ends_with_the_pool) {
 
 TEST(pool_close, discarded_and_dirty_ones_that_come_back_later_are_just_closed) {
     auto to = server::start();
-    session_pool pool{connector{to}};
+    session_pool pool{connector{to}, support::patient(10)};
     auto one = pool.acquire();
     auto two = pool.acquire();
     pool.close();
@@ -212,7 +212,9 @@ TEST(pool_close, from_an_observer_works) {
     watch->then = [&](const cenote::event& e) {
         if (e.kind == cenote::event_kind::discarded) pool.load()->close();
     };
-    session_pool it{connector{to}, {.observers = {watch}}};
+    cenote::options observed = support::patient(10);
+    observed.observers = {watch};
+    session_pool it{connector{to}, observed};
     pool = &it;
     it.acquire().discard();
     EXPECT_TRUE(eventually([&] {
@@ -232,7 +234,7 @@ TEST(pool_close, with_a_timeout_from_a_connector_does_not_hang) {
         done = true;
         return true;
     };
-    session_pool it{connector{to}};
+    session_pool it{connector{to}, support::patient(10)};
     pool = &it;
     {
         auto held = it.acquire();
@@ -245,7 +247,7 @@ TEST(pool_close, with_a_timeout_from_a_connector_does_not_hang) {
 TEST(pool_close, racing_acquires_and_releases_leaks_nothing) {
     for (int i = 0; i < rounds(200); ++i) {
         auto to = server::start();
-        session_pool pool{connector{to}, {.max = 2, .acquire_timeout = plenty}};
+        session_pool pool{connector{to}, support::patient(2)};
         {
             std::vector<std::jthread> threads;
             for (int w = 0; w < 4; ++w)

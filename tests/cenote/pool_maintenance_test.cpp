@@ -14,6 +14,7 @@
 #include "cenote/pool.hpp"
 #include "support/clock.hpp"
 #include "support/patience.hpp"
+#include "support/patient.hpp"
 #include "support/server.hpp"
 #include "support/sums.hpp"
 
@@ -80,7 +81,10 @@ TEST(pool_warm_up, wait_throws_the_first_error_and_leaks_nothing) {
         if (id >= 2) throw refused_by_server("second");
     };
     auto make = [&] {
-        session_pool pool{connector{to}, {.min_size = 3, .warm_up = warm_up::wait}};
+        cenote::options settings = support::patient(10);
+        settings.min_size = 3;
+        settings.warm_up = warm_up::wait;
+        session_pool pool{connector{to}, settings};
     };
     EXPECT_THROW(make(), refused_by_server);
     EXPECT_EQ(to->present, 0);

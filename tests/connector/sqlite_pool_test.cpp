@@ -14,6 +14,7 @@
 #include "cenote/sqlite.hpp"
 #include "connector/sqlite_file.hpp"
 #include "support/patience.hpp"
+#include "support/patient.hpp"
 #include "support/sums.hpp"
 
 namespace cenote::sqlite {
@@ -53,7 +54,7 @@ struct sqlite_pool : testing::Test {
 };
 
 TEST_F(sqlite_pool, serves_coroutines_and_threads) {
-    pool<connection> five{connector{file.url()}, {.max = 5, .acquire_timeout = plenty}};
+    pool<connection> five{connector{file.url()}, support::patient(5)};
     asio::io_context io;
     for (int w = 0; w < workers; ++w)
         asio::co_spawn(io, deposit(five, w, wrong),
@@ -78,7 +79,7 @@ TEST_F(sqlite_pool, serves_coroutines_and_threads) {
 
 TEST_F(sqlite_pool, works_on_an_executor) {
     asio::io_context io;
-    pool<connection> five{io, async_connector{file.url()}, {.max = 5, .acquire_timeout = plenty}};
+    pool<connection> five{io, async_connector{file.url()}, support::patient(5)};
     auto work = [&]() -> asio::awaitable<void> {
         for (int w = 0; w < 3; ++w) co_await deposit(five, w, wrong);
         auto left = co_await five.async_close(plenty, asio::use_awaitable);
@@ -92,7 +93,7 @@ TEST_F(sqlite_pool, works_on_an_executor) {
 }
 
 TEST_F(sqlite_pool, fails_at_once_if_the_file_cannot_be_opened) {
-    pool<connection> none{connector{"sqlite:/no/such/folder/x.db"}, {.acquire_timeout = plenty}};
+    pool<connection> none{connector{"sqlite:/no/such/folder/x.db"}, support::patient(10)};
     EXPECT_THROW((void)none.acquire(), open_failed_error);
     EXPECT_LE(none.stats().open_failed, 5u);
 }

@@ -291,7 +291,7 @@ TYPED_TEST_P(any_database, has_one_connection_for_a_scope_and_takes_it_when_it_i
 
 TYPED_TEST_P(any_database, leaves_nothing_of_a_scope_to_the_next) {
     using ask = typename TypeParam::manner;
-    database one{this->at.url(), {.pool = {.max = 1}}};
+    database one{this->at.url(), {.pool = support::patient(1)}};
     {
         auto s = one.scope();
         ask::run(s, "CREATE TEMPORARY TABLE mine (n INTEGER)");
@@ -334,7 +334,7 @@ TYPED_TEST_P(any_database, keeps_the_connection_of_rows_until_their_end) {
 
 TYPED_TEST_P(any_database, holds_at_most_one_connection_however_often_it_fails) {
     using ask = typename TypeParam::manner;
-    database one{this->at.url(), {.pool = {.max = 1, .acquire_timeout = support::plenty}}};
+    database one{this->at.url(), {.pool = support::patient(1)}};
     auto s = one.scope();
     for (int i = 0; i < 20; ++i) EXPECT_THROW(ask::run(s, "SELECT nonsense"), statement_error);
     EXPECT_EQ(one.stats().leased, 1u);
@@ -419,7 +419,7 @@ TYPED_TEST_P(any_database, may_end_in_any_order) {
     std::optional<transaction> t;
     sql::cursor rows;
     {
-        database other{this->at.url(), {.pool = {.max = 4}}};
+        database other{this->at.url(), {.pool = support::patient(4)}};
         s.emplace(other.scope());
         unused.emplace(other.scope());
         ask::run(*s, "SELECT 1");
@@ -438,7 +438,7 @@ TYPED_TEST_P(any_database, may_end_in_any_order) {
 
 TYPED_TEST_P(any_database, resets_what_a_statement_has_set) {
     using ask = typename TypeParam::manner;
-    database one{this->at.url(), {.pool = {.max = 1}}};
+    database one{this->at.url(), {.pool = support::patient(1)}};
     ask::run(one, this->at.setting_seen);
     EXPECT_NE(ask::run(one, this->at.what_is_seen).template scalar<std::string>(),
               this->at.value_seen);
@@ -452,7 +452,7 @@ TYPED_TEST_P(any_database, resets_what_a_statement_has_set) {
 TYPED_TEST_P(any_database, runs_one_statement_again_and_again) {
     using ask = typename TypeParam::manner;
     for (std::size_t kept : {0u, 1u, 100u}) {
-        database one{this->at.url(), {.pool = {.max = 2}, .statement_cache = kept}};
+        database one{this->at.url(), {.pool = support::patient(2), .statement_cache = kept}};
         for (int i = 1; i <= 30; ++i) {
             auto found = ask::run(one, "SELECT owner FROM account WHERE id = ?", 1 + i % 3);
             EXPECT_EQ(found.template scalar<std::string>(), "owner " + std::to_string(1 + i % 3));
@@ -464,7 +464,7 @@ TYPED_TEST_P(any_database, runs_one_statement_again_and_again) {
 
 TYPED_TEST_P(any_database, closes_what_a_scope_discards) {
     using ask = typename TypeParam::manner;
-    database one{this->at.url(), {.pool = {.max = 1}}};
+    database one{this->at.url(), {.pool = support::patient(1)}};
     {
         auto s = one.scope();
         s.discard_at_end();  // before there is anything
@@ -568,7 +568,7 @@ TYPED_TEST_P(any_database, ends_a_transaction_whose_handle_is_gone) {
 
 TYPED_TEST_P(any_database, writes_nothing_in_a_scope_that_only_reads) {
     using ask = typename TypeParam::manner;
-    database one{this->at.url(), {.pool = {.max = 1}}};
+    database one{this->at.url(), {.pool = support::patient(1)}};
     {
         auto s = one.scope({.read_only = true});
         EXPECT_FALSE(s.has_connection());
@@ -599,7 +599,7 @@ TYPED_TEST_P(any_database, writes_nothing_in_a_scope_that_only_reads) {
 
 TYPED_TEST_P(any_database, can_do_with_one_connection) {
     using ask = typename TypeParam::manner;
-    database one = database::direct(this->at.url());
+    database one = database::direct(this->at.url(), {.pool = support::patient(1)});
     EXPECT_EQ(one.stats().opened, 1u);
     this->set(one, 1, 5);
     auto twice = [&](transaction& t) {

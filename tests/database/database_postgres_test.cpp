@@ -105,7 +105,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_cancelled_served_database, awaited_
 
 /// Both call themselves a SELECT. The next user's insert went into the first one's table.
 TEST(database_postgres, a_temporary_table_made_by_a_query_is_gone_for_the_next_user) {
-    database db{postgres_place::url(), {.pool = {.max = 1}}};
+    database db{postgres_place::url(), {.pool = support::patient(1)}};
     db.execute("DROP TABLE IF EXISTS hidden");
     db.execute("CREATE TABLE hidden (n int)");
     for (const char* makes :
@@ -144,8 +144,14 @@ struct database_not_run : testing::Test {
 
     support::gate gate{support::the_postgres().port()};
     database db{support::postgres_url(gate.port()),
-                {.pool = {.max = 1, .reset_after = std::chrono::hours(1)}, .statement_cache = 0}};
+                {.pool = one_that_owes(), .statement_cache = 0}};
 
+    /// The pool itself makes no reset in time.
+    static options one_that_owes() {
+        options how = support::patient(1);
+        how.reset_after = std::chrono::hours(1);
+        return how;
+    }
     database_not_run() {
         db.execute("CREATE TABLE IF NOT EXISTS run_once (i int)");
         db.execute("TRUNCATE run_once");

@@ -15,6 +15,7 @@
 #include "cenote/asio.hpp"
 #include "support/async_server.hpp"
 #include "support/patience.hpp"
+#include "support/patient.hpp"
 
 namespace asio = boost::asio;
 using cenote::retire_reason;
@@ -63,8 +64,10 @@ struct loop_hook : testing::Test {
         int next = 0;
         to = server::start();
         *says = [](int) { return verdict::keep; };
-        pool.emplace(io, judge{{to}, says},
-                     cenote::options{.max = 1, .probe_after_idle = cenote::forever});
+        cenote::options settings = support::patient(1);
+        settings.probe_after_idle = cenote::forever;
+        settings.reset_after = cenote::forever;
+        pool.emplace(io, judge{{to}, says}, settings);
         run([&]() -> asio::awaitable<void> {
             co_await warm();
             EXPECT_EQ(to->opens, 1);
