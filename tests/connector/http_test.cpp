@@ -20,6 +20,7 @@
 #include "connector/awaiting.hpp"
 #include "support/descriptors.hpp"
 #include "support/gate.hpp"
+#include "support/no_such_host.hpp"
 #include "support/patience.hpp"
 #include "support/real_server.hpp"
 
@@ -443,7 +444,7 @@ TEST_F(http_connector, says_what_kind_of_failure_it_was) {
     }
     EXPECT_EQ(failure("http://127.0.0.1:" + std::to_string(nobody)).first, error_kind::transient);
     auto unknown =
-        failure("http://u:" + std::string(support::canary_password) + "@no-such-host.invalid");
+        failure("http://u:" + std::string(support::canary_password) + "@" + support::no_such_host);
     EXPECT_THAT(unknown.second, Not(HasSubstr(support::canary_password)));
     // Without any name server at all it is not known to be unknown.
     EXPECT_TRUE(unknown.first == error_kind::final || unknown.first == error_kind::transient);

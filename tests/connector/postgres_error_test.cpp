@@ -14,6 +14,7 @@
 #include "connector/awaiting.hpp"
 #include "connector/postgres_place.hpp"
 #include "support/gate.hpp"
+#include "support/no_such_host.hpp"
 #include "support/patience.hpp"
 #include "support/time_lapse.hpp"
 
@@ -222,7 +223,7 @@ TEST(postgres_error, at_open_is_final_if_trying_again_is_no_use) {
     o.channel_binding = channel_binding::require;
     EXPECT_EQ(failure_to_open(o).kind, error_kind::final);
     o = good();
-    o.hosts.front().name = "no-such-host.invalid";
+    o.hosts.front().name = support::no_such_host;
     EXPECT_NE(failure_to_open(o).kind, error_kind::statement);
 }
 

@@ -9,6 +9,7 @@
 #include <exception>
 #include <future>
 #include <libpq-fe.h>
+#include <poll.h>
 #include <stdexcept>
 #include <string>
 
@@ -21,6 +22,7 @@
 #include "connector/postgres_place.hpp"
 #include "support/clock.hpp"
 #include "support/gate.hpp"
+#include "support/no_such_host.hpp"
 #include "support/patience.hpp"
 #include "support/patient.hpp"
 
@@ -207,8 +209,12 @@ TEST_F(postgres_fault, a_reset_that_does_not_end_is_an_error) {
 TEST_F(postgres_fault, who_was_hung_up_on_is_not_lent) {
     pool<connection> one = pool_of_one();
     expect_fine(one);
+    int socket = one.with([](connection& c) { return PQsocket(c.native_handle()); });
     EXPECT_TRUE(eventually([&] { return one.stats().idle == 1; }));
     the_postgres().kill_backends();
+    // That the server's process is gone does not mean that its last words are here.
+    pollfd heard{.fd = socket, .events = POLLIN, .revents = 0};
+    EXPECT_TRUE(eventually([&] { return ::poll(&heard, 1, 0) > 0; }));
     expect_fine(one);
     EXPECT_EQ(one.stats().opened, 2u);
     connection c = to.open();
@@ -288,7 +294,7 @@ TEST_F(postgres_fault, another_host_takes_over) {
     };
     connection d = opened_in_half_the_time();
     EXPECT_EQ(port_of(d), the_postgres().port());
-    two.hosts.insert(two.hosts.begin(), {.name = "no-such-host.invalid", .port = 1});
+    two.hosts.insert(two.hosts.begin(), {.name = support::no_such_host, .port = 1});
     connection e = opened_in_half_the_time();
     EXPECT_EQ(port_of(e), the_postgres().port());
     two.hosts.resize(1);

@@ -17,6 +17,7 @@
 #include "connector/awaiting.hpp"
 #include "connector/closed.hpp"
 #include "connector/postgres_place.hpp"
+#include "support/clock.hpp"
 #include "support/descriptors.hpp"
 #include "support/patience.hpp"
 
@@ -307,17 +308,27 @@ TEST_F(postgres, an_awaited_form_owns_what_it_was_given) {
 }
 
 TEST_F(postgres, an_operation_has_its_time) {
-    int before = backend_of(c);
+    std::string working =
+        "select count(*) from pg_stat_activity where state = 'active' and query like '%pg_sleep%' "
+        "and pid = " +
+        std::to_string(backend_of(c));
+    auto works = [&] { return support::the_postgres().execute_as_admin(working).starts_with("1"); };
+    support::stopped_clock time;
     c.set_timeout(50ms);
-    EXPECT_THROW(c.execute("select pg_sleep(600)"), exchange_timeout);
+    std::atomic<bool> over{false};
+    std::thread asks([&] {
+        EXPECT_THROW(c.execute("select pg_sleep(600)"), exchange_timeout);
+        over = true;
+    });
+    EXPECT_TRUE(support::eventually(works));
+    time.advance(49ms);
+    EXPECT_TRUE(support::for_a_while([&] { return !over; }));
+    time.advance(1ms);
+    asks.join();
     EXPECT_THROW(c.execute("select 1"), connection_error);
     EXPECT_EQ(to.before_release(c), verdict::discard);
     // The server was asked to stop, and the connection not even closed.
-    std::string working =
-        "select count(*) from pg_stat_activity where state = 'active' and pid = " +
-        std::to_string(before);
-    EXPECT_TRUE(support::eventually(
-        [&] { return support::the_postgres().execute_as_admin(working).starts_with("0"); }));
+    EXPECT_TRUE(support::eventually([&] { return !works(); }));
 }
 
 TEST_F(postgres, an_awaited_operation_has_its_time) {

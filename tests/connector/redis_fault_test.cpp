@@ -21,6 +21,7 @@
 #include "cenote/redis.hpp"
 #include "connector/redis_fixture.hpp"
 #include "support/gate.hpp"
+#include "support/no_such_host.hpp"
 #include "support/patience.hpp"
 #include "support/patient.hpp"
 #include "support/time_lapse.hpp"
@@ -142,7 +143,7 @@ TEST(redis_error, of_nobody_there_is_transient) {
     cenote::redis::connector via(url_of(there.port()));
     there.stop();
     EXPECT_EQ(failure([&] { via.open(); }).first, error_kind::transient);
-    std::string unknown = "redis://no-such-host.invalid?tls=off&connect_timeout=2s";
+    std::string unknown = "redis://" + support::no_such_host + support::patiently("tls=off");
     auto [kind, text] = failure([&] { cenote::redis::connector(unknown).open(); });
     EXPECT_TRUE(kind == error_kind::final || kind == error_kind::transient) << text;
 }

@@ -1,10 +1,12 @@
 // A Redis for one test program, and how its tests speak to it.
 #pragma once
 
+#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "cenote/redis.hpp"
+#include "support/patient.hpp"
 #include "support/real_server.hpp"
 
 namespace redis_fixture {
@@ -30,7 +33,10 @@ inline support::redis_server& server() {
 
 /// To that one.
 inline cenote::redis::connector here(const std::string& rest = "") {
-    return cenote::redis::connector(url_of(server().port(), rest));
+    std::size_t path = std::min(rest.find('?'), rest.size());
+    std::string parameters = path < rest.size() ? rest.substr(path + 1) : "";
+    return cenote::redis::connector(
+        url_of(server().port(), rest.substr(0, path) + support::patiently(parameters)));
 }
 
 template <class T>

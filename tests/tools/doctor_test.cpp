@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "program.hpp"
+#include "support/no_such_host.hpp"
 #include "support/patience.hpp"
 #include "support/real_server.hpp"
 #include <cenote/postgres.hpp>
@@ -172,6 +173,8 @@ TEST_F(doctor_of_postgres, says_what_is_wrong_with_a_login) {
 }
 
 TEST_F(doctor_of_postgres, sees_the_limit_of_a_user) {
+    // The processes of earlier connections count until they have ended.
+    ASSERT_TRUE(support::eventually([&] { return server_->connections() == 0; }));
     server_->execute_as_admin("ALTER ROLE app CONNECTION LIMIT 4");
     report r = examine(url(), {"--max", "5"});
     server_->execute_as_admin("ALTER ROLE app CONNECTION LIMIT -1");
@@ -347,7 +350,7 @@ TEST(doctor_test, says_why_there_is_no_connection) {
     EXPECT_EQ(refused.severity("refused"), "problem") << refused;
     EXPECT_FALSE(refused.document.at("connected").as_bool());
 
-    report unknown = examine("postgresql://app@no-such-host.invalid/orders");
+    report unknown = examine("postgresql://app@" + support::no_such_host + "/orders");
     EXPECT_EQ(unknown.said.code, 1) << unknown;
     EXPECT_EQ(unknown.severity("name-not-found"), "problem") << unknown;
 
