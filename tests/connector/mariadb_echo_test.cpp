@@ -36,11 +36,7 @@ public:
     static connector through(std::uint16_t port) {
         return connector(support::mariadb_url(port, echo::deadlines));
     }
-    /// Who has given up a statement has it killed, over a connection that wants no database: its
-    /// login says so by a bit of its fifth byte.
-    static auto not_a_connection() {
-        return [](const std::string& login) { return login.size() > 4 && (login[4] & 8) == 0; };
-    }
+    static auto not_a_connection() { return support::is_side_connection; }
 
     int count() {
         return admin_([](connection& c) {

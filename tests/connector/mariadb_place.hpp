@@ -30,6 +30,13 @@ inline std::string mariadb_url(const std::string& parameters = {}) {
     return mariadb_url(the_mariadb().port(), parameters);
 }
 
+/// Whether these are the first bytes of a connection of the library's own, by which it has a
+/// statement killed that was given up. It wants no database: its login says so by a bit of its
+/// fifth byte.
+inline bool is_side_connection(const std::string& login) {
+    return login.size() > 4 && (login[4] & 8) == 0;
+}
+
 /// The server's number for a connection, asked of the server.
 inline std::uint64_t backend_of(cenote::mariadb::connection& c) {
     return c.execute("select connection_id()").scalar<std::uint64_t>();

@@ -61,13 +61,40 @@ inline const sockaddr* plain(const sockaddr_in& address) {
     return static_cast<const sockaddr*>(static_cast<const void*>(&address));
 }
 
+/// The port that a socket is bound to.
+inline std::uint16_t port_of(const descriptor& socket) {
+    sockaddr_in address{};
+    socklen_t size = sizeof address;
+    void* filled = &address;
+    checked(::getsockname(socket.get(), static_cast<sockaddr*>(filled), &size), "getsockname");
+    return ntohs(address.sin_port);
+}
+
+/// A socket with a port of its own. A port asked for by its number stays with the socket even when
+/// it does not listen; until then the socket that found the port keeps others away from it.
+inline descriptor with_own_port(int kind) {
+    auto bind_to = [](const descriptor& socket, std::uint16_t port) {
+        sockaddr_in address = loopback(port);
+        checked(::bind(socket.get(), plain(address), sizeof address), "bind");
+    };
+    auto share = [](const descriptor& socket) {
+        int yes = 1;
+        checked(::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes),
+                "setsockopt");
+    };
+    descriptor first(checked(::socket(AF_INET, kind, 0), "socket"));
+    bind_to(first, 0);
+    share(first);  // only now: what is found must be nobody's
+    descriptor own(checked(::socket(AF_INET, kind, 0), "socket"));
+    share(own);
+    bind_to(own, port_of(first));
+    return own;
+}
+
 /// Greets whoever connects with 'H' and answers every byte with 'O', unless told otherwise.
 class backend {
 public:
     backend() {
-        // A port asked for by its number stays with the socket even when it does not listen.
-        port_ = bind_to(0);
-        bind_to(port_);
         void* page = ::mmap(nullptr, sizeof(shared), PROT_READ | PROT_WRITE,
                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (page == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
@@ -135,17 +162,6 @@ private:
         while (shared_->now != next) ::poll(nullptr, 0, 0);
     }
 
-    std::uint16_t bind_to(std::uint16_t port) {
-        socket_ = descriptor();
-        socket_ = descriptor(checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket"));
-        sockaddr_in address = loopback(port);
-        checked(::bind(socket_.get(), plain(address), sizeof address), "bind");
-        socklen_t size = sizeof address;
-        void* filled = &address;
-        checked(::getsockname(socket_.get(), static_cast<sockaddr*>(filled), &size), "getsockname");
-        return ntohs(address.sin_port);
-    }
-
     /// Whether one more finds room in the queue of those to be accepted.
     bool connects() {
         descriptor one(checked(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), "socket"));
@@ -197,8 +213,8 @@ private:
         return now == mood::mute || ::send(fd, "O", 1, MSG_NOSIGNAL) == 1;
     }
 
-    descriptor socket_;
-    std::uint16_t port_ = 0;
+    descriptor socket_ = with_own_port(SOCK_STREAM | SOCK_CLOEXEC);
+    std::uint16_t port_ = port_of(socket_);
     shared* shared_ = nullptr;
     pid_t process_ = 0;
     bool stopped_ = false;

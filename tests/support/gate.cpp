@@ -121,8 +121,8 @@ bool seems_there(const descriptor& client) {
            info.tcpi_state == TCP_FIN_WAIT2;
 }
 
-/// The ports of clients whose sockets are in one of these states, as the kernel's table has it. On a
-/// busy machine a hang-up takes milliseconds to reach the other end of a loopback connection, but
+/// The ports of clients whose sockets are in one of these states, as the kernel's table has it. On
+/// a busy machine a hang-up takes milliseconds to reach the other end of a loopback connection, but
 /// the closed socket itself is marked at once.
 std::set<unsigned> ports_of_clients(unsigned server_port, std::initializer_list<unsigned> states) {
     std::set<unsigned> ports;
@@ -217,9 +217,9 @@ private:
     clock::time_point next_due(const link& one) const;
     void watch_link(const link& one);
 
-    std::uint16_t port_ = 0;
     std::uint16_t server_port_;
     descriptor listener_;
+    std::uint16_t port_;
     descriptor wake_;
     bool listening_ = true;
     std::list<link> links_;
@@ -239,28 +239,10 @@ private:
 
 gate::loop::loop(std::uint16_t server_port)
     : server_port_(server_port),
-      listener_(
-          checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "socket")),
+      // Whose address may be reused: it can listen again while those it has accepted are there.
+      listener_(with_own_port(SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK)),
+      port_(port_of(listener_)),
       wake_(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
-    auto bind_to = [this](std::uint16_t port) {
-        sockaddr_in address = loopback(port);
-        checked(::bind(listener_.get(), plain(address), sizeof address), "bind");
-        socklen_t size = sizeof address;
-        void* filled = &address;
-        checked(::getsockname(listener_.get(), static_cast<sockaddr*>(filled), &size),
-                "getsockname");
-        port_ = ntohs(address.sin_port);
-    };
-    bind_to(0);
-    // A port asked for by its number stays with the socket even when it does not listen.
-    listener_ = descriptor();
-    listener_ = descriptor(
-        checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "socket"));
-    bind_to(port_);
-    // Lets it listen again while those it has accepted are still there.
-    int yes = 1;
-    checked(::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes),
-            "setsockopt");
     checked(::listen(listener_.get(), 512), "listen");
     thread_ = std::thread([this] { run(); });
 }
@@ -437,9 +419,8 @@ std::set<unsigned> gate::loop::end_all(ending how) {
 }
 
 void gate::loop::leave_unaware(std::set<unsigned>& clients, ending how) const {
-    std::set<unsigned> unaware = how == ending::reset
-                                     ? ports_of_open_clients(port_)
-                                     : ports_of_clients(port_, {TCP_ESTABLISHED});
+    std::set<unsigned> unaware = how == ending::reset ? ports_of_open_clients(port_)
+                                                      : ports_of_clients(port_, {TCP_ESTABLISHED});
     std::erase_if(clients, [&](unsigned port) { return !unaware.contains(port); });
     // A new client may have the port of one that is gone; and who does not read what comes before
     // the end cannot hear of it.

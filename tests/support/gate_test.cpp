@@ -333,7 +333,7 @@ TEST_F(gate_verb, ends_that_clients_can_see_at_once) {
         char one = 0;
         return ::recv(client.get(), &one, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET;
     };
-    for (int i = 0; i < rounds(200); ++i)
+    for (int i = 0; i < rounds(30); ++i)
         for (auto ends : {&gate::finish_all, &gate::reset_all}) {
             tcp_client client = regular();
             (between.*ends)();
