@@ -737,7 +737,7 @@ TEST(breaker, moves_under_load_leave_the_numbers_right) {
         std::this_thread::yield();
     }
     for (std::thread& t : users) t.join();
-    // The strategy may not have been told of the last failures yet, and then opens the circuit again.
+    // The strategy may be told of the last failures only now, and then opens the circuit again.
     EXPECT_TRUE(eventually([&] {
         pool.activate();
         std::error_code error;

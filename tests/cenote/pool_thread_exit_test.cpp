@@ -94,7 +94,8 @@ TEST_F(pool_thread_exit, ten_thousand_threads_leave_nothing_behind) {
     }
     EXPECT_EQ(allocated, 0);
     EXPECT_LE(marks.size(), 8U);  // theirs and the pool's own threads', in changing roles
-    EXPECT_LE(support::thread_count(), threads_before + 4);
+    // The system counts a thread that was joined for a moment more.
+    EXPECT_TRUE(eventually([&] { return support::thread_count() <= threads_before + 4; }));
     EXPECT_LE(to->opens, 4);
     EXPECT_EQ(to->overlaps, 0);
     EXPECT_EQ(support::contradiction(pool.stats()), "");

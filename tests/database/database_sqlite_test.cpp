@@ -206,7 +206,8 @@ TEST(database_view, does_not_keep_its_database_open) {
 
 TEST(database_callers, are_served_by_priority) {
     support::sqlite_file file;
-    database db = database::direct(file.url(), {.pool = {.acquire_timeout = support::plenty}});
+    database db = database::direct(file.url(), {.pool = {.acquire_timeout = support::plenty,
+                                                         .head_start = std::chrono::hours(1)}});
     auto busy = std::make_unique<scope>(db.scope());
     busy->execute("SELECT 1");
     std::string order;  // only who has the connection writes

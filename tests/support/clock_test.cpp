@@ -64,9 +64,10 @@ TEST(stopped_clock, ends_the_wait_for_a_condition) {
     stopped_clock time;
     std::mutex mutex;
     std::condition_variable never;
+    auto end = steady_clock::now() + 1h;  // also of a thread that starts late
     auto waiter = std::async(std::launch::async, [&] {
         std::unique_lock lock(mutex);
-        return never.wait_for(lock, 1h, [] { return false; });
+        return never.wait_until(lock, end, [] { return false; });
     });
     EXPECT_TRUE(
         support::for_a_while([&] { return waiter.wait_for(0s) == std::future_status::timeout; }));

@@ -84,9 +84,21 @@ TEST(demo, adds_up_also_if_the_server_is_restarted_meanwhile) {
             }
         });
     };
+    auto is_back = [&] {
+        return support::eventually([&] {
+            try {
+                return own.query("SELECT 1").scalar<int>() == 1;
+            } catch (const cenote::server_error&) {
+                return false;
+            } catch (const cenote::pool_error&) {
+                return false;
+            }
+        });
+    };
     for (int i = 0; i < 5; ++i) {
         ASSERT_TRUE(more_orders());
         server.restart();
+        ASSERT_TRUE(is_back());
     }
     ASSERT_TRUE(more_orders());
     it.send(SIGINT);
