@@ -98,9 +98,10 @@ public:
         std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
         std::cout << done_ << " seeds, " << seen_.steps << " checked steps, " << seen_.grants
                   << " grants (by express " << seen_.passed_on << " passed on and "
-                  << seen_.lent_now << " lent), " << seen_.cancels << " cancels, "
-                  << seen_.destroyed << " destroyed coroutines, " << seen_.refusals << " refusals, "
-                  << seen_.faults << " injected faults in " << took.count() << " s\n";
+                  << seen_.lent_now << " lent; " << seen_.turns << " taken back), " << seen_.cancels
+                  << " cancels, " << seen_.destroyed << " destroyed coroutines, " << seen_.refusals
+                  << " refusals, " << seen_.faults << " injected faults in " << took.count()
+                  << " s\n";
         print_hash(hash_);
         return failures_ == 0 ? 0 : 1;
     }

@@ -52,6 +52,8 @@ enum class order : std::uint8_t {
 enum class fairness : std::uint8_t {
     strict,   ///< The head of the line, always.
     bounded,  ///< A newcomer may overtake while the head has waited less than `bypass_for`.
+    turns,  ///< The head of the line; but a thread that comes again at once has its own back a few
+            ///< times before another thread gets it.
 };
 
 /// How failed opens are spaced: so long after the beginning of the one that failed comes the next.

@@ -160,7 +160,30 @@
     X(debtor_probed_by_the_beat)          \
     X(debtor_probed_on_release)           \
     X(paused_keeps_debts)                 \
-    X(suspended_keeps_debts)
+    X(suspended_keeps_debts)              \
+    X(turns_never_end)                    \
+    X(turns_count_on)                     \
+    X(turns_ignore_rank)                  \
+    X(turns_of_lower_rank_go_on)          \
+    X(turns_make_coroutines_wait)         \
+    X(turns_make_the_reserved_wait)       \
+    X(turns_make_a_new_head_wait)         \
+    X(turns_tell_the_shedder)             \
+    X(missed_turns_tell_nothing)          \
+    X(coroutines_have_turns)              \
+    X(anybody_has_what_is_set_aside)      \
+    X(what_is_set_aside_is_never_given)   \
+    X(what_is_set_aside_has_no_timer)     \
+    X(what_is_set_aside_stays_alone)      \
+    X(old_ones_are_taken_back)            \
+    X(suspect_ones_are_taken_back)        \
+    X(pause_keeps_what_is_set_aside)      \
+    X(recovery_keeps_what_is_set_aside)   \
+    X(resize_keeps_what_is_set_aside)     \
+    X(retire_all_spares_what_is_set_aside) \
+    X(express_passes_by_the_set_aside)    \
+    X(debts_are_forgotten_aside)          \
+    X(debts_are_kept_aside)
 // clang-format on
 
 namespace cenote::core {

@@ -40,6 +40,7 @@ struct waiter {
     std::uint32_t count = 1;  // so many resources or none
     priority rank = priority::normal;
     bool bypassable = false;  // newcomers may overtake it for a while (bounded fairness)
+    bool is_thread = false;   // it blocks one: taking turns saves switching to it
 };
 
 /// First come, first served, with a head start for each priority: a queue for each, and whoever of
@@ -184,6 +185,7 @@ private:
     n.who.count = who.count;
     n.who.rank = who.rank;
     n.who.bypassable = who.bypassable;
+    n.who.is_thread = who.is_thread;
     n.in_line = true;
     ++size_;
     wanted_ += who.count;

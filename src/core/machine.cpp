@@ -71,12 +71,13 @@ waiter machine::waiter_of(instant now, const request& who) {
             .deadline = who.deadline,
             .count = who.count,
             .rank = who.rank,
-            .bypassable = who.bypassable};
+            .bypassable = who.bypassable,
+            .is_thread = who.thread != 0 && who.count == 1};
 }
 
 answer machine::acquire(instant now, const request& who, actions& out) {
     make_room(out);
-    if (slot_id id = no_slot; who.count == 1 && lend_now(now, id))
+    if (slot_id id = no_slot; who.count == 1 && lend_at_once(now, who, id))
         return {.what = answer::kind::granted,
                 .slot = id,
                 .ticket = who.ticket != 0 ? who.ticket : draw_ticket()};
@@ -99,11 +100,14 @@ answer machine::acquire(instant now, const request& who, actions& out) {
     if (!lets_in(who.count) && !planted(fault::inactive_lends_all_the_same))
         return refused(errc::unavailable);
     if (who.count > slots_.max()) return refused(errc::deadlock);  // so many there will never be
+    if (slot_id own = lend_own(now, who, out); own != no_slot)
+        return {.what = answer::kind::granted, .slot = own, .ticket = ticket};
     bool nothing_free = crowded(now);
     if (!nothing_free && can_lend(now, out, who.count)) {
         slot_id id = no_slot;
         for (std::uint32_t i = 0; i < who.count; ++i) {
             id = next_fresh(now, out);
+            begin_turn(now, slots_[id], who.thread != 0 && who.count == 1, who.rank);
             lend(now, id, now, false, out);
             if (who.count > 1)
                 out.push_back({.what = action::kind::grant, .slot = id, .cookie = who.cookie});
@@ -134,8 +138,16 @@ answer machine::acquire(instant now, const request& who, actions& out) {
     waiter w = waiter_of(now, who);
     w.ticket = ticket;
     waiter_id id = line_.join(w);
-    if (!nothing_free) settle(now, out);
+    // It may be the head now, and not one that grants turns.
+    bool may_claim = slots_.aside() > 0 && !planted(fault::turns_make_a_new_head_wait);
+    if (!nothing_free || may_claim) settle(now, out);
     return {.what = answer::kind::waiting, .waiter = id, .ticket = ticket, .nested = has > 0};
+}
+
+/// By express.
+bool machine::lend_at_once(instant now, const request& who, slot_id& id) {
+    if (lend_now(now, id)) return lent_to(now, id, who.thread != 0, who.rank), true;
+    return claim(now, who.thread, who.rank, id);
 }
 
 std::size_t machine::leases_of(std::uint64_t holder) const {
@@ -185,7 +197,8 @@ bool machine::waits_in_vain(const request& who, std::size_t has) const {
 
 std::optional<slot_id> machine::try_acquire(instant now, actions& out) {
     make_room(out);
-    if (slot_id id = no_slot; lend_now(now, id)) return id;
+    if (slot_id id = no_slot; lend_now(now, id))
+        return lent_to(now, id, false, priority::normal), id;
     notice_freeze(now);
     warmed_ = true;
     std::optional<slot_id> got;
@@ -195,6 +208,7 @@ std::optional<slot_id> machine::try_acquire(instant now, actions& out) {
         got = slots_.oldest(idle_kind::stale);
     if (got) {
         ++acquires_;
+        begin_turn(now, slots_[*got], false, priority::normal);
         lend(now, *got, now, false, out);
     } else {
         ++try_empty_;
@@ -225,10 +239,11 @@ bool machine::cancel(instant now, waiter_id id, actions& out) {
 }
 
 void machine::release(instant now, slot_id id, condition how, std::uint64_t uses,
-                      const std::optional<duration>& held, actions& out) {
+                      const std::optional<duration>& held, actions& out, std::uint64_t thread) {
     std::uint64_t to = 0;
     bool plain = how == condition::clean || how == condition::owing;
     bool owes = how == condition::owing || how == condition::owing_unused;
+    if (plain && set_aside(now, id, uses, held, owes, thread)) return;
     if (plain && pass_on(now, id, uses, held, owes, to)) {
         out.push_back({.what = action::kind::grant, .slot = id, .cookie = to});
         return;
@@ -239,7 +254,6 @@ void machine::release(instant now, slot_id id, condition how, std::uint64_t uses
     ensure(s.state == slot_state::leased, "what is released was leased");
     ++released_;
     s.uses += uses;
-    releases_.note(now);
     if (held) hold_.record(*held);
     report(event_kind::released, s.resource, out, held.value_or(duration{}));
     s.idle_since = now;
@@ -247,6 +261,11 @@ void machine::release(instant now, slot_id id, condition how, std::uint64_t uses
     end_trial(s);
     s.owes = owes && !planted(fault::release_forgets_the_debt);
     bool clean = how == condition::clean || how == condition::unused || (owes && defers());
+    if (plain && clean && turn_goes_on(now, s, thread) && is_fit_to_lend(now, s)) {
+        put_aside(now, id, thread);
+        return settle(now, out);
+    }
+    releases_.note(now);
     if (clean && hand_over(now, id, out)) return;
     take_back(now, id, how, out);
     if (planted(fault::discard_wakes_nobody) && how == condition::discard) return;
@@ -304,11 +323,12 @@ bool machine::hand_over(instant now, slot_id id, actions& out) {
     slot& s = slots_[id];
     // The last one in line leaves through settle(): without a line other things are due.
     if (line_.size() < 2 || owed_at() > now || !crowded(now)) return false;
-    if (line_.first().count > 1) return false;
-    bool worn = wear(s, now) && !planted(fault::hand_over_passes_on_the_worn);
-    if (worn || needs_probe(s, now) || (settings_.probe_on_release && can_.probe)) return false;
+    // What is set aside may be the next head's.
+    if (line_.first().count > 1 || slots_.aside() > 0) return false;
+    if (!is_fit_to_lend(now, s)) return false;
     note_idle(now, s);
     const waiter& w = line_.leave_first();
+    begin_turn(now, s, w.is_thread, w.rank);
     grant(now, s, w.arrived, true, out);
     action& a = out.emplace_back();
     a.what = action::kind::grant;
@@ -316,6 +336,12 @@ bool machine::hand_over(instant now, slot_id id, actions& out) {
     a.cookie = w.cookie;
     express_until_ = express_limit();  // the strategy may just have been told
     return true;
+}
+
+/// As it comes back.
+bool machine::is_fit_to_lend(instant now, const slot& s) const {
+    bool worn = wear(s, now) && !planted(fault::hand_over_passes_on_the_worn);
+    return !worn && !needs_probe(s, now) && !(settings_.probe_on_release && can_.probe);
 }
 
 void machine::detach(instant now, slot_id id, actions& out) {
@@ -461,7 +487,8 @@ void machine::grant(instant now, slot& s, instant arrived, bool waited, actions&
         ++trials_;
     }
     ++granted_;
-    shedder_.served(now, now - arrived);
+    // Whoever takes its own back has not passed the line: that says nothing about how late it is.
+    if (s.turns == 0 || planted(fault::turns_tell_the_shedder)) shedder_.served(now, now - arrived);
     if (waited) {
         ++waited_;
         wait_.record(now - arrived);

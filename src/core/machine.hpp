@@ -13,6 +13,9 @@
 //          │  closed        ▼            │ failed       │      ▼
 //          └──────────────────────── closing ◀──────────┴──────┘
 //
+// An idle resource may be set aside for a moment, for the thread that gave it back: see
+// machine_turns.cpp.
+//
 // Requests: acquire, try_acquire, cancel, release, detach, retire_all, suspect_all, resize, pause,
 // resume, go and follow (the breaker), close, tick. Actions that leave the house (call) have
 // exactly one answer each: on_open, on_probe, on_reset, on_close. A call may have to wait before it
@@ -56,6 +59,9 @@
 //     and more than lend_floor_ idle ones can be lent before the minimum is short.
 // 15. What owes a reset is idle, leased, going, or being reset: never probed. It is not idle in a
 //     pool that is paused or without maintenance, nor, where nobody waits, for reset_after.
+// 16. Anything is set aside only while a thread heads the line that wants one and is not reserved,
+//     in a pool that lends; for a moment, which wake_at() knows the end of; for a thread that has
+//     not taken it back too often since somebody else had it. To everybody else it is as leased.
 #pragma once
 
 #include <algorithm>
@@ -69,6 +75,7 @@
 #include "cenote/options.hpp"
 #include "cenote/stats.hpp"
 #include "core/circuit.hpp"
+#include "core/comebacks.hpp"
 #include "core/deadlines.hpp"
 #include "core/dice.hpp"
 #include "core/fault.hpp"
@@ -128,7 +135,8 @@ struct request {
     bool queues = true;        // false: it waits for calls of the connector, not for leases
     priority rank = priority::normal;
     std::uint32_t count = 1;   // so many resources or none
-    std::uint64_t holder = 0;  // the thread that would wait; 0: unknown
+    std::uint64_t holder = 0;  // the thread that would wait; 0: unknown, or it holds no lease
+    std::uint64_t thread = 0;  // the thread that asks; 0: it is none
 };
 
 /// What an acquire is answered at once. Whoever wants several gets them by actions in any case:
@@ -167,12 +175,19 @@ struct abilities {
     bool probe = false;
     bool reset = false;
     bool sees_freezes = true;  // the timer may come for nothing else; see machine::look_after
+    std::uint32_t turns = 0;   // so often a thread takes its own back; 0: there is no time for that
 };
 
 class machine {
 public:
     /// So late a timer means that the process was frozen (suspended, stopped), not just busy.
     static constexpr duration frozen_for = std::chrono::seconds{2};
+    /// So often a thread may take its own back, unless somebody asks for another number.
+    static constexpr std::uint32_t usual_turns = 4;
+    /// For so long something is set aside.
+    static constexpr duration aside_for = std::chrono::microseconds{100};
+    /// A turn lasts so long at least, however short its leases are.
+    static constexpr duration shortest_turn = std::chrono::microseconds{100};
     /// While anything that can be probed is idle, the timer comes at least so often to see that.
     static constexpr duration look_after = std::chrono::seconds{1};
 
@@ -206,8 +221,21 @@ public:
     /// A clean lease comes back, or an owing one. `to`: the cookie of the waiter that gets it.
     bool pass_on(instant now, slot_id id, std::uint64_t uses, const std::optional<duration>& held,
                  bool owes, std::uint64_t& to);
-    /// One idle resource is lent; draw_ticket() for whoever may need its place again.
+    /// A clean lease comes back from `thread`, or an owing one, and is set aside for it.
+    bool set_aside(instant now, slot_id id, std::uint64_t uses, const std::optional<duration>& held,
+                   bool owes, std::uint64_t thread);
+    /// `thread` comes for what is set aside for it.
+    bool claim(instant now, std::uint64_t thread, priority rank, slot_id& id);
+    /// Whether there may be any such. Also without the lock.
+    bool has_aside() const { return slots_.aside() > 0; }
+    /// How often something was set aside.
+    std::uint64_t set_asides() const { return set_asides_; }
+    /// One idle resource is lent, to lent_to(); draw_ticket() for whoever may need its place again.
     bool lend_now(instant now, slot_id& id);
+    /// Whom lend_now() has lent it to. `thread`: it waits for its leases, if it has to.
+    void lent_to(instant now, slot_id id, bool thread, priority rank) {
+        begin_turn(now, slots_[id], thread, rank);
+    }
     /// A clean lease comes back, or an owing one, and becomes idle.
     bool put_back(instant now, slot_id id, std::uint64_t uses, const std::optional<duration>& held,
                   bool owes);
@@ -225,9 +253,9 @@ public:
     /// False: it was granted or refused before.
     bool cancel(instant now, waiter_id id, actions& out);
     /// `uses`: leases that passed without the machine since its grant. `held`: how long the last
-    /// one took, if that is known.
+    /// one took, if that is known. `thread`: the one that releases it, if it may come again.
     void release(instant now, slot_id id, condition how, std::uint64_t uses,
-                 const std::optional<duration>& held, actions& out);
+                 const std::optional<duration>& held, actions& out, std::uint64_t thread = 0);
     /// A lease that ended at `idle_since` without the machine, clean or owing, is brought to it.
     void bring_back(instant now, slot_id id, std::uint64_t uses, instant idle_since, bool owes,
                     actions& out);
@@ -286,7 +314,15 @@ public:
     bool on_close(instant now, slot_id id, std::uint64_t call, outcome how, actions& out);
 
     /// When tick() must be called next if nothing else happens.
-    instant wake_at() const { return std::min(line_.earliest(), others_at_); }
+    instant wake_at() const {
+        instant at = planted(fault::what_is_set_aside_has_no_timer) ? never : aside_at();
+        return std::min({line_.earliest(), others_at_, at});
+    }
+    /// When something is no longer set aside for the thread that gave it back.
+    instant aside_at() const {
+        slot_id first = slots_.oldest(idle_kind::aside);
+        return first == no_slot ? never : aside_until(slots_[first]);
+    }
 
     /// How often the whole was looked at. If it has not grown, only the line has moved.
     std::uint64_t settles() const { return settles_; }
@@ -309,7 +345,7 @@ public:
     instant owed_at() const {
         if (line_.empty()) return never;
         const waiter& head = line_.first();
-        bool waits_its_turn = settings_.fairness == fairness::strict || !head.bypassable ||
+        bool waits_its_turn = settings_.fairness != fairness::bounded || !head.bypassable ||
                               head.rank == priority::reserved;
         return waits_its_turn ? long_ago : after(head.arrived, settings_.bypass_for);
     }
@@ -369,6 +405,15 @@ private:
     }
     void grant(instant now, slot& s, instant arrived, bool waited, actions& out);
     bool hand_over(instant now, slot_id id, actions& out);
+    static void begin_turn(instant now, slot& s, bool thread, priority rank) {
+        if (!planted(fault::turns_count_on)) s.turns = 0;
+        s.turn_began = now;
+        s.by_thread = thread;
+        s.rank = rank;
+    }
+    void go_on(slot& s, priority rank);
+    void put_aside(instant now, slot_id id, std::uint64_t thread);
+    void let_go_of_aside();
     void vacate(slot_id id, actions& out);
     void judge(instant now, circuit_news what, std::uint64_t resource, actions& out);
     void judge_use(instant now, const slot& s, condition how, actions& out);
@@ -398,6 +443,7 @@ private:
     bool gather(instant now, actions& out);
     void look_at_kept(instant now);
     void let_go_of_kept();
+    void look_at_aside(instant now);
     void probe_stale(instant now, actions& out);
     void close_idle(instant now, actions& out);
     void sweep(instant now, actions& out);
@@ -428,6 +474,18 @@ private:
     instant debt_due(const slot& s) const { return after(s.idle_since, settings_.reset_after); }
     std::optional<retire_reason> wear(const slot& s, instant now) const;
     bool head_may_be_bypassed(instant now) const;
+    bool head_grants_turns() const;
+    /// If not, it may become the head, and not grant what this one does.
+    bool stays_behind_head(const waiter& who) const {
+        return who.ticket == 0 && who.rank == line_.first().rank;
+    }
+    bool turn_goes_on(instant now, const slot& s, std::uint64_t thread) const;
+    slot_id lend_own(instant now, const request& who, actions& out);
+    slot_id find_own(instant now, std::uint64_t thread, priority rank) const;
+    bool may_stay_aside(instant now, const slot& s) const;
+    static instant aside_until(const slot& s) { return after(s.idle_since, aside_for); }
+    bool lend_at_once(instant now, const request& who, slot_id& id);
+    bool is_fit_to_lend(instant now, const slot& s) const;
     bool comes_back_fit(instant now, const slot& s, std::uint64_t uses) const;
     bool is_full() const;
     bool crowded(instant now) const;
@@ -441,7 +499,7 @@ private:
     void stay_calm(instant now);
     bool is_express(instant now) const {
         bool due = now >= line_.earliest() && !planted(fault::express_ignores_deadlines);
-        return now < express_until_ && !due;
+        return now < express_until_ && !due && now < aside_at();
     }
     /// Whether idle resources are probed of the pool's own accord.
     bool beats() const {
@@ -469,6 +527,7 @@ private:
     void check_counters() const;
     void check_debt(instant now, const slot& s) const;
     void check_express() const;
+    void check_aside(instant now) const;
 
     options settings_;
     abilities can_;
@@ -481,6 +540,7 @@ private:
     circuit circuit_;
     rate releases_;
     shedder shedder_;
+    comebacks comebacks_;
     deadlines calls_;  // of the calls in flight, by slot
     std::vector<stray> strays_;
 
@@ -496,6 +556,7 @@ private:
     std::uint64_t last_call_ = 0;
     std::uint64_t last_ticket_ = 0;
     std::uint64_t lends_ = 0;
+    std::uint64_t set_asides_ = 0;
     std::uint64_t settles_ = 0;
     std::uint32_t dead_in_row_ = 0;
     std::size_t trials_ = 0;         // leases from the time of a recovery
@@ -549,7 +610,7 @@ inline void machine::stay_calm(instant now) {
 }
 
 inline instant machine::look_at() const {
-    return count(slot_state::idle) > 0 ? after(settled_at_, look_every_) : never;
+    return count(slot_state::idle) > slots_.aside() ? after(settled_at_, look_every_) : never;
 }
 
 inline bool machine::needs_probe(const slot& s, instant now) const {

@@ -11,6 +11,7 @@ void machine::check(instant now) const {
     line_.check();   // 7
     check_calls(now);
     check_waiters(now);
+    check_aside(now);
     check_counters();
     ensure(!slots_.surplus() || count(slot_state::idle) == slots_.doomed(),
            "2: nothing is idle of what is too many");
@@ -33,7 +34,8 @@ void machine::check_express() const {
     ensure(trials_ == 0 && !slots_.surplus(), "14: express knows no trials and no surplus");
     if (!line_.empty()) {
         ensure(full_ && is_full(), "14: where somebody waits, express is for full pools");
-        ensure(settings_.fairness == fairness::strict, "14: where somebody waits, order is strict");
+        ensure(settings_.fairness != fairness::bounded,
+               "14: where somebody waits, order is strict");
         return;
     }
     ensure(!closed_ && !paused_, "14: a calm pool lends");
@@ -109,6 +111,21 @@ void machine::check_waiters(instant now) const {
     std::size_t calls = returning() + count(slot_state::opening) + count(slot_state::closing);
     ensure(count(slot_state::leased) + calls > 0 || wake_at() != never,
            "6: somebody waits, so something will happen");
+}
+
+void machine::check_aside(instant now) const {
+    if (slots_.aside() == 0) return;
+    ensure(head_grants_turns() && line_.first().count == 1,
+           "16: only a thread that wants one is made to wait for what is set aside");
+    ensure(wake_at() <= aside_at(), "16: what is set aside is looked at in time");
+    for (slot_id id = slots_.oldest(idle_kind::aside); id != no_slot; id = slots_[id].next) {
+        const slot& s = slots_[id];
+        ensure(now < aside_until(s), "16: it is set aside for a moment");
+        ensure(s.holder != 0 && s.by_thread, "16: it is set aside for a thread");
+        bool ended = s.turns >= can_.turns && s.idle_since >= after(s.turn_began, shortest_turn);
+        ensure(!ended, "16: a turn ends");
+        ensure(!needs_probe(s, now), "16: what must be probed is not set aside");
+    }
 }
 
 void machine::check_counters() const {

@@ -11,8 +11,10 @@ void machine::retire_all(instant now, actions& out) {
     notice_freeze(now);
     ++epoch_;
     pacer_.forget_failures();  // they say nothing about the next generation
-    for (idle_kind kind : {idle_kind::fresh, idle_kind::stale, idle_kind::kept})
+    for (idle_kind kind : {idle_kind::fresh, idle_kind::stale, idle_kind::kept, idle_kind::aside})
         while (slots_.oldest(kind) != no_slot) {
+            if (planted(fault::retire_all_spares_what_is_set_aside) && kind == idle_kind::aside)
+                break;
             if (planted(fault::old_generation_lent_again) && kind == idle_kind::fresh) break;
             slots_.move(slots_.oldest(kind), idle_kind::doomed);
         }
@@ -40,6 +42,7 @@ void machine::resize(instant now, std::size_t max, actions& out) {
 void machine::doom_surplus() {
     if (!slots_.surplus()) return;
     while (slots_.kept() > 0) slots_.move(slots_.oldest(idle_kind::kept), idle_kind::fresh);
+    if (!planted(fault::resize_keeps_what_is_set_aside)) let_go_of_aside();
     for (idle_kind kind : {idle_kind::stale, idle_kind::fresh})
         while (slots_.surplus() && slots_.oldest(kind) != no_slot)
             slots_.move(slots_.oldest(kind), idle_kind::doomed);
@@ -87,7 +90,8 @@ void machine::close(instant now, actions& out) {
                    planted(fault::close_counts_waiters_as_timed_out) ? errc::timed_out
                                                                      : errc::closed,
                    out);
-        for (idle_kind kind : {idle_kind::fresh, idle_kind::stale, idle_kind::kept})
+        for (idle_kind kind :
+             {idle_kind::fresh, idle_kind::stale, idle_kind::kept, idle_kind::aside})
             while (slots_.oldest(kind) != no_slot)
                 slots_.move(slots_.oldest(kind), idle_kind::doomed);
         if (slots_.total() == 0) report(event_kind::closed_pool, 0, out);

@@ -22,6 +22,7 @@ namespace cenote::core {
     if (!waits || !is_express(now) || line_.empty() || !line_.has_room()) return false;
     if (line_.size() >= settings_.line_max && !planted(fault::express_overfills_the_line))
         return false;
+    if (slots_.aside() > 0 && !stays_behind_head(who)) return false;
     ++acquires_;
     if (who.ticket == 0) who.ticket = ++last_ticket_;
     id = line_.join(who);
@@ -35,6 +36,8 @@ namespace cenote::core {
     std::size_t enough = planted(fault::express_serves_the_last_in_line) ? 1 : 2;
     if (!is_express(now) || line_.size() < enough) return false;
     if (line_.first().count > 1 && !planted(fault::express_gives_one_to_many)) return false;
+    // The next head may have a right to what is set aside.
+    if (slots_.aside() > 0 && !planted(fault::express_passes_by_the_set_aside)) return false;
     slot& s = slots_[id];
     if (!comes_back_fit(now, s, uses) || (owes && !defers())) return false;
     ++passed_on_;
@@ -49,6 +52,7 @@ namespace cenote::core {
     if (!planted(fault::express_forgets_what_becomes_idle)) note_idle(now, s);
     const waiter& w = line_.leave_first();
     to = w.cookie;
+    begin_turn(now, s, w.is_thread, w.rank);
     wait_.record(now - w.arrived);
     if (held) hold_.record(*held);
     return true;

@@ -17,6 +17,7 @@ void machine::settle(instant now, actions& out) {
     if (line_.earliest() <= now) refuse_expired(now, out);
     if (shedder_.on()) shed_late(now, out);
     if (slots_.kept() > 0) let_go_of_kept();
+    if (slots_.aside() > 0) look_at_aside(now);
     bool lends = !paused_ || planted(fault::pause_lends_all_the_same);
     if (lends && (!line_.empty() || tried_)) lend_idle(now, out);
     if (slots_.doomed() > 0) close_idle(now, out);
@@ -54,7 +55,7 @@ bool machine::is_plain() const {
 /// Until when only the line can move. See invariant 14.
 instant machine::express_limit() const {
     bool full = full_ || planted(fault::express_ignores_room);
-    bool strict = settings_.fairness == fairness::strict || planted(fault::express_ignores_bypass);
+    bool strict = settings_.fairness != fairness::bounded || planted(fault::express_ignores_bypass);
     if (!full || !strict || !is_plain()) return long_ago;
     if (planted(fault::express_tells_no_strategy)) return others_at_;
     return std::min(others_at_, circuit_.tell_at());
@@ -89,7 +90,7 @@ std::size_t machine::count_reserve() const {
 /// With no place free, a waiter more or less changes nothing but the line.
 bool machine::is_full() const {
     bool plain = !closed_ && !paused_ && !shedder_.on();
-    return plain && slots_.room() + count(slot_state::idle) == 0;
+    return plain && slots_.room() + count(slot_state::idle) == slots_.aside();
 }
 
 void machine::give_up_calls(instant now, actions& out) {
@@ -140,6 +141,9 @@ void machine::shed_late(instant now, actions& out) {
 
 void machine::lend_idle(instant now, actions& out) {
     while (!line_.empty()) {
+        // Served one after the other, so there may be another head.
+        bool strict = !head_grants_turns() && !planted(fault::turns_make_a_new_head_wait);
+        if (slots_.aside() > 0 && strict) let_go_of_aside();
         if (line_.first().count > 1) {
             if (!gather(now, out)) break;
             if (slots_.kept() > 0) let_go_of_kept();
@@ -149,9 +153,11 @@ void machine::lend_idle(instant now, actions& out) {
         if (id == no_slot) break;
         if (head_may_be_bypassed(now)) return;
         const waiter& w = line_.leave_first();
+        begin_turn(now, slots_[id], w.is_thread, w.rank);
         lend(now, id, w.arrived, true, out);
         out.push_back({.what = action::kind::grant, .slot = id, .cookie = w.cookie});
     }
+    if (line_.empty() && !planted(fault::what_is_set_aside_stays_alone)) let_go_of_aside();
     probe_stale(now, out);
 }
 
@@ -172,6 +178,7 @@ bool machine::gather(instant now, actions& out) {
     acquires_.add(wanted - 1);
     for (std::size_t i = 0; i < wanted && slots_.kept() > 0; ++i) {
         slot_id id = slots_.oldest(idle_kind::kept);
+        begin_turn(now, slots_[id], false, w.rank);
         lend(now, id, w.arrived, true, out);
         out.push_back({.what = action::kind::grant, .slot = id, .cookie = w.cookie});
     }
@@ -288,8 +295,9 @@ void machine::pay_debts(instant now, actions& out) {
 /// When nobody will look after them any more.
 void machine::pay_all_debts(instant now, actions& out) {
     debt_due_ = never;
-    for (idle_kind kind : {idle_kind::fresh, idle_kind::stale, idle_kind::kept})
+    for (idle_kind kind : {idle_kind::fresh, idle_kind::stale, idle_kind::kept, idle_kind::aside})
         for (slot_id id = slots_.oldest(kind); id != no_slot;) {
+            if (planted(fault::debts_are_kept_aside) && kind == idle_kind::aside) break;
             slot_id next = slots_[id].next;
             if (slots_[id].owes) begin(now, id, slot_state::resetting, verb::reset, out);
             id = next;

@@ -50,6 +50,13 @@ void slots::make_fresh(slot_id id) {
     link(list_of(table_[id]), last_used_before(table_[id]), id);
 }
 
+void slots::set_aside(slot_id id) {
+    enter(id, slot_state::idle);
+    table_[id].idle = idle_kind::aside;
+    link(list_of(table_[id]), newest(idle_kind::aside), id);
+    ++aside_;
+}
+
 /// A returned resource belongs at the newest end; only one that was probed or kept while others
 /// were used has to look for its place.
 slot_id slots::last_used_before(const slot& s) const {
@@ -93,6 +100,7 @@ void slots::unlink(slot_id id) {
     (s.next == no_slot ? where.tail : table_[s.next].previous) = s.previous;
     doomed_ -= s.idle == idle_kind::doomed;
     kept_ -= s.idle == idle_kind::kept;
+    if (s.idle == idle_kind::aside) --aside_;
     expiring_ -= s.expiring;
     s.expiring = false;
 }
@@ -105,9 +113,9 @@ std::size_t slots::check_list(idle_kind kind) const {
         ensure(s.state == slot_state::idle, "the idle lists hold idle slots");
         ensure(s.idle == kind, "an idle slot knows its list");
         ensure(s.previous == last, "the idle lists are linked both ways");
-        ensure(kind != idle_kind::fresh || last == no_slot ||
-                   table_[last].idle_since <= s.idle_since,
-               "the fresh are in the order of their last use");
+        bool in_order = kind == idle_kind::fresh || kind == idle_kind::aside;
+        ensure(!in_order || last == no_slot || table_[last].idle_since <= s.idle_since,
+               "the fresh are in the order of their last use, and so are those set aside");
         last = id;
         ++found;
     }
@@ -128,8 +136,9 @@ void slots::check() const {
     ensure(vacant_.size() == count(slot_state::vacant), "every vacant slot can be found");
     ensure(check_list(idle_kind::doomed) == doomed_, "the doomed are counted");
     ensure(check_list(idle_kind::kept) == kept_, "the kept are counted");
+    ensure(check_list(idle_kind::aside) == aside(), "those set aside are counted");
     std::size_t listed =
-        check_list(idle_kind::fresh) + check_list(idle_kind::stale) + doomed_ + kept_;
+        check_list(idle_kind::fresh) + check_list(idle_kind::stale) + doomed_ + kept_ + aside();
     ensure(listed == count(slot_state::idle), "every idle slot is in exactly one list");
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cenote/options.hpp"
 #include "cenote/stats.hpp"
 #include "core/ensure.hpp"
 #include "core/instant.hpp"
@@ -26,14 +27,15 @@ enum class idle_kind : std::uint8_t {
     stale,   // probe it before it is lent
     doomed,  // close it when its turn comes
     kept,    // lend it to the head of the line, when there are as many as it wants
+    aside,   // for a moment only the thread that gave it back may have it
 };
-inline constexpr std::size_t idle_kind_count = 4;
+inline constexpr std::size_t idle_kind_count = 5;
 
 /// What changes when a lease goes from one holder to the next is on one cache line.
 struct alignas(64) slot {
     std::uint64_t uses = 0;    // leases so far
     std::uint64_t epoch = 0;   // how many retire_all came before its birth
-    std::uint64_t holder = 0;  // the thread that leases it; 0: unknown
+    std::uint64_t holder = 0;  // the thread that leases it, or it is set aside for; 0: unknown
     instant expires_at{};      // age limit, drawn once at birth
     instant idle_since{};      // end of its last lease, or its birth
     instant checked_at{};      // last proof of life: its birth or its last good probe
@@ -47,11 +49,15 @@ struct alignas(64) slot {
     bool begun = false;          // the call in flight is being made
     bool owes = false;           // it came back before its reset, which its next use makes
     probe_purpose purpose{};     // of the probe in flight
+    bool by_thread = false;      // a thread was lent it last
+    priority rank{};             // with which priority it was
+    std::uint32_t turns = 0;     // how often it was taken back since it was lent to somebody else
     std::uint64_t resource = 0;  // number of the resource in it: that of the call that opened it
     std::uint64_t call = 0;      // number of the call in flight; 0 = none
     instant called_at{};         // start of the call in flight
     std::uint64_t lent = 0;      // which of all lends it was
     std::uint64_t trial_of = 0;  // if it is a trial: how often the circuit had moved
+    instant turn_began{};        // when it was lent to somebody else
 };
 
 /// The slots, counted by state. The states are exclusive and add up to the places; the counts
@@ -60,7 +66,7 @@ struct alignas(64) slot {
 /// There are at least `max` places. A smaller max leaves the places as they are: what is in the
 /// surplus ones has to go, and the vacant ones are not filled.
 ///
-/// The idle ones are in one of four lists: the fresh in the order of their last use, the others in
+/// The idle ones are in one of five lists: the fresh in the order of their last use, the others in
 /// the order in which they were found to be so.
 class slots {
 public:
@@ -104,6 +110,8 @@ public:
     /// comes back: the usual ways, and so the short ones.
     void lend(slot_id id);
     void take_back(slot_id id);
+    /// A leased one comes back, and is set aside.
+    void set_aside(slot_id id);
     /// Moves an idle slot to the end of the stale, of the doomed or of the kept, or to its place
     /// among the fresh.
     void move(slot_id id, idle_kind kind);
@@ -114,6 +122,7 @@ public:
     slot_id newest(idle_kind kind) const { return lists_[static_cast<std::size_t>(kind)].tail; }
     std::size_t doomed() const { return doomed_; }
     std::size_t kept() const { return kept_; }
+    std::size_t aside() const { return static_cast<std::size_t>(aside_.get()); }
 
     /// Aborts if counts, lists and states disagree.
     void check() const;
@@ -144,6 +153,7 @@ private:
     std::size_t expiring_ = 0;
     std::size_t doomed_ = 0;
     std::size_t kept_ = 0;
+    tally aside_;
     std::array<tally, slot_state_count> counts_;
 };
 

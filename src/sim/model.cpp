@@ -28,6 +28,7 @@ using core::verb;
 namespace {
 
 constexpr duration patience = std::chrono::milliseconds{50};
+constexpr duration moment = std::chrono::microseconds{100};  // that something is set aside for
 constexpr std::size_t nowhere = ~std::size_t{0};
 
 /// How much more a is than b.
@@ -63,6 +64,18 @@ answer model::acquire(instant now, const request& who, actions& out) {
     result.ticket = who.ticket != 0 ? who.ticket : ++last_ticket_;
     if (const std::optional<errc> why = turned_away(who)) {
         result.error = *why;
+    } else if (const slot_id mine = own(now, who); mine != no_slot) {
+        place& s = slots_[mine];
+        enter(mine, slot_state::leased);
+        ++s.uses;
+        ++lends_;
+        ++s.turns;
+        s.rank = who.rank;
+        s.holder = 0;
+        came_again_ = std::min<std::size_t>(came_again_ + 1, 32);
+        no_turns_for_ = 64;
+        result.what = answer::kind::granted;
+        result.slot = mine;
     } else if (who.count > 1 && !paused_ && lendable_many(now, who.count, out)) {
         result.what = answer::kind::granted;
         for (std::size_t i = 0; i < who.count; ++i) {
@@ -75,7 +88,7 @@ answer model::acquire(instant now, const request& who, actions& out) {
         }
     } else if (const slot_id id = paused_ || who.count > 1 ? no_slot : lendable(now, out);
                id != no_slot) {
-        lend(now, id, {});
+        lend(now, id, {}, who.thread != 0, who.rank);
         result.what = answer::kind::granted;
         result.slot = id;
     } else if (who.deadline <= now) {
@@ -138,7 +151,8 @@ bool model::cancel(instant now, std::uint64_t cookie, actions& out) {
     return true;
 }
 
-void model::release(instant now, slot_id id, condition how, std::uint64_t uses, actions& out) {
+void model::release(instant now, slot_id id, condition how, std::uint64_t uses, actions& out,
+                    std::uint64_t thread) {
     notice_freeze(now);
     place& s = slots_[id];
     s.uses += uses;
@@ -166,6 +180,11 @@ void model::release(instant now, slot_id id, condition how, std::uint64_t uses, 
         } else {
             begin_close(now, id, out);
         }
+    } else if ((how == condition::clean || how == condition::owing) &&
+               turn_goes_on(now, s, thread)) {
+        become_fresh(now, id);
+        move(id, idle_kind::aside);
+        s.set_aside_for = thread;
     } else {
         put_by(now, id, out);
     }
@@ -199,6 +218,7 @@ void model::resize(instant now, std::size_t max, actions& out) {
         else ++i;
     }
     if (too_many()) let_go_of_kept();
+    if (too_many()) let_go_of_aside();
     for (const idle_kind kind : {idle_kind::stale, idle_kind::fresh})
         while (too_many() && first(kind) != no_slot) move(first(kind), idle_kind::doomed);
     settle(now, out);
@@ -510,11 +530,17 @@ void model::move(slot_id id, idle_kind kind) {
 
 void model::doom_all() {
     for (const slot_id id : fresh_then_stale()) move(id, idle_kind::doomed);
-    while (kept() > 0) move(first(idle_kind::kept), idle_kind::doomed);
+    for (const idle_kind kind : {idle_kind::kept, idle_kind::aside})
+        while (first(kind) != no_slot) move(first(kind), idle_kind::doomed);
 }
 
-void model::lend(instant now, slot_id id, duration waited) {
+void model::lend(instant now, slot_id id, duration waited, bool to_thread, priority rank) {
     enter(id, slot_state::leased);
+    ++lends_;
+    slots_[id].turns = 0;
+    slots_[id].turn_began = now;
+    slots_[id].by_thread = to_thread;
+    slots_[id].rank = rank;
     ++slots_[id].uses;
     slots_[id].trial = circuit_.to == breaker_state::recovering;
     slots_[id].trial_of = moves_of_circuit_;
@@ -565,6 +591,7 @@ void model::join(instant now, const request& who, std::uint64_t ticket) {
     w.ticket = ticket;
     w.arrived = who.ticket != 0 ? who.arrived : now;
     w.bypassable = who.bypassable;
+    w.is_thread = who.thread != 0 && who.count == 1;
     w.rank = who.rank;
     w.count = who.count;
     w.holder = who.holder;
@@ -586,7 +613,8 @@ void model::refuse(std::size_t place_in_line, errc error, actions& out) {
 }
 
 void model::grant(instant now, std::size_t place_in_line, slot_id id, actions& out) {
-    lend(now, id, now - line_[place_in_line].arrived);
+    const waiter& w = line_[place_in_line];
+    lend(now, id, now - w.arrived, w.is_thread, w.rank);
     action& a = out.emplace_back();
     a.what = action::kind::grant;
     a.slot = id;
@@ -606,6 +634,7 @@ void model::settle(instant now, actions& out) {
     refuse_expired(now, out);
     shed_late(now, out);
     if (line_.empty() || line_.front().count == 1) let_go_of_kept();
+    look_at_aside(now);
     if (!paused_) lend_fresh(now, out);
     close_doomed(now, out);
     if (!paused_) {
@@ -687,11 +716,10 @@ void model::shed_late(instant now, actions& out) {
     while (shed_at(oldest()) <= now) refuse(oldest(), errc::shed, out);
 }
 
-std::vector<slot_id> model::kept_in_turn() const {
+std::vector<slot_id> model::all_in_turn(idle_kind kind) const {
     std::vector<slot_id> all;
     for (slot_id id = 0; id < slots_.size(); ++id)
-        if (slots_[id].state == slot_state::idle && slots_[id].idle == idle_kind::kept)
-            all.push_back(id);
+        if (slots_[id].state == slot_state::idle && slots_[id].idle == kind) all.push_back(id);
     std::sort(all.begin(), all.end(),
               [this](slot_id a, slot_id b) { return slots_[a].moved < slots_[b].moved; });
     return all;
@@ -699,7 +727,7 @@ std::vector<slot_id> model::kept_in_turn() const {
 
 /// What is kept for the head may become suspect; its age was looked at when it came.
 void model::look_at_kept(instant now) {
-    for (const slot_id id : kept_in_turn()) {
+    for (const slot_id id : all_in_turn(idle_kind::kept)) {
         const instant proven = slots_[id].checked_at;
         if (can_.probe && proven <= suspect_at_ && proven != now) move(id, idle_kind::stale);
     }
@@ -707,6 +735,59 @@ void model::look_at_kept(instant now) {
 
 void model::let_go_of_kept() {
     while (kept() > 0) move(first(idle_kind::kept), idle_kind::fresh);
+}
+
+// Turns: see core/machine_turns.cpp.
+
+bool model::head_grants_turns() const {
+    const bool lends = !closed_ && !paused_ && circuit_.to == breaker_state::active;
+    return can_.turns > 0 && settings_.fairness == fairness::turns && lends && !line_.empty() &&
+           line_.front().is_thread && line_.front().rank != priority::reserved;
+}
+
+/// Of a lease that comes back clean, and not worn.
+bool model::turn_goes_on(instant now, const place& s, std::uint64_t thread) const {
+    const bool goes_on = s.turns < can_.turns || now < s.turn_began + moment;
+    const bool fit = !needs_probe(s, now) && !(settings_.probe_on_release && can_.probe);
+    return thread != 0 && s.by_thread && head_grants_turns() && s.rank <= line_.front().rank &&
+           goes_on && fit && lends_ >= no_turns_before_;
+}
+
+/// What this thread may take back.
+slot_id model::own(instant now, const request& who) const {
+    slot_id found = no_slot;
+    for (slot_id id = 0; id < slots_.size(); ++id) {
+        const place& s = slots_[id];
+        const bool aside = s.state == slot_state::idle && s.idle == idle_kind::aside;
+        if (!aside || who.count > 1 || s.set_aside_for != who.thread) continue;
+        if (now >= s.idle_since + moment || worn(s, now) || needs_probe(s, now)) continue;
+        if (who.rank > line_.front().rank) continue;
+        if (found == no_slot || s.moved > slots_[found].moved) found = id;
+    }
+    return found;
+}
+
+void model::look_at_aside(instant now) {
+    if (!head_grants_turns()) {
+        let_go_of_aside();
+        return;
+    }
+    for (const slot_id id : all_in_turn(idle_kind::aside)) {
+        const place& s = slots_[id];
+        const bool missed = s.idle_since + moment <= now;
+        if (missed && came_again_ >= 16) {
+            came_again_ -= 16;
+        } else if (missed) {
+            came_again_ = 0;
+            no_turns_before_ = lends_ + no_turns_for_;
+            no_turns_for_ = std::min<std::uint64_t>(2 * no_turns_for_, 4096);
+        }
+        if (missed || s.expires_at <= now || needs_probe(s, now)) move(id, idle_kind::fresh);
+    }
+}
+
+void model::let_go_of_aside() {
+    while (first(idle_kind::aside) != no_slot) move(first(idle_kind::aside), idle_kind::fresh);
 }
 
 /// All that a head wants who wants several, or nothing.
@@ -732,6 +813,7 @@ bool model::gather(instant now, actions& out) {
 
 void model::lend_fresh(instant now, actions& out) {
     while (!line_.empty()) {
+        if (!head_grants_turns()) let_go_of_aside();
         if (line_.front().count > 1) {
             if (!gather(now, out)) break;
             if (line_.empty() || line_.front().count == 1) let_go_of_kept();
@@ -742,6 +824,7 @@ void model::lend_fresh(instant now, actions& out) {
         if (head_may_be_bypassed(now)) return;
         grant(now, 0, id, out);
     }
+    if (line_.empty()) let_go_of_aside();
     probe_stale(now, out);
 }
 
@@ -806,7 +889,8 @@ void model::sweep_one(instant now, slot_id id, actions& out) {
 /// Resets what owes that and must have done it by then, in the order in which things are swept.
 void model::pay_debts(instant now, instant by, actions& out) {
     std::vector<slot_id> all = fresh_then_stale();
-    for (const slot_id id : kept_in_turn()) all.push_back(id);
+    for (const idle_kind kind : {idle_kind::kept, idle_kind::aside})
+        for (const slot_id id : all_in_turn(kind)) all.push_back(id);
     debt_due_ = never;
     for (const slot_id id : all) {
         if (!slots_[id].owes) continue;
@@ -1075,9 +1159,15 @@ instant model::wake_at() const {
         if (can_.probe && !beating_ && circuit_.to == breaker_state::active)
             at = std::min(at, beat_due_);
     }
+    for (const place& s : slots_)
+        if (s.state == slot_state::idle && s.idle == idle_kind::aside)
+            at = std::min(at, s.idle_since + moment);
     if (!line_.empty() && first(idle_kind::fresh) != no_slot)
         at = std::min(at, after(line_.front().arrived, settings_.bypass_for));
-    if (can_.probe && can_.sees_freezes && maintained_ && count(slot_state::idle) > 0)
+    bool looks = false;
+    for (const place& s : slots_)
+        if (s.state == slot_state::idle && s.idle != idle_kind::aside) looks = true;
+    if (can_.probe && can_.sees_freezes && maintained_ && looks)
         at = std::min(at, after(settled_at_, core::machine::look_after));
     return at;
 }

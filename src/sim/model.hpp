@@ -30,7 +30,7 @@ public:
     std::optional<core::slot_id> try_acquire(core::instant now, core::actions& out);
     bool cancel(core::instant now, std::uint64_t cookie, core::actions& out);
     void release(core::instant now, core::slot_id id, core::condition how, std::uint64_t uses,
-                 core::actions& out);
+                 core::actions& out, std::uint64_t thread = 0);
     void detach(core::instant now, core::slot_id id, core::actions& out);
     void retire_all(core::instant now, core::actions& out);
     void resize(core::instant now, std::size_t max, core::actions& out);
@@ -80,6 +80,12 @@ private:
         core::instant idle_since{};
         core::instant checked_at{};
         core::instant due = core::never;  // the deadline of its call
+        // Of the one who was lent it last, and of his turn.
+        bool by_thread = false;
+        priority rank = priority::normal;
+        std::size_t turns = 0;
+        core::instant turn_began{};
+        std::uint64_t set_aside_for = 0;
     };
 
     struct waiter {
@@ -87,6 +93,7 @@ private:
         std::uint64_t ticket = 0;
         core::instant arrived{};
         bool bypassable = false;
+        bool is_thread = false;
         priority rank = priority::normal;
         std::size_t count = 1;
         std::uint64_t holder = 0;
@@ -110,7 +117,8 @@ private:
     void become_fresh(core::instant now, core::slot_id id);
     void move(core::slot_id id, core::idle_kind kind);
     void doom_all();
-    void lend(core::instant now, core::slot_id id, core::duration waited);
+    void lend(core::instant now, core::slot_id id, core::duration waited, bool to_thread = false,
+              priority rank = priority::normal);
     void put_by(core::instant now, core::slot_id id, core::actions& out);
     void fail_open(core::instant now, core::slot_id id, bool final, core::actions& out);
     void fail_probe(core::instant now, core::slot_id id, core::actions& out);
@@ -131,10 +139,15 @@ private:
     core::instant scout_at() const;
     void make_way(core::actions& out);
     std::size_t kept() const;
-    std::vector<core::slot_id> kept_in_turn() const;
+    std::vector<core::slot_id> all_in_turn(core::idle_kind kind) const;
     void look_at_kept(core::instant now);
     bool gather(core::instant now, core::actions& out);
     void let_go_of_kept();
+    bool head_grants_turns() const;
+    bool turn_goes_on(core::instant now, const place& s, std::uint64_t thread) const;
+    core::slot_id own(core::instant now, const core::request& who) const;
+    void look_at_aside(core::instant now);
+    void let_go_of_aside();
     std::size_t trials() const;
     void refuse(std::size_t place_in_line, errc error, core::actions& out);
     void grant(core::instant now, std::size_t place_in_line, core::slot_id id, core::actions& out);
@@ -216,6 +229,10 @@ private:
     std::uint64_t last_ticket_ = 0;
     std::uint64_t moves_ = 0;
     std::uint64_t dead_in_row_ = 0;
+    std::uint64_t lends_ = 0;
+    std::uint64_t no_turns_before_ = 0;  // so many lends
+    std::uint64_t no_turns_for_ = 64;    // lends, if the next one does not come again
+    std::size_t came_again_ = 0;         // less what those who did not have used up
     core::instant suspect_at_ = core::long_ago;
     core::instant last_sweep_;
     core::instant settled_at_;

@@ -128,19 +128,47 @@ void draw_breaker(core::dice& random, plan& p) {
     weight_of(p, decision::kind::breaker) = random.chance(50) ? 1 : 0;
 }
 
+/// In some worlds threads take turns, most of them among themselves.
+void draw_turns(core::dice& random, plan& p) {
+    if (!random.chance(40)) return;
+    p.settings.fairness = fairness::turns;
+    p.can.turns = 1 + static_cast<std::uint32_t>(random.below(4));
+    if (random.chance(60)) p.coroutines = 0;
+    if (random.chance(50)) p.pairs = false;
+}
+
+/// What comes between the end of a lease and the next one: there is little time for it.
+void disturb_turns(core::dice& random, plan& p) {
+    using kind = decision::kind;
+    if (p.can.turns == 0) return;
+    if (random.chance(15)) weight_of(p, kind::resize) = 10;
+    if (random.chance(15)) weight_of(p, kind::pause) = weight_of(p, kind::unpause) = 10;
+    if (random.chance(15)) weight_of(p, kind::suspect_all) = 10;
+    if (random.chance(20))
+        p.settings.max_lifetime = std::chrono::microseconds{200 + random.below(1000)};
+    if (random.chance(15)) {
+        p.settings.shed.target = span(random, 3, false);
+        p.settings.shed.interval = span(random, 10, false);
+    }
+    // Nothing is decided for coroutines where there are none: time would pass instead.
+    if (p.coroutines > 0) return;
+    for (auto k : {kind::stop, kind::resume, kind::destroy, kind::look, kind::admit})
+        weight_of(p, k) = 0;
+}
+
 /// Most leases of some worlds come and go by express. In the busy ones many want what few have; in
 /// the calm ones there is one for everybody. Little else happens there, but anything may.
 void draw_express(core::dice& random, plan& p) {
     using kind = decision::kind;
     bool crowd = weight_of(p, kind::crowd) > 0;
-    bool busy = random.chance(18);
+    bool busy = random.chance(p.can.turns > 0 ? 60 : 18);
     bool calm = random.chance(25);
     if (crowd || (!busy && !calm)) return;
     options& o = p.settings;
     o.max = busy ? 1 + random.below(3) : 2 + random.below(6);
     o.min_size = random.below(o.max + 1);
     o.min_idle = busy || random.chance(50) ? 0 : random.below(o.max + 1);
-    if (busy && random.chance(95)) o.fairness = fairness::strict;
+    if (busy && o.fairness == fairness::bounded && random.chance(95)) o.fairness = fairness::strict;
     if (random.chance(80)) o.max_uses = std::uint64_t{forever};
     if (random.chance(90)) o.line_max = 100;
     if (random.chance(95)) o.shed = {};
@@ -221,7 +249,9 @@ plan draw_plan(std::uint64_t seed, std::size_t steps) {
     }
     p.can.sees_freezes = !random.chance(20);
     if (random.chance(20)) p.settings.open_errors = open_errors::fail_fast;
+    draw_turns(random, p);
     draw_express(random, p);
+    disturb_turns(random, p);
     draw_debts(random, p);
     return p;
 }

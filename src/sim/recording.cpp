@@ -16,6 +16,7 @@ void each_field(Plan& p, Visit visit) {
     visit("probe", p.can.probe);
     visit("reset", p.can.reset);
     visit("sees_freezes", p.can.sees_freezes);
+    visit("turns", p.can.turns);
     visit("reports", p.reports);
     visit("ends_live", p.ends_live);
     visit("calls_wait", p.calls_wait);

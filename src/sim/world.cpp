@@ -44,6 +44,7 @@ void tallies::add(const tallies& other) {
     grants += other.grants;
     passed_on += other.passed_on;
     lent_now += other.lent_now;
+    turns += other.turns;
     refusals += other.refusals;
     cancels += other.cancels;
     destroyed += other.destroyed;
@@ -92,7 +93,8 @@ decision world::draw() {
     while (pick >= plan_.weights[kind]) pick -= plan_.weights[kind++];
     decision d{.what = static_cast<decision::kind>(kind)};
     if (!choose_borrower(d)) d.what = decision::kind::answer;
-    if (d.what == decision::kind::answer && calls_.empty()) d.what = decision::kind::pass;
+    if (d.what == decision::kind::answer && calls_.empty() && !choose_instead(d))
+        d.what = decision::kind::pass;
     d.b = static_cast<std::uint32_t>(random_.below(1000));
     switch (d.what) {
         case decision::kind::answer:
@@ -138,6 +140,15 @@ bool world::choose_borrower(decision& d) {
         if (fits(borrowers_[d.a], d.what)) return true;
     }
     return false;
+}
+
+/// Where turns are taken, little time passes: somebody acquires or, if everybody has, releases.
+bool world::choose_instead(decision& d) {
+    if (plan_.can.turns == 0 || random_.chance(5)) return false;
+    d.what = decision::kind::acquire;
+    if (choose_borrower(d)) return true;
+    d.what = decision::kind::release;
+    return choose_borrower(d);
 }
 
 /// Whether this borrower can do this now.
@@ -291,7 +302,8 @@ void world::ask(borrower& who) {
                     .cannot_wait = who.cannot_wait,
                     .queues = who.queues,
                     .rank = who.rank,
-                    .holder = thread_of(who)};
+                    .holder = thread_of(who),
+                    .thread = is_coroutine(who) ? 0 : runs_on(who)};
     bool stuck = deadlocks(who);
     if (planted(fault::unfit_costs_the_place)) r.ticket = 0;
     if (planted(fault::unfit_restarts_the_bypass)) r.arrived = now_;
@@ -381,9 +393,10 @@ void world::release(borrower& who, condition how) {
     p.owes = owes;
     p.owes_since = now_;
     slot_id slot = who.slot;
+    p.given_back_by = runs_on(who) + (who.moved ? 1 : 0);
     who = {};
-    machine_.release(now_, slot, how, 0, nanoseconds{0}, mine_);
-    model_.release(now_, slot, how, 0, theirs_);
+    machine_.release(now_, slot, how, 0, nanoseconds{0}, mine_, p.given_back_by);
+    model_.release(now_, slot, how, 0, theirs_, p.given_back_by);
 }
 
 /// A lease whose resource its hook refused: the resource goes, and the borrower back to its place.
@@ -433,7 +446,13 @@ void world::lent(borrower& who, slot_id slot, bool from_line) {
     bool bypasses = plan_.settings.fairness == fairness::bounded && !from_line &&
                     head->bypassable && head->rank != priority::reserved &&
                     now_ < core::after(head->arrived, plan_.settings.bypass_for);
-    require(head == &who || bypasses, "first come, first served");
+    // Where turns are taken, nothing else is lent at once while somebody waits.
+    bool takes_turn = plan_.settings.fairness == fairness::turns && !from_line && anybody_waits();
+    if (takes_turn) require(take_turn(who, slot), "only turns go on");
+    require(head == &who || bypasses || takes_turn, "first come, first served");
+    p.taken_back = takes_turn ? p.taken_back + 1 : 0;
+    if (!takes_turn) p.turn_began = now_;
+    seen_.turns += takes_turn;
     require(!from_line || now_ < who.deadline, "nobody is granted after the deadline");
     ++seen_.grants;
     who.slot = slot;
@@ -446,6 +465,41 @@ void world::lent(borrower& who, slot_id slot, bool from_line) {
     std::size_t trials = 0;
     for (const borrower& b : borrowers_) trials += b.trial && b.slot != core::no_slot;
     require(trials <= circuit_.probes, "few try while the circuit recovers");
+}
+
+bool world::anybody_waits() const {
+    return head() != nullptr || std::any_of(gatherers_.begin(), gatherers_.end(),
+                                            [](const gatherer& g) { return g.waits; });
+}
+
+/// But for gatherers.
+const world::borrower* world::head() const {
+    const borrower* first = nullptr;
+    for (const borrower& b : borrowers_)
+        if (b.what == doing::waiting && (first == nullptr || comes_before(b, *first))) first = &b;
+    return first;
+}
+
+/// Whether this thread may have its own back although somebody waits.
+bool world::take_turn(const borrower& who, slot_id slot) const {
+    const borrower* first = head();
+    const place& p = places_[slot];
+    if (first == nullptr || is_coroutine(*first) || is_coroutine(who)) return false;
+    for (const gatherer& g : gatherers_) {
+        instant turn_of_it = g.arrived + plan_.settings.head_start;
+        if (g.waits && std::tuple(turn_of_it, g.came) < std::tuple(turn(*first), first->came))
+            return false;
+    }
+    if (first->rank == priority::reserved || who.rank > first->rank) return false;
+    constexpr nanoseconds at_least = core::machine::shortest_turn + core::machine::aside_for;
+    bool goes_on = p.taken_back < plan_.can.turns || now_ < p.turn_began + at_least;
+    return goes_on && p.given_back_by == runs_on(who);
+}
+
+/// The thread; coroutines share one.
+std::uint64_t world::runs_on(const borrower& who) const {
+    if (is_coroutine(who)) return 1'000'000;
+    return 1 + index_of(who) / (plan_.pairs ? 2 : 1);
 }
 
 /// 0: it is no thread, or one that nobody knows.
@@ -619,7 +673,9 @@ void world::move(const breaker_move& where) {
 /// False: the timer is late, and nobody has told the machine of the time.
 bool world::pass(std::uint32_t how, std::uint32_t much) {
     instant wake = machine_.wake_at();
-    if (how < 55 && wake != never) now_ = std::max(now_, wake);
+    bool a_little = plan_.can.turns > 0 && how % 2 == 1;  // something may still be set aside
+    if (a_little) now_ += std::chrono::microseconds{much / 8};
+    else if (how < 55 && wake != never) now_ = std::max(now_, wake);
     else if (how < 70) now_ += milliseconds{much % 50};
     else if (how < 80) now_ += milliseconds{much * 4};
     else if (how < 85) now_ += nanoseconds{much};

@@ -27,6 +27,7 @@ struct tallies {
     std::uint64_t grants = 0;
     std::uint64_t passed_on = 0;  // grants by express to the head of the line
     std::uint64_t lent_now = 0;   // grants by express of what was idle
+    std::uint64_t turns = 0;      // grants of what somebody took back
     std::uint64_t refusals = 0;
     std::uint64_t cancels = 0;    // of somebody in line
     std::uint64_t destroyed = 0;  // coroutines, while suspended
@@ -112,11 +113,15 @@ private:
         bool fit = false;       // before_acquire has said so, since it was lent
         std::uint64_t resource = 0;
         event_kind last_event = event_kind::closed;
+        std::uint64_t given_back_by = 0;  // the thread
+        std::uint64_t taken_back = 0;     // so often, since somebody else had it
+        core::instant turn_began{};
     };
 
     bool carry_out(const decision& d);
     std::uint32_t draw_patience();
     bool choose_borrower(decision& d);
+    bool choose_instead(decision& d);
     bool fits(const borrower& who, decision::kind what) const;
     bool borrow(const decision& d, borrower& who);
     bool happen(const decision& d);
@@ -203,6 +208,10 @@ private:
     void mix(std::uint64_t value);
     std::uint64_t thread_of(const borrower& who) const;
     std::uint64_t holder_of(const borrower& who) const;
+    std::uint64_t runs_on(const borrower& who) const;
+    bool take_turn(const borrower& who, core::slot_id slot) const;
+    const borrower* head() const;
+    bool anybody_waits() const;
     bool deadlocks(const borrower& who) const;
     core::instant turn(const borrower& who) const;
     bool comes_before(const borrower& a, const borrower& b) const;

@@ -58,9 +58,11 @@ bool world::scatter(gatherer& who) {
         core::slot_id slot = who.slots.back();
         who.slots.pop_back();
         trials_well_ += machine_.look(slot).trial;
+        // By some thread that does not ask for one at a time.
+        machine_.release(now_, slot, core::condition::clean, 0, core::duration{}, mine_, 1);
+        model_.release(now_, slot, core::condition::clean, 0, theirs_, 1);
+        places_[slot].given_back_by = 1;
         places_[slot].owes = false;
-        machine_.release(now_, slot, core::condition::clean, 0, core::duration{}, mine_);
-        model_.release(now_, slot, core::condition::clean, 0, theirs_);
         absorb();
     }
     scattering_ = false;

@@ -123,8 +123,8 @@ void validate(const options& o, bool can_probe) {
             "must be background, wait or none");
     require(o.order <= order::fifo, "order", std::to_string(static_cast<int>(o.order)),
             "must be lifo or fifo");
-    require(o.fairness <= fairness::bounded, "fairness",
-            std::to_string(static_cast<int>(o.fairness)), "must be strict or bounded");
+    require(o.fairness <= fairness::turns, "fairness", std::to_string(static_cast<int>(o.fairness)),
+            "must be strict, bounded or turns");
     require(o.open_errors <= open_errors::fail_fast, "open_errors",
             std::to_string(static_cast<int>(o.open_errors)), "must be retry or fail_fast");
     validate_backoff(o.backoff);

@@ -72,8 +72,9 @@ public:
     bool cancel(std::uint64_t who) {
         return truth([&] { return it.cancel(now, waiters_.at(who), heard_); });
     }
-    void release(slot_id id, condition how = condition::clean, std::uint64_t uses = 0) {
-        event([&] { it.release(now, id, how, uses, 1ms, heard_); });
+    void release(slot_id id, condition how = condition::clean, std::uint64_t uses = 0,
+                 std::uint64_t thread = 0) {
+        event([&] { it.release(now, id, how, uses, 1ms, heard_, thread); });
     }
     void detach(slot_id id) {
         event([&] { it.detach(now, id, heard_); });
