@@ -32,7 +32,8 @@ core::request request_of(const detail::waiter& who, std::uint64_t holder) {
             .cannot_wait = who.cannot_wait,
             .queues = who.wants.queues,
             .rank = who.wants.rank,
-            .holder = holder};
+            .holder = holder,
+            .thread = who.holder};
 }
 
 /// A waiter that comes for the first time gets its place now. False: it had one.
@@ -85,7 +86,10 @@ void wait(keeper& k, thread_waiter& me, const std::stop_token& stop) {
 bool ask(keeper& k, thread_waiter& me, resource* rejected) {
     me.rearm();
     join_anew(me, rejected);
-    if (rejected == nullptr && k.has_waiters() && join_line(k, me)) return true;
+    if (rejected == nullptr && k.has_waiters()) {
+        if (k.takes_turns && claim(k, me)) return false;
+        if (join_line(k, me)) return true;
+    }
     if (rejected == nullptr && !k.has_waiters() && lend_at_once(k, me)) return false;
     bool in_line = false;
     try {
@@ -234,7 +238,8 @@ bool join_line(keeper& k, detail::waiter& who) {
                          .arrived = now,
                          .deadline = who.deadline,
                          .rank = who.wants.rank,
-                         .bypassable = true};
+                         .bypassable = true,
+                         .is_thread = who.holder != 0};
     core::waiter_id id;
     keeper::changing bracket(k.sequence);
     if (!k.machine.queue_up(now, in_line, id)) return false;
@@ -247,8 +252,7 @@ bool join_line(keeper& k, detail::waiter& who) {
     return true;
 }
 
-/// notice_suspension() would notice one.
-static bool was_suspended(const keeper& k, instant now) CENOTE_REQUIRES(k.lock) {
+bool was_suspended(const keeper& k, instant now) {
     return k.can_probe && k.clock == nullptr && k.suspension.happened(now, time_since_boot());
 }
 
@@ -266,6 +270,7 @@ bool lend_at_once(keeper& k, detail::waiter& who) {
         keeper::changing bracket(k.sequence);
         core::slot_id id = core::no_slot;
         if (!k.machine.lend_now(now, id)) return false;
+        if (k.takes_turns) k.machine.lent_to(now, id, who.holder != 0, who.wants.rank);
         who.arrived = now;
         who.got = k.calls.in(id);
         who.error = {};

@@ -53,6 +53,21 @@ std::uint64_t name_holders(keeper& k, std::uint64_t thread, std::size_t wanted)
 /// A waiter that forked while it asked, in what the pool called on its thread, is new here.
 void join_anew(detail::waiter& me, detail::resource*& rejected) noexcept;
 
+/// notice_suspension() would notice one.
+bool was_suspended(const keeper& k, core::instant now) CENOTE_REQUIRES(k.lock);
+
+// turns.cpp: a thread has its own back.
+
+/// The thread that gives `r` back, if it may have acquired it, too; else 0.
+std::uint64_t thread_that_returns(const keeper& k, const detail::resource* r)
+    CENOTE_REQUIRES(k.lock);
+/// A clean lease of this thread comes back, or an owing one, and is set aside for it. False: it is
+/// not; nothing has changed.
+bool set_aside(keeper& k, core::instant now, detail::resource* r, std::uint64_t uses)
+    CENOTE_REQUIRES(k.lock);
+/// This thread comes for what was set aside for it. False: nothing has changed.
+bool claim(keeper& k, detail::waiter& who) CENOTE_EXCLUDES(k.lock);
+
 // look.cpp: looks from outside.
 
 /// How many slots there are, or were before `max` became less. Without the lock.

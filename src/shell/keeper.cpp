@@ -40,7 +40,10 @@ std::uint64_t pick_seed(const options& settings) {
 core::abilities abilities_of(const detail::connector_abilities& can, const manual_clock* clock) {
     // On an executor a timer keeps the loop running. Only options may ask for one.
     bool has_timer = can.blocks && clock == nullptr;
-    return {.probe = can.probe, .reset = can.reset, .sees_freezes = has_timer};
+    return {.probe = can.probe,
+            .reset = can.reset,
+            .sees_freezes = has_timer,
+            .turns = has_timer ? core::machine::usual_turns : 0};
 }
 
 keeper* keeper::open(const options& settings, std::unique_ptr<detail::any_connector> connector,
@@ -67,6 +70,7 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
       clock(fixed.clock.get()),
       can(connector_->abilities()),
       can_probe(can.probe),
+      takes_turns(settings.fairness == fairness::turns && abilities_of(can, clock).turns > 0),
       news(settings.observers),
       strategy(settings.breaker),
       max_now(settings.max),
@@ -215,6 +219,12 @@ void keeper::carry_out(errands& todo) noexcept {
 }
 
 // Time.
+
+instant keeper::mind_closely(instant now) {
+    bool taken = std::exchange(turns_seen_, machine.set_asides()) != machine.set_asides();
+    look_again_ = taken ? core::after(now, core::machine::aside_for) : core::never;
+    return mind_until();
+}
 
 void keeper::tick() noexcept {
     enter([&](instant now) CENOTE_REQUIRES(lock) noexcept {

@@ -102,7 +102,12 @@ public:
     /// When tick() must be called next.
     core::instant wake_at() const CENOTE_REQUIRES(lock);
     /// For the part that minds the clock: until when it will not look.
-    core::instant mind_until() CENOTE_REQUIRES(lock) { return looked_for_ = wake_at(); }
+    core::instant mind_until() CENOTE_REQUIRES(lock) {
+        return looked_for_ = std::min(wake_at(), look_again_);
+    }
+    /// The same for a thread that does nothing else. While turns are taken it looks again soon,
+    /// since it would have to be woken for each.
+    core::instant mind_closely(core::instant now) CENOTE_REQUIRES(lock);
     /// It cannot: the next one that comes with a deadline has to tell it again.
     void mind_nothing() CENOTE_REQUIRES(lock) { looked_for_ = core::never; }
     /// Whether a thread that waits for this pool moves its manual clock.
@@ -126,7 +131,8 @@ public:
     void release(detail::resource* r, std::exception_ptr cause) noexcept CENOTE_EXCLUDES(lock);
     /// Back to the machine, not to the shelf.
     void give_to_machine(core::instant now, detail::resource* r, core::condition how,
-                         const std::optional<core::duration>& held) CENOTE_REQUIRES(lock);
+                         const std::optional<core::duration>& held, std::uint64_t thread = 0)
+        CENOTE_REQUIRES(lock);
     /// Whether before_acquire has nothing against it. Runs the user's code.
     bool admits(detail::resource* r) noexcept CENOTE_EXCLUDES(lock) {
         return looks_before_acquire_ ? look_before_acquire(r) : !is_foreign(r);
@@ -174,6 +180,7 @@ public:
     manual_clock* const clock;              // null: the system's
     const detail::connector_abilities can;  // of every connector it has
     const bool can_probe;
+    const bool takes_turns;
 
     // Its parts.
 
@@ -222,6 +229,8 @@ private:
     mutable core::instant latest_ CENOTE_GUARDED_BY(lock) = core::long_ago;  // see now_in_order()
     std::uint64_t settles_ CENOTE_GUARDED_BY(lock) = 0;  // the machine's, at the last sort_out
     core::instant looked_for_ CENOTE_GUARDED_BY(lock) = core::long_ago;  // the clock is minded
+    core::instant look_again_ CENOTE_GUARDED_BY(lock) = core::never;     // also without need
+    std::uint64_t turns_seen_ CENOTE_GUARDED_BY(lock) = 0;               // at the last look
     bool occupied_ CENOTE_GUARDED_BY(lock) = false;  // has the reference of all that is not vacant
     const fork_watch told_of_forks_{*this};          // the last to be made, the first to go
 };

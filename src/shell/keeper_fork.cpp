@@ -84,6 +84,8 @@ void keeper::start_anew(errands& todo) {
     work->start_anew();
     settles_ = 0;
     looked_for_ = core::long_ago;
+    look_again_ = core::never;
+    turns_seen_ = 0;
     occupied_ = false;
     forks.forsake_later(todo);
     if (was_closed) machine.close(now, out);

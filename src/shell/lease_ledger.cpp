@@ -87,7 +87,8 @@ bool lease_ledger::name_holders(std::uint64_t thread, core::machine& machine) co
     while (first < machine.places() && (last_taken_by(first) != thread || !is_out(first))) ++first;
     if (first == machine.places()) return false;
     for (core::slot_id id = 0; id < machine.places(); ++id)
-        machine.held_by(id, is_out(id) ? last_taken_by(id) : 0);
+        if (machine.look(id).state == core::slot_state::leased)
+            machine.held_by(id, is_out(id) ? last_taken_by(id) : 0);
     return true;
 }
 

@@ -23,7 +23,8 @@ namespace {
 
 /// Where a lease went at once.
 struct passed {
-    detail::waiter* to = nullptr;  // is still to be told; null: nothing has changed
+    bool done = false;             // false: nothing has changed
+    detail::waiter* to = nullptr;  // is still to be told
     bool rouse = false;  // the clock must be minded from earlier on; keeps the keeper for that
 };
 
@@ -33,7 +34,13 @@ struct passed {
     k.granted(now, r, borrower_of(w));
 }
 
-/// In a full pool where only the line can move: straight to the waiter at its head.
+passed done_at(keeper& k, instant due, detail::waiter* to = nullptr) CENOTE_REQUIRES(k.lock) {
+    bool rouse = !k.is_minded_until(due);
+    if (rouse) k.add_ref();
+    return {.done = true, .to = to, .rouse = rouse};
+}
+
+/// In a full pool where only the line can move: straight to the waiter at its head, or set aside.
 passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     holding here(k.lock);
     // Leases from before a recall, and what before_acquire looks at, take the long way.
@@ -44,6 +51,7 @@ passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     std::uint64_t cookie = 0;
     keeper::changing bracket(k.sequence);
     std::uint64_t uses = k.leases.uses_since(r);
+    if (k.takes_turns && set_aside(k, now, r, uses)) return done_at(k, k.machine.aside_at());
     if (!k.machine.pass_on(now, r->slot, uses, lease_ledger::held(now, r), r->owes, cookie))
         return {};
     auto* w = std::bit_cast<detail::waiter*>(cookie);
@@ -51,9 +59,7 @@ passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     w->got = r;
     if (!k.leases.passed_on(now, r, uses, *w)) grant(k, now, r, *w);
     else if (k.lane.is_swept()) k.lane.sweep_by(k.machine.look(r->slot).expires_at);
-    bool rouse = !k.is_minded_until(k.leases.look_at());
-    if (rouse) k.add_ref();
-    return {.to = w, .rouse = rouse};
+    return done_at(k, k.leases.look_at(), w);
 }
 
 /// In a calm pool: it becomes idle. False: nothing has changed.
@@ -81,9 +87,11 @@ passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
 /// False: it has to go the long way.
 [[gnu::noinline]] bool pass_on_and_tell(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     passed p = pass_on(k, r);
-    if (p.to == nullptr) return false;
-    p.to->process.store(detail::no_process, std::memory_order_relaxed);
-    p.to->notify();  // from here on the keeper may be gone
+    if (!p.done) return false;
+    if (p.to != nullptr) {
+        p.to->process.store(detail::no_process, std::memory_order_relaxed);
+        p.to->notify();  // from here on the keeper may be gone
+    }
     if (p.rouse) [[unlikely]]
         rouse_and_drop(k);
     return true;
@@ -119,7 +127,8 @@ void end_lease(keeper& k, instant now, resource* r, core::condition how,
     if (cause != nullptr) k.opens.begin_answer(cause, s.resource);
     // The machine must hear of the end of a trial.
     bool plain = returns_as_it_is(how) && !s.trial;
-    if (!plain || !k.lane.keep(now, r)) return k.give_to_machine(now, r, how, held);
+    if (!plain || !k.lane.keep(now, r))
+        return k.give_to_machine(now, r, how, held, k.takes_turns ? thread_that_returns(k, r) : 0);
     if (held) k.machine.note_hold(*held);
 }
 
@@ -150,9 +159,9 @@ void keeper::release(resource* r, std::exception_ptr cause) noexcept {
 }
 
 void keeper::give_to_machine(instant now, resource* r, core::condition how,
-                             const std::optional<core::duration>& held) {
+                             const std::optional<core::duration>& held, std::uint64_t thread) {
     lane.is_back(r);
-    machine.release(now, r->slot, how, leases.take_uses(r), held, out);
+    machine.release(now, r->slot, how, leases.take_uses(r), held, out, thread);
 }
 
 bool keeper::look_before_acquire(resource* r) noexcept {

@@ -104,7 +104,7 @@ void work_thread::mind() {
             home_.watchers.tell();  // whoever ends the pool does what no thread does
         }
         core::instant now = home_.now();
-        core::instant wake_at = home_.mind_until();
+        core::instant wake_at = home_.mind_closely(now);
         if (wake_at <= now) {
             lock.unlock();
             home_.tick();
