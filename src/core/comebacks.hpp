@@ -20,9 +20,9 @@ public:
         credit_ = std::min(credit_ + 1, most);
         pause_ = first_pause;
     }
-    /// Nobody did.
+    /// Nobody did. Whatever else was set aside when the pause began says nothing more.
     void missed(std::uint64_t lends) {
-        if (planted(fault::missed_turns_tell_nothing)) return;
+        if (planted(fault::missed_turns_tell_nothing) || !are_likely(lends)) return;
         if (credit_ >= price) {
             credit_ -= price;
             return;

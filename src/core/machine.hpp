@@ -218,7 +218,8 @@ public:
     /// For a waiter that wants one, waits for leases of others, and holds none itself. Without a
     /// ticket it gets one. False also if there is no room, which make_room() makes.
     bool queue_up(instant now, waiter& who, waiter_id& id);
-    /// A clean lease comes back, or an owing one. `to`: the cookie of the waiter that gets it.
+    /// A clean lease comes back, or an owing one. `to`: the cookie of the waiter that gets it;
+    /// lent_to() follows.
     bool pass_on(instant now, slot_id id, std::uint64_t uses, const std::optional<duration>& held,
                  bool owes, std::uint64_t& to);
     /// A clean lease comes back from `thread`, or an owing one, and is set aside for it.
@@ -232,7 +233,8 @@ public:
     std::uint64_t set_asides() const { return set_asides_; }
     /// One idle resource is lent, to lent_to(); draw_ticket() for whoever may need its place again.
     bool lend_now(instant now, slot_id& id);
-    /// Whom lend_now() has lent it to. `thread`: it waits for its leases, if it has to.
+    /// Whom lend_now() has lent it to, or pass_on(). `thread`: it waits for its leases, if it has
+    /// to.
     void lent_to(instant now, slot_id id, bool thread, priority rank) {
         begin_turn(now, slots_[id], thread, rank);
     }
@@ -314,10 +316,7 @@ public:
     bool on_close(instant now, slot_id id, std::uint64_t call, outcome how, actions& out);
 
     /// When tick() must be called next if nothing else happens.
-    instant wake_at() const {
-        instant at = planted(fault::what_is_set_aside_has_no_timer) ? never : aside_at();
-        return std::min({line_.earliest(), others_at_, at});
-    }
+    instant wake_at() const { return std::min(line_.earliest(), others_at_); }
     /// When something is no longer set aside for the thread that gave it back.
     instant aside_at() const {
         slot_id first = slots_.oldest(idle_kind::aside);
@@ -405,7 +404,8 @@ private:
     }
     void grant(instant now, slot& s, instant arrived, bool waited, actions& out);
     bool hand_over(instant now, slot_id id, actions& out);
-    static void begin_turn(instant now, slot& s, bool thread, priority rank) {
+    void begin_turn(instant now, slot& s, bool thread, priority rank) {
+        if (can_.turns == 0) return;
         if (!planted(fault::turns_count_on)) s.turns = 0;
         s.turn_began = now;
         s.by_thread = thread;
@@ -499,7 +499,7 @@ private:
     void stay_calm(instant now);
     bool is_express(instant now) const {
         bool due = now >= line_.earliest() && !planted(fault::express_ignores_deadlines);
-        return now < express_until_ && !due && now < aside_at();
+        return now < express_until_ && !due;
     }
     /// Whether idle resources are probed of the pool's own accord.
     bool beats() const {
@@ -509,6 +509,7 @@ private:
     instant rest_wake_at() const;
     instant idle_wake_at() const;
     instant look_at() const;
+    instant others_due() const;
     bool minimum_needs(const slot& s) const;
     bool must_wait_for_replacement(const slot& s) const;
     std::size_t leases_of(std::uint64_t holder) const;
@@ -610,7 +611,14 @@ inline void machine::stay_calm(instant now) {
 }
 
 inline instant machine::look_at() const {
-    return count(slot_state::idle) > slots_.aside() ? after(settled_at_, look_every_) : never;
+    return count(slot_state::idle) > 0 ? after(settled_at_, look_every_) : never;
+}
+
+/// The same where something may be set aside.
+inline instant machine::others_due() const {
+    instant at = count(slot_state::idle) > slots_.aside() ? look_at() : never;
+    at = std::min(rest_at_, at);
+    return planted(fault::what_is_set_aside_has_no_timer) ? at : std::min(at, aside_at());
 }
 
 inline bool machine::needs_probe(const slot& s, instant now) const {

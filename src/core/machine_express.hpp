@@ -52,7 +52,6 @@ namespace cenote::core {
     if (!planted(fault::express_forgets_what_becomes_idle)) note_idle(now, s);
     const waiter& w = line_.leave_first();
     to = w.cookie;
-    begin_turn(now, s, w.is_thread, w.rank);
     wait_.record(now - w.arrived);
     if (held) hold_.record(*held);
     return true;

@@ -33,7 +33,7 @@ void machine::settle(instant now, actions& out) {
     rest_at_ = rest_wake_at();
     bool looks = can_.probe && can_.sees_freezes && maintains_ && !closed_ && !paused_;
     look_every_ = looks ? look_after : duration::max();
-    others_at_ = std::min(rest_at_, look_at());
+    others_at_ = others_due();
     calm_until_ = line_.empty() ? calm_limit() : long_ago;
     lend_floor_ = count_reserve();
     express_until_ = line_.empty() ? std::min(others_at_, calm_until_) : express_limit();

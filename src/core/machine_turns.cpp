@@ -3,6 +3,8 @@
 //
 // Meanwhile the resource is idle, but set aside: nobody else is lent it, and after a moment, or
 // when a head comes that is not to wait for that, it goes to the head of the line.
+#include <algorithm>
+
 #include "core/ensure.hpp"
 #include "core/fault.hpp"
 #include "core/machine.hpp"
@@ -51,6 +53,8 @@ void machine::put_aside(instant now, slot_id id, std::uint64_t thread) {
     ++set_asides_;
     slots_.set_aside(id);
     slots_[id].holder = thread;
+    others_at_ = others_due();
+    express_until_ = std::min(express_until_, others_at_);
     note_idle(now, slots_[id]);
 }
 
@@ -66,6 +70,7 @@ bool machine::claim(instant now, std::uint64_t thread, priority rank, slot_id& i
     s.leased_at = now;
     s.lent = ++lends_;
     s.holder = 0;
+    others_at_ = others_due();
     return true;
 }
 

@@ -63,10 +63,14 @@ std::uint64_t thread_that_returns(const keeper& k, const detail::resource* r)
     CENOTE_REQUIRES(k.lock);
 /// A clean lease of this thread comes back, or an owing one, and is set aside for it. False: it is
 /// not; nothing has changed.
-bool set_aside(keeper& k, core::instant now, detail::resource* r, std::uint64_t uses)
-    CENOTE_REQUIRES(k.lock);
+bool set_aside(keeper& k, detail::resource* r) CENOTE_EXCLUDES(k.lock);
 /// This thread comes for what was set aside for it. False: nothing has changed.
 bool claim(keeper& k, detail::waiter& who) CENOTE_EXCLUDES(k.lock);
+
+// release.cpp: how a lease ends.
+
+/// The clock must be minded from earlier on. Lets go of a reference that keeps the keeper for that.
+void rouse_and_drop(keeper& k) noexcept CENOTE_EXCLUDES(k.lock);
 
 // look.cpp: looks from outside.
 

@@ -15,16 +15,9 @@ using detail::resource;
 
 namespace {
 
-/// The clock must be minded from earlier on. Lets go of a reference that keeps the keeper for that.
-[[gnu::noinline]] void rouse_and_drop(keeper& k) noexcept {
-    k.enter([](instant) noexcept {});
-    k.drop_ref();
-}
-
 /// Where a lease went at once.
 struct passed {
-    bool done = false;             // false: nothing has changed
-    detail::waiter* to = nullptr;  // is still to be told
+    detail::waiter* to = nullptr;  // is still to be told; null: nothing has changed
     bool rouse = false;  // the clock must be minded from earlier on; keeps the keeper for that
 };
 
@@ -34,13 +27,7 @@ struct passed {
     k.granted(now, r, borrower_of(w));
 }
 
-passed done_at(keeper& k, instant due, detail::waiter* to = nullptr) CENOTE_REQUIRES(k.lock) {
-    bool rouse = !k.is_minded_until(due);
-    if (rouse) k.add_ref();
-    return {.done = true, .to = to, .rouse = rouse};
-}
-
-/// In a full pool where only the line can move: straight to the waiter at its head, or set aside.
+/// In a full pool where only the line can move: straight to the waiter at its head.
 passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     holding here(k.lock);
     // Leases from before a recall, and what before_acquire looks at, take the long way.
@@ -51,15 +38,17 @@ passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     std::uint64_t cookie = 0;
     keeper::changing bracket(k.sequence);
     std::uint64_t uses = k.leases.uses_since(r);
-    if (k.takes_turns && set_aside(k, now, r, uses)) return done_at(k, k.machine.aside_at());
     if (!k.machine.pass_on(now, r->slot, uses, lease_ledger::held(now, r), r->owes, cookie))
         return {};
     auto* w = std::bit_cast<detail::waiter*>(cookie);
     w->error = {};
     w->got = r;
+    if (k.takes_turns) k.machine.lent_to(now, r->slot, w->holder != 0, w->wants.rank);
     if (!k.leases.passed_on(now, r, uses, *w)) grant(k, now, r, *w);
     else if (k.lane.is_swept()) k.lane.sweep_by(k.machine.look(r->slot).expires_at);
-    return done_at(k, k.leases.look_at(), w);
+    bool rouse = !k.is_minded_until(k.leases.look_at());
+    if (rouse) k.add_ref();
+    return {.to = w, .rouse = rouse};
 }
 
 /// In a calm pool: it becomes idle. False: nothing has changed.
@@ -87,11 +76,9 @@ passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
 /// False: it has to go the long way.
 [[gnu::noinline]] bool pass_on_and_tell(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     passed p = pass_on(k, r);
-    if (!p.done) return false;
-    if (p.to != nullptr) {
-        p.to->process.store(detail::no_process, std::memory_order_relaxed);
-        p.to->notify();  // from here on the keeper may be gone
-    }
+    if (p.to == nullptr) return false;
+    p.to->process.store(detail::no_process, std::memory_order_relaxed);
+    p.to->notify();  // from here on the keeper may be gone
     if (p.rouse) [[unlikely]]
         rouse_and_drop(k);
     return true;
@@ -99,7 +86,9 @@ passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
 
 /// A clean lease in a pool where little has to be decided. False: it has to go the long way.
 inline bool release_at_once(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
-    return k.has_waiters() ? pass_on_and_tell(k, r) : put_back(k, r);
+    if (!k.has_waiters()) return put_back(k, r);
+    if (k.takes_turns && set_aside(k, r)) return true;
+    return pass_on_and_tell(k, r);
 }
 
 /// Not inlined: what it is called with needs room on the stack.
@@ -133,6 +122,11 @@ void end_lease(keeper& k, instant now, resource* r, core::condition how,
 }
 
 }  // namespace
+
+void rouse_and_drop(keeper& k) noexcept {
+    k.enter([](instant) noexcept {});
+    k.drop_ref();
+}
 
 void keeper::release(resource* r) noexcept {
     bool plain = r->state == detail::condition::clean && !looks_before_release_ && !is_foreign(r);

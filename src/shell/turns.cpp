@@ -16,11 +16,25 @@ std::uint64_t thread_that_returns(const keeper& k, const resource* r) {
     return had_it == me || moved ? me : 0;
 }
 
-bool set_aside(keeper& k, instant now, resource* r, std::uint64_t uses) {
-    if (!k.machine.set_aside(now, r->slot, uses, lease_ledger::held(now, r), r->owes,
-                             thread_that_returns(k, r)))
-        return false;
-    k.leases.take_uses(r);
+bool set_aside(keeper& k, resource* r) {
+    bool rouse = false;
+    {
+        holding here(k.lock);
+        // As for a lease that is passed on.
+        if (k.forks.is_behind() || k.has_jobs() || k.lane.has_recalled() ||
+            k.looks_before_acquire() || k.strategy.needs_telling())
+            return false;
+        instant now = k.now_in_order();
+        keeper::changing bracket(k.sequence);
+        if (!k.machine.set_aside(now, r->slot, k.leases.uses_since(r), lease_ledger::held(now, r),
+                                 r->owes, thread_that_returns(k, r)))
+            return false;
+        k.leases.take_uses(r);
+        rouse = !k.is_minded_until(k.machine.aside_at());
+        if (rouse) k.add_ref();  // from here on it is another borrower's
+    }
+    if (rouse) [[unlikely]]
+        rouse_and_drop(k);
     return true;
 }
 

@@ -775,9 +775,10 @@ void model::look_at_aside(instant now) {
     for (const slot_id id : all_in_turn(idle_kind::aside)) {
         const place& s = slots_[id];
         const bool missed = s.idle_since + moment <= now;
-        if (missed && came_again_ >= 16) {
+        const bool counts = missed && lends_ >= no_turns_before_;
+        if (counts && came_again_ >= 16) {
             came_again_ -= 16;
-        } else if (missed) {
+        } else if (counts) {
             came_again_ = 0;
             no_turns_before_ = lends_ + no_turns_for_;
             no_turns_for_ = std::min<std::uint64_t>(2 * no_turns_for_, 4096);

@@ -130,7 +130,8 @@ void draw_breaker(core::dice& random, plan& p) {
 
 /// In some worlds threads take turns, most of them among themselves.
 void draw_turns(core::dice& random, plan& p) {
-    if (!random.chance(40)) return;
+    bool any_thread = p.coroutines < p.borrowers;
+    if (!random.chance(45) || !any_thread) return;
     p.settings.fairness = fairness::turns;
     p.can.turns = 1 + static_cast<std::uint32_t>(random.below(4));
     if (random.chance(60)) p.coroutines = 0;
@@ -144,7 +145,7 @@ void disturb_turns(core::dice& random, plan& p) {
     if (random.chance(15)) weight_of(p, kind::resize) = 10;
     if (random.chance(15)) weight_of(p, kind::pause) = weight_of(p, kind::unpause) = 10;
     if (random.chance(15)) weight_of(p, kind::suspect_all) = 10;
-    if (random.chance(20))
+    if (random.chance(30))
         p.settings.max_lifetime = std::chrono::microseconds{200 + random.below(1000)};
     if (random.chance(15)) {
         p.settings.shed.target = span(random, 3, false);
@@ -249,9 +250,10 @@ plan draw_plan(std::uint64_t seed, std::size_t steps) {
     }
     p.can.sees_freezes = !random.chance(20);
     if (random.chance(20)) p.settings.open_errors = open_errors::fail_fast;
-    draw_turns(random, p);
+    core::dice turns(seed ^ 0x7475726eu);  // of their own, so that other worlds stay as they are
+    draw_turns(turns, p);
     draw_express(random, p);
-    disturb_turns(random, p);
+    disturb_turns(turns, p);
     draw_debts(random, p);
     return p;
 }

@@ -263,8 +263,9 @@ TEST(pool_fairness, bounded_lets_nobody_starve) {
     EXPECT_EQ(line.served_so_far(), 2U);
 }
 
-TEST(pool_fairness, both_kinds_serve_everybody_under_load) {
-    for (auto fairness : {cenote::fairness::strict, cenote::fairness::bounded}) {
+TEST(pool_fairness, every_kind_serves_everybody_under_load) {
+    using enum cenote::fairness;
+    for (auto fairness : {strict, bounded, turns}) {
         auto to = server::start();
         session_pool pool{connector{to},
                           {.max = 3, .acquire_timeout = plenty, .fairness = fairness}};

@@ -350,6 +350,33 @@ TEST(pool_turns, what_owes_a_reset_is_set_aside_like_what_is_clean) {
     EXPECT_TRUE(line.comes_to(1, time));
 }
 
+// Who holds what is written down anew for a thread that has a lease and wants another.
+TEST(pool_turns, what_is_set_aside_is_not_forgotten_when_holders_are_named) {
+    support::stopped_clock time;
+    session_pool pool{connector{server::start()}, taking_turns(2)};
+    auto held = pool.acquire();
+    support::door has_one;
+    support::door wants_another;
+    std::atomic<bool> done{false};
+    std::jthread other([&] {
+        auto one = pool.acquire();
+        has_one.open();
+        wants_another.pass_through();
+        auto another = pool.acquire();
+        done = true;
+    });
+    ASSERT_TRUE(has_one.pass_through());
+    queue line(pool);
+    ASSERT_TRUE(line.join());
+    held.give_back();
+    wants_another.open();
+    ASSERT_TRUE(lines_up(pool, 2));
+    held = pool.acquire();
+    EXPECT_EQ(line.served(), 0);
+    held.give_back();
+    EXPECT_TRUE(eventually([&] { return time.advance(moment), done.load(); }));
+}
+
 TEST(pool_turns, threads_and_coroutines_are_all_served_under_load) {
     constexpr int threads = 6;
     constexpr int coroutines = 6;

@@ -46,6 +46,7 @@ struct climate {
     bool glances = false;  // and does so quickly, wherever that is
     bool hangs = false;    // calls take until their deadline, and longer
     bool bounded = false;  // newcomers may overtake
+    bool turns = false;    // threads take turns
 };
 
 /// Call timeouts where calls hang.
@@ -330,6 +331,7 @@ options everything_on(const climate& how, std::shared_ptr<counter> told) {
         o.fairness = fairness::bounded;
         o.bypass_for = 200us;
     }
+    if (how.turns) o.fairness = fairness::turns;
     o.breaker = std::make_shared<threshold_breaker>(
         threshold_breaker::settings{.failures = 8, .cool_down = 1ms, .probes = 2, .successes = 2});
     o.observers = {std::move(told), std::make_shared<counter>(false)};
@@ -786,6 +788,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(climate{.name = "fast_lane"}, climate{.name = "hanging_calls", .hangs = true},
                     climate{.name = "looking_and_bounded", .looks = true, .bounded = true},
                     climate{.name = "glancing", .looks = true, .glances = true},
+                    climate{.name = "taking_turns", .turns = true},
                     climate{.name = "probing", .lane = false, .looks = true, .hangs = true}),
     [](const auto& test) { return test.param.name; });
 
@@ -955,6 +958,11 @@ struct contest {
     std::uint64_t quarters;
 };
 
+const char* name_of(fairness between) {
+    if (between == fairness::strict) return "strict";
+    return between == fairness::bounded ? "bounded" : "turns";
+}
+
 class acquire_against_retire : public testing::TestWithParam<contest> {};
 
 TEST_P(acquire_against_retire, never_lends_what_was_retired_before) {
@@ -996,10 +1004,9 @@ TEST_P(acquire_against_retire, never_lends_what_was_retired_before) {
 
 INSTANTIATE_TEST_SUITE_P(all, acquire_against_retire,
                          testing::Values(contest{fairness::strict, 4, 3},
-                                         contest{fairness::bounded, 2, 1}),
-                         [](const auto& test) {
-                             return test.param.between == fairness::strict ? "strict" : "bounded";
-                         });
+                                         contest{fairness::bounded, 2, 1},
+                                         contest{fairness::turns, 4, 1}),
+                         [](const auto& test) { return name_of(test.param.between); });
 
 }  // namespace
 }  // namespace cenote::race
