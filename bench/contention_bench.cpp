@@ -196,7 +196,7 @@ workload observed(std::size_t threads, fairness order, holding held, const std::
     return w;
 }
 
-/// What `bypass_for` does, from strict order to 10 ms: how the default was chosen.
+/// Turns, and what `bypass_for` does, from strict order to 10 ms: how the default was chosen.
 workload bypasses(std::size_t threads, holding held, const std::string& about) {
     workload w{.about = std::to_string(threads) + " threads on 4 resources, " + about +
                         "; how long newcomers may overtake the head",
@@ -206,7 +206,11 @@ workload bypasses(std::size_t threads, holding held, const std::string& about) {
         w.subjects.push_back(
             {name, [=](double s) { return run_crowd(*pool, threads, s, held.spend); }});
     };
+    auto barging = std::make_shared<textbook_pool<lone_thing>>(resources);
+    w.subjects.push_back(
+        {textbook, [=](double s) { return run_crowd(*barging, threads, s, held.spend); }});
     add("strict", {.fairness = fairness::strict});
+    add("turns", {.fairness = fairness::turns});
     for (int microseconds : {200, 500, 1'000, 2'000, 5'000, 10'000})
         add("bypass_for " + std::to_string(microseconds) + " us",
             {.fairness = fairness::bounded, .bypass_for = std::chrono::microseconds(microseconds)});

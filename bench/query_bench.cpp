@@ -24,6 +24,7 @@
 #include "crew.hpp"
 #include "stopwatch.hpp"
 #include "support/real_server.hpp"
+#include "textbook_pool.hpp"
 #include "waits.hpp"
 #include "workloads.hpp"
 
@@ -271,7 +272,17 @@ workload queries(const guests& others) {
     return w;
 }
 
-/// What `bypass_for` does, from strict order to 10 ms: how the default was chosen.
+/// Whoever runs takes what it finds, and whoever is woken fights for it.
+subject with_textbook_pool(const std::string& where) {
+    auto from = std::make_shared<textbook_pool<prepared_handle>>(
+        connections, [&] { return std::make_unique<prepared_handle>(where); });
+    return {"textbook", [=](double seconds) {
+                return with_threads(borrowers, seconds,
+                                    [&](std::size_t) { return from->acquire(); });
+            }};
+}
+
+/// Turns, and what `bypass_for` does, from strict order to 10 ms: how the default was chosen.
 workload bypasses() {
     auto at = std::make_shared<place>();
     std::string where = place::words(at->server.port());
@@ -280,7 +291,9 @@ workload bypasses() {
                .subjects = {}};
     auto hand = by_hand(where).run;
     w.subjects.push_back({"by hand", [at, hand](double s) { return hand(s); }});
+    w.subjects.push_back(with_textbook_pool(where));
     w.subjects.push_back(with_pool("strict", handles{{where}}, {.fairness = fairness::strict}));
+    w.subjects.push_back(with_pool("turns", handles{{where}}, {.fairness = fairness::turns}));
     for (int microseconds : {200, 500, 1'000, 2'000, 5'000, 10'000})
         w.subjects.push_back(with_pool("bypass_for " + std::to_string(microseconds) + " us",
                                        handles{{where}},

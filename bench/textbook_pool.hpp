@@ -24,6 +24,7 @@ public:
         lease& operator=(const lease&) = delete;
         ~lease() { home_.put(std::move(held_)); }
 
+        T& operator*() const noexcept { return *held_; }
         T* operator->() const noexcept { return held_.get(); }
 
     private:
@@ -31,9 +32,12 @@ public:
         std::unique_ptr<T> held_;
     };
 
-    explicit textbook_pool(std::size_t size) {
+    explicit textbook_pool(std::size_t size)
+        : textbook_pool(size, [] { return std::make_unique<T>(); }) {}
+    template <class Make>
+    textbook_pool(std::size_t size, Make make) {
         idle_.reserve(size);
-        for (std::size_t i = 0; i < size; ++i) idle_.push_back(std::make_unique<T>());
+        for (std::size_t i = 0; i < size; ++i) idle_.push_back(make());
     }
 
     bool is_refused_after(std::chrono::milliseconds patience) {

@@ -309,7 +309,7 @@ typedef int32_t cenote_order;
 enum { CENOTE_LIFO = 0, CENOTE_FIFO = 1 };
 
 typedef int32_t cenote_fairness;
-enum { CENOTE_STRICT = 0, CENOTE_BOUNDED = 1 };
+enum { CENOTE_STRICT = 0, CENOTE_BOUNDED = 1, CENOTE_TURNS = 2 };
 
 /* After a failed open callers go on waiting, or are refused at once with OPEN_FAILED. */
 typedef int32_t cenote_open_errors;

@@ -52,8 +52,7 @@ enum class order : std::uint8_t {
 enum class fairness : std::uint8_t {
     strict,   ///< The head of the line, always.
     bounded,  ///< A newcomer may overtake while the head has waited less than `bypass_for`.
-    turns,  ///< The head of the line; but a thread that comes again at once has its own back a few
-            ///< times before another thread gets it.
+    turns,    ///< The head; but a thread that comes again at once has its own back a few times.
 };
 
 /// How failed opens are spaced: so long after the beginning of the one that failed comes the next.
@@ -195,7 +194,9 @@ struct options {
 
     /// `strict` is right whenever a resource is held longer than a thread switch takes: any network
     /// round trip. `bounded` is for microsecond holds by blocked threads, where strict hand-over
-    /// costs a thread switch per use.
+    /// costs a thread switch per use. `turns` is for more threads than processors: a thread that
+    /// comes again within 100 us has its own back four times, or for 100 us, before the next thread
+    /// gets it. Who waits as a coroutine, for several or as `reserved` is served as with `strict`.
     cenote::fairness fairness = cenote::fairness::strict;
 
     /// With `fairness::bounded`: how old the head of the line gets before it can no longer be

@@ -21,6 +21,7 @@ static_assert(static_cast<int>(warm_up::wait) == CENOTE_WARM_UP_WAIT);
 static_assert(static_cast<int>(warm_up::none) == CENOTE_WARM_UP_NONE);
 static_assert(static_cast<int>(order::fifo) == CENOTE_FIFO);
 static_assert(static_cast<int>(fairness::bounded) == CENOTE_BOUNDED);
+static_assert(static_cast<int>(fairness::turns) == CENOTE_TURNS);
 static_assert(static_cast<int>(open_errors::fail_fast) == CENOTE_OPEN_ERRORS_FAIL_FAST);
 static_assert(static_cast<int>(priority::reserved) == CENOTE_PRIORITY_RESERVED);
 static_assert(static_cast<int>(priority::high) == CENOTE_PRIORITY_HIGH);
@@ -135,7 +136,7 @@ options read_options(const cenote_options* from, const host& at) {
     each_count(o, into, [](auto c, auto& cpp) { cpp = c; });
     into.warm_up = choice<warm_up>(o.warm_up, CENOTE_WARM_UP_NONE, "warm_up");
     into.order = choice<order>(o.order, CENOTE_FIFO, "order");
-    into.fairness = choice<fairness>(o.fairness, CENOTE_BOUNDED, "fairness");
+    into.fairness = choice<fairness>(o.fairness, CENOTE_TURNS, "fairness");
     into.open_errors =
         choice<open_errors>(o.open_errors, CENOTE_OPEN_ERRORS_FAIL_FAST, "open_errors");
     into.probe_on_release = o.probe_on_release != 0;

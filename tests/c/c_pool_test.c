@@ -80,7 +80,7 @@ static void names_the_option_that_breaks_its_rule(void) {
     bad[2].name = NULL;
     bad[3].warm_up = (cenote_warm_up)3;
     bad[4].order = (cenote_order)-1;
-    bad[5].fairness = (cenote_fairness)2;
+    bad[5].fairness = (cenote_fairness)3;
     bad[6].open_timeout = -1;
     bad[7].lifetime_jitter = 2;
     cenote_observer deaf = {.size = sizeof deaf};
