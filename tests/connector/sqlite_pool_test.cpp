@@ -3,6 +3,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -50,11 +51,13 @@ struct sqlite_pool : testing::Test {
     }
 
     sqlite_file file;
+    /// On a busy disk the writes of all the others may take long.
+    std::string url = file.url("?busy_timeout=30s");
     std::atomic<int> wrong{0};
 };
 
 TEST_F(sqlite_pool, serves_coroutines_and_threads) {
-    pool<connection> five{connector{file.url()}, support::patient(5)};
+    pool<connection> five{connector{url}, support::patient(5)};
     asio::io_context io;
     for (int w = 0; w < workers; ++w)
         asio::co_spawn(io, deposit(five, w, wrong),
@@ -79,7 +82,7 @@ TEST_F(sqlite_pool, serves_coroutines_and_threads) {
 
 TEST_F(sqlite_pool, works_on_an_executor) {
     asio::io_context io;
-    pool<connection> five{io, async_connector{file.url()}, support::patient(5)};
+    pool<connection> five{io, async_connector{url}, support::patient(5)};
     auto work = [&]() -> asio::awaitable<void> {
         for (int w = 0; w < 3; ++w) co_await deposit(five, w, wrong);
         auto left = co_await five.async_close(plenty, asio::use_awaitable);
