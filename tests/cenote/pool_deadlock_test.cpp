@@ -161,8 +161,7 @@ TEST(pool_deadlock, does_not_concern_those_who_only_try) {
 
 TEST(pool_deadlock, is_announced_by_nested_acquires) {
     auto watch = std::make_shared<support::recorder>();
-    session_pool pool{connector{server::start()},
-                      {.max = 2, .observers = {watch}}};
+    session_pool pool{connector{server::start()}, {.max = 2, .observers = {watch}}};
     auto mine = pool.acquire_for(plenty);
     std::thread other([&] {
         auto theirs = pool.acquire_for(plenty);
