@@ -231,7 +231,7 @@ TEST_F(http_pooled, survives_restarts_under_load) {
     http_pool pool{connector("http://127.0.0.1:" + std::to_string(server.port())),
                    support::patient(max)};
     load busy(pool);
-    ASSERT_TRUE(eventually([&] { return busy.right() > 500; }));
+    ASSERT_TRUE(eventually([&] { return busy.right() > 100; }));
     using ending = support::real_server::ending;
     for (ending how : {ending::fast, ending::immediate, ending::fast}) {
         int failed_before = busy.failed();
@@ -247,7 +247,7 @@ TEST_F(http_pooled, survives_restarts_under_load) {
         std::uint64_t lost = max + pool.stats().opened - opened_before;
         int right_before = busy.right();
         server.start();
-        ASSERT_TRUE(eventually([&] { return busy.right() > right_before + 500; }));
+        ASSERT_TRUE(eventually([&] { return busy.right() > right_before + 100; }));
         int failed = busy.failed() - failed_before;
         EXPECT_LE(failed, static_cast<int>(lost));
     }

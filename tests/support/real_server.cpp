@@ -15,7 +15,7 @@ namespace support {
 namespace {
 
 /// A machine with much else to do may need a while to bring up a server.
-constexpr auto long_enough = 2 * plenty;
+constexpr auto long_enough = 4 * plenty;
 
 }  // namespace
 
