@@ -245,26 +245,29 @@ workload queries(const guests& others) {
     workload w{
         .about = "PostgreSQL, 64 borrowers on 8 connections: a row by its key for each lease",
         .seconds = 1,
-        .subjects = {by_hand(where),
-                     with_pool("cenote, libpq", handles{{where}}),
-                     with_pool("cenote, libpq, bounded", handles{{where}}, overtaking),
-                     with_pool("cenote, threads", cenotes{postgres::connector{trusting}}),
-                     with_pool("cenote, threads, bounded", cenotes{postgres::connector{trusting}},
-                               overtaking),
-                     with_pool("cenote, default", cenotes{postgres::connector{at->url()}}),
-                     {"cenote, coroutines", [=](double s) { return with_coroutines(trusting, s); }},
-                     {"cenote, coroutines, default",
-                      [=](double s) { return with_coroutines(at->url(), s); }},
-                     {"PgBouncer, unpooled",
-                      [=](double s) { return unpooled(place::words(at->bouncer.port()), s); }}}};
+        .subjects = {
+            by_hand(where),
+            with_pool("cenote, libpq", handles{{where}}),
+            with_pool("cenote, libpq, turns", handles{{where}}, {.fairness = fairness::turns}),
+            with_pool("cenote, libpq, bounded", handles{{where}}, overtaking),
+            with_pool("cenote, threads", cenotes{postgres::connector{trusting}}),
+            with_pool("cenote, threads, bounded", cenotes{postgres::connector{trusting}},
+                      overtaking),
+            with_pool("cenote, default", cenotes{postgres::connector{at->url()}}),
+            {"cenote, coroutines", [=](double s) { return with_coroutines(trusting, s); }},
+            {"cenote, coroutines, default",
+             [=](double s) { return with_coroutines(at->url(), s); }},
+            {"PgBouncer, unpooled",
+             [=](double s) { return unpooled(place::words(at->bouncer.port()), s); }}}};
     const std::vector<std::string> peers{psycopg_pool, hikaricp, commons_pool2, pgxpool};
     others.join(w, peers, at->for_guests());
     using enum goal::bound;
     for (const char* one : {"cenote, libpq", "cenote, libpq, bounded"})
         w.goals.push_back(
             {std::string(one) + " / by hand", at_least, 0.98, ratio(one, "by hand", "queries")});
-    for (const char* one : {"cenote, libpq", "cenote, libpq, bounded", "cenote, threads",
-                            "cenote, threads, bounded", "cenote, default", "cenote, coroutines"})
+    for (const char* one :
+         {"cenote, libpq", "cenote, libpq, turns", "cenote, libpq, bounded", "cenote, threads",
+          "cenote, threads, bounded", "cenote, default", "cenote, coroutines"})
         w.goals.push_back({std::string(one) + " / the best peer", at_least, 1,
                            ratio_to_best(one, peers, "queries", best::largest)});
     w.goals.push_back({"cenote, threads / PgBouncer, unpooled", at_least, 1,
