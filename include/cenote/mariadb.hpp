@@ -49,8 +49,9 @@ enum class reset_mode : std::uint8_t {
     /// tables.
     ///
     /// It is at_release instead under TLS, with MySQL, with MariaDB before 10.2.2, and behind a
-    /// proxy that does not forward the server's session tracking. Choose at_release for servers and
-    /// proxies that do not accept several commands in one message.
+    /// proxy that gives connections numbers of its own or does not forward the server's session
+    /// tracking. Choose at_release for servers and proxies that do not accept several commands in
+    /// one message.
     with_next,
     /// The pool resets the connection when the lease ends, on a thread of its own, before it is
     /// lent again: two round trips, three if the server reported a change.

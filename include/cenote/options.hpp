@@ -195,8 +195,9 @@ struct options {
     /// `strict` is right whenever a resource is held longer than a thread switch takes: any network
     /// round trip. `bounded` is for microsecond holds by blocked threads, where strict hand-over
     /// costs a thread switch per use. `turns` is for more threads than processors: a thread that
-    /// comes again within 100 us has its own back four times, or for 100 us, before the next thread
-    /// gets it. Who waits as a coroutine, for several or as `reserved` is served as with `strict`.
+    /// acquires again within 100 us gets its own resource back four times, or for 100 us, before
+    /// the next thread gets it. Waiters that are coroutines, want several or are `reserved` are
+    /// served as with `strict`.
     cenote::fairness fairness = cenote::fairness::strict;
 
     /// With `fairness::bounded`: how old the head of the line gets before it can no longer be
