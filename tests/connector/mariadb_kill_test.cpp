@@ -56,9 +56,10 @@ struct mariadb_kill : testing::Test {
     /// has a time limit, too.
     template <class Ask>
     void expect_stopped(Ask ask) {
+        std::jthread asks;  // joined when the clock runs again, also if the server cannot be asked
         support::stopped_clock time;
         c.set_timeout(50ms);
-        std::thread asks([&] { EXPECT_THROW(ask(), exchange_timeout); });
+        asks = std::jthread([&] { EXPECT_THROW(ask(), exchange_timeout); });
         EXPECT_TRUE(eventually(some_run));
         time.advance(50ms);
         asks.join();
