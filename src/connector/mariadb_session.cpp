@@ -353,10 +353,7 @@ void conversation::fail(unsigned code, const std::string& sqlstate, const std::s
     std::string what = "cenote: MariaDB: " + text + " (" + std::to_string(code) + ")";
     if (kind == error_kind::statement)
         throw statement_error(what, sqlstate, static_cast<int>(code));
-    // Another connection would take it no better.
-    constexpr unsigned longer_than_the_server_takes = 1153;
-    bool too_long = code == longer_than_the_server_takes || code == CR_NET_PACKET_TOO_LARGE;
-    if (with_reset_ && !too_long)
+    if (with_reset_)
         refuse_unrun(kind, code, sqlstate,
                      on().reads().ahead().is_open() ? reset_failure(code, text) : text);
     throw connection_error(kind, what, sqlstate, static_cast<int>(code));
