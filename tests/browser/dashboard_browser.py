@@ -26,7 +26,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 CARD = '.pool[data-pool="%s"]'
-PATIENCE = 60  # seconds, for whatever must happen
+PATIENCE = 180  # seconds, for whatever must happen
 LETTERS = {"leased": "L", "idle": "i", "opening": "o", "probing": "p", "resetting": "r",
            "closing": "c", "vacant": "."}
 

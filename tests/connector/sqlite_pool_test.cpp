@@ -52,7 +52,7 @@ struct sqlite_pool : testing::Test {
 
     sqlite_file file;
     /// On a busy disk the writes of all the others may take long.
-    std::string url = file.url("?busy_timeout=30s");
+    std::string url = file.url("?busy_timeout=3min");
     std::atomic<int> wrong{0};
 };
 

@@ -28,7 +28,7 @@ from pathlib import Path
 
 SECONDS = float(os.environ.get("CENOTE_LOAD_SECONDS", "1"))
 MEASURES = SECONDS > 10
-PATIENCE = 60
+PATIENCE = 180
 MIX = Path(__file__).with_name("mix.lua")
 ORDER = json.dumps({"customer": "ann", "lines": [{"item": "tea", "quantity": 2, "cents": 350}]})
 

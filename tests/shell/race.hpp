@@ -25,6 +25,7 @@
 #include <gtest/gtest.h>
 
 #include "cenote/pool.hpp"
+#include "support/patience.hpp"
 
 namespace cenote::race {
 
@@ -52,7 +53,7 @@ inline std::size_t times(std::size_t soak, std::size_t under_a_sanitizer) {
 }
 
 /// Nothing here takes nearly as long; whoever waits so long has been forgotten.
-inline constexpr auto patience = 60s;
+inline constexpr auto patience = support::plenty;
 
 /// Waits for something that is bound to happen. False: it did not.
 template <class Until>

@@ -22,7 +22,7 @@ inline cenote::options patient(std::size_t max) {
 /// The parameters of a URL, with one for the same.
 inline std::string patiently(const std::string& parameters) {
     if (parameters.find("connect_timeout=") != std::string::npos) return "?" + parameters;
-    return "?connect_timeout=30s" + (parameters.empty() ? "" : "&" + parameters);
+    return "?connect_timeout=3min" + (parameters.empty() ? "" : "&" + parameters);
 }
 
 }  // namespace support
