@@ -79,7 +79,7 @@ measured deadlines(const way& how) {
     (server.*how.down)();
     return latest([&](instant) {
         std::error_code error;
-        auto none = pool.acquire(error);
+        auto none = pool.acquire({}, error);
     });
 }
 

@@ -108,8 +108,8 @@ struct started_later {
 started_later wait_on_queue(pool<thing>& from, sleeping_queue& home, tally_of_refusals& all) {
     auto began = clock::now();
     std::error_code error;
-    auto got = co_await from.co_acquire_for(patience).error_to(error).resumed_by(
-        [at = &home](std::coroutine_handle<> ready) { at->post(ready); });
+    auto got = co_await from.co_acquire({.timeout = patience}, error)
+                   .resumed_by([at = &home](std::coroutine_handle<> ready) { at->post(ready); });
     if (error) all.refused(began);
 }
 
@@ -262,7 +262,7 @@ struct exhausted_cenote {
     exhausted_cenote() : all(1, {.max = 1, .line_max = 2 * threads_waiting}) {}
     bool is_refused_after(std::chrono::milliseconds at_most) {
         std::error_code error;
-        return !all.pool.acquire_for(at_most, error);
+        return !all.pool.acquire({.timeout = at_most}, error);
     }
 
     cenote_pool all;

@@ -54,14 +54,14 @@ void find_none(cenote::pool<session>& pool) {
         }
 
         std::error_code error;
-        auto none = pool.acquire_for(20ms, error);
+        auto none = pool.acquire({.timeout = 20ms}, error);
         std::printf("without exceptions: %s\n", error.message().c_str());
     }).join();
 
     std::stop_source shutdown;
     std::jthread waiting([&, stop = shutdown.get_token()] {
         std::error_code why;
-        auto mine = pool.acquire(stop, why);  // ends when it is told to stop
+        auto mine = pool.acquire({.stop = stop}, why);  // ends when it is told to stop
         std::printf("stopped: %s\n", why == cenote::errc::canceled ? "canceled" : "no");
     });
     shutdown.request_stop();

@@ -73,7 +73,7 @@ int main() {
     {
         cenote::pool<session> pool{connector{there, "guess"}, careful};
         std::error_code error;
-        auto none = pool.acquire(error);  // at once, not after acquire_timeout
+        auto none = pool.acquire({}, error);  // at once, not after acquire_timeout
         std::printf("with a wrong password: %s\n", error.message().c_str());
         pool.replace_connector(connector{there, "secret"});  // takes over, while the pool is in use
         std::printf("with the right one: a session of life %d\n", pool.acquire()->life);

@@ -49,7 +49,7 @@ int refused = 0;
 job visit(cenote::pool<int>& pool, run_loop& loop) {
     auto on_loop = [&loop](std::coroutine_handle<> ready) { loop.post(ready); };
     std::error_code error;
-    auto number = co_await pool.co_acquire_for(10s).error_to(error).resumed_by(on_loop);
+    auto number = co_await pool.co_acquire({.timeout = 10s}, error).resumed_by(on_loop);
     if (error) {
         std::printf("no number: %s\n", error.message().c_str());
         ++refused;

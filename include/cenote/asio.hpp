@@ -1,5 +1,5 @@
-// Awaiting a lease with Boost.Asio: in its coroutines, where the wait lives in their frame, and
-// with any completion token. Cancellable, without a thread or a timer per wait.
+// Acquiring with Boost.Asio: co_acquire in its coroutines, async_acquire with any completion token.
+// A wait needs no thread and no timer, and can be canceled.
 #pragma once
 
 #include <algorithm>
@@ -24,6 +24,7 @@
 #include <new>
 #include <optional>
 #include <source_location>
+#include <stop_token>
 #include <system_error>
 #include <type_traits>
 #include <utility>
@@ -37,8 +38,8 @@
 
 namespace cenote {
 
-/// What co_acquire gives a coroutine of Asio: a lease. Awaiting it throws if there is none to give,
-/// which Asio leaves to the first move of what it passes on.
+/// The lease that a coroutine of Asio gets from co_acquire. Asio cannot throw the pool's exceptions
+/// out of an await expression, so the first move of this object throws if there is no lease.
 template <class T>
 class acquired : public lease<T> {
 public:
@@ -67,7 +68,7 @@ namespace cenote::detail {
 
 namespace asio = boost::asio;
 
-/// How a wait ended. The pool may be gone; its gate is there while the handler is called.
+/// How a wait ended. The pool may be gone; its gate lives until the handler has returned.
 struct acquire_answer {
     resource* got = nullptr;
     std::error_code error;
@@ -75,8 +76,7 @@ struct acquire_answer {
     std::size_t left = 0;
 };
 
-/// The io_context of the handler's executor, if it is of one: asked by its own name it needs no
-/// memory.
+/// The io_context of the handler's executor, or null. Posting to it directly needs no allocation.
 template <class Handler>
 asio::io_context* loop_of(const Handler& handler) {
     using executor = asio::associated_executor_t<Handler>;
@@ -91,8 +91,8 @@ asio::io_context* loop_of(const Handler& handler) {
     return nullptr;
 }
 
-/// Memory for what an io_context queues, which gives it back before it runs it: so there is room in
-/// the operation, and whoever ends a lease needs no memory.
+/// Memory for the entry that an io_context queues. The memory is part of the operation, so the
+/// release that ends a wait does not allocate.
 inline constexpr std::size_t post_room_size = 40;
 template <class Object>
 struct room_allocator {
@@ -112,8 +112,8 @@ struct room_allocator {
     std::byte* room;
 };
 
-/// What an executor runs: the end of an operation, which is completed, or dropped if this is
-/// destroyed instead.
+/// The function that an executor runs to complete an operation. If it is destroyed instead, it
+/// drops the operation.
 template <class Operation>
 struct completion {
     explicit completion(Operation* o) noexcept : op(o) {}
@@ -142,7 +142,7 @@ struct completion_elsewhere : completion<Operation> {
     }
 };
 
-/// Has the handler's executor complete an operation, which may be gone afterwards.
+/// Completes an operation on the handler's executor. The operation may be gone afterwards.
 template <class Operation>
 void post_completion(Operation* op, asio::io_context* loop) {
     if (loop != nullptr) asio::post(loop->get_executor(), completion_in_room<Operation>(op));
@@ -151,19 +151,18 @@ void post_completion(Operation* op, asio::io_context* loop) {
                    completion_elsewhere<Operation>(op));
 }
 
-/// One wait, as Asio wants it: completes through the handler's executor, keeps the executor busy,
-/// uses the handler's allocator, and can be cancelled through the handler's slot.
+/// One wait with a handler. It completes on the handler's executor, keeps the executor busy, uses
+/// the handler's allocator, and can be canceled through the handler's cancellation slot.
 ///
-/// It lives from start() until its completion has run, or until whatever was to run it is
-/// destroyed.
+/// It lives from start() until its completion has run or was destroyed.
 template <class Handler>
 class acquire_operation final : public waiter {
 public:
     using handler_type = Handler;
 
-    static void start(const awaited_wish& wish, Handler&& handler) {
+    static void start(const wait_request& request, Handler&& handler) {
         place at(handler);
-        auto* op = ::new (at.where) acquire_operation(wish, std::move(handler));
+        auto* op = ::new (at.where) acquire_operation(request, std::move(handler));
         at.where = nullptr;
         op->begin();
     }
@@ -175,6 +174,7 @@ public:
     void complete() {
         auto slot = asio::get_associated_cancellation_slot(handler_);
         if (slot.is_connected()) slot.clear();
+        stop_.reset();  // before the keeper may be gone
         acquire_answer answer{got, failure_ ? failure_ : refusal(), arrived, left};
         auto work = std::move(work_);
         struct forgets {
@@ -188,8 +188,9 @@ public:
         std::move(handler)(answer);
     }
 
-    /// Nobody will ever run it.
+    /// The executor was destroyed before it ran the completion.
     void drop() noexcept {
+        stop_.reset();  // before the keeper may be gone
         if (got != nullptr) gate_->put_unused(got);
         if (keeps_keeper) gate_->forget();
         free();
@@ -200,7 +201,7 @@ private:
     using allocator = typename std::allocator_traits<
         asio::associated_allocator_t<Handler>>::template rebind_alloc<acquire_operation>;
 
-    /// Memory for one, given back unless it is used.
+    /// Memory for one operation, freed unless it is used.
     struct place {
         explicit place(const Handler& handler)
             : from(asio::get_associated_allocator(handler)),
@@ -218,19 +219,27 @@ private:
     struct canceler {
         acquire_operation* op;
         void operator()(asio::cancellation_type) const noexcept { op->gate_->cancel(*op); }
+        void operator()() const noexcept { op->gate_->cancel(*op); }
+    };
+    struct stopping {
+        explicit stopping(std::stop_token t) noexcept : token(std::move(t)) {}
+
+        std::stop_token token;
+        std::optional<std::stop_callback<canceler>> called;
     };
 
-    acquire_operation(const awaited_wish& wish, Handler&& handler)
-        : gate_(wish.from),
+    acquire_operation(const wait_request& request, Handler&& handler)
+        : gate_(request.from),
           handler_(std::move(handler)),
           work_(asio::get_associated_executor(handler_)),
           loop_(loop_of(handler_)) {
         asynchronous = true;
-        what = wish.what;
-        site = wish.site;
-        timeout = wish.timeout;
-        deadline = wish.deadline;
-        wants = wish.how;
+        what = request.what;
+        site = request.site;
+        timeout = request.timeout;
+        deadline = request.deadline;
+        wants = request.terms;
+        if (request.stop) stop_.emplace(request.stop.token());
     }
     ~acquire_operation() override = default;
 
@@ -238,19 +247,25 @@ private:
         try {
             auto slot = asio::get_associated_cancellation_slot(handler_);
             if (slot.is_connected()) slot.template emplace<canceler>(canceler{this});
-            if (gate_->ask(*this)) return;  // from here on it may be gone
+            if (stop_) stop_->called.emplace(stop_->token, canceler{this});
+            if (gate_->ask(*this)) return;  // *this may be gone
         } catch (const std::bad_alloc&) {
-            failure_ = std::make_error_code(std::errc::not_enough_memory);
+            failed(std::make_error_code(std::errc::not_enough_memory));
         } catch (const std::system_error& e) {
-            failure_ = e.code();
+            failed(e.code());
         }
         notify();
     }
 
-    // NOLINTNEXTLINE(bugprone-exception-escape): who cannot be told cannot be left waiting either
+    void failed(std::error_code why) noexcept {
+        failure_ = why;
+        stop_.reset();  // nothing keeps the keeper
+    }
+
+    // NOLINTNEXTLINE(bugprone-exception-escape): a handler that cannot be posted cannot be dropped
     void notify() noexcept override { post_completion(this, loop_); }
 
-    /// Gives the memory back before the handler runs, which may start the next one.
+    /// Frees the memory before the handler runs, which may start the next operation.
     Handler free() noexcept {
         allocator from(asio::get_associated_allocator(handler_));
         Handler handler(std::move(handler_));
@@ -265,13 +280,14 @@ private:
 
     gate* gate_;
     std::error_code failure_;
+    std::optional<stopping> stop_;
     Handler handler_;
     asio::executor_work_guard<executor> work_;
     asio::io_context* loop_;
     alignas(void*) std::byte post_room_[post_room_size];
 };
 
-/// The user's handler, which wants other words; `Tell` knows them.
+/// Adapts the user's handler: `Tell` translates the answer into the handler's arguments.
 template <class Tell, class Handler>
 struct translated_handler {
     using executor_type = asio::associated_executor_t<Handler>;
@@ -322,13 +338,13 @@ struct tell_error {
     }
 };
 
-/// Starts a wait whose handler takes what `Tell` says.
+/// Starts a wait whose handler takes the arguments that `Tell` makes.
 template <class Tell>
 struct start_telling {
     template <class Handler>
-    void operator()(Handler&& handler, awaited_wish wish) const {
+    void operator()(Handler&& handler, wait_request request) const {
         using translated = translated_handler<Tell, std::decay_t<Handler>>;
-        acquire_operation<translated>::start(wish,
+        acquire_operation<translated>::start(request,
                                              translated{tell, std::forward<Handler>(handler)});
     }
 
@@ -339,30 +355,30 @@ struct start_telling {
 template <class T>
 struct start_acquire {
     template <class Handler>
-    void operator()(Handler&& handler, awaited_wish wish) const {
-        if (!wish.from->looks_elsewhere()) {
-            if (resource* r = wish.from->take(wish.site, wish.how, 0)) {
+    void operator()(Handler&& handler, wait_request request) const {
+        if (!request.from->looks_elsewhere()) {
+            if (resource* r = request.from->take(request.site, request.terms, 0)) {
                 return asio::post(asio::append(std::forward<Handler>(handler),
                                                boost::system::error_code(), lease_maker::of<T>(r)));
             }
         }
-        start_telling<tell_lease<T>>{{wish.from}}(std::forward<Handler>(handler), wish);
+        start_telling<tell_lease<T>>{{request.from}}(std::forward<Handler>(handler), request);
     }
 };
 
-/// Whether a handler was made by a coroutine that awaits an operation with this signature: nobody
-/// else makes a type of it.
+/// Whether Asio made this handler for a coroutine that awaits an operation with this signature:
+/// only then the signature is part of the handler's type.
 template <class Handler, class Signature>
 inline constexpr bool is_of_coroutine = false;
 template <template <class...> class Handler, class Signature, class... Rest>
 inline constexpr bool is_of_coroutine<Handler<Signature, Rest...>, Signature> = true;
 
-/// A coroutine that is resumed from within its own suspension, on this thread, because its lease
-/// was ready. If it awaits again in the same place, it goes on in the same turn: a loop of acquires
-/// needs no more stack than one acquire.
+/// A coroutine that is resumed within its own suspension, because its lease was ready. If it awaits
+/// the same object again, the loop that resumed it does so again: a loop of acquires needs no more
+/// stack than one acquire.
 class resuming {
 public:
-    /// From so deep on what is ready takes the way through the queue.
+    /// At this depth a lease that is ready goes through the executor's queue.
     static constexpr unsigned deepest = 16;
 
     explicit resuming(const void* who) noexcept
@@ -373,7 +389,7 @@ public:
     resuming(const resuming&) = delete;
     resuming& operator=(const resuming&) = delete;
 
-    /// True: it will be, further up on this stack.
+    /// True: the loop further up on this stack will resume it.
     static bool again(const void* who) noexcept {
         if (here == nullptr || here->who_ != who) return false;
         return here->again_ = true;
@@ -384,26 +400,26 @@ public:
 private:
     static inline constinit thread_local resuming* here = nullptr;
 
-    const void* who_;  // where it awaits: a place in its frame
+    const void* who_;  // the awaited object in its frame
     resuming* outer_;
     unsigned depth_;
     bool again_ = false;
 };
 
-/// How an awaited lease resumes a coroutine of Asio: through a handler that Asio has made for that,
-/// which lies in the waiter's room while it waits. The coroutine keeps its executor busy by itself.
+/// Resumes a coroutine of Asio through the handler that Asio made for it. The handler lies in the
+/// waiter's room during the wait. The coroutine itself keeps its executor busy.
 template <class T, class Handler>
 class asio_wait {
 public:
     using handler_type = Handler;
 
-    /// Asio calls this when the coroutine is suspended, where the coroutine ran.
+    /// Called by Asio when the coroutine is suspended, on its executor.
     static void start(awaited<T>& who, Handler&& handler) {
         static_assert(sizeof(asio_wait) <= awaited<T>::room_size);
         auto* me = ::new (who.room_) asio_wait(who, std::move(handler));
         who.way_ = &way;
-        if (!who.await_ready() && me->ask()) return;  // from here on it may be gone
-        // Who is refused lets the loop go on: it may well try again.
+        if (!who.await_ready() && me->ask()) return;  // *me may be gone
+        // A refusal goes through the queue, so a coroutine that retries does not block its loop.
         if (who.got != nullptr && resume(who)) return;
         me->loop_ = loop_of(me->handler_);
         go_on(who);
@@ -417,7 +433,7 @@ public:
         awaited<T>& who = who_;
         let_go()(acquired<T>(who));
     }
-    /// The executor has ended before, and the coroutine with it.
+    /// The executor was destroyed, and the coroutine with it.
     void drop() noexcept {
         who_.abandon();
         failure_ = nullptr;
@@ -432,7 +448,7 @@ private:
 
     asio_wait(awaited<T>& who, Handler&& handler) : who_(who), handler_(std::move(handler)) {}
 
-    /// False: not here.
+    /// False: it has to go through the queue.
     static bool resume(awaited<T>& who) {
         if (resuming::again(&who)) return true;
         if (resuming::too_deep()) return false;
@@ -457,7 +473,7 @@ private:
         }
     }
 
-    /// Nothing is left in it that would need an end.
+    /// Moves the handler out; what is left needs no destructor.
     Handler let_go() noexcept {
         if (has_slot_) asio::get_associated_cancellation_slot(handler_).clear();
         return std::move(handler_);
@@ -466,13 +482,13 @@ private:
     static asio_wait& in(void* room) noexcept {
         return *std::launder(static_cast<asio_wait*>(room));
     }
-    // NOLINTNEXTLINE(bugprone-exception-escape): who cannot be told cannot be left waiting either
+    // NOLINTNEXTLINE(bugprone-exception-escape): a handler that cannot be posted cannot be dropped
     static void go_on(coroutine_waiter& who) noexcept {
         asio_wait& me = in(static_cast<awaited<T>&>(who).room_);
         fetch_frame(&who);
         post_completion(&me, me.loop_);
     }
-    /// The coroutine runs soon, and its frame is cold after a long wait.
+    /// Prefetches the frame: the coroutine runs soon, and its frame is cold after a long wait.
     static void fetch_frame(const void* who) noexcept {
         const auto* here = static_cast<const std::byte*>(who);
         for (std::ptrdiff_t offset : {-128, -64, 256}) __builtin_prefetch(here + offset);
@@ -491,7 +507,7 @@ private:
     alignas(void*) std::byte post_room_[post_room_size];
 };
 
-/// What makes an awaited lease an operation that a coroutine of Asio can await.
+/// Makes awaited<T> an operation that a coroutine of Asio can await.
 template <class T, class Token>
 struct asio_start {};
 template <class T, class Token>
@@ -514,40 +530,41 @@ struct asio_start<T, Token> {
     using result = decltype(with(std::declval<Token>(), std::declval<awaited<T>&>()));
 };
 
-/// For those who want an awaitable. What is ready is taken without a second suspension.
+/// async_acquire(use_awaitable). A lease that is ready needs no second suspension.
 ///
-/// What it is given comes one by one: a struct would be copied in larger pieces than it was written
-/// in, and processors wait then.
+/// The request comes in pieces: a struct would be copied in larger pieces than it was written in,
+/// and processors stall on that.
 template <class T, class Executor>
 asio::awaitable<lease<T>, Executor> await_acquire(gate* from, std::chrono::nanoseconds timeout,
                                                   std::chrono::steady_clock::time_point deadline,
-                                                  std::source_location site, manner how = {}) {
+                                                  std::source_location site, lease_terms terms,
+                                                  stop_reference stop) {
     if (!from->looks_elsewhere() && !from->lane_is_shut()) {
-        if (resource* r = from->take(site, how, 0)) co_return lease_maker::of<T>(r);
+        if (resource* r = from->take(site, terms, 0)) co_return lease_maker::of<T>(r);
     }
-    awaited_wish wish{from, awaited_thing::lease, timeout, deadline, site, how};
-    co_return co_await awaited<T>(wish);
+    wait_request request{from, wait_target::lease, timeout, deadline, site, terms, stop};
+    co_return co_await awaited<T>(request);
 }
 
 template <class T, class Token>
 struct acquire_with {
-    static auto start(const awaited_wish& wish, Token token) {
+    static auto start(const wait_request& request, Token token) {
         return asio::async_initiate<Token, void(boost::system::error_code, lease<T>)>(
-            start_acquire<T>{}, token, wish);
+            start_acquire<T>{}, token, request);
     }
 };
 
 template <class T, class Executor>
 struct acquire_with<T, asio::use_awaitable_t<Executor>> {
-    static auto start(const awaited_wish& wish, const asio::use_awaitable_t<Executor>&) {
-        return await_acquire<T, Executor>(wish.from, wish.timeout, wish.deadline, wish.site,
-                                          wish.how);
+    static auto start(const wait_request& request, const asio::use_awaitable_t<Executor>&) {
+        return await_acquire<T, Executor>(request.from, request.timeout, request.deadline,
+                                          request.site, request.terms, request.stop);
     }
 };
 
 template <class T, class Token>
-auto async_acquire(const awaited_wish& wish, Token&& token) {
-    return acquire_with<T, std::decay_t<Token>>::start(wish, std::forward<Token>(token));
+auto async_acquire(const wait_request& request, Token&& token) {
+    return acquire_with<T, std::decay_t<Token>>::start(request, std::forward<Token>(token));
 }
 
 }  // namespace cenote::detail
@@ -557,40 +574,27 @@ namespace cenote {
 template <class T>
 template <class Token>
 auto pool<T>::async_acquire(Token&& token, std::source_location at) {
-    return detail::async_acquire<T>(
-        {gate_, detail::awaited_thing::lease, gate_->acquire_timeout(), {}, at},
-        std::forward<Token>(token));
+    return detail::async_acquire<T>(gate_->request_of(at), std::forward<Token>(token));
 }
 
 template <class T>
 template <class Token>
 auto pool<T>::async_acquire(const acquire_options& how, Token&& token, std::source_location at) {
-    auto timeout =
-        std::max(how.timeout.value_or(gate_->acquire_timeout()), std::chrono::nanoseconds{0});
-    return detail::async_acquire<T>(
-        {gate_, detail::awaited_thing::lease, timeout, {}, at, gate_->manner_of(how)},
-        std::forward<Token>(token));
+    return detail::async_acquire<T>(gate_->request_of(how, at), std::forward<Token>(token));
 }
 
 template <class T>
 template <class Token>
 auto pool<T>::async_acquire_for(std::chrono::nanoseconds timeout, Token&& token,
                                 std::source_location at) {
-    return detail::async_acquire<T>({gate_,
-                                     detail::awaited_thing::lease,
-                                     std::max(timeout, std::chrono::nanoseconds{0}),
-                                     {},
-                                     at},
-                                    std::forward<Token>(token));
+    return async_acquire({.timeout = timeout}, std::forward<Token>(token), at);
 }
 
 template <class T>
 template <class Token>
 auto pool<T>::async_acquire_until(std::chrono::steady_clock::time_point deadline, Token&& token,
                                   std::source_location at) {
-    return detail::async_acquire<T>(
-        {gate_, detail::awaited_thing::lease, std::chrono::nanoseconds{-1}, deadline, at},
-        std::forward<Token>(token));
+    return async_acquire({.deadline = deadline}, std::forward<Token>(token), at);
 }
 
 template <class T>
@@ -599,7 +603,7 @@ auto pool<T>::async_close(std::chrono::nanoseconds timeout, Token&& token) {
     auto at_most = std::max(timeout, std::chrono::nanoseconds{0});
     return boost::asio::async_initiate<Token, void(boost::system::error_code, std::size_t)>(
         detail::start_telling<detail::tell_left>{}, token,
-        detail::awaited_wish{gate_, detail::awaited_thing::drained, at_most, {}, {}});
+        detail::wait_request{gate_, detail::wait_target::drained, at_most, {}, {}});
 }
 
 template <class T>
@@ -608,7 +612,7 @@ auto pool<T>::async_wait_ready(std::chrono::nanoseconds timeout, Token&& token) 
     auto at_most = std::max(timeout, std::chrono::nanoseconds{0});
     return boost::asio::async_initiate<Token, void(boost::system::error_code)>(
         detail::start_telling<detail::tell_error>{}, token,
-        detail::awaited_wish{gate_, detail::awaited_thing::ready, at_most, {}, {}});
+        detail::wait_request{gate_, detail::wait_target::ready, at_most, {}, {}});
 }
 
 template <class T>

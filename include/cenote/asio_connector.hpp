@@ -1,5 +1,4 @@
-// Connectors that do not block: verbs that return awaitables of Boost.Asio, on an executor that the
-// pool is given.
+// Asynchronous connectors: members that return awaitables of Boost.Asio and run on an executor.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -17,7 +16,7 @@
 
 namespace cenote::detail {
 
-/// What comes out of a call: for an awaitable, what is awaited.
+/// The result of a call; for an awaitable, the result of awaiting it.
 template <class R>
 struct outcome_of {
     using type = R;
@@ -43,17 +42,18 @@ namespace cenote {
 ///         boost::asio::awaitable<bool> probe(session&);     // or awaitable<void>
 ///         boost::asio::awaitable<void> reset(session&);     // or awaitable<bool>
 ///         boost::asio::awaitable<void> close(session&);
-///         bool before_acquire(session&) noexcept;           // these three are quick, as ever
+///         bool before_acquire(session&) noexcept;           // these three must not block
 ///         bool before_release(session&);                    // or verdict
 ///         cenote::verdict classify(std::exception_ptr) const;
 ///         cenote::verdict classify_open(std::exception_ptr) const;
-///         void forsake(session&);                           // at once, too
+///         void forsake(session&);
 ///     };
 ///     cenote::pool<session> pool{io_context, my_connector{}, {.max = 32}};
 ///
-/// probe, reset and close may also return at once, if they do not block. All calls are coroutines
-/// on the pool's executor, each on a strand of its own. A call that exceeds its timeout is
-/// cancelled (terminally); what it opens nevertheless is closed.
+/// The members mean what they mean in a blocking connector (connector.hpp). probe, reset and close
+/// may also return bool or nothing if they do not block. Each call is a coroutine on the pool's
+/// executor, on a strand of its own. The pool cancels a call that exceeds its timeout (terminal
+/// cancellation), and closes a resource that the call opens nevertheless.
 template <class C, class T>
 concept asynchronous_connector = requires(C& c) {
     requires detail::open_outcome<C>::is_awaited;
@@ -66,8 +66,8 @@ namespace cenote::detail {
 
 namespace asio = boost::asio;
 
-/// As the compiled library calls it. Pointers: references would do, but g++ 12 copies arguments of
-/// coroutines in ways that are best not thought about.
+/// The interface through which the compiled library calls it. Parameters are pointers because g++
+/// 12 mishandles some reference parameters of coroutines.
 class async_connector : public any_connector {
 public:
     virtual asio::awaitable<std::unique_ptr<resource>> open() = 0;
@@ -126,7 +126,7 @@ private:
         }
     }
 
-    /// Whatever it returns.
+    /// Ignores the result.
     template <class Call>
     static asio::awaitable<bool> ends(Call call) {
         if constexpr (outcome_of<std::invoke_result_t<Call>>::is_awaited)
@@ -164,7 +164,7 @@ asio::any_io_executor executor_of(Where& where) {
     }
 }
 
-/// gate::open for connectors that do not block. In the library cenote::asio.
+/// gate::open for asynchronous connectors. In the library cenote::asio.
 gate* open_on(const asio::any_io_executor& where, std::unique_ptr<async_connector> connector,
               const options& settings);
 
@@ -174,7 +174,7 @@ namespace cenote {
 
 template <class T>
 template <class Where, class C>
-    requires detail::two_for_a_pool<Where, C, T>
+    requires detail::executor_and_connector<Where, C, T>
 pool<T>::pool(Where&& where, C&& connector, const options& settings) : gate_(nullptr) {
     using type = std::decay_t<C>;
     static_assert(

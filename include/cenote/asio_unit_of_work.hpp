@@ -1,4 +1,4 @@
-// Units of work on an executor: made, rolled back and cleared by coroutines.
+// unit_of_work on an executor: units are made, rolled back and cleared by coroutines.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -12,15 +12,15 @@
 
 namespace cenote {
 
-/// What is done to a unit: anything that can be called with a T& and returns an awaitable of bool
-/// or of nothing, or bool or nothing at once. False or an exception: it did not work.
+/// A function of a unit: a callable that takes a T& and returns an awaitable of bool or void, or
+/// bool or void directly. False or an exception means failure.
 template <class T>
 class async_unit_hook {
     template <class Answer>
     using outcome = detail::outcome_of<Answer>;
 
 public:
-    /// Whether a hook may return this.
+    /// Whether a hook may return this type.
     template <class Answer>
     static constexpr bool understands = detail::bool_or_nothing<typename outcome<Answer>::type>;
 
@@ -28,7 +28,7 @@ public:
 
     template <class F>
         requires(!std::same_as<F, async_unit_hook> && std::invocable<F&, T&>)
-    async_unit_hook(F call) {  // not explicit: for designated initialisers
+    async_unit_hook(F call) {  // not explicit: for designated initializers
         using answer = std::invoke_result_t<F&, T&>;
         static_assert(understands<answer>,
                       "cenote: a hook of async_unit_of_work must return bool or nothing, or an "
@@ -46,7 +46,7 @@ public:
 
     explicit operator bool() const noexcept { return call_ != nullptr; }
 
-    /// Where nothing is to be done, it has worked.
+    /// True if there is no function.
     boost::asio::awaitable<bool> operator()(T& unit) const {
         return call_ == nullptr ? said(true) : call_(unit);
     }
@@ -69,16 +69,15 @@ using async_unit_hooks = unit_hooks<T, async_unit_hook<T>>;
 ///     cenote::pool<session> units{
 ///         io_context, cenote::async_unit_of_work<session>{open_session}, {.max = 8}};
 ///
-/// All that is said of unit_of_work is true of it, but that the hooks run on the executor instead
-/// of a thread of the pool, so they must not block. A hook that takes longer than its timeout is
-/// cancelled.
+/// It does what unit_of_work does, except that the hooks run on the executor instead of a thread of
+/// the pool, so they must not block. The pool cancels a hook that exceeds its timeout.
 template <class T>
 class async_unit_of_work
     : public detail::unit_connector<T, boost::asio::awaitable<T>, async_unit_hook<T>> {
     using base = detail::unit_connector<T, boost::asio::awaitable<T>, async_unit_hook<T>>;
 
 public:
-    /// Throws as unit_of_work does.
+    /// Throws what unit_of_work's constructor throws.
     explicit async_unit_of_work(std::function<boost::asio::awaitable<T>()> make,
                                 async_unit_hooks<T> hooks = {})
         : base(std::move(make), std::move(hooks)) {}

@@ -1,4 +1,4 @@
-// The circuit breaker: whether a pool lends at all, and who decides that.
+// The circuit breaker: its states, the interface of a strategy, and two strategies.
 #pragma once
 
 #include <array>
@@ -19,53 +19,54 @@ struct breaker_owner;
 }
 
 enum class breaker_state : std::uint8_t {
-    active,      ///< Everything as usual.
-    inactive,    ///< Every acquire is refused at once with `unavailable`, and so are those in line.
-    recovering,  ///< A few may try, all others are refused.
+    active,      ///< The circuit is closed: the pool lends as usual.
+    inactive,    ///< The circuit is open: new and waiting callers are refused with `unavailable`.
+    recovering,  ///< The circuit is half-open: a few leases are granted, other callers refused.
 };
 
-/// The word for a state, as in the enum.
+/// The enumerator's name.
 const char* to_string(breaker_state state) noexcept;
 
-/// From one state to another.
+/// A change of state.
 struct breaker_move {
     breaker_state to{};
-    /// To `inactive`: when the strategy is asked whether to recover. `forever`: never.
+    /// To `inactive`: the delay until the strategy is asked whether to recover. `forever`: it is
+    /// not.
     std::chrono::nanoseconds cool_down = std::chrono::seconds{1};
-    /// To `recovering`: how many leases may be out at a time.
+    /// To `recovering`: the largest number of leases at a time.
     std::size_t probes = 1;
 
     bool operator==(const breaker_move&) const = default;
 };
 
-/// What a strategy is told with each call.
+/// What each call of a strategy reports.
 struct breaker_report {
     /// The name of the pool.
     std::string_view pool{};
-    /// The state of the circuit now.
+    /// The present state of the circuit.
     breaker_state state{};
-    /// When it happened. A strategy that measures time uses this and reads no clock.
+    /// The time of the event. A strategy that measures time uses this and reads no clock.
     std::chrono::steady_clock::time_point at{};
-    /// With `succeeded`: how many uses succeeded since the last report.
+    /// With `succeeded`: the number of successes since the last report.
     std::uint64_t count = 1;
-    /// With `failed`: the error, if there was an exception.
+    /// With `failed`: the exception, or null.
     std::exception_ptr error = nullptr;
 };
 
-/// Decides when the circuit opens and closes. Each function returns the next state, or nothing to
-/// stay in the present one. If it throws, the state does not change.
+/// A strategy: decides when the circuit opens and closes. Each function returns the next state, or
+/// nothing to stay in the present state. If it throws, the state does not change.
 ///
-/// A success is a use: a lease that came back and was accepted. An open or a probe that succeeds
-/// says nothing about whether the server can work. A failure is a failed open or probe, a lease
-/// that before_release rejected, or one that was discarded with a cause.
+/// A success is a lease that ended and was accepted. A successful open or probe is no success: it
+/// does not show that the server can work. A failure is a failed open or probe, a lease that
+/// before_release rejected, or a lease that was discarded with a cause.
 ///
 /// While the circuit is active, successes are reported as a sum: before each failure, and otherwise
-/// every 100 ms or at the next sweep. While it recovers, only leases count that were lent since the
-/// recovery began, and each is reported.
+/// every 100 ms or at the next sweep. While it recovers, each success is reported, and only leases
+/// that were granted since the recovery began count.
 ///
-/// Thread safety: a pool calls its strategy from any of its users' threads, one call at a time,
-/// outside every lock, in the order in which things happened. The decision is dropped if the state
-/// was changed by hand meanwhile. A strategy serves one pool: a second one refuses it.
+/// Thread safety: the pool calls its strategy from any thread that uses the pool, one call at a
+/// time, outside all locks, in the order of the events. The pool drops the decision if the state
+/// was changed by hand meanwhile. A strategy serves one pool; a second pool refuses it.
 class breaker {
 public:
     breaker() = default;
@@ -75,8 +76,8 @@ public:
 
     virtual std::optional<breaker_move> succeeded(const breaker_report& what) = 0;
     virtual std::optional<breaker_move> failed(const breaker_report& what) = 0;
-    /// The cool-down of an inactive pool is over. If the pool stays inactive, this is called again
-    /// after another cool-down.
+    /// The cool-down of an inactive pool is over. Called again after another cool-down if the pool
+    /// stays inactive.
     virtual std::optional<breaker_move> cooled_down(const breaker_report&) {
         return breaker_move{.to = breaker_state::recovering};
     }
@@ -86,20 +87,19 @@ private:
     std::atomic<bool> owned_{false};  // by a pool
 };
 
-/// Opens the circuit after `failures` in a row, lets `probes` leases out after `cool_down`, and
-/// closes it after `successes` of these came back well. One failure while it recovers opens it
-/// again.
+/// Opens the circuit after `failures` in a row. After `cool_down` it grants `probes` leases at a
+/// time, and closes the circuit after `successes` of them. A failure meanwhile opens it again.
 class threshold_breaker final : public breaker {
 public:
     struct settings {
-        std::uint64_t failures = 5;  ///< `forever`: never of its own accord.
+        std::uint64_t failures = 5;  ///< `forever`: the strategy never opens it.
         std::chrono::nanoseconds cool_down = std::chrono::seconds{1};
         std::size_t probes = 1;
         std::uint64_t successes = 1;
     };
 
     threshold_breaker() = default;
-    /// Throws invalid_option for a number that is zero, and for a cool-down that is not positive.
+    /// Throws invalid_option for a count of zero and for a cool-down that is not positive.
     explicit threshold_breaker(const settings& s);
 
     std::optional<breaker_move> succeeded(const breaker_report& what) override;
@@ -114,16 +114,16 @@ private:
     std::uint64_t count_ = 0;  // failures in a row, or successes while recovering
 };
 
-/// Counts uses, failed opens and failed probes. Opens the circuit when at least `rate` of those in
-/// the last `window` failed, if there were at least `calls` of them. For servers that fail now and
-/// then: a row of failures says little when many threads use the pool, since one success ends the
-/// row. Recovers like threshold_breaker.
+/// Opens the circuit when at least the fraction `rate` of all uses, opens and probes in the last
+/// `window` failed, and there were at least `calls` of them. For servers that fail now and then:
+/// with many threads, failures in a row are rare, since one success ends the row. Recovers like
+/// threshold_breaker.
 class rate_breaker final : public breaker {
 public:
     struct settings {
-        double rate = 0.5;         ///< Above 0, at most 1.
-        std::uint64_t calls = 20;  ///< Fewer say nothing.
-        /// Counted in ten parts: the window moves on by a tenth at a time.
+        double rate = 0.5;         ///< More than 0, at most 1.
+        std::uint64_t calls = 20;  ///< With fewer calls the circuit stays closed.
+        /// The window moves by a tenth of its length at a time.
         std::chrono::nanoseconds window = std::chrono::seconds{10};
         std::chrono::nanoseconds cool_down = std::chrono::seconds{1};
         std::size_t probes = 1;
@@ -131,8 +131,8 @@ public:
     };
 
     rate_breaker() : rate_breaker(settings{}) {}
-    /// Throws invalid_option for a number that is zero, a rate outside its range, and a time that
-    /// is not positive.
+    /// Throws invalid_option for a count of zero, a rate outside its range, and a duration that is
+    /// not positive.
     explicit rate_breaker(const settings& s);
 
     std::optional<breaker_move> succeeded(const breaker_report& what) override;

@@ -1,4 +1,4 @@
-// What a connector is: something that opens resources, and may probe, reset and close them.
+// What a connector is: it opens resources, and can probe, reset and close them.
 #pragma once
 
 #include <concepts>
@@ -32,64 +32,60 @@ using has_verbs = std::remove_reference_t<decltype(verbs_in(std::declval<C&>()))
 
 namespace cenote {
 
-/// A connector for resources of type T needs one thing: a way to open. Any callable that returns a
-/// T is one; so is any object with `open()`. Everything else is optional:
+/// A connector opens resources of type T. Any callable that returns a T is a connector, and so is
+/// any object with `open()`. All other members are optional:
 ///
 ///     struct my_connector {
-///         session open();                           // throws: could not be opened
-///         bool probe(session&);                     // false or throws: it is dead
-///         void reset(session&);                     // throws: could not be cleaned (or bool)
-///         void close(session&);                     // goodbye; the destructor follows
-///         bool before_acquire(session&);            // false or throws: lend another one
-///         bool before_release(session&);            // or verdict; false or throws: retire it
-///         verdict classify(std::exception_ptr) const;       // what a user's exception means
-///         verdict classify_open(std::exception_ptr) const;  // what open()'s exception means
-///         void forsake(session&);                   // after a fork, in the child; see below
+///         session open();                      // throws if it cannot open
+///         bool probe(session&);                // health check: false or an exception retires it
+///         void reset(session&);                // cleans it for the next user; throws if it cannot
+///         void close(session&);                // polite end; the destructor follows
+///         bool before_acquire(session&);       // false or an exception: retire it, lend another
+///         bool before_release(session&);       // or verdict; false or an exception: retire it
+///         verdict classify(std::exception_ptr) const;       // an exception of pool::with
+///         verdict classify_open(std::exception_ptr) const;  // an exception of open
+///         void forsake(session&);              // in the child of a fork
+///         bool can_probe() const noexcept;     // false: as if there were no probe
 ///     };
 ///
-/// open, probe, reset and close may block: they run on the pool's own threads, each under its
-/// timeout, never two at a time on one resource. before_acquire and before_release run on the
-/// borrower's thread at every lease and must be quick (a look at a socket, not a round trip).
+/// `probe`, `reset`, `before_acquire` and `before_release` return bool or nothing; reset may return
+/// false instead of throwing. A member with one of these names that cannot be called like this does
+/// not compile, nor does a member that other pools call for the same purpose (`is_alive`,
+/// `validate`, …), because the pool would never call it.
 ///
-/// For a coroutine that acquires, before_acquire runs on a thread of the pool's, or on its executor
-/// if it has one (see asio_connector.hpp), and the coroutine goes on when it has: a detour for each
-/// lease. One that is declared noexcept is taken to be so quick that an event loop may make it. It
-/// runs where the resource becomes the coroutine's: where that acquires, or where whoever had it
-/// before gives it back.
+/// **Where they run.** open, probe, reset and close may block. They run on the pool's own threads,
+/// each under its timeout (options::open_timeout, …), never two at a time on one resource.
+/// before_acquire and before_release run at each lease on the thread of the borrower, so they must
+/// be quick: a look at a socket, not a round trip. For a coroutine, before_acquire runs on a thread
+/// of the pool (or on its executor, see asio_connector.hpp), and the coroutine is resumed after it.
+/// If before_acquire is noexcept, it runs directly where the coroutine gets the resource, which can
+/// be an event loop.
 ///
-/// After fork() whatever was open belongs to the parent. The child's pool begins empty, and lets go
-/// of its copies without calling any of the above, nor the destructor: that might say goodbye on a
-/// connection which the parent still uses. forsake is called instead, once for each: it closes the
-/// descriptor and does nothing else. It runs in the child, on the thread that first uses the pool
-/// there or that ends the lease. Without it the copy stays as it is, and its descriptor open.
+/// **before_release** may return a verdict. `keep` is like true (a resource that was marked dirty
+/// stays dirty); `reset` is like lease::mark_dirty(); `discard` and `final` are like false;
+/// `suspect` is like lease::discard_and_suspect().
 ///
-/// before_release may also return a verdict: `keep` is true, and what its holder marked dirty stays
-/// dirty; `reset` has it reset before anybody else gets it, like lease::mark_dirty(); `discard` and
-/// `final` are false; `suspect` is lease::discard_and_suspect().
-///
-/// `reset_later` is for resources that can be reset by their next use, for next to nothing: a
-/// session that sends its reset together with the next borrower's first request. The resource goes
-/// back as it is and owes a reset. Its next lease may begin with that; what the resource is asked
-/// to do there must make up for it first. If nobody leases it, `reset` is called when it has been
-/// idle for options::reset_after; also before it is probed, and when the pool is paused. `keep`
-/// says that nothing is owed any more. Requires a `reset`: without one the resource is retired, and
+/// **reset_later** is for resources that their next use can reset at almost no cost: a session that
+/// sends its reset together with the next request. The resource becomes idle and owes a reset. Its
+/// next lease must make the reset before anything else. If no lease comes, the pool calls `reset`
+/// when the resource has been idle for options::reset_after, before a probe, and when the pool is
+/// paused. `keep` cancels the debt. Requires a `reset`; without one the resource is retired, and
 /// observers are told why.
 ///
-/// classify_open says which errors of open() are `final`: another open will fail in the same way,
-/// so the caller is told at once instead of at its deadline. All other verdicts mean: try again
-/// later. Without it, classify is asked. See options::open_errors for pools that tell every open
-/// error.
+/// **classify_open** says which errors of open are `final`: then callers are refused at once
+/// instead of at their deadline. All other verdicts mean that the pool tries again. Without
+/// classify_open the pool asks classify. See options::open_errors.
 ///
-/// A connector whose probe depends on how it was made may have `bool can_probe() const noexcept`.
-/// If that is false, it is taken for one without a probe; the answer must not change.
+/// **can_probe** is for connectors whose ability depends on how they were made. The answer must not
+/// change.
 ///
-/// forsake returns nothing. All others but open, close and the two classify return bool or nothing;
-/// what close returns is ignored. A member of one of these names that cannot be called like this
-/// does not compile. Nor does one by a name of another pool's, like `is_alive` or `validate`, if
-/// the verb of this pool is missing: it would never be called.
+/// **forsake** closes the descriptor and does nothing else. After fork() the resources belong to
+/// the parent, so the pool of the child starts empty and calls neither the other members nor T's
+/// destructor: these could write to a connection that the parent still uses. forsake runs once for
+/// each resource, on the thread that first uses the pool in the child or that ends the lease.
+/// Without forsake the child's descriptors stay open.
 ///
-/// A std::shared_ptr to an object with these members is a connector, too: for connectors that are
-/// chosen at run time, behind an interface of one's own or behind connector_interface.
+/// A std::shared_ptr to an object with these members is a connector, too; see connector_interface.
 ///
 /// Thread safety: the pool calls a connector from several threads at once, each time for another
 /// resource.
@@ -100,22 +96,22 @@ concept connector = requires(detail::has_verbs<C>& c) {
     { c() } -> std::convertible_to<T>;
 };
 
-/// An interface for connectors that are chosen at run time.
+/// A base class for connectors that are chosen at run time.
 ///
 ///     std::shared_ptr<cenote::connector_interface<session>> connect = choose(config);
 ///     cenote::pool<session> pool{connect};
 ///
-/// Each member means what it means in any connector; see above. before_acquire and before_release
-/// are not part of it: a pool whose connector has them pays for them at every lease.
+/// The members are those of the concept `connector`. before_acquire and before_release are not
+/// among them, because a pool calls them at each lease.
 template <class T>
 class connector_interface {
 public:
     virtual ~connector_interface() = default;
     virtual T open() = 0;
-    /// Must be true if probe() is overridden.
+    /// A class that overrides probe() must override this to return true.
     virtual bool can_probe() const noexcept { return false; }
     virtual bool probe(T&) { return true; }
-    /// False: it cannot be cleaned, and is closed.
+    /// False: the pool closes the resource.
     virtual bool reset(T&) { return false; }
     virtual void close(T&) {}
     virtual verdict classify(const std::exception_ptr&) const { return verdict::discard; }
@@ -139,16 +135,17 @@ decltype(auto) call_open(C& c) {
     else return verbs_in(c)();
 }
 
-/// What a connector opens.
+/// The type that a connector opens.
 template <class C>
 using opened_by = std::remove_cvref_t<decltype(call_open(std::declval<C&>()))>;
 
-/// Exactly these: where 0 or an empty std::error_code mean success, they would be read as "no".
+/// Exactly bool or void: an int or a std::error_code, whose zero means success, would be taken for
+/// false.
 template <class R, template <class> class Outcome = std::type_identity>
 concept bool_or_nothing = std::is_void_v<typename Outcome<R>::type> ||
                           std::same_as<std::remove_cvref_t<typename Outcome<R>::type>, bool>;
 
-/// Calls that say "yes" by returning true or by returning at all.
+/// The result of a call that returns bool; true if it returns nothing.
 template <class Call>
 bool says_yes(Call&& call) {
     if constexpr (std::is_void_v<std::invoke_result_t<Call>>) {
@@ -159,7 +156,7 @@ bool says_yes(Call&& call) {
     }
 }
 
-/// The answer of a look at what comes back.
+/// What before_release may return.
 template <class R>
 concept judgement = bool_or_nothing<R> || std::same_as<std::remove_cvref_t<R>, verdict>;
 
@@ -170,7 +167,8 @@ verdict judged_by(Call&& call) {
     else return std::forward<Call>(call)();
 }
 
-/// Which of the optional members a connector has. `Outcome`: what comes of a call's return type.
+/// Which of the optional members a connector has. `Outcome` maps the return type of a call to its
+/// result, for connectors that return awaitables.
 template <class C, class T, template <class> class Outcome = std::type_identity>
 struct verbs_of {
     static constexpr bool probe = requires(C& c, T& t) {
@@ -186,7 +184,7 @@ struct verbs_of {
     static constexpr bool before_acquire = requires(C& c, T& t) {
         { c.before_acquire(t) } -> bool_or_nothing;
     };
-    /// Whoever promises not to throw promises not to wait, either.
+    /// noexcept is taken as the promise not to wait.
     static constexpr bool before_acquire_is_quick = requires(C& c, T& t) {
         { c.before_acquire(t) } noexcept -> bool_or_nothing;
     };
@@ -203,8 +201,8 @@ struct verbs_of {
         { c.classify_open(e) } -> std::same_as<verdict>;
     };
 
-    /// A member that is there but does not fit was meant, and would never be called. (A set of
-    /// overloads has no address, hence is not noticed.)
+    /// Refuses a member with a known name and a wrong signature, which would never be called. A set
+    /// of overloads has no address and goes unnoticed.
     static constexpr void must_fit() {
         must_have_known_names();
         static_assert(
@@ -239,7 +237,7 @@ struct verbs_of {
     }
 
 private:
-    /// Members by the names that other pools use would never be called, either.
+    /// Refuses names that other pools use, which would never be called.
     static constexpr void must_have_known_names() {
 #define CENOTE_OTHER_NAME(verb, name)                                                      \
     static_assert((verb) || !requires(C& c, T& t) { c.name(t); },                          \
@@ -262,7 +260,7 @@ private:
     }
 };
 
-/// What connectors of all kinds have in common.
+/// The calls that blocking and asynchronous connectors have in common.
 template <class T, class C, class Kind, template <class> class Outcome>
 class connector_base : public Kind {
 public:
@@ -327,7 +325,7 @@ public:
             try {
                 verbs_in(connector_).forsake(value_of(r));
             } catch (...) {
-                return;  // it is let go of in any case
+                return;  // the pool forgets the resource in any case
             }
         } else {
             static_cast<void>(r);
@@ -383,7 +381,7 @@ public:
     }
 };
 
-/// As the library calls it. Requires a connector that blocks; says so if it is none.
+/// Wraps a blocking connector for the compiled library.
 template <class T, class C>
 std::unique_ptr<blocking_connector> make_blocking(C&& c) {
     using type = std::decay_t<C>;
@@ -399,7 +397,7 @@ std::unique_ptr<blocking_connector> make_blocking(C&& c) {
     }
 }
 
-/// The same for connectors of every kind that is known here: asio_connector.hpp adds its own.
+/// Wraps a connector of any kind; asio_connector.hpp adds a specialization for its kind.
 template <class T, class C>
 struct connector_maker {
     template <class From>

@@ -1,4 +1,4 @@
-// Awaiting a lease, from any coroutine and without a framework.
+// co_acquire: awaiting a lease in any coroutine, without a framework.
 #pragma once
 
 #include <algorithm>
@@ -25,9 +25,10 @@
 
 namespace cenote {
 
-/// What resumes coroutines: called once for each, with a handle to resume wherever and whenever it
-/// likes. It must not throw. If it also has `retract(handle)`, which takes back a handle that was
-/// not resumed yet, a coroutine may also be destroyed after it was handed over.
+/// Resumes coroutines: a callable that is called once for each wait with the coroutine's handle,
+/// and that resumes the handle on a thread and at a time of its choice. It must not throw. A
+/// coroutine that was handed over and not resumed yet may be destroyed only if the resumer also has
+/// `retract(handle)`, which drops the handle.
 template <class R>
 concept resumer = std::copy_constructible<R> && std::invocable<R&, std::coroutine_handle<>>;
 
@@ -39,21 +40,20 @@ class asio_wait;
 template <class T, class Token>
 struct asio_start;
 
-/// Whose handle this thread is giving away; null from when it has been resumed.
+/// The waiter whose handle this thread is handing over; null once the handle was resumed.
 inline constinit thread_local const coroutine_waiter* notifying_here = nullptr;
 
-/// How a waiting coroutine goes on, with what lies in the waiter's room for that: a resumer, or
-/// what Asio completes. Null: there is nothing to do.
+/// How a waiting coroutine is resumed by the object in the waiter's room: a resumer, or an
+/// operation of Asio. A null member means that nothing has to be done.
 struct resume_way {
     void (*go_on)(coroutine_waiter&) noexcept;
     void (*retract)(coroutine_waiter&) noexcept;
     void (*move)(void* to, void* from) noexcept = nullptr;
     void (*destroy)(void* what) noexcept = nullptr;
-    void (*rethrow)(void* what) = nullptr;  // what asking threw, where it could not be thrown on
+    void (*rethrow)(void* what) = nullptr;  // the exception of gate::ask, if it was stored
 };
 
-/// A waiting coroutine. Lives in the coroutine's frame, from the beginning: nothing is copied
-/// before it waits.
+/// A waiting coroutine. It is made in the coroutine's frame, so nothing is copied before the wait.
 class coroutine_waiter : public waiter {
 public:
     ~coroutine_waiter() override {
@@ -72,7 +72,7 @@ public:
         listen();
         waiting_ = true;
         try {
-            if (gate_->ask(*this)) return true;  // from here on it may be gone
+            if (gate_->ask(*this)) return true;  // *this may be gone
         } catch (...) {
             waiting_ = false;
             throw;
@@ -82,15 +82,18 @@ public:
     }
 
 protected:
-    /// What a way of going on needs: a small callable, or an operation of Asio.
+    /// Fits a small callable, or an operation of Asio.
     static constexpr std::size_t room_size = 88;
 
-    explicit coroutine_waiter(const awaited_wish& wish) noexcept : gate_(wish.from) {
-        site = wish.site;
-        wants = wish.how;
-        deadline = wish.deadline;
-        timeout = wish.timeout;
+    coroutine_waiter(const wait_request& request, std::error_code* error_to) noexcept
+        : gate_(request.from), error_to_(error_to) {
+        site = request.site;
+        wants = request.terms;
+        deadline = request.deadline;
+        timeout = request.timeout;
         asynchronous = true;
+        if (request.stop) [[unlikely]]
+            stop_with(request.stop.token());
     }
     /// Before `other` is awaited.
     coroutine_waiter(coroutine_waiter&& other) noexcept
@@ -120,14 +123,14 @@ protected:
         stop_.reset();
         if (token.stop_possible()) stop_.emplace(std::move(token));
     }
-    /// From now on the stop token ends the wait.
+    /// Registers the stop callback.
     void listen() {
         if (stop_) [[unlikely]]
             start_listening();
     }
 
-    /// What the wait brought, null if nothing: then `error_to_` was told why. Throws the reason if
-    /// nobody wants to be told.
+    /// The resource. If there is none, throws the reason, or stores it in `error_to_` and returns
+    /// null.
     resource* take_out() {
         if (waiting_ && !handed_over_.load(std::memory_order_acquire)) wait_for_hand_over();
         waiting_ = false;
@@ -140,11 +143,11 @@ protected:
     }
 
     bool waiting() const noexcept { return waiting_; }
-    /// The frame goes away while it waits. Not for the destructor of this class: by then another
-    /// thread may be about to call notify().
+    /// Ends the wait because the frame is being destroyed. Must be called by the derived class:
+    /// another thread may be about to call the virtual notify().
     void leave() noexcept;
 
-    /// The wait is over and nobody takes what it brought.
+    /// Returns the resource of a wait that has ended, unused.
     void abandon() noexcept {
         if (stop_) stop_->called.reset();  // before the pool may be gone
         if (got != nullptr) gate_->put_unused(std::exchange(got, nullptr));
@@ -175,29 +178,29 @@ private:
 
     void notify() noexcept final { way_->go_on(*this); }
 
-    /// Gives the handle to a resumer, which may well resume it before it returns.
+    /// Passes the handle to a resumer, which may resume it before it returns.
     template <class Resume>
     void hand_over(Resume& resume) noexcept {
         const coroutine_waiter* outer = std::exchange(notifying_here, this);
-        // A copy, if it can be had: the original goes with the frame, which may be in the call.
-        using held =
+        // A copy if possible: the original is in the frame, which may be destroyed during the call.
+        using kept =
             std::conditional_t<std::is_nothrow_copy_constructible_v<Resume>, Resume, Resume&>;
-        held how(resume);
-        how(handle());
-        // Otherwise it is gone.
+        kept resumer(resume);
+        resumer(handle());
+        // Otherwise *this is gone.
         if (notifying_here == this)
-            handed_over_.store(true, std::memory_order_release);  // the last touch
+            handed_over_.store(true, std::memory_order_release);  // the last access
         notifying_here = outer;
     }
 
-    /// Not inlined: few waits can be stopped, and the others need no registers for it.
+    /// Not inlined: few waits have a stop token, and the others then need no registers for it.
     [[gnu::noinline]] void start_listening() {
         stop_->called.emplace(stop_->token, canceler{*this});
     }
 
-    /// Whoever notifies must have let go before the frame may go away.
+    /// Waits until the notifying thread no longer uses the frame.
     void wait_for_hand_over() const noexcept;
-    /// Throws why there is no lease, or tells `error_to_`.
+    /// Throws the reason of the refusal, or stores it in `error_to_`.
     void refuse();
     void forget() noexcept {
         if (std::exchange(keeps_keeper, false)) gate_->forget();
@@ -214,14 +217,14 @@ private:
         std::optional<std::stop_callback<canceler>> called;
     };
 
-    void* frame_;                   // of a coroutine; set when it waits
-    std::optional<stopping> stop_;  // only if something can stop it
-    bool waiting_ = false;          // and its frame is to be resumed through its handle
+    void* frame_;                   // of the coroutine; set when it waits
+    std::optional<stopping> stop_;  // only with a stop token
+    bool waiting_ = false;          // and will be resumed through its handle
     std::atomic<bool> handed_over_{false};
     process_number waits_in_;  // set when it waits
 };
 
-/// Resumes it on this thread, or leaves that to the loop further up on this stack.
+/// Resumes the coroutine on this thread, or leaves it to the resume loop further up on this stack.
 inline constexpr resume_way coroutine_waiter::inline_way = {.go_on = &resume_inline,
                                                             .retract = &retract_inline};
 
@@ -242,43 +245,35 @@ const resume_way coroutine_waiter::way_with = {
 
 }  // namespace detail
 
-/// A lease that a coroutine is about to await:
+/// What co_acquire returns: await it to get a lease<T>.
 ///
-///     auto held = co_await pool.co_acquire();
-///     auto held = co_await pool.co_acquire_for(50ms).stopped_by(token).resumed_by(my_loop);
+///     auto conn = co_await pool.co_acquire();
+///     auto conn = co_await pool.co_acquire({.timeout = 50ms, .stop = token}).resumed_by(my_loop);
 ///
-/// It is the waiter, and lives in the coroutine's frame: waiting allocates nothing. Destroying the
-/// coroutine while it waits ends the wait (see `resumer` for when); so do the deadline, the stop
-/// token and the end of the pool. Throws what pool::acquire throws, unless `error_to` says
-/// otherwise.
+/// The object is the waiter and lives in the coroutine's frame: a wait allocates nothing. The wait
+/// ends at the deadline, by the stop token, when the pool closes, and when the coroutine is
+/// destroyed while it waits (see `resumer` for the restriction). The await expression throws what
+/// pool::acquire throws, unless co_acquire was given an error code.
 ///
-/// With <cenote/asio.hpp> also coroutines of Boost.Asio can await it: they go on on their executor.
+/// Coroutines of Boost.Asio can await it with <cenote/asio.hpp>; they are resumed on their
+/// executor.
 ///
-/// Await it where it is made. It may be awaited once.
+/// Await it in the expression that makes it, and once.
 template <class T>
 class [[nodiscard]] awaited final : detail::coroutine_waiter {
 public:
-    explicit awaited(const detail::awaited_wish& wish) noexcept : coroutine_waiter(wish) {}
+    explicit awaited(const detail::wait_request& request,
+                     std::error_code* error_to = nullptr) noexcept
+        : coroutine_waiter(request, error_to) {}
     /// Before it is awaited.
     awaited(awaited&&) noexcept = default;
     ~awaited() override {
         if (waiting()) leave();
     }
 
-    /// Ends the wait with `canceled` when `stop` is triggered.
-    [[nodiscard]] awaited&& stopped_by(std::stop_token stop) && {
-        stop_with(std::move(stop));
-        return std::move(*this);
-    }
-
-    /// Does not throw pool errors: `code` says how it went, and the lease is empty if not well.
-    [[nodiscard]] awaited&& error_to(std::error_code& code) && {
-        error_to_ = &code;
-        return std::move(*this);
-    }
-
-    /// Has `how` resume the coroutine: a callable that is given its handle. Pass a loop or
-    /// scheduler by std::ref, or a pointer in a lambda. Coroutines of Asio need none.
+    /// Lets `how` resume the coroutine. Without it, the coroutine is resumed by the thread that
+    /// ends the wait: the one that returns a lease, for instance. Pass an event loop by std::ref,
+    /// or as a pointer in a lambda. Coroutines of Asio need no resumer.
     template <resumer R>
     [[nodiscard]] awaited&& resumed_by(R how) && {
         go_on_with(std::move(how));
@@ -288,7 +283,7 @@ public:
     class awaiter;
     awaiter operator co_await() && noexcept { return awaiter(*this); }
 
-    /// What Asio calls for its own coroutines, with <cenote/asio.hpp>.
+    /// Called by Asio for its own coroutines, with <cenote/asio.hpp>.
     template <class Token, class Start = detail::asio_start<T, Token>>
     auto operator()(Token&& token) && -> typename Start::result {
         return Start::with(std::forward<Token>(token), *this);
@@ -299,7 +294,7 @@ private:
     friend class detail::asio_wait;
 };
 
-/// Awaits it where it is: g++ would move what it awaits.
+/// Refers to the awaited object: g++ would move the object itself.
 template <class T>
 class awaited<T>::awaiter {
 public:
@@ -315,31 +310,29 @@ private:
 
 template <class T>
 awaited<T> pool<T>::co_acquire(std::source_location at) {
-    return awaited<T>({gate_, detail::awaited_thing::lease, gate_->acquire_timeout(), {}, at});
+    return awaited<T>(gate_->request_of(at));
 }
 
 template <class T>
 awaited<T> pool<T>::co_acquire(const acquire_options& how, std::source_location at) {
-    auto timeout =
-        std::max(how.timeout.value_or(gate_->acquire_timeout()), std::chrono::nanoseconds{0});
-    return awaited<T>(
-        {gate_, detail::awaited_thing::lease, timeout, {}, at, gate_->manner_of(how)});
+    return awaited<T>(gate_->request_of(how, at));
+}
+
+template <class T>
+awaited<T> pool<T>::co_acquire(const acquire_options& how, std::error_code& error,
+                               std::source_location at) {
+    return awaited<T>(gate_->request_of(how, at), &error);
 }
 
 template <class T>
 awaited<T> pool<T>::co_acquire_for(std::chrono::nanoseconds timeout, std::source_location at) {
-    return awaited<T>({gate_,
-                       detail::awaited_thing::lease,
-                       std::max(timeout, std::chrono::nanoseconds{0}),
-                       {},
-                       at});
+    return co_acquire({.timeout = timeout}, at);
 }
 
 template <class T>
 awaited<T> pool<T>::co_acquire_until(std::chrono::steady_clock::time_point deadline,
                                      std::source_location at) {
-    return awaited<T>(
-        {gate_, detail::awaited_thing::lease, std::chrono::nanoseconds{-1}, deadline, at});
+    return co_acquire({.deadline = deadline}, at);
 }
 
 }  // namespace cenote

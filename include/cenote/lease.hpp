@@ -1,4 +1,4 @@
-// A lease: the right to use one resource, which ends by itself.
+// A lease: exclusive use of one resource, returned to the pool by the destructor.
 #pragma once
 
 #include <atomic>
@@ -18,16 +18,16 @@ namespace detail {
 struct lease_maker;
 }
 
-/// Holds one resource of a pool and returns it when it ends. Move-only, so it returns exactly once.
-/// It may outlive its pool: the resource stays usable and is closed when the lease ends (on an
-/// executor: destroyed, without the connector's close).
+/// Owns the use of one resource and returns the resource when it is destroyed. Move-only, so the
+/// resource is returned exactly once. A lease may outlive its pool: the resource stays usable and
+/// is closed when the lease ends (on an executor: destroyed without the connector's close).
 ///
-/// Thread safety: distinct leases are independent. One lease belongs to one thread at a time; it
-/// may be handed from one to another.
+/// Thread safety: distinct leases are independent. One lease may be used by one thread at a time;
+/// it may be moved to another thread.
 template <class T>
 class lease {
 public:
-    /// Holds nothing.
+    /// An empty lease.
     lease() noexcept = default;
     lease(lease&& other) noexcept : resource_(other.hand_on()) {}
     lease& operator=(lease&& other) noexcept {
@@ -41,32 +41,33 @@ public:
     lease& operator=(const lease&) = delete;
     ~lease() { give_back(); }
 
-    /// Whether it holds a resource.
+    /// Whether the lease has a resource.
     explicit operator bool() const noexcept { return resource_ != nullptr; }
 
-    /// The resource. Requires that it holds one.
+    /// The resource. Requires that the lease is not empty.
     T& operator*() const noexcept { return resource_->value; }
     T* operator->() const noexcept { return std::addressof(resource_->value); }
-    /// The resource, null if it holds none.
+    /// The resource; null if the lease is empty.
     T* get() const noexcept {
         return resource_ == nullptr ? nullptr : std::addressof(resource_->value);
     }
 
-    /// Returns the resource now instead of at the end. Never waits, throws or allocates.
+    /// Returns the resource now; the lease is empty afterwards. Never waits, throws or allocates.
     void give_back() noexcept {
         if (resource_ == nullptr) return;
         detail::resource* r = std::exchange(resource_, nullptr);
         r->home->put(r);
     }
 
-    /// Ends the lease, and the resource with it: it is closed, not kept.
+    /// Ends the lease and has the pool close the resource. For a connection that is broken or in an
+    /// unknown state.
     void discard() noexcept {
         if (resource_ == nullptr) return;
         resource_->state = detail::condition::discard;
         give_back();
     }
 
-    /// The same because of an error: the circuit breaker counts it as a failure.
+    /// discard() because of an error, which the circuit breaker counts as a failure.
     void discard(const std::exception_ptr& cause) noexcept {
         if (resource_ == nullptr) return;
         if (cause == nullptr) return discard();
@@ -74,16 +75,16 @@ public:
         r->home->discard(r, cause);
     }
 
-    /// The resource is closed when the lease ends, however it does, and can be used until then.
+    /// Has the pool close the resource when the lease ends. The resource can be used until then.
     void discard_at_end() noexcept {
         if (resource_ != nullptr) resource_->state = detail::condition::discard;
     }
 
-    /// Like discard(), for a holder who has learned that the resource is not the only one: the
-    /// server was restarted, the primary is none any more. Whatever is open now is probed before it
-    /// is lent again; with a connector that cannot probe it is retired. Many holders may say so one
-    /// after the other: it is about what is as old as this one, so what was opened or probed since
-    /// the first of them said it stays in use. To the circuit breaker it is a failure.
+    /// discard() for a holder that has learned that other resources are affected, too: the server
+    /// restarted, the primary was demoted. The pool probes the other resources before it lends them
+    /// again, and retires them if the connector cannot probe. Only resources as old as this one are
+    /// affected: those opened or probed since an earlier call stay in use, so every holder may call
+    /// it. The circuit breaker counts a failure.
     void discard_and_suspect() noexcept {
         if (resource_ == nullptr) return;
         resource_->home->suspect(resource_);
@@ -91,8 +92,8 @@ public:
         give_back();
     }
 
-    /// Returns the resource after an error: what becomes of it is for the connector's classify to
-    /// say, and is `otherwise` if it has none.
+    /// Returns the resource after an error. The connector's classify decides what happens to it;
+    /// without classify, `otherwise` does.
     void give_back(const std::exception_ptr& error, verdict otherwise) noexcept {
         if (resource_ == nullptr) return;
         const detail::connector_ref& by = resource_->made_by;
@@ -107,15 +108,16 @@ public:
         give_back();
     }
 
-    /// Have the resource reset before anybody else gets it; without a connector that can reset, it
-    /// is closed instead. The lease goes on. Does nothing if it holds none.
+    /// Has the pool reset the resource before its next use. Without a reset in the connector the
+    /// pool closes it instead. The lease goes on. Does nothing on an empty lease.
     void mark_dirty() noexcept {
         if (resource_ != nullptr && resource_->state == detail::condition::clean)
             resource_->state = detail::condition::dirty;
     }
 
-    /// Takes the resource out of the pool for good; its place is free at once. Requires that it
-    /// holds one. If it owes a reset (verdict::reset_later), its next use makes that, as here.
+    /// Removes the resource from the pool and returns it; its slot is free at once. Requires that
+    /// the lease is not empty. A reset that the resource owes (verdict::reset_later) is made by its
+    /// next use, as within the pool.
     T detach() {
         auto* r = std::exchange(resource_, nullptr);
         std::unique_ptr<detail::resource> owner = r->home->detach(r);
@@ -127,7 +129,7 @@ private:
     friend class pool;
     friend struct detail::lease_maker;
 
-    /// The new owner may be another thread, so the holder is unknown from now on.
+    /// The new owner may be another thread: from now on the holder is unknown.
     detail::resource_of<T>* hand_on() noexcept {
         if (resource_ != nullptr) note_holder(0);
         return std::exchange(resource_, nullptr);
@@ -146,13 +148,13 @@ private:
 
 namespace detail {
 
-/// Makes leases for those who acquire without a pool object at hand.
+/// Makes leases where no pool object is at hand.
 struct lease_maker {
     template <class T>
     static lease<T> of(resource* r) noexcept {
         return lease<T>(r);
     }
-    /// This thread has just acquired it, whatever moves that took.
+    /// Notes this thread as the holder, after moves that made the holder unknown.
     template <class T>
     static void hold_here(lease<T>& l) noexcept {
         if (l) l.note_holder(this_thread());

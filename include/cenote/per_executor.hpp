@@ -1,4 +1,4 @@
-// Thread per core: one pool per event loop, so that a resource never crosses from one to another.
+// One pool per event loop, for services that run one thread per core.
 #pragma once
 
 #include <algorithm>
@@ -43,10 +43,11 @@
 
 namespace cenote {
 
-/// What an acquire does if the shard of its own loop has nothing ready.
+/// What an acquire does if no resource is ready in the shard of its own loop.
 enum class stealing : std::uint8_t {
     off,  ///< It waits for its own shard. Loops share nothing.
-    on,   ///< It takes what is ready in another shard, and waits for its own shard if nothing is.
+    on,  ///< It takes a resource that is ready in another shard. If there is none, it waits for its
+         ///< own shard.
 };
 
 template <class T>
@@ -54,7 +55,7 @@ class per_executor;
 
 namespace detail {
 
-/// The context something runs on: an executor's, or the context itself.
+/// The execution context of an executor, or the context itself.
 template <class Where>
 const asio::execution_context* context_of(const Where& where) {
     if constexpr (std::derived_from<Where, asio::execution_context>) return &where;
@@ -65,12 +66,12 @@ const asio::execution_context* context_of(const Where& where) {
 template <class T>
 struct start_acquire_at_home {
     template <class Handler>
-    void operator()(Handler&& handler, awaited_wish wish) const {
-        wish.from = from->gate_on(asio::get_associated_executor(handler));
-        if (resource* r = from->steal_for(wish.from, wish.site))
+    void operator()(Handler&& handler, wait_request request) const {
+        request.from = from->gate_on(asio::get_associated_executor(handler));
+        if (resource* r = from->steal_for(request))
             return asio::post(asio::append(std::forward<Handler>(handler),
                                            boost::system::error_code(), lease_maker::of<T>(r)));
-        start_acquire<T>{}(std::forward<Handler>(handler), wish);
+        start_acquire<T>{}(std::forward<Handler>(handler), request);
     }
 
     per_executor<T>* from;
@@ -78,16 +79,16 @@ struct start_acquire_at_home {
 
 template <class T, class Executor>
 asio::awaitable<lease<T>, Executor> await_acquire_at_home(per_executor<T>* from,
-                                                          awaited_wish wish) {
+                                                          wait_request request) {
     Executor home = co_await asio::this_coro::executor;
-    wish.from = from->gate_on(home);
-    if (resource* r = from->steal_for(wish.from, wish.site)) co_return lease_maker::of<T>(r);
-    lease<T> got = co_await await_acquire<T, Executor>(wish.from, wish.timeout, wish.deadline,
-                                                       wish.site, wish.how);
+    request.from = from->gate_on(home);
+    if (resource* r = from->steal_for(request)) co_return lease_maker::of<T>(r);
+    lease<T> got = co_await await_acquire<T, Executor>(
+        request.from, request.timeout, request.deadline, request.site, request.terms, request.stop);
     co_return got;
 }
 
-/// Several operations whose ends are awaited together. They end, and are cancelled, on a strand.
+/// Completes when several operations have ended. They end and are canceled on one strand.
 template <class Handler, class Signature>
 class gathering : public std::enable_shared_from_this<gathering<Handler, Signature>> {
 public:
@@ -101,7 +102,7 @@ public:
         if (slot.is_connected()) slot.template emplace<canceler>(canceler{this});
     }
 
-    /// The handler of one of them.
+    /// The handler of one operation.
     auto part(std::size_t number) {
         auto ended = [me = this->shared_from_this()](boost::system::error_code error,
                                                      std::size_t left = 0) {
@@ -146,50 +147,51 @@ private:
 
 template <class T, class Token>
 struct acquire_at_home_with {
-    static auto start(per_executor<T>* from, const awaited_wish& wish, Token token) {
+    static auto start(per_executor<T>* from, const wait_request& request, Token token) {
         return asio::async_initiate<Token, void(boost::system::error_code, lease<T>)>(
-            start_acquire_at_home<T>{from}, token, wish);
+            start_acquire_at_home<T>{from}, token, request);
     }
 };
 
 template <class T, class Executor>
 struct acquire_at_home_with<T, asio::use_awaitable_t<Executor>> {
-    static auto start(per_executor<T>* from, const awaited_wish& wish,
+    static auto start(per_executor<T>* from, const wait_request& request,
                       const asio::use_awaitable_t<Executor>&) {
-        return await_acquire_at_home<T, Executor>(from, wish);
+        return await_acquire_at_home<T, Executor>(from, request);
     }
 };
 
 }  // namespace detail
 
-/// One pool per event loop, a shard each, that look like one:
+/// One pool per event loop, called its shard:
 ///
 ///     cenote::per_executor<session> sessions{contexts, connector, {.max = 64}};
 ///     auto s = co_await sessions.async_acquire(boost::asio::use_awaitable);
 ///
-/// A resource is opened, lent, tended and closed on one loop (unless that has to be done at the end
-/// of the pool or of a lease that outlived it: see pool::~pool). Nothing is shared between loops,
-/// so nothing slows down with their number; but a loop whose shard is exhausted waits, whatever the
-/// others have. An acquire gets a lease of the loop that its handler's executor belongs to, and
-/// std::invalid_argument if that is none of them.
+/// A resource is opened, lent, maintained and closed on one loop (except at the end of the pool,
+/// and for leases that outlive it; see pool::~pool). Loops share nothing, so throughput grows with
+/// their number. But a loop whose shard is exhausted waits, even if other shards have idle
+/// resources. An acquire uses the shard of the loop that its handler's executor belongs to, and
+/// throws std::invalid_argument if no shard belongs to it.
 ///
-/// With `stealing::on` an acquire whose own shard has nothing ready takes what is ready in another
-/// one. It goes back there when the lease ends. For loops whose load differs. The cost: a resource
-/// is used by coroutines of other loops, so I/O objects that are bound to its loop wake that loop
-/// up; contexts with a concurrency hint that switches their locks off must not be used. There is no
-/// order between loops: an acquire that steals overtakes the waiters of its own loop. A waiter is
-/// served by its own shard alone.
+/// With `stealing::on` an acquire whose own shard has nothing ready takes a resource that is ready
+/// in another shard; the resource returns there when the lease ends. For loops with uneven load.
+/// Costs: coroutines of other loops use the resource, so its I/O objects wake up their own loop;
+/// contexts whose concurrency hint switches their locks off must not be used. There is no order
+/// between loops: an acquire that steals overtakes the waiters of its own loop. A waiter is served
+/// by its own shard.
 ///
-/// `max`, `min_size`, `min_idle` and `line_max` are for all together and are split evenly; the
-/// other options are for each. The connector is copied into each shard; if it is asynchronous, its
-/// calls run on the shard's loop. Each shard has a circuit breaker of its own, and needs its own
-/// strategy: see set_breakers().
+/// `max`, `min_size`, `min_idle` and `line_max` are totals and are split evenly among the shards;
+/// the other options apply to each shard. The connector is copied into each shard; the calls of an
+/// asynchronous connector run on the shard's loop. Each shard needs its own strategy for its
+/// circuit breaker; see set_breakers().
 template <class T>
 class per_executor {
 public:
-    /// `loops`: executors, or execution contexts. They must outlive the shards. Throws
-    /// invalid_option if `max` is smaller than their number or `breaker` is set, and what pool's
-    /// constructor throws.
+    /// `loops`: executors or execution contexts, which must outlive the shards. Throws
+    /// invalid_option if `max` is smaller than their number or if `breaker` is set,
+    /// std::invalid_argument if a loop comes twice or there is none, and what pool's constructor
+    /// throws.
     template <std::ranges::forward_range Loops, class C>
     per_executor(Loops&& loops, const C& connector, const options& settings = {},
                  stealing from_others = stealing::off)
@@ -220,29 +222,31 @@ public:
         throw std::invalid_argument("cenote: no shard for this executor");
     }
 
-    // As pool's, in the shard of the handler's executor.
+    // The forms of pool::async_acquire, in the shard of the handler's executor.
 
     template <class Token>
     auto async_acquire(Token&& token, std::source_location at = std::source_location::current()) {
-        return acquire({nullptr, lease_wanted, first().gate_->acquire_timeout(), {}, at},
-                       std::forward<Token>(token));
+        return acquire(first().gate_->request_of(at), std::forward<Token>(token));
+    }
+    template <class Token>
+    auto async_acquire(const acquire_options& how, Token&& token,
+                       std::source_location at = std::source_location::current()) {
+        return acquire(first().gate_->request_of(how, at), std::forward<Token>(token));
     }
     template <class Token>
     auto async_acquire_for(std::chrono::nanoseconds timeout, Token&& token,
                            std::source_location at = std::source_location::current()) {
-        auto at_least_zero = std::max(timeout, std::chrono::nanoseconds{0});
-        return acquire({nullptr, lease_wanted, at_least_zero, {}, at}, std::forward<Token>(token));
+        return async_acquire({.timeout = timeout}, std::forward<Token>(token), at);
     }
     template <class Token>
     auto async_acquire_until(std::chrono::steady_clock::time_point deadline, Token&& token,
                              std::source_location at = std::source_location::current()) {
-        return acquire({nullptr, lease_wanted, std::chrono::nanoseconds{-1}, deadline, at},
-                       std::forward<Token>(token));
+        return async_acquire({.deadline = deadline}, std::forward<Token>(token), at);
     }
 
-    // Of all shards together.
+    // For all shards together: the members of pool with the same name.
 
-    /// The sum; of each shard a consistent look.
+    /// The sum of consistent snapshots of the shards.
     cenote::stats stats() const {
         cenote::stats sum;
         for (const shard& s : shards_) sum += s.resources->stats();
@@ -253,7 +257,7 @@ public:
         for (shard& s : shards_) s.resources->retire_all();
     }
 
-    /// As pool's, divided like the options. Throws as there; if memory runs out, some shards may
+    /// `max` is split evenly. Throws what pool::resize throws; if memory runs out, some shards may
     /// have changed.
     void resize(std::size_t max) {
         std::size_t count = shards_.size();
@@ -265,7 +269,7 @@ public:
         for (std::size_t i = 0; i < count; ++i) shards_[i].resources->resize(part(max, i, count));
     }
 
-    /// Gives each shard the strategy that `make` returns for it: a new one at each call.
+    /// Calls `make()` for each shard, which must return a new strategy at each call.
     template <class Make>
     void set_breakers(Make&& make) {
         for (shard& s : shards_) s.resources->set_breaker(make());
@@ -278,7 +282,7 @@ public:
         for (shard& s : shards_) s.resources->resume();
     }
 
-    /// As pool's: oldest first.
+    /// Longest-held first.
     std::vector<lease_info> leases() const {
         std::vector<lease_info> all;
         for (const shard& s : shards_) {
@@ -289,7 +293,7 @@ public:
         return all;
     }
 
-    /// Of each shard's pool, in the order of the loops.
+    /// One for each shard, in the order of the loops.
     std::vector<pool_control> controls() const {
         std::vector<pool_control> all;
         all.reserve(shards_.size());
@@ -301,7 +305,7 @@ public:
         for (shard& s : shards_) s.resources->suspect_all();
     }
 
-    /// As pool's, with a copy for each shard. Throws as there, before any shard has changed.
+    /// Each shard gets a copy. Throws before any shard has changed.
     template <class C>
     void replace_connector(const C& connector) {
         std::vector<std::unique_ptr<detail::any_connector>> copies;
@@ -315,7 +319,7 @@ public:
         for (shard& s : shards_) s.resources->close();
     }
 
-    /// Completes with (boost::system::error_code, leases still out).
+    /// Completes with (boost::system::error_code, number of leases that are left).
     template <class Token>
     auto async_close(std::chrono::nanoseconds timeout, Token&& token) {
         auto close_one = [timeout](pool<T>& p, auto handler) {
@@ -341,9 +345,7 @@ private:
     friend struct detail::start_acquire_at_home<T>;
     template <class U, class Executor>
     friend boost::asio::awaitable<lease<U>, Executor> detail::await_acquire_at_home(
-        per_executor<U>*, detail::awaited_wish);
-
-    static constexpr auto lease_wanted = detail::awaited_thing::lease;
+        per_executor<U>*, detail::wait_request);
 
     struct shard {
         const boost::asio::execution_context* context;
@@ -354,7 +356,7 @@ private:
         return {"max", std::to_string(max), "must be at least the number of loops"};
     }
 
-    /// What falls to shard `number` of `count` when something is divided.
+    /// The share of shard `number` of `count`.
     static std::size_t part(std::size_t whole, std::size_t number, std::size_t count) {
         return whole / count + (number < whole % count ? 1 : 0);
     }
@@ -375,7 +377,7 @@ private:
         else return std::make_unique<pool<T>>(connector, settings);
     }
 
-    /// Starts the same operation in every shard and completes when all have ended.
+    /// Starts an operation in every shard and completes when all have ended.
     template <class Signature, class Start, class Token>
     auto all_of(Start start, Token& token) {
         auto initiate = [this, start](auto handler) {
@@ -388,9 +390,9 @@ private:
     }
 
     template <class Token>
-    auto acquire(const detail::awaited_wish& wish, Token&& token) {
+    auto acquire(const detail::wait_request& request, Token&& token) {
         return detail::acquire_at_home_with<T, std::decay_t<Token>>::start(
-            this, wish, std::forward<Token>(token));
+            this, request, std::forward<Token>(token));
     }
 
     template <class Executor>
@@ -398,26 +400,28 @@ private:
         return on(where).gate_;
     }
 
-    /// What is ready in another shard, if `home` has nothing. Null: the acquire goes on at home.
-    detail::resource* steal_for(detail::gate* home, std::source_location site) {
-        // What has to be looked at elsewhere cannot be taken here and now.
-        if (stealing_ == stealing::off || home->looks_elsewhere()) return nullptr;
-        if (detail::resource* r = ready_in(home, site)) return r;
+    /// What is ready in the shard of `request` or, if that has nothing, in another shard. Null if
+    /// nothing is: the acquire goes on in its own shard.
+    detail::resource* steal_for(const detail::wait_request& request) {
+        // A resource that has to be looked at elsewhere cannot be taken here and now.
+        if (stealing_ == stealing::off || request.from->looks_elsewhere()) return nullptr;
+        if (detail::resource* r = ready_in(request.from, request)) return r;
         std::size_t count = shards_.size();
         std::size_t at = 0;
-        while (shards_[at].resources->gate_ != home) ++at;
+        while (shards_[at].resources->gate_ != request.from) ++at;
         for (std::size_t i = 1; i < count; ++i) {
             detail::gate* other = shards_[(at + i) % count].resources->gate_;
-            if (detail::resource* r = ready_in(other, site)) return r;
+            if (detail::resource* r = ready_in(other, request)) return r;
         }
         return nullptr;
     }
-    /// A crowded shard costs a load: its lock is left to its own loop.
-    static detail::resource* ready_in(detail::gate* shard, std::source_location site) {
+    /// A crowded shard costs one load: its lock is left to its own loop.
+    static detail::resource* ready_in(detail::gate* shard, const detail::wait_request& request) {
         constexpr std::uint64_t coroutine = 0;
         if (shard->has_waiters()) return nullptr;
-        if (detail::resource* r = shard->take(site, coroutine)) return r;
-        return shard->may_have_ready() ? shard->try_acquire(site, coroutine) : nullptr;
+        if (detail::resource* r = shard->take(request.site, request.terms, coroutine)) return r;
+        return shard->may_have_ready() ? shard->try_acquire(request.site, request.terms, coroutine)
+                                       : nullptr;
     }
 
     pool<T>& first() { return *shards_.front().resources; }

@@ -1,4 +1,4 @@
-// A pool as those see it who look after it: whatever it lends, and without a lease.
+// Type-erased handle for monitoring and controlling a pool.
 #pragma once
 
 #include <chrono>
@@ -11,8 +11,9 @@
 
 namespace cenote {
 
-/// Refers to a pool of any type, which must outlive it; see pool::control(). What its members do is
-/// said at the pool's of the same name.
+/// Refers to a pool of any type; see pool::control(). The pool must outlive it. Each member does
+/// what the member of `pool` with the same name does, and throws the same exceptions. It cannot
+/// acquire.
 ///
 /// Thread safety: all members may be called from any thread at any time.
 class pool_control {

@@ -1,4 +1,4 @@
-// Pooled objects that own a connection for as long as they live, and are cleared between users.
+// Pooling of ORM sessions: objects that own a connection and are cleared between users.
 #pragma once
 
 #include <concepts>
@@ -12,12 +12,12 @@
 
 namespace cenote {
 
-/// What is done to a unit: anything that can be called with a T& and returns bool or nothing, also
-/// a pointer to a member of T, or of what T points to. False or an exception: it did not work.
+/// A function of a unit: a callable that takes a T& and returns bool or nothing, or a pointer to a
+/// member of T or of the type that T points to. False or an exception means failure.
 template <class T>
 class unit_hook {
 public:
-    /// Whether a hook may return this.
+    /// Whether a hook may return this type.
     template <class Answer>
     static constexpr bool understands = detail::bool_or_nothing<Answer>;
 
@@ -25,7 +25,7 @@ public:
 
     template <class F>
         requires(!std::same_as<F, unit_hook> && std::invocable<F&, T&>)
-    unit_hook(F call) {  // not explicit: for designated initialisers
+    unit_hook(F call) {  // not explicit: for designated initializers
         using answer = std::invoke_result_t<F&, T&>;
         static_assert(understands<answer>,
                       "cenote: a hook of unit_of_work must return bool or nothing");
@@ -38,46 +38,45 @@ public:
 
     explicit operator bool() const noexcept { return call_ != nullptr; }
 
-    /// Where nothing is to be done, it has worked.
+    /// True if there is no function.
     bool operator()(T& unit) const { return call_ == nullptr || call_(unit); }
 
 private:
     std::function<bool(T&)> call_;
 };
 
-/// What unit_of_work does with its units; an aggregate for designated initialisers. For each of the
-/// first four that is not given, T's member of this name is called, if it has one.
+/// The functions that unit_of_work calls: an aggregate for designated initializers. For `rollback`,
+/// `clear`, `broken` and `probe` the default is T's member of that name, if there is one.
 template <class T, class Hook = unit_hook<T>>
 struct unit_hooks {
-    /// Ends the transaction that a user has left open. It is also called if none was begun, which
-    /// must not be an error then. May block.
+    /// Ends a transaction that the last user left open. It is also called without a transaction,
+    /// and must succeed then. May block.
     Hook rollback = {};
 
-    /// Forgets what belongs to a user: objects that were read, changes that were not written, who
-    /// it was. Comes after rollback. May block.
+    /// Drops everything that belongs to the last user: objects that were read, changes that were
+    /// not written, the identity of the user. Called after rollback. May block.
     Hook clear = {};
 
-    /// Whether the unit is of no use any more. Must be quick: it is asked on the thread that gives
-    /// the unit back, and on one of the pool's own after each rollback and clear. A unit that is
-    /// null is broken without being asked.
+    /// Whether the unit is unusable. Must be quick: it is called on the thread that ends the lease,
+    /// and on a thread of the pool after each rollback and clear. A null unit counts as broken.
     std::function<bool(T&)> broken = {};
 
-    /// Whether the unit still works, as a connector's probe. May block. It must leave nothing
-    /// behind: nothing is undone after it.
+    /// Whether the unit works: the connector's probe. May block. It must leave nothing behind,
+    /// because no rollback follows.
     Hook probe = {};
 
-    /// What an exception means, from `make` or from a function given to pool::with. Without it, a
-    /// unit that can say whether it is broken is asked when it comes back, and one that cannot is
-    /// discarded. Whatever this says, what is kept is cleared.
+    /// What an exception of pool::with or of `make` means. Default: a unit with `broken` is kept
+    /// unless it is broken, and a unit without it is discarded. A unit that is kept is cleared in
+    /// any case.
     std::function<verdict(const std::exception_ptr&)> classify = {};
 
-    /// What an exception of `make` means (see connector.hpp). Without it, `classify` is asked.
+    /// What an exception of `make` means (see connector.hpp). Default: `classify`.
     std::function<verdict(const std::exception_ptr&)> classify_open = {};
 };
 
 namespace detail {
 
-/// What units of work have in common, whether their hooks block or are awaited.
+/// The part that blocking and asynchronous units of work have in common.
 template <class T, class Make, class Hook>
 class unit_connector {
 public:
@@ -148,36 +147,36 @@ private:
 
 }  // namespace detail
 
-/// A connector for units of work: objects like the session of an ORM, which own a connection for
-/// their whole life and gather what their user has read and changed.
+/// A connector for units of work: objects, like the session of an ORM, that own a connection and
+/// collect what their user has read and changed.
 ///
 ///     cenote::pool<session> units{cenote::unit_of_work<session>{[] { return session{"db"}; }},
 ///                                 {.max = 8, .max_uses = 1000}};
 ///
-/// A user finds nothing of the user before. When a unit comes back:
+/// A user finds nothing that an earlier user left behind. At the end of each lease:
 ///
-/// 1. A broken one is not kept (`retired`, for the reason `rejected`).
-/// 2. All others are rolled back, and then cleared, before anybody else gets them: on a thread of
-///    the pool's own, within options::reset_timeout, while the last user goes on.
-/// 3. If either of these says no, throws, or takes too long, or if the unit is broken now, it is
-///    not kept (`reset_failed` with what was thrown, then `retired` for that reason).
+/// 1. A broken unit is retired (reason `rejected`).
+/// 2. Other units are rolled back and cleared before their next use, on a thread of the pool and
+///    within options::reset_timeout. The last user does not wait for it.
+/// 3. If rollback or clear fails, throws or takes too long, or if the unit is broken afterwards,
+/// the
+///    unit is retired (`reset_failed` with the exception, then `retired`).
 ///
-/// A unit that is not kept is destroyed as its user left it, also one whose time is over or whose
-/// uses are (options::max_lifetime, max_uses). So T's destructor must end an open transaction, as
-/// the end of a connection does.
+/// A unit that is retired, also by its age or uses (options::max_lifetime, max_uses), is destroyed
+/// as its user left it. T's destructor must therefore end an open transaction.
 ///
-/// Thread safety: like any connector's, `make` and the hooks are called from several threads at
-/// once, each time for another unit.
+/// Thread safety: `make` and the hooks are called from several threads at once, each time for
+/// another unit.
 template <class T>
 class unit_of_work : public detail::unit_connector<T, T, unit_hook<T>> {
     using base = detail::unit_connector<T, T, unit_hook<T>>;
 
 public:
-    /// `make` returns a new unit; what it throws is an open that failed.
+    /// `make` returns a new unit; an exception of it is a failed open.
     ///
-    /// Throws invalid_option if there is no `make`; if there is neither a rollback nor a clear, so
-    /// that nothing would be undone; and if T's member of one of these names returns something
-    /// else than bool (or nothing, except for broken), and there is no hook to say what that means.
+    /// Throws invalid_option if `make` is null, if there is neither a rollback nor a clear, or if
+    /// T's member of one of the names returns another type than bool or void (broken: bool) and no
+    /// hook replaces it.
     explicit unit_of_work(std::function<T()> make, unit_hooks<T> hooks = {})
         : base(std::move(make), std::move(hooks)) {}
 

@@ -66,8 +66,8 @@ bool begin(cenote_lease* lease, void** resource) noexcept {
     return guarded([&] {
         std::error_code error;
         auto held = timeout == CENOTE_DEFAULT_TIMEOUT
-                        ? pool.acquire(error, nowhere)
-                        : pool.acquire_for(nanoseconds{timeout}, error, nowhere);
+                        ? pool.acquire({}, error, nowhere)
+                        : pool.acquire({.timeout = nanoseconds{timeout}}, error, nowhere);
         return held ? lend(std::move(held), into, resource) : code_of(error);
     });
 }
@@ -99,7 +99,7 @@ extern "C" {
         return has_room ? in.code() : CENOTE_INVALID_ARGUMENT;
     }
     // What is at hand, without even preparing for anything else.
-    auto& gate = cenote::detail::gate_finder::of(in.pool());
+    auto& gate = cenote::detail::pool_access::of(in.pool());
     if (auto* r = gate.take(nowhere, cenote::detail::this_thread())) [[likely]]
         return lend(cenote::detail::lease_maker::of<item>(r), lease, resource);
     return wait(in.where(), timeout, lease, resource);

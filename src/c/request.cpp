@@ -133,10 +133,8 @@ detached acquire(wanted w, std::stop_token stop) {
     turn mine;
     auto taker = mine.taker();
     try {
-        held = co_await w.from->pool()
-                   .co_acquire(w.how, {})
-                   .stopped_by(std::move(stop))
-                   .resumed_by(taker);
+        w.how.stop = stop;
+        held = co_await w.from->pool().co_acquire(w.how, std::source_location()).resumed_by(taker);
     } catch (...) {
         describe_exception(&why);
     }

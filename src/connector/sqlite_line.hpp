@@ -33,7 +33,7 @@ public:
     /// Empty: not until then.
     turn take_until(instant when) {
         std::error_code late;
-        return pens().acquire_until(when, late);
+        return pens().acquire({.deadline = when}, late);
     }
     /// Throws pool_error if it was not until then.
     boost::asio::awaitable<turn> async_take_until(instant when) {

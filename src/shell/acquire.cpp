@@ -110,21 +110,21 @@ bool ask(keeper& k, thread_waiter& me, resource* rejected) {
     return in_line;
 }
 
-resource* acquire(keeper& k, const detail::wish& w, errc& why) {
+resource* acquire(keeper& k, const detail::acquire_request& request, errc& why) {
     thread_waiter me;
-    me.site = w.site;
-    me.wants = w.how;
+    me.site = request.site;
+    me.wants = request.terms;
     me.holder = detail::this_thread();
-    me.deadline = w.deadline;
+    me.deadline = request.deadline;
     me.cannot_wait = cannot_wait_here(k);
     resource* rejected = nullptr;
     for (;;) {
         k.get_ready();
         const detail::process_number asked_in = detail::this_process;
         bool waits = ask(k, me, rejected);
-        if (waits || me.error == errc::deadlock) may_block(k, w.site);
+        if (waits || me.error == errc::deadlock) may_block(k, request.site);
         if (detail::this_process != asked_in) continue;  // forked by an observer
-        if (waits) wait(k, me, w.stop);
+        if (waits) wait(k, me, request.stop);
         if (detail::this_process != asked_in && me.got == nullptr) continue;
         if (me.got == nullptr) break;
         if (k.admits(me.got)) return me.got;
@@ -171,12 +171,13 @@ bool admits_all(keeper& k, std::span<resource*> all) noexcept {
     return false;
 }
 
-bool acquire_many(keeper& k, const detail::wish& w, std::span<resource*> into, errc& why) {
+bool acquire_many(keeper& k, const detail::acquire_request& request, std::span<resource*> into,
+                  errc& why) {
     many_waiter me(into);
-    me.site = w.site;
-    me.wants = w.how;
+    me.site = request.site;
+    me.wants = request.terms;
     me.holder = detail::this_thread();
-    me.deadline = w.deadline;
+    me.deadline = request.deadline;
     me.cannot_wait = cannot_wait_here(k);
     for (;;) {
         k.get_ready();
@@ -185,9 +186,9 @@ bool acquire_many(keeper& k, const detail::wish& w, std::span<resource*> into, e
         core::answer said = ask_for_many(k, me);
         bool refused_at_once = said.what == core::answer::kind::refused;
         bool waits = said.what == core::answer::kind::waiting;
-        if (waits || said.error == errc::deadlock) may_block(k, w.site);
+        if (waits || said.error == errc::deadlock) may_block(k, request.site);
         if (detail::this_process != asked_in) continue;  // forked by an observer
-        if (!refused_at_once) wait(k, me, w.stop);
+        if (!refused_at_once) wait(k, me, request.stop);
         if (detail::this_process != asked_in && me.filled == 0) continue;
         if (me.filled == 0) break;
         if (admits_all(k, into)) return true;
@@ -197,8 +198,9 @@ bool acquire_many(keeper& k, const detail::wish& w, std::span<resource*> into, e
     return false;
 }
 
-resource* try_acquire(keeper& k, std::source_location site, std::uint64_t holder) {
-    borrower who{.site = site, .how = {}, .holder = holder};
+resource* try_acquire(keeper& k, std::source_location site, const detail::lease_terms& terms,
+                      std::uint64_t holder) {
+    borrower who{.site = site, .how = terms, .holder = holder};
     for (;;) {
         k.get_ready();
         resource* got = nullptr;
@@ -224,8 +226,8 @@ resource* try_acquire(keeper& k, std::source_location site, std::uint64_t holder
 // For waiters of every kind, under the lock.
 
 bool join_line(keeper& k, detail::waiter& who) {
-    bool plain = who.what == detail::awaited_thing::lease && who.ticket == 0 &&
-                 !who.wants_several && !who.cannot_wait && who.wants.queues;
+    bool plain = who.what == detail::wait_target::lease && who.ticket == 0 && !who.wants_several &&
+                 !who.cannot_wait && who.wants.queues;
     if (!plain) return false;
     holding here(k.lock);
     if (k.forks.is_behind() || who.stopped) return false;
@@ -257,8 +259,8 @@ bool was_suspended(const keeper& k, instant now) {
 }
 
 bool lend_at_once(keeper& k, detail::waiter& who) {
-    bool plain = who.what == detail::awaited_thing::lease && who.ticket == 0 &&
-                 !who.wants_several && !k.looks_before_acquire();
+    bool plain = who.what == detail::wait_target::lease && who.ticket == 0 && !who.wants_several &&
+                 !k.looks_before_acquire();
     if (!plain) return false;
     bool rouse = false;
     {
@@ -332,21 +334,22 @@ using shell::keeper_of;
 
 // A borrower that acquires may allocate, so this is the place to prepare for the release.
 
-resource* gate::acquire(const wish& w, errc& why) {
+resource* gate::acquire(const acquire_request& request, errc& why) {
     if (this_threads_mark == nullptr) register_this_thread();
-    return shell::acquire(keeper_of(this), w, why);
+    return shell::acquire(keeper_of(this), request, why);
 }
 
-resource* gate::try_acquire(std::source_location site, std::uint64_t holder) {
+resource* gate::try_acquire(std::source_location site, const lease_terms& terms,
+                            std::uint64_t holder) {
     register_this_thread();
-    return shell::try_acquire(keeper_of(this), site, holder);
+    return shell::try_acquire(keeper_of(this), site, terms, holder);
 }
 
-bool gate::acquire_many(const wish& w, std::span<resource*> into, errc& why) {
+bool gate::acquire_many(const acquire_request& request, std::span<resource*> into, errc& why) {
     register_this_thread();
     shell::keeper& k = keeper_of(this);
-    if (into.size() == 1) return (into.front() = shell::acquire(k, w, why)) != nullptr;
-    return shell::acquire_many(k, w, into, why);
+    if (into.size() == 1) return (into.front() = shell::acquire(k, request, why)) != nullptr;
+    return shell::acquire_many(k, request, into, why);
 }
 
 void gate::check_count(std::size_t count) const {

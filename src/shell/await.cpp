@@ -11,8 +11,8 @@
 namespace cenote::shell {
 
 using core::instant;
-using detail::awaited_thing;
 using detail::resource;
+using detail::wait_target;
 
 namespace {
 
@@ -36,7 +36,7 @@ bool ask_awaited(keeper& k, instant now, detail::waiter& who) CENOTE_REQUIRES(k.
 
 /// Whether it has what it waits for, or waits in vain.
 bool has_come(keeper& k, instant now, detail::waiter& who) CENOTE_REQUIRES(k.lock) {
-    if (who.what == awaited_thing::ready) {
+    if (who.what == wait_target::ready) {
         if (k.machine.closed()) who.error = errc::closed;
         if (k.machine.closed() || k.machine.ready()) return true;
         if (who.deadline > now) return false;
@@ -49,7 +49,7 @@ bool has_come(keeper& k, instant now, detail::waiter& who) CENOTE_REQUIRES(k.loc
 
 /// Waits for the whole pool. False: it need not.
 bool watch_for(keeper& k, instant now, detail::waiter& who) CENOTE_REQUIRES(k.lock) {
-    if (who.what == awaited_thing::ready) k.machine.warm(now, k.out);
+    if (who.what == wait_target::ready) k.machine.warm(now, k.out);
     else k.machine.tick(now, k.out);
     if (who.stopped) who.error = errc::canceled;
     if (who.stopped || has_come(k, now, who)) return false;
@@ -60,8 +60,7 @@ bool watch_for(keeper& k, instant now, detail::waiter& who) CENOTE_REQUIRES(k.lo
 /// True: it waits.
 bool ask_now(keeper& k, instant now, detail::waiter& who) CENOTE_REQUIRES(k.lock) {
     k.machine.make_room(k.out);
-    bool waits =
-        who.what == awaited_thing::lease ? ask_awaited(k, now, who) : watch_for(k, now, who);
+    bool waits = who.what == wait_target::lease ? ask_awaited(k, now, who) : watch_for(k, now, who);
     if (!waits && who.got == nullptr) k.keep_for(who);
     who.process.store(waits || k.is_unseen(who) ? detail::this_process : detail::no_process,
                       std::memory_order_relaxed);
@@ -127,7 +126,7 @@ bool look_here(keeper& k, detail::waiter& who) {
 
 /// What could not be done at once. Not inlined: those who can do without it need no stack.
 [[gnu::noinline]] bool ask_slowly(keeper& k, detail::waiter& who) {
-    if (who.what == awaited_thing::drained) k.close();
+    if (who.what == wait_target::drained) k.close();
     bool waits = false;
     k.enter([&](instant now) CENOTE_REQUIRES(k.lock) {
         if (who.timeout.count() >= 0) who.deadline = core::after(now, who.timeout);

@@ -27,7 +27,7 @@ namespace cenote::shell {
 /// Who takes a lease, as it is written into the trace.
 struct borrower {
     std::source_location site;
-    detail::manner how;
+    detail::lease_terms how;
     std::uint64_t holder = 0;
 };
 
@@ -137,7 +137,7 @@ private:
     };
 
     static void sign(detail::trace& seen, core::instant now, std::source_location site,
-                     const detail::manner& how, std::uint64_t holder);
+                     const detail::lease_terms& how, std::uint64_t holder);
     static void sign(detail::trace& seen, core::instant now, const borrower& who) {
         sign(seen, now, who.site, who.how, who.holder);
     }
@@ -162,7 +162,7 @@ private:
 // Inline, because everybody who waits comes through here.
 
 inline void lease_ledger::sign(detail::trace& seen, core::instant now, std::source_location site,
-                               const detail::manner& how, std::uint64_t holder) {
+                               const detail::lease_terms& how, std::uint64_t holder) {
     seen.site.store(site, std::memory_order_relaxed);
     seen.leased_at.store(now.time_since_epoch().count(), std::memory_order_relaxed);
     seen.task.store(how.task, std::memory_order_relaxed);

@@ -85,7 +85,7 @@ private:
             std::this_thread::sleep_for(resting_ ? 5ms : std::chrono::microseconds(think(dice)));
             if (resting_) continue;
             std::error_code error;
-            auto held = orders_.acquire({.timeout = 500ms, .task = task}, stop, error);
+            auto held = orders_.acquire({.timeout = 500ms, .stop = stop, .task = task}, error);
             std::this_thread::sleep_for(std::chrono::microseconds(hold(dice)));
         }
     }
@@ -93,7 +93,8 @@ private:
         while (!stop.stop_requested()) {
             {
                 std::error_code error;
-                auto held = sessions_.acquire({.task = "login", .leak_after = 1h}, stop, error);
+                auto held =
+                    sessions_.acquire({.stop = stop, .task = "login", .leak_after = 1h}, error);
                 std::this_thread::sleep_for(1ms);
             }
             std::this_thread::sleep_for(20ms);
@@ -102,14 +103,15 @@ private:
     void pay(const std::stop_token& stop) {
         while (!stop.stop_requested()) {
             std::error_code error;
-            auto held = payments_.acquire({.task = "charge"}, stop, error);
+            auto held = payments_.acquire({.stop = stop, .task = "charge"}, error);
             std::this_thread::sleep_for(100ms);
         }
     }
     void report(const std::stop_token& stop) {
         while (!stop.stop_requested()) {
             std::error_code error;
-            auto held = reports_.acquire({.timeout = 1h, .task = "monthly report"}, stop, error);
+            auto held =
+                reports_.acquire({.timeout = 1h, .stop = stop, .task = "monthly report"}, error);
             if (held) std::this_thread::sleep_for(30ms);
         }
     }

@@ -128,7 +128,7 @@ TEST(alloc_failure, in_the_no_throw_form_is_not_enough_memory) {
         {
             allocation_failure failure(n, at);
             std::error_code error;
-            auto lease = pool.acquire(error);
+            auto lease = pool.acquire({}, error);
             failed = failure.happened();
             EXPECT_TRUE(lease || error == std::errc::not_enough_memory) << error.message();
             EXPECT_EQ(bool(lease), !error);
@@ -151,7 +151,7 @@ TEST(alloc_failure, in_a_waiting_acquire_costs_that_waiter_only) {
         std::jthread waiter([&] {
             allocation_failure failure(n, at);
             std::error_code error;
-            auto lease = pool.acquire(error);
+            auto lease = pool.acquire({}, error);
             failed = failure.happened();
             ended = true;
         });
@@ -461,7 +461,7 @@ TEST(alloc_failure, in_the_first_acquire_of_one_thread_of_many_is_no_obstacle_to
             std::error_code error;
             {
                 auto lease = pool.try_acquire();
-                auto other = pool.acquire(error);
+                auto other = pool.acquire({}, error);
             }
             failed = failure.happened();
         }).join();
@@ -536,7 +536,7 @@ TEST(allocations, none_stays_behind_after_the_pool_and_its_last_lease) {
             pool.acquire().discard();
             std::error_code error;
             auto other = pool.acquire();
-            (void)pool.acquire_for(1ms, error);
+            (void)pool.acquire({.timeout = 1ms}, error);
         }
     }
     EXPECT_TRUE(eventually([&] { return allocations_alive() == before; }))

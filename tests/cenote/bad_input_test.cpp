@@ -296,7 +296,7 @@ TEST(bad_input, a_pool_whose_every_call_hangs_recovers_when_they_end) {
     auto borrow = [&](std::chrono::nanoseconds timeout) {
         return std::async(std::launch::async, [&pool, timeout] {
             std::error_code error;
-            return bool{pool.acquire_for(timeout, error)};
+            return bool{pool.acquire({.timeout = timeout}, error)};
         });
     };
     auto ended = [](auto& borrower) { return borrower.wait_for(0s) == std::future_status::ready; };

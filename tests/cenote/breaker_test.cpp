@@ -157,7 +157,7 @@ TEST(breaker, inactive_refuses_those_in_line_at_once) {
     for (int i = 0; i < 4; ++i)
         waiting.emplace_back([&] {
             std::error_code error;
-            auto none = pool.acquire(error);
+            auto none = pool.acquire({}, error);
             unavailable += error == errc::unavailable;
         });
     ASSERT_TRUE(eventually([&] { return pool.stats().waiting == 4; }));
@@ -209,7 +209,7 @@ TEST(breaker, an_error_says_when_to_come_again) {
                       {.breaker = std::make_shared<threshold_breaker>(
                            threshold_breaker::settings{.failures = 1, .cool_down = 1h})}};
     std::error_code ignored;
-    (void)pool.acquire_for(10s, ignored);
+    (void)pool.acquire({.timeout = 10s}, ignored);
     EXPECT_EQ(ignored, errc::unavailable);
     try {
         (void)pool.acquire();
@@ -279,7 +279,7 @@ TEST(breaker, a_dead_backend_opens_the_circuit_and_its_return_closes_it) {
     auto acquire_for = [&](std::chrono::nanoseconds timeout) {
         auto said = std::async(std::launch::async, [&] {
             std::error_code error;
-            (void)pool.acquire_for(timeout, error);
+            (void)pool.acquire({.timeout = timeout}, error);
             return error;
         });
         EXPECT_TRUE(eventually([&] {
@@ -397,7 +397,7 @@ TEST(breaker, recovering_lets_never_more_than_its_probes_in) {
             all.emplace_back([&] {
                 for (int round = 0; round < rounds(20); ++round) {
                     std::error_code error;
-                    auto held = pool.acquire_for(1s, error);
+                    auto held = pool.acquire({.timeout = 1s}, error);
                     if (!held) {
                         refused += error == errc::unavailable;
                         continue;
@@ -482,7 +482,7 @@ std::uint64_t heard_until_open(const typename Strategy::settings& s, unsigned th
         all.emplace_back([&, i] {
             std::mt19937 random(seed * 100 + i);
             for (std::error_code error; error != errc::unavailable;) {
-                auto held = pool.acquire(error);
+                auto held = pool.acquire({}, error);
                 if (random() % 2 == 0) held.discard(failure());
             }
         });
@@ -527,7 +527,7 @@ TEST(breaker, at_half_open_the_server_sees_no_more_uses_than_probes) {
             std::mt19937 random(i);
             while (uses < rounds(2000)) {
                 std::error_code error;
-                auto held = pool.acquire(error);
+                auto held = pool.acquire({}, error);
                 if (!held) {
                     std::this_thread::yield();
                     continue;
@@ -623,7 +623,7 @@ TEST(breaker, a_strategy_is_told_where_when_how_often_and_why) {
     }
     to->on_open = [](int) { throw support::refused_by_server("down"); };
     std::error_code ignored;
-    (void)pool.acquire_for(1ms, ignored);
+    (void)pool.acquire({.timeout = 1ms}, ignored);
     ASSERT_TRUE(eventually([&] { return failures() >= 2; }));
     std::lock_guard lock(strategy->mutex);
     EXPECT_THROW(std::rethrow_exception(strategy->error), support::refused_by_server);
@@ -721,7 +721,7 @@ TEST(breaker, moves_under_load_leave_the_numbers_right) {
         users.emplace_back([&, i] {
             for (int n = 0; n < 20 * rounds(300); ++n) {
                 std::error_code error;
-                auto held = pool.acquire(error);
+                auto held = pool.acquire({}, error);
                 if (!held) std::this_thread::yield();  // lets others have the pool's lock
                 if (held && (n + i) % 7 == 0)
                     held.discard(std::make_exception_ptr(std::runtime_error("broken")));
@@ -741,7 +741,7 @@ TEST(breaker, moves_under_load_leave_the_numbers_right) {
     EXPECT_TRUE(eventually([&] {
         pool.activate();
         std::error_code error;
-        return bool(pool.acquire_for(plenty, error));
+        return bool(pool.acquire({.timeout = plenty}, error));
     }));
     auto s = pool.stats();
     std::uint64_t refused = 0;

@@ -244,7 +244,7 @@ TEST(connector, after_an_open_that_throws_there_is_nothing_to_end) {
     {
         cenote::pool<witness> pool{witness_connector{log, true}};
         std::error_code error;
-        EXPECT_FALSE(pool.acquire_for(1ms, error));
+        EXPECT_FALSE(pool.acquire({.timeout = 1ms}, error));
         EXPECT_EQ(pool.close(plenty), 0U);
     }
     EXPECT_FALSE(log.empty());

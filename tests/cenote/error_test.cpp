@@ -120,7 +120,7 @@ TEST(error, a_timeout_explains_who_holds_and_who_waits) {
     unsigned line = __LINE__ - 1;
     auto waiter = std::async(std::launch::async, [&] {
         std::error_code error;
-        (void)pool.acquire_for(plenty, error);
+        (void)pool.acquire({.timeout = plenty}, error);
     });
     EXPECT_TRUE(support::lines_up(pool, 1));
     std::string text = text_of([&] { (void)pool.acquire_for(20ms); });
@@ -196,7 +196,8 @@ TEST(error, every_refusal_names_the_pool) {
     auto held = pool.acquire();
     std::stop_source stop;
     auto waiter = std::async(std::launch::async, [&] {
-        return text_of([&] { (void)pool.acquire_for(plenty, stop.get_token()); });
+        std::stop_token token = stop.get_token();
+        return text_of([&] { (void)pool.acquire({.timeout = plenty, .stop = token}); });
     });
     EXPECT_TRUE(support::lines_up(pool, 1));
     std::string full = text_of([&] { (void)pool.acquire(); });

@@ -278,7 +278,7 @@ TEST_F(fork_test, a_closed_pool_stays_closed) {
     pool->close();
     EXPECT_TRUE(in_child([&] {
         std::error_code error;
-        CHILD_MUST(!pool->acquire(error));
+        CHILD_MUST(!pool->acquire({}, error));
         CHILD_MUST(error == cenote::errc::closed);
         CHILD_MUST(pool->close(plenty) == 0);
         held.give_back();
@@ -743,7 +743,7 @@ namespace {
 
 support::task waits(wire_pool& pool, std::stop_token stop, int* outcome) {
     std::error_code error;
-    auto held = co_await pool.co_acquire_for(plenty).stopped_by(std::move(stop)).error_to(error);
+    auto held = co_await pool.co_acquire({.timeout = plenty, .stop = stop}, error);
     *outcome = held ? 1 : error == cenote::errc::canceled ? -1 : -2;
 }
 

@@ -182,7 +182,7 @@ TEST(observer, is_told_of_exhaustion_before_the_throw_on_the_same_thread) {
         EXPECT_EQ(watch->last_stats().max, 1U);
     }
     std::error_code error;
-    (void)pool.acquire_for(1ms, error);
+    (void)pool.acquire({.timeout = 1ms}, error);
     EXPECT_EQ(watch->count(exhausted), 2U) << "in the no-throw form, too";
 }
 
@@ -191,7 +191,7 @@ TEST(observer, is_not_told_of_refusals_that_it_brings_about_itself) {
     std::vector<session_pool*> pools;
     watch->then = [&](const event&) {
         std::error_code error;
-        for (session_pool* each : pools) EXPECT_FALSE(each->acquire_for(0ns, error));
+        for (session_pool* each : pools) EXPECT_FALSE(each->acquire({.timeout = 0ns}, error));
     };
     cenote::options how{.max = 1, .observers = {watch}};
     session_pool second{connector{server::start()}, how};
@@ -200,7 +200,7 @@ TEST(observer, is_not_told_of_refusals_that_it_brings_about_itself) {
     auto kept = second.acquire();
     pools = {&first, &second};
     std::error_code error;
-    EXPECT_FALSE(first.acquire_for(0ns, error));
+    EXPECT_FALSE(first.acquire({.timeout = 0ns}, error));
     EXPECT_EQ(watch->count(exhausted), 1U);
     EXPECT_EQ(first.stats().events_lost, 1U);
     EXPECT_EQ(second.stats().events_lost, 1U);
@@ -222,7 +222,7 @@ TEST(observer, exceptions_are_dropped) {
     session_pool pool{connector{to}, {.max = 1, .observers = {loud, quiet}}};
     auto held = pool.acquire();
     std::error_code error;
-    EXPECT_FALSE(pool.acquire_for(1ms, error));
+    EXPECT_FALSE(pool.acquire({.timeout = 1ms}, error));
     EXPECT_EQ(error, cenote::errc::timed_out);
     held.discard();
     (void)pool.acquire();
@@ -249,7 +249,7 @@ TEST(observer, may_call_the_pool_from_inside) {
     pool = &it;
     auto held = it.acquire();
     std::error_code error;
-    EXPECT_FALSE(it.acquire_for(1ms, error));
+    EXPECT_FALSE(it.acquire({.timeout = 1ms}, error));
     held.give_back();
     EXPECT_TRUE(eventually([&] { return watch->count(closed_pool) == 1; }));
     EXPECT_EQ(it.close(plenty), 0U);
@@ -351,11 +351,11 @@ TEST(observer, is_told_no_cause_that_belongs_to_another) {
     to->on_probe = [hung](int) { return hung.pass_through(); };
     std::jthread first([&] {
         std::error_code error;
-        (void)pool.acquire_for(100ms, error);
+        (void)pool.acquire({.timeout = 100ms}, error);
     });
     std::jthread second([&] {
         std::error_code error;
-        (void)pool.acquire_for(100ms, error);
+        (void)pool.acquire({.timeout = 100ms}, error);
     });
     EXPECT_TRUE(eventually(
         [&] { return watch->count(probe_failed) > 0 && watch->count(open_failed) > 0; }));

@@ -45,20 +45,21 @@ TEST(pool_acquire, opens_the_first_and_reuses_it) {
 TEST(pool_acquire, every_form_grants_what_is_ready) {
     session_pool pool{connector{server::start()}};
     std::stop_source stop;
+    std::stop_token token = stop.get_token();
     std::error_code error = cenote::errc::closed;
     EXPECT_TRUE(pool.acquire());
-    EXPECT_TRUE(pool.acquire(stop.get_token()));
-    EXPECT_TRUE(pool.acquire(error));
+    EXPECT_TRUE(pool.acquire({.stop = token}));
+    EXPECT_TRUE(pool.acquire({}, error));
     EXPECT_FALSE(error) << "success clears the error";
-    EXPECT_TRUE(pool.acquire(stop.get_token(), error));
+    EXPECT_TRUE(pool.acquire({.stop = token}, error));
     EXPECT_TRUE(pool.acquire_for(plenty));
-    EXPECT_TRUE(pool.acquire_for(plenty, stop.get_token()));
-    EXPECT_TRUE(pool.acquire_for(plenty, error));
-    EXPECT_TRUE(pool.acquire_for(plenty, stop.get_token(), error));
+    EXPECT_TRUE(pool.acquire({.timeout = plenty, .stop = token}));
+    EXPECT_TRUE(pool.acquire({.timeout = plenty}, error));
+    EXPECT_TRUE(pool.acquire({.timeout = plenty, .stop = token}, error));
     EXPECT_TRUE(pool.acquire_until(soon()));
-    EXPECT_TRUE(pool.acquire_until(soon(), stop.get_token()));
-    EXPECT_TRUE(pool.acquire_until(soon(), error));
-    EXPECT_TRUE(pool.acquire_until(soon(), stop.get_token(), error));
+    EXPECT_TRUE(pool.acquire({.deadline = soon(), .stop = token}));
+    EXPECT_TRUE(pool.acquire({.deadline = soon()}, error));
+    EXPECT_TRUE(pool.acquire({.deadline = soon(), .stop = token}, error));
     EXPECT_TRUE(pool.try_acquire());
     EXPECT_FALSE(error);
 }
@@ -67,25 +68,26 @@ TEST(pool_acquire, every_form_gives_up_at_its_deadline) {
     session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 5ms}};
     auto held = pool.acquire_for(plenty);
     std::stop_source stop;
+    std::stop_token token = stop.get_token();
     std::error_code error;
     auto then = [] { return std::chrono::steady_clock::now() + 5ms; };
     EXPECT_THROW((void)pool.acquire(), cenote::timed_out_error);
-    EXPECT_THROW((void)pool.acquire(stop.get_token()), cenote::timed_out_error);
-    EXPECT_FALSE(pool.acquire(error));
+    EXPECT_THROW((void)pool.acquire({.stop = token}), cenote::timed_out_error);
+    EXPECT_FALSE(pool.acquire({}, error));
     EXPECT_EQ(error, cenote::errc::timed_out);
-    EXPECT_FALSE(pool.acquire(stop.get_token(), error));
+    EXPECT_FALSE(pool.acquire({.stop = token}, error));
     EXPECT_EQ(error, cenote::errc::timed_out);
     EXPECT_THROW((void)pool.acquire_for(5ms), cenote::timed_out_error);
-    EXPECT_THROW((void)pool.acquire_for(5ms, stop.get_token()), cenote::timed_out_error);
-    EXPECT_FALSE(pool.acquire_for(5ms, error));
+    EXPECT_THROW((void)pool.acquire({.timeout = 5ms, .stop = token}), cenote::timed_out_error);
+    EXPECT_FALSE(pool.acquire({.timeout = 5ms}, error));
     EXPECT_EQ(error, cenote::errc::timed_out);
-    EXPECT_FALSE(pool.acquire_for(5ms, stop.get_token(), error));
+    EXPECT_FALSE(pool.acquire({.timeout = 5ms, .stop = token}, error));
     EXPECT_EQ(error, cenote::errc::timed_out);
     EXPECT_THROW((void)pool.acquire_until(then()), cenote::timed_out_error);
-    EXPECT_THROW((void)pool.acquire_until(then(), stop.get_token()), cenote::timed_out_error);
-    EXPECT_FALSE(pool.acquire_until(then(), error));
+    EXPECT_THROW((void)pool.acquire({.deadline = then(), .stop = token}), cenote::timed_out_error);
+    EXPECT_FALSE(pool.acquire({.deadline = then()}, error));
     EXPECT_EQ(error, cenote::errc::timed_out);
-    EXPECT_FALSE(pool.acquire_until(then(), stop.get_token(), error));
+    EXPECT_FALSE(pool.acquire({.deadline = then(), .stop = token}, error));
     EXPECT_EQ(error, cenote::errc::timed_out);
     EXPECT_FALSE(pool.try_acquire());
     EXPECT_EQ(pool.stats().refused(cenote::errc::timed_out), 12U);
@@ -115,17 +117,17 @@ TEST(pool_acquire, a_zero_or_negative_timeout_never_waits) {
     to->on_open = [opens](int) { opens.pass_through(); };
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = 0ns}};
     std::error_code error;
-    EXPECT_FALSE(pool.acquire(error)) << "nothing open yet";
+    EXPECT_FALSE(pool.acquire({}, error)) << "nothing open yet";
     EXPECT_EQ(error, cenote::errc::timed_out);
-    EXPECT_FALSE(pool.acquire_for(-1s, error));
+    EXPECT_FALSE(pool.acquire({.timeout = -1s}, error));
     EXPECT_EQ(error, cenote::errc::timed_out);
-    EXPECT_FALSE(pool.acquire_until({}, error));
+    EXPECT_FALSE(pool.acquire({.deadline = std::chrono::steady_clock::time_point{}}, error));
     EXPECT_EQ(error, cenote::errc::timed_out);
     opens.open();
     auto held = pool.acquire_for(plenty);
-    EXPECT_FALSE(pool.acquire(error)) << "all leased";
+    EXPECT_FALSE(pool.acquire({}, error)) << "all leased";
     EXPECT_EQ(error, cenote::errc::timed_out);
-    EXPECT_FALSE(pool.acquire_for(std::chrono::nanoseconds::min(), error));
+    EXPECT_FALSE(pool.acquire({.timeout = std::chrono::nanoseconds::min()}, error));
     EXPECT_EQ(error, cenote::errc::timed_out);
 }
 
@@ -147,10 +149,11 @@ TEST(pool_acquire, a_stop_request_ends_the_wait) {
     session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
     auto held = pool.acquire();
     std::stop_source stop;
-    auto throwing = std::async(std::launch::async, [&] { (void)pool.acquire(stop.get_token()); });
+    std::stop_token token = stop.get_token();
+    auto throwing = std::async(std::launch::async, [&] { (void)pool.acquire({.stop = token}); });
     std::error_code error;
     auto quiet = std::async(std::launch::async, [&] {
-        return bool(pool.acquire_for(plenty, stop.get_token(), error));
+        return bool(pool.acquire({.timeout = plenty, .stop = token}, error));
     });
     ASSERT_TRUE(lines_up(pool, 2));
     stop.request_stop();
@@ -165,8 +168,9 @@ TEST(pool_acquire, a_stop_request_that_came_before_ends_the_wait_at_once) {
     session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
     auto held = pool.acquire();
     std::stop_source stop;
+    std::stop_token token = stop.get_token();
     stop.request_stop();
-    EXPECT_THROW((void)pool.acquire(stop.get_token()), cenote::canceled_error);
+    EXPECT_THROW((void)pool.acquire({.stop = token}), cenote::canceled_error);
     EXPECT_EQ(pool.stats().waiting, 0U);
 }
 
@@ -176,7 +180,8 @@ TEST(pool_acquire, a_stop_request_does_not_end_a_shared_open) {
     to->on_open = [opens](int) { opens.pass_through(); };
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty}};
     std::stop_source stop;
-    auto first = std::async(std::launch::async, [&] { (void)pool.acquire(stop.get_token()); });
+    std::stop_token token = stop.get_token();
+    auto first = std::async(std::launch::async, [&] { (void)pool.acquire({.stop = token}); });
     ASSERT_TRUE(lines_up(pool, 1));
     auto second = std::async(std::launch::async, [&] { return pool.acquire()->id; });
     ASSERT_TRUE(lines_up(pool, 2));
@@ -195,7 +200,7 @@ TEST(pool_acquire, waiters_beyond_line_max_are_refused_at_once) {
     ASSERT_TRUE(lines_up(pool, 2));
     EXPECT_THROW((void)pool.acquire(), cenote::line_full_error);
     std::error_code error;
-    EXPECT_FALSE(pool.acquire(error));
+    EXPECT_FALSE(pool.acquire({}, error));
     EXPECT_EQ(error, cenote::errc::line_full);
     EXPECT_EQ(pool.stats().refused(cenote::errc::line_full), 2U);
     held.give_back();

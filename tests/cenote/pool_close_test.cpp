@@ -31,7 +31,7 @@ TEST(pool_close, refuses_new_acquires) {
     pool.close();
     EXPECT_THROW((void)pool.acquire(), cenote::closed_error);
     std::error_code error;
-    EXPECT_FALSE(pool.acquire(error));
+    EXPECT_FALSE(pool.acquire({}, error));
     EXPECT_EQ(error, errc::closed);
     EXPECT_FALSE(pool.try_acquire());
     EXPECT_FALSE(pool.wait_ready(plenty));
@@ -45,7 +45,7 @@ TEST(pool_close, refuses_everybody_in_line_and_counts_no_timeout) {
     for (int i = 0; i < 5; ++i)
         waiters.push_back(std::async(std::launch::async, [&] {
             std::error_code error;
-            EXPECT_FALSE(pool.acquire(error));
+            EXPECT_FALSE(pool.acquire({}, error));
             return error;
         }));
     ASSERT_TRUE(lines_up(pool, 5));
@@ -81,7 +81,7 @@ TEST(pool_close, with_a_timeout_waits_until_all_are_back_and_closed) {
     auto closing = std::async(std::launch::async, [&] { return pool.close(plenty); });
     EXPECT_TRUE(eventually([&] {
         std::error_code error;
-        return !pool.acquire_for(0ns, error) && error == errc::closed;
+        return !pool.acquire({.timeout = 0ns}, error) && error == errc::closed;
     }));
     EXPECT_EQ(closing.wait_for(20ms), std::future_status::timeout);
     held.give_back();
@@ -142,7 +142,7 @@ TEST(pool_close, while_opens_are_in_flight_leaks_nothing_and_hands_none_out) {
     for (int i = 0; i < 4; ++i)
         waiters.push_back(std::async(std::launch::async, [&] {
             std::error_code error;
-            EXPECT_FALSE(pool.acquire(error));
+            EXPECT_FALSE(pool.acquire({}, error));
             return error;
         }));
     ASSERT_TRUE(eventually([&] { return to->opening == 4; }));
@@ -219,7 +219,7 @@ TEST(pool_close, from_an_observer_works) {
     it.acquire().discard();
     EXPECT_TRUE(eventually([&] {
         std::error_code error;
-        return !it.acquire(error) && error == errc::closed;
+        return !it.acquire({}, error) && error == errc::closed;
     }));
     EXPECT_EQ(it.close(plenty), 0U);
     EXPECT_EQ(to->present, 0);
@@ -253,7 +253,7 @@ TEST(pool_close, racing_acquires_and_releases_leaks_nothing) {
             for (int w = 0; w < 4; ++w)
                 threads.emplace_back([&] {
                     std::error_code error;
-                    while (auto lease = pool.acquire(error)) auto claim = lease->use();
+                    while (auto lease = pool.acquire({}, error)) auto claim = lease->use();
                     EXPECT_EQ(error, errc::closed);
                 });
             if (i % 2 == 0) std::this_thread::yield();

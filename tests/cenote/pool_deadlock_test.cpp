@@ -67,7 +67,7 @@ TEST(pool_deadlock, of_all_threads_is_refused_to_the_last_one) {
             auto first = pool.acquire();
             all_hold.arrive_and_wait();
             std::error_code error;
-            auto second = pool.acquire(error);
+            auto second = pool.acquire({}, error);
             refused += error == errc::deadlock;
             served += bool(second);
         });
@@ -155,7 +155,7 @@ TEST(pool_deadlock, does_not_concern_those_who_only_try) {
     auto held = pool.acquire();
     EXPECT_FALSE(pool.try_acquire());
     std::error_code error;
-    EXPECT_FALSE(pool.acquire_for(0s, error));
+    EXPECT_FALSE(pool.acquire({.timeout = 0s}, error));
     EXPECT_EQ(error, errc::timed_out);
 }
 
@@ -169,7 +169,7 @@ TEST(pool_deadlock, is_announced_by_nested_acquires) {
     });
     ASSERT_TRUE(eventually([&] { return pool.stats().leased == 2; }));
     std::error_code error;
-    (void)pool.acquire_for(plenty, error);
+    (void)pool.acquire({.timeout = plenty}, error);
     other.join();
     for (const auto& e : watch->seen()) {
         if (e.kind != event_kind::nested_acquire) continue;
@@ -192,7 +192,7 @@ TEST(pool_deadlock, is_not_seen_where_a_thread_follows_another) {
     cenote::lease<session> left;
     std::thread([&] { left = pool.acquire(); }).join();
     std::error_code error;
-    std::thread next([&] { (void)pool.acquire(error); });
+    std::thread next([&] { (void)pool.acquire({}, error); });
     EXPECT_TRUE(eventually([&] {
         cenote::stats now = pool.stats();
         return now.waiting == 1 || now.refused(errc::deadlock) == 1;
@@ -213,9 +213,9 @@ TEST(pool_deadlock, never_lasts) {
         users.emplace_back([&] {
             for (int round = 0; round < rounds(300); ++round) {
                 std::error_code error;
-                auto first = pool.acquire(error);
+                auto first = pool.acquire({}, error);
                 timeouts += error == errc::timed_out;
-                auto second = pool.acquire(error);
+                auto second = pool.acquire({}, error);
                 timeouts += error == errc::timed_out;
             }
         });

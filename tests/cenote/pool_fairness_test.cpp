@@ -39,7 +39,7 @@ public:
         int number = static_cast<int>(threads_.size());
         threads_.emplace_back([this, number, stop] {
             std::error_code error;
-            auto lease = pool_.acquire(stop, error);
+            auto lease = pool_.acquire({.stop = stop}, error);
             if (!lease) return;
             std::lock_guard lock(mutex_);
             served_.push_back(number);
@@ -174,7 +174,7 @@ TEST(pool_fairness, a_return_racing_an_enqueue_never_leaves_a_waiter_beside_an_i
             threads.emplace_back([&] {
                 for (int i = 0; i < rounds(20'000); ++i) {
                     std::error_code error;
-                    auto lease = pool.acquire(error);
+                    auto lease = pool.acquire({}, error);
                     if (lease) ++served;
                     else ADD_FAILURE() << "round " << i << ": " << error.message();
                     lease.give_back();
@@ -236,7 +236,7 @@ TEST(pool_fairness, a_grant_that_raced_a_timeout_is_passed_on) {
         auto held = pool.acquire();
         std::jthread hasty([&] {
             std::error_code error;
-            (void)pool.acquire_for(std::chrono::microseconds(50 + i % 200), error);
+            (void)pool.acquire({.timeout = std::chrono::microseconds(50 + i % 200)}, error);
         });
         std::this_thread::yield();
         held.give_back();
@@ -303,7 +303,7 @@ TEST(pool_fairness, bounded_lets_a_newcomer_overtake_a_young_head) {
         time.advance(200ms - 1ns);
         held.give_back();
         std::error_code error;
-        auto again = pool.acquire_for(0ns, error);
+        auto again = pool.acquire({.timeout = 0ns}, error);
         bool first = again && line.served_so_far() == 0;
         again.give_back();
         EXPECT_TRUE(eventually([&] { return time.advance(1ns), line.served_so_far() == 1; }));

@@ -189,8 +189,9 @@ TEST(pool_warm_up, that_has_backed_off_is_tried_again_for_whoever_comes) {
         connector{to},
         {.max = 4, .min_idle = 2, .acquire_timeout = plenty, .backoff = quick_for_waiters}};
     std::stop_source stop;
+    std::stop_token token = stop.get_token();
     auto first = std::async(std::launch::async,
-                            [&] { return bool(pool.acquire_for(plenty, stop.get_token())); });
+                            [&] { return bool(pool.acquire({.timeout = plenty, .stop = token})); });
     ASSERT_TRUE(eventually([&] { return pool.stats().open_failed >= 20; }));
     stop.request_stop();
     EXPECT_THROW(first.get(), cenote::canceled_error);
@@ -483,7 +484,7 @@ TEST(pool_retire_all, reaches_the_fast_lane_and_everybody_there_is_served) {
             while (!stop.stop_requested()) {
                 int limit = last_old;
                 std::error_code error;
-                auto lease = pool.acquire(error);
+                auto lease = pool.acquire({}, error);
                 if (!lease) {
                     ++refusals;
                     continue;

@@ -66,7 +66,8 @@ TEST(pool_many, can_be_stopped) {
     auto one = pool.acquire();
     std::stop_source stop;
     std::thread waits([&] {
-        EXPECT_THROW((void)pool.acquire_many(2, {}, stop.get_token()), cenote::canceled_error);
+        std::stop_token token = stop.get_token();
+        EXPECT_THROW((void)pool.acquire_many(2, {.stop = token}), cenote::canceled_error);
     });
     ASSERT_TRUE(eventually([&] { return pool.stats().waiting == 1; }));
     stop.request_stop();

@@ -265,7 +265,7 @@ TEST(pool_open, an_open_that_fails_is_not_hammered) {
     for (int i = 0; i < 8; ++i)
         waiters.emplace_back([&] {
             std::error_code error;
-            EXPECT_FALSE(pool.acquire(error));
+            EXPECT_FALSE(pool.acquire({}, error));
         });
     EXPECT_TRUE(lines_up(pool, 8));
     EXPECT_TRUE(eventually([&] { return pool.stats().open_failed > 0; }));
@@ -287,7 +287,7 @@ TEST(pool_open, a_final_error_goes_to_the_waiter_at_once) {
     }
     EXPECT_EQ(pool.stats().refused(cenote::errc::open_failed), 1U);
     std::error_code error;
-    EXPECT_FALSE(pool.acquire(error));
+    EXPECT_FALSE(pool.acquire({}, error));
     EXPECT_EQ(error, cenote::errc::open_failed);
 }
 
@@ -304,7 +304,7 @@ TEST(pool_open, an_error_is_told_at_once_by_a_pool_that_fails_fast) {
     }
     // The next caller may have to wait for the backoff, not for its deadline.
     std::error_code error;
-    EXPECT_FALSE(pool.acquire(error));
+    EXPECT_FALSE(pool.acquire({}, error));
     EXPECT_EQ(error, cenote::errc::open_failed);
     to->on_open = nullptr;
     EXPECT_TRUE(pool.acquire());
@@ -359,7 +359,7 @@ TEST(pool_open, an_outage_then_recovery_restores_full_capacity) {
     to->on_open = [](int) { throw refused_by_server("outage"); };
     for (int i = 0; i < 10; ++i) {
         std::error_code error;
-        EXPECT_FALSE(pool.acquire(error));
+        EXPECT_FALSE(pool.acquire({}, error));
     }
     to->on_probe = nullptr;
     to->on_open = nullptr;

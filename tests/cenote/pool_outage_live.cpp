@@ -110,7 +110,7 @@ public:
 private:
     void acquire() {
         std::error_code error;
-        auto lease = pool_.acquire(error);
+        auto lease = pool_.acquire({}, error);
         if (error == errc::timed_out) ++timed_out_;
         ++ended_;
     }

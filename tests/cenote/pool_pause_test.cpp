@@ -29,7 +29,7 @@ TEST(pool_pause, lends_nothing_not_even_what_is_hot) {
     pool.pause();
     EXPECT_FALSE(pool.try_acquire());
     std::error_code error;
-    EXPECT_FALSE(pool.acquire_for(20ms, error));
+    EXPECT_FALSE(pool.acquire({.timeout = 20ms}, error));
     EXPECT_EQ(error, cenote::errc::timed_out);
     pool.resume();
     EXPECT_TRUE(pool.try_acquire());
@@ -75,7 +75,7 @@ TEST(pool_pause, opens_nothing) {
     session_pool pool(connector{s}, {.max = 2});
     pool.pause();
     std::error_code error;
-    EXPECT_FALSE(pool.acquire_for(20ms, error));
+    EXPECT_FALSE(pool.acquire({.timeout = 20ms}, error));
     EXPECT_EQ(pool.stats().opened, 0u);
     pool.resume();
     EXPECT_TRUE(pool.acquire());

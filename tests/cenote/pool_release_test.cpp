@@ -343,6 +343,6 @@ TEST(pool_release, a_hanging_reset_does_not_hold_up_a_waiter_while_there_is_room
     held.mark_dirty();
     held.give_back();
     std::error_code error;
-    EXPECT_TRUE(pool.acquire_for(plenty / 2, error)) << "below max an open is asked for";
+    EXPECT_TRUE(pool.acquire({.timeout = plenty / 2}, error)) << "below max an open is asked for";
     resets.open();
 }

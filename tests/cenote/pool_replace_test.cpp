@@ -417,7 +417,7 @@ void replace_under_load(ledger& book, const cenote::options& settings) {
             for (int i = 0; !stop.stop_requested(); ++i) {
                 int limit = order.limit();
                 std::error_code error;
-                auto held = pool.acquire(error);
+                auto held = pool.acquire({}, error);
                 if (!held) {
                     ++refused;
                     continue;

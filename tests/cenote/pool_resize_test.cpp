@@ -747,7 +747,7 @@ private:
         for (std::size_t i = number; !stop.stop_requested(); ++i) {
             if (i % 32 == 11) several(2 + i % 3);
             std::error_code error;
-            auto held = pool_.acquire(error);
+            auto held = pool_.acquire({}, error);
             if (!held) {
                 ++refused_;
                 continue;
@@ -808,7 +808,7 @@ TEST_F(pool_resize, recalls_also_what_is_lent_in_the_same_step) {
     one.join();
     EXPECT_TRUE(eventually([&] {
         pool.acquire().give_back();
-        return !cenote::detail::gate_finder::of(pool).lane_is_shut();
+        return !cenote::detail::pool_access::of(pool).lane_is_shut();
     }));
 }
 

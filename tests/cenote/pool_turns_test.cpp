@@ -271,7 +271,7 @@ TEST(pool_turns, close_refuses_who_waits_and_closes_what_is_set_aside) {
     EXPECT_EQ(line.refused(), 1);
     EXPECT_TRUE(eventually([&] { return pool.stats().total == 0; }));
     std::error_code error;
-    EXPECT_FALSE(pool.acquire(error));
+    EXPECT_FALSE(pool.acquire({}, error));
     EXPECT_EQ(error, cenote::errc::closed);
 }
 
@@ -284,7 +284,7 @@ TEST(pool_turns, pause_keeps_what_is_set_aside_for_the_head) {
     held.give_back();
     pool.pause();
     std::error_code error;
-    EXPECT_FALSE(pool.acquire_for(0ns, error));
+    EXPECT_FALSE(pool.acquire({.timeout = 0ns}, error));
     EXPECT_EQ(line.served(), 0);
     pool.resume();
     EXPECT_TRUE(line.comes_to(1));

@@ -70,7 +70,7 @@ TEST(pool_unfit, new_ones_are_not_opened_in_a_circle) {
     session_pool pool{hooked_connector{to}, {.max = 4, .backoff = {.first = 100ms}}};
     auto borrower = std::async(std::launch::async, [&] {
         std::error_code error;
-        EXPECT_FALSE(pool.acquire_for(400ms, error));
+        EXPECT_FALSE(pool.acquire({.timeout = 400ms}, error));
         EXPECT_TRUE(error);
     });
     EXPECT_TRUE(eventually([&] {

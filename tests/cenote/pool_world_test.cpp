@@ -193,7 +193,7 @@ private:
 
     static task acquire(world& w, caller& me, nanoseconds timeout) {
         std::error_code error;
-        auto held = co_await w.pool_->co_acquire_for(timeout).error_to(error);
+        auto held = co_await w.pool_->co_acquire({.timeout = timeout}, error);
         me.ended = true;
         if (!held) {
             w.note(error == errc::timed_out || w.closed_, "a caller is refused for a reason");

@@ -118,14 +118,15 @@ TEST(stats, count_how_every_acquire_ended) {
     session_pool pool{connector{server::start()}, {.max = 1, .line_max = 1}};
     std::error_code error;
     auto held = pool.acquire();
-    (void)pool.acquire_for(0ns, error);
+    (void)pool.acquire({.timeout = 0ns}, error);
     std::stop_source stop;
     auto canceled = std::async(std::launch::async, [&] {
         std::error_code ignored;
-        (void)pool.acquire_for(plenty, stop.get_token(), ignored);
+        std::stop_token token = stop.get_token();
+        (void)pool.acquire({.timeout = plenty, .stop = token}, ignored);
     });
     ASSERT_TRUE(support::lines_up(pool, 1));
-    (void)pool.acquire(error);
+    (void)pool.acquire({}, error);
     stop.request_stop();
     canceled.get();
     auto waited = std::async(std::launch::async, [&] { (void)pool.acquire_for(plenty); });
@@ -134,7 +135,7 @@ TEST(stats, count_how_every_acquire_ended) {
     waited.get();
     (void)pool.try_acquire();
     pool.close();
-    (void)pool.acquire(error);
+    (void)pool.acquire({}, error);
     (void)pool.try_acquire();
     auto s = pool.stats();
     EXPECT_EQ(s.refused(errc::timed_out), 1U);
@@ -178,8 +179,9 @@ TEST(stats, add_up_at_every_read_whatever_happens) {
                        .backoff = {.first = 1ms, .cap_waiting = 1ms, .cap_idle = 1ms}}};
     hammer(pool, 4, [&](int w, int i) {
         std::error_code error;
-        auto lease = (i + w) % 3 == 0 ? pool.try_acquire()
-                                      : pool.acquire_for(std::chrono::microseconds(i % 200), error);
+        auto lease = (i + w) % 3 == 0
+                         ? pool.try_acquire()
+                         : pool.acquire({.timeout = std::chrono::microseconds(i % 200)}, error);
         if (!lease) return;
         if (i % 11 == 0) lease.discard();
         else if (i % 13 == 0) lease.mark_dirty();

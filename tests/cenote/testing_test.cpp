@@ -72,7 +72,7 @@ struct outcome {
 task acquire(session_pool& pool, manual_clock& clock, outcome& out,
              std::chrono::nanoseconds timeout) {
     std::error_code error;
-    auto held = co_await pool.co_acquire_for(timeout).error_to(error);
+    auto held = co_await pool.co_acquire({.timeout = timeout}, error);
     out.held = std::move(held);
     out.error = error;
     out.at = clock.now();
@@ -164,10 +164,10 @@ TEST_F(on_manual_clock, a_deadline_is_a_time_of_the_clock) {
     make({.max = 1});
     auto held = pool->acquire();
     std::error_code error;
-    static_cast<void>(pool->acquire_until(clock->now() + 3s, error));
+    static_cast<void>(pool->acquire({.deadline = clock->now() + 3s}, error));
     EXPECT_EQ(error, errc::timed_out);
     EXPECT_EQ(passed(), 3s);
-    static_cast<void>(pool->acquire_for(0s, error));
+    static_cast<void>(pool->acquire({.timeout = 0s}, error));
     EXPECT_EQ(error, errc::timed_out);
     EXPECT_EQ(passed(), 3s);
 }
@@ -249,7 +249,7 @@ TEST_F(on_manual_clock, a_thread_sleeps_until_another_one_moves_the_clock) {
     auto held = pool->acquire();
     auto refused = std::async(std::launch::async, [&] {
         std::error_code error;
-        static_cast<void>(pool->acquire_for(1min, error));
+        static_cast<void>(pool->acquire({.timeout = 1min}, error));
         return error;
     });
     EXPECT_TRUE(eventually([&] { return pool->stats().waiting == 1; }));
@@ -325,7 +325,7 @@ TEST_F(on_manual_clock, a_coroutine_that_time_resumes_may_destroy_the_pool) {
     auto held = pool->acquire();
     auto end_it = [](std::optional<session_pool>& all) -> task {
         std::error_code error;
-        auto none = co_await all->co_acquire_for(1s).error_to(error);
+        auto none = co_await all->co_acquire({.timeout = 1s}, error);
         EXPECT_EQ(error, errc::timed_out);
         all.reset();
     };
@@ -408,7 +408,7 @@ TEST_F(on_manual_clock, nobody_misses_its_deadline_while_the_clock_moves) {
         for (; ended < times; ++ended) {
             std::error_code error;
             deadline = clock->now() + 1ms;
-            static_cast<void>(pool->acquire_until(deadline, error));
+            static_cast<void>(pool->acquire({.deadline = deadline}, error));
         }
     });
     // No further advance is needed for a caller whose deadline has passed.
@@ -457,7 +457,7 @@ TEST_F(on_manual_clock, a_connector_may_destroy_the_pool_in_a_call_within_a_call
         if (id == 2) pool.reset();
         if (id == 1) {
             std::error_code error;
-            static_cast<void>(pool->acquire_for(1s, error));
+            static_cast<void>(pool->acquire({.timeout = 1s}, error));
         }
     };
     make({.max = 2, .min_size = 1, .warm_up = cenote::warm_up::none});

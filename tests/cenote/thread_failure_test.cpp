@@ -45,7 +45,7 @@ TEST(thread_failure, of_the_first_thread_is_told_to_whoever_acquires) {
     few_threads none(0);
     EXPECT_THROW((void)pool.acquire(), std::system_error);
     std::error_code error;
-    EXPECT_FALSE(pool.acquire(error));
+    EXPECT_FALSE(pool.acquire({}, error));
     EXPECT_EQ(error, std::errc::resource_unavailable_try_again);
 }
 
@@ -63,7 +63,7 @@ TEST(thread_failure, of_a_worker_is_over_when_there_are_threads_again) {
     {
         few_threads timer_only(1);
         std::error_code error;
-        EXPECT_FALSE(pool.acquire_for(20ms, error));
+        EXPECT_FALSE(pool.acquire({.timeout = 20ms}, error));
         EXPECT_TRUE(error);
     }
     EXPECT_TRUE(pool.acquire());
@@ -75,7 +75,7 @@ TEST(thread_failure, does_not_keep_the_destructor) {
         session_pool pool{connector{to}, {.close_timeout = cenote::forever}};
         few_threads timer_only(1);
         std::error_code error;
-        EXPECT_FALSE(pool.acquire_for(1ms, error));
+        EXPECT_FALSE(pool.acquire({.timeout = 1ms}, error));
     }
     EXPECT_EQ(to->present, 0);
 }

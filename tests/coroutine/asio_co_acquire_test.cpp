@@ -168,11 +168,11 @@ TEST_F(asio_co_acquire, tells_a_code_who_wants_one) {
     auto mine = pool.acquire();
     run([&]() -> asio::awaitable<void> {
         std::error_code error;
-        auto none = co_await pool.co_acquire_for(1ms).error_to(error);
+        auto none = co_await pool.co_acquire({.timeout = 1ms}, error);
         EXPECT_FALSE(none);
         EXPECT_EQ(error, cenote::errc::timed_out);
         mine.give_back();
-        auto held = co_await pool.co_acquire_for(1ms).error_to(error);
+        auto held = co_await pool.co_acquire({.timeout = 1ms}, error);
         EXPECT_TRUE(held);
         EXPECT_FALSE(error);
     });
@@ -186,7 +186,8 @@ TEST_F(asio_co_acquire, lets_the_loop_go_on_before_who_is_refused_tries_again) {
         asio::post(io, [&] { stop = true; });
         while (!stop) {
             std::error_code error;
-            auto none = co_await pool.co_acquire_until({}).error_to(error);
+            auto none = co_await pool.co_acquire(
+                {.deadline = std::chrono::steady_clock::time_point{}}, error);
             ++tried;
         }
     });
@@ -252,9 +253,10 @@ TEST_F(asio_co_acquire, is_stopped_by_a_token_of_the_standard_too) {
     std::stop_source stop;
     std::error_code said;
     spawn([&]() -> asio::awaitable<void> {
-        auto none = co_await pool.co_acquire().stopped_by(stop.get_token()).error_to(said);
+        std::stop_token token = stop.get_token();
+        auto none = co_await pool.co_acquire({.stop = token}, said);
         EXPECT_FALSE(none);
-        auto again = co_await pool.co_acquire().stopped_by(stop.get_token()).error_to(said);
+        auto again = co_await pool.co_acquire({.stop = token}, said);
     });
     io.poll();
     std::jthread other([&] { stop.request_stop(); });
@@ -329,7 +331,8 @@ TEST_F(asio_co_acquire, that_was_never_awaited_asks_nothing) {
         [[maybe_unused]] auto never = pool.co_acquire();
     }
     run([&]() -> asio::awaitable<void> {
-        auto first = pool.co_acquire().stopped_by({});
+        std::stop_token never;
+        auto first = pool.co_acquire({.stop = never});
         auto second = std::move(first);
         auto held = co_await std::move(second);
         EXPECT_TRUE(held);
@@ -476,10 +479,8 @@ TEST(asio_co_acquire_on_threads, adds_up) {
         for (int i = 0; i < each; ++i) {
             bool brief = (i + number) % 7 == 0;
             std::error_code error;
-            auto held =
-                co_await pool.co_acquire_for(brief ? 50us : std::chrono::nanoseconds{plenty})
-                    .stopped_by(token)
-                    .error_to(error);
+            std::chrono::nanoseconds timeout = brief ? 50us : std::chrono::nanoseconds{plenty};
+            auto held = co_await pool.co_acquire({.timeout = timeout, .stop = token}, error);
             if (held) {
                 auto claim = held->use();
                 co_await asio::post(asio::deferred);

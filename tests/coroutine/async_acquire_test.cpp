@@ -428,7 +428,7 @@ TEST_F(async_acquire, of_a_close_closes_when_it_is_awaited) {
     EXPECT_TRUE(pool.acquire());
     std::move(later)(asio::bind_executor(io, [](error_code, std::size_t) {}));
     std::error_code error;
-    EXPECT_FALSE(pool.acquire(error));
+    EXPECT_FALSE(pool.acquire({}, error));
     EXPECT_EQ(error, cenote::errc::closed);
     io.run();
 }

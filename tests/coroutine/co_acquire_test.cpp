@@ -45,7 +45,7 @@ task borrow(session_pool& pool, loop& where, held_session& held, std::vector<int
 task borrow_or_say(session_pool& pool, loop& where, std::stop_token stop, std::error_code& said,
                    std::chrono::nanoseconds timeout = plenty) {
     auto held =
-        co_await pool.co_acquire_for(timeout).stopped_by(stop).error_to(said).resumed_by(on(where));
+        co_await pool.co_acquire({.timeout = timeout, .stop = stop}, said).resumed_by(on(where));
 }
 
 task wait_until_closed(session_pool& pool, loop& where, std::string& said) {
@@ -150,7 +150,8 @@ TEST(co_acquire, until_a_time_gone_by_takes_only_what_is_ready) {
     auto mine = pool.acquire();
     std::error_code said;
     auto wait = [&]() -> task {
-        auto held = co_await pool.co_acquire_until({}).error_to(said);
+        auto held =
+            co_await pool.co_acquire({.deadline = std::chrono::steady_clock::time_point{}}, said);
         EXPECT_FALSE(held);
     };
     task t = wait();
@@ -313,7 +314,7 @@ TEST(co_acquire, may_be_destroyed_by_one_that_is_told_at_the_same_time) {
         int told = 0;
         auto wait = [&]() -> task {
             std::error_code error;
-            auto mine = co_await pool.co_acquire().error_to(error);
+            auto mine = co_await pool.co_acquire({}, error);
             ++told;
             for (std::size_t i = 1; i < group.size(); ++i) group[i] = {};
         };

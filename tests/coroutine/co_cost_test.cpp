@@ -77,7 +77,7 @@ TEST_F(co_cost, of_a_storm_of_timeouts_is_one_timer) {
     std::size_t refused = 0;
     auto wait = [&]() -> task {
         std::error_code error;
-        auto held = co_await pool.co_acquire_for(50ms).error_to(error).resumed_by(on(where));
+        auto held = co_await pool.co_acquire({.timeout = 50ms}, error).resumed_by(on(where));
         if (error == cenote::errc::timed_out) ++refused;
     };
     std::vector<task> waiting;

@@ -141,9 +141,7 @@ struct quick_look : testing::TestWithParam<bool> {
     }
     task borrow_or_say(std::error_code& said, std::stop_token stop,
                        std::chrono::nanoseconds timeout = plenty) {
-        auto held = co_await pool->co_acquire_for(timeout)
-                        .stopped_by(std::move(stop))
-                        .error_to(said)
+        auto held = co_await pool->co_acquire({.timeout = timeout, .stop = stop}, said)
                         .resumed_by(on(where));
     }
     void run_soon() {
@@ -439,7 +437,7 @@ TEST_P(quick_look, that_says_no_may_be_what_ends_the_pool) {
     auto mine = pool->acquire();
     std::error_code said;
     auto wait = [&]() -> task {
-        auto held = co_await pool->co_acquire_for(plenty).error_to(said);
+        auto held = co_await pool->co_acquire({.timeout = plenty}, said);
         pool.reset();  // by whoever resumed it, inside a release
     };
     task t = wait();
@@ -548,8 +546,7 @@ TEST_P(quick_look, adds_up_under_load) {
     auto without = [&](std::stop_token stop) -> task {
         for (unsigned i = 0; i < each; ++i) {
             std::error_code error;
-            auto held =
-                co_await pool->co_acquire().stopped_by(stop).error_to(error).resumed_by(resume);
+            auto held = co_await pool->co_acquire({.stop = stop}, error).resumed_by(resume);
             ++(held ? done : refused);
         }
     };

@@ -454,7 +454,7 @@ TEST(spdlog_observer, serves_several_pools_whose_servers_are_down_and_many_threa
             crowd.emplace_back([&, i] {
                 for (int n = 0; n < 20; ++n) {
                     std::error_code error;
-                    (void)(i % 2 == 0 ? a : b).acquire_for(2ms, error);
+                    (void)(i % 2 == 0 ? a : b).acquire({.timeout = 2ms}, error);
                     refused += error ? 1 : 0;
                 }
             });

@@ -228,7 +228,7 @@ TEST_F(loop_fork, a_coroutine_that_waits_is_left_alone_in_the_child_unless_cance
     int outcome = 0;
     auto wait = [&]() -> asio::awaitable<void> {
         std::error_code error;
-        auto got = co_await pool->co_acquire_for(plenty).error_to(error);
+        auto got = co_await pool->co_acquire({.timeout = plenty}, error);
         outcome = got ? 1 : error == cenote::errc::canceled ? -1 : -2;
     };
     asio::co_spawn(io, wait, asio::bind_cancellation_slot(stop.slot(), asio::detached));

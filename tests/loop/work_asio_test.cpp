@@ -733,7 +733,7 @@ TEST_F(work_asio, whoever_waits_is_refused_when_the_loop_goes) {
     std::vector<std::error_code> told;
     auto wait = [&]() -> support::task {
         std::error_code why;
-        (void)co_await pool->co_acquire_for(plenty).error_to(why);
+        (void)co_await pool->co_acquire({.timeout = plenty}, why);
         told.push_back(why);
     };
     support::task first = wait();
@@ -758,7 +758,7 @@ TEST_F(work_asio, whoever_waits_for_a_lease_is_served_by_it_when_the_loop_has_go
     bool served = false;
     auto wait = [&]() -> support::task {
         std::error_code why;
-        auto got = co_await pool->co_acquire_for(plenty).error_to(why);
+        auto got = co_await pool->co_acquire({.timeout = plenty}, why);
         served = static_cast<bool>(got);
     };
     support::task waiting = wait();
@@ -922,7 +922,7 @@ TEST_F(work_asio, a_blocking_call_on_its_loop_lets_manual_time_pass) {
     make_in_real_time({.refuse_on_loop = false, .clock = clock});
     auto start = clock->now();
     std::error_code error;
-    EXPECT_FALSE(pool->acquire_for(3s, error));
+    EXPECT_FALSE(pool->acquire({.timeout = 3s}, error));
     EXPECT_EQ(error, errc::timed_out);
     EXPECT_EQ(clock->now() - start, 3s);
     EXPECT_EQ(pool->close(5s), 0U);

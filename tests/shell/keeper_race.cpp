@@ -50,12 +50,13 @@ private:
         std::error_code error;
         lease<session> held;
         auto briefly = std::chrono::microseconds{random_.below(300)};
+        std::stop_token stop = cords_.take(number_);
         switch (random_.below(5)) {
-            case 0: held = pool_.acquire_for(briefly, error); break;
-            case 1: held = pool_.acquire(cords_.take(number_), error); break;
-            case 2: held = pool_.acquire_for(briefly, cords_.take(number_), error); break;
+            case 0: held = pool_.acquire({.timeout = briefly}, error); break;
+            case 1: held = pool_.acquire({.stop = stop}, error); break;
+            case 2: held = pool_.acquire({.timeout = briefly, .stop = stop}, error); break;
             case 3: held = acquire_or_throw(error); break;
-            default: held = pool_.acquire(error);
+            default: held = pool_.acquire({}, error);
         }
         if (held) ++ends_.granted;
         else if (error.category() == pool_category())
@@ -229,7 +230,7 @@ TEST(keeper_close, answers_everybody_who_calls_meanwhile) {
             for (std::size_t i = 0;; ++i) {
                 if (number == 0 && i == round % 64) p.close();
                 std::error_code error;
-                lease<session> held = p.acquire(error);
+                lease<session> held = p.acquire({}, error);
                 if (held) {
                     user in_use(held);
                     continue;
@@ -418,7 +419,7 @@ struct chain {
         auto& all = *static_cast<chain*>(self);
         for (;;) {
             std::error_code error;
-            lease<session> held = all.p.acquire(error);
+            lease<session> held = all.p.acquire({}, error);
             if (!held) return ++all.failed, nullptr;
             ++all.links;
             if (all.left.load() == 0) return nullptr;

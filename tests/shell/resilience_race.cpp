@@ -410,18 +410,20 @@ private:
                 else ++ends_.try_empty;
                 return held;
             }
-            case 1: return noted(pool_.acquire_for(wish_.briefly(), error), error, false);
+            case 1: return noted(pool_.acquire({.timeout = wish_.briefly()}, error), error, false);
             case 2: {
-                auto held = pool_.acquire_for(wish_.briefly(), cords_.take(number_), error);
+                std::stop_token stop = cords_.take(number_);
+                auto held = pool_.acquire({.timeout = wish_.briefly(), .stop = stop}, error);
                 return noted(std::move(held), error, false);
             }
             case 3: return acquire_or_throw(how);
             case 4: how.priority = priority::reserved; break;
-            case 5: return noted(pool_.acquire(error), error, true);
+            case 5: return noted(pool_.acquire({}, error), error, true);
             default: break;
         }
-        auto held = random_.one_in(2) ? pool_.acquire(how, error)
-                                      : pool_.acquire(how, cords_.take(number_), error);
+        std::stop_token stop = cords_.take(number_);
+        if (random_.one_in(2)) how.stop = stop;
+        auto held = pool_.acquire(how, error);
         return noted(std::move(held), error, whims::patient(how));
     }
 
@@ -461,7 +463,7 @@ private:
     void take_another() {
         ++ends_.operations;
         std::error_code error;
-        auto second = noted(pool_.acquire_for(10 * wish_.briefly(), error), error, false);
+        auto second = noted(pool_.acquire({.timeout = 10 * wish_.briefly()}, error), error, false);
         if (!second) return;
         user in_use(second);
     }
@@ -561,14 +563,14 @@ private:
             acquire_options how = wish_.how();
             std::error_code error;
             std::stop_token stop = cords_.take(number_);
+            how.stop = stop;
             lease<session> held;
             bool away = random_.one_in(2);
             if (away) {
-                held = co_await pool_.co_acquire(how).stopped_by(stop).error_to(error);
+                held = co_await pool_.co_acquire(how, error);
             } else {
                 mine.waits_here = true;
-                held = co_await pool_.co_acquire(how).stopped_by(stop).error_to(error).resumed_by(
-                    support::on(home_));
+                held = co_await pool_.co_acquire(how, error).resumed_by(support::on(home_));
                 mine.waits_here = false;
             }
             if (held) ends_.grant();
@@ -909,7 +911,7 @@ private:
     lease<stamped> get() {
         if (random_.one_in(4)) return pool_.try_acquire();
         std::error_code error;
-        lease<stamped> held = pool_.acquire(error);
+        lease<stamped> held = pool_.acquire({}, error);
         if (!held) ++seen_.refused;
         return held;
     }

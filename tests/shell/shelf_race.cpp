@@ -34,7 +34,7 @@ TEST_P(shelf_churn, strands_nobody_and_counts_everything) {
             dice random(number + 1);
             for (std::size_t i = 0; i < each; ++i) {
                 std::error_code error;
-                lease<session> held = p.acquire(error);
+                lease<session> held = p.acquire({}, error);
                 if (!held) {
                     ++failed;
                     continue;
@@ -85,11 +85,12 @@ TEST(shelf_attention, goes_up_and_down_without_stranding_anybody) {
             switch (random.below(4)) {
                 case 0: held = p.try_acquire(); break;
                 case 1:
-                    held = p.acquire_for(std::chrono::microseconds{random.below(50)}, error);
+                    held =
+                        p.acquire({.timeout = std::chrono::microseconds{random.below(50)}}, error);
                     break;
-                case 2: held = p.acquire_for(0ns, error); break;
+                case 2: held = p.acquire({.timeout = 0ns}, error); break;
                 default:
-                    held = p.acquire(error);
+                    held = p.acquire({}, error);
                     if (!held) ++failed;
             }
             if (!held) continue;
@@ -131,7 +132,7 @@ TEST(shelf_retire_all, keeps_the_old_generation_from_being_lent) {
             }
             std::error_code error;
             std::uint64_t oldest = done;
-            lease<session> held = p.acquire(error);
+            lease<session> held = p.acquire({}, error);
             if (!held) {
                 ++failed;
                 continue;

@@ -95,7 +95,7 @@ struct served : testing::Test {
     void expect_unharmed() {
         EXPECT_THAT(ask("GET /state"), StartsWith("HTTP/1.1 200 "));
         std::error_code error;
-        auto held = orders.acquire_for(1h, error);
+        auto held = orders.acquire({.timeout = 1h}, error);
         EXPECT_TRUE(held) << error.message();
     }
 };

@@ -98,7 +98,7 @@ public:
 
     std::error_code run(const errand& what, std::stop_token stop, moments& when) override {
         std::error_code refused;
-        cenote::lease<Connection> lease = pool_.acquire(stop, refused);
+        cenote::lease<Connection> lease = pool_.acquire({.stop = stop}, refused);
         when.granted = steady_clock::now();
         if (refused) return refused;
         try {

@@ -26,12 +26,12 @@ namespace cenote::detail {
 
 using instant = std::chrono::steady_clock::time_point;
 
-/// How a call wants its lease.
-struct wish {
+/// What a thread that acquires asks for.
+struct acquire_request {
     instant deadline{};
     std::stop_token stop{};
     std::source_location site{};
-    manner how{};
+    lease_terms terms{};
 };
 
 /// The door to one pool. Its one derived class is the keeper.
@@ -50,8 +50,9 @@ public:
     resource* take(std::source_location site, std::uint64_t holder) noexcept {
         return take_as(site, nullptr, 0, holder);
     }
-    resource* take(std::source_location site, const manner& how, std::uint64_t holder) noexcept {
-        return take_as(site, how.task, how.leak_after.count(), holder);
+    resource* take(std::source_location site, const lease_terms& terms,
+                   std::uint64_t holder) noexcept {
+        return take_as(site, terms.task, terms.leak_after.count(), holder);
     }
 
     /// The end of a lease.
@@ -70,21 +71,44 @@ public:
 
     /// Waits for a lease. Null: `why` says why not. Throws std::bad_alloc and what starting a
     /// thread throws.
-    resource* acquire(const wish& w, errc& why);
+    resource* acquire(const acquire_request& r, errc& why);
     /// A lease if one is ready. `holder`: as for take().
-    resource* try_acquire(std::source_location site, std::uint64_t holder);
+    resource* try_acquire(std::source_location site, const lease_terms& terms,
+                          std::uint64_t holder);
     /// Throws std::invalid_argument if so many can never be had at once.
     void check_count(std::size_t count) const;
     /// Fills `into`, or nothing.
-    bool acquire_many(const wish& w, std::span<resource*> into, errc& why);
-    /// What acquire_options say, in one piece.
-    static manner manner_of(const acquire_options& o) noexcept {
+    bool acquire_many(const acquire_request& r, std::span<resource*> into, errc& why);
+    static lease_terms terms_of(const acquire_options& o) noexcept {
         constexpr std::chrono::nanoseconds pools{0};
         constexpr std::chrono::nanoseconds at_once{1};
         return {.task = o.task,
                 .leak_after = o.leak_after ? std::max(*o.leak_after, at_once) : pools,
                 .rank = o.priority,
                 .queues = o.queue};
+    }
+
+    /// The earlier one of `timeout` (or options::acquire_timeout) and `deadline`.
+    instant deadline_of(const acquire_options& o) const noexcept {
+        if (!o.deadline) return deadline_after(o.timeout.value_or(acquire_timeout_));
+        return o.timeout ? std::min(*o.deadline, deadline_after(*o.timeout)) : *o.deadline;
+    }
+    /// A request for a lease by a coroutine or an Asio operation.
+    wait_request request_of(const acquire_options& o, std::source_location site) noexcept {
+        constexpr std::chrono::nanoseconds none{0};
+        wait_request r{
+            this,  wait_target::lease, o.timeout.value_or(acquire_timeout_), {}, site, terms_of(o),
+            o.stop};
+        if (!o.deadline) {
+            r.timeout = std::max(r.timeout, none);
+        } else {
+            r.timeout = std::chrono::nanoseconds{-1};
+            r.deadline = deadline_of(o);
+        }
+        return r;
+    }
+    wait_request request_of(std::source_location site) noexcept {
+        return {this, wait_target::lease, acquire_timeout_, {}, site};
     }
 
     // For those who do not wait as threads.

@@ -17,30 +17,31 @@ namespace cenote::detail {
 class gate;
 struct resource;
 
-/// What one can wait for.
-enum class awaited_thing : std::uint8_t {
+/// What a waiter waits for.
+enum class wait_target : std::uint8_t {
     lease,
-    drained,  // closes the pool; until nothing is left
+    drained,  // the pool is closed and empty
     ready,    // the minimum is open
 };
 
-/// What an acquire wants besides a lease, as the library sees it (see acquire_options). Trivial.
-struct manner {
+/// The part of acquire_options that a waiter keeps. Trivial.
+struct lease_terms {
     const char* task = nullptr;
-    std::chrono::nanoseconds leak_after{0};  // zero: the pool's
+    std::chrono::nanoseconds leak_after{0};  // zero: options::leak_after
     priority rank = priority::normal;
-    bool queues = true;  // waits for leases of others
+    bool queues = true;  // acquire_options::queue
 };
 
-/// What somebody who is not a thread waits for. Trivial: g++ 12 destroys other aggregates twice
-/// when they are arguments of something awaited.
-struct awaited_wish {
+/// What a coroutine or an Asio operation waits for. Trivial: g++ 12 destroys other aggregates twice
+/// when they are arguments in a co_await expression.
+struct wait_request {
     gate* from;
-    awaited_thing what;
-    std::chrono::nanoseconds timeout;  // negative: until `deadline`
+    wait_target what;
+    std::chrono::nanoseconds timeout;  // negative: `deadline` counts instead
     std::chrono::steady_clock::time_point deadline;
     std::source_location site;
-    manner how = {};
+    lease_terms terms = {};
+    stop_reference stop = {};
 };
 
 /// Lives with whoever waits (a stack, a coroutine frame) until notify() has been called.
@@ -62,13 +63,13 @@ public:
     bool wants_several = false;  // a many_waiter
 
     // For those who do not wait as threads.
-    awaited_thing what = awaited_thing::lease;
+    wait_target what = wait_target::lease;
     bool asynchronous = false;  // connectors are not called where it waits, unless they are quick
     bool stopped = false;       // somebody wants it to stop waiting
     bool withdrawn = false;     // it is going away: not to be notified
     bool keeps_keeper = false;  // it got no lease, and the keeper stays until forget()
 
-    manner wants;
+    lease_terms wants;
     std::source_location site;
 
     std::chrono::steady_clock::time_point arrived{};
