@@ -345,17 +345,21 @@ clock::time_point gate::loop::next_due(const link& one) const {
 }
 
 void gate::loop::accept_all() {
+    std::size_t before = accepted_;
     for (;;) {
         int fd = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0) return;
+        if (fd < 0) break;
         ++accepted_;
         link& one = links_.emplace_back();
         one.client = descriptor(fd);
         one.lost = now.black_hole;
         one.replies.until_cut = now.cut_after;
         one.unheard = overlooked_ != nullptr;
-        if (!one.unheard) count();
     }
+    // Once for all of them: a count reads the kernel's table of all sockets. If each connection
+    // were counted, clients that give up and connect again could come faster than they are
+    // accepted.
+    if (accepted_ != before && overlooked_ == nullptr) count();
 }
 
 void gate::loop::listen_to_beginning(link& one, const std::string& bytes) {
