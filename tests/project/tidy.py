@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The house rules as a test: prints `file:line: message` for each finding, fails if there is one.
+"""The project's rules as a test: prints `file:line: message` for each finding, fails if there is one.
 
 usage: tidy.py [ROOT]      (ROOT: the repository, by default the one this file lies in)
 
 Rules that a reader needs and a compiler does not know: sizes, who may include whom, what the
-deciding rooms must not touch, that every file is listed where a newcomer looks for it. Only the
+deciding rooms must not touch, that every file is listed where a newcomer looks for it, plain words. Only the
 standard library, so that it runs anywhere. tidy_test.py proves that each rule fires.
 """
 
@@ -20,8 +20,19 @@ OTHER_FOLDERS = ("cmake", "scripts", ".ci")
 CPP_SUFFIXES = (".hpp", ".cpp")
 TEXT_SUFFIXES = CPP_SUFFIXES + (".txt", ".cmake", ".in", ".py", ".json", "")
 
-# Folders whose every file ARCHITECTURE.md names. Tests mirror these, so they need no map.
+# Folders in which a README.md names every source file: that of the file's folder, or the next one
+# above it. Tests mirror these folders, so they need none.
 MAPPED_FOLDERS = ("include", "src", "tools", "bench", "examples")
+ARCHITECTURE_LINES_MAX = 150
+
+# Words that make a reader stumble: a person where a part is meant, and word-by-word translations.
+# Say the caller, the waiter, the client, the thread; say what is done and by which part.
+HABITS = re.compile(
+    r"\b(nobody|whoever|somebody|anybody|everybody|those who|those that|any more|is none"
+    r"|guests?|farewell|babbles?|umpire|errands?|hush)\b", re.IGNORECASE)
+# Where people read: headers, messages, comments and the guide.
+READ_FOLDERS = ("include", "src", "tools", "bench", "examples", "web", "docs/guide")
+READ_SUFFIXES = CPP_SUFFIXES + (".h", ".md", ".js", ".html", ".css", ".py")
 
 # Who may include whom. A room is the folder below src, or the folder at the top; the public
 # headers are six: the words, which everybody speaks, what needs Boost.Asio, what needs spdlog,
@@ -196,7 +207,9 @@ class Tidy:
                 self.check_purity(path, text)
                 self.check_includes(path, text)
         self.check_cmake_lists_sources()
-        self.check_architecture_map()
+        self.check_architecture()
+        self.check_maps()
+        self.check_habits()
         return self.findings
 
     def files(self):
@@ -318,26 +331,60 @@ class Tidy:
             if path.suffix == ".cpp" and name not in listed:
                 self.report(path, 1, "not listed in src/CMakeLists.txt")
 
-    def check_architecture_map(self):
+    def check_architecture(self):
         page = self.root / "ARCHITECTURE.md"
         if not page.is_file():
-            self.report(page, 1, "missing: it has a sentence for every file")
+            self.report(page, 1, "missing: it is where a newcomer begins")
             return
-        text = page.read_text(encoding="utf-8")
-        # `line.{hpp,cpp}` names two files.
-        text = re.sub(r"([\w./-]+)\.\{(\w+),\s*(\w+)\}", r"\1.\2 \1.\3", text)
-        named = {}
-        for match in re.finditer(r"[\w-]+\.(?:hpp|cpp)\b", text):
-            named.setdefault(match[0], line_of(text, match.start()))
-        present = set()
+        lines = len(page.read_text(encoding="utf-8").splitlines())
+        if lines > ARCHITECTURE_LINES_MAX:
+            self.report(page, lines, f"{lines} lines, {ARCHITECTURE_LINES_MAX} are allowed: the "
+                                     "details belong into the README.md of a room")
+
+    def map_of(self, path):
+        """The README.md that names a file, or None."""
+        for folder in path.parents:
+            if folder == self.root:
+                return None
+            if (folder / "README.md").is_file():
+                return folder / "README.md"
+        return None
+
+    def check_maps(self):
+        """Every file is named in a map, and a map names no file that is gone."""
+        present = {path.name for path in self.sources(MAPPED_FOLDERS + ("tests",))}
+        names_in = {}
+        for folder in MAPPED_FOLDERS:
+            for page in sorted(self.root.glob(f"{folder}/**/README.md")):
+                names_in[page] = self.names_on(page)
         for path in self.sources(MAPPED_FOLDERS):
-            present.add(path.name)
-            if path.name not in named:
-                self.report(path, 1, "not mentioned in ARCHITECTURE.md")
-        present.update(path.name for path in self.sources(["tests"]))
-        for name, line in named.items():
-            if name not in present:
-                self.report(page, line, f"mentions '{name}', which does not exist")
+            page = self.map_of(path)
+            if page is None:
+                self.report(path, 1, "no README.md in its folder or above names it")
+            elif path.name not in names_in[page]:
+                self.report(path, 1, f"not named in {page.relative_to(self.root)}")
+        for page, names in names_in.items():
+            for name, line in names.items():
+                if name not in present:
+                    self.report(page, line, f"names '{name}', which does not exist")
+
+    @staticmethod
+    def names_on(page):
+        """The files that a page names, each with its line. `line.{hpp,cpp}` names two."""
+        text = page.read_text(encoding="utf-8")
+        text = re.sub(r"([\w./-]+)\.\{(\w+),\s*(\w+)\}", r"\1.\2 \1.\3", text)
+        return {match[0]: line_of(text, match.start())
+                for match in re.finditer(r"[\w-]+\.(?:hpp|cpp)\b", text)}
+
+    def check_habits(self):
+        pages = [path for path in sorted(self.root.glob("*.md")) if path.name != "CHANGELOG.md"]
+        for folder in READ_FOLDERS:
+            pages += [path for path in sorted(self.root.glob(f"{folder}/**/*"))
+                      if path.is_file() and path.suffix in READ_SUFFIXES]
+        for path in pages:
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                if habit := HABITS.search(line):
+                    self.report(path, number, f"'{habit[0]}': name the part and what it does")
 
 
 def main():

@@ -12,8 +12,12 @@ HEADER = OPENING + "#pragma once\n"
 
 TIDY_REPOSITORY = {
     "Makefile": "all:\n",
-    "ARCHITECTURE.md": "`machine.{hpp,cpp}` decides, keeper.cpp locks, world.hpp pretends, "
-                       "pool.hpp and error.hpp are public, demo.cpp shows, bench.cpp measures.",
+    "ARCHITECTURE.md": "The idea in six sentences.\n",
+    "include/cenote/README.md": "pool.hpp and error.hpp are public.\n",
+    "src/README.md": "`machine.{hpp,cpp}` decides, keeper.cpp locks.\n",
+    "src/sim/README.md": "world.hpp simulates.\n",
+    "tools/README.md": "demo.cpp shows.\n",
+    "bench/README.md": "bench.cpp measures.\n",
     "src/CMakeLists.txt": "add_library(cenote core/machine.cpp\n  shell/keeper.cpp)\n",
     "include/cenote/error.hpp": HEADER + "#include <system_error>\n",
     "include/cenote/pool.hpp": HEADER + "#include <cenote/error.hpp>\n",
@@ -147,21 +151,39 @@ class TidyTest(unittest.TestCase):
         self.assert_includes_not("src/core/machine.cpp", "<cenote/gone.hpp>", "there is no")
 
     def test_rooms_nobody_described(self):
-        self.assert_fires({"src/attic/keeper.hpp": HEADER, "ARCHITECTURE.md":
-                           TIDY_REPOSITORY["ARCHITECTURE.md"] + " keeper.hpp"},
+        self.assert_fires({"src/attic/keeper.hpp": HEADER,
+                           "src/README.md": TIDY_REPOSITORY["src/README.md"] + " keeper.hpp"},
                           "src/attic/keeper.hpp:1", "the room 'attic'")
 
     def test_sources_cmake_does_not_know(self):
         self.assert_fires({"src/CMakeLists.txt": "add_library(cenote core/machine.cpp)\n"},
                           "src/shell/keeper.cpp:1", "src/CMakeLists.txt")
 
-    def test_architecture_names_every_file(self):
-        page = TIDY_REPOSITORY["ARCHITECTURE.md"]
-        self.assert_fires({"ARCHITECTURE.md": page.replace("keeper.cpp", "it")},
-                          "src/shell/keeper.cpp:1", "not mentioned")
-        self.assert_fires({"ARCHITECTURE.md": page + "\n`gone.hpp` left."}, "ARCHITECTURE.md:2",
-                          "does not exist")
+    def test_architecture_is_short(self):
         self.assert_fires({"ARCHITECTURE.md": None}, "ARCHITECTURE.md:1", "missing")
+        self.assert_fires({"ARCHITECTURE.md": "a line\n" * 151}, "ARCHITECTURE.md:151",
+                          "151 lines")
+        self.assertEqual(self.findings({"ARCHITECTURE.md": "a line\n" * 150}), [])
+
+    def test_maps_name_every_file(self):
+        page = TIDY_REPOSITORY["src/README.md"]
+        self.assert_fires({"src/README.md": page.replace("keeper.cpp", "it")},
+                          "src/shell/keeper.cpp:1", "not named in src/README.md")
+        self.assert_fires({"src/README.md": page + "`gone.hpp` left."}, "src/README.md:2",
+                          "does not exist")
+        self.assert_fires({"bench/README.md": None}, "bench/bench.cpp:1", "no README.md")
+        # The nearest map counts.
+        self.assert_fires({"src/core/README.md": "machine.hpp\n"}, "src/core/machine.cpp:1",
+                          "not named in src/core/README.md")
+
+    def test_habits(self):
+        for word in ("no" "body", "who" "ever", "any " "more", "is " "none"):
+            self.assert_fires({"src/core/machine.hpp": HEADER + f"// {word} waits\n"},
+                              "src/core/machine.hpp:3", "name the part")
+            self.assert_fires({"README.md": f"{word}\n"}, "README.md:1", "name the part")
+        self.assertEqual(self.findings({"CHANGELOG.md": "who" "ever\n"}), [])
+        self.assertEqual(self.findings({"src/core/machine.hpp": HEADER + "int some" "body_;\n"}),
+                         [])
 
 
 if __name__ == "__main__":
