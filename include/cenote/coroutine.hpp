@@ -248,7 +248,7 @@ const resume_way coroutine_waiter::way_with = {
 /// What co_acquire returns: await it to get a lease<T>.
 ///
 ///     auto conn = co_await pool.co_acquire();
-///     auto conn = co_await pool.co_acquire({.timeout = 50ms, .stop = token}).resumed_by(my_loop);
+///     auto next = co_await pool.co_acquire({.timeout = 50ms, .stop = token}).resumed_by(my_loop);
 ///
 /// The object is the waiter and lives in the coroutine's frame: a wait allocates nothing. The wait
 /// ends at the deadline, by the stop token, when the pool closes, and when the coroutine is

@@ -41,8 +41,8 @@ inline std::error_code make_error_code(errc e) noexcept {
 /// Base of the exceptions that an acquire throws. `what()` says how many resources are leased, by
 /// which call sites and for how long, how many callers wait, and how the last open ended.
 ///
-///     timed out after 2 s waiting for a lease of "orders": 32 of 32 leased (orders.cpp:88 holds
-///     20, oldest 14 s; report.cpp:12 holds 12), 41 waiting, last open 0.3 s ago: ok
+/// > timed out after 2 s waiting for a lease of "orders": 32 of 32 leased (orders.cpp:88 holds 20,
+/// > oldest 14 s; report.cpp:12 holds 12), 41 waiting, last open 0.3 s ago: ok
 class pool_error : public std::system_error {
 public:
     /// `seen`: the pool's stats when the error was made.

@@ -249,7 +249,7 @@ struct options {
     /// strategy (<cenote/breaker.hpp>) opens the circuit when the server fails, so that callers are
     /// refused at once instead of at their deadline.
     ///
-    ///     .breaker = std::make_shared<cenote::threshold_breaker>()
+    ///     cenote::options{.breaker = std::make_shared<cenote::threshold_breaker>()}
     std::shared_ptr<cenote::breaker> breaker = nullptr;
 
     /// Default false. When every lease is held by a thread that waits for a second lease of this
@@ -306,7 +306,7 @@ private:
 /// initializers.
 ///
 ///     auto conn = pool.acquire({.timeout = 100ms, .task = "checkout"});
-///     auto conn = pool.acquire({.deadline = deadline, .stop = token}, error);
+///     auto next = pool.acquire({.deadline = deadline, .stop = token}, error);
 struct acquire_options {
     /// Default: options::acquire_timeout, or no timeout if `deadline` is set. How long the acquire
     /// may take. Zero or less: it gets only what is ready now.

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Checks the documents: prints `file:line: message` for each finding, fails if there is one.
+
+usage: documents.py [ROOT]      (ROOT: the repository, by default the one this file lies in)
+
+Links lead to files and headings that exist. Code in the guide is quoted from a file that the tests
+compile: `<!-- quoted from FILE -->` stands before it. Samples in the comments of public headers stand
+in tests/project/header_samples.cpp, which the tests compile. documents_test.py proves that each rule
+fires.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+SAMPLES = "tests/project/header_samples.cpp"
+
+
+def heading_anchor(heading):
+    """The anchor that GitHub makes of a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def without_code(text):
+    """The same lines, with nothing in code blocks and code spans."""
+    text = re.sub(r"```.*?```", lambda m: re.sub(r"[^\n]", "", m[0]), text, flags=re.DOTALL)
+    return re.sub(r"`[^`\n]*`", "", text)
+
+
+def anchors(page):
+    return {heading_anchor(re.sub(r"`", "", match[1])) for match in re.finditer(
+        r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL),
+        re.MULTILINE)}
+
+
+def code_lines(text):
+    """What counts of a piece of code: its lines without indentation and alignment."""
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+def contains(whole, part):
+    return any(whole[i:i + len(part)] == part for i in range(len(whole) - len(part) + 1))
+
+
+def samples(text):
+    """(line, lines of code) of each sample in doc comments: `///` and at least five spaces."""
+    begin, found = None, []
+    for number, line in enumerate(text.splitlines() + [""], 1):
+        match = re.match(r"\s*///( {5,}(.*))?$", line)
+        if match and match[2] is not None:
+            begin = begin or number
+            found.append(match[2])
+        elif not match and found:
+            yield begin, code_lines("\n".join(found))
+            begin, found = None, []
+        elif match is None or not found:
+            continue
+        elif match[1] is None:
+            found.append("")
+
+
+class Documents:
+    """One look at a repository; `findings` is what is wrong with it."""
+
+    def __init__(self, root):
+        self.root = Path(root)
+        self.findings = []
+
+    def report(self, path, line, message):
+        self.findings.append(f"{path.relative_to(self.root)}:{line}: {message}")
+
+    def run(self):
+        pages = sorted(path for path in self.root.glob("**/*.md")
+                       if path.relative_to(self.root).parts[0] != "build")
+        for page in pages:
+            self.check_links(page)
+            self.check_quotes(page)
+        self.check_samples()
+        return self.findings
+
+    def check_links(self, page):
+        text = without_code(page.read_text(encoding="utf-8"))
+        for match in re.finditer(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"[a-z]+:", match[1]):
+                continue
+            line = text.count("\n", 0, match.start()) + 1
+            name, _, anchor = match[1].partition("#")
+            target = (page.parent / name).resolve() if name else page
+            if not target.exists():
+                self.report(page, line, f"links to '{match[1]}', which does not exist")
+            elif anchor and target.suffix == ".md" and anchor not in anchors(target):
+                self.report(page, line, f"links to '{match[1]}', which has no such heading")
+
+    def check_quotes(self, page):
+        text = page.read_text(encoding="utf-8")
+        for match in re.finditer(r"<!-- quoted from (\S+) -->\n```\w*\n(.*?)```", text, re.DOTALL):
+            line = text.count("\n", 0, match.start()) + 1
+            source = self.root / match[1]
+            if not source.is_file():
+                self.report(page, line, f"quotes '{match[1]}', which does not exist")
+            elif not contains(code_lines(source.read_text(encoding="utf-8")),
+                              code_lines(match[2])):
+                self.report(page, line, f"its code does not stand in {match[1]}")
+
+    def check_samples(self):
+        page = self.root / SAMPLES
+        compiled = code_lines(page.read_text(encoding="utf-8")) if page.is_file() else []
+        for header in sorted(self.root.glob("include/cenote/*.hpp")):
+            for line, sample in samples(header.read_text(encoding="utf-8")):
+                if not contains(compiled, sample):
+                    self.report(header, line, f"this sample does not stand in {SAMPLES}")
+
+
+def main():
+    root = sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parents[2]
+    findings = Documents(root).run()
+    for finding in findings:
+        print(finding)
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

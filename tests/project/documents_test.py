@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Proves that each rule of documents.py fires, and that none fires on sound documents."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import documents
+
+SOUND = {
+    "README.md": "# Start here\n\nSee [the guide](docs/guide.md#a-pool), [above](#start-here), "
+                 "[the web](https://example.com) and `[no](link.md)`.\n",
+    "docs/guide.md": "# The guide\n\n## A `pool`\n\n<!-- quoted from examples/one.cpp -->\n"
+                     "```cpp\nauto a = pool.acquire();\nuse(a);\n```\n",
+    "examples/one.cpp": "int main() {\n    auto a = pool.acquire();\n    use(a);\n}\n",
+    "include/cenote/pool.hpp": "/// A pool:\n///\n///     pool p{1};\n///\n///     p.go();    // goes\n"
+                               "///\n/// It goes.\nclass pool;\n",
+    "tests/project/header_samples.cpp": "void f() {\n    pool p{1};\n\n    p.go();  // goes\n}\n",
+}
+
+
+class DocumentsTest(unittest.TestCase):
+    def findings(self, changes):
+        """What is found in sound documents after these changes."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (SOUND | changes).items():
+                path = Path(folder) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            return documents.Documents(folder).run()
+
+    def assert_fires(self, changes, place, message):
+        findings = self.findings(changes)
+        self.assertEqual(len(findings), 1, findings)
+        self.assertTrue(findings[0].startswith(place + ": "), findings[0])
+        self.assertIn(message, findings[0])
+
+    def test_is_silent_on_sound_documents(self):
+        self.assertEqual(self.findings({}), [])
+
+    def test_links(self):
+        self.assert_fires({"README.md": "# Start here\n\n[gone](docs/gone.md)\n"}, "README.md:3",
+                          "does not exist")
+        self.assert_fires({"README.md": "[gone](docs/guide.md#a-pond)\n"}, "README.md:1",
+                          "no such heading")
+
+    def test_quotes(self):
+        self.assert_fires({"examples/one.cpp": "auto a = pool.acquire();\nuse(b);\n"},
+                          "docs/guide.md:5", "does not stand in examples/one.cpp")
+        self.assert_fires({"docs/guide.md": SOUND["docs/guide.md"].replace("one.cpp", "two.cpp")},
+                          "docs/guide.md:5", "does not exist")
+
+    def test_samples(self):
+        self.assert_fires({"tests/project/header_samples.cpp": "pool p{1};\np.went();  // goes\n"},
+                          "include/cenote/pool.hpp:3", "does not stand")
+        # Less indented text is prose, and so is quoted output.
+        self.assertEqual(self.findings({"include/cenote/error.hpp":
+                                        "/// Prose.\n///   - a list\n/// > some output\n"}), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
