@@ -19,11 +19,13 @@ std::optional<int> read(int argc, char** argv, settings& s) {
     app.add_option("--replay", s.replay, "carry out the decisions in this file")
         ->check(CLI::ExistingFile);
     app.add_option("--save", s.save, "write the shrunk decisions of a failure to this file");
-    app.add_option("--plant", s.plant, "plant this bug first (cenote-sim-faulty only)");
-    app.add_flag("--plants", s.plants, "plant every bug in turn; fail if one is not found");
-    app.add_flag("--without-express", s.without_express,
-                 "take the long way always; the trace is the same (cenote-sim-faulty only)");
-    app.add_flag("--list-plants", s.list_plants, "list the bugs that can be planted");
+    if (s.faulty) {
+        app.add_option("--plant", s.plant, "plant this fault first");
+        app.add_flag("--plants", s.plants, "plant every fault in turn; fail if one is not found");
+        app.add_flag("--without-express", s.without_express,
+                     "take the long way always; the trace is the same");
+        app.add_flag("--list-plants", s.list_plants, "list the faults that can be planted");
+    }
     app.add_flag("--verbose", s.verbose, "print the decisions of --seed, or progress of --seeds");
     try {
         app.parse(argc, argv);

@@ -11,6 +11,8 @@
 namespace sim_options {
 
 struct settings {
+    std::string command = "build/bin/cenote-sim";  // that repeats a run
+    bool faulty = false;                           // whether there are options for faults
     std::uint64_t seed = 0;
     std::uint64_t from = 0;
     std::uint64_t seeds = 0;

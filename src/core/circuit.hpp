@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "cenote/breaker.hpp"
-#include "core/fault.hpp"
 #include "core/instant.hpp"
 #include "core/tally.hpp"
 
@@ -30,8 +29,7 @@ public:
 
     /// Whether one more may come while `trying` of those let in have not ended.
     bool lets_in(std::size_t trying) const {
-        bool few = trying < probes_ || planted(fault::recovering_lets_everybody_in);
-        return flows() || (state() == breaker_state::recovering && few);
+        return flows() || (state() == breaker_state::recovering && trying < probes_);
     }
     std::size_t probes() const { return probes_; }
 
@@ -40,8 +38,7 @@ public:
         state_.set(static_cast<std::uint64_t>(where.to));
         probes_ = std::max<std::size_t>(where.probes, 1);
         cool_down_ = std::max<duration>(where.cool_down, shortest_cool_down);
-        bool waits = where.to == breaker_state::inactive && !planted(fault::cool_down_never_ends);
-        ask_at_ = waits ? after(now, cool_down_) : never;
+        ask_at_ = where.to == breaker_state::inactive ? after(now, cool_down_) : never;
         successes_ = 0;  // what was counted in one state says nothing in another
         tell_at_ = after(now, tell_every);
     }

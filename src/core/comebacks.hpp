@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/fault.hpp"
-
 namespace cenote::core {
 
 /// Counts in lends. Somebody who does not come costs as much as `price` who do come save; once that
@@ -22,7 +20,7 @@ public:
     }
     /// Nobody did. Whatever else was set aside when the pause began says nothing more.
     void missed(std::uint64_t lends) {
-        if (planted(fault::missed_turns_tell_nothing) || !are_likely(lends)) return;
+        if (!are_likely(lends)) return;
         if (credit_ >= price) {
             credit_ -= price;
             return;

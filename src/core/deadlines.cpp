@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "core/ensure.hpp"
-#include "core/fault.hpp"
 
 namespace cenote::core {
 
@@ -33,8 +32,7 @@ void deadlines::remove(id entry) {
     heap_.pop_back();
     if (position == heap_.size()) return;
     heap_[position] = moved;
-    if (planted(fault::removed_deadline_breaks_the_heap)) put(position, moved);
-    else sift_up(position);
+    sift_up(position);
     sift_down(positions_[moved.entry]);
 }
 

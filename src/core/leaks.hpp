@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/fault.hpp"
 #include "core/instant.hpp"
 #include "core/slots.hpp"
 #include "core/tally.hpp"
@@ -56,14 +55,13 @@ public:
     /// Shows a lease. How long it has been held, if that is to be reported now.
     std::optional<duration> see(instant now, const lease& found) {
         sight& s = seen_[found.slot];
-        if (s.number != found.number && !planted(fault::leak_is_the_last_ones))
+        if (s.number != found.number)
             s = {.number = found.number, .due = limit_ends(found.since, found.limit)};
         std::optional<duration> held;
         if (s.due <= now) {
             held = now - found.since;
             if (!std::exchange(s.reported, true)) ++reported_;
-            s.due =
-                planted(fault::leak_is_told_once) ? never : after(now, std::max(*held, shortest));
+            s.due = after(now, std::max(*held, shortest));
         }
         look_by(s.due);
         return held;
@@ -87,9 +85,7 @@ private:
     };
 
     instant limit_ends(instant since, duration limit) const {
-        bool pools = limit == duration::zero() || planted(fault::own_leak_limit_ignored);
-        if (pools) limit = limit_;
-        return after(since, limit);
+        return after(since, limit == duration::zero() ? limit_ : limit);
     }
 
     duration limit_;

@@ -76,16 +76,12 @@ waiter_id line::insert(std::uint32_t index) {
     queue& q = queue_of(n.who);
     std::uint32_t behind = q.tail;
     while (behind != none && get(behind).who.ticket > n.who.ticket) behind = get(behind).previous;
-    if (planted(fault::line_is_last_in_first_out)) behind = none;
     n.previous = behind;
     n.next = behind == none ? q.head : get(behind).next;
     (behind == none ? q.head : get(behind).next) = index;
     (n.next == none ? q.tail : get(n.next).previous) = index;
     ranks_ |= mark_of(n.who);
-    bool first = head_ == none || (q.head == index && before(index, head_));
-    if (planted(fault::line_is_last_in_first_out)) first = true;
-    if (planted(fault::priority_does_not_count)) first = head_ == none;
-    if (first) head_ = index;
+    if (head_ == none || (q.head == index && before(index, head_))) head_ = index;
     note_deadline(q, index);
     return id_of(index);
 }
@@ -96,9 +92,7 @@ void line::note_deadline(queue& q, std::uint32_t index) {
     n.deadline = timing::none;
     if (at == never) return;
     earliest_ = std::min(earliest_, at);
-    bool falls = at < q.latest && !planted(fault::deadlines_are_always_in_order);
-    bool inside = n.next != none && !planted(fault::old_places_are_in_order);
-    if (falls || inside) {
+    if (at < q.latest || n.next != none) {
         n.deadline = timing::in_heap;
         return heap_.add(index, at, n.who.ticket);
     }
@@ -133,7 +127,6 @@ instant line::find_earliest() const {
 bool line::due_before(std::uint32_t a, std::uint32_t b) const {
     const waiter& x = get(a).who;
     const waiter& y = get(b).who;
-    if (planted(fault::equal_deadlines_ignore_tickets)) return x.deadline < y.deadline;
     return x.deadline != y.deadline ? x.deadline < y.deadline : x.ticket < y.ticket;
 }
 

@@ -9,7 +9,6 @@
 #include "cenote/options.hpp"
 #include "core/deadlines.hpp"
 #include "core/ensure.hpp"
-#include "core/fault.hpp"
 #include "core/instant.hpp"
 #include "core/tally.hpp"
 
@@ -191,8 +190,7 @@ private:
     wanted_ += who.count;
     queue& q = queue_of(who);
     // Usually it is the last in everything: by its ticket and by its deadline.
-    bool last = q.tail != none && get(q.tail).who.ticket < who.ticket &&
-                !planted(fault::line_is_last_in_first_out);
+    bool last = q.tail != none && get(q.tail).who.ticket < who.ticket;
     if (!last || q.timed == none || who.deadline < q.latest) [[unlikely]]
         return insert(index);
     n.previous = q.tail;
@@ -232,7 +230,7 @@ private:
 [[gnu::always_inline]] inline const waiter& line::let_go(std::uint32_t index) {
     node& n = get(index);
     n.in_line = false;
-    if (!planted(fault::stale_cancel_hits_another)) ++n.generation;
+    ++n.generation;
     n.next = free_;
     free_ = index;
     --size_;

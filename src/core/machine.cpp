@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "core/ensure.hpp"
-#include "core/fault.hpp"
 #include "core/machine_express.hpp"
 
 namespace cenote::core {
@@ -82,7 +81,7 @@ answer machine::acquire(instant now, const request& who, actions& out) {
                 .slot = id,
                 .ticket = who.ticket != 0 ? who.ticket : draw_ticket()};
     bool plain = who.queues && !who.cannot_wait && who.count == 1 && who.holder == 0;
-    if (plain || planted(fault::express_lets_everybody_wait)) {
+    if (plain) {
         waiter w = waiter_of(now, who);
         if (waiter_id id; queue_up(now, w, id))
             return {.what = answer::kind::waiting, .waiter = id, .ticket = w.ticket};
@@ -97,8 +96,7 @@ answer machine::acquire(instant now, const request& who, actions& out) {
         return answer{.what = answer::kind::refused, .error = error, .ticket = ticket};
     };
     if (closed_) return refused(errc::closed);
-    if (!lets_in(who.count) && !planted(fault::inactive_lends_all_the_same))
-        return refused(errc::unavailable);
+    if (!lets_in(who.count)) return refused(errc::unavailable);
     if (who.count > slots_.max()) return refused(errc::deadlock);  // so many there will never be
     if (slot_id own = lend_own(now, who, out); own != no_slot)
         return {.what = answer::kind::granted, .slot = own, .ticket = ticket};
@@ -120,27 +118,23 @@ answer machine::acquire(instant now, const request& who, actions& out) {
         tried_ = true;
         return refused(errc::timed_out);
     }
-    if (who.cannot_wait && !planted(fault::who_cannot_wait_waits)) {
+    if (who.cannot_wait) {
         tried_ = true;
         return refused(errc::deadlock);
     }
     if (!who.queues && !who.again && must_queue(who.count)) return refused(errc::line_full);
-    bool reserved = who.rank == priority::reserved && !planted(fault::reserved_meets_a_full_line);
-    bool has_a_place = (who.again && !planted(fault::unfit_meets_a_full_line)) || reserved;
+    bool has_a_place = who.again || who.rank == priority::reserved;
     if (line_.size() >= settings_.line_max && !has_a_place) {
         tried_ = tried_ || line_.empty();  // nobody may wait, so the next one must find it open
         return refused(errc::line_full);
     }
     std::size_t has = who.holder == 0 ? 0 : leases_of(who.holder);
     if (has > 0 && would_deadlock(who, has)) return refused(errc::deadlock);
-    if (planted(fault::newcomer_overtakes_the_line) && !line_.empty())
-        ticket = line_.first().ticket;
     waiter w = waiter_of(now, who);
     w.ticket = ticket;
     waiter_id id = line_.join(w);
     // It may be the head now, and not one that grants turns.
-    bool may_claim = slots_.aside() > 0 && !planted(fault::turns_make_a_new_head_wait);
-    if (!nothing_free || may_claim) settle(now, out);
+    if (!nothing_free || slots_.aside() > 0) settle(now, out);
     return {.what = answer::kind::waiting, .waiter = id, .ticket = ticket, .nested = has > 0};
 }
 
@@ -160,15 +154,12 @@ std::size_t machine::leases_of(std::uint64_t holder) const {
 /// Would one more have to wait for a lease to come back? What is not leased is free, or comes back
 /// from the connector; those in line are served from it first.
 bool machine::must_queue(std::size_t count) const {
-    if (planted(fault::no_queue_joins_the_line)) return false;
     if (paused_) return true;
-    std::size_t promised = planted(fault::no_queue_overlooks_the_line) ? 0 : line_.wanted();
-    return slots_.count(slot_state::leased) + promised + count > slots_.max();
+    return slots_.count(slot_state::leased) + line_.wanted() + count > slots_.max();
 }
 
 bool machine::would_deadlock(const request& who, std::size_t has) const {
-    if (!settings_.refuse_deadlock || planted(fault::deadlock_goes_unnoticed)) return false;
-    return waits_in_vain(who, has);
+    return settings_.refuse_deadlock && waits_in_vain(who, has);
 }
 
 bool machine::waits_in_vain(const request& who) const {
@@ -183,13 +174,11 @@ bool machine::waits_in_vain(const request& who, std::size_t has) const {
     if (slots_.room() > 0) return false;
     // What is kept is as good as held by the head, who waits; unless this one may go before it.
     bool behind = !line_.empty() && who.rank >= line_.first().rank;
-    if (planted(fault::kept_ones_hide_a_deadlock)) behind = false;
     for (slot_id id = 0; id < slots_.places(); ++id) {
         const slot& s = slots_[id];
         if (s.state == slot_state::vacant) continue;  // and must stay so
         if (behind && s.state == slot_state::idle && s.idle == idle_kind::kept) continue;
         bool waits = s.holder == who.holder || (s.holder != 0 && line_.has_thread(s.holder));
-        if (planted(fault::any_nested_wait_is_a_deadlock)) waits = true;
         if (s.state != slot_state::leased || !waits) return false;
     }
     return true;
@@ -203,9 +192,6 @@ std::optional<slot_id> machine::try_acquire(instant now, actions& out) {
     warmed_ = true;
     std::optional<slot_id> got;
     if (lets_in() && can_lend(now, out)) got = next_fresh(now, out);
-    if (planted(fault::try_acquire_lends_unprobed) && !got &&
-        slots_.oldest(idle_kind::stale) != no_slot)
-        got = slots_.oldest(idle_kind::stale);
     if (got) {
         ++acquires_;
         begin_turn(now, slots_[*got], false, priority::normal);
@@ -220,20 +206,8 @@ std::optional<slot_id> machine::try_acquire(instant now, actions& out) {
 
 bool machine::cancel(instant now, waiter_id id, actions& out) {
     notice_freeze(now);
-    if (planted(fault::cancel_after_grant_lends_twice) && !line_.has(id))
-        for (slot_id s = 0; s < slots_.places(); ++s)
-            if (slots_[s].state == slot_state::leased) return become_idle(now, s), false;
     bool in_line = line_.has(id);
-    if (planted(fault::cancel_leaves_the_waiter_in_line)) return true;
     if (in_line) refuse(id, errc::canceled, out);
-    if (planted(fault::cancel_kills_the_open)) {
-        for (slot_id s = 0; s < slots_.places(); ++s)
-            if (slots_[s].state == slot_state::opening) {
-                calls_.remove(s);
-                vacate(s, out);
-                break;
-            }
-    }
     settle(now, out);
     return in_line;
 }
@@ -261,7 +235,7 @@ void machine::release(instant now, slot_id id, condition how, std::uint64_t uses
     s.idle_since = now;
     judge_use(now, s, how, out);
     end_trial(s);
-    s.owes = owes && !planted(fault::release_forgets_the_debt);
+    s.owes = owes;
     bool clean = how == condition::clean || how == condition::unused || (owes && defers());
     if (plain && clean && turn_goes_on(now, s, thread) && is_fit_to_lend(now, s)) {
         put_aside(now, id, thread);
@@ -270,8 +244,6 @@ void machine::release(instant now, slot_id id, condition how, std::uint64_t uses
     releases_.note(now);
     if (clean && hand_over(now, id, out)) return;
     take_back(now, id, how, out);
-    if (planted(fault::discard_wakes_nobody) && how == condition::discard) return;
-    if (planted(fault::rejected_release_wakes_nobody) && how == condition::rejected) return;
     settle(now, out);
 }
 
@@ -298,7 +270,7 @@ void machine::take_back(instant now, slot_id id, condition how, actions& out) {
     }
     if (closed_ || discarded) return begin_close(now, id, out);
     if (auto why = wear(s, now)) return retire(now, id, *why, out);
-    if (how == condition::unfit && s.uses <= 1 && !planted(fault::unfit_ones_reopened_at_once)) {
+    if (how == condition::unfit && s.uses <= 1) {
         // Opened for nothing. Trying again at once would open and close in a circle.
         pacer_.failed(now, s.called_at, random_);
     }
@@ -306,7 +278,7 @@ void machine::take_back(instant now, slot_id id, condition how, actions& out) {
         return retire(now, id, retire_reason::rejected, out);
     bool owes = s.owes && !defers();
     bool dirty = how == condition::dirty || how == condition::dirty_unused || owes;
-    if (dirty && !planted(fault::dirty_goes_back_without_reset)) {
+    if (dirty) {
         if (!can_.reset) return retire(now, id, retire_reason::reset_failed, out);
         return begin(now, id, slot_state::resetting, verb::reset, out);
     }
@@ -342,8 +314,7 @@ bool machine::hand_over(instant now, slot_id id, actions& out) {
 
 /// As it comes back.
 bool machine::is_fit_to_lend(instant now, const slot& s) const {
-    bool worn = wear(s, now) && !planted(fault::hand_over_passes_on_the_worn);
-    return !worn && !needs_probe(s, now) && !(settings_.probe_on_release && can_.probe);
+    return !wear(s, now) && !needs_probe(s, now) && !(settings_.probe_on_release && can_.probe);
 }
 
 void machine::detach(instant now, slot_id id, actions& out) {
@@ -353,7 +324,7 @@ void machine::detach(instant now, slot_id id, actions& out) {
     ++detached_;
     end_trial(s);
     report(event_kind::detached, s.resource, out);
-    if (!planted(fault::detach_keeps_the_slot)) vacate(id, out);
+    vacate(id, out);
     settle(now, out);
 }
 
@@ -369,20 +340,16 @@ void machine::begun(instant now, slot_id id, std::uint64_t call) {
         pacer_.begun(now, present_supply());
         if (!closed_ && !paused_) rest_at_ = std::min(rest_at_, pacer_.next_chance());
     }
-    if (planted(fault::call_without_deadline) && s.state == slot_state::probing) return;
     instant deadline = after(now, timeout_of(s.state, settings_));
     calls_.add(id, deadline);
     rest_at_ = std::min(rest_at_, deadline);
     others_at_ = std::min(others_at_, rest_at_);
-    if (planted(fault::calm_forgets_a_call_that_begins)) rest_at_ = never;
-    if (!planted(fault::express_goes_on_when_a_call_begins))
-        express_until_ = std::min(express_until_, others_at_);
+    express_until_ = std::min(express_until_, others_at_);
 }
 
 bool machine::answered(slot_id id, std::uint64_t call, slot_state expected) {
     slot& s = slots_[id];
-    bool believed = planted(fault::late_answer_believed) && s.state == expected;
-    if (!believed && (s.state != expected || s.call != call)) return false;
+    if (s.state != expected || s.call != call) return false;
     calls_.remove(id);
     s.call = 0;
     return true;
@@ -391,8 +358,7 @@ bool machine::answered(slot_id id, std::uint64_t call, slot_state expected) {
 /// When a call that ended well proved the resource to be good. If suspicion arose while it was
 /// under way, nobody knows what it saw.
 instant machine::proof_of(const slot& s, instant now) const {
-    bool doubtful = s.called_at <= suspect_at_ && !planted(fault::call_from_before_proves_it);
-    return doubtful ? s.called_at : now;
+    return s.called_at <= suspect_at_ ? s.called_at : now;
 }
 
 bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out) {
@@ -404,19 +370,17 @@ bool machine::on_open(instant now, slot_id id, std::uint64_t call, outcome how, 
     slot& s = slots_[id];
     if (how != outcome::ok) {
         fail_open(now, id, how == outcome::failed_finally, out);
-        if (planted(fault::failed_open_wakes_nobody)) return true;
     } else {
         ++opened_;
         instant called_at = s.called_at;
         duration took = now - called_at;
         open_.record(took);
         report(event_kind::opened, s.resource, out, took);
-        if (planted(fault::open_counts_as_a_use)) judge(now, circuit_news::succeeded, 0, out);
         s.uses = 0;
         s.expires_at = draw_expiry(now);
         s.idle_since = now;
         s.checked_at = proof_of(s, now);
-        if (closed_ && !planted(fault::close_hands_out_an_opening_one)) begin_close(now, id, out);
+        if (closed_) begin_close(now, id, out);
         else if (is_old(s)) retire(now, id, retire_reason::generation, out);
         else if (slots_.surplus(1)) retire(now, id, retire_reason::surplus, out);
         else become_idle(now, id);
@@ -436,7 +400,7 @@ bool machine::on_probe(instant now, slot_id id, std::uint64_t call, outcome how,
     } else {
         s.checked_at = proof_of(s, now);
         dead_in_row_ = 0;
-        if (closed_ && !planted(fault::close_keeps_probing_ones)) begin_close(now, id, out);
+        if (closed_) begin_close(now, id, out);
         else if (auto why = wear(s, now)) retire(now, id, *why, out);
         else become_idle(now, id);
     }
@@ -448,8 +412,8 @@ bool machine::on_reset(instant now, slot_id id, std::uint64_t call, outcome how,
     notice_freeze(now);
     if (!answered(id, call, slot_state::resetting)) return settle(now, out), false;
     slot& s = slots_[id];
-    if (!planted(fault::reset_leaves_the_debt)) s.owes = false;
-    if (how != outcome::ok && !planted(fault::failed_reset_goes_back)) {
+    s.owes = false;
+    if (how != outcome::ok) {
         report(event_kind::reset_failed, s.resource, out);
         retire(now, id, retire_reason::reset_failed, out);
     } else if (closed_) {
@@ -482,7 +446,7 @@ void machine::grant(instant now, slot& s, instant arrived, bool waited, actions&
     s.leased_at = now;
     s.lent = ++lends_;
     s.holder = 0;
-    if (!planted(fault::uses_not_counted)) ++s.uses;
+    ++s.uses;
     if (circuit_.state() == breaker_state::recovering) {
         s.trial = true;
         s.trial_of = circuit_.moves();
@@ -490,7 +454,7 @@ void machine::grant(instant now, slot& s, instant arrived, bool waited, actions&
     }
     ++granted_;
     // Whoever takes its own back has not passed the line: that says nothing about how late it is.
-    if (s.turns == 0 || planted(fault::turns_tell_the_shedder)) shedder_.served(now, now - arrived);
+    if (s.turns == 0) shedder_.served(now, now - arrived);
     if (waited) {
         ++waited_;
         wait_.record(now - arrived);
@@ -508,16 +472,11 @@ void machine::begin(instant now, slot_id id, slot_state state, verb which, actio
         s.resource = s.call;
         s.epoch = epoch_;
     }
-    if (planted(fault::waiting_calls_time_out)) begun(now, id, s.call);
     out.push_back({.what = action::kind::call, .which = which, .slot = id, .call = s.call});
 }
 
 void machine::begin_close(instant now, slot_id id, actions& out) {
     begin(now, id, slot_state::closing, verb::close, out);
-    if (planted(fault::vacant_before_close_finished)) {
-        calls_.remove(id);
-        vacate(id, out);
-    }
 }
 
 void machine::retire(instant now, slot_id id, retire_reason why, actions& out) {
@@ -533,21 +492,19 @@ void machine::become_idle(instant now, slot_id id) {
 
 /// What follows for the rest when a resource becomes idle, if anything does.
 void machine::note_news(instant now, const slot& s) {
-    if (!planted(fault::tried_open_never_ends)) tried_ = false;
+    tried_ = false;
     instant idle_until = after(s.idle_since, settings_.idle_timeout);
     sweep_due_ = std::min(sweep_due_, std::min(s.expires_at, idle_until));
     if (spared_any_) sweep_due_ = std::min(sweep_due_, now);
     beat_due_ =
         std::min(beat_due_, after(std::max(s.idle_since, s.checked_at), settings_.heartbeat));
-    if (s.owes && !planted(fault::debts_are_never_due))
-        debt_due_ = std::min(debt_due_, debt_due(s));
+    if (s.owes) debt_due_ = std::min(debt_due_, debt_due(s));
     idle_news_until_ = news_limit();
 }
 
 /// A return changes nothing for the rest if it was later than those that said when a sweep and a
 /// heartbeat are due.
 instant machine::news_limit() const {
-    if (planted(fault::returns_are_never_news)) return long_ago;
     if (tried_) return never;
     instant until = std::max(before(sweep_due_, settings_.idle_timeout),
                              before(beat_due_, settings_.heartbeat));
@@ -579,14 +536,11 @@ void machine::fail_open(instant now, slot_id id, bool final, actions& out) {
     slot& s = slots_[id];
     ++open_failed_;
     report(event_kind::open_failed, s.resource, out, now - s.called_at);
-    if (!planted(fault::failed_open_is_no_news)) judge(now, circuit_news::failed, s.resource, out);
+    judge(now, circuit_news::failed, s.resource, out);
     if (s.epoch == epoch_) pacer_.failed(now, s.called_at, random_);
     tried_ = false;
-    if (planted(fault::failed_open_keeps_its_slot)) return begin_close(now, id, out);
     vacate(id, out);
-    bool fails_fast =
-        settings_.open_errors == open_errors::fail_fast && !planted(fault::fail_fast_retries);
-    if ((!final && !fails_fast) || planted(fault::final_error_retried_for_ever)) return;
+    if (!final && settings_.open_errors != open_errors::fail_fast) return;
     // The head learns it at once; so does everybody whom nothing else can serve.
     bool hopeless = alive() + count(slot_state::opening) == 0;
     for (bool more = !line_.empty(); more; more = hopeless && !line_.empty())
@@ -598,18 +552,8 @@ void machine::fail_probe(instant now, slot_id id, actions& out) {
     if (s.purpose == probe_purpose::heartbeat) beating_ = false;
     report(event_kind::probe_failed, s.resource, out);
     judge(now, circuit_news::failed, s.resource, out);
-    if (planted(fault::failed_probe_restarts_the_deadline) && !line_.empty()) {
-        waiter w = line_.leave(line_.head());
-        w.deadline = w.deadline == never ? never : now + (w.deadline - w.arrived);
-        line_.join(w);
-    }
-    if (planted(fault::failed_probe_costs_the_place) && !line_.empty()) {
-        waiter w = line_.leave(line_.head());
-        w.ticket = ++last_ticket_;
-        line_.join(w);
-    }
     // Two dead ones in a row: probably all of them are.
-    if (++dead_in_row_ >= 2 && !planted(fault::two_dead_ones_tell_nothing)) suspect_at_ = now;
+    if (++dead_in_row_ >= 2) suspect_at_ = now;
     retire(now, id, retire_reason::probe_failed, out);
 }
 

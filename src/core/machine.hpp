@@ -78,7 +78,6 @@
 #include "core/comebacks.hpp"
 #include "core/deadlines.hpp"
 #include "core/dice.hpp"
-#include "core/fault.hpp"
 #include "core/instant.hpp"
 #include "core/line.hpp"
 #include "core/pacer.hpp"
@@ -399,14 +398,13 @@ private:
     void make_room_for_actions(std::size_t places, actions& out);
     void notice_freeze(instant now) {
         if (wake_at() > now) return;
-        if (after(wake_at(), frozen_for) <= now && !planted(fault::frozen_goes_unnoticed))
-            suspect_at_ = now;
+        if (after(wake_at(), frozen_for) <= now) suspect_at_ = now;
     }
     void grant(instant now, slot& s, instant arrived, bool waited, actions& out);
     bool hand_over(instant now, slot_id id, actions& out);
     void begin_turn(instant now, slot& s, bool thread, priority rank) {
         if (can_.turns == 0) return;
-        if (!planted(fault::turns_count_on)) s.turns = 0;
+        s.turns = 0;
         s.turn_began = now;
         s.by_thread = thread;
         s.rank = rank;
@@ -469,7 +467,7 @@ private:
     bool defers() const {
         bool probes = settings_.probe_on_release && can_.probe;
         return can_.reset && settings_.reset_after > duration{} && !paused_ && maintains_ &&
-               (!probes || planted(fault::debtor_probed_on_release));
+               !probes;
     }
     instant debt_due(const slot& s) const { return after(s.idle_since, settings_.reset_after); }
     std::optional<retire_reason> wear(const slot& s, instant now) const;
@@ -493,19 +491,11 @@ private:
     instant express_limit() const;
     instant calm_limit() const;
     std::size_t count_reserve() const;
-    bool is_calm(instant now) const {
-        return now < express_until_ && (line_.empty() || planted(fault::calm_overtakes_the_line));
-    }
+    bool is_calm(instant now) const { return now < express_until_ && line_.empty(); }
     void stay_calm(instant now);
-    bool is_express(instant now) const {
-        bool due = now >= line_.earliest() && !planted(fault::express_ignores_deadlines);
-        return now < express_until_ && !due;
-    }
+    bool is_express(instant now) const { return now < express_until_ && now < line_.earliest(); }
     /// Whether idle resources are probed of the pool's own accord.
-    bool beats() const {
-        bool maintains = maintains_ || planted(fault::suspended_beats_on);
-        return !paused_ && maintains && (circuit_.flows() || planted(fault::inactive_beats_on));
-    }
+    bool beats() const { return !paused_ && maintains_ && circuit_.flows(); }
     instant rest_wake_at() const;
     instant idle_wake_at() const;
     instant look_at() const;
@@ -591,8 +581,7 @@ private:
 /// Settling is for what follows from the whole. In a crowded pool, where no place is free and
 /// nothing is due, only the line moves.
 inline bool machine::crowded(instant now) const {
-    bool nothing_due = now < wake_at() || planted(fault::hand_over_forgets_what_is_due);
-    return full_ && !line_.empty() && nothing_due;
+    return full_ && !line_.empty() && now < wake_at();
 }
 
 /// What follows for the rest when a resource becomes idle: usually nothing, since an earlier one
@@ -604,7 +593,6 @@ inline void machine::note_idle(instant now, const slot& s) {
 
 /// After a lend or a return in a calm pool the timer is as settle() would set it.
 inline void machine::stay_calm(instant now) {
-    if (planted(fault::calm_forgets_to_look)) return;
     settled_at_ = now;
     others_at_ = std::min(rest_at_, look_at());
     express_until_ = std::min(others_at_, calm_until_);
@@ -618,7 +606,7 @@ inline instant machine::look_at() const {
 inline instant machine::others_due() const {
     instant at = count(slot_state::idle) > slots_.aside() ? look_at() : never;
     at = std::min(rest_at_, at);
-    return planted(fault::what_is_set_aside_has_no_timer) ? at : std::min(at, aside_at());
+    return std::min(at, aside_at());
 }
 
 inline bool machine::needs_probe(const slot& s, instant now) const {
@@ -626,23 +614,18 @@ inline bool machine::needs_probe(const slot& s, instant now) const {
     instant good_at = std::max(s.idle_since, s.checked_at);
     // That somebody has used it since does not clear it of suspicion: he may not have looked.
     bool suspect = s.checked_at <= suspect_at_;
-    if (planted(fault::probe_after_idle_ignored)) return suspect;
     return suspect || after(good_at, settings_.probe_after_idle) <= now;
 }
 
 /// Whether a lease can be lent again as it comes back, in a pool in which only these things wear.
 inline bool machine::comes_back_fit(instant now, const slot& s, std::uint64_t uses) const {
-    if (is_old(s) && !planted(fault::express_passes_on_the_old)) return false;
-    if (s.expires_at <= now && !planted(fault::express_passes_on_the_expired)) return false;
-    if (s.uses + uses >= settings_.max_uses && !planted(fault::express_passes_on_the_used_up))
-        return false;
-    bool suspect = s.checked_at <= suspect_at_ && can_.probe;
-    return !suspect || planted(fault::express_passes_on_the_suspect);
+    if (is_old(s) || s.expires_at <= now || s.uses + uses >= settings_.max_uses) return false;
+    return s.checked_at > suspect_at_ || !can_.probe;
 }
 
 inline std::optional<retire_reason> machine::wear(const slot& s, instant now) const {
-    if (is_old(s) && !planted(fault::old_generation_lent_again)) return retire_reason::generation;
-    if (slots_.surplus() && !planted(fault::too_many_go_back)) return retire_reason::surplus;
+    if (is_old(s)) return retire_reason::generation;
+    if (slots_.surplus()) return retire_reason::surplus;
     if (s.expires_at <= now) return retire_reason::age;
     if (s.uses >= settings_.max_uses) return retire_reason::uses;
     return std::nullopt;

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/fault.hpp"
 #include "core/machine.hpp"
 
 namespace cenote::core {
@@ -12,12 +11,7 @@ void machine::retire_all(instant now, actions& out) {
     ++epoch_;
     pacer_.forget_failures();  // they say nothing about the next generation
     for (idle_kind kind : {idle_kind::fresh, idle_kind::stale, idle_kind::kept, idle_kind::aside})
-        while (slots_.oldest(kind) != no_slot) {
-            if (planted(fault::retire_all_spares_what_is_set_aside) && kind == idle_kind::aside)
-                break;
-            if (planted(fault::old_generation_lent_again) && kind == idle_kind::fresh) break;
-            slots_.move(slots_.oldest(kind), idle_kind::doomed);
-        }
+        while (slots_.oldest(kind) != no_slot) slots_.move(slots_.oldest(kind), idle_kind::doomed);
     settle(now, out);
 }
 
@@ -31,10 +25,9 @@ void machine::make_places(std::size_t count, actions& out) {
 void machine::resize(instant now, std::size_t max, actions& out) {
     notice_freeze(now);
     slots_.resize(max);
-    if (!planted(fault::who_wants_too_many_waits))
-        for (waiter_id id; line_.has(id = line_.who_wants_more_than(max));)
-            refuse(id, errc::deadlock, out);
-    if (!planted(fault::too_many_stay_idle)) doom_surplus();
+    for (waiter_id id; line_.has(id = line_.who_wants_more_than(max));)
+        refuse(id, errc::deadlock, out);
+    doom_surplus();
     settle(now, out);
 }
 
@@ -42,7 +35,7 @@ void machine::resize(instant now, std::size_t max, actions& out) {
 void machine::doom_surplus() {
     if (!slots_.surplus()) return;
     while (slots_.kept() > 0) slots_.move(slots_.oldest(idle_kind::kept), idle_kind::fresh);
-    if (!planted(fault::resize_keeps_what_is_set_aside)) let_go_of_aside();
+    let_go_of_aside();
     for (idle_kind kind : {idle_kind::stale, idle_kind::fresh})
         while (slots_.surplus() && slots_.oldest(kind) != no_slot)
             slots_.move(slots_.oldest(kind), idle_kind::doomed);
@@ -52,7 +45,7 @@ void machine::pause(instant now, actions& out) {
     notice_freeze(now);
     if (!paused_ && !closed_) report(event_kind::paused, 0, out);
     paused_.set(true);
-    if (!planted(fault::paused_keeps_debts)) pay_all_debts(now, out);
+    pay_all_debts(now, out);
     settle(now, out);
 }
 
@@ -60,13 +53,13 @@ void machine::resume(instant now, actions& out) {
     notice_freeze(now);
     if (paused_ && !closed_) report(event_kind::resumed, 0, out);
     paused_.set(false);
-    if (!planted(fault::resume_serves_nobody)) settle(now, out);
+    settle(now, out);
 }
 
 void machine::suspend_maintenance(instant now, actions& out) {
     notice_freeze(now);
     maintains_ = false;
-    if (!planted(fault::suspended_keeps_debts)) pay_all_debts(now, out);
+    pay_all_debts(now, out);
     settle(now, out);
 }
 
@@ -85,11 +78,7 @@ void machine::close(instant now, actions& out) {
     if (!closed_) {
         closed_.set(true);
         report(event_kind::closing, 0, out);
-        while (!line_.empty())
-            refuse(line_.head(),
-                   planted(fault::close_counts_waiters_as_timed_out) ? errc::timed_out
-                                                                     : errc::closed,
-                   out);
+        while (!line_.empty()) refuse(line_.head(), errc::closed, out);
         for (idle_kind kind :
              {idle_kind::fresh, idle_kind::stale, idle_kind::kept, idle_kind::aside})
             while (slots_.oldest(kind) != no_slot)
@@ -114,13 +103,12 @@ void machine::go(instant now, const breaker_move& where, actions& out) {
         out.push_back({.what = action::kind::report,
                        .event = event_kind::breaker_changed,
                        .circuit = where.to});
-    if (!planted(fault::inactive_keeps_its_waiters)) refuse_shut_out(out);
+    refuse_shut_out(out);
     settle(now, out);
 }
 
 bool machine::follow(instant now, std::uint64_t moves, const breaker_move& where, actions& out) {
-    bool stale = moves != circuit_.moves() && !planted(fault::stale_ruling_followed);
-    if (stale) return false;
+    if (moves != circuit_.moves()) return false;
     go(now, where, out);
     return true;
 }
@@ -163,17 +151,15 @@ void machine::judge(instant now, circuit_news what, std::uint64_t resource, acti
 void machine::judge_use(instant now, const slot& s, condition how, actions& out) {
     bool this_one = s.trial && s.trial_of == circuit_.moves();
     bool earlier = circuit_.state() == breaker_state::recovering && !this_one;
-    if (earlier && !planted(fault::earlier_lease_ends_recovery)) return;
-    bool accepted = how == condition::clean || how == condition::dirty || how == condition::owing ||
-                    (how == condition::unused && planted(fault::unused_lease_ends_recovery));
-    if (accepted && !planted(fault::accepted_release_is_no_news))
+    if (earlier) return;
+    if (how == condition::clean || how == condition::dirty || how == condition::owing)
         judge(now, circuit_news::succeeded, s.resource, out);
     if (how == condition::rejected || how == condition::broken)
         judge(now, circuit_news::failed, s.resource, out);
 }
 
 void machine::end_trial(slot& s) {
-    if (!s.trial || planted(fault::trial_never_ends)) return;
+    if (!s.trial) return;
     s.trial = false;
     --trials_;
 }

@@ -11,17 +11,15 @@
 #include <optional>
 
 #include "core/ensure.hpp"
-#include "core/fault.hpp"
 #include "core/machine.hpp"
 
 namespace cenote::core {
 
 [[gnu::always_inline]] inline bool machine::queue_up(instant now, waiter& who, waiter_id& id) {
-    bool waits = who.deadline > now || planted(fault::express_lets_everybody_wait);
+    if (who.deadline <= now) return false;
     // The first one in line changes what is due.
-    if (!waits || !is_express(now) || line_.empty() || !line_.has_room()) return false;
-    if (line_.size() >= settings_.line_max && !planted(fault::express_overfills_the_line))
-        return false;
+    if (!is_express(now) || line_.empty() || !line_.has_room()) return false;
+    if (line_.size() >= settings_.line_max) return false;
     if (slots_.aside() > 0 && !stays_behind_head(who)) return false;
     ++acquires_;
     if (who.ticket == 0) who.ticket = ++last_ticket_;
@@ -33,11 +31,10 @@ namespace cenote::core {
                                                     const std::optional<duration>& held, bool owes,
                                                     std::uint64_t& to) {
     // The last one in line leaves through settle(): without a line other things are due.
-    std::size_t enough = planted(fault::express_serves_the_last_in_line) ? 1 : 2;
-    if (!is_express(now) || line_.size() < enough) return false;
-    if (line_.first().count > 1 && !planted(fault::express_gives_one_to_many)) return false;
+    if (!is_express(now) || line_.size() < 2) return false;
+    if (line_.first().count > 1) return false;
     // The next head may have a right to what is set aside.
-    if (slots_.aside() > 0 && !planted(fault::express_passes_by_the_set_aside)) return false;
+    if (slots_.aside() > 0) return false;
     slot& s = slots_[id];
     if (!comes_back_fit(now, s, uses) || (owes && !defers())) return false;
     ++passed_on_;
@@ -49,7 +46,7 @@ namespace cenote::core {
     s.holder = 0;
     releases_.note(now);
     circuit_.count_success(now);
-    if (!planted(fault::express_forgets_what_becomes_idle)) note_idle(now, s);
+    note_idle(now, s);
     const waiter& w = line_.leave_first();
     to = w.cookie;
     wait_.record(now - w.arrived);
@@ -59,18 +56,16 @@ namespace cenote::core {
 
 [[gnu::always_inline]] inline bool machine::lend_now(instant now, slot_id& id) {
     if (!is_calm(now)) return false;
-    if (count(slot_state::idle) <= lend_floor_ && !planted(fault::calm_lends_the_spares))
-        return false;
+    if (count(slot_state::idle) <= lend_floor_) return false;
     slot_id next = settings_.order == order::lifo ? slots_.newest(idle_kind::fresh)
                                                   : slots_.oldest(idle_kind::fresh);
     if (next == no_slot) return false;
     slot& s = slots_[next];
     // What is idle and fresh is neither old nor used up.
-    if (s.expires_at <= now && !planted(fault::calm_lends_the_expired)) return false;
-    if (needs_probe(s, now) && !planted(fault::calm_lends_the_unproven)) return false;
+    if (s.expires_at <= now || needs_probe(s, now)) return false;
     slots_.lend(next);
     ++lent_now_;
-    if (!planted(fault::uses_not_counted)) ++s.uses;
+    ++s.uses;
     s.leased_at = now;
     s.lent = ++lends_;
     s.holder = 0;
@@ -87,18 +82,16 @@ namespace cenote::core {
     ensure(s.state == slot_state::leased, "what is put back was leased");
     if (!comes_back_fit(now, s, uses) || (owes && !defers())) return false;
     ++released_;
-    s.owes = (owes && !planted(fault::calm_forgets_the_debt)) ||
-             (s.owes && planted(fault::use_leaves_the_debt));
+    s.owes = owes;
     s.uses += uses;
     s.idle_since = now;
     releases_.note(now);
-    if (!planted(fault::accepted_release_is_no_news)) circuit_.count_success(now);
+    circuit_.count_success(now);
     if (held) hold_.record(*held);
     slots_.take_back(id);
     if (is_news(s)) [[unlikely]] {
         note_news(now, s);
-        if (!planted(fault::calm_forgets_what_becomes_due))
-            rest_at_ = std::min(rest_at_, idle_wake_at());
+        rest_at_ = std::min(rest_at_, idle_wake_at());
     }
     stay_calm(now);
     return true;

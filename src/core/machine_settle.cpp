@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "core/ensure.hpp"
-#include "core/fault.hpp"
 #include "core/machine.hpp"
 
 namespace cenote::core {
@@ -18,14 +17,12 @@ void machine::settle(instant now, actions& out) {
     if (shedder_.on()) shed_late(now, out);
     if (slots_.kept() > 0) let_go_of_kept();
     if (slots_.aside() > 0) look_at_aside(now);
-    bool lends = !paused_ || planted(fault::pause_lends_all_the_same);
-    if (lends && (!line_.empty() || tried_)) lend_idle(now, out);
+    if (!paused_ && (!line_.empty() || tried_)) lend_idle(now, out);
     if (slots_.doomed() > 0) close_idle(now, out);
-    bool sweeps = maintains_ || planted(fault::suspended_sweeps_on);
-    if (!paused_ && sweeps && sweep_at() <= now) sweep(now, out);
+    if (!paused_ && maintains_ && sweep_at() <= now) sweep(now, out);
     if (!paused_ && debt_due_ <= now) pay_debts(now, out);
     if (beats() && beat_due_ <= now) beat(now, out);
-    if (!paused_ || planted(fault::pause_opens_all_the_same)) open_missing(now, out);
+    if (!paused_) open_missing(now, out);
     settled_at_ = now;
     idle_news_until_ = news_limit();
     ++settles_;
@@ -37,8 +34,6 @@ void machine::settle(instant now, actions& out) {
     calm_until_ = line_.empty() ? calm_limit() : long_ago;
     lend_floor_ = count_reserve();
     express_until_ = line_.empty() ? std::min(others_at_, calm_until_) : express_limit();
-    if (planted(fault::express_ignores_what_is_due) && express_until_ != long_ago)
-        express_until_ = never;
 }
 
 /// Whether leases come and go without anything that anybody has to be told.
@@ -46,34 +41,23 @@ bool machine::is_plain() const {
     bool probes =
         can_.probe && (settings_.probe_on_release || settings_.probe_after_idle <= duration{});
     bool tries = !circuit_.flows() || trials_ > 0;
-    if (express_is_off()) return false;
-    return !reports_ && (!probes || planted(fault::express_ignores_probes)) &&
-           (!tries || planted(fault::express_ignores_trials)) &&
-           (!slots_.surplus() || planted(fault::express_ignores_surplus));
+    return !reports_ && !probes && !tries && !slots_.surplus();
 }
 
 /// Until when only the line can move. See invariant 14.
 instant machine::express_limit() const {
-    bool full = full_ || planted(fault::express_ignores_room);
-    bool strict = settings_.fairness != fairness::bounded || planted(fault::express_ignores_bypass);
-    if (!full || !strict || !is_plain()) return long_ago;
-    if (planted(fault::express_tells_no_strategy)) return others_at_;
+    if (!full_ || settings_.fairness == fairness::bounded || !is_plain()) return long_ago;
     return std::min(others_at_, circuit_.tell_at());
 }
 
 /// Until when only the idle can move while nobody waits, if nothing else is due before. With the
 /// minimum open the pacer has nothing to weigh. (A pool that is to open it later has nothing yet.)
 instant machine::calm_limit() const {
-    bool lends = (!closed_ || planted(fault::calm_ignores_close)) &&
-                 (!paused_ || planted(fault::calm_ignores_pause));
-    bool well = (ready() || planted(fault::calm_ignores_the_minimum)) &&
-                (!tried_ || planted(fault::calm_ignores_tries)) &&
-                (!shedder_.on() || planted(fault::calm_ignores_shedding));
-    if (!lends || !well || !is_plain()) return long_ago;
-    instant until = planted(fault::calm_tells_no_strategy) ? never : circuit_.tell_at();
+    bool well = ready() && !tried_ && !shedder_.on();
+    if (closed_ || paused_ || !well || !is_plain()) return long_ago;
+    instant until = circuit_.tell_at();
     // Whatever becomes idle then makes a sweep due.
-    if (spared_any_ && !planted(fault::calm_ignores_the_spared))
-        until = std::min(until, after(last_sweep_, settings_.sweep_interval));
+    if (spared_any_) until = std::min(until, after(last_sweep_, settings_.sweep_interval));
     return until;
 }
 
@@ -125,10 +109,6 @@ void machine::abandon(slot_id id, std::uint64_t call, actions& out) {
 }
 
 void machine::refuse_expired(instant now, actions& out) {
-    if (planted(fault::deadline_one_late)) {
-        while (line_.earliest() < now) refuse(line_.first_due(), errc::timed_out, out);
-        return;
-    }
     while (line_.earliest() <= now) refuse(line_.first_due(), errc::timed_out, out);
 }
 
@@ -142,8 +122,7 @@ void machine::shed_late(instant now, actions& out) {
 void machine::lend_idle(instant now, actions& out) {
     while (!line_.empty()) {
         // Served one after the other, so there may be another head.
-        bool strict = !head_grants_turns() && !planted(fault::turns_make_a_new_head_wait);
-        if (slots_.aside() > 0 && strict) let_go_of_aside();
+        if (slots_.aside() > 0 && !head_grants_turns()) let_go_of_aside();
         if (line_.first().count > 1) {
             if (!gather(now, out)) break;
             if (slots_.kept() > 0) let_go_of_kept();
@@ -157,7 +136,7 @@ void machine::lend_idle(instant now, actions& out) {
         lend(now, id, w.arrived, true, out);
         out.push_back({.what = action::kind::grant, .slot = id, .cookie = w.cookie});
     }
-    if (line_.empty() && !planted(fault::what_is_set_aside_stays_alone)) let_go_of_aside();
+    if (line_.empty()) let_go_of_aside();
     probe_stale(now, out);
 }
 
@@ -171,12 +150,10 @@ bool machine::gather(instant now, actions& out) {
         if (id == no_slot) break;
         slots_.move(id, idle_kind::kept);
     }
-    bool enough =
-        slots_.kept() >= wanted || (planted(fault::some_is_enough_for_many) && slots_.kept() > 0);
-    if (!enough) return false;
+    if (slots_.kept() < wanted) return false;
     const waiter& w = line_.leave_first();
     acquires_.add(wanted - 1);
-    for (std::size_t i = 0; i < wanted && slots_.kept() > 0; ++i) {
+    for (std::size_t i = 0; i < wanted; ++i) {
         slot_id id = slots_.oldest(idle_kind::kept);
         begin_turn(now, slots_[id], false, w.rank);
         lend(now, id, w.arrived, true, out);
@@ -200,7 +177,6 @@ void machine::look_at_kept(instant now) {
 /// Whoever it was kept for has gone, or is no longer the head.
 void machine::let_go_of_kept() {
     if (!line_.empty() && line_.first().count > 1) return;
-    if (planted(fault::kept_for_nobody)) return;
     while (slots_.kept() > 0) slots_.move(slots_.oldest(idle_kind::kept), idle_kind::fresh);
 }
 
@@ -210,7 +186,7 @@ void machine::probe_stale(instant now, actions& out) {
         slot_id id = slots_.oldest(idle_kind::stale);
         if (auto why = wear(slots_[id], now)) {
             retire(now, id, *why, out);
-        } else if (slots_[id].owes && !planted(fault::debtor_probed_at_acquire)) {
+        } else if (slots_[id].owes) {
             begin(now, id, slot_state::resetting, verb::reset, out);  // is probed afterwards
         } else {
             slots_[id].purpose = probe_purpose::lend;
@@ -245,11 +221,9 @@ void machine::sweep(instant now, actions& out) {
 void machine::sweep_those(instant now, bool expiring, actions& out) {
     for (idle_kind kind : {idle_kind::fresh, idle_kind::stale}) {
         slot_id id = slots_.oldest(kind);
-        if (planted(fault::sweep_forgets_the_oldest) && id != no_slot) id = slots_[id].next;
         while (id != no_slot) {
             slot_id next = slots_[id].next;
-            bool was = slots_[id].expiring || planted(fault::replacement_is_taken_by_another);
-            if (was == expiring) sweep_one(now, id, out);
+            if (slots_[id].expiring == expiring) sweep_one(now, id, out);
             id = next;
         }
     }
@@ -258,18 +232,14 @@ void machine::sweep_those(instant now, bool expiring, actions& out) {
 void machine::sweep_one(instant now, slot_id id, actions& out) {
     const slot& s = slots_[id];
     instant idle_until = after(s.idle_since, settings_.idle_timeout);
-    instant age_limit = planted(fault::jitter_rolled_again_at_each_check)
-                            ? std::min(s.expires_at, draw_expiry(s.checked_at))
-                            : s.expires_at;
-    if (age_limit <= now) {
+    if (s.expires_at <= now) {
         if (!must_wait_for_replacement(s)) return retire(now, id, retire_reason::age, out);
         slots_.mark_expiring(id);
         spared_any_ = true;
         return;
     }
     if (idle_until <= now) {
-        if (!minimum_needs(s) || planted(fault::sweep_goes_below_minimum))
-            return retire(now, id, retire_reason::idle, out);
+        if (!minimum_needs(s)) return retire(now, id, retire_reason::idle, out);
         spared_any_ = true;
         idle_until = never;
     }
@@ -297,7 +267,6 @@ void machine::pay_all_debts(instant now, actions& out) {
     debt_due_ = never;
     for (idle_kind kind : {idle_kind::fresh, idle_kind::stale, idle_kind::kept, idle_kind::aside})
         for (slot_id id = slots_.oldest(kind); id != no_slot;) {
-            if (planted(fault::debts_are_kept_aside) && kind == idle_kind::aside) break;
             slot_id next = slots_[id].next;
             if (slots_[id].owes) begin(now, id, slot_state::resetting, verb::reset, out);
             id = next;
@@ -308,17 +277,16 @@ void machine::pay_all_debts(instant now, actions& out) {
 /// and only while nobody waits. What owes a reset is reset first, and so proven by its own turn.
 void machine::beat(instant now, actions& out) {
     if (closed_ || !can_.probe || beating_) return;
-    if (!line_.empty() && !planted(fault::heartbeat_ignores_waiters)) return;
+    if (!line_.empty()) return;
     slot_id oldest = least_proven();
-    while (beat_due_ <= now && slots_[oldest].owes && !planted(fault::debtor_probed_by_the_beat)) {
+    while (beat_due_ <= now && slots_[oldest].owes) {
         begin(now, oldest, slot_state::resetting, verb::reset, out);
         oldest = least_proven();
     }
     if (beat_due_ > now) return;
-    beating_ = !planted(fault::heartbeat_hides_all_idle);
+    beating_ = true;
     slots_[oldest].purpose = probe_purpose::heartbeat;
     begin(now, oldest, slot_state::probing, verb::probe, out);
-    if (planted(fault::heartbeat_hides_all_idle)) beat(now, out);
 }
 
 /// The idle resource whose heartbeat is due next, at beat_due_.
@@ -358,9 +326,7 @@ bool machine::make_way(actions& out) {
     for (slot_id id = 0; id < slots_.places(); ++id) {
         const slot& s = slots_[id];
         if (s.state != slot_state::opening || !s.begun) continue;
-        bool younger = youngest == no_slot ||
-                       (s.call > slots_[youngest].call) != planted(fault::oldest_open_makes_way);
-        if (younger) youngest = id;
+        if (youngest == no_slot || s.call > slots_[youngest].call) youngest = id;
     }
     if (youngest == no_slot) return pacer_.hold_scouts(), false;
     calls_.remove(youngest);
@@ -384,9 +350,7 @@ instant machine::rest_wake_at() const {
     for (const stray& s : strays_) at = std::min(at, s.deadline);
     if (line_.empty()) return std::min(at, idle_wake_at());
     at = std::min({at, shedder_.rolls_at(), shed_at()});
-    bool owed =
-        slots_.oldest(idle_kind::fresh) != no_slot && !planted(fault::bounded_never_hands_over);
-    return owed ? std::min(at, owed_at()) : at;
+    return slots_.oldest(idle_kind::fresh) != no_slot ? std::min(at, owed_at()) : at;
 }
 
 /// When the idle are due to be swept or probed while nobody waits.
@@ -398,7 +362,6 @@ instant machine::idle_wake_at() const {
 /// When the next one is shed if nothing changes.
 instant machine::shed_at() const {
     waiter_id oldest = line_.oldest();
-    if (planted(fault::sheds_the_reserved) && !line_.empty()) oldest = line_.head();
     return line_.has(oldest) ? shedder_.limit(line_.at(oldest).arrived) : never;
 }
 
@@ -435,9 +398,7 @@ slot_id machine::next_fresh(instant now, actions& out) {
         slot_id id = settings_.order == order::lifo ? slots_.newest(idle_kind::fresh)
                                                     : slots_.oldest(idle_kind::fresh);
         if (id == no_slot) return no_slot;
-        auto why = wear(slots_[id], now);
-        if (why && planted(fault::age_not_checked_at_acquire)) why.reset();
-        if (why) retire(now, id, *why, out);
+        if (auto why = wear(slots_[id], now)) retire(now, id, *why, out);
         else if (needs_probe(slots_[id], now)) slots_.move(id, idle_kind::stale);
         else return id;
     }
@@ -469,29 +430,18 @@ std::size_t machine::available() const {
 }
 
 supply machine::present_supply() const {
-    if (planted(fault::opens_counted_only_when_done))
-        return {.max = slots_.max(),
-                .total = slots_.total() - count(slot_state::opening),
-                .idle = available(),
-                .leased = count(slot_state::leased),
-                .returning = returning(),
-                .wanted = line_.wanted(),
-                .strays = strays_.size()};
-    bool all_places = planted(fault::fewer_are_opened_all_the_same);
     // A server that fails is left alone until the cool-down ends.
     bool inactive = circuit_.state() == breaker_state::inactive;
-    bool maintains = maintains_ || planted(fault::suspended_refills);
-    bool fills = warmed_ && maintains && (!inactive || planted(fault::inactive_keeps_its_minimum));
-    return {.max = all_places ? slots_.places() : slots_.max(),
+    bool fills = warmed_ && maintains_ && !inactive;
+    return {.max = slots_.max(),
             .min_size = fills ? settings_.min_size : 0,
             .min_idle = fills ? settings_.min_idle : 0,
-            .total = slots_.total() + (planted(fault::strays_without_end) ? 0 : strays_.size()),
+            .total = slots_.total() + strays_.size(),
             .idle = available(),
             .leased = count(slot_state::leased),
             .opening = count(slot_state::opening),
             .returning = returning(),
-            .wanted = (planted(fault::many_count_as_one) ? line_.size() : line_.wanted()) +
-                      (tried_ ? 1 : 0),
+            .wanted = line_.wanted() + (tried_ ? 1 : 0),
             .strays = strays_.size()};
 }
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "core/ensure.hpp"
-#include "core/fault.hpp"
 #include "core/machine.hpp"
 
 namespace cenote::core {
@@ -14,22 +13,16 @@ namespace cenote::core {
 /// Only a thread that waits for one resource is made to wait for others to end their turn.
 bool machine::head_grants_turns() const {
     if (can_.turns == 0 || settings_.fairness != fairness::turns) return false;
-    bool lends = !closed_ && (!paused_ || planted(fault::pause_keeps_what_is_set_aside)) &&
-                 (circuit_.flows() || planted(fault::recovery_keeps_what_is_set_aside));
-    if (!lends || line_.empty()) return false;
+    if (closed_ || paused_ || !circuit_.flows() || line_.empty()) return false;
     const waiter& head = line_.first();
-    return (head.is_thread || planted(fault::turns_make_coroutines_wait)) &&
-           (head.rank != priority::reserved || planted(fault::turns_make_the_reserved_wait));
+    return head.is_thread && head.rank != priority::reserved;
 }
 
 /// Whether a clean lease that comes back, or an owing one, is to be set aside, if it is fit.
 bool machine::turn_goes_on(instant now, const slot& s, std::uint64_t thread) const {
-    bool thread_had_it = s.by_thread || planted(fault::coroutines_have_turns);
-    if (thread == 0 || !thread_had_it || !head_grants_turns()) return false;
-    if (s.rank > line_.first().rank && !planted(fault::turns_of_lower_rank_go_on)) return false;
+    if (thread == 0 || !s.by_thread || !head_grants_turns()) return false;
     bool ended = s.turns >= can_.turns && now >= after(s.turn_began, shortest_turn);
-    if (ended && !planted(fault::turns_never_end)) return false;
-    return comebacks_.are_likely(lends_);
+    return s.rank <= line_.first().rank && !ended && comebacks_.are_likely(lends_);
 }
 
 bool machine::set_aside(instant now, slot_id id, std::uint64_t uses,
@@ -40,7 +33,7 @@ bool machine::set_aside(instant now, slot_id id, std::uint64_t uses,
     if (!comes_back_fit(now, s, uses) || (owes && !defers())) return false;
     ensure(s.state == slot_state::leased, "what is set aside was leased");
     ++released_;
-    s.owes = owes && !planted(fault::debts_are_forgotten_aside);
+    s.owes = owes;
     s.uses += uses;
     s.idle_since = now;
     circuit_.count_success(now);
@@ -66,7 +59,7 @@ bool machine::claim(instant now, std::uint64_t thread, priority rank, slot_id& i
     go_on(s, rank);
     slots_.enter(id, slot_state::leased);
     ++lent_now_;
-    if (!planted(fault::uses_not_counted)) ++s.uses;
+    ++s.uses;
     s.leased_at = now;
     s.lent = ++lends_;
     s.holder = 0;
@@ -87,21 +80,18 @@ slot_id machine::lend_own(instant now, const request& who, actions& out) {
 /// What is set aside for this thread, and it may have: of several what it gave back last.
 slot_id machine::find_own(instant now, std::uint64_t thread, priority rank) const {
     if (slots_.aside() == 0 || line_.empty() || thread == 0) return no_slot;
-    if (rank > line_.first().rank && !planted(fault::turns_ignore_rank)) return no_slot;
+    if (rank > line_.first().rank) return no_slot;
     slot_id id = slots_.newest(idle_kind::aside);
     while (id != no_slot) {
         const slot& s = slots_[id];
-        bool own = s.holder == thread || planted(fault::anybody_has_what_is_set_aside);
-        if (own && may_stay_aside(now, s)) return id;
+        if (s.holder == thread && may_stay_aside(now, s)) return id;
         id = s.previous;
     }
     return no_slot;
 }
 
 bool machine::may_stay_aside(instant now, const slot& s) const {
-    if (s.expires_at <= now && !planted(fault::old_ones_are_taken_back)) return false;
-    if (needs_probe(s, now) && !planted(fault::suspect_ones_are_taken_back)) return false;
-    return now < aside_until(s);
+    return s.expires_at > now && !needs_probe(s, now) && now < aside_until(s);
 }
 
 /// Its turn goes on with one more lease.
@@ -117,7 +107,6 @@ void machine::look_at_aside(instant now) {
     for (slot_id id = slots_.oldest(idle_kind::aside); id != no_slot;) {
         slot_id next = slots_[id].next;
         bool missed = aside_until(slots_[id]) <= now;
-        if (missed && planted(fault::what_is_set_aside_is_never_given)) return;
         if (missed) comebacks_.missed(lends_);
         if (!may_stay_aside(now, slots_[id])) slots_.move(id, idle_kind::fresh);
         id = next;

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "core/fault.hpp"
-
 namespace cenote::core {
 
 namespace {
@@ -34,7 +32,7 @@ instant pacer::next_token() const { return token_at_ == long_ago ? token_at_ : t
 
 std::size_t pacer::tokens(instant now) const {
     constexpr auto any = ~std::size_t{0};
-    if (token_every_ == duration{} || planted(fault::open_rate_ignored)) return any;
+    if (token_every_ == duration{}) return any;
     if (next_token() > now) return 0;
     instant from = std::max(token_at_, now) - burst_;
     return static_cast<std::size_t>((now - from) / token_every_) + 1;
@@ -50,7 +48,7 @@ shortage missing(const supply& s) {
 
 std::size_t pacer::width(instant now, const supply& s) {
     bool alone = s.leased + s.idle + s.returning == 0;
-    if ((alone && well()) || planted(fault::spike_opens_for_every_waiter)) return opening_max_;
+    if (alone && well()) return opening_max_;
     if (s.opening > 0 && now >= widen_at_) {
         width_ = std::min(width_ * 2, opening_max_);
         widen_at_ = after(now, patience);
@@ -93,7 +91,7 @@ instant pacer::next_scout(const supply& s) const {
     bool hangs = s.wanted > s.idle && s.opening > 0 && fresh_at_ != never;
     bool can_make_way = s.opening > 1 && s.strays < most_strays && s.total < s.max;
     bool possible = room(s) > 0 || can_make_way;
-    if (!hangs || !possible || planted(fault::hanging_opens_block_the_rest)) return never;
+    if (!hangs || !possible) return never;
     duration too_long = std::max(suspicious, 4 * usual_);
     return std::max({after(fresh_at_, spacing_.cap_waiting), after(fruitless_since_, too_long),
                      due(true), next_token()});
@@ -102,7 +100,7 @@ instant pacer::next_scout(const supply& s) const {
 std::size_t pacer::regular(instant now, const supply& s) {
     held_back_ = false;
     retry_at_ = never;
-    if (s.total >= s.max && !planted(fault::opens_ignore_closing_ones)) {
+    if (s.total >= s.max) {
         relying_since_ = never;  // with no place for another one there is nothing to weigh
         return 0;
     }
@@ -112,17 +110,13 @@ std::size_t pacer::regular(instant now, const supply& s) {
         return 0;
     }
     std::size_t most = room(s);
-    if (planted(fault::opens_ignore_closing_ones)) most = 1;
-    if (planted(fault::warm_up_ignores_opening_max) && lack.of_minimum > 0)
-        most = minus(s.max, s.total);
     if (most == 0) return 0;
-    if (planted(fault::refill_stops_after_a_failure) && !well() && s.wanted == 0) return 0;
     if (instant at = due(s.wanted > 0); at > now) {
-        if (!planted(fault::backoff_forgets_to_retry)) retry_at_ = at;
+        retry_at_ = at;
         return 0;
     }
     if (tokens(now) == 0) {
-        if (!planted(fault::no_token_ever_comes)) retry_at_ = next_token();
+        retry_at_ = next_token();
         return 0;
     }
     // A missing minimum is opened as fast as opening_max allows, unless opens fail at present.

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "cenote/options.hpp"
-#include "core/fault.hpp"
 #include "core/instant.hpp"
 
 namespace cenote::core {
@@ -29,16 +28,14 @@ public:
     /// The end of an interval may make it late, or not.
     void roll(instant now) {
         if (!on() || now < ends_) return;
-        bool stays = late_ && planted(fault::late_for_ever);
-        late_ = stays || (ends_ != long_ago && shortest_ > target_);
+        late_ = ends_ != long_ago && shortest_ > target_;
         shortest_ = duration::max();
         ends_ = after(now, interval_);
     }
 
     /// From when on somebody who came then is refused; `never` while the line is not late.
     instant limit(instant arrived) const {
-        bool sheds = late_ && !planted(fault::sheds_nobody);
-        return sheds ? after(after(arrived, target_), target_) : never;
+        return late_ ? after(after(arrived, target_), target_) : never;
     }
 
     /// When roll() must be called next while somebody waits.

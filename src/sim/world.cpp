@@ -6,16 +6,12 @@
 #include <tuple>
 #include <utility>
 
-#include "core/fault.hpp"
-
 namespace cenote::sim {
 
 using core::condition;
-using core::fault;
 using core::instant;
 using core::never;
 using core::outcome;
-using core::planted;
 using core::slot_id;
 using core::slot_state;
 using core::verb;
@@ -305,10 +301,6 @@ void world::ask(borrower& who) {
                     .holder = thread_of(who),
                     .thread = is_coroutine(who) ? 0 : runs_on(who)};
     bool stuck = deadlocks(who);
-    if (planted(fault::unfit_costs_the_place)) r.ticket = 0;
-    if (planted(fault::unfit_restarts_the_bypass)) r.arrived = now_;
-    if (planted(fault::unfit_restarts_the_deadline) && who.deadline != never)
-        r.deadline = now_ + (who.deadline - who.arrived);
     // Before: it may wait, and be granted the last one in the same call.
     const bool all_leased = machine_.count(core::slot_state::leased) >= machine_.max();
     core::answer mine = machine_.acquire(now_, r, mine_);
@@ -363,7 +355,6 @@ void world::cancel(borrower& who) {
     // If the grant came first, the cancel finds nobody and must change nothing.
     who.stopped = who.what == doing::waiting || is_coroutine(who);
     take_out(who);
-    if (planted(fault::cancel_takes_the_lease_back) && who.what == doing::told) take_back(who);
 }
 
 /// Takes somebody out of the line. False: it is not there.
@@ -411,7 +402,7 @@ void world::reject(borrower& who) {
 void world::hand_on(borrower& who) {
     who.moved = true;
     model_.held_by(who.slot, 0);
-    if (!planted(fault::moved_lease_keeps_its_holder)) machine_.held_by(who.slot, 0);
+    machine_.held_by(who.slot, 0);
 }
 
 void world::send_back(borrower& who) {
@@ -606,7 +597,6 @@ void world::call_ended(const call& c, outcome how) {
 
 void world::close() {
     closed_ = true;
-    if (planted(fault::close_forgets_who_is_admitted)) forget_admissions();
     machine_.close(now_, mine_);
     model_.close(now_, theirs_);
 }

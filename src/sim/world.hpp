@@ -176,8 +176,6 @@ private:
     void destroy(borrower& who);
     bool admit(borrower& who, bool fit);
     void give_back(borrower& who);
-    void take_back(borrower& who);
-    void forget_admissions();
     bool crowd(std::uint32_t first, std::uint32_t patience);
     bool storm(std::uint32_t first, bool destroys);
 

@@ -4,13 +4,9 @@
 // resuming it; until then its lease can be taken by nobody, canceling comes too late, and if the
 // coroutine is destroyed the lease goes back. If there is a before_acquire, some thread has to look
 // at the resource first, and that may take a while, too.
-#include "core/fault.hpp"
 #include "sim/world.hpp"
 
 namespace cenote::sim {
-
-using core::fault;
-using core::planted;
 
 bool world::is_coroutine(const borrower& who) const { return index_of(who) < plan_.coroutines; }
 
@@ -26,18 +22,16 @@ void world::leave_at_once(borrower& who) {
 /// looks at unfit ones gets in their place, it looks at as well.
 void world::granted(borrower& who, bool from_line) {
     if (who.what == doing::looked_at) return;
-    bool looks = plan_.looks && (from_line || !planted(fault::granted_at_once_is_not_looked_at));
-    bool goes_on = !is_coroutine(who) || (!from_line && !looks);
+    bool goes_on = !is_coroutine(who) || (!from_line && !plan_.looks);
     if (goes_on) hold(who);
-    else if (looks) who.what = doing::admitting;
+    else if (plan_.looks) who.what = doing::admitting;
     else tell(who);
 }
 
 void world::refused(borrower& who) {
     ++seen_.refusals;
     bool told = is_suspended(who) && is_coroutine(who);
-    bool silently = who.withdrawn && !planted(fault::destroyed_one_is_told);
-    if (told && !silently) tell(who);
+    if (told && !who.withdrawn) tell(who);
     else end(who);
 }
 
@@ -56,7 +50,6 @@ void world::resume(borrower& who) {
 void world::destroy(borrower& who) {
     ++seen_.destroyed;
     who.withdrawn = true;
-    if (planted(fault::destroyed_one_stays_in_line) && who.what == doing::waiting) return end(who);
     if (take_out(who)) return;
     // While its resource is being looked at, the frame has to stay.
     if (who.what != doing::looked_at) give_back(who);
@@ -66,7 +59,7 @@ void world::destroy(borrower& who) {
 void world::give_back(borrower& who) {
     core::slot_id slot = who.slot;
     end(who);
-    if (slot == core::no_slot || planted(fault::destroyed_one_keeps_its_lease)) return;
+    if (slot == core::no_slot) return;
     core::condition how =
         places_[slot].owes ? core::condition::owing_unused : core::condition::unused;
     places_[slot].owes_since = now_;
@@ -83,27 +76,10 @@ bool world::admit(borrower& who, bool fit) {
     if (fit) return tell(who), false;
     ++seen_.faults;
     send_back(who);
-    bool destroyed = who.withdrawn && !planted(fault::destroyed_one_asks_again);
-    bool stopped = who.stopped && !planted(fault::stopped_one_asks_again);
-    if (destroyed) end(who);
-    else if (stopped) tell(who);
+    if (who.withdrawn) end(who);
+    else if (who.stopped) tell(who);
     else ask(who);
     return true;
-}
-
-// What a keeper must not do.
-
-void world::take_back(borrower& who) {
-    if (who.slot == core::no_slot) return;
-    machine_.release(now_, who.slot, core::condition::clean, 0, core::duration{}, mine_);
-    model_.release(now_, who.slot, core::condition::clean, 0, theirs_);
-    who.slot = core::no_slot;
-    tell(who);
-}
-
-void world::forget_admissions() {
-    for (borrower& b : borrowers_)
-        if (b.what == doing::admitting) end(b);
 }
 
 // Crowds.

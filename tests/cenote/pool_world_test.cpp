@@ -25,11 +25,10 @@
 #include "cenote/coroutine.hpp"
 #include "cenote/pool.hpp"
 #include "cenote/testing.hpp"
-#include "core/fault.hpp"
+#include "faults/planting.hpp"
 #include "support/task.hpp"
 
 using namespace std::chrono_literals;
-namespace core = cenote::core;
 using cenote::errc;
 using cenote::manual_clock;
 using std::chrono::nanoseconds;
@@ -392,9 +391,9 @@ std::string run_many(std::uint64_t first, std::uint64_t count) {
     return "";
 }
 
-struct planted : testing::TestWithParam<core::fault> {
-    planted() { core::planted_fault = GetParam(); }
-    ~planted() override { core::planted_fault = core::fault::none; }
+struct planted : testing::TestWithParam<const char*> {
+    planted() { EXPECT_TRUE(cenote::faults::plant(GetParam())); }
+    ~planted() override { cenote::faults::plant("none"); }
 };
 
 }  // namespace
@@ -418,14 +417,14 @@ TEST(pool_world, runs_the_same_again) {
 TEST_P(planted, is_noticed_through_the_pool) { EXPECT_NE(run_many(1, 2000), ""); }
 
 // Only faults with which the keeper touches nothing that is gone: this runs with sanitizers, too.
-using enum core::fault;
 INSTANTIATE_TEST_SUITE_P(pool_world, planted,
-                         testing::Values(failed_probe_costs_the_place, try_acquire_lends_unprobed,
-                                         line_is_last_in_first_out, sweep_forgets_the_oldest,
-                                         age_not_checked_at_acquire, uses_not_counted,
-                                         old_generation_lent_again, dirty_goes_back_without_reset,
-                                         failed_reset_goes_back, probe_after_idle_ignored,
-                                         backoff_forgets_to_retry, refill_stops_after_a_failure,
-                                         detach_keeps_the_slot, hand_over_passes_on_the_worn,
-                                         pause_lends_all_the_same, pause_opens_all_the_same,
-                                         resume_serves_nobody, fewer_are_opened_all_the_same));
+                         testing::Values("failed_probe_costs_the_place",
+                                         "try_acquire_lends_unprobed", "line_is_last_in_first_out",
+                                         "sweep_forgets_the_oldest", "age_not_checked_at_acquire",
+                                         "uses_not_counted", "old_generation_lent_again",
+                                         "dirty_goes_back_without_reset", "failed_reset_goes_back",
+                                         "probe_after_idle_ignored", "backoff_forgets_to_retry",
+                                         "refill_stops_after_a_failure", "detach_keeps_the_slot",
+                                         "hand_over_passes_on_the_worn", "pause_lends_all_the_same",
+                                         "pause_opens_all_the_same", "resume_serves_nobody",
+                                         "fewer_are_opened_all_the_same"));

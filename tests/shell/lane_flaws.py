@@ -11,6 +11,9 @@ import re
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "faults"))
+import schema  # noqa: E402
+
 SHELF, LANE = "shelf.hpp", "lane.hpp"
 
 # (name, the scenarios it shows in, (header, text, replacement) …)
@@ -150,18 +153,6 @@ FLAWS = (
 )
 
 
-def complain(flaw, why):
-    sys.exit(f"lane_flaws.py: a flaw that no longer applies: {flaw}: {why}")
-
-
-def apply(flaw, header, text, old, new):
-    """The text with the flaw in it."""
-    found = re.findall(r"\s+".join(map(re.escape, old.split())), text)
-    if len(found) != 1:
-        complain(flaw, f"{len(found)} times in {header}, not once: {old}")
-    return text.replace(found[0], new)
-
-
 def inside_of(namespace, text, path):
     """What is in this namespace of a header, and the headers it includes."""
     name = f"namespace cenote::{namespace}"
@@ -209,11 +200,15 @@ def main():
     lane, more = inside_of("shell", lane_path.read_text(encoding="utf-8"), lane_path)
     includes = sorted({*includes, *more, '#include "shell/toy_keeper.hpp"'})
     parts, rows = [OPENING, *(line + "\n" for line in includes)], []
+    real = {SHELF: schema.Source(shelf), LANE: schema.Source(lane)}
     for name, scenarios, *edits in FLAWS:
-        flawed = {SHELF: shelf, LANE: lane}
+        flawed = dict(real)
         for header, old, new in edits:
-            flawed[header] = apply(name, header, flawed[header], old, new)
-        parts.append(VARIANT.format(name=name, shelf=flawed[SHELF], lane=flawed[LANE]))
+            try:
+                flawed[header] = flawed[header].replace(old, new)
+            except schema.Misfit as why:
+                sys.exit(f"lane_flaws.py: a flaw that no longer applies: {name}: {why}")
+        parts.append(VARIANT.format(name=name, shelf=flawed[SHELF].text, lane=flawed[LANE].text))
         rows += [ROW.format(name=name, scenario=scenario) for scenario in scenarios]
     out.write_text("".join(parts) + TABLE.format(rows="".join(rows)), encoding="utf-8")
 

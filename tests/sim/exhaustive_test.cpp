@@ -22,7 +22,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/faults.hpp"
+#include "faults/planting.hpp"
 #include "sim/small_world.hpp"
 #include "sim/world.hpp"
 #include "support/patience.hpp"
@@ -46,7 +46,7 @@ std::string from_environment(const char* name) {
 std::string run_to_see(const char* variable) {
     std::string text = from_environment(variable);
     std::string fault = from_environment("CENOTE_PLANT");
-    bool known = text.empty() || fault.empty() || plant(fault);
+    bool known = text.empty() || fault.empty() || faults::plant(fault);
     EXPECT_TRUE(known) << "no such fault: " << fault;
     return text;
 }
@@ -627,8 +627,8 @@ TEST(every_answer, has_a_name_of_its_own) {
 
 class planted : public testing::TestWithParam<const char*> {
 protected:
-    void SetUp() override { ASSERT_TRUE(plant(GetParam())); }
-    ~planted() override { plant("none"); }
+    void SetUp() override { ASSERT_TRUE(faults::plant(GetParam())); }
+    ~planted() override { faults::plant("none"); }
 };
 
 class planted_and_cancelled : public planted {};

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "core/ensure.hpp"
-#include "core/fault.hpp"
 #include "sim/world.hpp"
 
 namespace cenote::sim {
@@ -18,11 +17,9 @@ using core::action;
 using core::after;
 using core::condition;
 using core::duration;
-using core::fault;
 using core::instant;
 using core::never;
 using core::outcome;
-using core::planted;
 using core::slot_id;
 using core::slot_state;
 using core::verb;
@@ -388,7 +385,6 @@ void small_world::acquire(borrower& who, bool again) {
                     .ticket = who.ticket,
                     .arrived = who.arrived,
                     .again = again};
-    if (planted(fault::unfit_costs_the_place)) r.ticket = 0;
     core::answer mine = machine_.acquire(now_, r, mine_);
     core::answer theirs = model_.acquire(now_, r, theirs_);
     theirs.waiter = mine.waiter;  // the model names waiters by their cookies
@@ -486,8 +482,8 @@ void small_world::send_back(borrower& who) {
     machine_.release(now_, slot, condition::unfit, 0, std::nullopt, mine_);
     model_.release(now_, slot, condition::unfit, 0, theirs_);
     absorb();
-    if (who.withdrawn && !planted(fault::destroyed_one_asks_again)) return vanish(who);
-    if (who.stopped && !planted(fault::stopped_one_asks_again)) return tell(who, 'x');
+    if (who.withdrawn) return vanish(who);
+    if (who.stopped) return tell(who, 'x');
     acquire(who, true);
 }
 
@@ -565,7 +561,7 @@ void small_world::take_out(borrower& who) {
 void small_world::give_back(borrower& who) {
     slot_id slot = who.slot;
     vanish(who);
-    if (slot == core::no_slot || planted(fault::destroyed_one_keeps_its_lease)) return;
+    if (slot == core::no_slot) return;
     say("gives back", index_of(who), slot);
     machine_.release(now_, slot, condition::clean, 0, duration{}, mine_);
     model_.release(now_, slot, condition::clean, 0, theirs_);
@@ -730,7 +726,7 @@ void small_world::refused(borrower& who, errc error) {
     require(error != errc::timed_out || now_ >= who.deadline, "no timeout comes early");
     require(error != errc::open_failed || failed_finally_, "opens are blamed if they fail finally");
     who.wants_out = false;
-    if (who.withdrawn && !planted(fault::destroyed_one_is_told)) return vanish(who);
+    if (who.withdrawn) return vanish(who);
     if (is_coroutine(who) && is_suspended(who)) return tell(who, letter_of(error));
     who.what = doing::nothing;
     end(who, letter_of(error));

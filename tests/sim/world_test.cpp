@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/faults.hpp"
+#include "faults/planting.hpp"
 #include "sim/recording.hpp"
 #include "sim/run.hpp"
 
@@ -18,7 +18,7 @@ constexpr std::size_t steps = 1000;
 
 /// The first run that finds the planted fault.
 verdict first_finding(const std::string& fault, plan& p) {
-    EXPECT_TRUE(plant(fault));
+    EXPECT_TRUE(faults::plant(fault));
     for (std::uint64_t seed = 0; seed < 500; ++seed) {
         p = draw_plan(seed, steps);
         verdict v = run(p, true);
@@ -30,7 +30,7 @@ verdict first_finding(const std::string& fault, plan& p) {
 
 class world_with_faults : public testing::Test {
 protected:
-    ~world_with_faults() override { plant("none"); }
+    ~world_with_faults() override { faults::plant("none"); }
 };
 
 TEST(world, has_the_same_trace_for_the_same_seed) {
@@ -72,9 +72,9 @@ TEST(world, has_the_same_trace_without_express) {
     tallies without;
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
         verdict express = run(draw_plan(seed, steps), false);
-        ASSERT_TRUE(switch_express_off());
+        faults::switched_on = faults::without_express;
         verdict plain = run(draw_plan(seed, steps), false);
-        switch_express_off(false);
+        faults::plant("none");
         EXPECT_EQ(express.hash, plain.hash) << "seed " << seed;
         seen.add(express.seen);
         without.add(plain.seen);
@@ -259,7 +259,7 @@ TEST_F(world_with_faults, is_shrunk_to_few_decisions_that_still_fail) {
     verdict again = replay(p, shortest);
     EXPECT_TRUE(again.failed);
     EXPECT_EQ(again.what, found.what);
-    plant("none");
+    faults::plant("none");
     EXPECT_FALSE(replay(p, shortest).failed);
 }
 
@@ -276,10 +276,12 @@ TEST_F(world_with_faults, needs_every_decision_that_is_left) {
 }
 
 TEST(plant, knows_the_faults_by_name) {
-    EXPECT_TRUE(can_plant());
-    EXPECT_GE(core::fault_count - 1, 60u);
-    EXPECT_FALSE(plant("no_such_fault"));
-    EXPECT_STREQ(name_of(core::fault::none), "none");
+    EXPECT_GE(faults::names.size() - 1, 60u);
+    EXPECT_TRUE(faults::plant("discard_wakes_nobody"));
+    EXPECT_EQ(faults::names[faults::switched_on], std::string("discard_wakes_nobody"));
+    EXPECT_FALSE(faults::plant("no_such_fault"));
+    EXPECT_TRUE(faults::plant("none"));
+    EXPECT_EQ(faults::switched_on, 0u);
 }
 
 }  // namespace
