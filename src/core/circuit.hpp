@@ -1,4 +1,4 @@
-// The circuit breaker's part in the machine: its state, and whom it lets in.
+// The circuit breaker of the machine: its state, and how many borrowers it lets in.
 #pragma once
 
 #include <algorithm>
@@ -12,22 +12,22 @@
 
 namespace cenote::core {
 
-/// What a strategy is told.
+/// A report to the strategy.
 enum class circuit_news : std::uint8_t { succeeded, failed, cooled_down };
 
 class circuit {
 public:
-    /// A strategy is not asked more often than this, whatever it says.
+    /// The shortest cool-down, whatever the strategy says.
     static constexpr duration shortest_cool_down = std::chrono::milliseconds{1};
-    /// In an active pool the strategy is told of successes at most this often, as a sum.
+    /// In an active pool successes are reported at most this often, as a sum.
     static constexpr duration tell_every = std::chrono::milliseconds{100};
 
     breaker_state state() const { return static_cast<breaker_state>(state_.get()); }
     bool flows() const { return state() == breaker_state::active; }
-    /// How many moves there were: whoever decides by what it saw says which state that was.
+    /// The number of moves. A decision names the number that it is based on.
     std::uint64_t moves() const { return moves_; }
 
-    /// Whether one more may come while `trying` of those let in have not ended.
+    /// Whether one more borrower is let in while `trying` have not ended.
     bool lets_in(std::size_t trying) const {
         return flows() || (state() == breaker_state::recovering && trying < probes_);
     }
@@ -39,7 +39,7 @@ public:
         probes_ = std::max<std::size_t>(where.probes, 1);
         cool_down_ = std::max<duration>(where.cool_down, shortest_cool_down);
         ask_at_ = where.to == breaker_state::inactive ? after(now, cool_down_) : never;
-        successes_ = 0;  // what was counted in one state says nothing in another
+        successes_ = 0;  // successes in one state say nothing in another
         tell_at_ = after(now, tell_every);
     }
 
@@ -47,7 +47,7 @@ public:
     instant ask_at() const { return ask_at_; }
     void asked(instant now) { ask_at_ = after(now, cool_down_); }
 
-    /// A use ended well. True: the strategy is to be told now.
+    /// A use succeeded. True: report it to the strategy now.
     bool note_success(instant now) {
         count_success(now);
         return tell_at_ <= now || !flows();
@@ -56,17 +56,17 @@ public:
         ++successes_;
         success_at_ = now;
     }
-    /// Until then an active pool's strategy need not be told of successes.
+    /// Until then successes in an active pool need not be reported.
     instant tell_at() const { return tell_at_; }
-    /// When the last of them ended.
+    /// When the last success ended.
     instant success_at() const { return success_at_; }
-    /// The successes that the strategy has not been told of; it is told now.
+    /// The successes that were not reported yet; they are reported now.
     std::uint64_t take_successes(instant now) {
         tell_at_ = after(now, tell_every);
         return std::exchange(successes_, 0);
     }
 
-    /// In how long it may be worth while to come again.
+    /// Estimated delay after which a refused caller should retry.
     duration retry_after(instant now) const {
         constexpr duration a_while = std::chrono::milliseconds{100};
         if (state() != breaker_state::inactive || ask_at_ == never) return a_while;
@@ -79,7 +79,7 @@ private:
     std::size_t probes_ = 1;
     duration cool_down_ = duration::max();
     instant ask_at_ = never;
-    std::uint64_t successes_ = 0;  // since the strategy was told last
+    std::uint64_t successes_ = 0;  // since the last report
     instant success_at_ = long_ago;
     instant tell_at_ = long_ago;
 };

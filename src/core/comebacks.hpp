@@ -1,5 +1,5 @@
-// Whether threads that give a resource back come again at once, so that it is worth while to set it
-// aside for them.
+// Estimates whether threads that release a resource acquire again at once, so that setting
+// resources aside for them pays off.
 #pragma once
 
 #include <algorithm>
@@ -7,18 +7,19 @@
 
 namespace cenote::core {
 
-/// Counts in lends. Somebody who does not come costs as much as `price` who do come save; once that
-/// is used up, nobody is waited for during the next lends, and each time for longer.
+/// Counts in lends. A thread that does not come back costs as much as `price` threads that do come
+/// back save. When the balance is used up, no resource is set aside during the next lends; each
+/// such pause is longer than the last.
 class comebacks {
 public:
-    /// Whether it is worth while after so many lends.
+    /// Whether setting aside pays off after `lends` lends.
     bool are_likely(std::uint64_t lends) const { return lends >= direct_until_; }
-    /// Somebody came for what had been set aside.
+    /// A thread took the resource that was set aside for it.
     void came() {
         credit_ = std::min(credit_ + 1, most);
         pause_ = first_pause;
     }
-    /// Nobody did. Whatever else was set aside when the pause began says nothing more.
+    /// The thread did not come. Resources that were set aside before a pause began count once.
     void missed(std::uint64_t lends) {
         if (!are_likely(lends)) return;
         if (credit_ >= price) {

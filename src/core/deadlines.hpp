@@ -1,4 +1,4 @@
-// Which of many deadlines comes first. Entries are small integers; each has at most one deadline.
+// Finds the earliest of many deadlines. Entries are small integers; each has at most one deadline.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,14 @@ class deadlines {
 public:
     using id = std::uint32_t;
 
-    /// Makes room for entries below `count`. Throws std::bad_alloc; after it nothing else does.
+    /// Makes room for entries below `count`. Only this throws std::bad_alloc.
     void reserve(std::size_t count);
 
-    /// Sets the deadline of an entry that has none; `never` leaves it without one.
+    /// Sets the deadline of an entry without one; `never` leaves it without one.
     void add(id entry, instant at, std::uint64_t tie);
     void add(id entry, instant at) { add(entry, at, entry); }
 
-    /// Forgets an entry's deadline, if it has one.
+    /// Removes the deadline of an entry, if it has one.
     void remove(id entry);
 
     /// The earliest deadline, `never` if there is none.
@@ -35,17 +35,17 @@ public:
     /// The entry whose deadline is earliest(). Requires that there is one.
     id first() const { return heap_.front().entry; }
 
-    /// How many entries have a deadline.
+    /// The number of entries with a deadline.
     std::size_t size() const { return heap_.size(); }
     bool empty() const { return heap_.empty(); }
 
-    /// Aborts if an invariant is broken.
+    /// Asserts the invariant.
     void check() const;
 
 private:
     static constexpr id none = ~id{0};
 
-    /// With its time beside it: comparing two must not cost a visit to each.
+    /// Has the time in it, so that a comparison reads one place.
     struct leaf {
         instant at{};
         std::uint64_t tie = 0;

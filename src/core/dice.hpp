@@ -20,7 +20,7 @@ public:
     /// A number in [0, n); zero for n = 0.
     std::uint64_t below(std::uint64_t n) noexcept { return n == 0 ? 0 : next() % n; }
 
-    /// True `percent` times in a hundred.
+    /// True with a probability of `percent` in a hundred.
     bool chance(std::uint64_t percent) noexcept { return below(100) < percent; }
 
 private:

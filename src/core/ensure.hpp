@@ -1,4 +1,4 @@
-// The core's assertions: on in every build, because a pool in a state nobody designed must stop.
+// Assertions of the core. They are on in every build: a pool in an undesigned state must stop.
 #pragma once
 
 #include <cstdio>
@@ -6,9 +6,9 @@
 
 namespace cenote::core {
 
-/// What happens when an invariant is broken. Null: a line on stderr, then abort. The simulator sets
-/// it to throw, so that it can name the seed and shrink the run; therefore nothing in the core that
-/// may call ensure() is noexcept.
+/// Called when an invariant is broken. Null: prints a line to stderr and aborts. The simulator sets
+/// a function that throws, so that it can print the seed and shrink the run; so functions of the
+/// core that call ensure() are not noexcept.
 inline void (*when_broken)(const char* invariant) = nullptr;
 
 [[noreturn, gnu::cold]] inline void invariant_broken(const char* invariant) {

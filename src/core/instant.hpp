@@ -1,4 +1,4 @@
-// Time as the core sees it: a number that every call brings along. Nothing here reads a clock.
+// Time in the core: a number that each call brings along. No code here reads a clock.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ constexpr instant after(instant t, duration d) {
     return d >= never - t ? never : t + d;
 }
 
-/// t - d, staying at `long_ago`, and at `never` unless d lasts for ever. Requires t and d >= 0.
+/// t - d, staying at `long_ago`, and at `never` unless d is infinite. Requires t and d >= 0.
 constexpr instant before(instant t, duration d) {
     if (t == long_ago) return t;
     if (t == never) return d == duration::max() ? long_ago : t;

@@ -1,4 +1,4 @@
-// Which leases have been held for suspiciously long, and when to look at them next.
+// Leak detection: which leases have been held for long, and when to look at them next.
 #pragma once
 
 #include <algorithm>
@@ -14,10 +14,9 @@
 
 namespace cenote::core {
 
-/// Nobody tells it when a lease ends, so that a short one costs nothing. Instead it says when to
-/// look; whoever looks shows it what is leased then, and it says of each whether a report is due:
-/// once when the lease has reached its limit, then whenever it has lasted twice as long as at the
-/// last report.
+/// The end of a lease is not reported to it, so that a short lease costs nothing. Instead it says
+/// when to look. The caller then shows it all present leases, and it says for each whether a report
+/// is due: when the lease reaches its limit, and each time its duration has doubled.
 ///
 ///     if (now >= leaks.look_at()) {
 ///         leaks.begin_look();
@@ -25,11 +24,11 @@ namespace cenote::core {
 ///     }
 class leaks {
 public:
-    /// Not even a lease without patience is reported more often than this.
+    /// The shortest interval between two reports of a lease.
     static constexpr duration shortest = std::chrono::milliseconds{1};
 
-    /// A lease as it was found. `number` tells the leases of a slot apart, and is never zero.
-    /// `limit`: its own; zero: the pool's.
+    /// A lease. `number` tells the leases of a slot apart, and is never zero. `limit` zero: the
+    /// pool's.
     struct lease {
         slot_id slot = no_slot;
         std::uint64_t number = 0;
@@ -37,22 +36,22 @@ public:
         duration limit{};
     };
 
-    /// For slots below `count`. `limit`: of leases that have none of their own.
+    /// For slots below `count`. `limit`: the default for leases.
     leaks(std::size_t count, duration limit) : limit_(limit), seen_(count) {}
 
-    /// There are so many slots now. Throws std::bad_alloc before anything has changed.
+    /// Changes the number of slots. Throws std::bad_alloc without any change.
     void grow(std::size_t count) { seen_.resize(std::max(count, seen_.size())); }
 
     /// A lease has begun.
     void lent(instant now, duration limit) { look_by(limit_ends(now, limit)); }
-    /// There may be leases that nobody has told of.
+    /// There may be leases that did not go through begun().
     void look_by(instant at) { look_at_ = std::min(look_at_, at); }
-    /// When to look at all leases; `never` if there is no need to.
+    /// When to look at all leases; `never`: no look is needed.
     instant look_at() const { return look_at_; }
 
-    /// All leases are about to be shown; or there are none.
+    /// Begins a look: see() follows for each lease.
     void begin_look() { look_at_ = never; }
-    /// Shows a lease. How long it has been held, if that is to be reported now.
+    /// Looks at a lease. Returns how long it has been held if a report is due.
     std::optional<duration> see(instant now, const lease& found) {
         sight& s = seen_[found.slot];
         if (s.number != found.number)
@@ -67,14 +66,14 @@ public:
         return held;
     }
 
-    /// In the child of a fork: there are no leases.
+    /// In the child of a fork: forgets all leases.
     void start_anew() {
         std::fill(seen_.begin(), seen_.end(), sight{});
         look_at_ = never;
         reported_.set(0);
     }
 
-    /// How many leases were ever reported. May be read while it changes.
+    /// The number of leases that were reported. May be read beside a writer.
     std::uint64_t reported() const { return reported_.get(); }
 
 private:

@@ -1,4 +1,4 @@
-// The line of waiters.
+// The line of waiters: the parts that are not on the hand-over path.
 #include "core/line.hpp"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ const waiter& line::take_out(std::uint32_t index) {
     return let_go(index);
 }
 
-/// When it would be served if everybody came through one queue.
+/// The arrival time, later by the head start of each higher priority.
 instant line::turn(const waiter& w) const {
     if (w.rank == priority::reserved) return long_ago;
     auto behind = static_cast<std::int64_t>(w.rank) - static_cast<std::int64_t>(priority::high);
@@ -70,7 +70,7 @@ std::uint32_t line::find_head() const {
     return found;
 }
 
-/// Into its queue, wherever it belongs there.
+/// Inserts a waiter at its place in its queue.
 waiter_id line::insert(std::uint32_t index) {
     node& n = get(index);
     queue& q = queue_of(n.who);
@@ -108,7 +108,7 @@ void line::forget_deadline(queue& q, std::uint32_t index) {
     if (n.who.deadline == earliest_) earliest_ = find_earliest();
 }
 
-/// The first one had its deadline in order. The next is further back, so everybody is passed over
+/// Finds the next deadline in order. The search goes on from the last one, so each waiter is passed
 /// once at most.
 void line::find_timed(queue& q, std::uint32_t from) {
     while (from != none && get(from).deadline != timing::in_order) from = get(from).next;
@@ -172,12 +172,12 @@ void line::check_queue(std::size_t rank, std::size_t& count, std::size_t& heaped
     instant latest = long_ago;
     for (std::uint32_t i = q.head; i != none; before_it = i, i = nodes_[i].next) {
         const node& n = nodes_[i];
-        ensure(n.in_line, "everybody between head and tail is in line");
+        ensure(n.in_line, "every waiter between head and tail is in line");
         ensure(n.previous == before_it, "the queues are linked both ways");
         ensure(last < n.who.ticket, "tickets rise along each queue");
-        ensure(i == head_ || !before(i, head_), "nobody's turn comes before that of the head");
+        ensure(i == head_ || !before(i, head_), "no turn comes before that of the head");
         ensure((n.deadline == timing::none) == (n.who.deadline == never),
-               "exactly those who wait for a while have a deadline");
+               "exactly the waiters with a deadline are timed");
         last = n.who.ticket;
         earliest = std::min(earliest, n.who.deadline);
         heaped += n.deadline == timing::in_heap;
@@ -201,7 +201,7 @@ void line::check() const {
         check_queue(rank, count, heaped, earliest);
     std::size_t wanted = 0;
     for (const node& n : nodes_) wanted += n.in_line ? n.who.count : 0;
-    ensure(wanted == wanted_, "what they want is counted");
+    ensure(wanted == wanted_, "the wanted resources are counted");
     ensure(count == size(), "the line holds as many as were counted");
     ensure((count == 0) == empty(), "a line has a head");
     ensure(heaped == heap_.size(), "the heap holds the deadlines that are not in order");

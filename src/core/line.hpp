@@ -1,4 +1,4 @@
-// The line of waiters: who came first, and whose deadline comes first.
+// The line of waiters, ordered by priority and arrival, and by deadline.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace cenote::core {
 
-/// Names a waiter. Goes stale when the waiter leaves the line; a stale one is recognised.
+/// Names a waiter. It becomes stale when the waiter leaves the line, and a stale one is recognized.
 class waiter_id {
 public:
     waiter_id() = default;
@@ -29,35 +29,35 @@ private:
     std::uint64_t both_ = ~std::uint32_t{0};  // one number: written and read in one piece
 };
 
-/// What is known about somebody who waits.
+/// One waiter.
 struct waiter {
-    std::uint64_t cookie = 0;  // the caller's own name for it
-    std::uint64_t ticket = 0;  // rising with arrival; a smaller one is served first
+    std::uint64_t cookie = 0;  // the caller's name for it
+    std::uint64_t ticket = 0;  // rises with arrival; smaller ones are served first
     std::uint64_t holder = 0;  // the thread that waits; 0: unknown
     instant arrived{};
     instant deadline{};
-    std::uint32_t count = 1;  // so many resources or none
+    std::uint32_t count = 1;  // the number of resources, all or none
     priority rank = priority::normal;
     bool bypassable = false;  // newcomers may overtake it for a while (bounded fairness)
-    bool is_thread = false;   // it blocks one: taking turns saves switching to it
+    bool is_thread = false;   // it blocks a thread
 };
 
-/// First come, first served, with a head start for each priority: a queue for each, and whoever of
-/// their heads has the earliest turn is served next. Joining may allocate; nothing else does.
+/// First come, first served, with a head start for each priority: one queue for each priority, and
+/// the queue head with the earliest turn is served next. Only join() allocates.
 ///
-/// A deadline is in order if it is not earlier than the last one in order before it in its queue.
-/// Equal timeouts make nothing else, and then the queue itself is the list of deadlines. Only the
-/// others, and those of waiters that come back to an old place, are in a heap. Those who wait for
-/// ever have no deadline, and are in nobody's way.
+/// Deadlines: with equal timeouts they rise along a queue, so the queue itself is the sorted list
+/// of deadlines. A deadline is *in order* if it is not earlier than the last one in order before it
+/// in its queue. Other deadlines, and those of waiters that return to an old place, are in a heap.
+/// Waiters without a deadline are in neither.
 ///
 /// Invariants:
 /// 1. Tickets rise along each queue; those queues that are not empty are marked in `ranks_`.
 /// 2. Every deadline is either in order or in the heap.
-/// 3. Those in order do not fall along a queue, and none of them is later than its `latest`;
-///    `timed` is the first of them. Without any, `latest` is long ago.
-/// 4. The earliest deadline is the heap's first or that of some queue's `timed`. Among equal
-///    deadlines the smallest ticket is first, whatever queue or heap they are in.
-/// 5. The head's turn comes before that of all others.
+/// 3. Deadlines in order do not fall along a queue, and none is later than its `latest`; `timed` is
+///    the first of them. Without any, `latest` is long ago.
+/// 4. The earliest deadline is the heap's first or that of a queue's `timed`. Among equal deadlines
+///    the smallest ticket is first, in whatever queue or heap it is.
+/// 5. The head's turn comes before all others.
 class line {
 public:
     explicit line(duration head_start = std::chrono::seconds{1}) : head_start_(head_start) {}
@@ -65,47 +65,46 @@ public:
     bool empty() const { return head_ == none; }
     std::size_t size() const { return static_cast<std::size_t>(size_.get()); }
 
-    /// How many resources they want.
+    /// The number of resources that all waiters want.
     std::size_t wanted() const { return wanted_; }
 
-    /// Room for one more, before anything is changed. Throws std::bad_alloc.
+    /// Makes room for one more waiter. Throws std::bad_alloc without any change.
     void make_room() {
         if (!has_room()) grow();
     }
     bool has_room() const { return free_ != none; }
 
-    /// Adds a waiter to its queue, behind the last one whose ticket is smaller. Requires
-    /// make_room() before.
+    /// Adds a waiter to its queue, behind the last one with a smaller ticket. Requires make_room().
     waiter_id join(const waiter& who);
 
     /// Whether `id` is in the line.
     bool has(waiter_id id) const;
 
     const waiter& at(waiter_id id) const;
-    /// Whoever is served next. Requires that somebody waits.
+    /// The waiter that is served next. Requires a waiter.
     const waiter& first() const { return get(head_).who; }
     waiter_id head() const { return id_of(head_); }
-    /// Whoever is served last.
+    /// The waiter that is served last.
     waiter_id last() const;
-    /// Whoever came first, but for the reserved; nobody's name if there is nobody.
+    /// The waiter that arrived first, `reserved` ones aside; an invalid id if there is no other.
     waiter_id oldest() const;
-    /// Somebody who wants more than so many at once; nobody's name if there is nobody. Looks at
-    /// everybody.
+    /// A waiter that wants more than `count` at once; an invalid id if there is none. O(waiters).
     waiter_id who_wants_more_than(std::size_t count) const;
-    /// Takes the head out. What was known about it stays until somebody joins.
+    /// Removes the head. The reference is valid until the next join().
     const waiter& leave_first();
 
-    /// Takes a waiter out and returns what was known about it.
+    /// Removes a waiter and returns it.
     waiter leave(waiter_id id);
 
-    /// Whether this thread is in line. Looks at everybody.
+    /// Whether this thread is in line. O(waiters).
     bool has_thread(std::uint64_t holder) const;
 
-    /// The earliest deadline in the line, and whose it is: of several, whose ticket is smallest.
+    /// The earliest deadline in the line, and its waiter: of several, the one with the smallest
+    /// ticket.
     instant earliest() const { return earliest_; }
     waiter_id first_due() const;
 
-    /// How many could join without allocating.
+    /// How many waiters fit without allocating.
     std::size_t capacity() const { return nodes_.size(); }
 
     void check() const;
@@ -116,7 +115,7 @@ private:
     /// Where a waiter's deadline is found.
     enum class timing : std::uint8_t { none, in_order, in_heap };
 
-    /// One cache line, since those who join and leave are often far apart.
+    /// One cache line, because the waiters that join and leave are often far apart in memory.
     struct alignas(64) node {
         waiter who;
         std::uint32_t previous = none;
@@ -134,7 +133,7 @@ private:
         instant latest = long_ago;
     };
 
-    // Indices come from the line's own links, or from has(): looking twice would cost a third.
+    // Without bounds checks: indices come from the line's own links, or from has().
     node& get(std::uint32_t index) { return nodes_.data()[index]; }
     const node& get(std::uint32_t index) const { return nodes_.data()[index]; }
     waiter_id id_of(std::uint32_t index) const { return {index, get(index).generation}; }
@@ -161,14 +160,14 @@ private:
     duration head_start_;
     std::uint32_t head_ = none;
     std::uint32_t free_ = none;
-    unsigned ranks_ = 0;  // a bit for each queue that is not empty
+    unsigned ranks_ = 0;  // a bit for each queue with waiters
     instant earliest_ = never;
     std::size_t wanted_ = 0;
     tally size_;
     deadlines heap_;
 };
 
-// Inline, because everybody who waits comes through here.
+// Inline, because every wait uses them.
 
 /// Always inlined, so that what is known about a waiter is written once.
 [[gnu::always_inline]] inline waiter_id line::join(const waiter& who) {
@@ -226,7 +225,7 @@ private:
     return let_go(left);
 }
 
-/// Of what has been taken out of its queue.
+/// Frees the node of a waiter that was removed from its queue.
 [[gnu::always_inline]] inline const waiter& line::let_go(std::uint32_t index) {
     node& n = get(index);
     n.in_line = false;

@@ -1,4 +1,4 @@
-// The machine's requests and answers: the local change each of them makes, before settle().
+// Requests and answers of the machine: the local change that each makes before settle().
 #include "core/machine.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace cenote::core {
 
 namespace {
 
-/// How long the call may take that a slot is in this state for.
+/// The timeout of the call that a slot in this state has in flight.
 duration timeout_of(slot_state state, const options& settings) {
     switch (state) {
         case slot_state::opening: return settings.open_timeout;
@@ -97,7 +97,7 @@ answer machine::acquire(instant now, const request& who, actions& out) {
     };
     if (closed_) return refused(errc::closed);
     if (!lets_in(who.count)) return refused(errc::unavailable);
-    if (who.count > slots_.max()) return refused(errc::deadlock);  // so many there will never be
+    if (who.count > slots_.max()) return refused(errc::deadlock);  // there will never be that many
     if (slot_id own = lend_own(now, who, out); own != no_slot)
         return {.what = answer::kind::granted, .slot = own, .ticket = ticket};
     bool nothing_free = crowded(now);
@@ -125,7 +125,7 @@ answer machine::acquire(instant now, const request& who, actions& out) {
     if (!who.queues && !who.again && must_queue(who.count)) return refused(errc::line_full);
     bool has_a_place = who.again || who.rank == priority::reserved;
     if (line_.size() >= settings_.line_max && !has_a_place) {
-        tried_ = tried_ || line_.empty();  // nobody may wait, so the next one must find it open
+        tried_ = tried_ || line_.empty();  // no caller waits, so the next one must find it open
         return refused(errc::line_full);
     }
     std::size_t has = who.holder == 0 ? 0 : leases_of(who.holder);
@@ -133,12 +133,12 @@ answer machine::acquire(instant now, const request& who, actions& out) {
     waiter w = waiter_of(now, who);
     w.ticket = ticket;
     waiter_id id = line_.join(w);
-    // It may be the head now, and not one that grants turns.
+    // The waiter may be the head now, and may not grant turns.
     if (!nothing_free || slots_.aside() > 0) settle(now, out);
     return {.what = answer::kind::waiting, .waiter = id, .ticket = ticket, .nested = has > 0};
 }
 
-/// By express.
+/// By an express request.
 bool machine::lend_at_once(instant now, const request& who, slot_id& id) {
     if (lend_now(now, id)) return lent_to(now, id, who.thread != 0, who.rank), true;
     return claim(now, who.thread, who.rank, id);
@@ -151,8 +151,8 @@ std::size_t machine::leases_of(std::uint64_t holder) const {
     return n;
 }
 
-/// Would one more have to wait for a lease to come back? What is not leased is free, or comes back
-/// from the connector; those in line are served from it first.
+/// Whether `count` more would have to wait for a lease to end. Resources that are not leased are
+/// free or return from the connector, and serve the line first.
 bool machine::must_queue(std::size_t count) const {
     if (paused_) return true;
     return slots_.count(slot_state::leased) + line_.wanted() + count > slots_.max();
@@ -167,16 +167,17 @@ bool machine::waits_in_vain(const request& who) const {
     return has > 0 && waits_in_vain(who, has);
 }
 
-/// Would every lease be held by a thread that waits for another, if this one did so, too? Or would
-/// it need what it has itself?
+/// Whether every lease would be held by a waiting thread if this one waits, or whether the thread
+/// would need its own leases.
 bool machine::waits_in_vain(const request& who, std::size_t has) const {
     if (has + who.count > slots_.max()) return true;
     if (slots_.room() > 0) return false;
-    // What is kept is as good as held by the head, who waits; unless this one may go before it.
+    // A kept resource counts as held by the waiting head, unless this request may overtake the
+    // head.
     bool behind = !line_.empty() && who.rank >= line_.first().rank;
     for (slot_id id = 0; id < slots_.places(); ++id) {
         const slot& s = slots_[id];
-        if (s.state == slot_state::vacant) continue;  // and must stay so
+        if (s.state == slot_state::vacant) continue;  // and must stay vacant
         if (behind && s.state == slot_state::idle && s.idle == idle_kind::kept) continue;
         bool waits = s.holder == who.holder || (s.holder != 0 && line_.has_thread(s.holder));
         if (s.state != slot_state::leased || !waits) return false;
@@ -227,7 +228,7 @@ void machine::release(instant now, slot_id id, condition how, std::uint64_t uses
     if (plain && put_back(now, id, uses, held, owes)) return;
     notice_freeze(now);
     slot& s = slots_[id];
-    ensure(s.state == slot_state::leased, "what is released was leased");
+    ensure(s.state == slot_state::leased, "a released slot was leased");
     ++released_;
     s.uses += uses;
     if (held) hold_.record(*held);
@@ -251,7 +252,7 @@ void machine::bring_back(instant now, slot_id id, std::uint64_t uses, instant id
                          actions& out) {
     notice_freeze(now);
     slot& s = slots_[id];
-    ensure(s.state == slot_state::leased, "what is brought back was leased");
+    ensure(s.state == slot_state::leased, "a slot brought back was leased");
     ++released_;
     s.uses += uses;
     report(event_kind::released, s.resource, out);
@@ -271,7 +272,7 @@ void machine::take_back(instant now, slot_id id, condition how, actions& out) {
     if (closed_ || discarded) return begin_close(now, id, out);
     if (auto why = wear(s, now)) return retire(now, id, *why, out);
     if (how == condition::unfit && s.uses <= 1) {
-        // Opened for nothing. Trying again at once would open and close in a circle.
+        // An immediate retry would open and close in a loop.
         pacer_.failed(now, s.called_at, random_);
     }
     if (how == condition::rejected || how == condition::unfit)
@@ -291,13 +292,13 @@ void machine::put_by(instant now, slot_id id, actions& out) {
     begin(now, id, slot_state::probing, verb::probe, out);
 }
 
-/// The short way of a clean release in a crowded pool: straight to the head of the line, exactly as
-/// if it had been idle in between.
+/// A clean release in a crowded pool: the resource goes to the head of the line, exactly as if it
+/// had been idle in between.
 bool machine::hand_over(instant now, slot_id id, actions& out) {
     slot& s = slots_[id];
-    // The last one in line leaves through settle(): without a line other things are due.
+    // The last waiter leaves through settle(): without a line other things are due.
     if (line_.size() < 2 || owed_at() > now || !crowded(now)) return false;
-    // What is set aside may be the next head's.
+    // A resource that is set aside may be owed to the next head.
     if (line_.first().count > 1 || slots_.aside() > 0) return false;
     if (!is_fit_to_lend(now, s)) return false;
     note_idle(now, s);
@@ -308,11 +309,11 @@ bool machine::hand_over(instant now, slot_id id, actions& out) {
     a.what = action::kind::grant;
     a.slot = id;
     a.cookie = w.cookie;
-    express_until_ = express_limit();  // the strategy may just have been told
+    express_until_ = express_limit();  // the strategy may have been told just now
     return true;
 }
 
-/// As it comes back.
+/// Whether a released resource can be lent as it is.
 bool machine::is_fit_to_lend(instant now, const slot& s) const {
     return !wear(s, now) && !needs_probe(s, now) && !(settings_.probe_on_release && can_.probe);
 }
@@ -320,7 +321,7 @@ bool machine::is_fit_to_lend(instant now, const slot& s) const {
 void machine::detach(instant now, slot_id id, actions& out) {
     notice_freeze(now);
     slot& s = slots_[id];
-    ensure(s.state == slot_state::leased, "what is detached was leased");
+    ensure(s.state == slot_state::leased, "a detached slot was leased");
     ++detached_;
     end_trial(s);
     report(event_kind::detached, s.resource, out);
@@ -355,8 +356,8 @@ bool machine::answered(slot_id id, std::uint64_t call, slot_state expected) {
     return true;
 }
 
-/// When a call that ended well proved the resource to be good. If suspicion arose while it was
-/// under way, nobody knows what it saw.
+/// The time for which a successful call proves that the resource works. If suspicion arose during
+/// the call, that is its beginning.
 instant machine::proof_of(const slot& s, instant now) const {
     return s.called_at <= suspect_at_ ? s.called_at : now;
 }
@@ -453,7 +454,8 @@ void machine::grant(instant now, slot& s, instant arrived, bool waited, actions&
         ++trials_;
     }
     ++granted_;
-    // Whoever takes its own back has not passed the line: that says nothing about how late it is.
+    // A thread that takes its own resource back did not pass the line, so the line's lateness is
+    // unknown.
     if (s.turns == 0) shedder_.served(now, now - arrived);
     if (waited) {
         ++waited_;
@@ -490,7 +492,7 @@ void machine::become_idle(instant now, slot_id id) {
     note_idle(now, slots_[id]);
 }
 
-/// What follows for the rest when a resource becomes idle, if anything does.
+/// Updates the timers for a resource that has become idle.
 void machine::note_news(instant now, const slot& s) {
     tried_ = false;
     instant idle_until = after(s.idle_since, settings_.idle_timeout);
@@ -502,13 +504,13 @@ void machine::note_news(instant now, const slot& s) {
     idle_news_until_ = news_limit();
 }
 
-/// A return changes nothing for the rest if it was later than those that said when a sweep and a
-/// heartbeat are due.
+/// A release changes no timer if it comes later than the releases that set the times of the next
+/// sweep and heartbeat.
 instant machine::news_limit() const {
     if (tried_) return never;
     instant until = std::max(before(sweep_due_, settings_.idle_timeout),
                              before(beat_due_, settings_.heartbeat));
-    // What was spared may have a replacement now: the next sweep is due.
+    // A resource that the last sweep kept may have a replacement now: the next sweep is due.
     return spared_any_ ? std::max(until, sweep_due_) : until;
 }
 
@@ -541,7 +543,7 @@ void machine::fail_open(instant now, slot_id id, bool final, actions& out) {
     tried_ = false;
     vacate(id, out);
     if (!final && settings_.open_errors != open_errors::fail_fast) return;
-    // The head learns it at once; so does everybody whom nothing else can serve.
+    // The head is refused at once; all waiters are if nothing else can serve them.
     bool hopeless = alive() + count(slot_state::opening) == 0;
     for (bool more = !line_.empty(); more; more = hopeless && !line_.empty())
         refuse(line_.head(), errc::open_failed, out);
@@ -552,7 +554,7 @@ void machine::fail_probe(instant now, slot_id id, actions& out) {
     if (s.purpose == probe_purpose::heartbeat) beating_ = false;
     report(event_kind::probe_failed, s.resource, out);
     judge(now, circuit_news::failed, s.resource, out);
-    // Two dead ones in a row: probably all of them are.
+    // Two dead resources in a row: probably all of them are dead.
     if (++dead_in_row_ >= 2) suspect_at_ = now;
     retire(now, id, retire_reason::probe_failed, out);
 }
@@ -567,7 +569,7 @@ void machine::report(event_kind kind, std::uint64_t resource, actions& out, dura
 instant machine::draw_expiry(instant now) {
     std::uint64_t drawn = random_.below(1'000'001);
     if (settings_.max_lifetime == duration::max()) return never;
-    // Whole numbers only, so that every compiler draws the same.
+    // Integers only, so that every compiler draws the same.
     auto ppm = static_cast<std::uint64_t>(settings_.lifetime_jitter * 1'000'000);
     auto cut = static_cast<std::int64_t>(drawn * ppm / 1'000'000);
     return after(now, settings_.max_lifetime - settings_.max_lifetime / 1'000'000 * cut);

@@ -1,7 +1,7 @@
-// The machine decides: who gets which resource, when one is opened, probed, reset, retired, closed.
+// The machine: decides who gets which resource, and when one is opened, probed, reset or closed.
 //
-// It is a pure class over numbers. Slots and waiters are integers; every call brings `now`, appends
-// actions, and touches nothing but the machine. There is no template, clock, thread, I/O or
+// It is a pure class over numbers. Slots and waiters are integers. Each call brings `now`, appends
+// actions, and changes nothing but the machine. There is no template, clock, thread, I/O or
 // callback in it, and no allocation once the line has reached its length. The keeper drives it
 // under a lock; the simulator drives this same class with a virtual clock.
 //
@@ -13,55 +13,57 @@
 //          │  closed        ▼            │ failed       │      ▼
 //          └──────────────────────── closing ◀──────────┴──────┘
 //
-// An idle resource may be set aside for a moment, for the thread that gave it back: see
-// machine_turns.cpp.
+// An idle resource may be set aside for the thread that released it (machine_turns.cpp).
 //
 // Requests: acquire, try_acquire, cancel, release, detach, retire_all, suspect_all, resize, pause,
-// resume, go and follow (the breaker), close, tick. Actions that leave the house (call) have
-// exactly one answer each: on_open, on_probe, on_reset, on_close. A call may have to wait before it
-// is made; from begun() on its time runs. An answer that comes after the machine gave the call up
-// is recognised by its number and changes nothing (the function returns false). Every order of
-// these is handled; none is forbidden.
+// resume, go and follow (the circuit breaker), close, tick. An action `call` is a call of the
+// connector and has exactly one answer: on_open, on_probe, on_reset or on_close. A call can wait
+// until a worker makes it; its timeout runs from begun(). An answer that comes after the machine
+// has abandoned the call is recognized by its number, changes nothing, and returns false. Every
+// order of requests and answers is handled; no order is forbidden.
 //
 // Every call ends with settle(): refuse the expired, lend the idle, sweep, open what is missing,
-// always in this order. Only where the guard of express says that this would change nothing (14),
-// it is left out. So after any call at `now`:
+// always in this order. settle() is left out only where the guard of express (14) says that it
+// would change nothing. After any call at `now`:
 //
-// 1. The slot states are exclusive and add up to the places; the counts equal a recount.
+// 1. The slot states are exclusive and add up to the number of slots; the counts equal a recount.
 // 2. opening, idle, leased, probing, resetting and closing together never exceed max; a slot counts
-//    until its close has finished. What a smaller max has left over is not idle, and goes when it
-//    comes back.
+//    until its close has finished. After a resize to a smaller max, surplus resources are not idle,
+//    and are closed when their lease ends.
 // 3. Each slot has a call in flight exactly while it is opening, probing, resetting or closing, and
 //    each such call has a deadline once it has begun.
-// 4. Nobody waits while a fresh resource is idle, unless newcomers may bypass the head (bounded
-//    fairness): then it is handed over to the head at a time that wake_at() knows.
-// 5. Nobody waits while there is room for one more, unless enough resources are on their way
-//    back, or opens are held back by opening_max, or by the pacer: its width, the backoff, the
-//    bucket. Strays take up room.
-// 6. Quiescence: if somebody waits for ever, then something is leased, or a call is in flight, or
+// 4. There is no waiter while a fresh resource is idle, unless newcomers may bypass the head
+//    (bounded fairness). Then the head gets the resource at a time that wake_at() knows.
+// 5. There is no waiter while there is room for one more resource, unless enough resources are
+//    about to become free, or opens are held back by opening_max or by the pacer (its width, the
+//    backoff, the open rate). Strays take up room.
+// 6. Quiescence: if a waiter has no deadline, then a resource is leased, a call is in flight, or
 //    wake_at() is set. (4 to 6 do not hold while the pool is paused.)
-// 7. Tickets rise along each priority's queue; nobody is queued again.
-// 8. Nobody's deadline lies at or before `now`; wake_at() > now. Waiters whose deadlines are equal
-//    are refused by ticket, the smallest first, whatever their priority; calls whose deadlines are
-//    equal are given up by slot.
-// 9. Calls in flight: opens at most opening_max; of these not more than were ever missing.
+// 7. Tickets rise along the queue of each priority; no waiter is queued again.
+// 8. No waiter's deadline is at or before `now`; wake_at() > now. Waiters with equal deadlines are
+//    refused by ticket, smallest first, whatever their priority. Calls with equal deadlines are
+//    abandoned by slot number.
+// 9. At most opening_max opens are in flight, and no more than were ever missing.
 // 10. granted = released + detached + leased; opened = closed + detached + present; acquires =
 //     granted + refused + waiting.
-// 11. After close nothing is idle, nobody waits, and nothing begins to open.
+// 11. After close no resource is idle, there is no waiter, and no open begins.
 // 12. An inactive pool has no waiters and begins no open. In a recovering pool, waiters and leases
-//     lent since the recovery began are together not more than its probes, but for those of an
-//     earlier recovery that lasts.
-// 13. Anything is kept only while the head of the line wants several, and more than that (or the
-//     pool is paused).
-// 14. Before express_until_ nothing but a deadline in line is due, and the pool reports nothing and
-//     lends and takes back without a trial or a probe. If somebody waits, it is full and serves
-//     strictly in order; if nobody does, it is calm: it has its minimum, nothing was tried in vain,
-//     and more than lend_floor_ idle ones can be lent before the minimum is short.
-// 15. What owes a reset is idle, leased, going, or being reset: never probed. It is not idle in a
-//     pool that is paused or without maintenance, nor, where nobody waits, for reset_after.
-// 16. Anything is set aside only while a thread heads the line that wants one and is not reserved,
-//     in a pool that lends; for a moment, which wake_at() knows the end of; for a thread that has
-//     not taken it back too often since somebody else had it. To everybody else it is as leased.
+//     granted since the recovery began are together at most its probes, apart from those of an
+//     earlier recovery that has not ended.
+// 13. Resources are kept only while the head of the line wants several and fewer are idle than it
+//     wants (or the pool is paused).
+// 14. Before express_until_ nothing but a deadline in the line is due, the pool reports no events,
+//     and lends and takes back without a trial or a probe. If there are waiters, the pool is full
+//     and serves strictly in order. If there are none, the pool is calm: its minimum is open, no
+//     try_acquire is owed an open, and more than lend_floor_ idle resources can be lent before the
+//     minimum is short.
+// 15. A resource that owes a reset is idle, leased, closing or resetting, never probing. In a pool
+//     that is paused or without maintenance it is not idle. Where there is no waiter it is not idle
+//     for longer than reset_after.
+// 16. A resource is set aside only while the head of the line is a thread that wants one resource
+//     and is not `reserved`, in a pool that lends; for a moment, whose end wake_at() knows; for a
+//     thread that has not taken it back too often since another thread had it. To all others it
+//     counts as leased.
 #pragma once
 
 #include <algorithm>
@@ -88,19 +90,19 @@
 
 namespace cenote::core {
 
-/// What a connector can be asked to do.
+/// A call of the connector.
 enum class verb : std::uint8_t { open, probe, reset, close };
 
-/// Something the caller must do after the call, outside its lock, in order.
+/// An action that the caller carries out after the call, outside its lock, in order.
 struct action {
     enum class kind : std::uint8_t {
-        call,      // run `which` on `slot`; answer with `call`
-        abandon,   // the call is given up and the slot is free: close whatever still comes of it
-        make_way,  // the same for an open that has not failed, so that another one can begin
+        call,      // call `which` for `slot`; answer with `call`
+        abandon,   // the call is abandoned and the slot free: close a resource that still comes
+        make_way,  // abandons an open that has not failed, so that another one can begin
         grant,     // waiter `cookie` gets `slot`
         refuse,    // waiter `cookie` gets `error`
         report,    // tell the observers `event`
-        judge,     // tell the breaker's strategy `news`; what it rules is for follow(`call`)
+        judge,     // tell the breaker's strategy `news`; its answer goes to follow(`call`)
     };
     kind what{};
     verb which{};
@@ -110,11 +112,11 @@ struct action {
     circuit_news news{};
     breaker_state circuit{};  // with report of breaker_changed
     slot_id slot = no_slot;
-    std::uint64_t call = 0;  // with report: the number of the resource; with judge: of the move
-    // Of the waiter; with abandon and judge: the number of the resource.
+    std::uint64_t call = 0;  // with report: the resource's number; with judge: the move's
+    // The waiter's; with abandon and judge: the resource's number.
     std::uint64_t cookie = 0;
-    instant at{};                 // with judge: when the last of the successes ended
-    std::uint64_t successes = 0;  // with judge: uses that succeeded since the last judge
+    instant at{};                 // with judge: when the last success ended
+    std::uint64_t successes = 0;  // with judge: successful uses since the last judge
     duration took{};
 
     bool operator==(const action&) const = default;
@@ -122,24 +124,24 @@ struct action {
 
 using actions = std::vector<action>;
 
-/// How somebody asks for a resource.
+/// A request for a resource.
 struct request {
     instant deadline = never;
     std::uint64_t cookie = 0;
-    bool bypassable = false;   // bounded fairness applies to it
-    std::uint64_t ticket = 0;  // its place, if it has one already (see answer)
-    instant arrived = {};      // with a ticket: when it came
-    bool again = false;        // it was granted before, and its resource turned out unfit
-    bool cannot_wait = false;  // what it would wait for would wait for it
+    bool bypassable = false;   // newcomers may overtake it (bounded fairness)
+    std::uint64_t ticket = 0;  // its place in line, if it has one (see answer)
+    instant arrived = {};      // with a ticket: when it arrived
+    bool again = false;        // it was granted a resource before, which was unfit
+    bool cannot_wait = false;  // waiting would block what it waits for
     bool queues = true;        // false: it waits for calls of the connector, not for leases
     priority rank = priority::normal;
-    std::uint32_t count = 1;   // so many resources or none
-    std::uint64_t holder = 0;  // the thread that would wait; 0: unknown, or it holds no lease
-    std::uint64_t thread = 0;  // the thread that asks; 0: it is none
+    std::uint32_t count = 1;   // the number of resources, all or none
+    std::uint64_t holder = 0;  // the thread that would wait; 0: unknown, or it has no lease
+    std::uint64_t thread = 0;  // the thread that asks; 0: the borrower is no thread
 };
 
-/// What an acquire is answered at once. Whoever wants several gets them by actions in any case:
-/// then `slot` says nothing.
+/// The immediate answer to a request. A request for several resources is granted by actions, and
+/// `slot` has no meaning.
 struct answer {
     enum class kind : std::uint8_t { granted, refused, waiting };
     kind what{};
@@ -147,55 +149,55 @@ struct answer {
     slot_id slot = no_slot;
     waiter_id waiter{};
     std::uint64_t ticket = 0;
-    bool nested = false;  // it waits, and holds a lease already
+    bool nested = false;  // it waits and has a lease
 
     bool operator==(const answer&) const = default;
 };
 
-/// In what condition a lease comes back.
+/// The condition of a resource at the end of its lease.
 enum class condition : std::uint8_t {
     clean,         // can be lent again
-    dirty,         // must be reset before anyone else gets it
-    discard,       // its holder gives it up
-    rejected,      // before_release said no
-    unfit,         // before_acquire said no: it was never used
-    broken,        // its holder gives it up, for a cause
-    unused,        // clean, because its borrower went away before it could use it
-    dirty_unused,  // the same, and must be reset
+    dirty,         // must be reset before its next use
+    discard,       // discarded by its holder
+    rejected,      // rejected by before_release
+    unfit,         // rejected by before_acquire: it was never used
+    broken,        // discarded by its holder with a cause
+    unused,        // clean: the borrower went away before it could use it
+    dirty_unused,  // dirty, and the borrower went away before it could use it
     owing,         // can be lent again, and owes a reset, which its next use makes
-    owing_unused,  // the same, and its borrower went away before it could use it
+    owing_unused,  // owing, and the borrower went away before it could use it
 };
 
-/// How a call ended. `failed_finally`: trying again is no use.
+/// How a call ended. `failed_finally`: another try will fail, too.
 enum class outcome : std::uint8_t { ok, failed, failed_finally };
 
-/// What the connector is able to do.
+/// Abilities of the connector and of the shell.
 struct abilities {
     bool probe = false;
     bool reset = false;
-    bool sees_freezes = true;  // the timer may come for nothing else; see machine::look_after
-    std::uint32_t turns = 0;   // so often a thread takes its own back; 0: there is no time for that
+    bool sees_freezes = true;  // the timer may be set for this alone; see machine::look_after
+    std::uint32_t turns = 0;   // how often a thread takes its resource back; 0: turns are off
 };
 
 class machine {
 public:
-    /// So late a timer means that the process was frozen (suspended, stopped), not just busy.
+    /// A timer that is late by this much means that the process was frozen (suspended, stopped).
     static constexpr duration frozen_for = std::chrono::seconds{2};
-    /// So often a thread may take its own back, unless somebody asks for another number.
+    /// How often a thread may take its resource back by default.
     static constexpr std::uint32_t usual_turns = 4;
-    /// For so long something is set aside.
+    /// How long a resource is set aside.
     static constexpr duration aside_for = std::chrono::microseconds{100};
-    /// A turn lasts so long at least, however short its leases are.
+    /// The shortest duration of a turn.
     static constexpr duration shortest_turn = std::chrono::microseconds{100};
-    /// While anything that can be probed is idle, the timer comes at least so often to see that.
+    /// While a resource that can be probed is idle, the timer fires at least this often, to notice
+    /// a freeze.
     static constexpr duration look_after = std::chrono::seconds{1};
 
-    /// Requires validated options. `reports`: whether anyone wants report actions.
+    /// Requires validated options. `reports`: whether report actions are wanted.
     machine(const options& settings, abilities can, bool reports, std::uint64_t seed, instant now);
 
-    /// Makes room for one more waiter and for every action a call can append. May throw
-    /// std::bad_alloc, which nothing else does but make_places(); those that let somebody wait call
-    /// it first.
+    /// Makes room for one more waiter and for all actions that a call can append. Requests that can
+    /// join the line call it first. Only this and make_places() throw std::bad_alloc.
     void make_room(actions& out) {
         if (!has_room(out)) grow(out);
     }
@@ -205,124 +207,124 @@ public:
 
     // Requests. `out` keeps its content; actions are appended.
     void start(instant now, actions& out);
-    /// The minimum is to be kept from now on, whatever `warm_up` said.
+    /// Keeps the minimum open from now on, whatever `warm_up` is.
     void warm(instant now, actions& out);
     answer acquire(instant now, const request& who, actions& out);
-    // Express. In a full pool where nothing is due only the line moves: who comes joins it, and
-    // what comes back goes to its head. In a calm pool, where nobody waits and nothing is due, only
-    // the idle move: who comes is lent one of them, and what comes back is one more. These do what
-    // acquire() and release() do then, without an action and without a look at the whole; those use
-    // them, too. False: nothing has changed, and it takes the long way.
+    // Express requests. In a full pool in which nothing is due, only the line moves: a newcomer
+    // joins it, and a released resource goes to its head. In a calm pool, without waiters and with
+    // nothing due, only the idle list moves. These requests do what acquire() and release() do in
+    // such a pool, without actions and without settle(); acquire() and release() use them, too.
+    // They return false if the guard does not hold; nothing has changed then.
 
-    /// For a waiter that wants one, waits for leases of others, and holds none itself. Without a
-    /// ticket it gets one. False also if there is no room, which make_room() makes.
+    /// For a waiter that wants one resource, queues, and has no lease. Draws a ticket if the waiter
+    /// has none. Also returns false if make_room() has to be called first.
     bool queue_up(instant now, waiter& who, waiter_id& id);
-    /// A clean lease comes back, or an owing one. `to`: the cookie of the waiter that gets it;
-    /// lent_to() follows.
+    /// A clean or owing lease ends, and the resource goes to the head of the line, whose cookie is
+    /// `to`. lent_to() must follow.
     bool pass_on(instant now, slot_id id, std::uint64_t uses, const std::optional<duration>& held,
                  bool owes, std::uint64_t& to);
-    /// A clean lease comes back from `thread`, or an owing one, and is set aside for it.
+    /// A clean or owing lease of `thread` ends, and the resource is set aside for the thread.
     bool set_aside(instant now, slot_id id, std::uint64_t uses, const std::optional<duration>& held,
                    bool owes, std::uint64_t thread);
-    /// `thread` comes for what is set aside for it.
+    /// `thread` takes the resource that is set aside for it.
     bool claim(instant now, std::uint64_t thread, priority rank, slot_id& id);
-    /// Whether there may be any such. Also without the lock.
+    /// Whether any resource is set aside. A hint when called without the lock.
     bool has_aside() const { return slots_.aside() > 0; }
-    /// How often something was set aside.
+    /// How often a resource was set aside.
     std::uint64_t set_asides() const { return set_asides_; }
-    /// One idle resource is lent, to lent_to(); draw_ticket() for whoever may need its place again.
+    /// Lends an idle resource. lent_to() must follow; a borrower that may need a place in line
+    /// later calls draw_ticket().
     bool lend_now(instant now, slot_id& id);
-    /// Whom lend_now() has lent it to, or pass_on(). `thread`: it waits for its leases, if it has
-    /// to.
+    /// Says to whom lend_now() or pass_on() lent a resource. `thread`: the borrower is a thread.
     void lent_to(instant now, slot_id id, bool thread, priority rank) {
         begin_turn(now, slots_[id], thread, rank);
     }
-    /// A clean lease comes back, or an owing one, and becomes idle.
+    /// A clean or owing lease ends, and the resource becomes idle.
     bool put_back(instant now, slot_id id, std::uint64_t uses, const std::optional<duration>& held,
                   bool owes);
-    /// How many leases were passed on, and lent at once, by express.
+    /// How many leases express has passed on, and lent at once.
     std::uint64_t passed_on() const { return passed_on_.get(); }
     std::uint64_t lent_now() const { return lent_now_.get(); }
 
-    /// How many leases were lent. One that is lent from now on has a greater number (slot::lent).
+    /// The number of leases so far. Later leases have greater numbers (slot::lent).
     std::uint64_t lends() const { return lends_; }
 
-    /// A place in line for somebody who may need one later.
+    /// Reserves a place in line.
     std::uint64_t draw_ticket() { return ++last_ticket_; }
     std::uint64_t last_ticket() const { return last_ticket_; }
     std::optional<slot_id> try_acquire(instant now, actions& out);
-    /// False: it was granted or refused before.
+    /// False: the waiter was granted or refused before.
     bool cancel(instant now, waiter_id id, actions& out);
-    /// `uses`: leases that passed without the machine since its grant. `held`: how long the last
-    /// one took, if that is known. `thread`: the one that releases it, if it may come again.
+    /// `uses`: fast-lane leases since its grant. `held`: the duration of the last lease, if known.
+    /// `thread`: the releasing thread, if it may acquire again at once.
     void release(instant now, slot_id id, condition how, std::uint64_t uses,
                  const std::optional<duration>& held, actions& out, std::uint64_t thread = 0);
-    /// A lease that ended at `idle_since` without the machine, clean or owing, is brought to it.
+    /// Brings a resource from the shelf to the machine. Its last lease ended at `idle_since`.
     void bring_back(instant now, slot_id id, std::uint64_t uses, instant idle_since, bool owes,
                     actions& out);
-    /// The holder takes the resource out for good.
+    /// The holder removes the resource from the pool.
     void detach(instant now, slot_id id, actions& out);
-    /// Everything open now is closed when it is idle or comes back.
+    /// Closes all resources that are open now: idle ones at once, leased ones when their lease
+    /// ends.
     void retire_all(instant now, actions& out);
-    /// Makes room for so many resources, before resize(). Throws std::bad_alloc, and nothing has
-    /// changed.
+    /// Makes room for `count` resources, before resize(). Throws std::bad_alloc without any change.
     void make_places(std::size_t count, actions& out);
-    /// From now on there are at most `max`. What is too many is closed when it is idle or comes
-    /// back, the longest idle first. Whoever wants more at once than that is refused.
+    /// Changes max. Surplus resources are closed: idle ones at once, longest idle first, leased
+    /// ones when their lease ends. Waiters that want more than `max` at once are refused.
     void resize(instant now, std::size_t max, actions& out);
-    /// Nothing is lent and nothing is opened, swept or probed of the pool's own accord until
-    /// resume(). Whoever waits keeps place and deadline; who comes waits.
+    /// Stops lending, and opens, sweeps and probes that no caller asks for, until resume(). Waiters
+    /// keep their place and deadline; newcomers wait.
     void pause(instant now, actions& out);
     void resume(instant now, actions& out);
-    /// Lending goes on, but nothing is swept, probed or opened of the pool's own accord, and no
-    /// timer is wanted for that, until resume_maintenance().
+    /// Stops sweeps, background probes and opens for the minimum, and their timer, until
+    /// resume_maintenance(). Lending goes on.
     void suspend_maintenance(instant now, actions& out);
     void resume_maintenance(instant now, actions& out);
-    /// The circuit breaker moves, by hand.
+    /// Moves the circuit breaker by hand.
     void go(instant now, const breaker_move& where, actions& out);
-    /// The same by the strategy's ruling on what it was told after so many moves. False: there was
-    /// another one meanwhile.
+    /// Moves the circuit breaker by an answer of the strategy to a report made after `moves` moves.
+    /// False: the breaker has moved since.
     bool follow(instant now, std::uint64_t moves, const breaker_move& where, actions& out);
-    /// Everything open now must be probed before it is lent again.
+    /// Requires a probe of every resource that is open now before it is lent again.
     void suspect_all(instant now, actions& out);
     void close(instant now, actions& out);
-    /// The timer. If it, or anybody else, comes much later than wake_at(), the process was frozen
-    /// meanwhile, and everything idle is suspect.
+    /// The timer. If a call comes much later than wake_at(), the process was frozen, and all idle
+    /// resources become suspect.
     void tick(instant now, actions& out);
-    /// The thread that leases a slot. Whoever is granted something is unknown until then.
+    /// Says which thread has the lease of a slot; until then the holder is unknown.
     void held_by(slot_id id, std::uint64_t holder) { slots_[id].holder = holder; }
-    /// Another strategy is told from now on, and of nothing that was before.
+    /// Another strategy takes over. It learns nothing of earlier successes.
     void forget_successes(instant now) { circuit_.take_successes(now); }
-    /// Whether every lease is held by a thread that waits, this one included.
+    /// Whether every lease is held by a waiting thread if this request waits, too.
     bool waits_in_vain(const request& who) const;
-    /// A lease ended without the machine; it took so long.
+    /// Records the duration of a fast-lane lease.
     void note_hold(duration held) { hold_.record(held); }
 
-    /// A call is being made: its timeout runs from now. Before that it waits for somebody to make
-    /// it, which is not the resource's fault.
+    /// A worker makes a call: its timeout runs from now. The time before does not count, because
+    /// the resource is not to blame for it.
     void begun(instant now, slot_id id, std::uint64_t call);
 
-    /// An open was given up that had only been waiting to be made: nothing will come of it.
+    /// An open that made way was not made by any worker: no resource will come of it.
     void never_made(std::uint64_t call) {
         forget_stray(call);
-        express_until_ = long_ago;  // there may be room for one more
+        express_until_ = long_ago;  // there may be room for another open
     }
 
-    // Answers. False: the call was given up before, its result is not wanted.
+    // Answers. False: the call was abandoned before, and its result is not wanted.
     bool on_open(instant now, slot_id id, std::uint64_t call, outcome how, actions& out);
     bool on_probe(instant now, slot_id id, std::uint64_t call, outcome how, actions& out);
     bool on_reset(instant now, slot_id id, std::uint64_t call, outcome how, actions& out);
     bool on_close(instant now, slot_id id, std::uint64_t call, outcome how, actions& out);
 
-    /// When tick() must be called next if nothing else happens.
+    /// When tick() must be called if no other call comes before.
     instant wake_at() const { return std::min(line_.earliest(), others_at_); }
-    /// When something is no longer set aside for the thread that gave it back.
+    /// When the first resource ceases to be set aside.
     instant aside_at() const {
         slot_id first = slots_.oldest(idle_kind::aside);
         return first == no_slot ? never : aside_until(slots_[first]);
     }
 
-    /// How often the whole was looked at. If it has not grown, only the line has moved.
+    /// The number of settle() so far. While it does not grow, only the line and the idle list move.
     std::uint64_t settles() const { return settles_; }
 
     bool closed() const { return closed_; }
@@ -333,13 +335,13 @@ public:
         return paused_ ? pool_state::paused : pool_state::lending;
     }
     const circuit& breaker() const { return circuit_; }
-    /// Closed, and nothing is left.
+    /// Closed, and all slots are vacant.
     bool drained() const { return closed_ && slots_.total() == 0; }
     /// The minimum is open.
     bool ready() const;
     bool anyone_waits() const { return !line_.empty(); }
-    /// From when on a resource that becomes free belongs to the head of the line: long ago, unless
-    /// newcomers may bypass it for a while; `never` if nobody waits.
+    /// From when on the head of the line is owed the next free resource: long ago, unless newcomers
+    /// may bypass the head for a while; `never` without a waiter.
     instant owed_at() const {
         if (line_.empty()) return never;
         const waiter& head = line_.first();
@@ -347,31 +349,31 @@ public:
                               head.rank == priority::reserved;
         return waits_its_turn ? long_ago : after(head.arrived, settings_.bypass_for);
     }
-    /// Could an acquire be granted at once? Worn-out resources it comes across are retired.
+    /// Whether an acquire could be granted at once. Retires worn-out resources that it meets.
     bool can_lend(instant now, actions& out, std::size_t count = 1);
     const slot& look(slot_id id) const { return slots_[id]; }
     std::size_t max() const { return slots_.max(); }
     std::size_t places() const { return slots_.places(); }
     std::size_t total() const { return slots_.total(); }
     std::size_t count(slot_state s) const { return slots_.count(s); }
-    /// How many retire_all there were.
+    /// The number of retire_all so far.
     std::uint64_t generation() const { return epoch_; }
-    /// When the last suspicion against everything then open arose.
+    /// When all resources last became suspect.
     instant suspect_at() const { return suspect_at_; }
 
-    /// In how long it may be worth while to come again for somebody who was refused now.
+    /// Estimated delay after which a caller that is refused now should retry.
     duration retry_after(instant now) const;
 
-    /// Fills gauges and counters (not `max`, nor the histograms). Safe against a concurrent writer
-    /// in so far as every number is read whole; the caller makes the numbers fit together.
+    /// Fills gauges and counters, without `max` and the histograms. May run beside a writer: each
+    /// number is read whole, and the caller makes the numbers consistent.
     void read(stats& into) const;
     void read_histograms(stats& into) const;
 
-    /// Asserts the invariants above. O(slots + waiters).
+    /// Asserts the invariants. O(slots + waiters).
     void check(instant now) const;
 
 private:
-    /// An open that made way. Until its time is over it may still bring a resource.
+    /// An open that made way. Until its deadline it may still return a resource.
     struct stray {
         std::uint64_t call = 0;
         instant deadline{};
@@ -431,7 +433,7 @@ private:
     void report(event_kind kind, std::uint64_t resource, actions& out, duration took = {},
                 retire_reason why = {}) const;
 
-    // Global ones, called by settle() alone.
+    // Global changes, called by settle() alone.
     void settle(instant now, actions& out);
     void give_up_calls(instant now, actions& out);
     void abandon(slot_id id, std::uint64_t call, actions& out);
@@ -457,13 +459,13 @@ private:
         std::erase_if(strays_, [&](const stray& s) { return s.deadline <= now; });
     }
 
-    // Looks.
+    // Queries.
     slot_id next_fresh(instant now, actions& out);
     std::size_t count_fresh(instant now, std::size_t enough, actions& out);
     bool needs_probe(const slot& s, instant now) const;
     bool is_old(const slot& s) const { return s.epoch < epoch_; }
-    /// Whether what owes a reset may go back: somebody looks after it, and nothing but a use comes
-    /// next.
+    /// Whether a resource that owes a reset may become idle: the pool maintains it, and nothing but
+    /// a use comes next.
     bool defers() const {
         bool probes = settings_.probe_on_release && can_.probe;
         return can_.reset && settings_.reset_after > duration{} && !paused_ && maintains_ &&
@@ -473,7 +475,7 @@ private:
     std::optional<retire_reason> wear(const slot& s, instant now) const;
     bool head_may_be_bypassed(instant now) const;
     bool head_grants_turns() const;
-    /// If not, it may become the head, and not grant what this one does.
+    /// If false, the waiter may become the head, and may not grant turns as the present head does.
     bool stays_behind_head(const waiter& who) const {
         return who.ticket == 0 && who.rank == line_.first().rank;
     }
@@ -494,7 +496,7 @@ private:
     bool is_calm(instant now) const { return now < express_until_ && line_.empty(); }
     void stay_calm(instant now);
     bool is_express(instant now) const { return now < express_until_ && now < line_.earliest(); }
-    /// Whether idle resources are probed of the pool's own accord.
+    /// Whether idle resources are probed in the background.
     bool beats() const { return !paused_ && maintains_ && circuit_.flows(); }
     instant rest_wake_at() const;
     instant idle_wake_at() const;
@@ -532,42 +534,41 @@ private:
     rate releases_;
     shedder shedder_;
     comebacks comebacks_;
-    deadlines calls_;  // of the calls in flight, by slot
+    deadlines calls_;  // of calls in flight, by slot
     std::vector<stray> strays_;
 
     flag closed_;
     flag paused_;
     bool maintains_ = true;
-    bool full_ = false;        // somebody waits, and only the line moves unless something is due
-    bool warmed_ = true;       // the minimum is being kept
-    bool tried_ = false;       // a try_acquire found nothing; one open is for the next
+    bool full_ = false;        // there are waiters, and only the line moves unless something is due
+    bool warmed_ = true;       // the minimum is kept open
+    bool tried_ = false;       // a try_acquire found nothing; one open is for the next one
     bool beating_ = false;     // a heartbeat probe is in flight
-    bool spared_any_ = false;  // the last sweep spared a due one for the sake of the minimum
-    std::uint64_t epoch_ = 0;  // how many retire_all there were
+    bool spared_any_ = false;  // the last sweep kept a due resource because of the minimum
+    std::uint64_t epoch_ = 0;  // the number of retire_all
     std::uint64_t last_call_ = 0;
     std::uint64_t last_ticket_ = 0;
     std::uint64_t lends_ = 0;
     std::uint64_t set_asides_ = 0;
     std::uint64_t settles_ = 0;
     std::uint32_t dead_in_row_ = 0;
-    std::size_t trials_ = 0;         // leases from the time of a recovery
-    instant suspect_at_ = long_ago;  // whatever was good before this is not known to be good
+    std::size_t trials_ = 0;         // leases granted during a recovery
+    instant suspect_at_ = long_ago;  // proofs of life up to this time do not count
     instant last_sweep_;
-    instant sweep_due_ = never;  // nothing is due to be retired before this
+    instant sweep_due_ = never;  // no resource is due to be retired before this
     instant beat_due_ = never;   // no heartbeat is due before this
-    instant debt_due_ = never;   // nothing idle owes a reset for too long before this
-    instant others_at_ = never;  // when anything but a waiter's deadline is due
-    instant rest_at_ = never;    // the same but for a look at the idle
+    instant debt_due_ = never;   // no owed reset is due before this
+    instant others_at_ = never;  // when something other than a waiter's deadline is due
+    instant rest_at_ = never;    // others_at_ without the look for a freeze
     instant express_until_ = long_ago;
-    instant calm_until_ = long_ago;  // how long it could be calm if others_at_ did not matter
-    duration look_every_ = duration::max();  // at the idle, which may have been frozen
-    std::size_t lend_floor_ = 0;             // so many idle ones are needed
-    instant idle_news_until_ = never;        // from then on a return is no news; see note_idle()
+    instant calm_until_ = long_ago;          // until when the pool is calm, others_at_ aside
+    duration look_every_ = duration::max();  // interval of looks for a freeze
+    std::size_t lend_floor_ = 0;             // idle resources that must not be lent
+    instant idle_news_until_ = never;  // from then on a release changes no timer; see note_idle()
     instant settled_at_;
-    std::size_t most_actions_ = 0;  // that one call can append
+    std::size_t most_actions_ = 0;  // upper bound for one call
 
-    // Passed on: released, granted and waited for, all in one.
-    // Lent now: acquires and granted.
+    // passed_on_ counts as released, granted and waited; lent_now_ as acquires and granted.
     tally acquires_, granted_, waited_, passed_on_, lent_now_, refused_after_wait_, released_,
         discarded_, detached_;
     tally opened_, open_failed_, closed_count_, abandoned_, try_empty_;
@@ -576,22 +577,20 @@ private:
     tally_histogram wait_, hold_, open_;
 };
 
-// Looks that every hand-over takes.
+// Queries of every hand-over.
 
-/// Settling is for what follows from the whole. In a crowded pool, where no place is free and
-/// nothing is due, only the line moves.
+/// Whether only the line moves: no slot is free, and nothing is due.
 inline bool machine::crowded(instant now) const {
     return full_ && !line_.empty() && now < wake_at();
 }
 
-/// What follows for the rest when a resource becomes idle: usually nothing, since an earlier one
-/// has said when it is due to be swept or probed.
+/// Updates the timers when a resource becomes idle. Usually an earlier resource has set them.
 inline void machine::note_idle(instant now, const slot& s) {
     if (is_news(s)) [[unlikely]]
         note_news(now, s);
 }
 
-/// After a lend or a return in a calm pool the timer is as settle() would set it.
+/// Sets the timer as settle() would after a lend or a release in a calm pool.
 inline void machine::stay_calm(instant now) {
     settled_at_ = now;
     others_at_ = std::min(rest_at_, look_at());
@@ -602,7 +601,7 @@ inline instant machine::look_at() const {
     return count(slot_state::idle) > 0 ? after(settled_at_, look_every_) : never;
 }
 
-/// The same where something may be set aside.
+/// When something other than a waiter's deadline is due.
 inline instant machine::others_due() const {
     instant at = count(slot_state::idle) > slots_.aside() ? look_at() : never;
     at = std::min(rest_at_, at);
@@ -612,12 +611,12 @@ inline instant machine::others_due() const {
 inline bool machine::needs_probe(const slot& s, instant now) const {
     if (!can_.probe || s.checked_at == now) return false;  // proven at this very instant
     instant good_at = std::max(s.idle_since, s.checked_at);
-    // That somebody has used it since does not clear it of suspicion: he may not have looked.
+    // A later lease does not clear the suspicion: the borrower may not have touched the server.
     bool suspect = s.checked_at <= suspect_at_;
     return suspect || after(good_at, settings_.probe_after_idle) <= now;
 }
 
-/// Whether a lease can be lent again as it comes back, in a pool in which only these things wear.
+/// Whether a released resource can be lent again as it is, in a pool in which express is allowed.
 inline bool machine::comes_back_fit(instant now, const slot& s, std::uint64_t uses) const {
     if (is_old(s) || s.expires_at <= now || s.uses + uses >= settings_.max_uses) return false;
     return s.checked_at > suspect_at_ || !can_.probe;

@@ -1,4 +1,4 @@
-// The machine's invariants, restated as code. The numbers are those of machine.hpp.
+// The invariants of machine.hpp as code, with the same numbers.
 #include <numeric>
 
 #include "core/ensure.hpp"
@@ -17,14 +17,14 @@ void machine::check(instant now) const {
            "2: nothing is idle of what is too many");
     ensure(wake_at() > now, "8: the timer lies in the future");
     if (circuit_.state() == breaker_state::inactive)
-        ensure(line_.empty(), "12: nobody waits in an inactive pool");
+        ensure(line_.empty(), "12: an inactive pool has no waiters");
     if (circuit_.state() == breaker_state::recovering)
-        ensure(line_.size() <= circuit_.probes(), "12: only few wait in a recovering pool");
+        ensure(line_.size() <= circuit_.probes(), "12: a recovering pool has few waiters");
     if (now < express_until_) check_express();
-    ensure(idle_news_until_ >= news_limit(), "no return that is news goes unnoticed");
+    ensure(idle_news_until_ >= news_limit(), "no release that changes a timer goes unnoticed");
     if (closed_) {
-        ensure(line_.empty(), "11: nobody waits in a closed pool");
-        ensure(count(slot_state::idle) == 0, "11: a closed pool keeps nothing idle");
+        ensure(line_.empty(), "11: a closed pool has no waiters");
+        ensure(count(slot_state::idle) == 0, "11: a closed pool has no idle resource");
     }
 }
 
@@ -33,19 +33,19 @@ void machine::check_express() const {
     ensure(!reports_ && circuit_.flows(), "14: express is for plain pools");
     ensure(trials_ == 0 && !slots_.surplus(), "14: express knows no trials and no surplus");
     if (!line_.empty()) {
-        ensure(full_ && is_full(), "14: where somebody waits, express is for full pools");
+        ensure(full_ && is_full(), "14: with waiters, express is for full pools");
         ensure(settings_.fairness != fairness::bounded,
-               "14: where somebody waits, order is strict");
+               "14: with waiters, order is strict");
         return;
     }
     ensure(!closed_ && !paused_, "14: a calm pool lends");
-    ensure(warmed_ || slots_.total() == 0, "14: a pool that is not warmed up has nothing");
-    ensure(!tried_ && !shedder_.on(), "14: a calm pool has refused nobody");
+    ensure(warmed_ || slots_.total() == 0, "14: a pool that is not warmed up is empty");
+    ensure(!tried_ && !shedder_.on(), "14: a calm pool owes no open to a try_acquire");
     ensure(!missing(present_supply()).any() || slots_.room() <= strays_.size(),
            "14: a calm pool has its minimum");
     ensure(lend_floor_ == count_reserve(), "14: a calm pool knows how many it must keep");
     ensure(rest_at_ == rest_wake_at(), "14: a calm pool knows what is due");
-    ensure(others_at_ == std::min(rest_at_, look_at()), "14: a calm pool is looked at in time");
+    ensure(others_at_ == std::min(rest_at_, look_at()), "14: a calm pool notices a freeze in time");
 }
 
 void machine::check_calls(instant now) const {
@@ -78,53 +78,54 @@ void machine::check_calls(instant now) const {
 void machine::check_debt(instant now, const slot& s) const {
     ensure(can_.reset || s.state == slot_state::leased || s.state == slot_state::closing,
            "15: only what can be reset owes it");
-    ensure(s.state != slot_state::probing, "15: what owes a reset is not probed");
+    ensure(s.state != slot_state::probing, "15: a resource that owes a reset is not probed");
     bool stays = s.state == slot_state::idle && s.idle != idle_kind::doomed;
     if (!stays) return;
-    ensure(defers(), "15: nothing idle owes a reset where nobody looks after it");
-    ensure(debt_due_ <= debt_due(s), "15: no debt falls due unnoticed");
+    ensure(defers(), "15: without maintenance no idle resource owes a reset");
+    ensure(debt_due_ <= debt_due(s), "15: no owed reset becomes due unnoticed");
     if (!line_.empty()) return;
-    ensure(now < debt_due(s), "15: where nobody waits no debt is older than reset_after");
-    ensure(wake_at() <= debt_due(s), "15: the timer comes when a debt falls due");
+    ensure(now < debt_due(s), "15: without waiters no owed reset is older than reset_after");
+    ensure(wake_at() <= debt_due(s), "15: the timer comes when an owed reset is due");
 }
 
 void machine::check_waiters(instant now) const {
-    ensure(line_.earliest() > now, "8: nobody waits past the deadline");
+    ensure(line_.earliest() > now, "8: no waiter is past its deadline");
     bool for_many = !line_.empty() && line_.first().count > 1 &&
                     (line_.first().count > slots_.kept() || paused_);
-    ensure(slots_.kept() == 0 || for_many, "13: only for a head that wants more is anything kept");
+    ensure(slots_.kept() == 0 || for_many,
+           "13: resources are kept only for a head that wants more");
     if (line_.empty() || paused_) return;
     if (slots_.oldest(idle_kind::fresh) != no_slot) {
-        ensure(now < owed_at(), "4: nobody waits while a fresh resource is idle");
-        ensure(wake_at() <= owed_at(), "4: a bypassed head is handed over to in time");
+        ensure(now < owed_at(), "4: no caller waits while a fresh resource is idle");
+        ensure(wake_at() <= owed_at(), "4: a bypassed head gets a resource in time");
     } else {
         ensure(slots_.oldest(idle_kind::stale) == no_slot ||
                    returning() + slots_.kept() >= line_.wanted(),
-               "4: nobody waits while an idle resource could be probed");
+               "4: no caller waits while an idle resource could be probed");
     }
     std::size_t coming = returning() + count(slot_state::opening) + available();
     bool room = slots_.room() > strays_.size();
     bool held_back =
         count(slot_state::opening) >= settings_.opening_max || pacer_.next_chance() != never;
     ensure(coming >= line_.wanted() || !room || held_back,
-           "5: nobody waits beside a vacant slot without a reason");
+           "5: no caller waits beside a vacant slot without a reason");
     std::size_t calls = returning() + count(slot_state::opening) + count(slot_state::closing);
     ensure(count(slot_state::leased) + calls > 0 || wake_at() != never,
-           "6: somebody waits, so something will happen");
+           "6: a caller waits, so something will happen");
 }
 
 void machine::check_aside(instant now) const {
     if (slots_.aside() == 0) return;
     ensure(head_grants_turns() && line_.first().count == 1,
            "16: only a thread that wants one is made to wait for what is set aside");
-    ensure(wake_at() <= aside_at(), "16: what is set aside is looked at in time");
+    ensure(wake_at() <= aside_at(), "16: resources that are set aside are looked at in time");
     for (slot_id id = slots_.oldest(idle_kind::aside); id != no_slot; id = slots_[id].next) {
         const slot& s = slots_[id];
-        ensure(now < aside_until(s), "16: it is set aside for a moment");
-        ensure(s.holder != 0 && s.by_thread, "16: it is set aside for a thread");
+        ensure(now < aside_until(s), "16: a resource is set aside for a moment");
+        ensure(s.holder != 0 && s.by_thread, "16: a resource is set aside for a thread");
         bool ended = s.turns >= can_.turns && s.idle_since >= after(s.turn_began, shortest_turn);
         ensure(!ended, "16: a turn ends");
-        ensure(!needs_probe(s, now), "16: what must be probed is not set aside");
+        ensure(!needs_probe(s, now), "16: a resource that needs a probe is not set aside");
     }
 }
 
@@ -179,7 +180,7 @@ void machine::read_histograms(stats& into) const {
     wait_.read(into.wait);
     hold_.read(into.hold);
     open_.read(into.open);
-    // Whoever did not have to wait waited zero.
+    // Borrowers that did not have to wait count as a wait of zero.
     into.wait.buckets[0] += into.granted - into.waited;
 }
 

@@ -1,4 +1,4 @@
-// The machine's requests that concern the whole pool.
+// Requests that concern the whole pool: retire, resize, pause, close, the circuit breaker.
 #include <algorithm>
 #include <utility>
 
@@ -9,7 +9,7 @@ namespace cenote::core {
 void machine::retire_all(instant now, actions& out) {
     notice_freeze(now);
     ++epoch_;
-    pacer_.forget_failures();  // they say nothing about the next generation
+    pacer_.forget_failures();  // failures of the last generation say nothing about the next
     for (idle_kind kind : {idle_kind::fresh, idle_kind::stale, idle_kind::kept, idle_kind::aside})
         while (slots_.oldest(kind) != no_slot) slots_.move(slots_.oldest(kind), idle_kind::doomed);
     settle(now, out);
@@ -31,7 +31,7 @@ void machine::resize(instant now, std::size_t max, actions& out) {
     settle(now, out);
 }
 
-/// The unproven first, then those that were not used for longest, whoever they are kept for.
+/// Dooms surplus resources: stale ones first, then the longest unused, kept ones included.
 void machine::doom_surplus() {
     if (!slots_.surplus()) return;
     while (slots_.kept() > 0) slots_.move(slots_.oldest(idle_kind::kept), idle_kind::fresh);
@@ -98,7 +98,7 @@ void machine::tick(instant now, actions& out) {
 void machine::go(instant now, const breaker_move& where, actions& out) {
     notice_freeze(now);
     circuit_.go(now, where);
-    if (where.to == breaker_state::inactive) tried_ = false;  // nothing is opened for it now
+    if (where.to == breaker_state::inactive) tried_ = false;  // no open comes now
     if (reports_)
         out.push_back({.what = action::kind::report,
                        .event = event_kind::breaker_changed,
@@ -113,7 +113,7 @@ bool machine::follow(instant now, std::uint64_t moves, const breaker_move& where
     return true;
 }
 
-/// Whoever waits and would not be let in: all, or the last ones.
+/// Refuses waiters that the circuit does not let in: all of them, or the last ones.
 void machine::refuse_shut_out(actions& out) {
     if (circuit_.flows()) return;
     std::size_t stay = 0;
@@ -123,8 +123,8 @@ void machine::refuse_shut_out(actions& out) {
         refuse(stay == 0 ? line_.head() : line_.last(), errc::unavailable, out);
 }
 
-/// While the circuit is open: when it may have recovered. Otherwise: when those who wait now will
-/// have been served, if leases come back as fast as they do.
+/// While the circuit is open: the time until it may recover. Otherwise: the time until the present
+/// waiters are served at the present rate of releases.
 duration machine::retry_after(instant now) const {
     if (!circuit_.flows()) return circuit_.retry_after(now);
     constexpr duration least = std::chrono::milliseconds{1};
@@ -146,8 +146,8 @@ void machine::judge(instant now, circuit_news what, std::uint64_t resource, acti
                    .successes = count});
 }
 
-/// Only uses say whether the server works: in a brown-out opens go well. While the circuit
-/// recovers, only the uses that it let in count; others began before it opened.
+/// Only uses show whether the server works; in a brown-out opens still succeed. While the circuit
+/// recovers, only leases of this recovery count; others began before the circuit opened.
 void machine::judge_use(instant now, const slot& s, condition how, actions& out) {
     bool this_one = s.trial && s.trial_of == circuit_.moves();
     bool earlier = circuit_.state() == breaker_state::recovering && !this_one;

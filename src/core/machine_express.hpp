@@ -1,8 +1,6 @@
-// The machine's requests that need no look at the whole: what only moves the line, or only the
-// idle.
+// Express requests of the machine: those that move only the line, or only the idle list.
 //
-// In a header, because every hand-over takes two of them: the keeper's own ways in have them
-// inlined.
+// They are in a header so that the keeper can inline them: every hand-over makes two of them.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +15,7 @@ namespace cenote::core {
 
 [[gnu::always_inline]] inline bool machine::queue_up(instant now, waiter& who, waiter_id& id) {
     if (who.deadline <= now) return false;
-    // The first one in line changes what is due.
+    // The first waiter changes what is due.
     if (!is_express(now) || line_.empty() || !line_.has_room()) return false;
     if (line_.size() >= settings_.line_max) return false;
     if (slots_.aside() > 0 && !stays_behind_head(who)) return false;
@@ -30,10 +28,10 @@ namespace cenote::core {
 [[gnu::always_inline]] inline bool machine::pass_on(instant now, slot_id id, std::uint64_t uses,
                                                     const std::optional<duration>& held, bool owes,
                                                     std::uint64_t& to) {
-    // The last one in line leaves through settle(): without a line other things are due.
+    // The last waiter leaves through settle(): without a line other things are due.
     if (!is_express(now) || line_.size() < 2) return false;
     if (line_.first().count > 1) return false;
-    // The next head may have a right to what is set aside.
+    // A resource that is set aside may be owed to the next head.
     if (slots_.aside() > 0) return false;
     slot& s = slots_[id];
     if (!comes_back_fit(now, s, uses) || (owes && !defers())) return false;
@@ -61,7 +59,7 @@ namespace cenote::core {
                                                   : slots_.oldest(idle_kind::fresh);
     if (next == no_slot) return false;
     slot& s = slots_[next];
-    // What is idle and fresh is neither old nor used up.
+    // A fresh slot is of the present generation and has uses left.
     if (s.expires_at <= now || needs_probe(s, now)) return false;
     slots_.lend(next);
     ++lent_now_;
@@ -79,7 +77,7 @@ namespace cenote::core {
                                                      bool owes) {
     if (!is_calm(now)) return false;
     slot& s = slots_[id];
-    ensure(s.state == slot_state::leased, "what is put back was leased");
+    ensure(s.state == slot_state::leased, "a slot that is put back was leased");
     if (!comes_back_fit(now, s, uses) || (owes && !defers())) return false;
     ++released_;
     s.owes = owes;

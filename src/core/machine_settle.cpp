@@ -1,4 +1,4 @@
-// How every call of the machine ends: everything that is decided from the whole, in one order.
+// settle(): how every call of the machine ends. All global decisions, in one order.
 #include <algorithm>
 
 #include "core/ensure.hpp"
@@ -36,7 +36,7 @@ void machine::settle(instant now, actions& out) {
     express_until_ = line_.empty() ? std::min(others_at_, calm_until_) : express_limit();
 }
 
-/// Whether leases come and go without anything that anybody has to be told.
+/// Whether leases begin and end without reports, probes or trials.
 bool machine::is_plain() const {
     bool probes =
         can_.probe && (settings_.probe_on_release || settings_.probe_after_idle <= duration{});
@@ -44,25 +44,26 @@ bool machine::is_plain() const {
     return !reports_ && !probes && !tries && !slots_.surplus();
 }
 
-/// Until when only the line can move. See invariant 14.
+/// Until when only the line can move (invariant 14).
 instant machine::express_limit() const {
     if (!full_ || settings_.fairness == fairness::bounded || !is_plain()) return long_ago;
     return std::min(others_at_, circuit_.tell_at());
 }
 
-/// Until when only the idle can move while nobody waits, if nothing else is due before. With the
-/// minimum open the pacer has nothing to weigh. (A pool that is to open it later has nothing yet.)
+/// Until when only the idle list can move while no caller waits, if nothing else is due before.
+/// With the minimum open the pacer has nothing to open. (A pool that opens it later is still
+/// empty.)
 instant machine::calm_limit() const {
     bool well = ready() && !tried_ && !shedder_.on();
     if (closed_ || paused_ || !well || !is_plain()) return long_ago;
     instant until = circuit_.tell_at();
-    // Whatever becomes idle then makes a sweep due.
+    // From then on a resource that becomes idle makes a sweep due.
     if (spared_any_) until = std::min(until, after(last_sweep_, settings_.sweep_interval));
     return until;
 }
 
-/// How many of the idle must not be lent: those that cannot, and those that min_idle wants unless
-/// there is no room for others.
+/// How many idle resources must not be lent: those that cannot be lent, and those that min_idle
+/// reserves, unless there is no room to open others.
 std::size_t machine::count_reserve() const {
     std::size_t others = slots_.expiring() + slots_.doomed();
     supply s = present_supply();
@@ -71,7 +72,7 @@ std::size_t machine::count_reserve() const {
     return full || s.min_idle <= coming ? others : others + s.min_idle - coming;
 }
 
-/// With no place free, a waiter more or less changes nothing but the line.
+/// Without a free slot, one waiter more or less changes only the line.
 bool machine::is_full() const {
     bool plain = !closed_ && !paused_ && !shedder_.on();
     return plain && slots_.room() + count(slot_state::idle) == slots_.aside();
@@ -96,7 +97,7 @@ void machine::give_up_calls(instant now, actions& out) {
                 retire(now, id, retire_reason::reset_failed, out);
                 break;
             default:
-                ensure(s.state == slot_state::closing, "only calls in flight have a deadline");
+                ensure(s.state == slot_state::closing, "only a call in flight has a deadline");
                 abandon(id, call, out);
                 vacate(id, out);
         }
@@ -112,7 +113,7 @@ void machine::refuse_expired(instant now, actions& out) {
     while (line_.earliest() <= now) refuse(line_.first_due(), errc::timed_out, out);
 }
 
-/// Before anybody is lent anything: who has waited too long while the line is late goes.
+/// Refuses the waiters that have waited too long while the line is late, before any lending.
 void machine::shed_late(instant now, actions& out) {
     if (line_.empty() || paused_) return shedder_.served(now, duration{});
     shedder_.roll(now);
@@ -121,7 +122,7 @@ void machine::shed_late(instant now, actions& out) {
 
 void machine::lend_idle(instant now, actions& out) {
     while (!line_.empty()) {
-        // Served one after the other, so there may be another head.
+        // Each turn of the loop may have another head.
         if (slots_.aside() > 0 && !head_grants_turns()) let_go_of_aside();
         if (line_.first().count > 1) {
             if (!gather(now, out)) break;
@@ -140,8 +141,9 @@ void machine::lend_idle(instant now, actions& out) {
     probe_stale(now, out);
 }
 
-/// Keeps what is free for a head that wants several, and lends it all at once. Only the head's are
-/// kept, so nobody waits for what somebody else keeps. False: there are not enough yet.
+/// Keeps free resources for a head that wants several, and lends them all at once. Resources are
+/// kept for the head alone, so no waiter waits for resources kept for another one. False: there are
+/// too few yet.
 bool machine::gather(instant now, actions& out) {
     look_at_kept(now);
     std::size_t wanted = line_.first().count;
@@ -162,8 +164,8 @@ bool machine::gather(instant now, actions& out) {
     return true;
 }
 
-/// What is kept may become suspect. Its age was looked at when it came: gathering that takes longer
-/// than resources live would never end.
+/// Sends kept resources that became suspect to a probe. Their age is not checked again: gathering
+/// for longer than resources live would never end.
 void machine::look_at_kept(instant now) {
     if (!can_.probe) return;
     for (slot_id id = slots_.oldest(idle_kind::kept); id != no_slot;) {
@@ -174,7 +176,7 @@ void machine::look_at_kept(instant now) {
     }
 }
 
-/// Whoever it was kept for has gone, or is no longer the head.
+/// Frees kept resources if the head no longer wants several.
 void machine::let_go_of_kept() {
     if (!line_.empty() && line_.first().count > 1) return;
     while (slots_.kept() > 0) slots_.move(slots_.oldest(idle_kind::kept), idle_kind::fresh);
@@ -195,7 +197,8 @@ void machine::probe_stale(instant now, actions& out) {
     }
 }
 
-/// Closes the doomed: a few at a time, so that their successors can come; all when the pool ends.
+/// Closes doomed resources: a few at a time, so that new ones can replace them; all at once when
+/// the pool is closed.
 void machine::close_idle(instant now, actions& out) {
     while (slots_.doomed() > 0 && (closed_ || count(slot_state::closing) < settings_.opening_max)) {
         slot_id id = slots_.oldest(idle_kind::doomed);
@@ -206,14 +209,14 @@ void machine::close_idle(instant now, actions& out) {
     }
 }
 
-/// Retires what is due. Not while somebody waits: whatever is idle then is on its way to them, and
-/// age is checked on that way, too.
+/// Retires what is due. Not while callers wait: idle resources then go to the waiters, and their
+/// age is checked on the way.
 void machine::sweep(instant now, actions& out) {
     if (closed_ || !line_.empty()) return;
     last_sweep_ = now;
     sweep_due_ = never;
     spared_any_ = false;
-    // First those that wait for their replacement: it is not for one that has only just grown old.
+    // First the resources that already wait for a replacement, before newly expired ones use it up.
     sweep_those(now, true, out);
     sweep_those(now, false, out);
 }
@@ -246,8 +249,8 @@ void machine::sweep_one(instant now, slot_id id, actions& out) {
     sweep_due_ = std::min({sweep_due_, s.expires_at, idle_until});
 }
 
-/// Resets what has owed that for long enough. Not while somebody waits: whatever is idle then is on
-/// its way to them.
+/// Resets resources that have owed a reset for reset_after. Not while callers wait: idle resources
+/// then go to the waiters.
 void machine::pay_debts(instant now, actions& out) {
     if (closed_ || !line_.empty()) return;
     debt_due_ = never;
@@ -262,7 +265,7 @@ void machine::pay_debts(instant now, actions& out) {
         }
 }
 
-/// When nobody will look after them any more.
+/// Resets all resources that owe a reset, before maintenance stops.
 void machine::pay_all_debts(instant now, actions& out) {
     debt_due_ = never;
     for (idle_kind kind : {idle_kind::fresh, idle_kind::stale, idle_kind::kept, idle_kind::aside})
@@ -273,8 +276,8 @@ void machine::pay_all_debts(instant now, actions& out) {
         }
 }
 
-/// Probes the idle resource that has gone unproven longest, if that is long enough; one at a time,
-/// and only while nobody waits. What owes a reset is reset first, and so proven by its own turn.
+/// Probes the idle resource whose last proof of life is oldest, if its heartbeat is due; one at a
+/// time, and only without waiters. A resource that owes a reset is reset instead.
 void machine::beat(instant now, actions& out) {
     if (closed_ || !can_.probe || beating_) return;
     if (!line_.empty()) return;
@@ -289,7 +292,7 @@ void machine::beat(instant now, actions& out) {
     begin(now, oldest, slot_state::probing, verb::probe, out);
 }
 
-/// The idle resource whose heartbeat is due next, at beat_due_.
+/// The idle resource whose heartbeat is due next; sets beat_due_ to that time.
 slot_id machine::least_proven() {
     slot_id oldest = no_slot;
     instant good_until = never;
@@ -320,7 +323,7 @@ void machine::open_missing(instant now, actions& out) {
     }
 }
 
-/// Gives up the youngest open that is being made. False: there is none.
+/// Abandons the youngest open that has begun, to make way for another. False: there is none.
 bool machine::make_way(actions& out) {
     slot_id youngest = no_slot;
     for (slot_id id = 0; id < slots_.places(); ++id) {
@@ -338,28 +341,28 @@ bool machine::make_way(actions& out) {
     return true;
 }
 
-// Looks.
+// Queries.
 
-/// When anything but a waiter's deadline is due, and but for a look at the idle.
+/// When something is due, other than a waiter's deadline and a look for a freeze.
 instant machine::rest_wake_at() const {
     if (closed_) return calls_.earliest();
     instant at = std::min(calls_.earliest(), circuit_.ask_at());
     if (paused_) return at;
     at = std::min(at, pacer_.next_chance());
-    // Not in order: the youngest open makes way, then perhaps an older one.
+    // Not sorted: the youngest open makes way first, then perhaps an older one.
     for (const stray& s : strays_) at = std::min(at, s.deadline);
     if (line_.empty()) return std::min(at, idle_wake_at());
     at = std::min({at, shedder_.rolls_at(), shed_at()});
     return slots_.oldest(idle_kind::fresh) != no_slot ? std::min(at, owed_at()) : at;
 }
 
-/// When the idle are due to be swept or probed while nobody waits.
+/// When idle resources are due to be swept, reset or probed while no caller waits.
 instant machine::idle_wake_at() const {
     instant at = std::min(maintains_ ? sweep_at() : never, debt_due_);
     return can_.probe && !beating_ && beats() ? std::min(at, beat_due_) : at;
 }
 
-/// When the next one is shed if nothing changes.
+/// When the next waiter is shed if nothing changes.
 instant machine::shed_at() const {
     waiter_id oldest = line_.oldest();
     return line_.has(oldest) ? shedder_.limit(line_.at(oldest).arrived) : never;
@@ -376,7 +379,7 @@ bool machine::can_lend(instant now, actions& out, std::size_t count) {
     return count_fresh(now, count, out) >= count;
 }
 
-/// How many could be lent now; not more than `enough` are looked at.
+/// How many resources could be lent now; stops at `enough`.
 std::size_t machine::count_fresh(instant now, std::size_t enough, actions& out) {
     std::size_t found = 0;
     bool newest_first = settings_.order == order::lifo;
@@ -391,8 +394,8 @@ std::size_t machine::count_fresh(instant now, std::size_t enough, actions& out) 
     return found;
 }
 
-/// The fresh slot that is lent next. Those it comes across that are worn out are retired, those
-/// that turn out to need a probe become stale.
+/// The fresh slot that is lent next. Retires worn-out slots that it meets, and makes those stale
+/// that need a probe.
 slot_id machine::next_fresh(instant now, actions& out) {
     for (;;) {
         slot_id id = settings_.order == order::lifo ? slots_.newest(idle_kind::fresh)
@@ -406,14 +409,14 @@ slot_id machine::next_fresh(instant now, actions& out) {
 
 bool machine::head_may_be_bypassed(instant now) const { return !line_.empty() && now < owed_at(); }
 
-/// Would the minimum be short without this idle slot?
+/// Whether the minimum would be short without this idle slot.
 bool machine::minimum_needs(const slot& s) const {
     std::size_t self = s.expiring ? 0 : 1;
     return alive() - self < settings_.min_size || available() - self < settings_.min_idle;
 }
 
-/// A worn-out slot that the minimum needs goes only after its replacement has come; unless there is
-/// no room for one, then they go one by one.
+/// A worn-out resource that the minimum needs is retired after its replacement was opened. Without
+/// room for a replacement, they are retired one by one.
 bool machine::must_wait_for_replacement(const slot& s) const {
     bool stuck =
         slots_.room() == 0 && count(slot_state::opening) == 0 && count(slot_state::closing) == 0;
@@ -430,7 +433,7 @@ std::size_t machine::available() const {
 }
 
 supply machine::present_supply() const {
-    // A server that fails is left alone until the cool-down ends.
+    // While the circuit is open nothing is opened for the minimum.
     bool inactive = circuit_.state() == breaker_state::inactive;
     bool fills = warmed_ && maintains_ && !inactive;
     return {.max = slots_.max(),

@@ -1,8 +1,9 @@
-// Turns: a thread that gives a resource back and comes again at once has it back, a few times in a
-// row, though others wait. So a switch of threads is paid for once a turn, not for each lease.
+// Turns: a thread that releases a resource and acquires again at once gets the resource back, a few
+// times in a row, before the head of the line gets it. The pool then pays for a thread switch once
+// per turn instead of once per lease.
 //
-// Meanwhile the resource is idle, but set aside: nobody else is lent it, and after a moment, or
-// when a head comes that is not to wait for that, it goes to the head of the line.
+// Between the two leases the resource is idle and set aside: no other borrower gets it. It goes to
+// the head of the line after a moment, or at once if the new head does not grant turns.
 #include <algorithm>
 
 #include "core/ensure.hpp"
@@ -10,7 +11,8 @@
 
 namespace cenote::core {
 
-/// Only a thread that waits for one resource is made to wait for others to end their turn.
+/// Whether the head waits for other threads to end their turn: only a thread that wants one
+/// resource does.
 bool machine::head_grants_turns() const {
     if (can_.turns == 0 || settings_.fairness != fairness::turns) return false;
     if (closed_ || paused_ || !circuit_.flows() || line_.empty()) return false;
@@ -18,7 +20,7 @@ bool machine::head_grants_turns() const {
     return head.is_thread && head.rank != priority::reserved;
 }
 
-/// Whether a clean lease that comes back, or an owing one, is to be set aside, if it is fit.
+/// Whether the resource of a clean or owing lease is to be set aside, if it is fit.
 bool machine::turn_goes_on(instant now, const slot& s, std::uint64_t thread) const {
     if (thread == 0 || !s.by_thread || !head_grants_turns()) return false;
     bool ended = s.turns >= can_.turns && now >= after(s.turn_began, shortest_turn);
@@ -31,7 +33,7 @@ bool machine::set_aside(instant now, slot_id id, std::uint64_t uses,
     slot& s = slots_[id];
     if (!turn_goes_on(now, s, thread)) return false;
     if (!comes_back_fit(now, s, uses) || (owes && !defers())) return false;
-    ensure(s.state == slot_state::leased, "what is set aside was leased");
+    ensure(s.state == slot_state::leased, "a slot that is set aside was leased");
     ++released_;
     s.owes = owes;
     s.uses += uses;
@@ -67,7 +69,7 @@ bool machine::claim(instant now, std::uint64_t thread, priority rank, slot_id& i
     return true;
 }
 
-/// The same, the long way.
+/// claim() without the guard of express.
 slot_id machine::lend_own(instant now, const request& who, actions& out) {
     slot_id own = who.count == 1 ? find_own(now, who.thread, who.rank) : no_slot;
     if (own == no_slot) return no_slot;
@@ -77,7 +79,7 @@ slot_id machine::lend_own(instant now, const request& who, actions& out) {
     return own;
 }
 
-/// What is set aside for this thread, and it may have: of several what it gave back last.
+/// The resource that is set aside for this thread: the last one it released.
 slot_id machine::find_own(instant now, std::uint64_t thread, priority rank) const {
     if (slots_.aside() == 0 || line_.empty() || thread == 0) return no_slot;
     if (rank > line_.first().rank) return no_slot;
@@ -94,14 +96,14 @@ bool machine::may_stay_aside(instant now, const slot& s) const {
     return s.expires_at > now && !needs_probe(s, now) && now < aside_until(s);
 }
 
-/// Its turn goes on with one more lease.
+/// Continues the turn with one more lease.
 void machine::go_on(slot& s, priority rank) {
     ++s.turns;
     s.rank = rank;
     comebacks_.came();
 }
 
-/// What is set aside and must not be any longer can be lent to the head.
+/// Makes resources fresh whose time aside is over, so that the head can get them.
 void machine::look_at_aside(instant now) {
     if (!head_grants_turns()) return let_go_of_aside();
     for (slot_id id = slots_.oldest(idle_kind::aside); id != no_slot;) {

@@ -1,4 +1,4 @@
-// When and how many resources may be opened.
+// The pacer: rate, width, backoff and scouts.
 #include "core/pacer.hpp"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ void pacer::started(instant now) {
     token_at_ = std::max(token_at_, now) + token_every_;
 }
 
-/// When there is a token again.
+/// When the next token is available.
 instant pacer::next_token() const { return token_at_ == long_ago ? token_at_ : token_at_ - burst_; }
 
 std::size_t pacer::tokens(instant now) const {
@@ -56,7 +56,7 @@ std::size_t pacer::width(instant now, const supply& s) {
     return width_;
 }
 
-/// What is missing now; waiters do not rely for ever on what is on its way back.
+/// What is missing now. Waiters rely on returning resources for `patience` only.
 shortage pacer::lacking(instant now, const supply& s) {
     shortage lack = missing(s);
     bool relying = !lack.any() && s.wanted > s.opening + s.idle;
@@ -86,7 +86,7 @@ void pacer::begun(instant now, const supply& s) {
     scout_at_ = next_scout(s);
 }
 
-/// When opens hang, the next attempt is due so long after the last one as if that had failed.
+/// When opens hang, the next one is due after the same delay as after a failure.
 instant pacer::next_scout(const supply& s) const {
     bool hangs = s.wanted > s.idle && s.opening > 0 && fresh_at_ != never;
     bool can_make_way = s.opening > 1 && s.strays < most_strays && s.total < s.max;
@@ -101,7 +101,7 @@ std::size_t pacer::regular(instant now, const supply& s) {
     held_back_ = false;
     retry_at_ = never;
     if (s.total >= s.max) {
-        relying_since_ = never;  // with no place for another one there is nothing to weigh
+        relying_since_ = never;  // no room for another open
         return 0;
     }
     shortage lack = lacking(now, s);
@@ -150,7 +150,7 @@ instant pacer::due(bool somebody_waits) const {
     duration delay = std::min(spacing_.first, cap);
     for (std::uint32_t i = 1; i < failures_ && delay < cap; ++i)
         delay = delay > cap / 2 ? cap : delay * 2;
-    // From its beginning: one that took long to fail has been spaced enough by that.
+    // From the beginning of the failed open: a slow failure needs no further delay.
     return after(failed_call_, delay / 1000 * permille_);
 }
 

@@ -1,4 +1,4 @@
-// How fast something happens at present.
+// Estimates the present rate of an event.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace cenote::core {
 
-/// Counts events in windows of a second; the last full one and the present one tell the rate.
+/// Counts events in windows of one second; the last full window and the present one give the rate.
 class rate {
 public:
     void note(instant now) {
@@ -16,7 +16,7 @@ public:
         ++count_;
     }
 
-    /// The time from one event to the next, on average; `otherwise` if hardly anything is known.
+    /// The average time between two events; `otherwise` with too few events.
     duration interval(instant now, duration otherwise) const {
         bool recent = now < after(began_, 2 * window);
         std::uint64_t count = recent ? count_ + before_ : 0;
@@ -38,7 +38,7 @@ private:
     instant began_ = long_ago;
     instant ends_ = long_ago;
     std::uint64_t count_ = 0;
-    std::uint64_t before_ = 0;  // in the window before
+    std::uint64_t before_ = 0;  // in the last full window
 };
 
 }  // namespace cenote::core

@@ -1,4 +1,4 @@
-// Whether the line is late, and so whom to refuse early (CoDel).
+// Load shedding (CoDel): whether the line is late, and which waiters to refuse early.
 #pragma once
 
 #include <algorithm>
@@ -8,24 +8,24 @@
 
 namespace cenote::core {
 
-/// Looks at the shortest wait of each interval. If that was longer than the target, there was a
-/// queue that did not go away, and the next interval is a late one: who has waited twice the target
-/// is refused. Twice, so that the shortest wait stays above the target while demand exceeds
-/// capacity, and falls below when it no longer does.
+/// Measures the shortest wait of each interval. If it was longer than the target, the queue did not
+/// drain, and the next interval is late: waiters that have waited twice the target are refused.
+/// Twice, so that the shortest wait stays above the target while demand exceeds capacity, and falls
+/// below it when demand falls.
 class shedder {
 public:
     explicit shedder(const shed& s) : target_(s.target), interval_(s.interval) {}
 
     bool on() const { return target_ != duration::max(); }
 
-    /// Somebody was served after so long; or nobody waits, which is as good as no wait at all.
+    /// A waiter was served after `wait`; an empty line counts as a wait of zero.
     void served(instant now, duration waited) {
         if (!on()) return;
         roll(now);
         shortest_ = std::min(shortest_, waited);
     }
 
-    /// The end of an interval may make it late, or not.
+    /// Ends intervals, each of which can make the next one late.
     void roll(instant now) {
         if (!on() || now < ends_) return;
         late_ = ends_ != long_ago && shortest_ > target_;
@@ -33,12 +33,12 @@ public:
         ends_ = after(now, interval_);
     }
 
-    /// From when on somebody who came then is refused; `never` while the line is not late.
+    /// When a waiter that arrived then is refused; `never` while the line is not late.
     instant limit(instant arrived) const {
         return late_ ? after(after(arrived, target_), target_) : never;
     }
 
-    /// When roll() must be called next while somebody waits.
+    /// When roll() must be called next while there are waiters.
     instant rolls_at() const { return on() ? ends_ : never; }
 
 private:

@@ -1,4 +1,4 @@
-// The places of a pool.
+// The slots of a pool: the parts that are not on the hand-over path.
 #include "core/slots.hpp"
 
 #include "core/ensure.hpp"
@@ -57,8 +57,8 @@ void slots::set_aside(slot_id id) {
     ++aside_;
 }
 
-/// A returned resource belongs at the newest end; only one that was probed or kept while others
-/// were used has to look for its place.
+/// A released resource belongs at the newest end. Only one that was probed or kept while others
+/// were used has to search for its place.
 slot_id slots::last_used_before(const slot& s) const {
     slot_id behind = newest(idle_kind::fresh);
     while (behind != no_slot && table_[behind].idle_since > s.idle_since)
@@ -68,7 +68,7 @@ slot_id slots::last_used_before(const slot& s) const {
 
 void slots::move(slot_id id, idle_kind kind) {
     slot& s = table_[id];
-    ensure(s.state == slot_state::idle && s.idle != kind, "an idle slot moves");
+    ensure(s.state == slot_state::idle && s.idle != kind, "only an idle slot moves between lists");
     bool expiring = s.expiring;
     unlink(id);
     s.idle = kind;
@@ -132,11 +132,11 @@ void slots::check() const {
     }
     for (std::size_t i = 0; i < slot_state_count; ++i)
         ensure(recount[i] == counts_[i].get(), "the counts equal a recount of the slots");
-    ensure(expiring == expiring_, "the expiring ones are counted");
+    ensure(expiring == expiring_, "expiring slots are counted");
     ensure(vacant_.size() == count(slot_state::vacant), "every vacant slot can be found");
-    ensure(check_list(idle_kind::doomed) == doomed_, "the doomed are counted");
-    ensure(check_list(idle_kind::kept) == kept_, "the kept are counted");
-    ensure(check_list(idle_kind::aside) == aside(), "those set aside are counted");
+    ensure(check_list(idle_kind::doomed) == doomed_, "doomed slots are counted");
+    ensure(check_list(idle_kind::kept) == kept_, "kept slots are counted");
+    ensure(check_list(idle_kind::aside) == aside(), "slots that are set aside are counted");
     std::size_t listed =
         check_list(idle_kind::fresh) + check_list(idle_kind::stale) + doomed_ + kept_ + aside();
     ensure(listed == count(slot_state::idle), "every idle slot is in exactly one list");

@@ -1,7 +1,7 @@
-// A counter with one writer that others may look at while it changes.
+// Counters with one writer that other threads may read while they change.
 //
-// The machine stays single-threaded: its caller holds a lock. `stats()` must not need that lock, so
-// the few numbers it reads are tallies, and the keeper brackets every change with a sequence
+// The machine is single-threaded: its caller holds a lock. `stats()` must not need that lock, so
+// the numbers that it reads are tallies, and the keeper brackets every change with a sequence
 // number. Release stores and acquire loads (plain moves on x86) instead of fences, so that
 // ThreadSanitizer can follow.
 #pragma once
@@ -17,7 +17,7 @@ namespace cenote::core {
 class tally {
 public:
     std::uint64_t get() const noexcept { return value_.load(std::memory_order_acquire); }
-    /// Always inlined, as what counts is: a call would cost more than the counting.
+    /// Always inlined: a call would cost more than the addition.
     [[gnu::always_inline]] void add(std::uint64_t n) noexcept {
         set(value_.load(std::memory_order_relaxed) + n);
     }
@@ -29,7 +29,7 @@ private:
     std::atomic<std::uint64_t> value_{0};
 };
 
-/// A yes or no of the same kind.
+/// A flag with one writer.
 class flag {
 public:
     operator bool() const noexcept { return value_.load(std::memory_order_acquire); }

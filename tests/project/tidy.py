@@ -28,7 +28,7 @@ ARCHITECTURE_LINES_MAX = 150
 # Words that make a reader stumble: a person where a part is meant, and word-by-word translations.
 # Say the caller, the waiter, the client, the thread; say what is done and by which part.
 HABITS = re.compile(
-    r"\b(nobody|whoever|somebody|anybody|everybody|those who|those that|any more|is none"
+    r"\b(nobody|whoever|somebody|anybody|everybody|those who|those that|any more|(?<!there )is none"
     r"|guests?|farewell|babbles?|umpire|errands?|hush)\b", re.IGNORECASE)
 # Where people read: headers, messages, comments and the guide.
 READ_FOLDERS = ("include", "src", "tools", "bench", "examples", "web", "docs/guide")
