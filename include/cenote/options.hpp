@@ -51,7 +51,7 @@ enum class order : std::uint8_t {
 
 /// Who gets a resource that becomes free while callers wait.
 enum class fairness : std::uint8_t {
-    strict,   ///< The head of the line, always.
+    strict,   ///< The head of the line.
     bounded,  ///< A newcomer may overtake the head while that has waited less than `bypass_for`.
     turns,    ///< The head. But a thread that releases and acquires again at once gets its own
               ///< resource back a few times.
@@ -214,13 +214,14 @@ struct options {
     /// Default `lifo`. Which idle resource is lent next. `fifo` closes the fast lane.
     cenote::order order = cenote::order::lifo;
 
-    /// Default `strict`. `strict` is right when a resource is held for longer than a thread switch
-    /// takes, as with every network round trip. `bounded` is for threads that hold a resource for
-    /// microseconds: strict order costs them a thread switch for each lease. `turns` is for more
-    /// threads than processors: a thread that acquires again within 100 us gets its own resource
-    /// back four times, or for 100 us, before the head of the line gets it. Coroutines, requests
-    /// for several resources and `reserved` waiters are always served in order.
-    cenote::fairness fairness = cenote::fairness::strict;
+    /// Default `turns`. With `turns`, a thread that acquires again within 100 us of its release
+    /// gets its own resource back, up to four times or for 100 us, before the head of the line gets
+    /// it: more threads than processors then pay for a thread switch once per turn. Coroutines,
+    /// requests for several resources and `reserved` waiters are always served in order; pools on
+    /// an executor are strict. `strict` hands every resource to the head of the line: the shortest
+    /// longest wait, at a thread switch per lease. `bounded` is for threads that hold a resource
+    /// for microseconds: the highest throughput, with uneven service.
+    cenote::fairness fairness = cenote::fairness::turns;
 
     /// Default 1 ms, at most 1 s. With `fairness::bounded`: newcomers may overtake the head of the
     /// line until it has waited this long. The head may wait that long beside a free resource.
