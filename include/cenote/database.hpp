@@ -67,14 +67,14 @@ public:
 
 /// What a transaction sees of others.
 enum class isolation : std::uint8_t {
-    servers_own,      ///< As the server is set up.
+    server_default,   ///< As the server is set up.
     read_committed,   ///< SQLite has no less than `serializable`, and gives that.
     repeatable_read,  ///< The same.
     serializable,
 };
 
 struct transaction_options {
-    cenote::isolation isolation = isolation::servers_own;
+    cenote::isolation isolation = isolation::server_default;
     bool read_only = false;
     /// How often `transaction(work)` begins again after it met another one: a serialization
     /// failure, a deadlock. What the work does besides has to bear that.

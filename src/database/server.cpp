@@ -18,7 +18,7 @@ std::vector<std::string> server::to_be_sure() const { return {}; }
 
 std::string words_for(isolation level) {
     switch (level) {
-        case isolation::servers_own: break;
+        case isolation::server_default: break;
         case isolation::read_committed: return "ISOLATION LEVEL READ COMMITTED";
         case isolation::repeatable_read: return "ISOLATION LEVEL REPEATABLE READ";
         case isolation::serializable: return "ISOLATION LEVEL SERIALIZABLE";

@@ -28,7 +28,7 @@ public:
 
     /// The level still waits for its transaction.
     std::vector<std::string> instead_of_begin(const transaction_options& how) const override {
-        if (how.isolation == isolation::servers_own) return {};
+        if (how.isolation == isolation::server_default) return {};
         return {"START TRANSACTION", "ROLLBACK"};
     }
 

@@ -261,7 +261,7 @@ transfer customer::drawn_transfer() {
 }
 
 isolation customer::drawn_isolation() {
-    constexpr std::array all{isolation::servers_own, isolation::read_committed,
+    constexpr std::array all{isolation::server_default, isolation::read_committed,
                              isolation::repeatable_read, isolation::serializable};
     return all.at(draw(all.size()));
 }

@@ -381,7 +381,7 @@ TYPED_TEST_P(any_database, lets_a_transaction_write_only_if_it_may) {
     this->set(s, 1, 6);
     EXPECT_EQ(this->balance(1), 6);
     for (isolation level : {isolation::read_committed, isolation::repeatable_read,
-                            isolation::serializable, isolation::servers_own}) {
+                            isolation::serializable, isolation::server_default}) {
         transaction t = ask::begin(s, transaction_options{.isolation = level});
         this->set(t, 1, 7);
         ask::commit(t);
