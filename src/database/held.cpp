@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "database/phrase.hpp"
+#include "database/placeholders.hpp"
 
 namespace cenote::database_detail {
 
@@ -82,7 +82,7 @@ private:
 
 sql::result held::execute(std::string_view text, std::span<const sql::parameter> values,
                           const caller& /*by*/) {
-    phrase said(from_->at().speaks(), text, values);
+    placeholders said(from_->at().speaks(), text, values);
     for (int left = tries_if_not_run;;) {
         sql::connection& c = ready();
         try {
@@ -126,7 +126,7 @@ asio::awaitable<sql::result> held::async_run(std::shared_ptr<held> on, sql::boun
 
 sql::cursor held::stream(std::string_view text, std::span<const sql::parameter> values,
                          const caller& /*by*/) {
-    phrase said(from_->at().speaks(), text, values);
+    placeholders said(from_->at().speaks(), text, values);
     for (int left = tries_if_not_run;;) {
         sql::connection& c = ready();
         try {

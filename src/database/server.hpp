@@ -10,7 +10,7 @@
 #include "cenote/connector.hpp"
 #include "cenote/database.hpp"
 #include "cenote/sql_connection.hpp"
-#include "database/phrase.hpp"
+#include "database/placeholders.hpp"
 
 namespace cenote::database_detail {
 

@@ -57,14 +57,13 @@ bool store::has_links() const {
 }
 
 sql::bound_statement store::translated(sql::bound_statement what) const {
-    phrase said(server_->speaks(), what.text(), what.parameters());
-    if (said.is_unchanged()) return what;
+    placeholders said(server_->speaks(), what.text(), what.parameters());
     return sql::bound_statement(said.text(), said.values());
 }
 
 sql::result store::execute(std::string_view text, std::span<const sql::parameter> values,
                            const caller& by) {
-    phrase said(server_->speaks(), text, values);
+    placeholders said(server_->speaks(), text, values);
     for (int left = tries_if_not_run;;) {
         try {
             borrowed l = acquire(by);

@@ -1,5 +1,5 @@
-// Statements as each server wants them.
-#include "database/phrase.hpp"
+// Placeholders in the form of each server.
+#include "database/placeholders.hpp"
 
 #include <stdexcept>
 #include <string>
@@ -14,12 +14,12 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-/// The text, and which of the values 1, 2, 3, … are where.
-std::pair<std::string, std::vector<int>> said(dialect to, std::string_view text,
-                                              std::size_t count) {
+/// The text, and the order of the values 1, 2, 3, ….
+std::pair<std::string, std::vector<int>> translated(dialect to, std::string_view text,
+                                                    std::size_t count) {
     std::vector<sql::parameter> values;
     for (std::size_t i = 1; i <= count; ++i) values.emplace_back(i);
-    phrase p(to, text, values);
+    placeholders p(to, text, values);
     std::vector<int> order;
     for (const sql::parameter& v : p.values())
         order.push_back(static_cast<int>(std::get<std::int64_t>(v.get())));
@@ -27,16 +27,16 @@ std::pair<std::string, std::vector<int>> said(dialect to, std::string_view text,
 }
 
 std::string text_for(dialect to, std::string_view text, std::size_t count = 1) {
-    return said(to, text, count).first;
+    return translated(to, text, count).first;
 }
 
-TEST(phrase, numbers_question_marks_for_postgres) {
-    auto [text, order] = said(dialect::postgres, "insert into t values (?, ?, ?)", 3);
+TEST(placeholders, numbers_question_marks_for_postgres) {
+    auto [text, order] = translated(dialect::postgres, "insert into t values (?, ?, ?)", 3);
     EXPECT_EQ(text, "insert into t values ($1, $2, $3)");
     EXPECT_THAT(order, ElementsAre(1, 2, 3));
 }
 
-TEST(phrase, leaves_what_the_server_understands_as_it_is) {
+TEST(placeholders, leaves_what_the_server_understands_as_it_is) {
     EXPECT_EQ(text_for(dialect::postgres, "select $2, $1", 2), "select $2, $1");
     EXPECT_EQ(text_for(dialect::sqlite, "select ?, ?2", 2), "select ?, ?2");
     EXPECT_EQ(text_for(dialect::mariadb, "select ?, '$1'", 1), "select ?, '$1'");
@@ -44,28 +44,28 @@ TEST(phrase, leaves_what_the_server_understands_as_it_is) {
         EXPECT_EQ(text_for(d, "select 'nothing'", 0), "select 'nothing'");
 }
 
-TEST(phrase, touches_nothing_without_values) {
+TEST(placeholders, touches_nothing_without_values) {
     EXPECT_EQ(text_for(dialect::postgres, "select a ? b", 0), "select a ? b");
     EXPECT_EQ(text_for(dialect::mariadb, "select $1", 0), "select $1");
 }
 
-TEST(phrase, brings_values_into_the_order_of_their_places) {
-    auto [text, order] = said(dialect::mariadb, "select $2, $1, $2", 2);
+TEST(placeholders, brings_values_into_the_order_of_their_placeholders) {
+    auto [text, order] = translated(dialect::mariadb, "select $2, $1, $2", 2);
     EXPECT_EQ(text, "select ?, ?, ?");
     EXPECT_THAT(order, ElementsAre(2, 1, 2));
-    auto [named, kept] = said(dialect::sqlite, "select $2, $1, $2", 2);
+    auto [named, kept] = translated(dialect::sqlite, "select $2, $1, $2", 2);
     EXPECT_EQ(named, "select ?2, ?1, ?2");
     EXPECT_THAT(kept, ElementsAre(1, 2));
 }
 
-TEST(phrase, leaves_operators_of_postgres_alone) {
+TEST(placeholders, leaves_operators_of_postgres_alone) {
     EXPECT_EQ(text_for(dialect::postgres, "select a ? $1"), "select a ? $1");
     EXPECT_EQ(text_for(dialect::postgres, "select a ?? ?"), "select a ? $1");
     EXPECT_EQ(text_for(dialect::postgres, "select a ??| ? and b ??& ?", 2),
               "select a ?| $1 and b ?& $2");
 }
 
-TEST(phrase, sees_no_places_in_quotes) {
+TEST(placeholders, sees_no_placeholders_in_quotes) {
     constexpr auto pg = dialect::postgres;
     EXPECT_EQ(text_for(pg, "select '?', ?"), "select '?', $1");
     EXPECT_EQ(text_for(pg, "select 'it''s ?', ?"), "select 'it''s ?', $1");
@@ -96,7 +96,7 @@ TEST(phrase, sees_no_places_in_quotes) {
               R"(select '\', [$1], `$1`, "$1", ?1)");
 }
 
-TEST(phrase, sees_no_places_in_comments) {
+TEST(placeholders, sees_no_placeholders_in_comments) {
     constexpr auto pg = dialect::postgres;
     EXPECT_EQ(text_for(pg, "select -- ?\n ?"), "select -- ?\n $1");
     EXPECT_EQ(text_for(pg, "select -- ?\r ?"), "select -- ?\r $1");
@@ -113,13 +113,13 @@ TEST(phrase, sees_no_places_in_comments) {
     EXPECT_EQ(text_for(dialect::sqlite, "select --$1\r$1\n$1"), "select --$1\r$1\n?1");
 }
 
-TEST(phrase, takes_a_dollar_in_a_name_for_what_it_is) {
+TEST(placeholders, leaves_a_dollar_in_a_name_alone) {
     EXPECT_EQ(text_for(dialect::mariadb, "select a$1, $1"), "select a$1, ?");
     EXPECT_EQ(text_for(dialect::postgres, "select a$1 + ?"), "select a$1 + $1");
     EXPECT_EQ(text_for(dialect::sqlite, "select \xc3\xa4$1, $1"), "select \xc3\xa4$1, ?1");
 }
 
-TEST(phrase, refuses_what_does_not_go_together) {
+TEST(placeholders, refuses_values_that_do_not_match) {
     EXPECT_THROW(text_for(dialect::postgres, "select ?, ?", 1), std::invalid_argument);
     EXPECT_THROW(text_for(dialect::postgres, "select ?", 2), std::invalid_argument);
     EXPECT_THROW(text_for(dialect::mariadb, "select $2", 1), std::invalid_argument);
@@ -131,8 +131,8 @@ TEST(phrase, refuses_what_does_not_go_together) {
     EXPECT_THROW(text_for(dialect::sqlite, "select $1, ?", 2), std::invalid_argument);
 }
 
-/// Whatever the text: it is read to its end, and only there.
-TEST(phrase, reads_any_text_to_its_end) {
+/// The scanner never reads beyond the end of a text.
+TEST(placeholders, reads_any_text_to_its_end) {
     const std::string pieces[] = {"'",  "\"", "`",  "[",  "]", "$",  "$$", "$a$", "?",   "??", "$1",
                                   "/*", "*/", "--", "\n", "#", "\\", "e",  "E'",  "/*!", " ",  "1"};
     std::uint64_t dice = 1;
@@ -144,7 +144,7 @@ TEST(phrase, reads_any_text_to_its_end) {
         }
         for (dialect d : {dialect::sqlite, dialect::postgres, dialect::mariadb}) {
             try {
-                auto [made, order] = said(d, text, 1);
+                auto [made, order] = translated(d, text, 1);
                 EXPECT_FALSE(made.empty()) << text;
             } catch (const std::invalid_argument&) {
                 continue;
