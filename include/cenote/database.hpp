@@ -1,11 +1,8 @@
-// A database as one object: statements from any thread or coroutine, and no pool to be seen.
-// Library cenote::database.
+// A database as one object: runs statements and transactions from any thread or coroutine, and
+// manages its connections itself. Library cenote::database.
 #pragma once
 
-#include <boost/asio/associated_executor.hpp>
-#include <boost/asio/async_result.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <concepts>
@@ -17,14 +14,13 @@
 #include <memory>
 #include <optional>
 #include <source_location>
-#include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "cenote/detail/database.hpp"
 #include "cenote/options.hpp"
 #include "cenote/pool_control.hpp"
 #include "cenote/server_error.hpp"
@@ -44,14 +40,15 @@ namespace sqlite {
 struct options;
 }
 
-/// The connection was lost in the middle of a transaction. Nothing of that has happened, unless its
-/// commit was under way: then nobody knows.
+/// The connection was lost during a transaction. The transaction was rolled back, unless the commit
+/// was in flight: then the outcome is unknown.
 class transaction_lost : public connection_error {
 public:
     transaction_lost(const std::string& what, std::string_view sqlstate, bool maybe_committed)
         : connection_error(error_kind::connection, what, sqlstate),
           maybe_committed_(maybe_committed) {}
 
+    /// True if the commit was in flight, so that the transaction may be committed or rolled back.
     bool maybe_committed() const noexcept { return maybe_committed_; }
 
 private:
@@ -59,49 +56,70 @@ private:
 };
 
 /// The connection of a scope was lost, and with it what the scope has set in its session: a role, a
-/// lock, a temporary table. Every later statement of the scope throws it, too.
+/// lock, a temporary table. Every later statement of the scope throws session_lost, too.
 class session_lost : public connection_error {
 public:
     using connection_error::connection_error;
 };
 
-/// What a transaction sees of others.
+/// How far a transaction is isolated from concurrent transactions.
 enum class isolation : std::uint8_t {
-    server_default,   ///< As the server is set up.
-    read_committed,   ///< SQLite has no less than `serializable`, and gives that.
-    repeatable_read,  ///< The same.
+    server_default,   ///< The server's configuration decides.
+    read_committed,   ///< With SQLite: serializable, its only level.
+    repeatable_read,  ///< With SQLite: serializable.
     serializable,
 };
 
+/// Options of one transaction.
 struct transaction_options {
+    /// The isolation level. Default: the server's. A higher level makes conflicts more frequent:
+    /// set `retries`, too.
     cenote::isolation isolation = isolation::server_default;
+
+    /// Default: false. If true, statements that write throw statement_error, and a transaction of a
+    /// database with replicas runs on a replica. An SQLite transaction then takes no write lock, so
+    /// it neither waits for writers nor blocks them.
     bool read_only = false;
-    /// How often `transaction(work)` begins again after it met another one: a serialization
-    /// failure, a deadlock. What the work does besides has to bear that.
+
+    /// How many times transaction(work) runs `work` again after a conflict with another
+    /// transaction: a serialization failure or a deadlock. Default: 0, the error goes to the
+    /// caller. Set it if conflicts are expected. `work` must be safe to run more than once: only
+    /// its statements are undone.
     std::size_t retries = 0;
-    /// Before it begins again; twice as long each time, and drawn by lot.
+
+    /// The pause before the first retry. Default: 10 ms. Doubles on each retry up to one second,
+    /// with jitter. Raise it if many callers conflict repeatedly.
     std::chrono::milliseconds backoff{10};
 };
 
+/// Options of a database.
 struct database_options {
-    /// Of the pool behind it.
+    /// The options of the connection pool, or of each pool if the database has replicas: its size,
+    /// its timeouts, its observers. Defaults: see cenote::options.
     options pool = {};
-    /// How many statements each connection keeps prepared, the latest it has run. 0: none. A reset
-    /// of MariaDB ends them; a reset of PostgreSQL that keeps them costs more than parsing a simple
-    /// statement.
+
+    /// How many prepared statements each connection keeps, the most recently used ones. Default:
+    /// 100. 0 keeps none. A kept statement saves its parsing when it runs again, and takes memory
+    /// in the server. The reset of a MariaDB connection ends prepared statements. A PostgreSQL
+    /// reset that keeps them costs more than parsing a simple statement: set 0 if statements are
+    /// simple.
     std::size_t statement_cache = 100;
-    /// Believes that a statement or transaction outside of a scope leaves nothing behind in the
-    /// session, unless the server reports a change (SET, temporary tables). Then PostgreSQL and
-    /// MariaDB reset nothing after it, and a short statement takes a half to a third of the time.
-    /// It is wrong for what servers do not report: a setting or a lock that a SELECT makes by a
-    /// function, user variables, GET_LOCK. The next user of the connection finds them. Scopes are
-    /// reset in any case; SQLite reports everything.
+
+    /// Default: false, a connection is reset after every use. If true, PostgreSQL and MariaDB
+    /// connections are not reset after a statement or transaction outside of a scope unless the
+    /// server reports a change of the session (SET, a temporary table). Short statements then take
+    /// a half to a third of the time.
+    ///
+    /// Set it only if no statement outside of a scope changes the session in a way that servers do
+    /// not report: a setting or lock made by a function in a SELECT, a user variable, GET_LOCK. The
+    /// next user of the connection would find that change. Scopes are reset in any case. SQLite
+    /// reports every change.
     bool trust_statements = false;
 };
 
-/// The text of a statement, and the place of the call that it was written in. Made implicitly from
-/// whatever a std::string_view can be made from, and refers to that. Statements are variadic, so
-/// the place cannot be a last parameter of theirs.
+/// The text of a statement, and the place in the program where it was passed. Converts implicitly
+/// from anything that a std::string_view can be made from, and refers to that text. The functions
+/// that take it are variadic, so they cannot have a source_location as their last parameter.
 class statement_text {
 public:
     template <class Text>
@@ -117,167 +135,61 @@ private:
     std::source_location at_;
 };
 
-namespace database_detail {
-
-namespace asio = boost::asio;
-
-/// Which call wants a connection, and how: what a pool's acquire is told.
-struct caller {
-    std::source_location at;
-    acquire_options how;
-};
-
-// g++ 12 destroys temporaries of such types twice in an expression with co_await.
+// g++ 12 destroys temporaries of other types twice in an expression with co_await.
 static_assert(std::is_trivially_destructible_v<statement_text>);
 static_assert(std::is_trivially_destructible_v<acquire_options>);
-static_assert(std::is_trivially_destructible_v<caller>);
 
-class server;
-class places;
-class held;
-
-/// Of one scope's or handle's: no two are alike.
-using transaction_id = std::uint64_t;
-
-/// A transaction that has begun. Whoever ends it may outlive its handle; it is abandoned with the
-/// last of them.
-struct begun;
-
-/// Whom a statement can be given to.
-class asked {
-public:
-    asked() = default;
-    asked(const asked&) = delete;
-    asked& operator=(const asked&) = delete;
-    virtual ~asked() = default;
-
-    // `by` matters where the statement itself takes a connection.
-    virtual sql::result execute(std::string_view text, std::span<const sql::parameter> values,
-                                const caller& by) = 0;
-    virtual asio::awaitable<sql::result> async_execute(sql::bound_statement what, caller by) = 0;
-    virtual sql::cursor stream(std::string_view text, std::span<const sql::parameter> values,
-                               const caller& by) = 0;
-    virtual asio::awaitable<sql::cursor> async_stream(sql::bound_statement what, caller by) = 0;
-};
-
-/// Again, on another connection, if one is lost. Not in a transaction, and not beyond its time.
-sql::result execute_again(asked& to, std::string_view text, std::span<const sql::parameter> values,
-                          const caller& by);
-asio::awaitable<sql::result> async_execute_again(std::shared_ptr<asked> to,
-                                                 sql::bound_statement what, caller by);
-
-using sql::detail::complete_with;
-
-/// What is given where there may also be options, and is none.
-template <class Token>
-concept completion_token = !std::same_as<std::remove_cvref_t<Token>, transaction_options>;
-
-/// What could not even begin: a handler is told of it like of everything else.
-template <class T>
-asio::awaitable<T> failed_work(std::exception_ptr why) {
-    std::rethrow_exception(why);
-    co_return T();
-}
-
-template <class T>
-concept bindable = std::constructible_from<sql::parameter, const std::remove_cvref_t<T>&>;
-
-/// `begin(statement)` gives an awaitable. The last of `args` is a completion token, unless it is a
-/// value.
-template <class Begin, class... Args>
-auto begin_with(Begin begin, std::string_view text, Args&&... args) {
-    if constexpr (sizeof...(Args) == 0) {
-        return begin(sql::bound_statement(text, {}));
-    } else {
-        constexpr std::size_t last = sizeof...(Args) - 1;
-        auto all = std::forward_as_tuple(std::forward<Args>(args)...);
-        if constexpr (bindable<std::tuple_element_t<last, std::tuple<Args...>>>) {
-            auto values = sql::bind(args...);
-            return begin(sql::bound_statement(text, values));
-        } else {
-            auto values = [&]<std::size_t... I>(std::index_sequence<I...>) {
-                return sql::bind(std::get<I>(all)...);
-            }(std::make_index_sequence<last>{});
-            using work = decltype(begin(sql::bound_statement(text, values)));
-            std::optional<work> begun_work;
-            try {
-                begun_work.emplace(begin(sql::bound_statement(text, values)));
-            } catch (...) {
-                begun_work.emplace(
-                    failed_work<typename work::value_type>(std::current_exception()));
-            }
-            return complete_with(std::move(*begun_work), std::get<last>(std::move(all)));
-        }
-    }
-}
-
-/// Whether and when a transaction that failed is tried again.
-class attempts {
-public:
-    explicit attempts(const transaction_options& how) : left_(how.retries), pause_(how.backoff) {}
-
-    /// Empty: not again.
-    std::optional<std::chrono::nanoseconds> pause_after(const std::exception_ptr& failed);
-    /// The same, and waits. False: not again.
-    bool again_after(const std::exception_ptr& failed);
-
-private:
-    std::size_t left_;
-    std::chrono::nanoseconds pause_;
-};
-
-asio::awaitable<void> wait_for(std::chrono::nanoseconds pause);
-
-}  // namespace database_detail
-
-/// Says of a statement that it does no harm to run it twice: it only reads, or it comes to the
-/// same. Then it is run again if its connection is lost, and nobody knows whether it was.
+/// Marks a statement that may run twice because the second run changes nothing: it only reads, or
+/// it sets what the first run has set. If its connection is lost, it runs again on another one, at
+/// most three times in total. That does not apply in a transaction, in a scope that relies on its
+/// session, and to a statement that has timed out.
 struct idempotent_t {};
 inline constexpr idempotent_t idempotent{};
 
-/// What can be asked of a database, a scope and a transaction alike.
+/// Runs statements. Base of databases, scopes and transactions.
 ///
-/// Values go into a statement only as parameters. Their places are written `?`, or `$1`, `$2` in
-/// any order: either is understood by every server. (PostgreSQL has operators with a question mark:
-/// write `$1` beside them, or `??` for the operator.)
+/// Values go into a statement only as parameters. Their placeholders are written `?`, or `$1`, `$2`
+/// in any order; every server understands both. Some PostgreSQL operators contain a question mark:
+/// use `$1` in such a statement, or write `??` for the operator.
 ///
-/// Throws: pool_error if no connection could be had; statement_error for what the server would not
-/// do; connection_error if the connection was lost, after which nobody knows what came of the
-/// statement, and which the next one does not notice. sql::bad_value, std::invalid_argument.
+/// The functions that begin with async_ return an awaitable, or take a completion token as their
+/// last argument. The handler of a token gets (std::exception_ptr, what the blocking form returns).
 ///
-/// What begins with async_ is awaited, or given a completion token after everything else. Handlers
-/// are given (std::exception_ptr, what the other form returns).
+/// Throws: pool_error if no connection could be had; statement_error if the server refuses the
+/// statement; connection_error if the connection was lost, so that the outcome of the statement is
+/// unknown (the next statement uses another connection); sql::bad_value for values of the wrong
+/// type; std::invalid_argument if placeholders and parameters do not match; std::logic_error in a
+/// scope or transaction that cannot run a statement now.
 class statements {
 public:
-    /// Runs one statement.
+    /// Runs one statement with these values, and returns all its rows. Waits for a connection if
+    /// none is at hand, then for the server.
+    ///
+    ///     db.execute("UPDATE customer SET city = ? WHERE id = ?", city, id);
     template <class... Args>
     sql::result execute(statement_text text, const Args&... args) {
         auto values = sql::bind(args...);
-        return asked_->execute(text.text(), values, by(text));
+        return executor_->execute(text.text(), values, call_of(text, false));
     }
     template <class... Args>
     auto async_execute(statement_text text, Args&&... args) {
-        return database_detail::begin_with(
-            [&](sql::bound_statement s) { return asked_->async_execute(std::move(s), by(text)); },
-            text.text(), std::forward<Args>(args)...);
+        return start(call_of(text, false), text, std::forward<Args>(args)...);
     }
 
-    /// The same, and once more if need be: `db.execute(cenote::idempotent, "…", 5)`.
+    /// Runs a statement that may run twice; see `idempotent_t`.
+    ///
+    ///     db.execute(cenote::idempotent, "DELETE FROM visit WHERE id = ?", id);
     template <class... Args>
     sql::result execute(idempotent_t, statement_text text, const Args&... args) {
         auto values = sql::bind(args...);
-        return database_detail::execute_again(*asked_, text.text(), values, by(text));
+        return executor_->execute(text.text(), values, call_of(text, true));
     }
     template <class... Args>
     auto async_execute(idempotent_t, statement_text text, Args&&... args) {
-        return database_detail::begin_with(
-            [&](sql::bound_statement s) {
-                return database_detail::async_execute_again(asked_, std::move(s), by(text));
-            },
-            text.text(), std::forward<Args>(args)...);
+        return start(call_of(text, true), text, std::forward<Args>(args)...);
     }
 
-    /// The same, for those who want its rows:
+    /// Like execute; reads better for a statement that is run for its rows.
     ///
     ///     for (auto [id, name] : db.query("SELECT id, name FROM customer WHERE city = ?", city)
     ///                                .as<std::int64_t, std::string>())
@@ -298,98 +210,121 @@ public:
         return async_execute(idempotent, text, std::forward<Args>(args)...);
     }
 
-    /// Row by row. The connection is kept until the last one was read, or the cursor ends. Until
-    /// then, a scope or transaction throws std::logic_error for every other statement.
+    /// Runs a statement and returns its rows one by one, for results that are too large for memory.
+    /// The cursor keeps the connection until its last row was read, or until the cursor ends. In a
+    /// scope or transaction, every other statement throws std::logic_error until then.
     template <class... Args>
     sql::cursor stream(statement_text text, const Args&... args) {
         auto values = sql::bind(args...);
-        return asked_->stream(text.text(), values, by(text));
+        return executor_->stream(text.text(), values, call_of(text, false));
     }
     template <class... Args>
     auto async_stream(statement_text text, Args&&... args) {
-        return database_detail::begin_with(
-            [&](sql::bound_statement s) { return asked_->async_stream(std::move(s), by(text)); },
+        return database_detail::start_with(
+            [&](sql::bound_statement s) {
+                return database_detail::executor::async_stream(executor_, std::move(s),
+                                                               call_of(text, false));
+            },
             text.text(), std::forward<Args>(args)...);
     }
 
 protected:
     statements() = default;
-    explicit statements(std::shared_ptr<database_detail::asked> a,
+    explicit statements(std::shared_ptr<database_detail::executor> by,
                         const acquire_options& how = {}) noexcept
-        : asked_(std::move(a)), how_(how) {}
+        : executor_(std::move(by)), how_(how) {}
     statements(const statements&) = default;
     statements(statements&&) noexcept = default;
     statements& operator=(const statements&) = default;
     statements& operator=(statements&&) noexcept = default;
     ~statements() = default;
 
-    database_detail::caller by(const statement_text& text) const noexcept {
-        return {text.at(), how_};
+    database_detail::call call_of(const statement_text& text, bool twice) const {
+        return {text.at(), how_, twice};
     }
 
-    std::shared_ptr<database_detail::asked> asked_;
+    std::shared_ptr<database_detail::executor> executor_;
     acquire_options how_;  // of statements that take a connection themselves
+
+private:
+    template <class... Args>
+    auto start(const database_detail::call& as, const statement_text& text, Args&&... args) {
+        return database_detail::start_with(
+            [&](sql::bound_statement s) {
+                return database_detail::executor::async_execute(executor_, std::move(s), as);
+            },
+            text.text(), std::forward<Args>(args)...);
+    }
 };
 
-/// All or nothing. Ends with commit() or rollback(); if it ends otherwise, it is rolled back before
-/// anybody else gets its connection.
+/// A transaction: all its statements take effect at its commit, or none. A transaction that ends
+/// without commit() is rolled back, at the latest before its connection serves another user.
 ///
-/// Used by one thread or coroutine at a time.
+/// Statements throw transaction_lost if the connection was lost or if the server has rolled the
+/// transaction back after an error; std::logic_error if the transaction has ended, if a nested one
+/// has not, or if a statement such as COMMIT has ended it in plain SQL.
+///
+/// Thread safety: one thread or coroutine at a time. May outlive its scope and its database.
 class transaction : public statements {
 public:
-    /// None.
+    /// A transaction that has ended.
     transaction() noexcept;
     transaction(transaction&& other) noexcept;
     transaction& operator=(transaction&& other) noexcept;
     ~transaction();
 
-    /// Throws transaction_lost if the connection is lost, statement_error if the server would not:
-    /// then it is rolled back.
+    /// Makes the changes permanent and visible to others; ends a nested transaction without that.
+    /// Throws transaction_lost if the connection was lost, and statement_error if the server
+    /// refuses the commit: then roll back, or let the transaction end.
     void commit();
     template <class Token = boost::asio::use_awaitable_t<>>
     auto async_commit(Token&& token = {}) {
         return database_detail::complete_with(awaited_commit(), std::forward<Token>(token));
     }
-    /// Does not mind if the connection is lost.
+
+    /// Undoes all changes. Succeeds if the connection is lost, since the server rolls back then. A
+    /// nested transaction throws transaction_lost in that case.
     void rollback();
     template <class Token = boost::asio::use_awaitable_t<>>
     auto async_rollback(Token&& token = {}) {
         return database_detail::complete_with(awaited_rollback(), std::forward<Token>(token));
     }
 
-    /// A transaction in this one (a savepoint): only what it did is undone if it is rolled back.
-    /// Until that has ended, this one throws std::logic_error whatever is asked of it.
+    /// Begins a nested transaction (a savepoint). Its rollback undoes only its own changes; its
+    /// commit leaves the decision to this one. Until it has ended, all other members of this one
+    /// throw std::logic_error.
     [[nodiscard]] transaction begin();
     template <class Token = boost::asio::use_awaitable_t<>>
     auto async_begin(Token&& token = {}) {
         return database_detail::complete_with(awaited_begin(), std::forward<Token>(token));
     }
 
-    /// Neither committed nor rolled back yet. Asks nobody.
+    /// Whether it was neither committed nor rolled back by this handle. Does not ask the server.
     bool active() const noexcept;
 
 private:
-    friend class database_detail::held;
-    transaction(std::shared_ptr<database_detail::held> on, database_detail::transaction_id which);
+    friend class database_detail::open_transaction;
+    explicit transaction(std::shared_ptr<database_detail::executor> open) noexcept;
 
     boost::asio::awaitable<void> awaited_commit();
     boost::asio::awaitable<void> awaited_rollback();
     boost::asio::awaitable<transaction> awaited_begin();
-
-    std::shared_ptr<database_detail::begun> begun_;
 };
 
-/// One connection for everything that is asked of it, from the first statement to its end: what a
-/// request needs. Takes nothing before it is used. If the connection is lost, every later statement
-/// throws session_lost (see scope_options::keeps_session).
+/// One connection for several statements, for instance for a request. It takes the connection with
+/// its first statement and returns it when the scope, its transactions and its cursors have ended.
+/// If the connection is lost, every later statement throws session_lost (see
+/// scope_options::keeps_session).
 ///
-/// Used by one thread or coroutine at a time. It may outlive its database.
+/// Thread safety: one thread or coroutine at a time. May outlive its database.
 class scope : public statements {
 public:
     scope(scope&&) noexcept = default;
     scope& operator=(scope&&) noexcept = default;
     ~scope() = default;
 
+    /// Begins a transaction on the connection of the scope. Throws like a statement, and
+    /// std::logic_error if the scope has a transaction already.
     [[nodiscard]] cenote::transaction begin(const transaction_options& how = {});
     template <class Token = boost::asio::use_awaitable_t<>>
     auto async_begin(const transaction_options& how = {}, Token&& token = {}) {
@@ -400,21 +335,21 @@ public:
         return async_begin(transaction_options(), std::forward<Token>(token));
     }
 
-    /// Whether it has a connection at present. Asks nobody.
+    /// Whether it has a connection at present. Does not ask the server.
     bool has_connection() const noexcept;
-    /// Its connection, and any that it may get, is closed at its end instead of kept. It can be
-    /// used until then.
+
+    /// Closes the connection when the scope returns it, and any connection that replaces it. The
+    /// scope remains usable. For sessions in a state that a reset may not undo.
     void discard_at_end() noexcept;
 
 private:
     friend class database_calls;
-    explicit scope(std::shared_ptr<database_detail::held> on) noexcept;
+    explicit scope(std::shared_ptr<database_detail::executor> connection) noexcept;
     boost::asio::awaitable<cenote::transaction> awaited_begin(transaction_options how);
-
-    std::shared_ptr<database_detail::held> on_;
 };
 
-/// Where else a database can be read, by URLs of the same kind as its own:
+/// URLs of servers that have copies of a database and can be read. They are of the same kind as the
+/// database.
 ///
 ///     cenote::database db{primary, cenote::replicas{first, second}};
 struct replicas {
@@ -424,31 +359,39 @@ struct replicas {
     std::vector<std::string> urls;
 };
 
+/// Options of one scope.
 struct scope_options {
-    /// Nothing can be written in it, and it may be given a replica's connection.
+    /// Default: false. If true, statements that write throw statement_error, and a scope of a
+    /// database with replicas runs on a replica. Costs a round trip when the scope takes its
+    /// connection (not with SQLite).
     bool read_only = false;
-    /// Whether its statements may rely on what earlier ones have set in the session: a role, a
-    /// lock, a temporary table. `false`: they do not, so a lost connection is replaced by another
-    /// one with the next statement, except in a transaction.
+
+    /// Default: true, statements may rely on what earlier ones have set in the session: a role, a
+    /// lock, a temporary table. Once the connection is lost, all statements throw session_lost. If
+    /// false, the next statement after a loss runs on a new connection, except in a transaction.
+    /// Set false for scopes whose statements set nothing that later ones need.
     bool keeps_session = true;
 };
 
-/// What a database can be asked for, besides statements: scopes and transactions. Common to a
-/// database and to database_view.
+/// Begins scopes and transactions. Base of database and database_view, which are used alike.
 ///
-/// Each connection is lent to the line of the program that asks for it: the statement, scope(),
-/// begin() or transaction(), in `leases()`, in the texts of timeouts and in reports of leaks.
+/// Each connection is attributed to the line of the program that has asked for it, that of the
+/// statement, scope(), begin() or transaction(): in `leases()`, in the texts of timeouts and in
+/// reports of leaks.
 class database_calls : public statements {
 public:
+    /// Makes a scope. It takes no connection before its first statement. Never waits.
     [[nodiscard]] cenote::scope scope(const scope_options& how = {},
                                       std::source_location at = std::source_location::current());
+
+    /// Takes a connection and begins a transaction on it. Throws like a statement.
     [[nodiscard]] cenote::transaction begin(
         const transaction_options& how = {},
         std::source_location at = std::source_location::current());
     template <class Token = boost::asio::use_awaitable_t<>>
     auto async_begin(const transaction_options& how = {}, Token&& token = {},
                      std::source_location at = std::source_location::current()) {
-        return database_detail::complete_with(begin_in(places_, how, {at, how_}),
+        return database_detail::complete_with(begin_in(executor_, how, {at, how_}),
                                               std::forward<Token>(token));
     }
     template <database_detail::completion_token Token>
@@ -456,15 +399,22 @@ public:
         return async_begin(transaction_options(), std::forward<Token>(token), at);
     }
 
-    /// Runs `work(transaction&)` and commits; returns what it returns. If it throws, everything is
-    /// rolled back and the exception goes on, whatever becomes of the rollback.
+    /// Runs `work(transaction&)`, commits unless `work` has ended the transaction, and returns what
+    /// `work` returns. If `work` or the commit throws, rolls back and throws the same exception,
+    /// even if the rollback fails. After a conflict `work` runs again as
+    /// transaction_options::retries allows; the calling thread sleeps in between.
+    ///
+    ///     db.transaction([&](cenote::transaction& t) {
+    ///         t.execute("UPDATE account SET balance = balance - ? WHERE id = ?", sum, from);
+    ///         t.execute("UPDATE account SET balance = balance + ? WHERE id = ?", sum, to);
+    ///     });
     template <class Work>
     auto transaction(Work&& work, const transaction_options& how = {},
                      std::source_location at = std::source_location::current()) {
         using result = std::invoke_result_t<Work&, cenote::transaction&>;
-        for (database_detail::attempts more(how);;) {
+        for (database_detail::retry_policy retries(how);;) {
             cenote::transaction t = begin(how, at);
-            std::exception_ptr failed;
+            std::exception_ptr failure;
             try {
                 if constexpr (std::is_void_v<result>) {
                     std::invoke(work, t);
@@ -476,14 +426,22 @@ public:
                     return made;
                 }
             } catch (...) {
-                failed = std::current_exception();
+                failure = std::current_exception();
             }
-            roll_back(t);
-            if (!more.again_after(failed)) std::rethrow_exception(failed);
+            try {
+                if (t.active()) t.rollback();
+            } catch (...) {
+                t = {};  // rolled back with the connection's return; the first error matters more
+            }
+            std::optional<std::chrono::nanoseconds> pause = retries.pause_after(failure);
+            if (!pause) std::rethrow_exception(failure);
+            database_detail::wait_for(*pause);
         }
     }
 
-    /// The same for a `work` that gives an awaitable. It is kept until the end.
+    /// Like transaction, for a `work` that returns an awaitable. Keeps a copy of `work` until the
+    /// end. With g++ 12 a lambda with captures that are not trivially destructible must be a named
+    /// variable.
     template <class Work, class Token = boost::asio::use_awaitable_t<>>
     auto async_transaction(Work&& work, const transaction_options& how = {}, Token&& token = {},
                            std::source_location at = std::source_location::current()) {
@@ -497,7 +455,8 @@ public:
         auto kept = std::make_shared<type>(std::forward<Work>(work));
         awaited_work<result> once = [kept](cenote::transaction& t) { return (*kept)(t); };
         return database_detail::complete_with(
-            repeat<result>(places_, std::move(once), how, {at, how_}), std::forward<Token>(token));
+            repeat<result>(executor_, std::move(once), how, {at, how_}),
+            std::forward<Token>(token));
     }
     template <class Work, database_detail::completion_token Token>
     auto async_transaction(Work&& work, Token&& token,
@@ -507,35 +466,31 @@ public:
     }
 
 protected:
-    explicit database_calls(std::shared_ptr<database_detail::places> all,
-                            const acquire_options& how = {}) noexcept;
+    explicit database_calls(std::shared_ptr<database_detail::executor> servers,
+                            const acquire_options& how = {}) noexcept
+        : statements(std::move(servers), how) {}
     database_calls(const database_calls&) = default;
     database_calls(database_calls&&) noexcept = default;
     database_calls& operator=(const database_calls&) = default;
     database_calls& operator=(database_calls&&) noexcept = default;
     ~database_calls() = default;
 
-    std::shared_ptr<database_detail::places> places_;
-
 private:
-    /// Because of another error, which is not to be forgotten over this one's.
-    static void roll_back(cenote::transaction& t) noexcept;
-    static boost::asio::awaitable<void> async_roll_back(cenote::transaction* t);
     static boost::asio::awaitable<cenote::transaction> begin_in(
-        std::shared_ptr<database_detail::places> places, transaction_options how,
-        database_detail::caller by);
+        std::shared_ptr<database_detail::executor> in, transaction_options how,
+        database_detail::call as);
 
-    /// By any other name than that of the work's own type, of which g++ complains if it is local.
+    // Not the work's own type: g++ 12 warns about a local one.
     template <class Result>
     using awaited_work = std::function<boost::asio::awaitable<Result>(cenote::transaction&)>;
 
     template <class Result>
-    static boost::asio::awaitable<Result> repeat(std::shared_ptr<database_detail::places> in,
+    static boost::asio::awaitable<Result> repeat(std::shared_ptr<database_detail::executor> in,
                                                  awaited_work<Result> work, transaction_options how,
-                                                 database_detail::caller by) {
-        for (database_detail::attempts more(how);;) {
-            cenote::transaction t = co_await begin_in(in, how, by);
-            std::exception_ptr failed;
+                                                 database_detail::call as) {
+        for (database_detail::retry_policy retries(how);;) {
+            cenote::transaction t = co_await begin_in(in, how, as);
+            std::exception_ptr failure;
             try {
                 if constexpr (std::is_void_v<Result>) {
                     co_await work(t);
@@ -547,69 +502,78 @@ private:
                     co_return made;
                 }
             } catch (...) {
-                failed = std::current_exception();
+                failure = std::current_exception();
             }
             try {
-                co_await async_roll_back(&t);
+                if (t.active()) co_await t.async_rollback();
             } catch (...) {
-                t = {};  // cancelled: rolled back as it ends. What went wrong before matters.
+                t = {};  // canceled, for instance; the first error matters more
             }
-            std::optional<std::chrono::nanoseconds> pause = more.pause_after(failed);
-            if (!pause) std::rethrow_exception(failed);
-            co_await database_detail::wait_for(*pause);
+            std::optional<std::chrono::nanoseconds> pause = retries.pause_after(failure);
+            if (!pause) std::rethrow_exception(failure);
+            co_await database_detail::async_wait_for(*pause);
         }
     }
 };
 
-/// A database with options for each acquire: see database::with(). Its scopes and transactions keep
-/// the options. Cheap to copy. Used after its database has ended, it throws closed_error.
+/// A database with other options for each acquire; see database::with(). Its scopes and
+/// transactions use the same options. Cheap to copy. After its database has ended, everything
+/// throws closed_error.
+///
+/// Thread safety: all members may be called from any thread at any time.
 class database_view : public database_calls {
 private:
     friend class database;
-    database_view(std::shared_ptr<database_detail::places> all, const acquire_options& how) noexcept
-        : database_calls(std::move(all), how) {}
+    database_view(std::shared_ptr<database_detail::executor> servers,
+                  const acquire_options& how) noexcept
+        : database_calls(std::move(servers), how) {}
 };
 
-/// A database, by its URL:
+/// A database:
 ///
 ///     cenote::database db{"postgresql://app:secret@db.example.com/orders"};
 ///     db.execute("INSERT INTO customer(name) VALUES (?)", name);
 ///     auto count = db.query("SELECT count(*) FROM customer").scalar<std::int64_t>();
 ///
-/// `sqlite:`, `postgresql:` and `mariadb:`, each with the parameters of its connector (see
-/// docs/guide). Each statement takes a connection, runs, and gives it back; nothing is bound to a
-/// thread or coroutine. A caller that needs the same connection for several statements takes a
-/// scope or a transaction.
+/// URLs begin with `sqlite:`, `postgresql:` or `mariadb:` and take the parameters of the server's
+/// connector (see docs/guide). Each statement takes a connection from a pool, runs, and returns the
+/// connection; nothing is bound to a thread or coroutine. Use a scope or a transaction for
+/// statements that need the same connection.
 ///
 /// Thread safety: all members may be called from any thread at any time.
 class database : public database_calls {
 public:
-    /// Throws invalid_url, invalid_option, std::invalid_argument; and what the first open threw, if
-    /// the options have it wait for that.
+    /// Opens connections when they are needed, or as `how.pool` says. Throws invalid_url,
+    /// invalid_option and std::invalid_argument; with warm_up::wait also what the first failed open
+    /// threw.
     explicit database(std::string_view url, const database_options& how = {});
-    /// With what cannot be said in a URL, such as functions for each connection of SQLite's
-    /// (`on_open`).
+
+    /// With the options of a server's connector, for what a URL cannot express: for instance
+    /// `on_open`, which registers functions with each SQLite connection.
     explicit database(const sqlite::options& where, const database_options& how = {});
     explicit database(const postgres::options& where, const database_options& how = {});
     explicit database(const mariadb::options& where, const database_options& how = {});
 
-    /// With replicas of it. What only reads goes there: scopes and transactions that are
-    /// `read_only`, each to the next replica in turn; to the primary if none can be reached.
-    /// Everything else goes to the primary, which must take writes. A replica may be behind: who
-    /// must see what was just written begins in a scope that is not read-only.
+    /// With replicas, which serve read-only scopes and read-only transactions in turn. The primary
+    /// serves them if no replica can be reached. Everything else runs on the primary, which must
+    /// accept writes. A replica may lag behind: to read what was just written, use a scope that is
+    /// not read-only.
     ///
-    /// Each has a pool of its own, with the same options; but a replica's has a breaker of its own,
-    /// and opens that hang are given up in a quarter of `acquire_timeout`. With `warm_up::wait`
-    /// this also throws what a replica's open threw, if trying again is no use (a wrong password).
+    /// Each server has a pool of its own with the options of `how.pool`. The pool of a replica has
+    /// a circuit breaker of its own and abandons an open after a quarter of `acquire_timeout`. With
+    /// warm_up::wait the constructor also throws what the open of a replica threw, if trying again
+    /// is pointless (a wrong password).
     template <std::same_as<replicas> Others>  // and not options in braces
     database(std::string_view primary, const Others& others, const database_options& how = {})
-        : database(all_of(primary, others, how)) {}
+        : database(with_replicas(primary, others, how)) {}
 
-    /// With one connection, opened here and kept, for short-lived tools and tests. Throws what that
-    /// throws. Everything else is as with a pool, but that only one can have a connection at a
-    /// time, and others wait for it. A thread that waits for itself times out, and the text says
-    /// so. Also throws invalid_option for an option of the pool that has no effect here (`max`, the
-    /// minimum, `warm_up`, the limits of a connection's life).
+    /// With a single connection, for short-lived tools and tests. It is opened here and kept for
+    /// the lifetime of the database; statements, scopes and transactions of other callers wait for
+    /// it. A thread that waits for its own scope times out with a text that says so.
+    ///
+    /// Throws what the constructor and the open throw, and invalid_option for an option of the pool
+    /// that has no effect on a single connection: `max`, `min_size`, `min_idle`, `warm_up` and the
+    /// limits of a connection's life.
     template <class Where>
     static database direct(const Where& where, database_options how = {}) {
         return database(where, one_connection(std::move(how)));
@@ -617,31 +581,34 @@ public:
 
     database(database&&) noexcept = default;
     database& operator=(database&& other) noexcept;
-    /// Scopes, transactions and cursors that have a connection keep it. Later acquires are refused.
+
+    /// Refuses all later acquires with closed_error. Scopes, transactions and cursors that have a
+    /// connection keep it.
     ~database();
 
-    /// The same database with other options for whatever is asked of it:
+    /// This database with other options for each acquire:
     ///
     ///     db.with({.timeout = 100ms, .task = "checkout"}).execute("…");
     ///
-    /// `timeout` is the time to wait for a connection, not that of the statement.
+    /// `timeout` limits how long a call waits for a connection, not how long its statement runs.
     [[nodiscard]] database_view with(const acquire_options& how) const {
-        return database_view(places_, how);
+        return database_view(executor_, how);
     }
 
-    /// Of the pool behind it; with replicas, of all pools together.
+    /// The stats of the pool; with replicas, the sum over all pools.
     cenote::stats stats() const;
-    /// Of the primary's pool, and then of each replica's.
+    /// The stats of the primary's pool, followed by those of each replica's.
     std::vector<cenote::stats> stats_of_each() const;
-    /// The pools, for a dashboard or a health check. The controls must not outlive the database.
+    /// The controls of all pools in that order, for a dashboard or a health check. They must not
+    /// outlive the database.
     std::vector<pool_control> controls() const;
 
 private:
-    explicit database(std::shared_ptr<database_detail::places> all);
+    explicit database(std::shared_ptr<database_detail::executor> servers) noexcept;
 
-    static std::shared_ptr<database_detail::places> all_of(std::string_view primary,
-                                                           const replicas& others,
-                                                           const database_options& how);
+    static std::shared_ptr<database_detail::executor> with_replicas(std::string_view primary,
+                                                                    const replicas& others,
+                                                                    const database_options& how);
     static database_options one_connection(database_options how);
 };
 

@@ -1,115 +1,87 @@
-// A server of whatever kind, as a database sees it: opens links, tends them, and has its words.
+// A database server of any kind: the connector of its pool, and what differs between the kinds.
 #pragma once
 
+#include <boost/asio/awaitable.hpp>
+#include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <exception>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
-#include "cenote/connector.hpp"
 #include "cenote/database.hpp"
-#include "cenote/sql_connection.hpp"
+#include "cenote/mariadb.hpp"
+#include "cenote/postgres.hpp"
+#include "cenote/server_error.hpp"
+#include "cenote/sqlite.hpp"
 #include "database/placeholders.hpp"
 
 namespace cenote::database_detail {
 
-/// One connection to it, pooled.
-class link {
-public:
-    link() = default;
-    link(const link&) = delete;
-    link& operator=(const link&) = delete;
-    virtual ~link() = default;
+/// A connection to a server of any kind, as pools hold it. The kinds are in the order of `dialect`.
+using any_connection = std::variant<sqlite::connection, postgres::connection, mariadb::connection>;
 
-    virtual sql::connection& connection() noexcept = 0;
+/// The role of a server in its database.
+enum class role : std::uint8_t {
+    alone,
+    primary,  ///< Must accept writes.
+    replica,  ///< Is only read from.
 };
+
+/// A list of statements without values, run one after the other.
+using statement_list = std::vector<std::string>;
 
 class server {
 public:
-    server() = default;
-    server(const server&) = delete;
-    server& operator=(const server&) = delete;
-    virtual ~server() = default;
+    using connector = std::variant<sqlite::connector, postgres::connector, mariadb::connector>;
 
-    // The verbs of a connector.
-    virtual std::unique_ptr<link> open() = 0;
-    virtual bool probe(link& l) = 0;
-    virtual void reset(link& l) = 0;
-    virtual void close(link& l) = 0;
-    virtual bool before_acquire(link& l) noexcept = 0;
-    virtual verdict before_release(link& l) noexcept = 0;
-    virtual void forsake(link& l) noexcept = 0;
+    /// `resets_in_full`: the connector resets everything a session may carry without being told to.
+    /// `min_size`: how many connections the server needs at least.
+    server(connector by, bool resets_in_full, std::size_t min_size = 0)
+        : connector_(std::move(by)), resets_in_full_(resets_in_full), min_size_(min_size) {}
 
-    virtual dialect speaks() const noexcept = 0;
-    /// Whether its connector resets whatever a session may carry, without being told to.
-    virtual bool resets_in_full() const noexcept = 0;
-    /// The options of a pool of its links.
-    virtual options suited(options chosen) const { return chosen; }
-    /// Nothing can be written in this session, until it is reset.
-    virtual void only_read(link& l) = 0;
-    virtual asio::awaitable<void> async_only_read(link& l) = 0;
-    /// Where that need not be said to anybody: nothing can be written from now on, or again.
-    virtual void note_only_reads(link& l, bool on) noexcept;
-    /// What is said to begin a transaction, one after the other.
-    virtual std::vector<std::string> begin(const transaction_options& how) const = 0;
-    /// What is said if it came to a part of that only, and to no transaction.
-    virtual std::vector<std::string> instead_of_begin(const transaction_options& how) const;
-    /// What is said after a statement has failed, to learn whether that was the end of the
-    /// transaction; nothing where one knows.
-    virtual std::vector<std::string> to_be_sure() const;
-};
+    // What a pool requires of a connector.
+    any_connection open();
+    bool probe(any_connection& c);
+    void reset(any_connection& c);
+    void close(any_connection& c);
+    bool before_acquire(any_connection& c) noexcept;
+    verdict before_release(any_connection& c) noexcept;
+    verdict classify(const std::exception_ptr& error) const { return verdict_of(error); }
+    void forsake(any_connection& c) noexcept;
 
-/// What a server is to its database: all there is, or one of several.
-enum class part : std::uint8_t {
-    alone,
-    primary,  ///< It must take writes.
-    replica,  ///< It is read from, and need not.
-};
+    database_detail::dialect dialect() const noexcept;
+    bool resets_in_full() const noexcept { return resets_in_full_; }
+    std::size_t min_size() const noexcept { return min_size_; }
 
-/// By the scheme of the URL. Throws invalid_url.
-std::shared_ptr<server> server_of(std::string_view url, const database_options& how,
-                                  part which = part::alone);
-
-std::shared_ptr<server> make_sqlite(sqlite::options where, const database_options& how);
-std::shared_ptr<server> make_postgres(postgres::options where, const database_options& how,
-                                      part which = part::alone);
-std::shared_ptr<server> make_mariadb(mariadb::options where, const database_options& how,
-                                     part which = part::alone);
-
-/// "ISOLATION LEVEL …", empty for the server's own.
-std::string words_for(isolation level);
-
-/// What all of them have in common.
-template <class Connection, class Connector>
-class server_by : public server {
-public:
-    template <class Options>
-    explicit server_by(const Options& where) : connector_(where) {}
-
-    std::unique_ptr<link> open() override { return std::make_unique<one>(connector_.open()); }
-    bool probe(link& l) override { return connector_.probe(of(l)); }
-    void reset(link& l) override { connector_.reset(of(l)); }
-    void close(link& l) override { connector_.close(of(l)); }
-    bool before_acquire(link& l) noexcept override {
-        if constexpr (requires { connector_.before_acquire(of(l)); })
-            return connector_.before_acquire(of(l));
-        else return true;
-    }
-    verdict before_release(link& l) noexcept override { return connector_.before_release(of(l)); }
-    void forsake(link& l) noexcept override { connector_.forsake(of(l)); }
-
-protected:
-    class one final : public link {
-    public:
-        explicit one(Connection c) : it(std::move(c)) {}
-        sql::connection& connection() noexcept override { return it; }
-        Connection it;
-    };
-    static Connection& of(link& l) noexcept { return static_cast<one&>(l).it; }
+    /// Begins a transaction.
+    statement_list statements_to_begin(const transaction_options& how) const;
+    /// Undoes a begin that was only partly run and began no transaction.
+    statement_list statements_to_undo_begin(const transaction_options& how) const;
+    /// Updates what the connection knows of its transaction, after an error that may have ended it.
+    statement_list statements_to_verify() const;
 
 private:
-    Connector connector_;
+    connector connector_;
+    bool resets_in_full_;
+    std::size_t min_size_;
 };
+
+server make_server(sqlite::options where, const database_options& how);
+server make_server(postgres::options where, const database_options& how, role as = role::alone);
+server make_server(mariadb::options where, const database_options& how, role as = role::alone);
+/// Of the kind that the URL's scheme names. Throws invalid_url.
+server make_server(std::string_view url, const database_options& how, role as = role::alone);
+
+/// What every kind of connection can do.
+sql::connection& base_of(any_connection& c) noexcept;
+
+/// Makes the session refuse writes until it is reset.
+void set_read_only(any_connection& c);
+asio::awaitable<void> async_set_read_only(any_connection* c);
+/// Makes the connection itself refuse or accept writes, where that takes no statement (SQLite).
+void refuse_writes(any_connection& c, bool on) noexcept;
 
 }  // namespace cenote::database_detail

@@ -41,8 +41,9 @@ WORDS = ("breaker.hpp", "options.hpp", "error.hpp", "stats.hpp", "event.hpp", "s
 ASIO = ("asio.hpp", "asio_connector.hpp", "asio_unit_of_work.hpp", "per_executor.hpp")
 SPDLOG = ("spdlog.hpp",)
 SERVICE = ("asio_request_scope.hpp", "http_server.hpp", "request_scope.hpp", "service.hpp")
-SERVER = ("database.hpp", "http.hpp", "mariadb.hpp", "postgres.hpp", "redis.hpp",
-          "server_error.hpp", "sql.hpp", "sql_connection.hpp", "sqlite.hpp", "tls.hpp", "url.hpp")
+SERVER = ("database.hpp", "detail/database.hpp", "http.hpp", "mariadb.hpp", "postgres.hpp",
+          "redis.hpp", "server_error.hpp", "sql.hpp", "sql_connection.hpp", "sqlite.hpp", "tls.hpp",
+          "url.hpp")
 MAY_INCLUDE = {
     "words": {"words"},
     "public": {"public", "words"},
@@ -233,7 +234,7 @@ class Tidy:
         if parts[0] == "include":
             if parts[2:] in [(header,) for header in ASIO]:
                 return "asio"
-            if parts[2:] in [(header,) for header in SERVER]:
+            if "/".join(parts[2:]) in SERVER:
                 return "server"
             if parts[2:] in [(header,) for header in SPDLOG]:
                 return "spdlog"

@@ -1,0 +1,114 @@
+// What the templates of database.hpp call in the library.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <span>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "cenote/options.hpp"
+#include "cenote/sql.hpp"
+#include "cenote/sql_connection.hpp"
+
+namespace cenote {
+struct transaction_options;
+}
+
+namespace cenote::database_detail {
+
+namespace asio = boost::asio;
+using sql::detail::complete_with;
+
+/// Where and how the user called.
+struct call {
+    call(std::source_location at, const acquire_options& acquire, bool twice = false)
+        : site(at), how(acquire), idempotent(twice) {}
+
+    std::source_location site;
+    acquire_options how;
+    bool idempotent;
+};
+
+class open_transaction;
+class scope_connection;
+
+/// Runs statements for a handle: a database, a scope or a transaction.
+class executor {
+public:
+    executor() = default;
+    executor(const executor&) = delete;
+    executor& operator=(const executor&) = delete;
+    virtual ~executor() = default;
+
+    sql::result execute(std::string_view text, std::span<const sql::parameter> values,
+                        const call& as);
+    sql::cursor stream(std::string_view text, std::span<const sql::parameter> values,
+                       const call& as);
+    // These keep the executor, so the handle may end before they do.
+    static asio::awaitable<sql::result> async_execute(std::shared_ptr<executor> by,
+                                                      sql::bound_statement what, call as);
+    static asio::awaitable<sql::cursor> async_stream(std::shared_ptr<executor> by,
+                                                     sql::bound_statement what, call as);
+
+private:
+    /// Where a statement runs. Throws std::logic_error if none can run now.
+    virtual std::shared_ptr<scope_connection> connection(const call& as) = 0;
+};
+
+/// A completion token where the argument could also be options.
+template <class Token>
+concept completion_token = !std::same_as<std::remove_cvref_t<Token>, transaction_options>;
+
+/// Whether a list of arguments ends with a completion token: something that cannot be bound.
+template <class... Args>
+constexpr bool ends_with_token = false;
+template <class Last>
+constexpr bool ends_with_token<Last> =
+    !std::constructible_from<sql::parameter, const std::remove_cvref_t<Last>&>;
+template <class First, class Second, class... Rest>
+constexpr bool ends_with_token<First, Second, Rest...> = ends_with_token<Second, Rest...>;
+
+/// Binds `args` to a statement and has `start(statement)` make an awaitable of it, which is
+/// returned, or completes the token at the end of `args`.
+template <class Start, class... Args>
+auto start_with(Start start, std::string_view text, Args&&... args) {
+    if constexpr (ends_with_token<Args...>) {
+        auto all = std::forward_as_tuple(std::forward<Args>(args)...);
+        constexpr std::size_t last = sizeof...(Args) - 1;
+        auto values = [&]<std::size_t... I>(std::index_sequence<I...>) {
+            return sql::bind(std::get<I>(all)...);
+        }(std::make_index_sequence<last>{});
+        return complete_with(start(sql::bound_statement(text, values)),
+                             std::get<last>(std::move(all)));
+    } else {
+        auto values = sql::bind(args...);
+        return start(sql::bound_statement(text, values));
+    }
+}
+
+/// How often and how soon a transaction that failed is tried again.
+class retry_policy {
+public:
+    explicit retry_policy(const transaction_options& how);
+
+    /// How long to pause before the next try; empty if there is none.
+    std::optional<std::chrono::nanoseconds> pause_after(const std::exception_ptr& failure);
+
+private:
+    std::size_t retries_left_;
+    std::chrono::nanoseconds pause_;
+};
+
+void wait_for(std::chrono::nanoseconds pause);
+asio::awaitable<void> async_wait_for(std::chrono::nanoseconds pause);
+
+}  // namespace cenote::database_detail

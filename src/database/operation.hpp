@@ -1,0 +1,118 @@
+// What is done with the connection of a scope, step by step: written once, and driven by a thread
+// or by a coroutine.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "cenote/database.hpp"
+#include "database/placeholders.hpp"
+#include "database/scope_connection.hpp"
+
+namespace cenote::database_detail {
+
+/// What an operation needs next.
+struct step {
+    enum class kind : std::uint8_t { none, acquire, set_read_only, execute, stream };
+
+    kind what = kind::none;
+    std::string_view text = {};  // of execute and stream
+    std::span<const sql::parameter> values = {};
+};
+
+/// A statement, or the begin or end of a transaction. It takes a connection if there is none, and
+/// first runs what the connection still owes: it undoes abandoned transactions, and learns whether
+/// an error has ended the transaction.
+///
+/// A statement that the server has certainly not run, because it was the first one of a connection
+/// that failed, runs on another connection. So does an idempotent statement whose connection was
+/// lost. Each has at most three tries.
+class operation {
+public:
+    enum class kind : std::uint8_t { execute, stream, begin, nest, commit, rollback };
+
+    /// A statement. Refers to it.
+    operation(scope_connection& on, kind what, const placeholders& statement,
+              bool idempotent = false)
+        : on_(on), what_(what), statement_(&statement), idempotent_(idempotent) {}
+    /// The begin of a transaction.
+    operation(scope_connection& on, const transaction_options& how)
+        : on_(on), what_(kind::begin), how_(how) {}
+    /// The begin of a transaction within `which`, or the end of `which`.
+    operation(scope_connection& on, kind what, transaction_id which)
+        : on_(on), what_(what), which_(which) {}
+
+    // For drivers.
+
+    /// The next step; none at the end. Throws if the operation cannot go on.
+    step next();
+    /// The last step has failed with the exception that is being handled. Throws what that means
+    /// for the user, unless the operation goes on.
+    void note_failure();
+    connection_lease acquire() { return route_->acquire(); }
+    asio::awaitable<connection_lease> async_acquire() { return route_->async_acquire(); }
+    void take(connection_lease l);
+    void take(sql::result r) { result_ = std::move(r); }
+    void take(sql::cursor rows) { rows_ = std::move(rows); }
+    connection_lease& lease() noexcept { return on_.lease_; }
+    sql::connection& connection() noexcept { return on_.base(); }
+
+    // What has come of it.
+
+    sql::result result() { return std::move(*result_); }
+    sql::cursor rows() { return on_.keep(std::move(rows_)); }
+    /// The transaction that has begun.
+    transaction_id begun() const noexcept { return which_; }
+
+private:
+    /// In this order. Only rollback passes through `abandon`, and it takes no connection.
+    enum class stage : std::uint8_t {
+        check,
+        connect,
+        verify,
+        note_verified,
+        abandon,
+        undo,
+        run,
+        finish,
+        end,
+    };
+
+    static constexpr int connections = 3;  // that a statement is tried on
+
+    std::optional<step> advance();
+    stage check();
+    std::optional<step> run();
+    void finish();
+    bool may_repeat(const connection_error& e);
+    void go_to(stage next);
+
+    scope_connection& on_;
+    kind what_;
+    const placeholders* statement_ = nullptr;
+    bool idempotent_ = false;
+    transaction_options how_;
+    transaction_id which_ = 0;
+    bool outermost_ = false;  // it ends a transaction of level 1
+
+    stage stage_ = stage::check;
+    statement_list list_;  // run before the next stage
+    std::size_t position_ = 0;
+    std::optional<route> route_;
+    int connections_left_ = connections;
+    int repeats_left_ = 2;
+
+    std::optional<sql::result> result_;
+    sql::cursor rows_;
+};
+
+/// Takes all steps of an operation.
+void drive(operation& o);
+/// The same as a coroutine. `o` must outlive it.
+asio::awaitable<void> async_drive(operation* o);
+
+}  // namespace cenote::database_detail
