@@ -8,8 +8,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
-#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -173,7 +171,8 @@ public:
     }
     template <class... Args>
     auto async_execute(statement_text text, Args&&... args) {
-        return start(call_of(text, false), text, std::forward<Args>(args)...);
+        return start(&database_detail::executor::async_execute, call_of(text, false), text,
+                     std::forward<Args>(args)...);
     }
 
     /// Runs a statement that may run twice; see `idempotent_t`.
@@ -186,7 +185,8 @@ public:
     }
     template <class... Args>
     auto async_execute(idempotent_t, statement_text text, Args&&... args) {
-        return start(call_of(text, true), text, std::forward<Args>(args)...);
+        return start(&database_detail::executor::async_execute, call_of(text, true), text,
+                     std::forward<Args>(args)...);
     }
 
     /// Like execute; reads better for a statement that is run for its rows.
@@ -220,12 +220,8 @@ public:
     }
     template <class... Args>
     auto async_stream(statement_text text, Args&&... args) {
-        return database_detail::start_with(
-            [&](sql::bound_statement s) {
-                return database_detail::executor::async_stream(executor_, std::move(s),
-                                                               call_of(text, false));
-            },
-            text.text(), std::forward<Args>(args)...);
+        return start(&database_detail::executor::async_stream, call_of(text, false), text,
+                     std::forward<Args>(args)...);
     }
 
 protected:
@@ -247,13 +243,12 @@ protected:
     acquire_options how_;  // of statements that take a connection themselves
 
 private:
-    template <class... Args>
-    auto start(const database_detail::call& as, const statement_text& text, Args&&... args) {
+    template <class Run, class... Args>
+    auto start(Run run, const database_detail::call& as, const statement_text& text,
+               Args&&... args) {
         return database_detail::start_with(
-            [&](sql::bound_statement s) {
-                return database_detail::executor::async_execute(executor_, std::move(s), as);
-            },
-            text.text(), std::forward<Args>(args)...);
+            [&](sql::bound_statement s) { return run(executor_, std::move(s), as); }, text.text(),
+            std::forward<Args>(args)...);
     }
 };
 
@@ -411,32 +406,8 @@ public:
     template <class Work>
     auto transaction(Work&& work, const transaction_options& how = {},
                      std::source_location at = std::source_location::current()) {
-        using result = std::invoke_result_t<Work&, cenote::transaction&>;
-        for (database_detail::retry_policy retries(how);;) {
-            cenote::transaction t = begin(how, at);
-            std::exception_ptr failure;
-            try {
-                if constexpr (std::is_void_v<result>) {
-                    std::invoke(work, t);
-                    if (t.active()) t.commit();
-                    return;
-                } else {
-                    result made = std::invoke(work, t);
-                    if (t.active()) t.commit();
-                    return made;
-                }
-            } catch (...) {
-                failure = std::current_exception();
-            }
-            try {
-                if (t.active()) t.rollback();
-            } catch (...) {
-                t = {};  // rolled back with the connection's return; the first error matters more
-            }
-            std::optional<std::chrono::nanoseconds> pause = retries.pause_after(failure);
-            if (!pause) std::rethrow_exception(failure);
-            database_detail::wait_for(*pause);
-        }
+        return database_detail::run_in_transaction([&] { return begin(how, at); }, work,
+                                                   database_detail::retry_policy(how));
     }
 
     /// Like transaction, for a `work` that returns an awaitable. Keeps a copy of `work` until the
@@ -450,12 +421,11 @@ public:
                       "cenote: g++ 12 destroys what such a lambda has captured twice; give it a "
                       "name, and pass that, or capture by reference");
 #endif
-        using type = std::decay_t<Work>;
-        using result = typename std::invoke_result_t<type&, cenote::transaction&>::value_type;
-        auto kept = std::make_shared<type>(std::forward<Work>(work));
-        awaited_work<result> once = [kept](cenote::transaction& t) { return (*kept)(t); };
         return database_detail::complete_with(
-            repeat<result>(executor_, std::move(once), how, {at, how_}),
+            database_detail::async_run_in_transaction(
+                &begin_in, executor_,
+                database_detail::keep_work<cenote::transaction>(std::forward<Work>(work)), how,
+                {at, how_}),
             std::forward<Token>(token));
     }
     template <class Work, database_detail::completion_token Token>
@@ -479,41 +449,6 @@ private:
     static boost::asio::awaitable<cenote::transaction> begin_in(
         std::shared_ptr<database_detail::executor> in, transaction_options how,
         database_detail::call as);
-
-    // Not the work's own type: g++ 12 warns about a local one.
-    template <class Result>
-    using awaited_work = std::function<boost::asio::awaitable<Result>(cenote::transaction&)>;
-
-    template <class Result>
-    static boost::asio::awaitable<Result> repeat(std::shared_ptr<database_detail::executor> in,
-                                                 awaited_work<Result> work, transaction_options how,
-                                                 database_detail::call as) {
-        for (database_detail::retry_policy retries(how);;) {
-            cenote::transaction t = co_await begin_in(in, how, as);
-            std::exception_ptr failure;
-            try {
-                if constexpr (std::is_void_v<Result>) {
-                    co_await work(t);
-                    if (t.active()) co_await t.async_commit();
-                    co_return;
-                } else {
-                    Result made = co_await work(t);
-                    if (t.active()) co_await t.async_commit();
-                    co_return made;
-                }
-            } catch (...) {
-                failure = std::current_exception();
-            }
-            try {
-                if (t.active()) co_await t.async_rollback();
-            } catch (...) {
-                t = {};  // canceled, for instance; the first error matters more
-            }
-            std::optional<std::chrono::nanoseconds> pause = retries.pause_after(failure);
-            if (!pause) std::rethrow_exception(failure);
-            co_await database_detail::async_wait_for(*pause);
-        }
-    }
 };
 
 /// A database with other options for each acquire; see database::with(). Its scopes and

@@ -1,4 +1,5 @@
-// A connection to an SQL database, whichever it is: what can be asked of it, blocking and awaited.
+// A connection to an SQL database of any kind: statements, prepared statements and cursors,
+// blocking and awaited.
 #pragma once
 
 #include <boost/asio/associated_executor.hpp>
@@ -26,7 +27,7 @@ namespace detail {
 
 class session;
 
-/// The rows of one statement, as their connector reads them. What is awaited keeps them.
+/// The rows of one statement, read by their connector. An awaited read keeps this object alive.
 class rows {
 public:
     rows() = default;
@@ -34,13 +35,10 @@ public:
     rows& operator=(const rows&) = delete;
     virtual ~rows() = default;
 
+    /// The next row; empty after the last one.
     virtual std::optional<row> next() = 0;
     virtual boost::asio::awaitable<std::optional<row>> async_next() = 0;
 };
-
-}  // namespace detail
-
-namespace detail {
 
 template <class T>
 struct completion {
@@ -51,7 +49,8 @@ struct completion<void> {
     using signature = void(std::exception_ptr);
 };
 
-/// Has an awaitable tell a completion token what came of it.
+/// Runs an awaitable and completes a token with its result or exception. With use_awaitable it is
+/// the awaitable itself.
 template <class T, class Token>
 auto complete_with(boost::asio::awaitable<T> work, Token&& token) {
     if constexpr (std::is_same_v<std::decay_t<Token>, boost::asio::use_awaitable_t<>>) {
@@ -68,10 +67,18 @@ auto complete_with(boost::asio::awaitable<T> work, Token&& token) {
 
 }  // namespace detail
 
-/// A prepared statement of one connection. Ends with the lease it was made in: used later, or on
-/// another connection, it throws std::logic_error.
+/// A prepared statement: the server has parsed it, and each run only sends the values.
+///
+///     cenote::sql::statement insert = c.prepare("INSERT INTO visit(page) VALUES ($1)");
+///     for (const std::string& page : pages) c.execute(insert, page);
+///
+/// It belongs to the connection and the lease in which it was prepared. On another connection, or
+/// in a later lease, it throws std::logic_error. To keep statements prepared across leases, set the
+/// option statement_cache of the connector instead. Cheap to copy; the copies are the same
+/// statement.
 class statement {
 public:
+    /// Belongs to no connection: its use throws std::logic_error.
     statement() = default;
 
 private:
@@ -83,26 +90,40 @@ private:
     std::uint64_t generation_ = 0;
 };
 
-/// The rows of a statement, one by one. What it means for the connection if it is left before its
-/// end differs: each server's `cursor` says so.
+/// The rows of a statement, read one by one, for results that are too large for memory. Memory
+/// holds one row, or a few.
+///
+///     cenote::sql::cursor rows = c.stream("SELECT id, name FROM customer");
+///     while (auto row = rows.next()) export_customer(row->get<std::int64_t>("id"));
+///
+/// Until the last row was read, PostgreSQL and MariaDB accept no other statement on the connection.
+/// What a cursor that ends earlier means for its connection differs: see `cursor` of each server. A
+/// cursor that is moved from has no rows.
+///
+/// Throws: see `connection`.
+///
+/// Thread safety: one thread or coroutine at a time, together with its connection.
 class cursor {
 public:
-    /// At its end.
+    /// Without rows.
     cursor() = default;
     cursor(cursor&&) noexcept = default;
     cursor& operator=(cursor&&) noexcept = default;
     ~cursor() = default;
 
-    /// The next row; empty at the end. Throws what the statement still ran into.
+    /// The next row; empty after the last one. Waits for the server. Throws like execute, since the
+    /// server may meet an error after it has sent the first rows.
     std::optional<row> next() { return rows_ == nullptr ? std::nullopt : rows_->next(); }
-    /// To be awaited, or with a completion token: handlers are given (std::exception_ptr, what next
-    /// returns).
+    /// Like next. Returns an awaitable, or takes a completion token whose handler gets
+    /// (std::exception_ptr, std::optional<row>).
+    ///
+    ///     while (auto row = co_await rows.async_next()) …
     template <class Token = boost::asio::use_awaitable_t<>>
     auto async_next(Token&& token = {}) {
         return detail::complete_with(awaited_next(), std::forward<Token>(token));
     }
 
-    // For connectors.
+    /// For connectors.
     explicit cursor(std::shared_ptr<detail::rows> rows) noexcept : rows_(std::move(rows)) {}
 
 private:
@@ -113,8 +134,8 @@ private:
 
 namespace detail {
 
-/// What a connector has behind a connection. Whatever is awaited keeps it: the connection may move,
-/// or end, meanwhile.
+/// The state of a connection, implemented by its connector. Awaited operations keep it alive, since
+/// the connection may move or end meanwhile.
 class session {
 public:
     session() = default;
@@ -122,36 +143,40 @@ public:
     session& operator=(const session&) = delete;
     virtual ~session() = default;
 
+    // Each throws what sql::connection says of its operation of this name.
+
     virtual result execute(std::string_view text, std::span<const parameter> parameters) = 0;
     virtual boost::asio::awaitable<result> async_execute(bound_statement what) = 0;
     virtual statement prepare(std::string_view text) = 0;
     virtual boost::asio::awaitable<statement> async_prepare(std::string text) = 0;
     virtual result execute(const statement& prepared, std::span<const parameter> parameters) = 0;
-    /// Of `what` only the parameters.
+    /// Uses only the parameters of `what`.
     virtual boost::asio::awaitable<result> async_execute(statement prepared,
                                                          bound_statement what) = 0;
     virtual cursor stream(std::string_view text, std::span<const parameter> parameters) = 0;
     virtual boost::asio::awaitable<cursor> async_stream(bound_statement what) = 0;
 
+    /// Until the lease ends.
     virtual void set_timeout(std::chrono::nanoseconds timeout) = 0;
+    /// As far as the server has reported.
     virtual bool in_transaction() const = 0;
-    /// In a transaction that can only be rolled back.
+    /// Whether it is in a transaction that can only be rolled back.
     virtual bool transaction_failed() const noexcept { return false; }
-    /// Of no use any more, whatever is asked of it.
+    /// Whether all further operations would fail.
     virtual bool broken() const noexcept = 0;
 
-    /// The statement with this number, as it is known outside.
+    /// The handle of the statement with this number.
     statement named(std::size_t number) const noexcept { return {number, generation_}; }
-    /// Empty: it is another connection's, or has ended.
+    /// Empty if the statement belongs to another connection or has ended.
     std::optional<std::size_t> number_of(const statement& s) const noexcept {
         if (s.generation_ != generation_) return std::nullopt;
         return s.number_;
     }
-    /// Whatever was prepared has ended.
+    /// Ends all prepared statements.
     void end_statements() noexcept { generation_ = new_generation(); }
 
 private:
-    /// Of this process: no other session has it, whatever its server.
+    /// Unique among all sessions of the process.
     static std::uint64_t new_generation() noexcept;
 
     std::uint64_t generation_ = new_generation();
@@ -159,22 +184,43 @@ private:
 
 }  // namespace detail
 
-/// One connection. Used by one thread or coroutine at a time, one operation at a time.
-///
-/// What a function needs that is to work with any of the servers:
+/// A connection to an SQL database of any kind. The connection of each server derives from it;
+/// pools hold that one. A function that takes this type works with every server:
 ///
 ///     std::int64_t count(cenote::sql::connection& c) {
 ///         return c.execute("SELECT count(*) FROM orders").scalar<std::int64_t>();
 ///     }
 ///
-/// How parameters are written, which types there are, and what is thrown: see the `connection` of
-/// the server. It is that which is pooled, moved and closed.
+/// Values go into a statement only as parameters. Their placeholders are the server's own: `$1`
+/// with PostgreSQL, `?` with SQLite and MariaDB. (cenote::database understands both everywhere.)
+///
+/// The functions that begin with async_ return an awaitable, which runs on the executor of the
+/// coroutine that awaits it. They copy the text and the values:
+///
+///     boost::asio::awaitable<std::int64_t> async_count(cenote::sql::connection& c) {
+///         cenote::sql::result found = co_await c.async_execute("SELECT count(*) FROM orders");
+///         co_return found.scalar<std::int64_t>();
+///     }
+///
+/// Throws: statement_error if the server refuses the statement, after which the connection remains
+/// usable; connection_error if the connection was lost or closed; exchange_timeout if the server
+/// did not answer within the connector's operation_timeout, after which the connection is broken
+/// (SQLite throws statement_error instead and remains usable); std::invalid_argument for text that
+/// the server cannot represent. See the `connection` of each server for details.
+///
+/// An awaited operation that is canceled (terminally) throws, and leaves a broken connection: the
+/// outcome of its statement is unknown. (SQLite stops the statement and remains usable.)
+///
+/// Thread safety: one thread or coroutine at a time, one operation at a time.
 class connection {
 public:
     connection(const connection&) = delete;
     connection& operator=(const connection&) = delete;
 
-    /// Runs one statement with its parameters bound, and returns all its rows.
+    /// Runs one statement with these values, and returns all its rows. Waits for the server, at
+    /// most for operation_timeout.
+    ///
+    ///     c.execute("UPDATE customer SET city = $1 WHERE id = $2", city, id);
     template <class... Args>
     result execute(std::string_view statement_text, const Args&... args) {
         auto bound = sql::bind(args...);
@@ -187,10 +233,15 @@ public:
         return async_execute_bound(bound_statement(statement_text, bound));
     }
 
+    /// Prepares a statement for several runs in this lease. Costs a round trip, and saves the
+    /// server the parsing of each run. Throws like execute, for instance for a syntax error.
     statement prepare(std::string_view statement_text) { return own().prepare(statement_text); }
     boost::asio::awaitable<statement> async_prepare(std::string_view statement_text) {
         return own().async_prepare(std::string(statement_text));
     }
+
+    /// Runs a prepared statement with these values. Throws like execute with a text, and
+    /// std::logic_error if the statement belongs to another connection or to an earlier lease.
     template <class... Args>
     result execute(const statement& prepared, const Args&... args) {
         auto bound = sql::bind(args...);
@@ -202,7 +253,10 @@ public:
         return own().async_execute(prepared, bound_statement({}, bound));
     }
 
-    /// The same, row by row.
+    /// Runs one statement with these values, and returns its rows one by one; see cursor. Returns
+    /// when the server has begun to answer. operation_timeout applies to each row.
+    ///
+    ///     cenote::sql::cursor rows = c.stream("SELECT id FROM visit WHERE day = $1", day);
     template <class... Args>
     cursor stream(std::string_view statement_text, const Args&... args) {
         auto bound = sql::bind(args...);
@@ -215,23 +269,41 @@ public:
         return own().async_stream(bound_statement(statement_text, bound));
     }
 
-    /// For the rest of the lease, instead of operation_timeout.
+    /// Replaces the connector's operation_timeout until the lease ends. For a statement that is
+    /// known to take long, or that must not:
+    ///
+    ///     c.set_timeout(std::chrono::minutes(10));
+    ///     c.execute("CREATE INDEX ON visit (day)");
     void set_timeout(std::chrono::nanoseconds timeout) { own().set_timeout(timeout); }
+
+    /// Whether a transaction is open, as far as the server has reported. Does not ask the server.
+    /// False if the connection was closed.
     bool in_transaction() const { return session_ != nullptr && session_->in_transaction(); }
-    /// In a transaction that can only be rolled back (PostgreSQL, after an error).
+
+    /// Whether the open transaction has failed, so that it can only be rolled back (PostgreSQL,
+    /// after an error). Does not ask the server.
     bool transaction_failed() const noexcept {
         return session_ != nullptr && session_->transaction_failed();
     }
-    /// True if the connection was closed, lost, or left in the middle of an operation.
+
+    /// Whether the connection was closed, lost, or left in the middle of an operation, so that
+    /// every further operation throws. Does not ask the server. A pool closes a broken connection
+    /// when its lease ends.
     bool broken() const noexcept { return session_ == nullptr || session_->broken(); }
 
-    // For those who have their parameters in a list.
+    // For callers that have their parameters in a list, whose length is known at run time.
+
+    /// Like execute:
+    ///
+    ///     std::vector<cenote::sql::parameter> values(ids.begin(), ids.end());
+    ///     c.execute_bound(text_for(values.size()), values);
     result execute_bound(std::string_view text, std::span<const parameter> parameters) {
         return own().execute(text, parameters);
     }
     boost::asio::awaitable<result> async_execute_bound(bound_statement what) {
         return own().async_execute(std::move(what));
     }
+    /// Like stream.
     cursor stream_bound(std::string_view text, std::span<const parameter> parameters) {
         return own().stream(text, parameters);
     }
@@ -241,12 +313,12 @@ public:
 
 protected:
     explicit connection(std::shared_ptr<detail::session> s) noexcept : session_(std::move(s)) {}
-    // Only as what it is: one server's session in another one's connection would be nonsense.
+    // Protected: the session of one kind of server must not get into the connection of another.
     connection(connection&&) noexcept = default;
     connection& operator=(connection&&) noexcept = default;
     ~connection() = default;
 
-    /// Throws connection_error if it was closed, or has moved.
+    /// Throws connection_error if the connection was closed or moved from.
     detail::session& own() const {
         if (session_ == nullptr) refuse_closed();
         return *session_;

@@ -1,4 +1,4 @@
-// Conversions of values, and what is said when one does not fit.
+// Conversions of values, and the errors of those that do not fit.
 #include "cenote/sql.hpp"
 
 #include <algorithm>
@@ -9,11 +9,11 @@ namespace detail {
 
 void refuse_unsigned() {
     throw std::out_of_range(
-        "cenote: an unsigned parameter is larger than 64 bits with a sign hold");
+        "cenote: an unsigned parameter is out of the range of a signed 64-bit integer");
 }
 
 void refuse_conversion(const char* from, const char* to) {
-    throw bad_value(std::string("cenote: a value is ") + from + " and was asked for as " + to);
+    throw bad_value(std::string("cenote: a value of type ") + from + " cannot be read as " + to);
 }
 
 }  // namespace detail
@@ -22,7 +22,7 @@ namespace {
 
 const char* name_of(const value::data& data) {
     constexpr std::array<const char*, std::variant_size_v<value::data>> names{
-        "null", "bool", "a whole number", "floating point", "text", "bytes"};
+        "null", "bool", "integer", "floating point", "text", "bytes"};
     return names[data.index()];
 }
 
@@ -66,7 +66,7 @@ bool value::as_bool() const {
     return as_exactly<bool>(data_, "bool");
 }
 
-std::int64_t value::as_integer() const { return as_exactly<std::int64_t>(data_, "a whole number"); }
+std::int64_t value::as_integer() const { return as_exactly<std::int64_t>(data_, "integer"); }
 
 double value::as_double() const {
     if (const auto* whole = std::get_if<std::int64_t>(&data_)) return static_cast<double>(*whole);
@@ -79,8 +79,8 @@ const sql::bytes& value::as_bytes() const { return as_exactly<sql::bytes>(data_,
 
 const value& row::operator[](std::size_t column) const {
     if (column < values_.size()) return values_[column];
-    throw std::out_of_range("cenote: column " + std::to_string(column) + " of a row with " +
-                            std::to_string(values_.size()));
+    throw std::out_of_range("cenote: there is no column " + std::to_string(column) +
+                            ": the row has " + std::to_string(values_.size()) + " columns");
 }
 
 const value& row::operator[](std::string_view column) const {
@@ -93,12 +93,12 @@ const value& row::operator[](std::string_view column) const {
 void row::expect_columns(std::size_t count) const {
     if (count == values_.size()) return;
     throw bad_value("cenote: a row with " + std::to_string(values_.size()) +
-                    " columns was asked for as " + std::to_string(count));
+                    " columns cannot be read as " + std::to_string(count) + " values");
 }
 
 const row& result::one() const {
     if (rows_.size() == 1) return rows_.front();
-    throw bad_value("cenote: one row was expected, there are " + std::to_string(rows_.size()));
+    throw bad_value("cenote: expected one row, the result has " + std::to_string(rows_.size()));
 }
 
 bound_statement::bound_statement(std::string_view text, std::span<const parameter> parameters)

@@ -1,4 +1,4 @@
-// Which statements are whose, and a cursor that has no rows.
+// Generations of prepared statements, and the end of cursors.
 #include "cenote/sql_connection.hpp"
 
 #include <atomic>
@@ -9,12 +9,12 @@ namespace cenote::sql {
 
 namespace {
 
-boost::asio::awaitable<std::optional<row>> nothing() { co_return std::nullopt; }
+boost::asio::awaitable<std::optional<row>> no_row() { co_return std::nullopt; }
 
 }  // namespace
 
 boost::asio::awaitable<std::optional<row>> cursor::awaited_next() {
-    return rows_ == nullptr ? nothing() : rows_->async_next();
+    return rows_ == nullptr ? no_row() : rows_->async_next();
 }
 
 void connection::refuse_closed() {

@@ -27,33 +27,32 @@ public:
 
     bool active() const noexcept { return which_ != 0; }
 
-    static cenote::transaction made(std::shared_ptr<scope_connection> on, const operation& begin) {
-        return cenote::transaction(
-            std::make_shared<open_transaction>(std::move(on), begin.begun()));
+    static cenote::transaction begun_by(const operation& o) {
+        return cenote::transaction(std::make_shared<open_transaction>(o.on(), o.begun()));
     }
 
     /// Commits or rolls back.
     void end(operation::kind how) {
-        operation o = about_this(how);
+        operation o = in_this(how);
         drive(o);
         note_end();
     }
-    static asio::awaitable<void> async_end(std::shared_ptr<open_transaction> of,
+    static asio::awaitable<void> async_end(std::shared_ptr<open_transaction> it,
                                            operation::kind how) {
-        operation o = of->about_this(how);
+        operation o = it->in_this(how);
         co_await async_drive(&o);
-        of->note_end();
+        it->note_end();
     }
 
     cenote::transaction nest() {
-        operation o = about_this(operation::kind::nest);
+        operation o = in_this(operation::kind::nest);
         drive(o);
-        return made(on_, o);
+        return begun_by(o);
     }
-    static asio::awaitable<cenote::transaction> async_nest(std::shared_ptr<open_transaction> in) {
-        operation o = in->about_this(operation::kind::nest);
+    static asio::awaitable<cenote::transaction> async_nest(std::shared_ptr<open_transaction> it) {
+        operation o = it->in_this(operation::kind::nest);
         co_await async_drive(&o);
-        co_return made(in->on_, o);
+        co_return begun_by(o);
     }
 
 private:
@@ -62,9 +61,9 @@ private:
         on_->check_innermost(which_);
         return on_;
     }
-    operation about_this(operation::kind what) {
+    operation in_this(operation::kind what) {
         check_active();
-        return {*on_, what, which_};
+        return {on_, what, which_};
     }
     void check_active() const {
         if (!active())
@@ -88,16 +87,16 @@ const std::shared_ptr<executor>& ended_transaction() {
 }
 
 cenote::transaction begin(std::shared_ptr<scope_connection> on, const transaction_options& how) {
-    operation o(*on, how);
+    operation o(std::move(on), how);
     drive(o);
-    return open_transaction::made(std::move(on), o);
+    return open_transaction::begun_by(o);
 }
 
 asio::awaitable<cenote::transaction> async_begin(std::shared_ptr<scope_connection> on,
                                                  transaction_options how) {
-    operation o(*on, how);
+    operation o(std::move(on), how);
     co_await async_drive(&o);
-    co_return open_transaction::made(std::move(on), o);
+    co_return open_transaction::begun_by(o);
 }
 
 }  // namespace
@@ -106,36 +105,29 @@ asio::awaitable<cenote::transaction> async_begin(std::shared_ptr<scope_connectio
 
 sql::result executor::execute(std::string_view text, std::span<const sql::parameter> values,
                               const call& as) {
-    std::shared_ptr<scope_connection> on = connection(as);
-    placeholders statement(on->dialect(), text, values);
-    operation o(*on, operation::kind::execute, statement, as.idempotent);
+    operation o(connection(as), operation::kind::execute, text, values, as.idempotent);
     drive(o);
     return o.result();
 }
 
 asio::awaitable<sql::result> executor::async_execute(std::shared_ptr<executor> by,
                                                      sql::bound_statement what, call as) {
-    std::shared_ptr<scope_connection> on = by->connection(as);
-    placeholders statement(on->dialect(), what.text(), what.parameters());
-    operation o(*on, operation::kind::execute, statement, as.idempotent);
+    operation o(by->connection(as), operation::kind::execute, what.text(), what.parameters(),
+                as.idempotent);
     co_await async_drive(&o);
     co_return o.result();
 }
 
 sql::cursor executor::stream(std::string_view text, std::span<const sql::parameter> values,
                              const call& as) {
-    std::shared_ptr<scope_connection> on = connection(as);
-    placeholders statement(on->dialect(), text, values);
-    operation o(*on, operation::kind::stream, statement);
+    operation o(connection(as), operation::kind::stream, text, values);
     drive(o);
     return o.rows();
 }
 
 asio::awaitable<sql::cursor> executor::async_stream(std::shared_ptr<executor> by,
                                                     sql::bound_statement what, call as) {
-    std::shared_ptr<scope_connection> on = by->connection(as);
-    placeholders statement(on->dialect(), what.text(), what.parameters());
-    operation o(*on, operation::kind::stream, statement);
+    operation o(by->connection(as), operation::kind::stream, what.text(), what.parameters());
     co_await async_drive(&o);
     co_return o.rows();
 }
@@ -289,25 +281,21 @@ std::shared_ptr<executor> database::with_replicas(std::string_view primary, cons
 
 namespace {
 
+template <class T>
+std::string text_of(const T& value) {
+    if constexpr (std::is_same_v<T, warm_up>) return "none";
+    else if constexpr (std::is_arithmetic_v<T>) return std::to_string(value);
+    else return std::to_string(value.count()) + " ns";
+}
+
 /// Refuses a value other than `kept`, which database::direct uses in any case. A default counts as
 /// not set.
 template <class T>
-void refuse_other(const char* option, const T& value, const T& usual, const T& kept,
-                  const std::string& text) {
+void refuse_other(const char* option, const T& value, const T& usual,
+                  const std::type_identity_t<T>& kept) {
     if (value == usual || value == kept) return;
-    throw invalid_option(option, text,
+    throw invalid_option(option, text_of(value),
                          "has no effect on database::direct, which keeps one connection");
-}
-
-void refuse_other(const char* option, std::uint64_t value, std::uint64_t usual,
-                  std::uint64_t kept) {
-    refuse_other(option, value, usual, kept, std::to_string(value));
-}
-
-void refuse_other(const char* option, std::chrono::nanoseconds value,
-                  std::chrono::nanoseconds usual) {
-    refuse_other<std::chrono::nanoseconds>(option, value, usual, forever,
-                                           std::to_string(value.count()) + " ns");
 }
 
 void refuse_ignored_options(const options& how) {
@@ -315,11 +303,10 @@ void refuse_ignored_options(const options& how) {
     refuse_other("max", how.max, usual.max, 1);
     refuse_other("min_size", how.min_size, usual.min_size, 1);
     refuse_other("min_idle", how.min_idle, usual.min_idle, 0);
-    refuse_other("warm_up", how.warm_up, usual.warm_up, warm_up::wait, "none");
-    refuse_other("idle_timeout", how.idle_timeout, usual.idle_timeout);
-    refuse_other("max_lifetime", how.max_lifetime, usual.max_lifetime);
-    refuse_other("lifetime_jitter", how.lifetime_jitter, usual.lifetime_jitter, 0.0,
-                 std::to_string(how.lifetime_jitter));
+    refuse_other("warm_up", how.warm_up, usual.warm_up, warm_up::wait);
+    refuse_other("idle_timeout", how.idle_timeout, usual.idle_timeout, forever);
+    refuse_other("max_lifetime", how.max_lifetime, usual.max_lifetime, forever);
+    refuse_other("lifetime_jitter", how.lifetime_jitter, usual.lifetime_jitter, 0);
     refuse_other("max_uses", how.max_uses, usual.max_uses, forever);
 }
 

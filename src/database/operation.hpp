@@ -5,9 +5,11 @@
 #include <boost/asio/awaitable.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "cenote/database.hpp"
 #include "database/placeholders.hpp"
@@ -35,16 +37,18 @@ class operation {
 public:
     enum class kind : std::uint8_t { execute, stream, begin, nest, commit, rollback };
 
-    /// A statement. Refers to it.
-    operation(scope_connection& on, kind what, const placeholders& statement,
-              bool idempotent = false)
-        : on_(on), what_(what), statement_(&statement), idempotent_(idempotent) {}
+    /// A statement, execute or stream. Refers to the text and the values.
+    operation(std::shared_ptr<scope_connection> on, kind what, std::string_view text,
+              std::span<const sql::parameter> values, bool idempotent = false)
+        : on_(std::move(on)), what_(what), idempotent_(idempotent) {
+        statement_.emplace(on_->dialect(), text, values);
+    }
     /// The begin of a transaction.
-    operation(scope_connection& on, const transaction_options& how)
-        : on_(on), what_(kind::begin), how_(how) {}
+    operation(std::shared_ptr<scope_connection> on, const transaction_options& how)
+        : on_(std::move(on)), what_(kind::begin), how_(how) {}
     /// The begin of a transaction within `which`, or the end of `which`.
-    operation(scope_connection& on, kind what, transaction_id which)
-        : on_(on), what_(what), which_(which) {}
+    operation(std::shared_ptr<scope_connection> on, kind what, transaction_id which)
+        : on_(std::move(on)), what_(what), which_(which) {}
 
     // For drivers.
 
@@ -58,15 +62,16 @@ public:
     void take(connection_lease l);
     void take(sql::result r) { result_ = std::move(r); }
     void take(sql::cursor rows) { rows_ = std::move(rows); }
-    connection_lease& lease() noexcept { return on_.lease_; }
-    sql::connection& connection() noexcept { return on_.base(); }
+    connection_lease& lease() noexcept { return on_->lease_; }
+    sql::connection& connection() noexcept { return on_->base(); }
 
     // What has come of it.
 
     sql::result result() { return std::move(*result_); }
-    sql::cursor rows() { return on_.keep(std::move(rows_)); }
-    /// The transaction that has begun.
+    sql::cursor rows() { return on_->keep(std::move(rows_)); }
+    /// The transaction that has begun, and its connection.
     transaction_id begun() const noexcept { return which_; }
+    const std::shared_ptr<scope_connection>& on() const noexcept { return on_; }
 
 private:
     /// In this order. Only rollback passes through `abandon`, and it takes no connection.
@@ -91,9 +96,9 @@ private:
     bool may_repeat(const connection_error& e);
     void go_to(stage next);
 
-    scope_connection& on_;
+    std::shared_ptr<scope_connection> on_;
     kind what_;
-    const placeholders* statement_ = nullptr;
+    std::optional<placeholders> statement_;
     bool idempotent_ = false;
     transaction_options how_;
     transaction_id which_ = 0;

@@ -100,7 +100,7 @@ void scope_connection::take(connection_lease l, const server_pool_ptr& from) {
 
 /// A scope may have changed its session in ways that the server does not report.
 void scope_connection::release() noexcept {
-    bool may_have_changed = is_session() && !pool_->server().resets_in_full();
+    bool may_have_changed = is_session() && !pool_->server.resets_in_full();
     if (may_have_changed || undo_from_ > 0) lease_.mark_dirty();
     if (discards_) lease_.discard_at_end();
     lease_.give_back();
@@ -112,7 +112,7 @@ void scope_connection::release() noexcept {
 /// outside of it.
 void scope_connection::release_if_dead() {
     if (!has_connection() || open_cursors_ > 0) return;
-    if (pool_->server().before_acquire(*lease_)) return;
+    if (pool_->server.before_acquire(*lease_)) return;
     bool in_plain_transaction = level() == 0 && undo_from_ == 0 && base().in_transaction();
     note_loss();
     if (in_plain_transaction)
@@ -204,7 +204,7 @@ void scope_connection::note_error() noexcept {
 
 statement_list scope_connection::statements_to_verify() const {
     if (!doubtful_ || level() == 0 || has_ended()) return {};
-    return pool_->server().statements_to_verify();
+    return pool_->server.statements_to_verify();
 }
 
 void scope_connection::note_verified() noexcept {
@@ -215,8 +215,7 @@ void scope_connection::note_verified() noexcept {
 statement_list scope_connection::statements_to_undo() const {
     if (undo_from_ == 0) return {};
     if (!base().in_transaction())
-        return begin_is_partial_ ? pool_->server().statements_to_undo_begin(how_)
-                                 : statement_list{};
+        return begin_is_partial_ ? pool_->server.statements_to_undo_begin(how_) : statement_list{};
     if (undo_from_ == 1) return {"ROLLBACK"};
     return {"ROLLBACK TO " + savepoint(undo_from_), "RELEASE SAVEPOINT " + savepoint(undo_from_)};
 }
@@ -235,7 +234,7 @@ statement_list scope_connection::statements_to_begin(const transaction_options& 
     how_ = how;
     if (reads_only()) how_.read_only = true;
     if (how_.read_only) refuse_writes(*lease_, true);
-    return pool_->server().statements_to_begin(how_);
+    return pool_->server.statements_to_begin(how_);
 }
 
 statement_list scope_connection::statements_to_nest() const {

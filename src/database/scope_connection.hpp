@@ -40,7 +40,7 @@ public:
         : pool_(std::move(primary)), replicas_(std::move(replicas)), use_(use), as_(as) {}
     ~scope_connection() override { release(); }
 
-    database_detail::dialect dialect() const noexcept { return pool_->server().dialect(); }
+    database_detail::dialect dialect() const noexcept { return pool_->server.dialect(); }
     bool has_connection() const noexcept { return static_cast<bool>(lease_); }
     void discard_at_end() noexcept { discards_ = true; }
 

@@ -11,16 +11,6 @@ namespace cenote::database_detail {
 
 namespace {
 
-/// Calls `verb(connector, connection)` with a connection and the connector of its kind.
-template <class Connectors, class Verb>
-auto with_both(Connectors& connectors, any_connection& c, Verb verb) {
-    return std::visit(
-        [&](auto& connector) {
-            return verb(connector, *std::get_if<decltype(connector.open())>(&c));
-        },
-        connectors);
-}
-
 /// Empty for the server's default.
 std::string clause_for(isolation level) {
     switch (level) {
@@ -30,6 +20,21 @@ std::string clause_for(isolation level) {
         case isolation::serializable: return " ISOLATION LEVEL SERIALIZABLE";
     }
     return {};
+}
+
+/// `if_trusted`: how sessions are reset if statements are trusted. `of_replica`: the role that a
+/// replica must have.
+template <class Connector, class Options, class Reset, class Role>
+server make_networked(Options where, const database_options& how, role as, Reset if_trusted,
+                      Role of_replica) {
+    if (where.statement_cache == 0) where.statement_cache = how.statement_cache;
+    if (how.trust_statements && where.reset == Reset::with_next) where.reset = if_trusted;
+    if (where.role_of_server == Role::any) {
+        if (as == role::primary) where.role_of_server = Role::read_write;
+        if (as == role::replica) where.role_of_server = of_replica;
+    }
+    bool resets_in_full = where.reset != if_trusted;
+    return {Connector(std::move(where)), resets_in_full};
 }
 
 constexpr const char* set_session_read_only = "SET SESSION TRANSACTION READ ONLY";
@@ -44,29 +49,15 @@ server make_server(sqlite::options where, const database_options& how) {
 }
 
 server make_server(postgres::options where, const database_options& how, role as) {
-    using postgres::reset_mode, postgres::server_role;
-    if (where.statement_cache == 0) where.statement_cache = how.statement_cache;
-    if (how.trust_statements && where.reset == reset_mode::with_next)
-        where.reset = reset_mode::by_tag;
-    if (where.role_of_server == server_role::any) {
-        if (as == role::primary) where.role_of_server = server_role::read_write;
-        if (as == role::replica) where.role_of_server = server_role::prefer_standby;
-    }
-    bool resets_in_full = where.reset != reset_mode::by_tag;
-    return {postgres::connector(std::move(where)), resets_in_full};
+    return make_networked<postgres::connector>(std::move(where), how, as,
+                                               postgres::reset_mode::by_tag,
+                                               postgres::server_role::prefer_standby);
 }
 
 server make_server(mariadb::options where, const database_options& how, role as) {
-    using mariadb::reset_mode, mariadb::server_role;
-    if (where.statement_cache == 0) where.statement_cache = how.statement_cache;
-    if (how.trust_statements && where.reset == reset_mode::with_next)
-        where.reset = reset_mode::by_tracking;
-    if (where.role_of_server == server_role::any) {
-        if (as == role::primary) where.role_of_server = server_role::read_write;
-        if (as == role::replica) where.role_of_server = server_role::read_only;
-    }
-    bool resets_in_full = where.reset != reset_mode::by_tracking;
-    return {mariadb::connector(std::move(where)), resets_in_full};
+    return make_networked<mariadb::connector>(std::move(where), how, as,
+                                              mariadb::reset_mode::by_tracking,
+                                              mariadb::server_role::read_only);
 }
 
 server make_server(std::string_view url, const database_options& how, role as) {
@@ -78,37 +69,6 @@ server make_server(std::string_view url, const database_options& how, role as) {
         return make_server(mariadb::options::from_url(url), how, as);
     throw invalid_url(
         "cenote: the URL of a database must begin with sqlite:, postgresql: or mariadb:");
-}
-
-any_connection server::open() {
-    return std::visit([](auto& its) -> any_connection { return its.open(); }, connector_);
-}
-
-bool server::probe(any_connection& c) {
-    return with_both(connector_, c, [](auto& its, auto& one) { return its.probe(one); });
-}
-
-void server::reset(any_connection& c) {
-    with_both(connector_, c, [](auto& its, auto& one) { its.reset(one); });
-}
-
-void server::close(any_connection& c) {
-    with_both(connector_, c, [](auto& its, auto& one) { its.close(one); });
-}
-
-bool server::before_acquire(any_connection& c) noexcept {
-    return with_both(connector_, c, [](auto& its, auto& one) {
-        if constexpr (requires { its.before_acquire(one); }) return its.before_acquire(one);
-        else return true;
-    });
-}
-
-verdict server::before_release(any_connection& c) noexcept {
-    return with_both(connector_, c, [](auto& its, auto& one) { return its.before_release(one); });
-}
-
-void server::forsake(any_connection& c) noexcept {
-    with_both(connector_, c, [](auto& its, auto& one) { its.forsake(one); });
 }
 
 dialect server::dialect() const noexcept {

@@ -34,23 +34,47 @@ enum class role : std::uint8_t {
 using statement_list = std::vector<std::string>;
 
 class server {
-public:
     using connector = std::variant<sqlite::connector, postgres::connector, mariadb::connector>;
 
+    /// Calls `verb(connector, connection)` with the two as what they are.
+    template <class Verb>
+    auto with(any_connection& c, Verb verb) {
+        return std::visit([&](auto& by) { return verb(by, *std::get_if<decltype(by.open())>(&c)); },
+                          connector_);
+    }
+
+public:
     /// `resets_in_full`: the connector resets everything a session may carry without being told to.
     /// `min_size`: how many connections the server needs at least.
     server(connector by, bool resets_in_full, std::size_t min_size = 0)
         : connector_(std::move(by)), resets_in_full_(resets_in_full), min_size_(min_size) {}
 
     // What a pool requires of a connector.
-    any_connection open();
-    bool probe(any_connection& c);
-    void reset(any_connection& c);
-    void close(any_connection& c);
-    bool before_acquire(any_connection& c) noexcept;
-    verdict before_release(any_connection& c) noexcept;
+    any_connection open() {
+        return std::visit([](auto& by) -> any_connection { return by.open(); }, connector_);
+    }
+    bool probe(any_connection& c) {
+        return with(c, [](auto& by, auto& it) { return by.probe(it); });
+    }
+    void reset(any_connection& c) {
+        with(c, [](auto& by, auto& it) { by.reset(it); });
+    }
+    void close(any_connection& c) {
+        with(c, [](auto& by, auto& it) { by.close(it); });
+    }
+    bool before_acquire(any_connection& c) noexcept {
+        return with(c, [](auto& by, auto& it) {
+            if constexpr (requires { by.before_acquire(it); }) return by.before_acquire(it);
+            else return true;
+        });
+    }
+    verdict before_release(any_connection& c) noexcept {
+        return with(c, [](auto& by, auto& it) { return by.before_release(it); });
+    }
     verdict classify(const std::exception_ptr& error) const { return verdict_of(error); }
-    void forsake(any_connection& c) noexcept;
+    void forsake(any_connection& c) noexcept {
+        with(c, [](auto& by, auto& it) { by.forsake(it); });
+    }
 
     database_detail::dialect dialect() const noexcept;
     bool resets_in_full() const noexcept { return resets_in_full_; }

@@ -2,7 +2,6 @@
 #include "database/server_pool.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "cenote/asio.hpp"
 
@@ -17,17 +16,15 @@ options adapted(options how, const server& to) {
 
 }  // namespace
 
-server_pool::server_pool(database_detail::server to, options how)
-    : server_(std::move(to)),
-      acquire_timeout_(how.acquire_timeout),
-      pool_(server_, adapted(std::move(how), server_)) {}
+server_pool::server_pool(const database_detail::server& to, const options& how)
+    : server(to), acquire_timeout(how.acquire_timeout), pool(to, adapted(how, to)) {}
 
 asio::awaitable<connection_lease> server_pool::async_acquire(const call& as) {
-    return pool_.async_acquire(as.how, asio::use_awaitable, as.site);
+    return pool.async_acquire(as.how, asio::use_awaitable, as.site);
 }
 
 bool server_pool::has_connections() const {
-    cenote::stats now = pool_.stats();
+    cenote::stats now = pool.stats();
     return now.leased + now.idle + now.probing + now.resetting > 0;
 }
 

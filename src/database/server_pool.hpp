@@ -13,27 +13,18 @@ namespace cenote::database_detail {
 
 using connection_lease = lease<any_connection>;
 
-class server_pool {
-public:
-    server_pool(database_detail::server to, options how);
+/// A pool, and what it does not tell of itself.
+struct server_pool {
+    server_pool(const database_detail::server& to, const options& how);
 
-    connection_lease acquire(const call& as) { return pool_.acquire(as.how, as.site); }
+    connection_lease acquire(const call& as) { return pool.acquire(as.how, as.site); }
     asio::awaitable<connection_lease> async_acquire(const call& as);
-    /// Of calls that set none.
-    std::chrono::nanoseconds acquire_timeout() const noexcept { return acquire_timeout_; }
-
-    database_detail::server& server() noexcept { return server_; }
     /// Whether any connection to the server is open.
     bool has_connections() const;
-    cenote::stats stats() const { return pool_.stats(); }
-    pool_control control() const noexcept { return pool_.control(); }
-    /// Refuses acquires from now on. Leases stay valid.
-    void close() noexcept { pool_.close(); }
 
-private:
-    database_detail::server server_;
-    std::chrono::nanoseconds acquire_timeout_;
-    pool<any_connection> pool_;
+    database_detail::server server;
+    std::chrono::nanoseconds acquire_timeout;  // of calls that set none
+    cenote::pool<any_connection> pool;
 };
 
 }  // namespace cenote::database_detail

@@ -15,7 +15,7 @@ route::route(server_pool_ptr primary, std::vector<server_pool_ptr> replicas, con
     : primary_(std::move(primary)), replicas_(std::move(replicas)), as_(as) {
     if (replicas_.empty()) return;
     since_ = std::chrono::steady_clock::now();
-    if (!as_.how.timeout) as_.how.timeout = primary_->acquire_timeout();
+    if (!as_.how.timeout) as_.how.timeout = primary_->acquire_timeout;
 }
 
 bool route::go_on_after(const pool_error& e) {
@@ -51,20 +51,20 @@ std::vector<server_pool_ptr> topology::replicas_in_turn() {
 }
 
 std::vector<pool_control> topology::controls() const {
-    std::vector<pool_control> all{primary_->control()};
-    for (const server_pool_ptr& each : replicas_) all.push_back(each->control());
+    std::vector<pool_control> all{primary_->pool.control()};
+    for (const server_pool_ptr& each : replicas_) all.push_back(each->pool.control());
     return all;
 }
 
 std::vector<stats> topology::stats_of_each() const {
-    std::vector<cenote::stats> all{primary_->stats()};
-    for (const server_pool_ptr& each : replicas_) all.push_back(each->stats());
+    std::vector<cenote::stats> all{primary_->pool.stats()};
+    for (const server_pool_ptr& each : replicas_) all.push_back(each->pool.stats());
     return all;
 }
 
 void topology::close() noexcept {
-    primary_->close();
-    for (const server_pool_ptr& each : replicas_) each->close();
+    primary_->pool.close();
+    for (const server_pool_ptr& each : replicas_) each->pool.close();
 }
 
 server_pool_ptr make_replica_pool(const server& to, options of_primary, std::size_t number) {
@@ -85,7 +85,7 @@ server_pool_ptr make_replica_pool(const server& to, options of_primary, std::siz
     }
     how.warm_up = warm_up::background;
     how.breaker = new_breaker();
-    return std::make_shared<server_pool>(to, std::move(how));
+    return std::make_shared<server_pool>(to, how);
 }
 
 }  // namespace cenote::database_detail

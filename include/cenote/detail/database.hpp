@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -110,5 +111,81 @@ private:
 
 void wait_for(std::chrono::nanoseconds pause);
 asio::awaitable<void> async_wait_for(std::chrono::nanoseconds pause);
+
+/// See database_calls::transaction.
+template <class Begin, class Work>
+auto run_in_transaction(Begin begin, Work& work, retry_policy retries) {
+    using transaction = std::invoke_result_t<Begin&>;
+    using result = std::invoke_result_t<Work&, transaction&>;
+    for (;;) {
+        transaction t = begin();
+        std::exception_ptr failure;
+        try {
+            if constexpr (std::is_void_v<result>) {
+                std::invoke(work, t);
+                if (t.active()) t.commit();
+                return;
+            } else {
+                result made = std::invoke(work, t);
+                if (t.active()) t.commit();
+                return made;
+            }
+        } catch (...) {
+            failure = std::current_exception();
+        }
+        try {
+            if (t.active()) t.rollback();
+        } catch (...) {
+            t = {};  // rolled back as its connection returns; the first error matters more
+        }
+        std::optional<std::chrono::nanoseconds> pause = retries.pause_after(failure);
+        if (!pause) std::rethrow_exception(failure);
+        wait_for(*pause);
+    }
+}
+
+/// Work that is awaited. Not by its own type: g++ 12 warns if that is a local one.
+template <class Transaction, class Result>
+using awaited_work = std::function<asio::awaitable<Result>(Transaction&)>;
+
+template <class Transaction, class Work>
+auto keep_work(Work&& work) {
+    using type = std::decay_t<Work>;
+    using result = typename std::invoke_result_t<type&, Transaction&>::value_type;
+    auto kept = std::make_shared<type>(std::forward<Work>(work));
+    return awaited_work<Transaction, result>([kept](Transaction& t) { return (*kept)(t); });
+}
+
+/// See database_calls::async_transaction.
+template <class Result, class Transaction, class Options>
+asio::awaitable<Result> async_run_in_transaction(
+    asio::awaitable<Transaction> (*begin)(std::shared_ptr<executor>, Options, call),
+    std::shared_ptr<executor> in, awaited_work<Transaction, Result> work, Options how, call as) {
+    for (retry_policy retries(how);;) {
+        Transaction t = co_await begin(in, how, as);
+        std::exception_ptr failure;
+        try {
+            if constexpr (std::is_void_v<Result>) {
+                co_await work(t);
+                if (t.active()) co_await t.async_commit();
+                co_return;
+            } else {
+                Result made = co_await work(t);
+                if (t.active()) co_await t.async_commit();
+                co_return made;
+            }
+        } catch (...) {
+            failure = std::current_exception();
+        }
+        try {
+            if (t.active()) co_await t.async_rollback();
+        } catch (...) {
+            t = {};  // canceled, for instance; the first error matters more
+        }
+        std::optional<std::chrono::nanoseconds> pause = retries.pause_after(failure);
+        if (!pause) std::rethrow_exception(failure);
+        co_await async_wait_for(*pause);
+    }
+}
 
 }  // namespace cenote::database_detail
