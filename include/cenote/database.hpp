@@ -343,8 +343,8 @@ private:
     boost::asio::awaitable<cenote::transaction> awaited_begin(transaction_options how);
 };
 
-/// URLs of servers that have copies of a database and can be read. They are of the same kind as the
-/// database.
+/// URLs of servers that have copies of a database and can be read. All servers of a database are of
+/// one kind.
 ///
 ///     cenote::database db{primary, cenote::replicas{first, second}};
 struct replicas {
@@ -370,9 +370,8 @@ struct scope_options {
 
 /// Begins scopes and transactions. Base of database and database_view, which are used alike.
 ///
-/// Each connection is attributed to the line of the program that has asked for it, that of the
-/// statement, scope(), begin() or transaction(): in `leases()`, in the texts of timeouts and in
-/// reports of leaks.
+/// `leases()`, the texts of timeouts and reports of leaks attribute each connection to a line of
+/// the program: that of the statement, scope(), begin() or transaction() that took it.
 class database_calls : public statements {
 public:
     /// Makes a scope. It takes no connection before its first statement. Never waits.

@@ -146,15 +146,17 @@ using database_detail::server_pool_ptr;
 using database_detail::session_use;
 using database_detail::topology;
 
-// Transaction. Its executor is an open_transaction.
-
 namespace {
 
-std::shared_ptr<open_transaction> open_of(const std::shared_ptr<executor>& e) {
-    return std::static_pointer_cast<open_transaction>(e);
+/// The executor of a handle as what it is: an open_transaction, a scope_connection or a topology.
+template <class T>
+std::shared_ptr<T> own(const std::shared_ptr<executor>& e) {
+    return std::static_pointer_cast<T>(e);
 }
 
 }  // namespace
+
+// Transaction.
 
 transaction::transaction() noexcept : statements(database_detail::ended_transaction()) {}
 
@@ -171,56 +173,46 @@ transaction& transaction::operator=(transaction&& other) noexcept {
 
 transaction::~transaction() = default;
 
-bool transaction::active() const noexcept { return open_of(executor_)->active(); }
-void transaction::commit() { open_of(executor_)->end(operation::kind::commit); }
-void transaction::rollback() { open_of(executor_)->end(operation::kind::rollback); }
-transaction transaction::begin() { return open_of(executor_)->nest(); }
+bool transaction::active() const noexcept { return own<open_transaction>(executor_)->active(); }
+void transaction::commit() { own<open_transaction>(executor_)->end(operation::kind::commit); }
+void transaction::rollback() { own<open_transaction>(executor_)->end(operation::kind::rollback); }
+transaction transaction::begin() { return own<open_transaction>(executor_)->nest(); }
 
 boost::asio::awaitable<void> transaction::awaited_commit() {
-    return open_transaction::async_end(open_of(executor_), operation::kind::commit);
+    return open_transaction::async_end(own<open_transaction>(executor_), operation::kind::commit);
 }
 boost::asio::awaitable<void> transaction::awaited_rollback() {
-    return open_transaction::async_end(open_of(executor_), operation::kind::rollback);
+    return open_transaction::async_end(own<open_transaction>(executor_), operation::kind::rollback);
 }
 boost::asio::awaitable<transaction> transaction::awaited_begin() {
-    return open_transaction::async_nest(open_of(executor_));
+    return open_transaction::async_nest(own<open_transaction>(executor_));
 }
 
-// Scope. Its executor is a scope_connection.
-
-namespace {
-
-std::shared_ptr<scope_connection> connection_of(const std::shared_ptr<executor>& e) {
-    return std::static_pointer_cast<scope_connection>(e);
-}
-
-}  // namespace
+// Scope.
 
 scope::scope(std::shared_ptr<executor> connection) noexcept : statements(std::move(connection)) {}
 
 transaction scope::begin(const transaction_options& how) {
-    return database_detail::begin(connection_of(executor_), how);
+    return database_detail::begin(own<scope_connection>(executor_), how);
 }
 
 boost::asio::awaitable<transaction> scope::awaited_begin(transaction_options how) {
-    return database_detail::async_begin(connection_of(executor_), how);
+    return database_detail::async_begin(own<scope_connection>(executor_), how);
 }
 
-bool scope::has_connection() const noexcept { return connection_of(executor_)->has_connection(); }
-void scope::discard_at_end() noexcept { connection_of(executor_)->discard_at_end(); }
+bool scope::has_connection() const noexcept {
+    return own<scope_connection>(executor_)->has_connection();
+}
+void scope::discard_at_end() noexcept { own<scope_connection>(executor_)->discard_at_end(); }
 
-// Database. Its executor is a topology.
+// Database.
 
 namespace {
-
-std::shared_ptr<topology> topology_of(const std::shared_ptr<executor>& e) {
-    return std::static_pointer_cast<topology>(e);
-}
 
 std::shared_ptr<scope_connection> new_connection(const std::shared_ptr<executor>& of,
                                                  session_use use, bool read_only,
                                                  const database_detail::call& as) {
-    std::shared_ptr<topology> servers = topology_of(of);
+    std::shared_ptr<topology> servers = own<topology>(of);
     server_pool_ptr primary = servers->primary();
     return std::make_shared<scope_connection>(std::move(primary),
                                               read_only ? std::move(servers) : nullptr, use, as);
@@ -327,14 +319,14 @@ database_options database::one_connection(database_options how) {
 
 database& database::operator=(database&& other) noexcept {
     if (this != &other) {
-        if (executor_ != nullptr) topology_of(executor_)->close();
+        if (executor_ != nullptr) own<topology>(executor_)->close();
         executor_ = std::move(other.executor_);
     }
     return *this;
 }
 
 database::~database() {
-    if (executor_ != nullptr) topology_of(executor_)->close();
+    if (executor_ != nullptr) own<topology>(executor_)->close();
 }
 
 stats database::stats() const {
@@ -344,8 +336,10 @@ stats database::stats() const {
 }
 
 std::vector<stats> database::stats_of_each() const {
-    return topology_of(executor_)->stats_of_each();
+    return own<topology>(executor_)->stats_of_each();
 }
-std::vector<pool_control> database::controls() const { return topology_of(executor_)->controls(); }
+std::vector<pool_control> database::controls() const {
+    return own<topology>(executor_)->controls();
+}
 
 }  // namespace cenote

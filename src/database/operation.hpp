@@ -27,8 +27,8 @@ struct step {
 };
 
 /// A statement, or the begin or end of a transaction. It takes a connection if there is none, and
-/// first runs what the connection still owes: it undoes abandoned transactions, and learns whether
-/// an error has ended the transaction.
+/// first settles what earlier operations have left: it finds out whether an error has ended the
+/// transaction, and undoes abandoned transactions.
 ///
 /// A statement that the server has certainly not run, because it was the first one of a connection
 /// that failed, runs on another connection. So does an idempotent statement whose connection was
@@ -65,7 +65,7 @@ public:
     connection_lease& lease() noexcept { return on_->lease_; }
     sql::connection& connection() noexcept { return on_->base(); }
 
-    // What has come of it.
+    // The outcome.
 
     sql::result result() { return std::move(*result_); }
     sql::cursor rows() { return on_->keep(std::move(rows_)); }
@@ -115,9 +115,9 @@ private:
     sql::cursor rows_;
 };
 
-/// Takes all steps of an operation.
+/// Takes all steps of an operation in the calling thread.
 void drive(operation& o);
-/// The same as a coroutine. `o` must outlive it.
+/// Takes all steps in a coroutine. `o` must outlive it.
 asio::awaitable<void> async_drive(operation* o);
 
 }  // namespace cenote::database_detail

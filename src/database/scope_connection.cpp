@@ -189,17 +189,17 @@ bool scope_connection::has_ended() const noexcept {
 }
 
 /// As far as the connection knows. It may be gone: rows can outlast it.
-bool scope_connection::server_has_ended_it() const noexcept {
+bool scope_connection::ended_by_server() const noexcept {
     return level() > 0 && has_connection() && !base().in_transaction();
 }
 
 void scope_connection::note_success() noexcept {
-    if (server_has_ended_it()) ended_ = ended_by::statement;
+    if (ended_by_server()) ended_ = ended_by::statement;
 }
 
 void scope_connection::note_error() noexcept {
     doubtful_ = true;
-    if (server_has_ended_it()) ended_ = ended_by::error;
+    if (ended_by_server()) ended_ = ended_by::error;
 }
 
 statement_list scope_connection::statements_to_verify() const {
@@ -208,7 +208,7 @@ statement_list scope_connection::statements_to_verify() const {
 }
 
 void scope_connection::note_verified() noexcept {
-    if (doubtful_ && !has_ended() && server_has_ended_it()) ended_ = ended_by::error;
+    if (doubtful_ && !has_ended() && ended_by_server()) ended_ = ended_by::error;
     doubtful_ = false;
 }
 

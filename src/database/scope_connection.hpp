@@ -29,7 +29,7 @@ enum class session_use : std::uint8_t {
 /// transaction ends by commit or rollback, which tell the server, or is abandoned. An abandoned one
 /// is undone before the next statement, or by the reset of the connection.
 ///
-/// This class has the state and its rules. `operation` runs the statements.
+/// This class has the state and its rules; `operation` runs the statements.
 class scope_connection final : public executor,
                                public std::enable_shared_from_this<scope_connection> {
 public:
@@ -47,9 +47,9 @@ public:
     /// Throws std::logic_error for another transaction than the innermost one: a statement that is
     /// meant for that one would become part of the innermost one.
     void check_innermost(transaction_id which) const;
-    /// Ends this transaction and those within it, without a word to the server.
+    /// Ends this transaction and those within it, without telling the server.
     void abandon(transaction_id which) noexcept;
-    /// The rows that a statement has begun to return. They keep this connection.
+    /// A cursor over these rows that keeps this connection.
     sql::cursor keep(sql::cursor rows);
 
 private:
@@ -88,9 +88,9 @@ private:
     // Transactions.
 
     std::size_t level() const noexcept { return open_.size(); }
-    /// Whether the server has nothing left to end.
+    /// Whether the server has no transaction left to end.
     bool has_ended() const noexcept;
-    bool server_has_ended_it() const noexcept;
+    bool ended_by_server() const noexcept;
     void note_success() noexcept;
     void note_error() noexcept;
 

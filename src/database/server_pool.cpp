@@ -1,4 +1,4 @@
-// How the pool of one server is made, and what it is asked for.
+// Makes the pool of connections to one server, and acquires from it.
 #include "database/server_pool.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Customers of a bank, who disturbs them, and the audit.
+// The customers of the bank, the threads that disturb them, and the audit.
 #include "database/bank.hpp"
 
 #include <array>
@@ -29,7 +29,7 @@
 #include <gtest/gtest.h>
 
 #include "cenote/error.hpp"
-#include "database/cancelling.hpp"
+#include "database/canceling.hpp"
 #include "support/patience.hpp"
 
 namespace cenote::bank {
@@ -48,10 +48,10 @@ constexpr int accounts = 20;
 constexpr std::int64_t at_first = 1000;
 constexpr std::int64_t total = accounts * at_first;
 
-/// However long the line is, nobody is to be sent away.
+/// So long that no acquire times out.
 constexpr auto in_line = std::chrono::minutes(30);
 
-/// A number from the environment, or another one.
+/// A number from the environment, or a default.
 std::uint64_t told(const char* name, std::uint64_t otherwise) {
     const char* text = std::getenv(name);
     return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
@@ -70,10 +70,10 @@ std::string said_by(const std::exception_ptr& e) {
     }
 }
 
-/// It has met another one: a serialization failure, a deadlock, a lock that took too long.
+/// A conflict with another transaction: a serialization failure, a deadlock, a lock timeout.
 bool is_collision(const statement_error& e) {
-    constexpr int waited_too_long = 1205;  // MariaDB's number
-    constexpr int busy = 5;                // SQLite's
+    constexpr int waited_too_long = 1205;  // of MariaDB
+    constexpr int busy = 5;                // of SQLite
     if (e.sqlstate().empty()) return (e.code() & 0xff) == busy;
     return e.sqlstate() == "40001" || e.sqlstate() == "40P01" || e.code() == waited_too_long;
 }
@@ -103,12 +103,12 @@ struct counts {
     std::atomic<std::uint64_t> kills{0};
 };
 
-/// What all customers have in common.
+/// What all customers share.
 struct hall {
     explicit hall(const place& where)
         : at(where), db(where.url, {.pool = {.max = connections, .acquire_timeout = in_line}}) {}
 
-    /// Something that must not be.
+    /// Records an error.
     void complain(const std::string& about) {
         std::lock_guard lock(mutex);
         if (complaints.size() < 20) complaints.push_back(about);
@@ -119,7 +119,7 @@ struct hall {
     }
 
     const place& at;
-    asio::io_context loop;  // before the database, whose threads turn to it
+    asio::io_context loop;  // outlives the database, whose threads post to it
     database db;
     counts seen;
     std::atomic<bool> closing{false};
@@ -130,7 +130,7 @@ struct hall {
 
 // Customers.
 
-/// One coroutine after the other: each lives until it is cancelled.
+/// Runs one coroutine after the other, each until it is canceled.
 class customer {
 public:
     customer(hall& in, int number, std::uint64_t seed)
@@ -142,9 +142,9 @@ public:
     }
 
     void begin();
-    /// From any thread; happens where the coroutine is.
+    /// From any thread; the cancellation runs on the strand of the coroutine.
     void cancel();
-    /// Whether it has, or is about to get, a connection of its own.
+    /// Whether it has, or is about to get, a connection.
     bool is_served() const { return served_; }
     const std::vector<entry>& book() const { return book_; }
 
@@ -183,13 +183,13 @@ private:
     std::int64_t next_id_;
     std::optional<asio::cancellation_signal> signal_;
     bool lives_ = false;
-    bool cancelled_ = false;
+    bool canceled_ = false;
     std::atomic<bool> served_{false};
     std::vector<entry> book_;
 };
 
 void customer::begin() {
-    cancelled_ = false;
+    canceled_ = false;
     lives_ = true;
     signal_.emplace();
     auto end = [this](const std::exception_ptr& why) { ended(why); };
@@ -200,8 +200,8 @@ void customer::begin() {
 
 void customer::cancel() {
     asio::post(strand_, [this] {
-        if (!lives_ || cancelled_ || in_->closing) return;
-        cancelled_ = true;
+        if (!lives_ || canceled_ || in_->closing) return;
+        canceled_ = true;
         signal_->emit(asio::cancellation_type::terminal);
     });
 }
@@ -209,14 +209,14 @@ void customer::cancel() {
 void customer::ended(const std::exception_ptr& why) {
     served_ = false;
     lives_ = false;
-    if (cancelled_) ++in_->seen.cancels;
+    if (canceled_) ++in_->seen.cancels;
     if (why != nullptr && !is_expected(why)) in_->complain(said_by(why));
     if (in_->closing) --in_->present;
-    else asio::post(strand_, [this] { begin(); });  // when nothing is left of the one before
+    else asio::post(strand_, [this] { begin(); });  // after the end of the previous coroutine
 }
 
 bool customer::is_expected(const std::exception_ptr& why) {
-    if (is_cancellation(why)) return cancelled_;
+    if (is_cancellation(why)) return canceled_;
     bool kills = static_cast<bool>(in_->at.kill);
     try {
         std::rethrow_exception(why);
@@ -241,7 +241,7 @@ void customer::note(const transfer& what, fate came_to) {
     ++(came_to == fate::done ? seen.done : came_to == fate::undone ? seen.undone : seen.unknown);
 }
 
-/// Only where nobody can know is it allowed to be anything.
+/// Unknown only if the commit was in flight.
 fate customer::fate_after(const std::exception_ptr& failed, bool committing) {
     if (is_cancellation(failed)) return committing ? fate::unknown : fate::undone;
     try {
@@ -276,7 +276,7 @@ awaitable<void> customer::live() {
         }
         served_ = false;
         if (failed == nullptr) continue;
-        if (cancelled_) std::rethrow_exception(failed);
+        if (canceled_) std::rethrow_exception(failed);
         if (!is_expected(failed)) in_->complain(said_by(failed));
     }
 }
@@ -293,9 +293,9 @@ awaitable<void> customer::one_deed() {
     }
 }
 
-// Those who look.
+// Reading customers.
 
-/// Whatever is paid between the two looks is seen by both, or by none.
+/// Both reads must see the same transfers.
 awaitable<void> customer::look_twice() {
     constexpr const char* half =
         "SELECT CAST(coalesce(sum(balance), 0) AS INTEGER) FROM account WHERE id % 2 = ?";
@@ -311,7 +311,7 @@ awaitable<void> customer::look_twice() {
     ++in_->seen.looks;
 }
 
-/// Left at any row; read to the end, they add up.
+/// Stops at any row. All rows together must add up.
 awaitable<void> customer::read_rows() {
     sql::cursor rows = co_await in_->db.async_stream("SELECT balance FROM account ORDER BY id");
     served_ = true;
@@ -326,7 +326,7 @@ awaitable<void> customer::read_rows() {
     ++in_->seen.looks;
 }
 
-/// Nobody else's answer.
+/// Must get its own answer.
 awaitable<void> customer::ask() {
     auto mine = static_cast<std::int64_t>(dice_() % 1'000'000'000);
     sql::result got;
@@ -339,8 +339,8 @@ awaitable<void> customer::ask() {
     ++in_->seen.looks;
 }
 
-/// The table is there if somebody before has left it, and the money if anybody commits what was
-/// begun in plain SQL.
+/// Fails if an earlier scope has left its table. The audit fails if the transaction in plain SQL is
+/// ever committed.
 awaitable<void> customer::leave_dirt() {
     auto s = in_->db.scope();
     co_await s.async_execute("CREATE TEMPORARY TABLE mine (n INTEGER)");
@@ -360,7 +360,7 @@ awaitable<void> customer::leave_dirt() {
     ++in_->seen.looks;
 }
 
-// Those who pay.
+// Paying customers.
 
 awaitable<void> customer::pay(transaction* t, transfer what) {
     sql::result less = co_await t->async_execute(
@@ -378,7 +378,7 @@ awaitable<void> customer::set_balance(transaction* t, int account, std::int64_t 
     co_await t->async_execute("UPDATE account SET balance = ? WHERE id = ?", then, account);
 }
 
-/// Right only if the server keeps others from doing the same meanwhile.
+/// Correct only if the server isolates it from other transfers of the account.
 awaitable<void> customer::pay_by_reading(transaction* t, transfer what) {
     co_await set_balance(t, what.from, -what.amount);
     co_await set_balance(t, what.to, what.amount);
@@ -427,7 +427,7 @@ awaitable<void> customer::pay_and_end(transfer what, bool* committing, fate* cam
     co_await pay(&t, what);
     switch (draw(4)) {
         case 0: co_await t.async_rollback(); break;
-        case 1: break;  // left as it is
+        case 1: break;  // abandoned
         default:
             *committing = true;
             co_await t.async_commit();
@@ -449,7 +449,7 @@ awaitable<void> customer::pay_by_hand() {
     if (failed != nullptr) std::rethrow_exception(failed);
 }
 
-/// A statement that cannot be, which undoes what is within with it.
+/// An invalid statement in a nested transaction, which is rolled back.
 awaitable<void> customer::fail_within(transaction* t) {
     std::exception_ptr failed;
     try {
@@ -458,8 +458,8 @@ awaitable<void> customer::fail_within(transaction* t) {
         failed = std::current_exception();
     }
     expect(failed != nullptr, "there are two accounts of one number");
-    bool cancelled = failed != nullptr && is_cancellation(failed);
-    if (cancelled) std::rethrow_exception(failed);
+    bool canceled = failed != nullptr && is_cancellation(failed);
+    if (canceled) std::rethrow_exception(failed);
 }
 
 awaitable<void> customer::pay_both(transfer first, transfer second, bool* committing,
@@ -553,14 +553,15 @@ void bank::found() {
         db.execute("INSERT INTO account VALUES (?, ?)", i, at_first);
 }
 
-/// Whether everything has happened that this is about.
+/// Whether every kind of event has happened.
 bool bank::is_enough() {
     const counts& seen = in_.seen;
     bool killed = !in_.at.kill || (seen.kills > 0 && seen.losses > 0);
     return killed && seen.done > 0 && seen.undone > 0 && seen.looks > 0 && seen.cancels > 0;
 }
 
-/// Mostly those who have a connection: nearly all stand in line, where it costs nothing.
+/// Mostly customers with a connection: nearly all others wait in line, where a cancellation is
+/// cheap.
 void bank::cancel_at_random() {
     dice d(static_cast<dice::result_type>(seed_ + 1));
     while (disturbs_) {
@@ -569,7 +570,7 @@ void bank::cancel_at_random() {
         for (int tries = 0; tries < 200 && !in_line_too && !all_[whom]->is_served(); ++tries)
             whom = d() % all_.size();
         all_[whom]->cancel();
-        // So that not all are cancelled all the time; nothing depends on how long it takes.
+        // Leaves time for some transfers to finish; correctness does not depend on it.
         std::this_thread::sleep_for(std::chrono::microseconds(d() % 20'000));
     }
 }
@@ -579,13 +580,13 @@ void bank::kill_at_random() {
     dice d(static_cast<dice::result_type>(seed_ + 2));
     database own{in_.at.url, {.pool = {.max = 1, .acquire_timeout = in_line}}};
     while (disturbs_) {
-        // The same.
+        // Leaves time for some transfers to finish.
         std::this_thread::sleep_for(std::chrono::microseconds(d() % 60'000));
         bool all = d() % 16 == 0;
         try {
             in_.seen.kills += in_.at.kill(own, all, d);
         } catch (const statement_error&) {
-            continue;  // it was gone before
+            continue;  // the connection had ended
         }
         cenote::stats now = in_.db.stats();
         if (now.total > connections) in_.complain("there are more connections than allowed");
@@ -615,7 +616,7 @@ void bank::open() {
     close(crew);
 }
 
-/// Everybody ends what they are at. Who does not would have been waiting for ever.
+/// Lets all customers finish. A customer that does not finish would wait forever.
 void bank::close(std::vector<std::thread>& crew) {
     in_.closing = true;
     bool left = support::eventually([this] { return in_.present == 0; }, 10 * support::plenty);
@@ -670,7 +671,7 @@ void bank::check_accounts(const rows& ledger) {
     EXPECT_EQ(found, expected);
 }
 
-/// What each was told, and what is there.
+/// Compares what each customer was told with the tables.
 void bank::check_books(const rows& ledger) {
     std::size_t known = 0;
     for (const auto& each : all_) {

@@ -1,9 +1,8 @@
-// Money that moves while connections are killed and coroutines cancelled: none may get lost, none
+// Money that moves while connections are killed and coroutines canceled: none may get lost, none
 // may appear.
 //
-// A thousand customers share ten connections of one database. Each transfer leaves a row in a
-// ledger, in the same transaction: so at the end everybody can be asked whether what they were told
-// is what has happened.
+// A thousand customers share ten connections of one database. Each transfer writes a row into a
+// ledger in its transaction. At the end the ledger must agree with what each customer was told.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +16,21 @@ namespace cenote::bank {
 
 using dice = std::minstd_rand;
 
-/// Where the bank has its accounts.
+/// The database with the accounts.
 struct place {
     std::string url;
-    /// What a session carries that is nobody else's business.
+    /// A statement that changes the session.
     const char* setting = "";
-    /// Ends one of the others' connections or all of them, and says how many. Empty: it has none.
+    /// Ends one connection of other users or all of them, and returns how many. Empty: not
+    /// possible.
     std::function<std::uint64_t(database& with, bool all, dice& d)> kill = {};
-    /// How many sessions the server knows that are in the middle of something.
+    /// How many sessions of the server are executing something.
     std::function<int()> busy;
 };
 
-/// Lets them do business for CENOTE_BANK_SECONDS (3), by the dice of CENOTE_BANK_SEED, and looks at
-/// the books. A failure says how to do so again: the dice are the same then, the servers are not.
+/// Runs the customers for CENOTE_BANK_SECONDS (3) with the random numbers of CENOTE_BANK_SEED, and
+/// audits the accounts. A failure prints how to repeat the run: with the same random numbers, but
+/// not the same timing of the servers.
 void do_business(const place& at);
 
 }  // namespace cenote::bank

@@ -1,4 +1,4 @@
-// A bank whose accounts are MariaDB's.
+// The bank on MariaDB.
 #include <string>
 #include <vector>
 
@@ -10,7 +10,7 @@
 namespace cenote::bank {
 namespace {
 
-/// With room for those who were given up and are not gone yet.
+/// With room for abandoned sessions that have not ended yet.
 support::mariadb_server& the_server() {
     static support::mariadb_server one({.max_connections = 150});
     return one;
@@ -44,7 +44,7 @@ int busy() {
         "mysql"));
 }
 
-TEST(bank_mariadb, adds_up_whatever_is_killed_and_cancelled) {
+TEST(bank_mariadb, adds_up_whatever_is_killed_and_canceled) {
     do_business({.url = support::mariadb_url(the_server().port()),
                  .setting = "SET SESSION sql_mode = 'ANSI'",
                  .kill = kill,

@@ -1,4 +1,4 @@
-// A bank whose accounts are PostgreSQL's.
+// The bank on PostgreSQL.
 #include <string>
 #include <vector>
 
@@ -10,7 +10,7 @@
 namespace cenote::bank {
 namespace {
 
-/// With room for those who were given up and are not gone yet, and quick to see a deadlock.
+/// With room for abandoned sessions that have not ended yet, and quick to detect a deadlock.
 support::postgres_server& the_server() {
     static support::postgres_server one(
         {.max_connections = 80, .settings = "deadlock_timeout = '20ms'\n"});
@@ -36,7 +36,7 @@ int busy() {
                                       "and (xact_start is not null or state <> 'idle')"));
 }
 
-TEST(bank_postgres, adds_up_whatever_is_killed_and_cancelled) {
+TEST(bank_postgres, adds_up_whatever_is_killed_and_canceled) {
     do_business({.url = support::postgres_url(the_server().port()),
                  .setting = "SET application_name = 'changed'",
                  .kill = kill,

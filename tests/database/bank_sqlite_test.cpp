@@ -1,4 +1,4 @@
-// A bank in a file. Nobody can kill a connection to that; the cancelled are interrupted.
+// The bank on SQLite, whose connections cannot be killed. Canceled statements are interrupted.
 #include <string>
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace cenote::bank {
 namespace {
 
-/// Whether somebody still writes, or reads what was there before the last write.
+/// Whether a connection still writes, or reads an old snapshot.
 int busy(const support::sqlite_file& file) {
     database own{file.url("?busy_timeout=0s"), {.pool = {.max = 1}}};
     try {
@@ -20,7 +20,7 @@ int busy(const support::sqlite_file& file) {
     }
 }
 
-TEST(bank_sqlite, adds_up_whatever_is_cancelled) {
+TEST(bank_sqlite, adds_up_whatever_is_canceled) {
     support::sqlite_file file;
     do_business({.url = file.url("?busy_timeout=300s&synchronous=off"),
                  .setting = "PRAGMA cache_size = 77",

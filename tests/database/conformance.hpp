@@ -1,4 +1,4 @@
-// What a database does, whichever it is and however it is asked: one suite for all of them.
+// What a database does: one suite for all servers and both forms of each call.
 //
 // A place has: url(), `name_of` a connection as the server knows it, kill_all(); see the tests that
 // include this. Each test runs twice, with the blocking forms and with the awaited ones.
@@ -27,7 +27,7 @@
 #include "cenote/database.hpp"
 #include "cenote/error.hpp"
 #include "cenote/url.hpp"
-#include "database/manners.hpp"
+#include "database/forms.hpp"
 #include "support/patience.hpp"
 #include "support/patient.hpp"
 
@@ -55,7 +55,7 @@ struct any_database : testing::Test {
     }
     std::size_t leased() { return db.stats().leased; }
     static void set(auto& on, int id, int balance) {
-        Kind::manner::run(on, "UPDATE account SET balance = ? WHERE id = ?", balance, id);
+        Kind::form::run(on, "UPDATE account SET balance = ? WHERE id = ?", balance, id);
     }
 
     typename Kind::place at;
@@ -64,65 +64,66 @@ struct any_database : testing::Test {
 TYPED_TEST_SUITE_P(any_database);
 
 TYPED_TEST_P(any_database, takes_values_in_either_style) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     database& all = this->db;
-    auto by_marks = ask::run(all, "SELECT owner FROM account WHERE id = ? AND balance = ?", 2, 200);
+    auto by_marks =
+        form::run(all, "SELECT owner FROM account WHERE id = ? AND balance = ?", 2, 200);
     EXPECT_EQ(by_marks.template scalar<std::string>(), "owner 2");
-    auto by_numbers = ask::run(
+    auto by_numbers = form::run(
         all, "SELECT owner FROM account WHERE balance = $2 AND id = $1 AND balance > $1", 3, 300);
     EXPECT_EQ(by_numbers.template scalar<std::string>(), "owner 3");
     std::string hostile = "'; DROP TABLE account; -- ?";
-    EXPECT_EQ(ask::run(all, "UPDATE account SET owner = ? WHERE id = ?", hostile, 1).affected(),
+    EXPECT_EQ(form::run(all, "UPDATE account SET owner = ? WHERE id = ?", hostile, 1).affected(),
               1u);
     EXPECT_EQ(
-        ask::run(all, "SELECT owner FROM account WHERE id = $1", 1).template scalar<std::string>(),
+        form::run(all, "SELECT owner FROM account WHERE id = $1", 1).template scalar<std::string>(),
         hostile);
 }
 
 TYPED_TEST_P(any_database, gives_rows_as_what_they_are) {
-    using ask = typename TypeParam::manner;
-    auto found = ask::run(this->db, "SELECT id, owner FROM account ORDER BY id");
+    using form = typename TypeParam::form;
+    auto found = form::run(this->db, "SELECT id, owner FROM account ORDER BY id");
     std::vector<std::string> seen;
     for (auto [id, owner] : found.template as<std::int64_t, std::string>())
         seen.push_back(std::to_string(id) + owner);
     EXPECT_THAT(seen, ElementsAre("1owner 1", "2owner 2", "3owner 3"));
-    auto one = ask::run(this->db, "SELECT id, owner FROM account WHERE id = ?", 2);
+    auto one = form::run(this->db, "SELECT id, owner FROM account WHERE id = ?", 2);
     EXPECT_EQ((one.template at_most_one<int, std::string>()), std::make_tuple(2, "owner 2"));
-    auto none = ask::run(this->db, "SELECT id, owner FROM account WHERE id = ?", 9);
+    auto none = form::run(this->db, "SELECT id, owner FROM account WHERE id = ?", 9);
     EXPECT_EQ((none.template at_most_one<int, std::string>()), std::nullopt);
     EXPECT_THROW((found.template at_most_one<int, std::string>()), sql::bad_value);
     EXPECT_THROW(found.template as<std::int64_t>(), sql::bad_value);
 }
 
 TYPED_TEST_P(any_database, keeps_a_transaction_from_others_until_it_is_committed) {
-    using ask = typename TypeParam::manner;
-    transaction t = ask::begin(this->db);
+    using form = typename TypeParam::form;
+    transaction t = form::begin(this->db);
     this->set(t, 1, 5);
     EXPECT_EQ(this->balance(1), 100);
     EXPECT_TRUE(t.active());
-    ask::commit(t);
+    form::commit(t);
     EXPECT_FALSE(t.active());
     EXPECT_EQ(this->balance(1), 5);
     EXPECT_EQ(this->leased(), 0u);
-    EXPECT_THROW(ask::run(t, "SELECT 1"), std::logic_error);
-    EXPECT_THROW(ask::commit(t), std::logic_error);
+    EXPECT_THROW(form::run(t, "SELECT 1"), std::logic_error);
+    EXPECT_THROW(form::commit(t), std::logic_error);
 }
 
 TYPED_TEST_P(any_database, rolls_back_what_was_not_committed) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     {
-        transaction t = ask::begin(this->db);
+        transaction t = form::begin(this->db);
         this->set(t, 1, 5);
     }
     EXPECT_EQ(this->balance(1), 100);
-    transaction t = ask::begin(this->db);
+    transaction t = form::begin(this->db);
     this->set(t, 1, 6);
-    ask::rollback(t);
+    form::rollback(t);
     EXPECT_EQ(this->balance(1), 100);
-    // Also within a scope that goes on.
+    // Also within a scope that is used afterwards.
     auto s = this->db.scope();
     {
-        transaction in = ask::begin(s);
+        transaction in = form::begin(s);
         this->set(in, 1, 7);
     }
     this->set(s, 2, 8);
@@ -131,8 +132,8 @@ TYPED_TEST_P(any_database, rolls_back_what_was_not_committed) {
 }
 
 TYPED_TEST_P(any_database, commits_what_a_function_did_and_undoes_what_it_did_not_finish) {
-    using ask = typename TypeParam::manner;
-    int sum = ask::in_transaction(this->db, [&](transaction& t) {
+    using form = typename TypeParam::form;
+    int sum = form::in_transaction(this->db, [&](transaction& t) {
         this->set(t, 1, 1);
         this->set(t, 2, 2);
         return 3;
@@ -143,47 +144,47 @@ TYPED_TEST_P(any_database, commits_what_a_function_did_and_undoes_what_it_did_no
         this->set(t, 1, 99);
         throw std::range_error("mine");
     };
-    EXPECT_THROW(ask::in_transaction(this->db, failing), std::range_error);
+    EXPECT_THROW(form::in_transaction(this->db, failing), std::range_error);
     EXPECT_EQ(this->balance(1), 1);
     EXPECT_EQ(this->leased(), 0u);
 }
 
 TYPED_TEST_P(any_database, undoes_only_the_inner_of_two_transactions) {
-    using ask = typename TypeParam::manner;
-    transaction t = ask::begin(this->db);
+    using form = typename TypeParam::form;
+    transaction t = form::begin(this->db);
     this->set(t, 1, 1);
     {
-        transaction inner = ask::begin(t);
+        transaction inner = form::begin(t);
         this->set(inner, 1, 2);
-        EXPECT_THROW(ask::commit(t), std::logic_error);
-        transaction innermost = ask::begin(inner);
+        EXPECT_THROW(form::commit(t), std::logic_error);
+        transaction innermost = form::begin(inner);
         this->set(innermost, 2, 2);
-        ask::commit(innermost);
-        ask::rollback(inner);
+        form::commit(innermost);
+        form::rollback(inner);
     }
     {
-        transaction left = ask::begin(t);
+        transaction left = form::begin(t);
         this->set(left, 3, 3);
     }
     {
-        transaction good = ask::begin(t);
+        transaction good = form::begin(t);
         this->set(good, 2, 4);
-        ask::commit(good);
+        form::commit(good);
     }
-    ask::commit(t);
+    form::commit(t);
     EXPECT_EQ(this->balance(1), 1);
     EXPECT_EQ(this->balance(2), 4);
     EXPECT_EQ(this->balance(3), 300);
 }
 
 TYPED_TEST_P(any_database, runs_nothing_in_the_wrong_transaction) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     auto s = this->db.scope();
     {
-        transaction outer = ask::begin(s);
-        transaction inner = ask::begin(outer);
+        transaction outer = form::begin(s);
+        transaction inner = form::begin(outer);
         EXPECT_THROW(this->set(outer, 1, 5), std::logic_error);
-        EXPECT_THROW(ask::rollback(outer), std::logic_error);
+        EXPECT_THROW(form::rollback(outer), std::logic_error);
         this->set(inner, 1, 6);
         outer = std::move(inner);  // which ends the outer one, and all that is in it
         EXPECT_THROW(this->set(outer, 1, 7), std::logic_error);
@@ -191,52 +192,52 @@ TYPED_TEST_P(any_database, runs_nothing_in_the_wrong_transaction) {
     this->set(s, 2, 8);
     EXPECT_EQ(this->balance(1), 100);
     EXPECT_EQ(this->balance(2), 8);
-    transaction stale = ask::begin(s);
+    transaction stale = form::begin(s);
     {
         transaction ends = std::move(stale);
     }
-    transaction next = ask::begin(s);
+    transaction next = form::begin(s);
     EXPECT_FALSE(stale.active());
     EXPECT_THROW(this->set(stale, 1, 9), std::logic_error);
-    EXPECT_THROW(std::ignore = ask::begin(s), std::logic_error);
+    EXPECT_THROW(std::ignore = form::begin(s), std::logic_error);
     this->set(next, 1, 10);
-    ask::commit(next);
+    form::commit(next);
     EXPECT_EQ(this->balance(1), 10);
 }
 
 TYPED_TEST_P(any_database, ends_no_transaction_in_the_middle_of_rows) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     auto s = this->db.scope();
-    transaction t = ask::begin(s);
+    transaction t = form::begin(s);
     this->set(t, 1, 5);
-    sql::cursor rows = ask::stream(t, "SELECT id FROM account ORDER BY id");
-    EXPECT_THROW(ask::commit(t), std::logic_error);
-    EXPECT_THROW(ask::rollback(t), std::logic_error);
-    EXPECT_THROW(std::ignore = ask::begin(t), std::logic_error);
+    sql::cursor rows = form::stream(t, "SELECT id FROM account ORDER BY id");
+    EXPECT_THROW(form::commit(t), std::logic_error);
+    EXPECT_THROW(form::rollback(t), std::logic_error);
+    EXPECT_THROW(std::ignore = form::begin(t), std::logic_error);
     EXPECT_TRUE(t.active());
-    while (ask::next(rows)) {
+    while (form::next(rows)) {
     }
-    ask::rollback(t);
+    form::rollback(t);
     this->set(s, 2, 6);
     EXPECT_EQ(this->balance(1), 100);
     EXPECT_EQ(this->balance(2), 6);
-    // Left alone, it is rolled back as soon as the server can hear of it.
+    // Abandoned, it is rolled back as soon as the server accepts a statement.
     {
-        transaction left = ask::begin(s);
+        transaction left = form::begin(s);
         this->set(left, 1, 7);
-        rows = ask::stream(left, "SELECT id FROM account ORDER BY id");
+        rows = form::stream(left, "SELECT id FROM account ORDER BY id");
     }
     EXPECT_THROW(this->set(s, 3, 8), std::logic_error);
-    while (ask::next(rows)) {
+    while (form::next(rows)) {
     }
     this->set(s, 3, 9);
     EXPECT_EQ(this->balance(1), 100);
     EXPECT_EQ(this->balance(3), 9);
 }
 
-/// SQLite could do more, and a program that relied on that would work with no other server.
+/// SQLite could, but a program that relied on that would work with no other server.
 TYPED_TEST_P(any_database, runs_no_statement_in_the_middle_of_rows) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     auto refused = [](auto statement) {
         try {
             statement();
@@ -247,85 +248,85 @@ TYPED_TEST_P(any_database, runs_no_statement_in_the_middle_of_rows) {
     };
     auto s = this->db.scope();
     auto refuses_all = [&](auto& on) {
-        sql::cursor rows = ask::stream(on, "SELECT id FROM account ORDER BY id");
+        sql::cursor rows = form::stream(on, "SELECT id FROM account ORDER BY id");
         for (int i = 1; i <= 3; ++i) {
-            refused([&] { ask::run(on, "SELECT 1"); });
-            refused([&] { ask::stream(on, "SELECT 1"); });
-            refused([&] { std::ignore = ask::begin(on); });
-            EXPECT_EQ(ask::next(rows)->template get<int>(0), i);
+            refused([&] { form::run(on, "SELECT 1"); });
+            refused([&] { form::stream(on, "SELECT 1"); });
+            refused([&] { std::ignore = form::begin(on); });
+            EXPECT_EQ(form::next(rows)->template get<int>(0), i);
         }
-        EXPECT_EQ(ask::next(rows), std::nullopt);
-        EXPECT_EQ(ask::run(on, "SELECT 1").template scalar<int>(), 1);
+        EXPECT_EQ(form::next(rows), std::nullopt);
+        EXPECT_EQ(form::run(on, "SELECT 1").template scalar<int>(), 1);
     };
     refuses_all(s);
-    transaction t = ask::begin(s);
+    transaction t = form::begin(s);
     refuses_all(t);
-    ask::commit(t);
+    form::commit(t);
     // Each statement of the database itself has a connection of its own.
-    sql::cursor rows = ask::stream(this->db, "SELECT id FROM account");
-    EXPECT_EQ(ask::run(this->db, "SELECT 1").template scalar<int>(), 1);
+    sql::cursor rows = form::stream(this->db, "SELECT id FROM account");
+    EXPECT_EQ(form::run(this->db, "SELECT 1").template scalar<int>(), 1);
 }
 
 TYPED_TEST_P(any_database, begins_no_transaction_within_one_of_plain_sql) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     auto s = this->db.scope();
-    ask::run(s, "BEGIN");
+    form::run(s, "BEGIN");
     this->set(s, 1, 5);
-    EXPECT_THROW(std::ignore = ask::begin(s), std::logic_error);
-    ask::run(s, "COMMIT");
+    EXPECT_THROW(std::ignore = form::begin(s), std::logic_error);
+    form::run(s, "COMMIT");
     EXPECT_EQ(this->balance(1), 5);
 }
 
 TYPED_TEST_P(any_database, has_one_connection_for_a_scope_and_takes_it_when_it_is_used) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     auto s = this->db.scope();
     EXPECT_FALSE(s.has_connection());
     EXPECT_EQ(this->leased(), 0u);
-    ask::run(s, "CREATE TEMPORARY TABLE mine (n INTEGER)");
+    form::run(s, "CREATE TEMPORARY TABLE mine (n INTEGER)");
     EXPECT_TRUE(s.has_connection());
     EXPECT_EQ(this->leased(), 1u);
-    ask::run(s, "INSERT INTO mine VALUES (?)", 7);
-    EXPECT_EQ(ask::run(s, "SELECT n FROM mine").template scalar<int>(), 7);
+    form::run(s, "INSERT INTO mine VALUES (?)", 7);
+    EXPECT_EQ(form::run(s, "SELECT n FROM mine").template scalar<int>(), 7);
     EXPECT_EQ(this->leased(), 1u);
 }
 
 TYPED_TEST_P(any_database, leaves_nothing_of_a_scope_to_the_next) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     database one{this->at.url(), {.pool = support::patient(1)}};
     {
         auto s = one.scope();
-        ask::run(s, "CREATE TEMPORARY TABLE mine (n INTEGER)");
-        ask::run(s, "BEGIN");
+        form::run(s, "CREATE TEMPORARY TABLE mine (n INTEGER)");
+        form::run(s, "BEGIN");
         this->set(s, 1, 5);
     }
-    EXPECT_THROW(ask::run(one, "SELECT n FROM mine"), statement_error);
+    EXPECT_THROW(form::run(one, "SELECT n FROM mine"), statement_error);
     EXPECT_EQ(this->balance(1), 100);
     for (const char* unseen : {this->at.setting, this->at.lock}) {
         auto s = one.scope();
-        ask::run(s, unseen);
+        form::run(s, unseen);
     }
     EXPECT_TRUE(eventually([&] {
         database other{this->at.url()};
-        return ask::run(other, this->at.try_lock).template scalar<int>() == 1;
+        return form::run(other, this->at.try_lock).template scalar<int>() == 1;
     }));
-    EXPECT_NE(ask::run(one, this->at.what_is_set).template scalar<std::string>(), this->at.value);
+    EXPECT_NE(form::run(one, this->at.what_is_set).template scalar<std::string>(), this->at.value);
 }
 
 TYPED_TEST_P(any_database, keeps_the_connection_of_rows_until_their_end) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     sql::cursor rows;
     {
         auto s = this->db.scope();
-        rows = ask::stream(s, "SELECT id FROM account WHERE id <= ? ORDER BY id", 2);
+        rows = form::stream(s, "SELECT id FROM account WHERE id <= ? ORDER BY id", 2);
     }
     EXPECT_EQ(this->leased(), 1u);
-    EXPECT_EQ(ask::next(rows)->template get<int>(0), 1);
-    EXPECT_EQ(ask::next(rows)->template get<int>(0), 2);
-    EXPECT_EQ(ask::next(rows), std::nullopt);
+    EXPECT_EQ(form::next(rows)->template get<int>(0), 1);
+    EXPECT_EQ(form::next(rows)->template get<int>(0), 2);
+    EXPECT_EQ(form::next(rows), std::nullopt);
     EXPECT_EQ(this->leased(), 0u);
-    EXPECT_EQ(ask::next(rows), std::nullopt);
+    EXPECT_EQ(form::next(rows), std::nullopt);
     {
-        sql::cursor left = ask::stream(this->db, "SELECT id FROM account");
+        sql::cursor left = form::stream(this->db, "SELECT id FROM account");
         EXPECT_EQ(this->leased(), 1u);
     }
     EXPECT_EQ(this->leased(), 0u);
@@ -333,47 +334,47 @@ TYPED_TEST_P(any_database, keeps_the_connection_of_rows_until_their_end) {
 }
 
 TYPED_TEST_P(any_database, holds_at_most_one_connection_however_often_it_fails) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     database one{this->at.url(), {.pool = support::patient(1)}};
     auto s = one.scope();
-    for (int i = 0; i < 20; ++i) EXPECT_THROW(ask::run(s, "SELECT nonsense"), statement_error);
+    for (int i = 0; i < 20; ++i) EXPECT_THROW(form::run(s, "SELECT nonsense"), statement_error);
     EXPECT_EQ(one.stats().leased, 1u);
-    EXPECT_EQ(ask::run(s, "SELECT 1").template scalar<int>(), 1);
+    EXPECT_EQ(form::run(s, "SELECT 1").template scalar<int>(), 1);
     auto moved = std::move(s);
     {
         auto ends = std::move(moved);
     }
     for (int i = 0; i < 20; ++i) {
-        EXPECT_THROW(ask::run(one, "SELECT nonsense"), statement_error);
-        EXPECT_THROW(ask::stream(one, "SELECT nonsense"), statement_error);
+        EXPECT_THROW(form::run(one, "SELECT nonsense"), statement_error);
+        EXPECT_THROW(form::stream(one, "SELECT nonsense"), statement_error);
     }
     EXPECT_EQ(one.stats().leased, 0u);
     EXPECT_EQ(one.stats().opened, 1u);
 }
 
 TYPED_TEST_P(any_database, never_commits_what_has_failed) {
-    using ask = typename TypeParam::manner;
-    transaction t = ask::begin(this->db);
+    using form = typename TypeParam::form;
+    transaction t = form::begin(this->db);
     this->set(t, 1, 5);
-    EXPECT_THROW(ask::run(t, "INSERT INTO account VALUES (?, ?, ?)", 1, "twice", 0),
+    EXPECT_THROW(form::run(t, "INSERT INTO account VALUES (?, ?, ?)", 1, "twice", 0),
                  statement_error);
     if (this->at.fails_as_a_whole) {
-        EXPECT_THROW(ask::commit(t), statement_error);
+        EXPECT_THROW(form::commit(t), statement_error);
         EXPECT_TRUE(t.active());
-        ask::rollback(t);
+        form::rollback(t);
         EXPECT_EQ(this->balance(1), 100);
     } else {
-        ask::commit(t);
+        form::commit(t);
         EXPECT_EQ(this->balance(1), 5);
     }
 }
 
 TYPED_TEST_P(any_database, lets_a_transaction_write_only_if_it_may) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     auto s = this->db.scope();
     {
-        transaction t = ask::begin(s, transaction_options{.read_only = true});
-        EXPECT_EQ(ask::run(t, "SELECT balance FROM account WHERE id = 1").template scalar<int>(),
+        transaction t = form::begin(s, transaction_options{.read_only = true});
+        EXPECT_EQ(form::run(t, "SELECT balance FROM account WHERE id = 1").template scalar<int>(),
                   100);
         EXPECT_THROW(this->set(t, 1, 5), statement_error);
     }
@@ -382,15 +383,15 @@ TYPED_TEST_P(any_database, lets_a_transaction_write_only_if_it_may) {
     EXPECT_EQ(this->balance(1), 6);
     for (isolation level : {isolation::read_committed, isolation::repeatable_read,
                             isolation::serializable, isolation::server_default}) {
-        transaction t = ask::begin(s, transaction_options{.isolation = level});
+        transaction t = form::begin(s, transaction_options{.isolation = level});
         this->set(t, 1, 7);
-        ask::commit(t);
+        form::commit(t);
     }
     EXPECT_EQ(this->balance(1), 7);
 }
 
 TYPED_TEST_P(any_database, tries_again_only_what_met_another_one) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     int calls = 0;
     auto meets = [&](transaction& t) {
         this->set(t, 1, 50 + ++calls);
@@ -398,22 +399,22 @@ TYPED_TEST_P(any_database, tries_again_only_what_met_another_one) {
         return calls;
     };
     transaction_options twice{.retries = 2, .backoff = std::chrono::milliseconds(1)};
-    EXPECT_EQ(ask::in_transaction(this->db, meets, twice), 3);
+    EXPECT_EQ(form::in_transaction(this->db, meets, twice), 3);
     EXPECT_EQ(this->balance(1), 53);
     calls = 0;
-    EXPECT_THROW(ask::in_transaction(this->db, meets), statement_error);
+    EXPECT_THROW(form::in_transaction(this->db, meets), statement_error);
     EXPECT_EQ(calls, 1);
     calls = 0;
     auto wrong = [&](transaction&) {
         ++calls;
         throw statement_error("wrong", "42601");
     };
-    EXPECT_THROW(ask::in_transaction(this->db, wrong, twice), statement_error);
+    EXPECT_THROW(form::in_transaction(this->db, wrong, twice), statement_error);
     EXPECT_EQ(calls, 1);
 }
 
 TYPED_TEST_P(any_database, may_end_in_any_order) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     std::optional<scope> s;
     std::optional<scope> unused;
     std::optional<transaction> t;
@@ -422,39 +423,39 @@ TYPED_TEST_P(any_database, may_end_in_any_order) {
         database other{this->at.url(), {.pool = support::patient(4)}};
         s.emplace(other.scope());
         unused.emplace(other.scope());
-        ask::run(*s, "SELECT 1");
-        t.emplace(ask::begin(other));
+        form::run(*s, "SELECT 1");
+        t.emplace(form::begin(other));
         this->set(*t, 1, 5);
-        rows = ask::stream(other, "SELECT id FROM account");
+        rows = form::stream(other, "SELECT id FROM account");
     }
-    EXPECT_TRUE(ask::next(rows));
-    EXPECT_EQ(ask::run(*s, "SELECT 1").template scalar<int>(), 1);
-    EXPECT_THROW(ask::run(*unused, "SELECT 1"), closed_error);
-    ask::commit(*t);
+    EXPECT_TRUE(form::next(rows));
+    EXPECT_EQ(form::run(*s, "SELECT 1").template scalar<int>(), 1);
+    EXPECT_THROW(form::run(*unused, "SELECT 1"), closed_error);
+    form::commit(*t);
     EXPECT_EQ(this->balance(1), 5);
     s.reset();
     t.reset();
 }
 
 TYPED_TEST_P(any_database, resets_what_a_statement_has_set) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     database one{this->at.url(), {.pool = support::patient(1)}};
-    ask::run(one, this->at.setting_seen);
-    EXPECT_NE(ask::run(one, this->at.what_is_seen).template scalar<std::string>(),
+    form::run(one, this->at.setting_seen);
+    EXPECT_NE(form::run(one, this->at.what_is_seen).template scalar<std::string>(),
               this->at.value_seen);
-    ask::run(one, "CREATE TEMPORARY TABLE mine (n INTEGER)");
-    EXPECT_THROW(ask::run(one, "SELECT n FROM mine"), statement_error);
-    ask::run(one, "BEGIN");
+    form::run(one, "CREATE TEMPORARY TABLE mine (n INTEGER)");
+    EXPECT_THROW(form::run(one, "SELECT n FROM mine"), statement_error);
+    form::run(one, "BEGIN");
     this->set(one, 1, 5);
     EXPECT_EQ(this->balance(1), 5);
 }
 
 TYPED_TEST_P(any_database, runs_one_statement_again_and_again) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     for (std::size_t kept : {0u, 1u, 100u}) {
         database one{this->at.url(), {.pool = support::patient(2), .statement_cache = kept}};
         for (int i = 1; i <= 30; ++i) {
-            auto found = ask::run(one, "SELECT owner FROM account WHERE id = ?", 1 + i % 3);
+            auto found = form::run(one, "SELECT owner FROM account WHERE id = ?", 1 + i % 3);
             EXPECT_EQ(found.template scalar<std::string>(), "owner " + std::to_string(1 + i % 3));
             this->set(one, 1, i);
         }
@@ -463,14 +464,14 @@ TYPED_TEST_P(any_database, runs_one_statement_again_and_again) {
 }
 
 TYPED_TEST_P(any_database, closes_what_a_scope_discards) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     database one{this->at.url(), {.pool = support::patient(1)}};
     {
         auto s = one.scope();
         s.discard_at_end();  // before there is anything
-        ask::run(s, "SELECT 1");
+        form::run(s, "SELECT 1");
     }
-    ask::run(one, "SELECT 1");
+    form::run(one, "SELECT 1");
     EXPECT_EQ(one.stats().opened, 2u);
 }
 
@@ -533,7 +534,7 @@ TYPED_TEST_P(any_database, tells_completion_tokens_of_transactions) {
     EXPECT_EQ(this->balance(1), 8);
 }
 
-/// As callbacks have it: the handle goes as soon as the last thing was asked of it.
+/// With callbacks the handle often ends right after the last call.
 TYPED_TEST_P(any_database, ends_a_transaction_whose_handle_is_gone) {
     database& all = this->db;
     boost::asio::io_context& io = loop(0);
@@ -555,7 +556,7 @@ TYPED_TEST_P(any_database, ends_a_transaction_whose_handle_is_gone) {
     finish(done);
     EXPECT_EQ(this->balance(1), 5);
     EXPECT_EQ(this->leased(), 0u);
-    // And one that has ended tells the handler, not whoever asks.
+    // One that has ended reports that to the handler, not to the caller.
     transaction ended = all.begin();
     ended.rollback();
     auto refused = ended.async_execute("SELECT 1", token);
@@ -567,7 +568,7 @@ TYPED_TEST_P(any_database, ends_a_transaction_whose_handle_is_gone) {
 }
 
 TYPED_TEST_P(any_database, writes_nothing_in_a_scope_that_only_reads) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     database one{this->at.url(), {.pool = support::patient(1)}};
     {
         auto s = one.scope({.read_only = true});
@@ -578,44 +579,44 @@ TYPED_TEST_P(any_database, writes_nothing_in_a_scope_that_only_reads) {
         };
         refuses(s);
         {
-            transaction t = ask::begin(s);
+            transaction t = form::begin(s);
             EXPECT_EQ(
-                ask::run(t, "SELECT balance FROM account WHERE id = 2").template scalar<int>(),
+                form::run(t, "SELECT balance FROM account WHERE id = 2").template scalar<int>(),
                 200);
             refuses(t);
         }
         refuses(s);
-        transaction t = ask::begin(s, transaction_options{.isolation = isolation::serializable});
-        ask::commit(t);
+        transaction t = form::begin(s, transaction_options{.isolation = isolation::serializable});
+        form::commit(t);
         refuses(s);
-        EXPECT_EQ(ask::run(s, "SELECT balance FROM account WHERE id = 1").template scalar<int>(),
+        EXPECT_EQ(form::run(s, "SELECT balance FROM account WHERE id = 1").template scalar<int>(),
                   100);
     }
-    // Whoever has the same connection next can write.
+    // The next user of the connection can write.
     this->set(one, 1, 5);
     EXPECT_EQ(this->balance(1), 5);
     EXPECT_EQ(one.stats().opened, 1u);
 }
 
 TYPED_TEST_P(any_database, can_do_with_one_connection) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     database one = database::direct(this->at.url(), {.pool = support::patient(1)});
     EXPECT_EQ(one.stats().opened, 1u);
     this->set(one, 1, 5);
     auto twice = [&](transaction& t) {
         this->set(t, 2, 6);
-        transaction in = ask::begin(t);
+        transaction in = form::begin(t);
         this->set(in, 3, 7);
-        ask::commit(in);
+        form::commit(in);
     };
-    ask::in_transaction(one, twice);
+    form::in_transaction(one, twice);
     {
         auto s = one.scope();
-        ask::run(s, this->at.setting);
-        auto rows = ask::stream(s, "SELECT balance FROM account ORDER BY id");
-        EXPECT_EQ(ask::next(rows)->template as<int>(), 5);
+        form::run(s, this->at.setting);
+        auto rows = form::stream(s, "SELECT balance FROM account ORDER BY id");
+        EXPECT_EQ(form::next(rows)->template as<int>(), 5);
     }
-    EXPECT_NE(ask::run(one, this->at.what_is_set).template scalar<std::string>(), this->at.value);
+    EXPECT_NE(form::run(one, this->at.what_is_set).template scalar<std::string>(), this->at.value);
     EXPECT_EQ(this->balance(2) + this->balance(3), 13);
     EXPECT_EQ(one.stats().max, 1u);
 }

@@ -1,7 +1,6 @@
-// Whose connection it is: the line of the program and the task that leases, timeouts and leaks
-// name.
+// The line of the program and the task to which leases, timeouts and leaks attribute a connection.
 //
-// The calls are written out in both manners, since the line of each call is what is tested.
+// The calls are written out in both forms, since the test compares the line of each call.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -18,7 +17,7 @@
 #include "cenote/database.hpp"
 #include "cenote/error.hpp"
 #include "cenote/event.hpp"
-#include "database/manners.hpp"
+#include "database/forms.hpp"
 #include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/patient.hpp"
@@ -37,7 +36,7 @@ inline unsigned line_here(std::source_location at = std::source_location::curren
     return at.line();
 }
 
-/// The only lease is that of this line of this file. `task`: null for none.
+/// Expects a single lease, which belongs to this line of this file. `task`: null for none.
 inline void expect_lease(const database& db, unsigned line, const char* task) {
     for (const pool_control& each : db.controls()) {
         for (const lease_info& l : each.leases()) {
@@ -136,7 +135,7 @@ boost::asio::awaitable<void> expect_named_when_awaited(const database* in, Db* o
     co_await on->async_transaction(look, {.retries = 1});
 }
 
-/// Instead of the place's types: the manner is part of each test.
+/// For each place. The tests contain both forms.
 template <class Place>
 struct any_called_database : testing::Test {
     Place at;

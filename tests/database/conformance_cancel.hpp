@@ -1,10 +1,10 @@
-// What becomes of whoever is cancelled, and of those who come after: the awaited forms only. And of
-// those who come after something was thrown, with either.
+// What a cancellation does to its operation and to later users of the database (awaited forms
+// only), and what an exception does to later users (both forms).
 //
-// A place also has: open() a database as the statement endless(n) needs it, and is_at() that;
-// open_far_away() one whose answers never come before somebody waits for them; for
-// commits that take their time: commit_url(), prepare_commits(), `hold_commits`, is_committing();
-// expect_usual() of a transaction that was begun without a word about it.
+// A place also has: open() a database as the statement endless(n) needs it, and is_at() that
+// statement; open_far_away() a database whose answers take time; for commits that take time:
+// commit_url(), prepare_commits(), `hold_commits`, is_committing(); expect_usual() of a transaction
+// with default options.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-#include "database/cancelling.hpp"
+#include "database/canceling.hpp"
 #include "database/conformance.hpp"
 #include "support/patient.hpp"
 
@@ -31,12 +31,12 @@ namespace cenote::conformance {
 
 namespace asio = boost::asio;
 
-/// As many connections, and nobody is sent away.
+/// A pool of this size with patient callers.
 inline database_options at_most(std::size_t connections) {
     return {.pool = support::patient(connections)};
 }
 
-// What is cancelled.
+// Operations to cancel.
 
 inline asio::awaitable<void> ask(database* of, const char* text) { co_await of->async_query(text); }
 
@@ -102,9 +102,9 @@ inline asio::awaitable<void> wait_until(const std::atomic<bool>* holds) {
     }
 }
 
-// Those who are asked afterwards.
+// The database afterwards.
 
-/// Nobody has anything, and everybody gets the answer to what they have asked.
+/// No connection is leased, and every statement gets its own answer.
 inline void expect_as_new(database& one) {
     EXPECT_TRUE(eventually([&] { return one.stats().leased == 0; }));
     EXPECT_EQ(one.stats().waiting, 0u);
@@ -121,23 +121,23 @@ inline void expect_as_new(database& one) {
 }
 
 template <class Kind>
-struct any_cancelled_database : any_database<Kind> {
-    /// Another statement that does not end.
+struct any_canceled_database : any_database<Kind> {
+    /// A new statement that does not end.
     const char* endless() {
         text_ = this->at.endless(++number_);
         return text_.c_str();
     }
-    /// Waits until the server is at it.
+    /// Waits until the server executes it.
     bool is_at_endless() {
         return eventually([&] { return this->at.is_at(this->db, text_); });
     }
-    /// That of somebody who does not wait for anybody, whom the server may keep waiting.
+    /// Read until they are right: the server may roll back with a delay.
     bool has_first_balances() {
         return eventually([&] { return this->balance(1) == 100 && this->balance(2) == 200; });
     }
 
-    /// What was cancelled may go on in the server, with locks that others would wait for.
-    ~any_cancelled_database() override {
+    /// A canceled statement may still run in the server and hold locks.
+    ~any_canceled_database() override {
         if constexpr (requires { this->at.kill_all(); }) this->at.kill_all();
     }
 
@@ -147,9 +147,9 @@ private:
     static inline int number_ = 0;
     std::string text_;
 };
-TYPED_TEST_SUITE_P(any_cancelled_database);
+TYPED_TEST_SUITE_P(any_canceled_database);
 
-TYPED_TEST_P(any_cancelled_database, leaves_the_line) {
+TYPED_TEST_P(any_canceled_database, leaves_the_line) {
     database one = this->at.open(at_most(1));
     std::optional<scope> holds(one.scope());
     holds->execute("SELECT 1");
@@ -166,7 +166,7 @@ TYPED_TEST_P(any_cancelled_database, leaves_the_line) {
     expect_as_new(one);
 }
 
-TYPED_TEST_P(any_cancelled_database, ends_its_statement) {
+TYPED_TEST_P(any_canceled_database, ends_its_statement) {
     for (auto* asks : {&ask, &ask_again, &ask_in_scope, &ask_for_rows}) {
         database one = this->at.open(at_most(1));
         pending it(asks(&one, this->endless()));
@@ -176,7 +176,7 @@ TYPED_TEST_P(any_cancelled_database, ends_its_statement) {
     }
 }
 
-TYPED_TEST_P(any_cancelled_database, leaves_a_scope_that_goes_on) {
+TYPED_TEST_P(any_canceled_database, leaves_a_scope_that_goes_on) {
     database one = this->at.open(at_most(1));
     {
         scope s = one.scope({.keeps_session = false});
@@ -190,8 +190,8 @@ TYPED_TEST_P(any_cancelled_database, leaves_a_scope_that_goes_on) {
     expect_as_new(one);
 }
 
-/// A statement that is cancelled costs the connection of a server, and the session with it.
-TYPED_TEST_P(any_cancelled_database, leaves_a_scope_no_other_session) {
+/// A cancellation costs the connection of a server, and the session with it.
+TYPED_TEST_P(any_canceled_database, leaves_a_scope_no_other_session) {
     database one = this->at.open(at_most(1));
     {
         scope s = one.scope();
@@ -208,7 +208,7 @@ TYPED_TEST_P(any_cancelled_database, leaves_a_scope_no_other_session) {
     expect_as_new(one);
 }
 
-TYPED_TEST_P(any_cancelled_database, leaves_a_transaction_that_can_be_rolled_back) {
+TYPED_TEST_P(any_canceled_database, leaves_a_transaction_that_can_be_rolled_back) {
     database one = this->at.open(at_most(1));
     transaction t = one.begin();
     this->set(t, 1, 5);
@@ -222,7 +222,7 @@ TYPED_TEST_P(any_cancelled_database, leaves_a_transaction_that_can_be_rolled_bac
     expect_as_new(one);
 }
 
-TYPED_TEST_P(any_cancelled_database, rolls_back_its_transaction) {
+TYPED_TEST_P(any_canceled_database, rolls_back_its_transaction) {
     for (auto* changes : {&change_and_ask, &change_within_and_ask}) {
         database one = this->at.open(at_most(1));
         pending it(changes(&one, this->endless()));
@@ -233,7 +233,7 @@ TYPED_TEST_P(any_cancelled_database, rolls_back_its_transaction) {
     }
 }
 
-TYPED_TEST_P(any_cancelled_database, rolls_back_what_a_function_did) {
+TYPED_TEST_P(any_canceled_database, rolls_back_what_a_function_did) {
     database one = this->at.open(at_most(1));
     {
         const char* text = this->endless();
@@ -244,7 +244,7 @@ TYPED_TEST_P(any_cancelled_database, rolls_back_what_a_function_did) {
         expect_as_new(one);
         EXPECT_TRUE(this->has_first_balances());
     }
-    // While it waits for something that no server knows of.
+    // While it waits for something other than the server.
     std::atomic<bool> never{false};
     std::atomic<int> waiting{0};
     work waits = [&](transaction&) {
@@ -258,7 +258,7 @@ TYPED_TEST_P(any_cancelled_database, rolls_back_what_a_function_did) {
     EXPECT_TRUE(this->has_first_balances());
 }
 
-TYPED_TEST_P(any_cancelled_database, does_not_try_again) {
+TYPED_TEST_P(any_canceled_database, does_not_try_again) {
     database one = this->at.open(at_most(1));
     std::atomic<int> calls{0};
     work meets = [&](transaction&) -> asio::awaitable<void> {
@@ -267,7 +267,7 @@ TYPED_TEST_P(any_cancelled_database, does_not_try_again) {
     };
     transaction_options later{.retries = 100, .backoff = std::chrono::minutes(10)};
     pending it(change_by_function(&one, meets, later));
-    // Rolled back while it waits for its next turn, which another may have meanwhile.
+    // It is rolled back while it pauses, and other users get its connection.
     EXPECT_TRUE(eventually([&] { return calls == 1 && one.stats().leased == 0; }));
     expect_as_new(one);
     EXPECT_TRUE(is_cancellation(it.cancel()));
@@ -276,7 +276,7 @@ TYPED_TEST_P(any_cancelled_database, does_not_try_again) {
     EXPECT_TRUE(this->has_first_balances());
 }
 
-TYPED_TEST_P(any_cancelled_database, stops_waiting_for_a_lock) {
+TYPED_TEST_P(any_canceled_database, stops_waiting_for_a_lock) {
     database two = this->at.open(at_most(2));
     transaction first = two.begin();
     this->set(first, 1, 7);
@@ -292,7 +292,7 @@ TYPED_TEST_P(any_cancelled_database, stops_waiting_for_a_lock) {
     EXPECT_EQ(this->balance(2), 200);
 }
 
-/// Takes two tables' worth of care: the change is there before anybody delays commits.
+/// Makes its change before the test delays commits.
 inline asio::awaitable<void> change_pair(database* in, std::atomic<bool>* changed,
                                          const std::atomic<bool>* may_commit) {
     transaction t = co_await in->async_begin();
@@ -303,7 +303,7 @@ inline asio::awaitable<void> change_pair(database* in, std::atomic<bool>* change
     co_await t.async_commit();
 }
 
-TYPED_TEST_P(any_cancelled_database, commits_all_or_nothing) {
+TYPED_TEST_P(any_canceled_database, commits_all_or_nothing) {
     database one{this->at.commit_url(), at_most(1)};
     database other{this->at.commit_url(), at_most(2)};
     other.execute("DROP TABLE IF EXISTS pair");
@@ -326,7 +326,7 @@ TYPED_TEST_P(any_cancelled_database, commits_all_or_nothing) {
     expect_as_new(one);
     auto found = other.query("SELECT min(n), max(n) FROM pair");
     EXPECT_EQ(found[0].template get<int>(0), found[0].template get<int>(1));
-    // Whichever it was, nothing keeps others from changing the same.
+    // In either case others can change these rows.
     EXPECT_EQ(one.execute("UPDATE pair SET n = 2").affected(), 2u);
     other.execute("DROP TABLE pair");
 }
@@ -347,22 +347,22 @@ inline asio::awaitable<void> move_by_function(database* in, bool* committing) {
     co_await in->async_transaction(moves);
 }
 
-/// At every moment at which the loop could hear of it.
-TYPED_TEST_P(any_cancelled_database, leaves_nothing_half_done_whenever_it_is) {
+/// At every step of the loop.
+TYPED_TEST_P(any_canceled_database, leaves_nothing_half_done_whenever_it_is) {
     database one = this->at.open_far_away(at_most(1));
     expect_as_new(one);
     constexpr int too_many = 1000;
     int steps = 1;  // it has begun
     for (bool went_on = true; went_on && steps < too_many; ++steps) {
-        SCOPED_TRACE("cancelled after steps: " + std::to_string(steps));
+        SCOPED_TRACE("canceled after steps: " + std::to_string(steps));
         std::int64_t before = this->balance(1);
         bool committing = false;
-        auto ended = cancelled_after(steps, move_by_function(&one, &committing));
+        auto ended = canceled_after(steps, move_by_function(&one, &committing));
         went_on = ended.has_value();
         bool failed = went_on && *ended != nullptr;
         EXPECT_TRUE(!failed || is_cancellation(*ended));
         expect_as_new(one);
-        // What the server was still at, others wait for.
+        // Waits for the end of a statement that still runs in the server.
         this->db.execute("UPDATE account SET owner = ? WHERE id < 3", std::to_string(steps));
         std::int64_t now = this->balance(1);
         EXPECT_EQ(now + this->balance(2), 300);
@@ -376,7 +376,7 @@ TYPED_TEST_P(any_cancelled_database, leaves_nothing_half_done_whenever_it_is) {
     EXPECT_LT(steps, too_many);
 }
 
-/// In a database, or in a scope of one.
+/// `in`: a database or a scope.
 template <class Place>
 asio::awaitable<void> begin_otherwise(Place* in, transaction_options how) {
     transaction t = co_await in->async_begin(how);
@@ -384,8 +384,8 @@ asio::awaitable<void> begin_otherwise(Place* in, transaction_options how) {
     co_await t.async_commit();
 }
 
-/// Whoever begins next gets a transaction as the server is set up.
-TYPED_TEST_P(any_cancelled_database, leaves_no_manner_of_transaction_whenever_it_is) {
+/// The next transaction has the server's default options.
+TYPED_TEST_P(any_canceled_database, leaves_no_transaction_options_whenever_it_is) {
     database one = this->at.open_far_away(at_most(1));
     expect_as_new(one);
     constexpr int too_many = 1000;
@@ -393,8 +393,8 @@ TYPED_TEST_P(any_cancelled_database, leaves_no_manner_of_transaction_whenever_it
         transaction_options how{.isolation = isolation::serializable, .read_only = reads};
         int steps = 1;
         for (bool went_on = true; went_on && steps < too_many; ++steps) {
-            SCOPED_TRACE("cancelled after steps: " + std::to_string(steps));
-            went_on = cancelled_after(steps, begin_otherwise(&one, how)).has_value();
+            SCOPED_TRACE("canceled after steps: " + std::to_string(steps));
+            went_on = canceled_after(steps, begin_otherwise(&one, how)).has_value();
             {
                 transaction usual = one.begin();
                 this->at.expect_usual(usual, this->db);
@@ -408,8 +408,8 @@ TYPED_TEST_P(any_cancelled_database, leaves_no_manner_of_transaction_whenever_it
     }
 }
 
-/// The same, if the scope goes on.
-TYPED_TEST_P(any_cancelled_database, leaves_a_scope_no_manner_of_transaction) {
+/// The next transaction of the scope has the server's default options.
+TYPED_TEST_P(any_canceled_database, leaves_a_scope_no_transaction_options) {
     database one = this->at.open_far_away(at_most(1));
     expect_as_new(one);
     constexpr int too_many = 1000;
@@ -417,9 +417,9 @@ TYPED_TEST_P(any_cancelled_database, leaves_a_scope_no_manner_of_transaction) {
         transaction_options how{.isolation = isolation::serializable, .read_only = reads};
         int steps = 1;
         for (bool went_on = true; went_on && steps < too_many; ++steps) {
-            SCOPED_TRACE("cancelled after steps: " + std::to_string(steps));
+            SCOPED_TRACE("canceled after steps: " + std::to_string(steps));
             scope s = one.scope({.keeps_session = false});
-            went_on = cancelled_after(steps, begin_otherwise(&s, how)).has_value();
+            went_on = canceled_after(steps, begin_otherwise(&s, how)).has_value();
             transaction usual = s.begin();
             this->at.expect_usual(usual, this->db);
             this->set(usual, 1, steps);
@@ -430,39 +430,39 @@ TYPED_TEST_P(any_cancelled_database, leaves_a_scope_no_manner_of_transaction) {
     }
 }
 
-REGISTER_TYPED_TEST_SUITE_P(any_cancelled_database, leaves_a_scope_no_manner_of_transaction,
+REGISTER_TYPED_TEST_SUITE_P(any_canceled_database, leaves_a_scope_no_transaction_options,
                             leaves_the_line, ends_its_statement, leaves_a_scope_that_goes_on,
                             leaves_a_scope_no_other_session,
                             leaves_a_transaction_that_can_be_rolled_back,
                             rolls_back_its_transaction, rolls_back_what_a_function_did,
                             does_not_try_again, stops_waiting_for_a_lock, commits_all_or_nothing,
                             leaves_nothing_half_done_whenever_it_is,
-                            leaves_no_manner_of_transaction_whenever_it_is);
+                            leaves_no_transaction_options_whenever_it_is);
 
-// Where something was thrown.
+// Exceptions.
 
 template <class Kind>
 struct any_failing_database : any_database<Kind> {};
 TYPED_TEST_SUITE_P(any_failing_database);
 
 TYPED_TEST_P(any_failing_database, rolls_back_what_was_begun_where_something_is_thrown) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     database one{this->at.url(), at_most(1)};
     auto in_plain_sql = [&] {
         scope s = one.scope();
-        ask::run(s, "BEGIN");
+        form::run(s, "BEGIN");
         this->set(s, 1, 5);
         throw std::range_error("mine");
     };
     auto in_scope = [&] {
         scope s = one.scope();
-        transaction t = ask::begin(s);
+        transaction t = form::begin(s);
         this->set(t, 1, 5);
         throw std::range_error("mine");
     };
     auto within = [&] {
-        transaction t = ask::begin(one);
-        transaction inner = ask::begin(t);
+        transaction t = form::begin(one);
+        transaction inner = form::begin(t);
         this->set(inner, 1, 5);
         throw std::range_error("mine");
     };
@@ -476,26 +476,26 @@ TYPED_TEST_P(any_failing_database, rolls_back_what_was_begun_where_something_is_
 }
 
 TYPED_TEST_P(any_failing_database, shows_nobody_else_that_it_has_failed) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     database one{this->at.url(), at_most(1)};
     {
-        transaction t = ask::begin(one);
+        transaction t = form::begin(one);
         this->set(t, 1, 5);
-        EXPECT_THROW(ask::run(t, "SELECT nonsense"), statement_error);
+        EXPECT_THROW(form::run(t, "SELECT nonsense"), statement_error);
     }
     expect_as_new(one);
     {
         scope s = one.scope();
-        ask::run(s, "BEGIN");
+        form::run(s, "BEGIN");
         this->set(s, 1, 6);
-        EXPECT_THROW(ask::run(s, "SELECT nonsense"), statement_error);
+        EXPECT_THROW(form::run(s, "SELECT nonsense"), statement_error);
     }
     expect_as_new(one);
     auto fails = [&](transaction& t) {
         this->set(t, 1, 7);
-        ask::run(t, "SELECT nonsense");
+        form::run(t, "SELECT nonsense");
     };
-    EXPECT_THROW(ask::in_transaction(one, fails), statement_error);
+    EXPECT_THROW(form::in_transaction(one, fails), statement_error);
     expect_as_new(one);
     EXPECT_EQ(this->balance(1), 100);
     EXPECT_EQ(one.stats().opened, 1u);
@@ -509,31 +509,31 @@ TYPED_TEST_P(any_failing_database, looks_without_asking_anybody) {
     EXPECT_FALSE(transaction().active());
     EXPECT_EQ(one.stats().total, 0u);
     EXPECT_EQ(one.stats().acquires, 0u);
-    transaction t = TypeParam::manner::begin(one);
+    transaction t = TypeParam::form::begin(one);
     std::uint64_t acquires = one.stats().acquires;
     EXPECT_TRUE(t.active());
     EXPECT_FALSE(s.has_connection());
     EXPECT_EQ(one.stats().acquires, acquires);
 }
 
-/// A database, a scope of it, a transaction in that, and rows of the transaction's.
+/// A database, a scope, a transaction of the scope, and a cursor of the transaction.
 TYPED_TEST_P(any_failing_database, may_end_in_every_order) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     std::array order{0, 1, 2, 3};
     do {
         std::optional<database> of(std::in_place, this->at.url(), at_most(1));
         std::optional<scope> s(of->scope());
-        std::optional<transaction> t(ask::begin(*s));
+        std::optional<transaction> t(form::begin(*s));
         this->set(*t, 1, 5);
-        std::optional<sql::cursor> rows(ask::stream(*t, "SELECT id FROM account ORDER BY id"));
-        EXPECT_TRUE(ask::next(*rows));
+        std::optional<sql::cursor> rows(form::stream(*t, "SELECT id FROM account ORDER BY id"));
+        EXPECT_TRUE(form::next(*rows));
         for (int which : order) {
             if (which == 0) of.reset();
             if (which == 1) s.reset();
             if (which == 2) t.reset();
             if (which == 3) rows.reset();
         }
-        this->set(this->db, 2, 6);  // waits for whoever still has the lock
+        this->set(this->db, 2, 6);  // waits for the lock
         EXPECT_EQ(this->balance(1), 100);
     } while (std::ranges::next_permutation(order).found);
 }

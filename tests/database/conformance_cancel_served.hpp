@@ -1,6 +1,6 @@
-// What becomes of whoever is cancelled while a connection is made, or an answer is on its way.
+// Cancellation while a connection is being made or an answer is on its way.
 //
-// A place also has: port(), and url_at() another one.
+// A place also has: port(), and url_at() another port.
 #pragma once
 
 #include "database/conformance_cancel.hpp"
@@ -9,10 +9,10 @@
 namespace cenote::conformance {
 
 template <class Kind>
-struct any_cancelled_served_database : any_cancelled_database<Kind> {};
-TYPED_TEST_SUITE_P(any_cancelled_served_database);
+struct any_canceled_served_database : any_canceled_database<Kind> {};
+TYPED_TEST_SUITE_P(any_canceled_served_database);
 
-TYPED_TEST_P(any_cancelled_served_database, does_not_wait_until_it_is_connected) {
+TYPED_TEST_P(any_canceled_served_database, does_not_wait_until_it_is_connected) {
     support::gate between(this->at.port());
     between.accept_and_be_silent();
     database one{this->at.url_at(between.port()), at_most(1)};
@@ -25,8 +25,8 @@ TYPED_TEST_P(any_cancelled_served_database, does_not_wait_until_it_is_connected)
     expect_as_new(one);
 }
 
-/// The answer is on its way, and reaches nobody.
-TYPED_TEST_P(any_cancelled_served_database, has_no_use_for_an_answer_that_comes_later) {
+/// The answer is on its way and is ignored.
+TYPED_TEST_P(any_canceled_served_database, has_no_use_for_an_answer_that_comes_later) {
     support::gate between(this->at.port());
     database one{this->at.url_at(between.port()), at_most(1)};
     expect_as_new(one);
@@ -39,7 +39,7 @@ TYPED_TEST_P(any_cancelled_served_database, has_no_use_for_an_answer_that_comes_
     expect_as_new(one);
 }
 
-REGISTER_TYPED_TEST_SUITE_P(any_cancelled_served_database, does_not_wait_until_it_is_connected,
+REGISTER_TYPED_TEST_SUITE_P(any_canceled_served_database, does_not_wait_until_it_is_connected,
                             has_no_use_for_an_answer_that_comes_later);
 
 }  // namespace cenote::conformance

@@ -1,4 +1,4 @@
-// What becomes of a database whose connections are killed: for servers that can be told to.
+// A database whose connections are killed, for servers that can do that.
 #pragma once
 
 #include <stdexcept>
@@ -9,32 +9,32 @@
 
 namespace cenote::conformance {
 
-/// What a statement leaves in a session without the server's saying so, and what shows that.
+/// A change of the session that the server does not report, and a query that shows it.
 struct unreported_change {
     const char* leave;
     const char* question;
-    const char* clean;  ///< The answer in a session in which nothing is left.
+    const char* clean;  ///< The answer in a clean session.
 };
 
 template <class Kind>
 struct any_served_database : any_database<Kind> {
-    /// The server ends all connections. Returns when it has closed them.
+    /// Has the server end all connections. Returns when it has closed them.
     void lose_connections() {
         this->at.kill_all();
         EXPECT_TRUE(eventually([&] { return this->at.sessions() == 0; }));
     }
 
-    /// What the slow statement reads.
+    /// The table that the slow statement reads.
     void make_pace() {
         this->db.execute("DROP TABLE IF EXISTS pace");
         this->db.execute("CREATE TABLE pace (seconds INTEGER)");
         this->db.execute("INSERT INTO pace VALUES (0)");
     }
 
-    /// What is asked, whose connection is killed while the slow statement sleeps. If it is run
-    /// again, it is not slow any more.
-    template <class Ask>
-    auto killed_in(Ask asked) {
+    /// Runs `statement`, and kills its connection while the slow statement sleeps. A second run is
+    /// fast.
+    template <class Statement>
+    auto killed_in(Statement statement) {
         this->db.execute("UPDATE pace SET seconds = 600");
         std::thread killer([&] {
             EXPECT_TRUE(eventually([&] { return this->at.is_slow(this->db); }));
@@ -42,7 +42,7 @@ struct any_served_database : any_database<Kind> {
             this->at.kill_all();
         });
         try {
-            auto answer = asked();
+            auto answer = statement();
             killer.join();
             return answer;
         } catch (...) {
@@ -53,15 +53,15 @@ struct any_served_database : any_database<Kind> {
 };
 TYPED_TEST_SUITE_P(any_served_database);
 
-/// What a role, a lock or a temporary table was set for must not run without it.
+/// Statements that rely on a role, a lock or a temporary table must not run without it.
 TYPED_TEST_P(any_served_database, runs_nothing_in_a_scope_that_has_lost_its_session) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     auto s = this->db.scope();
-    ask::run(s, "CREATE TEMPORARY TABLE mine (n INTEGER)");
+    form::run(s, "CREATE TEMPORARY TABLE mine (n INTEGER)");
     this->lose_connections();
     for (int i = 0; i < 2; ++i) EXPECT_THROW(this->set(s, 1, 5), session_lost);
-    EXPECT_THROW(ask::run(s, cenote::idempotent, "SELECT 1"), session_lost);
-    EXPECT_THROW(ask::begin(s), session_lost);
+    EXPECT_THROW(form::run(s, cenote::idempotent, "SELECT 1"), session_lost);
+    EXPECT_THROW(form::begin(s), session_lost);
     EXPECT_THROW(std::ignore = s.stream("SELECT 1"), session_lost);
     EXPECT_FALSE(s.has_connection());
     EXPECT_EQ(this->leased(), 0u);
@@ -71,39 +71,39 @@ TYPED_TEST_P(any_served_database, runs_nothing_in_a_scope_that_has_lost_its_sess
 }
 
 TYPED_TEST_P(any_served_database, loses_a_session_in_a_statement_for_good) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     this->make_pace();
     auto s = this->db.scope();
-    EXPECT_THROW(this->killed_in([&] { return ask::run(s, cenote::idempotent, this->at.slow); }),
+    EXPECT_THROW(this->killed_in([&] { return form::run(s, cenote::idempotent, this->at.slow); }),
                  session_lost);
-    EXPECT_THROW(ask::run(s, "SELECT 1"), session_lost);
+    EXPECT_THROW(form::run(s, "SELECT 1"), session_lost);
 }
 
 TYPED_TEST_P(any_served_database, loses_the_session_around_a_transaction_with_it) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     auto s = this->db.scope();
-    transaction t = ask::begin(s);
+    transaction t = form::begin(s);
     this->set(t, 1, 5);
     this->lose_connections();
-    EXPECT_THROW(ask::run(t, "SELECT 1"), transaction_lost);
-    ask::rollback(t);
-    EXPECT_THROW(ask::run(s, "SELECT 1"), session_lost);
+    EXPECT_THROW(form::run(t, "SELECT 1"), transaction_lost);
+    form::rollback(t);
+    EXPECT_THROW(form::run(s, "SELECT 1"), session_lost);
 }
 
 TYPED_TEST_P(any_served_database, replaces_the_connection_of_a_scope_that_keeps_no_session) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     auto s = this->db.scope({.keeps_session = false});
-    ask::run(s, "SELECT 1");
+    form::run(s, "SELECT 1");
     this->lose_connections();
-    EXPECT_EQ(ask::run(s, "SELECT 1").template scalar<int>(), 1);
+    EXPECT_EQ(form::run(s, "SELECT 1").template scalar<int>(), 1);
     EXPECT_TRUE(s.has_connection());
     EXPECT_EQ(this->leased(), 1u);
 }
 
 TYPED_TEST_P(any_served_database, says_that_a_transaction_of_plain_sql_is_lost) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     auto s = this->db.scope();
-    ask::run(s, "BEGIN");
+    form::run(s, "BEGIN");
     this->set(s, 1, 5);
     this->lose_connections();
     EXPECT_THROW(this->set(s, 2, 6), transaction_lost);
@@ -114,36 +114,36 @@ TYPED_TEST_P(any_served_database, says_that_a_transaction_of_plain_sql_is_lost) 
 }
 
 TYPED_TEST_P(any_served_database, loses_a_transaction_with_its_connection) {
-    using ask = typename TypeParam::manner;
-    transaction t = ask::begin(this->db);
+    using form = typename TypeParam::form;
+    transaction t = form::begin(this->db);
     this->set(t, 1, 5);
     this->at.kill_all();
     EXPECT_TRUE(eventually([&] {
         try {
-            ask::run(t, "SELECT 1");
+            form::run(t, "SELECT 1");
             return false;
         } catch (const transaction_lost& e) {
             EXPECT_FALSE(e.maybe_committed());
             return true;
         }
     }));
-    EXPECT_THROW(ask::run(t, "SELECT 1"), transaction_lost);
-    EXPECT_THROW(ask::commit(t), transaction_lost);
+    EXPECT_THROW(form::run(t, "SELECT 1"), transaction_lost);
+    EXPECT_THROW(form::commit(t), transaction_lost);
     EXPECT_TRUE(t.active());
-    ask::rollback(t);
+    form::rollback(t);
     EXPECT_FALSE(t.active());
     EXPECT_EQ(this->leased(), 0u);
     EXPECT_TRUE(eventually([&] { return this->balance(1) == 100; }));
 }
 
 TYPED_TEST_P(any_served_database, forgets_no_error_over_a_rollback_that_fails) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     auto dies = [&](transaction& t) {
         this->set(t, 1, 5);
         this->at.kill_all();
         throw std::range_error("mine");
     };
-    EXPECT_THROW(ask::in_transaction(this->db, dies), std::range_error);
+    EXPECT_THROW(form::in_transaction(this->db, dies), std::range_error);
     EXPECT_TRUE(eventually([&] {
         try {
             return this->balance(1) == 100;
@@ -154,53 +154,53 @@ TYPED_TEST_P(any_served_database, forgets_no_error_over_a_rollback_that_fails) {
 }
 
 TYPED_TEST_P(any_served_database, runs_again_only_what_may_be) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     const char* slow = this->at.slow;
     this->make_pace();
-    EXPECT_THROW(this->killed_in([&] { return ask::run(this->db, slow); }), connection_error);
+    EXPECT_THROW(this->killed_in([&] { return form::run(this->db, slow); }), connection_error);
     this->lose_connections();  // those that were killed and have not ended yet
-    auto again = this->killed_in([&] { return ask::run(this->db, cenote::idempotent, slow); });
+    auto again = this->killed_in([&] { return form::run(this->db, cenote::idempotent, slow); });
     EXPECT_EQ(again.size(), 1u);
     this->lose_connections();
-    transaction t = ask::begin(this->db);
-    EXPECT_THROW(this->killed_in([&] { return ask::run(t, cenote::idempotent, slow); }),
+    transaction t = form::begin(this->db);
+    EXPECT_THROW(this->killed_in([&] { return form::run(t, cenote::idempotent, slow); }),
                  transaction_lost);
     EXPECT_LE(this->leased(), 1u);
 }
 
-/// Servers do not report these, and each is made by a statement of its own.
-template <class Ask>
+/// Each change is made by a single statement.
+template <class Form>
 std::size_t count_inherited(const auto& at, const database_options& how) {
     std::size_t inherited = 0;
     for (const auto& [leave, question, clean] : at.unreported) {
         database one{at.url(), how};
-        Ask::run(one, leave);
-        if (Ask::run(one, question).template scalar<std::string>() != clean) ++inherited;
+        Form::run(one, leave);
+        if (Form::run(one, question).template scalar<std::string>() != clean) ++inherited;
     }
     return inherited;
 }
 
 TYPED_TEST_P(any_served_database, leaves_nothing_of_a_statement_that_the_server_does_not_report) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     this->at.prepare_unreported(this->db);
     database_options how{.pool = support::patient(1)};
-    EXPECT_EQ(count_inherited<ask>(this->at, how), 0u);
+    EXPECT_EQ(count_inherited<form>(this->at, how), 0u);
     how.statement_cache = 0;
-    EXPECT_EQ(count_inherited<ask>(this->at, how), 0u);
+    EXPECT_EQ(count_inherited<form>(this->at, how), 0u);
     how.trust_statements = true;
-    EXPECT_EQ(count_inherited<ask>(this->at, how), this->at.unreported.size());
+    EXPECT_EQ(count_inherited<form>(this->at, how), this->at.unreported.size());
 }
 
 TYPED_TEST_P(any_served_database, leaves_nothing_of_a_scope_though_it_trusts_statements) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     this->at.prepare_unreported(this->db);
     for (const auto& [leave, question, clean] : this->at.unreported) {
         database one{this->at.url(), {.pool = support::patient(1), .trust_statements = true}};
         {
             auto s = one.scope();
-            ask::run(s, leave);
+            form::run(s, leave);
         }
-        EXPECT_EQ(ask::run(one, question).template scalar<std::string>(), clean) << leave;
+        EXPECT_EQ(form::run(one, question).template scalar<std::string>(), clean) << leave;
     }
 }
 

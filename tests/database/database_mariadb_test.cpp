@@ -1,4 +1,4 @@
-// A database of MariaDB's.
+// A database on MariaDB.
 #include <chrono>
 #include <optional>
 #include <string>
@@ -19,10 +19,10 @@ namespace {
 struct mariadb_place {
     static std::string url() { return support::mariadb_url(); }
     static void kill_all() { support::the_mariadb().execute_as_admin("kill user app", "mysql"); }
-    /// How many the server has not ended.
+    /// How many sessions the server has not ended.
     static int sessions() { return support::the_mariadb().connections(); }
     const char* slow = "SELECT sleep(seconds) FROM pace";
-    /// Whether it has read for how long it sleeps.
+    /// Whether the slow statement sleeps.
     bool is_slow(database& by) const {
         const char* sleepers =
             "SELECT count(*) FROM information_schema.processlist WHERE state = 'User sleep' "
@@ -71,8 +71,8 @@ struct mariadb_place {
                      what)
                    .scalar<int>() > 0;
     }
-    /// A serializable one would lock what it reads. So does one that was cancelled, until the
-    /// server has noticed that.
+    /// A serializable transaction would lock the rows it reads. A canceled one does until the
+    /// server notices the cancellation.
     static void expect_usual(transaction& t, database& other) {
         t.query("SELECT balance FROM account WHERE id = 1");
         EXPECT_TRUE(support::eventually([&] {
@@ -85,7 +85,7 @@ struct mariadb_place {
         }));
     }
 
-    /// Of whoever connects from now on.
+    /// Grants the privilege to connections that are opened from now on.
     static std::string commit_url() {
         support::the_mariadb().execute_as_admin("grant reload on *.* to app@'%'", "mysql");
         return url();
@@ -102,10 +102,10 @@ INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_served_database, kinds);
 INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_failing_database, kinds);
 
 using awaited_kind = testing::Types<kind<mariadb_place, awaited>>;
-INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_cancelled_database, awaited_kind);
-INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_cancelled_served_database, awaited_kind);
+INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_canceled_database, awaited_kind);
+INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_canceled_served_database, awaited_kind);
 
-/// What commits by itself there ends a transaction.
+/// Some statements of MariaDB commit implicitly.
 TEST(database_mariadb, runs_nothing_after_a_statement_that_ended_the_transaction) {
     database db{support::mariadb_url(), {.pool = {.max = 2}}};
     transaction t = db.begin();
@@ -117,7 +117,7 @@ TEST(database_mariadb, runs_nothing_after_a_statement_that_ended_the_transaction
     db.execute("DROP TABLE made_inside");
 }
 
-/// A deadlock undoes the whole transaction, of which its user must not go on with a part.
+/// A deadlock undoes the whole transaction. Its remaining statements must not run alone.
 TEST(database_mariadb, runs_nothing_after_a_deadlock) {
     database db{support::mariadb_url(), {.pool = {.max = 4}}};
     db.execute("DROP TABLE IF EXISTS two");

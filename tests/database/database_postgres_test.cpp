@@ -1,4 +1,4 @@
-// A database of PostgreSQL's.
+// A database on PostgreSQL.
 #include <chrono>
 #include <optional>
 #include <string>
@@ -22,10 +22,10 @@ constexpr const char* own_locks =
 struct postgres_place {
     static std::string url() { return support::postgres_url(); }
     static void kill_all() { support::the_postgres().kill_backends(); }
-    /// How many the server has not ended.
+    /// How many sessions the server has not ended.
     static int sessions() { return support::the_postgres().connections(); }
     const char* slow = "SELECT pg_sleep(seconds) FROM pace";
-    /// Whether it has read for how long it sleeps.
+    /// Whether the slow statement sleeps.
     bool is_slow(database& by) const {
         const char* sleepers =
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query = ?";
@@ -77,7 +77,7 @@ struct postgres_place {
     }
 
     static std::string commit_url() { return url(); }
-    /// What is deferred happens as the first part of a commit.
+    /// A deferred trigger runs at the beginning of a commit.
     static void prepare_commits(database& by) {
         by.execute(
             "CREATE OR REPLACE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS "
@@ -100,10 +100,10 @@ INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_served_database, kinds);
 INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_failing_database, kinds);
 
 using awaited_kind = testing::Types<kind<postgres_place, awaited>>;
-INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_cancelled_database, awaited_kind);
-INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_cancelled_served_database, awaited_kind);
+INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_canceled_database, awaited_kind);
+INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_canceled_served_database, awaited_kind);
 
-/// Both call themselves a SELECT. The next user's insert went into the first one's table.
+/// The server reports both as a SELECT. The next user's insert went into the temporary table.
 TEST(database_postgres, a_temporary_table_made_by_a_query_is_gone_for_the_next_user) {
     database db{postgres_place::url(), {.pool = support::patient(1)}};
     db.execute("DROP TABLE IF EXISTS hidden");
@@ -118,7 +118,7 @@ TEST(database_postgres, a_temporary_table_made_by_a_query_is_gone_for_the_next_u
     db.execute("DROP TABLE public.hidden");
 }
 
-/// In transaction mode there is no session, and what is set in one would be the next one's.
+/// In transaction mode a change of the session would reach another client.
 TEST(database_postgres, leaves_nothing_behind_pgbouncer) {
     support::pgbouncer_server bouncer(support::the_postgres(), {.pool_size = 1});
     std::string url = support::postgres_url(bouncer.port());
@@ -137,7 +137,7 @@ TEST(database_postgres, leaves_nothing_behind_pgbouncer) {
     shop.execute("DROP TABLE sold");
 }
 
-/// A reset that goes in front of a request and fails keeps it from running: it runs elsewhere.
+/// A request does not run if the reset in front of it fails. It runs on another connection.
 struct database_not_run : testing::Test {
     static constexpr const char* note = "INSERT INTO run_once VALUES (?)";
     static constexpr const char* mark = "SELECT set_config('my.mark', 'left', false)";
@@ -146,7 +146,7 @@ struct database_not_run : testing::Test {
     database db{support::postgres_url(gate.port()),
                 {.pool = one_that_owes(), .statement_cache = 0}};
 
-    /// The pool itself makes no reset in time.
+    /// The pool does not reset idle connections during the test.
     static options one_that_owes() {
         options how = support::patient(1);
         how.reset_after = std::chrono::hours(1);
@@ -158,11 +158,11 @@ struct database_not_run : testing::Test {
         owe();
     }
     void owe() {
-        db.execute("SELECT 1");  // whatever had to be reset at once is
+        db.execute("SELECT 1");  // after pending resets
         db.execute(mark);
         gate.alter_request("discard all", "discarx all");
     }
-    /// It was refused, and came to pass.
+    /// The first try was refused, and the second one has run.
     void expect_one(int seen) {
         EXPECT_TRUE(gate.altered());
         EXPECT_EQ(seen, 1);

@@ -1,4 +1,4 @@
-// A database in a file.
+// A database on SQLite.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -16,7 +16,7 @@
 namespace cenote::conformance {
 namespace {
 
-/// Which statement has begun: what begun(n) was called with, by whichever connection.
+/// The argument of the latest call of the SQL function begun(n) on any connection.
 using latest = std::shared_ptr<std::atomic<int>>;
 
 void register_begun(sqlite::connection& on, const latest& begun) {
@@ -59,12 +59,12 @@ struct sqlite_place {
         EXPECT_EQ(t.query("PRAGMA query_only").scalar<int>(), 0);
     }
 
-    // With a rollback journal: there a commit has to wait until nobody reads.
+    // With a rollback journal a commit waits until no connection reads.
     support::sqlite_file with_journal;
     std::string commit_url() const { return with_journal.url("?journal_mode=delete"); }
     static void prepare_commits(database&) {}
     std::vector<const char*> hold_commits{"BEGIN", "SELECT count(*) FROM pair"};
-    /// Who waits to commit lets nobody begin to read.
+    /// While a commit waits, no other connection can begin to read.
     bool is_committing(database&) const {
         sqlite3* own = nullptr;
         sqlite3_open(with_journal.path().c_str(), &own);
@@ -80,7 +80,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(sqlite, any_called_database, testing::Types<sqlit
 INSTANTIATE_TYPED_TEST_SUITE_P(sqlite, any_failing_database, kinds);
 
 using awaited_kind = testing::Types<kind<sqlite_place, awaited>>;
-INSTANTIATE_TYPED_TEST_SUITE_P(sqlite, any_cancelled_database, awaited_kind);
+INSTANTIATE_TYPED_TEST_SUITE_P(sqlite, any_canceled_database, awaited_kind);
 
 TEST(database, says_which_urls_it_knows) {
     EXPECT_THROW(database("oracle://x/y"), invalid_url);
@@ -128,7 +128,7 @@ TEST(database_direct, refuses_options_that_it_would_ignore) {
     EXPECT_EQ(refused({.max_lifetime = 1h}), "max_lifetime");
     EXPECT_EQ(refused({.lifetime_jitter = 0.5}), "lifetime_jitter");
     EXPECT_EQ(refused({.max_uses = 9}), "max_uses");
-    // What it does anyway can be said, and what it heeds.
+    // Values that it uses anyway and options that have an effect are accepted.
     EXPECT_EQ(refused({.max = 1,
                        .min_size = 1,
                        .warm_up = warm_up::wait,
@@ -153,7 +153,7 @@ TEST(database_direct, is_waited_for_by_others) {
     EXPECT_EQ(db.stats().opened, 1u);
 }
 
-/// Statements hold their connection only while they run: a function of theirs looks meanwhile.
+/// A statement has its connection only while it runs, so an SQL function looks at the leases.
 TEST(database_callers, are_named_while_a_statement_runs) {
     support::sqlite_file file;
     database* db = nullptr;
@@ -210,7 +210,7 @@ TEST(database_callers, are_served_by_priority) {
                                                          .head_start = std::chrono::hours(1)}});
     auto busy = std::make_unique<scope>(db.scope());
     busy->execute("SELECT 1");
-    std::string order;  // only who has the connection writes
+    std::string order;  // written only with the connection
     auto wait_as = [&](priority which, char name) {
         return std::thread([&db, &order, which, name] {
             auto s = db.with({.priority = which}).scope();
@@ -258,7 +258,7 @@ TEST(database_sqlite, registers_functions_with_every_connection) {
     EXPECT_EQ(opened, 2);
 }
 
-/// Nobody is told that it is locked: they take turns.
+/// No writer gets a "database is locked" error.
 TEST(database_sqlite, lets_many_write_one_after_the_other) {
     support::sqlite_file file;
     database db{file.url(), {.pool = {.max = 8}}};
@@ -277,8 +277,8 @@ TEST(database_sqlite, lets_many_write_one_after_the_other) {
     EXPECT_EQ(db.query("SELECT n FROM counter").scalar<int>(), 200);
 }
 
-/// All threads that work for coroutines are busy, and it is cancelled before one has turned to it.
-TEST(database_sqlite, ends_a_statement_that_was_cancelled_before_it_began) {
+/// All work threads are busy, and the statement is canceled before a thread begins it.
+TEST(database_sqlite, ends_a_statement_that_was_canceled_before_it_began) {
     sqlite_place at;
     own_thread runs;
     constexpr int threads = 4;

@@ -1,4 +1,4 @@
-// Tables that are migrated while statements are run on them: what was written is what is there.
+// Tables that are migrated while statements run: every value that was written is read back.
 #pragma once
 
 #include <algorithm>
@@ -22,33 +22,33 @@
 
 namespace cenote::migration {
 
-/// What differs from server to server.
+/// What differs between servers.
 struct server {
     std::string url;
-    /// Texts for the same: a row of `moving`.
+    /// Statements that insert a row into `moving`, all with the same effect.
     std::vector<std::string> inserts;
     /// Types of the columns at, n, x.
     std::string narrow;
     std::string wide;
-    /// In place, without loss.
+    /// Statements that change the types in place, without loss.
     std::string to_text;
     std::string to_types;
-    /// `moving` becomes the first, the second becomes `moving`; at once.
+    /// Renames `moving` to the first name and the second one to `moving`, atomically.
     std::vector<std::string> (*swap)(const std::string& old, const std::string& next);
-    /// Columns as text.
+    /// The columns as text.
     std::string texts;
-    /// How much is done, for a few seconds.
+    /// How much is done, enough for a few seconds.
     int statements = 5000;
     int migrations = 50;
 };
 
-/// How many statements are run: CENOTE_MIGRATION_STATEMENTS of the environment's.
+/// How many statements are run: the environment variable CENOTE_MIGRATION_STATEMENTS.
 inline int statements_wanted(int otherwise) {
     const char* text = std::getenv("CENOTE_MIGRATION_STATEMENTS");
     return text == nullptr ? otherwise : std::max(100, std::atoi(text));
 }
 
-/// What belongs to a number.
+/// The values that belong to a number.
 struct expected {
     explicit expected(std::int64_t id)
         : at("2024-05-06 07:" + std::to_string(10 + id % 50) + ":" + std::to_string(10 + id % 47)),
@@ -70,7 +70,7 @@ struct expected {
     double x;
 };
 
-/// Several threads write and read, each in its own way, while one migrates.
+/// Several threads write and read, each with another form of call, while one migrates.
 class traffic {
 public:
     explicit traffic(const server& on) : on_(on) {
@@ -85,7 +85,7 @@ public:
         migrator_.execute("CREATE TABLE " + name + " (id BIGINT PRIMARY KEY, " + columns + ")");
     }
 
-    /// `migrate`: from one shape to the next. `always_there`: what was written can be read at once.
+    /// `migrate`: from one schema to the next. `always_there`: a written row can be read at once.
     template <class Migrate>
     void run(Migrate migrate, bool always_there) {
         {
@@ -99,14 +99,14 @@ public:
                 migrate(migrator_);
                 ++migrations_;
             }
-            // The first shape may refuse what some still try to write: end with the other one.
+            // The first schema may refuse values that threads still write: end with the other one.
             for (; migrations_ % 2 == 0; ++migrations_) migrate(migrator_);
         }
         EXPECT_EQ(wrong_, 0);
         EXPECT_EQ(problem_, "");
     }
 
-    /// The rows of a table are those that were written to it while it had these types.
+    /// Expects the rows that were written to a table while it had these types.
     void check(const std::string& table, bool narrow) {
         sql::result rows = migrator_.query("SELECT id, " + on_.texts + " FROM " + table);
         for (const sql::row& r : rows) {
@@ -120,7 +120,7 @@ public:
         }
     }
 
-    /// After all tables were checked.
+    /// Requires that all tables were checked.
     void expect_all_once() {
         std::int64_t lost = 0;
         for (std::int64_t id = 0; id < last_id_; ++id) lost += found_[id] == 1 ? 0 : 1;
@@ -152,7 +152,7 @@ private:
         } catch (const std::exception& e) {
             std::scoped_lock lock(mutex_);
             problem_ = e.what();
-            done_ = wanted_;  // for those who wait
+            done_ = wanted_;  // for waiting threads
             done_.notify_all();
         }
     }
@@ -161,7 +161,7 @@ private:
         done_.notify_all();
     }
 
-    /// False: a number was too large for the table of the moment, and nothing was written.
+    /// False: a number was too large for the present table, and nothing was written.
     bool write(int way, std::int64_t id, boost::asio::io_context& loop) {
         const std::string& text = on_.inserts[static_cast<std::size_t>(id) % on_.inserts.size()];
         expected e(id);
@@ -199,7 +199,7 @@ private:
         touch(id, always_there);
     }
 
-    /// All values are whole numbers here: what is kept then has types that were inferred.
+    /// All values are integers here, so the kept statement has inferred types.
     void touch(std::int64_t id, bool always_there) {
         try {
             shop_.execute("UPDATE moving SET n = ? WHERE id = ?", expected(id).n, id);
@@ -225,7 +225,7 @@ private:
     std::map<std::int64_t, int> found_;
 };
 
-/// Columns get other types in place and get back their first ones. Nothing is lost by that.
+/// Columns change their types in place and back again, without loss.
 inline int migrate_in_place(const server& on) {
     traffic t(on);
     t.create("moving", on.wide);
@@ -241,7 +241,7 @@ inline int migrate_in_place(const server& on) {
     return t.refused_alone();
 }
 
-/// Another table gets the name, with types that keep less or more of the same values.
+/// Another table takes the name. Its types keep less or more of each value.
 inline void migrate_by_renaming(const server& on) {
     traffic t(on);
     t.create("moving", on.narrow);

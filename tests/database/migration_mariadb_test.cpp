@@ -1,4 +1,4 @@
-// Migrations of MariaDB's tables under load.
+// Migrations of MariaDB tables under load.
 #include <string>
 #include <vector>
 

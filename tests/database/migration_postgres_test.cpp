@@ -1,4 +1,4 @@
-// Migrations of PostgreSQL's tables under load.
+// Migrations of PostgreSQL tables under load.
 #include <string>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Placeholders in the form of each server.
+// Placeholders in the dialect of each server.
 #include "database/placeholders.hpp"
 
 #include <stdexcept>
@@ -86,7 +86,7 @@ TEST(placeholders, sees_no_placeholders_in_quotes) {
     }
     EXPECT_EQ(text_for(pg, "select $$?$$, $a$ ? $$ ? $b$ $a$, ?"),
               "select $$?$$, $a$ ? $$ ? $b$ $a$, $1");
-    EXPECT_EQ(text_for(pg, "select [?]"), "select [$1]");  // an array's
+    EXPECT_EQ(text_for(pg, "select [?]"), "select [$1]");  // subscript of an array
 
     constexpr auto my = dialect::mariadb;
     EXPECT_EQ(text_for(my, R"(select '\'$1', "\"$1", `$1`, $1)"),
@@ -105,7 +105,7 @@ TEST(placeholders, sees_no_placeholders_in_comments) {
     constexpr auto my = dialect::mariadb;
     EXPECT_EQ(text_for(my, "select /* $1 /* */ $1"), "select /* $1 /* */ ?");
     EXPECT_EQ(text_for(my, "select 1 # $1\n, $1"), "select 1 # $1\n, ?");
-    EXPECT_EQ(text_for(my, "select 5--$1"), "select 5--?");  // minus minus
+    EXPECT_EQ(text_for(my, "select 5--$1"), "select 5--?");  // two minus signs
     EXPECT_EQ(text_for(my, "select 5-- $1\n, $1"), "select 5-- $1\n, ?");
     EXPECT_EQ(text_for(my, "select /*! $1 */"), "select /*! ? */");
     EXPECT_EQ(text_for(my, "select 5-- $1\r, $1\n, $1"), "select 5-- $1\r, $1\n, ?");

@@ -1,6 +1,6 @@
-// A database that has replicas: who goes where, whichever server it is and however it is asked.
+// A database with replicas: which server runs what, for all servers and both forms of each call.
 //
-// A place has: primary_url(), replica_url(), `which`, a question that a replica answers with
+// A place has: primary_url(), replica_url(), and `which`, a query that a replica answers with
 // "replica"; see the tests that include this.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 #include "cenote/database.hpp"
 #include "cenote/error.hpp"
-#include "database/manners.hpp"
+#include "database/forms.hpp"
 #include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/patient.hpp"
@@ -24,7 +24,7 @@ using support::eventually;
 template <class Kind>
 struct any_replicated_database : testing::Test {
     std::string where(auto& on) {
-        return Kind::manner::run(on, at.which).template scalar<std::string>();
+        return Kind::form::run(on, at.which).template scalar<std::string>();
     }
     std::string where_readers_go() {
         auto s = db.scope({.read_only = true});
@@ -37,7 +37,7 @@ struct any_replicated_database : testing::Test {
 TYPED_TEST_SUITE_P(any_replicated_database);
 
 TYPED_TEST_P(any_replicated_database, sends_only_those_to_replicas_who_only_read) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     database& all = this->db;
     EXPECT_EQ(this->where(all), "primary");
     auto writer = all.scope();
@@ -48,39 +48,39 @@ TYPED_TEST_P(any_replicated_database, sends_only_those_to_replicas_who_only_read
     EXPECT_EQ(all.stats().max, 4u);
     transaction_options only_reads{.read_only = true};
     auto which = [&](transaction& t) { return this->where(t); };
-    EXPECT_EQ(ask::in_transaction(all, which), "primary");
-    EXPECT_EQ(ask::in_transaction(all, which, only_reads), "replica");
-    transaction by_hand = ask::begin(all, only_reads);
+    EXPECT_EQ(form::in_transaction(all, which), "primary");
+    EXPECT_EQ(form::in_transaction(all, which, only_reads), "replica");
+    transaction by_hand = form::begin(all, only_reads);
     EXPECT_EQ(this->where(by_hand), "replica");
-    // A scope keeps its connection: who must see the latest reads in one of these.
-    transaction latest = ask::begin(writer, only_reads);
+    // A scope keeps its connection, so this transaction sees the latest changes.
+    transaction latest = form::begin(writer, only_reads);
     EXPECT_EQ(this->where(latest), "primary");
 }
 
 TYPED_TEST_P(any_replicated_database, does_not_lose_a_replica_by_a_users_mistake) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     for (int i = 0; i < 3; ++i) {
         auto reader = this->db.scope({.read_only = true});
-        EXPECT_THROW(ask::run(reader, "CREATE TABLE mistake (n INTEGER)"), statement_error);
+        EXPECT_THROW(form::run(reader, "CREATE TABLE mistake (n INTEGER)"), statement_error);
         EXPECT_EQ(this->where(reader), "replica");
     }
     EXPECT_EQ(this->db.stats().opened, 1u);
 }
 
 TYPED_TEST_P(any_replicated_database, names_the_line_and_task_of_readers) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     auto reader = this->db.with({.task = "report"}).scope({.read_only = true});
     unsigned line = std::source_location::current().line() - 1;
-    ask::run(reader, "SELECT 1");
+    form::run(reader, "SELECT 1");
     auto at_replica = this->db.controls()[1].leases();
     ASSERT_EQ(at_replica.size(), 1u);
     EXPECT_EQ(at_replica[0].site.line(), line);
     EXPECT_STREQ(at_replica[0].task, "report");
-    // The view's timeout is that of all servers together.
+    // The view's timeout covers all servers together.
     auto second = this->db.scope({.read_only = true});
-    ask::run(second, "SELECT 1");
+    form::run(second, "SELECT 1");
     auto late = this->db.with({.timeout = std::chrono::milliseconds(1)}).scope({.read_only = true});
-    EXPECT_THROW(ask::run(late, "SELECT 1"), timed_out_error);
+    EXPECT_THROW(form::run(late, "SELECT 1"), timed_out_error);
 }
 
 REGISTER_TYPED_TEST_SUITE_P(any_replicated_database, sends_only_those_to_replicas_who_only_read,
@@ -97,7 +97,7 @@ TYPED_TEST_P(any_served_replicated_database, reads_from_the_primary_while_there_
     this->at.replica().stop();
     for (int i = 0; i < 5; ++i) EXPECT_EQ(this->where_readers_go(), "primary");
     this->at.replica().start();
-    // It is not tried again before some time has passed.
+    // The pool of the replica tries again after some time.
     support::stopped_clock time;
     EXPECT_TRUE(eventually([&] {
         time.advance(std::chrono::milliseconds(500));
@@ -106,27 +106,27 @@ TYPED_TEST_P(any_served_replicated_database, reads_from_the_primary_while_there_
 }
 
 TYPED_TEST_P(any_served_replicated_database, replaces_a_replica_under_a_scope) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     auto reader = this->db.scope({.read_only = true, .keeps_session = false});
     auto session = this->db.scope({.read_only = true});
     EXPECT_EQ(this->where(reader), "replica");
     EXPECT_EQ(this->where(session), "replica");
     this->at.replica().stop();
     EXPECT_EQ(this->where(reader), "primary");
-    EXPECT_THROW(ask::run(session, "SELECT 1"), session_lost);
-    EXPECT_THROW(ask::run(reader, "CREATE TABLE mistake (n INTEGER)"), statement_error);
+    EXPECT_THROW(form::run(session, "SELECT 1"), session_lost);
+    EXPECT_THROW(form::run(reader, "CREATE TABLE mistake (n INTEGER)"), statement_error);
     this->at.replica().start();
 }
 
 TYPED_TEST_P(any_served_replicated_database, takes_no_primary_that_does_not_write) {
-    using ask = typename TypeParam::manner;
+    using form = typename TypeParam::form;
     auto wrong = [this](std::chrono::nanoseconds patience) {
         return database{this->at.replica_url(),
                         replicas{this->at.primary_url()},
                         {.pool = {.acquire_timeout = patience}}};
     };
     database in_vain = wrong(std::chrono::milliseconds(200));
-    EXPECT_THROW(ask::run(in_vain, "SELECT 1"), pool_error);
+    EXPECT_THROW(form::run(in_vain, "SELECT 1"), pool_error);
     database read_only = wrong(support::plenty);
     auto reader = read_only.scope({.read_only = true});
     EXPECT_EQ(this->where(reader), "primary");

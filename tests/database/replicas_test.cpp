@@ -1,5 +1,5 @@
-// Replicas of PostgreSQL (a real standby), of MariaDB (a server that takes no writes) and of SQLite
-// (another file).
+// Replicas of PostgreSQL (a real standby), of MariaDB (a read-only server) and of SQLite (another
+// file).
 #include "database/replicas.hpp"
 
 #include <chrono>
@@ -70,10 +70,10 @@ struct sqlite_places {
 };
 
 template <class Place>
-using both_manners = testing::Types<kind<Place, blocking>, kind<Place, awaited>>;
-using sqlite_kinds = both_manners<sqlite_places>;
-using postgres_kinds = both_manners<postgres_places>;
-using mariadb_kinds = both_manners<mariadb_places>;
+using both_forms = testing::Types<kind<Place, blocking>, kind<Place, awaited>>;
+using sqlite_kinds = both_forms<sqlite_places>;
+using postgres_kinds = both_forms<postgres_places>;
+using mariadb_kinds = both_forms<mariadb_places>;
 INSTANTIATE_TYPED_TEST_SUITE_P(sqlite, any_replicated_database, sqlite_kinds);
 INSTANTIATE_TYPED_TEST_SUITE_P(postgres, any_replicated_database, postgres_kinds);
 INSTANTIATE_TYPED_TEST_SUITE_P(mariadb, any_replicated_database, mariadb_kinds);
@@ -98,7 +98,7 @@ TEST(replicas, are_of_the_same_kind) {
     EXPECT_THROW((database{two.primary_url(), replicas{"elsewhere"}}), invalid_url);
 }
 
-/// A replica that is only busy is waited for: the primary is not there to do its work.
+/// A scope waits for a replica that is busy, and does not use the primary instead.
 TEST(replicas, are_waited_for_while_they_are_busy) {
     sqlite_places two;
     database db{two.primary_url(),
@@ -110,7 +110,7 @@ TEST(replicas, are_waited_for_while_they_are_busy) {
     EXPECT_THROW(late.execute("SELECT 1"), timed_out_error);
 }
 
-/// Those that neither answer nor refuse take their time, but not that of the primary.
+/// Replicas that hang use up their share of the time, but not that of the primary.
 TEST(replicas_postgres, that_hang_leave_time_for_the_primary) {
     support::gate silent(postgres_places::both().standby.port());
     std::string url = support::postgres_url(silent.port());
@@ -127,13 +127,13 @@ TEST(replicas_postgres, that_hang_leave_time_for_the_primary) {
             auto where = awaits ? awaited::run(s, at.which) : s.query(at.which);
             EXPECT_EQ(where.scalar<std::string>(), "primary");
         });
-        // Each of them has its part of the time, and so has the primary, for which none passes.
+        // Each replica uses its share of the time. The primary needs none of its own.
         for (std::size_t which = 1; which <= 4; ++which) {
             EXPECT_TRUE(eventually([&] { return db.stats_of_each()[which].waiting == 1; }));
             time.advance(soon / 5);
         }
         reads.join();
-        silent.pass();  // the database waits for opens that are under way
+        silent.pass();  // the database waits for opens in progress
     }
 }
 
@@ -142,7 +142,7 @@ TEST(replicas, that_can_never_be_opened_are_told_of_at_once) {
     database_options ready{.pool = {.min_size = 1, .warm_up = warm_up::wait}};
     EXPECT_THROW((database{two.primary_url(), replicas{"sqlite:/no/such/folder/file"}, ready}),
                  connection_error);
-    // Others may come.
+    // Replicas that may become reachable are not an error.
     database db{postgres_places::primary_url(), replicas{"postgresql://app@127.0.0.1:1/orders"},
                 ready};
     EXPECT_EQ(db.stats_of_each().size(), 2u);
@@ -150,7 +150,7 @@ TEST(replicas, that_can_never_be_opened_are_told_of_at_once) {
     EXPECT_EQ(db.stats_of_each()[1].opened, 0u);
 }
 
-/// The primary fails, the standby is promoted, and its database never heard of it.
+/// The primary fails and the standby is promoted, without notice to the database.
 TEST(replicas_postgres, are_written_to_when_they_have_been_promoted) {
     two_postgres own;
     std::string both = "postgresql://app:" + std::string(support::canary_password) +
@@ -172,7 +172,7 @@ TEST(replicas_postgres, are_written_to_when_they_have_been_promoted) {
             db.execute("INSERT INTO survives VALUES (?)", 2);
             return true;
         } catch (const server_error&) {
-            return false;  // that connection was the old primary's
+            return false;  // the connection was to the old primary
         } catch (const pool_error&) {
             return false;
         }

@@ -1,5 +1,4 @@
-// Coroutines that are cancelled, for tests: at a moment that is waited for, or at every one there
-// is.
+// Cancels coroutines in tests: at a moment that the test waits for, or at every possible moment.
 #pragma once
 
 #include <atomic>
@@ -27,9 +26,9 @@
 
 namespace cenote::conformance {
 
-/// What it means to be cancelled: in line, in an exchange, in SQLite.
+/// Whether this is the error of a cancellation: in line, in an exchange, or in SQLite.
 inline bool is_cancellation(const std::exception_ptr& e) {
-    constexpr int interrupted = 9;  // SQLite's number
+    constexpr int interrupted = 9;  // SQLITE_INTERRUPT
     if (e == nullptr) return false;
     try {
         std::rethrow_exception(e);
@@ -44,7 +43,7 @@ inline bool is_cancellation(const std::exception_ptr& e) {
     }
 }
 
-/// A loop with a thread of its own. The loop is there for longer than whoever posts to it.
+/// An event loop with its own thread. The loop outlives all objects that post to it.
 class own_thread {
 public:
     own_thread() : busy_(boost::asio::make_work_guard(loop())) {
@@ -68,7 +67,7 @@ private:
     std::thread thread_;
 };
 
-/// Something that is awaited there.
+/// An operation that is awaited on that loop.
 class pending {
 public:
     explicit pending(boost::asio::awaitable<void> what) {
@@ -82,7 +81,7 @@ public:
 
     pending(pending&&) noexcept = default;
     pending& operator=(pending&&) = delete;
-    /// Not before what it works with.
+    /// Waits for the end of the operation, which uses objects of the test.
     ~pending() {
         if (state_ == nullptr || over()) return;
         ask_to_stop();
@@ -95,14 +94,14 @@ public:
             of->signal.emit(boost::asio::cancellation_type::terminal);
         });
     }
-    /// How it ends, cancelled now.
+    /// Cancels it, and returns how it ends.
     std::exception_ptr cancel() {
         ask_to_stop();
         return end();
     }
     std::exception_ptr end() {
         if (!support::eventually([this] { return over(); }))
-            throw std::runtime_error("what was cancelled does not end");
+            throw std::runtime_error("what was canceled does not end");
         return state_->ended;
     }
 
@@ -115,8 +114,8 @@ private:
     std::shared_ptr<state> state_ = std::make_shared<state>();
 };
 
-/// Of a loop that does nothing at once, unless this thread is told to: so an answer can have come,
-/// and whoever awaits it not have seen it yet.
+/// An executor that runs nothing at once unless this thread sets at_once(). So an answer can have
+/// arrived before the coroutine that awaits it sees it.
 class later {
 public:
     explicit later(boost::asio::io_context& on) noexcept : on_(&on) {}
@@ -144,10 +143,10 @@ private:
     boost::asio::io_context* on_;
 };
 
-/// How it ends if it is cancelled after so many steps of its loop, on which there is nobody else.
-/// Empty: it had ended before.
-inline std::optional<std::exception_ptr> cancelled_after(int steps,
-                                                         boost::asio::awaitable<void> what) {
+/// How an operation ends if it is canceled after so many steps of a loop of its own. Empty: it
+/// ended before.
+inline std::optional<std::exception_ptr> canceled_after(int steps,
+                                                        boost::asio::awaitable<void> what) {
     static boost::asio::io_context loop;
     loop.restart();
     auto busy = boost::asio::make_work_guard(loop);
@@ -160,7 +159,7 @@ inline std::optional<std::exception_ptr> cancelled_after(int steps,
     };
     auto step = [&] {
         if (loop.run_one_for(support::plenty) == 0)
-            throw std::runtime_error("what was cancelled does not end");
+            throw std::runtime_error("what was canceled does not end");
     };
     boost::asio::co_spawn(later(loop), std::move(what),
                           boost::asio::bind_cancellation_slot(signal.slot(), end));

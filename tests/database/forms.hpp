@@ -1,4 +1,4 @@
-// The two manners in which a database can be asked, for suites that are written once.
+// The two forms of each call of a database, blocking and awaited, for suites that are written once.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -24,15 +24,15 @@ struct blocking {
     static transaction begin(auto& on, const auto&... how) { return on.begin(how...); }
     static void commit(transaction& t) { t.commit(); }
     static void rollback(transaction& t) { t.rollback(); }
-    /// `work` with a transaction, by the function that commits and rolls back.
+    /// Runs `work` with the function that commits and rolls back.
     template <class Work>
     static auto in_transaction(auto& db, Work work, const transaction_options& how = {}) {
         return db.transaction(work, how);
     }
 };
 
-/// As services have it: a loop that is there for longer than anybody who posts to it. The second is
-/// for what is awaited within something that is.
+/// A loop that outlives all objects that post to it, as in a service. The second one is for
+/// operations within an awaited operation.
 inline boost::asio::io_context& loop(int depth) {
     static boost::asio::io_context loops[2];
     return loops[depth];
@@ -56,7 +56,7 @@ struct awaited {
     template <class Work>
     static auto in_transaction(auto& db, Work work, const transaction_options& how = {}) {
         using result = std::invoke_result_t<Work&, transaction&>;
-        // The work itself waits for loops of its own: the suite is written once.
+        // The work is written once, so it waits on a loop of its own.
         auto awaitable_work = [&](transaction& t) -> boost::asio::awaitable<result> {
             if constexpr (std::is_void_v<result>) {
                 work(t);
@@ -69,11 +69,11 @@ struct awaited {
     }
 };
 
-/// A place and a manner of asking.
-template <class Place, class Manner>
+/// A place and a form of call.
+template <class Place, class Form>
 struct kind {
     using place = Place;
-    using manner = Manner;
+    using form = Form;
 };
 
 }  // namespace cenote::conformance
