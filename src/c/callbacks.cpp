@@ -8,7 +8,7 @@
 
 #include "c/failure.hpp"
 #include "c/structs.hpp"
-#include "words/texts.hpp"
+#include "vocabulary/texts.hpp"
 
 namespace cenote::c {
 
@@ -171,7 +171,7 @@ public:
 
     void on_event(const event& what) override {
         std::string pool(what.pool);
-        std::string text = what.cause == nullptr ? std::string() : words::text_of(what.cause);
+        std::string text = what.cause == nullptr ? std::string() : vocabulary::text_of(what.cause);
         cenote_event e{};
         e.size = sizeof e;
         e.kind = static_cast<cenote_event_kind>(what.kind);
@@ -216,7 +216,7 @@ private:
     template <class Call>
     std::optional<breaker_move> ask(Call call, const breaker_report& what) {
         const std::string pool(what.pool);
-        const std::string text = what.error == nullptr ? "" : words::text_of(what.error);
+        const std::string text = what.error == nullptr ? "" : vocabulary::text_of(what.error);
         cenote_breaker_report told{};
         told.size = sizeof told;
         told.pool = pool.c_str();

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "words/texts.hpp"
+#include "vocabulary/texts.hpp"
 
 namespace cenote {
 
@@ -92,7 +92,8 @@ std::string on_one_line(std::string_view text) {
 }
 
 std::string text_of(const std::exception_ptr& cause) {
-    return cause == nullptr ? "it said no, or took too long" : on_one_line(words::text_of(cause));
+    return cause == nullptr ? "it said no, or took too long"
+                            : on_one_line(vocabulary::text_of(cause));
 }
 
 /// " "checkout"", or nothing.
@@ -112,8 +113,8 @@ std::string gist_of(const event& what) {
     switch (what.kind) {
         case event_kind::exhausted: return make_error_code(what.error).message();
         case event_kind::loop_blocked:
-        case event_kind::nested_acquire: return words::text_of(what.site);
-        case event_kind::leak_suspected: return words::text_of(what.site) + quoted(what.task);
+        case event_kind::nested_acquire: return vocabulary::text_of(what.site);
+        case event_kind::leak_suspected: return vocabulary::text_of(what.site) + quoted(what.task);
         case event_kind::breaker_changed: return to_string(what.breaker);
         case event_kind::open_failed:
         case event_kind::probe_failed:

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "shell/around.hpp"
-#include "words/texts.hpp"
+#include "vocabulary/texts.hpp"
 
 namespace cenote::shell {
 
@@ -60,7 +60,7 @@ std::vector<holder> sum_up(const std::vector<lease_info>& leases) {
 
 /// "orders.cpp:88 "checkout" holds 20, oldest 14 s".
 std::string text_of(const holder& h) {
-    std::string text = words::text_of(h.site);
+    std::string text = vocabulary::text_of(h.site);
     if (!h.task.empty()) text += " \"" + std::string(h.task) + '"';
     text += " holds " + std::to_string(h.count);
     // Zero: taken from the shelf since the last sweep, nobody looked at a clock.
@@ -149,7 +149,7 @@ std::string explain(keeper& k, errc why, bool queues, std::size_t wanted, const 
         text += " (line_max = " + std::to_string(k.fixed.line_max) + ")";
     if (s.since_open >= duration{})
         text += ", last open " + text_of(s.since_open) +
-                " ago: " + (s.open_error == nullptr ? "ok" : words::text_of(s.open_error));
+                " ago: " + (s.open_error == nullptr ? "ok" : vocabulary::text_of(s.open_error));
     if (s.in_vain)
         text +=
             "; probably a deadlock: every lease is held by a thread that waits for another one "

@@ -9,10 +9,10 @@
 #include <source_location>
 #include <string_view>
 
+#include "vocabulary/texts.hpp"
 #include "watch/json.hpp"
 #include "watch/stats_json.hpp"
 #include "watch/stats_table.hpp"
-#include "words/texts.hpp"
 
 namespace cenote::detail {
 
@@ -58,7 +58,7 @@ std::uint64_t refusals_of(const stats& s) {
 
 std::string text_of(const std::exception_ptr& cause) {
     if (cause == nullptr) return "it said no, or took too long";
-    return std::string(short_of(words::text_of(cause)));
+    return std::string(short_of(vocabulary::text_of(cause)));
 }
 
 /// "14 s", "20 ms", "less than 1 ms".
@@ -75,7 +75,8 @@ std::string gist_of(const event& what) {
         case event_kind::exhausted: return make_error_code(what.error).message();
         case event_kind::loop_blocked:
         case event_kind::nested_acquire:
-        case event_kind::leak_suspected: return std::string(short_of(words::text_of(what.site)));
+        case event_kind::leak_suspected:
+            return std::string(short_of(vocabulary::text_of(what.site)));
         case event_kind::breaker_changed: return to_string(what.breaker);
         case event_kind::retired: return to_string(what.why);
         case event_kind::open_failed:

@@ -288,7 +288,7 @@ static void says_who_holds_what_when_time_is_up(void) {
     CHECK_CODE(cenote_acquire_with(pool, &wish, &none, &resource, &why), CENOTE_TIMED_OUT);
     CHECK(none == 0 && resource == NULL);
     CHECK(why.code == CENOTE_TIMED_OUT && why.size == sizeof why);
-    CHECK_HAS(why.text, "1 of 1 leased (somebody \"");
+    CHECK_HAS(why.text, "1 of 1 leased (unknown call site \"");
     CHECK_HAS(why.text, "c_lease_test.c");
     /* Without a failure to fill in. */
     CHECK_CODE(cenote_acquire_with(pool, &wish, &none, NULL, NULL), CENOTE_TIMED_OUT);

@@ -37,7 +37,7 @@ READ_SUFFIXES = CPP_SUFFIXES + (".h", ".md", ".js", ".html", ".css", ".py")
 # Who may include whom. A room is the folder below src, or the folder at the top; the public
 # headers are six: the words, which everybody speaks, what needs Boost.Asio, what needs spdlog,
 # what is about servers, what is for services, and the rest.
-WORDS = ("breaker.hpp", "options.hpp", "error.hpp", "stats.hpp", "event.hpp", "secret.hpp")
+VOCABULARY = ("breaker.hpp", "options.hpp", "error.hpp", "stats.hpp", "event.hpp", "secret.hpp")
 ASIO = ("asio.hpp", "asio_connector.hpp", "asio_unit_of_work.hpp", "per_executor.hpp")
 SPDLOG = ("spdlog.hpp",)
 SERVICE = ("asio_request_scope.hpp", "http_server.hpp", "request_scope.hpp", "service.hpp")
@@ -45,25 +45,25 @@ SERVER = ("database.hpp", "detail/database.hpp", "http.hpp", "mariadb.hpp", "pos
           "redis.hpp", "server_error.hpp", "sql.hpp", "sql_connection.hpp", "sqlite.hpp", "tls.hpp",
           "url.hpp")
 MAY_INCLUDE = {
-    "words": {"words"},
-    "public": {"public", "words"},
-    "asio": {"asio", "public", "words"},
-    "spdlog": {"spdlog", "public", "words"},
-    "log": {"spdlog", "public", "words"},
-    "watch": {"watch", "public", "words"},
-    "server": {"server", "asio", "public", "words"},
-    "connector": {"connector", "server", "asio", "public", "words"},
-    "database": {"database", "server", "asio", "public", "words"},
-    "service": {"service", "server", "asio", "public", "words"},
-    "http": {"http", "service", "server", "asio", "public", "words"},
-    "core": {"core", "words"},
-    "sim": {"sim", "core", "words"},
-    "shell": {"shell", "core", "words", "public"},
-    "loop": {"loop", "shell", "core", "words", "public", "asio"},
-    "c": {"c", "public", "words"},
-    "examples": {"examples", "service", "server", "asio", "spdlog", "public", "words"},
-    "bench": {"bench", "core", "server", "asio", "public", "words", "support"},
-    "tools": {"tools", "examples", "service", "sim", "server", "asio", "public", "words"},
+    "vocabulary": {"vocabulary"},
+    "public": {"public", "vocabulary"},
+    "asio": {"asio", "public", "vocabulary"},
+    "spdlog": {"spdlog", "public", "vocabulary"},
+    "log": {"spdlog", "public", "vocabulary"},
+    "watch": {"watch", "public", "vocabulary"},
+    "server": {"server", "asio", "public", "vocabulary"},
+    "connector": {"connector", "server", "asio", "public", "vocabulary"},
+    "database": {"database", "server", "asio", "public", "vocabulary"},
+    "service": {"service", "server", "asio", "public", "vocabulary"},
+    "http": {"http", "service", "server", "asio", "public", "vocabulary"},
+    "core": {"core", "vocabulary"},
+    "sim": {"sim", "core", "vocabulary"},
+    "shell": {"shell", "core", "vocabulary", "public"},
+    "loop": {"loop", "shell", "core", "vocabulary", "public", "asio"},
+    "c": {"c", "public", "vocabulary"},
+    "examples": {"examples", "service", "server", "asio", "spdlog", "public", "vocabulary"},
+    "bench": {"bench", "core", "server", "asio", "public", "vocabulary", "support"},
+    "tools": {"tools", "examples", "service", "sim", "server", "asio", "public", "vocabulary"},
 }
 # A third party is named in as few rooms as possible; so is the operating system.
 THIRD_PARTY = {
@@ -240,7 +240,7 @@ class Tidy:
                 return "spdlog"
             if parts[2:] in [(header,) for header in SERVICE]:
                 return "service"
-            return "words" if parts[2:] in [(word,) for word in WORDS] else "public"
+            return "vocabulary" if parts[2:] in [(word,) for word in VOCABULARY] else "public"
         room = parts[1] if parts[0] == "src" else parts[0]
         return None if parts[0] == "tests" else room
 

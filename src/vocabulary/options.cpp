@@ -1,4 +1,4 @@
-// The rules that options must keep.
+// Checks options: the range of each option, and the exception that names the option and its rule.
 #include "cenote/options.hpp"
 
 #include <algorithm>
@@ -17,8 +17,8 @@ std::string text_of(nanoseconds value) {
     return std::to_string(value.count()) + " ns";
 }
 
-void require(bool kept, std::string_view option, const std::string& value, std::string_view rule) {
-    if (!kept) throw invalid_option(option, value, rule);
+void require(bool valid, std::string_view option, const std::string& value, std::string_view rule) {
+    if (!valid) throw invalid_option(option, value, rule);
 }
 
 void require_positive(std::initializer_list<std::pair<const char*, nanoseconds>> options) {
@@ -66,7 +66,7 @@ void validate_rate(const open_rate& r) {
             "must be between 1 and 1000000");
 }
 
-/// An option that never has an effect would be believed to have one.
+/// Without probe() these options have no effect, so setting one is an error.
 void validate_without_probe(const options& o) {
     const char* rule = "needs a connector with probe()";
     require(o.heartbeat == nanoseconds{forever}, "heartbeat", text_of(o.heartbeat), rule);
@@ -85,13 +85,13 @@ invalid_option::invalid_option(std::string_view option, std::string_view value,
       option_(std::make_shared<const std::string>(option)) {}
 
 void validate_name(std::string_view name) {
-    auto fits = [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; };
+    auto is_allowed = [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; };
     constexpr std::size_t longest = 100;
-    if (!name.empty() && name.size() <= longest && std::ranges::all_of(name, fits)) return;
+    if (!name.empty() && name.size() <= longest && std::ranges::all_of(name, is_allowed)) return;
     std::string shown(name.substr(0, longest));
     std::ranges::replace_if(shown, [](char c) { return c < ' ' || c > '~'; }, '?');
     throw invalid_option("name", '"' + shown + '"',
-                         "must have 1 to 100 printable characters of ASCII, without \" and \\");
+                         "must have 1 to 100 printable ASCII characters other than \" and \\");
 }
 
 void validate(const options& o, bool can_probe) {

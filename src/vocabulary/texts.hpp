@@ -1,4 +1,4 @@
-// What several rooms say of the same things: of exceptions, and of places in the program.
+// Texts of exceptions and of call sites, for messages and logs.
 #pragma once
 
 #include <algorithm>
@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-namespace cenote::words {
+namespace cenote::vocabulary {
 
-/// What an exception says. Requires that there is one.
+/// The message of an exception. Requires that `error` is not null.
 inline std::string text_of(const std::exception_ptr& error) {
     try {
         std::rethrow_exception(error);
@@ -20,12 +20,12 @@ inline std::string text_of(const std::exception_ptr& error) {
     }
 }
 
-/// "orders.cpp:88"; "somebody" if the place is not known, as in C.
+/// "orders.cpp:88", or "unknown call site" for a caller through the C API.
 inline std::string text_of(const std::source_location& site) {
-    if (site.line() == 0) return "somebody";
+    if (site.line() == 0) return "unknown call site";
     std::string_view file = site.file_name();
     file.remove_prefix(std::min(file.size(), file.find_last_of('/') + 1));
     return std::string(file) + ':' + std::to_string(site.line());
 }
 
-}  // namespace cenote::words
+}  // namespace cenote::vocabulary

@@ -1,8 +1,7 @@
-// Histogram arithmetic and the words for reasons and events.
+// Histogram arithmetic, sums of stats, and the names of reasons, states and events.
 #include "cenote/stats.hpp"
 
 #include <algorithm>
-#include <bit>
 
 #include "cenote/event.hpp"
 
@@ -54,8 +53,8 @@ stats& stats::operator+=(const stats& other) noexcept {
                         &stats::leaks,
                         &stats::refused_after_wait})
         this->*number += other.*number;
-    auto badness = [](breaker_state s) { return (static_cast<int>(s) * 2) % 3; };
-    if (badness(other.breaker) > badness(breaker)) breaker = other.breaker;
+    auto severity = [](breaker_state s) { return (static_cast<int>(s) * 2) % 3; };
+    if (severity(other.breaker) > severity(breaker)) breaker = other.breaker;
     state = std::max(state, other.state);
     for (std::size_t i = 0; i < retire_reason_count; ++i)
         retired_by_reason[i] += other.retired_by_reason[i];
@@ -79,29 +78,29 @@ std::chrono::nanoseconds histogram::quantile(double q) const noexcept {
 }
 
 const char* to_string(retire_reason reason) noexcept {
-    constexpr std::array<const char*, retire_reason_count> words = {
+    constexpr std::array<const char*, retire_reason_count> names = {
         "idle", "age", "uses", "generation", "probe_failed", "reset_failed", "rejected", "surplus"};
-    return words[static_cast<std::size_t>(reason)];
+    return names[static_cast<std::size_t>(reason)];
 }
 
 const char* to_string(slot_state state) noexcept {
-    constexpr std::array<const char*, slot_state_count> words = {
+    constexpr std::array<const char*, slot_state_count> names = {
         "vacant", "opening", "idle", "leased", "probing", "resetting", "closing"};
-    return words[static_cast<std::size_t>(state)];
+    return names[static_cast<std::size_t>(state)];
 }
 
 const char* to_string(pool_state state) noexcept {
-    constexpr std::array words = {"lending", "paused", "closed"};
-    return words[static_cast<std::size_t>(state)];
+    constexpr std::array names = {"lending", "paused", "closed"};
+    return names[static_cast<std::size_t>(state)];
 }
 
 const char* to_string(event_kind kind) noexcept {
-    constexpr std::array<const char*, event_kind_count> words = {
+    constexpr std::array<const char*, event_kind_count> names = {
         "opened",    "open_failed",  "acquired",       "released",       "discarded",
         "detached",  "retired",      "probe_failed",   "reset_failed",   "closed",
         "exhausted", "loop_blocked", "nested_acquire", "leak_suspected", "breaker_changed",
         "paused",    "resumed",      "closing",        "closed_pool"};
-    return words[static_cast<std::size_t>(kind)];
+    return names[static_cast<std::size_t>(kind)];
 }
 
 }  // namespace cenote

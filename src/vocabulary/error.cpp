@@ -1,4 +1,4 @@
-// Error codes, their texts, and the exception of each.
+// Error codes: their names, their texts, and an exception class for each.
 #include "cenote/error.hpp"
 
 #include <array>
@@ -19,11 +19,12 @@ public:
             case errc::timed_out: return "timed out waiting for a lease";
             case errc::closed: return "the pool is closed";
             case errc::unavailable: return "the circuit breaker is open";
-            case errc::line_full: return "no place in the line";
-            case errc::shed: return "refused early, the line has been late for too long";
+            case errc::line_full: return "the line is full";
+            case errc::shed:
+                return "refused early, because waiters have been served late for too long";
             case errc::canceled: return "the acquire was canceled";
             case errc::open_failed: return "no resource could be opened";
-            case errc::deadlock: return "every lease is held by somebody who waits for another";
+            case errc::deadlock: return "the wait can never end";
         }
         return "unknown error";
     }
@@ -55,11 +56,11 @@ template <errc Code>
 }  // namespace
 
 const char* to_string(errc code) noexcept {
-    constexpr std::array<const char*, errc_count> words = {"timed_out",   "closed",  "unavailable",
+    constexpr std::array<const char*, errc_count> names = {"timed_out",   "closed",  "unavailable",
                                                            "line_full",   "shed",    "canceled",
                                                            "open_failed", "deadlock"};
-    auto place = static_cast<std::size_t>(code) - 1;
-    return place < words.size() ? words[place] : "unknown";
+    auto index = static_cast<std::size_t>(code) - 1;
+    return index < names.size() ? names[index] : "unknown";
 }
 
 const std::error_category& pool_category() noexcept {

@@ -1,4 +1,4 @@
-// The strategies: failures in a row, and the rate of failures.
+// The two circuit breaker strategies: failures in a row, and the rate of failures.
 #include "cenote/breaker.hpp"
 
 #include <array>
@@ -9,7 +9,7 @@ namespace cenote {
 
 namespace {
 
-void require_some(std::uint64_t value, const char* name) {
+void require_not_zero(std::uint64_t value, const char* name) {
     if (value == 0) throw invalid_option(name, "0", "must be at least 1");
 }
 
@@ -21,18 +21,18 @@ void require_positive(std::chrono::nanoseconds value, const char* name) {
 }  // namespace
 
 const char* to_string(breaker_state state) noexcept {
-    constexpr std::array words = {"active", "inactive", "recovering"};
-    return words[static_cast<std::size_t>(state)];
+    constexpr std::array names = {"active", "inactive", "recovering"};
+    return names[static_cast<std::size_t>(state)];
 }
 
 threshold_breaker::threshold_breaker(const settings& s) : settings_(s) {
-    require_some(s.failures, "threshold_breaker.failures");
-    require_some(s.probes, "threshold_breaker.probes");
-    require_some(s.successes, "threshold_breaker.successes");
+    require_not_zero(s.failures, "threshold_breaker.failures");
+    require_not_zero(s.probes, "threshold_breaker.probes");
+    require_not_zero(s.successes, "threshold_breaker.successes");
     require_positive(s.cool_down, "threshold_breaker.cool_down");
 }
 
-/// What was counted in one state says nothing in another.
+/// Counts are valid for one state only.
 void threshold_breaker::look(breaker_state present) {
     if (std::exchange(seen_, present) != present) count_ = 0;
 }
@@ -55,7 +55,7 @@ std::optional<breaker_move> threshold_breaker::failed(const breaker_report& what
 }
 
 std::optional<breaker_move> threshold_breaker::cooled_down(const breaker_report& what) {
-    look(what.state);  // what an earlier recovery counted does not count in the next
+    look(what.state);  // each recovery counts from zero
     return breaker_move{.to = breaker_state::recovering, .probes = settings_.probes};
 }
 
@@ -63,21 +63,21 @@ rate_breaker::rate_breaker(const settings& s) : settings_(s) {
     if (!(s.rate > 0 && s.rate <= 1))
         throw invalid_option("rate_breaker.rate", std::to_string(s.rate),
                              "must be greater than 0 and at most 1");
-    require_some(s.calls, "rate_breaker.calls");
-    require_some(s.probes, "rate_breaker.probes");
-    require_some(s.successes, "rate_breaker.successes");
+    require_not_zero(s.calls, "rate_breaker.calls");
+    require_not_zero(s.probes, "rate_breaker.probes");
+    require_not_zero(s.successes, "rate_breaker.successes");
     require_positive(s.window / static_cast<std::int64_t>(part_count), "rate_breaker.window");
     require_positive(s.cool_down, "rate_breaker.cool_down");
 }
 
-/// What was counted in one state says nothing in another.
+/// Counts are valid for one state only.
 void rate_breaker::look(breaker_state present) {
     if (std::exchange(seen_, present) == present) return;
     recovered_ = 0;
     parts_ = {};
 }
 
-/// The part that counts at this time. It takes the place of one that has left the window.
+/// The part of the window for this time. Replaces a part that has left the window.
 rate_breaker::part& rate_breaker::part_at(std::chrono::steady_clock::time_point at) {
     auto number =
         at.time_since_epoch() / (settings_.window / static_cast<std::int64_t>(part_count));

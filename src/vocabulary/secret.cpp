@@ -1,4 +1,4 @@
-// Secrets in memory of their own, wiped when they end.
+// Secret strings: each has its own memory, which is overwritten before it is freed.
 #include "cenote/secret.hpp"
 
 #include <algorithm>
