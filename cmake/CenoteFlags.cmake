@@ -1,21 +1,21 @@
-# Compiler flags of our own builds. They hold for this directory tree only, so a project that adds
-# cenote with add_subdirectory keeps its own; and everything strict is off unless a preset asks.
+# Compiler flags of our own builds. They apply to this directory tree only, so a project that adds
+# cenote with add_subdirectory keeps its own flags. Strict checks are off unless a preset sets them.
 
-# Off in a project that adds cenote (its flags decide whether one precompiled header fits all), and
-# in the tree that clang-tidy reads: there each source must include what it uses.
+# Off in a project that adds cenote, whose flags may differ between targets, and in the tree that
+# clang-tidy reads, where each source must include what it uses.
 option(CENOTE_PRECOMPILE "Compile the headers that most sources include only once"
        ${PROJECT_IS_TOP_LEVEL})
 option(CENOTE_WERROR "Treat warnings as errors" OFF)
 option(CENOTE_HARDEN "Add run-time checks of the standard library and the stack" OFF)
-set(CENOTE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them")
+set(CENOTE_SANITIZE "" CACHE STRING "Sanitizers, as a list for -fsanitize=")
 set(CENOTE_CORE_FLAGS "" CACHE STRING
-    "Further compiler flags of what computes much: the pool, the simulator, optimized tests")
-set(CENOTE_TEST_FLAGS "" CACHE STRING "Further compiler flags of tests, not of what they test")
+    "Additional compiler flags of the pool, the simulator and optimized tests")
+set(CENOTE_TEST_FLAGS "" CACHE STRING "Additional compiler flags of tests, not of the tested code")
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
-# For tests of the interface of C, in which nothing else is written.
+# For tests of the C API, the only C code.
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)
@@ -47,7 +47,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   endif()
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  add_compile_options(-Wthread-safety)  # src/shell/lock.hpp says what each lock guards
+  add_compile_options(-Wthread-safety)  # src/shell/lock.hpp has the annotations of each lock
 endif()
 if(CENOTE_WERROR)
   add_compile_options(-Werror)
@@ -56,8 +56,8 @@ endif()
 if(CENOTE_HARDEN)
   add_compile_definitions(_GLIBCXX_ASSERTIONS)
   if(NOT CENOTE_SANITIZE)
-    # Sanitizers replace the functions that fortified ones would check. Debug builds have no
-    # optimizer, without which glibc refuses to fortify.
+    # Sanitizers replace the functions that fortification checks. Debug builds do not optimize, and
+    # glibc fortifies only optimized code.
     add_compile_options(
       -fstack-protector-strong
       "$<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>")
@@ -65,7 +65,7 @@ if(CENOTE_HARDEN)
 endif()
 
 if(CENOTE_SANITIZE)
-  # The first finding ends the program: a test that goes on after one could still pass.
+  # The first finding ends the program: a test that continues could still pass.
   set(sanitize -fsanitize=${CENOTE_SANITIZE} -fno-sanitize-recover=all)
   add_compile_options(${sanitize} -fno-omit-frame-pointer)
   add_link_options(${sanitize})
@@ -76,7 +76,7 @@ if(CENOTE_SANITIZE)
   endif()
 endif()
 
-# What most sources include, and what most sources on top of Boost.Asio include.
+# Headers that most sources include, and headers that most sources on top of Boost.Asio include.
 set(CENOTE_STANDARD_HEADERS
   <algorithm> <atomic> <chrono> <condition_variable> <cstdint> <functional> <memory> <mutex>
   <optional> <span> <stdexcept> <string> <string_view> <system_error> <thread> <utility> <vector>)

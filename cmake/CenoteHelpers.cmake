@@ -1,20 +1,20 @@
-# How a program, an example and a test is declared, so that all of one kind are alike.
+# Functions that declare programs, examples and tests.
 
-set(CENOTE_LEG "local" CACHE STRING "What this tree proves; prefixes its tests' names")
+set(CENOTE_LEG "local" CACHE STRING "The name of this build tree, a prefix of its tests' names")
 
-# `cenote_programs` is what `make build` makes: it must not need anything a test needs.
+# `make build` builds `cenote_programs`, so these targets must not need a dependency of tests.
 add_custom_target(cenote_programs ALL)
 add_dependencies(cenote_programs cenote)
 
-# Has a target use a library's precompiled headers, which are compiled as the library is: position
-# independent.
+# Makes a target use a library's precompiled headers, which are compiled as position-independent
+# code, like the library.
 function(cenote_precompiled_by target library)
   target_precompile_headers(${target} REUSE_FROM ${library})
   target_compile_options(${target} PRIVATE -fPIC)
 endfunction()
 
-# cenote_add_program(NAME name SOURCES … [LIBS …]): LIBS replaces the library rather than adding to
-# it, because a program that links the planted faults must not link the sound core as well.
+# cenote_add_program(NAME name SOURCES … [LIBS …]): LIBS replaces the default library,
+# because a program that links the planted faults must not link the core without faults as well.
 function(cenote_add_program)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;LIBS")
   if(NOT arg_LIBS)
@@ -40,9 +40,9 @@ function(cenote_add_example)
 endfunction()
 
 # cenote_add_test(NAME name SOURCES … [LIBS …] [ARGS …] [LABELS …] [TIMEOUT seconds]
-# [PROCESSORS n] [OPTIMIZED]): one program with GoogleTest's main, one ctest entry. OPTIMIZED ones
-# are compiled as users compile: they compute much, or are about what the optimizer makes of the
-# library's templates. The others compile twice as fast without it.
+# [PROCESSORS n] [OPTIMIZED]): one program with GoogleTest's main, one ctest entry. OPTIMIZED tests
+# are compiled like users' programs: they compute much, or test optimized templates of the library.
+# The others compile twice as fast without optimization.
 function(cenote_add_test)
   cmake_parse_arguments(PARSE_ARGV 0 arg "OPTIMIZED" "NAME;TIMEOUT;PROCESSORS"
                         "SOURCES;LIBS;ARGS;LABELS")
@@ -79,8 +79,8 @@ function(cenote_add_check)
   set(name ${CENOTE_LEG}.${arg_NAME})
   add_test(NAME ${name} COMMAND ${arg_COMMAND})
 
-  # ctest starts costly tests first. The legs get costs so that plain builds, which fail fastest
-  # and read best, come before the sanitizers.
+  # ctest starts costly tests first. Plain builds, which fail fastest and have the most readable
+  # failures, get a higher cost than sanitizer builds.
   set(cost 1)
   if(NOT CENOTE_SANITIZE)
     set(cost 2)
@@ -99,10 +99,10 @@ function(cenote_add_check)
     ENVIRONMENT "${CENOTE_SANITIZE_ENVIRONMENT}")
 endfunction()
 
-# How the sanitizers are told to be strict; part of every test's environment.
+# Options that make the sanitizers strict; part of every test's environment.
 set(CENOTE_SANITIZE_ENVIRONMENT "")
 if(CENOTE_SANITIZE)
-  # Debian names it with a version, under which the sanitizers do not look for it.
+  # Debian adds a version to the name, which the sanitizers do not search for.
   find_program(CENOTE_SYMBOLIZER llvm-symbolizer PATHS /usr/lib/llvm-19/bin NO_DEFAULT_PATH)
   set(symbolizer "")
   if(CENOTE_SYMBOLIZER)

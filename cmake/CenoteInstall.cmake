@@ -1,4 +1,4 @@
-# Installation: library, headers, license, and what find_package(cenote) needs.
+# Installs libraries, headers, the license and the files for find_package(cenote).
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
@@ -8,7 +8,7 @@ install(TARGETS cenote EXPORT cenoteTargets)
 if(TARGET cenote_c)
   install(TARGETS cenote_c EXPORT cenoteCTargets)
   install(EXPORT cenoteCTargets NAMESPACE cenote:: DESTINATION ${package_dir})
-  # From where it lies, so that an installation can be moved.
+  # Relative to the .pc file, so that an installation can be moved.
   file(RELATIVE_PATH cenote_prefix_from_pc
        ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
   configure_file(${PROJECT_SOURCE_DIR}/cmake/cenote.pc.in ${CMAKE_CURRENT_BINARY_DIR}/cenote.pc
@@ -39,7 +39,7 @@ configure_package_config_file(
   ${CMAKE_CURRENT_BINARY_DIR}/cenoteConfig.cmake
   INSTALL_DESTINATION ${package_dir}
   NO_SET_AND_CHECK_MACRO)
-# Before 1.0 a minor version may break its users, so only the same one will do.
+# Before 1.0 a minor version may break its users, so the minor version must match.
 write_basic_package_version_file(
   ${CMAKE_CURRENT_BINARY_DIR}/cenoteConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)

@@ -1,9 +1,9 @@
-# Makes files part of a library: writes OUTPUT, the source of what watch/dashboard_files.hpp
-# declares, from the files in FOLDER. Run as a script, at build time:
+# Embeds files in a library: writes OUTPUT, which defines the function of watch/dashboard_files.hpp,
+# from the files in FOLDER. Runs as a script at build time:
 #   cmake -DFOLDER=web -DOUTPUT=files.cpp -P EmbedFiles.cmake
 set(bodies "")
 set(table "")
-# What is served under which path, and as what.
+# For each file its path in URLs, its name and its media type.
 set(files
   "/|index.html|text/html; charset=utf-8"
   "/dashboard.css|dashboard.css|text/css; charset=utf-8"
@@ -28,7 +28,7 @@ foreach(file IN LISTS files)
   math(EXPR number "${number} + 1")
 endforeach()
 file(WRITE ${OUTPUT}
-"// Made from the files in web; see cmake/EmbedFiles.cmake.
+"// Generated from the files in web; see cmake/EmbedFiles.cmake.
 #include \"watch/dashboard_files.hpp\"
 
 namespace cenote::detail {
