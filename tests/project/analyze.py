@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs clang-analyzer over one source, and prints what it reports in this project.
 
-Reports in headers of others are dropped: the analyzer does not know how a coroutine's promise is
-made, and takes the pointers in Asio's for uninitialised.
+Reports in third-party headers are dropped: the analyzer does not know how a coroutine's promise is
+constructed, and reports the pointers in Asio's promises as uninitialized.
 
 usage: analyze.py BUILD_FOLDER SOURCE
 """
@@ -14,13 +14,13 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 REPORT = re.compile(r"^(?P<file>/[^:]+):\d+:\d+: (?:warning|error): .*\[(?P<check>[^\],]+)")
-# A third of the usual effort for each function: twice as fast. What it then misses lies deep in
-# functions longer than any here.
+# A third of the default effort for each function: twice as fast. The missed reports would be deep
+# in functions longer than any here.
 EFFORT = "max-nodes=75000"
 
 
 def reports(text):
-    """The reports in what clang-tidy printed, each with its lines of explanation."""
+    """The reports in clang-tidy's output, each with its lines of explanation."""
     found = []
     for line in text.splitlines(keepends=True):
         begins = REPORT.match(line)
@@ -32,16 +32,16 @@ def reports(text):
 
 
 def is_ours(file, check):
-    """Whatever is no finding of the analyzer means that the source does not compile."""
+    """Reports of other checks mean that the source does not compile, and count everywhere."""
     return file.startswith(ROOT + os.sep) or not check.startswith("clang-analyzer")
 
 
 def main(tree, source):
-    words = ["-Xclang", "-analyzer-config", "-Xclang", EFFORT]
+    flags = ["-Xclang", "-analyzer-config", "-Xclang", EFFORT]
     run = subprocess.run(
         ["clang-tidy-19", "--quiet", "-p", tree,
          "--checks=-*,clang-analyzer-*,-clang-analyzer-optin.performance.Padding",
-         *(f"--extra-arg={word}" for word in words), source],
+         *(f"--extra-arg={flag}" for flag in flags), source],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     found = reports(run.stdout)
     ours = [lines for file, check, lines in found if is_ours(file, check)]

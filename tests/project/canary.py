@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""No password in what the tests printed: the servers' canary password is looked for in the log of
-the ctest run that this is a part of.
+"""Searches the log of the current ctest run for the canary password of the test servers.
 
 usage: canary.py BUILD_FOLDER      (the folder whose legs are built in it)
 
-The last test of a run. Fails as well if there is no log, or nothing in it that could have leaked.
+Runs as the last test. Also fails if there is no log, or no output of a test in the log.
 """
 
 import sys
 from pathlib import Path
 
-# In pieces: this file may be quoted in a log, too.
+# In pieces, since a log may quote this file.
 CANARY = b"c4n4ry" b"-Zx9-pw"
 
 
@@ -22,7 +21,7 @@ def main():
         return 1
     text = logs[-1].read_bytes()
     if b"_test" not in text:
-        print(f"{logs[-1]} tells of no test")
+        print(f"{logs[-1]} has no output of a test")
         return 1
     found = [line for line in text.splitlines() if CANARY in line]
     for line in found[:10]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles one source as a build tree would, but produces nothing: does it include what it uses?
+"""Compiles one source with the flags of a build tree, without output, to find missing includes.
 
 usage: compile_alone.py BUILD_FOLDER SOURCE
 """
@@ -16,7 +16,7 @@ def main(tree, source):
         known = json.load(file)
     for each in known:
         if os.path.realpath(each["file"]) == os.path.realpath(source):
-            command = [word for word in shlex.split(each["command"]) if word != "-c"]
+            command = [part for part in shlex.split(each["command"]) if part != "-c"]
             command[command.index("-o"):command.index("-o") + 2] = ["-fsyntax-only"]
             return subprocess.run(command, cwd=each["directory"], check=False).returncode
     print(f"{source}: not built here")

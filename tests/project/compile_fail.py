@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Proves that a file is refused by the compiler, and for the right reason.
+"""Tests that the compiler refuses a file, and for the expected reason.
 
 usage: compile_fail.py FILE COMPILER [FLAG...]
 
-With CENOTE_CONTROL defined the file must compile: whatever else is wrong with it would show there.
-Without, it must not, and what the compiler says must match the regular expression in the file's
-first line, `// expect: <regex>`.
+With CENOTE_CONTROL defined the file must compile, which excludes all other errors. Without
+CENOTE_CONTROL it must not compile, and the compiler's output must match the regular expression in
+the first line of the file, `// expect: <regex>`.
 """
 
 import re

@@ -3,7 +3,7 @@
 
 #include <cenote/asio.hpp>
 
-void open_is_awaited_nowhere(boost::asio::io_context& io) {
+void open_cannot_be_awaited(boost::asio::io_context& io) {
     auto open = []() -> boost::asio::awaitable<int> { co_return 1; };
 #ifdef CENOTE_CONTROL
     cenote::pool<int> pool{io, open};

@@ -12,4 +12,6 @@ struct connector {
 #endif
 };
 
-void nobody_would_await_it(boost::asio::io_context& io) { cenote::pool<int> pool{io, connector{}}; }
+void forsake_would_not_be_awaited(boost::asio::io_context& io) {
+    cenote::pool<int> pool{io, connector{}};
+}

@@ -12,6 +12,6 @@ struct connector {
 #endif
 };
 
-void probe_answers_with_a_number(boost::asio::io_context& io) {
+void probe_returns_a_number(boost::asio::io_context& io) {
     cenote::pool<int> pool{io, connector{}};
 }

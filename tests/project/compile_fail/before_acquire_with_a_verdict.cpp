@@ -12,4 +12,4 @@ struct connector {
 #endif
 };
 
-void a_verdict_about_what_nobody_had() { cenote::pool<session> pool{connector{}}; }
+void before_acquire_returns_a_verdict() { cenote::pool<session> pool{connector{}}; }

@@ -14,4 +14,4 @@ struct connector {
 #endif
 };
 
-void a_look_at_something_else() { cenote::pool<session> pool{connector{}}; }
+void before_release_takes_another_type() { cenote::pool<session> pool{connector{}}; }

@@ -13,4 +13,4 @@ struct connector {
 #endif
 };
 
-void an_answer_that_would_never_be_heard() { cenote::pool<session> pool{connector{}}; }
+void can_probe_would_not_be_called() { cenote::pool<session> pool{connector{}}; }

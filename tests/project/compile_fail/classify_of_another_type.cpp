@@ -14,4 +14,4 @@ struct connector {
 #endif
 };
 
-void an_opinion_on_something_else() { cenote::pool<session> pool{connector{}}; }
+void classify_takes_another_type() { cenote::pool<session> pool{connector{}}; }

@@ -14,4 +14,4 @@ struct connector {
 #endif
 };
 
-void an_opinion_that_would_never_be_asked() { cenote::pool<session> pool{connector{}}; }
+void classify_open_would_not_be_called() { cenote::pool<session> pool{connector{}}; }

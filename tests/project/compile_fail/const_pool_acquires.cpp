@@ -2,7 +2,7 @@
 #include <cenote/pool.hpp>
 
 #ifdef CENOTE_CONTROL
-auto looking_is_all_a_const_pool_does(const cenote::pool<int>& pool) { return pool.stats(); }
+auto a_const_pool_cannot_acquire(const cenote::pool<int>& pool) { return pool.stats(); }
 #else
-auto looking_is_all_a_const_pool_does(const cenote::pool<int>& pool) { return pool.acquire(); }
+auto a_const_pool_cannot_acquire(const cenote::pool<int>& pool) { return pool.acquire(); }
 #endif

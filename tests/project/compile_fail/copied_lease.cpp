@@ -3,7 +3,7 @@
 
 #include <cenote/pool.hpp>
 
-void two_holders_of_one_resource(cenote::lease<int> first) {
+void a_lease_cannot_be_copied(cenote::lease<int> first) {
 #ifdef CENOTE_CONTROL
     auto second = std::move(first);
 #else

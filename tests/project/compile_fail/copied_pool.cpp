@@ -3,7 +3,7 @@
 
 #include <cenote/pool.hpp>
 
-void one_pool_is_one_pool(cenote::pool<int>& pool) {
+void a_pool_cannot_be_copied(cenote::pool<int>& pool) {
 #ifdef CENOTE_CONTROL
     auto& same = pool;
 #else

@@ -12,4 +12,4 @@ struct connector {
 #endif
 };
 
-void nobody_would_hear_the_answer() { cenote::pool<session> pool{connector{}}; }
+void the_result_would_be_ignored() { cenote::pool<session> pool{connector{}}; }

@@ -11,4 +11,4 @@ struct connector {
     bool is_alive(session&) { return true; }
 };
 
-void a_check_that_would_never_be_made() { cenote::pool<session> pool{connector{}}; }
+void is_alive_would_not_be_called() { cenote::pool<session> pool{connector{}}; }

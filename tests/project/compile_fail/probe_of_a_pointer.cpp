@@ -12,4 +12,4 @@ struct connector {
 #endif
 };
 
-void a_probe_that_would_never_be_called() { cenote::pool<session> pool{connector{}}; }
+void probe_would_not_be_called() { cenote::pool<session> pool{connector{}}; }

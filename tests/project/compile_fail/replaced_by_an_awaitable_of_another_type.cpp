@@ -3,7 +3,7 @@
 
 #include <cenote/asio.hpp>
 
-void the_new_one_awaits_something_else(cenote::pool<int>& pool) {
+void the_new_connector_opens_another_type(cenote::pool<int>& pool) {
 #ifdef CENOTE_CONTROL
     pool.replace_connector([]() -> boost::asio::awaitable<int> { co_return 1; });
 #else

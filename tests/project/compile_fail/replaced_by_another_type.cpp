@@ -4,7 +4,7 @@
 
 #include <cenote/pool.hpp>
 
-void the_new_one_opens_something_else(cenote::pool<std::string>& pool) {
+void the_new_connector_opens_another_type(cenote::pool<std::string>& pool) {
 #ifdef CENOTE_CONTROL
     pool.replace_connector([] { return "a"; });
 #else

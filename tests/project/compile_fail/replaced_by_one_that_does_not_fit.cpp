@@ -12,6 +12,4 @@ struct connector {
 #endif
 };
 
-void a_reset_that_would_never_be_called(cenote::pool<session>& pool) {
-    pool.replace_connector(connector{});
-}
+void reset_would_not_be_called(cenote::pool<session>& pool) { pool.replace_connector(connector{}); }

@@ -14,4 +14,4 @@ struct connector {
 #endif
 };
 
-void an_answer_that_would_be_read_as_its_opposite() { cenote::pool<session> pool{connector{}}; }
+void an_error_code_would_mean_the_opposite() { cenote::pool<session> pool{connector{}}; }

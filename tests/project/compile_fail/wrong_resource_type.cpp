@@ -4,7 +4,7 @@
 
 #include <cenote/pool.hpp>
 
-void open_makes_something_else() {
+void open_returns_another_type() {
 #ifdef CENOTE_CONTROL
     auto open = [] { return std::string{"a"}; };
 #else

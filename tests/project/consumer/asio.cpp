@@ -1,4 +1,4 @@
-// The smallest program with a pool on an executor.
+// A minimal program with a pool on an executor.
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>

@@ -1,4 +1,4 @@
-/* A stranger's program in C. */
+/* A minimal program in C that uses the installed library. */
 #include <cenote/cenote.h>
 #include <stdio.h>
 

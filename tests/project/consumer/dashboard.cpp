@@ -1,4 +1,4 @@
-// The smallest program with a dashboard.
+// A minimal program with a dashboard.
 #include <cenote/dashboard.hpp>
 #include <cenote/pool.hpp>
 

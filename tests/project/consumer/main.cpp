@@ -1,4 +1,4 @@
-// The smallest program that uses cenote from outside.
+// A minimal program that uses the installed library.
 #include <cenote/pool.hpp>
 
 int main() {

@@ -1,8 +1,8 @@
-// A shared library with a pool in it, as a plug-in would have.
+// A shared library with a pool, like a plug-in.
 #include <cenote/pool.hpp>
 
 extern "C" int leased_by_plugin() {
     cenote::pool<int> pool{[] { return 1; }};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     return static_cast<int>(pool.stats().leased);
 }

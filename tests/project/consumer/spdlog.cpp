@@ -1,4 +1,4 @@
-// The smallest program with a pool that logs.
+// A minimal program with a pool that logs.
 #include <memory>
 
 #include <cenote/pool.hpp>

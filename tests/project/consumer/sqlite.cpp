@@ -1,4 +1,4 @@
-// A stranger's program that has a database.
+// A minimal program with a pool of SQLite connections.
 #include <cenote/pool.hpp>
 #include <cenote/sqlite.hpp>
 
