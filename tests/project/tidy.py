@@ -35,7 +35,7 @@ READ_FOLDERS = ("include", "src", "tools", "bench", "examples", "web", "docs/gui
 READ_SUFFIXES = CPP_SUFFIXES + (".h", ".md", ".js", ".html", ".css", ".py")
 
 # Who may include whom. A room is the folder below src, or the folder at the top; the public
-# headers are six: the words, which everybody speaks, what needs Boost.Asio, what needs spdlog,
+# headers are six: the vocabulary of all rooms, what needs Boost.Asio, what needs spdlog,
 # what is about servers, what is for services, and the rest.
 VOCABULARY = ("breaker.hpp", "options.hpp", "error.hpp", "stats.hpp", "event.hpp", "secret.hpp")
 ASIO = ("asio.hpp", "asio_connector.hpp", "asio_unit_of_work.hpp", "per_executor.hpp")
