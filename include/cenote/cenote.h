@@ -1,4 +1,4 @@
-/* The pool for C, and for every language that can call C; library `libcenote.so`.
+/* The C API: pools for C and for any language that can call C. Library `libcenote.so`.
  *
  *     static int open_session(void* context, void** resource, cenote_failure* why);
  *     static void close_session(void* context, void* resource);
@@ -20,34 +20,31 @@
  *     }
  *     cenote_destroy(pool, NULL);
  *
- * Handles. A pool, a lease and a request are numbers, of which none is given twice. One that has
- * ended, that never was, that is of another kind or zero is answered with CENOTE_STALE_HANDLE or
- * CENOTE_INVALID_HANDLE, whenever it comes and on whichever thread; it never touches what somebody
- * else holds.
+ * Handles. Pools, leases and requests are integers that are never reused. A released, unknown,
+ * mistyped or zero handle yields CENOTE_STALE_HANDLE or CENOTE_INVALID_HANDLE, at any time and on
+ * any thread, and has no other effect.
  *
- * Codes. Every function returns CENOTE_OK or says why not, and then has changed nothing, unless it
- * says otherwise. What it was to fill in is zero then.
+ * Codes. Every function returns CENOTE_OK or the reason of its failure. A function that fails has
+ * no effect unless documented otherwise, and sets its output parameters to zero. Codes, states and
+ * other enumerations are int32_t, so that values added by later versions are well-defined, in C++
+ * too.
  *
- * Codes, states and the like are numbers of 32 bits, so that one that is not known, here or there,
- * can be told; in C++, too.
+ * Times are in nanoseconds. CENOTE_FOREVER disables a limit.
  *
- * Times are in nanoseconds. CENOTE_FOREVER switches a limit off.
+ * Versions. Structures begin with their size, which the program sets to `sizeof`. So programs and
+ * libraries of different versions work together: the library assumes the defaults of members that
+ * the program does not know, and zeroes members that it does not know itself. A program that sets
+ * such a member gets CENOTE_INVALID_ARGUMENT.
  *
- * Structures begin with their size, which whoever allocates them sets to `sizeof`. So a program
- * and a library of different age understand each other: what one of them does not know is as if it
- * were not there. A program that asks for something that the library is too old for is refused with
- * CENOTE_INVALID_ARGUMENT instead of being given less.
+ * Thread safety. Every function may be called from any thread at any time, also concurrently with
+ * the same handle, and from callbacks, unless documented otherwise. If several threads end one
+ * handle, one of them succeeds and the others get CENOTE_STALE_HANDLE.
  *
- * Thread safety: every function may be called from any thread at any time, also with the same
- * handle and also from a callback, except where it says otherwise. A function that ends a handle
- * does so for one caller; all others are told that it is stale.
+ * Callbacks must return: they must not end their thread. A C++ exception thrown by a callback
+ * counts as a failure of a callback that can fail, and ends the program otherwise. No function of
+ * this library throws. A callback may access a structure up to the structure's `size`.
  *
- * Callbacks. A C++ exception that leaves one is taken for a failure, where failing is possible, and
- * otherwise ends the program. No exception ever leaves a function of this library. A callback must
- * return: it must not end its thread. Of a structure that it is given it may use what lies within
- * the structure's size.
- *
- * Compiles as C11 and as C++. Pools of C++ have more: <cenote/pool.hpp>. */
+ * Compiles as C11 and as C++. The C++ API offers more: <cenote/pool.hpp>. */
 #ifndef CENOTE_CENOTE_H
 #define CENOTE_CENOTE_H
 
@@ -60,139 +57,142 @@ extern "C" {
 
 #define CENOTE_API __attribute__((visibility("default")))
 
-/* Numbers that are never zero, so that zero can stand for none. */
+/* Handles. No handle is zero, so zero can mean none. */
 typedef uint64_t cenote_pool;
 typedef uint64_t cenote_lease;
 typedef uint64_t cenote_request;
 
-#define CENOTE_FOREVER INT64_MAX         /* a time that never comes */
-#define CENOTE_UNLIMITED UINT64_MAX      /* a count that is never reached */
-#define CENOTE_DEFAULT_TIMEOUT INT64_MIN /* as cenote_options.acquire_timeout says */
+#define CENOTE_FOREVER INT64_MAX         /* disables a time limit */
+#define CENOTE_UNLIMITED UINT64_MAX      /* disables a count limit */
+#define CENOTE_DEFAULT_TIMEOUT INT64_MIN /* cenote_options.acquire_timeout */
 
-/* "file.c:88", for cenote_wish.task: who holds a lease for long. */
+/* The present source line as "file.c:88", for cenote_wish.task. */
 #define CENOTE_HERE __FILE__ ":" CENOTE_TEXT_OF_(__LINE__)
 #define CENOTE_TEXT_OF_(what) CENOTE_TEXT_OF_THIS_(what)
 #define CENOTE_TEXT_OF_THIS_(what) #what
 
-/* ---- What can go wrong ---------------------------------------------------------------------- */
+/* ---- Errors --------------------------------------------------------------------------------- */
 
 typedef int32_t cenote_code;
 enum {
     CENOTE_OK = 0,
 
-    /* Why an acquire ends without a lease. */
-    CENOTE_TIMED_OUT = 1,   /* The time is up. The pool may be perfectly healthy, just busy. */
-    CENOTE_CLOSED = 2,      /* The pool was closed. */
-    CENOTE_UNAVAILABLE = 3, /* The circuit breaker is open. */
-    CENOTE_LINE_FULL = 4,   /* `line_max` callers wait already, or cenote_wish.no_queue. */
-    CENOTE_SHED = 5,        /* Refused early because the line has been late for too long. */
-    CENOTE_CANCELED = 6,    /* cenote_cancel was called. */
-    CENOTE_OPEN_FAILED = 7, /* No resource could be opened, and no other will serve in time. */
-    CENOTE_DEADLOCK = 8, /* The wait could not end: every lease was acquired by a thread that waits
-                            in this pool (see refuse_deadlock); or a callback of the pool asks it
-                            to end. */
+    /* An acquire was refused. */
+    CENOTE_TIMED_OUT = 1,   /* The timeout expired. The pool may be healthy, just busy. */
+    CENOTE_CLOSED = 2,      /* The pool is closed. */
+    CENOTE_UNAVAILABLE = 3, /* The circuit breaker is inactive. */
+    CENOTE_LINE_FULL = 4,   /* `line_max` waiters, or cenote_wish.no_queue is set. */
+    CENOTE_SHED = 5,        /* Refused early because the line is overloaded; see shed_target. */
+    CENOTE_CANCELED = 6,    /* By cenote_cancel. */
+    CENOTE_OPEN_FAILED = 7, /* The resource that the acquire needed could not be opened. */
+    CENOTE_DEADLOCK = 8, /* The wait would never end: all leases are held by threads that wait for
+                            this pool (see refuse_deadlock), or a callback of the pool waits for
+                            the pool to end. */
 
-    CENOTE_EMPTY = 32,            /* cenote_try_acquire: nothing is ready now. */
-    CENOTE_INVALID_ARGUMENT = 33, /* A pointer is null, a size or a value is not one of these. */
-    CENOTE_INVALID_OPTION = 34,   /* An option breaks its rule; the failure's text says which. */
-    CENOTE_INVALID_HANDLE = 35,   /* This was never a handle of that kind. */
-    CENOTE_STALE_HANDLE = 36,     /* It was one: released, destroyed, or completed meanwhile. */
-    CENOTE_NO_MEMORY = 37,
-    CENOTE_SYSTEM = 38,  /* The system refuses something, for example another thread. */
-    CENOTE_INTERNAL = 39 /* A bug in the library. */
+    CENOTE_EMPTY = 32,            /* cenote_try_acquire: no resource is ready. */
+    CENOTE_INVALID_ARGUMENT = 33, /* A null pointer, or an invalid size or value. */
+    CENOTE_INVALID_OPTION = 34,   /* An option is invalid; the failure's text names it. */
+    CENOTE_INVALID_HANDLE = 35,   /* Never was a handle of that kind. */
+    CENOTE_STALE_HANDLE = 36,     /* Was a handle: released, destroyed or completed since. */
+    CENOTE_NO_MEMORY = 37,        /* Out of memory. */
+    CENOTE_SYSTEM = 38,           /* A system call failed, for example to start a thread. */
+    CENOTE_INTERNAL = 39          /* A bug in the library. */
 };
 
-/* A sentence for a code, and its word ("timed_out"). Never null, also not for a number that is no
- * code. */
+/* A sentence for a code, and its name ("timed_out"). Never null, even for unknown codes. Static
+ * storage. */
 CENOTE_API const char* cenote_text(cenote_code code);
 CENOTE_API const char* cenote_word(cenote_code code);
 
 #define CENOTE_TEXT_MAX 512
 
-/* What went wrong, in full. From callbacks to the library: `cause` and `text`. From the library to
- * its callers, who set `size` before: all of it. Texts that are too long are cut. */
+/* The details of a failure. As an output of a callback: set `cause` and `text`; both are optional.
+ * As an output of a function: set `size` before; the function sets all members. Texts that are too
+ * long are truncated. */
 typedef struct cenote_failure {
     size_t size;
     cenote_code code;
-    int32_t cause;       /* What the last failed open gave as its `cause`; else zero. */
-    int64_t retry_after; /* With UNAVAILABLE, LINE_FULL, SHED: when to come again. An estimate. */
-    char text[CENOTE_TEXT_MAX]; /* Who holds what, how many wait, what the last open said. */
+    int32_t cause;       /* The `cause` of the last failed open, or zero. */
+    int64_t retry_after; /* For UNAVAILABLE, LINE_FULL, SHED: estimated delay before a retry. */
+    char text[CENOTE_TEXT_MAX]; /* Holders, number of waiters, last failed open. */
 } cenote_failure;
 
-/* What a callback thinks of a resource. Zero is good; any number not listed here is DISCARD. */
+/* What a callback decides about a resource. Any number not listed here means DISCARD. */
 typedef int32_t cenote_verdict;
 enum {
-    CENOTE_KEEP = 0,    /* It is fine. */
-    CENOTE_RESET = 1,   /* It works, but must be reset before anybody else gets it. */
-    CENOTE_DISCARD = 2, /* It is broken. From `open`: try again later. */
-    CENOTE_FINAL = 3,   /* Broken, and opening another will fail the same way. */
-    CENOTE_SUSPECT = 4, /* Broken, and so may be whatever is as old: a server was restarted. */
-    CENOTE_RESET_LATER = 5 /* From `before_release`: it works, and owes a reset, which its next use
-                            * makes, or the pool when it stays idle for `reset_after`. */
+    CENOTE_KEEP = 0,       /* Usable. */
+    CENOTE_RESET = 1,      /* Usable after a reset, which the pool makes now. */
+    CENOTE_DISCARD = 2,    /* Broken: close it. From `open`: try again later. */
+    CENOTE_FINAL = 3,      /* Broken, and opening another one would fail as well. */
+    CENOTE_SUSPECT = 4,    /* Broken, and older resources may be as well: the server restarted. */
+    CENOTE_RESET_LATER = 5 /* From `before_release`: usable after a reset, which the next borrower
+                            * makes, or the pool after `reset_after` idle. */
 };
 
-/* ---- Who makes and tends resources ---------------------------------------------------------- */
+/* ---- The connector -------------------------------------------------------------------------- */
 
-/* Only `open` is required; null stands for "cannot". Copied by cenote_create.
+/* The callbacks that manage resources. Only `open` is required. cenote_create copies the structure.
  *
- * `context` is what each of them gets first. It must live until `end` was called.
+ * `context` is the first argument of each callback. It must live until `end` was called.
  *
- * open, probe, reset and close may block: they run on threads of the pool's, each under its timeout
- * (cenote_options), several at once but never two on one resource. The others run where they are
- * needed, often on the thread of a borrower, and must be quick. All of them may call this library,
- * but neither destroy their pool nor wait for it to close. */
+ * open, probe, reset and close may block. They run on threads of the pool, each with its timeout
+ * (cenote_options), several at once but never two for one resource. The other callbacks run on the
+ * thread that needs them, often a borrower's, and must be quick. Callbacks may call this library,
+ * but must not destroy their pool or wait for it to close. */
 typedef struct cenote_connector {
     size_t size;
     void* context;
 
-    /* CENOTE_KEEP and a resource that is not null; or CENOTE_FINAL, or any other number for a
-     * failure that may pass. `why` may be filled in: `cause`, `text`. */
+    /* Opens a resource. Returns CENOTE_KEEP and sets `resource`, not to null; or returns
+     * CENOTE_FINAL for a permanent failure, any other number for a temporary one. May set `cause`
+     * and `text` of `why`. */
     int (*open)(void* context, void** resource, cenote_failure* why);
-    /* Says goodbye and frees: the library never looks at `resource` again. */
+    /* Closes and frees the resource; the library does not use it again. */
     void (*close)(void* context, void* resource);
-    /* Zero: it is alive. `why` as above: observers are told. */
+    /* Whether the resource works: zero if it does. May set `why`, which observers get. */
     int (*probe)(void* context, void* resource, cenote_failure* why);
-    /* Zero: it is as new. */
+    /* Restores the state of a new resource. Returns zero for success. May set `why`. */
     int (*reset)(void* context, void* resource, cenote_failure* why);
-    /* At every lease. Zero: lend it; otherwise another one is lent and this one closed. */
+    /* Called before every lease. Zero: lend the resource. Otherwise it is closed, and another one
+     * is lent. */
     int (*before_acquire)(void* context, void* resource);
-    /* At the end of every lease: a cenote_verdict. RESET_LATER needs a `reset`: without one the
-     * resource is closed, and observers are told why. */
+    /* Called at the end of every lease. Returns a cenote_verdict. Without a `reset`, RESET_LATER
+     * closes the resource and reports it to observers. */
     int (*before_release)(void* context, void* resource);
-    /* In the child of a fork, instead of `close`: lets go of the child's copy without a word to the
-     * other side, which still belongs to the parent. Without it the copy stays open. */
+    /* Called in the child of a fork instead of `close`: frees the child's copy without using the
+     * connection, which belongs to the parent. If null, the copy stays open. */
     void (*forsake)(void* context, void* resource);
-    /* Once, when none of these will be called again: in cenote_destroy, before it returns, or in
-     * cenote_create, if that fails; later, if a call has outlived its timeout and is still under
-     * way. Not for a connector that cannot be read or has no `open`. */
+    /* Called once, after the last call of any other callback: in cenote_destroy, in a cenote_create
+     * that fails, or later if a call has exceeded its timeout and still runs. Not called if
+     * cenote_create rejects the structure itself: an invalid size, or no `open`. */
     void (*end)(void* context);
 } cenote_connector;
 
-/* ---- Being told ----------------------------------------------------------------------------- */
+/* ---- Events and circuit breaker ------------------------------------------------------------- */
 
 typedef int32_t cenote_breaker_state;
 enum {
-    CENOTE_ACTIVE = 0,    /* Everything as usual. */
+    CENOTE_ACTIVE = 0,    /* Normal operation. */
     CENOTE_INACTIVE = 1,  /* Every acquire is refused with CENOTE_UNAVAILABLE. */
-    CENOTE_RECOVERING = 2 /* A few may try, all others are refused. */
+    CENOTE_RECOVERING = 2 /* A few acquires are allowed, all others are refused. */
 };
 
 typedef int32_t cenote_event_kind;
 enum {
     CENOTE_EVENT_OPENED = 0,      /* `took` */
     CENOTE_EVENT_OPEN_FAILED = 1, /* `cause`, `text`, `took` */
-    CENOTE_EVENT_ACQUIRED = 2,    /* `took`: how long its holder waited */
-    CENOTE_EVENT_RELEASED = 3,    /* `took`: how long it was held */
+    CENOTE_EVENT_ACQUIRED = 2,    /* `took`: how long the acquire waited */
+    CENOTE_EVENT_RELEASED = 3,    /* `took`: how long the lease lasted */
     CENOTE_EVENT_DISCARDED = 4,
     CENOTE_EVENT_DETACHED = 5,
     CENOTE_EVENT_RETIRED = 6,      /* `reason` */
     CENOTE_EVENT_PROBE_FAILED = 7, /* `cause`, `text` */
     CENOTE_EVENT_RESET_FAILED = 8, /* `cause`, `text` */
     CENOTE_EVENT_CLOSED = 9,
-    CENOTE_EVENT_EXHAUSTED = 10,       /* an acquire is about to be refused; `code` */
-    CENOTE_EVENT_LOOP_BLOCKED = 11,    /* not in pools of C */
-    CENOTE_EVENT_NESTED_ACQUIRE = 12,  /* a thread that holds a lease waits for another one */
-    CENOTE_EVENT_LEAK_SUSPECTED = 13,  /* a lease is held for long; `took`, `task` */
+    CENOTE_EVENT_EXHAUSTED = 10,       /* an acquire will be refused; `code` */
+    CENOTE_EVENT_LOOP_BLOCKED = 11,    /* never in pools of the C API */
+    CENOTE_EVENT_NESTED_ACQUIRE = 12,  /* a thread that holds a lease waits for another */
+    CENOTE_EVENT_LEAK_SUSPECTED = 13,  /* a lease exceeds leak_after; `took`, `task` */
     CENOTE_EVENT_BREAKER_CHANGED = 14, /* `breaker` */
     CENOTE_EVENT_PAUSED = 15,
     CENOTE_EVENT_RESUMED = 16,
@@ -208,41 +208,41 @@ enum {
     CENOTE_RETIRED_GENERATION = 3, /* older than the last cenote_retire_all */
     CENOTE_RETIRED_PROBE_FAILED = 4,
     CENOTE_RETIRED_RESET_FAILED = 5,
-    CENOTE_RETIRED_REJECTED = 6, /* before_acquire or before_release said no */
-    CENOTE_RETIRED_SURPLUS = 7   /* more than `max`, since a cenote_resize */
+    CENOTE_RETIRED_REJECTED = 6, /* by before_acquire or before_release */
+    CENOTE_RETIRED_SURPLUS = 7   /* above `max` after cenote_resize */
 };
 
-/* The words for them, never null. */
+/* Their names, never null. Static storage. */
 CENOTE_API const char* cenote_event_word(cenote_event_kind kind);
 CENOTE_API const char* cenote_retire_word(cenote_retire_reason reason);
 CENOTE_API const char* cenote_breaker_word(cenote_breaker_state state);
 
-/* Only what is named at its kind carries a meaning. Texts are good for the duration of the call. */
+/* An event. Only the members listed at its kind are meaningful, besides `pool` and `resource`.
+ * Texts are valid during the call. */
 typedef struct cenote_event {
     size_t size;
     cenote_event_kind kind;
     cenote_retire_reason reason;
     cenote_code code;
     cenote_breaker_state breaker;
-    const char* pool;  /* the pool's name */
-    uint64_t resource; /* which resource: a number never used twice in a pool */
+    const char* pool;  /* name of the pool */
+    uint64_t resource; /* number of the resource, unique in the pool; 0: none */
     int64_t took;
-    int32_t cause;    /* what the callback gave as its `cause` */
-    const char* text; /* and as its text; empty: none */
+    int32_t cause;    /* the callback's `cause` */
+    const char* text; /* the callback's `text`; empty: none */
     const char* task; /* cenote_wish.task, or null */
 } cenote_event;
 
-/* Which kinds an observer wants, in a number. ACQUIRED and RELEASED have a price: a pool that must
- * tell of every lease takes its lock for every lease. */
+/* Bits for cenote_observer.wants. ACQUIRED and RELEASED are expensive: a pool that reports every
+ * lease takes its lock for every lease. */
 #define CENOTE_WANTS(kind) (UINT64_C(1) << (kind))
 #define CENOTE_WANTS_ALL UINT64_MAX
 #define CENOTE_WANTS_ALL_BUT_LEASES \
     (UINT64_MAX ^ CENOTE_WANTS(CENOTE_EVENT_ACQUIRED) ^ CENOTE_WANTS(CENOTE_EVENT_RELEASED))
 
-/* Told about events in their order, one at a time, by a thread of the pool's; EXHAUSTED comes on
- * the thread that is about to be refused. What an observer cannot follow is dropped, and counted as
- * `events_lost`. It is not called any more when cenote_destroy has returned. Copied by
- * cenote_create. */
+/* Gets the events of a pool, in order, one at a time, on a thread of the pool; EXHAUSTED on the
+ * thread of the refused acquire. If an observer is too slow, events are dropped and counted in
+ * `events_lost`. It is not called after cenote_destroy. cenote_create copies the structure. */
 typedef struct cenote_observer {
     size_t size;
     void* context;
@@ -250,44 +250,46 @@ typedef struct cenote_observer {
     void (*on_event)(void* context, const cenote_event* what);
 } cenote_observer;
 
-/* From one state to another. */
+/* A transition of the circuit breaker. */
 typedef struct cenote_breaker_move {
     size_t size;
     cenote_breaker_state to;
-    int64_t cool_down; /* To INACTIVE: when the strategy is asked whether to recover. */
-    uint64_t probes;   /* To RECOVERING: how many leases may be out at a time. */
+    int64_t cool_down; /* To INACTIVE: the time until `cooled_down` is called. */
+    uint64_t probes;   /* To RECOVERING: the maximum number of leases at a time. */
 } cenote_breaker_move;
 
-/* What a strategy is told. It is valid until the call returns. */
+/* The argument of a breaker strategy, valid during the call. */
 typedef struct cenote_breaker_report {
     size_t size;
-    const char* pool;           /* The name of the pool. */
-    cenote_breaker_state state; /* Of the circuit now. */
-    uint64_t count;             /* With `succeeded`: how many uses, since the last report. */
-    int64_t at;                 /* When it happened: nanoseconds of CLOCK_MONOTONIC. */
-    const char* text;           /* With `failed`: the text of the error, or NULL. */
+    const char* pool;           /* Name of the pool. */
+    cenote_breaker_state state; /* The present state. */
+    uint64_t count;             /* For `succeeded`: successes since the last report. */
+    int64_t at;                 /* Time of the event, by CLOCK_MONOTONIC. */
+    const char* text;           /* For `failed`: the text of the error, or null. */
 } cenote_breaker_report;
 
-/* Decides when the circuit opens and closes. Each function returns zero to stay in the present
- * state, or another number to go where it has filled in (`go` comes with a cool-down of a second
- * and one probe). A success is a lease that came back and was accepted; an open that succeeds is
- * not reported. A failure is a failed open or probe, a rejected lease, or one released as DISCARD
- * or worse. While the circuit is active, successes are reported as a sum: before each failure, and
- * otherwise every 100 ms or at the next sweep.
+/* A strategy for the circuit breaker. Each function returns zero to stay in the present state, or
+ * another number to move to the state it has set in `go`, whose defaults are a cool-down of a
+ * second and one probe.
  *
- * Called from any thread, one call at a time and in the order in which things happened. Copied by
- * cenote_create; `context` must live until the connector's `end`. */
+ * A success is a released and accepted lease; successful opens are not reported. A failure is a
+ * failed open or probe, a rejected lease, or a lease released as DISCARD or worse. In the state
+ * ACTIVE successes are reported in sums: before each failure, and otherwise every 100 ms or at the
+ * next sweep.
+ *
+ * Called from any thread, one call at a time, in the order of the events. cenote_create copies the
+ * structure; `context` must live until the connector's `end`. */
 typedef struct cenote_breaker {
     size_t size;
     void* context;
     int (*succeeded)(void* context, const cenote_breaker_report* what, cenote_breaker_move* go);
     int (*failed)(void* context, const cenote_breaker_report* what, cenote_breaker_move* go);
-    /* The cool-down is over. Null: recovers. */
+    /* The cool-down has passed. Null: moves to RECOVERING. */
     int (*cooled_down)(void* context, const cenote_breaker_report* what, cenote_breaker_move* go);
 } cenote_breaker;
 
-/* The strategy that counts: opens the circuit after `failures` in a row, lets `probes` try after
- * `cool_down`, closes it after `successes` of these. */
+/* The built-in strategy: INACTIVE after `failures` in a row, RECOVERING with `probes` leases after
+ * `cool_down`, ACTIVE after `successes` in that state. */
 typedef struct cenote_threshold {
     size_t size;
     uint64_t failures;
@@ -300,8 +302,8 @@ typedef struct cenote_threshold {
 
 typedef int32_t cenote_warm_up;
 enum {
-    CENOTE_WARM_UP_BACKGROUND = 0, /* Starts opening the minimum and returns at once. */
-    CENOTE_WARM_UP_WAIT = 1,       /* Returns when it is open, or fails with OPEN_FAILED. */
+    CENOTE_WARM_UP_BACKGROUND = 0, /* Starts to open the minimum and returns at once. */
+    CENOTE_WARM_UP_WAIT = 1,       /* Returns when the minimum is open, or OPEN_FAILED. */
     CENOTE_WARM_UP_NONE = 2        /* Opens nothing before the first acquire. */
 };
 
@@ -311,217 +313,215 @@ enum { CENOTE_LIFO = 0, CENOTE_FIFO = 1 };
 typedef int32_t cenote_fairness;
 enum { CENOTE_STRICT = 0, CENOTE_BOUNDED = 1, CENOTE_TURNS = 2 };
 
-/* After a failed open callers go on waiting, or are refused at once with OPEN_FAILED. */
+/* After a failed open, waiters keep waiting or are refused at once with OPEN_FAILED. */
 typedef int32_t cenote_open_errors;
 enum { CENOTE_OPEN_ERRORS_RETRY = 0, CENOTE_OPEN_ERRORS_FAIL_FAST = 1 };
 
 typedef int32_t cenote_priority;
 enum {
-    CENOTE_PRIORITY_RESERVED = 0, /* Before everybody else: for health checks, administration. */
+    CENOTE_PRIORITY_RESERVED = 0, /* Before all others, for health checks and administration. */
     CENOTE_PRIORITY_HIGH = 1,
     CENOTE_PRIORITY_NORMAL = 2,
     CENOTE_PRIORITY_LOW = 3
 };
 
-/* What each means, and when to change it: <cenote/options.hpp>. Made by cenote_options_init, which
- * sets what is said here. */
+/* The options of a pool. Initialize with cenote_options_init, which sets the defaults listed here;
+ * <cenote/options.hpp> says what each option means and when to change it. */
 typedef struct cenote_options {
     size_t size;
-    const char* name;         /* "pool"; in errors and events */
-    uint64_t max;             /* 10; never more are open, at no instant */
-    uint64_t min_size;        /* 0; kept open */
-    uint64_t min_idle;        /* 0; kept ready on top of those that are leased */
-    cenote_warm_up warm_up;   /* BACKGROUND */
-    cenote_order order;       /* LIFO; which idle one is lent next */
-    cenote_fairness fairness; /* STRICT */
-    int32_t probe_on_release; /* 0 */
-    int32_t refuse_deadlock;  /* 0; 1 if leases are released by the threads that acquired them */
-    cenote_open_errors open_errors; /* RETRY */
-    int64_t acquire_timeout;  /* 5 s; for a whole acquire */
-    int64_t open_timeout;     /* 10 s; for one call of a callback */
-    int64_t probe_timeout;    /* 1 s */
-    int64_t reset_timeout;    /* 1 s */
-    int64_t close_timeout;    /* 1 s */
-    uint64_t opening_max;     /* 4; opens at a time */
-    uint64_t open_rate;       /* UNLIMITED; opens per second */
-    uint64_t open_burst;      /* 1 */
-    int64_t idle_timeout;     /* 5 min */
-    int64_t max_lifetime;     /* 30 min */
-    double lifetime_jitter;   /* 0.1 */
-    uint64_t max_uses;        /* UNLIMITED */
-    int64_t sweep_interval;   /* 1 s */
-    int64_t probe_after_idle; /* 5 s */
-    int64_t heartbeat;        /* FOREVER */
-    int64_t leak_after;       /* 30 s; then observers are told who holds a lease */
-    int64_t bypass_for;       /* 1 ms; with BOUNDED */
-    uint64_t line_max;        /* 10 000; more are refused with LINE_FULL */
-    int64_t head_start;       /* 1 s; what a priority is worth */
-    int64_t shed_target;      /* FOREVER; refuse with SHED who would be served later */
-    int64_t shed_interval;    /* 100 ms */
-    int64_t backoff_first;    /* 20 ms; between failed opens */
+    const char* name;                  /* "pool"; for errors and events */
+    uint64_t max;                      /* 10; the maximum open at any instant */
+    uint64_t min_size;                 /* 0; the minimum kept open */
+    uint64_t min_idle;                 /* 0; the minimum kept idle */
+    cenote_warm_up warm_up;            /* BACKGROUND */
+    cenote_order order;                /* LIFO; which idle resource is lent next */
+    cenote_fairness fairness;          /* STRICT */
+    int32_t probe_on_release;          /* 0 */
+    int32_t refuse_deadlock;           /* 0; set 1 if threads release the leases they acquired */
+    cenote_open_errors open_errors;    /* RETRY */
+    int64_t acquire_timeout;           /* 5 s; of a whole acquire */
+    int64_t open_timeout;              /* 10 s; of one call, like the three below */
+    int64_t probe_timeout;             /* 1 s */
+    int64_t reset_timeout;             /* 1 s */
+    int64_t close_timeout;             /* 1 s */
+    uint64_t opening_max;              /* 4; concurrent opens */
+    uint64_t open_rate;                /* UNLIMITED; opens per second */
+    uint64_t open_burst;               /* 1 */
+    int64_t idle_timeout;              /* 5 min */
+    int64_t max_lifetime;              /* 30 min */
+    double lifetime_jitter;            /* 0.1 */
+    uint64_t max_uses;                 /* UNLIMITED */
+    int64_t sweep_interval;            /* 1 s */
+    int64_t probe_after_idle;          /* 5 s */
+    int64_t heartbeat;                 /* FOREVER */
+    int64_t leak_after;                /* 30 s; then observers get LEAK_SUSPECTED */
+    int64_t bypass_for;                /* 1 ms; with BOUNDED */
+    uint64_t line_max;                 /* 10 000; more waiters are refused with LINE_FULL */
+    int64_t head_start;                /* 1 s; of each priority over the next lower one */
+    int64_t shed_target;               /* FOREVER; refuse with SHED what would wait longer */
+    int64_t shed_interval;             /* 100 ms */
+    int64_t backoff_first;             /* 20 ms; between failed opens */
     int64_t backoff_cap_waiting;       /* 200 ms */
     int64_t backoff_cap_idle;          /* 5 s */
     uint64_t seed;                     /* 0: from the system */
     const cenote_observer* observer;   /* null: none */
-    const cenote_breaker* breaker;     /* null: by hand, unless there is a threshold */
-    const cenote_threshold* threshold; /* null: none; not together with `breaker` */
-    int64_t reset_after; /* 50 ms; a resource that owes a reset (RESET_LATER) is reset when idle so
-                          * long */
+    const cenote_breaker* breaker;     /* null: manual control, or `threshold` */
+    const cenote_threshold* threshold; /* null: none; excludes `breaker` */
+    int64_t reset_after; /* 50 ms; the idle time after which RESET_LATER resets a resource */
 } cenote_options;
 
-/* Sets `size` bytes: what the library knows to its default, all else to zero. `size` is
+/* Sets `size` bytes, to the default of each option the library knows and to zero otherwise. `size`:
  * sizeof(cenote_options). Fails with INVALID_ARGUMENT. */
 CENOTE_API cenote_code cenote_options_init(cenote_options* options, size_t size);
-/* The same: 5 failures, a second, 1 probe, 1 success. */
+/* Like cenote_options_init; the defaults are 5 failures, a second, 1 probe, 1 success. */
 CENOTE_API cenote_code cenote_threshold_init(cenote_threshold* threshold, size_t size);
 
 /* ---- The pool ------------------------------------------------------------------------------- */
 
-/* Makes a pool. `options` may be null: all defaults; `why` may be null. Fails with
- * INVALID_ARGUMENT, INVALID_OPTION, NO_MEMORY, SYSTEM; with warm_up WAIT also OPEN_FAILED, `why`
- * saying what the callback said. Callbacks may run before this returns, hence before `pool` is
+/* Makes a pool. `options`: null for the defaults. `why`: null or an output. Fails with
+ * INVALID_ARGUMENT, INVALID_OPTION, NO_MEMORY, SYSTEM, and with warm_up WAIT also OPEN_FAILED, with
+ * the callback's text in `why`. Callbacks may run before this returns, hence before `pool` is
  * set. */
 CENOTE_API cenote_code cenote_create(const cenote_connector* connector,
                                      const cenote_options* options, cenote_pool* pool,
                                      cenote_failure* why);
 
-/* Closes the pool, waits for whoever is in a call with it (who waits is refused with CLOSED), for
- * calls of the connector (each at most until its timeout) and for the observer. Then the handle is
- * stale, and nothing is called any more but for a call that outlived its timeout (see
+/* Closes and destroys the pool. Refuses its waiters with CLOSED; waits for other calls on this pool
+ * to return, for calls of the connector (each at most until its timeout) and for the observer. Then
+ * the handle is stale and no callback runs, except for a call that has exceeded its timeout (see
  * cenote_connector.end).
  *
- * Leases that are still out go stale as well: their resources now belong to who holds them, and it
- * is they who must close them; `left`, unless null, says how many. cenote_close before gives them
- * time to come back: do that, unless each holder knows its resource and will close it. Fails with
- * DEADLOCK in a callback of this pool, and further up on the stack of a call with it; and for a bad
- * handle. */
+ * Remaining leases become stale: their resources now belong to their holders, who must close them.
+ * `left`: null, or the number of these leases. Call cenote_close with a timeout before, unless each
+ * holder knows its resource and closes it.
+ *
+ * Fails with DEADLOCK if this thread is inside a callback of this pool or inside another call on
+ * it, and for an invalid handle. */
 CENOTE_API cenote_code cenote_destroy(cenote_pool pool, size_t* left);
 
-/* Refuses new acquires and everybody in line with CLOSED, closes what is idle now and what is
- * leased when it comes back; waits until everything is closed, at most for `timeout` (0: does not
- * wait). `left`, unless null: how many leases are still out. Can be called again. With a timeout it
- * fails with DEADLOCK in a callback of this pool, and further up on the stack of a call with it; it
- * is closed nevertheless. */
+/* Closes the pool: refuses new acquires and all waiters with CLOSED, closes idle resources now and
+ * leased ones at the end of their leases. Waits until all are closed, at most for `timeout` (0:
+ * does not wait). `left`: null, or the number of leases that remain. May be called repeatedly. With
+ * a timeout it fails with DEADLOCK if this thread is inside a callback of this pool or inside
+ * another call on it; the pool is closed nevertheless. */
 CENOTE_API cenote_code cenote_close(cenote_pool pool, int64_t timeout, size_t* left);
 
-/* Waits until the minimum is open, starting that if `warm_up` did not. Fails with TIMED_OUT,
- * CLOSED, or OPEN_FAILED if the last open failed. */
+/* Waits until the minimum is open, and starts to open it if `warm_up` did not. Fails with
+ * TIMED_OUT, CLOSED, or OPEN_FAILED if the last open failed. */
 CENOTE_API cenote_code cenote_wait_ready(cenote_pool pool, int64_t timeout);
 
 /* ---- Acquire and release -------------------------------------------------------------------- */
 
-/* Waits at most for `timeout`, or CENOTE_DEFAULT_TIMEOUT; 0 or less: takes only what
- * is ready, or TIMED_OUT.
- * `resource`, unless null: what `open` has made. Fails with any of the codes 1 to 8 and NO_MEMORY,
- * SYSTEM. */
+/* Acquires a resource. Waits at most for `timeout`, which may be CENOTE_DEFAULT_TIMEOUT; for 0 or
+ * less it does not wait, and fails with TIMED_OUT if no resource is ready. `resource`: null, or
+ * what `open` made. Fails with any of the codes 1 to 8, NO_MEMORY, SYSTEM. */
 CENOTE_API cenote_code cenote_acquire(cenote_pool pool, int64_t timeout, cenote_lease* lease,
                                       void** resource);
 
-/* What an acquire wants otherwise than the rest. {.size = sizeof wish} with all else zero would be
- * an acquire with the priority RESERVED that does not wait: use CENOTE_WISH. */
+/* Options of one acquire. Initialize with CENOTE_WISH: with all members zero it would have the
+ * priority RESERVED and not wait. */
 typedef struct cenote_wish {
     size_t size;
-    int64_t timeout; /* CENOTE_DEFAULT_TIMEOUT, or how long to wait */
+    int64_t timeout; /* How long to wait, or CENOTE_DEFAULT_TIMEOUT. */
     cenote_priority priority;
-    int32_t no_queue; /* 1: does not wait for leases of others; LINE_FULL if all are in use */
-    /* Names what the lease is for, in reports of leaks and in the texts of failures. Null: nothing.
-     * Not copied: a literal (CENOTE_HERE), or something else that lives as long as the pool. */
+    int32_t no_queue; /* 1: do not wait for other leases; LINE_FULL if all are in use. */
+    /* The purpose of the lease, for leak reports and texts of failures; or null. Not copied: must
+     * live as long as the pool, like a literal or CENOTE_HERE. */
     const char* task;
-    int64_t leak_after; /* 0: as in the options; FOREVER: never reported */
+    int64_t leak_after; /* Overrides cenote_options.leak_after; 0: does not. */
 } cenote_wish;
 
 #define CENOTE_WISH \
     {sizeof(cenote_wish), CENOTE_DEFAULT_TIMEOUT, CENOTE_PRIORITY_NORMAL, 0, NULL, 0}
 
-/* cenote_acquire with all there is to say. `wish` may be null, and so may `why`. */
+/* cenote_acquire with options and details of a failure. `wish` and `why` may be null. */
 CENOTE_API cenote_code cenote_acquire_with(cenote_pool pool, const cenote_wish* wish,
                                            cenote_lease* lease, void** resource,
                                            cenote_failure* why);
 
-/* What is ready now; never waits, neither for others nor for a callback but before_acquire. Fails
- * with EMPTY, also if the pool is closed. */
+/* Acquires a resource if one is ready. Never waits, and calls no callback except before_acquire.
+ * Fails with EMPTY, also if the pool is closed. */
 CENOTE_API cenote_code cenote_try_acquire(cenote_pool pool, cenote_lease* lease, void** resource);
 
-/* How an asynchronous acquire ended. `why` is null if it went well, and good for the duration of
- * the call. The lease may be released on any thread. */
+/* Receives the result of an asynchronous acquire. `why` is null for success, and valid during the
+ * call otherwise. The lease may be released on any thread. */
 typedef void (*cenote_on_acquired)(void* context, cenote_code code, cenote_lease lease,
                                    void* resource, const cenote_failure* why);
 
-/* Waits without a thread. If this returns OK, `done` is called exactly once: on the thread that
- * gives a resource back, on one of the pool's, on one that closes it or cancels, or on this one,
- * before this returns; one at a time on a thread, unless it destroys or closes a pool. It must be
- * quick. `request`, unless null: for cenote_cancel. `wish` may be null. If this fails, with
- * NO_MEMORY or SYSTEM, `done` is not called.
- */
+/* Acquires a resource without blocking a thread. If this returns OK, `done` is called exactly once:
+ * on the thread that releases a resource, on one of the pool's, on one that closes the pool or
+ * cancels the request, or on this one before this returns. On one thread these calls are not
+ * nested, unless one of them destroys or closes a pool. `done` must be quick. `request`: null, or
+ * the handle for cenote_cancel. `wish` may be null. If this fails, with NO_MEMORY or SYSTEM, `done`
+ * is not called. */
 CENOTE_API cenote_code cenote_acquire_async(cenote_pool pool, const cenote_wish* wish,
                                             cenote_on_acquired done, void* context,
                                             cenote_request* request);
 
-/* Ends the wait: `done` is called with CANCELED, possibly before this returns, or with whatever
- * came first. STALE_HANDLE: it has been called already, or is being called. */
+/* Cancels an asynchronous acquire: `done` is called with CANCELED, possibly before this returns, or
+ * with another result that came first. STALE_HANDLE: `done` was called, or is running. */
 CENOTE_API cenote_code cenote_cancel(cenote_pool pool, cenote_request request);
 
-/* The resource of a lease. It is good until the lease ends. */
+/* The resource of a lease, valid until the lease ends. */
 CENOTE_API cenote_code cenote_resource(cenote_lease lease, void** resource);
 
-/* Ends the lease; the resource goes to the next. Never waits. */
+/* Ends the lease and returns the resource to the pool. Never waits. */
 CENOTE_API cenote_code cenote_release(cenote_lease lease);
 
-/* Ends the lease, and the resource with it: it is closed, not kept. */
+/* Ends the lease; the resource is closed. */
 CENOTE_API cenote_code cenote_discard(cenote_lease lease);
 
-/* Has the resource reset before anybody else gets it; without a `reset` it is closed instead. The
- * lease goes on. */
+/* Has the resource reset when its lease ends, or closed if there is no `reset`. The lease
+ * continues. */
 CENOTE_API cenote_code cenote_mark_dirty(cenote_lease lease);
 
-/* Ends the lease after an error. KEEP: as cenote_release. RESET: marked dirty before. DISCARD,
- * FINAL: as cenote_discard, and a failure to the circuit breaker. SUSPECT: the same, and whatever
- * is as old is probed before it is lent again. RESET_LATER: as RESET. INVALID_ARGUMENT for any
- * other: the lease goes on. */
+/* Ends the lease after an error. KEEP: like cenote_release. RESET, RESET_LATER: like
+ * cenote_mark_dirty and cenote_release. DISCARD, FINAL: like cenote_discard, and the circuit
+ * breaker counts a failure. SUSPECT: like DISCARD, and resources that are as old are probed before
+ * they are lent again. INVALID_ARGUMENT for any other verdict; the lease continues. */
 CENOTE_API cenote_code cenote_release_as(cenote_lease lease, cenote_verdict verdict);
 
-/* Ends the lease, and takes the resource out of the pool: it is the caller's now, who must close
- * it. */
+/* Ends the lease and takes the resource out of the pool. The caller must close it. */
 CENOTE_API cenote_code cenote_detach(cenote_lease lease, void** resource);
 
 /* ---- Control -------------------------------------------------------------------------------- */
 
-/* Everything open now is closed: the idle a few at a time, the leased when they come back. New ones
- * take over. For a failover, or after the server's settings changed. */
+/* Closes all open resources, idle ones a few at a time and leased ones at the end of their leases;
+ * new ones replace them. For a failover, or after a change of the server's settings. */
 CENOTE_API cenote_code cenote_retire_all(cenote_pool pool);
 
-/* Everything open now is probed before it is lent again; without a `probe`: retired. */
+/* Probes all open resources before they are lent again; retires them if there is no `probe`. */
 CENOTE_API cenote_code cenote_suspect_all(cenote_pool pool);
 
-/* From now on at most `max` are open. Nobody loses a lease. INVALID_OPTION: not at least 1,
- * min_size and min_idle. */
+/* Sets the maximum number of resources. Leases continue. INVALID_OPTION if `max` is less than 1,
+ * min_size or min_idle. */
 CENOTE_API cenote_code cenote_resize(cenote_pool pool, uint64_t max);
 
-/* Lends nothing until cenote_resume; who waits keeps its place and its time. */
+/* Grants no lease until cenote_resume. Waiters keep their place and timeout. */
 CENOTE_API cenote_code cenote_pause(cenote_pool pool);
 CENOTE_API cenote_code cenote_resume(cenote_pool pool);
 
-/* The circuit breaker by hand, from any state to any state. */
+/* Moves the circuit breaker to a state, from any state. */
 CENOTE_API cenote_code cenote_activate(cenote_pool pool);
 CENOTE_API cenote_code cenote_deactivate(cenote_pool pool);
 CENOTE_API cenote_code cenote_recover(cenote_pool pool, uint64_t probes);
 CENOTE_API cenote_code cenote_breaker_now(cenote_pool pool, cenote_breaker_state* state);
 
-/* When it may be worth while for somebody to come again who was refused. An estimate. */
+/* The estimated delay after which a refused caller should retry. */
 CENOTE_API cenote_code cenote_retry_after(cenote_pool pool, int64_t* wait);
 
-/* ---- A look --------------------------------------------------------------------------------- */
+/* ---- Statistics ----------------------------------------------------------------------------- */
 
 typedef int32_t cenote_pool_state;
 enum { CENOTE_LENDING = 0, CENOTE_PAUSED = 1, CENOTE_POOL_CLOSED = 2 };
 
-/* Reasons have room for those to come; a reason is its own index, a code counts at code - 1. */
+/* Reasons index `retired`, and code - 1 indexes `refused`; both have room for later reasons. */
 #define CENOTE_REASONS_MAX 16
 #define CENOTE_BUCKETS 168
 
-/* One consistent look: total = leased + idle + opening + probing + resetting + closing <= max
+/* A consistent snapshot: total = leased + idle + opening + probing + resetting + closing <= max,
  * unless a resize has left more; acquires = granted + waiting + the sum of `refused`; granted =
- * released + detached + leased. What each counts: <cenote/stats.hpp>. */
+ * released + detached + leased. <cenote/stats.hpp> explains each member. */
 typedef struct cenote_stats {
     size_t size;
     cenote_pool_state state;
@@ -550,23 +550,23 @@ typedef struct cenote_stats {
     uint64_t leaks;
     uint64_t retired[CENOTE_REASONS_MAX];
     uint64_t refused[CENOTE_REASONS_MAX];
-    /* Durations; see cenote_quantile. */
+    /* Histograms of durations; see cenote_quantile. */
     uint64_t wait[CENOTE_BUCKETS];
     uint64_t hold[CENOTE_BUCKETS];
     uint64_t open[CENOTE_BUCKETS];
     uint64_t refused_after_wait;
 } cenote_stats;
 
-/* Takes no lock that an acquire needs. The caller sets `size`. */
+/* Reads all statistics. Set `size` before. Takes no lock that an acquire needs. */
 CENOTE_API cenote_code cenote_look(cenote_pool pool, cenote_stats* stats);
 
-/* An upper bound for the value below which the fraction `q` (0 to 1) of what was counted lies; zero
- * if nothing was. `buckets`: one of the three of cenote_stats, or the difference of two looks. */
+/* An upper bound of the quantile `q` (0 to 1); zero for an empty histogram. `buckets`: a histogram
+ * of cenote_stats, or the difference of two. */
 CENOTE_API int64_t cenote_quantile(const uint64_t* buckets, double q);
 /* The largest value that a bucket counts. */
 CENOTE_API int64_t cenote_bucket_bound(size_t bucket);
 
-/* One number of a look, for who needs no more. */
+/* The counters that cenote_count reads. */
 typedef int32_t cenote_counter;
 enum {
     CENOTE_COUNT_MAX = 0,
@@ -591,27 +591,29 @@ enum {
     CENOTE_COUNT_EVENTS_LOST = 19,
     CENOTE_COUNT_TRY_EMPTY = 20,
     CENOTE_COUNT_LEAKS = 21,
-    CENOTE_COUNT_REFUSED = 22, /* for all reasons */
-    CENOTE_COUNT_RETIRED = 23, /* for all reasons */
+    CENOTE_COUNT_REFUSED = 22, /* sum of all reasons */
+    CENOTE_COUNT_RETIRED = 23, /* sum of all reasons */
     CENOTE_COUNT_REFUSED_AFTER_WAIT = 24
 };
 
+/* Reads one counter of cenote_stats. */
 CENOTE_API cenote_code cenote_count(cenote_pool pool, cenote_counter which, uint64_t* value);
 
-/* Who holds a lease. */
+/* A current lease. */
 typedef struct cenote_holder {
     size_t size;
-    uint64_t resource; /* the number it has in events */
-    int64_t held;      /* for how long, at least; zero: not known yet */
+    uint64_t resource; /* number of the resource, as in events */
+    int64_t held;      /* lower bound of the time; zero: not known yet */
     const char* task;  /* cenote_wish.task, or null */
 } cenote_holder;
 
-/* Fills in at most `room` of them, oldest first; `count`: how many there are. The caller sets
- * the `size` of the first. `holders` may be null if `room` is zero. */
+/* Lists current leases, longest-held first; those of unknown age come last. Writes at most `room`
+ * elements; `count`: the number of leases. Set `size` of the first element before. `holders` may be
+ * null if `room` is zero. */
 CENOTE_API cenote_code cenote_holders(cenote_pool pool, cenote_holder* holders, size_t room,
                                       size_t* count);
 
-/* Of the library that is running, not of this header. */
+/* The version of the loaded library, which may differ from that of this header. */
 CENOTE_API const char* cenote_version(void);
 
 #ifdef __cplusplus

@@ -1,25 +1,26 @@
-// "Say that you are here, then look whether you may": with that order kept at the expense of
-// whoever comes seldom.
+// Asymmetric memory barrier: announce() is cheap for frequent callers, full_barrier() pays for
+// both.
 //
-// A store and the load after it change places on their way to memory, unless something expensive is
-// in between. Those who come often are spared that where the kernel can do it for them:
-// membarrier(2) puts it into all threads of the process at once. Where it cannot, everybody pays.
+// A store and a later load may be reordered unless a full barrier separates them. Where the kernel
+// supports membarrier(2), full_barrier() executes a barrier on all threads of the process, and
+// announce() needs none. Elsewhere announce() has its own.
 #pragma once
 
 #include <atomic>
 
 namespace cenote::c {
 
-/// Whether others do it for us. Set before anybody comes, by prepare_barrier(), and never changed.
-inline constinit std::atomic<bool> barrier_is_elsewhere{false};
+/// Whether membarrier(2) works. Set by prepare_barrier(), before any other use, and constant since.
+inline constinit std::atomic<bool> has_membarrier{false};
 
-/// Asks the kernel.
+/// Registers the process with the kernel. Must be called before the functions below.
 void prepare_barrier() noexcept;
 
-/// What loads come after is seen by whoever has made a full_barrier() since.
+/// Stores `what`, ordered before all later loads of this thread as seen by a thread that calls
+/// full_barrier() between its own store and load.
 template <class T>
-void say(std::atomic<T>& where, T what) noexcept {
-    if (barrier_is_elsewhere.load(std::memory_order_relaxed)) [[likely]] {
+void announce(std::atomic<T>& where, T what) noexcept {
+    if (has_membarrier.load(std::memory_order_relaxed)) [[likely]] {
         where.store(what, std::memory_order_release);
         std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler
     } else {
@@ -27,7 +28,8 @@ void say(std::atomic<T>& where, T what) noexcept {
     }
 }
 
-/// Each thread either sees what was stored before this, or is seen to have said something.
+/// Afterwards every other thread either sees what this thread stored before, or its announce() is
+/// visible to this thread.
 void full_barrier() noexcept;
 
 }  // namespace cenote::c

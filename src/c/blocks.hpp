@@ -1,4 +1,4 @@
-// Things that are found by an index, stay where they are, and are never freed.
+// An array that grows in blocks. Elements keep their address and are never freed.
 #pragma once
 
 #include <array>
@@ -8,20 +8,22 @@
 
 namespace cenote::c {
 
-/// Room for `Blocks` times `BlockSize` (a power of two) of them. In a global variable it needs no
-/// construction, so that looking one up takes two loads. One thread at a time may add; others may
-/// look meanwhile.
+/// At most `Blocks` times `BlockSize` (a power of two) elements. Constant-initialized, so a lookup
+/// in a global variable takes two loads.
+///
+/// Thread safety: one thread at a time may add, while any number of threads look up.
 template <class T, std::size_t BlockSize, std::size_t Blocks>
 class blocks {
 public:
-    /// Null: there is none. Some are there before they are given out: they are as they were made.
+    /// The element, or null. May return an element that add() has not returned yet: a whole block
+    /// is constructed at once.
     T* find(std::size_t index) noexcept {
         if (index / BlockSize >= Blocks) return nullptr;
         T* block = blocks_[index / BlockSize].load(std::memory_order_acquire);
         return block == nullptr ? nullptr : block + index % BlockSize;
     }
 
-    /// The next, and its index. Throws std::bad_alloc, also if there is no more room.
+    /// Adds an element and sets `index`. Throws std::bad_alloc, also at the maximum size.
     T& add(std::size_t& index) {
         index = used_;
         if (index / BlockSize >= Blocks) throw std::bad_alloc();

@@ -1,4 +1,4 @@
-// Callbacks of C behind the interfaces of C++.
+// C++ interfaces implemented by callbacks of C.
 #include "c/callbacks.hpp"
 
 #include <exception>
@@ -36,14 +36,14 @@ static_assert(static_cast<int>(event_kind::closing) == CENOTE_EVENT_CLOSING);
 static_assert(static_cast<int>(event_kind::closed_pool) == CENOTE_EVENT_CLOSED_POOL);
 static_assert(event_kind_count == CENOTE_EVENT_CLOSED_POOL + 1);
 
-cenote_failure blank() noexcept {
-    cenote_failure said{};
-    said.size = sizeof said;
-    return said;
+cenote_failure empty_failure() noexcept {
+    cenote_failure failure{};
+    failure.size = sizeof failure;
+    return failure;
 }
 
-verdict verdict_of(int said) noexcept {
-    switch (said) {
+verdict verdict_of(int number) noexcept {
+    switch (number) {
         case CENOTE_KEEP: return verdict::keep;
         case CENOTE_RESET: return verdict::reset;
         case CENOTE_FINAL: return verdict::final;
@@ -53,121 +53,126 @@ verdict verdict_of(int said) noexcept {
     }
 }
 
-/// Calls back, and makes an exception of what C++ code throws there that is like that of C.
+/// Calls a callback. Throws callback_error for any result but CENOTE_KEEP, and for an exception of
+/// a callback written in C++.
 template <class Call>
-void call_back(const told_connector& t, const char* who, Call&& call) {
-    engaged here(t.at);
-    cenote_failure said = blank();
-    int answer = CENOTE_DISCARD;
+void invoke(const c_connector& c, const char* name, Call&& call) {
+    callback_scope scope(c.entry);
+    cenote_failure why = empty_failure();
+    int result = CENOTE_DISCARD;
     try {
-        answer = call(said);
+        result = call(why);
     } catch (const std::exception& e) {
-        fill(&said, CENOTE_OK, e.what());
+        fill(&why, CENOTE_OK, e.what());
     } catch (...) {
-        fill(&said, CENOTE_OK, "an exception that is not a std::exception");
+        fill(&why, CENOTE_OK, "an exception that is not a std::exception");
     }
-    if (answer != CENOTE_KEEP) throw callback_error(answer, said, who);
+    if (result != CENOTE_KEEP) throw callback_error(result, why, name);
 }
 
-/// As the pool wants it. What a connector has is part of its type; hence one type for each choice.
-template <bool Resets, bool LooksBeforeAcquire, bool LooksBeforeRelease>
+/// The connector that the pool sees. Its optional members depend on template parameters, because a
+/// pool detects them in the type.
+template <bool HasReset, bool HasBeforeAcquire, bool HasBeforeRelease>
 class callback_connector {
 public:
-    explicit callback_connector(std::unique_ptr<told_connector> t) : t_(std::move(t)) {}
+    explicit callback_connector(std::unique_ptr<c_connector> c)
+        : c_(std::move(c)), callbacks_(c_->callbacks) {}
 
     item open() {
         void* resource = nullptr;
-        call_back(*t_, "open", [&](cenote_failure& why) {
-            return t_->told.open(t_->told.context, &resource, &why);
+        invoke(*c_, "open", [&](cenote_failure& why) {
+            return callbacks_.open(callbacks_.context, &resource, &why);
         });
         if (resource == nullptr) {
-            cenote_failure nothing = blank();
-            fill(&nothing, CENOTE_OK, "open said that it went well, but made no resource");
-            throw callback_error(CENOTE_DISCARD, nothing, "open");
+            cenote_failure why = empty_failure();
+            fill(&why, CENOTE_OK, "open returned success without a resource");
+            throw callback_error(CENOTE_DISCARD, why, "open");
         }
-        return keep(resource);
+        return with_cell(resource);
     }
-    bool probe(item& i) { return ask("probe", t_->told.probe, i); }
-    bool can_probe() const noexcept { return t_->told.probe != nullptr; }
+    bool probe(item& i) { return invoke_on("probe", callbacks_.probe, i); }
+    bool can_probe() const noexcept { return callbacks_.probe != nullptr; }
     bool reset(item& i)
-        requires Resets
+        requires HasReset
     {
-        return ask("reset", t_->told.reset, i);
+        return invoke_on("reset", callbacks_.reset, i);
     }
     void close(item& i) {
-        if (t_->told.close == nullptr) return;
-        engaged here(t_->at);
-        t_->told.close(t_->told.context, i.resource);
+        if (callbacks_.close == nullptr) return;
+        callback_scope scope(c_->entry);
+        callbacks_.close(callbacks_.context, i.resource);
     }
     bool before_acquire(item& i)
-        requires LooksBeforeAcquire
+        requires HasBeforeAcquire
     {
-        engaged here(t_->at);
-        return t_->told.before_acquire(t_->told.context, i.resource) == CENOTE_KEEP;
+        callback_scope scope(c_->entry);
+        return callbacks_.before_acquire(callbacks_.context, i.resource) == CENOTE_KEEP;
     }
     verdict before_release(item& i)
-        requires LooksBeforeRelease
+        requires HasBeforeRelease
     {
-        engaged here(t_->at);
-        return verdict_of(t_->told.before_release(t_->told.context, i.resource));
+        callback_scope scope(c_->entry);
+        return verdict_of(callbacks_.before_release(callbacks_.context, i.resource));
     }
     void forsake(item& i) {
-        if (t_->told.forsake == nullptr) return;
-        engaged here(t_->at);
-        t_->told.forsake(t_->told.context, i.resource);
+        if (callbacks_.forsake == nullptr) return;
+        callback_scope scope(c_->entry);
+        callbacks_.forsake(callbacks_.context, i.resource);
     }
     verdict classify(const std::exception_ptr& error) const {
         try {
             std::rethrow_exception(error);
         } catch (const callback_error& e) {
-            verdict said = verdict_of(e.verdict());
-            return said == verdict::final ? said : verdict::discard;
+            verdict given = verdict_of(e.verdict());
+            return given == verdict::final ? given : verdict::discard;
         } catch (...) {
             return verdict::discard;
         }
     }
 
 private:
-    using verb = int (*)(void*, void*, cenote_failure*);
+    using callback = int (*)(void*, void*, cenote_failure*);
 
-    bool ask(const char* who, verb what, item& i) {
-        call_back(*t_, who,
-                  [&](cenote_failure& why) { return what(t_->told.context, i.resource, &why); });
+    bool invoke_on(const char* name, callback f, item& i) {
+        invoke(*c_, name,
+               [&](cenote_failure& why) { return f(callbacks_.context, i.resource, &why); });
         return true;
     }
 
-    /// If there is no cell for it, nobody would close it.
-    item keep(void* resource) {
+    /// Closes the resource if there is no memory for its cell.
+    item with_cell(void* resource) {
         try {
-            return {resource, cell::take(&t_->at, resource)};
+            return {resource, cell::allocate(&c_->entry, resource)};
         } catch (...) {
-            item orphan{resource, nullptr};
-            close(orphan);
+            item unused{resource, nullptr};
+            close(unused);
             throw;
         }
     }
 
-    std::unique_ptr<told_connector> t_;
+    std::unique_ptr<c_connector> c_;
+    const cenote_connector& callbacks_;
 };
 
 template <bool... Has>
-std::unique_ptr<host::resource_pool> make(std::unique_ptr<told_connector> t,
-                                          const options& settings) {
-    return std::make_unique<host::resource_pool>(callback_connector<Has...>(std::move(t)),
-                                                 settings);
+std::unique_ptr<pool_entry::pool_type> make(std::unique_ptr<c_connector> c,
+                                            const options& settings) {
+    return std::make_unique<pool_entry::pool_type>(callback_connector<Has...>(std::move(c)),
+                                                   settings);
 }
 
-/// Adds to the type what there is, one after the other.
+/// Converts the remaining arguments to template arguments, one per call.
 template <bool... Has, class... More>
-std::unique_ptr<host::resource_pool> make(std::unique_ptr<told_connector> t,
-                                          const options& settings, bool has, More... more) {
-    if (has) return make<Has..., true>(std::move(t), settings, more...);
-    return make<Has..., false>(std::move(t), settings, more...);
+std::unique_ptr<pool_entry::pool_type> make(std::unique_ptr<c_connector> c, const options& settings,
+                                            bool has, More... more) {
+    if (has) return make<Has..., true>(std::move(c), settings, more...);
+    return make<Has..., false>(std::move(c), settings, more...);
 }
 
-class told_observer final : public observer {
+class c_observer final : public observer {
 public:
-    told_observer(const cenote_observer& told, const host& at) : told_(told), at_(at) {}
+    c_observer(const cenote_observer& callbacks, const pool_entry& entry)
+        : callbacks_(callbacks), entry_(entry) {}
 
     void on_event(const event& what) override {
         std::string pool(what.pool);
@@ -184,80 +189,81 @@ public:
         e.cause = cause_of(what.cause);
         e.text = text.c_str();
         e.task = what.task;
-        engaged here(at_);
-        told_.on_event(told_.context, &e);
+        callback_scope scope(entry_);
+        callbacks_.on_event(callbacks_.context, &e);
     }
     bool wants(event_kind kind) const override {
-        return (told_.wants & CENOTE_WANTS(static_cast<int>(kind))) != 0;
+        return (callbacks_.wants & CENOTE_WANTS(static_cast<int>(kind))) != 0;
     }
 
 private:
-    const cenote_observer told_;
-    const host& at_;
+    const cenote_observer callbacks_;
+    const pool_entry& entry_;
 };
 
-class told_breaker final : public breaker {
+class c_breaker final : public breaker {
 public:
-    told_breaker(const cenote_breaker& told, const host& at) : told_(told), at_(at) {}
+    c_breaker(const cenote_breaker& callbacks, const pool_entry& entry)
+        : callbacks_(callbacks), entry_(entry) {}
 
     std::optional<breaker_move> succeeded(const breaker_report& what) override {
-        return ask(told_.succeeded, what);
+        return invoke(callbacks_.succeeded, what);
     }
     std::optional<breaker_move> failed(const breaker_report& what) override {
-        return ask(told_.failed, what);
+        return invoke(callbacks_.failed, what);
     }
     std::optional<breaker_move> cooled_down(const breaker_report& what) override {
-        if (told_.cooled_down == nullptr) return breaker::cooled_down(what);
-        return ask(told_.cooled_down, what);
+        if (callbacks_.cooled_down == nullptr) return breaker::cooled_down(what);
+        return invoke(callbacks_.cooled_down, what);
     }
 
 private:
-    /// Where it says, unless there is no such place.
+    /// The move that the callback returns. A move to an unknown state is ignored.
     template <class Call>
-    std::optional<breaker_move> ask(Call call, const breaker_report& what) {
+    std::optional<breaker_move> invoke(Call call, const breaker_report& what) {
         const std::string pool(what.pool);
         const std::string text = what.error == nullptr ? "" : vocabulary::text_of(what.error);
-        cenote_breaker_report told{};
-        told.size = sizeof told;
-        told.pool = pool.c_str();
-        told.state = static_cast<cenote_breaker_state>(what.state);
-        told.count = what.count;
-        told.at = what.at.time_since_epoch() / std::chrono::nanoseconds{1};
-        told.text = what.error == nullptr ? nullptr : text.c_str();
-        breaker_move usual;
+        cenote_breaker_report report{};
+        report.size = sizeof report;
+        report.pool = pool.c_str();
+        report.state = static_cast<cenote_breaker_state>(what.state);
+        report.count = what.count;
+        report.at = what.at.time_since_epoch() / std::chrono::nanoseconds{1};
+        report.text = what.error == nullptr ? nullptr : text.c_str();
+        const breaker_move defaults;
         cenote_breaker_move go{};
         go.size = sizeof go;
-        go.cool_down = usual.cool_down.count();
-        go.probes = usual.probes;
-        engaged here(at_);
-        if (call(told_.context, &told, &go) == 0) return std::nullopt;
+        go.cool_down = defaults.cool_down.count();
+        go.probes = defaults.probes;
+        callback_scope scope(entry_);
+        if (call(callbacks_.context, &report, &go) == 0) return std::nullopt;
         if (go.to < CENOTE_ACTIVE || go.to > CENOTE_RECOVERING) return std::nullopt;
         return breaker_move{.to = static_cast<breaker_state>(go.to),
                             .cool_down = std::chrono::nanoseconds{go.cool_down},
                             .probes = static_cast<std::size_t>(go.probes)};
     }
 
-    const cenote_breaker told_;
-    const host& at_;
+    const cenote_breaker callbacks_;
+    const pool_entry& entry_;
 };
 
 }  // namespace
 
-std::unique_ptr<host::resource_pool> make_pool(std::unique_ptr<told_connector> by,
-                                               const options& settings) {
-    const cenote_connector& told = by->told;
-    bool resets = told.reset != nullptr;
-    bool looks_before_acquire = told.before_acquire != nullptr;
-    bool looks_before_release = told.before_release != nullptr;
-    return make<>(std::move(by), settings, resets, looks_before_acquire, looks_before_release);
+std::unique_ptr<pool_entry::pool_type> make_pool(std::unique_ptr<c_connector> by,
+                                                 const options& settings) {
+    const cenote_connector& callbacks = by->callbacks;
+    bool has_reset = callbacks.reset != nullptr;
+    bool has_before_acquire = callbacks.before_acquire != nullptr;
+    bool has_before_release = callbacks.before_release != nullptr;
+    return make<>(std::move(by), settings, has_reset, has_before_acquire, has_before_release);
 }
 
-std::shared_ptr<observer> make_observer(const cenote_observer& told, const host& at) {
-    return std::make_shared<told_observer>(told, at);
+std::shared_ptr<observer> make_observer(const cenote_observer& callbacks, const pool_entry& entry) {
+    return std::make_shared<c_observer>(callbacks, entry);
 }
 
-std::shared_ptr<breaker> make_breaker(const cenote_breaker& told, const host& at) {
-    return std::make_shared<told_breaker>(told, at);
+std::shared_ptr<breaker> make_breaker(const cenote_breaker& callbacks, const pool_entry& entry) {
+    return std::make_shared<c_breaker>(callbacks, entry);
 }
 
 }  // namespace cenote::c

@@ -1,4 +1,4 @@
-// Cells, taken and given back; and the ends of leases that take more than one exchange.
+// Cells: allocation, and the operations that are not inlined.
 #include "c/cells.hpp"
 
 #include <mutex>
@@ -8,17 +8,17 @@
 
 namespace cenote::c {
 
-constinit blocks<cell, cell::block_size, (handle::index_max + 1) / cell::block_size> cell::all;
-constinit cell* cell::spare = nullptr;
+constinit blocks<cell, cell::block_size, (handle::index_max + 1) / cell::block_size> cell::table;
+constinit cell* cell::free_list = nullptr;
 
-cell_owner cell::take(const host* of, void* resource) {
-    std::lock_guard lock(the_lock());
-    cell* fresh = spare;
+cell_owner cell::allocate(const pool_entry* of, void* resource) {
+    std::lock_guard lock(api_mutex());
+    cell* fresh = free_list;
     if (fresh != nullptr) {
-        spare = fresh->next_;
+        free_list = fresh->next_;
     } else {
         std::size_t index = 0;
-        fresh = &all.add(index);
+        fresh = &table.add(index);
         fresh->index_ = index;
     }
     fresh->resource_.store(resource, std::memory_order_release);
@@ -26,22 +26,22 @@ cell_owner cell::take(const host* of, void* resource) {
     return cell_owner(fresh);
 }
 
-void cell_returner::operator()(cell* used) const noexcept {
-    used->of_.store(nullptr, std::memory_order_relaxed);
-    std::uint64_t generation = used->word_.load(std::memory_order_relaxed) >> cell::flags;
+void cell_deleter::operator()(cell* unused) const noexcept {
+    unused->of_.store(nullptr, std::memory_order_relaxed);
+    std::uint64_t generation = unused->word_.load(std::memory_order_relaxed) >> cell::flag_bits;
     if (cell::is_last(generation)) return;
-    std::lock_guard lock(the_lock());
-    used->next_ = std::exchange(cell::spare, used);
+    std::lock_guard lock(api_mutex());
+    unused->next_ = std::exchange(cell::free_list, unused);
 }
 
-lease<item> cell::end_marked(std::uint64_t seen, std::uint64_t generation,
-                             cenote_code& code) noexcept {
-    while ((code = judge(seen, generation)) == CENOTE_OK) {
-        if (!word_.compare_exchange_weak(seen, generation << flags, std::memory_order_acquire,
+lease<item> cell::end_dirty(std::uint64_t seen, std::uint64_t generation,
+                            cenote_code& code) noexcept {
+    while ((code = check(seen, generation)) == CENOTE_OK) {
+        if (!word_.compare_exchange_weak(seen, generation << flag_bits, std::memory_order_acquire,
                                          std::memory_order_relaxed))
             continue;
-        if ((seen & dirty) != 0) held_.mark_dirty();
-        return std::move(held_);
+        if ((seen & dirty) != 0) lease_.mark_dirty();
+        return std::move(lease_);
     }
     return {};
 }
@@ -49,7 +49,7 @@ lease<item> cell::end_marked(std::uint64_t seen, std::uint64_t generation,
 cenote_code cell::mark_dirty(std::uint64_t generation) noexcept {
     std::uint64_t seen = word_.load(std::memory_order_relaxed);
     cenote_code code{};
-    while ((code = judge(seen, generation)) == CENOTE_OK)
+    while ((code = check(seen, generation)) == CENOTE_OK)
         if (word_.compare_exchange_weak(seen, seen | dirty, std::memory_order_acq_rel,
                                         std::memory_order_relaxed))
             break;
@@ -57,23 +57,23 @@ cenote_code cell::mark_dirty(std::uint64_t generation) noexcept {
 }
 
 cenote_code cell::resource(std::uint64_t generation, void** into) const noexcept {
-    cenote_code before = judge(word_.load(std::memory_order_acquire), generation);
+    cenote_code before = check(word_.load(std::memory_order_acquire), generation);
     if (before != CENOTE_OK) return before;
     void* found = resource_.load(std::memory_order_acquire);
-    // If it has ended meanwhile, this may be the next one's.
-    cenote_code after = judge(word_.load(std::memory_order_acquire), generation);
+    // If the lease has ended since, `found` may belong to another one.
+    cenote_code after = check(word_.load(std::memory_order_acquire), generation);
     if (after == CENOTE_OK) *into = found;
     return after;
 }
 
-std::size_t cell::end_all(const host* of) noexcept {
+std::size_t cell::end_all(const pool_entry* of) noexcept {
     std::size_t ended = 0;
-    for (std::size_t i = 0; cell* each = all.find(i); ++i) {
+    for (std::size_t i = 0; cell* each = table.find(i); ++i) {
         std::uint64_t seen = each->word_.load(std::memory_order_acquire);
-        // As long as this word stands, the cell is that of one resource.
+        // While the word is unchanged, so are the resource and its pool.
         if ((seen & leased) == 0 || each->of_.load(std::memory_order_acquire) != of) continue;
         cenote_code code{};
-        lease<item> held = each->end(seen >> flags, code);
+        lease<item> held = each->end(seen >> flag_bits, code);
         if (code != CENOTE_OK) continue;
         static_cast<void>(held.detach());
         ++ended;

@@ -1,12 +1,12 @@
-// Where leases are kept whose holders have nothing but a number, and what becomes of those numbers.
+// Cells: where the leases of the C API are stored, and how lease handles are validated.
 //
-// Every open resource has a cell, for as long as it is open. The cell's word says whether the
-// resource is leased and for which time (its generation), and a lease's handle is the cell's index
-// with that generation. Who acquires has the resource, hence the cell, to himself, and publishes
-// the word with a store. Who ends a lease takes the word away with an exchange that only one can
-// win: from then on the lease in the cell is his, and everybody else comes too late.
+// Every open resource has a cell while it is open. The cell's word contains a generation, which
+// counts the leases, and whether the resource is leased. A lease handle is the cell's index and the
+// generation. The thread that acquires a resource owns its cell and publishes the word with a
+// store. The thread that ends a lease clears the word with an exchange, which only one thread can
+// win; it then owns the lease in the cell, and all others get CENOTE_STALE_HANDLE.
 //
-// Cells are used again, and never freed: a stale handle may always be looked up.
+// Cells are reused and never freed, so that a stale handle can always be looked up.
 #pragma once
 
 #include <atomic>
@@ -23,15 +23,15 @@
 namespace cenote::c {
 
 class cell;
-class host;
+class pool_entry;
 
-/// Gives a cell back to the others.
-struct cell_returner {
-    void operator()(cell* used) const noexcept;
+/// Returns a cell to the free list.
+struct cell_deleter {
+    void operator()(cell* unused) const noexcept;
 };
-using cell_owner = std::unique_ptr<cell, cell_returner>;
+using cell_owner = std::unique_ptr<cell, cell_deleter>;
 
-/// What a pool of C lends.
+/// What a pool of the C API lends.
 struct item {
     void* resource;
     cell_owner place;
@@ -39,43 +39,40 @@ struct item {
 
 class alignas(64) cell {
 public:
-    /// A cell for `resource`, of a pool. Throws std::bad_alloc, also if there are too many.
-    static cell_owner take(const host* of, void* resource);
-    /// Null: there never was such a handle.
+    /// A cell for `resource`. Throws std::bad_alloc, also at the maximum number of cells.
+    static cell_owner allocate(const pool_entry* of, void* resource);
+    /// The cell of a lease handle; null if there never was such a handle.
     static cell* find(cenote_lease number) noexcept {
         handle h = handle::of(number);
-        return h.what == kind::lease ? all.find(h.index) : nullptr;
+        return h.what == kind::lease ? table.find(h.index) : nullptr;
     }
-    /// Takes all leases away from the holders of a pool's resources, which stay theirs. Returns how
-    /// many there were.
-    static std::size_t end_all(const host* of) noexcept;
+    /// Ends all leases of a pool and detaches their resources. Returns how many.
+    static std::size_t end_all(const pool_entry* of) noexcept;
 
     /// Which thread holds the lease.
     enum class holder : bool { unknown, this_thread };
 
-    /// Keeps a lease in the cell of its item.
-    static cenote_lease keep(lease<item> l, holder who) noexcept {
+    /// Stores a lease in the cell of its item, and returns its handle.
+    static cenote_lease store(lease<item> l, holder who) noexcept {
         cell& at = *l->place;
-        std::uint64_t generation = (at.word_.load(std::memory_order_relaxed) >> flags) + 1;
-        at.held_ = std::move(l);
-        if (who == holder::this_thread) detail::lease_maker::hold_here(at.held_);
-        at.word_.store(generation << flags | leased, std::memory_order_release);
+        std::uint64_t generation = (at.word_.load(std::memory_order_relaxed) >> flag_bits) + 1;
+        at.lease_ = std::move(l);
+        if (who == holder::this_thread) detail::lease_maker::hold_here(at.lease_);
+        at.word_.store(generation << flag_bits | leased, std::memory_order_release);
         return handle{kind::lease, generation, at.index_}.number();
     }
 
-    /// Ends the lease and takes it out; empty: `code` says why not. If it was marked dirty, the
-    /// lease is.
+    /// Takes the lease out, marked dirty if mark_dirty() was called. Empty: see `code`.
     lease<item> end(std::uint64_t generation, cenote_code& code) noexcept {
-        std::uint64_t seen = generation << flags | leased;
-        // Dirty or not, one of the two it must be.
-        if (!word_.compare_exchange_strong(seen, generation << flags, std::memory_order_acquire,
+        std::uint64_t seen = generation << flag_bits | leased;
+        if (!word_.compare_exchange_strong(seen, generation << flag_bits, std::memory_order_acquire,
                                            std::memory_order_relaxed)) [[unlikely]]
-            return end_marked(seen, generation, code);
+            return end_dirty(seen, generation, code);
         code = CENOTE_OK;
-        return std::move(held_);
+        return std::move(lease_);
     }
-    /// No handle may come again: a cell whose generations are used up is not used any more, hence
-    /// neither is its resource, when this lease ends.
+    /// Whether this is a cell's last generation. Handles are never reused, so the resource must be
+    /// discarded when its lease ends, and the cell is not used again.
     static constexpr bool is_last(std::uint64_t generation) noexcept {
         return generation == handle::generation_max;
     }
@@ -83,30 +80,31 @@ public:
     cenote_code resource(std::uint64_t generation, void** into) const noexcept;
 
 private:
-    friend struct cell_returner;
+    friend struct cell_deleter;
 
-    // The word: a generation and these. Without a flag nobody has a lease.
+    // The word: a generation and these flags. No flag: not leased.
     static constexpr std::uint64_t leased = 1;
     static constexpr std::uint64_t dirty = 2;
-    static constexpr int flags = 2;
+    static constexpr int flag_bits = 2;
 
-    static cenote_code judge(std::uint64_t word, std::uint64_t generation) noexcept {
-        std::uint64_t present = word >> flags;
+    /// Whether `generation` is the present lease.
+    static cenote_code check(std::uint64_t word, std::uint64_t generation) noexcept {
+        std::uint64_t present = word >> flag_bits;
         if (generation == 0 || generation > present) return CENOTE_INVALID_HANDLE;
         return generation == present && (word & leased) != 0 ? CENOTE_OK : CENOTE_STALE_HANDLE;
     }
-    lease<item> end_marked(std::uint64_t seen, std::uint64_t generation,
-                           cenote_code& code) noexcept;
+    lease<item> end_dirty(std::uint64_t seen, std::uint64_t generation, cenote_code& code) noexcept;
+
     static constexpr std::size_t block_size = 256;
-    static constinit blocks<cell, block_size, (handle::index_max + 1) / block_size> all;
-    static constinit cell* spare;  // not in use; under the lock
+    static constinit blocks<cell, block_size, (handle::index_max + 1) / block_size> table;
+    static constinit cell* free_list;  // guarded by api_mutex()
 
     std::atomic<std::uint64_t> word_{0};
     std::atomic<void*> resource_{nullptr};
-    std::atomic<const host*> of_{nullptr};  // null: not in use
-    lease<item> held_;                      // whoever has set, or taken away, `leased`
+    std::atomic<const pool_entry*> of_{nullptr};  // null: not in use
+    lease<item> lease_;  // owned by the thread that sets or clears `leased`
     std::size_t index_ = 0;
-    cell* next_ = nullptr;  // among those not in use
+    cell* next_ = nullptr;  // in the free list
 };
 
 }  // namespace cenote::c

@@ -1,4 +1,4 @@
-// Exceptions as codes, and what they say.
+// Converts exceptions to codes and texts.
 #include "c/failure.hpp"
 
 #include <algorithm>
@@ -23,24 +23,24 @@ static_assert(errc_count == CENOTE_DEADLOCK);
 
 namespace {
 
-/// A callback may have filled the whole room, and forgotten the end.
+/// Handles a text that a callback has not terminated.
 std::string_view text_in(const cenote_failure& f) noexcept {
     return {f.text, ::strnlen(f.text, sizeof f.text)};
 }
 
-std::string said_by(std::string_view who, const cenote_failure& said) {
-    std::string_view text = text_in(said);
-    if (!text.empty()) return std::string(text);
-    std::string words(who);
-    words += " failed";
-    if (said.cause != 0) words += " with " + std::to_string(said.cause);
-    return words;
+std::string text_for(std::string_view name, const cenote_failure& why) {
+    std::string_view given = text_in(why);
+    if (!given.empty()) return std::string(given);
+    std::string text(name);
+    text += " failed";
+    if (why.cause != 0) text += " with " + std::to_string(why.cause);
+    return text;
 }
 
 }  // namespace
 
-callback_error::callback_error(int verdict, const cenote_failure& said, std::string_view who)
-    : std::runtime_error(said_by(who, said)), verdict_(verdict), cause_(said.cause) {}
+callback_error::callback_error(int verdict, const cenote_failure& why, std::string_view name)
+    : std::runtime_error(text_for(name, why)), verdict_(verdict), cause_(why.cause) {}
 
 bool is_fillable(const cenote_failure* why) noexcept {
     return why == nullptr || is_known_size<cenote_failure>(why->size);
@@ -49,12 +49,12 @@ bool is_fillable(const cenote_failure* why) noexcept {
 void fill(cenote_failure* why, cenote_code code, std::string_view text, std::int32_t cause,
           std::int64_t retry_after) noexcept {
     if (why == nullptr) return;
-    cenote_failure said{};
-    said.code = code;
-    said.cause = cause;
-    said.retry_after = retry_after;
-    std::memcpy(said.text, text.data(), std::min(text.size(), sizeof said.text - 1));
-    write_struct(said, why);
+    cenote_failure failure{};
+    failure.code = code;
+    failure.cause = cause;
+    failure.retry_after = retry_after;
+    std::memcpy(failure.text, text.data(), std::min(text.size(), sizeof failure.text - 1));
+    write_struct(failure, why);
 }
 
 std::int32_t cause_of(const std::exception_ptr& error) noexcept {
@@ -64,7 +64,7 @@ std::int32_t cause_of(const std::exception_ptr& error) noexcept {
     } catch (const callback_error& e) {
         return e.cause();
     } catch (...) {
-        return 0;  // a C++ callback's own exception, which has a text only
+        return 0;  // thrown by a callback written in C++, which has no cause
     }
 }
 

@@ -1,4 +1,4 @@
-// What goes wrong, as C is told: codes, and texts for who wants them.
+// Converts exceptions to codes and cenote_failure.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,11 @@
 
 namespace cenote::c {
 
-/// What a callback said when it failed.
+/// A failed callback.
 class callback_error : public std::runtime_error {
 public:
-    callback_error(int verdict, const cenote_failure& said, std::string_view who);
+    /// `name`: the callback, for the text if `why` has none.
+    callback_error(int verdict, const cenote_failure& why, std::string_view name);
 
     int verdict() const noexcept { return verdict_; }
     std::int32_t cause() const noexcept { return cause_; }
@@ -26,21 +27,20 @@ private:
 
 inline cenote_code code_of(errc e) noexcept { return static_cast<cenote_code>(e); }
 
-/// The code for what is being thrown, and all of it for `why`, unless that is null. For catch
-/// blocks.
+/// The code of the current exception. Fills in `why` unless it is null. For catch blocks.
 cenote_code describe_exception(cenote_failure* why) noexcept;
 
-/// What a callback gave as its cause, if this is what a callback said; else zero.
+/// The `cause` of a callback_error; zero for any other exception and for null.
 std::int32_t cause_of(const std::exception_ptr& error) noexcept;
 
-/// Fills in `why`, unless it is null. Texts that are too long are cut.
+/// Fills in `why` unless it is null. Texts that are too long are truncated.
 void fill(cenote_failure* why, cenote_code code, std::string_view text, std::int32_t cause = 0,
           std::int64_t retry_after = 0) noexcept;
 
-/// Whether `why` can be filled in: it is null, or has a size.
+/// Whether `why` is null or has a valid size.
 bool is_fillable(const cenote_failure* why) noexcept;
 
-/// Runs `call`, which returns a code. Nothing it throws gets further than this.
+/// Returns the code that `call` returns, or the code of its exception.
 template <class Call>
 cenote_code guarded(Call&& call, cenote_failure* why = nullptr) noexcept {
     try {

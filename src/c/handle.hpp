@@ -1,4 +1,4 @@
-// Handles: which thing, and which of those that were in its place one after the other.
+// 64-bit handles: kind, generation, slot index.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace cenote::c {
 
-/// So that one of another kind is noticed. None is zero, hence no handle is.
+/// The kind of a handle. None is zero, so no handle is.
 enum class kind : std::uint8_t { pool = 1, lease = 2, request = 3 };
 
 struct handle {
@@ -15,7 +15,7 @@ struct handle {
     std::size_t index;
 
     static constexpr int index_bits = 24;
-#ifdef CENOTE_GENERATION_BITS  // for tests that use them up
+#ifdef CENOTE_GENERATION_BITS  // for tests that exhaust them
     static constexpr int generation_bits = CENOTE_GENERATION_BITS;
 #else
     static constexpr int generation_bits = 38;
@@ -28,7 +28,7 @@ struct handle {
                 .generation = (number >> index_bits) & generation_max,
                 .index = static_cast<std::size_t>(number & index_max)};
     }
-    /// All of it but what it is.
+    /// Generation and index.
     constexpr std::uint64_t rest() const noexcept { return generation << index_bits | index; }
     constexpr std::uint64_t as(kind k) const noexcept {
         return static_cast<std::uint64_t>(k) << (index_bits + generation_bits) | rest();

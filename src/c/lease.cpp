@@ -1,4 +1,4 @@
-// Leases: taken, used and given back, by threads.
+// The functions for leases: acquire, use, release.
 #include <chrono>
 #include <cstddef>
 #include <exception>
@@ -10,29 +10,30 @@
 
 #include "c/cells.hpp"
 #include "c/failure.hpp"
-#include "c/hosts.hpp"
 #include "c/options.hpp"
+#include "c/pool_entries.hpp"
 #include "cenote/cenote.h"
 
 namespace {
 
 using cenote::lease;
+using cenote::c::callback_scope;
 using cenote::c::cell;
-using cenote::c::engaged;
 using cenote::c::guarded;
 using cenote::c::handle;
-using cenote::c::host;
 using cenote::c::item;
-using cenote::c::visit;
+using cenote::c::pool_entry;
+using cenote::c::pool_pin;
 using std::chrono::nanoseconds;
 
-/// C has no such places; who wants to be found says so in `task`.
-constexpr std::source_location nowhere{};
+/// C has no std::source_location; cenote_wish.task names call sites.
+constexpr std::source_location no_site{};
 
-[[gnu::always_inline]] inline cenote_code lend(lease<item> held, cenote_lease* into,
-                                               void** resource) noexcept {
+/// Stores the lease and sets the outputs.
+[[gnu::always_inline]] inline cenote_code finish(lease<item> held, cenote_lease* into,
+                                                 void** resource) noexcept {
     if (resource != nullptr) *resource = held->resource;
-    *into = cell::keep(std::move(held), cell::holder::this_thread);
+    *into = cell::store(std::move(held), cell::holder::this_thread);
     return CENOTE_OK;
 }
 
@@ -41,38 +42,38 @@ cenote_code code_of(const std::error_code& error) noexcept {
     return error == std::errc::not_enough_memory ? CENOTE_NO_MEMORY : CENOTE_SYSTEM;
 }
 
-/// Whatever it was: the circuit breaker counts it, and nobody else looks.
-const std::exception_ptr& a_failure() noexcept {
-    // Never destroyed: threads may come after static objects are gone.
-    alignas(std::exception_ptr) static std::byte room[sizeof(std::exception_ptr)];
-    static const auto* it = ::new (static_cast<void*>(room))
+/// The failure of a lease that its holder discards, for the circuit breaker.
+const std::exception_ptr& holders_failure() noexcept {
+    // Never destroyed: threads may need it after the destruction of static objects.
+    alignas(std::exception_ptr) static std::byte storage[sizeof(std::exception_ptr)];
+    static const auto* failure = ::new (static_cast<void*>(storage))
         std::exception_ptr(std::make_exception_ptr(std::runtime_error("discarded by its holder")));
-    return *it;
+    return *failure;
 }
 
-/// What there is to be filled in, zero until it is.
-bool begin(cenote_lease* lease, void** resource) noexcept {
+/// Sets the outputs to zero. False if `lease` is null.
+bool clear_outputs(cenote_lease* lease, void** resource) noexcept {
     if (resource != nullptr) *resource = nullptr;
     if (lease == nullptr) return false;
     *lease = 0;
     return true;
 }
 
-[[gnu::noinline]] cenote_code wait(host& at, std::int64_t timeout, cenote_lease* into,
-                                   void** resource) noexcept {
-    begin(into, resource);
-    engaged here(at);  // others may be called back from within
-    host::resource_pool& pool = at.pool();
+[[gnu::noinline]] cenote_code acquire_slowly(pool_entry& entry, std::int64_t timeout,
+                                             cenote_lease* into, void** resource) noexcept {
+    clear_outputs(into, resource);
+    callback_scope scope(entry);
+    pool_entry::pool_type& pool = entry.pool();
     return guarded([&] {
         std::error_code error;
         auto held = timeout == CENOTE_DEFAULT_TIMEOUT
-                        ? pool.acquire({}, error, nowhere)
-                        : pool.acquire({.timeout = nanoseconds{timeout}}, error, nowhere);
-        return held ? lend(std::move(held), into, resource) : code_of(error);
+                        ? pool.acquire({}, error, no_site)
+                        : pool.acquire({.timeout = nanoseconds{timeout}}, error, no_site);
+        return held ? finish(std::move(held), into, resource) : code_of(error);
     });
 }
 
-/// Ends a lease and has `how` say what becomes of the resource.
+/// Ends a lease with `how(lease)`.
 template <class How>
 cenote_code end(cenote_lease number, How&& how) noexcept {
     cell* place = cell::find(number);
@@ -93,50 +94,49 @@ extern "C" {
 
 [[gnu::flatten]] cenote_code cenote_acquire(cenote_pool pool, int64_t timeout, cenote_lease* lease,
                                             void** resource) {
-    visit in(pool);
-    if (!in || lease == nullptr) [[unlikely]] {
-        bool has_room = begin(lease, resource);
-        return has_room ? in.code() : CENOTE_INVALID_ARGUMENT;
+    pool_pin pin(pool);
+    if (!pin || lease == nullptr) [[unlikely]] {
+        return clear_outputs(lease, resource) ? pin.code() : CENOTE_INVALID_ARGUMENT;
     }
-    // What is at hand, without even preparing for anything else.
-    auto& gate = cenote::detail::pool_access::of(in.pool());
-    if (auto* r = gate.take(nowhere, cenote::detail::this_thread())) [[likely]]
-        return lend(cenote::detail::lease_maker::of<item>(r), lease, resource);
-    return wait(in.where(), timeout, lease, resource);
+    // The fast lane first, before anything that only the slow way needs.
+    auto& gate = cenote::detail::pool_access::of(pin.pool());
+    if (auto* r = gate.take(no_site, cenote::detail::this_thread())) [[likely]]
+        return finish(cenote::detail::lease_maker::of<item>(r), lease, resource);
+    return acquire_slowly(pin.entry(), timeout, lease, resource);
 }
 
 cenote_code cenote_acquire_with(cenote_pool pool, const cenote_wish* wish, cenote_lease* lease,
                                 void** resource, cenote_failure* why) {
     cenote::acquire_options how;
     if (!cenote::c::is_fillable(why)) why = nullptr, lease = nullptr;
-    if (!begin(lease, resource) || !cenote::c::read_wish(wish, how)) {
+    if (!clear_outputs(lease, resource) || !cenote::c::read_wish(wish, how)) {
         cenote::c::fill(why, CENOTE_INVALID_ARGUMENT, cenote_text(CENOTE_INVALID_ARGUMENT));
         return CENOTE_INVALID_ARGUMENT;
     }
-    visit in(pool);
-    if (!in) {
-        cenote::c::fill(why, in.code(), cenote_text(in.code()));
-        return in.code();
+    pool_pin pin(pool);
+    if (!pin) {
+        cenote::c::fill(why, pin.code(), cenote_text(pin.code()));
+        return pin.code();
     }
-    engaged here(in.where());
+    callback_scope scope(pin.entry());
     return guarded(
         [&] {
-            if (why != nullptr) return lend(in->acquire(how, nowhere), lease, resource);
+            if (why != nullptr) return finish(pin->acquire(how, no_site), lease, resource);
             std::error_code error;
-            auto held = in->acquire(how, error, nowhere);
-            return held ? lend(std::move(held), lease, resource) : code_of(error);
+            auto held = pin->acquire(how, error, no_site);
+            return held ? finish(std::move(held), lease, resource) : code_of(error);
         },
         why);
 }
 
 cenote_code cenote_try_acquire(cenote_pool pool, cenote_lease* lease, void** resource) {
-    if (!begin(lease, resource)) return CENOTE_INVALID_ARGUMENT;
-    visit in(pool);
-    if (!in) return in.code();
-    engaged here(in.where());
+    if (!clear_outputs(lease, resource)) return CENOTE_INVALID_ARGUMENT;
+    pool_pin pin(pool);
+    if (!pin) return pin.code();
+    callback_scope scope(pin.entry());
     return guarded([&] {
-        auto held = in->try_acquire(nowhere);
-        return held ? lend(std::move(held), lease, resource) : CENOTE_EMPTY;
+        auto held = pin->try_acquire(no_site);
+        return held ? finish(std::move(held), lease, resource) : CENOTE_EMPTY;
     });
 }
 
@@ -172,7 +172,7 @@ cenote_code cenote_release_as(cenote_lease lease, cenote_verdict verdict) {
                 held.give_back();
             });
         case CENOTE_DISCARD:
-        case CENOTE_FINAL: return end(lease, [](auto& held) { held.discard(a_failure()); });
+        case CENOTE_FINAL: return end(lease, [](auto& held) { held.discard(holders_failure()); });
         case CENOTE_SUSPECT: return end(lease, [](auto& held) { held.discard_and_suspect(); });
         default: return CENOTE_INVALID_ARGUMENT;
     }

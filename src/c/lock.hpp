@@ -1,11 +1,11 @@
-// The one lock of this room, for what happens seldom. Nothing else is called while it is held.
+// The mutex of the C API, for infrequent operations. Nothing is called while it is locked.
 #pragma once
 
 #include <mutex>
 
 namespace cenote::c {
 
-/// Held around a fork, so that the child finds nothing half-done.
-std::mutex& the_lock() noexcept;
+/// Locked during a fork, so that the child gets a consistent state.
+std::mutex& api_mutex() noexcept;
 
 }  // namespace cenote::c

@@ -1,10 +1,10 @@
-// A look at a pool.
+// The functions that read statistics and leases.
 #include <algorithm>
 #include <array>
 #include <numeric>
 
 #include "c/failure.hpp"
-#include "c/hosts.hpp"
+#include "c/pool_entries.hpp"
 #include "c/structs.hpp"
 #include "cenote/cenote.h"
 #include "cenote/stats.hpp"
@@ -13,7 +13,7 @@ namespace {
 
 using cenote::histogram;
 using cenote::c::guarded;
-using cenote::c::visit;
+using cenote::c::pool_pin;
 
 static_assert(histogram::bucket_count == CENOTE_BUCKETS);
 static_assert(cenote::retire_reason_count <= CENOTE_REASONS_MAX);
@@ -29,7 +29,7 @@ static_assert(static_cast<int>(cenote::retire_reason::rejected) == CENOTE_RETIRE
 static_assert(static_cast<int>(cenote::retire_reason::surplus) == CENOTE_RETIRED_SURPLUS);
 static_assert(cenote::retire_reason_count == CENOTE_RETIRED_SURPLUS + 1);
 
-/// Every number of a look, in the order of cenote_counter.
+/// The counters of stats, in the order of cenote_counter.
 constexpr std::array numbers = {
     &cenote::stats::max,       &cenote::stats::total,       &cenote::stats::leased,
     &cenote::stats::idle,      &cenote::stats::opening,     &cenote::stats::probing,
@@ -41,7 +41,7 @@ constexpr std::array numbers = {
     &cenote::stats::leaks};
 static_assert(numbers.size() == CENOTE_COUNT_REFUSED);
 
-/// And where they are in the structure of C, in the same order.
+/// The members of cenote_stats in the same order.
 constexpr std::array places = {
     &cenote_stats::max,       &cenote_stats::total,       &cenote_stats::leased,
     &cenote_stats::idle,      &cenote_stats::opening,     &cenote_stats::probing,
@@ -79,10 +79,10 @@ extern "C" {
 cenote_code cenote_look(cenote_pool pool, cenote_stats* stats) {
     if (stats == nullptr || !cenote::c::write_struct(cenote_stats{}, stats))
         return CENOTE_INVALID_ARGUMENT;
-    visit in(pool);
-    if (!in) return in.code();
+    pool_pin pin(pool);
+    if (!pin) return pin.code();
     return guarded([&] {
-        cenote::c::write_struct(as_c(in->stats()), stats);
+        cenote::c::write_struct(as_c(pin->stats()), stats);
         return CENOTE_OK;
     });
 }
@@ -92,10 +92,10 @@ cenote_code cenote_count(cenote_pool pool, cenote_counter which, uint64_t* value
     *value = 0;
     auto index = static_cast<std::size_t>(which);
     if (index > CENOTE_COUNT_REFUSED_AFTER_WAIT) return CENOTE_INVALID_ARGUMENT;
-    visit in(pool);
-    if (!in) return in.code();
+    pool_pin pin(pool);
+    if (!pin) return pin.code();
     return guarded([&] {
-        cenote::stats now = in->stats();
+        cenote::stats now = pin->stats();
         if (index < numbers.size()) *value = now.*numbers[index];
         else if (which == CENOTE_COUNT_REFUSED) *value = sum(now.refused_by_reason);
         else if (which == CENOTE_COUNT_RETIRED) *value = sum(now.retired_by_reason);
@@ -107,10 +107,10 @@ cenote_code cenote_count(cenote_pool pool, cenote_counter which, uint64_t* value
 cenote_code cenote_breaker_now(cenote_pool pool, cenote_breaker_state* state) {
     if (state == nullptr) return CENOTE_INVALID_ARGUMENT;
     *state = CENOTE_ACTIVE;
-    visit in(pool);
-    if (!in) return in.code();
+    pool_pin pin(pool);
+    if (!pin) return pin.code();
     return guarded([&] {
-        *state = static_cast<cenote_breaker_state>(in->stats().breaker);
+        *state = static_cast<cenote_breaker_state>(pin->stats().breaker);
         return CENOTE_OK;
     });
 }
@@ -118,14 +118,14 @@ cenote_code cenote_breaker_now(cenote_pool pool, cenote_breaker_state* state) {
 cenote_code cenote_holders(cenote_pool pool, cenote_holder* holders, size_t room, size_t* count) {
     if (count == nullptr || (holders == nullptr && room != 0)) return CENOTE_INVALID_ARGUMENT;
     *count = 0;
-    // All of them are as large as the first.
+    // The size of the first element applies to all.
     std::size_t size = room == 0 ? sizeof(cenote_holder) : holders->size;
     if (!cenote::c::is_known_size<cenote_holder>(size) || size % alignof(cenote_holder) != 0)
         return CENOTE_INVALID_ARGUMENT;
-    visit in(pool);
-    if (!in) return in.code();
+    pool_pin pin(pool);
+    if (!pin) return pin.code();
     return guarded([&] {
-        auto all = in->leases();
+        auto all = pin->leases();
         auto* at = reinterpret_cast<unsigned char*>(holders);
         for (std::size_t i = 0; i < std::min(room, all.size()); ++i, at += size) {
             auto* into = reinterpret_cast<cenote_holder*>(at);

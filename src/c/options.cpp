@@ -1,4 +1,4 @@
-// Every option, read and checked; and the defaults.
+// Reads, checks and initializes the option structures.
 #include "c/options.hpp"
 
 #include <chrono>
@@ -28,7 +28,7 @@ static_assert(static_cast<int>(priority::high) == CENOTE_PRIORITY_HIGH);
 static_assert(static_cast<int>(priority::normal) == CENOTE_PRIORITY_NORMAL);
 static_assert(static_cast<int>(priority::low) == CENOTE_PRIORITY_LOW);
 
-/// The same fields on both sides, named once. `f(c, cpp)` is called for each pair.
+/// Calls `f(c, cpp)` for each duration, as a member of the structure in C and in C++.
 template <class C, class Cpp, class F>
 void each_time(C& c, Cpp& cpp, F f) {
     f(c.acquire_timeout, cpp.acquire_timeout);
@@ -52,6 +52,7 @@ void each_time(C& c, Cpp& cpp, F f) {
     f(c.backoff_cap_idle, cpp.backoff.cap_idle);
 }
 
+/// Calls `f(c, cpp)` for each count.
 template <class C, class Cpp, class F>
 void each_count(C& c, Cpp& cpp, F f) {
     f(c.max, cpp.max);
@@ -82,7 +83,7 @@ cenote_options defaults() noexcept {
     return o;
 }
 
-/// What it is in C++, if it is one of those from 0 to `last`.
+/// The enumerator in C++. Throws invalid_option if `value` is not from 0 to `last`.
 template <class Cpp>
 Cpp choice(std::int32_t value, std::int32_t last, const char* option) {
     if (value < 0 || value > last)
@@ -91,24 +92,24 @@ Cpp choice(std::int32_t value, std::int32_t last, const char* option) {
     return static_cast<Cpp>(value);
 }
 
-[[noreturn]] void unreadable(const char* what) {
+[[noreturn]] void refuse_struct(const char* what) {
     throw std::invalid_argument(std::string(what) +
-                                " has no size, or asks for what this library does not know");
+                                " has an invalid size or members unknown to this library");
 }
 
-std::shared_ptr<breaker> read_breaker(const cenote_options& o, const host& at) {
+std::shared_ptr<breaker> read_breaker(const cenote_options& o, const pool_entry& entry) {
     if (o.breaker != nullptr && o.threshold != nullptr)
         throw invalid_option("breaker", "set", "must not be set together with threshold");
     if (o.breaker != nullptr) {
-        cenote_breaker told{};
-        if (!read_struct(o.breaker, told)) unreadable("breaker");
-        if (told.succeeded == nullptr || told.failed == nullptr)
-            throw invalid_option("breaker", "null", "must have `succeeded` and `failed`");
-        return make_breaker(told, at);
+        cenote_breaker callbacks{};
+        if (!read_struct(o.breaker, callbacks)) refuse_struct("breaker");
+        if (callbacks.succeeded == nullptr || callbacks.failed == nullptr)
+            throw invalid_option("breaker", "null", "must set `succeeded` and `failed`");
+        return make_breaker(callbacks, entry);
     }
     if (o.threshold == nullptr) return nullptr;
     cenote_threshold t{};
-    if (!read_struct(o.threshold, t)) unreadable("threshold");
+    if (!read_struct(o.threshold, t)) refuse_struct("threshold");
     return std::make_shared<threshold_breaker>(
         threshold_breaker::settings{.failures = t.failures,
                                     .cool_down = nanoseconds{t.cool_down},
@@ -116,21 +117,22 @@ std::shared_ptr<breaker> read_breaker(const cenote_options& o, const host& at) {
                                     .successes = t.successes});
 }
 
-std::shared_ptr<observer> read_observer(const cenote_options& o, const host& at) {
+std::shared_ptr<observer> read_observer(const cenote_options& o, const pool_entry& entry) {
     if (o.observer == nullptr) return nullptr;
-    cenote_observer told{};
-    if (!read_struct(o.observer, told)) unreadable("observer");
-    if (told.on_event == nullptr) throw invalid_option("observer", "null", "must have `on_event`");
-    return make_observer(told, at);
+    cenote_observer callbacks{};
+    if (!read_struct(o.observer, callbacks)) refuse_struct("observer");
+    if (callbacks.on_event == nullptr)
+        throw invalid_option("observer", "null", "must set `on_event`");
+    return make_observer(callbacks, entry);
 }
 
 }  // namespace
 
-options read_options(const cenote_options* from, const host& at) {
+options read_options(const cenote_options* from, const pool_entry& entry) {
     cenote_options o = defaults();
-    if (from != nullptr && !read_struct(from, o)) unreadable("options");
+    if (from != nullptr && !read_struct(from, o)) refuse_struct("options");
     options into;
-    if (o.name == nullptr) throw invalid_option("name", "null", "must be a text");
+    if (o.name == nullptr) throw invalid_option("name", "null", "must not be null");
     into.name = o.name;
     each_time(o, into, [](std::int64_t c, nanoseconds& cpp) { cpp = nanoseconds{c}; });
     each_count(o, into, [](auto c, auto& cpp) { cpp = c; });
@@ -141,8 +143,8 @@ options read_options(const cenote_options* from, const host& at) {
         choice<open_errors>(o.open_errors, CENOTE_OPEN_ERRORS_FAIL_FAST, "open_errors");
     into.probe_on_release = o.probe_on_release != 0;
     into.refuse_deadlock = o.refuse_deadlock != 0;
-    into.breaker = read_breaker(o, at);
-    if (auto told = read_observer(o, at)) into.observers.push_back(std::move(told));
+    into.breaker = read_breaker(o, entry);
+    if (auto observer = read_observer(o, entry)) into.observers.push_back(std::move(observer));
     validate(into);
     return into;
 }
@@ -166,7 +168,7 @@ using cenote::c::is_known_size;
 
 namespace {
 
-/// Also what the library does not know is set, to zero: then it will be understood.
+/// Members that the library does not know become zero, so that it accepts the structure.
 template <class S>
 cenote_code init(S* into, std::size_t size, S usual) noexcept {
     if (into == nullptr || !is_known_size<S>(size)) return CENOTE_INVALID_ARGUMENT;

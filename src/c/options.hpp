@@ -1,17 +1,17 @@
-// Options between C and C++.
+// Converts options from C to C++.
 #pragma once
 
-#include "c/hosts.hpp"
+#include "c/pool_entries.hpp"
 #include "cenote/cenote.h"
 #include "cenote/options.hpp"
 
 namespace cenote::c {
 
-/// What `from` says, or the defaults if it is null, for the pool at `at`. Throws invalid_option,
-/// and std::invalid_argument for a structure that cannot be read.
-options read_options(const cenote_options* from, const host& at);
+/// The options of the pool in `entry`; the defaults if `from` is null. Throws invalid_option, and
+/// std::invalid_argument for a structure of invalid size or with unknown members.
+options read_options(const cenote_options* from, const pool_entry& entry);
 
-/// The same for one acquire. False: it cannot be read.
+/// The options of one acquire; the defaults if `from` is null. False if `from` is invalid.
 bool read_wish(const cenote_wish* from, acquire_options& into) noexcept;
 
 }  // namespace cenote::c

@@ -1,4 +1,4 @@
-// Pools: made, ended, controlled.
+// The functions for pools: create, destroy, control.
 #include <chrono>
 #include <memory>
 #include <stdexcept>
@@ -7,46 +7,46 @@
 
 #include "c/callbacks.hpp"
 #include "c/failure.hpp"
-#include "c/hosts.hpp"
 #include "c/options.hpp"
+#include "c/pool_entries.hpp"
 #include "c/structs.hpp"
 #include "cenote/cenote.h"
 
 namespace {
 
-using cenote::c::engaged;
+using cenote::c::c_connector;
+using cenote::c::callback_scope;
 using cenote::c::guarded;
-using cenote::c::host;
-using cenote::c::told_connector;
-using cenote::c::visit;
+using cenote::c::pool_entry;
+using cenote::c::pool_pin;
 using std::chrono::nanoseconds;
 
-void end(const cenote_connector& told) {
-    if (told.end != nullptr) told.end(told.context);
+void end(const cenote_connector& callbacks) {
+    if (callbacks.end != nullptr) callbacks.end(callbacks.context);
 }
 
-/// From here on `told` ends with what this returns, or has ended.
-std::unique_ptr<told_connector> adopt(const cenote_connector& told) {
-    host* place = nullptr;
+/// Takes ownership of the callbacks: their `end` is called by the result, or here before a throw.
+std::unique_ptr<c_connector> adopt(const cenote_connector& callbacks) {
+    pool_entry* entry = nullptr;
     try {
-        place = &host::reserve();
-        return std::make_unique<told_connector>(told, *place);
+        entry = &pool_entry::allocate();
+        return std::make_unique<c_connector>(callbacks, *entry);
     } catch (...) {
-        if (place != nullptr) place->give_up();
-        end(told);
+        if (entry != nullptr) entry->release();
+        end(callbacks);
         throw;
     }
 }
 
-cenote_code create(const cenote_connector& told, const cenote_options* options, cenote_pool* pool,
-                   cenote_failure* why) {
-    std::unique_ptr<told_connector> by = adopt(told);
-    host& at = by->at;
+cenote_code create(const cenote_connector& callbacks, const cenote_options* options,
+                   cenote_pool* pool, cenote_failure* why) {
+    std::unique_ptr<c_connector> by = adopt(callbacks);
+    pool_entry& entry = by->entry;
     bool waits = false;
     try {
-        cenote::options settings = cenote::c::read_options(options, at);
+        cenote::options settings = cenote::c::read_options(options, entry);
         waits = settings.warm_up == cenote::warm_up::wait;
-        *pool = at.open(cenote::c::make_pool(std::move(by), settings));
+        *pool = entry.publish(cenote::c::make_pool(std::move(by), settings));
         return CENOTE_OK;
     } catch (const cenote::invalid_option&) {
         throw;
@@ -60,14 +60,14 @@ cenote_code create(const cenote_connector& told, const cenote_options* options, 
     }
 }
 
-/// Calls `act` with the pool.
+/// Calls `act` with the pinned pool.
 template <class Act>
 cenote_code with_pool(cenote_pool pool, Act&& act) noexcept {
-    visit in(pool);
-    if (!in) return in.code();
-    engaged here(in.where());  // others may be called back from within
+    pool_pin pin(pool);
+    if (!pin) return pin.code();
+    callback_scope scope(pin.entry());
     return guarded([&] {
-        act(in);
+        act(pin);
         return CENOTE_OK;
     });
 }
@@ -80,16 +80,16 @@ cenote_code cenote_create(const cenote_connector* connector, const cenote_option
                           cenote_pool* pool, cenote_failure* why) {
     if (pool != nullptr) *pool = 0;
     if (!cenote::c::is_fillable(why)) why = nullptr, pool = nullptr;
-    cenote_connector told{};
-    if (!cenote::c::read_struct(connector, told) || told.open == nullptr) {
+    cenote_connector callbacks{};
+    if (!cenote::c::read_struct(connector, callbacks) || callbacks.open == nullptr) {
         cenote::c::fill(why, CENOTE_INVALID_ARGUMENT,
-                        "the connector cannot be read, or has no `open`");
+                        "the connector has an invalid size, unknown members or no `open`");
         return CENOTE_INVALID_ARGUMENT;
     }
     return guarded(
         [&]() -> cenote_code {
-            if (pool != nullptr) return create(told, options, pool, why);
-            end(told);
+            if (pool != nullptr) return create(callbacks, options, pool, why);
+            end(callbacks);
             return CENOTE_INVALID_ARGUMENT;
         },
         why);
@@ -97,72 +97,70 @@ cenote_code cenote_create(const cenote_connector* connector, const cenote_option
 
 cenote_code cenote_destroy(cenote_pool pool, size_t* left) {
     if (left != nullptr) *left = 0;
-    return host::destroy(pool, left);
+    return pool_entry::destroy(pool, left);
 }
 
 cenote_code cenote_close(cenote_pool pool, int64_t timeout, size_t* left) {
     if (left != nullptr) *left = 0;
-    visit in(pool);
-    if (!in) return in.code();
-    in->close();
+    pool_pin pin(pool);
+    if (!pin) return pin.code();
+    pin->close();
     bool waits = timeout > 0;
-    // The callback that asks for it would have to end first.
-    if (waits && engaged::of(in.where())) return CENOTE_DEADLOCK;
-    // So would those whose callback comes after another one that runs on this thread, if it is that
-    // one which asks: they have leases.
-    if (waits) cenote::c::answer_those_waiting_here();
-    std::size_t still_out = in->close(nanoseconds{waits ? timeout : 0}, {});
+    if (waits && callback_scope::is_inside(pin.entry())) return CENOTE_DEADLOCK;
+    // If a callback of another pool calls this, requests with leases may be queued behind it.
+    if (waits) cenote::c::run_queued_callbacks();
+    std::size_t still_out = pin->close(nanoseconds{waits ? timeout : 0}, {});
     if (left != nullptr) *left = still_out;
     return CENOTE_OK;
 }
 
 cenote_code cenote_wait_ready(cenote_pool pool, int64_t timeout) {
-    visit in(pool);
-    if (!in) return in.code();
-    engaged here(in.where());
+    pool_pin pin(pool);
+    if (!pin) return pin.code();
+    callback_scope scope(pin.entry());
     return guarded([&] {
-        if (in->wait_ready(nanoseconds{timeout}, {})) return CENOTE_OK;
-        if (in->closed()) return CENOTE_CLOSED;
-        return in->open_error() == nullptr ? CENOTE_TIMED_OUT : CENOTE_OPEN_FAILED;
+        if (pin->wait_ready(nanoseconds{timeout}, {})) return CENOTE_OK;
+        if (pin->closed()) return CENOTE_CLOSED;
+        return pin->open_error() == nullptr ? CENOTE_TIMED_OUT : CENOTE_OPEN_FAILED;
     });
 }
 
 cenote_code cenote_retire_all(cenote_pool pool) {
-    return with_pool(pool, [](visit& in) { in->retire_all(); });
+    return with_pool(pool, [](pool_pin& pin) { pin->retire_all(); });
 }
 
 cenote_code cenote_suspect_all(cenote_pool pool) {
-    return with_pool(pool, [](visit& in) { in->suspect_all(); });
+    return with_pool(pool, [](pool_pin& pin) { pin->suspect_all(); });
 }
 
 cenote_code cenote_resize(cenote_pool pool, uint64_t max) {
-    return with_pool(pool, [&](visit& in) { in->resize(max); });
+    return with_pool(pool, [&](pool_pin& pin) { pin->resize(max); });
 }
 
 cenote_code cenote_pause(cenote_pool pool) {
-    return with_pool(pool, [](visit& in) { in->pause(); });
+    return with_pool(pool, [](pool_pin& pin) { pin->pause(); });
 }
 
 cenote_code cenote_resume(cenote_pool pool) {
-    return with_pool(pool, [](visit& in) { in->resume(); });
+    return with_pool(pool, [](pool_pin& pin) { pin->resume(); });
 }
 
 cenote_code cenote_activate(cenote_pool pool) {
-    return with_pool(pool, [](visit& in) { in->activate(); });
+    return with_pool(pool, [](pool_pin& pin) { pin->activate(); });
 }
 
 cenote_code cenote_deactivate(cenote_pool pool) {
-    return with_pool(pool, [](visit& in) { in->deactivate(); });
+    return with_pool(pool, [](pool_pin& pin) { pin->deactivate(); });
 }
 
 cenote_code cenote_recover(cenote_pool pool, uint64_t probes) {
-    return with_pool(pool, [&](visit& in) { in->recover(probes); });
+    return with_pool(pool, [&](pool_pin& pin) { pin->recover(probes); });
 }
 
 cenote_code cenote_retry_after(cenote_pool pool, int64_t* wait) {
     if (wait == nullptr) return CENOTE_INVALID_ARGUMENT;
     *wait = 0;
-    return with_pool(pool, [&](visit& in) { *wait = in->retry_after().count(); });
+    return with_pool(pool, [&](pool_pin& pin) { *wait = pin->retry_after().count(); });
 }
 
 }  // extern "C"

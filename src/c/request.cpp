@@ -1,4 +1,4 @@
-// Acquires without a thread: each is a coroutine that awaits its lease, calls back, and is gone.
+// Asynchronous acquires: each is a coroutine that awaits a lease and calls the callback.
 #include <chrono>
 #include <coroutine>
 #include <exception>
@@ -8,8 +8,8 @@
 
 #include "c/cells.hpp"
 #include "c/failure.hpp"
-#include "c/hosts.hpp"
 #include "c/options.hpp"
+#include "c/pool_entries.hpp"
 #include "cenote/cenote.h"
 #include "cenote/coroutine.hpp"
 
@@ -17,7 +17,7 @@ namespace cenote::c {
 
 namespace {
 
-/// A coroutine that nobody waits for.
+/// A coroutine without a result, which destroys itself.
 struct detached {
     struct promise_type {
         detached get_return_object() noexcept { return {}; }
@@ -28,29 +28,31 @@ struct detached {
     };
 };
 
-/// One callback at a time on a thread: one that acquires again, and finds a lease at once, or that
-/// releases what another one waits for, would otherwise call the next from within, and that one the
-/// next. Whoever comes while one runs goes on when it has returned, on the same thread.
+/// Runs callbacks on a thread one after the other. A callback that acquires again, or releases what
+/// another request waits for, would otherwise run further callbacks from within, without a limit.
+/// Requests that complete while a callback runs are queued, and continue on that thread after it.
 ///
-///     turn mine;
-///     … co_await pool.co_acquire(…).resumed_by(mine.taker()) …
-///     co_await mine;   // it is our turn now
-///     mine.pass();
-class turn {
+///     callback_turn turn;
+///     auto resumer = turn.resumer();
+///     … co_await pool.co_acquire(…).resumed_by(resumer) …
+///     co_await turn;    // until no other callback runs on this thread
+///     … the callback …
+///     turn.finish();
+class callback_turn {
 public:
-    turn() = default;
-    turn(const turn&) = delete;
-    turn& operator=(const turn&) = delete;
+    callback_turn() = default;
+    callback_turn(const callback_turn&) = delete;
+    callback_turn& operator=(const callback_turn&) = delete;
 
-    /// Resumes a coroutine when it is its turn.
-    auto taker() noexcept {
-        return [this](std::coroutine_handle<> frame) { take(frame); };
+    /// Resumes the coroutine now, or queues it behind a running callback.
+    auto resumer() noexcept {
+        return [this](std::coroutine_handle<> frame) { resume(frame); };
     }
 
     bool await_ready() noexcept {
-        if (has_it_) return true;
+        if (has_turn_) return true;
         if (here.running) return false;
-        has_it_ = runs_line_ = here.running = true;
+        has_turn_ = runs_queue_ = here.running = true;
         return true;
     }
     void await_suspend(std::coroutine_handle<> frame) noexcept {
@@ -59,96 +61,97 @@ public:
     }
     void await_resume() noexcept {}
 
-    /// The end of it.
-    void pass() noexcept {
-        if (runs_line_) run_line();
+    void finish() noexcept {
+        if (runs_queue_) run_queue();
     }
-    /// Those who wait for their turn on this thread have it.
-    static void resume_all_here() noexcept {
-        while (turn* next = here.pop()) {
-            next->has_it_ = true;
+    /// Resumes all requests queued on this thread.
+    static void resume_queued() noexcept {
+        while (callback_turn* next = here.pop()) {
+            next->has_turn_ = true;
             next->frame_.resume();
         }
     }
 
 private:
-    struct line {
-        void push(turn& t) noexcept {
+    struct queue {
+        void push(callback_turn& t) noexcept {
             (last == nullptr ? first : last->next_) = &t;
             last = &t;
         }
-        turn* pop() noexcept {
-            turn* t = first;
+        callback_turn* pop() noexcept {
+            callback_turn* t = first;
             if (t == nullptr) return nullptr;
             first = t->next_;
             if (first == nullptr) last = nullptr;
             return t;
         }
-        turn* first = nullptr;
-        turn* last = nullptr;
+        callback_turn* first = nullptr;
+        callback_turn* last = nullptr;
         bool running = false;
     };
-    static thread_local constinit line here;
+    static thread_local constinit queue here;
 
-    void take(std::coroutine_handle<> frame) noexcept {
+    void resume(std::coroutine_handle<> frame) noexcept {
         await_suspend(frame);
         if (here.running) return;
         here.running = true;
-        run_line();
+        run_queue();
     }
-    static void run_line() noexcept {
-        resume_all_here();
+    static void run_queue() noexcept {
+        resume_queued();
         here.running = false;
     }
 
     std::coroutine_handle<> frame_;
-    turn* next_ = nullptr;
-    bool has_it_ = false;
-    bool runs_line_ = false;
+    callback_turn* next_ = nullptr;
+    bool has_turn_ = false;
+    bool runs_queue_ = false;
 };
-thread_local constinit turn::line turn::here;
+thread_local constinit callback_turn::queue callback_turn::here;
 
-/// What was asked. Trivial: g++ 12 may destroy others twice that are handed to a coroutine.
-struct wanted {
-    host* from;
+/// The arguments of a request. Trivially destructible, because g++ 12 may destroy others twice when
+/// they are passed to a coroutine.
+struct async_request {
+    pool_entry* entry;
     acquire_options how;
     cenote_on_acquired done;
     void* context;
     cenote_request number;
 };
 
-void answer(const wanted& w, lease<item> held, const cenote_failure& why) noexcept {
-    engaged here(*w.from);
-    if (!held) return w.done(w.context, why.code, 0, nullptr, &why);
+void complete(const async_request& r, lease<item> held, const cenote_failure& why) noexcept {
+    callback_scope scope(*r.entry);
+    if (!held) return r.done(r.context, why.code, 0, nullptr, &why);
     void* resource = held->resource;
-    cenote_lease number = cell::keep(std::move(held), cell::holder::unknown);
-    w.done(w.context, CENOTE_OK, number, resource, nullptr);
+    cenote_lease number = cell::store(std::move(held), cell::holder::unknown);
+    r.done(r.context, CENOTE_OK, number, resource, nullptr);
 }
 
-detached acquire(wanted w, std::stop_token stop) {
+detached acquire(async_request r, std::stop_token stop) {
     detail::process_number began_in = detail::this_process;
     lease<item> held;
     cenote_failure why{};
     why.size = sizeof why;
-    turn mine;
-    auto taker = mine.taker();
+    callback_turn turn;
+    auto resumer = turn.resumer();
     try {
-        w.how.stop = stop;
-        held = co_await w.from->pool().co_acquire(w.how, std::source_location()).resumed_by(taker);
+        r.how.stop = stop;
+        held =
+            co_await r.entry->pool().co_acquire(r.how, std::source_location()).resumed_by(resumer);
     } catch (...) {
         describe_exception(&why);
     }
-    w.from->strike(w.number);
-    co_await mine;
-    // In the child of a fork it is the parent's who is answered.
-    if (began_in == detail::this_process) answer(w, std::move(held), why);
-    w.from->dismiss(began_in);
-    mine.pass();
+    r.entry->remove_request(r.number);
+    co_await turn;
+    // After a fork only the parent calls the callback.
+    if (began_in == detail::this_process) complete(r, std::move(held), why);
+    r.entry->unpin(began_in);
+    turn.finish();
 }
 
 }  // namespace
 
-void answer_those_waiting_here() noexcept { turn::resume_all_here(); }
+void run_queued_callbacks() noexcept { callback_turn::resume_queued(); }
 
 }  // namespace cenote::c
 
@@ -158,28 +161,27 @@ cenote_code cenote_acquire_async(cenote_pool pool, const cenote_wish* wish, ceno
                                  void* context, cenote_request* request) {
     using namespace cenote::c;
     if (request != nullptr) *request = 0;
-    wanted w{nullptr, {}, done, context, 0};
-    if (done == nullptr || !read_wish(wish, w.how)) return CENOTE_INVALID_ARGUMENT;
+    async_request r{nullptr, {}, done, context, 0};
+    if (done == nullptr || !read_wish(wish, r.how)) return CENOTE_INVALID_ARGUMENT;
     std::stop_token token;
     cenote_code code = guarded([&] {
-        visit in(pool);
-        if (!in) return in.code();
-        w.from = &in.where();
+        pool_pin pin(pool);
+        if (!pin) return pin.code();
+        r.entry = &pin.entry();
         std::stop_source stop;
         token = stop.get_token();
-        w.number = w.from->enlist(std::move(stop));
+        r.number = r.entry->add_request(std::move(stop));
         return cenote_code{CENOTE_OK};
     });
     if (code != CENOTE_OK) return code;
-    // From here on it is the request that keeps the pool. It can be called back before this
-    // returns.
-    if (request != nullptr) *request = w.number;
+    // From here on the request pins the pool. `done` may be called before this function returns.
+    if (request != nullptr) *request = r.number;
     return guarded([&] {
         try {
-            acquire(w, std::move(token));
+            acquire(r, std::move(token));
         } catch (...) {
-            w.from->strike(w.number);
-            w.from->dismiss(cenote::detail::this_process);
+            r.entry->remove_request(r.number);
+            r.entry->unpin(cenote::detail::this_process);
             if (request != nullptr) *request = 0;
             throw;
         }
@@ -190,12 +192,12 @@ cenote_code cenote_acquire_async(cenote_pool pool, const cenote_wish* wish, ceno
 cenote_code cenote_cancel(cenote_pool pool, cenote_request request) {
     std::optional<std::stop_source> stop;
     {
-        cenote::c::visit in(pool);
-        if (!in) return in.code();
-        cenote_code code = in.where().find(request, stop);
+        cenote::c::pool_pin pin(pool);
+        if (!pin) return pin.code();
+        cenote_code code = pin.entry().find_request(request, stop);
         if (code != CENOTE_OK) return code;
     }
-    // As long as it waits, it keeps the pool; and it does not go on before this has stopped it.
+    // A waiting request pins the pool, and cannot complete while its stop is being requested.
     stop->request_stop();
     return CENOTE_OK;
 }

@@ -1,4 +1,4 @@
-// Structures between a program and a library of different age.
+// Structures passed between programs and libraries of different versions.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,7 @@
 
 namespace cenote::c {
 
-/// How large a structure was when it was first published. Smaller ones never were. These numbers
-/// never change.
+/// The size of a structure when it was first published, which is its minimum. Never changes.
 template <class S>
 constexpr std::size_t first_size = 0;
 template <>
@@ -36,12 +35,12 @@ inline constexpr std::size_t first_size<cenote_holder> = 32;
 template <class S>
 bool is_known_size(std::size_t size) noexcept {
     static_assert(first_size<S> != 0 && first_size<S> <= sizeof(S));
-    // Larger than anything sensible: it was never set.
+    // A larger value was never set.
     return size >= first_size<S> && size <= first_size<S> + 65536;
 }
 
-/// Reads what the caller's structure has into `into`, which has the defaults of what it has not.
-/// False: it is none, or asks for something that is not known here.
+/// Copies the members that the caller's structure has to `into`, which contains the defaults of the
+/// others. False for an invalid size, or if a member unknown to this library is not zero.
 template <class S>
 bool read_struct(const S* from, S& into) noexcept {
     static_assert(std::is_trivially_copyable_v<S>);
@@ -54,7 +53,7 @@ bool read_struct(const S* from, S& into) noexcept {
     return true;
 }
 
-/// Writes as much of `value` as the caller has room for. False: it is none.
+/// Copies as much of `value` as the caller's structure holds. False for an invalid size.
 template <class S>
 bool write_struct(const S& value, S* to) noexcept {
     static_assert(std::is_trivially_copyable_v<S>);

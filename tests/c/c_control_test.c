@@ -1,4 +1,4 @@
-/* Looking at pools and controlling them; observers and breakers of one's own. */
+/* Statistics, control, observers and breakers of the C API. */
 #include <pthread.h>
 
 #include "check.h"
@@ -49,7 +49,7 @@ static void resizes(void) {
     end(pool, &w);
 }
 
-static void breaks_by_hand(void) {
+static void moves_the_breaker_manually(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     cenote_pool pool = pool_of(&c, 3);
@@ -57,7 +57,7 @@ static void breaks_by_hand(void) {
     cenote_lease lease, other;
     CHECK_OK(cenote_breaker_now(pool, &state));
     CHECK(state == CENOTE_ACTIVE);
-    CHECK_OK(cenote_release(lease_from(pool))); /* an open would be a success later */
+    CHECK_OK(cenote_release(lease_from(pool))); /* so that no open succeeds later */
     CHECK_OK(cenote_deactivate(pool));
     CHECK_OK(cenote_breaker_now(pool, &state));
     CHECK(state == CENOTE_INACTIVE);
@@ -80,7 +80,7 @@ static void breaks_by_hand(void) {
     end(pool, &w);
 }
 
-static void breaks_by_counting(void) {
+static void moves_the_breaker_by_threshold(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     cenote_threshold t;
@@ -133,7 +133,7 @@ static int on_cool_down(void* context, const cenote_breaker_report* what, cenote
     return 1;
 }
 
-static void breaks_by_a_strategy(void) {
+static void moves_the_breaker_by_a_strategy(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     judge j = {0};
@@ -154,14 +154,14 @@ static void breaks_by_a_strategy(void) {
     CHECK_OK(cenote_release(lease));
     cenote_breaker_state state = CENOTE_INACTIVE;
     WAIT_UNTIL(cenote_breaker_now(pool, &state) == CENOTE_OK && state == CENOTE_ACTIVE);
-    /* What is no state is no move. */
+    /* A move to an unknown state is ignored. */
     j.nonsense = true;
     CHECK_OK(cenote_release_as(lease_from(pool), CENOTE_DISCARD));
     WAIT_UNTIL(j.failed == 2);
     CHECK_OK(cenote_release(lease_from(pool)));
     end(pool, &w);
 
-    /* Without `cooled_down` it recovers. */
+    /* Without `cooled_down` the breaker moves to RECOVERING. */
     workshop v = {0};
     c = connector_of(&v);
     judge k = {0};
@@ -176,7 +176,7 @@ static void breaks_by_a_strategy(void) {
     end(pool, &v);
 }
 
-/* What was told. */
+/* The events received. */
 typedef struct diary {
     atomic_int of[32];
     atomic_int cause_of_open, text_of_open, reason, code, breaker, task;
@@ -184,14 +184,14 @@ typedef struct diary {
     cenote_pool pool;
 } diary;
 
-static void write_down(void* context, const cenote_event* what) {
+static void record(void* context, const cenote_event* what) {
     diary* d = context;
     CHECK(what->size == sizeof *what);
     CHECK(what->kind <= CENOTE_EVENT_CLOSED_POOL);
     CHECK(strcmp(what->pool, "watched") == 0);
     if (what->kind == CENOTE_EVENT_OPEN_FAILED) {
         d->cause_of_open = what->cause;
-        d->text_of_open = strcmp(what->text, "nobody listens on port 5432") == 0;
+        d->text_of_open = strcmp(what->text, "connection refused on port 5432") == 0;
     }
     if (what->kind == CENOTE_EVENT_RETIRED) d->reason = (int)what->reason;
     if (what->kind == CENOTE_EVENT_EXHAUSTED) d->code = (int)what->code;
@@ -202,15 +202,13 @@ static void write_down(void* context, const cenote_event* what) {
     ++d->of[what->kind];
 }
 
-static void tells_an_observer(void) {
+static void reports_events(void) {
     workshop w = {0};
     w.open_says = 1;
     cenote_connector c = able_connector_of(&w);
     diary d = {.reason = -1, .destroy = -1};
-    cenote_observer o = {.size = sizeof o,
-                         .context = &d,
-                         .wants = CENOTE_WANTS_ALL_BUT_LEASES,
-                         .on_event = write_down};
+    cenote_observer o = {
+        .size = sizeof o, .context = &d, .wants = CENOTE_WANTS_ALL_BUT_LEASES, .on_event = record};
     cenote_options options = options_of(1);
     options.name = "watched";
     options.observer = &o;
@@ -245,12 +243,12 @@ static void tells_an_observer(void) {
     CHECK(d.of[CENOTE_EVENT_ACQUIRED] == 0 && d.of[CENOTE_EVENT_RELEASED] == 0);
 }
 
-static void tells_of_probes_and_resets_that_fail(void) {
+static void reports_failed_probes_and_resets(void) {
     workshop w = {0};
     cenote_connector c = able_connector_of(&w);
     diary d = {0};
     cenote_observer o = {
-        .size = sizeof o, .context = &d, .wants = CENOTE_WANTS_ALL, .on_event = write_down};
+        .size = sizeof o, .context = &d, .wants = CENOTE_WANTS_ALL, .on_event = record};
     cenote_options options = options_of(1);
     options.name = "watched";
     options.observer = &o;
@@ -289,7 +287,7 @@ static void refuses_for_every_reason(void) {
     cenote_pool pool;
     CHECK_OK(cenote_create(&c, &o, &pool, NULL));
     cenote_lease lease = lease_from(pool), none;
-    /* Who holds the only one and waits for it. */
+    /* This thread holds the only lease and waits for another. */
     CHECK_CODE(cenote_acquire(pool, patience, &none, NULL), CENOTE_DEADLOCK);
     pthread_t waiting;
     pthread_create(&waiting, NULL, waits, &pool);
@@ -309,7 +307,7 @@ static bool has_shed(cenote_pool pool) {
     return stats.refused[CENOTE_SHED - 1] > 0;
 }
 
-/* So long that others wait for more than the target. */
+/* Holds a lease until other callers have waited longer than the target. */
 static void* holds_long(void* of) {
     cenote_pool pool = *(cenote_pool*)of;
     while (!has_shed(pool)) {
@@ -336,7 +334,7 @@ static void sheds(void) {
     end(pool, &w);
 }
 
-static void looks(void) {
+static void reads_statistics(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     cenote_pool pool = pool_of(&c, 4);
@@ -399,7 +397,7 @@ static void looks(void) {
     end(pool, &w);
 }
 
-static void has_a_word_and_a_text_for_everything(void) {
+static void has_a_name_and_a_text_for_everything(void) {
     const cenote_code codes[] = {CENOTE_OK,
                                  CENOTE_TIMED_OUT,
                                  CENOTE_CLOSED,
@@ -439,14 +437,14 @@ int main(void) {
     RUN(pauses);
     RUN(retires);
     RUN(resizes);
-    RUN(breaks_by_hand);
-    RUN(breaks_by_counting);
-    RUN(breaks_by_a_strategy);
-    RUN(tells_an_observer);
-    RUN(tells_of_probes_and_resets_that_fail);
+    RUN(moves_the_breaker_manually);
+    RUN(moves_the_breaker_by_threshold);
+    RUN(moves_the_breaker_by_a_strategy);
+    RUN(reports_events);
+    RUN(reports_failed_probes_and_resets);
     RUN(refuses_for_every_reason);
     RUN(sheds);
-    RUN(looks);
-    RUN(has_a_word_and_a_text_for_everything);
+    RUN(reads_statistics);
+    RUN(has_a_name_and_a_text_for_everything);
     return 0;
 }

@@ -1,10 +1,10 @@
-/* In the child of a fork the pool begins anew, and what is the parent's is let go of. */
+/* In the child of a fork a pool starts again, and forsakes the resources of the parent. */
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
 
-/* The thread sanitizer does not like a child that starts threads; ours does. */
+/* By default the thread sanitizer ends a forked child that starts threads. */
 const char* __tsan_default_options(void);
 const char* __tsan_default_options(void) { return "die_after_fork=0"; }
 
@@ -26,7 +26,7 @@ static void child(cenote_pool pool, cenote_lease parents, workshop* w) {
     CHECK_OK(cenote_release(parents));
     CHECK_CODE(cenote_release(parents), CENOTE_STALE_HANDLE);
     CHECK(forsaken == 2 && w->closed == closed);
-    /* Who waited is not here. */
+    /* The waiter exists only in the parent. */
     CHECK(count(pool, CENOTE_COUNT_WAITING) == 0);
     CHECK_OK(cenote_destroy(pool, NULL));
     CHECK(w->closed == closed + 1);
@@ -51,7 +51,7 @@ int main(void) {
     CHECK_OK(cenote_cancel(pool, request));
     CHECK_CODE(waiting, CENOTE_CANCELED);
     CHECK_OK(cenote_release(idle));
-    /* Somebody who waits in another pool, in the parent alone. */
+    /* A waiter of another pool, which exists only in the parent. */
     workshop v = {0};
     cenote_connector d = connector_of(&v);
     cenote_pool other = pool_of(&d, 1);

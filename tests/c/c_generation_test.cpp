@@ -1,5 +1,4 @@
-// What becomes of a place whose generations are used up: its handles do not begin anew. And what
-// else can only be seen from inside.
+// Handles whose generations are exhausted, and the C API without membarrier(2).
 #include <atomic>
 #include <set>
 #include <thread>
@@ -37,7 +36,7 @@ cenote_pool make() {
     return pool;
 }
 
-TEST(generation, no_lease_has_a_handle_that_was_there_before) {
+TEST(generation, lease_handles_are_never_reused) {
     cenote_pool pool = make();
     std::set<cenote_lease> seen;
     opened = 0;
@@ -46,7 +45,7 @@ TEST(generation, no_lease_has_a_handle_that_was_there_before) {
         cenote_lease lease = 0;
         ASSERT_EQ(cenote_acquire(pool, CENOTE_FOREVER, &lease, nullptr), CENOTE_OK);
         EXPECT_TRUE(seen.insert(lease).second) << i;
-        // Each way out must notice it.
+        // Every way to end a lease must notice the last generation.
         switch (i % 3) {
             case 0: ASSERT_EQ(cenote_release(lease), CENOTE_OK); break;
             case 1:
@@ -61,7 +60,7 @@ TEST(generation, no_lease_has_a_handle_that_was_there_before) {
     EXPECT_EQ(opened.load(), closed.load());
 }
 
-TEST(generation, a_resource_is_replaced_when_its_place_is_used_up) {
+TEST(generation, a_resource_is_replaced_when_its_cell_is_exhausted) {
     cenote_pool pool = make();
     opened = 0;
     for (int i = 0; i < 600; ++i) {
@@ -69,13 +68,13 @@ TEST(generation, a_resource_is_replaced_when_its_place_is_used_up) {
         ASSERT_EQ(cenote_acquire(pool, CENOTE_FOREVER, &lease, nullptr), CENOTE_OK);
         ASSERT_EQ(cenote_release(lease), CENOTE_OK);
     }
-    // Places are used again, so the first one may have been half used.
+    // Cells are reused, so the first one may have been used before.
     EXPECT_GE(opened.load(), 2);
     EXPECT_LE(opened.load(), 4);
     EXPECT_EQ(cenote_destroy(pool, nullptr), CENOTE_OK);
 }
 
-TEST(generation, no_pool_has_a_handle_that_was_there_before) {
+TEST(generation, pool_handles_are_never_reused) {
     std::set<cenote_pool> seen;
     for (int i = 0; i < 600; ++i) {
         cenote_pool pool = make();
@@ -86,8 +85,8 @@ TEST(generation, no_pool_has_a_handle_that_was_there_before) {
     for (cenote_pool gone : seen) EXPECT_EQ(cenote_pause(gone), CENOTE_STALE_HANDLE);
 }
 
-/// Acquires and releases until the pool is gone, which another thread destroys.
-void borrow_until_the_end(cenote_pool pool) {
+/// Acquires and releases until another thread has destroyed the pool.
+void borrow_until_destroyed(cenote_pool pool) {
     for (;;) {
         cenote_lease lease = 0;
         cenote_code code = cenote_acquire(pool, CENOTE_FOREVER, &lease, nullptr);
@@ -97,20 +96,20 @@ void borrow_until_the_end(cenote_pool pool) {
     }
 }
 
-TEST(barrier, pools_end_among_callers_with_the_kernels_help_and_without) {
-    bool helped = cenote::c::barrier_is_elsewhere;
-    for (bool elsewhere : {helped, false}) {
-        cenote::c::barrier_is_elsewhere = elsewhere;
+TEST(barrier, pools_end_during_calls_with_and_without_membarrier) {
+    bool works = cenote::c::has_membarrier;
+    for (bool used : {works, false}) {
+        cenote::c::has_membarrier = used;
         for (int i = 0; i < 100; ++i) {
             cenote_pool pool = make();
             std::vector<std::thread> callers;
-            for (int j = 0; j < 3; ++j) callers.emplace_back(borrow_until_the_end, pool);
+            for (int j = 0; j < 3; ++j) callers.emplace_back(borrow_until_destroyed, pool);
             if (i % 2 == 0) std::this_thread::yield();
             ASSERT_EQ(cenote_destroy(pool, nullptr), CENOTE_OK);
             for (std::thread& t : callers) t.join();
         }
     }
-    cenote::c::barrier_is_elsewhere = helped;
+    cenote::c::has_membarrier = works;
 }
 
 }  // namespace

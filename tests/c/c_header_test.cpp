@@ -15,14 +15,14 @@ int open_throws(void* context, void**, cenote_failure*) {
     throw std::runtime_error("thrown by open");
 }
 
-TEST(header, is_for_cpp_as_well) {
+TEST(header, compiles_as_cpp) {
     cenote_wish wish = CENOTE_WISH;
     EXPECT_EQ(wish.size, sizeof wish);
     EXPECT_STREQ(cenote_word(CENOTE_OK), "ok");
     EXPECT_THAT(CENOTE_HERE, HasSubstr("c_header_test.cpp:"));
 }
 
-TEST(header, no_exception_of_a_callback_gets_through) {
+TEST(header, no_exception_of_a_callback_escapes) {
     cenote_connector c{};
     c.size = sizeof c;
     c.open = open_throws;

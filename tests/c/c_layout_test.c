@@ -1,5 +1,5 @@
-/* What programs were compiled with: sizes, places and numbers of version 0.1. A difference is a
- * break; what is new comes at the end of a structure, or is a new number. */
+/* The ABI of version 0.1: sizes, offsets and values. Existing ones never change; new members are
+ * added at the end of a structure. */
 #include "check.h"
 
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), "the size of " #type)

@@ -1,4 +1,4 @@
-/* Leases in C: acquire, release, and every handle that is none. */
+/* Leases of the C API: acquire, release, invalid handles. */
 #include <pthread.h>
 
 #include "check.h"
@@ -16,7 +16,7 @@ static void lends_what_open_has_made(void) {
     CHECK(again == resource);
     CHECK(count(pool, CENOTE_COUNT_LEASED) == 1);
     CHECK_OK(cenote_release(lease));
-    /* The resource is not asked for by everybody. */
+    /* The output `resource` is optional. */
     CHECK_OK(cenote_acquire(pool, 0, &lease, NULL));
     CHECK_OK(cenote_release(lease));
     CHECK(count(pool, CENOTE_COUNT_LEASED) == 0);
@@ -24,7 +24,7 @@ static void lends_what_open_has_made(void) {
     end(pool, &w);
 }
 
-static void never_gives_a_handle_twice(void) {
+static void never_reuses_a_handle(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     cenote_pool pool = pool_of(&c, 1);
@@ -38,14 +38,14 @@ static void never_gives_a_handle_twice(void) {
     end(pool, &w);
 }
 
-static void answers_a_second_release(void) {
+static void detects_a_second_release(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     cenote_pool pool = pool_of(&c, 1);
     cenote_lease first = lease_from(pool);
     CHECK_OK(cenote_release(first));
     CHECK_CODE(cenote_release(first), CENOTE_STALE_HANDLE);
-    /* The same resource is somebody else's now: that one must not notice. */
+    /* The resource now belongs to another lease, which must not be affected. */
     cenote_lease next = lease_from(pool);
     void* resource = &w;
     CHECK_CODE(cenote_release(first), CENOTE_STALE_HANDLE);
@@ -64,7 +64,7 @@ static void answers_a_second_release(void) {
     end(pool, &w);
 }
 
-static void answers_what_never_was_a_handle(void) {
+static void detects_invalid_handles(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     cenote_pool pool = pool_of(&c, 1);
@@ -73,9 +73,9 @@ static void answers_what_never_was_a_handle(void) {
     const cenote_lease foreign[] = {0,
                                     1,
                                     UINT64_MAX,
-                                    lease + (UINT64_C(1) << 24), /* the next of this place */
-                                    lease | 0xffffff,            /* a place that is none */
-                                    lease ^ (UINT64_C(3) << 62), /* of another kind */
+                                    lease + (UINT64_C(1) << 24), /* the next generation */
+                                    lease | 0xffffff,            /* no such index */
+                                    lease ^ (UINT64_C(3) << 62), /* another kind */
                                     pool};
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; ++i) {
         CHECK_CODE(cenote_release(foreign[i]), CENOTE_INVALID_HANDLE);
@@ -102,7 +102,7 @@ static void answers_what_never_was_a_handle(void) {
     end(pool, &w);
 }
 
-static void answers_nulls(void) {
+static void refuses_null_pointers(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     cenote_pool pool = pool_of(&c, 1);
@@ -159,7 +159,7 @@ static void resets_what_is_dirty(void) {
     w.reset_says = 0;
     end(pool, &w);
 
-    /* Who cannot reset closes. */
+    /* Without `reset` the resource is closed. */
     workshop plain = {0};
     c = connector_of(&plain);
     pool = pool_of(&c, 1);
@@ -169,7 +169,7 @@ static void resets_what_is_dirty(void) {
     end(pool, &plain);
 }
 
-static void asks_before_it_lends_and_keeps(void) {
+static void calls_before_acquire_and_before_release(void) {
     workshop w = {0};
     cenote_connector c = able_connector_of(&w);
     cenote_pool pool = pool_of(&c, 1);
@@ -192,7 +192,7 @@ static void asks_before_it_lends_and_keeps(void) {
     end(pool, &w);
 }
 
-static void resets_later_what_nobody_uses(void) {
+static void resets_later_when_idle(void) {
     workshop w = {0};
     cenote_connector c = able_connector_of(&w);
     cenote_options o = options_of(1);
@@ -209,7 +209,7 @@ static void resets_later_what_nobody_uses(void) {
     CHECK(w.closed == 0);
     end(pool, &w);
 
-    /* Who cannot reset closes. */
+    /* Without `reset` the resource is closed. */
     workshop plain = {0};
     c = able_connector_of(&plain);
     c.reset = NULL;
@@ -254,7 +254,7 @@ static void detaches(void) {
     workshop_close(&w, mine);
 }
 
-static void takes_only_what_is_there(void) {
+static void tries_without_waiting(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     cenote_pool pool = pool_of(&c, 1);
@@ -272,7 +272,7 @@ static void takes_only_what_is_there(void) {
     end(pool, &w);
 }
 
-static void says_who_holds_what_when_time_is_up(void) {
+static void names_the_holders_in_a_timeout(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     cenote_options o = options_of(1);
@@ -290,7 +290,7 @@ static void says_who_holds_what_when_time_is_up(void) {
     CHECK(why.code == CENOTE_TIMED_OUT && why.size == sizeof why);
     CHECK_HAS(why.text, "1 of 1 leased (unknown call site \"");
     CHECK_HAS(why.text, "c_lease_test.c");
-    /* Without a failure to fill in. */
+    /* Without an output for the failure. */
     CHECK_CODE(cenote_acquire_with(pool, &wish, &none, NULL, NULL), CENOTE_TIMED_OUT);
     cenote_holder holders[2] = {{.size = sizeof *holders}, {.size = sizeof *holders}};
     size_t held = 0;
@@ -307,7 +307,7 @@ static void says_who_holds_what_when_time_is_up(void) {
     end(pool, &w);
 }
 
-static void does_not_queue_if_told_so(void) {
+static void does_not_queue_with_no_queue(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     cenote_pool pool = pool_of(&c, 1);
@@ -322,7 +322,7 @@ static void does_not_queue_if_told_so(void) {
     end(pool, &w);
 }
 
-static void refuses_wishes_it_cannot_read(void) {
+static void refuses_invalid_wishes(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     cenote_pool pool = pool_of(&c, 1);
@@ -340,8 +340,8 @@ static void refuses_wishes_it_cannot_read(void) {
     end(pool, &w);
 }
 
-/* A program that was compiled with a later header: what is not known here must be zero. */
-static void understands_larger_structures_of_later_programs(void) {
+/* A program compiled with a later header: unknown members must be zero. */
+static void accepts_larger_structures_of_later_programs(void) {
     workshop w = {0};
     struct {
         cenote_wish known;
@@ -402,21 +402,21 @@ static void serves_threads_one_at_a_time(void) {
 
 int main(void) {
     RUN(lends_what_open_has_made);
-    RUN(never_gives_a_handle_twice);
-    RUN(answers_a_second_release);
-    RUN(answers_what_never_was_a_handle);
-    RUN(answers_nulls);
+    RUN(never_reuses_a_handle);
+    RUN(detects_a_second_release);
+    RUN(detects_invalid_handles);
+    RUN(refuses_null_pointers);
     RUN(discards);
     RUN(resets_what_is_dirty);
-    RUN(resets_later_what_nobody_uses);
-    RUN(asks_before_it_lends_and_keeps);
+    RUN(resets_later_when_idle);
+    RUN(calls_before_acquire_and_before_release);
     RUN(suspects);
     RUN(detaches);
-    RUN(takes_only_what_is_there);
-    RUN(says_who_holds_what_when_time_is_up);
-    RUN(does_not_queue_if_told_so);
-    RUN(refuses_wishes_it_cannot_read);
-    RUN(understands_larger_structures_of_later_programs);
+    RUN(tries_without_waiting);
+    RUN(names_the_holders_in_a_timeout);
+    RUN(does_not_queue_with_no_queue);
+    RUN(refuses_invalid_wishes);
+    RUN(accepts_larger_structures_of_later_programs);
     RUN(serves_threads_one_at_a_time);
     return 0;
 }

@@ -1,9 +1,9 @@
-/* Pools in C: options, what goes wrong, and how they end. */
+/* Pools of the C API: options, failures, destruction. */
 #include <pthread.h>
 
 #include "check.h"
 
-static void has_the_defaults_it_says(void) {
+static void has_the_documented_defaults(void) {
     cenote_options o;
     memset(&o, 0x55, sizeof o);
     CHECK_OK(cenote_options_init(&o, sizeof o));
@@ -44,7 +44,7 @@ static void works_with_the_defaults(void) {
     end(pool, &w);
 }
 
-static void refuses_what_it_cannot_read(void) {
+static void refuses_invalid_structures(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     cenote_options o = options_of(1);
@@ -62,14 +62,14 @@ static void refuses_what_it_cannot_read(void) {
     c = connector_of(&w);
     cenote_failure nowhere = {0};
     CHECK_CODE(cenote_create(&c, &o, &pool, &nowhere), CENOTE_INVALID_ARGUMENT);
-    CHECK(w.ended == 2); /* once for each that could be read */
+    CHECK(w.ended == 2); /* once for each valid connector */
     o.size = 3;
     CHECK_CODE(cenote_create(&c, &o, &pool, &why), CENOTE_INVALID_ARGUMENT);
     CHECK_HAS(why.text, "options");
     CHECK(w.ended == 3);
 }
 
-static void names_the_option_that_breaks_its_rule(void) {
+static void names_the_invalid_option(void) {
     cenote_options bad[10];
     const char* names[10] = {"max",      "min_size", "name",         "warm_up",
                              "order",    "fairness", "open_timeout", "lifetime_jitter",
@@ -137,7 +137,7 @@ static void opens_the_minimum_with_the_context(void) {
     end(pool, &w);
 }
 
-static void tells_the_creator_what_open_said(void) {
+static void reports_a_failed_open_to_the_creator(void) {
     workshop w = {0};
     w.open_says = CENOTE_FINAL;
     cenote_connector c = connector_of(&w);
@@ -148,11 +148,11 @@ static void tells_the_creator_what_open_said(void) {
     cenote_failure why = {.size = sizeof why};
     CHECK_CODE(cenote_create(&c, &o, &pool, &why), CENOTE_OPEN_FAILED);
     CHECK(pool == 0 && why.code == CENOTE_OPEN_FAILED && why.cause == 111);
-    CHECK_HAS(why.text, "nobody listens on port 5432");
+    CHECK_HAS(why.text, "connection refused on port 5432");
     CHECK(w.ended == 1);
 }
 
-static void says_that_open_failed_if_it_takes_too_long(void) {
+static void reports_an_open_that_exceeds_its_timeout(void) {
     workshop w = {0};
     w.open_waits = true;
     cenote_connector c = connector_of(&w);
@@ -170,7 +170,7 @@ static void says_that_open_failed_if_it_takes_too_long(void) {
     CHECK(w.opened == w.closed);
 }
 
-/* An open that outlives its pool, and destroys another one when it goes on. */
+/* An open that outlives its pool, and then destroys another pool. */
 typedef struct survivor {
     workshop w;
     atomic_bool go_on;
@@ -191,7 +191,7 @@ static void survivor_close(void* context, void* resource) {
 
 static void survivor_end(void* context) { ++((survivor*)context)->w.ended; }
 
-static void does_not_take_another_pool_for_its_own(void) {
+static void does_not_confuse_its_pool_with_another_one(void) {
     survivor s = {.destroyed = -1};
     cenote_connector c = {.size = sizeof c,
                           .context = &s,
@@ -215,7 +215,7 @@ static void does_not_take_another_pool_for_its_own(void) {
     CHECK(v.ended == 1);
 }
 
-/* Times out, with this text. Before an open has ended in time, the text is another one. */
+/* Whether an acquire times out with this text. The text differs before an open has ended. */
 static bool times_out_saying(cenote_pool pool, const char* text, cenote_failure* why) {
     cenote_lease lease;
     cenote_wish wish = CENOTE_WISH;
@@ -224,7 +224,7 @@ static bool times_out_saying(cenote_pool pool, const char* text, cenote_failure*
     return strstr(why->text, text) != NULL;
 }
 
-static void tells_a_borrower_what_open_said(void) {
+static void reports_a_failed_open_to_a_borrower(void) {
     workshop w = {0};
     w.open_says = CENOTE_FINAL;
     cenote_connector c = connector_of(&w);
@@ -233,15 +233,15 @@ static void tells_a_borrower_what_open_said(void) {
     cenote_failure why = {.size = sizeof why};
     CHECK_CODE(cenote_acquire_with(pool, NULL, &lease, NULL, &why), CENOTE_OPEN_FAILED);
     CHECK(why.cause == 111);
-    CHECK_HAS(why.text, "nobody listens on port 5432");
+    CHECK_HAS(why.text, "connection refused on port 5432");
     CHECK_CODE(cenote_acquire(pool, patience, &lease, NULL), CENOTE_OPEN_FAILED);
-    /* One that may pass is tried again until the time is up. */
+    /* A temporary failure is retried until the timeout. */
     w.open_says = 99;
-    WAIT_UNTIL(times_out_saying(pool, "nobody listens", &why));
+    WAIT_UNTIL(times_out_saying(pool, "connection refused", &why));
     CHECK(why.cause == 111);
     w.opens_nothing = true;
     w.open_says = CENOTE_KEEP;
-    WAIT_UNTIL(times_out_saying(pool, "made no resource", &why));
+    WAIT_UNTIL(times_out_saying(pool, "without a resource", &why));
     w.opens_nothing = false;
     CHECK_OK(cenote_release(lease_from(pool)));
     end(pool, &w);
@@ -250,7 +250,7 @@ static void tells_a_borrower_what_open_said(void) {
 static int open_says_too_much(void* context, void** resource, cenote_failure* why) {
     (void)context;
     (void)resource;
-    memset(why->text, 'x', sizeof why->text); /* and no end */
+    memset(why->text, 'x', sizeof why->text); /* not terminated */
     return CENOTE_FINAL;
 }
 
@@ -260,7 +260,7 @@ static int open_says_nothing(void* context, void** resource, cenote_failure* why
     return CENOTE_FINAL;
 }
 
-static void cuts_texts_and_finds_its_own(void) {
+static void truncates_texts_and_has_defaults(void) {
     int cause = 42;
     cenote_connector c = {.size = sizeof c, .context = &cause, .open = open_says_too_much};
     cenote_pool pool = pool_of(&c, 1);
@@ -283,14 +283,14 @@ static void never(void* context, cenote_code code, cenote_lease lease, void* res
     abort();
 }
 
-static void ends_once_and_for_all(void) {
+static void is_destroyed_once(void) {
     workshop w = {0};
     cenote_connector c = able_connector_of(&w);
     cenote_pool pool = pool_of(&c, 2);
     cenote_lease lease = lease_from(pool);
     CHECK_OK(cenote_release(lease));
     end(pool, &w);
-    /* Every function says so from now on. */
+    /* Every function now reports a stale handle. */
     size_t left = 5;
     CHECK_CODE(cenote_destroy(pool, &left), CENOTE_STALE_HANDLE);
     CHECK(left == 0);
@@ -322,7 +322,7 @@ static void ends_once_and_for_all(void) {
     CHECK_CODE(cenote_look(pool, &stats), CENOTE_STALE_HANDLE);
     CHECK_CODE(cenote_count(pool, CENOTE_COUNT_IDLE, &number), CENOTE_STALE_HANDLE);
     CHECK_CODE(cenote_holders(pool, NULL, 0, &holders), CENOTE_STALE_HANDLE);
-    /* Its place is taken by another one, with another number. */
+    /* Another pool reuses the entry, with another handle. */
     workshop other = {0};
     c = connector_of(&other);
     cenote_pool next = pool_of(&c, 1);
@@ -363,7 +363,7 @@ static void* waits_for_the_end(void* pool) {
     return (void*)(intptr_t)cenote_close(*(cenote_pool*)pool, CENOTE_FOREVER, NULL);
 }
 
-static void sends_away_who_waits(void) {
+static void refuses_waiters_when_destroyed(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     cenote_pool pool = pool_of(&c, 1);
@@ -383,7 +383,7 @@ static void sends_away_who_waits(void) {
     workshop_close(&w, kept);
 }
 
-static void does_not_wait_for_who_waits_for_its_end(void) {
+static void does_not_wait_for_calls_that_wait_for_its_end(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     cenote_pool pool = pool_of(&c, 1);
@@ -406,7 +406,7 @@ static void* destroys(void* pool) {
     return (void*)(intptr_t)cenote_destroy(*(cenote_pool*)pool, NULL);
 }
 
-static void ends_for_one_of_those_who_end_it(void) {
+static void is_destroyed_by_one_of_several_threads(void) {
     for (int i = 0; i < 50; ++i) {
         workshop w = {0};
         cenote_connector c = connector_of(&w);
@@ -425,7 +425,7 @@ static void ends_for_one_of_those_who_end_it(void) {
     }
 }
 
-static void closes_politely(void) {
+static void closes_gracefully(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     cenote_pool pool = pool_of(&c, 2);
@@ -441,7 +441,7 @@ static void closes_politely(void) {
     end(pool, &w);
 }
 
-/* A callback that wants to end its own pool. */
+/* A callback that tries to destroy its own pool. */
 typedef struct suicide {
     workshop w;
     cenote_pool pool;
@@ -472,7 +472,7 @@ static void does_not_wait_for_itself(void) {
     CHECK_OK(cenote_destroy(s.pool, NULL));
 }
 
-static void ends_the_context_after_a_call_that_took_too_long(void) {
+static void ends_the_context_after_a_call_that_exceeded_its_timeout(void) {
     workshop w = {0};
     w.open_waits = true;
     cenote_connector c = connector_of(&w);
@@ -486,28 +486,28 @@ static void ends_the_context_after_a_call_that_took_too_long(void) {
     CHECK_OK(cenote_destroy(pool, NULL));
     CHECK(w.ended == 0);
     w.open_waits = false;
-    WAIT_UNTIL(w.ended == 1); /* when they have come back */
+    WAIT_UNTIL(w.ended == 1); /* when the calls have returned */
     CHECK(w.opened == w.closed);
 }
 
 int main(void) {
-    RUN(has_the_defaults_it_says);
+    RUN(has_the_documented_defaults);
     RUN(works_with_the_defaults);
-    RUN(refuses_what_it_cannot_read);
-    RUN(names_the_option_that_breaks_its_rule);
+    RUN(refuses_invalid_structures);
+    RUN(names_the_invalid_option);
     RUN(opens_the_minimum_with_the_context);
-    RUN(tells_the_creator_what_open_said);
-    if (!watched_by_tsan) RUN(says_that_open_failed_if_it_takes_too_long);
-    RUN(does_not_take_another_pool_for_its_own);
-    RUN(tells_a_borrower_what_open_said);
-    RUN(cuts_texts_and_finds_its_own);
-    RUN(ends_once_and_for_all);
+    RUN(reports_a_failed_open_to_the_creator);
+    if (!watched_by_tsan) RUN(reports_an_open_that_exceeds_its_timeout);
+    RUN(does_not_confuse_its_pool_with_another_one);
+    RUN(reports_a_failed_open_to_a_borrower);
+    RUN(truncates_texts_and_has_defaults);
+    RUN(is_destroyed_once);
     RUN(leaves_leases_to_their_holders);
-    RUN(sends_away_who_waits);
-    RUN(does_not_wait_for_who_waits_for_its_end);
-    RUN(ends_for_one_of_those_who_end_it);
-    RUN(closes_politely);
+    RUN(refuses_waiters_when_destroyed);
+    RUN(does_not_wait_for_calls_that_wait_for_its_end);
+    RUN(is_destroyed_by_one_of_several_threads);
+    RUN(closes_gracefully);
     RUN(does_not_wait_for_itself);
-    RUN(ends_the_context_after_a_call_that_took_too_long);
+    RUN(ends_the_context_after_a_call_that_exceeded_its_timeout);
     return 0;
 }

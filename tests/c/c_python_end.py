@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A pool that nobody closes, and whose threads call Python all the time: the program ends well.
+"""A program ends normally although its pool is not closed and its threads keep calling Python.
 
 usage: c_python_end.py FOLDER_OF_THE_EXAMPLE
 """
@@ -24,7 +24,7 @@ with pool.acquire():
         time.sleep(0.001)
 nothing = cenote.Pool(lambda: 1 / 0, acquire_timeout=20_000_000)
 cause = None
-while cause is None:  # on a busy machine the time may be over before anything was opened
+while cause is None:  # on a busy machine the timeout may expire before the first open
     try:
         nothing.acquire()
         raise SystemExit("got a lease of nothing")

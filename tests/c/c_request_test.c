@@ -1,9 +1,9 @@
-/* Acquires without a thread. */
+/* Asynchronous acquires. */
 #include <pthread.h>
 
 #include "check.h"
 
-/* How one ended. */
+/* The result of a request. */
 typedef struct outcome {
     atomic_int calls;
     cenote_code code;
@@ -30,7 +30,7 @@ static void note(void* context, cenote_code code, cenote_lease lease, void* reso
     ++o->calls;
 }
 
-static void gets_what_is_there_and_waits_for_what_is_not(void) {
+static void gets_an_idle_resource_or_waits(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     cenote_pool pool = pool_of(&c, 1);
@@ -65,7 +65,7 @@ static void cancels(void) {
     outcome o = {0};
     cenote_request request;
     CHECK_OK(cenote_acquire_async(pool, NULL, note, &o, &request));
-    /* Neither what is none, nor another pool's. */
+    /* Neither an invalid handle nor one of another pool. */
     CHECK_CODE(cenote_cancel(pool, 0), CENOTE_INVALID_HANDLE);
     CHECK_CODE(cenote_cancel(pool, lease), CENOTE_INVALID_HANDLE);
     CHECK_CODE(cenote_cancel(pool, request + 1), CENOTE_INVALID_HANDLE);
@@ -99,7 +99,7 @@ static void cancel_itself(void* context, cenote_code code, cenote_lease lease, v
     ++i->calls;
 }
 
-static void is_too_late_to_cancel_itself(void) {
+static void cannot_cancel_itself_in_its_callback(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     itself i = {.pool = pool_of(&c, 1)};
@@ -111,7 +111,7 @@ static void is_too_late_to_cancel_itself(void) {
     end(i.pool, &w);
 }
 
-static void says_what_went_wrong(void) {
+static void reports_failures(void) {
     workshop w = {0};
     w.open_says = CENOTE_FINAL;
     cenote_connector c = connector_of(&w);
@@ -121,7 +121,7 @@ static void says_what_went_wrong(void) {
     WAIT_UNTIL(o.calls == 1);
     CHECK_CODE(o.code, CENOTE_OPEN_FAILED);
     CHECK(o.cause == 111);
-    CHECK_HAS(o.text, "nobody listens");
+    CHECK_HAS(o.text, "connection refused");
     w.open_says = CENOTE_DISCARD;
     cenote_wish wish = CENOTE_WISH;
     wish.timeout = 5 * millisecond;
@@ -154,7 +154,7 @@ static void is_refused_when_the_pool_ends(void) {
     workshop_close(&w, kept);
 }
 
-/* Acquires again from its callback, many times: on a stack that stays as it is. */
+/* Acquires again from its callback, many times, without growing the stack. */
 typedef struct relay {
     cenote_pool pool;
     atomic_int left;
@@ -194,7 +194,7 @@ static void release_first(void* context, cenote_code code, cenote_lease lease, v
     CHECK_CODE(code, CENOTE_OK);
     CHECK(++r->inside == 1);
     CHECK_OK(cenote_release(lease));
-    /* There is one at hand now: found at once, told later. */
+    /* A resource is ready: granted at once, the callback comes later. */
     if (r->left > 1) CHECK_OK(cenote_acquire_async(r->pool, NULL, release_first, r, NULL));
     --r->inside;
     --r->left;
@@ -243,7 +243,7 @@ static void* ask_and_cancel(void* of) {
     return NULL;
 }
 
-static void answers_everybody_once(void) {
+static void calls_every_callback_once(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     storm s = {.pool = pool_of(&c, 2)};
@@ -258,7 +258,7 @@ static void answers_everybody_once(void) {
     CHECK(s.answered == 4 * 3000);
 }
 
-/* Ends a pool, in which others wait, from a callback of another one. */
+/* Destroys a pool with waiters from a callback of another pool. */
 typedef struct executioner {
     cenote_pool victim;
     size_t left;
@@ -276,7 +276,7 @@ static void destroy_another(void* context, cenote_code code, cenote_lease lease,
     e->done = 1;
 }
 
-static void may_end_another_pool_from_its_callback(bool at_once) {
+static void may_destroy_another_pool_from_its_callback(bool at_once) {
     workshop v = {0}, w = {0};
     cenote_connector c = connector_of(&v), d = connector_of(&w);
     executioner e = {.victim = pool_of(&c, 1)};
@@ -298,23 +298,23 @@ static void may_end_another_pool_from_its_callback(bool at_once) {
     end(pool, &w);
 }
 
-static void may_end_another_pool_when_it_got_its_lease_at_once(void) {
-    may_end_another_pool_from_its_callback(true);
+static void may_destroy_another_pool_after_an_immediate_lease(void) {
+    may_destroy_another_pool_from_its_callback(true);
 }
 
-static void may_end_another_pool_when_it_has_waited(void) {
-    may_end_another_pool_from_its_callback(false);
+static void may_destroy_another_pool_after_a_wait(void) {
+    may_destroy_another_pool_from_its_callback(false);
 }
 
-/* A callback of one pool asks another one for a lease, whose callback ends the first. */
+/* A callback of one pool acquires from another pool, whose callback destroys the first pool. */
 typedef struct chain {
     cenote_pool first, second;
     cenote_code destroyed;
     bool done;
 } chain;
 
-static void end_the_first(void* context, cenote_code code, cenote_lease lease, void* resource,
-                          const cenote_failure* why) {
+static void destroy_the_first(void* context, cenote_code code, cenote_lease lease, void* resource,
+                              const cenote_failure* why) {
     chain* c = context;
     (void)resource;
     (void)why;
@@ -324,17 +324,17 @@ static void end_the_first(void* context, cenote_code code, cenote_lease lease, v
     c->done = true;
 }
 
-static void ask_the_second(void* context, cenote_code code, cenote_lease lease, void* resource,
-                           const cenote_failure* why) {
+static void acquire_from_the_second(void* context, cenote_code code, cenote_lease lease,
+                                    void* resource, const cenote_failure* why) {
     chain* c = context;
     (void)resource;
     (void)why;
     CHECK(code == CENOTE_OK || code == CENOTE_CANCELED);
     if (code == CENOTE_OK) CHECK_OK(cenote_release(lease));
-    CHECK_OK(cenote_acquire_async(c->second, NULL, end_the_first, c, NULL));
+    CHECK_OK(cenote_acquire_async(c->second, NULL, destroy_the_first, c, NULL));
 }
 
-static void may_end_the_pool_that_came_before(void) {
+static void may_destroy_the_pool_of_an_outer_callback(void) {
     for (int cancels = 0; cancels < 2; ++cancels) {
         workshop v = {0}, w = {0};
         cenote_connector a = connector_of(&v), b = connector_of(&w);
@@ -343,7 +343,7 @@ static void may_end_the_pool_that_came_before(void) {
         cenote_lease lease = lease_from(c.first);
         if (!cancels) CHECK_OK(cenote_release(lease));
         cenote_request request;
-        CHECK_OK(cenote_acquire_async(c.first, NULL, ask_the_second, &c, &request));
+        CHECK_OK(cenote_acquire_async(c.first, NULL, acquire_from_the_second, &c, &request));
         void* kept = NULL;
         if (cancels) {
             CHECK_OK(cenote_resource(lease, &kept));
@@ -357,8 +357,7 @@ static void may_end_the_pool_that_came_before(void) {
     }
 }
 
-/* A callback that closes another pool, of which a lease is on its way to a callback on this thread.
- */
+/* A callback closes another pool that has granted a lease to a request queued on this thread. */
 static void take_and_close(void* context, cenote_code code, cenote_lease lease, void* resource,
                            const cenote_failure* why) {
     chain* c = context;
@@ -387,14 +386,14 @@ static void may_close_another_pool_from_its_callback(void) {
     end(c.second, &w);
 }
 
-/* From within a call with the pool: told so, instead of waiting for oneself. */
-static void is_told_when_it_would_wait_for_itself(void) {
+/* Inside a call on the pool: DEADLOCK, instead of waiting for itself. */
+static void refuses_to_wait_for_itself(void) {
     workshop v = {0};
     cenote_connector a = connector_of(&v);
     chain c = {.first = pool_of(&a, 1), .destroyed = -1};
     c.second = c.first;
     CHECK_OK(cenote_pause(c.first));
-    CHECK_OK(cenote_acquire_async(c.first, NULL, end_the_first, &c, NULL));
+    CHECK_OK(cenote_acquire_async(c.first, NULL, destroy_the_first, &c, NULL));
     CHECK_OK(cenote_resume(c.first));
     WAIT_UNTIL(c.done);
     CHECK_CODE(c.destroyed, CENOTE_DEADLOCK);
@@ -402,18 +401,18 @@ static void is_told_when_it_would_wait_for_itself(void) {
 }
 
 int main(void) {
-    RUN(gets_what_is_there_and_waits_for_what_is_not);
+    RUN(gets_an_idle_resource_or_waits);
     RUN(cancels);
-    RUN(is_too_late_to_cancel_itself);
-    RUN(says_what_went_wrong);
+    RUN(cannot_cancel_itself_in_its_callback);
+    RUN(reports_failures);
     RUN(is_refused_when_the_pool_ends);
     RUN(may_acquire_again_from_its_callback);
     RUN(does_not_call_back_within_a_callback);
-    RUN(may_end_another_pool_when_it_got_its_lease_at_once);
-    RUN(may_end_another_pool_when_it_has_waited);
-    RUN(may_end_the_pool_that_came_before);
+    RUN(may_destroy_another_pool_after_an_immediate_lease);
+    RUN(may_destroy_another_pool_after_a_wait);
+    RUN(may_destroy_the_pool_of_an_outer_callback);
     RUN(may_close_another_pool_from_its_callback);
-    RUN(is_told_when_it_would_wait_for_itself);
-    RUN(answers_everybody_once);
+    RUN(refuses_to_wait_for_itself);
+    RUN(calls_every_callback_once);
     return 0;
 }

@@ -1,4 +1,4 @@
-// No memory, no threads, and an exception where none may be: what C is told then.
+// The C API without memory or threads, and with callbacks that throw.
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -36,7 +36,7 @@ cenote_connector plain() {
 
 }  // namespace
 
-// The library's, too: a program's own comes first. (So does the operator new of allocations.hpp.)
+// Replaces the function for the library as well, like the operator new of allocations.hpp.
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* with, void* (*run)(void*),
                               void* argument) {
     if (no_threads) return EAGAIN;
@@ -48,7 +48,7 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* with, voi
 namespace {
 
 TEST(scarcity, says_that_there_is_no_memory_wherever_it_ends) {
-    int refused = 0, survived = 0;  // what can be done without is no reason to refuse
+    int refused = 0, survived = 0;  // allocations that are optional do not fail the call
     for (std::uint64_t left = 0;; ++left) {
         cenote_connector c = plain();
         cenote_pool pool = 0;
@@ -122,7 +122,7 @@ TEST(scarcity, says_that_the_system_has_no_threads) {
     EXPECT_EQ(code, CENOTE_SYSTEM);
     EXPECT_EQ(lease, 0u);
     if (pool != 0) {
-        // It was not the pool's fault.
+        // The failure is not one of the pool.
         EXPECT_EQ(cenote_acquire(pool, CENOTE_FOREVER, &lease, nullptr), CENOTE_OK);
         EXPECT_EQ(cenote_release(lease), CENOTE_OK);
         EXPECT_EQ(cenote_destroy(pool, nullptr), CENOTE_OK);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What libcenote.so shows is what its header declares and what src/c/cenote.map lists, and no more.
+"""Checks that libcenote.so exports what its header declares and src/c/cenote.map lists, no more.
 
 usage: c_symbols.py ROOT LIBRARY
 """
@@ -31,7 +31,7 @@ def in_library(library):
     told = subprocess.run(["nm", "--dynamic", "--defined-only", "--with-symbol-versions", library],
                           check=True, capture_output=True, text=True).stdout
     names = (line.split()[-1] for line in told.splitlines())
-    # The version itself is a symbol, too.
+    # Skips the symbols of the versions.
     return dict(name.split("@@") for name in names if not name.startswith("CENOTE_"))
 
 
@@ -41,8 +41,8 @@ def main():
     problems = []
     for what, one, other in (("declared, but not in cenote.map", header, listed),
                              ("in cenote.map, but not declared", listed, header),
-                             ("shown by the library, but not in cenote.map", shown, listed),
-                             ("in cenote.map, but not shown by the library", listed, shown)):
+                             ("exported by the library, but not in cenote.map", shown, listed),
+                             ("in cenote.map, but not exported by the library", listed, shown)):
         problems += [f"{name}: {what}" for name in sorted(set(one) - set(other))]
     problems += [f"{name}: {shown[name]} in the library, {listed[name]} in cenote.map"
                  for name in sorted(set(shown) & set(listed)) if shown[name] != listed[name]]

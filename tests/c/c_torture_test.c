@@ -1,5 +1,5 @@
-/* Random calls from four threads, with handles that are valid, stale, double, foreign or nothing:
- * nothing crashes, nobody's lease is touched by another's handle, and everything adds up.
+/* Random calls from four threads with valid, stale, duplicate, mistyped and zero handles: nothing
+ * crashes, no handle affects another lease, and the counts are consistent.
  *
  * usage: c_torture_test [CALLS [SEED]] */
 #include <pthread.h>
@@ -8,7 +8,7 @@
 
 enum { threads = 4, pools = 3, kept = 16 };
 
-/* Handles that all threads take from and put into, so that they get into each other's way. */
+/* Handles shared by all threads, so that the threads interfere. */
 typedef struct scene {
     atomic_uint_fast64_t pool[pools];
     atomic_uint_fast64_t leases[kept];
@@ -17,7 +17,7 @@ typedef struct scene {
     atomic_int contexts_ended;
     atomic_llong tries, opened, closed, detached; /* resources */
     atomic_llong granted, ended, left;            /* leases */
-    atomic_llong asked, answered;                 /* requests */
+    atomic_llong requested, answered;             /* requests */
     atomic_llong codes[CENOTE_INTERNAL + 1];      /* how acquires ended */
     long calls;
     uint64_t seed;
@@ -32,7 +32,7 @@ static uint64_t next_random(uint64_t* state) {
     return z ^ (z >> 31);
 }
 
-/* Resources are numbers, so that who is left with one has nothing to free. */
+/* Resources are numbers, so that remaining holders have nothing to free. */
 static int open_number(void* context, void** resource, cenote_failure* why) {
     CHECK(context == &s);
     if (!watched_by_tsan && ++s.tries % 16 == 0) {
@@ -49,13 +49,15 @@ static void close_number(void* context, void* resource) {
     ++s.closed;
 }
 
-static int nod(void* context, void* resource, cenote_failure* why) {
+static int accept_all(void* context, void* resource, cenote_failure* why) {
     (void)why;
     CHECK(context == &s && resource == (void*)(uintptr_t)42);
     return CENOTE_KEEP;
 }
 
-static int judge_before(void* context, void* resource) { return nod(context, resource, NULL); }
+static int accept_before(void* context, void* resource) {
+    return accept_all(context, resource, NULL);
+}
 
 static void end_context(void* context) {
     CHECK(context == &s);
@@ -84,10 +86,10 @@ static cenote_pool fresh_pool(void) {
                           .close = close_number,
                           .end = end_context};
     if (number % 2 == 1) {
-        c.probe = nod;
-        c.reset = nod;
-        c.before_acquire = judge_before;
-        c.before_release = judge_before;
+        c.probe = accept_all;
+        c.reset = accept_all;
+        c.before_acquire = accept_before;
+        c.before_release = accept_before;
     }
     cenote_options o = options_of(1 + (uint64_t)number % 4);
     cenote_pool pool;
@@ -95,7 +97,7 @@ static cenote_pool fresh_pool(void) {
     return pool;
 }
 
-/* Ends a pool, and puts another one into its place. */
+/* Replaces a pool by a new one. */
 static void replace_pool(uint64_t* random) {
     uint64_t at = next_random(random) % pools;
     cenote_pool old = s.pool[at];
@@ -107,7 +109,7 @@ static void replace_pool(uint64_t* random) {
     s.pool[at] = fresh_pool();
 }
 
-/* A lease that once was one, mostly; or what never was one. */
+/* A handle that is or was a lease, or sometimes an arbitrary number. */
 static cenote_lease some_lease(uint64_t* random) {
     uint64_t r = next_random(random);
     cenote_lease lease = s.leases[r % kept];
@@ -173,7 +175,7 @@ static void ask(uint64_t* random) {
     cenote_request request;
     cenote_code code = cenote_acquire_async(some_pool(random), &wish, on_acquired, NULL, &request);
     if (code == CENOTE_OK) {
-        ++s.asked;
+        ++s.requested;
         s.requests[request % kept] = request;
     } else {
         CHECK(is_bad_handle(code) && request == 0);
@@ -262,15 +264,16 @@ int main(int argc, char** argv) {
         CHECK_OK(cenote_destroy(s.pool[i], &left));
         s.left += (long long)left;
     }
-    CHECK(s.asked == s.answered);
+    CHECK(s.requested == s.answered);
     CHECK(s.granted == s.ended + s.left);
     CHECK(s.opened == s.closed + s.detached + s.left);
     CHECK(s.contexts_ended == s.made);
     printf("%lld leases, %lld ended, %lld left to their holders; %lld requests; %d pools\n",
-           (long long)s.granted, (long long)s.ended, (long long)s.left, (long long)s.asked, s.made);
+           (long long)s.granted, (long long)s.ended, (long long)s.left, (long long)s.requested,
+           s.made);
     for (int i = 0; i <= CENOTE_INTERNAL; ++i)
         if (s.codes[i] != 0)
             printf("  %-16s %lld\n", cenote_word((cenote_code)i), (long long)s.codes[i]);
-    CHECK(s.granted > s.calls / 100); /* or there was nothing to torture */
+    CHECK(s.granted > s.calls / 100); /* enough leases for a meaningful test */
     return 0;
 }

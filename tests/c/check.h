@@ -1,4 +1,4 @@
-/* What a test in C needs: checks that end the program, and a thing to pool. */
+/* For tests in C: checks that end the program, and a pooled resource. */
 #ifndef CENOTE_TESTS_C_CHECK_H
 #define CENOTE_TESTS_C_CHECK_H
 
@@ -45,9 +45,8 @@
         test();                \
     } while (0)
 
-/* Of exceptions, which carry what `open` says from thread to thread, the standard library counts
- * the references; and that was not compiled for the thread sanitizer, which hence sees none of it.
- */
+/* Exceptions carry the failures of `open` between threads. The standard library counts their
+ * references without instrumentation, so the thread sanitizer reports false races. */
 #ifdef __has_feature
 #if __has_feature(thread_sanitizer)
 #define WATCHED_BY_TSAN 1
@@ -61,7 +60,7 @@ static const bool watched_by_tsan = false;
 
 static const int64_t millisecond = INT64_C(1000000);
 static const int64_t second = INT64_C(1000000000);
-/* For what must happen, but may take its time on a busy machine. */
+/* A timeout for what must happen, also on a busy machine. */
 static const int64_t patience = INT64_C(60000000000);
 
 static inline void sleep_for(int64_t time) {
@@ -69,7 +68,7 @@ static inline void sleep_for(int64_t time) {
     nanosleep(&t, NULL);
 }
 
-/* Waits for something that must happen. */
+/* Waits for a condition that must become true. */
 #define WAIT_UNTIL(condition)                                                          \
     do {                                                                               \
         for (int tries_ = 0; !(condition); ++tries_) {                                 \
@@ -81,13 +80,13 @@ static inline void sleep_for(int64_t time) {
         }                                                                              \
     } while (0)
 
-/* A number as a resource, and what it went through. */
+/* A resource. */
 typedef struct thing {
     atomic_int holders; /* at most one at a time */
     int number;
 } thing;
 
-/* What the callbacks did, and what they are to do. */
+/* Counts the calls of the callbacks, and sets their results. */
 typedef struct workshop {
     atomic_int opened, closed, probed, reset, before_acquire, before_release, ended;
     atomic_int open_says, probe_says, reset_says, before_acquire_says, before_release_says;
@@ -100,7 +99,7 @@ static int workshop_open(void* context, void** resource, cenote_failure* why) {
     int says = w->open_says;
     if (says != CENOTE_KEEP) {
         why->cause = 111;
-        snprintf(why->text, sizeof why->text, "nobody listens on port %d", 5432);
+        snprintf(why->text, sizeof why->text, "connection refused on port %d", 5432);
         return says;
     }
     if (w->opens_nothing) return CENOTE_KEEP;
@@ -162,7 +161,7 @@ static inline cenote_connector connector_of(workshop* w) {
     return c;
 }
 
-/* One that can do everything. */
+/* A connector with all callbacks. */
 static inline cenote_connector able_connector_of(workshop* w) {
     cenote_connector c = connector_of(w);
     c.probe = workshop_probe;
@@ -204,14 +203,14 @@ static inline cenote_lease lease_from(cenote_pool pool) {
     return lease;
 }
 
-/* A lease that is never given back, and its resource. */
+/* The resource of a lease that is never released. */
 static inline void* keep_from(cenote_pool pool) {
     void* resource;
     CHECK_OK(cenote_resource(lease_from(pool), &resource));
     return resource;
 }
 
-/* Ends a pool of which everything is back. */
+/* Destroys a pool without leases. */
 static inline void end(cenote_pool pool, workshop* w) {
     size_t left = 99;
     CHECK_OK(cenote_destroy(pool, &left));
