@@ -1,4 +1,5 @@
-// Request scopes with Boost.Asio: their resource awaited, and whole handlers that are coroutines.
+// Request scopes for Boost.Asio: async_get(), and async_with_scope() for handlers that are
+// coroutines.
 #pragma once
 
 #include <boost/asio/associated_executor.hpp>
@@ -20,18 +21,20 @@ namespace cenote {
 
 namespace scope_detail {
 
+/// Acquires the resource of a scope. A class, to be a friend of request_scope.
 struct awaiting {
     template <class T>
     static boost::asio::awaitable<T*> resource_in(request_scope<T>* of, std::source_location at) {
-        if (!of->held_) {
+        if (!of->lease_) {
             lease<T> got =
                 co_await of->from_->async_acquire(of->how_, boost::asio::use_awaitable, at);
             of->take(std::move(got));
         }
-        co_return of->held_.get();
+        co_return of->lease_.get();
     }
 };
 
+/// Runs `work`, and reports its exception to the scope.
 template <class Result, class T>
 boost::asio::awaitable<Result> run(
     std::shared_ptr<request_scope<T>> in,
@@ -46,6 +49,7 @@ boost::asio::awaitable<Result> run(
 
 }  // namespace scope_detail
 
+/// See request_scope. The handler runs on its associated executor, which also runs the acquire.
 template <class T>
 template <class Token>
 auto request_scope<T>::async_get(Token&& token, std::source_location at) {
@@ -63,13 +67,21 @@ auto request_scope<T>::async_get(Token&& token, std::source_location at) {
     }
 }
 
-/// with_scope() for a `work` that gives an awaitable. It is kept until the end.
+/// with_scope() for coroutines of Boost.Asio: `work(scope)` returns an awaitable, and so does this
+/// function, with the same result. `work` is copied or moved, and destroyed after its coroutine.
+///
+///     co_await cenote::async_with_scope(pool, work);
+///
+/// With g++ 12 pass a named function object, or one that captures by reference only: that compiler
+/// destroys the captures of a temporary lambda twice. Others do not compile.
+///
+/// Waits: no thread. Throws what `work` throws, and like pool::acquire in the scope's async_get().
 template <class T, class Work>
 auto async_with_scope(pool<T>& from, Work&& work, const acquire_options& how = {}) {
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
     static_assert(std::is_lvalue_reference_v<Work> || std::is_trivially_destructible_v<Work>,
-                  "cenote: g++ 12 destroys what such a lambda has captured twice; give it a "
-                  "name, and pass that, or capture by reference");
+                  "cenote: g++ 12 would destroy the captures of this lambda twice; pass a named "
+                  "function object, or capture by reference");
 #endif
     using type = std::decay_t<Work>;
     using result = typename std::invoke_result_t<type&, request_scope<T>&>::value_type;

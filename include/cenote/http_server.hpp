@@ -1,5 +1,5 @@
-// HTTP servers with Boost.Beast: what the library answers as responses, handlers that are refused
-// or undone politely, and a server that is bounded in everything. Library cenote::http_server.
+// An HTTP/1.1 server with limits for everything, and helpers for handlers with Boost.Beast. Link
+// cenote::http_server.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -24,110 +24,118 @@ namespace cenote::http_server {
 using request = boost::beast::http::request<boost::beast::http::string_body>;
 using response = boost::beast::http::response<boost::beast::http::string_body>;
 
-/// Answers one request. Called by several threads at once, if the executor has several.
+/// Handles one request. Called by several threads at once if the executor has several.
 using handler = std::function<boost::asio::awaitable<response>(request)>;
 
-/// The library's answer as a response of Boost.Beast's.
+/// Converts an answer. Throws std::invalid_argument if its status is above 999 or negative.
 response to_response(const answer& what);
 
-/// The path of a request's target, without its query: "/orders/7" of "/orders/7?full=1", and of
-/// "http://host/orders/7" as well. Nothing is decoded.
+/// The path of a request's target, without the query and not decoded: "/orders/7" for
+/// "/orders/7?full=1" and for "http://host/orders/7".
 std::string_view path_of(const request& r) noexcept;
-/// What follows the first question mark; empty if there is none.
+/// The query of a request's target, without the question mark; may be empty.
 std::string_view query_of(const request& r) noexcept;
 
-/// For servers of one's own (`server` does it by itself): the same handler, but pool errors and
-/// answer_errors become responses, see answer_to(). What else it throws goes on.
+/// Wraps a handler so that pool errors and answer_errors become responses, see answer_to(). Other
+/// exceptions pass through. For servers other than `server`, which does the same itself.
 handler answering(handler work);
 
-/// A handler that runs in a transaction: begin, `work(transaction&, request)`, commit; rolled back
-/// if it throws, whatever that is. `db` is a cenote::database, which must live as long; `how` are
-/// its transaction_options, if there are any. Each try is given the same request, which nobody
-/// changes, and which is there until the last of them has ended: `work` can take it by reference,
-/// and then it is never copied.
+/// A handler that runs in a transaction: begin, `work(transaction&, request)`, commit. Any
+/// exception rolls back. `db`: a cenote::database, which must outlive the handler. `how`:
+/// transaction_options, if any.
+///
+/// All tries get the same request by const reference, valid until the last try ends: take it by
+/// reference to avoid copies.
 template <class Database, class Work, class... How>
 handler transactional(Database& db, Work work, How... how) {
     auto kept = std::make_shared<Work>(std::move(work));
     return answering([&db, kept, how...](request r) {
-        auto asked = std::make_shared<const request>(std::move(r));
-        auto in = [kept, asked](auto& t) { return (*kept)(t, *asked); };
+        auto shared = std::make_shared<const request>(std::move(r));
+        auto in = [kept, shared](auto& t) { return (*kept)(t, *shared); };
         return db.async_transaction(in, how...);
     });
 }
 
-/// What a server bears. Each of them is kept whatever clients do. Times are at most a day, also if
-/// they say `forever`.
+/// Limits the server enforces regardless of client behavior. Times of more than a day, like
+/// `forever`, mean a day.
 struct limits {
-    /// Connections at a time. If there are as many, whoever has waited longest without a request
-    /// has to go, if that is more than a second; then whose body has been coming for longest, if
-    /// that is more than two; otherwise the newcomer is told 503.
+    /// The maximum number of connections. At the maximum, a new client replaces the longest-idle
+    /// connection, if idle for a second; else the connection that has been sending a request for
+    /// longest, if for two seconds; else the new client gets 503. Default: 1024. Each needs a
+    /// descriptor, and memory for a header, a body and a response.
     std::size_t connections = 1024;
-    /// A request line with all fields: 431 beyond.
+    /// The maximum size of a request line with all fields; 431 beyond. Default: 16 KiB. Raise it
+    /// for large cookies.
     std::size_t header = std::size_t{16} << 10;
-    /// A request's body: 413 beyond.
+    /// The maximum size of a request's body; 413 beyond. Default: 1 MiB. Bodies are held in memory.
     std::size_t body = std::size_t{1} << 20;
-    /// From the first byte of a request until its fields have come. Then the connection is dropped.
+    /// From the first byte of a request until its header is complete; then the connection is
+    /// dropped. Default: 10 s. Raise it for very slow networks.
     std::chrono::nanoseconds header_time = std::chrono::seconds{10};
-    /// From then until its body has come.
+    /// From the complete header until the body is complete. Default: 30 s. Raise it with `body`.
     std::chrono::nanoseconds body_time = std::chrono::seconds{30};
-    /// Until the client has taken an answer.
+    /// How long a client may take to read a response. Default: 30 s. Raise it for large responses.
     std::chrono::nanoseconds answer_time = std::chrono::seconds{30};
-    /// Between two requests, and before the first.
+    /// How long a connection is kept between two requests, and before the first. Default: 60 s.
     std::chrono::nanoseconds idle_time = std::chrono::seconds{60};
-    /// Whoever was told 503 is not heard again before so long after. Clients that come back at once
-    /// would take the time in which others can be served: without this, they leave little of it.
+    /// The pause after a 503, before the next request of the connection is read. Default: 250 ms.
+    /// Zero lets clients that retry at once use most of the processor time.
     std::chrono::nanoseconds busy_pause = std::chrono::milliseconds{250};
-    /// While the server drains: so long an idle client may still begin a request, which was
-    /// perhaps on its way already.
+    /// While draining: how long idle connections stay open for requests that are already on their
+    /// way. Default: 500 ms. Raise it for clients with longer round trips.
     std::chrono::nanoseconds last_call = std::chrono::milliseconds{500};
 };
 
+/// Counts of a server. One call of server::stats() is consistent.
 struct server_stats {
-    std::size_t connections = 0;  ///< At present.
-    std::size_t requests = 0;  ///< In progress: their fields have come, their answer has not gone.
-    std::uint64_t accepted = 0;  ///< Connections so far.
-    std::uint64_t refused = 0;   ///< Of these, because there were too many.
-    std::uint64_t dropped = 0;   ///< Of these, to make room for others.
-    std::uint64_t answered = 0;  ///< Requests so far, also malformed ones: the answer has gone.
+    std::size_t connections = 0;  ///< Open now.
+    std::size_t requests = 0;     ///< In progress now: from the complete header to the response.
+    std::uint64_t accepted = 0;   ///< All connections so far.
+    std::uint64_t refused = 0;    ///< Connections refused because of the maximum.
+    std::uint64_t dropped = 0;    ///< Connections dropped in favor of new ones.
+    std::uint64_t answered = 0;   ///< Responses sent, including those to malformed requests.
 };
 
-/// An HTTP/1.1 server on an executor of Boost.Asio's, with keep-alive and pipelining; no TLS.
+/// An HTTP/1.1 server on an executor of Boost.Asio, with keep-alive and pipelining. There is no
+/// TLS: put a proxy in front.
 ///
 ///     cenote::http_server::server front{io.get_executor(), {address, 8080}, handle};
 ///     …
 ///     co_await front.drain(10s);
 ///
-/// Each connection has a strand of its own. A handler that throws is answered for: see answer_to();
-/// everything else is a 500 without a word about it, and goes to `on_error`. So does a response
-/// that cannot be sent; 1xx, 204 and 304 go without the body they must not have.
+/// Each connection has its own strand. Exceptions of handlers become responses, see answer_to();
+/// any other exception is passed to `on_error` and answered with 500, without its text. So is a
+/// response that cannot be sent. Bodies of 1xx, 204 and 304 responses are dropped. The server does
+/// not limit the time of handlers.
 ///
-/// A body may come in chunks, in HTTP/1.1. Fields that follow them (trailers) are dropped: a
-/// handler sees those of the header. Any other Transfer-Encoding is a 400.
+/// Requests may be chunked; trailers are dropped. Any other Transfer-Encoding is answered with 400.
 ///
-/// Thread safety: all members may be called from any thread at any time. Its end drops all
-/// connections, and waits for nothing: handlers that run keep what was given here, and use it.
-/// Whoever has to know that the last one has ended drains the server first. If drain() returns
-/// zero, none runs, and none will begin; otherwise stats().requests is zero when they have ended.
+/// Thread safety: all members may be called from any thread at any time.
 class server {
 public:
-    /// Called with what a handler threw, or with why its response cannot be sent.
+    /// Called with the exception of a handler, or with the reason why its response cannot be sent.
+    /// Called by several threads at once. What it throws is ignored.
     using error_handler = std::function<void(const std::exception_ptr&)>;
 
-    /// Listens from now on. Throws boost::system::system_error if it cannot.
-    server(boost::asio::any_io_executor where, const boost::asio::ip::tcp::endpoint& at,
+    /// Listens and serves on `executor`. Throws boost::system::system_error if it cannot listen.
+    server(boost::asio::any_io_executor executor, const boost::asio::ip::tcp::endpoint& at,
            handler work, const limits& within = {}, error_handler on_error = {});
     server(const server&) = delete;
     server& operator=(const server&) = delete;
+    /// Closes the listener and all connections, without waiting. Running handlers continue and keep
+    /// `work` and `on_error` alive. To know when the last one has ended, call drain() before: none
+    /// runs if it returns zero; otherwise wait until stats().requests is zero.
     ~server();
 
-    /// Where it listens: with the port that the system has chosen, if that was left to it.
+    /// The address it listens on; with the port chosen by the system, if `at` left it open.
     boost::asio::ip::tcp::endpoint endpoint() const noexcept;
 
-    /// Ends it without losing a request: stops listening, answers whatever has come (and says
-    /// `Connection: close`), drops who has nothing to ask, and at the end of its time everybody.
-    /// Returns how many requests were still in progress then. Its time is at most an hour.
+    /// Ends the server without losing requests: stops listening, answers all received requests with
+    /// `Connection: close`, then closes idle connections, and after `within` (at most an hour) all
+    /// others. Returns how many requests were then still in progress.
     boost::asio::awaitable<std::size_t> drain(std::chrono::nanoseconds within);
 
+    /// The present counts.
     server_stats stats() const;
 
 private:

@@ -1,4 +1,4 @@
-// A lease for a request, which is taken when it is first needed and judged by how the request ends.
+// A lease for one request, acquired when first used and released at the end of the request.
 #pragma once
 
 #include <coroutine>
@@ -22,104 +22,110 @@ struct awaiting;
 
 }  // namespace scope_detail
 
-/// What one request has of a pool: nothing before it is first used, then one resource until the
-/// end. (A cenote::database has its own: database::scope().)
+/// The lease of one request: acquires on first use, keeps one resource until the end, and releases
+/// it however the request ends. (A cenote::database has its own: database::scope().)
 ///
 ///     return cenote::with_scope(pool, [&](cenote::request_scope<session>& s) {
-///         if (!wanted) return nothing();    // and nothing was taken
-///         return s.get().query("…");        // the same session each time
+///         if (in_cache(key)) return cached(key);    // acquires nothing
+///         return s.get().fetch(key);                // the same session each time
 ///     });
 ///
-/// Whatever becomes of the request, the resource is released. If the request throws, with_scope
-/// passes the exception to `failed`, and the rule is that of pool::with: the connector's classify
-/// decides; without one the resource is discarded.
+/// If the request throws, with_scope() calls failed() with the exception: the connector's classify
+/// decides what becomes of the resource, as with pool::with; without a classify it is discarded.
 ///
-/// Used by one thread or coroutine at a time. The pool must be there when something is taken.
+/// The pool must exist while the scope acquires. A lease may outlive it.
+///
+/// Thread safety: distinct scopes are independent. One scope belongs to one thread or coroutine at
+/// a time.
 template <class T>
 class request_scope {
 public:
+    /// Acquires nothing yet. `how`: the options of each acquire.
     explicit request_scope(pool<T>& from, const acquire_options& how = {}) noexcept
         : from_(&from), how_(how) {}
     request_scope(request_scope&&) noexcept = default;
     request_scope& operator=(request_scope&&) noexcept = default;
     ~request_scope() = default;
 
-    /// Its resource, acquired if there is none yet. Waits and throws like pool::acquire.
+    /// The resource; acquires it if there is none. Waits and throws like pool::acquire. `at`: the
+    /// call site that reports of leases name.
     T& get(std::source_location at = std::source_location::current()) {
-        if (!held_) {
+        if (!lease_) {
             take(from_->acquire(how_, at));
-            detail::lease_maker::hold_here(held_);
+            detail::lease_maker::hold_here(lease_);
         }
-        return *held_;
+        return *lease_;
     }
 
     class awaited_resource;
-    /// The same for coroutines of any type: `T& it = co_await scope.co_get();`
+    /// get() for coroutines of any type: `T& it = co_await scope.co_get();`
     [[nodiscard]] awaited_resource co_get(
         std::source_location at = std::source_location::current()) {
         return awaited_resource(*this, at);
     }
 
-    /// The same for Boost.Asio, with <cenote/asio_request_scope.hpp>: awaited, or with a completion
-    /// token, it gives a pointer to the resource. Handlers are given (std::exception_ptr, T*). The
-    /// scope stays where it is until then.
+    /// get() for Boost.Asio; include <cenote/asio_request_scope.hpp>. With use_awaitable it returns
+    /// an awaitable of T*. Any other completion token gets (std::exception_ptr, T*). Do not move
+    /// the scope until then.
     template <class Token>
     auto async_get(Token&& token, std::source_location at = std::source_location::current());
 
-    /// Whether it has one at present. Takes none.
-    bool has_resource() const noexcept { return static_cast<bool>(held_); }
+    /// Whether a resource has been acquired and not given back.
+    bool has_resource() const noexcept { return static_cast<bool>(lease_); }
 
-    /// Gives it back before the end. What is used after that takes another.
-    void give_back() noexcept { held_.give_back(); }
-    /// The same, because of an error, which is taken for one of this resource: whoever asks several
-    /// servers and knows whose error it is tells the right scope, where it happens.
-    /// `otherwise`: the verdict if the connector has no classify.
+    /// Releases the resource now. A later get() acquires again.
+    void give_back() noexcept { lease_.give_back(); }
+    /// Releases the resource now, after an error of it. `otherwise`: the verdict if the connector
+    /// has no classify. A request that uses several scopes calls it on the one that failed, and
+    /// handles the exception.
     void failed(const std::exception_ptr& error, verdict otherwise = verdict::discard) noexcept {
         if (error == nullptr) give_back();
-        else held_.give_back(error, otherwise);
+        else lease_.give_back(error, otherwise);
     }
-    /// Its resource, and any that it may get, is closed at the end instead of kept. It can be used
-    /// until then.
+    /// Discards the resource, and any acquired later, when released. It remains usable until then.
     void discard_at_end() noexcept {
         discards_ = true;
-        held_.discard_at_end();
+        lease_.discard_at_end();
     }
-    void mark_dirty() noexcept { held_.mark_dirty(); }
+    /// Has the resource reset when released; see lease::mark_dirty. No effect without a resource.
+    void mark_dirty() noexcept { lease_.mark_dirty(); }
 
 private:
     friend struct scope_detail::awaiting;
 
     void take(lease<T> got) noexcept {
-        held_ = std::move(got);
-        if (discards_) held_.discard_at_end();
+        lease_ = std::move(got);
+        if (discards_) lease_.discard_at_end();
     }
 
     pool<T>* from_;
     acquire_options how_;
-    lease<T> held_;
+    lease<T> lease_;
     bool discards_ = false;
 };
 
+/// What co_get() returns. Await it once, at once.
 template <class T>
 class [[nodiscard]] request_scope<T>::awaited_resource {
 public:
     awaited_resource(request_scope& of, std::source_location at)
-        : of_(of), asked_(of.from_->co_acquire(of.how_, at)) {}
+        : of_(of), acquiring_(of.from_->co_acquire(of.how_, at)) {}
 
-    bool await_ready() { return of_.held_ || acquire_.await_ready(); }
-    bool await_suspend(std::coroutine_handle<> frame) { return acquire_.await_suspend(frame); }
+    bool await_ready() { return of_.lease_ || awaiter_.await_ready(); }
+    bool await_suspend(std::coroutine_handle<> frame) { return awaiter_.await_suspend(frame); }
     T& await_resume() {
-        if (!of_.held_) of_.take(acquire_.await_resume());
-        return *of_.held_;
+        if (!of_.lease_) of_.take(awaiter_.await_resume());
+        return *of_.lease_;
     }
 
 private:
     request_scope& of_;
-    awaited<T> asked_;  // not awaited if it has one
-    typename awaited<T>::awaiter acquire_{asked_};
+    awaited<T> acquiring_;  // not awaited if there is a resource
+    typename awaited<T>::awaiter awaiter_{acquiring_};
 };
 
-/// Calls `work` with a scope, and returns what it returns. If it throws, the scope is told.
+/// Calls `work` with a scope and returns its result. If `work` throws, calls failed() of the scope
+/// with the exception and rethrows it.
 template <class T, class Work>
 std::invoke_result_t<Work, request_scope<T>&> with_scope(pool<T>& from, Work&& work,
                                                          const acquire_options& how = {}) {

@@ -1,5 +1,4 @@
-// What a service says over HTTP about its pools, for any HTTP library: refusals as answers,
-// /health, /ready and /metrics.
+// HTTP answers for pool errors, and /health, /ready and /metrics, for any HTTP library.
 #pragma once
 
 #include <atomic>
@@ -21,11 +20,11 @@
 
 namespace cenote {
 
-/// What an HTTP server is to say.
+/// An HTTP response, independent of any HTTP library.
 class answer {
 public:
-    /// `text` is meant for people; `content_type` says if it is not. Throws std::invalid_argument
-    /// for a type with control characters in it: they would end the field and begin another.
+    /// `status`: the HTTP status. `text`: the body. Throws std::invalid_argument if `content_type`
+    /// contains control characters, which would allow a caller to inject header fields.
     explicit answer(int status, std::string text = {},
                     std::string content_type = "text/plain; charset=utf-8");
 
@@ -33,9 +32,10 @@ public:
     const std::string& body() const noexcept { return body_; }
     const std::string& content_type() const noexcept { return content_type_; }
 
-    /// The field Retry-After: whole seconds, at least one. Empty: none.
+    /// The value of the field Retry-After. Empty: no such field.
     const std::optional<std::chrono::seconds>& retry_after() const noexcept { return retry_after_; }
-    /// Rounded up, and to a minute at most: whoever is told to stay away longer does not come back.
+    /// Sets Retry-After, rounded up to seconds and limited to 1 to 60: clients that are told to
+    /// wait longer may not retry at all.
     answer& retry_after(std::chrono::nanoseconds in) noexcept;
 
 private:
@@ -45,30 +45,37 @@ private:
     std::optional<std::chrono::seconds> retry_after_;
 };
 
-/// An answer as an exception, for whoever is deep in the work and wants it undone:
+/// An answer as an exception, to abort the work and roll back its transaction:
 ///
-///     if (order.status != "open") throw cenote::answer_error(409, "it is paid already");
+///     if (order.status != "open") throw cenote::answer_error(409, "the order is already paid");
+///
+/// Copies share the answer, so copying does not throw.
 class answer_error : public std::exception {
 public:
     explicit answer_error(answer a) : answer_(std::make_shared<const answer>(std::move(a))) {}
     answer_error(int status, std::string text) : answer_error(answer(status, std::move(text))) {}
 
+    /// The body of the answer.
     const char* what() const noexcept override { return answer_->body().c_str(); }
     const answer& get() const noexcept { return *answer_; }
 
 private:
-    std::shared_ptr<const answer> answer_;  // shared: copying an exception must not throw
+    std::shared_ptr<const answer> answer_;
 };
 
-/// What to answer to somebody whose request failed with `error`. A pool that is exhausted or
-/// unavailable (timed_out, line_full, shed, unavailable) is a 503 with Retry-After; an answer_error
-/// is what it says. Empty for everything else: that is the program's own.
+/// The answer for a request that failed with `error`:
 ///
-/// The answer says nothing of what is in the pool's error, which names lines of the program.
+/// | error                                                       | answer                      |
+/// |-------------------------------------------------------------|-----------------------------|
+/// | pool_error: timed_out, line_full, shed, unavailable         | 503 with Retry-After        |
+/// | answer_error                                                | the answer it contains      |
+/// | any other, and null                                         | empty: the caller decides   |
+///
+/// The 503 does not contain the text of the pool's error, which names lines of the program.
 std::optional<answer> answer_to(const std::exception_ptr& error);
 
-/// Calls `work`, which returns an answer, and returns that, or what answer_to() makes of its
-/// exception; throws on what that leaves alone. A handler in a transaction is
+/// Returns the answer that `work` returns, or answer_to() of its exception. Rethrows exceptions for
+/// which answer_to() is empty. A handler in a transaction:
 ///
 ///     return cenote::answering([&] { return db.transaction([&](cenote::transaction& t) { … }); });
 template <class Work>
@@ -82,31 +89,37 @@ answer answering(Work&& work) {
     }
 }
 
-/// How a pool is watched.
+/// How a pool affects the health of a service.
 struct watch_options {
-    /// So many must be open, or the service is not ready: the larger of the pool's `min_size` and
-    /// `min_idle`. (Zero: the first request may have to wait for an open.)
+    /// How many resources must be open for the service to be ready. Default: 0; the first requests
+    /// may wait for an open. Set it to the larger of the pool's `min_size` and `min_idle`: a larger
+    /// value may never be reached.
     std::size_t minimum = 0;
-    /// Whether the service can do nothing without it. How others are is told, but does not count.
+    /// Whether the service is down when the pool is. Default: true. Set false for a pool whose
+    /// failure requests can survive, such as a cache; reports still show its state.
     bool vital = true;
 };
 
-/// What a service tells about itself and its pools, to those who watch it:
+/// Reports the health of a service from the stats of its pools:
 ///
 ///     cenote::service about;
 ///     auto watched = about.watch("orders", db, {.minimum = 2});
-///     … if (auto said = about.answer_to(path)) …          // /health, /ready, /metrics
-///     … about.announce_end();                             // first of all, when it is to end
+///     … if (auto a = about.answer_to(path)) …    // /health, /ready, /metrics
+///     … about.announce_end();                    // first step of a shutdown
 ///
-/// It asks for stats and for nothing else: no lease is taken, no lock that an acquire needs.
+/// A report reads stats only: it takes no lease, and no lock that an acquire needs.
 ///
 /// Thread safety: all members may be called from any thread at any time.
 class service {
 public:
-    /// Keeps a pool among those that are watched, until it ends; then nobody looks at the pool any
-    /// more, and it may go. May outlive the service.
+    /// Includes one or more pools while it exists. Destroy it before the pools; it may outlive the
+    /// service.
+    ///
+    /// The destructor waits for a report that is in progress. After that the service does not
+    /// access the pools.
     class entry {
     public:
+        /// An entry for no pool.
         entry() = default;
         entry(entry&&) noexcept = default;
         entry& operator=(entry&& other) noexcept;
@@ -115,15 +128,11 @@ public:
     private:
         friend class service;
         struct list;
-        struct part {
-            std::string name;
-            cenote::metrics::entry counted;
-        };
-        entry(std::shared_ptr<list> in, std::vector<part> parts) noexcept;
+        entry(std::shared_ptr<list> in, std::vector<cenote::metrics::entry> parts) noexcept;
         void leave() noexcept;
 
         std::shared_ptr<list> in_;
-        std::vector<part> parts_;  // several, if it is a database with replicas
+        std::vector<cenote::metrics::entry> parts_;  // one per pool
     };
 
     service();
@@ -131,10 +140,11 @@ public:
     service(const service&) = delete;
     service& operator=(const service&) = delete;
 
-    /// See metrics::add for the name, for `read`, and for what it throws.
+    /// Includes the pool whose stats `read` returns. Requirements for `name` and `read`, and what
+    /// is thrown: see metrics::add.
     [[nodiscard]] entry watch(const std::string& name, std::function<stats()> read,
                               const watch_options& how);
-    /// Of a pool, which must be there until the entry ends.
+    /// Includes a pool, or all pools of a database. It must outlive the entry.
     template <class Pool>
         requires requires(const Pool& p) {
             { p.stats() } -> std::same_as<stats>;
@@ -145,36 +155,40 @@ public:
             return watch_each(name, pool.controls(), how);
         else return watch(name, [&pool] { return pool.stats(); }, how);
     }
-    /// Of a database, or what else has several pools: the first is what counts. The others are
-    /// called `name-replica-1` and so on, and are not vital: without them the first serves.
+    /// Includes several pools of which only the first is needed, like a primary and its replicas.
+    /// `how` applies to the first. The others are named `name-replica-1` and so on, and are not
+    /// vital.
     [[nodiscard]] entry watch_each(const std::string& name, const std::vector<pool_control>& pools,
                                    const watch_options& how = {});
 
-    /// Whether its pools can serve, as far as one knows without asking them to: 200, or 503 if a
-    /// vital one has its circuit breaker inactive, is paused or closed, or has nothing open and
-    /// fails to open anything (that is forgotten after half a minute without another failure, so
-    /// that somebody tries again). An object of JSON that says so of each pool.
+    /// 200 if all vital pools can serve, else 503; the body is a JSON object with the state of each
+    /// pool. A pool is down if it is paused or closed, if its circuit breaker is inactive, or if
+    /// nothing is open and opens fail. A failed open counts for 30 seconds, so that a service
+    /// without traffic gets another chance.
     answer health() const;
-    /// Whether requests should be sent here: the same, the minimum of each is open, and no end was
-    /// announced.
+    /// Like health(), and 503 also if a vital pool has less open than its minimum, or after
+    /// announce_end(). For load balancers.
     answer ready() const;
-    /// As Prometheus reads them.
+    /// The metrics of all pools as Prometheus text.
     answer metrics_text() const;
 
-    /// Of these three, the one that is at `/health`, `/ready` or `/metrics`.
+    /// health(), ready() or metrics_text() for the paths `/health`, `/ready` and `/metrics`; empty
+    /// for any other path.
     std::optional<answer> answer_to(std::string_view path) const;
 
-    /// From now on it is not ready: whoever spreads requests looks there, and sends no more. To be
-    /// called some time before the door is shut.
+    /// Makes `/ready` fail, so load balancers stop routing here. Call it a few seconds before
+    /// closing the listener.
     void announce_end() noexcept { ending_ = true; }
+    /// Whether announce_end() was called.
     bool is_ending() const noexcept { return ending_; }
 
-    /// To which others can be added, that are no matter of health.
+    /// The metrics registry; pools added here do not affect `/health`.
     cenote::metrics& metrics() noexcept { return metrics_; }
 
 private:
-    answer report(bool of_readiness) const;
-    entry::part add(const std::string& name, std::function<stats()> read, const watch_options& how);
+    answer report(bool for_readiness) const;
+    cenote::metrics::entry add(const std::string& name, std::function<stats()> read,
+                               const watch_options& how);
 
     cenote::metrics metrics_;
     std::shared_ptr<entry::list> list_;

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "examples/orders_service/running.hpp"
-#include "http/served.hpp"
+#include "http_server/served.hpp"
 #include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/real_server.hpp"

@@ -1,4 +1,4 @@
-// Refusals as answers, and how pools are from what is known about them.
+// HTTP answers for pool errors, and the health of pools derived from their stats.
 #include "cenote/service.hpp"
 
 #include <algorithm>
@@ -17,9 +17,9 @@ namespace {
 constexpr std::chrono::seconds retry_min{1};
 constexpr std::chrono::seconds retry_max{60};
 
-/// For so long a failed open counts if no other follows. Where nobody is sent to a service that is
-/// not well, nobody would find out that it is well again.
-constexpr std::chrono::seconds failure_counts{30};
+/// How long a failed open makes a pool unhealthy. Limited because an unhealthy service gets no
+/// requests, and without requests no open that could succeed.
+constexpr std::chrono::seconds failure_lifetime{30};
 
 using clock = std::chrono::steady_clock;
 
@@ -33,7 +33,7 @@ answer::answer(int status, std::string text, std::string content_type)
     : status_(status), body_(std::move(text)), content_type_(std::move(content_type)) {
     auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; };
     if (std::ranges::any_of(content_type_, is_control))
-        throw std::invalid_argument("cenote: a content type has control characters in it");
+        throw std::invalid_argument("cenote: answer: the content type contains control characters");
 }
 
 answer& answer::retry_after(std::chrono::nanoseconds in) noexcept {
@@ -61,18 +61,18 @@ std::optional<answer> answer_to(const std::exception_ptr& error) {
 
 namespace {
 
-/// A pool, and what was seen of it so far.
+/// A pool, and its last known opens.
 class watched_pool {
 public:
     watched_pool(std::function<stats()> read, const watch_options& how)
         : read_(std::move(read)), how_(how) {}
 
-    /// Its part of the report. `trouble` becomes true if there is any.
-    std::string look(bool of_readiness, bool& trouble) {
+    /// The pool's part of a report. Sets `down` if the pool is vital and down.
+    std::string report(bool for_readiness, bool& down) {
         stats now = read_();
-        notice_opens(now);
-        const char* why = reason(now, of_readiness);
-        trouble = trouble || (how_.vital && why != nullptr);
+        update_failing(now);
+        const char* why = reason(now, for_readiness);
+        down = down || (how_.vital && why != nullptr);
         std::string text = R"({"status":")";
         text += why == nullptr ? "ok" : "down";
         if (why != nullptr) text += std::string(R"(","reason":")") + why;
@@ -86,19 +86,20 @@ public:
     }
 
 private:
-    void notice_opens(const stats& now) {
+    void update_failing(const stats& now) {
         if (now.opened != opened_) failing_until_ = {};
-        else if (now.open_failed != open_failed_) failing_until_ = clock::now() + failure_counts;
+        else if (now.open_failed != open_failed_) failing_until_ = clock::now() + failure_lifetime;
         opened_ = now.opened;
         open_failed_ = now.open_failed;
     }
 
-    const char* reason(const stats& now, bool of_readiness) const {
-        if (now.state == pool_state::paused) return "it is paused";
-        if (now.state == pool_state::closed) return "it is closed";
-        if (now.breaker == breaker_state::inactive) return "its circuit breaker is inactive";
-        if (open_in(now) == 0 && clock::now() < failing_until_) return "it cannot be opened";
-        if (of_readiness && open_in(now) < how_.minimum) return "its minimum is not open yet";
+    /// Why the pool is down, or null.
+    const char* reason(const stats& now, bool for_readiness) const {
+        if (now.state == pool_state::paused) return "paused";
+        if (now.state == pool_state::closed) return "closed";
+        if (now.breaker == breaker_state::inactive) return "circuit breaker inactive";
+        if (open_in(now) == 0 && clock::now() < failing_until_) return "opens fail";
+        if (for_readiness && open_in(now) < how_.minimum) return "minimum not open yet";
         return nullptr;
     }
 
@@ -112,11 +113,11 @@ private:
 }  // namespace
 
 struct service::entry::list {
-    std::mutex mutex;  // held while pools are looked at: whoever leaves may end its pool
+    std::mutex mutex;  // held during reads, so that a pool may end when its entry has left
     std::map<std::string, watched_pool, std::less<>> pools;
 };
 
-service::entry::entry(std::shared_ptr<list> in, std::vector<part> parts) noexcept
+service::entry::entry(std::shared_ptr<list> in, std::vector<cenote::metrics::entry> parts) noexcept
     : in_(std::move(in)), parts_(std::move(parts)) {}
 
 service::entry& service::entry::operator=(entry&& other) noexcept {
@@ -131,61 +132,61 @@ service::entry::~entry() { leave(); }
 
 void service::entry::leave() noexcept {
     if (in_ == nullptr) return;
-    // What the program has given ends when nothing is locked.
-    decltype(in_->pools) gone;
+    decltype(in_->pools) removed;  // destroyed after the unlock, with functions of the user
     std::lock_guard lock(in_->mutex);
-    for (const part& each : parts_) gone.insert(in_->pools.extract(each.name));
+    for (const cenote::metrics::entry& each : parts_)
+        removed.insert(in_->pools.extract(each.name()));
 }
 
 service::service() : list_(std::make_shared<entry::list>()) {}
 
 service::~service() = default;
 
-service::entry::part service::add(const std::string& name, std::function<stats()> read,
-                                  const watch_options& how) {
-    // Throws for a bad name, and for no way to read. Numbers equal names.
-    cenote::metrics::entry counted = metrics_.add(name, read);
+cenote::metrics::entry service::add(const std::string& name, std::function<stats()> read,
+                                    const watch_options& how) {
+    // Checks the arguments, and numbers equal names.
+    cenote::metrics::entry added = metrics_.add(name, read);
     std::lock_guard lock(list_->mutex);
-    list_->pools.emplace(counted.name(), watched_pool(std::move(read), how));
-    return {counted.name(), std::move(counted)};
+    list_->pools.emplace(added.name(), watched_pool(std::move(read), how));
+    return added;
 }
 
 service::entry service::watch(const std::string& name, std::function<stats()> read,
                               const watch_options& how) {
-    std::vector<entry::part> parts;
+    std::vector<cenote::metrics::entry> parts;
     parts.push_back(add(name, std::move(read), how));
     return entry(list_, std::move(parts));
 }
 
 service::entry service::watch_each(const std::string& name, const std::vector<pool_control>& pools,
                                    const watch_options& how) {
-    entry all(list_, {});  // from the first on: what was added goes again if another is refused
+    entry all(list_, {});  // removes the pools added so far if an exception is thrown
     for (const pool_control& pool : pools) {
         bool first = all.parts_.empty();
-        std::string called = name;
-        if (!first) called += "-replica-" + std::to_string(all.parts_.size());
-        watch_options of_it = first ? how : watch_options{.minimum = 0, .vital = false};
-        all.parts_.push_back(add(called, [pool] { return pool.stats(); }, of_it));
+        std::string shown = name;
+        if (!first) shown += "-replica-" + std::to_string(all.parts_.size());
+        watch_options options = first ? how : watch_options{.minimum = 0, .vital = false};
+        all.parts_.push_back(add(shown, [pool] { return pool.stats(); }, options));
     }
     return all;
 }
 
-answer service::report(bool of_readiness) const {
-    bool trouble = of_readiness && ending_;
+answer service::report(bool for_readiness) const {
+    bool down = for_readiness && ending_;
     std::string pools;
     {
         std::lock_guard lock(list_->mutex);
         for (auto& [name, pool] : list_->pools) {
             if (!pools.empty()) pools += ",";
-            pools += "\"" + name + "\":" + pool.look(of_readiness, trouble);
+            pools += "\"" + name + "\":" + pool.report(for_readiness, down);
         }
     }
     std::string text = R"({"status":")";
-    text += trouble ? "down" : "ok";
+    text += down ? "down" : "ok";
     text += R"(","draining":)";
     text += ending_ ? "true" : "false";
     text += R"(,"pools":{)" + pools + "}}\n";
-    return answer(trouble ? 503 : 200, std::move(text), "application/json");
+    return answer(down ? 503 : 200, std::move(text), "application/json");
 }
 
 answer service::health() const { return report(false); }

@@ -1,4 +1,4 @@
-// A lease for a request: taken late, released always, judged as pool::with judges.
+// Request scopes: acquired on first use, always released, classified as by pool::with.
 #include "cenote/request_scope.hpp"
 
 #include <array>
@@ -31,7 +31,7 @@ struct session {
     int number = 0;
 };
 
-/// Opens numbered sessions, and has an opinion about one exception.
+/// Opens numbered sessions, and classifies one exception as discard.
 struct judge {
     std::atomic<int>* made;
     session open() const { return {++*made}; }
@@ -53,13 +53,13 @@ protected:
     cenote::pool<session> plain_{[this] { return session{++made_}; }, {.max = 2}};
 };
 
-TEST_F(request_scope_of, nothing_takes_nothing) {
+TEST_F(request_scope_of, acquires_nothing_if_unused) {
     with_scope(plain_, [](request_scope<session>& s) { EXPECT_FALSE(s.has_resource()); });
     EXPECT_EQ(plain_.stats().acquires, 0u);
     EXPECT_EQ(plain_.stats().opened, 0u);
 }
 
-TEST_F(request_scope_of, one_request_has_the_same_resource_to_its_end) {
+TEST_F(request_scope_of, keeps_one_resource_until_the_end) {
     int number = with_scope(plain_, [this](request_scope<session>& s) {
         session& first = s.get();
         EXPECT_EQ(&first, &s.get());
@@ -72,7 +72,7 @@ TEST_F(request_scope_of, one_request_has_the_same_resource_to_its_end) {
     EXPECT_TRUE(support::eventually([&] { return plain_.stats().leased == 0; }));
 }
 
-/// How many resources it costs if the same function throws in pool::with, in with_scope and in
+/// How many resources are discarded if a function throws in pool::with, in with_scope and in
 /// async_with_scope.
 template <class Error>
 std::array<std::uint64_t, 3> discarded_by(cenote::pool<session>& pool, asio::io_context& io,
@@ -101,7 +101,7 @@ std::array<std::uint64_t, 3> discarded_by(cenote::pool<session>& pool, asio::io_
     return {by_with, by_scope, count()};
 }
 
-TEST_F(request_scope_of, an_exception_is_judged_as_in_with) {
+TEST_F(request_scope_of, classifies_exceptions_like_with) {
     using each = std::array<std::uint64_t, 3>;
     constexpr each discards{1, 1, 1};
     constexpr each keeps{0, 0, 0};
@@ -117,14 +117,14 @@ TEST_F(request_scope_of, an_exception_is_judged_as_in_with) {
     EXPECT_EQ(discarded_by(judged, io_, std::length_error("discarded")), discards);
 }
 
-TEST_F(request_scope_of, a_handler_that_throws_before_it_takes_one_costs_none) {
+TEST_F(request_scope_of, an_exception_before_the_first_use_discards_nothing) {
     EXPECT_THROW(
         with_scope(plain_, [](request_scope<session>&) { throw std::runtime_error("early"); }),
         std::runtime_error);
     EXPECT_EQ(made_, 0);
 }
 
-TEST_F(request_scope_of, a_handler_may_say_that_an_error_is_not_the_resources) {
+TEST_F(request_scope_of, failed_accepts_a_verdict) {
     request_scope<session> scope(plain_);
     scope.get();
     scope.failed(std::make_exception_ptr(std::runtime_error("not found")), cenote::verdict::keep);
@@ -132,7 +132,7 @@ TEST_F(request_scope_of, a_handler_may_say_that_an_error_is_not_the_resources) {
     EXPECT_EQ(plain_.stats().discarded, 0u);
 }
 
-TEST_F(request_scope_of, no_error_is_no_reason) {
+TEST_F(request_scope_of, failed_without_an_error_releases) {
     request_scope<session> scope(plain_);
     scope.get();
     scope.failed(nullptr);
@@ -140,7 +140,7 @@ TEST_F(request_scope_of, no_error_is_no_reason) {
     EXPECT_EQ(plain_.stats().discarded, 0u);
 }
 
-TEST_F(request_scope_of, the_connectors_opinion_counts_if_it_has_one) {
+TEST_F(request_scope_of, the_classify_of_the_connector_decides) {
     std::atomic<int> made{0};
     cenote::pool<session> pool{judge{&made}, {.max = 1}};
     auto fail_with = [&](auto error) {
@@ -156,7 +156,7 @@ TEST_F(request_scope_of, the_connectors_opinion_counts_if_it_has_one) {
     EXPECT_EQ(pool.acquire()->number, 2);
 }
 
-TEST_F(request_scope_of, what_is_given_back_early_is_taken_anew) {
+TEST_F(request_scope_of, acquires_again_after_give_back) {
     request_scope<session> s(plain_);
     s.get();
     s.give_back();
@@ -167,7 +167,7 @@ TEST_F(request_scope_of, what_is_given_back_early_is_taken_anew) {
     EXPECT_FALSE(s.has_resource());  // NOLINT(bugprone-use-after-move): it says so
 }
 
-TEST_F(request_scope_of, what_is_discarded_can_be_used_to_the_end_and_is_closed_then) {
+TEST_F(request_scope_of, discard_at_end_leaves_the_resource_usable) {
     {
         request_scope<session> s(plain_);
         EXPECT_EQ(s.get().number, 1);
@@ -191,7 +191,7 @@ TEST_F(request_scope_of, what_is_discarded_can_be_used_to_the_end_and_is_closed_
     EXPECT_EQ(plain_.acquire()->number, 4);
 }
 
-TEST_F(request_scope_of, awaited_ones_are_discarded_at_the_end_too) {
+TEST_F(request_scope_of, discard_at_end_applies_to_awaited_resources) {
     auto use = [this]() -> asio::awaitable<void> {
         request_scope<session> s(plain_);
         s.discard_at_end();
@@ -203,7 +203,7 @@ TEST_F(request_scope_of, awaited_ones_are_discarded_at_the_end_too) {
     EXPECT_EQ(plain_.stats().discarded, 1u);
 }
 
-TEST_F(request_scope_of, no_resource_is_the_pools_exception) {
+TEST_F(request_scope_of, throws_like_acquire) {
     auto one = plain_.acquire();
     auto two = plain_.acquire();
     cenote::acquire_options how{.timeout = 1ms};
@@ -228,7 +228,7 @@ asio::awaitable<void> lost(cenote::pool<session>* from) {
     co_await cenote::async_with_scope(*from, work);
 }
 
-TEST_F(request_scope_of, coroutines_of_asio_await_theirs) {
+TEST_F(request_scope_of, is_awaited_by_coroutines_of_asio) {
     auto got = asio::co_spawn(io_, twice(&plain_), asio::use_future);
     auto failed = asio::co_spawn(io_, lost(&plain_), asio::use_future);
     io_.run();
@@ -239,7 +239,7 @@ TEST_F(request_scope_of, coroutines_of_asio_await_theirs) {
     EXPECT_EQ(plain_.stats().discarded, 1u);
 }
 
-TEST_F(request_scope_of, handlers_of_asio_are_told) {
+TEST_F(request_scope_of, completes_handlers_of_asio) {
     request_scope<session> s(plain_);
     int number = 0;
     s.async_get(asio::bind_executor(io_, [&](const std::exception_ptr& error, session* got) {
@@ -257,7 +257,7 @@ support::task await_twice(cenote::pool<session>& from, int& number) {
     number = &first == &second ? first.number : -1;
 }
 
-TEST_F(request_scope_of, other_coroutines_await_theirs) {
+TEST_F(request_scope_of, is_awaited_by_other_coroutines) {
     auto one = plain_.acquire();
     auto other = plain_.acquire();
     int free = one->number;

@@ -1,4 +1,4 @@
-// What a service says: about refusals, and about how its pools are.
+// Answers for pool errors, and the health of pools.
 #include "cenote/service.hpp"
 
 #include <atomic>
@@ -33,7 +33,7 @@ std::exception_ptr refusal(errc why, std::chrono::nanoseconds retry_after = {}) 
     }
 }
 
-TEST(service_answer_to, says_503_and_when_to_come_again_where_a_pool_is_exhausted) {
+TEST(service_answer_to, is_503_with_retry_after_for_an_exhausted_pool) {
     for (errc why : {errc::timed_out, errc::line_full, errc::shed, errc::unavailable}) {
         auto a = answer_to(refusal(why));
         ASSERT_TRUE(a) << static_cast<int>(why);
@@ -50,7 +50,7 @@ TEST(service_answer_to, rounds_up_to_seconds_and_stays_within_a_minute) {
     EXPECT_EQ(answer_to(refusal(errc::unavailable, -5s))->retry_after(), 1s);
 }
 
-TEST(service_answer, has_no_type_that_ends_its_field) {
+TEST(service_answer, refuses_control_characters_in_the_content_type) {
     using namespace std::string_literals;
     for (const std::string& end : {"\r\n"s, "\n"s, "\r"s, "\0"s, "\x7f"s, "\t"s})
         EXPECT_THROW(answer(200, "", "text/html" + end + "Set-Cookie: a=b"), std::invalid_argument);
@@ -58,7 +58,7 @@ TEST(service_answer, has_no_type_that_ends_its_field) {
               "text/html; charset=utf-8");
 }
 
-TEST(service_answer_to, leaves_everything_else_alone) {
+TEST(service_answer_to, is_empty_for_other_errors) {
     for (errc why : {errc::closed, errc::canceled, errc::open_failed, errc::deadlock})
         EXPECT_FALSE(answer_to(refusal(why))) << static_cast<int>(why);
     EXPECT_FALSE(answer_to(std::make_exception_ptr(std::runtime_error("mine"))));
@@ -66,7 +66,7 @@ TEST(service_answer_to, leaves_everything_else_alone) {
     EXPECT_FALSE(answer_to(nullptr));
 }
 
-TEST(service_answer_to, passes_on_what_was_thrown_as_an_answer) {
+TEST(service_answer_to, is_the_answer_of_an_answer_error) {
     auto a = answer_to(std::make_exception_ptr(answer_error(409, "paid already")));
     ASSERT_TRUE(a);
     EXPECT_EQ(a->status(), 409);
@@ -74,7 +74,7 @@ TEST(service_answer_to, passes_on_what_was_thrown_as_an_answer) {
     EXPECT_FALSE(a->retry_after());
 }
 
-TEST(service_answering, answers_for_work_that_is_refused) {
+TEST(service_answering, converts_refusals_to_answers) {
     cenote::pool<int> pool{[] { return 1; }, {.max = 1, .acquire_timeout = 0s}};
     auto work = [&] { return answer(200, std::to_string(*pool.acquire_for(5s))); };
     EXPECT_EQ(cenote::answering(work).status(), 200);
@@ -87,7 +87,7 @@ TEST(service_answering, answers_for_work_that_is_refused) {
                  std::logic_error);
 }
 
-TEST(service_health, is_well_with_pools_that_have_done_nothing_yet) {
+TEST(service_health, is_ok_with_unused_pools) {
     service about;
     stats now;
     auto one = about.watch("one", [&] { return now; }, {});
@@ -100,19 +100,19 @@ TEST(service_health, is_well_with_pools_that_have_done_nothing_yet) {
               "\n");
 }
 
-TEST(service_health, does_not_depend_on_what_is_not_vital) {
+TEST(service_health, ignores_pools_that_are_not_vital) {
     service about;
-    stats well;
-    stats ill;
-    ill.breaker = breaker_state::inactive;
-    auto one = about.watch("one", [&] { return well; }, {});
-    auto two = about.watch("two", [&] { return ill; }, {.vital = false});
+    stats healthy;
+    stats failing;
+    failing.breaker = breaker_state::inactive;
+    auto one = about.watch("one", [&] { return healthy; }, {});
+    auto two = about.watch("two", [&] { return failing; }, {.vital = false});
     EXPECT_EQ(about.health().status(), 200);
     EXPECT_THAT(about.health().body(), HasSubstr(R"("two":{"status":"down")"));
     EXPECT_THAT(about.health().body(), HasSubstr(R"("vital":false)"));
 }
 
-TEST(service_watch, takes_the_first_of_several_pools_for_the_one_that_counts) {
+TEST(service_watch, requires_only_the_first_of_several_pools) {
     cenote::pool<int> primary([] { return 1; }, {.name = "a", .min_size = 1});
     cenote::pool<int> replica([] { return 1; }, {.name = "b"});
     ASSERT_TRUE(primary.wait_ready(support::plenty));
@@ -124,56 +124,56 @@ TEST(service_watch, takes_the_first_of_several_pools_for_the_one_that_counts) {
     primary.deactivate();
     EXPECT_EQ(about.ready().status(), 503);
     both = {};
-    EXPECT_EQ(about.ready().status(), 200) << "nobody is watched any more";
+    EXPECT_EQ(about.ready().status(), 200) << "no pool is left";
 }
 
-TEST(service_health, tells_of_each_pool) {
+TEST(service_health, reports_each_pool) {
     service about;
-    stats well;
-    stats ill;
-    ill.breaker = breaker_state::inactive;
-    auto one = about.watch("one", [&] { return well; }, {});
-    auto two = about.watch("two", [&] { return ill; }, {});
+    stats healthy;
+    stats failing;
+    failing.breaker = breaker_state::inactive;
+    auto one = about.watch("one", [&] { return healthy; }, {});
+    auto two = about.watch("two", [&] { return failing; }, {});
     answer a = about.health();
     EXPECT_EQ(a.status(), 503);
     EXPECT_THAT(a.body(), HasSubstr(R"("one":{"status":"ok")"));
     EXPECT_THAT(a.body(), HasSubstr(R"("two":{"status":"down",)"
-                                    R"("reason":"its circuit breaker is inactive")"));
-    ill.breaker = breaker_state::recovering;
-    EXPECT_EQ(about.health().status(), 200) << "it lets some through";
+                                    R"("reason":"circuit breaker inactive")"));
+    failing.breaker = breaker_state::recovering;
+    EXPECT_EQ(about.health().status(), 200) << "some acquires are allowed";
 }
 
-TEST(service_health, is_ill_while_nothing_is_open_and_opens_fail) {
+TEST(service_health, is_down_while_nothing_is_open_and_opens_fail) {
     service about;
     stats now;
     auto one = about.watch("one", [&] { return now; }, {});
     now.open_failed = 1;
     EXPECT_EQ(about.health().status(), 503);
-    EXPECT_THAT(about.health().body(), HasSubstr("it cannot be opened"));
+    EXPECT_THAT(about.health().body(), HasSubstr(R"("reason":"opens fail")"));
     now.idle = 1;
-    EXPECT_EQ(about.health().status(), 200) << "something is open after all";
+    EXPECT_EQ(about.health().status(), 200) << "a resource is open";
     now.idle = 0;
     EXPECT_EQ(about.health().status(), 503);
     now.opened = 1;
     now.open_failed = 2;
-    EXPECT_EQ(about.health().status(), 200) << "one open went well meanwhile";
+    EXPECT_EQ(about.health().status(), 200) << "an open succeeded since";
     now.open_failed = 3;
     EXPECT_EQ(about.health().status(), 503);
 }
 
-TEST(service_health, is_ill_while_a_pool_lends_nothing) {
+TEST(service_health, is_down_while_a_pool_is_paused_or_closed) {
     cenote::pool<int> pool{[] { return 1; }};
     service about;
     auto one = about.watch("one", pool);
     EXPECT_EQ(about.health().status(), 200);
     pool.pause();
     EXPECT_EQ(about.health().status(), 503);
-    EXPECT_THAT(about.health().body(), HasSubstr("it is paused"));
+    EXPECT_THAT(about.health().body(), HasSubstr(R"("reason":"paused")"));
     pool.resume();
     EXPECT_EQ(about.ready().status(), 200);
     pool.close();
     EXPECT_EQ(about.ready().status(), 503);
-    EXPECT_THAT(about.health().body(), HasSubstr("it is closed"));
+    EXPECT_THAT(about.health().body(), HasSubstr(R"("reason":"closed")"));
 }
 
 TEST(service_ready, waits_for_the_minimum) {
@@ -190,7 +190,7 @@ TEST(service_ready, waits_for_the_minimum) {
     EXPECT_EQ(about.ready().status(), 200);
 }
 
-TEST(service_ready, is_not_while_it_drains) {
+TEST(service_ready, is_down_after_announce_end) {
     service about;
     EXPECT_EQ(about.ready().status(), 200);
     about.announce_end();
@@ -211,7 +211,7 @@ TEST(service_ready, takes_no_lease_of_a_real_pool) {
     EXPECT_EQ(pool.stats().acquires, 0u);
 }
 
-TEST(service_health, finds_a_server_that_is_away_and_its_return) {
+TEST(service_health, notices_a_lost_server_and_its_return) {
     std::atomic<bool> away{true};
     cenote::pool<int> pool{[&]() -> int {
                                if (away) throw std::runtime_error("away");
@@ -225,7 +225,7 @@ TEST(service_health, finds_a_server_that_is_away_and_its_return) {
     EXPECT_TRUE(support::eventually([&] { return about.health().status() == 200; }));
 }
 
-TEST(service_watch, ends_with_its_entry_and_is_in_the_metrics_until_then) {
+TEST(service_watch, includes_a_pool_until_its_entry_ends) {
     service about;
     {
         auto one = about.watch("one", [] { return stats{}; }, {});
@@ -251,13 +251,13 @@ TEST(service_watch, ends_with_its_entry_and_is_in_the_metrics_until_then) {
     }
 }
 
-/// Asks once more at its end, which would wait for ever for a lock that is held.
-struct curious {
+/// Requests a report when destroyed, which would deadlock if a mutex were locked.
+struct reporting_reader {
     stats operator()() const { return {}; }
-    curious(service* of, int* status) : about(of), heard(status) {}
-    curious(const curious&) = default;
-    curious& operator=(const curious&) = delete;
-    ~curious() {
+    reporting_reader(service* of, int* status) : about(of), heard(status) {}
+    reporting_reader(const reporting_reader&) = default;
+    reporting_reader& operator=(const reporting_reader&) = delete;
+    ~reporting_reader() {
         if (*heard != 0) *heard = about->health().status();
     }
 
@@ -265,10 +265,10 @@ struct curious {
     int* heard;  // 0: not yet
 };
 
-TEST(service_watch, lets_go_of_what_it_was_given_under_no_lock) {
+TEST(service_watch, destroys_functions_of_the_user_without_a_lock) {
     service about;
     int heard = 0;
-    auto entry = about.watch("one", curious(&about, &heard), {});
+    auto entry = about.watch("one", reporting_reader(&about, &heard), {});
     heard = 1;
     entry = {};
     EXPECT_EQ(heard, 200);

@@ -1,4 +1,4 @@
-// The server's door where memory is short: nobody else is kept out for it.
+// The server accepts again after it was out of memory.
 #include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "cenote/http_server.hpp"
-#include "http/connections.hpp"
+#include "http_server/connections.hpp"
 #include "support/allocations.hpp"
 #include "support/tcp_client.hpp"
 
@@ -25,7 +25,7 @@ asio::awaitable<response> greet(request) {
     co_return cenote::http_server::to_response(cenote::answer(200, "hello"));
 }
 
-/// Serves until `client` has been answered, or there is no hope that it will be.
+/// Whether `client` gets a response.
 bool is_answered(asio::io_context& io, tcp_client& client) {
     client.say("GET / HTTP/1.1\r\nHost: t\r\n\r\n");
     std::string heard;
@@ -36,9 +36,9 @@ bool is_answered(asio::io_context& io, tcp_client& client) {
     });
 }
 
-/// Somebody comes while there is no memory for another connection. (Later, when the conversation
-/// has begun, such a failure would be Boost.Beast's, which ends the program.)
-TEST(http_server_alloc, opens_again_after_memory_was_short) {
+/// The allocation of a connection fails. (A later failure would happen in Boost.Beast, which ends
+/// the program.)
+TEST(http_server_alloc, accepts_again_after_a_failed_allocation) {
     for (std::uint64_t spared : {0u, 1u}) {
         asio::io_context io(1);
         server here(io.get_executor(), {asio::ip::address_v4::loopback(), 0}, greet);
@@ -61,7 +61,7 @@ TEST(http_server_alloc, opens_again_after_memory_was_short) {
                 return failure.happened();
             }));
         }
-        EXPECT_EQ(here.stats().accepted, 2u) << "it has failed where it was meant to";
+        EXPECT_EQ(here.stats().accepted, 2u) << "the allocation failed where intended";
         EXPECT_NE(unlucky.end(), support::ended::not_yet);
         tcp_client next(here.endpoint().port());
         EXPECT_TRUE(is_answered(io, next));

@@ -1,4 +1,4 @@
-// The server with clients that mean well, and with others that do not.
+// The server with well-behaved, slow, numerous and hostile clients.
 #include "cenote/http_server.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 #include <gtest/gtest.h>
 
 #include "cenote/error.hpp"
-#include "http/served.hpp"
+#include "http_server/served.hpp"
 #include "support/clock.hpp"
 #include "support/descriptors.hpp"
 #include "support/patience.hpp"
@@ -44,7 +44,7 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
-/// Says back what it was asked.
+/// Returns method, target and body of the request.
 asio::awaitable<response> echo(request r) {
     std::string said(r.method_string().data(), r.method_string().size());
     said += " ";
@@ -53,7 +53,7 @@ asio::awaitable<response> echo(request r) {
     co_return to_response(answer(200, said));
 }
 
-/// Answers when it is told to.
+/// A handler that answers when the test calls go().
 class slow {
 public:
     handler work() {
@@ -86,9 +86,8 @@ private:
                                                           asio::steady_timer::time_point::max());
         bool closed = waits(*me, until);
         ++me->begun;
-        boost::system::error_code cancelled;
-        if (closed)
-            co_await until->async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
+        boost::system::error_code canceled;
+        if (closed) co_await until->async_wait(asio::redirect_error(asio::use_awaitable, canceled));
         co_return co_await echo(std::move(r));
     }
     std::shared_ptr<inner> inner_ = std::make_shared<inner>();
@@ -96,7 +95,7 @@ private:
 
 constexpr std::string_view plain = "GET /a HTTP/1.1\r\nHost: test\r\n\r\n";
 
-// With clients that mean well.
+// Well-behaved clients.
 
 TEST(http_server, answers_one_request_after_the_other_on_one_connection) {
     front f(echo);
@@ -111,7 +110,7 @@ TEST(http_server, answers_one_request_after_the_other_on_one_connection) {
     EXPECT_TRUE(eventually([&] { return f.stats().answered == 3; }));
 }
 
-TEST(http_server, leaves_no_descriptor_to_programs_that_are_started) {
+TEST(http_server, leaves_no_descriptor_to_started_programs) {
     auto before = support::descriptors_of_a_child();
     front f(echo);
     tcp_client client(f.port());
@@ -161,7 +160,7 @@ TEST(http_server, leaves_the_body_out_for_head) {
     EXPECT_THAT(all, EndsWith("\r\n\r\n"));
 }
 
-TEST(http_server, tells_who_expects_it_to_go_on) {
+TEST(http_server, sends_100_continue_when_expected) {
     front f(echo);
     tcp_client client(f.port());
     client.say("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
@@ -215,7 +214,7 @@ TEST(http_server, reads_chunks_that_come_byte_by_byte) {
     }
 }
 
-TEST(http_server, tells_http_1_0_nothing_before_the_answer) {
+TEST(http_server, sends_http_1_0_nothing_before_the_response) {
     front f(echo);
     tcp_client client(f.port());
     for (std::string_view what : {"100-continue", "wonders"}) {
@@ -228,7 +227,7 @@ TEST(http_server, tells_http_1_0_nothing_before_the_answer) {
     }
 }
 
-TEST(http_server, bears_times_beyond_all_clocks) {
+TEST(http_server, accepts_times_beyond_all_clocks) {
     constexpr auto forever = std::chrono::nanoseconds::max();
     front f(echo, {.header = static_cast<std::size_t>(-1),
                    .header_time = forever,
@@ -247,7 +246,7 @@ TEST(http_server, bears_times_beyond_all_clocks) {
     EXPECT_EQ(f.drain(std::chrono::nanoseconds::min()).get(), 0u);
 }
 
-TEST(http_server, knows_the_path_of_a_target) {
+TEST(http_server, splits_a_target_into_path_and_query) {
     auto parts = [](std::string_view target) {
         request r(boost::beast::http::verb::get, {target.data(), target.size()}, 11);
         return std::string(cenote::http_server::path_of(r)) + "|" +
@@ -262,9 +261,9 @@ TEST(http_server, knows_the_path_of_a_target) {
     EXPECT_EQ(parts("*"), "*|");
 }
 
-// What handlers throw.
+// Exceptions of handlers.
 
-TEST(http_server, answers_503_where_a_pool_is_exhausted) {
+TEST(http_server, answers_503_for_an_exhausted_pool) {
     front f([](request) -> asio::awaitable<response> {
         throw cenote::line_full_error("secret.cpp:12 holds all", nullptr, 2500ms);
         co_return response();
@@ -275,7 +274,7 @@ TEST(http_server, answers_503_where_a_pool_is_exhausted) {
     EXPECT_THAT(a.body, Not(HasSubstr("secret")));
 }
 
-TEST(http_server, does_not_hear_at_once_whoever_comes_back_at_once) {
+TEST(http_server, pauses_a_connection_after_503) {
     stopped_clock time;
     std::atomic<int> handled{0};
     front f(
@@ -295,7 +294,7 @@ TEST(http_server, does_not_hear_at_once_whoever_comes_back_at_once) {
     EXPECT_EQ(hear_answer(client).status, 503);
 }
 
-TEST(http_server, answers_500_without_a_word_about_other_errors) {
+TEST(http_server, answers_500_without_the_text_of_other_errors) {
     std::mutex mutex;
     std::string told;
     auto tell = [&](const std::exception_ptr& error) {
@@ -305,7 +304,7 @@ TEST(http_server, answers_500_without_a_word_about_other_errors) {
         } catch (const std::exception& e) {
             told = e.what();
         }
-        throw std::logic_error("nobody cares");
+        throw std::logic_error("ignored");
     };
     front f([](request) -> asio::awaitable<response> { throw std::runtime_error("secret"); }, {},
             tell);
@@ -318,7 +317,7 @@ TEST(http_server, answers_500_without_a_word_about_other_errors) {
     EXPECT_EQ(told, "secret");
 }
 
-TEST(http_server, leaves_out_the_body_that_a_status_has_not) {
+TEST(http_server, omits_the_body_of_statuses_without_one) {
     front f([](request r) -> asio::awaitable<response> {
         unsigned status = r.target() == "/204" ? 204 : 304;
         response said(static_cast<boost::beast::http::status>(status), 11);
@@ -341,7 +340,7 @@ TEST(http_server, leaves_out_the_body_that_a_status_has_not) {
     tcp_client other(g.port());
     EXPECT_EQ(ask(other, "GET / HTTP/1.1\r\nHost: t\r\n\r\n").status, 204);
     EXPECT_EQ(ask(other, "GET /1 HTTP/1.1\r\nHost: t\r\n\r\n").status, 102);
-    EXPECT_EQ(other.hear_all(), "") << "who is not answered is not kept waiting";
+    EXPECT_EQ(other.hear_all(), "") << "the connection is closed after a 1xx";
 }
 
 TEST(http_server, answers_500_for_a_response_that_cannot_be_sent) {
@@ -364,7 +363,7 @@ TEST(http_server, answers_500_for_a_response_that_cannot_be_sent) {
     EXPECT_EQ(told, 2);
 }
 
-/// Tries everything twice, each time with a copy of what it was given.
+/// Tries every transaction twice, each time with a copy of the work.
 struct fake_database {
     template <class Work>
     asio::awaitable<response> async_transaction(Work& work) {
@@ -402,8 +401,8 @@ struct bad_request {
 
 class http_server_hostile : public testing::TestWithParam<bad_request> {};
 
-TEST_P(http_server_hostile, is_refused_and_dropped_and_nobody_else_notices) {
-    stopped_clock time;  // the server does not end a farewell before the client has read it
+TEST_P(http_server_hostile, is_refused_without_effect_on_other_clients) {
+    stopped_clock time;  // so the server lingers until the client has read the response
     std::atomic<int> handled{0};
     front f(
         [&handled](request r) {
@@ -411,21 +410,21 @@ TEST_P(http_server_hostile, is_refused_and_dropped_and_nobody_else_notices) {
             return echo(std::move(r));
         },
         {.header = 4096, .body = 4096});
-    tcp_client bystander(f.port());
+    tcp_client other(f.port());
     tcp_client client(f.port());
     client.say(GetParam().bytes);
     ::shutdown(client.get(), SHUT_WR);
     heard a = hear_answer(client);
     EXPECT_EQ(a.status, GetParam().status);
-    EXPECT_EQ(client.hear_all(), "") << "one answer, and no more";
+    EXPECT_EQ(client.hear_all(), "") << "exactly one response";
     EXPECT_EQ(client.end(), ended::finished);
     EXPECT_EQ(handled, 0);
-    EXPECT_EQ(ask(bystander, plain).status, 200);
+    EXPECT_EQ(ask(other, plain).status, 200);
 }
 
 std::string with_head(const std::string& rest) { return "GET / HTTP/1.1\r\n" + rest + "\r\n\r\n"; }
 
-/// Would be answered, if the one before it were believed to have no body.
+/// A second request, which is served if the first one is taken to have no body.
 const std::string smuggled = "GET /smuggled HTTP/1.1\r\nHost: t\r\n\r\n";
 
 INSTANTIATE_TEST_SUITE_P(
@@ -437,7 +436,7 @@ INSTANTIATE_TEST_SUITE_P(
         bad_request{"no_host", "GET / HTTP/1.1\r\n\r\n", 400},
         bad_request{"two_hosts", with_head("Host: a\r\nHost: b"), 400},
         bad_request{"http_2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400},
-        bad_request{"a_version_to_come", "GET / HTTP/1.9\r\nHost: t\r\n\r\n", 400},
+        bad_request{"an_unknown_version", "GET / HTTP/1.9\r\nHost: t\r\n\r\n", 400},
         bad_request{"no_version", "GET /\r\n\r\n", 400},
         bad_request{"a_long_line", "GET /" + std::string(8000, 'a') + " HTTP/1.1\r\n\r\n", 431},
         bad_request{"a_long_field", with_head("Host: t\r\nX: " + std::string(8000, 'a')), 431},
@@ -475,7 +474,7 @@ INSTANTIATE_TEST_SUITE_P(
                     with_head("Host: t\r\nTransfer-Encoding: gzip, chunked") + "0\r\n\r\n", 400},
         bad_request{"chunks_of_chunks",
                     with_head("Host: t\r\nTransfer-Encoding: chunked, chunked") + smuggled, 400},
-        bad_request{"the_coding_that_is_none",
+        bad_request{"identity_coding",
                     with_head("Host: t\r\nTransfer-Encoding: identity") + smuggled, 400},
         bad_request{"another_coding_and_a_length",
                     with_head("Host: t\r\nTransfer-Encoding: gzip\r\nContent-Length: 3") + "abc",
@@ -505,7 +504,7 @@ INSTANTIATE_TEST_SUITE_P(
                     with_head("Host: t\r\nTransfer-Encoding: chunked") +
                         "0\r\nX: " + std::string(100'000, 'a'),
                     431},
-        bad_request{"a_chunk_that_is_none",
+        bad_request{"a_malformed_chunk",
                     with_head("Host: t\r\nTransfer-Encoding: chunked") + "xyz\r\n", 400},
         bad_request{"large_chunks",
                     with_head("Host: t\r\nTransfer-Encoding: chunked") + "1388\r\n" +
@@ -515,8 +514,8 @@ INSTANTIATE_TEST_SUITE_P(
         bad_request{"another_expectation", with_head("Host: t\r\nExpect: wonders"), 417}),
     [](const auto& which) { return which.param.name; });
 
-/// Says something again and again, steadily: each time is read before the next. Whether the
-/// connection ends by that.
+/// Sends `some` repeatedly, each time after the previous one was read. Whether the connection is
+/// dropped.
 bool dribbles_until_dropped(stopped_clock& time, const tcp_client& client, std::string_view some) {
     return passes_until(
         time,
@@ -532,7 +531,7 @@ bool dribbles_until_dropped(stopped_clock& time, const tcp_client& client, std::
         20ms);
 }
 
-TEST(http_server_slow, drops_who_takes_too_long_to_say_anything) {
+TEST(http_server_slow, drops_idle_clients) {
     stopped_clock time;
     front f(echo, {.idle_time = 50ms});
     tcp_client silent(f.port());
@@ -547,7 +546,7 @@ TEST(http_server_slow, drops_who_takes_too_long_to_say_anything) {
     EXPECT_TRUE(passes_until(time, [&] { return once.end(0s) == ended::finished; }, 1ms));
 }
 
-TEST(http_server_slow, drops_who_dribbles_a_header_however_steadily) {
+TEST(http_server_slow, drops_clients_that_dribble_a_header) {
     stopped_clock time;
     front f(echo, {.header_time = 300ms});
     tcp_client client(f.port());
@@ -557,7 +556,7 @@ TEST(http_server_slow, drops_who_dribbles_a_header_however_steadily) {
     EXPECT_GE(std::chrono::steady_clock::now() - since, 300ms);
 }
 
-TEST(http_server_slow, bounds_a_header_whose_fields_come_one_by_one) {
+TEST(http_server_slow, bounds_a_header_that_arrives_field_by_field) {
     stopped_clock time;
     front f(echo, {.header = 4096});
     tcp_client client(f.port());
@@ -569,7 +568,7 @@ TEST(http_server_slow, bounds_a_header_whose_fields_come_one_by_one) {
     EXPECT_EQ(hear_answer(client).status, 431);
 }
 
-TEST(http_server_slow, drops_who_dribbles_a_body) {
+TEST(http_server_slow, drops_clients_that_dribble_a_body) {
     stopped_clock time;
     front f(echo, {.body_time = 300ms});
     tcp_client client(f.port());
@@ -579,7 +578,7 @@ TEST(http_server_slow, drops_who_dribbles_a_body) {
     EXPECT_GE(std::chrono::steady_clock::now() - since, 300ms);
 }
 
-TEST(http_server_slow, drops_who_does_not_take_the_answer) {
+TEST(http_server_slow, drops_clients_that_do_not_read_the_response) {
     stopped_clock time;
     std::string much(8 << 20, 'a');
     front f(
@@ -594,7 +593,7 @@ TEST(http_server_slow, drops_who_does_not_take_the_answer) {
     EXPECT_EQ(f.stats().answered, 0u);  // it was not
 }
 
-TEST(http_server_slow, is_not_said_to_have_answered_half_a_body) {
+TEST(http_server_slow, does_not_count_half_a_body_as_answered) {
     front f(echo);
     {
         tcp_client client(f.port());
@@ -605,7 +604,7 @@ TEST(http_server_slow, is_not_said_to_have_answered_half_a_body) {
     EXPECT_EQ(f.stats().answered, 0u);
 }
 
-TEST(http_server_slow, minds_its_own_time_while_a_handler_works) {
+TEST(http_server_slow, does_not_limit_the_time_of_handlers) {
     stopped_clock time;
     slow s;
     front f(s.work(), {.header_time = 50ms, .body_time = 50ms, .idle_time = 50ms});
@@ -618,10 +617,10 @@ TEST(http_server_slow, minds_its_own_time_while_a_handler_works) {
     EXPECT_EQ(hear_answer(client).status, 200);
 }
 
-// Too many.
+// Too many clients.
 
-TEST(http_server_crowd, tells_newcomers_that_there_are_too_many) {
-    stopped_clock time;  // the server does not end the farewell to the latecomer
+TEST(http_server_crowd, answers_503_to_new_clients_at_the_maximum) {
+    stopped_clock time;  // so the server keeps lingering for the late client
     slow s;
     front f(s.work(), {.connections = 3});
     std::vector<std::unique_ptr<tcp_client>> all;
@@ -641,7 +640,7 @@ TEST(http_server_crowd, tells_newcomers_that_there_are_too_many) {
     EXPECT_EQ(f.stats().refused, 1u);
 }
 
-TEST(http_server_crowd, has_the_idle_make_room) {
+TEST(http_server_crowd, drops_idle_connections_for_new_ones) {
     stopped_clock time;
     front f(echo, {.connections = 4});
     std::vector<std::unique_ptr<tcp_client>> idle;
@@ -659,7 +658,7 @@ TEST(http_server_crowd, has_the_idle_make_room) {
     EXPECT_EQ(f.stats().dropped, 1u);
 }
 
-TEST(http_server_crowd, bears_a_thousand_idle_clients) {
+TEST(http_server_crowd, survives_a_thousand_idle_clients) {
     stopped_clock time;
     front f(echo, {.connections = 200});
     std::vector<std::unique_ptr<tcp_client>> idle;
@@ -677,7 +676,7 @@ TEST(http_server_crowd, bears_a_thousand_idle_clients) {
     EXPECT_EQ(get(f.port(), "/").status, 200);
 }
 
-TEST(http_server_crowd, has_slow_bodies_make_room) {
+TEST(http_server_crowd, drops_slow_bodies_for_new_connections) {
     stopped_clock time;
     front f(echo, {.connections = 3});
     std::vector<std::unique_ptr<tcp_client>> all;
@@ -689,7 +688,7 @@ TEST(http_server_crowd, has_slow_bodies_make_room) {
     time.advance(1999ms);
     EXPECT_EQ(get(f.port(), "/").status, 503);  // they have only just begun
     time.advance(1ms);
-    for (auto& each : all) each->say("b");  // saying a little does not help
+    for (auto& each : all) each->say("b");  // sending a little does not help
     tcp_client late(f.port());
     EXPECT_EQ(ask(late, plain).status, 200);
     EXPECT_NE(all[0]->end(), ended::not_yet);
@@ -698,9 +697,9 @@ TEST(http_server_crowd, has_slow_bodies_make_room) {
     EXPECT_EQ(f.stats().dropped, 1u);
 }
 
-// Its end.
+// Draining.
 
-TEST(http_server_drain, finishes_what_has_come_and_says_that_it_closes) {
+TEST(http_server_drain, finishes_received_requests_with_connection_close) {
     stopped_clock time;
     slow s;
     front f(s.work(), {.last_call = 50ms});
@@ -725,7 +724,7 @@ TEST(http_server_drain, finishes_what_has_come_and_says_that_it_closes) {
     EXPECT_EQ(f.stats().connections, 0u);
 }
 
-TEST(http_server_drain, still_answers_who_asks_in_time) {
+TEST(http_server_drain, answers_requests_of_idle_connections_in_time) {
     stopped_clock time;
     front f(echo, {.last_call = 10s});
     tcp_client one(f.port());
@@ -744,7 +743,7 @@ TEST(http_server_drain, still_answers_who_asks_in_time) {
     EXPECT_EQ(done.get(), 0u);
 }
 
-TEST(http_server_drain, lets_in_whoever_was_connected_before) {
+TEST(http_server_drain, serves_clients_in_the_backlog) {
     for (int round = 0; round < support::rounds(50); ++round) {
         front f(echo);
         std::vector<std::unique_ptr<tcp_client>> all;
@@ -759,7 +758,7 @@ TEST(http_server_drain, lets_in_whoever_was_connected_before) {
     }
 }
 
-TEST(http_server_drain, ends_in_time_and_says_how_many_were_lost) {
+TEST(http_server_drain, ends_in_time_and_returns_how_many_were_lost) {
     stopped_clock time;
     slow s;
     front f(s.work(), {.last_call = 10ms});
@@ -777,7 +776,7 @@ TEST(http_server_drain, ends_in_time_and_says_how_many_were_lost) {
     EXPECT_TRUE(eventually([&] { return f.stats().connections == 0; }));
 }
 
-TEST(http_server_drain, answers_all_pipelined_requests_that_have_come) {
+TEST(http_server_drain, answers_all_received_pipelined_requests) {
     stopped_clock time;
     constexpr int count = 300;  // more than is read at a time
     slow s;
@@ -790,7 +789,7 @@ TEST(http_server_drain, answers_all_pipelined_requests_that_have_come) {
     EXPECT_TRUE(eventually([&] { return s.begun() == 1 && has_arrived(client); }));
     auto done = f.drain(1h);
     EXPECT_TRUE(eventually([&] { return !support::listens(f.port()); }));
-    time.advance(50ms);  // beyond the last call
+    time.advance(50ms);  // longer than last_call
     EXPECT_TRUE(client.hears_nothing());
     s.go();
     for (int i = 0; i < count; ++i) {
@@ -803,7 +802,7 @@ TEST(http_server_drain, answers_all_pipelined_requests_that_have_come) {
     EXPECT_EQ(done.get(), 0u);
 }
 
-TEST(http_server_drain, does_not_wait_for_who_goes_on_asking) {
+TEST(http_server_drain, does_not_wait_for_clients_that_keep_sending) {
     stopped_clock time;
     slow s;
     front f(s.work(), {.last_call = 10ms});
@@ -825,7 +824,7 @@ TEST(http_server_drain, does_not_wait_for_who_goes_on_asking) {
     EXPECT_EQ(done.get(), 0u);
 }
 
-TEST(http_server_drain, does_not_wait_for_who_was_promised_more) {
+TEST(http_server_drain, does_not_wait_after_a_response_with_keep_alive) {
     stopped_clock time;
     std::string much(8 << 20, 'a');
     front f(
@@ -836,7 +835,7 @@ TEST(http_server_drain, does_not_wait_for_who_was_promised_more) {
     EXPECT_EQ(client.hear(1), "H");  // is being sent
     auto done = f.drain(1h);
     EXPECT_TRUE(eventually([&] { return !support::listens(f.port()); }));
-    time.advance(100ms);  // beyond the last call
+    time.advance(100ms);  // longer than last_call
     EXPECT_TRUE(for_a_while([&] { return !is_ready(done); }));
     EXPECT_GE(client.hear(much.size()).size(), much.size());
     EXPECT_TRUE(passes_until(time, [&] { return client.end(0s) == ended::finished; }));
@@ -844,20 +843,20 @@ TEST(http_server_drain, does_not_wait_for_who_was_promised_more) {
     EXPECT_EQ(done.get(), 0u);
 }
 
-/// Its end, after each number of steps of the event loop since a client has come.
-TEST(http_server_drain, lets_nobody_in_after_the_end) {
+/// Destroys the server after each number of steps of the event loop since a client connected.
+TEST(http_server_drain, accepts_no_client_after_the_end) {
     for (int steps = 0; steps < 15; ++steps) {
         asio::io_context io(1);
         auto here = std::make_unique<server>(
             io.get_executor(), asio::ip::tcp::endpoint(asio::ip::address_v4::loopback(), 0), echo);
         io.poll();
         tcp_client client(here->endpoint().port());
-        // So that the client can have been seen, but not let in yet.
+        // So that the wait for the client may complete before it is accepted.
         for (int i = 0; i < 5; ++i) asio::post(io, [] {});
         for (int i = 0; i < steps; ++i) io.poll_one();
         here.reset();
         io.run_for(support::plenty);
-        EXPECT_TRUE(io.stopped()) << "somebody was let in after " << steps << " steps";
+        EXPECT_TRUE(io.stopped()) << "a client was accepted after " << steps << " steps";
         EXPECT_NE(client.end(), ended::not_yet);
     }
 }

@@ -1,4 +1,4 @@
-// A server on threads of its own, and clients that say exactly what a test wants said.
+// A server on its own threads, and helpers for clients.
 #pragma once
 
 #include <boost/asio/co_spawn.hpp>
@@ -28,7 +28,7 @@ using cenote::http_server::request;
 using cenote::http_server::response;
 using cenote::http_server::server;
 
-/// An event loop with threads, which ends when its work has.
+/// An event loop with threads.
 class loop {
 public:
     explicit loop(int threads = 2) : busy_(asio::make_work_guard(io_)) {
@@ -50,7 +50,7 @@ private:
     std::vector<std::thread> threads_;
 };
 
-/// A server of one handler.
+/// A server with one handler.
 class front {
 public:
     explicit front(handler work, const limits& within = {}, server::error_handler on_error = {})
@@ -69,7 +69,7 @@ private:
     server server_;
 };
 
-/// What came back, taken apart.
+/// A parsed response.
 struct heard {
     int status = 0;
     std::string head;
@@ -78,7 +78,7 @@ struct heard {
     bool has(std::string_view field) const { return head.find(field) != std::string::npos; }
 };
 
-/// One answer; of status 0 if there is none in time.
+/// Reads one response; status 0 for none in time.
 inline heard hear_answer(support::tcp_client& from,
                          std::chrono::nanoseconds limit = support::plenty) {
     heard all;
