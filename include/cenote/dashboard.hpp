@@ -1,4 +1,4 @@
-// A page that shows pools while they work, served from inside the program that has them.
+// A web page that shows and controls pools, served by the process that owns them.
 #pragma once
 
 #include <chrono>
@@ -16,63 +16,74 @@
 namespace cenote {
 
 namespace detail {
-class board;
+class dashboard_state;
 struct watched_pool;
 class dashboard_server;
 }  // namespace detail
 
-/// Who may see a dashboard, and how much it may cost.
+/// Settings of a dashboard: where it listens, who has access, and its limits. The constructor of
+/// dashboard refuses invalid ones.
 struct dashboard_options {
-    /// Where to listen: an address in numbers. Only this machine can reach the default.
+    /// The numeric IP address to listen on. Default: loopback, which only this machine can reach.
+    /// Any other needs `allow_public` and a `read_token`; one for all interfaces ("0.0.0.0", "::")
+    /// also needs `names`.
     std::string address = "127.0.0.1";
-    /// Zero: any that is free; see dashboard::port().
+    /// The port to listen on. Default: zero, a free port chosen by the system; see
+    /// dashboard::port(). Set it for a stable URL.
     std::uint16_t port = 0;
-    /// Needed for an address that others can reach, and so is a `read_token`. There is no TLS here:
-    /// put a proxy in front that has it, or come through a tunnel.
+    /// Allows an `address` other than loopback. Default: false. There is no TLS: tokens are sent in
+    /// the clear, so put a proxy with TLS in front, or use a tunnel and leave this off.
     bool allow_public = false;
-    /// Under which further names browsers reach it, as they stand in their address line:
-    /// "ops.example.com" for a proxy, "host.example.com:8080" with a port other than the usual one.
+    /// Further host names under which browsers reach the page, as in their address bar:
+    /// "ops.example.com" for a proxy, "host.example.com:8080" with a port that is not the default
+    /// one. Default: none. Requests with any other `Host` are refused, which defeats DNS rebinding.
     std::vector<std::string> names = {};
 
-    /// Without it whoever reaches the address may look.
+    /// The token required to read the state. Default: none is required. Set it on machines with
+    /// other users: they can reach loopback, too.
     secret read_token = {};
-    /// Without it nobody may pause, resize and so on. Whoever has it may look, too.
+    /// The token required to pause, resize, retire and so on; it also allows reading. Default:
+    /// none, and control is disabled. Must differ from `read_token`.
     secret control_token = {};
-    /// A token must have so many characters.
+    /// The minimum length of a token, in characters.
     static constexpr std::size_t token_min = 16;
 
-    /// So many clients at a time; for one more, whoever has been silent for longest has to go.
+    /// The maximum number of connections, at least 1. When full, the longest-idle client is
+    /// dropped. Default: 64. Raise it for more browsers; each has a buffer of up to 12 KiB.
     std::size_t max_connections = 64;
-    /// In how long a request must have come, and an answer must have been taken.
+    /// How long a client may take to send a request, and to read a response. A control command that
+    /// takes longer is answered with 202 and continues. Default: 5 s; `forever` means a day.
     std::chrono::nanoseconds request_timeout = std::chrono::seconds{5};
-    /// How long a connection may stay without a request.
+    /// How long a connection is kept without a request. Default: 30 s; `forever` means a day.
     std::chrono::nanoseconds idle_timeout = std::chrono::seconds{30};
 };
 
-/// Shows any number of pools in a browser: what they have, who holds it, who waits, what happened.
+/// Shows any number of pools in a browser: slots, leases, waiters, history, events.
 ///
 ///     cenote::dashboard board;
 ///     cenote::pool<session> pool{connect, {.name = "orders", .observers = {board.observer()}}};
 ///     auto shown = board.watch(pool.control());
 ///     std::puts(board.url().c_str());
 ///
-/// Listens from its making to its end, on a thread of its own. What is ordered through the page has
-/// a thread each time, as a pool may run code of yours then: coroutines that get a lease, the
-/// strategy of a breaker. It looks at each pool once a second,
-/// which takes no lock that an acquire needs, and more closely only while somebody looks at the
-/// page. Nobody reaches it from outside this machine unless told so, and nobody controls anything
-/// without a token; see docs/guide/dashboard.md. It stays with its process: in the child of a fork
-/// it shows nothing and serves nobody.
+/// Listens for the lifetime of this object, on one thread of its own. Once a second the thread
+/// reads the stats of each pool, without a lock that an acquire needs. While a browser shows the
+/// page, it also reads slots and leases, at most four times a second, under the pool's lock.
+///
+/// Each control command runs on a further thread, since it can run user code: coroutines that get a
+/// lease, the strategy of a breaker. See docs/guide/dashboard.md for security.
+///
+/// A dashboard belongs to the process that made it: in the child of a fork it does nothing.
 ///
 /// Thread safety: all members may be called from any thread at any time.
 class dashboard {
 public:
-    /// Keeps a pool on the page, until it ends; then nobody looks at the pool any more, and it may
-    /// go. For that it waits until whatever was ordered through the page has been done to the pool,
-    /// unless it ends in the midst of that (in a coroutine that the pool has resumed). May outlive
-    /// the dashboard.
+    /// Shows a pool while it exists. Destroy it before the pool; it may outlive the dashboard.
+    ///
+    /// The destructor waits for a running command to the pool, unless that command calls it (from a
+    /// coroutine that the pool resumed). After that the dashboard does not access the pool.
     class entry {
     public:
+        /// An entry for no pool.
         entry() noexcept = default;
         entry(entry&&) noexcept = default;
         entry& operator=(entry&& other) noexcept;
@@ -80,36 +91,38 @@ public:
 
     private:
         friend class dashboard;
-        entry(std::shared_ptr<detail::board> in, std::shared_ptr<detail::watched_pool> of) noexcept
+        entry(std::shared_ptr<detail::dashboard_state> in,
+              std::shared_ptr<detail::watched_pool> of) noexcept
             : in_(std::move(in)), of_(std::move(of)) {}
         void leave() noexcept;
 
-        std::shared_ptr<detail::board> in_;
+        std::shared_ptr<detail::dashboard_state> in_;
         std::shared_ptr<detail::watched_pool> of_;
     };
 
-    /// Throws std::invalid_argument for options that contradict each other, a public address
-    /// without leave to use it, a token that is too short; std::system_error if it cannot listen.
+    /// Starts to listen. Throws std::invalid_argument for invalid options, naming the option, and
+    /// std::system_error if it cannot listen.
     explicit dashboard(const dashboard_options& settings = {});
-    /// Ends the thread; whoever is connected is cut off. Waits for what is being done to pools,
-    /// unless it is that which ends the dashboard.
+    /// Closes all connections and joins the thread. Waits for running commands, except for one that
+    /// calls this destructor.
     ~dashboard();
     dashboard(const dashboard&) = delete;
     dashboard& operator=(const dashboard&) = delete;
 
-    /// The pool is shown under its name; a second one of the same name gets a number to it.
+    /// Shows a pool under its name; a second pool of the same name gets a number ("orders 2").
     [[nodiscard]] entry watch(pool_control pool);
 
-    /// For `options::observers` of every pool whose events the page shall show, and of whose leases
-    /// it shall say which are held for too long. It wants nothing that costs the fast lane.
+    /// An observer for `options::observers`. Without it the page shows no events of that pool and
+    /// does not mark suspected leaks. It does not want the events that cost the fast lane.
     std::shared_ptr<cenote::observer> observer() const;
 
+    /// The port it listens on.
     std::uint16_t port() const noexcept;
-    /// For a browser on this machine, "http://127.0.0.1:40123/"; without a token in it.
+    /// The URL for a browser on this machine, without a token: "http://127.0.0.1:40123/".
     std::string url() const;
 
 private:
-    std::shared_ptr<detail::board> board_;
+    std::shared_ptr<detail::dashboard_state> state_;
     std::unique_ptr<detail::dashboard_server> server_;
 };
 

@@ -1,4 +1,4 @@
-// What pools have counted, for those who watch them: as Prometheus text and as JSON.
+// The stats of pools for monitoring systems: as Prometheus text and as JSON.
 #pragma once
 
 #include <functional>
@@ -11,27 +11,30 @@
 
 namespace cenote {
 
-/// The stats of any number of pools, under one roof.
+/// Collects the stats of any number of pools and writes them for monitoring systems.
 ///
 ///     cenote::metrics all;
 ///     auto orders = all.add(pool.control());
 ///     … answer GET /metrics with all.prometheus(), of the type cenote::metrics::content_type
 ///
-/// Each look asks every pool for its stats, which takes no lock that an acquire needs.
+/// Each text reads the stats of every pool, without a lock that an acquire needs.
 ///
 /// Thread safety: all members may be called from any thread at any time.
 class metrics {
 public:
-    /// Keeps a pool among those that are watched, until it ends; then nobody looks at the pool any
-    /// more, and it may go. May outlive the metrics.
+    /// Includes a pool while it exists. Destroy it before the pool; it may outlive the metrics.
+    ///
+    /// The destructor waits for a read of this pool that is in progress. After that `read` is not
+    /// called again.
     class entry {
     public:
+        /// An entry for no pool.
         entry() = default;
         entry(entry&&) noexcept = default;
         entry& operator=(entry&& other) noexcept;
         ~entry();
 
-        /// What the pool is called here.
+        /// The pool's name in the texts.
         const std::string& name() const noexcept { return name_; }
 
     private:
@@ -49,25 +52,31 @@ public:
     metrics(const metrics&) = delete;
     metrics& operator=(const metrics&) = delete;
 
-    /// `name` is the value of the label `pool`: the program's own word, and never something that
-    /// came from outside. It follows the rule of `options::name`. A pool whose name is taken
-    /// gets a number (`orders 2`). `read` is called for each text, by one thread at a time, and
-    /// must not end its own entry; its exceptions reach the caller who asked for the text. Throws
-    /// invalid_option for a name that breaks the rule, std::invalid_argument for an empty `read`.
+    /// Adds the pool whose stats `read` returns.
+    ///
+    /// `name` becomes the value of the label `pool` and follows the rule of `options::name`. Choose
+    /// it in the program, not from input: each new name is a new time series. A name in use gets a
+    /// number (`orders 2`).
+    ///
+    /// Each text calls `read` once, from one thread at a time. `read` must not destroy its own
+    /// entry. Its exceptions reach the caller who requested the text.
+    ///
+    /// Throws invalid_option for an invalid name, std::invalid_argument if `read` is empty.
     [[nodiscard]] entry add(const std::string& name, std::function<stats()> read);
-    /// A pool by its own name.
+    /// Adds a pool under its own name.
     [[nodiscard]] entry add(const pool_control& pool) {
         return add(pool.name(), [pool] { return pool.stats(); });
     }
 
-    /// The text that Prometheus scrapes: cenote_pool_….
+    /// All pools in Prometheus's text format. Names begin with cenote_pool_.
     std::string prometheus() const;
-    /// The same text with the names of OpenTelemetry's conventions, as far as these go:
-    /// db.client.connection.…, written as Prometheus writes them.
+    /// The same format, with the names of OpenTelemetry's semantic conventions as Prometheus writes
+    /// them: db_client_connection_…. Contains only what the conventions define.
     std::string open_telemetry() const;
-    /// Everything, for programs: an object for each pool, by its name.
+    /// All stats as JSON: an object per pool, by name, with every bucket of its histograms.
     std::string json() const;
 
+    /// The media type of prometheus() and open_telemetry().
     static constexpr std::string_view content_type = "text/plain; version=0.0.4; charset=utf-8";
 
 private:

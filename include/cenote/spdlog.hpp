@@ -1,4 +1,4 @@
-// Writes what happens in a pool into a log of spdlog. Needs spdlog 1.10; link cenote::spdlog.
+// An observer that logs pool events through spdlog. Needs spdlog 1.10; link cenote::spdlog.
 #pragma once
 
 #include <array>
@@ -17,71 +17,76 @@
 
 namespace cenote {
 
-/// An observer that logs, one line for each event:
+/// Logs one line per event. Add it to `options::observers`:
+///
+///     auto log = std::make_shared<cenote::spdlog_observer>();
+///     cenote::pool<session> pool{connect, {.name = "orders", .observers = {log}}};
 ///
 ///     pool "orders": opened resource 1 in 12 ms, its first
 ///     pool "orders": could not open a resource (3.0 s): connection refused (27 more left out)
 ///
-/// | level   | what                                                                              |
+/// | level   | events                                                                            |
 /// |---------|-----------------------------------------------------------------------------------|
-/// | warning | open, probe, reset or close failed; an acquire is refused; a loop is blocked; a  |
-/// |         | lease is held for long; the circuit breaker is inactive                           |
-/// | info    | the first open, and the first after failed ones; the circuit breaker is active;   |
-/// |         | paused, resumed, closing, closed                                                  |
-/// | debug   | other opens and closes, retired, discarded, detached; an acquire is refused       |
-/// |         | because it was canceled or the pool is closed; the circuit breaker is recovering  |
-/// | trace   | every lease; costs the fast lane, but only if the logger logs it                  |
+/// | warning | open, probe, reset or close failed; an acquire was refused; a call blocks the     |
+/// |         | pool's event loop; nested acquire; suspected leak; circuit breaker inactive       |
+/// | info    | the first open, and the first after failed ones; circuit breaker active; paused,  |
+/// |         | resumed, closing, closed                                                          |
+/// | debug   | other opens and closes; retired, discarded, detached; an acquire was canceled or  |
+/// |         | came after the pool was closed; circuit breaker recovering                        |
+/// | trace   | each lease, acquired and released. Costs the fast lane while the logger logs it   |
 ///
-/// Which events it wants follows from the logger's level when the pool is made: what is below costs
-/// nothing, and is not logged by pools made earlier if the level is lowered later.
+/// The logger's level at the time a pool is made decides which events that pool reports: events
+/// below the level cost nothing, and lowering the level later does not add them.
 ///
-/// A warning that says the same as another one of its pool and kind less than a second ago is left
-/// out and counted; the next one, or the end of the pool, tells how many. So a server that is down
-/// does not fill the disk.
+/// A warning is suppressed if the same warning of the same pool was logged less than a second
+/// before. The next logged one, or the end of the pool, tells how many were left out. So a server
+/// that is down does not fill the disk.
 ///
-/// Thread safety: one may serve several pools, as long as the logger's sinks are of the kind for
-/// several threads ("_mt").
+/// Thread safety: one observer may serve several pools if the logger's sinks are thread-safe
+/// ("_mt").
 class spdlog_observer : public observer {
 public:
-    /// Logs to spdlog's default logger, as it is now.
+    /// Logs to spdlog's default logger at the time of this call. Throws std::invalid_argument if
+    /// there is none.
     spdlog_observer();
-    /// Throws std::invalid_argument if there is no logger.
+    /// Logs to `to`. Throws std::invalid_argument if it is null.
     explicit spdlog_observer(std::shared_ptr<spdlog::logger> to);
     ~spdlog_observer() override;
 
+    /// Whether the logger's level includes any event of this kind.
     bool wants(event_kind kind) const override;
+    /// Logs the event. What a sink throws goes to the logger's error handler.
     void on_event(const event& what) override;
 
 protected:
-    /// The time, for leaving out what repeats itself.
+    /// The clock that decides which repetitions are suppressed. Tests override it.
     virtual std::chrono::steady_clock::time_point now() const;
 
 private:
-    /// A warning that was logged, and what was left out since because it said the same.
-    struct warned {
-        std::string gist;
+    /// A logged warning, and how many repetitions were suppressed since.
+    struct warning {
+        std::string subject;
         std::chrono::steady_clock::time_point at;
-        std::uint64_t left_out = 0;
+        std::uint64_t suppressed = 0;
     };
-    /// What is known of one pool, until its end.
-    struct known {
+    /// What was logged about one pool. Erased when the pool ends.
+    struct pool_log {
         bool opened = false;
-        std::uint64_t failed_opens = 0;                     // since it was told that one succeeded
-        std::chrono::steady_clock::time_point quiet_until;  // nothing is told of such success
-        std::array<std::vector<warned>, event_kind_count> warnings;
+        std::uint64_t failed_opens = 0;                     // since the last reported success
+        std::chrono::steady_clock::time_point quiet_until;  // of reports of such successes
+        std::array<std::vector<warning>, event_kind_count> warnings;
     };
-    using pools = std::map<std::string, known, std::less<>>;
 
-    known& pool(std::string_view name);
+    pool_log& pool(std::string_view name);
     void log_opened(const event& what);
     void log_warning(const event& what);
     void log_end(const event& what);
-    /// Whether to log it, and then in `left_out` how many were not.
-    bool admit(const event& what, const std::string& gist, std::uint64_t& left_out);
+    /// Whether to log the warning. If so, sets how many repetitions were suppressed before.
+    bool admit(const event& what, const std::string& subject, std::uint64_t& suppressed);
 
     std::shared_ptr<spdlog::logger> to_;
     std::mutex mutex_;
-    pools pools_;
+    std::map<std::string, pool_log, std::less<>> pools_;
 };
 
 }  // namespace cenote

@@ -1,4 +1,4 @@
-// The dashboard as its users see it: what its options must not say, and what belongs to whom.
+// The public dashboard class: validates options, owns the state and the server.
 #include "cenote/dashboard.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace cenote {
 
 namespace {
 
-[[noreturn]] void complain(const std::string& about) {
+[[noreturn]] void refuse(const std::string& about) {
     throw std::invalid_argument("cenote: dashboard_options::" + about);
 }
 
@@ -23,25 +23,25 @@ void check_token(std::string_view name, const secret& token) {
     std::string_view text = token.reveal();
     if (text.empty()) return;
     if (text.size() < dashboard_options::token_min)
-        complain(std::string(name) + " needs at least " +
-                 std::to_string(dashboard_options::token_min) + " characters");
-    // It has to fit into a header, as it is.
+        refuse(std::string(name) + " must have at least " +
+               std::to_string(dashboard_options::token_min) + " characters");
+    // The token is sent in a header field as it is.
     if (!std::ranges::all_of(text, [](char c) { return c > ' ' && c < '\x7f'; }))
-        complain(std::string(name) + " may have visible characters of ASCII alone");
+        refuse(std::string(name) + " must consist of visible ASCII characters");
 }
 
 void check_address(const dashboard_options& settings) {
     boost::system::error_code error;
     auto address = boost::asio::ip::make_address(settings.address, error);
-    if (error) complain("address must be one in numbers, not \"" + settings.address + '"');
+    if (error) refuse("address must be a numeric IP address, not \"" + settings.address + '"');
     if (address.is_loopback()) return;
     if (!settings.allow_public)
-        complain("address " + settings.address + " can be reached by others: set allow_public");
+        refuse("address " + settings.address + " is not a loopback address: set allow_public");
     if (settings.read_token.empty())
-        complain("address " + settings.address + " can be reached by others: set a read_token");
+        refuse("address " + settings.address + " is not a loopback address: set a read_token");
     if (address.is_unspecified() && settings.names.empty())
-        complain("names must say how browsers reach it, as " + settings.address +
-                 " does not say so");
+        refuse("names must not be empty for address " + settings.address +
+               ": list the host names that browsers use");
 }
 
 void check(const dashboard_options& settings) {
@@ -49,14 +49,13 @@ void check(const dashboard_options& settings) {
     check_token("read_token", settings.read_token);
     check_token("control_token", settings.control_token);
     if (!settings.read_token.empty() && settings.read_token == settings.control_token)
-        complain(
-            "control_token must not be the read_token: looking and controlling are two things");
+        refuse("control_token must differ from read_token");
     for (const std::string& each : settings.names)
         if (each.empty() || each.find_first_of("/@ \t\r\n") != std::string::npos)
-            complain("names has \"" + each + "\", which is no name, nor name:port");
-    if (settings.max_connections == 0) complain("max_connections must be at least 1");
-    if (settings.request_timeout.count() <= 0) complain("request_timeout must be positive");
-    if (settings.idle_timeout.count() <= 0) complain("idle_timeout must be positive");
+            refuse("names contains \"" + each + "\", which is neither NAME nor NAME:PORT");
+    if (settings.max_connections == 0) refuse("max_connections must be at least 1");
+    if (settings.request_timeout.count() <= 0) refuse("request_timeout must be positive");
+    if (settings.idle_timeout.count() <= 0) refuse("idle_timeout must be positive");
 }
 
 }  // namespace
@@ -73,28 +72,28 @@ dashboard::entry& dashboard::entry::operator=(entry&& other) noexcept {
 dashboard::entry::~entry() { leave(); }
 
 void dashboard::entry::leave() noexcept {
-    if (of_ != nullptr && in_->ours()) in_->remove(of_);
+    if (of_ != nullptr && in_->in_own_process()) in_->remove(of_);
     of_ = nullptr;
 }
 
 dashboard::dashboard(const dashboard_options& settings)
-    : board_(std::make_shared<detail::board>()) {
+    : state_(std::make_shared<detail::dashboard_state>()) {
     check(settings);
-    server_ = std::make_unique<detail::dashboard_server>(settings, board_);
+    server_ = std::make_unique<detail::dashboard_server>(settings, state_);
 }
 
 dashboard::~dashboard() {
-    // In the child of a fork there is no thread to end, and the connections are the parent's.
-    if (board_->ours()) return;
-    [[maybe_unused]] auto* left = server_.release();
+    // The child of a fork has no thread to join, and the connections belong to the parent.
+    if (state_->in_own_process()) return;
+    [[maybe_unused]] auto* leaked = server_.release();
 }
 
 dashboard::entry dashboard::watch(pool_control pool) {
-    if (!board_->ours()) return {};
-    return {board_, board_->add(pool)};
+    if (!state_->in_own_process()) return {};
+    return {state_, state_->add(pool)};
 }
 
-std::shared_ptr<observer> dashboard::observer() const { return board_->told(); }
+std::shared_ptr<observer> dashboard::observer() const { return state_->events(); }
 
 std::uint16_t dashboard::port() const noexcept { return server_->port(); }
 

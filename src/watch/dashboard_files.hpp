@@ -1,4 +1,4 @@
-// The page, as a part of the library.
+// The files of the dashboard's page, embedded in the library by cmake/EmbedFiles.cmake.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// The checks, from the cheapest to the dearest; the first that fails is the answer.
+// Checks a request, cheapest check first; the first failed check determines the response.
 #include "watch/dashboard_request.hpp"
 
 #include <algorithm>
@@ -14,23 +14,23 @@ namespace cenote::detail {
 
 namespace {
 
-asked refuse(unsigned status, const char* why) {
-    asked no;
-    no.status = status;
-    no.why = why;
-    return no;
+parsed_request refuse(unsigned status, const char* error) {
+    parsed_request refused;
+    refused.status = status;
+    refused.error = error;
+    return refused;
 }
 
-char small(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-bool same_word(std::string_view a, std::string_view b) {
-    return std::ranges::equal(a, b, {}, small, small);
+bool equal_ignoring_case(std::string_view a, std::string_view b) {
+    return std::ranges::equal(a, b, {}, lower, lower);
 }
 
-/// The header, of which each field that matters may be there once.
+/// The header of a request. Field names ignore case.
 class header {
     static auto named(std::string_view name) {
-        return [name](const header_field& each) { return same_word(each.name, name); };
+        return [name](const header_field& each) { return equal_ignoring_case(each.name, name); };
     }
 
 public:
@@ -39,7 +39,6 @@ public:
     bool repeats(std::string_view name) const {
         return std::ranges::count_if(fields_, named(name)) > 1;
     }
-    /// Nothing if it is not there.
     std::optional<std::string_view> get(std::string_view name) const {
         auto found = std::ranges::find_if(fields_, named(name));
         if (found == fields_.end()) return std::nullopt;
@@ -50,20 +49,21 @@ private:
     std::span<const header_field> fields_;
 };
 
-bool known_host(std::string_view host, const house_rules& rules) {
-    return std::ranges::any_of(rules.hosts,
-                               [&](std::string_view each) { return same_word(each, host); });
+bool known_host(std::string_view host, const access_policy& policy) {
+    return std::ranges::any_of(
+        policy.hosts, [&](std::string_view each) { return equal_ignoring_case(each, host); });
 }
 
-/// Whether the page that sends this is our own: a browser says where it comes from, and cannot be
-/// made to lie. Other programs need not say anything.
-bool comes_from_here(const header& fields, std::string_view host) {
+/// Whether the request comes from the dashboard's own page or from a program that is no browser. A
+/// page of another site cannot change these two fields.
+bool is_same_origin(const header& fields, std::string_view host) {
     if (auto site = fields.get("sec-fetch-site"); site && *site != "same-origin" && *site != "none")
         return false;
     auto origin = fields.get("origin");
     if (!origin) return true;
     for (std::string_view scheme : {"http://", "https://"})
-        if (origin->starts_with(scheme)) return same_word(origin->substr(scheme.size()), host);
+        if (origin->starts_with(scheme))
+            return equal_ignoring_case(origin->substr(scheme.size()), host);
     return false;
 }
 
@@ -71,18 +71,18 @@ bool has_token(const header& fields, const secret& token) {
     constexpr std::string_view scheme = "bearer ";
     auto given = fields.get("authorization");
     if (token.empty() || !given || given->size() <= scheme.size()) return false;
-    if (!same_word(given->substr(0, scheme.size()), scheme)) return false;
+    if (!equal_ignoring_case(given->substr(0, scheme.size()), scheme)) return false;
     return secret(given->substr(scheme.size())) == token;
 }
 
 bool is_json(std::string_view type) {
     std::string_view essence = type.substr(0, type.find(';'));
     while (essence.ends_with(' ')) essence.remove_suffix(1);
-    return same_word(essence, "application/json");
+    return equal_ignoring_case(essence, "application/json");
 }
 
-/// `since=12`, or nothing at all.
-bool read_since(std::string_view query, std::uint64_t& since) {
+/// Accepts `since=12` and an empty query.
+bool parse_since(std::string_view query, std::uint64_t& since) {
     if (query.empty()) return true;
     constexpr std::string_view name = "since=";
     if (!query.starts_with(name)) return false;
@@ -91,17 +91,17 @@ bool read_since(std::string_view query, std::uint64_t& since) {
     return error == std::errc{} && stopped == query.data() + query.size();
 }
 
-std::optional<pool_action> action_of(std::string_view word) {
+std::optional<pool_action> action_of(std::string_view name) {
     for (std::size_t i = 0; i < pool_action_count; ++i)
-        if (word == to_string(static_cast<pool_action>(i))) return static_cast<pool_action>(i);
+        if (name == to_string(static_cast<pool_action>(i))) return static_cast<pool_action>(i);
     return std::nullopt;
 }
 
 /// {"pool": "orders", "action": "resize", "max": 12}
-std::optional<control_order> order_of(std::string_view body) {
-    auto members = flat_json_object(body);
+std::optional<control_command> parse_command(std::string_view body) {
+    auto members = parse_flat_object(body);
     if (!members) return std::nullopt;
-    control_order order;
+    control_command command;
     bool has_pool = false;
     std::optional<pool_action> action;
     std::optional<std::uint64_t> max;
@@ -109,7 +109,7 @@ std::optional<control_order> order_of(std::string_view body) {
         if (each.name == "max" && each.number) {
             max = each.number;
         } else if (each.name == "pool" && !each.number) {
-            order.pool = std::move(each.text);
+            command.pool = std::move(each.text);
             has_pool = true;
         } else if (each.name == "action" && !each.number) {
             action = action_of(each.text);
@@ -119,44 +119,47 @@ std::optional<control_order> order_of(std::string_view body) {
     }
     bool resizes = action == pool_action::resize;
     if (!has_pool || !action || resizes != max.has_value()) return std::nullopt;
-    order.action = *action;
-    order.max = max.value_or(0);
-    return order;
+    command.action = *action;
+    command.max = max.value_or(0);
+    return command;
 }
 
-asked understand_control(const raw_request& request, const header& fields,
-                         const house_rules& rules) {
-    if (request.method != "POST") return refuse(405, "to control takes a POST");
-    if (rules.control_token.empty()) return refuse(403, "there is no control_token: look only");
-    if (!has_token(fields, rules.control_token)) return refuse(401, "the control token is needed");
+parsed_request parse_control(const raw_request& request, const header& fields,
+                             const access_policy& policy) {
+    if (request.method != "POST") return refuse(405, "/control requires POST");
+    if (policy.control_token.empty())
+        return refuse(403, "control is disabled: no control_token is set");
+    if (!has_token(fields, policy.control_token))
+        return refuse(401, "the control token is required");
     if (!is_json(fields.get("content-type").value_or("")))
-        return refuse(415, "to control takes application/json");
-    auto order = order_of(request.body);
-    if (!order) return refuse(400, "there is no such order");
-    asked yes;
-    yes.what = wanted::control;
-    yes.order = std::move(*order);
-    return yes;
+        return refuse(415, "/control requires Content-Type: application/json");
+    auto command = parse_command(request.body);
+    if (!command) return refuse(400, "malformed control command");
+    parsed_request parsed;
+    parsed.kind = resource_kind::control;
+    parsed.command = std::move(*command);
+    return parsed;
 }
 
-asked understand_look(const raw_request& request, const header& fields, const house_rules& rules,
-                      std::string_view path, std::string_view query) {
+parsed_request parse_read(const raw_request& request, const header& fields,
+                          const access_policy& policy, std::string_view path,
+                          std::string_view query) {
     if (request.method != "GET" && request.method != "HEAD")
-        return refuse(405, "to look takes a GET");
-    if (!request.body.empty()) return refuse(400, "to look takes no body");
-    asked yes;
+        return refuse(405, "only GET and HEAD are allowed");
+    if (!request.body.empty()) return refuse(400, "the request must not have a body");
+    parsed_request parsed;
     if (path != "/state") {
-        if (!query.empty()) return refuse(404, "there is nothing here");
-        yes.file = path;
-        yes.if_none_match = fields.get("if-none-match").value_or("");
-        return yes;
+        if (!query.empty()) return refuse(404, "not found");
+        parsed.file = path;
+        parsed.if_none_match = fields.get("if-none-match").value_or("");
+        return parsed;
     }
-    bool may = rules.read_token.empty() || has_token(fields, rules.read_token) ||
-               has_token(fields, rules.control_token);
-    if (!may) return refuse(401, "a token is needed");
-    if (!read_since(query, yes.since)) return refuse(400, "only ?since=number is understood");
-    yes.what = wanted::state;
-    return yes;
+    bool allowed = policy.read_token.empty() || has_token(fields, policy.read_token) ||
+                   has_token(fields, policy.control_token);
+    if (!allowed) return refuse(401, "a token is required");
+    if (!parse_since(query, parsed.since)) return refuse(400, "the query must be ?since=NUMBER");
+    parsed.kind = resource_kind::state;
+    return parsed;
 }
 
 }  // namespace
@@ -175,25 +178,25 @@ const char* to_string(pool_action action) noexcept {
     return "?";
 }
 
-asked understand(const raw_request& request, const house_rules& rules) {
+parsed_request parse_request(const raw_request& request, const access_policy& policy) {
     header fields(request.fields);
     for (const char* once : {"host", "origin", "authorization", "content-type", "sec-fetch-site"})
-        if (fields.repeats(once)) return refuse(400, "a field is there twice");
+        if (fields.repeats(once)) return refuse(400, "a header field is repeated");
     auto host = fields.get("host");
-    if (!host) return refuse(400, "there is no Host");
-    if (!known_host(*host, rules)) return refuse(421, "not under this name");
+    if (!host) return refuse(400, "the field Host is missing");
+    if (!known_host(*host, policy)) return refuse(421, "unknown Host");
 
     std::size_t mark = std::min(request.target.find('?'), request.target.size());
     std::string_view path = request.target.substr(0, mark);
     std::string_view query = request.target.substr(std::min(mark + 1, request.target.size()));
-    bool is_file = std::ranges::find(rules.files, path) != rules.files.end();
-    if (!is_file && path != "/state" && path != "/control")
-        return refuse(404, "there is nothing here");
-    // A link from elsewhere may lead to the page, but what is behind it is for the page alone.
-    if (!is_file && !comes_from_here(fields, *host)) return refuse(403, "not from another site");
-    if (path == "/control" && !query.empty()) return refuse(404, "there is nothing here");
-    if (path == "/control") return understand_control(request, fields, rules);
-    return understand_look(request, fields, rules, path, query);
+    bool is_file = std::ranges::find(policy.files, path) != policy.files.end();
+    if (!is_file && path != "/state" && path != "/control") return refuse(404, "not found");
+    // Other sites may link to the page, but only the page itself may read the state or control.
+    if (!is_file && !is_same_origin(fields, *host))
+        return refuse(403, "cross-site requests are not allowed");
+    if (path == "/control" && !query.empty()) return refuse(404, "not found");
+    if (path == "/control") return parse_control(request, fields, policy);
+    return parse_read(request, fields, policy, path, query);
 }
 
 }  // namespace cenote::detail

@@ -1,4 +1,4 @@
-// What a request to the dashboard asks for, and whether it may; pure, as nobody has to be trusted.
+// Parses and authorizes requests to the dashboard. Pure: no I/O, and no input is trusted.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 
 namespace cenote::detail {
 
-/// A field of a request's header.
+/// One field of a request's header.
 struct header_field {
     std::string_view name;
     std::string_view value;
 };
 
-/// A request as it came: well-formed HTTP, and nothing else is known of it.
+/// A request that is well-formed HTTP; nothing else has been checked.
 struct raw_request {
     std::string_view method;
     std::string_view target;
@@ -38,44 +38,44 @@ enum class pool_action : std::uint8_t {
 };
 inline constexpr std::size_t pool_action_count = 8;
 
-/// The word for an action, as in the enum.
+/// The name of an action, as in the enum.
 const char* to_string(pool_action action) noexcept;
 
-/// What somebody who may do so wants done.
-struct control_order {
+/// A command to one pool.
+struct control_command {
     std::string pool;
     pool_action action{};
-    std::size_t max = 0;  ///< With `resize`.
+    std::size_t max = 0;  ///< For `resize`.
 };
 
-enum class wanted : std::uint8_t { file, state, control };
+enum class resource_kind : std::uint8_t { file, state, control };
 
-/// What is to be answered.
-struct asked {
-    unsigned status = 200;  ///< Another one: no, and `why`.
-    const char* why = "";
+/// A request that was understood, or the status and reason of its refusal.
+struct parsed_request {
+    unsigned status = 200;  ///< If not 200, the request is refused because of `error`.
+    const char* error = "";
 
-    wanted what{};
-    std::string_view file;           ///< With `file`: one of those there are.
-    std::string_view if_none_match;  ///< With `file`; may be empty.
-    std::uint64_t since = 0;         ///< With `state`: the last that was seen.
-    control_order order;             ///< With `control`.
+    resource_kind kind{};
+    std::string_view file;           ///< For `file`: its path, one of access_policy::files.
+    std::string_view if_none_match;  ///< For `file`; may be empty.
+    std::uint64_t since = 0;         ///< For `state`: the last sample the client has.
+    control_command command;         ///< For `control`.
 };
 
-/// Who may come in, and for what.
-struct house_rules {
-    /// What `Host` may say, with the port, in small letters. Whoever lures a browser here under a
-    /// name of his own (DNS rebinding) is not served.
+/// Which requests are allowed.
+struct access_policy {
+    /// Accepted values of `Host`, with port, in lower case. Any other is refused, which defeats DNS
+    /// rebinding.
     std::vector<std::string> hosts;
-    /// Empty: everybody may look.
+    /// Required to read the state. Empty: no token is required.
     secret read_token;
-    /// Empty: nobody may control. Whoever may control may also look.
+    /// Required for control, and also allows reading. Empty: control is disabled.
     secret control_token;
-    /// The paths that have a file each.
+    /// The paths of the page's files.
     std::vector<std::string> files;
 };
 
-/// Views in the answer are views of the request.
-asked understand(const raw_request& request, const house_rules& rules);
+/// The result refers to memory of the request.
+parsed_request parse_request(const raw_request& request, const access_policy& policy);
 
 }  // namespace cenote::detail

@@ -1,4 +1,4 @@
-// The only file that speaks HTTP for the dashboard. What is asked for is decided elsewhere.
+// Serves the dashboard with Boost.Beast. Access is decided in dashboard_request.cpp.
 #include "watch/dashboard_server.hpp"
 
 #include <algorithm>
@@ -50,9 +50,9 @@ using namespace std::chrono_literals;
 
 constexpr int backlog = 128;
 
-/// Answers carry no leave for other sites (no CORS), and none for the browser to keep what they
-/// say; the page may load nothing but its own files, and be in nobody's frame.
-constexpr std::array<std::pair<const char*, const char*>, 6> always{{
+/// Fields of every response: the page may load only its own files and must not be framed. There is
+/// no CORS field, so other sites cannot read responses.
+constexpr std::array<std::pair<const char*, const char*>, 6> security_fields{{
     {"Content-Security-Policy",
      "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
      "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
@@ -65,13 +65,13 @@ constexpr std::array<std::pair<const char*, const char*>, 6> always{{
 
 std::string_view view_of(beast::string_view text) { return {text.data(), text.size()}; }
 
-/// A time from now that can be reckoned with, also if somebody has said `forever`.
+/// At most a day: `forever` from now would overflow.
 std::chrono::steady_clock::duration as_duration(std::chrono::nanoseconds time) {
     constexpr std::chrono::nanoseconds longest = 24h;
     return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::min(time, longest));
 }
 
-/// The status for a request that could not even be read; zero: nobody is there to hear it.
+/// The status for a request that could not be read; zero if the client is gone.
 unsigned status_for(const error_code& error) {
     if (error == http::error::header_limit || error == http::error::buffer_overflow) return 431;
     if (error == http::error::body_limit) return 413;
@@ -85,10 +85,10 @@ std::string authority_of(const asio::ip::address& address, std::uint16_t port) {
     return host + ':' + std::to_string(port);
 }
 
-/// How browsers may call us: by what we listen to, and by the names we were given.
+/// The accepted values of `Host`: the address, and the configured names.
 std::vector<std::string> hosts_of(const asio::ip::address& address, std::uint16_t port,
                                   const std::vector<std::string>& names) {
-    constexpr std::uint16_t usual_port = 80;
+    constexpr std::uint16_t default_port = 80;
     std::vector<std::string> hosts = names;
     std::string at_port = ':' + std::to_string(port);
     std::vector<std::string> own;
@@ -98,41 +98,41 @@ std::vector<std::string> hosts_of(const asio::ip::address& address, std::uint16_
         own.push_back(address.is_v6() ? '[' + address.to_string() + ']' : address.to_string());
     for (const std::string& each : own) {
         hosts.push_back(each + at_port);
-        if (port == usual_port) hosts.push_back(each);
+        if (port == default_port) hosts.push_back(each);
     }
     return hosts;
 }
 
 std::mutex listeners_mutex;  // held across forks
-listener_of_parent* first_listener = nullptr;
+fork_closed_listener* first_listener = nullptr;
 
-bool hear_of_forks() {
-    static const bool told =
-        pthread_atfork(listener_of_parent::lock_all, listener_of_parent::unlock_all,
-                       listener_of_parent::close_all) == 0;
-    return told;
+bool register_fork_handlers() {
+    static const bool registered =
+        pthread_atfork(fork_closed_listener::lock_all, fork_closed_listener::unlock_all,
+                       fork_closed_listener::close_all) == 0;
+    return registered;
 }
 
 }  // namespace
 
-void listener_of_parent::is(int descriptor) {
-    if (!hear_of_forks()) throw std::bad_alloc();
+void fork_closed_listener::set(int descriptor) {
+    if (!register_fork_handlers()) throw std::bad_alloc();
     std::lock_guard lock(listeners_mutex);
     descriptor_ = descriptor;
     next_ = std::exchange(first_listener, this);
 }
 
-listener_of_parent::~listener_of_parent() {
+fork_closed_listener::~fork_closed_listener() {
     std::lock_guard lock(listeners_mutex);
-    listener_of_parent** at = &first_listener;
+    fork_closed_listener** at = &first_listener;
     while (*at != nullptr && *at != this) at = &(*at)->next_;
     if (*at == this) *at = next_;
 }
 
-void listener_of_parent::lock_all() { listeners_mutex.lock(); }
-void listener_of_parent::unlock_all() { listeners_mutex.unlock(); }
-void listener_of_parent::close_all() {
-    // Not by way of the acceptor: its epoll is the parent's, too.
+void fork_closed_listener::lock_all() { listeners_mutex.lock(); }
+void fork_closed_listener::unlock_all() { listeners_mutex.unlock(); }
+void fork_closed_listener::close_all() {
+    // Not through the acceptor, which shares its epoll descriptor with the parent.
     for (auto* each = std::exchange(first_listener, nullptr); each != nullptr; each = each->next_)
         ::close(each->descriptor_);
     listeners_mutex.unlock();
@@ -140,24 +140,26 @@ void listener_of_parent::close_all() {
 
 struct dashboard_server::request_parser : http::request_parser<http::string_body> {};
 
-/// Somebody who is connected.
+/// A connected client.
 struct dashboard_server::client {
     explicit client(tcp::socket socket) : stream(std::move(socket)) {}
 
     beast::tcp_stream stream;
-    // Nobody sends more than one request ahead.
+    // Room for one request.
     beast::flat_buffer buffer{header_max + body_max};
 };
 
-/// Keeps a client in the list as long as it is served, whichever way that ends.
-class dashboard_server::presence {
+/// Keeps a client in the list while it is served.
+class dashboard_server::client_registration {
 public:
-    presence(std::list<client*>& in, client* one) : in_(in), one_(one) { in_.push_back(one); }
-    ~presence() { in_.remove(one_); }
-    presence(const presence&) = delete;
-    presence& operator=(const presence&) = delete;
+    client_registration(std::list<client*>& in, client* one) : in_(in), one_(one) {
+        in_.push_back(one);
+    }
+    ~client_registration() { in_.remove(one_); }
+    client_registration(const client_registration&) = delete;
+    client_registration& operator=(const client_registration&) = delete;
 
-    /// It has just been heard of.
+    /// Makes the client the least idle one.
     void refresh() {
         auto at = std::ranges::find(in_, one_);
         if (at != in_.end()) in_.splice(in_.end(), in_, at);
@@ -168,7 +170,7 @@ private:
     client* one_;
 };
 
-struct dashboard_server::reply {
+struct dashboard_server::response {
     unsigned status = 200;
     std::string_view type = "application/json";
     std::string_view etag = {};
@@ -178,16 +180,17 @@ struct dashboard_server::reply {
     bool keep_alive = false;
 };
 
-dashboard_server::dashboard_server(const dashboard_options& settings, std::shared_ptr<board> shown)
-    : board_(std::move(shown)),
+dashboard_server::dashboard_server(const dashboard_options& settings,
+                                   std::shared_ptr<dashboard_state> shown)
+    : state_(std::move(shown)),
       max_connections_(settings.max_connections),
       request_timeout_(settings.request_timeout),
       idle_timeout_(settings.idle_timeout) {
     listen(settings);
-    rules_.read_token = settings.read_token;
-    rules_.control_token = settings.control_token;
-    for (const embedded_file& each : dashboard_files()) rules_.files.emplace_back(each.path);
-    asio::co_spawn(context_, look_every_second(), asio::detached);
+    policy_.read_token = settings.read_token;
+    policy_.control_token = settings.control_token;
+    for (const embedded_file& each : dashboard_files()) policy_.files.emplace_back(each.path);
+    asio::co_spawn(context_, sample_every_second(), asio::detached);
     asio::co_spawn(context_, accept_all(), asio::detached);
     thread_ = std::thread([this] { run(); });
 }
@@ -195,18 +198,18 @@ dashboard_server::dashboard_server(const dashboard_options& settings, std::share
 dashboard_server::~dashboard_server() {
     context_.stop();
     thread_.join();
-    errands_.reset();  // they tell the context how they went
+    jobs_.reset();  // jobs post their results to the context
 }
 
 void dashboard_server::listen(const dashboard_options& settings) {
     try {
         tcp::endpoint at(asio::ip::make_address(settings.address), settings.port);
-        // Asio would leave it to every program that another thread starts just then.
+        // Asio sets no SOCK_CLOEXEC: a program started by another thread would inherit the socket.
         int descriptor = ::socket(at.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (descriptor < 0)
             throw boost::system::system_error(errno, boost::system::system_category());
         acceptor_.assign(at.protocol(), descriptor);
-        listener_.is(descriptor);
+        listener_.set(descriptor);
         acceptor_.set_option(asio::socket_base::reuse_address(true));
         acceptor_.bind(at);
         acceptor_.listen(backlog);
@@ -216,7 +219,7 @@ void dashboard_server::listen(const dashboard_options& settings) {
         asio::ip::address shown = at.address();
         if (shown.is_unspecified()) shown = asio::ip::address_v4::loopback();
         authority_ = authority_of(shown, port_);
-        rules_.hosts = hosts_of(at.address(), port_, settings.names);
+        policy_.hosts = hosts_of(at.address(), port_, settings.names);
     } catch (const boost::system::system_error& e) {
         throw std::system_error(e.code().value(), std::system_category(),
                                 "cenote: the dashboard cannot listen at " + settings.address +
@@ -229,19 +232,19 @@ void dashboard_server::run() noexcept {
         try {
             context_.run();
             return;
-        } catch (...) {  // memory is short: whoever it was about is gone, the others go on
+        } catch (...) {  // out of memory: one client is dropped, the others are served
             static_cast<void>(0);
         }
     }
 }
 
-asio::awaitable<void> dashboard_server::look_every_second() {
+asio::awaitable<void> dashboard_server::sample_every_second() {
     asio::steady_timer timer(context_);
     auto next = std::chrono::steady_clock::now();
     for (;;) {
         try {
-            board_->look();
-        } catch (const std::exception&) {  // memory is short: there is no sample of this second
+            state_->take_samples();
+        } catch (const std::exception&) {  // out of memory: no sample for this second
             static_cast<void>(0);
         }
         next = std::max(next + 1s, std::chrono::steady_clock::now());
@@ -260,7 +263,7 @@ asio::awaitable<void> dashboard_server::accept_all() {
         tcp::socket socket(context_);
         if (!error) socket = accept(error);
         if (error == asio::error::would_block || error == asio::error::connection_aborted) continue;
-        if (error) {  // most likely there are no descriptors left
+        if (error) {  // most likely out of descriptors
             timer.expires_after(100ms);
             co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, error));
             continue;
@@ -269,7 +272,7 @@ asio::awaitable<void> dashboard_server::accept_all() {
             make_room();
             auto one = std::make_shared<client>(std::move(socket));
             asio::co_spawn(context_, serve(std::move(one)), asio::detached);
-        } catch (const std::exception&) {  // memory is short: this one is cut off
+        } catch (const std::exception&) {  // out of memory: this client is dropped
             static_cast<void>(0);
         }
     }
@@ -295,26 +298,26 @@ void dashboard_server::make_room() {
 }
 
 asio::awaitable<void> dashboard_server::serve(std::shared_ptr<client> one) {
-    presence here(clients_, one.get());
-    std::chrono::nanoseconds patience = request_timeout_;
-    for (bool more = true; more; patience = idle_timeout_) {
-        // The time for a request begins with its first byte; what comes after is the parser's.
+    client_registration registration(clients_, one.get());
+    std::chrono::nanoseconds timeout = request_timeout_;
+    for (bool more = true; more; timeout = idle_timeout_) {
+        // Waits for the first byte, with which the request's own timeout begins.
         if (one->buffer.size() == 0) {
             error_code error;
-            one->stream.expires_after(as_duration(patience));
+            one->stream.expires_after(as_duration(timeout));
             std::size_t got = co_await one->stream.async_read_some(
                 one->buffer.prepare(header_max), asio::redirect_error(asio::use_awaitable, error));
             if (error) co_return;
             one->buffer.commit(got);
         }
         more = co_await serve_request(one.get());
-        if (more) here.refresh();
+        if (more) registration.refresh();
     }
-    co_await part(one.get());
+    co_await linger(one.get());
 }
 
-/// Reads the header, or the whole request if the parser is eager. Beast's own asynchronous reads do
-/// the same, but each takes seconds to compile.
+/// Reads the header, or the whole request if the parser is eager. Beast's asynchronous reads would
+/// do, but each takes seconds to compile.
 asio::awaitable<error_code> dashboard_server::read(client* one, request_parser* into) {
     for (;;) {
         error_code error;
@@ -338,12 +341,12 @@ asio::awaitable<bool> dashboard_server::serve_request(client* one) {
     parser.body_limit(body_max);
     one->stream.expires_after(as_duration(request_timeout_));
     error_code error = co_await read(one, &parser);
-    reply what;
-    // Browsers send lengths. Whatever else there is leaves room for two opinions about where a body
-    // ends; and Beast's parser has an assertion that chunks which come byte by byte do not keep.
+    response what;
+    // Browsers send lengths. Other codings allow request smuggling, and chunks that arrive byte by
+    // byte violate an assertion of Beast's parser.
     if (!error && parser.get().find(http::field::transfer_encoding) != parser.get().end()) {
         what.status = 411;
-        what.body = R"({"error":"say Content-Length, not Transfer-Encoding"})";
+        what.body = R"({"error":"send Content-Length instead of Transfer-Encoding"})";
         co_await send(one, std::move(what));
         co_return false;
     }
@@ -353,7 +356,7 @@ asio::awaitable<bool> dashboard_server::serve_request(client* one) {
     }
     if (error) {
         what.status = status_for(error);
-        what.body = R"({"error":"this is no request, or too large"})";
+        what.body = R"({"error":"malformed or oversized request"})";
         if (what.status != 0) co_await send(one, std::move(what));
         co_return false;
     }
@@ -365,10 +368,11 @@ asio::awaitable<bool> dashboard_server::serve_request(client* one) {
                         .target = view_of(message.target()),
                         .fields = fields,
                         .body = message.body()};
-    asked wish = understand(request, rules_);
-    if (wish.status != 200) what = refusal(request, wish);
-    else if (wish.what == wanted::control) what = co_await carry_out(std::move(wish.order));
-    else what = answer(wish);
+    parsed_request parsed = parse_request(request, policy_);
+    if (parsed.status != 200) what = refusal(request, parsed);
+    else if (parsed.kind == resource_kind::control)
+        what = co_await execute(std::move(parsed.command));
+    else what = content(parsed);
     what.head_only = message.method() == http::verb::head;
     what.keep_alive = message.keep_alive();
     bool another = what.keep_alive;
@@ -376,15 +380,15 @@ asio::awaitable<bool> dashboard_server::serve_request(client* one) {
     co_return another&& sent;
 }
 
-asio::awaitable<bool> dashboard_server::send(client* one, reply what) {
+asio::awaitable<bool> dashboard_server::send(client* one, response what) {
     http::response<http::string_body> message;
     message.version(11);
     message.result(what.status);
-    for (const auto& [name, value] : always) message.set(name, value);
+    for (const auto& [name, value] : security_fields) message.set(name, value);
     message.set(http::field::content_type, what.type);
-    bool kept = !what.etag.empty();
-    message.set(http::field::cache_control, kept ? "no-cache" : "no-store");
-    if (kept) message.set(http::field::etag, what.etag);
+    bool cacheable = !what.etag.empty();
+    message.set(http::field::cache_control, cacheable ? "no-cache" : "no-store");
+    if (cacheable) message.set(http::field::etag, what.etag);
     if (!what.allow.empty()) message.set(http::field::allow, what.allow);
     if (what.status == 401) message.set(http::field::www_authenticate, "Bearer");
     message.keep_alive(what.keep_alive);
@@ -403,72 +407,73 @@ asio::awaitable<bool> dashboard_server::send(client* one, reply what) {
     co_return !error;
 }
 
-/// Takes what the client still has to say, so that it hears the answer: a connection that is closed
-/// with something unread in it is reset. Not for long, and not for much.
-asio::awaitable<void> dashboard_server::part(client* one) {
-    constexpr int most_rounds = 64;
+/// Reads what the client still sends, within limits: closing a socket with unread data resets the
+/// connection, and the client would lose the response.
+asio::awaitable<void> dashboard_server::linger(client* one) {
+    constexpr int reads_max = 64;
     error_code error;
     if (one->stream.socket().shutdown(tcp::socket::shutdown_send, error)) co_return;
     one->stream.expires_after(1s);
     one->buffer.clear();
-    for (int i = 0; i < most_rounds && !error; ++i)
+    for (int i = 0; i < reads_max && !error; ++i)
         co_await one->stream.async_read_some(one->buffer.prepare(header_max),
                                              asio::redirect_error(asio::use_awaitable, error));
 }
 
-dashboard_server::reply dashboard_server::refusal(const raw_request& request, const asked& what) {
-    reply no;
-    no.status = what.status;
-    no.body = R"({"error":)" + json_text(what.why) + '}';
-    if (what.status == 405) no.allow = request.target == "/control" ? "POST" : "GET, HEAD";
-    return no;
+dashboard_server::response dashboard_server::refusal(const raw_request& request,
+                                                     const parsed_request& parsed) {
+    response what;
+    what.status = parsed.status;
+    what.body = R"({"error":)" + json_text(parsed.error) + '}';
+    if (parsed.status == 405) what.allow = request.target == "/control" ? "POST" : "GET, HEAD";
+    return what;
 }
 
-dashboard_server::reply dashboard_server::answer(const asked& what) const {
-    reply yes;
-    if (what.what == wanted::state) {
-        yes.body = board_->json(what.since, !rules_.control_token.empty());
+dashboard_server::response dashboard_server::content(const parsed_request& parsed) const {
+    response what;
+    if (parsed.kind == resource_kind::state) {
+        what.body = state_->json(parsed.since, !policy_.control_token.empty());
     } else {
         auto files = dashboard_files();
-        auto file = std::ranges::find(files, what.file, &embedded_file::path);
-        yes.type = file->type;
-        yes.etag = file->etag;
-        if (what.if_none_match == file->etag) yes.status = 304;
-        else yes.body = file->body;
+        auto file = std::ranges::find(files, parsed.file, &embedded_file::path);
+        what.type = file->type;
+        what.etag = file->etag;
+        if (parsed.if_none_match == file->etag) what.status = 304;
+        else what.body = file->body;
     }
-    return yes;
+    return what;
 }
 
-asio::awaitable<dashboard_server::reply> dashboard_server::carry_out(control_order order) {
-    struct news {
-        explicit news(asio::io_context& context) : timer(context) {}
+asio::awaitable<dashboard_server::response> dashboard_server::execute(control_command command) {
+    struct pending {
+        explicit pending(asio::io_context& context) : timer(context) {}
         asio::steady_timer timer;
-        std::optional<board::result> how;
+        std::optional<control_result> result;
     };
-    auto heard = std::make_shared<news>(context_);
-    heard->timer.expires_after(as_duration(request_timeout_));
-    reply what;
+    auto job = std::make_shared<pending>(context_);
+    job->timer.expires_after(as_duration(request_timeout_));
+    response what;
     try {
-        errands_->run(board_, std::move(order), [this, heard](const board::result& how) {
-            asio::post(context_, [heard, how] {
-                heard->how = how;
-                heard->timer.cancel();
+        jobs_->run(state_, std::move(command), [this, job](const control_result& result) {
+            asio::post(context_, [job, result] {
+                job->result = result;
+                job->timer.cancel();
             });
         });
     } catch (const std::system_error&) {
-        heard->how = board::result{503, "there is no thread to be had"};
+        job->result = control_result{503, "no thread is available"};
     }
     error_code canceled;
-    if (!heard->how)
-        co_await heard->timer.async_wait(asio::redirect_error(asio::use_awaitable, canceled));
-    if (!heard->how) {
+    if (!job->result)
+        co_await job->timer.async_wait(asio::redirect_error(asio::use_awaitable, canceled));
+    if (!job->result) {
         what.status = 202;
         what.body = R"({"done":false})";
-    } else if (heard->how->status == 200) {
+    } else if (job->result->status == 200) {
         what.body = R"({"done":true})";
     } else {
-        what.status = heard->how->status;
-        what.body = R"({"error":)" + json_text(heard->how->error) + '}';
+        what.status = job->result->status;
+        what.body = R"({"error":)" + json_text(job->result->error) + '}';
     }
     co_return what;
 }

@@ -1,4 +1,4 @@
-// Looks at pools, remembers, and writes it down for the page.
+// Samples pools, keeps recent events, and writes both as JSON for the page.
 #include "watch/dashboard_state.hpp"
 
 #include <algorithm>
@@ -6,13 +6,13 @@
 #include <exception>
 #include <limits>
 #include <random>
-#include <source_location>
 #include <string_view>
 
-#include "vocabulary/texts.hpp"
+#include "watch/event_text.hpp"
 #include "watch/json.hpp"
 #include "watch/stats_json.hpp"
 #include "watch/stats_table.hpp"
+#include "vocabulary/texts.hpp"
 
 namespace cenote::detail {
 
@@ -21,21 +21,21 @@ namespace {
 using std::chrono::steady_clock;
 using std::chrono::system_clock;
 
-/// A pool is looked at closely so often at most, however many clients ask.
-constexpr std::chrono::milliseconds close_looks_apart{250};
-/// More of them would not be read by anybody, and have to be sent every second.
-constexpr std::size_t leases_shown = 200;
-constexpr std::size_t slots_shown = 2000;
-constexpr std::size_t text_most = 400;
+/// How long the details of a pool are reused, however many clients ask.
+constexpr std::chrono::milliseconds details_lifetime{250};
+// Limits of what is sent every second.
+constexpr std::size_t leases_max = 200;
+constexpr std::size_t slots_max = 2000;
+constexpr std::size_t text_max = 400;
 
 std::uint64_t milliseconds_of(system_clock::time_point at) {
     auto since = std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch());
     return static_cast<std::uint64_t>(since.count());
 }
 
-std::string_view short_of(std::string_view text) { return text.substr(0, text_most); }
+std::string_view truncated(std::string_view text) { return text.substr(0, text_max); }
 
-/// What was counted in between. Two looks at a histogram may each be ahead a little.
+/// What was counted in between. A bucket never goes below zero: concurrent reads are not exact.
 histogram difference(const histogram& before, const histogram& after) {
     histogram d;
     for (std::size_t i = 0; i < histogram::bucket_count; ++i)
@@ -54,77 +54,7 @@ std::uint64_t refusals_of(const stats& s) {
     return sum;
 }
 
-// Events in words.
-
-std::string text_of(const std::exception_ptr& cause) {
-    if (cause == nullptr) return "it said no, or took too long";
-    return std::string(short_of(vocabulary::text_of(cause)));
-}
-
-/// "14 s", "20 ms", "less than 1 ms".
-std::string text_of(std::chrono::nanoseconds time) {
-    using namespace std::chrono_literals;
-    if (time >= 10s) return std::to_string(time / 1s) + " s";
-    if (time >= 1ms) return std::to_string(time / 1ms) + " ms";
-    return "less than 1 ms";
-}
-
-/// What makes two events of a kind the same, besides the pool.
-std::string gist_of(const event& what) {
-    switch (what.kind) {
-        case event_kind::exhausted: return make_error_code(what.error).message();
-        case event_kind::loop_blocked:
-        case event_kind::nested_acquire:
-        case event_kind::leak_suspected:
-            return std::string(short_of(vocabulary::text_of(what.site)));
-        case event_kind::breaker_changed: return to_string(what.breaker);
-        case event_kind::retired: return to_string(what.why);
-        case event_kind::open_failed:
-        case event_kind::probe_failed:
-        case event_kind::reset_failed: return text_of(what.cause);
-        case event_kind::closed: return what.cause == nullptr ? "" : text_of(what.cause);
-        case event_kind::opened:
-        case event_kind::acquired:
-        case event_kind::released:
-        case event_kind::discarded:
-        case event_kind::detached:
-        case event_kind::paused:
-        case event_kind::resumed:
-        case event_kind::closing:
-        case event_kind::closed_pool: break;
-    }
-    return {};
-}
-
-std::string words_for(const event& what, const std::string& gist) {
-    std::string it = "resource " + std::to_string(what.resource);
-    switch (what.kind) {
-        case event_kind::opened: return it + " opened in " + text_of(what.took);
-        case event_kind::open_failed: return "open failed: " + gist;
-        case event_kind::acquired: return it + " acquired";
-        case event_kind::released: return it + " released";
-        case event_kind::discarded: return it + " discarded by its holder";
-        case event_kind::detached: return it + " taken out of the pool";
-        case event_kind::retired: return it + " retired: " + gist;
-        case event_kind::probe_failed: return it + " failed its probe: " + gist;
-        case event_kind::reset_failed: return it + " could not be reset: " + gist;
-        case event_kind::closed: return it + " closed" + (gist.empty() ? "" : ", but: " + gist);
-        case event_kind::exhausted: return "an acquire was refused: " + gist;
-        case event_kind::loop_blocked: return "the pool's own loop blocks at " + gist;
-        case event_kind::nested_acquire: return "a holder waits for a second lease at " + gist;
-        case event_kind::leak_suspected:
-            return it + " held for " + text_of(what.took) + " since " + gist +
-                   (what.task == nullptr ? "" : " (" + std::string(short_of(what.task)) + ')');
-        case event_kind::breaker_changed: return "breaker is " + gist;
-        case event_kind::paused: return "paused";
-        case event_kind::resumed: return "resumed";
-        case event_kind::closing: return "closing";
-        case event_kind::closed_pool: return "closed";
-    }
-    return {};
-}
-
-const char* level_of(const event_kind kind, const std::string& gist) {
+const char* level_of(event_kind kind, const std::string& subject) {
     switch (kind) {
         case event_kind::open_failed:
         case event_kind::probe_failed:
@@ -134,11 +64,11 @@ const char* level_of(const event_kind kind, const std::string& gist) {
         case event_kind::nested_acquire:
         case event_kind::leak_suspected: return "bad";
         case event_kind::breaker_changed:
-            return gist == to_string(breaker_state::active) ? "good" : "bad";
+            return subject == to_string(breaker_state::active) ? "good" : "bad";
         case event_kind::paused:
         case event_kind::discarded:
         case event_kind::closing: return "notable";
-        case event_kind::closed: return gist.empty() ? "plain" : "bad";
+        case event_kind::closed: return subject.empty() ? "plain" : "bad";
         case event_kind::resumed: return "good";
         case event_kind::opened:
         case event_kind::acquired:
@@ -149,8 +79,6 @@ const char* level_of(const event_kind kind, const std::string& gist) {
     }
     return "plain";
 }
-
-// A close look.
 
 char letter_of(slot_state state) {
     switch (state) {
@@ -165,10 +93,10 @@ char letter_of(slot_state state) {
     return '?';
 }
 
-/// The places there are at present: a pool that was made smaller keeps those it had, vacant.
-void leave_out_surplus(std::vector<slot_info>& slots, const stats& now) {
-    std::uint64_t shown = std::max(now.max, now.total);
-    for (std::size_t i = slots.size(); i > 0 && slots.size() > shown; --i)
+/// Erases slots beyond the present size: a pool that was resized keeps them, vacant.
+void erase_surplus(std::vector<slot_info>& slots, const stats& now) {
+    std::uint64_t size = std::max(now.max, now.total);
+    for (std::size_t i = slots.size(); i > 0 && slots.size() > size; --i)
         if (slots[i - 1].state == slot_state::vacant)
             slots.erase(slots.begin() + static_cast<std::ptrdiff_t>(i - 1));
 }
@@ -176,51 +104,51 @@ void leave_out_surplus(std::vector<slot_info>& slots, const stats& now) {
 std::string lease_json(const lease_info& lease, bool suspect) {
     json_object one;
     one.add("resource", number_text(lease.resource));
-    one.add("file", json_text(short_of(lease.site.file_name())));
+    one.add("file", json_text(truncated(lease.site.file_name())));
     one.add("line", number_text(std::uint64_t{lease.site.line()}));
-    one.add("function", json_text(short_of(lease.site.function_name())));
-    one.add("task", lease.task == nullptr ? "null" : json_text(short_of(lease.task)));
+    one.add("function", json_text(truncated(lease.site.function_name())));
+    one.add("task", lease.task == nullptr ? "null" : json_text(truncated(lease.task)));
     one.add("held", lease.held.count() == 0 ? "null" : number_text(seconds_of(lease.held)));
     one.add("suspect", suspect ? "true" : "false");
     return one.take();
 }
 
-board::result act(const pool_control& pool, const control_order& order) {
+control_result apply(const control_command& command, const pool_control& pool) {
     try {
-        switch (order.action) {
+        switch (command.action) {
             case pool_action::pause: pool.pause(); break;
             case pool_action::resume: pool.resume(); break;
             case pool_action::retire_all: pool.retire_all(); break;
             case pool_action::suspect_all: pool.suspect_all(); break;
-            case pool_action::resize: pool.resize(order.max); break;
+            case pool_action::resize: pool.resize(command.max); break;
             case pool_action::activate: pool.activate(); break;
             case pool_action::deactivate: pool.deactivate(); break;
             case pool_action::recover: pool.recover(); break;
         }
     } catch (...) {
-        return {422, text_of(std::current_exception())};
+        return {422, std::string(truncated(vocabulary::text_of(std::current_exception())))};
     }
     return {};
 }
 
-/// Ends what an actor does, also if memory is short: somebody may wait for it.
-class turn {
+/// Marks the end of a command, even if the command throws: remove() may wait for it.
+class command_guard {
 public:
-    explicit turn(watched_pool& with) : with_(with) {}
-    ~turn() {
-        std::lock_guard lock(with_.mutex);
-        with_.actor = {};
-        with_.looked_closely.reset();
-        with_.done.notify_all();
+    explicit command_guard(watched_pool& pool) : pool_(pool) {}
+    ~command_guard() {
+        std::lock_guard lock(pool_.mutex);
+        pool_.command_thread = {};
+        pool_.details_at.reset();
+        pool_.command_finished.notify_all();
     }
-    turn(const turn&) = delete;
-    turn& operator=(const turn&) = delete;
+    command_guard(const command_guard&) = delete;
+    command_guard& operator=(const command_guard&) = delete;
 
 private:
-    watched_pool& with_;
+    watched_pool& pool_;
 };
 
-std::string random_word() {
+std::string random_text() {
     std::random_device source;
     return std::to_string(source()) + '-' + std::to_string(source());
 }
@@ -246,7 +174,7 @@ sample between(const stats& before, const stats& after, double seconds) {
 void history::add(std::uint64_t number, const sample& one) {
     last_ = number;
     samples_.push_back(one);
-    if (samples_.size() > most) samples_.pop_front();
+    if (samples_.size() > size_max) samples_.pop_front();
 }
 
 std::string history::json(std::uint64_t since) const {
@@ -273,44 +201,45 @@ std::string history::json(std::uint64_t since) const {
     return all.take();
 }
 
-bool chronicle::wants(event_kind kind) const {
+bool event_log::wants(event_kind kind) const {
     return kind != event_kind::acquired && kind != event_kind::released;
 }
 
-void chronicle::on_event(const event& what) {
-    // What happens again so soon, with so little in between, is told as having happened again.
-    constexpr std::size_t in_between = 8;
-    constexpr std::chrono::seconds soon{10};
-    constexpr std::size_t most_suspicions = 1000;
+void event_log::on_event(const event& what) {
+    // An event counts as a repetition if it is this recent, with at most this many in between.
+    constexpr std::size_t between_max = 8;
+    constexpr std::chrono::seconds repetition_age{10};
+    constexpr std::size_t leak_reports_max = 1000;
     if (process_ != this_process) return;
-    entry now{.which = what.pool.data(),
-              .pool = std::string(short_of(what.pool)),
-              .gist = gist_of(what),
+    entry now{.pool = what.pool.data(),
+              .pool_name = std::string(truncated(what.pool)),
+              .subject = event_subject(what),
               .kind = what.kind,
               .text = {},
               .at = system_clock::now()};
-    now.text = words_for(what, now.gist);
+    now.text = truncated(event_text(what, now.subject));
+    now.subject.resize(std::min(now.subject.size(), text_max));
 
     std::lock_guard lock(mutex_);
     auto end =
-        entries_.begin() + static_cast<std::ptrdiff_t>(std::min(entries_.size(), in_between));
+        entries_.begin() + static_cast<std::ptrdiff_t>(std::min(entries_.size(), between_max));
     auto same = std::find_if(entries_.begin(), end, [&](const entry& other) {
-        return other.kind == now.kind && other.which == now.which && other.pool == now.pool &&
-               other.gist == now.gist && now.at - other.at < soon;
+        return other.kind == now.kind && other.pool == now.pool &&
+               other.pool_name == now.pool_name && other.subject == now.subject &&
+               now.at - other.at < repetition_age;
     });
     if (same != end) {
         now.times += same->times;
         entries_.erase(same);
     }
     entries_.push_front(std::move(now));
-    if (entries_.size() > most) entries_.pop_back();
+    if (entries_.size() > size_max) entries_.pop_back();
     if (what.kind != event_kind::leak_suspected) return;
-    const void* whose = what.pool.data();
-    suspicions_.push_front({whose, what.resource, steady_clock::now()});
-    if (suspicions_.size() > most_suspicions) suspicions_.pop_back();
+    leak_reports_.push_front({what.pool.data(), what.resource, steady_clock::now()});
+    if (leak_reports_.size() > leak_reports_max) leak_reports_.pop_back();
 }
 
-std::string chronicle::json(const std::vector<title>& titles) const {
+std::string event_log::json(const std::vector<label>& labels) const {
     std::deque<entry> entries;
     {
         std::lock_guard lock(mutex_);
@@ -318,14 +247,14 @@ std::string chronicle::json(const std::vector<title>& titles) const {
     }
     json_array all;
     for (const entry& each : entries) {
-        auto title_of = std::ranges::find_if(titles, [&](const title& other) {
-            return other.pool == each.which && short_of(other.own_name) == each.pool;
+        auto found = std::ranges::find_if(labels, [&](const label& other) {
+            return other.pool == each.pool && truncated(other.own_name) == each.pool_name;
         });
         json_object one;
         one.add("at", number_text(milliseconds_of(each.at)));
-        one.add("pool", json_text(title_of == titles.end() ? each.pool : title_of->shown_as));
+        one.add("pool", json_text(found == labels.end() ? each.pool_name : found->shown_name));
         one.add("kind", json_text(to_string(each.kind)));
-        one.add("level", json_text(level_of(each.kind, each.gist)));
+        one.add("level", json_text(level_of(each.kind, each.subject)));
         one.add("text", json_text(each.text));
         one.add("times", number_text(each.times));
         all.add(one.take());
@@ -333,18 +262,18 @@ std::string chronicle::json(const std::vector<title>& titles) const {
     return all.take();
 }
 
-bool chronicle::suspects(pool_identity pool, std::uint64_t resource,
-                         steady_clock::time_point since) const {
-    // The next holder of the same resource came after it was told.
+bool event_log::is_suspect(pool_identity pool, std::uint64_t resource,
+                           steady_clock::time_point lease_began) const {
+    // A lease that began after the report is a later lease of the same resource.
     std::lock_guard lock(mutex_);
-    return std::ranges::any_of(suspicions_, [&](const suspicion& each) {
-        return each.resource == resource && each.pool == pool && since <= each.told;
+    return std::ranges::any_of(leak_reports_, [&](const leak_report& each) {
+        return each.resource == resource && each.pool == pool && lease_began <= each.at;
     });
 }
 
-board::board() : run_(random_word()) {}
+dashboard_state::dashboard_state() : run_(random_text()) {}
 
-std::shared_ptr<watched_pool> board::add(pool_control pool) {
+std::shared_ptr<watched_pool> dashboard_state::add(pool_control pool) {
     std::string name(pool.name());
     std::string free = name;
     std::lock_guard lock(mutex_);
@@ -354,19 +283,20 @@ std::shared_ptr<watched_pool> board::add(pool_control pool) {
     return one;
 }
 
-void board::remove(const std::shared_ptr<watched_pool>& gone) noexcept {
+void dashboard_state::remove(const std::shared_ptr<watched_pool>& entry) noexcept {
     {
         std::lock_guard lock(mutex_);
-        pools_.erase(gone->name);
+        pools_.erase(entry->name);
     }
-    std::unique_lock lock(gone->mutex);
-    gone->pool.reset();
-    gone->done.wait(lock, [&] {
-        return gone->actor == std::thread::id{} || gone->actor == std::this_thread::get_id();
+    std::unique_lock lock(entry->mutex);
+    entry->pool.reset();
+    entry->command_finished.wait(lock, [&] {
+        return entry->command_thread == std::thread::id{} ||
+               entry->command_thread == std::this_thread::get_id();
     });
 }
 
-std::vector<std::shared_ptr<watched_pool>> board::present() const {
+std::vector<std::shared_ptr<watched_pool>> dashboard_state::pools() const {
     std::vector<std::shared_ptr<watched_pool>> all;
     std::lock_guard lock(mutex_);
     all.reserve(pools_.size());
@@ -374,8 +304,8 @@ std::vector<std::shared_ptr<watched_pool>> board::present() const {
     return all;
 }
 
-void board::look() {
-    auto all = present();
+void dashboard_state::take_samples() {
+    auto all = pools();
     std::uint64_t number = 0;
     {
         std::lock_guard lock(mutex_);
@@ -387,22 +317,22 @@ void board::look() {
         auto now = steady_clock::now();
         stats s = each->pool->stats();
         if (each->last)
-            each->past.add(number, between(*each->last, s, seconds_of(now - each->looked)));
+            each->past.add(number, between(*each->last, s, seconds_of(now - each->sampled_at)));
         each->last = s;
-        each->looked = now;
+        each->sampled_at = now;
     }
 }
 
-std::string board::close_look_at(const watched_pool& each) const {
+std::string dashboard_state::details_json(const watched_pool& each) const {
     auto now = steady_clock::now();
     json_object one;
     stats current = each.pool->stats();
-    one.add("stats", stats_json(current, histograms::summed_up));
+    one.add("stats", stats_json(current, histograms::summary));
     std::string letters;
     json_array resources;
     std::vector<slot_info> slots = each.pool->slots();
-    leave_out_surplus(slots, current);
-    for (std::size_t i = 0; i < std::min(slots.size(), slots_shown); ++i) {
+    erase_surplus(slots, current);
+    for (std::size_t i = 0; i < std::min(slots.size(), slots_max); ++i) {
         letters += letter_of(slots[i].state);
         resources.add(number_text(slots[i].resource));
     }
@@ -410,10 +340,10 @@ std::string board::close_look_at(const watched_pool& each) const {
     one.add("resources", resources.take());
     json_array shown;
     std::vector<lease_info> leases = each.pool->leases();
-    for (std::size_t i = 0; i < std::min(leases.size(), leases_shown); ++i) {
+    for (std::size_t i = 0; i < std::min(leases.size(), leases_max); ++i) {
         const lease_info& lease = leases[i];
         bool suspect = lease.held.count() > 0 &&
-                       chronicle_->suspects(each.own.pool, lease.resource, now - lease.held);
+                       events_->is_suspect(each.label.pool, lease.resource, now - lease.held);
         shown.add(lease_json(lease, suspect));
     }
     one.add("leases", shown.take());
@@ -421,11 +351,11 @@ std::string board::close_look_at(const watched_pool& each) const {
     return members.substr(1, members.size() - 2);
 }
 
-std::string board::json_of(watched_pool& each, std::uint64_t since) const {
+std::string dashboard_state::pool_json(watched_pool& each, std::uint64_t since) const {
     auto now = steady_clock::now();
-    if (!each.looked_closely || now - *each.looked_closely >= close_looks_apart) {
-        each.closely = close_look_at(each);
-        each.looked_closely = now;
+    if (!each.details_at || now - *each.details_at >= details_lifetime) {
+        each.details = details_json(each);
+        each.details_at = now;
     }
     json_object one;
     one.add("name", json_text(each.name));
@@ -433,49 +363,49 @@ std::string board::json_of(watched_pool& each, std::uint64_t since) const {
     one.add("history", each.past.json(since));
     std::string text = one.take();
     text.pop_back();
-    return text.append(",").append(each.closely).append("}");
+    return text.append(",").append(each.details).append("}");
 }
 
-std::string board::json(std::uint64_t since, bool controllable) {
+std::string dashboard_state::json(std::uint64_t since, bool controllable) {
     std::uint64_t number = 0;
     {
         std::lock_guard lock(mutex_);
         number = sample_;
     }
-    json_array pools;
-    std::vector<chronicle::title> titles;
-    for (const auto& each : present()) {
-        titles.push_back(each->own);
+    json_array shown;
+    std::vector<event_log::label> labels;
+    for (const auto& each : pools()) {
+        labels.push_back(each->label);
         std::lock_guard lock(each->mutex);
-        if (each->pool) pools.add(json_of(*each, since));
+        if (each->pool) shown.add(pool_json(*each, since));
     }
     json_object all;
     all.add("run", json_text(run_));
     all.add("now", number_text(milliseconds_of(system_clock::now())));
     all.add("sample", number_text(number));
     all.add("controllable", controllable ? "true" : "false");
-    all.add("pools", pools.take());
-    all.add("events", chronicle_->json(titles));
+    all.add("pools", shown.take());
+    all.add("events", events_->json(labels));
     return all.take();
 }
 
-board::result board::carry_out(const control_order& order) {
-    std::shared_ptr<watched_pool> of;
+control_result dashboard_state::execute(const control_command& command) {
+    std::shared_ptr<watched_pool> entry;
     {
         std::lock_guard lock(mutex_);
-        auto found = pools_.find(order.pool);
-        if (found != pools_.end()) of = found->second;
+        auto found = pools_.find(command.pool);
+        if (found != pools_.end()) entry = found->second;
     }
-    if (of == nullptr) return {404, "there is no such pool"};
-    std::unique_lock lock(of->mutex);
-    if (!of->pool) return {404, "there is no such pool"};
-    if (of->actor != std::thread::id{})
-        return {409, "what was ordered before is still being done to this pool"};
-    of->actor = std::this_thread::get_id();
-    turn until_done(*of);
-    pool_control pool = *of->pool;
+    if (entry == nullptr) return {404, "unknown pool"};
+    std::unique_lock lock(entry->mutex);
+    if (!entry->pool) return {404, "unknown pool"};
+    if (entry->command_thread != std::thread::id{})
+        return {409, "another command to this pool is still running"};
+    entry->command_thread = std::this_thread::get_id();
+    command_guard until_return(*entry);
+    pool_control pool = *entry->pool;
     lock.unlock();
-    return act(pool, order);
+    return apply(command, pool);
 }
 
 }  // namespace cenote::detail

@@ -1,4 +1,4 @@
-// What the dashboard knows: the pools it watches, what they did lately, what they told.
+// The state behind the dashboard: watched pools, their history, recent events.
 #pragma once
 
 #include <chrono>
@@ -23,28 +23,28 @@
 
 namespace cenote::detail {
 
-/// One second in the life of a pool. What is no number was not to be seen in this second.
+/// One second of a pool. NaN: not observed during this second.
 struct sample {
-    double granted = 0;  ///< A second, as are those that follow.
-    double refused = 0;
-    double leased = 0;  ///< At its end, as are those who wait.
-    double waiting = 0;
-    double wait_p50 = 0;  ///< Seconds, as is the rest.
+    double granted = 0;   ///< Per second.
+    double refused = 0;   ///< Per second.
+    double leased = 0;    ///< At the end of the second.
+    double waiting = 0;   ///< At the end of the second.
+    double wait_p50 = 0;  ///< In seconds, like the three below.
     double wait_p99 = 0;
     double hold_p50 = 0;
     double hold_p99 = 0;
 };
 
-/// What lies between two looks.
+/// The sample for the time between two stats of a pool.
 sample between(const stats& before, const stats& after, double seconds);
 
-/// The last five minutes, a sample a second. Samples are numbered through the life of a dashboard.
+/// The last five minutes of a pool, one sample per second. A dashboard numbers its samples.
 class history {
 public:
-    static constexpr std::size_t most = 300;
+    static constexpr std::size_t size_max = 300;
 
     void add(std::uint64_t number, const sample& one);
-    /// Those after number `since`, as JSON: the number of the first, and a column for each value.
+    /// The samples after number `since` as JSON: the first one's number, and an array per value.
     std::string json(std::uint64_t since) const;
 
 private:
@@ -52,109 +52,115 @@ private:
     std::deque<sample> samples_;
 };
 
-/// Which pool it is, as names may be taken twice: where its name is. A pool that comes later may
-/// have the same; but all that was told by then was told before it lent anything.
+/// Identifies a pool by the address of its name, since names may repeat. A later pool may get the
+/// same address, but every event of the earlier pool precedes the first lease of the later one.
 using pool_identity = const void*;
 
-/// What pools told lately, the same thing only once; and whose leases are held for too long.
-class chronicle final : public observer {
+/// The latest events of all pools, repetitions counted, and which leases are suspected leaks.
+///
+/// Thread safety: all members may be called from any thread at any time.
+class event_log final : public observer {
 public:
-    static constexpr std::size_t most = 100;
+    static constexpr std::size_t size_max = 100;
 
     void on_event(const event& what) override;
     bool wants(event_kind kind) const override;
 
-    /// A pool as the page calls it.
-    struct title {
+    /// What the page calls a pool.
+    struct label {
         pool_identity pool = nullptr;
         std::string own_name;
-        std::string shown_as;
+        std::string shown_name;
     };
-    /// The latest first; pools without a title by their own names.
-    std::string json(const std::vector<title>& titles = {}) const;
-    /// Whether the pool said of the holder of this resource, who has it since then, that it is
-    /// late.
-    bool suspects(pool_identity pool, std::uint64_t resource,
-                  std::chrono::steady_clock::time_point since) const;
+    /// The events as JSON, latest first. Pools without a label appear under their own names.
+    std::string json(const std::vector<label>& labels = {}) const;
+    /// Whether a leak was reported for this resource since its lease began.
+    bool is_suspect(pool_identity pool, std::uint64_t resource,
+                    std::chrono::steady_clock::time_point lease_began) const;
 
 private:
     struct entry {
-        pool_identity which = nullptr;
-        std::string pool;
-        std::string gist;  // two of the same gist are the same thing
+        pool_identity pool = nullptr;
+        std::string pool_name;
+        std::string subject;
         event_kind kind{};
         std::string text;
         std::uint64_t times = 1;
         std::chrono::system_clock::time_point at;
     };
-    struct suspicion {
+    struct leak_report {
         pool_identity pool = nullptr;
         std::uint64_t resource = 0;
-        std::chrono::steady_clock::time_point told;
+        std::chrono::steady_clock::time_point at;
     };
 
     const process_number process_ = this_process;
     mutable std::mutex mutex_;
     std::deque<entry> entries_;
-    std::deque<suspicion> suspicions_;
+    std::deque<leak_report> leak_reports_;
 };
 
-/// A pool on the page. Its lock is for this one alone: whoever takes it off waits until nobody
-/// looks at it any more, and no longer than that. Nobody holds it while others' code may run, as a
-/// coroutine that is resumed by a pool may take that pool off.
+/// A pool on the page. `mutex` guards the members below it and is per pool, so that removing a pool
+/// waits only for reads of that pool. Never hold it while user code can run: a coroutine resumed by
+/// the pool may remove the pool.
 struct watched_pool {
-    watched_pool(std::uint64_t number, std::string as, pool_control of)
-        : id(number), name(std::move(as)), own{of.name().data(), of.name(), name}, pool(of) {}
+    watched_pool(std::uint64_t number, std::string shown_name, pool_control of)
+        : id(number),
+          name(std::move(shown_name)),
+          label{of.name().data(), of.name(), name},
+          pool(of) {}
 
-    const std::uint64_t id;  // of this entry, and never of another one
+    const std::uint64_t id;  // unique among all entries
     const std::string name;
-    const chronicle::title own;
+    const event_log::label label;
     std::mutex mutex;
-    std::optional<pool_control> pool;  // empty: it has gone
-    std::thread::id actor;             // who does something to the pool; nobody: no thread's id
-    std::condition_variable done;      // notified when nobody does so any more
+    std::optional<pool_control> pool;  // empty: removed
+    std::thread::id command_thread;    // the thread that executes a command, if any
+    std::condition_variable command_finished;
     history past;
     std::optional<stats> last;
-    std::chrono::steady_clock::time_point looked;
-    // A close look, and when: it takes the pool's lock, so it is not had for every request.
-    std::string closely;
-    std::optional<std::chrono::steady_clock::time_point> looked_closely;
+    std::chrono::steady_clock::time_point sampled_at;
+    // Slots and leases as JSON. Reading them takes the pool's lock, so the text is reused.
+    std::string details;
+    std::optional<std::chrono::steady_clock::time_point> details_at;
+};
+
+/// The outcome of a command, as an HTTP status.
+struct control_result {
+    unsigned status = 200;
+    std::string error = {};  ///< Why, if the status is not 200.
 };
 
 /// Thread safety: all members may be called from any thread at any time.
-class board {
+class dashboard_state {
 public:
-    board();
+    dashboard_state();
 
+    /// Adds a pool. A second pool of the same name gets a number.
     std::shared_ptr<watched_pool> add(pool_control pool);
-    /// Waits for what is being done to the pool, unless it is that which takes it off.
-    void remove(const std::shared_ptr<watched_pool>& gone) noexcept;
-    /// Whether it was made in this process. In the child of a fork its thread does not run, and
-    /// whatever was locked stays so.
-    bool ours() const noexcept { return process_ == this_process; }
-    const std::shared_ptr<chronicle>& told() const noexcept { return chronicle_; }
+    /// Removes a pool. Waits for a running command, unless that command calls this.
+    void remove(const std::shared_ptr<watched_pool>& entry) noexcept;
+    /// False in the child of a fork, where the thread is missing and locks may stay locked.
+    bool in_own_process() const noexcept { return process_ == this_process; }
+    const std::shared_ptr<event_log>& events() const noexcept { return events_; }
 
     /// Takes a sample of every pool.
-    void look();
-    /// Everything as JSON, of the samples those after number `since`.
+    void take_samples();
+    /// The whole state as JSON, with the samples after number `since`.
     std::string json(std::uint64_t since, bool controllable);
 
-    struct result {
-        unsigned status = 200;
-        std::string error;  ///< If it is another status: why.
-    };
-    /// May run others' code, for as long as that likes: coroutines that get a lease, the strategy
-    /// of a breaker. One thing at a time is done to a pool.
-    result carry_out(const control_order& order);
+    /// Executes a command. Can run user code, and then takes as long as that code. A pool executes
+    /// one command at a time.
+    control_result execute(const control_command& command);
 
 private:
-    std::vector<std::shared_ptr<watched_pool>> present() const;
-    std::string json_of(watched_pool& each, std::uint64_t since) const;
-    std::string close_look_at(const watched_pool& each) const;
+    std::vector<std::shared_ptr<watched_pool>> pools() const;
+    std::string pool_json(watched_pool& each, std::uint64_t since) const;
+    std::string details_json(const watched_pool& each) const;
 
     const process_number process_ = this_process;
     const std::string run_;
-    std::shared_ptr<chronicle> chronicle_ = std::make_shared<chronicle>();
+    std::shared_ptr<event_log> events_ = std::make_shared<event_log>();
     mutable std::mutex mutex_;
     std::map<std::string, std::shared_ptr<watched_pool>> pools_;
     std::uint64_t sample_ = 0;

@@ -1,4 +1,4 @@
-// Strict on the way in, forgiving on the way out: what comes from a pool must be shown somehow.
+// JSON: parsing is strict; writing accepts any bytes, since texts come from pools and their users.
 #include "watch/json.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace cenote::detail {
 
 namespace {
 
-/// How many bytes the character at the beginning of `text` has; zero: it is none of UTF-8.
+/// The size of the first character of `text`; zero if it is not valid UTF-8.
 std::size_t character_size(std::string_view text) {
     auto at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
     unsigned first = at(0);
@@ -21,7 +21,7 @@ std::size_t character_size(std::string_view text) {
     if (first < 0xC2 || first > 0xF4 || text.size() < size) return 0;
     for (std::size_t i = 1; i < size; ++i)
         if ((at(i) & 0xC0) != 0x80) return 0;
-    // Longer than need be, one of a pair of surrogates, beyond the last.
+    // Overlong, a surrogate, beyond U+10FFFF.
     if (first == 0xE0 && at(1) < 0xA0) return 0;
     if (first == 0xED && at(1) >= 0xA0) return 0;
     if (first == 0xF0 && at(1) < 0x90) return 0;
@@ -54,20 +54,18 @@ void append_utf8(std::string& to, std::uint32_t code) {
     byte(0x80 | (code & 0x3F));
 }
 
-/// Reads from the front of a text. Every function says whether it found what it is named after.
-class reader {
+/// Parses from the front of a text. Each function returns whether the text begins with its subject.
+class parser {
 public:
-    explicit reader(std::string_view text) : rest_(text) {}
+    explicit parser(std::string_view text) : rest_(text) {}
 
     bool end() {
         skip_space();
         return rest_.empty();
     }
-    bool sign(char wanted) {
+    bool punctuation(char expected) {
         skip_space();
-        if (!rest_.starts_with(wanted)) return false;
-        rest_.remove_prefix(1);
-        return true;
+        return exactly(expected);
     }
     bool number(std::uint64_t& value) {
         skip_space();
@@ -79,19 +77,19 @@ public:
         return true;
     }
     bool text(std::string& value) {
-        if (!sign('"')) return false;
+        if (!punctuation('"')) return false;
         while (!rest_.empty() && rest_[0] != '"') {
             if (rest_[0] == '\\' ? !escape(value) : !character(value)) return false;
         }
-        return sign_here('"');
+        return exactly('"');
     }
 
 private:
     void skip_space() {
         rest_.remove_prefix(std::min(rest_.size(), rest_.find_first_not_of(" \t\r\n")));
     }
-    bool sign_here(char wanted) {
-        if (!rest_.starts_with(wanted)) return false;
+    bool exactly(char expected) {
+        if (!rest_.starts_with(expected)) return false;
         rest_.remove_prefix(1);
         return true;
     }
@@ -104,12 +102,12 @@ private:
     }
     bool escape(std::string& value) {
         constexpr std::string_view letters = "\"\\/bfnrt";
-        constexpr std::string_view meant = "\"\\/\b\f\n\r\t";
+        constexpr std::string_view characters = "\"\\/\b\f\n\r\t";
         if (rest_.size() < 2) return false;
         if (rest_[1] == 'u') return escaped_code(value);
         std::size_t which = letters.find(rest_[1]);
         if (which == std::string_view::npos) return false;
-        value += meant[which];
+        value += characters[which];
         rest_.remove_prefix(2);
         return true;
     }
@@ -137,8 +135,8 @@ private:
     std::string_view rest_;
 };
 
-bool read_member(reader& from, json_member& one) {
-    if (!from.text(one.name) || !from.sign(':')) return false;
+bool parse_member(parser& from, json_member& one) {
+    if (!from.text(one.name) || !from.punctuation(':')) return false;
     std::uint64_t number = 0;
     if (from.number(number)) {
         one.number = number;
@@ -192,20 +190,20 @@ std::string json_array::take() {
     return std::move(text_);
 }
 
-std::optional<std::vector<json_member>> flat_json_object(std::string_view json) {
-    constexpr std::size_t most = 16;
-    reader from(json);
+std::optional<std::vector<json_member>> parse_flat_object(std::string_view json) {
+    constexpr std::size_t members_max = 16;
+    parser from(json);
     std::vector<json_member> all;
-    if (!from.sign('{')) return std::nullopt;
-    bool last = from.sign('}');
+    if (!from.punctuation('{')) return std::nullopt;
+    bool last = from.punctuation('}');
     while (!last) {
         json_member one;
-        if (all.size() == most || !read_member(from, one)) return std::nullopt;
+        if (all.size() == members_max || !parse_member(from, one)) return std::nullopt;
         auto same = [&](const json_member& other) { return other.name == one.name; };
         if (std::ranges::any_of(all, same)) return std::nullopt;
         all.push_back(std::move(one));
-        last = from.sign('}');
-        if (!last && !from.sign(',')) return std::nullopt;
+        last = from.punctuation('}');
+        if (!last && !from.punctuation(',')) return std::nullopt;
     }
     if (!from.end()) return std::nullopt;
     return all;

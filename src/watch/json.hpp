@@ -1,4 +1,4 @@
-// As much of JSON as watching needs: written whole, read only where it is flat; pure.
+// Writes JSON, and parses flat JSON objects. Pure.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace cenote::detail {
 
-/// The text as a string of JSON, quotes included. What is not UTF-8 in it becomes U+FFFD.
+/// `text` as a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
 std::string json_text(std::string_view text);
 
 std::string number_text(std::uint64_t value);
-/// `null` for what is no number.
+/// `null` for NaN and infinities.
 std::string number_text(double value);
 
-/// An object in the making. Names and values are JSON already; no name needs escaping.
+/// Builds an object. Values are JSON; names must not need escaping.
 class json_object {
 public:
     json_object& add(std::string_view name, std::string_view value);
@@ -27,7 +27,7 @@ private:
     std::string text_ = "{";
 };
 
-/// An array in the making.
+/// Builds an array. Values are JSON.
 class json_array {
 public:
     json_array& add(std::string_view value);
@@ -37,15 +37,15 @@ private:
     std::string text_ = "[";
 };
 
-/// One member of an object that was read: a text or a number.
+/// A member of a parsed object: a string or a number.
 struct json_member {
     std::string name;
     std::string text;
-    std::optional<std::uint64_t> number;  ///< Set: it is a number, and there is no text.
+    std::optional<std::uint64_t> number;  ///< Set for a number; then `text` is empty.
 };
 
-/// The members of an object that has only texts and whole numbers in it, each name once; nothing
-/// for whatever else it is.
-std::optional<std::vector<json_member>> flat_json_object(std::string_view json);
+/// Parses an object that contains only strings and unsigned integers, at most 16, under different
+/// names. Empty for any other input.
+std::optional<std::vector<json_member>> parse_flat_object(std::string_view json);
 
 }  // namespace cenote::detail

@@ -1,4 +1,4 @@
-// How the stats of many pools are written down: as Prometheus reads them, and as JSON.
+// Writes the stats of many pools in Prometheus's text format and as JSON.
 #include "cenote/metrics.hpp"
 
 #include <algorithm>
@@ -43,12 +43,12 @@ constexpr std::array<breaker_state, 3> breaker_states{
 constexpr std::array<pool_state, 3> pool_states{pool_state::lending, pool_state::paused,
                                                 pool_state::closed};
 
-/// Every eighth bucket ends at four times the time of the one before; those of less than a quarter
-/// of a microsecond go together. The last is for everything.
+/// Prometheus gets a bound at every eighth bucket, each four times the bound before. The first is
+/// at a quarter of a microsecond.
 constexpr std::size_t first_bound = 27;
-constexpr std::size_t bounds_apart = 8;
+constexpr std::size_t bound_step = 8;
 
-/// Text in Prometheus's format. Everything of one name stands together.
+/// Text in Prometheus's format. All samples of one name follow its begin().
 class exposition {
 public:
     void begin(const std::string& name, const char* type, const char* help) {
@@ -60,19 +60,19 @@ public:
         text_ += name_ + suffix + "{" + labels + "} " + value + "\n";
     }
     void add(const std::string& labels, const histogram& h) {
-        std::uint64_t below = 0;
+        std::uint64_t cumulated = 0;
         std::size_t next = first_bound;
         for (std::size_t i = 0; i < histogram::bucket_count; ++i) {
-            below += h.buckets[i];
+            cumulated += h.buckets[i];
             if (i != next || i + 1 == histogram::bucket_count) continue;
-            next += bounds_apart;
+            next += bound_step;
             std::string bound = labels + ",le=\"";
             bound.append(number_text(seconds_of(histogram::upper_bound(i)))).append("\"");
-            add(bound, number_text(below), "_bucket");
+            add(bound, number_text(cumulated), "_bucket");
         }
-        add(labels + ",le=\"+Inf\"", number_text(below), "_bucket");
+        add(labels + ",le=\"+Inf\"", number_text(cumulated), "_bucket");
         add(labels, number_text(sum_of(h)), "_sum");
-        add(labels, number_text(below), "_count");
+        add(labels, number_text(cumulated), "_count");
     }
     std::string take() { return std::move(text_); }
 
@@ -84,10 +84,10 @@ private:
 std::string pool_label(const named_stats& of) { return "pool=\"" + of.pool + "\""; }
 
 void write_states(exposition& to, const std::vector<named_stats>& all) {
-    to.begin("cenote_pool_resources", "gauge", "Resources by what they are doing.");
+    to.begin("cenote_pool_resources", "gauge", "Resources by state.");
     for (const named_stats& each : all)
-        for (const auto& [word, value] : stats_states)
-            to.add(pool_label(each) + ",state=\"" + word + "\"", number_text(each.now.*value));
+        for (const auto& [name, value] : stats_states)
+            to.add(pool_label(each) + ",state=\"" + name + "\"", number_text(each.now.*value));
     to.begin("cenote_pool_breaker", "gauge", "1 for the state the circuit breaker is in.");
     for (const named_stats& each : all)
         for (breaker_state s : breaker_states)
@@ -101,14 +101,14 @@ void write_states(exposition& to, const std::vector<named_stats>& all) {
 }
 
 void write_reasons(exposition& to, const std::vector<named_stats>& all) {
-    to.begin("cenote_pool_retired_total", "counter", "Resources that the pool itself has ended.");
+    to.begin("cenote_pool_retired_total", "counter", "Resources retired by the pool.");
     for (const named_stats& each : all)
         for (std::size_t i = 0; i < retire_reason_count; ++i) {
             auto reason = static_cast<retire_reason>(i);
             to.add(pool_label(each) + ",reason=\"" + to_string(reason) + "\"",
                    number_text(each.now.retired(reason)));
         }
-    to.begin("cenote_pool_refused_total", "counter", "Acquires that got no lease.");
+    to.begin("cenote_pool_refused_total", "counter", "Acquires refused.");
     for (const named_stats& each : all)
         for (std::size_t i = 1; i <= errc_count; ++i) {
             auto reason = static_cast<errc>(i);
@@ -120,14 +120,13 @@ void write_reasons(exposition& to, const std::vector<named_stats>& all) {
 }  // namespace
 
 struct metrics::entry::list {
-    /// One pool. Its lock is for this one alone: whoever takes it out of the list waits until
-    /// nobody looks at it any more, and no longer than that.
+    /// One pool. The mutex is per pool, so that removing a pool waits only for reads of that pool.
     struct watched {
         std::mutex mutex;
-        std::function<stats()> read;  // empty: it has gone
+        std::function<stats()> read;  // empty: removed
     };
 
-    std::vector<named_stats> look() const {
+    std::vector<named_stats> read_all() const {
         std::map<std::string, std::shared_ptr<watched>> present;
         {
             std::lock_guard lock(mutex);
@@ -162,16 +161,16 @@ metrics::entry::~entry() { leave(); }
 
 void metrics::entry::leave() noexcept {
     if (in_ == nullptr) return;
-    std::shared_ptr<list::watched> gone;
+    std::shared_ptr<list::watched> removed;
     {
         std::lock_guard lock(in_->mutex);
         auto found = in_->all.find(name_);
-        gone = std::move(found->second);
+        removed = std::move(found->second);
         in_->all.erase(found);
     }
-    std::function<stats()> last;  // ends when nothing is locked
-    std::lock_guard lock(gone->mutex);
-    last.swap(gone->read);
+    std::function<stats()> last;  // destroyed after the unlock
+    std::lock_guard lock(removed->mutex);
+    last.swap(removed->read);
 }
 
 metrics::metrics() : list_(std::make_shared<entry::list>()) {}
@@ -179,7 +178,7 @@ metrics::~metrics() = default;
 
 metrics::entry metrics::add(const std::string& name, std::function<stats()> read) {
     validate_name(name);
-    if (read == nullptr) throw std::invalid_argument("cenote: metrics need a way to read a pool");
+    if (read == nullptr) throw std::invalid_argument("cenote: metrics::add: `read` is empty");
     auto kept = std::make_shared<entry::list::watched>();
     kept->read = std::move(read);
     std::string free = name;
@@ -190,7 +189,7 @@ metrics::entry metrics::add(const std::string& name, std::function<stats()> read
 }
 
 std::string metrics::prometheus() const {
-    std::vector<named_stats> all = list_->look();
+    std::vector<named_stats> all = list_->read_all();
     exposition to;
     for (const stats_number& each : stats_gauges) {
         to.begin(std::string("cenote_pool_") + each.name, "gauge", each.help);
@@ -210,7 +209,7 @@ std::string metrics::prometheus() const {
 }
 
 std::string metrics::open_telemetry() const {
-    std::vector<named_stats> all = list_->look();
+    std::vector<named_stats> all = list_->read_all();
     exposition to;
     auto label = [](const named_stats& of) {
         return "db_client_connection_pool_name=\"" + of.pool + "\"";
@@ -226,13 +225,13 @@ std::string metrics::open_telemetry() const {
     for (const named_stats& of : all) to.add(label(of), number_text(of.now.max));
     to.begin(prefix + "pending_requests", "gauge", "Requests in line for a connection.");
     for (const named_stats& of : all) to.add(label(of), number_text(of.now.waiting));
-    to.begin(prefix + "timeouts_total", "counter", "Acquires whose time was up.");
+    to.begin(prefix + "timeouts_total", "counter", "Acquires that timed out.");
     for (const named_stats& of : all)
         to.add(label(of), number_text(of.now.refused(errc::timed_out)));
-    constexpr std::array<std::pair<const char*, histogram stats::*>, 3> same{
+    constexpr std::array<std::pair<const char*, histogram stats::*>, 3> times{
         {{"create_time", &stats::open}, {"wait_time", &stats::wait}, {"use_time", &stats::hold}}};
-    for (const auto& [name, value] : same) {
-        to.begin(prefix + name + "_seconds", "histogram", "As OpenTelemetry has it.");
+    for (const auto& [name, value] : times) {
+        to.begin(prefix + name + "_seconds", "histogram", "As defined by OpenTelemetry.");
         for (const named_stats& of : all) to.add(label(of), of.now.*value);
     }
     return to.take();
@@ -240,8 +239,8 @@ std::string metrics::open_telemetry() const {
 
 std::string metrics::json() const {
     detail::json_object pools;
-    for (const named_stats& of : list_->look())
-        pools.add(of.pool, stats_json(of.now, detail::histograms::whole));
+    for (const named_stats& of : list_->read_all())
+        pools.add(of.pool, stats_json(of.now, detail::histograms::full));
     detail::json_object all;
     all.add("pools", pools.take());
     return all.take();

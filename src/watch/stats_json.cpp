@@ -1,4 +1,4 @@
-// All keys and words are plain: nothing has to be escaped.
+// Writes stats as JSON. No name and no value needs escaping.
 #include "watch/stats_json.hpp"
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace cenote::detail {
 
 namespace {
 
-/// Only those that have counted something, each with its bound.
+/// The buckets that are not empty, as pairs of upper bound and count.
 std::string buckets_of(const histogram& h) {
     std::string all = "[";
     for (std::size_t i = 0; i < histogram::bucket_count; ++i) {
@@ -32,7 +32,7 @@ std::string json_of(const histogram& h, histograms how) {
     all.add("p50", number_text(seconds_of(h.quantile(0.5))));
     all.add("p95", number_text(seconds_of(h.quantile(0.95))));
     all.add("p99", number_text(seconds_of(h.quantile(0.99))));
-    if (how == histograms::whole) all.add("buckets", buckets_of(h));
+    if (how == histograms::full) all.add("buckets", buckets_of(h));
     return all.take();
 }
 
@@ -42,7 +42,7 @@ std::string stats_json(const stats& now, histograms how) {
     json_object all;
     for (const stats_number& each : stats_gauges) all.add(each.name, number_text(now.*each.value));
     all.add("total", number_text(now.total));
-    for (const auto& [word, value] : stats_states) all.add(word, number_text(now.*value));
+    for (const auto& [name, value] : stats_states) all.add(name, number_text(now.*value));
     all.add("breaker", '"' + std::string(to_string(now.breaker)) + '"');
     all.add("state", '"' + std::string(to_string(now.state)) + '"');
     for (const stats_number& each : stats_counters)

@@ -1,4 +1,4 @@
-// The stats of a pool as JSON.
+// The stats of one pool as JSON.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace cenote::detail {
 
-/// How much is said of a histogram: its sum and its percentiles, or each of its buckets as well.
-enum class histograms : std::uint8_t { summed_up, whole };
+/// `summary`: count, sum and percentiles of each histogram. `full`: its buckets as well.
+enum class histograms : std::uint8_t { summary, full };
 
-/// Everything that was counted, as an object.
+/// All gauges, counters and histograms as an object.
 std::string stats_json(const stats& now, histograms how);
 
 }  // namespace cenote::detail

@@ -1,4 +1,4 @@
-// What there is in stats, by name: one table for every way in which they are written down.
+// Names and help texts of all stats, for every format in which they are written.
 #pragma once
 
 #include <array>
@@ -24,17 +24,17 @@ inline constexpr std::array<stats_number, 2> stats_gauges{{
 
 inline constexpr std::array<stats_number, 14> stats_counters{{
     {"acquires", "Calls of acquire.", &stats::acquires},
-    {"granted", "Leases given out.", &stats::granted},
-    {"waited", "Leases given out, but not at once.", &stats::waited},
-    {"refused_after_wait", "Acquires refused, but not at once.", &stats::refused_after_wait},
-    {"released", "Leases that came back.", &stats::released},
-    {"discarded", "Leases that came back discarded by their holder.", &stats::discarded},
-    {"detached", "Leases taken out of the pool for good.", &stats::detached},
-    {"opened", "Resources that were opened.", &stats::opened},
+    {"granted", "Leases granted.", &stats::granted},
+    {"waited", "Leases granted after a wait.", &stats::waited},
+    {"refused_after_wait", "Acquires refused after a wait.", &stats::refused_after_wait},
+    {"released", "Leases released, including discarded ones.", &stats::released},
+    {"discarded", "Released leases whose holder discarded the resource.", &stats::discarded},
+    {"detached", "Leases whose holder took the resource out of the pool.", &stats::detached},
+    {"opened", "Resources opened.", &stats::opened},
     {"open_failed", "Opens that failed.", &stats::open_failed},
-    {"closed", "Resources that were closed.", &stats::closed},
+    {"closed", "Resources closed.", &stats::closed},
     {"abandoned", "Connector calls that outlived their deadline.", &stats::abandoned},
-    {"events_lost", "Events dropped because an observer did not follow.", &stats::events_lost},
+    {"events_lost", "Events dropped because an observer was too slow.", &stats::events_lost},
     {"try_empty", "Calls of try_acquire that found nothing.", &stats::try_empty},
     {"leaks", "Leases held longer than leak_after.", &stats::leaks},
 }};
@@ -56,7 +56,7 @@ struct stats_time {
 
 inline constexpr std::array<stats_time, 3> stats_times{{
     {"wait", "How long granted acquires waited.", &stats::wait},
-    {"hold", "How long leases were held (a sample on the fast lane).", &stats::hold},
+    {"hold", "How long leases were held (sampled on the fast lane).", &stats::hold},
     {"open", "How long opens took.", &stats::open},
 }};
 
@@ -64,7 +64,7 @@ inline double seconds_of(std::chrono::nanoseconds time) {
     return std::chrono::duration<double>(time).count();
 }
 
-/// The middle of each bucket, for a sum that nobody has kept: off by an eighth at most.
+/// The sum estimated from the middle of each bucket; the error is at most an eighth.
 inline double sum_of(const histogram& h) {
     double sum = 0;
     std::chrono::nanoseconds below{0};

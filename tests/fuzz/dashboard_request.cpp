@@ -38,7 +38,7 @@ bool has(const std::vector<header_field>& fields, std::string_view value) {
 
 /// What is written for the page can be read, and is what it was as far as it was text.
 void check_json(std::string_view text) {
-    auto read = flat_json_object("{\"a\":" + json_text(text) + "}");
+    auto read = parse_flat_object("{\"a\":" + json_text(text) + "}");
     insist(read && read->size() == 1);
     insist(json_text((*read)[0].text) == json_text(text));
 }
@@ -47,13 +47,13 @@ void check_json(std::string_view text) {
 
 // A first line "METHOD TARGET", a line "Name: value" for each field, an empty line, the body.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    static const house_rules rules{.hosts = {std::string(host)},
-                                   .read_token = secret("open-open-open-open"),
-                                   .control_token = secret(token),
-                                   .files = {"/", "/dashboard.css"}};
+    static const access_policy rules{.hosts = {std::string(host)},
+                                     .read_token = secret("open-open-open-open"),
+                                     .control_token = secret(token),
+                                     .files = {"/", "/dashboard.css"}};
     std::string_view input(reinterpret_cast<const char*>(data), size);
     check_json(input);
-    static_cast<void>(flat_json_object(input));
+    static_cast<void>(parse_flat_object(input));
 
     raw_request request;
     request.method = cut(input, ' ');
@@ -69,21 +69,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     request.fields = fields;
     request.body = input;
 
-    asked a = understand(request, rules);
+    parsed_request a = parse_request(request, rules);
     if (a.status != 200) {
-        insist(*a.why != '\0' && a.status >= 400 && a.status < 500);
+        insist(*a.error != '\0' && a.status >= 400 && a.status < 500);
         return 0;
     }
     insist(has(fields, host));
-    switch (a.what) {
-        case wanted::file: insist(a.file == "/" || a.file == "/dashboard.css"); break;
-        case wanted::state: insist(request.target.starts_with("/state")); break;
-        case wanted::control:
+    switch (a.kind) {
+        case resource_kind::file: insist(a.file == "/" || a.file == "/dashboard.css"); break;
+        case resource_kind::state: insist(request.target.starts_with("/state")); break;
+        case resource_kind::control:
             insist(request.method == "POST" && request.target == "/control");
             bool told = false;
             for (const header_field& each : fields) told = told || each.value.ends_with(token);
             insist(told);
-            insist((a.order.action == pool_action::resize) || a.order.max == 0);
+            insist((a.command.action == pool_action::resize) || a.command.max == 0);
             break;
     }
     return 0;

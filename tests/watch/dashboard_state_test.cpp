@@ -1,4 +1,4 @@
-// What the dashboard remembers of pools, and how it tells it.
+// The state of the dashboard: pools, history, events, commands.
 #include "watch/dashboard_state.hpp"
 
 #include <atomic>
@@ -33,13 +33,13 @@ using testing::HasSubstr;
 
 boost::json::value parsed(const std::string& text) { return boost::json::parse(text); }
 
-boost::json::value state_of(board& b, std::uint64_t since = 0) {
+boost::json::value state_of(dashboard_state& b, std::uint64_t since = 0) {
     return parsed(b.json(since, false));
 }
 
 std::string text(const boost::json::value& v) { return std::string(v.as_string()); }
 
-event told(event_kind kind, std::uint64_t resource = 1, const char* pool = "orders") {
+event event_of(event_kind kind, std::uint64_t resource = 1, const char* pool = "orders") {
     event e;
     e.kind = kind;
     e.pool = pool;
@@ -48,8 +48,8 @@ event told(event_kind kind, std::uint64_t resource = 1, const char* pool = "orde
 }
 
 struct watched : testing::Test {
-    board b;
-    pool<int> one{[] { return 1; }, {.name = "orders", .max = 3, .observers = {b.told()}}};
+    dashboard_state b;
+    pool<int> one{[] { return 1; }, {.name = "orders", .max = 3, .observers = {b.events()}}};
     std::shared_ptr<watched_pool> entry = b.add(one.control());
 
     boost::json::value orders() { return state_of(b).at("pools").at(0); }
@@ -71,104 +71,104 @@ TEST_F(watched, shows_stats_slots_and_holders) {
     EXPECT_FALSE(lease.at("suspect").as_bool());
 }
 
-TEST_F(watched, shows_what_is_done_to_it) {
-    EXPECT_EQ(b.carry_out({"orders", pool_action::pause}).status, 200);
+TEST_F(watched, shows_the_effect_of_commands) {
+    EXPECT_EQ(b.execute({"orders", pool_action::pause}).status, 200);
     EXPECT_EQ(text(orders().at("stats").at("state")), "paused");
-    EXPECT_EQ(b.carry_out({"orders", pool_action::resume}).status, 200);
+    EXPECT_EQ(b.execute({"orders", pool_action::resume}).status, 200);
     EXPECT_EQ(text(orders().at("stats").at("state")), "lending");
-    EXPECT_EQ(b.carry_out({"orders", pool_action::deactivate}).status, 200);
+    EXPECT_EQ(b.execute({"orders", pool_action::deactivate}).status, 200);
     EXPECT_EQ(text(orders().at("stats").at("breaker")), "inactive");
-    EXPECT_EQ(b.carry_out({"orders", pool_action::recover}).status, 200);
+    EXPECT_EQ(b.execute({"orders", pool_action::recover}).status, 200);
     EXPECT_EQ(text(orders().at("stats").at("breaker")), "recovering");
-    EXPECT_EQ(b.carry_out({"orders", pool_action::activate}).status, 200);
+    EXPECT_EQ(b.execute({"orders", pool_action::activate}).status, 200);
     EXPECT_EQ(text(orders().at("stats").at("breaker")), "active");
-    EXPECT_EQ(b.carry_out({"orders", pool_action::resize, 5}).status, 200);
+    EXPECT_EQ(b.execute({"orders", pool_action::resize, 5}).status, 200);
     EXPECT_EQ(text(orders().at("slots")).size(), 5);
-    EXPECT_EQ(b.carry_out({"orders", pool_action::resize, 2}).status, 200);
-    EXPECT_EQ(text(orders().at("slots")).size(), 2) << "places that are no more are not shown";
+    EXPECT_EQ(b.execute({"orders", pool_action::resize, 2}).status, 200);
+    EXPECT_EQ(text(orders().at("slots")).size(), 2) << "surplus slots are not shown";
     static_cast<void>(one.acquire());
-    EXPECT_EQ(b.carry_out({"orders", pool_action::retire_all}).status, 200);
+    EXPECT_EQ(b.execute({"orders", pool_action::retire_all}).status, 200);
     EXPECT_TRUE(eventually([&] { return one.stats().retired(retire_reason::generation) == 1; }));
-    EXPECT_EQ(b.carry_out({"orders", pool_action::suspect_all}).status, 200);
+    EXPECT_EQ(b.execute({"orders", pool_action::suspect_all}).status, 200);
 }
 
-TEST_F(watched, says_why_something_cannot_be_done) {
-    auto no = b.carry_out({"orders", pool_action::resize, 0});
+TEST_F(watched, reports_why_a_command_failed) {
+    auto no = b.execute({"orders", pool_action::resize, 0});
     EXPECT_EQ(no.status, 422);
     EXPECT_THAT(no.error, HasSubstr("max"));
-    EXPECT_EQ(b.carry_out({"others", pool_action::pause}).status, 404);
+    EXPECT_EQ(b.execute({"others", pool_action::pause}).status, 404);
     EXPECT_EQ(one.stats().state, pool_state::lending);
 }
 
-TEST_F(watched, is_gone_when_its_entry_is) {
+TEST_F(watched, is_gone_with_its_entry) {
     b.remove(entry);
     EXPECT_TRUE(state_of(b).at("pools").as_array().empty());
-    EXPECT_EQ(b.carry_out({"orders", pool_action::pause}).status, 404);
-    b.look();
+    EXPECT_EQ(b.execute({"orders", pool_action::pause}).status, 404);
+    b.take_samples();
 }
 
-/// Does something as soon as it has a lease.
-support::task once_it_has_a_lease(pool<int>& from, const std::function<void()>* something) {
+/// Calls `f` while holding a lease.
+support::task with_lease(pool<int>& from, const std::function<void()>* f) {
     auto held = co_await from.co_acquire();
-    (*something)();
+    (*f)();
 }
 
-/// Somebody waits for a paused pool, and gets a lease on the thread that resumes it.
-struct waited_for : watched {
-    waited_for() {
+/// A paused pool. A coroutine that waits for it gets a lease on the thread that resumes the pool.
+struct paused_watched : watched {
+    paused_watched() {
         static_cast<void>(one.acquire());
         one.pause();
     }
 };
 
-TEST_F(waited_for, may_be_taken_off_by_whoever_it_resumes) {
-    std::function<void()> take_off = [&] { b.remove(entry); };
-    auto waiter = once_it_has_a_lease(one, &take_off);
+TEST_F(paused_watched, may_be_removed_by_a_coroutine_it_resumes) {
+    std::function<void()> remove = [&] { b.remove(entry); };
+    auto waiter = with_lease(one, &remove);
     waiter.start();
     ASSERT_FALSE(waiter.done());
-    EXPECT_EQ(b.carry_out({"orders", pool_action::resume}).status, 200);
+    EXPECT_EQ(b.execute({"orders", pool_action::resume}).status, 200);
     EXPECT_TRUE(waiter.done());
     EXPECT_TRUE(state_of(b).at("pools").as_array().empty());
 }
 
-TEST_F(waited_for, is_taken_off_by_others_when_nothing_is_done_to_it) {
+TEST_F(paused_watched, is_removed_by_other_threads_after_the_command) {
     support::door busy;
     std::function<void()> block = [&] { busy.pass_through(); };
-    auto waiter = once_it_has_a_lease(one, &block);
+    auto waiter = with_lease(one, &block);
     waiter.start();
-    std::jthread acting(
-        [&] { EXPECT_EQ(b.carry_out({"orders", pool_action::resume}).status, 200); });
+    std::jthread commanding(
+        [&] { EXPECT_EQ(b.execute({"orders", pool_action::resume}).status, 200); });
     ASSERT_TRUE(eventually([&] { return busy.waiting() == 1; }));
-    EXPECT_EQ(orders().at("stats").at("leased"), 1) << "others may look";
-    EXPECT_EQ(b.carry_out({"orders", pool_action::pause}).status, 409);
-    std::atomic<bool> off{false};
-    std::jthread leaving([&] {
+    EXPECT_EQ(orders().at("stats").at("leased"), 1) << "the state can be read meanwhile";
+    EXPECT_EQ(b.execute({"orders", pool_action::pause}).status, 409);
+    std::atomic<bool> removed{false};
+    std::jthread removing([&] {
         b.remove(entry);
-        off = true;
+        removed = true;
     });
-    EXPECT_TRUE(support::for_a_while([&] { return !off; }));
+    EXPECT_TRUE(support::for_a_while([&] { return !removed; }));
     busy.open();
-    EXPECT_TRUE(eventually([&] { return off.load(); }));
-    acting.join();
+    EXPECT_TRUE(eventually([&] { return removed.load(); }));
+    commanding.join();
     EXPECT_TRUE(waiter.done());
 }
 
-TEST_F(watched, has_a_number_if_the_name_is_taken) {
+TEST_F(watched, gets_a_number_if_the_name_is_in_use) {
     pool<int> two{[] { return 2; }, {.name = "orders"}};
     auto second = b.add(two.control());
     EXPECT_EQ(second->name, "orders 2");
-    EXPECT_EQ(b.carry_out({"orders 2", pool_action::pause}).status, 200);
+    EXPECT_EQ(b.execute({"orders 2", pool_action::pause}).status, 200);
     EXPECT_EQ(two.stats().state, pool_state::paused);
     EXPECT_EQ(one.stats().state, pool_state::lending);
     b.remove(second);
 }
 
-TEST_F(watched, has_a_history_from_which_the_known_is_left_out) {
-    b.look();
+TEST_F(watched, has_a_history_without_the_samples_already_known) {
+    b.take_samples();
     EXPECT_TRUE(orders().at("history").at("granted").as_array().empty()) << "nothing to compare";
     for (int i = 0; i < 3; ++i) {
         static_cast<void>(one.acquire());
-        b.look();
+        b.take_samples();
     }
     EXPECT_EQ(state_of(b).at("sample"), 4);
     auto whole = orders().at("history");
@@ -186,21 +186,21 @@ struct stopped {
 };
 struct watched_at_times : stopped, watched {};
 
-TEST_F(watched_at_times, is_looked_at_closely_no_more_often_than_anybody_can_see) {
+TEST_F(watched_at_times, is_read_in_detail_at_most_four_times_a_second) {
     EXPECT_EQ(text(orders().at("slots")), "...");
-    auto first = entry->looked_closely;
+    auto first = entry->details_at;
     auto held = one.acquire();
     time.advance(249ms);
     for (int i = 0; i < 20; ++i) state_of(b);
-    EXPECT_EQ(entry->looked_closely, first);
+    EXPECT_EQ(entry->details_at, first);
     time.advance(1ms);
     EXPECT_EQ(text(orders().at("slots")), "L..");
 }
 
 TEST(dashboard_leak, is_marked_until_its_lease_ends) {
-    board b;
+    dashboard_state b;
     pool<int> one{[] { return 1; },
-                  {.name = "orders", .max = 1, .leak_after = 20ms, .observers = {b.told()}}};
+                  {.name = "orders", .max = 1, .leak_after = 20ms, .observers = {b.events()}}};
     auto entry = b.add(one.control());
     auto suspect = [&] {
         auto leases = state_of(b).at("pools").at(0).at("leases").as_array();
@@ -214,20 +214,20 @@ TEST(dashboard_leak, is_marked_until_its_lease_ends) {
     b.remove(entry);
 }
 
-TEST(dashboard_leak, is_not_that_of_another_pool_with_the_same_name) {
+TEST(dashboard_leak, is_not_attributed_to_another_pool_of_the_same_name) {
     support::stopped_clock time;
-    board b;
-    options settings{.name = "orders", .max = 1, .leak_after = 1h, .observers = {b.told()}};
-    pool<int> well{[] { return 1; }, settings};
+    dashboard_state b;
+    options settings{.name = "orders", .max = 1, .leak_after = 1h, .observers = {b.events()}};
+    pool<int> healthy{[] { return 1; }, settings};
     settings.leak_after = 20ms;
     pool<int> leaky{[] { return 1; }, settings};
-    auto first = b.add(well.control());
+    auto first = b.add(healthy.control());
     auto second = b.add(leaky.control());
-    auto held = well.acquire();
+    auto held = healthy.acquire();
     lease<int> leaked;
-    // On a thread of its own: this one already has a lease.
+    // On another thread, because this one already holds a lease.
     std::jthread([&] { leaked = leaky.acquire(); }).join();
-    ASSERT_EQ(well.leases().at(0).resource, leaky.leases().at(0).resource);
+    ASSERT_EQ(healthy.leases().at(0).resource, leaky.leases().at(0).resource);
     auto lease_of = [&](std::size_t i) { return state_of(b).at("pools").at(i).at("leases").at(0); };
     ASSERT_TRUE(eventually([&] {
         time.advance(20ms);
@@ -238,7 +238,7 @@ TEST(dashboard_leak, is_not_that_of_another_pool_with_the_same_name) {
         return !lease_of(0).at("suspect").as_bool();
     }));
 
-    well.pause();
+    healthy.pause();
     leaky.pause();
     auto paused = [&] {
         std::vector<std::string> names;
@@ -253,26 +253,26 @@ TEST(dashboard_leak, is_not_that_of_another_pool_with_the_same_name) {
     b.remove(second);
 }
 
-TEST_F(watched, begins_anew_if_replaced_by_another_of_its_name) {
+TEST_F(watched, starts_again_if_replaced_by_another_of_its_name) {
     for (int i = 0; i < 3; ++i) {
         static_cast<void>(one.acquire());
-        b.look();
+        b.take_samples();
     }
     auto before = orders();
     b.remove(entry);
     pool<int> other{[] { return 2; }, {.name = "orders"}};
     entry = b.add(other.control());
-    b.look();
+    b.take_samples();
     auto after = orders();
     EXPECT_EQ(after.at("name"), before.at("name"));
     EXPECT_NE(after.at("id"), before.at("id"));
     EXPECT_TRUE(after.at("history").at("granted").as_array().empty());
-    b.look();
+    b.take_samples();
     EXPECT_EQ(orders().at("history").at("granted").at(0).to_number<double>(), 0);
     b.remove(entry);
 }
 
-TEST(dashboard_sample, is_what_lies_between_two_looks) {
+TEST(dashboard_sample, covers_the_time_between_two_stats) {
     stats before;
     before.granted = 100;
     before.wait.buckets[histogram::bucket_of(1s)] = 50;
@@ -290,7 +290,7 @@ TEST(dashboard_sample, is_what_lies_between_two_looks) {
     EXPECT_EQ(s.waiting, 2);
     EXPECT_NEAR(s.wait_p50, 1e-3, 0.3e-3);
     EXPECT_LT(s.wait_p99, 0.02);
-    EXPECT_TRUE(std::isnan(s.hold_p50)) << "nothing was given back";
+    EXPECT_TRUE(std::isnan(s.hold_p50)) << "no lease has ended";
 }
 
 TEST(dashboard_sample, never_goes_below_zero) {
@@ -314,19 +314,19 @@ TEST(dashboard_history, keeps_five_minutes) {
     EXPECT_EQ(all.at("granted").at(299).to_number<int>(), 1000);
 }
 
-TEST(chronicle, wants_nothing_that_costs_the_fast_lane) {
-    chronicle c;
+TEST(event_log, wants_no_event_that_costs_the_fast_lane) {
+    event_log c;
     EXPECT_FALSE(c.wants(event_kind::acquired));
     EXPECT_FALSE(c.wants(event_kind::released));
     EXPECT_TRUE(c.wants(event_kind::leak_suspected));
 }
 
-TEST(chronicle, tells_the_same_thing_once_and_the_latest_first) {
-    chronicle c;
-    for (std::uint64_t i = 1; i <= 1000; ++i) c.on_event(told(event_kind::opened, i));
-    c.on_event(told(event_kind::paused));
-    c.on_event(told(event_kind::opened, 1001));
-    c.on_event(told(event_kind::opened, 1, "others"));
+TEST(event_log, counts_repetitions_and_lists_the_latest_first) {
+    event_log c;
+    for (std::uint64_t i = 1; i <= 1000; ++i) c.on_event(event_of(event_kind::opened, i));
+    c.on_event(event_of(event_kind::paused));
+    c.on_event(event_of(event_kind::opened, 1001));
+    c.on_event(event_of(event_kind::opened, 1, "others"));
     auto all = parsed(c.json()).as_array();
     ASSERT_EQ(all.size(), 3);
     EXPECT_EQ(text(all[0].at("pool")), "others");
@@ -335,11 +335,11 @@ TEST(chronicle, tells_the_same_thing_once_and_the_latest_first) {
     EXPECT_EQ(text(all[2].at("kind")), "paused");
 }
 
-TEST(chronicle, has_words_for_every_kind_and_an_end) {
-    chronicle c;
+TEST(event_log, has_a_text_for_every_kind_and_is_bounded) {
+    event_log c;
     for (int round = 0; round < 20; ++round)
         for (std::size_t i = 0; i < event_kind_count; ++i) {
-            event e = told(static_cast<event_kind>(i));
+            event e = event_of(static_cast<event_kind>(i));
             e.error = errc::timed_out;
             e.cause = std::make_exception_ptr(std::runtime_error(
                 "line one\nline \"two\" \xff " + std::to_string(round) + std::string(2000, 'x')));
@@ -348,7 +348,7 @@ TEST(chronicle, has_words_for_every_kind_and_an_end) {
         }
     std::string json = c.json();
     auto all = parsed(json).as_array();
-    EXPECT_LE(all.size(), chronicle::most);
+    EXPECT_LE(all.size(), event_log::size_max);
     EXPECT_LT(json.size(), 100'000);
     for (const auto& each : all) EXPECT_FALSE(text(each.at("text")).empty());
 }

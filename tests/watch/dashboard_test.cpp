@@ -1,4 +1,5 @@
-// The dashboard as the network sees it: friends are served, and nobody can harm the pools.
+// The dashboard over the network: valid requests are served, hostile ones harm neither it nor
+// pools.
 #include "cenote/dashboard.hpp"
 
 #include <algorithm>
@@ -36,7 +37,7 @@
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-// It ends a child that starts a thread, unless told otherwise.
+// By default the sanitizer ends a forked child that starts a thread.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): its name
 extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
 #endif
@@ -58,7 +59,7 @@ using testing::StartsWith;
 
 const std::string control_token = "a-token-for-controlling";
 
-/// Its timeouts end when the test says so, however slow the machine is.
+/// A dashboard whose timeouts pass when the test moves the clock.
 struct served : testing::Test {
     explicit served(const dashboard_options& settings = {.control_token = secret(control_token),
                                                          .request_timeout = 300ms,
@@ -75,7 +76,7 @@ struct served : testing::Test {
     std::string request(const std::string& line, const std::string& fields = "") const {
         return line + " HTTP/1.1\r\nHost: " + host() + "\r\n" + fields + "\r\n";
     }
-    /// The whole answer.
+    /// Sends `bytes` and returns the whole response.
     std::string say(const std::string& bytes) const {
         tcp_client client(board.port());
         client.say(bytes);
@@ -91,7 +92,7 @@ struct served : testing::Test {
                         std::to_string(body.size()) + "\r\n" + fields) +
             body);
     }
-    /// Somebody who means well is served, and the pool lends.
+    /// A valid request is served, and the pool grants leases.
     void expect_unharmed() {
         EXPECT_THAT(ask("GET /state"), StartsWith("HTTP/1.1 200 "));
         std::error_code error;
@@ -100,7 +101,7 @@ struct served : testing::Test {
     }
 };
 
-TEST_F(served, is_found_where_it_says) {
+TEST_F(served, listens_at_its_url) {
     EXPECT_EQ(board.url(), "http://" + host() + "/");
     EXPECT_THAT(ask("GET /"), HasSubstr("<title>cenote</title>"));
     EXPECT_THAT(ask("GET /dashboard.css"), HasSubstr("Content-Type: text/css"));
@@ -108,7 +109,7 @@ TEST_F(served, is_found_where_it_says) {
     EXPECT_THAT(ask("GET /state"), HasSubstr(R"("name":"orders")"));
 }
 
-TEST_F(served, says_what_browsers_may_do_with_it) {
+TEST_F(served, sends_security_headers) {
     for (const char* line : {"GET /", "GET /state", "GET /nothing", "POST /control"}) {
         std::string answer = ask(line);
         EXPECT_THAT(answer, HasSubstr("Content-Security-Policy: default-src 'none'"));
@@ -119,7 +120,7 @@ TEST_F(served, says_what_browsers_may_do_with_it) {
     EXPECT_THAT(ask("GET /state"), HasSubstr("Cache-Control: no-store"));
 }
 
-TEST_F(served, sends_a_file_once) {
+TEST_F(served, sends_an_unchanged_file_once) {
     std::string first = ask("GET /dashboard.js");
     std::size_t at = first.find("ETag: ");
     ASSERT_NE(at, std::string::npos);
@@ -142,13 +143,13 @@ TEST_F(served, answers_many_requests_on_one_connection) {
     EXPECT_EQ(all.substr(third - 4, 4), "\r\n\r\n") << "HEAD has no body";
 }
 
-/// With time for whatever is ordered, also on a busy machine.
-struct obeyed : served {
-    obeyed()
+/// A dashboard with enough time for every command, also on a busy machine.
+struct unhurried : served {
+    unhurried()
         : served({.control_token = secret(control_token), .request_timeout = support::plenty}) {}
 };
 
-TEST_F(obeyed, controls_with_the_token) {
+TEST_F(unhurried, controls_with_the_token) {
     std::string pause = R"({"pool":"orders","action":"pause"})";
     std::string with = "Authorization: Bearer " + control_token + "\r\n";
     EXPECT_THAT(order(pause, with), HasSubstr(R"({"done":true})"));
@@ -159,7 +160,7 @@ TEST_F(obeyed, controls_with_the_token) {
                 ContainsRegex("HTTP/1.1 422 .*max"));
 }
 
-TEST_F(served, controls_for_nobody_else) {
+TEST_F(served, refuses_control_otherwise) {
     std::string pause = R"({"pool":"orders","action":"pause"})";
     std::string with = "Authorization: Bearer " + control_token + "\r\n";
     EXPECT_THAT(order(pause, ""), StartsWith("HTTP/1.1 401 "));
@@ -176,7 +177,7 @@ TEST_F(served, controls_for_nobody_else) {
     EXPECT_EQ(orders.stats().state, pool_state::lending);
 }
 
-TEST_F(served, is_not_reached_under_strange_names_nor_paths) {
+TEST_F(served, refuses_unknown_hosts_and_paths) {
     for (const char* strange : {"evil.example.com", "127.0.0.1", "127.0.0.1:1"})
         EXPECT_THAT(say("GET /state HTTP/1.1\r\nConnection: close\r\nHost: " +
                         std::string(strange) + "\r\n\r\n"),
@@ -190,7 +191,7 @@ TEST_F(served, is_not_reached_under_strange_names_nor_paths) {
         EXPECT_THAT(ask(std::string("GET ") + path), StartsWith("HTTP/1.1 404 ")) << path;
 }
 
-TEST_F(served, drops_what_is_no_request) {
+TEST_F(served, refuses_malformed_requests) {
     for (std::string bytes :
          {std::string("\0\0\0\0\r\n\r\n", 8), std::string("hello\r\n\r\n"),
           std::string("GET /state\r\n\r\n"), std::string("GET /state HTTP/9.9\r\n\r\n"),
@@ -211,7 +212,7 @@ TEST_F(served, refuses_what_is_too_large) {
     expect_unharmed();
 }
 
-TEST_F(served, wants_to_be_told_how_long_a_body_is) {
+TEST_F(served, requires_a_content_length) {
     std::string chunk = "1000\r\n" + std::string(4096, ' ') + "\r\n";
     for (const std::string& body : {std::string("zz\r\n"), std::string("0\r\n\r\n"), chunk + chunk})
         for (const char* coding : {"chunked", "gzip", "chunked, gzip", "identity"})
@@ -223,7 +224,7 @@ TEST_F(served, wants_to_be_told_how_long_a_body_is) {
     expect_unharmed();
 }
 
-TEST_F(served, takes_no_more_than_it_wants_from_somebody_who_goes_on_for_ever) {
+TEST_F(served, bounds_what_it_reads_of_an_endless_request) {
     tcp_client client(board.port());
     std::string much(1 << 16, 'x');
     auto end = support::machine_time() + support::plenty;
@@ -237,11 +238,11 @@ TEST_F(served, takes_no_more_than_it_wants_from_somebody_who_goes_on_for_ever) {
             }
         },
         std::system_error);
-    EXPECT_LT(said, 64U << 20) << "what fits into buffers on the way";
+    EXPECT_LT(said, 64U << 20) << "at most what socket buffers hold";
     expect_unharmed();
 }
 
-TEST_F(served, gives_up_on_the_slow) {
+TEST_F(served, drops_slow_clients) {
     std::vector<std::unique_ptr<tcp_client>> slow;
     for (const char* begun :
          {"", "G", "GET /state HTTP/1.1\r\n", "GET /state HTTP/1.1\r\nHost: "}) {
@@ -264,8 +265,8 @@ TEST_F(served, gives_up_on_the_slow) {
     expect_unharmed();
 }
 
-/// A byte now and then does not buy more time.
-TEST_F(served, gives_up_on_who_goes_on_slowly) {
+/// A request has one timeout, not one for each of its parts.
+TEST_F(served, drops_clients_that_continue_slowly) {
     tcp_client drip(board.port());
     auto begin = std::chrono::steady_clock::now();
     drip.say("GET /state HTTP/1.1\r\n");
@@ -285,19 +286,19 @@ TEST_F(served, gives_up_on_who_goes_on_slowly) {
     expect_unharmed();
 }
 
-TEST_F(served, waits_for_nobody_who_does_not_listen) {
-    std::vector<std::unique_ptr<tcp_client>> deaf;
+TEST_F(served, does_not_wait_for_clients_that_do_not_read) {
+    std::vector<std::unique_ptr<tcp_client>> unread;
     for (int i = 0; i < 20; ++i) {
-        deaf.push_back(std::make_unique<tcp_client>(board.port()));
+        unread.push_back(std::make_unique<tcp_client>(board.port()));
         std::string much;
         for (int j = 0; j < 100; ++j) much += request("GET /dashboard.js");
-        deaf.back()->say(much);
+        unread.back()->say(much);
     }
     expect_unharmed();
     expect_unharmed();
 }
 
-TEST_F(served, serves_friends_among_a_thousand_idlers) {
+TEST_F(served, serves_requests_among_a_thousand_idle_clients) {
     rlimit files{};
     ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &files), 0);
     files.rlim_cur = files.rlim_max;
@@ -324,16 +325,16 @@ TEST_F(served, serves_friends_among_a_thousand_idlers) {
     expect_unharmed();
 }
 
-TEST_F(served, keeps_whoever_was_heard_last) {
+TEST_F(served, keeps_the_least_idle_client) {
     std::vector<std::unique_ptr<tcp_client>> idle;
-    tcp_client friendly(board.port());
+    tcp_client active(board.port());
     for (int i = 0; i < 200; ++i) {
         idle.push_back(std::make_unique<tcp_client>(board.port()));
         if (i % 10 != 0) continue;
-        friendly.say(request("HEAD /dashboard.css"));
+        active.say(request("HEAD /dashboard.css"));
         std::string answer;
         while (!answer.ends_with("\r\n\r\n")) {
-            std::string next = friendly.hear(1);
+            std::string next = active.hear(1);
             ASSERT_NE(next, "") << answer;
             answer += next;
         }
@@ -341,7 +342,7 @@ TEST_F(served, keeps_whoever_was_heard_last) {
     }
 }
 
-TEST_F(served, ends_with_clients_in_every_situation) {
+TEST_F(served, ends_with_clients_in_every_state) {
     std::atomic<bool> stop{false};
     std::atomic<int> answers{0};
     auto other = std::make_unique<dashboard>();
@@ -369,8 +370,8 @@ TEST_F(served, ends_with_clients_in_every_situation) {
     entry = {};  // outlives the dashboard
 }
 
-TEST_F(served, lets_pools_come_and_go_while_somebody_looks) {
-    std::jthread looking([&](const std::stop_token& stop) {
+TEST_F(served, allows_pools_to_come_and_go_during_reads) {
+    std::jthread reading([&](const std::stop_token& stop) {
         while (!stop.stop_requested()) ask("GET /state");
     });
     for (int i = 0; i < support::rounds(300); ++i) {
@@ -382,21 +383,21 @@ TEST_F(served, lets_pools_come_and_go_while_somebody_looks) {
     EXPECT_THAT(ask("GET /state"), Not(HasSubstr("\"name\":\"brief\"")));
 }
 
-/// Does something as soon as it has a lease.
-support::task once_it_has_a_lease(pool<int>& from, const std::function<void()>* something) {
+/// Calls `f` while holding a lease.
+support::task with_lease(pool<int>& from, const std::function<void()>* f) {
     auto held = co_await from.co_acquire();
-    (*something)();
+    (*f)();
 }
 
 const std::string resume = R"({"pool":"orders","action":"resume"})";
 const std::string with_token = "Authorization: Bearer " + control_token + "\r\n";
 
-TEST_F(served, goes_on_while_a_coroutine_blocks_whoever_resumed_its_pool) {
+TEST_F(served, continues_while_a_coroutine_blocks_a_resume_command) {
     static_cast<void>(orders.acquire());
     orders.pause();
     support::door busy;
     std::function<void()> block = [&] { busy.pass_through(); };
-    auto waiter = once_it_has_a_lease(orders, &block);
+    auto waiter = with_lease(orders, &block);
     waiter.start();
     auto answer = std::async(std::launch::async, [&] { return order(resume, with_token); });
     EXPECT_TRUE(eventually([&] { return busy.waiting() == 1; }));
@@ -412,7 +413,7 @@ TEST_F(served, goes_on_while_a_coroutine_blocks_whoever_resumed_its_pool) {
     EXPECT_TRUE(waiter.done());
 }
 
-TEST_F(obeyed, lets_a_coroutine_end_its_entry_and_its_pool) {
+TEST_F(unhurried, allows_a_coroutine_to_destroy_its_entry_and_its_pool) {
     auto brief = std::make_unique<pool<int>>([] { return 1; }, options{.name = "brief"});
     auto entry = board.watch(brief->control());
     static_cast<void>(brief->acquire());
@@ -421,7 +422,7 @@ TEST_F(obeyed, lets_a_coroutine_end_its_entry_and_its_pool) {
         entry = {};
         brief.reset();
     };
-    auto waiter = once_it_has_a_lease(*brief, &end);
+    auto waiter = with_lease(*brief, &end);
     waiter.start();
     EXPECT_THAT(order(R"({"pool":"brief","action":"resume"})", with_token),
                 HasSubstr(R"("done":true)"));
@@ -429,7 +430,7 @@ TEST_F(obeyed, lets_a_coroutine_end_its_entry_and_its_pool) {
     EXPECT_EQ(brief, nullptr);
 }
 
-TEST_F(served, may_end_by_what_was_ordered_through_it) {
+TEST_F(served, may_be_destroyed_by_a_command) {
     auto other =
         std::make_unique<dashboard>(dashboard_options{.control_token = secret(control_token)});
     auto entry = other->watch(orders.control());
@@ -440,7 +441,7 @@ TEST_F(served, may_end_by_what_was_ordered_through_it) {
         other.reset();
         over = true;
     };
-    auto waiter = once_it_has_a_lease(orders, &end);
+    auto waiter = with_lease(orders, &end);
     waiter.start();
     tcp_client client(other->port());
     client.say("POST /control HTTP/1.1\r\nContent-Type: application/json\r\nHost: localhost:" +
@@ -448,7 +449,7 @@ TEST_F(served, may_end_by_what_was_ordered_through_it) {
                "Content-Length: " + std::to_string(resume.size()) + "\r\n\r\n" + resume);
     EXPECT_NE(client.end(), support::ended::not_yet);
     EXPECT_TRUE(eventually([&] { return over.load(); }));
-    entry = {};  // waits for what has been ordered
+    entry = {};  // waits for the command
     EXPECT_TRUE(waiter.done());
 }
 
@@ -470,20 +471,20 @@ TEST_F(locked, shows_the_page_but_no_pool_without_a_token) {
                 StartsWith("HTTP/1.1 401 "));
 }
 
-struct nameable : served {
-    nameable()
+struct named : served {
+    named()
         : served(
               {.names = {"ops.example.com"}, .request_timeout = forever, .idle_timeout = forever}) {
     }
 };
 
-TEST_F(nameable, is_served_under_a_name_it_was_given) {
+TEST_F(named, accepts_a_configured_host_name) {
     EXPECT_THAT(say("GET /state HTTP/1.1\r\nConnection: close\r\nHost: Ops.Example.com\r\n\r\n"),
                 StartsWith("HTTP/1.1 200 "));
     EXPECT_THAT(order("{}", ""), ContainsRegex("HTTP/1.1 403 .*control_token"));
 }
 
-std::string complaint(const dashboard_options& settings) {
+std::string refusal_of(const dashboard_options& settings) {
     try {
         dashboard board(settings);
         return "";
@@ -492,27 +493,27 @@ std::string complaint(const dashboard_options& settings) {
     }
 }
 
-TEST(dashboard_options, say_what_is_wrong_with_them) {
+TEST(dashboard_options, are_refused_with_a_reason) {
     secret good("a-token-for-reading");
-    EXPECT_THAT(complaint({.address = "localhost"}), HasSubstr("in numbers"));
-    EXPECT_THAT(complaint({.address = "0.0.0.0"}), HasSubstr("allow_public"));
-    EXPECT_THAT(complaint({.address = "0.0.0.0", .read_token = good}), HasSubstr("allow_public"));
-    EXPECT_THAT(complaint({.address = "0.0.0.0", .allow_public = true}), HasSubstr("read_token"));
-    EXPECT_THAT(complaint({.address = "::", .allow_public = true, .read_token = good}),
+    EXPECT_THAT(refusal_of({.address = "localhost"}), HasSubstr("numeric"));
+    EXPECT_THAT(refusal_of({.address = "0.0.0.0"}), HasSubstr("allow_public"));
+    EXPECT_THAT(refusal_of({.address = "0.0.0.0", .read_token = good}), HasSubstr("allow_public"));
+    EXPECT_THAT(refusal_of({.address = "0.0.0.0", .allow_public = true}), HasSubstr("read_token"));
+    EXPECT_THAT(refusal_of({.address = "::", .allow_public = true, .read_token = good}),
                 HasSubstr("names"));
-    EXPECT_THAT(complaint({.read_token = secret("short")}), HasSubstr("16 characters"));
-    EXPECT_THAT(complaint({.control_token = secret("short")}), HasSubstr("control_token"));
-    EXPECT_THAT(complaint({.control_token = secret("a token that has spaces")}),
+    EXPECT_THAT(refusal_of({.read_token = secret("short")}), HasSubstr("16 characters"));
+    EXPECT_THAT(refusal_of({.control_token = secret("short")}), HasSubstr("control_token"));
+    EXPECT_THAT(refusal_of({.control_token = secret("a token that has spaces")}),
                 HasSubstr("visible"));
-    EXPECT_THAT(complaint({.read_token = good, .control_token = good}), HasSubstr("two things"));
-    EXPECT_THAT(complaint({.names = {"http://ops.example.com/"}}), HasSubstr("no name"));
-    EXPECT_THAT(complaint({.max_connections = 0}), HasSubstr("max_connections"));
-    EXPECT_THAT(complaint({.request_timeout = 0s}), HasSubstr("request_timeout"));
-    EXPECT_THAT(complaint({.idle_timeout = -1s}), HasSubstr("idle_timeout"));
-    EXPECT_EQ(complaint({}), "");
+    EXPECT_THAT(refusal_of({.read_token = good, .control_token = good}), HasSubstr("must differ"));
+    EXPECT_THAT(refusal_of({.names = {"http://ops.example.com/"}}), HasSubstr("neither NAME"));
+    EXPECT_THAT(refusal_of({.max_connections = 0}), HasSubstr("max_connections"));
+    EXPECT_THAT(refusal_of({.request_timeout = 0s}), HasSubstr("request_timeout"));
+    EXPECT_THAT(refusal_of({.idle_timeout = -1s}), HasSubstr("idle_timeout"));
+    EXPECT_EQ(refusal_of({}), "");
 }
 
-TEST(dashboard, says_where_it_cannot_listen) {
+TEST(dashboard, names_the_port_on_which_it_cannot_listen) {
     dashboard first;
     try {
         dashboard second({.port = first.port()});
@@ -522,7 +523,7 @@ TEST(dashboard, says_where_it_cannot_listen) {
     }
 }
 
-/// Those that are open. Asks the system about them and not them: they are other threads'.
+/// The open sockets. Reads /proc, because the descriptors belong to other threads.
 std::vector<int> sockets() {
     std::vector<int> all;
     for (int fd = 3; fd < 4096; ++fd) {
@@ -550,25 +551,25 @@ bool is_listener(int fd) {
     return ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0;
 }
 
-TEST(dashboard, leaves_no_socket_to_programs_that_are_started) {
+TEST(dashboard, leaves_no_socket_to_started_programs) {
     std::vector<int> before = sockets();
     dashboard board;
     tcp_client client(board.port());
     client.say("GET /state HTTP/1.1\r\nHost: localhost:" + std::to_string(board.port()) +
                "\r\n\r\n");
     ASSERT_EQ(client.hear(12), "HTTP/1.1 200");
-    std::size_t of_ours = 0;
+    std::size_t own_sockets = 0;
     for (int fd : sockets()) {
         if (std::ranges::count(before, fd) != 0) continue;
-        ++of_ours;
+        ++own_sockets;
         EXPECT_TRUE(ends_with_exec(fd)) << "descriptor " << fd;
     }
-    EXPECT_EQ(of_ours, 3) << "the listener, and both ends of a connection";
+    EXPECT_EQ(own_sockets, 3) << "the listener, and both ends of a connection";
 }
 
 TEST(dashboard, does_not_keep_its_address_in_the_child_of_a_fork) {
     std::vector<int> before = sockets();
-    static_cast<void>(std::make_unique<dashboard>());  // one that has ended
+    static_cast<void>(std::make_unique<dashboard>());  // has ended
     dashboard another;
     dashboard board;
     pid_t child = ::fork();
@@ -583,7 +584,7 @@ TEST(dashboard, does_not_keep_its_address_in_the_child_of_a_fork) {
     EXPECT_TRUE(support::listens(board.port()));
 }
 
-TEST(dashboard, is_nothing_in_the_child_of_a_fork) {
+TEST(dashboard, does_nothing_in_the_child_of_a_fork) {
     auto board = std::make_unique<dashboard>();
     pool<int> orders{[] { return 1; }, {.name = "orders", .observers = {board->observer()}}};
     auto entry = board->watch(orders.control());

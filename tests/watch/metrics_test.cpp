@@ -1,4 +1,4 @@
-// What is written of a pool is what it has counted, and Prometheus understands it.
+// Metrics contain the stats of pools, in the formats they claim.
 #include "cenote/metrics.hpp"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::Not;
 
-/// No two numbers alike, so that none can stand in another's place.
+/// Stats of different numbers, so that mixing up two of them is noticed.
 stats distinct() {
     stats s;
     std::uint64_t next = 1000;
@@ -71,7 +71,7 @@ void count(histogram& in, std::chrono::nanoseconds value, std::uint64_t times = 
     in.buckets[histogram::bucket_of(value)] += times;
 }
 
-/// By everything before the value.
+/// The samples of a text, by name and labels.
 std::map<std::string, double> samples_of(const std::string& text) {
     std::map<std::string, double> all;
     std::istringstream lines(text);
@@ -79,7 +79,7 @@ std::map<std::string, double> samples_of(const std::string& text) {
         if (line.starts_with('#')) continue;
         std::size_t space = line.rfind(' ');
         std::string key = line.substr(0, space);
-        EXPECT_FALSE(all.contains(key)) << key << " is there twice";
+        EXPECT_FALSE(all.contains(key)) << key << " is repeated";
         all[key] = std::stod(line.substr(space + 1));
     }
     return all;
@@ -97,7 +97,7 @@ struct written : testing::Test {
     }
 };
 
-TEST_F(written, is_every_number_under_its_own_name) {
+TEST_F(written, has_every_number_under_its_own_name) {
     auto of = [&](const std::string& name, const std::string& more = "") {
         return value("cenote_pool_" + name + "{pool=\"orders\"" + more + "}");
     };
@@ -155,13 +155,12 @@ TEST_F(written, counts_times_below_each_bound) {
     EXPECT_EQ(value("cenote_pool_wait_seconds_count{pool=\"orders\"}"), 7);
 }
 
-TEST_F(written, has_a_sum_that_is_nearly_right) {
+TEST_F(written, has_an_approximate_sum) {
     for (auto each : {7us, 90us, 800us}) count(now.hold, each, 10);
     double sum = value("cenote_pool_hold_seconds_sum{pool=\"orders\"}");
     EXPECT_NEAR(sum, 8970e-6, 8970e-6 / 8);
 }
 
-/// The names that the conventions have, and nothing that they do not.
 TEST_F(written, has_the_names_of_open_telemetry) {
     auto samples = samples_of(all.open_telemetry());
     std::string pool = "{db_client_connection_pool_name=\"orders\"";
@@ -181,18 +180,17 @@ TEST_F(written, has_the_names_of_open_telemetry) {
                                      "_seconds_count" + pool + "}"));
 }
 
-/// Anything that reads JSON will do, and Python is there.
 TEST_F(written, is_json) {
     count(now.open, 5ms, 3);
     auto second = all.add("a.b-c_D", [] { return stats(); });
     std::string text = all.json();
-    std::string asked =
+    std::string command =
         "python3 -c 'import json,sys; d=json.loads(sys.argv[1])[\"pools\"]; o=d[\"orders\"]; "
         "print(len(d), o[\"max\"], o[\"leased\"], o[\"breaker\"], o[\"retired\"][\"age\"], "
         "o[\"refused\"][\"shed\"], o[\"open\"][\"count\"], o[\"open\"][\"buckets\"][0][1], "
         "d[\"a.b-c_D\"][\"acquires\"])' '" +
         text + "'";
-    std::FILE* python = ::popen(asked.c_str(), "r");
+    std::FILE* python = ::popen(command.c_str(), "r");
     ASSERT_NE(python, nullptr);
     std::array<char, 200> answer{};
     ASSERT_NE(std::fgets(answer.data(), answer.size(), python), nullptr);
@@ -203,33 +201,33 @@ TEST_F(written, is_json) {
     EXPECT_EQ(std::string(answer.data()), expected.str());
 }
 
-/// What promtool has to say about a text: nothing, if all is well.
-std::string judgement_of(const std::string& text) {
+/// The output of promtool for a text; empty for success.
+std::string promtool_errors(const std::string& text) {
     std::string name = std::filesystem::temp_directory_path() / "cenote-metrics-XXXXXX";
     int file = ::mkstemp(name.data());
     std::ofstream(name) << text;
     ::close(file);
     std::FILE* tool = ::popen(("promtool check metrics < " + name + " 2>&1").c_str(), "r");
-    std::string said;
+    std::string output;
     std::array<char, 1000> part{};
-    while (std::fgets(part.data(), part.size(), tool) != nullptr) said += part.data();
+    while (std::fgets(part.data(), part.size(), tool) != nullptr) output += part.data();
     int status = ::pclose(tool);
     std::filesystem::remove(name);
-    return status == 0 && said.empty() ? "" : said + " (" + std::to_string(status) + ")";
+    return status == 0 && output.empty() ? "" : output + " (" + std::to_string(status) + ")";
 }
 
-TEST_F(written, is_what_promtool_takes_for_metrics) {
+TEST_F(written, is_accepted_by_promtool) {
     count(now.wait, 1ms, 4);
     auto second = all.add("second", [] { return stats(); });
-    EXPECT_EQ(judgement_of(all.prometheus()), "");
-    EXPECT_THAT(judgement_of("nonsense{"), HasSubstr("error"));
-    // OpenTelemetry has its own idea of names: that one alone is not to Prometheus's liking.
-    std::string said = judgement_of(all.open_telemetry());
-    EXPECT_THAT(said, testing::StartsWith("db_client_connection_count "));
-    EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
+    EXPECT_EQ(promtool_errors(all.prometheus()), "");
+    EXPECT_THAT(promtool_errors("nonsense{"), HasSubstr("error"));
+    // The conventions of OpenTelemetry violate one of Prometheus's.
+    std::string errors = promtool_errors(all.open_telemetry());
+    EXPECT_THAT(errors, testing::StartsWith("db_client_connection_count "));
+    EXPECT_EQ(std::ranges::count(errors, '\n'), 1) << errors;
 }
 
-TEST(metrics_list, takes_the_names_that_pools_take) {
+TEST(metrics_list, accepts_the_names_that_pools_accept) {
     metrics all;
     auto read = [] { return stats(); };
     for (const char* bad : {"", "a\"b", "a\nb", "a\\b", "größe"})
@@ -273,28 +271,29 @@ TEST(metrics_list, forgets_a_pool_with_its_entry) {
         EXPECT_THAT(all.json(), Not(HasSubstr("stays")));
         left.emplace(std::move(stays));
     }
-    left.reset();  // nobody is there any more
+    left.reset();  // after the end of the metrics
 }
 
-/// Whoever ends an entry may end the pool next.
-TEST(metrics_list, looks_at_nothing_that_has_gone) {
+/// A pool may end after its entry.
+TEST(metrics_list, does_not_read_a_pool_after_its_entry) {
     metrics all;
-    std::atomic<bool> looks{false};
+    std::atomic<bool> reading{false};
     std::atomic<bool> gone{false};
     std::optional<metrics::entry> entry(all.add("goes", [&] {
-        looks = true;
-        EXPECT_TRUE(support::for_a_while([&] { return !gone; })) << "its pool may have ended";
+        reading = true;
+        EXPECT_TRUE(support::for_a_while([&] { return !gone; }))
+            << "the entry has ended during a read";
         return stats();
     }));
     std::thread scraper([&] { std::ignore = all.prometheus(); });
-    EXPECT_TRUE(support::eventually([&] { return looks.load(); }));
+    EXPECT_TRUE(support::eventually([&] { return reading.load(); }));
     entry.reset();
     gone = true;
     scraper.join();
     EXPECT_THAT(all.json(), Not(HasSubstr("goes")));
 }
 
-TEST(metrics_list, reads_pools_that_work) {
+TEST(metrics_list, reads_pools_in_use) {
     metrics all;
     pool<int> one{[] { return 1; }, {.max = 2}};
     auto entry = all.add("one", [&] { return one.stats(); });
