@@ -1,11 +1,11 @@
-// A small chart over time: lines in an SVG that stretches, and everything with letters in HTML.
+// A small time chart: lines in a stretched SVG, texts in HTML.
 
 const svgNamespace = "http://www.w3.org/2000/svg";
 const width = 300;
 const height = 68;
-const roof = 13;  // above the highest value, for its name
-const bridged = 10;  // seconds without a value that a line passes over
-const shortest = 30;  // seconds; a younger history is drawn into this
+const labelHeight = 13;  // above the highest value, for its label
+const gapMax = 10;  // seconds without a value across which a line is drawn
+const spanMin = 30;  // seconds
 
 function shape(name, className) {
   const made = document.createElementNS(svgNamespace, name);
@@ -13,7 +13,7 @@ function shape(name, className) {
   return made;
 }
 
-/** The next that is easily read. */
+/** Rounds up to a value that is easy to read. */
 export function roundUp(value) {
   if (!(value > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
@@ -22,15 +22,16 @@ export function roundUp(value) {
 }
 
 /**
- * `series`: [{name, className, key, quiet}], keys of the columns that update() is given; the first one
- * has its area filled, `quiet` ones are not shown while they are zero. `format`: a number in words.
+ * `series`: [{name, className, key, hideZero}]. `key` names a column of update(). The area below the
+ * first series is filled. A series with `hideZero` is hidden while all its values are zero. `format`
+ * converts a value to text.
  */
 export class Chart {
   constructor(title, series, format) {
     this.title = title;
     this.series = series;
     this.format = format;
-    this.at = null;  // which second the pointer is on, from the end
+    this.at = null;  // the second under the pointer, counted from the end
 
     this.root = document.createElement("figure");
     this.root.className = "chart";
@@ -48,7 +49,7 @@ export class Chart {
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     this.svg.setAttribute("preserveAspectRatio", "none");
     this.svg.setAttribute("role", "img");
-    for (const y of [roof, (roof + height) / 2, height - 0.5]) {
+    for (const y of [labelHeight, (labelHeight + height) / 2, height - 0.5]) {
       const line = shape("line", "grid");
       line.setAttribute("x2", width);
       line.setAttribute("y1", y);
@@ -92,11 +93,11 @@ export class Chart {
     this.read();
   }
 
-  /** `past`: {key: [number or null, …]}, all as long as each other, the last one is now. */
+  /** `past`: {key: [number or null, …]}, arrays of equal length whose last element is now. */
   update(past) {
     this.past = past;
     const count = past[this.series[0].key].length;
-    this.span = Math.max(shortest, count);
+    this.span = Math.max(spanMin, count);
     const highest = Math.max(
       0, ...this.series.flatMap((each) => past[each.key].map((value) => value ?? 0)));
     const top = roundUp(highest);
@@ -105,8 +106,7 @@ export class Chart {
     this.begin.textContent = this.span > 90 ? `−${Math.round(this.span / 60)} min` : `−${this.span} s`;
 
     this.series.forEach((each, i) => {
-      // What never happened needs no line along the ground.
-      const shown = this.happened(each) ? past[each.key] : [];
+      const shown = this.isShown(each) ? past[each.key] : [];
       const drawn = this.path(shown, top);
       this.lines[i].setAttribute("d", drawn.line);
       if (i === 0) this.area.setAttribute("d", drawn.area);
@@ -114,14 +114,14 @@ export class Chart {
     this.read();
   }
 
-  happened(series) {
-    return !series.quiet || this.past[series.key].some((value) => value > 0);
+  isShown(series) {
+    return !series.hideZero || this.past[series.key].some((value) => value > 0);
   }
 
   path(values, top) {
     const step = width / (this.span - 1);
     const x = (i) => (width - (values.length - 1 - i) * step).toFixed(1);
-    const y = (value) => (height - 1 - (value / top) * (height - 1 - roof)).toFixed(1);
+    const y = (value) => (height - 1 - (value / top) * (height - 1 - labelHeight)).toFixed(1);
     let line = "";
     let area = "";
     let last = null;
@@ -130,12 +130,12 @@ export class Chart {
     };
     values.forEach((value, i) => {
       if (value === null) return;
-      if (last !== null && i - last <= bridged) {
+      if (last !== null && i - last <= gapMax) {
         line += `L${x(i)} ${y(value)}`;
         area += `L${x(i)} ${y(value)}`;
       } else {
         close();
-        // One on its own would not be seen without a length.
+        // A single value needs some length to be visible.
         line += `M${x(i)} ${y(value)}h.1`;
         area += `M${x(i)} ${height}V${y(value)}`;
       }
@@ -156,8 +156,8 @@ export class Chart {
       this.cursor.setAttribute("x1", x);
       this.cursor.setAttribute("x2", x);
     }
-    const words = [];
-    this.readings.replaceChildren(...this.series.filter((each) => this.happened(each)).map((each) => {
+    const texts = [];
+    this.readings.replaceChildren(...this.series.filter((each) => this.isShown(each)).map((each) => {
       const values = this.past[each.key];
       const value = values[values.length - 1 - (at ?? 0)];
       const reading = document.createElement("span");
@@ -167,10 +167,10 @@ export class Chart {
       name.textContent = each.name;
       const number = document.createElement("b");
       number.textContent = value === null || value === undefined ? "–" : this.format(value);
-      words.push(`${each.name} ${number.textContent}`);
+      texts.push(`${each.name} ${number.textContent}`);
       reading.append(name, " ", number);
       return reading;
     }));
-    this.svg.setAttribute("aria-label", `${this.title}: ${words.join(", ")}`);
+    this.svg.setAttribute("aria-label", `${this.title}: ${texts.join(", ")}`);
   }
 }

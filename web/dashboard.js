@@ -1,14 +1,14 @@
-// The dashboard: asks for the state once a second and shows it. Everything that comes from the
-// program is text here (textContent), and never markup.
+// The dashboard: requests the state once a second and shows it. Data from the program is inserted as
+// text (textContent), never as markup.
 import {Chart} from "/chart.js";
 
 const $ = (id) => document.getElementById(id);
-const kept = 300;  // seconds of history, as many as the server has
+const historyMax = 300;  // seconds, as on the server
 const eventsShown = 40;
 const holdersShown = 5;
 const waitersShown = 40;
 
-/** An element with properties and children; texts become text. */
+/** Creates an element with properties and children. Strings become text nodes. */
 function el(name, properties = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(properties)) {
@@ -21,13 +21,13 @@ function el(name, properties = {}, ...children) {
   return made;
 }
 
-// Numbers in words.
+// Formatting.
 
 const whole = new Intl.NumberFormat("en");
 const count = (n) => whole.format(Math.round(n));
-const plural = (n, word, many = `${word}s`) => `${count(n)} ${n === 1 ? word : many}`;
+const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 
-/** With two digits, as exact as the server counts; without zeros at the end. */
+/** Two significant digits, the precision of the server, without trailing zeros. */
 const digits = (value) => (value >= 9.95 ? value.toFixed(0) : value.toFixed(1).replace(/\.0$/, ""));
 function rate(value) {
   if (value >= 1e6) return `${digits(value / 1e6)} M`;
@@ -39,9 +39,9 @@ function time(seconds) {
   if (seconds < 9.995e-7) return `${digits(seconds * 1e9)} ns`;
   if (seconds < 9.995e-4) return `${digits(seconds * 1e6)} µs`;
   if (seconds < 0.9995) return `${digits(seconds * 1e3)} ms`;
-  return seconds < 60 ? `${digits(seconds)} s` : long(seconds);
+  return seconds < 60 ? `${digits(seconds)} s` : longTime(seconds);
 }
-function long(seconds) {
+function longTime(seconds) {
   const s = Math.floor(seconds);
   if (s < 60) return `${s} s`;
   if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
@@ -49,51 +49,51 @@ function long(seconds) {
 }
 const clock = (milliseconds) => new Date(milliseconds).toLocaleTimeString("en-GB");
 const fileName = (path) => path.slice(path.lastIndexOf("/") + 1);
-const words = (code) => code.replaceAll("_", " ");
+const readable = (code) => code.replaceAll("_", " ");
 
-// Who we are to the server.
+// Tokens.
 
 const tokenKey = "cenote.token";
 if (location.hash.startsWith("#token=")) {
   sessionStorage.setItem(tokenKey, decodeURIComponent(location.hash.slice("#token=".length)));
   history.replaceState(null, "", location.pathname);
 }
-// One for looking and one for control; whoever has but one uses it for both, if it does.
+// There is a read token and a control token. If only one was entered, it is tried for both.
 const controlKey = "cenote.control_token";
-const unfit = new Set();  // do not do for control, but may do for looking
+const notForControl = new Set();  // tokens refused for control, which may still allow reading
 const token = () => sessionStorage.getItem(tokenKey) ?? sessionStorage.getItem(controlKey);
 function controlToken() {
-  const one = sessionStorage.getItem(controlKey) ?? sessionStorage.getItem(tokenKey);
-  return unfit.has(one) ? null : one;
+  const stored = sessionStorage.getItem(controlKey) ?? sessionStorage.getItem(tokenKey);
+  return notForControl.has(stored) ? null : stored;
 }
 function forgetTokens() {
   sessionStorage.removeItem(tokenKey);
   sessionStorage.removeItem(controlKey);
-  unfit.clear();
+  notForControl.clear();
 }
 
-function ask(path, options = {}, by = token()) {
+function send(path, options = {}, by = token()) {
   const headers = {...options.headers};
   if (by) headers.Authorization = `Bearer ${by}`;
   return fetch(path, {...options, headers, cache: "no-store", signal: AbortSignal.timeout(5000)});
 }
 
-/** Whether it is done; if not, it is being done. */
-async function order(body) {
+/** Returns true if the command has finished, false if it is still running. */
+async function sendCommand(body) {
   const by = controlToken();
-  const answer = await ask("/control", {
+  const response = await send("/control", {
     method: "POST",
     headers: {"Content-Type": "application/json"},
     body: JSON.stringify(body),
   }, by);
-  if (answer.ok) return answer.status !== 202;
-  const {error} = await answer.json().catch(() => ({error: answer.statusText}));
-  if (answer.status === 401) {
-    unfit.add(by);
+  if (response.ok) return response.status !== 202;
+  const {error} = await response.json().catch(() => ({error: response.statusText}));
+  if (response.status === 401) {
+    notForControl.add(by);
     sessionStorage.removeItem(controlKey);
     showTokenButton();
   }
-  throw new Error(answer.status === 401 ? "the token was refused" : error);
+  throw new Error(response.status === 401 ? "the token was refused" : error);
 }
 
 // Dialogs.
@@ -102,28 +102,28 @@ for (const dialog of document.querySelectorAll("dialog")) {
   dialog.querySelector("[data-close]").addEventListener("click", () => dialog.close());
 }
 
-const forLooking = "This dashboard is shown only to those who have a token.";
-let declined = false;  // nobody is asked twice
-let asksFor = tokenKey;
-function askForToken(why, key) {
+const readTokenReason = "This dashboard requires a token.";
+let declined = false;  // do not open the dialog again
+let requestedKey = tokenKey;
+function requestToken(reason, key) {
   if ($("token-dialog").open) return;
-  asksFor = key;
-  $("token-why").textContent = why;
+  requestedKey = key;
+  $("token-why").textContent = reason;
   $("token-input").value = "";
   $("token-dialog").showModal();
 }
 $("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  const given = $("token-input").value.trim();
-  sessionStorage.setItem(asksFor, given);
-  unfit.delete(given);
+  const entered = $("token-input").value.trim();
+  sessionStorage.setItem(requestedKey, entered);
+  notForControl.delete(entered);
   $("token-dialog").close();
   declined = false;
   showTokenButton();
   poll.now();
 });
 $("token-dialog").addEventListener("close", () => {
-  if (asksFor === tokenKey && !token()) declined = true;
+  if (requestedKey === tokenKey && !token()) declined = true;
 });
 
 let controllable = false;
@@ -139,29 +139,29 @@ $("token").addEventListener("click", () => {
     declined = true;
     showTokenButton();
   } else if (locked) {
-    askForToken(forLooking, tokenKey);
+    requestToken(readTokenReason, tokenKey);
   } else {
-    askForToken("Whoever has the control token may pause, resize and retire.", controlKey);
+    requestToken("The control token allows you to pause, resize and retire pools.", controlKey);
   }
 });
 
-function confirmed(title, text, yes) {
+function confirmed(title, text, action) {
   $("confirm-title").textContent = title;
   $("confirm-text").textContent = text;
-  $("confirm-yes").textContent = yes;
+  $("confirm-yes").textContent = action;
   const dialog = $("confirm-dialog");
   return new Promise((resolve) => {
-    let said = false;
+    let accepted = false;
     $("confirm-yes").onclick = () => {
-      said = true;
+      accepted = true;
       dialog.close();
     };
-    dialog.onclose = () => resolve(said);
+    dialog.onclose = () => resolve(accepted);
     dialog.showModal();
   });
 }
 
-// Light and dark.
+// Theme.
 
 const themes = ["system", "light", "dark"];
 function showTheme(theme) {
@@ -191,7 +191,7 @@ const slotStates = [
 ];
 const slotName = Object.fromEntries(slotStates.map((each) => [each.letter, each.name]));
 
-/** What is wrong with a pool, the worst first: [{level, badge, text}]. */
+/** The problems of a pool, worst first: [{level, badge, text}]. */
 function problemsOf(pool, recent) {
   const s = pool.stats;
   const found = [];
@@ -200,25 +200,25 @@ function problemsOf(pool, recent) {
     found.push({level: "bad", badge: "breaker open", text: "the breaker is open: every acquire is refused"});
   }
   if (s.breaker === "recovering") {
-    found.push({level: "notable", badge: "recovering", text: "the breaker lets a few try"});
+    found.push({level: "notable", badge: "recovering", text: "the breaker allows a few acquires"});
   }
   if (suspects.length > 0) {
     const first = suspects[0];
     found.push({
       level: "bad", badge: plural(suspects.length, "leak suspect"),
-      text: `${plural(suspects.length, "lease is", "leases are")} held for too long, the oldest since ` +
+      text: `${plural(suspects.length, "lease is", "leases are")} held for too long, the oldest from ` +
         `${fileName(first.file)}:${first.line}`,
     });
   }
   if (s.state === "paused") {
     found.push({
       level: "notable", badge: "paused",
-      text: `paused: nothing is lent${s.waiting > 0 ? `, ${plural(s.waiting, "caller waits", "callers wait")}` : ""}`,
+      text: `paused: no lease is granted${s.waiting > 0 ? `, ${plural(s.waiting, "caller waits", "callers wait")}` : ""}`,
     });
   }
   if (s.state === "closed") found.push({level: "notable", badge: "closed", text: "closed"});
   if (recent.openFailed > 0) {
-    found.push({level: "bad", badge: "opens fail", text: `${plural(recent.openFailed, "open")} failed lately`});
+    found.push({level: "bad", badge: "opens fail", text: `${plural(recent.openFailed, "open")} failed in the last 10 s`});
   }
   if (recent.refused > 0 && s.breaker === "active") {
     found.push({
@@ -227,16 +227,16 @@ function problemsOf(pool, recent) {
     });
   }
   if (recent.crowded && s.state === "lending" && s.breaker === "active") {
-    found.push({level: "notable", badge: "crowded", text: "callers have to wait most of the time"});
+    found.push({level: "notable", badge: "crowded", text: "callers wait most of the time"});
   }
   return found;
 }
 
-function sentenceOf(s) {
+function summaryOf(s) {
   const parts = [`${count(s.leased)} of ${count(s.max)} leased`];
   if (s.idle > 0) parts.push(`${count(s.idle)} idle`);
   if (s.opening > 0) parts.push(`${count(s.opening)} opening`);
-  parts.push(s.waiting > 0 ? `${count(s.waiting)} waiting` : "nobody waits");
+  parts.push(s.waiting > 0 ? `${count(s.waiting)} waiting` : "none waiting");
   return parts.join(" · ");
 }
 
@@ -245,7 +245,7 @@ class Card {
     this.name = name;
     this.of = of;
     this.past = {last: 0, columns: {}};
-    this.counted = [];  // [{at, openFailed, refused}] of the last ten seconds
+    this.counts = [];  // [{at, openFailed, refused}] of the last ten seconds
     const id = `pool-${(Card.made += 1)}`;
     this.id = id;
     this.badge = el("span", {className: "badge"});
@@ -256,7 +256,7 @@ class Card {
     this.charts = [
       new Chart("Acquires per second", [
         {name: "granted", className: "one", key: "granted"},
-        {name: "refused", className: "bad", key: "refused", quiet: true}], rate),
+        {name: "refused", className: "bad", key: "refused", hideZero: true}], rate),
       new Chart("Wait", [
         {name: "p50", className: "one", key: "wait_p50"},
         {name: "p99", className: "two", key: "wait_p99"}], time),
@@ -277,7 +277,7 @@ class Card {
       el("div", {className: "charts"}, ...this.charts.map((each) => each.root)),
       el("div", {className: "halves"},
         el("div", {},
-          el("h3", {textContent: "Who holds what"}),
+          el("h3", {textContent: "Leases"}),
           el("table", {className: "holders"},
             el("thead", {}, el("tr", {},
               el("th", {scope: "col", textContent: "Call site"}),
@@ -290,16 +290,16 @@ class Card {
       this.control);
   }
 
-  /** What the last ten seconds have brought. */
+  /** Failed opens and refusals of the last ten seconds, and whether callers wait often. */
   recent(s) {
     const now = performance.now();
     const refused = Object.entries(s.refused)
       .filter(([reason]) => reason !== "canceled" && reason !== "closed")
       .reduce((sum, [, n]) => sum + n, 0);
-    this.counted.push({at: now, openFailed: s.open_failed, refused});
-    while (this.counted.length > 2 && this.counted[0].at < now - 10000) this.counted.shift();
-    const then = this.counted[0];
-    // Most of the time, so that it does not come and go with every look.
+    this.counts.push({at: now, openFailed: s.open_failed, refused});
+    while (this.counts.length > 2 && this.counts[0].at < now - 10000) this.counts.shift();
+    const then = this.counts[0];
+    // Different thresholds for on and off, so that the state does not flicker.
     const waited = (this.past.columns.waiting ?? []).slice(-10).filter((n) => n > 0).length;
     this.crowded = waited >= (this.crowded ? 2 : 6);
     return {
@@ -314,7 +314,7 @@ class Card {
     const length = columns.granted.length;
     const skip = Math.min(length, Math.max(0, this.past.last + 1 - first));
     for (const [key, values] of Object.entries(columns)) {
-      this.past.columns[key] = [...(this.past.columns[key] ?? []), ...values.slice(skip)].slice(-kept);
+      this.past.columns[key] = [...(this.past.columns[key] ?? []), ...values.slice(skip)].slice(-historyMax);
     }
     if (length > 0) this.past.last = Math.max(this.past.last, first + length - 1);
   }
@@ -323,7 +323,7 @@ class Card {
     const s = pool.stats;
     this.remember(pool.history);
     const problems = problemsOf(pool, this.recent(s));
-    const worst = problems[0] ?? {level: "good", badge: "well"};
+    const worst = problems[0] ?? {level: "good", badge: "healthy"};
     this.badge.textContent = worst.badge;
     this.badge.dataset.level = worst.level;
     this.root.dataset.level = worst.level;
@@ -331,7 +331,7 @@ class Card {
     this.root.dataset.breaker = s.breaker;
     this.root.dataset.granted = s.granted;
     this.root.dataset.leased = s.leased;
-    this.sentence.textContent = sentenceOf(s);
+    this.sentence.textContent = summaryOf(s);
     this.showSlots(pool);
     this.showLine(s);
     for (const chart of this.charts) chart.update(this.past.columns);
@@ -383,13 +383,13 @@ class Card {
       el("span", {className: "line-title", textContent: "The line"}),
       el("span", {className: "waiters", ariaHidden: "true"},
         ...Array.from({length: shown}, () => el("i", {className: "waiter"}))),
-      el("span", {className: "line-count", textContent: s.waiting === 0 ? "nobody waits"
+      el("span", {className: "line-count", textContent: s.waiting === 0 ? "none waiting"
         : `${s.waiting > shown ? `+${count(s.waiting - shown)} · ` : ""}${count(s.waiting)} waiting`}));
   }
 
   showHolders(pool) {
-    const late = (each) => (each.suspect ? 0 : 1);
-    const sorted = [...pool.leases].sort((a, b) => late(a) - late(b) || (b.held ?? 0) - (a.held ?? 0));
+    const rank = (each) => (each.suspect ? 0 : 1);
+    const sorted = [...pool.leases].sort((a, b) => rank(a) - rank(b) || (b.held ?? 0) - (a.held ?? 0));
     this.holders.replaceChildren(...sorted.slice(0, holdersShown).map((each) => {
       const site = `${fileName(each.file)}:${each.line}`;
       return el("tr", {className: each.suspect ? "suspect" : ""},
@@ -400,10 +400,10 @@ class Card {
         el("td", {className: "number", textContent: each.held === null ? "just now" : time(each.held)}));
     }));
     const more = pool.stats.leased - Math.min(sorted.length, holdersShown);
-    this.holdersNote.textContent = pool.stats.leased === 0 && sorted.length === 0 ? "Nobody holds a lease."
+    this.holdersNote.textContent = pool.stats.leased === 0 && sorted.length === 0 ? "No leases."
       : more > 0 ? `and ${plural(more, "other")}` : "";
     this.holders.parentElement.hidden = sorted.length === 0;
-    // Grows, and does not shrink again: what is below shall not move all the time.
+    // The table never shrinks, so that the content below does not move.
     this.rows = Math.max(this.rows ?? 0, Math.min(sorted.length, holdersShown));
     this.holders.parentElement.parentElement.style.minHeight = `${4.2 + this.rows * 2}rem`;
   }
@@ -416,7 +416,7 @@ class Card {
       : refused.map(([reason, n]) => {
         const bar = el("span", {className: "bar-fill"});
         bar.style.width = `${Math.max(2, (n / most) * 100)}%`;
-        return el("li", {data: {reason}}, el("span", {textContent: words(reason)}),
+        return el("li", {data: {reason}}, el("span", {textContent: readable(reason)}),
           el("b", {textContent: count(n)}), el("span", {className: "bar-track", ariaHidden: "true"}, bar));
       })));
     const facts = [
@@ -456,8 +456,8 @@ class Card {
     this.buttons.hidden = !may;
     this.locked.hidden = may;
     this.locked.textContent = controllable
-      ? "Locked: unlock with the control token first."
-      : "For looking only: the program has set no control token.";
+      ? "Locked. Enter the control token to unlock."
+      : "Read-only: the program has set no control token.";
     if (!this.stats) return;
     const state = this.stats.state;
     const off = {
@@ -475,16 +475,16 @@ class Card {
     const name = this.name;
     const max = Number.parseInt(this.size.value, 10);
     const questions = {
-      pause: ["Nothing will be lent until it is resumed. Callers wait.", "Pause"],
-      retire_all: ["Everything that is open will be closed: the idle now, the leased when they come back.", "Retire all"],
-      deactivate: ["Every acquire will be refused at once, and everybody in line.", "Deactivate"],
-      resize: [`At most ${max} instead of ${this.stats.max}. Nobody loses a lease.`, "Resize"],
+      pause: ["No lease is granted until the pool is resumed. Callers wait.", "Pause"],
+      retire_all: ["All open resources are closed: idle ones now, leased ones when they are released.", "Retire all"],
+      deactivate: ["Every acquire is refused at once, including those in line.", "Deactivate"],
+      resize: [`Changes the maximum from ${this.stats.max} to ${max}. Current leases continue.`, "Resize"],
     };
     const question = questions[action];
     if (question && !(await confirmed(`${question[1]} – ${name}?`, question[0], question[1]))) return;
     try {
-      const done = await order(action === "resize" ? {pool: name, action, max} : {pool: name, action});
-      this.result.textContent = `${done ? "Done" : "Still being done"}: ${words(action)}${action === "resize" ? ` to ${max}` : ""}.`;
+      const done = await sendCommand(action === "resize" ? {pool: name, action, max} : {pool: name, action});
+      this.result.textContent = `${done ? "Done" : "Still running"}: ${readable(action)}${action === "resize" ? ` to ${max}` : ""}.`;
       this.result.dataset.level = "good";
       delete this.size.dataset.touched;
       poll.now();
@@ -498,7 +498,7 @@ Card.made = 0;
 
 const cards = new Map();
 
-// Everything.
+// The whole page.
 
 function showPools(state) {
   const names = new Set(state.pools.map((each) => each.name));
@@ -510,7 +510,7 @@ function showPools(state) {
   const problems = [];
   for (const pool of state.pools) {
     let card = cards.get(pool.name);
-    if (card?.of !== pool.id) {  // a new one, or another of the same name: it counts from zero
+    if (card?.of !== pool.id) {  // a new pool, or another pool of the same name
       const old = card;
       card = new Card(pool.name, pool.id);
       cards.set(pool.name, card);
@@ -523,7 +523,7 @@ function showPools(state) {
   showAttention(state, problems);
 }
 
-/** The item of one problem. Kept while the problem lasts, so that its link keeps the keyboard focus. */
+/** The list item of a problem. Reused while the problem lasts, so that its link keeps the focus. */
 const problemItems = new Map();
 function problemItem(each) {
   const key = JSON.stringify([each.pool, each.badge]);
@@ -537,7 +537,7 @@ function problemItem(each) {
   return item;
 }
 
-/** Touched only if it changes: it is read aloud. */
+/** Changes only when the problems do: screen readers announce every change. */
 let attention = null;
 function showAttention(state, problems) {
   const rank = (each) => (each.level === "bad" ? 0 : 1);
@@ -556,13 +556,13 @@ function showAttention(state, problems) {
   const items = sorted.map(problemItem);
   for (const [name, item] of problemItems) if (!items.includes(item)) problemItems.delete(name);
   if (sorted.length === 0) {
-    $("attention").replaceChildren(el("p", {className: "all-well", textContent:
+    $("attention").replaceChildren(el("p", {className: "all-healthy", textContent:
       state.pools.length === 0 ? "No pool is watched yet."
-        : state.pools.length === 1 ? "The pool is well." : `All ${state.pools.length} pools are well.`}));
+        : state.pools.length === 1 ? "The pool is healthy." : `All ${state.pools.length} pools are healthy.`}));
   } else {
     $("attention").replaceChildren(el("ul", {className: "problems"}, ...items));
   }
-  // A replaced list drops the focus. Its problem may be gone: then the pools are next.
+  // Replacing the list drops the focus. If the focused problem is gone, focus the pools.
   if (focused) (focused.isConnected ? focused : $("pools")).focus({preventScroll: true});
 }
 
@@ -581,7 +581,7 @@ function showEvents() {
   if (key === eventsKey) return;
   eventsKey = key;
   $("events").replaceChildren(...(shown.length === 0
-    ? [el("li", {className: "fine", textContent: "Nothing has happened yet."})]
+    ? [el("li", {className: "fine", textContent: "No events yet."})]
     : shown.map((each) => el("li", {className: "event", data: {level: each.level, kind: each.kind}},
       el("time", {textContent: clock(each.at)}),
       el("span", {className: "event-mark", ariaHidden: "true", textContent: marks[each.level] ?? ""}),
@@ -599,23 +599,23 @@ function showLink(level, text) {
 
 let run = null;
 let sample = 0;
-let heard = null;
+let lastUpdate = null;
 
 async function update() {
   const by = token();
-  const answer = await ask(`/state?since=${sample}`, {}, by);
-  if (answer.status === 401) {
-    if (by !== token()) return;  // one was entered meanwhile, and is tried next
+  const response = await send(`/state?since=${sample}`, {}, by);
+  if (response.status === 401) {
+    if (by !== token()) return;  // another token was entered and is tried next
     if (by) sessionStorage.removeItem(sessionStorage.getItem(tokenKey) ? tokenKey : controlKey);
     locked = true;
     showTokenButton();
     showLink("notable", "locked");
-    if (!token() && !declined) askForToken(forLooking, tokenKey);
+    if (!token() && !declined) requestToken(readTokenReason, tokenKey);
     return;
   }
-  if (!answer.ok) throw new Error(`${answer.status}`);
-  const state = await answer.json();
-  if (state.run !== run && run !== null) {  // the program was started again
+  if (!response.ok) throw new Error(`${response.status}`);
+  const state = await response.json();
+  if (state.run !== run && run !== null) {  // the program was restarted
     run = state.run;
     sample = 0;
     cards.clear();
@@ -630,7 +630,7 @@ async function update() {
   events = state.events;
   showEvents();
   sample = state.sample;
-  heard = Date.now();
+  lastUpdate = Date.now();
   showTokenButton();
   showLink("good", "live");
   document.documentElement.dataset.sample = sample;
@@ -650,12 +650,12 @@ const poll = {
     try {
       await update();
     } catch (error) {
-      showLink("bad", heard === null ? "no connection" : `connection lost, last heard ${clock(heard)}`);
+      showLink("bad", lastUpdate === null ? "no connection" : `connection lost, last update ${clock(lastUpdate)}`);
     }
     this.busy = false;
     const soon = this.again;
     this.again = false;
-    // Nobody looks: whoever does so again asks anew.
+    // Stops while the page is hidden; visibilitychange starts it again.
     if (!document.hidden) this.timer = setTimeout(() => this.now(), soon ? 0 : 1000);
   },
 };

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The dashboard in a real browser: shows what the JSON says, and what is wrong; obeys only a token.
+"""Tests the dashboard in a browser: it shows the state and problems, and control requires a token.
 
 usage: dashboard_browser.py SCENE SCREENSHOTS
 
-SCENE is the program dashboard_scene; pictures are left in the folder SCREENSHOTS. Needs Debian's
-chromium, chromium-driver and python3-selenium.
+SCENE is the program dashboard_scene; screenshots are written to the folder SCREENSHOTS. Needs
+Debian's chromium, chromium-driver and python3-selenium.
 """
 
 import base64
@@ -26,23 +26,23 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 CARD = '.pool[data-pool="%s"]'
-PATIENCE = 180  # seconds, for whatever must happen
+PATIENCE = 180  # seconds, for conditions that must become true
 LETTERS = {"leased": "L", "idle": "i", "opening": "o", "probing": "p", "resetting": "r",
            "closing": "c", "vacant": "."}
 
-# Before the page's own script: it asks ten times as often, and its questions are counted.
+# Runs before the page's own script: the page polls ten times as often, and requests are counted.
 HASTE = """
-const wait = window.setTimeout, ask = window.fetch;
-window.setTimeout = (what, time, ...rest) => wait(what, time / 10, ...rest);
-window.asked = 0;
-window.fetch = (...what) => {
-  window.asked += 1;
-  return ask(...what);
+const slowTimeout = window.setTimeout, plainFetch = window.fetch;
+window.setTimeout = (f, time, ...rest) => slowTimeout(f, time / 10, ...rest);
+window.requests = 0;
+window.fetch = (...args) => {
+  window.requests += 1;
+  return plainFetch(...args);
 };"""
 
 
 class Scene:
-    """The program with the pools."""
+    """The program that owns the pools."""
 
     def __init__(self, program, *arguments):
         self.process = subprocess.Popen([program, *arguments], stdin=subprocess.PIPE,
@@ -95,7 +95,7 @@ def start_browser(profile):
 
 
 class Dashboard(unittest.TestCase):
-    """One scene and one browser for all; each test opens the page anew."""
+    """All tests share a scene and a browser; each test reloads the page."""
 
     @classmethod
     def setUpClass(cls):
@@ -115,7 +115,7 @@ class Dashboard(unittest.TestCase):
         self.until(lambda: self.text("#link") == "live")
         self.until(lambda: len(self.all(".pool")) >= 4)
 
-    # How the page is looked at.
+    # Access to the page.
 
     def look_at(self, width, height, scheme="light", phone=False):
         self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {
@@ -138,12 +138,12 @@ class Dashboard(unittest.TestCase):
         return self.browser.find_element(By.CSS_SELECTOR, selector)
 
     def text(self, selector):
-        # In one step: what is shown may be replaced at any time.
+        # In one script, because the page may replace elements at any time.
         return self.browser.execute_script(
             "return document.querySelector(arguments[0])?.textContent ?? ''", selector)
 
     def pool(self, name):
-        """What the page shows of a pool, at one instant."""
+        """What the page shows of a pool at one moment."""
         return self.browser.execute_script("""
             const card = document.querySelector(arguments[0]);
             if (!card) return null;
@@ -166,14 +166,14 @@ class Dashboard(unittest.TestCase):
             };""", CARD % name)
 
     def picture(self, name, width=1280, scheme="light", of=None, height=None):
-        """Of the whole page, of its first screen (height), or of one part of it."""
+        """A screenshot of the whole page, of its top (height), or of one element."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         phone = width < 500
         self.look_at(width, 900, scheme, phone)
         if height is None:
             height = self.browser.execute_script("return document.documentElement.scrollHeight")
         self.look_at(width, height, scheme, phone)
-        # What moves has arrived, and is drawn.
+        # Finishes animations and waits until the page is drawn.
         self.browser.execute_async_script("""
             for (const each of document.getAnimations())
               if (each.effect.getComputedTiming().endTime !== Infinity) each.finish();
@@ -186,18 +186,18 @@ class Dashboard(unittest.TestCase):
                 const edge = 8;
                 return {x: box.x - edge, y: box.y + scrollY - edge,
                         width: box.width + 2 * edge, height: box.height + 2 * edge};""", of)
-        # On a phone every pixel counts, and there are few of them.
+        # Full resolution for a phone, whose screen has few pixels.
         clip = {**area, "scale": 1 if phone else 0.75}
         shot = self.browser.execute_cdp_cmd("Page.captureScreenshot",
                                             {"clip": clip, "captureBeyondViewport": True})
         (SCREENSHOTS / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
 
-    def asked(self):
-        """How many questions the page has asked."""
-        return self.browser.execute_script("return window.asked")
+    def requests(self):
+        """How many requests the page has sent."""
+        return self.browser.execute_script("return window.requests")
 
     def type(self, key):
-        """As a keyboard does: to whatever has the focus."""
+        """Sends a key to the focused element."""
         webdriver.ActionChains(self.browser).send_keys(key).perform()
 
     def press(self, pool, action):
@@ -206,7 +206,7 @@ class Dashboard(unittest.TestCase):
         self.one(CARD % pool + f' [data-action="{action}"]').click()
 
     def resize(self, pool, size):
-        # In one step: the page writes the present size into a field that was not touched.
+        # In one script, because the page resets a field that was not edited.
         self.browser.execute_script("""
             const field = document.querySelector(arguments[0]);
             field.value = arguments[1];
@@ -220,9 +220,9 @@ class Dashboard(unittest.TestCase):
         self.one("#token-input").send_keys(self.scene.token, Keys.ENTER)
         self.until(lambda: self.text("#token") == "Forget token")
 
-    # What must be seen.
+    # Tests.
 
-    def test_shows_what_the_json_says_while_load_runs(self):
+    def test_shows_the_state_under_load(self):
         before = self.scene.state()
         self.until(lambda: self.pool("orders")["granted"] > before["orders"]["stats"]["granted"])
         shown = {name: self.pool(name) for name in before}
@@ -237,7 +237,7 @@ class Dashboard(unittest.TestCase):
         self.until(lambda: any("dashboard_scene.cpp" in each and "checkout" in each
                                for each in self.pool("orders")["holders"]))
 
-    def test_shows_exactly_what_the_json_says_when_all_is_still(self):
+    def test_shows_exactly_the_state_without_load(self):
         self.scene.tell("rest")
 
         def agree():
@@ -251,7 +251,7 @@ class Dashboard(unittest.TestCase):
                     page["waiting"] == 0 and
                     f'0 of {now["stats"]["max"]} leased' in page["sentence"])
         self.until(agree)
-        # One of two leases is held for too long, the other may be.
+        # Only one of the two leases exceeds its leak_after.
         sessions = self.scene.state()["sessions"]
         self.assertEqual([each["suspect"] for each in sessions["leases"][:2]], [True, False])
 
@@ -265,7 +265,7 @@ class Dashboard(unittest.TestCase):
         self.assertIn("held for too long", self.text('#attention [data-pool="sessions"]'))
         self.until(lambda: self.all('.event[data-kind="leak_suspected"]'))
 
-    def test_shows_an_open_breaker_and_whom_it_refuses(self):
+    def test_shows_an_open_breaker_and_its_refusals(self):
         page = self.pool("payments")
         self.assertEqual(page["badge"], "breaker open")
         self.assertEqual(page["breaker"], "inactive")
@@ -280,7 +280,7 @@ class Dashboard(unittest.TestCase):
         self.assertEqual((page["waiting"], page["waiters"]), (3, 3))
         self.assertIn("3 callers wait", self.text('#attention [data-pool="reports"]'))
 
-    def test_takes_texts_for_texts(self):
+    def test_shows_names_as_text_and_not_as_markup(self):
         self.scene.tell("odd")
         self.until(lambda: len(self.all(".pool")) == 5)
         self.assertTrue(any(each.text.startswith("<img") for each in self.all(".pool h2")))
@@ -289,7 +289,7 @@ class Dashboard(unittest.TestCase):
         self.scene.tell("even")
         self.until(lambda: len(self.all(".pool")) == 4)
 
-    def test_obeys_nobody_without_the_token(self):
+    def test_refuses_control_without_the_token(self):
         body = json.dumps({"pool": "reports", "action": "resume"}).encode()
         for token in (None, "Bearer wrong-wrong-wrong-wrong"):
             request = urllib.request.Request(self.scene.url + "control", body,
@@ -308,14 +308,14 @@ class Dashboard(unittest.TestCase):
         self.assertEqual(self.scene.state()["reports"]["stats"]["state"], "paused")
         self.assertFalse(self.one(CARD % "reports" + ' [data-action="resume"]').is_displayed())
 
-    def test_says_that_a_token_is_wrong(self):
+    def test_reports_a_wrong_token(self):
         self.one("#token").click()
         self.one("#token-input").send_keys("not-the-right-token", Keys.ENTER)
         self.press("reports", "resume")
         self.until(lambda: "the token was refused" in self.text(CARD % "reports" + ' .result'))
         self.assertEqual(self.scene.state()["reports"]["stats"]["state"], "paused")
 
-    def test_asks_for_a_token_once_and_keeps_one_that_does_for_looking(self):
+    def test_requests_a_token_once_and_keeps_a_read_token(self):
         reading = "a-token-for-looking"
         other = Scene(SCENE, reading)
         self.addCleanup(other.end)
@@ -324,9 +324,9 @@ class Dashboard(unittest.TestCase):
         self.until(dialog)
         self.one("#token-dialog [data-close]").click()
         self.until(lambda: self.text("#link") == "locked")
-        # When it asks for the second time from now, it has had the answer to the first.
-        before = self.asked()
-        self.until(lambda: self.asked() >= before + 2)
+        # After the second request from now, the response to the first has been handled.
+        before = self.requests()
+        self.until(lambda: self.requests() >= before + 2)
         self.assertFalse(dialog())
         self.assertEqual(self.text("#token"), "Enter token")
 
@@ -338,15 +338,15 @@ class Dashboard(unittest.TestCase):
         self.until(lambda: "the token was refused" in self.text(result))
         self.assertEqual(self.text("#token"), "Unlock control")
 
-        before = self.asked()
-        self.until(lambda: self.asked() >= before + 2)
+        before = self.requests()
+        self.until(lambda: self.requests() >= before + 2)
         self.until(lambda: self.text("#link") == "live")
         self.one("#token").click()
         self.one("#token-input").send_keys("not-the-right-token", Keys.ENTER)
         self.press("reports", "resume")
         self.until(lambda: self.text("#token") == "Unlock control")
-        before = self.asked()
-        self.until(lambda: self.asked() >= before + 2)
+        before = self.requests()
+        self.until(lambda: self.requests() >= before + 2)
         self.until(lambda: self.text("#link") == "live")
         self.one("#token").click()
         self.one("#token-input").send_keys(other.token, Keys.ENTER)
@@ -356,21 +356,21 @@ class Dashboard(unittest.TestCase):
         self.until(lambda: self.text("#link") == "locked")
         self.assertFalse(dialog())
 
-    def test_asks_for_nothing_while_nobody_looks(self):
+    def test_sends_no_requests_while_hidden(self):
         show = """
             Object.defineProperty(document, "hidden", {value: arguments[0], configurable: true});
             document.dispatchEvent(new Event("visibilitychange"));"""
-        # The answer comes when the test lets it. The page does not give it up before.
+        # The response is delayed until go_on(), without the timeout of the page.
         self.browser.execute_script("""
             window.real = window.fetch;
-            window.asked = 0;
+            window.requests = 0;
             const go_on = new Promise((resolve) => { window.go_on = resolve; });
             window.fetch = async (path, options) => {
-              window.asked += 1;
+              window.requests += 1;
               await go_on;
               return window.real(path, {...options, signal: undefined});
             };""")
-        self.until(lambda: self.asked() == 1)
+        self.until(lambda: self.requests() == 1)
         self.browser.execute_script(show, True)
         self.browser.execute_script("""
             delete document.documentElement.dataset.sample;
@@ -378,14 +378,14 @@ class Dashboard(unittest.TestCase):
             window.go_on();""")
         self.until(lambda: self.browser.execute_script(
             "return document.documentElement.dataset.sample"))
-        asked = self.asked()
-        end = time.monotonic() + 0.3  # three times as long as between two questions
+        count = self.requests()
+        end = time.monotonic() + 0.3  # three polling intervals
         while time.monotonic() < end:
-            self.assertEqual(self.asked(), asked)
+            self.assertEqual(self.requests(), count)
         self.browser.execute_script(show, False)
-        self.until(lambda: self.asked() >= asked + 2)
+        self.until(lambda: self.requests() >= count + 2)
 
-    def test_begins_anew_with_another_pool_of_the_same_name(self):
+    def test_starts_again_with_another_pool_of_the_same_name(self):
         other = Scene(SCENE)
         self.addCleanup(other.end)
         self.browser.get(other.url)
@@ -396,14 +396,14 @@ class Dashboard(unittest.TestCase):
         self.until(lambda: len(self.pool("payments")["slots"]) == 3)
         self.assertIsNone(self.browser.execute_script(
             "return document.querySelector(arguments[0]).old", CARD % "payments"))
-        self.assertEqual(self.pool("payments")["badge"], "well")
+        self.assertEqual(self.pool("payments")["badge"], "healthy")
         self.assertEqual(len(self.all(CARD % "payments")), 1)
         held = self.browser.execute_script(
             "return document.querySelector(arguments[0]).previousElementSibling.dataset.pool",
             CARD % "payments")
         self.assertEqual(held, "orders")
 
-    def test_obeys_whoever_has_the_token(self):
+    def test_controls_with_the_token(self):
         self.unlock()
         self.press("reports", "resume")
         self.until(lambda: self.pool("reports")["state"] == "lending")
@@ -438,7 +438,7 @@ class Dashboard(unittest.TestCase):
         self.scene.control("reports", "pause")
         self.until(lambda: self.all(problem % "reports"))
         self.assertTrue(self.browser.execute_script(focused, problem % "sessions"))
-        # The problem with the focus goes: the next thing to read is the pools.
+        # When the focused problem ends, the pools get the focus.
         self.browser.execute_script(focus, problem % "reports")
         self.scene.control("reports", "resume")
         self.until(lambda: not self.all(problem % "reports"))
@@ -478,7 +478,7 @@ class Dashboard(unittest.TestCase):
             faint = self.browser.execute_script(CONTRAST)
             self.assertEqual(faint, [], scheme)
 
-    def test_says_so_when_nobody_answers(self):
+    def test_reports_a_lost_connection(self):
         other = Scene(SCENE)
         try:
             self.browser.get(other.url)
@@ -488,8 +488,8 @@ class Dashboard(unittest.TestCase):
         self.until(lambda: self.text("#link").startswith("connection lost"))
         self.assertIn("lost", self.one("body").get_attribute("class"))
 
-    def test_z_makes_pictures(self):
-        """Late, so that there is something in the charts."""
+    def test_z_takes_screenshots(self):
+        """One of the last tests, so that the charts contain data."""
         self.until(lambda: self.browser.execute_script(
             "return Number(document.documentElement.dataset.sample)") >= 24)
         self.picture("light")
@@ -502,8 +502,8 @@ class Dashboard(unittest.TestCase):
         for each in SCREENSHOTS.glob("*.png"):
             self.assertGreater(each.stat().st_size, 10_000, each)
 
-    def test_zz_has_found_nothing_to_complain_about(self):
-        """Last: what the browser has complained about, besides what tests have caused."""
+    def test_zz_logs_no_unexpected_errors(self):
+        """The last test: the browser has logged only errors that tests cause."""
         expected = ("status of 401", "status of 422", "ERR_CONNECTION_REFUSED",
                     "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_RESET", "ERR_SOCKET_NOT_CONNECTED")
         logged = [each["message"] for each in self.browser.get_log("browser")]
@@ -511,7 +511,7 @@ class Dashboard(unittest.TestCase):
                           if not any(word in each for word in expected)], [])
 
 
-# Every text that is shown, and less than 4.5 to 1 against what is behind it (WCAG AA).
+# Visible texts whose contrast with their background is less than 4.5 to 1 (WCAG AA).
 CONTRAST = """
 const parse = (c) => c.match(/[\\d.]+/g).map(Number);
 const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)

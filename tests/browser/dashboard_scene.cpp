@@ -1,13 +1,12 @@
-// Pools in every situation that the dashboard has to show, held still until the browser has seen
-// it.
+// A program with pools in every state that the dashboard shows, controlled by a test.
 //
 // usage: dashboard_scene [READ_TOKEN]
 //
-// Prints the dashboard's address and the control token, then obeys a line at a time:
-//   rest   those who use `orders` stop       work   they go on
-//   odd    a pool with a strange name is shown, too        even   it is not
-//   renew  another pool of the same name takes the place of `payments`
-//   bye    everything ends (as does the end of the input)
+// Prints the dashboard's URL and the control token, then executes a command per line:
+//   rest   stop the users of `orders`                        work   resume them
+//   odd    show a further pool whose name looks like HTML    even   hide it
+//   renew  replace `payments` by another pool of the same name
+//   bye    exit (as at the end of the input)
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -47,11 +46,11 @@ public:
         for (const char* task : {"checkout", "checkout", "checkout", "list orders", "list orders",
                                  "invoice", "invoice", "stock", "stock", "search", "search",
                                  "search", "search", "mail", "mail", "stock", "invoice"})
-            people_.emplace_back([this, task](const std::stop_token& s) { order(task, s); });
-        people_.emplace_back([this](const std::stop_token& s) { look_up(s); });
-        people_.emplace_back([this](const std::stop_token& s) { pay(s); });
+            users_.emplace_back([this, task](const std::stop_token& s) { order(task, s); });
+        users_.emplace_back([this](const std::stop_token& s) { look_up(s); });
+        users_.emplace_back([this](const std::stop_token& s) { pay(s); });
         for (int i = 0; i < 3; ++i)
-            people_.emplace_back([this](const std::stop_token& s) { report(s); });
+            users_.emplace_back([this](const std::stop_token& s) { report(s); });
     }
 
     std::string url() const { return board_.url(); }
@@ -71,22 +70,22 @@ private:
 
     void leak() {
         leaked_ = sessions_.acquire({.task = "nightly export"});
-        // On a thread of its own: this one already has a lease.
+        // On another thread, because this one already holds a lease.
         std::jthread other([this] {
             kept_ = sessions_.acquire({.task = "cursor of a report", .leak_after = 1h});
         });
     }
 
     void order(const char* task, const std::stop_token& stop) {
-        std::mt19937 dice(std::random_device{}());
+        std::mt19937 random(std::random_device{}());
         std::uniform_int_distribution<int> hold(2000, 9000);
         std::uniform_int_distribution<int> think(500, 3000);
         while (!stop.stop_requested()) {
-            std::this_thread::sleep_for(resting_ ? 5ms : std::chrono::microseconds(think(dice)));
+            std::this_thread::sleep_for(resting_ ? 5ms : std::chrono::microseconds(think(random)));
             if (resting_) continue;
             std::error_code error;
             auto held = orders_.acquire({.timeout = 500ms, .stop = stop, .task = task}, error);
-            std::this_thread::sleep_for(std::chrono::microseconds(hold(dice)));
+            std::this_thread::sleep_for(std::chrono::microseconds(hold(random)));
         }
     }
     void look_up(const std::stop_token& stop) {
@@ -128,7 +127,7 @@ private:
         open_session,
         {.name = "reports", .max = 6, .min_size = 2, .observers = {board_.observer()}}};
     cenote::pool<session> new_payments_{open_session, {.name = "payments", .max = 3}};
-    // A name that a careless page would take for markup.
+    // A name that must not be interpreted as markup.
     cenote::pool<session> odd_{open_session, {.name = "<img src=x onerror=document.title='!'>"}};
     std::vector<cenote::dashboard::entry> shown_ = [this] {
         std::vector<cenote::dashboard::entry> all;
@@ -140,7 +139,7 @@ private:
     }();
     cenote::lease<session> leaked_;
     cenote::lease<session> kept_;
-    std::vector<std::jthread> people_;  // the first to end
+    std::vector<std::jthread> users_;  // destroyed first
 };
 
 }  // namespace
