@@ -1,17 +1,22 @@
-// An array that grows in blocks. Elements keep their address and are never freed.
+// The tables of the C API: arrays that grow in blocks, whose elements are never freed.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <mutex>
 #include <new>
 
 namespace cenote::c {
 
+/// Guards changes of the tables, which are infrequent. Nothing is called while it is locked. Locked
+/// during a fork, so that the child gets a consistent state.
+std::mutex& api_mutex() noexcept;
+
 /// At most `Blocks` times `BlockSize` (a power of two) elements. Constant-initialized, so a lookup
 /// in a global variable takes two loads.
 ///
-/// Thread safety: one thread at a time may add, while any number of threads look up.
+/// Thread safety: one thread at a time may add (see api_mutex), while others look up.
 template <class T, std::size_t BlockSize, std::size_t Blocks>
 class blocks {
 public:

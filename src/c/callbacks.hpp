@@ -13,7 +13,8 @@ namespace cenote::c {
 /// The callbacks of a connector. The destructor calls their `end` and releases the pool's entry:
 /// not before, since a call that has exceeded its timeout may outlive the pool.
 struct c_connector {
-    c_connector(const cenote_connector& c, pool_entry& e) noexcept : callbacks(c), entry(e) {}
+    /// Throws std::bad_alloc; then the caller must call `end`.
+    explicit c_connector(const cenote_connector& c) : callbacks(c), entry(pool_entry::allocate()) {}
     ~c_connector() {
         {
             callback_scope scope(entry);

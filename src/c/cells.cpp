@@ -4,8 +4,6 @@
 #include <mutex>
 #include <utility>
 
-#include "c/lock.hpp"
-
 namespace cenote::c {
 
 constinit blocks<cell, cell::block_size, (handle::index_max + 1) / cell::block_size> cell::table;

@@ -27,12 +27,9 @@ void end(const cenote_connector& callbacks) {
 
 /// Takes ownership of the callbacks: their `end` is called by the result, or here before a throw.
 std::unique_ptr<c_connector> adopt(const cenote_connector& callbacks) {
-    pool_entry* entry = nullptr;
     try {
-        entry = &pool_entry::allocate();
-        return std::make_unique<c_connector>(callbacks, *entry);
+        return std::make_unique<c_connector>(callbacks);
     } catch (...) {
-        if (entry != nullptr) entry->release();
         end(callbacks);
         throw;
     }

@@ -8,8 +8,6 @@
 #include <thread>
 #include <utility>
 
-#include "c/lock.hpp"
-
 namespace cenote::c {
 
 thread_local constinit const callback_scope* callback_scope::innermost = nullptr;
