@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cenote/observer.hpp"
@@ -17,7 +16,6 @@ namespace cenote {
 
 namespace detail {
 class dashboard_state;
-struct watched_pool;
 class dashboard_server;
 }  // namespace detail
 
@@ -86,18 +84,13 @@ public:
         /// An entry for no pool.
         entry() noexcept = default;
         entry(entry&&) noexcept = default;
-        entry& operator=(entry&& other) noexcept;
-        ~entry();
+        entry& operator=(entry&&) noexcept = default;
+        ~entry() = default;
 
     private:
         friend class dashboard;
-        entry(std::shared_ptr<detail::dashboard_state> in,
-              std::shared_ptr<detail::watched_pool> of) noexcept
-            : in_(std::move(in)), of_(std::move(of)) {}
-        void leave() noexcept;
-
-        std::shared_ptr<detail::dashboard_state> in_;
-        std::shared_ptr<detail::watched_pool> of_;
+        struct registration;
+        std::shared_ptr<registration> registration_;
     };
 
     /// Starts to listen. Throws std::invalid_argument for invalid options, naming the option, and

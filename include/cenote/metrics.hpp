@@ -31,24 +31,21 @@ public:
         /// An entry for no pool.
         entry() = default;
         entry(entry&&) noexcept = default;
-        entry& operator=(entry&& other) noexcept;
-        ~entry();
+        entry& operator=(entry&&) noexcept = default;
+        ~entry() = default;
 
         /// The pool's name in the texts.
         const std::string& name() const noexcept { return name_; }
 
     private:
         friend class metrics;
-        struct list;
-        entry(std::shared_ptr<list> in, std::string name) noexcept;
-        void leave() noexcept;
-
-        std::shared_ptr<list> in_;
+        struct registration;
+        std::shared_ptr<registration> registration_;
         std::string name_;
     };
 
     metrics();
-    ~metrics();
+    ~metrics() = default;
     metrics(const metrics&) = delete;
     metrics& operator=(const metrics&) = delete;
 
@@ -80,7 +77,8 @@ public:
     static constexpr std::string_view content_type = "text/plain; version=0.0.4; charset=utf-8";
 
 private:
-    std::shared_ptr<entry::list> list_;
+    struct list;
+    std::shared_ptr<list> list_;
 };
 
 }  // namespace cenote

@@ -122,21 +122,17 @@ public:
         /// An entry for no pool.
         entry() = default;
         entry(entry&&) noexcept = default;
-        entry& operator=(entry&& other) noexcept;
-        ~entry();
+        entry& operator=(entry&&) noexcept = default;
+        ~entry() = default;
 
     private:
         friend class service;
-        struct list;
-        entry(std::shared_ptr<list> in, std::vector<cenote::metrics::entry> parts) noexcept;
-        void leave() noexcept;
-
-        std::shared_ptr<list> in_;
-        std::vector<cenote::metrics::entry> parts_;  // one per pool
+        struct registration;
+        std::shared_ptr<registration> registration_;
     };
 
     service();
-    ~service();
+    ~service() = default;
     service(const service&) = delete;
     service& operator=(const service&) = delete;
 
@@ -187,11 +183,12 @@ public:
 
 private:
     answer report(bool for_readiness) const;
-    cenote::metrics::entry add(const std::string& name, std::function<stats()> read,
-                               const watch_options& how);
+    void add(entry& to, const std::string& name, std::function<stats()> read,
+             const watch_options& how);
 
     cenote::metrics metrics_;
-    std::shared_ptr<entry::list> list_;
+    struct list;
+    std::shared_ptr<list> list_;
     std::atomic<bool> ending_{false};
 };
 

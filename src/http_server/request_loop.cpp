@@ -172,18 +172,13 @@ asio::awaitable<send_result> send(std::shared_ptr<server_context> context,
     co_return send_result{!error, keep && !error};
 }
 
-/// The handler's response, or the one for its exception.
+/// The handler's response, or 500 for an exception that answering() did not convert.
 asio::awaitable<response> run_handler(std::shared_ptr<server_context> context, request r) {
     std::exception_ptr failed;
     try {
         co_return co_await context->work(std::move(r));
     } catch (...) {
         failed = std::current_exception();
-    }
-    try {
-        if (std::optional<answer> known = answer_to(failed)) co_return to_response(*known);
-    } catch (...) {
-        failed = std::current_exception();  // an answer that cannot be a response
     }
     report(*context, failed);
     co_return internal_error();
@@ -295,12 +290,6 @@ asio::awaitable<bool> read_body(std::shared_ptr<server_context> context,
     co_return !refusal && !error;
 }
 
-asio::awaitable<void> wait(std::shared_ptr<connection> client, std::chrono::nanoseconds time) {
-    client->pause.expires_after(time);
-    error_code ignored;
-    co_await client->pause.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-}
-
 /// Serves one request. False: it was the last one.
 asio::awaitable<bool> serve_request(std::shared_ptr<server_context> context,
                                     std::shared_ptr<connection> client) {
@@ -327,7 +316,11 @@ asio::awaitable<bool> serve_request(std::shared_ptr<server_context> context,
         result = co_await send(context, client, std::move(what), info);
     }
     context->clients->set_idle(*client, result.sent, result.keep);
-    if (result.keep && was_503) co_await wait(client, context->within.busy_pause);
+    if (result.keep && was_503) {
+        client->pause.expires_after(context->within.busy_pause);
+        error_code ignored;
+        co_await client->pause.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    }
     co_return result.keep;
 }
 

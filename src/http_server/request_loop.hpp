@@ -23,7 +23,7 @@ constexpr bool has_no_body(unsigned status) {
 /// What all connections of a server share.
 struct server_context {
     server_context(handler w, const limits& l, server::error_handler e)
-        : work(std::move(w)), within(clamped(l)), on_error(std::move(e)) {}
+        : work(answering(std::move(w))), within(clamped(l)), on_error(std::move(e)) {}
 
     const handler work;
     const limits within;

@@ -112,61 +112,52 @@ private:
 
 }  // namespace
 
-struct service::entry::list {
+struct service::list {
     std::mutex mutex;  // held during reads, so that a pool may end when its entry has left
     std::map<std::string, watched_pool, std::less<>> pools;
 };
 
-service::entry::entry(std::shared_ptr<list> in, std::vector<cenote::metrics::entry> parts) noexcept
-    : in_(std::move(in)), parts_(std::move(parts)) {}
+struct service::entry::registration {
+    ~registration() {
+        decltype(in->pools) removed;  // destroyed after the unlock, with functions of the user
+        std::lock_guard lock(in->mutex);
+        for (const cenote::metrics::entry& each : parts)
+            removed.insert(in->pools.extract(each.name()));
+    }
 
-service::entry& service::entry::operator=(entry&& other) noexcept {
-    if (this == &other) return *this;
-    leave();
-    in_ = std::move(other.in_);
-    parts_ = std::move(other.parts_);
-    return *this;
-}
+    std::shared_ptr<list> in;
+    std::vector<cenote::metrics::entry> parts;  // one per pool
+};
 
-service::entry::~entry() { leave(); }
+service::service() : list_(std::make_shared<list>()) {}
 
-void service::entry::leave() noexcept {
-    if (in_ == nullptr) return;
-    decltype(in_->pools) removed;  // destroyed after the unlock, with functions of the user
-    std::lock_guard lock(in_->mutex);
-    for (const cenote::metrics::entry& each : parts_)
-        removed.insert(in_->pools.extract(each.name()));
-}
-
-service::service() : list_(std::make_shared<entry::list>()) {}
-
-service::~service() = default;
-
-cenote::metrics::entry service::add(const std::string& name, std::function<stats()> read,
-                                    const watch_options& how) {
+void service::add(entry& to, const std::string& name, std::function<stats()> read,
+                  const watch_options& how) {
+    if (to.registration_ == nullptr) {
+        to.registration_ = std::make_shared<entry::registration>();
+        to.registration_->in = list_;
+    }
     // Checks the arguments, and numbers equal names.
-    cenote::metrics::entry added = metrics_.add(name, read);
+    auto& parts = to.registration_->parts;
+    parts.push_back(metrics_.add(name, read));
     std::lock_guard lock(list_->mutex);
-    list_->pools.emplace(added.name(), watched_pool(std::move(read), how));
-    return added;
+    list_->pools.emplace(parts.back().name(), watched_pool(std::move(read), how));
 }
 
 service::entry service::watch(const std::string& name, std::function<stats()> read,
                               const watch_options& how) {
-    std::vector<cenote::metrics::entry> parts;
-    parts.push_back(add(name, std::move(read), how));
-    return entry(list_, std::move(parts));
+    entry made;
+    add(made, name, std::move(read), how);
+    return made;
 }
 
 service::entry service::watch_each(const std::string& name, const std::vector<pool_control>& pools,
                                    const watch_options& how) {
-    entry all(list_, {});  // removes the pools added so far if an exception is thrown
-    for (const pool_control& pool : pools) {
-        bool first = all.parts_.empty();
-        std::string shown = name;
-        if (!first) shown += "-replica-" + std::to_string(all.parts_.size());
-        watch_options options = first ? how : watch_options{.minimum = 0, .vital = false};
-        all.parts_.push_back(add(shown, [pool] { return pool.stats(); }, options));
+    entry all;
+    for (std::size_t i = 0; i < pools.size(); ++i) {
+        const std::string shown = i == 0 ? name : name + "-replica-" + std::to_string(i);
+        const watch_options options = i == 0 ? how : watch_options{.minimum = 0, .vital = false};
+        add(all, shown, [pool = pools[i]] { return pool.stats(); }, options);
     }
     return all;
 }

@@ -60,21 +60,14 @@ void check(const dashboard_options& settings) {
 
 }  // namespace
 
-dashboard::entry& dashboard::entry::operator=(entry&& other) noexcept {
-    if (this != &other) {
-        leave();
-        in_ = std::move(other.in_);
-        of_ = std::move(other.of_);
+struct dashboard::entry::registration {
+    ~registration() {
+        if (pool != nullptr && state->in_own_process()) state->remove(pool);
     }
-    return *this;
-}
 
-dashboard::entry::~entry() { leave(); }
-
-void dashboard::entry::leave() noexcept {
-    if (of_ != nullptr && in_->in_own_process()) in_->remove(of_);
-    of_ = nullptr;
-}
+    std::shared_ptr<detail::dashboard_state> state;
+    std::shared_ptr<detail::watched_pool> pool = nullptr;
+};
 
 dashboard::dashboard(const dashboard_options& settings)
     : state_(std::make_shared<detail::dashboard_state>()) {
@@ -89,8 +82,12 @@ dashboard::~dashboard() {
 }
 
 dashboard::entry dashboard::watch(pool_control pool) {
-    if (!state_->in_own_process()) return {};
-    return {state_, state_->add(pool)};
+    entry added;
+    if (!state_->in_own_process()) return added;
+    added.registration_ = std::make_shared<entry::registration>();
+    added.registration_->state = state_;
+    added.registration_->pool = state_->add(pool);
+    return added;
 }
 
 std::shared_ptr<observer> dashboard::observer() const { return state_->events(); }

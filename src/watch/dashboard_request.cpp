@@ -15,10 +15,7 @@ namespace cenote::detail {
 namespace {
 
 parsed_request refuse(unsigned status, const char* error) {
-    parsed_request refused;
-    refused.status = status;
-    refused.error = error;
-    return refused;
+    return {.status = status, .error = error};
 }
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }

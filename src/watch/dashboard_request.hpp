@@ -43,7 +43,7 @@ const char* to_string(pool_action action) noexcept;
 
 /// A command to one pool.
 struct control_command {
-    std::string pool;
+    std::string pool = {};
     pool_action action{};
     std::size_t max = 0;  ///< For `resize`.
 };
@@ -56,10 +56,10 @@ struct parsed_request {
     const char* error = "";
 
     resource_kind kind{};
-    std::string_view file;           ///< For `file`: its path, one of access_policy::files.
-    std::string_view if_none_match;  ///< For `file`; may be empty.
-    std::uint64_t since = 0;         ///< For `state`: the last sample the client has.
-    control_command command;         ///< For `control`.
+    std::string_view file = {};           ///< For `file`: its path, one of access_policy::files.
+    std::string_view if_none_match = {};  ///< For `file`; may be empty.
+    std::uint64_t since = 0;              ///< For `state`: the last sample the client has.
+    control_command command = {};         ///< For `control`.
 };
 
 /// Which requests are allowed.

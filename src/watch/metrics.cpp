@@ -119,7 +119,7 @@ void write_reasons(exposition& to, const std::vector<named_stats>& all) {
 
 }  // namespace
 
-struct metrics::entry::list {
+struct metrics::list {
     /// One pool. The mutex is per pool, so that removing a pool waits only for reads of that pool.
     struct watched {
         std::mutex mutex;
@@ -145,47 +145,40 @@ struct metrics::entry::list {
     std::map<std::string, std::shared_ptr<watched>> all;
 };
 
-metrics::entry::entry(std::shared_ptr<list> in, std::string name) noexcept
-    : in_(std::move(in)), name_(std::move(name)) {}
-
-metrics::entry& metrics::entry::operator=(entry&& other) noexcept {
-    if (this != &other) {
-        leave();
-        in_ = std::move(other.in_);
-        name_ = std::move(other.name_);
+struct metrics::entry::registration {
+    ~registration() {
+        if (in == nullptr) return;
+        std::shared_ptr<list::watched> removed;
+        {
+            std::lock_guard lock(in->mutex);
+            removed = std::move(in->all.extract(name).mapped());
+        }
+        std::function<stats()> last;  // destroyed after the unlock
+        std::lock_guard lock(removed->mutex);
+        last.swap(removed->read);
     }
-    return *this;
-}
 
-metrics::entry::~entry() { leave(); }
+    std::shared_ptr<list> in = nullptr;
+    std::string name = {};
+};
 
-void metrics::entry::leave() noexcept {
-    if (in_ == nullptr) return;
-    std::shared_ptr<list::watched> removed;
-    {
-        std::lock_guard lock(in_->mutex);
-        auto found = in_->all.find(name_);
-        removed = std::move(found->second);
-        in_->all.erase(found);
-    }
-    std::function<stats()> last;  // destroyed after the unlock
-    std::lock_guard lock(removed->mutex);
-    last.swap(removed->read);
-}
-
-metrics::metrics() : list_(std::make_shared<entry::list>()) {}
-metrics::~metrics() = default;
+metrics::metrics() : list_(std::make_shared<list>()) {}
 
 metrics::entry metrics::add(const std::string& name, std::function<stats()> read) {
     validate_name(name);
     if (read == nullptr) throw std::invalid_argument("cenote: metrics::add: `read` is empty");
-    auto kept = std::make_shared<entry::list::watched>();
-    kept->read = std::move(read);
-    std::string free = name;
+    auto pool = std::make_shared<list::watched>();
+    pool->read = std::move(read);
+    entry added;
+    added.registration_ = std::make_shared<entry::registration>();
     std::lock_guard lock(list_->mutex);
-    for (std::size_t i = 2; list_->all.contains(free); ++i) free = name + ' ' + std::to_string(i);
-    list_->all.emplace(free, std::move(kept));
-    return {list_, std::move(free)};
+    added.name_ = name;
+    for (std::size_t i = 2; list_->all.contains(added.name_); ++i)
+        added.name_ = name + ' ' + std::to_string(i);
+    added.registration_->name = added.name_;
+    list_->all.emplace(added.name_, std::move(pool));
+    added.registration_->in = list_;  // it removes the pool from now on
+    return added;
 }
 
 std::string metrics::prometheus() const {
