@@ -1,5 +1,12 @@
-// HTTP/1.1: connections to one server that are kept alive, one request at a time. Library
-// cenote::http.
+// HTTP/1.1 connections to one server, kept alive between requests. Library cenote::http.
+//
+//     cenote::http::connector api{"https://api.example.org"};
+//     cenote::pool<cenote::http::connection> pool{api, {.max = 20}};
+//     auto lease = pool.acquire();
+//     cenote::http::response r = lease->send(cenote::http::get("/orders?id=7"));
+//     if (r.status == 200) use(r.body, r.headers.find("etag"));
+//
+// docs/guide/http.md explains what ends a connection and when a request can be repeated.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -22,17 +29,18 @@
 
 namespace cenote::http {
 
-/// No part of the request can have reached the server, so it may be sent again, whatever it asks
-/// for. This is how it usually ends if the server hangs up on an idle connection just then. After
-/// any other connection_error the server may have done what it was asked to.
+/// No part of the request can have reached the server, so it may be sent again, even if it is not
+/// idempotent. Usually the server has closed the idle connection. After any other connection_error
+/// the server may have carried the request out. Keep the pool's idle_timeout shorter than the
+/// server's keep-alive time to make both rare.
 class not_sent : public connection_error {
 public:
     explicit not_sent(const std::string& what, int code = 0)
         : connection_error(error_kind::connection, what, {}, code) {}
 };
 
-/// The fields of a message's head, in order. Upper and lower case are the same in names; there may
-/// be several of one name.
+/// The header fields of a message, in order. Names are compared without case; several fields may
+/// have the same name.
 class headers {
 public:
     struct field {
@@ -41,14 +49,14 @@ public:
         bool operator==(const field&) const = default;
     };
 
-    /// The first of this name.
+    /// The value of the first field with this name. Refers to this object.
     std::optional<std::string_view> find(std::string_view name) const noexcept;
     bool contains(std::string_view name) const noexcept { return find(name).has_value(); }
-    /// All of this name.
+    /// The values of all fields with this name. They refer to this object.
     std::vector<std::string_view> all(std::string_view name) const;
 
     void add(std::string name, std::string value);
-    /// Instead of all of this name.
+    /// Replaces all fields with this name by one.
     void set(std::string_view name, std::string value);
 
     auto begin() const noexcept { return fields_.begin(); }
@@ -61,26 +69,26 @@ private:
     std::vector<field> fields_;
 };
 
-/// What is asked for. Content-Length, Transfer-Encoding, Host, Connection and what else is about
-/// the connection and not about the request are not for requests to say; User-Agent and
-/// Authorization take the place of what the connector would send. (No aggregate: g++ 12 destroys
-/// those twice in the middle of a co_await.)
+/// A request. The connection sets Content-Length, Transfer-Encoding, Host, Connection and the like;
+/// a request that has one of them is refused. Its User-Agent and Authorization replace those of the
+/// connector. (Not an aggregate: g++ 12 destroys temporary aggregates twice in a co_await
+/// expression.)
 struct request {
     request() = default;
-    explicit request(std::string asked_method, std::string asked_target = "/",
-                     std::string sent_body = {})
-        : method(std::move(asked_method)),
-          target(std::move(asked_target)),
-          body(std::move(sent_body)) {}
+    explicit request(std::string method_name, std::string path_and_query = "/",
+                     std::string content = {})
+        : method(std::move(method_name)),
+          target(std::move(path_and_query)),
+          body(std::move(content)) {}
 
-    /// The same with one more field: `get("/").with("Accept", "text/plain")`.
+    /// Adds a field: `get("/").with("Accept", "text/plain")`.
     request&& with(std::string name, std::string value) && {
         headers.add(std::move(name), std::move(value));
         return std::move(*this);
     }
 
     std::string method = "GET";
-    std::string target = "/";  ///< Path and query, percent-encoded where they have to be.
+    std::string target = "/";  ///< Path and query, percent-encoded.
     http::headers headers;
     std::string body;
 };
@@ -94,46 +102,62 @@ inline request post(std::string target, std::string body) {
     return request("POST", std::move(target), std::move(body));
 }
 
-/// What the server answered. Also "not found" and "internal error" are answers.
+/// A response with any status, also 404 and 503. Redirects are not followed.
 struct response {
     int status = 0;
-    std::string reason;  ///< For people.
+    std::string reason;  ///< The text after the status.
     http::headers headers;
-    std::string body;  ///< As it was sent, without chunks; compressed if that was asked for.
+    std::string body;  ///< Without the framing of chunks; not decompressed.
 };
 
+/// Where a server is, and how requests to it are made.
 struct options {
-    std::string host = "localhost";  ///< A name, an address, or the path of a Unix socket.
-    std::uint16_t port = 0;          ///< 0: 80, with TLS 443.
-    bool secure = false;             ///< With TLS: https.
+    /// A name, an address, or the path of a Unix socket. A pool is for one server.
+    std::string host = "localhost";
+    /// Default: 80, with TLS 443.
+    std::uint16_t port = 0;
+    /// Whether to use TLS (https).
+    bool secure = false;
     tls_options tls;
-    std::string user;  ///< With the password in each request, as Authorization: Basic.
+    /// Sent with the password in each request, as Authorization: Basic. Default: none.
+    std::string user;
     secret password;
+    /// The field User-Agent. Empty: none.
     std::string user_agent = "cenote";
-    /// Until the connection is made, the TLS handshake included.
+    /// How long an open may take, with the TLS handshake. Default: 5 s.
     std::chrono::nanoseconds connect_timeout = std::chrono::seconds(5);
-    /// Until an answer is there; when streaming, until the next piece of it is.
+    /// How long a request may take until its response is complete; of a stream: until the next
+    /// piece. Default: 30 s. After that it throws exchange_timeout, and the connection is lost.
+    /// connection::set_timeout() changes it for one lease.
     std::chrono::nanoseconds operation_timeout = std::chrono::seconds(30);
-    std::size_t max_header = std::size_t{64} << 10;  ///< Of an answer's head, in bytes.
-    std::size_t max_body = std::size_t{64} << 20;    ///< Of an answer that is not streamed.
-    /// What a probe asks for; its status must be less than 500. Empty: a probe only looks at the
-    /// socket.
+    /// The limit of the head of a response, in bytes. Default: 64 KiB; from 1 KiB to 1 GiB. A
+    /// longer one throws connection_error.
+    std::size_t max_header = std::size_t{64} << 10;
+    /// The limit of a body that is not streamed, in bytes. Default: 64 MiB. A longer one throws
+    /// connection_error. Use stream() for large bodies.
+    std::size_t max_body = std::size_t{64} << 20;
+    /// What a probe requests; the status must be below 500. Default: none: a probe only checks the
+    /// socket. Set it if the server may accept connections without being able to respond.
     std::string probe_target;
 
-    /// `https://user:password@host:port?key=value`; the guide has all keys. Throws invalid_url.
+    /// `https://user:password@host:port?key=value`; docs/guide/http.md has all keys. Throws
+    /// invalid_url.
     static options from_url(std::string_view url);
 };
 
 namespace detail {
-class link;
+class channel;
 class body;
 struct settings;
-struct maker;
+struct access;
 }  // namespace detail
 
-/// An answer whose body is read piece by piece. Its connection can be used again when it has been
-/// read to its end; if that does not come about, the connection is closed, not lent again. Must not
-/// outlive the lease of its connection.
+/// A response whose body is read piece by piece. The connection is usable again when the body has
+/// been read to its end; destroying this object earlier ends the connection. Must not outlive the
+/// lease of its connection.
+///
+/// Reading throws connection_error, exchange_timeout, and std::logic_error if another read is under
+/// way.
 class streamed {
 public:
     streamed(streamed&&) noexcept;
@@ -143,10 +167,11 @@ public:
     /// Status and fields; the body is empty.
     const response& head() const noexcept;
 
-    /// The next piece, as long as the server pleased to send. Nothing: that was all.
+    /// The next chunk of the body, of any size; nullopt at the end.
     std::optional<std::string> next();
     boost::asio::awaitable<std::optional<std::string>> async_next();
-    /// At least one byte, 0 at the end. `into` must not be empty, and live until it has ended.
+    /// Reads at least one byte into the buffer; returns 0 at the end. The buffer stays valid until
+    /// the read has ended. Throws std::invalid_argument if it is empty.
     std::size_t read(std::span<char> into);
     boost::asio::awaitable<std::size_t> async_read(std::span<char> into);
 
@@ -157,55 +182,63 @@ private:
     std::shared_ptr<detail::body> body_;
 };
 
-/// A connection to a server. Made by a connector.
+/// A connection to a server, opened by a connector.
 ///
-/// All that can be asked for: std::invalid_argument before anything is sent if the request is no
-/// proper one; not_sent, connection_error and exchange_timeout if there was no answer, after which
-/// the connection cannot be used any more; std::logic_error if it is in the middle of something
-/// else. Awaited forms own what they were given, run on the executor of whoever awaits them, and
-/// can be cancelled (terminally), which the connection does not survive.
+/// Every operation throws
+/// - std::invalid_argument for a malformed request, before anything is sent. The connection remains
+///   usable.
+/// - not_sent, connection_error or exchange_timeout if there was no response. The connection is
+///   unusable.
+/// - std::logic_error if another operation is under way.
 ///
-/// Thread safety: one connection belongs to one thread or coroutine at a time.
+/// Awaited operations own their arguments and run on the executor of their coroutine. A coroutine
+/// that is canceled (terminally) or destroyed leaves the connection unusable.
+///
+/// Thread safety: one thread or coroutine at a time, one operation at a time.
 class connection {
 public:
     connection(connection&&) noexcept;
     connection& operator=(connection&&) noexcept;
     ~connection();
 
-    /// The whole answer.
-    response send(const request& asked);
-    boost::asio::awaitable<response> async_send(request asked);
+    /// Returns the whole response.
+    response send(const request& r);
+    boost::asio::awaitable<response> async_send(request r);
 
-    /// Its head, and the body as it comes, however large.
-    streamed stream(const request& asked);
-    boost::asio::awaitable<streamed> async_stream(request asked);
+    /// Returns when the head of the response has come. The body may have any length.
+    streamed stream(const request& r);
+    boost::asio::awaitable<streamed> async_stream(request r);
 
-    /// Instead of options::operation_timeout, until the lease ends.
+    /// The time limit for the rest of the lease, instead of operation_timeout.
     void set_timeout(std::chrono::nanoseconds time) noexcept;
-    /// Whether another request can be made: it is in the middle of nothing, and the server has not
-    /// said that it will hang up.
+    /// Whether the connection can take another request: none is under way, and the last response
+    /// did not end the connection.
     bool reusable() const noexcept;
-    /// The socket; -1 if it is closed.
+    /// The socket; -1 if it is closed. Do not read from it or write to it.
     int native_handle() const noexcept;
 
 private:
-    friend struct detail::maker;
-    explicit connection(std::shared_ptr<detail::link> made) noexcept;
+    friend struct detail::access;
+    explicit connection(std::shared_ptr<detail::channel> made) noexcept;
 
-    std::shared_ptr<detail::link> link_;
+    std::shared_ptr<detail::channel> channel_;
 };
 
 namespace detail {
 
-/// What the two kinds of connectors have in common.
+/// What both connectors share. Copies share their settings.
+///
+/// Thread safety: may be used from several threads at once.
 class connector_base {
 public:
-    /// Throws connection_error (final) if the files for TLS cannot be used.
+    /// Throws std::invalid_argument for inconsistent options, connection_error (final) if a file
+    /// for TLS cannot be used.
     explicit connector_base(const options& chosen);
 
-    /// There is nothing to be reset: HTTP has no sessions. Throws if it is not usable.
+    /// Only checks the connection: HTTP has no sessions. Throws connection_error if it is unusable.
     void reset(connection& c) const;
 
+    /// Whether the connection can be lent: its socket has no unread bytes.
     bool before_acquire(connection& c) const noexcept;
     verdict before_release(connection& c) const noexcept;
     verdict classify(const std::exception_ptr& error) const { return verdict_of(error); }
@@ -217,19 +250,21 @@ protected:
 
 }  // namespace detail
 
-/// Opens connections, for pools whose connector calls block. Copies share what they were made from.
+/// Opens connections, for a pool with threads of its own.
 class connector : public detail::connector_base {
 public:
     explicit connector(const options& chosen) : connector_base(chosen) {}
     /// Throws invalid_url.
     explicit connector(std::string_view url) : connector_base(options::from_url(url)) {}
 
+    /// Throws connection_error: transient or final.
     connection open() const;
+    /// See options::probe_target. Throws as send() does.
     bool probe(connection& c) const;
     void close(connection& c) const noexcept;
 };
 
-/// The same for pools on an executor.
+/// As connector, for a pool on an executor. Never blocks it: names are looked up on work threads.
 class async_connector : public detail::connector_base {
 public:
     explicit async_connector(const options& chosen) : connector_base(chosen) {}

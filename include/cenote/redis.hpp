@@ -1,5 +1,11 @@
-// Connections to Redis: commands and replies, blocking and awaited, and the connectors that pool
-// them.
+// Connections to Redis: commands, pipelines, replies, and the connectors that open connections.
+// Library cenote::redis.
+//
+//     cenote::redis::connector cache{"redis://:secret@localhost:6379/2"};
+//     cenote::pool<cenote::redis::connection> pool{cache, {.max = 10}};
+//     auto lease = pool.acquire();
+//     lease->command("SET", "greeting", "hello", "EX", 60);
+//     auto value = lease->command("GET", "greeting").as<std::optional<std::string>>();
 #pragma once
 
 #include <array>
@@ -30,20 +36,21 @@ namespace cenote::redis {
 
 using bytes = std::vector<std::byte>;
 
-/// The server would not do what one command asked for. The connection can be used on.
+/// The server has refused a command. The connection remains usable.
 class command_error : public statement_error {
 public:
-    /// `text`: as the server said it. Where that may repeat what must stay secret, only its word.
+    /// `text`: of the server. `only_its_word`: what() shows the first word only, because the text
+    /// may repeat a password.
     explicit command_error(std::string_view text, bool only_its_word = false);
 
-    /// The first word of the server's text: "WRONGTYPE", "ERR".
+    /// The first word of the server's text: "WRONGTYPE", "NOSCRIPT", "ERR".
     const std::string& word() const noexcept { return word_; }
 
 private:
     std::string word_;
 };
 
-/// A reply was asked for as something it is not.
+/// A reply was read as a type that it does not have.
 class bad_reply : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;
@@ -67,11 +74,10 @@ concept plain_integer = std::integral<T> && !std::same_as<T, bool> && !std::same
 
 }  // namespace detail
 
-/// What the server answered to one command: nil, a whole number, text, an array of these, or an
-/// error.
+/// The reply to one command: nil, an integer, text, an array of replies, or an error.
 class reply {
 public:
-    /// An error as a value: a command of several failed.
+    /// An error among the replies of a pipeline.
     struct error {
         std::string text;
         bool operator==(const error&) const = default;
@@ -89,20 +95,22 @@ public:
     bool is_error() const noexcept { return data_.index() == 4; }
     const data& get() const noexcept { return data_; }
 
-    // As what it is. Throw command_error if it is an error, bad_reply if it is something else.
+    // The value, of exactly this type. Throw command_error if the reply is an error, bad_reply if
+    // it has another type.
 
     std::int64_t integer() const;
     const std::string& text() const;
     const array& elements() const&;
     array elements() &&;
-    /// One of the elements. Throws std::out_of_range, too.
+    /// An element of an array. Throws std::out_of_range, too.
     const reply& operator[](std::size_t index) const;
-    /// The server's words. Throws bad_reply if it is no error.
+    /// The server's text. Throws bad_reply if the reply is not an error.
     const std::string& error_text() const;
 
-    /// As a number (also if it is text that is exactly that number), a bool (0 or 1), a
-    /// std::string, a std::string_view or bytes; a std::optional of these, which is empty for nil;
-    /// a std::vector of these. Throws like the others.
+    /// Converts to a number (an integer, or a text that consists of a number), a bool (0 or 1), a
+    /// std::string, std::string_view or bytes; to a std::optional of these, which is empty for nil;
+    /// to a std::vector of these. A string_view refers to the reply. Throws command_error if the
+    /// reply is an error, bad_reply if it does not fit.
     template <class T>
     T as() const {
         if constexpr (detail::is_optional<T>) {
@@ -126,8 +134,8 @@ public:
             return static_cast<T>(as_double());
         } else {
             static_assert(std::same_as<T, std::string> || std::same_as<T, std::string_view>,
-                          "cenote: a reply can be had as bool, a number, std::string, "
-                          "std::string_view, cenote::redis::bytes, or std::optional or "
+                          "cenote: a reply converts to bool, a number, std::string, "
+                          "std::string_view, cenote::redis::bytes, and std::optional or "
                           "std::vector of these");
             return text();
         }
@@ -144,18 +152,18 @@ private:
     data data_;
 };
 
-/// A word of a command: text, bytes, or a number. Text and bytes are referred to, not copied.
+/// A word of a command: text, bytes, or a number. Refers to text and bytes without a copy.
 class argument {
 public:
     argument(std::string_view text) noexcept : text_(text.data()), size_(text.size()) {}
     argument(const std::string& text) noexcept : argument(std::string_view(text)) {}
-    /// Throws std::invalid_argument if it is null.
+    /// Throws std::invalid_argument if `text` is null.
     argument(const char* text);
     argument(std::span<const std::byte> octets) noexcept
         : argument(std::string_view(reinterpret_cast<const char*>(octets.data()), octets.size())) {}
     argument(const bytes& octets) noexcept : argument(std::span<const std::byte>(octets)) {}
     argument(detail::plain_integer auto value) noexcept { write(value); }
-    /// With as many digits as are needed to read the same number again.
+    /// With the fewest digits that are read as the same number.
     argument(std::floating_point auto value) noexcept { write(static_cast<double>(value)); }
 
     std::string_view view() const noexcept {
@@ -174,45 +182,53 @@ private:
     std::array<char, 32> digits_{};
 };
 
-/// Commands that are sent together; the replies come together, too.
+/// Commands that are sent in one message; their replies are read together.
 ///
-/// Commands that would not be answered with exactly one reply each (SUBSCRIBE, MONITOR, CLIENT
-/// REPLY, QUIT and the like) are refused with std::invalid_argument: every later reply would be
-/// taken for another one.
+///     cenote::redis::pipeline p;
+///     p.add("INCR", "visits").add("GET", "greeting");
+///     std::vector<cenote::redis::reply> both = lease->execute(p);
+///
+/// Thread safety: const members may be called from several threads at once.
 class pipeline {
 public:
+    /// Adds a command and copies its words. Throws std::invalid_argument for an empty name, and for
+    /// commands that do not get exactly one reply (SUBSCRIBE, MONITOR, CLIENT REPLY, QUIT and the
+    /// like): later replies would be mismatched.
     template <class... Args>
     pipeline& add(std::string_view name, const Args&... args) {
         const std::array<argument, 1 + sizeof...(Args)> words{argument(name), argument(args)...};
         return add_words(words);
     }
-    /// The same for as many as there happen to be; the first is the command's name.
+    /// As add(), for a list of words whose length is not fixed. The first one is the command's
+    /// name.
     pipeline& add_words(std::span<const argument> words);
 
     std::size_t size() const noexcept { return marks_.size(); }
     bool empty() const noexcept { return marks_.empty(); }
+    /// Makes room for this many bytes of commands in the protocol's form.
     void reserve(std::size_t size) { wire_.reserve(size); }
     void clear() noexcept;
-    /// The same, and leaves no trace of it in memory.
+    /// Clears, and overwrites the memory. For commands that contain a password.
     void wipe() noexcept;
 
-    // For the connection.
+    // For connections and tests.
 
-    /// What a command means for the session.
+    /// What a command does to the session.
     enum class mark : std::uint8_t {
-        harmless,      ///< Leaves the session as it is.
+        harmless,      ///< Leaves it unchanged.
         changes,       ///< May change it; RESET undoes that.
-        confidential,  ///< The same, and what the server says of it may repeat a password.
+        confidential,  ///< As `changes`; an error of the server may repeat a password.
         watches,       ///< WATCH
         begins,        ///< MULTI
         ends,          ///< EXEC, DISCARD, RESET
-        no_evict,      ///< CLIENT NO-EVICT: undone by itself alone.
-        no_touch,      ///< CLIENT NO-TOUCH: the same.
-        cannot_undo,   ///< Nothing is known to undo it.
+        no_evict,      ///< CLIENT NO-EVICT, which only itself undoes.
+        no_touch,      ///< CLIENT NO-TOUCH, which only itself undoes.
+        cannot_undo,   ///< Changes it in a way that no command undoes.
     };
+    /// The commands in the protocol's form.
     const std::string& wire() const noexcept { return wire_; }
     std::span<const mark> marks() const noexcept { return marks_; }
-    /// The same commands between a MULTI and an EXEC, which together leave a session as it is.
+    /// These commands between MULTI and EXEC.
     pipeline in_multi() const;
 
 private:
@@ -220,34 +236,42 @@ private:
     std::vector<mark> marks_;
 };
 
-/// Where a Redis is, and how to speak to it.
+/// Where a server is, and how connections to it are set up.
 struct options {
     enum class protection : std::uint8_t {
-        automatic,  ///< On, but for loopback addresses and Unix sockets.
+        automatic,  ///< TLS, except for loopback addresses and Unix sockets.
         on,
-        off,  ///< Whoever is on the way can read and change everything, the password included.
+        off,  ///< An attacker on the network can read and change everything.
     };
 
-    std::string host = "127.0.0.1";  ///< A path (with its slash) is a Unix socket.
+    /// A name, an address, or the path of a Unix socket (with its slash). Default: this machine.
+    std::string host = "127.0.0.1";
     std::uint16_t port = 6379;
-    std::string user;  ///< Empty: the default one.
-    secret password;   ///< Empty: says nothing of who it is, unless there is a user.
+    /// Default: the server's default user.
+    std::string user;
+    /// Default: none. The connection then sends no AUTH, unless there is a user.
+    secret password;
+    /// The number of the database. A reset selects it again after a borrower's SELECT.
     int database = 0;
-    std::string client_name;  ///< As the server's CLIENT LIST shows it.
+    /// The name that CLIENT LIST shows. Default: none.
+    std::string client_name;
+    /// Default: automatic.
     protection use_tls = protection::automatic;
     tls_options tls;
-    /// For the connection, TLS and the first words together.
+    /// How long an open may take: connecting, TLS and login together. Default: 5 s.
     std::chrono::milliseconds connect_timeout{5'000};
-    /// For each exchange, unless the holder of a lease sets another one. What blocks in the server
-    /// (BLPOP) must be given less time there.
+    /// How long each exchange may take. Default: 30 s. A longer one throws exchange_timeout, and
+    /// the connection is lost. connection::set_timeout() changes it for one lease. Give commands
+    /// that wait on the server (BLPOP) a shorter time limit than this.
     std::chrono::milliseconds operation_timeout{30'000};
-    /// How much room one reply may take, in bytes. The server is not trusted with more.
+    /// The memory that one reply may take, in bytes. Default: 64 MiB, at least 1 KiB. A longer
+    /// reply throws connection_error, and the connection is lost. Raise it for large values.
     std::size_t max_reply = std::size_t{64} << 20U;
 
     /// `redis://user:password@host:port/database?key=value`, or `rediss:` for TLS. Keys: tls,
-    /// tls_ca, tls_cert, tls_key, tls_server_name, client_name, connect_timeout,
-    /// operation_timeout, max_reply. `redis:` to another machine must say `tls=off`, so that nobody
-    /// sends a password in the clear by accident. Throws invalid_url.
+    /// tls_ca, tls_cert, tls_key, tls_server_name, client_name, connect_timeout, operation_timeout,
+    /// max_reply. `redis:` with a host on another machine needs `tls=off`, so that a password is
+    /// not sent in clear text by accident. Throws invalid_url.
     static options from_url(std::string_view text);
 };
 
@@ -256,13 +280,21 @@ class session;
 class settings;
 }  // namespace detail
 
-/// One connection. Operations either complete, throw command_error (the connection is as good as
-/// before), or throw something else and leave a connection that cannot be used any more, and that
-/// no pool lends again.
+/// One connection.
 ///
-/// Thread safety: one operation at a time; a second one meanwhile throws std::logic_error. The
-/// awaited forms run on the executor of their coroutine, another one each time if you like. They
-/// own what they were given, and begin when they are awaited.
+/// Every operation throws
+/// - command_error if the server refuses a command. The connection remains usable.
+/// - connection_error if the connection is lost, exchange_timeout after operation_timeout. The
+///   connection is unusable.
+/// - std::invalid_argument before anything is sent, for commands that are not supported: see
+///   pipeline::add.
+/// - std::logic_error if another operation is under way.
+///
+/// Awaited operations own their arguments, start when they are awaited, and run on the executor of
+/// their coroutine, which may differ from one to the next. A coroutine that is canceled
+/// (terminally) or destroyed leaves the connection unusable.
+///
+/// Thread safety: one thread or coroutine at a time, one operation at a time.
 class connection {
 public:
     explicit connection(std::unique_ptr<detail::session> s) noexcept;
@@ -270,8 +302,7 @@ public:
     connection& operator=(connection&& other) noexcept;
     ~connection();
 
-    /// One command: `command("SET", key, value, "EX", 60)`. Throws command_error if the server
-    /// would not do it.
+    /// Runs one command: `command("SET", key, value, "EX", 60)`.
     template <class... Args>
     reply command(std::string_view name, const Args&... args) {
         pipeline one;
@@ -285,21 +316,25 @@ public:
         return async_only(std::move(one));
     }
 
-    /// All of them in one exchange; what the server would not do is an error among the replies.
+    /// Runs all commands in one exchange. A command that the server refuses has an error among the
+    /// replies; this does not throw command_error.
     std::vector<reply> execute(const pipeline& commands);
     boost::asio::awaitable<std::vector<reply>> async_execute(pipeline commands);
 
-    /// All or nothing, with nobody else's commands in between (MULTI, EXEC). Empty: a key that was
-    /// watched (`command("WATCH", key)`) has changed, and nothing was done. Throws command_error if
-    /// the server would not begin with one of them; what fails later is an error among the replies.
+    /// Runs all commands between MULTI and EXEC: no other client's commands come in between. Empty:
+    /// a watched key (`command("WATCH", key)`) has changed, and no command was run. Throws
+    /// command_error if the server refuses to queue a command; then none was run. (If it refuses
+    /// MULTI itself, the commands have run without a transaction; what() says so.) A command that
+    /// fails later has an error among the replies. Throws std::logic_error inside another
+    /// transaction.
     std::optional<std::vector<reply>> transaction(const pipeline& commands);
     boost::asio::awaitable<std::optional<std::vector<reply>>> async_transaction(pipeline commands);
 
-    /// Another time limit for each exchange, until the lease ends.
+    /// The time limit of each exchange for the rest of the lease, instead of operation_timeout.
     void set_timeout(std::chrono::milliseconds limit) noexcept;
-    /// Between a MULTI of one's own and its EXEC.
+    /// Whether the borrower's own MULTI has no EXEC yet.
     bool in_transaction() const noexcept;
-    /// The socket, to be looked at only.
+    /// The socket. Do not read from it or write to it.
     int native_handle() const noexcept;
 
 private:
@@ -312,45 +347,56 @@ private:
     std::unique_ptr<detail::session> session_;
 };
 
-/// Opens, probes, resets and closes connections, by blocking: `pool<connection>{connector{url}}`.
+/// Opens connections, for a pool with threads of its own.
+///
+/// A lease that ran only commands which read and write data costs no reset. After any other command
+/// the session is reset: RESET, and then user, database and name as in the options. That needs
+/// Redis 6.2 and, with ACLs, the right to RESET; otherwise such a connection is closed.
+///
+/// Thread safety: may be used from several threads at once.
 class connector {
 public:
-    explicit connector(const options& how);
+    /// Throws std::invalid_argument for inconsistent options.
+    explicit connector(const options& chosen);
+    /// Throws invalid_url.
     explicit connector(std::string_view url) : connector(options::from_url(url)) {}
 
+    /// Throws connection_error: transient or final.
     connection open();
-    /// Whether the server sends back a word that it cannot have known.
+    /// Sends a PING with a new text, which the reply must repeat. Throws connection_error.
     bool probe(connection& c);
-    /// Back to what the URL says, whatever was done to the session. Throws if that is not certain.
+    /// Throws connection_error, also if a command has changed the session in a way that RESET does
+    /// not undo.
     void reset(connection& c);
     void close(connection& c) noexcept;
+    /// Whether the connection can be lent: its socket has no unread bytes.
     bool before_acquire(connection& c) noexcept;
-    /// keep only if nothing can have changed the session.
     verdict before_release(connection& c) noexcept;
     verdict classify(const std::exception_ptr& error) const { return verdict_of(error); }
     void forsake(connection& c) noexcept;
 
 private:
+    friend class async_connector;
     std::shared_ptr<const detail::settings> settings_;
 };
 
-/// The same for pools on an executor, whose loop it never blocks.
+/// As connector, for a pool on an executor. Never blocks it: names are looked up on work threads.
 class async_connector {
 public:
-    explicit async_connector(const options& how);
-    explicit async_connector(std::string_view url) : async_connector(options::from_url(url)) {}
+    explicit async_connector(const options& chosen) : blocking_(chosen) {}
+    explicit async_connector(std::string_view url) : blocking_(url) {}
 
     boost::asio::awaitable<connection> open();
     boost::asio::awaitable<bool> probe(connection& c);
     boost::asio::awaitable<void> reset(connection& c);
-    void close(connection& c) noexcept;
-    bool before_acquire(connection& c) noexcept;
-    verdict before_release(connection& c) noexcept;
+    void close(connection& c) noexcept { blocking_.close(c); }
+    bool before_acquire(connection& c) noexcept { return blocking_.before_acquire(c); }
+    verdict before_release(connection& c) noexcept { return blocking_.before_release(c); }
     verdict classify(const std::exception_ptr& error) const { return verdict_of(error); }
-    void forsake(connection& c) noexcept;
+    void forsake(connection& c) noexcept { blocking_.forsake(c); }
 
 private:
-    std::shared_ptr<const detail::settings> settings_;
+    connector blocking_;
 };
 
 }  // namespace cenote::redis

@@ -1,4 +1,4 @@
-// The two who wait: poll for threads, Boost.Asio for coroutines.
+// Waiting between steps: poll() for threads, Boost.Asio for coroutines.
 #include "connector/drive.hpp"
 
 #include <algorithm>
@@ -32,8 +32,8 @@ namespace asio = boost::asio;
 
 namespace {
 
-[[noreturn]] void late(const steps& s) {
-    throw exchange_timeout(std::string("cenote: timed out waiting for ") + s.awaited());
+[[noreturn]] void throw_timeout(const steps& s) {
+    throw exchange_timeout(std::string("cenote: timed out waiting for ") + s.expected());
 }
 
 short events_of(need n) {
@@ -51,7 +51,7 @@ bool is_over(instant deadline) {
     return deadline != instant::max() && std::chrono::steady_clock::now() >= deadline;
 }
 
-/// Rounded up: poll counts milliseconds, and must not wake us before the time.
+/// Rounded up: poll() counts milliseconds and must not return before the deadline.
 int poll_time(instant deadline) {
     if (deadline == instant::max()) return -1;
     auto left = deadline - std::chrono::steady_clock::now();
@@ -59,8 +59,8 @@ int poll_time(instant deadline) {
     return static_cast<int>(std::clamp<std::int64_t>(ms, 0, std::numeric_limits<int>::max()));
 }
 
-/// Waits for a descriptor in a coroutine, but not longer than allowed. The timer may fire on
-/// another thread of the executor's at any moment: whoever touches the descriptor has the lock.
+/// Waits for a descriptor in a coroutine, until a deadline. The timer may fire at any moment on
+/// another thread of the executor, so every use of the descriptor holds the lock.
 class watch : public std::enable_shared_from_this<watch> {
 public:
     watch(const asio::any_io_executor& where, int descriptor)
@@ -74,14 +74,13 @@ public:
         std::lock_guard lock(mutex_);
         timer_.expires_at(deadline);
         timer_.async_wait([me = shared_from_this()](const boost::system::error_code& ended) {
-            std::lock_guard held(me->mutex_);
+            std::lock_guard lock_of_handler(me->mutex_);
             if (ended || me->over_) return;
             me->late_ = true;
             me->socket_.cancel();
         });
     }
-    /// The descriptor is not ours: it is let go of here, however long the timer's handler lies
-    /// about.
+    /// Releases the descriptor, which belongs to the steps. The timer's handler may run later.
     void end() {
         std::lock_guard lock(mutex_);
         over_ = true;
@@ -94,7 +93,7 @@ public:
         return late_;
     }
 
-    /// Begins a wait under the lock, and hands it to the coroutine's handler.
+    /// Begins a wait under the lock, with the coroutine's handler.
     template <class Token>
     auto ready(asio::posix::stream_descriptor::wait_type what, Token&& token) {
         auto begin = [this](auto handler, asio::posix::stream_descriptor::wait_type w) {
@@ -113,7 +112,7 @@ private:
     bool over_ = false;
 };
 
-/// Readable when the socket can be read or written: what waits for either waits for this.
+/// An epoll descriptor that is readable when the socket can be read or written: waits for either.
 class either {
 public:
     explicit either(int socket) : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
@@ -133,7 +132,7 @@ private:
     int epoll_;
 };
 
-/// Ends with the scope, also if the coroutine does so early.
+/// Ends the watch with the scope, also when the coroutine is destroyed early.
 class watching {
 public:
     watching(const asio::any_io_executor& where, int descriptor, instant deadline)
@@ -157,27 +156,29 @@ instant deadline_after(std::chrono::nanoseconds time) noexcept {
     return time > instant::max() - now ? instant::max() : now + std::max(time, time.zero());
 }
 
-void drive(steps& s, instant deadline) {
+std::suspend_never blocking::drive(steps& s, instant deadline) {
     for (need n = s.step(); n != need::nothing; n = s.step()) {
-        if (is_over(deadline)) late(s);
+        if (is_over(deadline)) throw_timeout(s);
         if (n == need::a_turn) continue;
         pollfd waited{.fd = s.descriptor(), .events = events_of(n), .revents = 0};
         int ready = ::poll(&waited, 1, poll_time(deadline));
         if (ready < 0 && errno != EINTR) throw std::system_error(errno, std::generic_category());
-        if (ready == 0 && is_over(deadline)) late(s);
+        if (ready == 0 && is_over(deadline)) throw_timeout(s);
     }
+    return {};
 }
 
 namespace {
 
-/// Lets the event loop do what else there is.
-asio::awaitable<void> take_turns() {
+/// Lets the event loop run other handlers.
+asio::awaitable<void> yield_turn() {
     asio::any_io_executor where = co_await asio::this_coro::executor;
     co_await asio::post(where, asio::use_awaitable);
 }
 
-/// Waits once. False: the time is over. Whatever a step closes must not be watched any more, or the
-/// next one who gets its number is taken off the loop in its place; so nothing is beyond this.
+/// Waits once. False: the deadline has passed. The watch ends here, before the next step: a step
+/// may close the descriptor, and the loop must not still watch its number, which another socket may
+/// get.
 asio::awaitable<bool> wait_once(const steps* s, need n, instant deadline) {
     using descriptor = asio::posix::stream_descriptor;
     asio::any_io_executor where = co_await asio::this_coro::executor;
@@ -193,16 +194,18 @@ asio::awaitable<bool> wait_once(const steps* s, need n, instant deadline) {
     throw boost::system::system_error(error);
 }
 
-asio::awaitable<void> drive_here(steps* s, instant deadline) {
+asio::awaitable<void> drive_on_executor(steps* s, instant deadline) {
     for (need n = s->step(); n != need::nothing; n = s->step()) {
-        if (is_over(deadline)) late(*s);
-        if (n == need::a_turn) co_await take_turns();
-        else if (!co_await wait_once(s, n, deadline)) late(*s);
+        if (is_over(deadline)) throw_timeout(*s);
+        if (n == need::a_turn) co_await yield_turn();
+        else if (!co_await wait_once(s, n, deadline)) throw_timeout(*s);
     }
 }
 
 }  // namespace
 
-asio::awaitable<void> async_drive(steps& s, instant deadline) { return drive_here(&s, deadline); }
+asio::awaitable<void> awaited::drive(steps& s, instant deadline) {
+    return drive_on_executor(&s, deadline);
+}
 
 }  // namespace cenote::connector_detail

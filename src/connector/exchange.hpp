@@ -1,9 +1,8 @@
-// Dirty until proven clean: what is known of the state a connection is in.
+// The state of a connection: unusable from the start of an exchange until the exchange is complete.
 //
-// Every exchange (a request sent, its reply read to the end) runs inside an `exchange`. The
-// connection is unusable from its beginning and usable again only if it was told that it is
-// complete: so whatever ends it early (an exception, a cancelled coroutine, a frame that is
-// destroyed, a deadline) leaves a connection that is never lent again. Nobody has to remember it.
+// Every exchange (a request and its whole reply) runs inside an `exchange` object. An early end (an
+// exception, a canceled coroutine, a destroyed frame, a deadline) leaves the connection broken, so
+// that no later borrower reads a reply that was meant for an earlier one.
 #pragma once
 
 #include <chrono>
@@ -16,7 +15,7 @@
 
 namespace cenote::connector_detail {
 
-/// Of one connection, which is moved along with it.
+/// The state of one connection. Moves with the connection.
 class condition {
 public:
     condition() = default;
@@ -33,29 +32,28 @@ public:
     }
     ~condition() = default;
 
-    /// Whether a request could be made.
+    /// Whether a request can be sent.
     bool idle() const noexcept { return phase_ == phase::idle; }
     bool broken() const noexcept { return phase_ == phase::broken; }
-    /// Whether the session may have been changed since the last reset.
-    bool changed() const noexcept { return changed_; }
 
+    /// The session may have changed since its last reset.
     void note_changed() noexcept { changed_ = true; }
     void note_reset() noexcept { changed_ = false; }
-    /// It cannot be used any more, whatever it was doing.
+    /// Makes the connection unusable for good, in any phase.
     void note_broken(error_kind why = error_kind::connection) noexcept {
         phase_ = phase::broken;
         if (why == error_kind::suspect) suspect_ = true;
     }
 
-    /// Its socket was looked at: nothing had come that nobody asked for.
+    /// The socket was checked: it had no unread bytes.
     void note_quiet() noexcept { quiet_at_ = clock::now(); }
-    /// That was only just now, and nothing was said since: another look would see no more. For who
-    /// takes a connection that was put back a moment ago.
+    /// The last check of the socket is so recent that another one would find the same. For a
+    /// borrower who gets a connection right after its release.
     bool still_quiet() const noexcept {
-        return idle() && quiet_at_ != clock::time_point{} && clock::now() - quiet_at_ < moment;
+        return idle() && quiet_at_ != clock::time_point{} && clock::now() - quiet_at_ < recent;
     }
 
-    /// What is to become of it, if its socket is quiet.
+    /// What to do with the connection, provided that its socket is quiet.
     verdict judge() const noexcept {
         if (phase_ != phase::idle) return suspect_ ? verdict::suspect : verdict::discard;
         return changed_ ? verdict::reset : verdict::keep;
@@ -67,28 +65,28 @@ private:
     enum class phase : std::uint8_t { idle, busy, broken };
     using clock = std::chrono::steady_clock;
 
-    /// Far less than a server needs to think of something.
-    static constexpr std::chrono::microseconds moment{10};
+    /// Shorter than any plausible interval between server-initiated messages.
+    static constexpr std::chrono::microseconds recent{10};
 
     phase phase_ = phase::idle;
     bool changed_ = false;
     bool suspect_ = false;
-    clock::time_point quiet_at_{};  // not known to be after an exchange, or elsewhere
+    clock::time_point quiet_at_{};  // zero: not checked since the last exchange or move
 };
 
 /// One request and its reply.
 class exchange {
 public:
-    /// Throws connection_error if the connection is broken, std::logic_error if it is in the middle
-    /// of another exchange.
+    /// Throws connection_error if the connection is broken, std::logic_error if another exchange
+    /// is under way.
     explicit exchange(condition& of) : of_(&of) {
         if (of.broken())
             throw connection_error(error_kind::connection,
-                                   "cenote: the connection was lost or left in the middle of an "
-                                   "exchange; it cannot be used any more");
+                                   "cenote: the connection is unusable: it was lost, or an "
+                                   "operation on it ended early");
         if (!of.idle())
             throw std::logic_error(
-                "cenote: the connection is in the middle of another exchange: one at a time");
+                "cenote: another operation is under way on this connection; use one at a time");
         of.phase_ = condition::phase::busy;
         of.quiet_at_ = {};
     }
@@ -98,15 +96,11 @@ public:
         if (of_ != nullptr) of_->note_broken();
     }
 
-    /// The reply has been read to its end, and nothing is left on the way.
+    /// The whole reply has been read.
     void complete() noexcept {
         if (of_ == nullptr) return;
         if (!of_->broken()) of_->phase_ = condition::phase::idle;
         of_ = nullptr;
-    }
-    /// The connection has moved, and its condition with it.
-    void follow(condition& to) noexcept {
-        if (of_ != nullptr) of_ = &to;
     }
 
 private:

@@ -1,6 +1,7 @@
-// Connections of HTTP/1.1, and who opens them.
+// HTTP/1.1 connections and connectors, each operation written once for both ways to wait.
 #include "cenote/http.hpp"
 
+#include <functional>
 #include <stdexcept>
 #include <utility>
 
@@ -9,49 +10,50 @@
 #include "connector/exchange.hpp"
 #include "connector/http_reader.hpp"
 #include "connector/http_request.hpp"
-#include "connector/socket.hpp"
 #include "connector/transport.hpp"
 
 namespace cenote::http {
 
 using boost::asio::awaitable;
-using connector_detail::async_drive;
+using connector_detail::awaited;
+using connector_detail::blocking;
 using connector_detail::condition;
 using connector_detail::deadline_after;
-using connector_detail::drive;
 using connector_detail::exchange;
 using connector_detail::instant;
 using connector_detail::need;
+using connector_detail::result_in;
 using connector_detail::sight;
 using connector_detail::steps;
 using connector_detail::transport;
 
 namespace detail {
 
-/// A connection, which stays where it is while its owner is moved about.
-class link {
+/// The state of a connection. Stays in place while its connection object moves.
+class channel {
 public:
-    link(std::shared_ptr<const settings> made_by, transport t)
+    channel(std::shared_ptr<const settings> made_by, transport t)
         : by(std::move(made_by)),
-          wire(std::move(t)),
+          peer(std::move(t)),
           reader(by->chosen.max_header),
           timeout(by->chosen.operation_timeout) {}
 
-    /// Throws not_sent if there is no use in trying.
+    /// Throws not_sent if the connection cannot take a request.
     exchange begin() {
         if (state.broken())
-            throw not_sent(
-                ending ? "cenote: the server's last answer was the last on this connection"
-                       : "cenote: the connection was lost or left in the middle of an exchange; it "
-                         "cannot be used any more");
+            throw not_sent(ending ? "cenote: HTTP: the server's last response ended the connection"
+                                  : "cenote: HTTP: the connection is unusable: it was lost, or an "
+                                    "operation on it ended early");
         bool quiet = state.still_quiet();
         exchange begun(state);
-        if (!quiet && wire.look() != sight::quiet)
-            throw not_sent("cenote: the server has hung up, or said something unasked");
+        if (!quiet && peer.look() != sight::quiet)
+            throw not_sent(
+                "cenote: HTTP: the server has closed the connection or sent unexpected data");
         return begun;
     }
 
-    /// Another request may follow only if there is no doubt about anything.
+    /// The response is complete. Another request may follow only without any doubt about where the
+    /// response has ended.
     void finish(exchange& begun, bool all_sent) noexcept {
         begun.complete();
         if (all_sent && reader.reusable()) return;
@@ -61,11 +63,11 @@ public:
 
     void close() noexcept {
         state.note_broken();
-        wire.close();
+        peer.close();
     }
 
     bool quiet() noexcept {
-        if (!state.idle() || wire.look() != sight::quiet) return false;
+        if (!state.idle() || peer.look() != sight::quiet) return false;
         state.note_quiet();
         return true;
     }
@@ -74,41 +76,41 @@ public:
 
     std::shared_ptr<const settings> by;
     condition state;
-    transport wire;
+    transport peer;
     response_reader reader;
     std::chrono::nanoseconds timeout;
-    bool ending = false;  // it was used up, not lost
+    bool ending = false;  // ended by the server's response, not lost
 };
 
 namespace {
 
 enum class until : std::uint8_t { head, piece, end };
 
-/// Who reads until there is enough.
-class reader_steps : public steps {
+/// Reads a response up to some point.
+class response_steps : public steps {
 public:
-    int descriptor() const override { return on_.wire.descriptor(); }
-    const char* awaited() const override { return "the server's answer"; }
+    int descriptor() const override { return on_.peer.descriptor(); }
+    const char* expected() const override { return "the server's response"; }
 
 protected:
-    reader_steps(link& on, until enough) : on_(on), enough_(enough) {}
-    ~reader_steps() = default;
+    response_steps(channel& on, until enough) : on_(on), enough_(enough) {}
+    ~response_steps() = default;
 
     need read() {
         for (std::size_t all = 0;;) {
             if (is_enough()) return need::nothing;
-            // Of small chunks a step would read for as long as they come.
-            if (all >= connector_detail::most_per_step) return need::a_turn;
+            // With small chunks, reading could go on as long as they come.
+            if (all >= connector_detail::max_bytes_per_step) return need::a_turn;
             need wanted = need::nothing;
-            std::size_t got = on_.wire.read_or_end(on_.reader.room(), wanted);
+            std::size_t got = on_.peer.read_or_end(on_.reader.room(), wanted);
             all += got;
-            if (got > 0) on_.reader.came(got);
+            if (got > 0) on_.reader.received(got);
             else if (wanted != need::nothing) return wanted;
             else on_.reader.ended();
         }
     }
 
-    link& on_;
+    channel& on_;
 
 private:
     bool is_enough() const {
@@ -124,54 +126,55 @@ private:
     until enough_;
 };
 
-class reading final : public reader_steps {
+class reading final : public response_steps {
 public:
-    reading(link& on, until enough) : reader_steps(on, enough) {}
+    reading(channel& on, until enough) : response_steps(on, enough) {}
     need step() override { return read(); }
 };
 
-/// Writes a request and reads the answer, or enough of it.
-class asking final : public reader_steps {
+/// Writes a request and reads its response up to some point.
+class requesting final : public response_steps {
 public:
-    asking(link& on, const request_text& what, until enough)
-        : reader_steps(on, enough), head_(what.head()), body_(what.body()) {}
+    requesting(channel& on, const request_text& what, until enough)
+        : response_steps(on, enough), head_(what.head()), body_(what.body()) {}
 
     need step() override {
         if (!all_sent()) {
             need wanted = write();
-            // Whoever refuses a long request may answer, and read no further.
+            // A server that refuses a long request may respond and read no further.
             if (wanted == need::to_write) {
-                need answer = read();
-                bool waits = answer == need::to_read || answer == need::to_write;
-                return waits ? need::to_do_either : answer;
+                need response = read();
+                bool waits = response == need::to_read || response == need::to_write;
+                return waits ? need::to_do_either : response;
             }
             if (wanted != need::nothing) return wanted;
-            // It will take a while. What TLS has read already would not make the socket readable.
-            if (all_sent() && !on_.wire.is_protected()) return need::to_read;
+            // The response takes a while: waits first. Under TLS it may have been read already, and
+            // the socket would not become readable.
+            if (all_sent() && !on_.peer.is_protected()) return need::to_read;
         }
         return read();
     }
-    /// The server may well answer earlier.
+    /// False after a response to an incomplete request.
     bool all_sent() const noexcept { return head_.empty() && body_.empty(); }
 
 private:
-    /// What is needed to go on. If it cannot go on, an answer that is there already is worth more
-    /// than the reason.
+    /// Returns what is needed to go on. If writing fails, a response that is there already counts
+    /// more than the error.
     need write() {
         try {
             return write_all();
         } catch (const connection_error& e) {
             if (!begun_) throw not_sent(e.what(), e.code());
-            if (!answered()) throw;
+            if (!responded()) throw;
             return need::nothing;
         }
     }
     need write_all() {
         for (std::size_t all = 0; !all_sent();) {
-            if (all >= connector_detail::most_per_step) return need::a_turn;
+            if (all >= connector_detail::max_bytes_per_step) return need::a_turn;
             std::string_view& next = head_.empty() ? body_ : head_;
             need wanted = need::nothing;
-            std::size_t sent = on_.wire.write_some(next, wanted);
+            std::size_t sent = on_.peer.write_some(next, wanted);
             if (sent == 0) return wanted;
             begun_ = true;
             all += sent;
@@ -179,8 +182,8 @@ private:
         }
         return need::nothing;
     }
-    /// All that is there: the server takes nothing more, so it is no more than the system holds.
-    bool answered() {
+    /// Reads what is there: since the connection has failed, no more than the system has buffered.
+    bool responded() {
         try {
             need more = read();
             while (more == need::a_turn) more = read();
@@ -192,118 +195,120 @@ private:
 
     std::string_view head_;
     std::string_view body_;
-    bool begun_ = false;  // something may have reached the server
+    bool begun_ = false;  // the server may have received a part
 };
 
-bool is_head(const request& asked) { return asked.method == "HEAD"; }
+bool is_head(const request& r) { return r.method == "HEAD"; }
 
 }  // namespace
 
-/// The body of an answer that is being read.
+/// The body of a response that is being read.
 class body {
 public:
-    body(std::shared_ptr<link> of, exchange begun, bool all_sent)
+    body(std::shared_ptr<channel> of, exchange begun, bool all_sent)
         : on_(std::move(of)), all_sent_(all_sent), head_(on_->reader.take_head()) {
-        put_down(begun);
+        suspend(begun);
     }
     body(const body&) = delete;
     body& operator=(const body&) = delete;
-    /// If the end is there, nobody has to have seen it.
+    /// Finishes the exchange if the end has come, even if it was not read.
     ~body() {
-        if (begun_ && on_->reader.done()) on_->finish(*begun_, all_sent_);
+        if (exchange_ && on_->reader.done()) on_->finish(*exchange_, all_sent_);
     }
 
     const response& head() const noexcept { return head_; }
     bool over() const noexcept { return over_; }
-    link& on() const noexcept { return *on_; }
+    channel& on() const noexcept { return *on_; }
 
-    /// Goes on reading. If it gets no further, what is returned takes the connection along.
-    exchange pick_up() {
-        if (!begun_ && !on_->state.broken())
-            throw std::logic_error("cenote: the body is being read already: one at a time");
+    /// Takes the exchange, to read on. If it is destroyed before take(), the connection is broken.
+    exchange resume() {
+        if (!exchange_ && !on_->state.broken())
+            throw std::logic_error("cenote: HTTP: another read of the body is under way");
         if (on_->state.broken())
             throw connection_error(error_kind::connection,
-                                   "cenote: the connection was lost or given back before the body "
-                                   "was read");
-        exchange going_on = std::move(*begun_);
-        begun_.reset();
-        return going_on;
+                                   "cenote: HTTP: the connection was lost or given back before the "
+                                   "body was read");
+        exchange resumed = std::move(*exchange_);
+        exchange_.reset();
+        return resumed;
     }
-    std::optional<std::string> take(exchange& going_on) {
+    std::optional<std::string> take(exchange& resumed) {
         std::optional<std::string> piece;
         if (on_->reader.has_body()) piece = on_->reader.take_body();
-        put_down(going_on);
+        suspend(resumed);
         return piece;
     }
-    std::size_t take(exchange& going_on, std::span<char> into) {
+    std::size_t take(exchange& resumed, std::span<char> into) {
         std::size_t size = on_->reader.take_body(into);
-        put_down(going_on);
+        suspend(resumed);
         return size;
     }
 
 private:
-    void put_down(exchange& going_on) {
+    void suspend(exchange& current) {
         over_ = on_->reader.done() && !on_->reader.has_body();
-        if (over_) on_->finish(going_on, all_sent_);
-        else begun_.emplace(std::move(going_on));
+        if (over_) on_->finish(current, all_sent_);
+        else exchange_.emplace(std::move(current));
     }
 
-    std::shared_ptr<link> on_;
-    std::optional<exchange> begun_;  // none: it is over, or being read just now
+    std::shared_ptr<channel> on_;
+    std::optional<exchange> exchange_;  // empty: over, or a read is under way
     bool all_sent_;
     bool over_ = false;
     response head_;
 };
 
-struct maker {
-    static connection make(std::shared_ptr<const settings> by, transport wire) {
-        return connection(std::make_shared<link>(std::move(by), std::move(wire)));
+struct access {
+    static connection make(std::shared_ptr<const settings> by, transport peer) {
+        return connection(std::make_shared<channel>(std::move(by), std::move(peer)));
     }
-    static const std::shared_ptr<link>& of(const connection& c) { return c.link_; }
+    static const std::shared_ptr<channel>& of(const connection& c) { return c.channel_; }
 };
 
 namespace {
 
-// The awaited forms have what they need in their own frames: whoever awaits them may be gone.
+// The request is one that the coroutine owns, or a reference to one.
 
-awaitable<response> send_on(std::shared_ptr<link> on, request asked) {
-    request_text text(asked, *on->by);
+template <class Mode, class Request>
+result_in<Mode, response> send(std::shared_ptr<channel> on, Request given) {
+    const request& r = given;
+    request_text text(r, *on->by);
     exchange begun = on->begin();
-    on->reader.begin(is_head(asked), on->by->chosen.max_body);
-    asking going_on(*on, text, until::end);
-    co_await async_drive(going_on, on->deadline());
-    on->finish(begun, going_on.all_sent());
-    co_return on->reader.take_answer();
+    on->reader.begin(is_head(r), on->by->chosen.max_body);
+    requesting all(*on, text, until::end);
+    co_await Mode::drive(all, on->deadline());
+    on->finish(begun, all.all_sent());
+    co_return on->reader.take_response();
 }
 
-awaitable<std::shared_ptr<body>> stream_on(std::shared_ptr<link> on, request asked) {
-    request_text text(asked, *on->by);
+template <class Mode, class Request>
+result_in<Mode, std::shared_ptr<body>> stream(std::shared_ptr<channel> on, Request given) {
+    const request& r = given;
+    request_text text(r, *on->by);
     exchange begun = on->begin();
-    on->reader.begin(is_head(asked), std::nullopt);
-    asking going_on(*on, text, until::head);
-    co_await async_drive(going_on, on->deadline());
-    co_return std::make_shared<body>(on, std::move(begun), going_on.all_sent());
+    on->reader.begin(is_head(r), std::nullopt);
+    requesting head(*on, text, until::head);
+    co_await Mode::drive(head, on->deadline());
+    co_return std::make_shared<body>(on, std::move(begun), head.all_sent());
 }
 
-awaitable<std::optional<std::string>> next_of(std::shared_ptr<body> of) {
+template <class Mode>
+result_in<Mode, std::optional<std::string>> next(std::shared_ptr<body> of) {
     if (of->over()) co_return std::nullopt;
-    exchange going_on = of->pick_up();
+    exchange resumed = of->resume();
     reading more(of->on(), until::piece);
-    co_await async_drive(more, of->on().deadline());
-    co_return of->take(going_on);
+    co_await Mode::drive(more, of->on().deadline());
+    co_return of->take(resumed);
 }
 
-void must_have_room(std::span<char> into) {
-    if (into.empty()) throw std::invalid_argument("cenote: there is no room to read into");
-}
-
-awaitable<std::size_t> read_of(std::shared_ptr<body> of, std::span<char> into) {
-    must_have_room(into);
+template <class Mode>
+result_in<Mode, std::size_t> read(std::shared_ptr<body> of, std::span<char> into) {
+    if (into.empty()) throw std::invalid_argument("cenote: HTTP: the buffer is empty");
     if (of->over()) co_return 0;
-    exchange going_on = of->pick_up();
+    exchange resumed = of->resume();
     reading more(of->on(), until::piece);
-    co_await async_drive(more, of->on().deadline());
-    co_return of->take(going_on, into);
+    co_await Mode::drive(more, of->on().deadline());
+    co_return of->take(resumed, into);
 }
 
 }  // namespace
@@ -319,70 +324,50 @@ streamed::~streamed() = default;
 
 const response& streamed::head() const noexcept { return body_->head(); }
 
-std::optional<std::string> streamed::next() {
-    if (body_->over()) return std::nullopt;
-    exchange going_on = body_->pick_up();
-    detail::reading more(body_->on(), detail::until::piece);
-    drive(more, body_->on().deadline());
-    return body_->take(going_on);
+std::optional<std::string> streamed::next() { return detail::next<blocking>(body_).get(); }
+
+awaitable<std::optional<std::string>> streamed::async_next() {
+    return detail::next<awaited>(body_);
 }
 
-awaitable<std::optional<std::string>> streamed::async_next() { return detail::next_of(body_); }
-
 std::size_t streamed::read(std::span<char> into) {
-    detail::must_have_room(into);
-    if (body_->over()) return 0;
-    exchange going_on = body_->pick_up();
-    detail::reading more(body_->on(), detail::until::piece);
-    drive(more, body_->on().deadline());
-    return body_->take(going_on, into);
+    return detail::read<blocking>(body_, into).get();
 }
 
 awaitable<std::size_t> streamed::async_read(std::span<char> into) {
-    return detail::read_of(body_, into);
+    return detail::read<awaited>(body_, into);
 }
 
 // Connections.
 
-connection::connection(std::shared_ptr<detail::link> made) noexcept : link_(std::move(made)) {}
+connection::connection(std::shared_ptr<detail::channel> made) noexcept
+    : channel_(std::move(made)) {}
 connection::connection(connection&&) noexcept = default;
 connection& connection::operator=(connection&&) noexcept = default;
 connection::~connection() = default;
 
-response connection::send(const request& asked) {
-    detail::link& on = *link_;
-    detail::request_text text(asked, *on.by);
-    exchange begun = on.begin();
-    on.reader.begin(detail::is_head(asked), on.by->chosen.max_body);
-    detail::asking going_on(on, text, detail::until::end);
-    drive(going_on, on.deadline());
-    on.finish(begun, going_on.all_sent());
-    return on.reader.take_answer();
+response connection::send(const request& r) {
+    return detail::send<blocking>(channel_, std::cref(r)).get();
 }
 
-awaitable<response> connection::async_send(request asked) {
-    return detail::send_on(link_, std::move(asked));
+awaitable<response> connection::async_send(request r) {
+    return detail::send<awaited>(channel_, std::move(r));
 }
 
-streamed connection::stream(const request& asked) {
-    detail::link& on = *link_;
-    detail::request_text text(asked, *on.by);
-    exchange begun = on.begin();
-    on.reader.begin(detail::is_head(asked), std::nullopt);
-    detail::asking going_on(on, text, detail::until::head);
-    drive(going_on, on.deadline());
-    return streamed(std::make_shared<detail::body>(link_, std::move(begun), going_on.all_sent()));
+streamed connection::stream(const request& r) {
+    return streamed(detail::stream<blocking>(channel_, std::cref(r)).get());
 }
 
-awaitable<streamed> connection::async_stream(request asked) {
-    awaitable<std::shared_ptr<detail::body>> begun = detail::stream_on(link_, std::move(asked));
+awaitable<streamed> connection::async_stream(request r) {
+    awaitable<std::shared_ptr<detail::body>> begun =
+        detail::stream<awaited>(channel_, std::move(r));
     std::shared_ptr<detail::body> opened = co_await std::move(begun);
     co_return streamed(std::move(opened));
 }
 
-void connection::set_timeout(std::chrono::nanoseconds time) noexcept { link_->timeout = time; }
-bool connection::reusable() const noexcept { return link_->state.idle(); }
-int connection::native_handle() const noexcept { return link_->wire.descriptor(); }
+void connection::set_timeout(std::chrono::nanoseconds time) noexcept { channel_->timeout = time; }
+bool connection::reusable() const noexcept { return channel_->state.idle(); }
+int connection::native_handle() const noexcept { return channel_->peer.descriptor(); }
 
 // Connectors.
 
@@ -390,41 +375,24 @@ namespace detail {
 
 namespace {
 
-transport opened(const settings& by) {
-    instant deadline = deadline_after(by.chosen.connect_timeout);
-    auto where = connector_detail::resolve(by.chosen.host, by.chosen.port);
-    transport wire(connector_detail::connect(where, deadline));
-    if (by.tls == nullptr) return wire;
-    wire.protect(*by.tls, by.chosen.host);
-    connector_detail::handshake hands(wire);
-    drive(hands, deadline);
-    return wire;
-}
-
-awaitable<connection> async_opened(std::shared_ptr<const settings> by) {
+template <class Mode>
+result_in<Mode, connection> open(std::shared_ptr<const settings> by) {
     instant deadline = deadline_after(by->chosen.connect_timeout);
-    std::vector<connector_detail::address> where =
-        co_await connector_detail::async_resolve(by->chosen.host, by->chosen.port);
-    connector_detail::socket plain =
-        co_await connector_detail::async_connect(std::move(where), deadline);
-    transport wire(std::move(plain));
-    if (by->tls != nullptr) {
-        wire.protect(*by->tls, by->chosen.host);
-        connector_detail::handshake hands(wire);
-        co_await async_drive(hands, deadline);
-    }
-    co_return maker::make(by, std::move(wire));
+    transport peer = co_await connector_detail::open_transport<Mode>(
+        &by->chosen.host, by->chosen.port, by->tls.get(), deadline);
+    co_return access::make(by, std::move(peer));
 }
 
-awaitable<bool> async_probed(std::shared_ptr<link> on, std::string target) {
+template <class Mode>
+result_in<Mode, bool> probe(std::shared_ptr<channel> on, std::string target) {
     if (!on->quiet()) co_return false;
     if (target.empty()) co_return true;
-    request asked = get(std::move(target));
-    response answer = co_await send_on(on, std::move(asked));
-    co_return answer.status < 500 && on->state.idle();
+    request r = get(std::move(target));
+    response got = co_await send<Mode>(on, std::move(r));
+    co_return got.status < 500 && on->state.idle();
 }
 
-awaitable<void> async_closed(std::shared_ptr<link> on) {
+awaitable<void> async_close(std::shared_ptr<channel> on) {
     on->close();
     co_return;
 }
@@ -435,49 +403,42 @@ connector_base::connector_base(const options& chosen)
     : settings_(std::make_shared<const settings>(chosen)) {}
 
 void connector_base::reset(connection& c) const {
-    if (!maker::of(c)->quiet())
+    if (!access::of(c)->quiet())
         throw connection_error(error_kind::connection,
-                               "cenote: the connection cannot be used any more");
+                               "cenote: HTTP: the connection is unusable: it was lost, or an "
+                               "operation on it ended early");
 }
 
 bool connector_base::before_acquire(connection& c) const noexcept {
-    return maker::of(c)->still_quiet();
+    return access::of(c)->still_quiet();
 }
 
 verdict connector_base::before_release(connection& c) const noexcept {
-    link& on = *maker::of(c);
+    channel& on = *access::of(c);
     on.timeout = settings_->chosen.operation_timeout;
     return on.quiet() ? verdict::keep : verdict::discard;
 }
 
 void connector_base::forsake(connection& c) const noexcept {
-    link& on = *maker::of(c);
+    channel& on = *access::of(c);
     on.state.note_broken();
-    on.wire.forsake();
+    on.peer.forsake();
 }
 
 }  // namespace detail
 
-connection connector::open() const {
-    return detail::maker::make(settings_, detail::opened(*settings_));
-}
-
+connection connector::open() const { return detail::open<blocking>(settings_).get(); }
 bool connector::probe(connection& c) const {
-    if (!detail::maker::of(c)->quiet()) return false;
-    const std::string& target = settings_->chosen.probe_target;
-    return target.empty() || (c.send(get(target)).status < 500 && c.reusable());
+    return detail::probe<blocking>(detail::access::of(c), settings_->chosen.probe_target).get();
 }
+void connector::close(connection& c) const noexcept { detail::access::of(c)->close(); }
 
-void connector::close(connection& c) const noexcept { detail::maker::of(c)->close(); }
-
-awaitable<connection> async_connector::open() const { return detail::async_opened(settings_); }
-
+awaitable<connection> async_connector::open() const { return detail::open<awaited>(settings_); }
 awaitable<bool> async_connector::probe(connection& c) const {
-    return detail::async_probed(detail::maker::of(c), settings_->chosen.probe_target);
+    return detail::probe<awaited>(detail::access::of(c), settings_->chosen.probe_target);
 }
-
 awaitable<void> async_connector::close(connection& c) const {
-    return detail::async_closed(detail::maker::of(c));
+    return detail::async_close(detail::access::of(c));
 }
 
 }  // namespace cenote::http

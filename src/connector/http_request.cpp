@@ -1,4 +1,4 @@
-// Requests, checked before anything is sent; fields; options from URLs.
+// Requests, checked before anything is sent; header fields; options from URLs.
 #include "connector/http_request.hpp"
 
 #include <algorithm>
@@ -9,14 +9,16 @@
 #include <vector>
 
 #include "cenote/url.hpp"
+#include "connector/url_options.hpp"
 
 namespace cenote::http {
 
 namespace {
 
-constexpr std::size_t least_header = 1024;
-constexpr std::size_t most_header = std::size_t{1} << 30;
-/// A body up to this size is sent along with the head.
+// Of options::max_header.
+constexpr std::size_t min_header_limit = 1024;
+constexpr std::size_t max_header_limit = std::size_t{1} << 30;
+/// A body up to this size is sent in one message with the head.
 constexpr std::size_t short_body = std::size_t{16} << 10;
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
@@ -33,7 +35,7 @@ bool is_token(std::string_view text) {
     });
 }
 
-/// Spaces end it, controls end more than that, and what follows a '#' is not for the server.
+/// Without spaces and control characters, which would end it, and without a fragment.
 bool is_target(std::string_view text) {
     bool visible =
         std::ranges::all_of(text, [](char c) { return c > ' ' && c < 0x7f && c != '#'; });
@@ -48,28 +50,28 @@ bool is_value(std::string_view text) {
 }
 
 [[noreturn]] void refuse(const std::string& why) {
-    throw std::invalid_argument("cenote: the request " + why);
+    throw std::invalid_argument("cenote: the HTTP request " + why);
 }
 
-void check(const request& asked) {
-    if (!is_token(asked.method)) refuse("has a method that is no word");
-    if (asked.method == "CONNECT") refuse("is for a tunnel: there are none here");
-    if (!is_target(asked.target))
-        refuse("has a target that is no path, or with characters that must be percent-encoded");
+void check(const request& r) {
+    if (!is_token(r.method)) refuse("has a malformed method");
+    if (r.method == "CONNECT") refuse("has the method CONNECT, which is not supported");
+    if (!is_target(r.target))
+        refuse("has a target that is not a path, or has characters that must be percent-encoded");
     constexpr std::array<std::string_view, 9> ours = {"connection", "content-length",    "host",
                                                       "keep-alive", "proxy-connection",  "te",
                                                       "trailer",    "transfer-encoding", "upgrade"};
-    for (const headers::field& each : asked.headers) {
-        if (!is_token(each.name)) refuse("has a field whose name is no word");
+    for (const headers::field& each : r.headers) {
+        if (!is_token(each.name)) refuse("has a field with a malformed name");
         if (!is_value(each.value))
             refuse("has control characters in its field \"" + each.name + "\"");
         for (std::string_view own : ours)
             if (same_name(own, each.name))
-                refuse("has a field \"" + each.name + "\", which is the connection's own affair");
+                refuse("has a field \"" + each.name + "\", which only the connection may set");
     }
 }
 
-/// The value of Host, and what a certificate is for.
+/// The name for the field Host and for the certificate.
 std::string host_of(const options& chosen) {
     if (chosen.host.starts_with('/')) return "localhost";
     return chosen.host;
@@ -104,19 +106,18 @@ secret authorization_of(const options& chosen) {
 
 void check(const options& chosen) {
     auto refuse_option = [](const char* why) {
-        throw std::invalid_argument(std::string("cenote: http::options: ") + why);
+        throw std::invalid_argument(std::string("cenote: the HTTP option ") + why);
     };
     bool host_fits = !chosen.host.empty() &&
                      std::ranges::all_of(chosen.host, [](char c) { return c > ' ' && c < 0x7f; });
-    if (!host_fits) refuse_option("the host is empty or has characters that no host has");
-    if (chosen.user.find(':') != std::string::npos) refuse_option("the user has a ':' in it");
-    if (chosen.user.empty() && !chosen.password.empty())
-        refuse_option("there is a password without a user");
-    if (!is_value(chosen.user_agent)) refuse_option("user_agent has control characters");
-    if (chosen.max_header < least_header || chosen.max_header > most_header)
-        refuse_option("max_header is not between 1 KiB and 1 GiB");
+    if (!host_fits) refuse_option("\"host\" is empty or has characters that are not allowed");
+    if (chosen.user.find(':') != std::string::npos) refuse_option("\"user\" must not have a ':'");
+    if (chosen.user.empty() && !chosen.password.empty()) refuse_option("\"password\" needs a user");
+    if (!is_value(chosen.user_agent)) refuse_option("\"user_agent\" has control characters");
+    if (chosen.max_header < min_header_limit || chosen.max_header > max_header_limit)
+        refuse_option("\"max_header\" must be between 1 KiB and 1 GiB");
     if (!chosen.probe_target.empty() && !is_target(chosen.probe_target))
-        refuse_option("probe_target is no path");
+        refuse_option("\"probe_target\" must be a path");
 }
 
 }  // namespace
@@ -143,54 +144,16 @@ void headers::set(std::string_view name, std::string value) {
     add(std::string(name), std::move(value));
 }
 
-namespace {
-
-[[noreturn]] void refuse_url(const std::string& why) {
-    throw invalid_url("cenote: the URL " + why);
-}
-
-/// Refused here, where the key can be named.
-void take_tls(url_parameters& from, bool secure, tls_options& into) {
-    auto take = [&](const char* key, std::string& value) {
-        auto given = from.take(key);
-        if (!given) return;
-        if (!secure) refuse_url(std::string("has a parameter \"") + key + "\" but is no https");
-        value = *given;
-    };
-    take("tls_ca", into.ca_file);
-    take("tls_cert", into.certificate_file);
-    take("tls_key", into.key_file);
-    take("tls_server_name", into.server_name);
-    if (into.certificate_file.empty() && !into.key_file.empty())
-        refuse_url("has a parameter \"tls_key\" without \"tls_cert\"");
-}
-
-void take_times(url_parameters& from, options& into) {
-    using std::chrono::milliseconds;
-    if (auto time = from.take_milliseconds("connect_timeout"))
-        into.connect_timeout = milliseconds(*time);
-    if (auto time = from.take_milliseconds("operation_timeout"))
-        into.operation_timeout = milliseconds(*time);
-}
-
-void take_bounds(url_parameters& from, options& into) {
-    if (auto bytes = from.take_number("max_header", least_header, most_header))
-        into.max_header = static_cast<std::size_t>(*bytes);
-    if (auto bytes = from.take_number("max_body", 0, std::int64_t{1} << 40))
-        into.max_body = static_cast<std::size_t>(*bytes);
-}
-
-}  // namespace
-
 options options::from_url(std::string_view text) {
+    using connector_detail::refuse_url;
     url u = url::parse(text);
-    if (u.scheme != "http" && u.scheme != "https") refuse_url("is neither http nor https");
+    if (u.scheme != "http" && u.scheme != "https")
+        refuse_url("must begin with http:// or https://");
     if (u.hosts.empty()) refuse_url("has no host");
-    if (u.hosts.size() > 1) refuse_url("has more than one host: each needs a pool of its own");
+    if (u.hosts.size() > 1) refuse_url("has more than one host; each needs a pool of its own");
     if (!u.path.empty() && u.path != "/")
-        refuse_url("has a path: targets are given with each request");
+        refuse_url("has a path; targets are given with each request");
     if (u.user.find(':') != std::string::npos) refuse_url("has a user with a ':' in it");
-
     if (u.user.empty() && !u.password.empty()) refuse_url("has a password without a user");
 
     options o;
@@ -200,15 +163,15 @@ options options::from_url(std::string_view text) {
     o.user = u.user;
     o.password = u.password;
     url_parameters given(u);
-    take_tls(given, o.secure, o.tls);
-    take_times(given, o);
-    take_bounds(given, o);
-    if (auto agent = given.take("user_agent")) {
-        if (!is_value(*agent)) refuse_url("has a parameter \"user_agent\" with control characters");
-        o.user_agent = *agent;
-    }
+    connector_detail::take_tls_files(given, o.secure, o.tls);
+    connector_detail::take_timeouts(given, o);
+    connector_detail::take_size(given, "max_header", min_header_limit, max_header_limit,
+                                o.max_header);
+    connector_detail::take_reply_limit(given, "max_body", 0, o.max_body);
+    connector_detail::take_text(given, "user_agent", o.user_agent);
+    if (!is_value(o.user_agent)) url_parameters::refuse("user_agent", "has control characters");
     if (auto target = given.take("probe_target")) {
-        if (!is_target(*target)) refuse_url("has a parameter \"probe_target\" that is no path");
+        if (!is_target(*target)) url_parameters::refuse("probe_target", "must be a path");
         o.probe_target = *target;
     }
     given.refuse_others();
@@ -219,38 +182,39 @@ namespace detail {
 
 using connector_detail::tls_context;
 
-settings::settings(const options& o)
-    : chosen((check(o), o)), host_field(host_field_of(o)), authorization(authorization_of(o)) {
+settings::settings(const options& given)
+    : chosen((check(given), given)),
+      host_field(host_field_of(given)),
+      authorization(authorization_of(given)) {
     if (chosen.port == 0) chosen.port = chosen.secure ? 443 : 80;
     if (!chosen.secure) return;
     if (chosen.tls.server_name.empty()) chosen.tls.server_name = host_of(chosen);
     tls = std::make_unique<tls_context>(chosen.tls, "http/1.1");
 }
 
-/// Its size is known from the beginning: growing would leave copies behind.
-request_text::request_text(const request& asked, const settings& by) {
-    check(asked);
-    std::size_t size = 256 + asked.method.size() + asked.target.size() + by.host_field.size() +
+/// Reserves the whole size: a text that grows would leave copies of the password behind.
+request_text::request_text(const request& r, const settings& by) {
+    check(r);
+    std::size_t size = 256 + r.method.size() + r.target.size() + by.host_field.size() +
                        by.authorization.reveal().size() + by.chosen.user_agent.size();
-    for (const headers::field& each : asked.headers)
-        size += each.name.size() + each.value.size() + 4;
-    bool together = asked.body.size() <= short_body;
-    if (together) size += asked.body.size();
+    for (const headers::field& each : r.headers) size += each.name.size() + each.value.size() + 4;
+    bool together = r.body.size() <= short_body;
+    if (together) size += r.body.size();
     text_.reserve(size);
 
-    text_.append(asked.method).append(" ").append(asked.target).append(" HTTP/1.1\r\n");
+    text_.append(r.method).append(" ").append(r.target).append(" HTTP/1.1\r\n");
     add("Host", by.host_field);
-    bool own_agent = asked.headers.contains("User-Agent");
+    bool own_agent = r.headers.contains("User-Agent");
     if (!own_agent && !by.chosen.user_agent.empty()) add("User-Agent", by.chosen.user_agent);
-    bool own_authorization = asked.headers.contains("Authorization");
+    bool own_authorization = r.headers.contains("Authorization");
     if (!own_authorization && !by.authorization.empty())
         add("Authorization", by.authorization.reveal());
-    for (const headers::field& each : asked.headers) add(each.name, each.value);
-    bool usual = asked.method == "POST" || asked.method == "PUT" || asked.method == "PATCH";
-    if (usual || !asked.body.empty()) add("Content-Length", std::to_string(asked.body.size()));
+    for (const headers::field& each : r.headers) add(each.name, each.value);
+    bool usual = r.method == "POST" || r.method == "PUT" || r.method == "PATCH";
+    if (usual || !r.body.empty()) add("Content-Length", std::to_string(r.body.size()));
     text_.append("\r\n");
-    if (together) text_.append(asked.body);
-    else body_ = asked.body;
+    if (together) text_.append(r.body);
+    else body_ = r.body;
 }
 
 request_text::~request_text() { explicit_bzero(text_.data(), text_.size()); }

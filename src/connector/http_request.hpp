@@ -1,4 +1,4 @@
-// What is sent to an HTTP server: requests as bytes, and what all of one connector have in common.
+// Requests as bytes, and the settings that all connections of one connector share.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,10 @@
 
 namespace cenote::http::detail {
 
-/// What a connector was made from, checked and made ready.
+/// Checked options, and what is derived from them.
 struct settings {
-    /// Throws std::invalid_argument, or connection_error (final) if the files for TLS cannot be
-    /// used.
-    explicit settings(const options& chosen);
+    /// Throws std::invalid_argument, or connection_error (final) if a file for TLS cannot be used.
+    explicit settings(const options& given);
 
     options chosen;
     std::string host_field;  // the value of Host
@@ -23,18 +22,19 @@ struct settings {
     std::unique_ptr<connector_detail::tls_context> tls;
 };
 
-/// A request as it is sent, but for a long body. Contains passwords, and forgets them.
+/// A request in the protocol's form, except for a long body. Wipes its memory at the end, since it
+/// contains the password.
 class request_text {
 public:
-    /// Throws std::invalid_argument if it is no proper request: nothing in it may end a line, or
-    /// say where a message ends.
-    request_text(const request& asked, const settings& by);
+    /// Throws std::invalid_argument if the request is malformed: no part of it may end a line or
+    /// set the length of the message.
+    request_text(const request& r, const settings& by);
     request_text(const request_text&) = delete;
     request_text& operator=(const request_text&) = delete;
     ~request_text();
 
     std::string_view head() const noexcept { return text_; }
-    /// What comes after it, as long as the request lives.
+    /// A long body, which refers to the request; otherwise empty.
     std::string_view body() const noexcept { return body_; }
 
 private:

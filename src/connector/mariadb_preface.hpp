@@ -1,5 +1,5 @@
-// What goes to a server of MariaDB's in front of the library's next request, in the same message,
-// and the replies to that, which the library never sees. Pure.
+// Packets to MariaDB in front of the library's next request, in one message with it, and the
+// replies to them, which the library never sees. Pure.
 #pragma once
 
 #include <array>
@@ -10,26 +10,26 @@
 
 namespace cenote::mariadb::detail {
 
-/// A command as the server reads it: short enough for one packet.
+/// A command in the protocol's form. Requires that it fits into one packet.
 std::string packet_of(unsigned char command, std::string_view argument);
 
-/// Some packets, and as many replies that come before the library's.
+/// Some packets and their replies, which come before the library's reply.
 class preface {
 public:
-    /// The packets must stay where they are until they are sent.
-    void begin(std::string_view packets, std::size_t how_many) noexcept;
+    /// `count`: of the packets and their replies. The packets stay valid until they are sent.
+    void begin(std::string_view packets, std::size_t count) noexcept;
 
-    /// What has not been sent yet.
+    /// The bytes that have not been sent yet.
     std::string_view unsent() const noexcept { return unsent_; }
     void note_sent(std::size_t bytes) noexcept { unsent_.remove_prefix(bytes); }
 
-    /// Replies to it are still to come, or the server has refused one.
+    /// Whether replies are still to come, or the server has refused a packet.
     bool is_open() const noexcept { return awaited_ > 0 || refused_; }
-    /// Bytes have come: takes those out that belong to its replies. How many are left; they are at
-    /// the front.
-    std::size_t take_out(std::span<unsigned char> came) noexcept;
+    /// Removes the replies from the bytes that have come. Returns the number of bytes that are
+    /// left, at the front.
+    std::size_t take_out(std::span<unsigned char> received) noexcept;
 
-    /// The server has said no, or something else that is not yes. Whatever follows is not read.
+    /// A reply was not OK. What follows is not read.
     bool refused() const noexcept { return refused_; }
     unsigned code() const noexcept;
     std::string sqlstate() const;
@@ -38,19 +38,19 @@ public:
 private:
     static constexpr std::size_t header_size = 4;
 
-    std::size_t take_header(std::span<const unsigned char> came) noexcept;
-    std::size_t take_body(std::span<const unsigned char> came) noexcept;
+    std::size_t take_header(std::span<const unsigned char> received) noexcept;
+    std::size_t take_body(std::span<const unsigned char> received) noexcept;
     void end_reply() noexcept;
-    std::string_view said() const noexcept { return {said_.data(), kept_}; }
+    std::string_view reply() const noexcept { return {reply_.data(), kept_}; }
 
     std::string_view unsent_;
     std::size_t awaited_ = 0;
     bool refused_ = false;
     std::array<unsigned char, header_size> header_{};
-    std::size_t headed_ = 0;  // bytes of the header that have come
-    std::size_t left_ = 0;    // bytes of the reply that have not
-    std::array<char, 512> said_{};
-    std::size_t kept_ = 0;  // of the reply's beginning
+    std::size_t header_bytes_ = 0;  // that have come
+    std::size_t left_ = 0;          // bytes of the reply that have not come
+    std::array<char, 512> reply_{};
+    std::size_t kept_ = 0;  // bytes of the reply's beginning
 };
 
 }  // namespace cenote::mariadb::detail

@@ -1,4 +1,4 @@
-// When a session of MariaDB's is reset, how thoroughly, and what it is told then.
+// When a session of MariaDB is reset, how thoroughly, and with which statements.
 #include <algorithm>
 #include <array>
 
@@ -19,13 +19,13 @@ const char* name_of(isolation_level level) {
     return nullptr;
 }
 
-/// What a connection is told. The values were checked to consist of letters, digits and little
-/// else.
+/// The values need no quoting: validate() has checked their characters.
 std::string settings_text(const options& o, bool tracks) {
     std::string all = "SET NAMES '" + o.charset + "'";
     if (!o.time_zone.empty()) all += ", SESSION time_zone = '" + o.time_zone + "'";
-    // Of all that a server tells this is the least, and tells of all. The other one tells if a
-    // borrower switches it off, and it tells if the borrower changes the other one first.
+    // session_track_state_change reports any change with the fewest bytes. The first variable makes
+    // the server report when a borrower switches that off; to change the first variable is a change
+    // of state itself.
     if (tracks)
         all +=
             ", SESSION session_track_system_variables = 'session_track_state_change', "
@@ -45,10 +45,10 @@ std::vector<std::string> mode_texts(const options& o) {
     return {"SET SESSION sql_mode = '" + o.sql_mode + "'"};
 }
 
-greeting plain_greeting(const options& o, bool tracks) {
-    greeting g{.texts = settings_texts(o, tracks)};
-    for (std::string& each : mode_texts(o)) g.texts.push_back(std::move(each));
-    return g;
+setup_script basic_setup_of(const options& o, bool tracks) {
+    setup_script s{.statements = settings_texts(o, tracks)};
+    for (std::string& each : mode_texts(o)) s.statements.push_back(std::move(each));
+    return s;
 }
 
 std::string quoted(std::string_view name) {
@@ -57,8 +57,8 @@ std::string quoted(std::string_view name) {
     return text + "`";
 }
 
-/// All that in one round trip, with a signal if a borrower has left the connection in another
-/// database: a block cannot go back to it. Its select also ends what FOUND_ROWS() knew.
+/// All statements in one round trip. Raises a signal if a borrower has selected another database: a
+/// block cannot select one. Its SELECT also clears FOUND_ROWS().
 std::string block_of(const std::vector<std::string>& texts, const options& o) {
     std::string block = "BEGIN NOT ATOMIC DECLARE stayed INT; ";
     for (const std::string& text : texts) block += text + "; ";
@@ -66,11 +66,12 @@ std::string block_of(const std::vector<std::string>& texts, const options& o) {
     return block + "IF NOT stayed THEN SIGNAL SQLSTATE '45000'; END IF; END";
 }
 
-/// After a reset that was not enough, the settings and more: MariaDB leaves the role, the profiles
-/// of past statements and FOUND_ROWS() as they were (10.11). The profiles go when their history has
-/// no room and another one is made. A block ends with the mode it began with, so that is said on
-/// its own.
-greeting full_greeting(const options& o, bool tracks, bool is_mariadb, const server_facts& server) {
+/// The settings, and what COM_RESET_CONNECTION of MariaDB 10.11 leaves as it was: the role, the
+/// profiles of past statements and FOUND_ROWS(). The profiles are dropped when the size of their
+/// history is 0 and another one is added. At its end a block restores the sql_mode it began with,
+/// so the mode is set after the block.
+setup_script full_setup_of(const options& o, bool tracks, bool is_mariadb,
+                           const server_facts& server) {
     std::vector<std::string> texts = settings_texts(o, tracks);
     if (is_mariadb) {
         texts[0] += ", ROLE " + (server.role ? quoted(*server.role) : "NONE") +
@@ -78,31 +79,32 @@ greeting full_greeting(const options& o, bool tracks, bool is_mariadb, const ser
         texts.emplace(texts.begin() + 1,
                       "SET SESSION profiling = 0, SESSION profiling_history_size = DEFAULT");
     } else if (server.role) {
-        texts.push_back("SET ROLE " + *server.role);  // as MySQL has written it: a list of names
+        texts.push_back("SET ROLE " + *server.role);  // MySQL's form: a list of quoted names
     }
-    greeting g{.texts = std::move(texts), .minds_database = server.knows_blocks};
-    if (server.knows_blocks) g.texts = {block_of(g.texts, o)};
-    for (std::string& each : mode_texts(o)) g.texts.push_back(std::move(each));
-    return g;
+    setup_script s{.statements = std::move(texts),
+                   .checks_database = server.has_compound_statements};
+    if (server.has_compound_statements) s.statements = {block_of(s.statements, o)};
+    for (std::string& each : mode_texts(o)) s.statements.push_back(std::move(each));
+    return s;
 }
 
-/// What a reset and these texts are on the wire.
-std::string packets_of(const greeting& after) {
+/// COM_RESET_CONNECTION and these statements in the protocol's form.
+std::string packets_of(const setup_script& after) {
     constexpr unsigned char query = 3;
     constexpr unsigned char reset_connection = 31;
     std::string all = packet_of(reset_connection, {});
-    for (const std::string& text : after.texts) all += packet_of(query, text);
+    for (const std::string& text : after.statements) all += packet_of(query, text);
     return all;
 }
 
-/// Whether others may have to wait until it is undone.
-bool speaks_of_shared_things(std::string_view text) noexcept {
-    // Far into long texts there are values.
-    constexpr std::size_t most = 4096;
+/// Whether a statement may make other connections wait until the session is reset.
+bool mentions_shared_objects(std::string_view text) noexcept {
+    // The far end of a long text consists of values.
+    constexpr std::size_t max_searched = 4096;
     constexpr std::array<std::string_view, 5> words{"get_lock", "lock table", "read lock",
                                                     "handler", "temporary"};
     return std::ranges::any_of(
-        words, [&](std::string_view word) { return mentions(text.substr(0, most), word); });
+        words, [&](std::string_view word) { return mentions(text.substr(0, max_searched), word); });
 }
 
 }  // namespace
@@ -147,7 +149,7 @@ bool mentions(std::string_view text, std::string_view word) noexcept {
     return !std::ranges::search(text, word, same).empty();
 }
 
-/// A routine or block may: it is taken for one that does.
+/// Routines and blocks count as well.
 bool may_select(std::string_view text) noexcept {
     const std::string_view first = from_first_word(text);
     auto begins_with = [&](std::string_view word) {
@@ -159,7 +161,7 @@ bool may_select(std::string_view text) noexcept {
            (begins_with("begin") && mentions(first, "select"));
 }
 
-verdict session::leave() noexcept {
+verdict session::end_lease() noexcept {
     timeout_ = settings_->operation_timeout;
     if (handle_was_lent_ && handle_ != nullptr) refuse_files_and_reconnects();
     bool automatic = handle_ != nullptr && (handle_->server_status & SERVER_STATUS_AUTOCOMMIT) != 0;
@@ -169,65 +171,66 @@ verdict session::leave() noexcept {
     bool stays = judged == verdict::keep || judged == verdict::reset;
     if (stays && !quiet()) return verdict::discard;
     condition_.note_quiet();
-    if (judged != verdict::reset || !may_owe(unfinished)) return judged;
-    owe();
+    if (judged != verdict::reset || !may_postpone_reset(unfinished)) return judged;
+    postpone_reset();
     return verdict::reset_later;
 }
 
-/// Only what nobody else has to wait for, and what the server's reset removes.
-bool session::may_owe(bool unfinished) const noexcept {
-    return mode_ == reset_mode::with_next && !unfinished && !urgent_ && !needs_full_reset();
+/// Only if other connections need not wait for it, and COM_RESET_CONNECTION removes every change.
+bool session::may_postpone_reset(bool unfinished) const noexcept {
+    return mode_ == reset_mode::with_next && !unfinished && !blocks_others_ && !needs_full_reset();
 }
 
-void session::owe() noexcept {
-    if (owes_) return;
-    owes_ = true;
+void session::postpone_reset() noexcept {
+    if (reset_pending_) return;
+    reset_pending_ = true;
     forget_statements();
 }
 
-void session::note_asked(std::string_view text) noexcept {
+void session::note_statement(std::string_view text) noexcept {
     changed_by_latest_ = false;
     if (mode_ != reset_mode::by_tracking) condition_.note_changed();
-    if (mode_ == reset_mode::with_next && !urgent_) urgent_ = speaks_of_shared_things(text);
+    if (mode_ == reset_mode::with_next && !blocks_others_)
+        blocks_others_ = mentions_shared_objects(text);
 }
 
-void session::note_answered() {
+void session::note_reply() {
     if ((handle_->server_status & SERVER_SESSION_STATE_CHANGED) == 0) return;
     condition_.note_changed();
-    lasting_ = true;
-    // What was prepared goes on in the database, and by the modes, of that time.
+    has_lasting_changes_ = true;
+    // Kept statements would run with the database and the modes of the time they were prepared.
     changed_by_latest_ = true;
     kept_.for_each(
-        [this](std::unique_ptr<prepared>& each) { needless_.push_back(std::move(each)); });
+        [this](std::unique_ptr<prepared>& each) { closable_.push_back(std::move(each)); });
     kept_.clear();
 }
 
-/// With an error the server does not tell what the statement has changed until then.
-void session::note_failed(error_kind kind) noexcept {
-    // Whatever was to follow, it does not follow an error.
+/// The reply to a failed statement does not report what it changed before it failed.
+void session::note_error(error_kind kind) noexcept {
+    // No further result follows an error.
     constexpr unsigned more = SERVER_MORE_RESULTS_EXIST | SERVER_PS_OUT_PARAMS;
     handle_->server_status &= ~more;
     condition_.note_changed();
-    lasting_ = true;
+    has_lasting_changes_ = true;
     if (kind == error_kind::statement) return;
     condition_.note_broken(kind);
-    is_over_ = true;
+    cancel_done_ = true;
 }
 
-/// FOUND_ROWS() outlasts a reset. Any select sets it, also one without rows to be seen.
+/// FOUND_ROWS() outlasts a reset. Every SELECT sets it, even one that returns no rows.
 void session::note_found_rows(const prepared& by) noexcept {
-    if (by.selects()) alien_rows_ = false;
+    if (by.selects()) stale_found_rows_ = false;
 }
 
-bool session::must_forget_rows(std::string_view text) const noexcept {
-    return has_left_overs() && mentions(text, "found_rows");
+bool session::must_clear_found_rows(std::string_view text) const noexcept {
+    return has_leftovers() && mentions(text, "found_rows");
 }
 
-void session::note_anything() noexcept {
+void session::note_handle_lent() noexcept {
     handle_was_lent_ = true;
     condition_.note_changed();
-    lasting_ = true;
-    alien_rows_ = false;
+    has_lasting_changes_ = true;
+    stale_found_rows_ = false;
 }
 
 void session::note_connected() {
@@ -235,17 +238,16 @@ void session::note_connected() {
     bool tracks = settings_->reset == reset_mode::by_tracking ||
                   (mariadb_connection(handle_) != 0 &&
                    mysql_get_server_version(handle_) >= first_that_tracks);
-    plain_ = plain_greeting(*settings_, tracks);
-    dues_ = packets_of(plain_);
+    basic_setup_ = basic_setup_of(*settings_, tracks);
+    reset_packets_ = packets_of(basic_setup_);
 }
 
-/// To have tracking switched on is a change that it tells of, unless somebody on the way keeps that
-/// to himself.
+/// The server reports that tracking was switched on, unless a proxy drops the report.
 void session::note_tracking() noexcept {
     tracks_ = (handle_->server_status & SERVER_SESSION_STATE_CHANGED) != 0;
-    knows_lasting_ = tracks_ && mariadb_connection(handle_) != 0;
+    reports_lasting_changes_ = tracks_ && mariadb_connection(handle_) != 0;
     mode_ = settings_->reset;
-    if (mode_ == reset_mode::with_next && (!knows_lasting_ || encrypted_))
+    if (mode_ == reset_mode::with_next && (!reports_lasting_changes_ || encrypted_))
         mode_ = reset_mode::at_release;
     if (mode_ == reset_mode::by_tracking && !tracks_) mode_ = reset_mode::at_release;
 }
@@ -255,33 +257,34 @@ void session::note_server(server_facts facts) {
     bool is_mariadb = mariadb_connection(handle_) != 0;
     constexpr unsigned long first_with_blocks = 100'101;
     if (!is_mariadb || mysql_get_server_version(handle_) < first_with_blocks)
-        facts.knows_blocks = false;
-    full_ = full_greeting(*settings_, tracks_, is_mariadb, facts);
-    // Between here and a server that gives it another number is somebody who may change servers.
-    if (facts.number == std::to_string(mysql_thread_id(handle_)))
-        seen_at_ = std::move(facts.seen_at);
+        facts.has_compound_statements = false;
+    full_setup_ = full_setup_of(*settings_, tracks_, is_mariadb, facts);
+    // If the server knows the connection by another number there is a proxy, which may change
+    // servers.
+    if (facts.connection_id == std::to_string(mysql_thread_id(handle_)))
+        client_address_ = std::move(facts.client_address);
     else if (mode_ == reset_mode::with_next) mode_ = reset_mode::at_release;
 }
 
-void session::note_settled(bool in_full) noexcept {
+void session::note_set_up(bool in_full) noexcept {
     condition_.note_reset();
-    owes_ = lasting_ = urgent_ = handle_was_lent_ = false;
-    alien_rows_ = !in_full;
+    reset_pending_ = has_lasting_changes_ = blocks_others_ = handle_was_lent_ = false;
+    stale_found_rows_ = !in_full;
 }
 
-/// What is asked now was noted before.
-void session::note_paid() noexcept {
-    owes_ = false;
-    alien_rows_ = true;
+/// The condition stays changed: by the statement that the reset goes with.
+void session::note_pending_reset_done() noexcept {
+    reset_pending_ = false;
+    stale_found_rows_ = true;
 }
 
 void session::forget_statements() noexcept {
-    // So that they are not closed one by one.
+    // So that the library does not close them on the server one by one.
     handle_->methods->invalidate_stmts(handle_, "a reset");
     latest_.reset();
     statements_.clear();
     kept_.clear();
-    needless_.clear();
+    closable_.clear();
     end_statements();
 }
 

@@ -1,4 +1,4 @@
-// How a connection of libmariadb's is set up, held, given up and reset.
+// Connections of libmariadb: their options, setting up, resets, ends and errors.
 #include "connector/mariadb_session.hpp"
 
 #include <algorithm>
@@ -27,17 +27,17 @@ using connector_detail::sight;
 
 namespace {
 
-/// The library's own stacks: name lookups and handshakes run there, too.
+/// Of the library's own stacks; name lookups and handshakes run on them, too.
 constexpr std::size_t stack_size = 262'144;
 
-/// More than any call takes to find out that its socket is shut.
-constexpr int most_last_steps = 1000;
+/// More steps than any call needs to notice that its socket was shut down.
+constexpr int max_last_steps = 1000;
 
-/// Those that never send the password as it is to whoever asks for it.
+/// The plugins that never send the password itself.
 constexpr const char* accepted_auth = "mysql_native_password,client_ed25519,caching_sha2_password";
 
-/// The library ignores SIGPIPE for the whole process when it is first used. That is not for it to
-/// decide.
+/// Restores the handler of SIGPIPE, which the library sets to "ignore" for the whole process at its
+/// first use.
 void begin_library() {
     static std::once_flag begun;
     std::call_once(begun, [] {
@@ -49,13 +49,14 @@ void begin_library() {
     });
 }
 
-/// Under TLS the library writes to its socket in a way that raises SIGPIPE if the other side is
-/// gone: held back here, for this thread. And it takes what OpenSSL still has to say to this thread
-/// about another connection's failure for its own: that is cleared before, and for others after.
-class manners {
+/// Encloses calls of the library under TLS. Blocks SIGPIPE for this thread, which the library's
+/// write raises when the peer is gone. Clears OpenSSL's error queue of this thread before, since
+/// the library would take the errors of another connection for its own, and after, for the same
+/// reason.
+class tls_call_guard {
 public:
-    explicit manners(bool needed) : clears_(needed) {
-        if (!clears_) return;
+    explicit tls_call_guard(bool encrypted) : active_(encrypted) {
+        if (!active_) return;
         ERR_clear_error();
         sigset_t pending;
         ::sigpending(&pending);
@@ -64,28 +65,28 @@ public:
         sigaddset(&pipe_, SIGPIPE);
         if (blocks_) ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
     }
-    ~manners() {
-        if (!clears_) return;
+    ~tls_call_guard() {
+        if (!active_) return;
         ERR_clear_error();
         if (!blocks_) return;
         const timespec none{};
         while (::sigtimedwait(&pipe_, nullptr, &none) < 0 && errno == EINTR) continue;
         ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     }
-    manners(const manners&) = delete;
-    manners& operator=(const manners&) = delete;
+    tls_call_guard(const tls_call_guard&) = delete;
+    tls_call_guard& operator=(const tls_call_guard&) = delete;
 
 private:
-    bool clears_;
+    bool active_;
     bool blocks_ = false;
     sigset_t pipe_{};
     sigset_t before_{};
 };
 
-/// Until when this thread may wait in a handshake.
+/// The deadline of the handshake on this thread.
 thread_local instant handshake_until = instant::max();
 
-/// The library waits with this where it knows no other way: in the handshake of TLS.
+/// The library's blocking wait, which it uses in the TLS handshake.
 int wait_in_handshake(my_socket socket, my_bool reads, int /*timeout*/) {
     for (;;) {
         auto left = std::chrono::ceil<std::chrono::milliseconds>(handshake_until -
@@ -93,7 +94,7 @@ int wait_in_handshake(my_socket socket, my_bool reads, int /*timeout*/) {
         pollfd waited{.fd = static_cast<int>(socket),
                       .events = static_cast<short>(reads != 0 ? POLLIN : POLLOUT),
                       .revents = 0};
-        if (left.count() <= 0) return errno = ETIMEDOUT, 0;  // however much there is to read
+        if (left.count() <= 0) return errno = ETIMEDOUT, 0;  // even if there is data to read
         int time = static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
         int ready = ::poll(&waited, 1, time);
         if (ready > 0 || (ready < 0 && errno != EINTR)) return ready;
@@ -105,35 +106,35 @@ void never_block(int descriptor) noexcept {
     if (flags >= 0 && (flags & O_NONBLOCK) == 0) ::fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
 }
 
-bool is_clients_own(unsigned code) {
+bool is_client_error(unsigned code) {
     return (code >= CR_MIN_ERROR && code <= 2999) || (code >= 5000 && code <= 5999);
 }
 
-/// The server's word for "not with this option"; MySQL has one of its own for this.
+/// 1290: the server runs with an option that forbids the statement. MySQL has a code of its own.
 bool is_read_only(unsigned code) { return code == 1290 || code == 1836; }
 
 error_kind kind_of(unsigned code, std::string_view sqlstate, std::string_view text) {
     switch (code) {
         case 1053:                              // shutdown in progress
         case 1927:                              // killed
-        case 3169:                              // killed, as MySQL says it
-        case 1836: return error_kind::suspect;  // read-only, as MySQL says it
-        case 1290:                              // not with this option of the server's
+        case 3169:                              // killed (MySQL)
+        case 1836: return error_kind::suspect;  // read-only (MySQL)
+        case 1290:                              // forbidden by an option of the server
             if (text.find("read-only") != text.npos || text.find("read_only") != text.npos)
                 return error_kind::suspect;
             break;
         default: break;
     }
-    bool lost = is_clients_own(code) || sqlstate.starts_with("08");
+    bool lost = is_client_error(code) || sqlstate.starts_with("08");
     return lost ? error_kind::connection : error_kind::statement;
 }
 
-/// Why it could not be opened: would it be any different later?
+/// Of a failed open: final if a later attempt would fail, too.
 error_kind kind_of_open(unsigned code, std::string_view sqlstate, std::string_view text) {
     if (code == CR_SSL_CONNECTION_ERROR) {
-        // Lost in the handshake is no verdict about anybody's certificate.
-        bool verdict = text.find("certificate") != text.npos || text.find("required") != text.npos;
-        return verdict ? error_kind::final : error_kind::transient;
+        // A connection that was lost in the handshake says nothing about the certificate.
+        bool refused = text.find("certificate") != text.npos || text.find("required") != text.npos;
+        return refused ? error_kind::final : error_kind::transient;
     }
     constexpr std::array final_codes{1044, 1045, 1049, 1115, 1130, 1193, 1231, 1251, 1298,
                                      1524, 1698, 1862, 2019, 2049, 2054, 2059, 2061, 5010};
@@ -144,15 +145,16 @@ error_kind kind_of_open(unsigned code, std::string_view sqlstate, std::string_vi
     return denied && !full ? error_kind::final : error_kind::transient;
 }
 
-/// Why nothing was run that goes with a reset.
+/// Why a statement that goes with a reset was not run.
 std::string reset_failure(unsigned code, const std::string& text) {
-    return (is_clients_own(code) ? "lost before the session of an earlier lease was reset: "
-                                 : "the session of an earlier lease could not be reset: ") +
+    return (is_client_error(code)
+                ? "the connection was lost before the session of an earlier lease was reset: "
+                : "the session of an earlier lease could not be reset: ") +
            text;
 }
 
-/// What the error is called that a signal is.
-constexpr unsigned signalled = 1644;
+/// The code of an error that SIGNAL has raised.
+constexpr unsigned signaled = 1644;
 
 }  // namespace
 
@@ -188,7 +190,7 @@ void session::choose_options() {
     mysql_options(handle_, MYSQL_OPT_SSL_ENFORCE, &no);
 }
 
-/// Also after somebody has had the handle, and may have allowed them.
+/// Also after a borrower has had the handle and may have allowed them.
 void session::refuse_files_and_reconnects() noexcept {
     my_bool no = 0;
     unsigned none = 0;
@@ -208,7 +210,7 @@ void session::protect() {
     set(MYSQL_OPT_SSL_CA, settings_->tls_ca);
     set(MYSQL_OPT_SSL_CERT, settings_->tls_cert);
     set(MYSQL_OPT_SSL_KEY, settings_->tls_key);
-    // The handshake blocks: these two limit it.
+    // The handshake blocks; these two options limit its time.
     auto seconds = std::chrono::ceil<std::chrono::seconds>(settings_->connect_timeout).count();
     unsigned timeout = static_cast<unsigned>(std::clamp<std::int64_t>(seconds, 1, 3600));
     mysql_options(handle_, MYSQL_OPT_CONNECT_TIMEOUT, &timeout);
@@ -218,11 +220,11 @@ void session::protect() {
 session::~session() {
     if (process_ != cenote::detail::this_process) forsake();
     if (handle_ == nullptr) return;
-    manners kept(encrypted_);
-    if (!condition_.idle()) hang_up();
+    tls_call_guard guard(encrypted_);
+    if (!condition_.idle()) shut_down();
     int waits = mysql_close_start(handle_);
-    if (waits != 0) hang_up();
-    for (int i = 0; waits != 0 && i < most_last_steps; ++i)
+    if (waits != 0) shut_down();
+    for (int i = 0; waits != 0 && i < max_last_steps; ++i)
         waits = mysql_close_cont(handle_, waits | MYSQL_WAIT_TIMEOUT);
 }
 
@@ -238,23 +240,23 @@ void session::forsake() noexcept {
     ::close(descriptor());
     condition_.note_broken();
     for (auto& each : statements_) each->release();
-    for (auto& each : needless_) each->release();
+    for (auto& each : closable_) each->release();
     kept_.for_each([](std::unique_ptr<prepared>& each) { each->release(); });
     if (latest_ != nullptr) latest_->release();
     handle_ = nullptr;
 }
 
-void session::hang_up() noexcept { ::shutdown(descriptor(), SHUT_RDWR); }
+void session::shut_down() noexcept { ::shutdown(descriptor(), SHUT_RDWR); }
 
 bool session::in_transaction() const noexcept {
     return handle_ != nullptr && (handle_->server_status & SERVER_STATUS_IN_TRANS) != 0;
 }
 
-std::unique_ptr<prepared> session::take_needless() {
+std::unique_ptr<prepared> session::take_closable() {
     if (latest_ != nullptr) return std::move(latest_);
-    if (needless_.empty()) return nullptr;
-    std::unique_ptr<prepared> one = std::move(needless_.back());
-    needless_.pop_back();
+    if (closable_.empty()) return nullptr;
+    std::unique_ptr<prepared> one = std::move(closable_.back());
+    closable_.pop_back();
     return one;
 }
 
@@ -266,16 +268,16 @@ prepared* session::kept(std::string_view text) {
 void session::keep_latest(std::string_view text) {
     if (!kept_.on() || latest_ == nullptr || changed_by_latest_) return;
     auto gone = kept_.add(std::string(text), std::move(latest_));
-    if (gone) needless_.push_back(std::move(*gone));
+    if (gone) closable_.push_back(std::move(*gone));
 }
 
 void session::drop_kept(std::string_view text) {
-    if (auto gone = kept_.remove(text)) needless_.push_back(std::move(*gone));
+    if (auto gone = kept_.remove(text)) closable_.push_back(std::move(*gone));
 }
 
 bool session::stop_keeping() {
     if (kept_.size() == 0) return false;
-    kept_.for_each([this](auto& one) { needless_.push_back(std::move(one)); });
+    kept_.for_each([this](auto& one) { closable_.push_back(std::move(one)); });
     kept_.turn_off();
     return true;
 }
@@ -288,47 +290,46 @@ sql::statement session::keep(std::unique_ptr<prepared> what) {
 prepared& session::find(const sql::statement& s) const {
     if (auto number = number_of(s)) return *statements_.at(*number);
     throw std::logic_error(
-        "cenote: the statement is another connection's, or another lease's: it must be prepared "
-        "anew");
+        "cenote: a prepared statement belongs to the connection and the lease that prepared it");
 }
 
 // Conversation.
 
 need conversation::step() {
-    manners kept(on_->encrypted());
+    tls_call_guard guard(on_->encrypted());
     throttle::step limited(on_->reads());
-    if (waited_for_ != 0) waited_for_ = go_on_(into_, subject_, waited_for_ & ~MYSQL_WAIT_TIMEOUT);
-    while (waited_for_ == 0) {
-        throttle::install(handle());  // also if nothing has had to be waited for yet
+    if (waits_for_ != 0) waits_for_ = continue_(into_, subject_, waits_for_ & ~MYSQL_WAIT_TIMEOUT);
+    while (waits_for_ == 0) {
+        throttle::install(handle());  // here, too: a call may end without a wait
         if (!advance()) return need::nothing;
-        if (std::exchange(rests_, false)) return need::a_turn;
+        if (std::exchange(yields_, false)) return need::a_turn;
     }
-    waits();
+    before_wait();
     throttle::install(handle());
-    if (on_->reads().bytes() > most_bytes()) refuse_length();
+    if (on_->reads().bytes() > max_bytes()) refuse_length();
     if (on_->reads().is_spent()) return need::a_turn;
-    bool reads = (waited_for_ & MYSQL_WAIT_READ) != 0;
-    bool writes = (waited_for_ & MYSQL_WAIT_WRITE) != 0;
+    bool reads = (waits_for_ & MYSQL_WAIT_READ) != 0;
+    bool writes = (waits_for_ & MYSQL_WAIT_WRITE) != 0;
     if (reads == writes) return need::to_do_either;
     return reads ? need::to_read : need::to_write;
 }
 
 conversation::~conversation() {
-    if (waited_for_ == 0) return;
-    if (work_) on_->call_off();
-    manners kept(on_->encrypted());
+    if (waits_for_ == 0) return;
+    if (cancels_) on_->cancel_statement();
+    tls_call_guard guard(on_->encrypted());
     throttle::step limited(on_->reads());
     on_->reads().end();
     on_->condition().note_broken();
-    for (int i = 0; waited_for_ != 0 && i < most_last_steps; ++i) {
-        on_->hang_up();  // each time: it may have gone on to another address
-        waited_for_ = go_on_(into_, subject_, waited_for_ | MYSQL_WAIT_TIMEOUT);
+    for (int i = 0; waits_for_ != 0 && i < max_last_steps; ++i) {
+        on_->shut_down();  // each time: the library may go on to another address
+        waits_for_ = continue_(into_, subject_, waits_for_ | MYSQL_WAIT_TIMEOUT);
     }
 }
 
 void conversation::refuse_length() const {
     on_->condition().note_broken();
-    const bool by_option = most_bytes() == on_->settings().max_reply_bytes;
+    const bool by_option = max_bytes() == on_->settings().max_reply_bytes;
     throw connection_error(error_kind::connection,
                            by_option
                                ? "cenote: MariaDB: the reply is longer than max_reply_bytes"
@@ -349,83 +350,83 @@ void conversation::fail(unsigned code, const std::string& sqlstate, const std::s
     error_kind kind = kind_of(code, sqlstate, text);
     if (is_read_only(code) && on().settings().role_of_server == server_role::read_only)
         kind = error_kind::statement;
-    on().note_failed(kind);
+    on().note_error(kind);
     std::string what = "cenote: MariaDB: " + text + " (" + std::to_string(code) + ")";
     if (kind == error_kind::statement)
         throw statement_error(what, sqlstate, static_cast<int>(code));
     if (with_reset_)
-        refuse_unrun(kind, code, sqlstate,
-                     on().reads().ahead().is_open() ? reset_failure(code, text) : text);
+        fail_unrun(kind, code, sqlstate,
+                   on().reads().ahead().is_open() ? reset_failure(code, text) : text);
     throw connection_error(kind, what, sqlstate, static_cast<int>(code));
 }
 
 void conversation::fail_reset(unsigned code, const std::string& sqlstate, const std::string& text) {
     error_kind kind = kind_of(code, sqlstate, text);
     if (kind == error_kind::statement) kind = error_kind::connection;
-    on().note_failed(kind);
-    refuse_unrun(kind, code, sqlstate, reset_failure(code, text));
+    on().note_error(kind);
+    fail_unrun(kind, code, sqlstate, reset_failure(code, text));
 }
 
-void conversation::refuse_unrun(error_kind kind, unsigned code, const std::string& sqlstate,
-                                const std::string& why) {
+void conversation::fail_unrun(error_kind kind, unsigned code, const std::string& sqlstate,
+                              const std::string& why) {
     throw statement_not_run(kind,
                             "cenote: MariaDB: the statement was not run: " + why + " (" +
                                 std::to_string(code) + ")",
                             sqlstate, static_cast<int>(code));
 }
 
-// Settling.
+// Setting up.
 
-settling::settling(session& on, from what)
+setting_up::setting_up(session& on, start how)
     : conversation(on),
-      from_(what),
-      full_((what == from::lease || what == from::debt) && on.needs_full_reset()) {}
+      start_(how),
+      full_((how == start::reset || how == start::pending_reset) && on.needs_full_reset()) {}
 
-const char* settling::awaited() const {
-    return phase_ == phase::connected ? "the connection to be made" : "a reply";
+const char* setting_up::expected() const {
+    return phase_ == phase::connected ? "the connection" : "a reply";
 }
 
-bool settling::advance() {
+bool setting_up::advance() {
     switch (phase_) {
         case phase::begin:
-            if (from_ == from::nothing || from_ == from::aside) return connect(), true;
+            if (start_ == start::connect || start_ == start::cancel) return connect(), true;
             phase_ = phase::cleared;
             call<mysql_reset_connection_start, mysql_reset_connection_cont>(&number(), handle());
             return true;
         case phase::connected:
-            if (made() == nullptr) fail_settling();
+            if (made() == nullptr) fail_set_up();
             note_connected();
-            return from_ != from::aside && say_next();
+            return start_ != start::cancel && send_next();
         case phase::cleared:
-            if (number() != 0) fail_settling();
+            if (number() != 0) fail_set_up();
             on().forget_statements();
-            if (!on().handle_was_lent()) return say_next();
+            if (!on().handle_was_lent()) return send_next();
             phase_ = phase::limited;
             call<mysql_set_server_option_start, mysql_set_server_option_cont>(
                 &number(), handle(), MYSQL_OPTION_MULTI_STATEMENTS_OFF);
             return true;
         case phase::limited:
-            if (number() != 0) fail_settling();
-            return say_next();
-        case phase::said: return heard();
-        case phase::asked: return hear_facts();
+            if (number() != 0) fail_set_up();
+            return send_next();
+        case phase::sent: return on_sent();
+        case phase::queried: return store_facts();
         case phase::stored: return note_facts();
         case phase::selected:
-            if (number() != 0) fail_settling();
+            if (number() != 0) fail_set_up();
             selected_ = true;
-            return say_next();
+            return send_next();
     }
     return false;
 }
 
-/// Far more than a login or a reset takes.
-std::size_t settling::most_bytes() const { return std::size_t{256} << 10U; }
+/// Far more than a login or a reset needs.
+std::size_t setting_up::max_bytes() const { return std::size_t{256} << 10U; }
 
-void settling::connect() {
+void setting_up::connect() {
     const options& o = on().settings();
     const char* host = on().at().empty() ? "localhost" : on().at().c_str();
     const char* path = on().at().empty() ? o.host.c_str() : nullptr;
-    const char* database = from_ == from::aside ? nullptr : o.database.c_str();
+    const char* database = start_ == start::cancel ? nullptr : o.database.c_str();
     phase_ = phase::connected;
     handshake_until = on().open_until();
     call<mysql_real_connect_start, mysql_real_connect_cont>(
@@ -433,80 +434,81 @@ void settling::connect() {
         static_cast<unsigned>(o.port), path, static_cast<unsigned long>(CLIENT_MULTI_RESULTS));
 }
 
-/// The library makes its socket block between two waits; under TLS it would then do so. And it
-/// leaves it to every program that is started.
-void settling::waits() {
+/// Between two waits the library switches its socket to blocking, which matters under TLS. And it
+/// leaves the socket open in started programs.
+void setting_up::before_wait() {
     if (phase_ != phase::connected) return;
     connector_detail::close_on_exec(descriptor());
     handshake_until = on().open_until();
     if (on().encrypted()) never_block(descriptor());
 }
 
-void settling::note_connected() {
+void setting_up::note_connected() {
     never_block(descriptor());
     connector_detail::close_on_exec(descriptor());
-    connector_detail::make_vigilant(descriptor());
+    connector_detail::enable_keepalive(descriptor());
     number() = 0;
     on().note_connected();
-    // Kept for reconnects, which there are none of.
+    // The library keeps it for reconnects, which are off.
     if (char* password = handle()->passwd; password != nullptr)
         explicit_bzero(password, std::strlen(password));
 }
 
-bool settling::say_next() {
-    const greeting& all = what_to_say();
-    if (said_ < all.texts.size()) {
-        phase_ = phase::said;
-        query(all.texts[said_++]);
+bool setting_up::send_next() {
+    const setup_script& all = script();
+    if (sent_ < all.statements.size()) {
+        phase_ = phase::sent;
+        query(all.statements[sent_++]);
         return true;
     }
-    if (from_ == from::nothing) return ask_facts();
-    return !full_ || all.minds_database || selected_ ? end() : select();
+    if (start_ == start::connect) return query_facts();
+    return !full_ || all.checks_database || selected_ ? end() : select_database();
 }
 
-const greeting& settling::what_to_say() const { return full_ ? on().full() : on().plain(); }
+const setup_script& setting_up::script() const {
+    return full_ ? on().full_setup() : on().basic_setup();
+}
 
-bool settling::heard() {
+bool setting_up::on_sent() {
     if (number() == 0) {
-        if (from_ == from::nothing && said_ == 1) on().note_tracking();
-        return say_next();
+        if (start_ == start::connect && sent_ == 1) on().note_tracking();
+        return send_next();
     }
-    bool strayed = what_to_say().minds_database && mysql_errno(handle()) == signalled;
-    if (!strayed) fail_settling();
-    return select();
+    bool other_database = script().checks_database && mysql_errno(handle()) == signaled;
+    if (!other_database) fail_set_up();
+    return select_database();
 }
 
-bool settling::end() {
-    on().note_settled(full_ || from_ == from::nothing);
+bool setting_up::end() {
+    on().note_set_up(full_ || start_ == start::connect);
     return false;
 }
 
-void settling::query(std::string_view text) {
+void setting_up::query(std::string_view text) {
     call<mysql_real_query_start, mysql_real_query_cont>(&number(), handle(), text.data(),
                                                         static_cast<unsigned long>(text.size()));
 }
 
-/// A borrower may USE another one, and a reset keeps it.
-bool settling::select() {
+/// A borrower may have selected another database with USE, which a reset keeps.
+bool setting_up::select_database() {
     phase_ = phase::selected;
     call<mysql_select_db_start, mysql_select_db_cont>(&number(), handle(),
                                                       on().settings().database.c_str());
     return true;
 }
 
-/// Which role does the server give to a new connection, which syntax, and what is it to the server?
-bool settling::ask_facts() {
-    phase_ = phase::asked;
+bool setting_up::query_facts() {
+    phase_ = phase::queried;
     query(
         "SELECT CURRENT_ROLE(), @@GLOBAL.sql_mode LIKE '%ORACLE%', CONNECTION_ID(), "
         "(SELECT host FROM information_schema.processlist WHERE id = CONNECTION_ID())");
     return true;
 }
 
-bool settling::hear_facts() {
+bool setting_up::store_facts() {
     if (number() != 0) {
-        // An old server that knows no roles says so. Anything else is an error.
-        if (is_clients_own(mysql_errno(handle()))) fail_settling();
+        // An error of the server means that it is too old for roles.
+        if (is_client_error(mysql_errno(handle()))) fail_set_up();
         on().note_server({});
         return end();
     }
@@ -515,40 +517,41 @@ bool settling::hear_facts() {
     return true;
 }
 
-bool settling::note_facts() {
+bool setting_up::note_facts() {
     std::unique_ptr<MYSQL_RES, decltype(&mysql_free_result)> all(rows(), &mysql_free_result);
-    if (all == nullptr) fail_settling();
+    if (all == nullptr) fail_set_up();
     MYSQL_ROW row = mysql_fetch_row(all.get());
     server_facts facts;
     if (row != nullptr) {
         if (row[0] != nullptr) facts.role = row[0];
-        facts.knows_blocks = row[1] != nullptr && std::string_view(row[1]) == "0";
-        if (row[2] != nullptr) facts.number = row[2];
-        if (row[3] != nullptr) facts.seen_at = row[3];
+        facts.has_compound_statements = row[1] != nullptr && std::string_view(row[1]) == "0";
+        if (row[2] != nullptr) facts.connection_id = row[2];
+        if (row[3] != nullptr) facts.client_address = row[3];
     }
     on().note_server(facts);
     return end();
 }
 
-/// Only what cannot contain a password: what the server says, and what the library says of hosts
-/// and certificates.
-void settling::fail_settling() {
-    on().condition().note_broken();  // half of what it is to be is nothing
-    if (from_ == from::lease) fail();
-    if (from_ == from::debt)
+/// Shows only texts that cannot contain a password: those of the server, and the library's texts
+/// about hosts and certificates.
+void setting_up::fail_set_up() {
+    on().condition().note_broken();  // the session is only partly set up
+    if (start_ == start::reset) fail();
+    if (start_ == start::pending_reset)
         fail_reset(mysql_errno(handle()), mysql_sqlstate(handle()), mysql_error(handle()));
     unsigned code = mysql_errno(handle());
     std::string sqlstate = mysql_sqlstate(handle());
     std::string text = mysql_error(handle());
     error_kind kind = kind_of_open(code, sqlstate, text);
-    constexpr std::array harmless{CR_CONNECTION_ERROR, CR_CONN_HOST_ERROR,
-                                  CR_UNKNOWN_HOST,     CR_SERVER_GONE_ERROR,
-                                  CR_SERVER_LOST,      CR_SSL_CONNECTION_ERROR};
-    bool tell = !is_clients_own(code) ||
-                std::ranges::find(harmless, static_cast<int>(code)) != harmless.end();
+    constexpr std::array without_password{CR_CONNECTION_ERROR, CR_CONN_HOST_ERROR,
+                                          CR_UNKNOWN_HOST,     CR_SERVER_GONE_ERROR,
+                                          CR_SERVER_LOST,      CR_SSL_CONNECTION_ERROR};
+    bool show =
+        !is_client_error(code) ||
+        std::ranges::find(without_password, static_cast<int>(code)) != without_password.end();
     throw connection_error(kind,
                            "cenote: MariaDB: cannot open: " +
-                               (tell ? text : std::string("the client library refuses")) + " (" +
+                               (show ? text : std::string("error in the client library")) + " (" +
                                std::to_string(code) + ")",
                            sqlstate, static_cast<int>(code));
 }
@@ -562,30 +565,29 @@ bool pinging::advance() {
     return true;
 }
 
-bool asking::advance() {
+bool querying::advance() {
     switch (phase_) {
         case phase::begin:
-            phase_ = phase::asked;
+            phase_ = phase::sent;
             call<mysql_real_query_start, mysql_real_query_cont>(
-                &number(), handle(), question_.data(),
-                static_cast<unsigned long>(question_.size()));
+                &number(), handle(), text_.data(), static_cast<unsigned long>(text_.size()));
             return true;
-        case phase::asked:
+        case phase::sent:
             if (number() != 0) fail();
             if (mysql_field_count(handle()) == 0) return false;
             phase_ = phase::stored;
             call<mysql_store_result_start, mysql_store_result_cont>(&rows(), handle());
             return true;
-        case phase::stored: note_answer(); break;
+        case phase::stored: note_value(); break;
     }
     return false;
 }
 
-void asking::note_answer() {
+void querying::note_value() {
     std::unique_ptr<MYSQL_RES, decltype(&mysql_free_result)> all(rows(), &mysql_free_result);
     if (all == nullptr) fail();
     MYSQL_ROW row = mysql_fetch_row(all.get());
-    if (row != nullptr && row[0] != nullptr) answer_ = row[0];
+    if (row != nullptr && row[0] != nullptr) value_ = row[0];
 }
 
 }  // namespace cenote::mariadb::detail

@@ -1,10 +1,10 @@
-// One handle of libmariadb's, what is known of its session, and the conversations that are held on
-// it: each written once, in steps, over the library's calls that do not wait.
+// One connection of libmariadb: its session, and the conversations with the server, in steps over
+// the library's non-blocking calls.
 //
-// Such a call runs on a stack of its own inside the library, from its _start through as many _cont
-// as it takes, and must come to its end: what it keeps on that stack is freed by nobody else. So a
-// conversation that is given up (a deadline, a cancelled coroutine) first shuts the socket down and
-// then goes on with its call, which now fails wherever it is.
+// A non-blocking call runs on a stack of its own inside the library, from its _start through
+// several _cont, and must reach its end: only the call itself frees what it keeps on that stack. So
+// a conversation that ends early (a deadline, a canceled coroutine) first shuts the socket down and
+// then continues its call, which now fails wherever it is.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -33,13 +33,13 @@ namespace cenote::mariadb::detail {
 using connector_detail::instant;
 using connector_detail::need;
 
-/// Whether the options ask for TLS, or leave it to us.
+/// Whether connections with these options use TLS.
 bool wants_tls(const options& o);
 
-/// Where the columns of a row go, and what values they become.
+/// The buffers of a row's columns, and their conversion to values.
 class row_reader {
 public:
-    /// Of a statement that was executed. Throws std::bad_alloc.
+    /// `of`: a statement that was executed. Throws std::bad_alloc.
     explicit row_reader(MYSQL_STMT* of);
     ~row_reader();
     row_reader(const row_reader&) = delete;
@@ -48,7 +48,7 @@ public:
     const std::shared_ptr<const sql::column_names>& names() const { return names_; }
     /// Of the row that was fetched last.
     std::vector<sql::value> values() const;
-    /// And how much memory they take.
+    /// The memory that these values take.
     std::size_t memory() const;
 
 private:
@@ -61,8 +61,9 @@ private:
     std::shared_ptr<const sql::column_names> names_;
 };
 
-/// A statement's handle. Closing it on the server takes a conversation; the destructor only frees
-/// what is here, and only if the handle has lost its connection (closed or reset).
+/// The handle of a statement. The destructor frees only the client's part, and only if the handle
+/// has lost its connection (closed or reset): closing the statement on the server takes a
+/// conversation.
 class prepared {
 public:
     explicit prepared(MYSQL* on);
@@ -73,16 +74,16 @@ public:
     MYSQL_STMT* handle() const { return handle_; }
     MYSQL_STMT* release() { return std::exchange(handle_, nullptr); }
 
-    /// The server has answered: where its rows go. Null: it has none.
+    /// After the server's reply: makes the buffers for its rows. Null: it has no rows.
     row_reader* read_rows();
     row_reader* reader() { return reader_.get(); }
-    /// All of them have been read.
+    /// All rows have been read.
     void forget_rows() noexcept;
     void bind(std::span<const sql::parameter> parameters);
 
-    /// Whether the server told of columns when it was prepared.
+    /// Whether the server reported columns when it prepared the statement.
     bool has_columns() const noexcept { return has_columns_; }
-    /// Whether it sets what FOUND_ROWS() gives.
+    /// Whether it sets FOUND_ROWS().
     bool selects() const noexcept { return selects_; }
     void note_prepared(std::string_view text) noexcept;
 
@@ -93,37 +94,37 @@ private:
     std::unique_ptr<row_reader> reader_;
 };
 
-/// What a connection is told that is new or was reset, statement by statement.
-struct greeting {
-    std::vector<std::string> texts;
-    bool minds_database = false;  // they fail with a signal if it is in another one
+/// The statements that set a new session up, or one that was reset.
+struct setup_script {
+    std::vector<std::string> statements;
+    bool checks_database = false;  // fails with a signal if another database is selected
 };
 
-/// What a connection learns of its server.
+/// What a connection learns from its server.
 struct server_facts {
-    std::optional<std::string> role;  // it gave it, and later borrowers are to have it, too
-    bool knows_blocks = false;        // compound statements outside of stored programs
-    std::string number;               // of the connection, as the server itself knows it
-    std::string seen_at;              // where the server sees this end of it
+    std::optional<std::string> role;       // given by the server; each lease has it
+    bool has_compound_statements = false;  // outside of stored programs
+    std::string connection_id;             // as the server itself knows it
+    std::string client_address;            // this end of the connection, as the server sees it
 };
 
-/// As a string of bytes, which is read alike in whatever character set and mode.
+/// As a byte string, which means the same in every character set and mode.
 std::string as_bytes(std::string_view text);
-/// Whether a text has this word, written in lower case, in whatever case.
+/// Whether a text contains this word; ignores case. `word`: in lower case.
 bool mentions(std::string_view text, std::string_view word) noexcept;
-/// Whether a statement sets what FOUND_ROWS() gives.
+/// Whether a statement may set FOUND_ROWS().
 bool may_select(std::string_view text) noexcept;
 
 class session final : public sql::detail::session, public std::enable_shared_from_this<session> {
 public:
-    /// Opens nothing yet. `at`: the host, an address, or empty for a Unix socket.
+    /// Does not connect yet. `at`: the host's name or address; empty for a Unix socket.
     session(std::shared_ptr<const options> settings, std::string at, instant open_until);
-    /// Says goodbye, without waiting.
+    /// Closes the connection without waiting.
     ~session() override;
     session(const session&) = delete;
     session& operator=(const session&) = delete;
 
-    // What a connection offers (mariadb.cpp).
+    // The operations of a connection (mariadb.cpp).
     sql::result execute(std::string_view text, std::span<const sql::parameter> parameters) override;
     boost::asio::awaitable<sql::result> async_execute(sql::bound_statement what) override;
     sql::statement prepare(std::string_view text) override;
@@ -146,81 +147,86 @@ public:
     int descriptor() const noexcept { return static_cast<int>(mysql_get_socket(handle_)); }
     bool encrypted() const noexcept { return encrypted_; }
 
-    /// Whether nothing has come that nobody asked for, neither to the socket nor to the library.
-    bool quiet() const noexcept;
-    /// The lease is over. What is to become of the connection?
-    verdict leave() noexcept;
-    /// Closes the descriptor and lets go of the rest: it is the parent's.
-    void forsake() noexcept;
-    /// Nobody waits for what is under way any more: it is to fail.
-    void hang_up() noexcept;
-    /// The server is to stop working on it, too. Waits for nothing; may do nothing. Whoever has had
-    /// this called has the connection no more (mariadb_call_off.cpp).
-    void call_off() noexcept;
-
-    /// What it reads goes through here.
+    instant deadline() const noexcept { return connector_detail::deadline_after(timeout_); }
+    /// All reads of the library go through the throttle.
     throttle& reads() noexcept { return reads_; }
 
-    instant deadline() const noexcept { return connector_detail::deadline_after(timeout_); }
+    /// Whether the socket and the library have nothing unread.
+    bool quiet() const noexcept;
+    /// Ends the lease. Says what to do with the connection.
+    verdict end_lease() noexcept;
+    /// Closes the descriptor without telling the server: after a fork the connection is the
+    /// parent's.
+    void forsake() noexcept;
+    /// Shuts the socket down, so that the call under way fails.
+    void shut_down() noexcept;
+    /// Asks the server, over another connection, to stop the statement. Does not wait, and may have
+    /// no effect. The connection is unusable afterwards (mariadb_cancel.cpp).
+    void cancel_statement() noexcept;
 
     // Resets (mariadb_reset.cpp, decision 0018).
 
-    /// A statement is about to be sent, an answer has come, an error has: each may mean that the
-    /// session has changed.
-    void note_asked(std::string_view text) noexcept;
-    void note_answered();
-    void note_failed(error_kind kind) noexcept;
-    /// A statement has ended that perhaps has set what FOUND_ROWS() gives.
+    // Each of these may mean that the session has changed: a statement is about to be sent, a reply
+    // or an error has come, the borrower has had the handle.
+    void note_statement(std::string_view text) noexcept;
+    void note_reply();
+    void note_error(error_kind kind) noexcept;
+    void note_handle_lent() noexcept;
+    /// A statement has ended that may have set FOUND_ROWS().
     void note_found_rows(const prepared& by) noexcept;
-    /// Somebody has had the handle.
-    void note_anything() noexcept;
     bool handle_was_lent() const noexcept { return handle_was_lent_; }
-    /// What a connection is told that is new, or whose reset was enough.
-    const greeting& plain() const { return plain_; }
-    /// What it is told if its reset was not enough.
-    const greeting& full() const { return full_; }
-    /// A reset of the server's may leave something of what was done.
-    bool needs_full_reset() const noexcept { return !knows_lasting_ || lasting_; }
-    /// Decide what it is told, and when.
+    /// For a new session, or one that needs no full reset.
+    const setup_script& basic_setup() const { return basic_setup_; }
+    /// For a session that needs a full reset.
+    const setup_script& full_setup() const { return full_setup_; }
+    /// Whether COM_RESET_CONNECTION may leave a change behind.
+    bool needs_full_reset() const noexcept {
+        return !reports_lasting_changes_ || has_lasting_changes_;
+    }
+    // What is learned while the connection is opened decides the scripts and the reset mode.
     void note_connected();
     void note_tracking() noexcept;
     void note_server(server_facts facts);
-    /// It is as its options say.
-    void note_settled(bool in_full) noexcept;
+    /// The session is as the options say.
+    void note_set_up(bool in_full) noexcept;
 
-    /// Its next statement takes a reset along.
-    bool owes() const noexcept { return owes_; }
-    void begin_payment() noexcept { reads_.ahead().begin(dues_, 1 + plain_.texts.size()); }
-    void note_paid() noexcept;
-    /// Something of an earlier lease is still there.
-    bool has_left_overs() const noexcept { return owes_ || alien_rows_; }
-    /// The same, and this text would see it, even if a reset went along.
-    bool must_forget_rows(std::string_view text) const noexcept;
-    void note_rows_forgotten() noexcept { alien_rows_ = false; }
-    /// The server has forgotten them all, or will.
+    /// Whether the next statement takes a reset along.
+    bool reset_pending() const noexcept { return reset_pending_; }
+    void begin_pending_reset() noexcept {
+        reads_.ahead().begin(reset_packets_, 1 + basic_setup_.statements.size());
+    }
+    void note_pending_reset_done() noexcept;
+    /// Whether a change of an earlier lease is still there.
+    bool has_leftovers() const noexcept { return reset_pending_ || stale_found_rows_; }
+    /// Whether this text would see an earlier lease's FOUND_ROWS(), even with the pending reset.
+    bool must_clear_found_rows(std::string_view text) const noexcept;
+    void note_found_rows_cleared() noexcept { stale_found_rows_ = false; }
+    /// A reset has closed all statements on the server, or will.
     void forget_statements() noexcept;
 
-    /// What was executed last without a name, which is not closed before it has to be.
+    // Statements.
+
+    /// The unnamed statement that was executed last. It is closed together with the next one.
     std::unique_ptr<prepared>& latest() { return latest_; }
-    /// Another one that is to be closed, the latest included. Null: there is none.
-    std::unique_ptr<prepared> take_needless();
-    /// Those that are kept for another time, by their text.
+    /// A statement that is to be closed, the latest included. Null: there is none.
+    std::unique_ptr<prepared> take_closable();
+    /// The statement with this text in the cache, or null.
     prepared* kept(std::string_view text);
     void keep_latest(std::string_view text);
-    /// It has to be prepared anew.
     void drop_kept(std::string_view text);
-    /// The server has no room for them. False: none of those it has are kept here.
+    /// The server has no room for more statements: empties the cache and turns it off. False: the
+    /// cache was empty.
     bool stop_keeping();
     sql::statement keep(std::unique_ptr<prepared> what);
-    /// Throws std::logic_error if it is none of this connection's, or from before its last reset.
+    /// Throws std::logic_error if it belongs to another connection, or has ended with a reset.
     prepared& find(const sql::statement& s) const;
 
 private:
     void choose_options();
     void refuse_files_and_reconnects() noexcept;
     void protect();
-    bool may_owe(bool unfinished) const noexcept;
-    void owe() noexcept;
+    bool may_postpone_reset(bool unfinished) const noexcept;
+    void postpone_reset() noexcept;
 
     std::shared_ptr<const options> settings_;
     std::string at_;
@@ -231,29 +237,29 @@ private:
     connector_detail::condition condition_;
     std::chrono::nanoseconds timeout_;
     reset_mode mode_ = reset_mode::at_release;
-    bool tracks_ = false;           // the server tells of what has changed the session
-    bool knows_lasting_ = false;    // and of everything that its reset leaves
-    bool lasting_ = false;          // that has happened
-    bool urgent_ = false;           // others may be kept waiting by what was done
-    bool alien_rows_ = false;       // FOUND_ROWS() may be an earlier lease's
-    bool handle_was_lent_ = false;  // the library may be set up otherwise
-    bool owes_ = false;             // a reset
-    bool is_over_ = false;          // there is nothing to call off, or it has been
-    instant known_since_;           // to the server
-    std::string seen_at_;           // by the server; empty: it was not the server that said so
-    greeting plain_;
-    greeting full_;
-    std::string dues_;  // a reset and what is said after it, as it is sent
+    bool tracks_ = false;                   // the server reports changes of the session
+    bool reports_lasting_changes_ = false;  // those that COM_RESET_CONNECTION leaves behind, too
+    bool has_lasting_changes_ = false;
+    bool blocks_others_ = false;     // by a lock or the like
+    bool stale_found_rows_ = false;  // FOUND_ROWS() may be an earlier lease's
+    bool handle_was_lent_ = false;   // the options of the library may have changed
+    bool reset_pending_ = false;
+    bool cancel_done_ = false;    // or not needed
+    instant known_since_;         // when the server certainly had the connection
+    std::string client_address_;  // as the server sees it; empty: a proxy may be in between
+    setup_script basic_setup_;
+    setup_script full_setup_;
+    std::string reset_packets_;  // COM_RESET_CONNECTION and the basic setup
     std::unique_ptr<prepared> latest_;
     std::vector<std::unique_ptr<prepared>> statements_;
     connector_detail::statement_cache<std::unique_ptr<prepared>> kept_;
-    std::vector<std::unique_ptr<prepared>> needless_;
-    bool changed_by_latest_ = false;  // what was asked last has changed the session
+    std::vector<std::unique_ptr<prepared>> closable_;
+    bool changed_by_latest_ = false;  // the latest statement has changed the session
     cenote::detail::process_number process_ = cenote::detail::this_process;
 };
 
-/// A row of calls of the library's. What they refer to (texts, buffers) must outlive it, so it is
-/// in the session or with the caller, and never in a class derived from this.
+/// A sequence of the library's calls. What they refer to (texts, buffers) must outlive this object,
+/// so it belongs to the session or the caller, never to a derived class.
 class conversation : public connector_detail::steps {
 public:
     explicit conversation(session& on) : on_(&on) { on.reads().restart(); }
@@ -262,26 +268,26 @@ public:
 
     need step() final;
     int descriptor() const final { return on_->descriptor(); }
-    /// The library closes its socket as soon as it finds it lost.
 
 protected:
     ~conversation();
 
-    /// The last call has ended: looks at what came of it, and begins the next. False: that was all.
+    /// The last call has ended: checks its outcome and begins the next call. False: it was the
+    /// last.
     virtual bool advance() = 0;
-    virtual void waits() {}
-    /// The bytes that may come as long as it lasts.
-    virtual std::size_t most_bytes() const { return on_->settings().max_reply_bytes; }
-    /// Called by advance(): others have their turn before it is called again.
-    void rest() noexcept { rests_ = true; }
+    virtual void before_wait() {}
+    /// The limit of what the server may send.
+    virtual std::size_t max_bytes() const { return on_->settings().max_reply_bytes; }
+    /// Called by advance() to let the event loop have a turn before the next advance().
+    void yield() noexcept { yields_ = true; }
     [[noreturn]] void refuse_length() const;
 
     template <auto Start, auto Continue, class Result, class Subject, class... Args>
     void call(Result* into, Subject* subject, Args... args) {
-        waited_for_ = Start(into, subject, args...);
+        waits_for_ = Start(into, subject, args...);
         into_ = static_cast<void*>(into);
         subject_ = subject;
-        go_on_ = [](void* result, void* on, int events) {
+        continue_ = [](void* result, void* on, int events) {
             return Continue(static_cast<Result*>(result), static_cast<Subject*>(on), events);
         };
     }
@@ -293,28 +299,28 @@ protected:
     MYSQL*& made() { return outcome_.made; }
     MYSQL_RES*& rows() { return outcome_.rows; }
 
-    /// Throw what the server or the library has said.
+    // Throw the error of the server or the library.
     [[noreturn]] void fail_statement(MYSQL_STMT* of);
     [[noreturn]] void fail();
-    /// Throw what was said to a reset of an earlier lease's session.
+    /// The pending reset has failed.
     [[noreturn]] void fail_reset(unsigned code, const std::string& sqlstate,
                                  const std::string& text);
-    [[noreturn]] static void refuse_unrun(error_kind kind, unsigned code,
-                                          const std::string& sqlstate, const std::string& why);
-    /// If it ends early the server is to stop working on it.
-    void is_work() noexcept { work_ = true; }
-    /// Whether a reset goes along with what was asked: then nothing has been run if that fails.
+    [[noreturn]] static void fail_unrun(error_kind kind, unsigned code, const std::string& sqlstate,
+                                        const std::string& why);
+    /// Asks the server to stop the statement if the conversation ends early.
+    void cancel_if_abandoned() noexcept { cancels_ = true; }
+    /// Whether a reset goes along with the request: if it fails, nothing has been run.
     bool& with_reset() noexcept { return with_reset_; }
 
 private:
     [[noreturn]] void fail(unsigned code, const std::string& sqlstate, const std::string& text);
 
     session* on_;
-    bool work_ = false;
+    bool cancels_ = false;
     bool with_reset_ = false;
-    bool rests_ = false;
-    int waited_for_ = 0;
-    int (*go_on_)(void*, void*, int) = nullptr;
+    bool yields_ = false;
+    int waits_for_ = 0;
+    int (*continue_)(void*, void*, int) = nullptr;
     void* subject_ = nullptr;
     void* into_ = nullptr;
     union {
@@ -325,39 +331,42 @@ private:
     } outcome_{};
 };
 
-/// Makes the connection, or resets it; then has it as its options say. `aside`: only makes it,
-/// and asks for no database.
-class settling final : public conversation {
+/// Connects or resets, and then sets the session up as the options say.
+class setting_up final : public conversation {
 public:
-    /// `debt`: somebody asks for something, and the reset of an earlier lease has to come first.
-    enum class from { nothing, lease, debt, aside };
-    settling(session& on, from what);
+    enum class start : std::uint8_t {
+        connect,
+        reset,
+        pending_reset,  // a request of the borrower waits for it
+        cancel          // connects without a database and without setting up
+    };
+    setting_up(session& on, start how);
 
-    const char* awaited() const override;
+    const char* expected() const override;
 
 private:
-    enum class phase { begin, connected, cleared, limited, said, asked, stored, selected };
+    enum class phase { begin, connected, cleared, limited, sent, queried, stored, selected };
 
     bool advance() override;
-    void waits() override;
-    std::size_t most_bytes() const override;
+    void before_wait() override;
+    std::size_t max_bytes() const override;
     void connect();
     void note_connected();
-    bool say_next();
-    const greeting& what_to_say() const;
-    bool heard();
+    bool send_next();
+    const setup_script& script() const;
+    bool on_sent();
     bool end();
     void query(std::string_view text);
-    bool select();
-    bool ask_facts();
-    bool hear_facts();
+    bool select_database();
+    bool query_facts();
+    bool store_facts();
     bool note_facts();
-    [[noreturn]] void fail_settling();
+    [[noreturn]] void fail_set_up();
 
     phase phase_ = phase::begin;
-    from from_;
+    start start_;
     bool full_;
-    std::size_t said_ = 0;
+    std::size_t sent_ = 0;
     bool selected_ = false;
 };
 
@@ -370,42 +379,42 @@ private:
     bool begun_ = false;
 };
 
-/// Asks for one value, or has something done. The question is the caller's.
-class asking final : public conversation {
+/// Runs a text of the connector itself, which the caller keeps alive.
+class querying final : public conversation {
 public:
-    asking(session& on, std::string_view question) : conversation(on), question_(question) {}
-    /// Empty: none, or null.
-    const std::string& answer() const noexcept { return answer_; }
+    querying(session& on, std::string_view text) : conversation(on), text_(text) {}
+    /// The first value of the reply; empty if there is none or it is null.
+    const std::string& value() const noexcept { return value_; }
 
 private:
-    enum class phase { begin, asked, stored };
+    enum class phase { begin, sent, stored };
 
     bool advance() override;
-    void note_answer();
+    void note_value();
 
-    std::string_view question_;
+    std::string_view text_;
     phase phase_ = phase::begin;
-    std::string answer_;
+    std::string value_;
 };
 
-/// Prepares a statement, executes one, or both, and reads what comes of it.
+/// Prepares a statement, executes it, or both, and reads the reply.
 class executing final : public conversation {
 public:
     enum class extent { prepare, all, until_rows };
     executing(session& on, std::string_view text, std::span<const sql::parameter> parameters,
               extent how_far)
         : conversation(on), text_(text), parameters_(parameters), extent_(how_far) {
-        is_work();
-        on.note_asked(text);
+        cancel_if_abandoned();
+        on.note_statement(text);
     }
     executing(session& on, prepared& what, std::span<const sql::parameter> parameters)
         : conversation(on), what_(&what), parameters_(parameters), phase_(phase::prepared) {
-        is_work();
-        on.note_asked({});
+        cancel_if_abandoned();
+        on.note_statement({});
     }
 
     sql::result take() { return std::move(result_); }
-    /// With `until_rows`: whether there are any to be fetched.
+    /// With `until_rows`: whether there are rows to be fetched.
     bool has_rows() const { return has_rows_; }
 
 private:
@@ -413,12 +422,12 @@ private:
 
     bool advance() override;
     bool prepare();
-    void hear_reset();
+    void check_reset();
     bool execute();
-    bool answered();
-    bool stored();
+    bool on_reply();
+    bool on_stored();
     bool copy();
-    bool go_on();
+    bool next_result();
 
     std::string_view text_;
     prepared* what_ = nullptr;
@@ -431,10 +440,10 @@ private:
     bool has_rows_ = false;
 };
 
-/// Fetches a row of the session's latest statement; after the last one, reads what else there is.
+/// Fetches a row of the session's latest statement; after the last one, reads further results.
 class fetching final : public conversation {
 public:
-    explicit fetching(session& on) : conversation(on) { is_work(); }
+    explicit fetching(session& on) : conversation(on) { cancel_if_abandoned(); }
 
     std::optional<sql::row> take() { return std::move(row_); }
 
@@ -442,8 +451,8 @@ private:
     enum class phase { begin, fetched, stored, next };
 
     bool advance() override;
-    bool fetched();
-    bool go_on();
+    bool on_fetched();
+    bool next_result();
     void note_end();
 
     phase phase_ = phase::begin;

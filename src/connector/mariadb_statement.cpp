@@ -14,7 +14,7 @@ namespace {
 
 constexpr unsigned binary_charset = 63;
 
-/// What a column becomes.
+/// The kind of value that a column becomes.
 enum class shape { none, whole, single, real, bits, time, text, bytes };
 
 shape shape_of(const MYSQL_FIELD& field) {
@@ -54,7 +54,7 @@ sql::value::data whole_or_text(std::uint64_t number) {
     return std::to_string(number);
 }
 
-/// A parameter as the library wants it. Refers to the parameter.
+/// Binds a parameter. Refers to its value.
 struct binder {
     MYSQL_BIND* to;
 
@@ -110,7 +110,8 @@ struct row_reader::column {
             case shape::real: put(MYSQL_TYPE_DOUBLE, &real, sizeof real); break;
             case shape::time: put(MYSQL_TYPE_STRING, time.data(), time.size()); break;
             case shape::none: put(MYSQL_TYPE_NULL, nullptr, 0); break;
-            // How long it is we hear first; then it is fetched into as much room as it takes.
+            // The first fetch reports only the length; the second one reads into a buffer of that
+            // size.
             case shape::bits:
             case shape::text:
             case shape::bytes: put(MYSQL_TYPE_BLOB, nullptr, 0); break;
@@ -177,7 +178,7 @@ sql::value row_reader::value_of(std::size_t number) const {
         case shape::bits: {
             std::array<unsigned char, 8> octets{};
             std::uint64_t all = 0;
-            if (c.length > octets.size()) break;  // there is no such type
+            if (c.length > octets.size()) break;  // no type of MariaDB
             fetch(octets.data());
             for (std::size_t i = 0; i < c.length; ++i) all = all << 8 | octets[i];
             return sql::value(whole_or_text(all));
@@ -217,9 +218,8 @@ row_reader* prepared::read_rows() {
     return reader_.get();
 }
 
-/// The next time there may be other columns, if somebody has changed the table. The library refuses
-/// more or fewer than it knows of, once the server has done its work; it takes any if it knows of
-/// none.
+/// The next execution may have other columns, if the table was changed. The library would refuse
+/// another number of columns after the server has executed the statement, unless it knows of none.
 void prepared::forget_rows() noexcept {
     reader_.reset();
     handle_->bind_result_done = 0;
@@ -229,8 +229,9 @@ void prepared::forget_rows() noexcept {
 void prepared::bind(std::span<const sql::parameter> parameters) {
     std::size_t wanted = mysql_stmt_param_count(handle_);
     if (wanted != parameters.size())
-        throw statement_error("cenote: the statement has " + std::to_string(wanted) +
-                              " parameters and was given " + std::to_string(parameters.size()));
+        throw statement_error("cenote: MariaDB: the statement has " + std::to_string(wanted) +
+                              " parameters, but " + std::to_string(parameters.size()) +
+                              " values were bound");
     if (parameters.empty()) return;
     std::vector<MYSQL_BIND> places(parameters.size());
     for (std::size_t i = 0; i < places.size(); ++i)
@@ -243,19 +244,19 @@ void prepared::bind(std::span<const sql::parameter> parameters) {
 bool executing::advance() {
     switch (phase_) {
         case phase::begin:
-            if (on().owes()) {
-                on().begin_payment();
+            if (on().reset_pending()) {
+                on().begin_pending_reset();
                 with_reset() = true;
-            } else if (std::unique_ptr<prepared> one = on().take_needless()) {
+            } else if (std::unique_ptr<prepared> one = on().take_closable()) {
                 call<mysql_stmt_close_start, mysql_stmt_close_cont>(&flag(), one->release());
                 return true;
             }
             return prepare();
         case phase::prepared: return execute();
-        case phase::executed: return answered();
-        case phase::stored: return stored();
+        case phase::executed: return on_reply();
+        case phase::stored: return on_stored();
         case phase::copying: return copy();
-        case phase::next: return go_on();
+        case phase::next: return next_result();
     }
     return false;
 }
@@ -270,17 +271,17 @@ bool executing::prepare() {
     return true;
 }
 
-/// The statement may be executed only if the session is as it should be.
-void executing::hear_reset() {
+/// The statement is executed only if the reset in front of its PREPARE has succeeded.
+void executing::check_reset() {
     const preface& ahead = on().reads().ahead();
     if (ahead.refused()) fail_reset(ahead.code(), ahead.sqlstate(), ahead.text());
-    if (!ahead.is_open()) return on().note_paid();
-    if (number() == 0) fail_reset(0, "", "it was not answered");
+    if (!ahead.is_open()) return on().note_pending_reset_done();
+    if (number() == 0) fail_reset(0, "", "the server has not replied to it");
 }
 
 bool executing::execute() {
-    if (with_reset()) hear_reset();
-    constexpr unsigned no_room = 1461;  // as many as the server will have of all its clients
+    if (with_reset()) check_reset();
+    constexpr unsigned no_room = 1461;  // max_prepared_stmt_count of the server
     if (number() != 0 && mysql_stmt_errno(what_->handle()) == no_room && on().stop_keeping()) {
         phase_ = phase::begin;
         return advance();
@@ -295,10 +296,10 @@ bool executing::execute() {
     return true;
 }
 
-/// The server has answered, for the first or another time.
-bool executing::answered() {
+/// The server has replied with the first or a further result.
+bool executing::on_reply() {
     if (number() != 0) fail_statement(what_->handle());
-    on().note_answered();
+    on().note_reply();
     row_reader* rows = what_->read_rows();
     on().note_found_rows(*what_);
     if (rows == nullptr) {
@@ -314,9 +315,9 @@ bool executing::answered() {
     return true;
 }
 
-bool executing::stored() {
+bool executing::on_stored() {
     if (number() != 0) fail_statement(what_->handle());
-    on().note_answered();
+    on().note_reply();
     phase_ = phase::next;
     if (std::exchange(has_result_, true)) return true;
     result_ = sql::result(what_->reader()->names());
@@ -324,21 +325,21 @@ bool executing::stored() {
     return true;
 }
 
-/// Out of the library's rows, which are here already. As many as one step may.
+/// Converts the rows that the library has stored, as many as one step may.
 bool executing::copy() {
-    for (std::size_t until = memory_ + connector_detail::most_per_step; memory_ < until;) {
+    for (std::size_t until = memory_ + connector_detail::max_bytes_per_step; memory_ < until;) {
         int got = mysql_stmt_fetch(what_->handle());
         if (got == MYSQL_NO_DATA) return phase_ = phase::next, true;
         if (got != 0 && got != MYSQL_DATA_TRUNCATED) fail_statement(what_->handle());
         memory_ += what_->reader()->memory();
-        if (memory_ > most_bytes()) refuse_length();
+        if (memory_ > max_bytes()) refuse_length();
         result_.add(what_->reader()->values());
     }
-    rest();
+    yield();
     return true;
 }
 
-bool executing::go_on() {
+bool executing::next_result() {
     if (mysql_stmt_more_results(what_->handle()) == 0) {
         mysql_stmt_free_result(what_->handle());
         what_->forget_rows();
@@ -358,42 +359,42 @@ bool fetching::advance() {
             phase_ = phase::fetched;
             call<mysql_stmt_fetch_start, mysql_stmt_fetch_cont>(&number(), of);
             return true;
-        case phase::fetched: return fetched();
+        case phase::fetched: return on_fetched();
         case phase::next:
             if (number() != 0) fail_statement(of);
-            on().note_answered();
-            if (on().latest()->read_rows() == nullptr) return go_on();
+            on().note_reply();
+            if (on().latest()->read_rows() == nullptr) return next_result();
             phase_ = phase::stored;
             call<mysql_stmt_store_result_start, mysql_stmt_store_result_cont>(&number(), of);
             return true;
         case phase::stored:
             if (number() != 0) fail_statement(of);
-            return go_on();
+            return next_result();
     }
     return false;
 }
 
-bool fetching::fetched() {
+bool fetching::on_fetched() {
     prepared& of = *on().latest();
     if (number() == MYSQL_NO_DATA) {
         note_end();
-        return go_on();
+        return next_result();
     }
     if (number() != 0 && number() != MYSQL_DATA_TRUNCATED) fail_statement(of.handle());
     row_.emplace(of.reader()->names(), of.reader()->values());
     return false;
 }
 
-/// The library does not look at the status that comes with the end of rows it did not store.
+/// The library ignores the status that comes with the end of rows that it has not stored.
 void fetching::note_end() {
     const unsigned char* end = handle()->net.read_pos;
     constexpr unsigned char end_of_rows = 0xfe;
     if (end == nullptr || end[0] != end_of_rows) return;
     handle()->server_status = static_cast<unsigned>(end[3]) | static_cast<unsigned>(end[4]) << 8;
-    on().note_answered();
+    on().note_reply();
 }
 
-bool fetching::go_on() {
+bool fetching::next_result() {
     MYSQL_STMT* of = on().latest()->handle();
     if (mysql_stmt_more_results(of) == 0) return false;
     phase_ = phase::next;

@@ -1,7 +1,7 @@
-// Between libmariadb and its socket.
+// The functions between libmariadb and its socket.
 #include "connector/mariadb_throttle.hpp"
 
-// Without these the library's header does not say what MARIADB_PVIO::ctls is.
+// The library's header declares MARIADB_PVIO::ctls only with these.
 using uchar = unsigned char;
 #define HAVE_TLS 1
 
@@ -23,8 +23,7 @@ namespace cenote::mariadb::detail {
 
 namespace {
 
-/// The library's own table, and a copy with other ways to read and write. All sockets have the same
-/// one.
+/// The library's table of functions, which all sockets share, and a copy with the throttle's.
 struct methods_pair {
     explicit methods_pair(PVIO_METHODS& library) noexcept : before(&library), limited(library) {
         library_read = library.async_read;
@@ -44,7 +43,7 @@ struct methods_pair {
 
     PVIO_METHODS* before;
     PVIO_METHODS limited;
-    /// Set before the first table with other ways is installed.
+    /// Set before the copy is installed for the first time.
     static inline decltype(PVIO_METHODS::async_read) library_read = nullptr;
     static inline decltype(PVIO_METHODS::async_write) library_write = nullptr;
 };
@@ -77,7 +76,7 @@ const BIO_METHOD* reading_method() {
     return method;
 }
 
-/// Not before the handshake is over, in which the library waits by itself.
+/// After the handshake, during which the library waits by itself.
 void install_in_tls(SSL* tls, int socket) noexcept {
     if (SSL_is_init_finished(tls) == 0 || BIO_get_data(SSL_get_rbio(tls)) != nullptr) return;
     BIO* bio = BIO_new(reading_method());
@@ -95,7 +94,7 @@ throttle*& throttle::current() noexcept {
 }
 
 throttle::step::step(throttle& by) noexcept : before_(std::exchange(current(), &by)) {
-    by.left_ = connector_detail::most_per_step;
+    by.left_ = connector_detail::max_bytes_per_step;
 }
 
 throttle::step::~step() { current() = before_; }
@@ -123,7 +122,7 @@ void throttle::note_read(std::size_t size) noexcept {
 
 std::int64_t throttle::without_preface(unsigned char* bytes, std::size_t size) noexcept {
     const std::size_t rest = ahead_.take_out({bytes, size});
-    if (ahead_.refused()) return 0;  // as if it had hung up: the rest is of no use to anybody
+    if (ahead_.refused()) return 0;  // end of stream: the rest must not be read
     if (rest > 0) return static_cast<std::int64_t>(rest);
     errno = EAGAIN;
     return -1;

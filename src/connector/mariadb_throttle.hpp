@@ -1,5 +1,5 @@
-// Limits what libmariadb reads: its calls return when the socket has nothing more, and a server
-// that sends without end keeps them reading. And puts a preface in front of what it writes.
+// Limits what libmariadb reads in one step, since its calls read until the socket is empty and a
+// server can send without end; and sends a preface in front of the library's next request.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@
 
 namespace cenote::mariadb::detail {
 
-/// Counts the bytes of one reply, and has the library wait when one step has read enough. The
-/// library asks for every byte through a table of functions (MARIADB_PVIO::methods) or, under TLS,
-/// through a BIO of OpenSSL's; both are replaced by ones that ask the throttle of this thread.
+/// Counts the bytes of one reply, and tells the library to wait when one step has read enough. The
+/// library reads through a table of functions (MARIADB_PVIO::methods) or, under TLS, through a BIO
+/// of OpenSSL; both are replaced by ones that use the throttle of the thread's current step.
 class throttle {
 public:
-    /// While it exists, this thread's reads are counted: one step.
+    /// One step on this thread.
     class step {
     public:
         explicit step(throttle& by) noexcept;
@@ -27,20 +27,21 @@ public:
         throttle* before_;
     };
 
-    /// For the connection of this handle, as soon as there is one. Does nothing the second time.
+    /// Replaces the functions of a handle that has a connection, once.
     static void install(MYSQL* on) noexcept;
 
-    /// Another reply begins.
+    /// A new reply begins.
     void restart() noexcept { bytes_ = 0; }
-    /// From now on every read finds the end of the stream.
+    /// Makes every later read return the end of the stream.
     void end() noexcept { ended_ = true; }
     std::uint64_t bytes() const noexcept { return bytes_; }
-    /// What goes in front of the library's next request. Not under TLS.
+    /// Sent in front of the library's next request. Not under TLS.
     preface& ahead() noexcept { return ahead_; }
-    /// The step has read as much as it may.
+    /// Whether the step has read as much as it may.
     bool is_spent() const noexcept { return left_ == 0; }
 
-    /// Reads by `from(size)`, as recv does, if it may: otherwise there is nothing just now.
+    /// Reads by `from(size)`, which is like recv(), unless the step is spent: then fails with
+    /// EAGAIN.
     template <class From>
     static std::int64_t read(std::size_t size, From&& from) {
         throttle* by = current();
@@ -51,7 +52,7 @@ public:
         return got;
     }
 
-    /// The same without what belongs to the preface.
+    /// As read(), without the replies to the preface.
     template <class From>
     static std::int64_t read_behind(unsigned char* into, std::size_t size, From&& from) {
         const std::int64_t got = read(size, from);
@@ -60,7 +61,7 @@ public:
         return by->without_preface(into, static_cast<std::size_t>(got));
     }
 
-    /// Writes by `to()`, as send does, unless a preface is to go first: then both together.
+    /// Writes by `to()`, which is like send(); if there is a preface, sends both in one message.
     template <class To>
     static std::int64_t write_behind(int socket, const unsigned char* what, std::size_t size,
                                      To&& to) {

@@ -1,4 +1,4 @@
-// How many bytes were read from a socket, as the system has counted them.
+// How many bytes were read from a socket, by the counters of the system.
 #include "connector/meter.hpp"
 
 #include <array>
@@ -14,8 +14,8 @@ namespace cenote::connector_detail {
 namespace {
 
 constexpr unsigned uncounted_reads = 4;
-/// What libpq has room for whenever it reads.
-constexpr std::uint64_t least_room = 8192;
+/// The least buffer space with which libpq reads.
+constexpr std::uint64_t min_read_size = 8192;
 
 std::uint64_t unread(int descriptor) noexcept {
     int bytes = 0;
@@ -23,16 +23,17 @@ std::uint64_t unread(int descriptor) noexcept {
     return static_cast<std::uint64_t>(bytes);
 }
 
-/// Where Linux puts tcpi_bytes_received, which the C library's tcp_info does not have.
-constexpr std::size_t place_of_bytes = 128;
+/// The offset of tcpi_bytes_received in Linux's tcp_info; glibc's tcp_info lacks the member.
+constexpr std::size_t offset_of_bytes = 128;
 
-/// All that has ever come. False: it is not TCP, or the system is too old to count.
+/// The bytes received since the connection was made. False: the socket is not TCP, or the system
+/// is too old to count.
 bool received(int descriptor, std::uint64_t& bytes) noexcept {
-    std::array<std::byte, place_of_bytes + sizeof bytes> info{};
+    std::array<std::byte, offset_of_bytes + sizeof bytes> info{};
     socklen_t size = info.size();
     if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, info.data(), &size) != 0) return false;
     if (size < info.size()) return false;
-    std::memcpy(&bytes, &info[place_of_bytes], sizeof bytes);
+    std::memcpy(&bytes, &info[offset_of_bytes], sizeof bytes);
     return true;
 }
 
@@ -43,7 +44,7 @@ void meter::note_read(int descriptor) noexcept {
     const std::uint64_t left = unread(descriptor);
     std::uint64_t all = 0;
     if (!received(descriptor, all)) {
-        if (left > 0) bytes_ += least_room;
+        if (left > 0) bytes_ += min_read_size;
         return;
     }
     const std::uint64_t taken = all > left ? all - left : 0;

@@ -1,75 +1,34 @@
-// The PostgreSQL connector: connections, cursors, connectors; each operation blocking and awaited.
+// The operations of PostgreSQL connections and connectors, each written once for both ways to wait.
 #include "cenote/postgres.hpp"
 
-#include <netdb.h>
 #include <stdexcept>
-#include <sys/socket.h>
 #include <utility>
 
 #include "connector/drive.hpp"
 #include "connector/postgres_session.hpp"
 #include "connector/socket.hpp"
+#include "connector/statement_view.hpp"
 
 namespace cenote::postgres {
 
 namespace asio = boost::asio;
 
 using connector_detail::address;
-using connector_detail::async_drive;
+using connector_detail::awaited;
+using connector_detail::blocking;
 using connector_detail::deadline_after;
-using connector_detail::drive;
 using connector_detail::instant;
+using connector_detail::result_in;
 using connector_detail::share_of;
+using connector_detail::statement_view;
 using detail::attempt;
-using detail::chores;
 using detail::conversation;
 using detail::conversion;
+using detail::kept_execution;
 using detail::opening;
-using detail::recurring;
+using detail::reset_trial;
+using detail::scripts;
 using detail::session;
-using detail::trial;
-
-namespace {
-
-/// As the server knows it.
-std::string name_of(std::size_t number) { return "cenote_" + std::to_string(number); }
-
-/// The same. Throws std::logic_error if it is not one of this session's.
-std::string name_in(const session& s, const statement& prepared) {
-    if (auto number = s.number_of(prepared)) return name_of(*number);
-    throw std::logic_error(
-        "cenote: a prepared statement was used on another connection, or in another lease, "
-        "than it was made in");
-}
-
-asio::awaitable<sql::result> async_ask(std::shared_ptr<session> on, sql::bound_statement what) {
-    recurring talk(on, what.text(), what.parameters());
-    co_await async_drive(talk, on->deadline());
-    conversion rows(*on, talk.reply());
-    co_await async_drive(rows, instant::max());
-    co_return rows.take();
-}
-
-asio::awaitable<sql::result> async_ask_prepared(std::shared_ptr<session> on, statement prepared,
-                                                sql::bound_statement what) {
-    std::string name = name_in(*on, prepared);
-    conversation talk(on, conversation::of::borrower);
-    talk.ask_prepared(name, what.parameters());
-    co_await async_drive(talk, on->deadline());
-    conversion rows(*on, talk.reply());
-    co_await async_drive(rows, instant::max());
-    co_return rows.take();
-}
-
-asio::awaitable<statement> async_make(std::shared_ptr<session> on, std::string text) {
-    std::size_t number = on->next_statement();
-    conversation talk(on, conversation::of::borrower);
-    talk.prepare(name_of(number), text);
-    co_await async_drive(talk, on->deadline());
-    co_return on->named(number);
-}
-
-}  // namespace
 
 // Connection.
 
@@ -92,89 +51,133 @@ void connection::end() noexcept {
 
 namespace {
 
-/// Whatever is done with it is not seen.
-pg_conn* lent(session& of) {
-    of.condition().note_changed();
-    of.note_own_settings();
-    of.note_names_changed();
-    of.note_lent();
-    return of.handle();
+template <class Mode>
+result_in<Mode, pg_conn*> lend_handle(std::shared_ptr<session> on) {
+    if (on->reset_pending()) {
+        conversation talk(on, conversation::origin::connector);
+        talk.reset();
+        co_await Mode::drive(talk, on->deadline());
+    }
+    on->note_handle_lent();
+    co_return on->handle();
 }
 
-asio::awaitable<pg_conn*> async_lend(std::shared_ptr<session> of) {
-    if (of->owes()) {
-        conversation talk(of, conversation::of::connector);
-        talk.pay();
-        co_await async_drive(talk, of->deadline());
+/// libpq was told the process number of the server at login; a pooler may have told another one.
+constexpr const char* process_number = "select pg_catalog.pg_backend_pid()";
+constexpr const char* set_read_only = "set session characteristics as transaction read only";
+
+template <class Mode>
+result_in<Mode, void> make_read_only(std::shared_ptr<session> on) {
+    instant until = on->deadline();
+    if (!on->direct()) {
+        scripts ask(on, {process_number});
+        co_await Mode::drive(ask, until);
+        on->note_process(ask.reply());
     }
-    co_return lent(*of);
+    if (!*on->direct()) co_return;
+    on->note_only_reads();
+    scripts set(on, {set_read_only});
+    co_await Mode::drive(set, until);
 }
 
 }  // namespace
 
 pg_conn* connection::native_handle() const {
-    if (own().owes()) {
-        conversation talk(own().shared_from_this(), conversation::of::connector);
-        talk.pay();
-        drive(talk, own().deadline());
-    }
-    return lent(own());
+    return lend_handle<blocking>(own().shared_from_this()).get();
 }
 
 asio::awaitable<pg_conn*> connection::async_native_handle() const {
-    return async_lend(own().shared_from_this());
+    return lend_handle<awaited>(own().shared_from_this());
 }
 
-// What a connection offers.
+void connection::only_read() { make_read_only<blocking>(own().shared_from_this()).get(); }
+
+asio::awaitable<void> connection::async_only_read() {
+    return make_read_only<awaited>(own().shared_from_this());
+}
+
+// Statements.
+
+namespace {
+
+/// The name of a statement on the server.
+std::string name_of(std::size_t number) { return "cenote_" + std::to_string(number); }
+
+/// Throws std::logic_error if the statement is not one of this session.
+std::string name_in(const session& s, const statement& prepared) {
+    if (auto number = s.number_of(prepared)) return name_of(*number);
+    throw std::logic_error(
+        "cenote: a prepared statement belongs to the connection and the lease that prepared it");
+}
+
+template <class Mode, class Statement>
+result_in<Mode, sql::result> execute(std::shared_ptr<session> on, Statement what) {
+    kept_execution talk(on, what.text(), what.parameters());
+    co_await Mode::drive(talk, on->deadline());
+    conversion rows(*on, talk.reply());
+    co_await Mode::drive(rows, instant::max());
+    co_return rows.take();
+}
+
+template <class Mode, class Statement>
+result_in<Mode, sql::result> execute_prepared(std::shared_ptr<session> on, statement prepared,
+                                              Statement what) {
+    std::string name = name_in(*on, prepared);
+    conversation talk(on, conversation::origin::borrower);
+    talk.execute(name, what.parameters());
+    co_await Mode::drive(talk, on->deadline());
+    conversion rows(*on, talk.reply());
+    co_await Mode::drive(rows, instant::max());
+    co_return rows.take();
+}
+
+template <class Mode, class Text>
+result_in<Mode, statement> prepare(std::shared_ptr<session> on, Text text) {
+    std::size_t number = on->next_statement();
+    conversation talk(on, conversation::origin::borrower);
+    talk.prepare(name_of(number), text);
+    co_await Mode::drive(talk, on->deadline());
+    co_return on->named(number);
+}
+
+}  // namespace
 
 sql::result session::execute(std::string_view text, std::span<const sql::parameter> parameters) {
-    recurring talk(shared_from_this(), text, parameters);
-    drive(talk, deadline());
-    conversion rows(*this, talk.reply());
-    drive(rows, instant::max());
-    return rows.take();
+    statement_view what(text, parameters);
+    return postgres::execute<blocking>(shared_from_this(), what).get();
 }
 
 asio::awaitable<sql::result> session::async_execute(sql::bound_statement what) {
-    return async_ask(shared_from_this(), std::move(what));
+    return postgres::execute<awaited>(shared_from_this(), std::move(what));
 }
 
 statement session::prepare(std::string_view text) {
-    std::size_t number = next_statement();
-    conversation talk(shared_from_this(), conversation::of::borrower);
-    talk.prepare(name_of(number), text);
-    drive(talk, deadline());
-    return named(number);
+    return postgres::prepare<blocking>(shared_from_this(), text).get();
 }
 
 asio::awaitable<statement> session::async_prepare(std::string text) {
-    return async_make(shared_from_this(), std::move(text));
+    return postgres::prepare<awaited>(shared_from_this(), std::move(text));
 }
 
 sql::result session::execute(const statement& prepared,
                              std::span<const sql::parameter> parameters) {
-    std::string name = name_in(*this, prepared);
-    conversation talk(shared_from_this(), conversation::of::borrower);
-    talk.ask_prepared(name, parameters);
-    drive(talk, deadline());
-    conversion rows(*this, talk.reply());
-    drive(rows, instant::max());
-    return rows.take();
+    statement_view what({}, parameters);
+    return execute_prepared<blocking>(shared_from_this(), prepared, what).get();
 }
 
 asio::awaitable<sql::result> session::async_execute(statement prepared, sql::bound_statement what) {
-    return async_ask_prepared(shared_from_this(), prepared, std::move(what));
+    return execute_prepared<awaited>(shared_from_this(), prepared, std::move(what));
 }
 
 // Cursors.
 
 namespace {
 
-/// All of them are one conversation.
+/// The rows of a cursor are one conversation, which an error or a cancellation ends.
 class rows final : public sql::detail::rows, public std::enable_shared_from_this<rows> {
 public:
     explicit rows(std::shared_ptr<session> on) : on_(std::move(on)) {
-        talk_.emplace(on_, conversation::of::borrower);
+        talk_.emplace(on_, conversation::origin::borrower);
     }
     ~rows() override {
         if (talk_) talk_->drained();
@@ -182,68 +185,51 @@ public:
     rows(const rows&) = delete;
     rows& operator=(const rows&) = delete;
 
-    /// Returns when the first one has come.
-    void begin(std::string_view text, std::span<const sql::parameter> parameters) {
-        ask(text, parameters);
-        try {
-            drive(*talk_, on_->deadline());
-        } catch (...) {
-            talk_.reset();
-            throw;
-        }
-    }
-    static asio::awaitable<cursor> async_begin(std::shared_ptr<session> on,
-                                               sql::bound_statement what) {
+    /// Returns when the first row has come.
+    template <class Mode, class Statement>
+    static result_in<Mode, cursor> begin(std::shared_ptr<session> on, Statement what) {
         auto begun = std::make_shared<rows>(std::move(on));
-        begun->ask(what.text(), what.parameters());
-        try {
-            co_await async_drive(*begun->talk_, begun->on_->deadline());
-        } catch (...) {
-            begun->talk_.reset();
-            throw;
-        }
+        begun->talk_->query(what.text(), what.parameters());
+        begun->talk_->row_by_row();
+        co_await begun->wait<Mode>();
         co_return cursor(std::move(begun));
     }
 
-    std::optional<sql::row> next() override {
-        if (!talk_) return std::nullopt;
-        try {
-            drive(*talk_, on_->deadline());
-            return take();
-        } catch (...) {
-            talk_.reset();
-            throw;
-        }
-    }
+    std::optional<sql::row> next() override { return next_of<blocking>(shared_from_this()).get(); }
     asio::awaitable<std::optional<sql::row>> async_next() override {
-        return async_next_of(shared_from_this());
+        return next_of<awaited>(shared_from_this());
     }
 
 private:
-    void ask(std::string_view text, std::span<const sql::parameter> parameters) {
-        talk_->ask(text, parameters);
-        talk_->row_by_row();
-    }
-    /// Whatever ends it early ends the conversation.
-    static asio::awaitable<std::optional<sql::row>> async_next_of(std::shared_ptr<rows> of) {
+    template <class Mode>
+    static result_in<Mode, std::optional<sql::row>> next_of(std::shared_ptr<rows> of) {
         if (!of->talk_) co_return std::nullopt;
+        co_await of->wait<Mode>();
+        co_return of->take();
+    }
+    template <class Mode>
+    result_in<Mode, void> wait() {
         try {
-            co_await async_drive(*of->talk_, of->on_->deadline());
-            co_return of->take();
+            co_await Mode::drive(*talk_, on_->deadline());
         } catch (...) {
-            of->talk_.reset();
+            talk_.reset();
             throw;
         }
     }
-    /// The row that has come, if it was not the end.
+    /// The row that has come; empty at the end.
     std::optional<sql::row> take() {
-        detail::result_ptr one = talk_->take_row();
-        if (one == nullptr) {
+        try {
+            detail::result_ptr one = talk_->take_row();
+            if (one == nullptr) {
+                talk_.reset();
+                return std::nullopt;
+            }
+            if (columns_ == nullptr) columns_ = detail::columns_of(one.get());
+            return sql::row(columns_, detail::row_of(one.get(), 0));
+        } catch (...) {
             talk_.reset();
-            return std::nullopt;
+            throw;
         }
-        if (columns_ == nullptr) columns_ = detail::columns_of(one.get());
-        return sql::row(columns_, detail::row_of(one.get(), 0));
     }
 
     std::shared_ptr<session> on_;
@@ -254,42 +240,34 @@ private:
 }  // namespace
 
 cursor session::stream(std::string_view text, std::span<const sql::parameter> parameters) {
-    auto begun = std::make_shared<rows>(shared_from_this());
-    begun->begin(text, parameters);
-    return cursor(std::move(begun));
+    statement_view what(text, parameters);
+    return rows::begin<blocking>(shared_from_this(), what).get();
 }
 
 asio::awaitable<cursor> session::async_stream(sql::bound_statement what) {
-    return rows::async_begin(shared_from_this(), std::move(what));
+    return rows::begin<awaited>(shared_from_this(), std::move(what));
 }
 
 // Opening.
 
 namespace {
 
-std::string numeric(const address& a) {
-    char host[NI_MAXHOST];
-    const auto* at = reinterpret_cast<const sockaddr*>(&a.bytes);
-    int error = ::getnameinfo(at, a.size, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
-    if (error != 0)
-        throw connection_error(error_kind::transient, "cenote: PostgreSQL: a host has no address");
-    return host;
-}
-
 std::uint16_t port_of(const url::host& h) { return h.port == 0 ? 5432 : h.port; }
 
 /// Which addresses to try, in which order.
-class itinerary {
+class attempt_list {
 public:
-    explicit itinerary(std::shared_ptr<const options> settings) : settings_(std::move(settings)) {}
+    explicit attempt_list(std::shared_ptr<const options> settings)
+        : settings_(std::move(settings)) {}
 
     void add(const url::host& h, const std::vector<address>& found) {
-        for (const address& a : found) add_one(h, h.name.starts_with('/') ? "" : numeric(a));
+        for (const address& a : found)
+            add_one(h, h.name.starts_with('/') ? "" : connector_detail::numeric_host(a));
     }
-    /// One of several hosts cannot be found: the others may do.
+    /// The lookup of one host has failed; the other hosts may do.
     void note_unknown(std::exception_ptr why) { unknown_ = std::move(why); }
 
-    /// Where to go. Throws if there is nowhere.
+    /// Throws if there is none.
     std::vector<attempt> all() const {
         if (there_.empty()) std::rethrow_exception(unknown_);
         std::vector<attempt> list = there_;
@@ -300,11 +278,11 @@ public:
     }
 
 private:
-    void add_one(const url::host& h, std::string numbers) {
+    void add_one(const url::host& h, std::string numeric_address) {
         server_role wanted = settings_->role_of_server;
         if (wanted == server_role::prefer_standby) wanted = server_role::any;
         there_.push_back({.host = h.name,
-                          .address = std::move(numbers),
+                          .address = std::move(numeric_address),
                           .port = std::to_string(port_of(h)),
                           .tls = detail::effective_tls(*settings_, h.name),
                           .wanted = wanted});
@@ -315,39 +293,30 @@ private:
     std::exception_ptr unknown_;
 };
 
-std::vector<attempt> look_up(const std::shared_ptr<const options>& settings) {
-    itinerary found(settings);
+template <class Mode>
+result_in<Mode, std::vector<attempt>> look_up(std::shared_ptr<const options> settings) {
+    attempt_list list(settings);
     for (const url::host& h : settings->hosts) {
         try {
-            found.add(h, connector_detail::resolve(h.name, port_of(h)));
+            std::vector<address> found =
+                co_await connector_detail::resolve<Mode>(h.name, port_of(h));
+            list.add(h, found);
         } catch (const connection_error&) {
-            found.note_unknown(std::current_exception());
+            list.note_unknown(std::current_exception());
         }
     }
-    return found.all();
+    co_return list.all();
 }
 
-asio::awaitable<std::vector<attempt>> async_look_up(std::shared_ptr<const options> settings) {
-    itinerary found(settings);
-    for (const url::host& h : settings->hosts) {
-        try {
-            std::vector<address> at = co_await connector_detail::async_resolve(h.name, port_of(h));
-            found.add(h, at);
-        } catch (const connection_error&) {
-            found.note_unknown(std::current_exception());
-        }
-    }
-    co_return found.all();
-}
-
-/// The same address is worth another try: after two of these it is not tried out any more.
+/// The connection was lost during the trial. The address deserves another attempt: after two lost
+/// trials servers_tried has an answer without a trial.
 class lost_in_trial : public connection_error {
 public:
     using connection_error::connection_error;
 };
 
-/// Whether to go on after an open that has failed, with what is left of the list. A wrong password
-/// is wrong everywhere.
+/// Whether to go on with the rest of the list after a failed open. A wrong password is wrong
+/// everywhere.
 bool goes_on_after(const connection_error& e, std::vector<attempt>& list, std::size_t at) {
     if (dynamic_cast<const lost_in_trial*>(&e) != nullptr) {
         attempt same = list.at(at);
@@ -357,76 +326,40 @@ bool goes_on_after(const connection_error& e, std::vector<attempt>& list, std::s
     return list.size() - at > 1 && e.kind() != error_kind::final;
 }
 
-/// Tries out, once for each server, whether resets may go with the next request.
-class introduction {
-public:
-    introduction(std::shared_ptr<detail::servers_tried> known, std::shared_ptr<session> to)
-        : known_(std::move(known)), to_(std::move(to)) {
-        where_ = std::string(PQhost(to_->handle())) + ":" + PQport(to_->handle());
-        if (to_->mode() != reset_mode::with_next) return;
-        std::optional<bool> before = known_->resets_with_next(where_);
-        if (before) settle(*before);
-        else trial_.emplace(to_);
+/// Tries, once for each server, whether a reset can go with the next request.
+template <class Mode>
+result_in<Mode, void> choose_reset_mode(std::shared_ptr<session> on,
+                                        std::shared_ptr<detail::servers_tried> known,
+                                        instant deadline) {
+    if (on->mode() != reset_mode::with_next) co_return;
+    const std::string where = std::string(PQhost(on->handle())) + ":" + PQport(on->handle());
+    std::optional<bool> works = known->resets_with_next(where);
+    if (!works) {
+        reset_trial trial(on);
+        try {
+            co_await Mode::drive(trial, deadline);
+        } catch (const connection_error& e) {
+            known->note_lost(where);
+            throw lost_in_trial(error_kind::transient, e.what(), e.sqlstate());
+        }
+        works = trial.works();
+        known->note(where, *works);
     }
-
-    /// To be driven, if it is there.
-    trial* steps() { return trial_ ? &*trial_ : nullptr; }
-    void note_done() {
-        known_->note(where_, trial_->well());
-        settle(trial_->well());
-    }
-    /// As if it could not be opened.
-    [[noreturn]] void note_lost(const connection_error& e) {
-        known_->note_lost(where_);
-        throw lost_in_trial(error_kind::transient, e.what(), e.sqlstate());
-    }
-
-private:
-    void settle(bool well) {
-        if (!well) to_->set_mode(reset_mode::at_release);
-    }
-
-    std::shared_ptr<detail::servers_tried> known_;
-    std::shared_ptr<session> to_;
-    std::string where_;
-    std::optional<trial> trial_;
-};
-
-void introduce(std::shared_ptr<detail::servers_tried> known, const std::shared_ptr<session>& to,
-               instant deadline) {
-    introduction one(std::move(known), to);
-    if (one.steps() == nullptr) return;
-    try {
-        drive(*one.steps(), deadline);
-    } catch (const connection_error& e) {
-        one.note_lost(e);
-    }
-    one.note_done();
+    if (!*works) on->set_mode(reset_mode::at_release);
 }
 
-asio::awaitable<void> async_introduce(std::shared_ptr<detail::servers_tried> known,
-                                      std::shared_ptr<session> to, instant deadline) {
-    introduction one(std::move(known), to);
-    if (one.steps() == nullptr) co_return;
-    try {
-        co_await async_drive(*one.steps(), deadline);
-    } catch (const connection_error& e) {
-        one.note_lost(e);
-    }
-    one.note_done();
-}
-
-asio::awaitable<std::shared_ptr<session>> async_open(std::shared_ptr<const options> settings,
-                                                     std::shared_ptr<detail::servers_tried> known) {
+template <class Mode>
+result_in<Mode, std::shared_ptr<session>> open(std::shared_ptr<const options> settings,
+                                               std::shared_ptr<detail::servers_tried> known) {
     instant deadline = deadline_after(settings->connect_timeout);
-    std::vector<attempt> list = co_await async_look_up(settings);
+    std::vector<attempt> list = co_await look_up<Mode>(settings);
     for (std::size_t i = 0;; ++i) {
         std::size_t left = list.size() - i;
         try {
             opening one(settings, list.at(i));
-            co_await async_drive(one, share_of(deadline, left));
+            co_await Mode::drive(one, share_of(deadline, left));
             std::shared_ptr<session> made = one.take();
-            co_await async_introduce(known, made, share_of(deadline, left));
+            co_await choose_reset_mode<Mode>(made, known, share_of(deadline, left));
             co_return made;
         } catch (const connection_error& e) {
             if (!goes_on_after(e, list, i)) throw;
@@ -438,33 +371,10 @@ asio::awaitable<std::shared_ptr<session>> async_open(std::shared_ptr<const optio
 
 // Connectors.
 
-connector::connector(options settings)
-    : settings_(std::make_shared<const options>(std::move(settings))),
-      known_(std::make_shared<detail::servers_tried>()) {
-    detail::validate(*settings_);
-}
-
-connection connector::open() {
-    instant deadline = deadline_after(settings_->connect_timeout);
-    std::vector<attempt> list = look_up(settings_);
-    for (std::size_t i = 0;; ++i) {
-        std::size_t left = list.size() - i;
-        try {
-            opening one(settings_, list.at(i));
-            drive(one, share_of(deadline, left));
-            std::shared_ptr<session> made = one.take();
-            introduce(known_, made, share_of(deadline, left));
-            return connection(std::move(made));
-        } catch (const connection_error& e) {
-            if (!goes_on_after(e, list, i)) throw;
-        }
-    }
-}
-
 namespace {
 
-/// What a probe asks: nothing, where any server will do.
-std::vector<const char*> probing(const session& s) {
+/// What a probe sends: an empty statement, if the role of the server does not matter.
+std::vector<const char*> probe_statements(const session& s) {
     server_role wanted = s.settings().role_of_server;
     if (wanted == server_role::any || wanted == server_role::prefer_standby) return {""};
     return {
@@ -473,7 +383,7 @@ std::vector<const char*> probing(const session& s) {
         "'on'"};
 }
 
-bool is_wanted(const session& s, const PGresult* reply) {
+bool has_wanted_role(const session& s, const PGresult* reply) {
     if (PQntuples(reply) == 0) return true;
     std::vector<sql::value> answer = detail::row_of(reply, 0);
     bool standby = answer.at(0).as<bool>();
@@ -489,37 +399,22 @@ bool is_wanted(const session& s, const PGresult* reply) {
     return true;
 }
 
-/// The number of the server's process. libpq was told one, too.
-constexpr const char* whose = "select pg_catalog.pg_backend_pid()";
-constexpr const char* only_reads = "set session characteristics as transaction read only";
-
-asio::awaitable<void> async_only_read(std::shared_ptr<session> on) {
-    instant until = on->deadline();
-    if (!on->direct()) {
-        chores ask(on, {whose});
-        co_await async_drive(ask, until);
-        on->note_process(ask.reply());
-    }
-    if (!*on->direct()) co_return;
-    on->note_only_reads();
-    chores set(on, {only_reads});
-    co_await async_drive(set, until);
+template <class Mode>
+result_in<Mode, bool> probe(std::shared_ptr<session> on) {
+    scripts ask(on, probe_statements(*on));
+    co_await Mode::drive(ask, on->deadline());
+    co_return has_wanted_role(*on, ask.reply());
 }
 
-asio::awaitable<bool> async_probe(std::shared_ptr<session> on) {
-    chores ask(on, probing(*on));
-    co_await async_drive(ask, on->deadline());
-    co_return is_wanted(*on, ask.reply());
-}
-
-asio::awaitable<void> async_reset(std::shared_ptr<session> on) {
+template <class Mode>
+result_in<Mode, void> reset(std::shared_ptr<session> on) {
     instant until = on->deadline();
-    on->take_over_debt();
-    chores ask(on, on->undoing());
-    co_await async_drive(ask, until);
-    if (!on->is_undone(ask.reply())) {
-        chores all(on, {detail::undo_all});
-        co_await async_drive(all, until);
+    on->take_over_pending_reset();
+    scripts most(on, on->reset_statements());
+    co_await Mode::drive(most, until);
+    if (!on->reset_succeeded(most.reply())) {
+        scripts all(on, {detail::discard_all});
+        co_await Mode::drive(all, until);
         on->forget_kept();
     }
     on->note_reset();
@@ -527,42 +422,22 @@ asio::awaitable<void> async_reset(std::shared_ptr<session> on) {
 
 }  // namespace
 
-void connection::only_read() {
-    session& s = own();
-    instant until = s.deadline();
-    if (!s.direct()) {
-        chores ask(s.shared_from_this(), {whose});
-        drive(ask, until);
-        s.note_process(ask.reply());
-    }
-    if (!*s.direct()) return;
-    s.note_only_reads();
-    chores set(s.shared_from_this(), {only_reads});
-    drive(set, until);
+connector::connector(options settings)
+    : settings_(std::make_shared<const options>(std::move(settings))),
+      known_(std::make_shared<detail::servers_tried>()) {
+    detail::validate(*settings_);
 }
 
-asio::awaitable<void> connection::async_only_read() {
-    return postgres::async_only_read(own().shared_from_this());
+connection connector::open() {
+    return connection(postgres::open<blocking>(settings_, known_).get());
 }
 
 bool connector::probe(connection& c) {
-    chores ask(c.own().shared_from_this(), probing(c.own()));
-    drive(ask, c.own().deadline());
-    return is_wanted(c.own(), ask.reply());
+    return postgres::probe<blocking>(c.own().shared_from_this()).get();
 }
 
 void connector::reset(connection& c) {
-    session& s = c.own();
-    instant until = s.deadline();
-    s.take_over_debt();
-    chores ask(s.shared_from_this(), s.undoing());
-    drive(ask, until);
-    if (!s.is_undone(ask.reply())) {
-        chores all(s.shared_from_this(), {detail::undo_all});
-        drive(all, until);
-        s.forget_kept();
-    }
-    s.note_reset();
+    postgres::reset<blocking>(c.own().shared_from_this()).get();
 }
 
 void connector::close(connection& c) noexcept { c.end(); }
@@ -573,7 +448,7 @@ bool connector::before_acquire(connection& c) noexcept {
 }
 
 verdict connector::before_release(connection& c) noexcept {
-    return c.session_ == nullptr ? verdict::discard : c.own().leave();
+    return c.session_ == nullptr ? verdict::discard : c.own().end_lease();
 }
 
 void connector::forsake(connection& c) noexcept {
@@ -581,16 +456,17 @@ void connector::forsake(connection& c) noexcept {
 }
 
 asio::awaitable<connection> async_connector::open() {
-    std::shared_ptr<session> made = co_await async_open(blocking_.settings_, blocking_.known_);
+    std::shared_ptr<session> made =
+        co_await postgres::open<awaited>(blocking_.settings_, blocking_.known_);
     co_return connection(std::move(made));
 }
 
 asio::awaitable<bool> async_connector::probe(connection& c) {
-    return async_probe(c.own().shared_from_this());
+    return postgres::probe<awaited>(c.own().shared_from_this());
 }
 
 asio::awaitable<void> async_connector::reset(connection& c) {
-    return async_reset(c.own().shared_from_this());
+    return postgres::reset<awaited>(c.own().shared_from_this());
 }
 
 }  // namespace cenote::postgres

@@ -1,4 +1,4 @@
-// Statements that are kept prepared: which of them, and when one is prepared anew or not used.
+// Kept statements: which are prepared, when one is prepared again, and when one is not used.
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -41,7 +41,7 @@ bool in_name(char c) {
     return u >= 0x80 || std::isalnum(u) != 0 || c == '_' || c == '$';
 }
 
-/// Names that mean a type of pg_catalog, whatever tables and schemas there are.
+/// Names that mean a type of pg_catalog whatever tables and schemas exist.
 bool is_builtin_type(std::string_view name) {
     constexpr std::array<std::string_view, 32> known{
         "bigint",    "bool",        "boolean", "bpchar", "bytea",    "char",     "character",
@@ -54,14 +54,14 @@ bool is_builtin_type(std::string_view name) {
     return std::ranges::find(known, lower) != known.end();
 }
 
-/// Reads a statement as far as to find its parameters.
+/// Finds the parameters in the text of a statement.
 class parameter_places {
 public:
     explicit parameter_places(std::string_view text) : text_(text) {}
 
-    /// False: there may be places that are not seen.
+    /// False: it may have missed places.
     bool read(std::vector<bool>& typed) {
-        // Comments nest, dollar quotes have tags, and what a backslash means is a setting.
+        // Comments nest, dollar quotes have tags, and a setting decides what a backslash means.
         for (std::string_view hard : {"\\", "--", "/*"})
             if (text_.find(hard) != text_.npos) return false;
         while (at_ < text_.size()) {
@@ -147,7 +147,7 @@ fitness fitness_of(std::string_view text, std::span<const sql::parameter> parame
 
 namespace {
 
-/// What a server must be told apart: the same text with bytes in place of text is another one.
+/// The same text with bytes in place of text is another statement to the server.
 std::string key_with_types(std::string_view text, std::span<const sql::parameter> parameters) {
     std::string key(text);
     key.push_back('\0');
@@ -157,165 +157,149 @@ std::string key_with_types(std::string_view text, std::span<const sql::parameter
 
 }  // namespace
 
-recurring::recurring(std::shared_ptr<session> with, std::string_view text,
-                     std::span<const sql::parameter> parameters)
-    : with_(std::move(with)), text_(text), parameters_(parameters) {
-    begin();
+kept_execution::kept_execution(std::shared_ptr<session> with, std::string_view text,
+                               std::span<const sql::parameter> parameters)
+    : sequence(std::move(with)), text_(text), parameters_(parameters) {
+    begin_execution();
 }
 
-void recurring::begin() {
-    // Nothing of ours can be done in a transaction that has failed, but for its end.
-    if (!with_->kept().on() || with_->transaction_failed()) return ask();
-    if (!with_->reads_texts_as_ever() || with_->names_in_flux()) return ask();
-    if (fitness_of(text_, parameters_, {}) != fitness::fits) return ask();
+void kept_execution::begin_execution() {
+    // In a failed transaction the server accepts only its end.
+    if (!with().kept().on() || with().transaction_failed()) return execute();
+    if (!with().parse_settings_unchanged() || with().names_in_flux()) return execute();
+    if (fitness_of(text_, parameters_, {}) != fitness::fits) return execute();
     key_ = text_;
     if (std::ranges::any_of(parameters_, is_bytes))
         key_ = own_key_ = key_with_types(text_, parameters_);
-    if (kept_statement* known = with_->kept().find(key_)) return begin_known(*known);
-    std::optional<kept_statement> gone = with_->kept().add(std::string(key_), {});
-    if (gone && !gone->name.empty()) with_->forgotten().push_back(std::move(gone->name));
-    ask();
+    if (kept_statement* known = with().kept().find(key_)) return begin_known(*known);
+    std::optional<kept_statement> gone = with().kept().add(std::string(key_), {});
+    if (gone && !gone->name.empty()) with().evicted().push_back(std::move(gone->name));
+    execute();
 }
 
-void recurring::begin_known(kept_statement& known) {
-    if (known.unfit) return ask();
+void kept_execution::begin_known(kept_statement& known) {
+    if (known.unfit) return execute();
     if (!known.name.empty()) {
         fitness fit = fitness_of(text_, parameters_, known.types);
         if (fit == fitness::fits) name_ = known.name;
-        if (fit == fitness::outgrown) give_up_kept(known);
-        return ask();
+        if (fit == fitness::outgrown) evict(known);
+        return execute();
     }
-    // A transaction has its own first statement: ours would be another.
-    bool needs_look = !with_->direct() || !with_->knows_temporary();
-    bool needs_more = needs_look || !with_->forgotten().empty();
-    if (needs_more && with_->in_transaction()) return ask();
-    if (with_->owes()) return pay();
+    // The connector's statements must not become the first of the borrower's transaction.
+    bool needs_look = !with().direct() || !with().knows_temporary();
+    bool needs_more = needs_look || !with().evicted().empty();
+    if (needs_more && with().in_transaction()) return execute();
+    if (with().reset_pending()) return reset();
     if (needs_look) return look();
-    make_room_or_prepare();
+    deallocate_or_prepare();
 }
 
-/// Once in a while: what is said before a statement is prepared takes several conversations.
-void recurring::pay() {
-    phase_ = phase::paying;
-    now_.emplace(with_, conversation::of::connector);
-    now_->pay();
+/// Preparing takes several conversations, so the pending reset is one, too. Happens rarely.
+void kept_execution::reset() {
+    phase_ = phase::resetting;
+    begin(conversation::origin::connector).reset();
 }
 
-/// It may be prepared anew at its next run, with the types of then.
-void recurring::give_up_kept(kept_statement& known) {
-    with_->forgotten().push_back(std::move(known.name));
+/// The next run may prepare the statement again, with the types of that time.
+void kept_execution::evict(kept_statement& known) {
+    with().evicted().push_back(std::move(known.name));
     known = {};
 }
 
-/// Compares the server's process number with the one libpq was told. A proxy reports another one.
-void recurring::look() {
+/// Compares the server's process number with the one that libpq was told. A proxy reports another
+/// number.
+void kept_execution::look() {
     phase_ = phase::looking;
-    now_.emplace(with_, conversation::of::connector);
-    now_->ask(
-        "select pg_catalog.pg_backend_pid(), "
-        "pg_catalog.pg_my_temp_schema() operator(pg_catalog.<>) 0",
-        {});
+    begin(conversation::origin::connector)
+        .query(
+            "select pg_catalog.pg_backend_pid(), "
+            "pg_catalog.pg_my_temp_schema() operator(pg_catalog.<>) 0",
+            {});
 }
 
-/// All that have to go at once; or one by one, if the server does not know some of them.
-void recurring::make_room_or_prepare() {
-    std::vector<std::string>& forgotten = with_->forgotten();
-    if (forgotten.empty()) return prepare();
-    phase_ = phase::making_room;
-    std::string texts;
+/// Deallocates all evicted statements at once; one by one if the server does not know some of them.
+void kept_execution::deallocate_or_prepare() {
+    std::vector<std::string>& evicted = with().evicted();
+    if (evicted.empty()) return prepare();
+    phase_ = phase::deallocating;
+    std::string script;
     if (one_by_one_) {
-        texts = "deallocate " + forgotten.back();
-        forgotten.pop_back();
+        script = "deallocate " + evicted.back();
+        evicted.pop_back();
     } else {
-        for (const std::string& name : forgotten) texts += "deallocate " + name + "; ";
+        for (const std::string& name : evicted) script += "deallocate " + name + "; ";
     }
-    now_.emplace(with_, conversation::of::connector);
-    now_->ask_all(texts.c_str());
+    begin(conversation::origin::connector).run(script.c_str());
 }
 
-void recurring::prepare() {
+void kept_execution::prepare() {
     phase_ = phase::preparing;
-    name_ = "cenote_kept_" + std::to_string(with_->next_statement());
-    with_->note_kept();
-    now_.emplace(with_, conversation::of::connector);
-    now_->prepare(name_, text_, parameters_);
+    name_ = "cenote_kept_" + std::to_string(with().next_statement());
+    with().note_kept();
+    begin(conversation::origin::connector).prepare(name_, text_, parameters_);
 }
 
-void recurring::ask() {
-    phase_ = phase::asking;
-    now_.emplace(with_, conversation::of::borrower);
-    if (name_.empty()) return now_->ask(text_, parameters_);
-    now_->ask_prepared(name_, parameters_);
-    with_->note_words(text_);
+void kept_execution::execute() {
+    phase_ = phase::executing;
+    conversation& talk = begin(conversation::origin::borrower);
+    if (name_.empty()) return talk.query(text_, parameters_);
+    talk.execute(name_, parameters_);
+    with().note_text(text_);
 }
 
-void recurring::describe() {
+void kept_execution::describe() {
     phase_ = phase::describing;
-    now_.emplace(with_, conversation::of::connector);
-    now_->describe(name_);
+    begin(conversation::origin::connector).describe(name_);
 }
 
 /// The types that the server has inferred decide whether the statement may be kept at all.
-void recurring::note_types() {
-    kept_statement* known = with_->kept().find(key_);
+void kept_execution::note_types() {
+    kept_statement* known = with().kept().find(key_);
     if (known == nullptr) return;
     known->name = name_;
     known->types.clear();
-    for (int i = 0; i < PQnparams(now_->reply()); ++i)
-        known->types.push_back(PQparamtype(now_->reply(), i));
+    for (int i = 0; i < PQnparams(reply()); ++i) known->types.push_back(PQparamtype(reply(), i));
     fitness fit = fitness_of(text_, parameters_, known->types);
     if (fit == fitness::fits) return;
     name_.clear();
-    give_up_kept(*known);
+    evict(*known);
     known->unfit = fit == fitness::never;
 }
 
-need recurring::step() {
-    for (;;) {
-        try {
-            need n = now_->step();
-            if (n != need::nothing || !go_on()) return n;
-        } catch (const statement_error& e) {
-            if (!goes_on_after(e)) throw;
-        }
-    }
-}
-
-/// In a transaction a statement that is stale has failed with it.
-bool recurring::goes_on_after(const statement_error& e) {
+/// In a transaction a stale statement has failed for good, and the transaction with it.
+bool kept_execution::recover(const statement_error& e) {
     constexpr std::string_view unknown = "26000";
-    if (phase_ == phase::making_room && e.sqlstate() == unknown) {
+    if (phase_ == phase::deallocating && e.sqlstate() == unknown) {
         one_by_one_ = true;
-        make_room_or_prepare();
+        deallocate_or_prepare();
         return true;
     }
-    bool can_be_stale = phase_ == phase::asking || phase_ == phase::describing;
-    if (!can_be_stale || name_.empty() || !now_->found_stale()) return false;
-    if (e.sqlstate() != unknown) with_->forgotten().push_back(name_);
+    bool can_be_stale = phase_ == phase::executing || phase_ == phase::describing;
+    if (!can_be_stale || name_.empty() || !now().found_stale()) return false;
+    if (e.sqlstate() != unknown) with().evicted().push_back(name_);
     name_.clear();
-    if (kept_statement* known = with_->kept().find(key_)) *known = {};
-    if (with_->in_transaction()) return false;
-    // Not prepared: the table may change again meanwhile. It is at the next run.
-    ask();
+    if (kept_statement* known = with().kept().find(key_)) *known = {};
+    if (with().in_transaction()) return false;
+    // Not prepared again before the next run: the table may still be changing.
+    execute();
     return true;
 }
 
-/// A step has come to its end. False: that was all.
-bool recurring::go_on() {
+bool kept_execution::advance() {
     switch (phase_) {
-        case phase::paying: return begin(), true;
+        case phase::resetting: return begin_execution(), true;
         case phase::looking:
-            with_->note_process(now_->reply());
-            with_->note_temporary(row_of(now_->reply(), 0).at(1).as<bool>());
-            if (!*with_->direct()) with_->kept().turn_off();
-            if (!with_->kept().on()) return ask(), true;
-            return make_room_or_prepare(), true;
-        case phase::making_room:
-            if (!one_by_one_) with_->forgotten().clear();
-            return make_room_or_prepare(), true;
+            with().note_process(reply());
+            with().note_temporary(row_of(reply(), 0).at(1).as<bool>());
+            if (!*with().direct()) with().kept().turn_off();
+            if (!with().kept().on()) return execute(), true;
+            return deallocate_or_prepare(), true;
+        case phase::deallocating:
+            if (!one_by_one_) with().evicted().clear();
+            return deallocate_or_prepare(), true;
         case phase::preparing: return describe(), true;
-        case phase::describing: return note_types(), ask(), true;
-        case phase::asking: break;
+        case phase::describing: return note_types(), execute(), true;
+        case phase::executing: break;
     }
     return false;
 }

@@ -1,4 +1,4 @@
-// How a connection is opened, and what it means if it is not (docs/decisions/0016).
+// Opening a connection, and the meaning of a failed open (docs/decisions/0016).
 #include <algorithm>
 #include <array>
 #include <locale.h>
@@ -9,30 +9,30 @@ namespace cenote::postgres::detail {
 
 namespace {
 
-/// Makes this thread speak plain English for a while: so does libpq.
-class plain_speech {
+/// Gives this thread the C locale for a while, so that libpq's messages are in English.
+class c_locale {
 public:
-    plain_speech() noexcept : before_(::uselocale(english())) {}
-    ~plain_speech() { ::uselocale(before_); }
-    plain_speech(const plain_speech&) = delete;
-    plain_speech& operator=(const plain_speech&) = delete;
+    c_locale() noexcept : before_(::uselocale(c())) {}
+    ~c_locale() { ::uselocale(before_); }
+    c_locale(const c_locale&) = delete;
+    c_locale& operator=(const c_locale&) = delete;
 
 private:
-    static locale_t english() noexcept {
-        static locale_t c = ::newlocale(LC_ALL_MASK, "C", locale_t{});
-        return c;
+    static locale_t c() noexcept {
+        static locale_t made = ::newlocale(LC_ALL_MASK, "C", locale_t{});
+        return made;
     }
 
     locale_t before_;
 };
 
-/// Far more than any login takes. libpq searches all parameters that the server has sent for each
-/// one that comes, so the limit also keeps a step short.
-constexpr std::uint64_t most_login_bytes = std::uint64_t{256} << 10U;
+/// Far more than any login needs. libpq searches all parameters of the server for each new one, so
+/// the limit also keeps a step short.
+constexpr std::uint64_t max_login_bytes = std::uint64_t{256} << 10U;
 
-void hear_nothing(void* /*nobody*/, const PGresult* /*notice*/) {}
+void ignore_notice(void* /*unused*/, const PGresult* /*notice*/) {}
 
-/// Nothing but these; the password is not copied.
+/// Only with these settings. Does not copy the password.
 handle_ptr start(const std::vector<std::pair<const char*, std::string>>& keywords,
                  const char* password) {
     std::vector<const char*> names{"password"};
@@ -52,15 +52,15 @@ bool is_sqlstate(std::string_view text) {
            });
 }
 
-/// Of what the server said before there was a session.
+/// Of an error of the server before there is a session.
 error_kind kind_at_open(std::string_view sqlstate) {
     constexpr std::array<std::string_view, 5> hopeless{"28", "3D", "42", "22", "0A"};
     bool final = std::ranges::find(hopeless, sqlstate.substr(0, 2)) != hopeless.end();
     return final ? error_kind::final : error_kind::transient;
 }
 
-/// Of what libpq found out by itself: whether somebody has to change something first.
-error_kind kind_of_words(std::string_view text) {
+/// Of a message of libpq itself: final if somebody has to change a setting first.
+error_kind kind_of_message(std::string_view text) {
     constexpr std::array<std::string_view, 10> hopeless{"certificate",
                                                         "private key",
                                                         "channel binding",
@@ -76,7 +76,7 @@ error_kind kind_of_words(std::string_view text) {
     return final ? error_kind::final : error_kind::transient;
 }
 
-/// `connection to server at "…", port … failed: `: we say that ourselves.
+/// Removes `connection to server at "…", port … failed: `, which fail() says itself.
 std::string_view without_place(std::string_view message) {
     constexpr std::string_view before = " failed: ";
     std::size_t at = message.find(before);
@@ -84,7 +84,7 @@ std::string_view without_place(std::string_view message) {
     return there ? message.substr(at + before.size()) : message;
 }
 
-/// On one line, without where it is in the server's source.
+/// One line, without the location in the server's source.
 std::string in_one_line(std::string_view text) {
     std::string line;
     while (!text.empty()) {
@@ -100,41 +100,42 @@ std::string in_one_line(std::string_view text) {
 
 }  // namespace
 
-/// The server's own words come as `FATAL:  28P01: password …`, the first of them in its language.
-complaint understand(std::string_view message) {
+/// A message of the server has the form `FATAL:  28P01: password …`; its first word is in the
+/// server's language.
+failure failure_of_open(std::string_view message) {
     message = without_place(message);
     std::string_view first = message.substr(0, message.find('\n'));
     std::size_t gap = first.find(":  ");
-    complaint c;
+    failure f;
     if (gap != first.npos && is_sqlstate(first.substr(gap + 3, 5)) &&
         first.substr(gap + 8, 2) == ": ") {
-        c.sqlstate = first.substr(gap + 3, 5);
-        c.kind = kind_at_open(c.sqlstate);
-        c.text = in_one_line(message.substr(gap + 10));
+        f.sqlstate = first.substr(gap + 3, 5);
+        f.kind = kind_at_open(f.sqlstate);
+        f.text = in_one_line(message.substr(gap + 10));
     } else {
-        c.text = in_one_line(message);
-        c.kind = kind_of_words(c.text);
+        f.text = in_one_line(message);
+        f.kind = kind_of_message(f.text);
     }
-    return c;
+    return f;
 }
 
 opening::opening(std::shared_ptr<const options> settings, const attempt& where)
     : settings_(std::move(settings)),
       where_(where.host + (where.address.empty() ? "/.s.PGSQL." : ":") + where.port) {
-    plain_speech english;
+    c_locale english;
     handle_ = start(keywords_of(*settings_, where), password_of(*settings_));
     if (handle_ == nullptr) throw std::bad_alloc();
-    PQsetNoticeReceiver(handle_.get(), &hear_nothing, nullptr);
+    PQsetNoticeReceiver(handle_.get(), &ignore_notice, nullptr);
     PQsetErrorVerbosity(handle_.get(), PQERRORS_VERBOSE);
     if (PQstatus(handle_.get()) == CONNECTION_BAD) fail();
 }
 
 need opening::step() {
-    if (!std::exchange(begun_, true)) return need::to_write;  // as libpq wants it
-    plain_speech english;
+    if (!std::exchange(begun_, true)) return need::to_write;  // libpq requires it
+    c_locale english;
     const PostgresPollingStatusType status = PQconnectPoll(handle_.get());
     read_.note_read(PQsocket(handle_.get()));
-    if (read_.bytes() > most_login_bytes)
+    if (read_.bytes() > max_login_bytes)
         throw connection_error(error_kind::transient,
                                "cenote: PostgreSQL: cannot open a connection to " + where_ +
                                    ": the server sends too much before the login is over");
@@ -151,10 +152,10 @@ std::shared_ptr<session> opening::take() {
 }
 
 void opening::fail() const {
-    complaint why = understand(PQerrorMessage(handle_.get()));
+    failure why = failure_of_open(PQerrorMessage(handle_.get()));
     std::string_view password = settings_->password.reveal();
     if (!password.empty() && why.text.find(password) != std::string::npos)
-        why.text = "the reason is not shown, since the password is in it";
+        why.text = "the reason is hidden, because it contains the password";
     why.text = "cannot open a connection to " + where_ + ": " + why.text;
     why.raise();
 }

@@ -1,5 +1,5 @@
-// How a session is reset: on its own, or in front of the next request; and whether its server can
-// be trusted with the latter (docs/decisions/0018).
+// Resets of a session: on their own or in front of the next request, and which servers support the
+// latter (docs/decisions/0018).
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -9,13 +9,13 @@
 
 namespace cenote::postgres::detail {
 
-// What is said.
+// The statements.
 
 namespace {
 
-/// The same, but for what is kept prepared. Says whether that is all that is, and whether the
-/// session has a schema for temporary objects.
-constexpr const char* undo_all_but_kept =
+/// DISCARD ALL without kept statements. Returns whether no other statement is prepared, and whether
+/// the session has a schema for temporary objects.
+constexpr const char* discard_all_but_kept =
     "close all; set session authorization default; reset all; unlisten *; "
     "select pg_catalog.pg_advisory_unlock_all(); discard temp; discard sequences; "
     "select pg_catalog.count(*) operator(pg_catalog.=) 0, "
@@ -23,21 +23,21 @@ constexpr const char* undo_all_but_kept =
     "from pg_catalog.pg_prepared_statements "
     "where from_sql or pg_catalog.left(name, 12) operator(pg_catalog.<>) 'cenote_kept_'";
 
-/// In front of a request. None of these commits at once as DISCARD ALL does, so they need a
-/// transaction; its level is given because the session's default may be one that waits.
-constexpr std::array<const char*, 7> undo_most{"begin isolation level read committed",
-                                               "close all",
-                                               "set session authorization default",
-                                               "reset all",
-                                               "unlisten *",
-                                               "discard temp",
-                                               "discard sequences"};
+/// The pieces in front of a request. Unlike DISCARD ALL none of them commits at once, so they need
+/// a transaction. It names its level because the session's default level may be one that waits.
+constexpr std::array<const char*, 7> discard_most{"begin isolation level read committed",
+                                                  "close all",
+                                                  "set session authorization default",
+                                                  "reset all",
+                                                  "unlisten *",
+                                                  "discard temp",
+                                                  "discard sequences"};
 
-/// The rest, which is kept prepared itself: to plan it takes longer than all the others. There is
-/// no time for a second try, so any other prepared statement is an error, with a name that explains
-/// itself in the server's log.
+/// The last piece, which is a kept statement itself: planning it takes longer than all others. A
+/// prepared statement that is not a kept one raises an error, because there is no second try; the
+/// error's name explains it in the server's log.
 constexpr const char* rest_name = "cenote_kept_rest";
-constexpr const char* undo_rest =
+constexpr const char* discard_rest =
     "select pg_catalog.pg_advisory_unlock_all(), "
     "case when pg_catalog.count(*) operator(pg_catalog.=) 0 then '' else "
     "pg_catalog.current_setting('cenote.prepared_statements_were_left') end, "
@@ -47,65 +47,73 @@ constexpr const char* undo_rest =
 
 }  // namespace
 
-std::size_t session::send_dues() {
+std::size_t session::send_pending_reset() {
     std::size_t pieces = 0;
     auto count = [&pieces](int success) { return success != 0 && ++pieces > 0; };
-    auto say = [&](const char* text) {
+    auto send = [&](const char* text) {
         return count(PQsendQueryParams(handle(), text, 0, nullptr, nullptr, nullptr, nullptr, 0));
     };
-    if (!spares_kept()) return say(undo_all) ? pieces : 0;
-    if (!std::ranges::all_of(undo_most, say)) return 0;
-    if (!keeps_rest_ && !count(PQsendPrepare(handle(), rest_name, undo_rest, 0, nullptr))) return 0;
+    if (!spares_kept()) return send(discard_all) ? pieces : 0;
+    if (!std::ranges::all_of(discard_most, send)) return 0;
+    if (!reset_is_prepared_ && !count(PQsendPrepare(handle(), rest_name, discard_rest, 0, nullptr)))
+        return 0;
     bool sent = count(PQsendQueryPrepared(handle(), rest_name, 0, nullptr, nullptr, nullptr, 0)) &&
-                say("commit");
+                send("commit");
     return sent ? pieces : 0;
 }
 
-void session::note_paid(const PGresult* said) {
-    owes_ = false;
+void session::note_pending_reset_done(const PGresult* reply) {
+    reset_pending_ = false;
     if (!has_kept()) return;
     if (!spares_kept()) return forget_kept();
-    keeps_rest_ = true;
-    note_temporary(row_of(said, 0).at(2).as<bool>());
+    reset_is_prepared_ = true;
+    note_temporary(row_of(reply, 0).at(2).as<bool>());
 }
 
-void session::take_over_debt() noexcept {
-    if (std::exchange(owes_, false)) condition_.note_changed();
+void session::take_over_pending_reset() noexcept {
+    if (std::exchange(reset_pending_, false)) condition_.note_changed();
 }
 
-std::vector<const char*> session::undoing() const {
+std::vector<const char*> session::reset_statements() const {
     std::vector<const char*> texts;
     if (in_transaction()) texts.push_back("rollback");
-    texts.push_back(spares_kept() ? undo_all_but_kept : undo_all);
+    texts.push_back(spares_kept() ? discard_all_but_kept : discard_all);
     return texts;
 }
 
-bool session::is_undone(const PGresult* said) {
+bool session::reset_succeeded(const PGresult* reply) {
     if (!has_kept()) return true;
     if (!spares_kept()) {
         forget_kept();
         return true;
     }
-    std::vector<sql::value> reply = row_of(said, 0);
-    note_temporary(reply.at(1).as<bool>());
-    return reply.at(0).as<bool>() && kept_.on();
+    std::vector<sql::value> findings = row_of(reply, 0);
+    note_temporary(findings.at(1).as<bool>());
+    return findings.at(0).as<bool>() && kept_.on();
 }
 
-// What a lease says.
+// What a lease does.
 
 void session::note_use() noexcept {
     if (mode_ == reset_mode::at_release) condition_.note_changed();
     used_ = mode_ == reset_mode::with_next;
 }
 
-void session::note_words(std::string_view text) noexcept {
-    if (mode_ == reset_mode::with_next && speaks_of_shared_things(text)) condition_.note_changed();
+void session::note_text(std::string_view text) noexcept {
+    if (mode_ == reset_mode::with_next && mentions_shared_objects(text)) condition_.note_changed();
 }
 
-/// Only DISCARD ALL ends what a borrower has prepared.
-void session::note_prepares(std::string_view text) noexcept {
-    if (mode_ == reset_mode::with_next && !kept_.on()) return note_words(text);
+/// Among the resets only DISCARD ALL deallocates the borrower's statements.
+void session::note_prepare(std::string_view text) noexcept {
+    if (mode_ == reset_mode::with_next && !kept_.on()) return note_text(text);
     condition_.note_changed();
+}
+
+void session::note_handle_lent() {
+    condition_.note_changed();
+    note_own_settings();
+    note_names_changed();
+    reset_is_prepared_ = false;  // the borrower may prepare another statement by its name
 }
 
 namespace {
@@ -116,7 +124,6 @@ bool in_word(char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$';
 }
 
-/// At the end of a text counts, too.
 bool begins_with(std::string_view text, std::string_view word) {
     return text.size() >= word.size() &&
            std::ranges::equal(text.substr(0, word.size()), word,
@@ -130,7 +137,7 @@ bool is_whole_word(std::string_view text, std::size_t at, std::size_t size) {
 
 }  // namespace
 
-bool speaks_of_shared_things(std::string_view text) noexcept {
+bool mentions_shared_objects(std::string_view text) noexcept {
     for (std::size_t at = 0; at < text.size(); ++at) {
         std::string_view rest = text.substr(at);
         switch (text[at]) {
@@ -159,9 +166,9 @@ bool speaks_of_shared_things(std::string_view text) noexcept {
     return false;
 }
 
-// Whether a server can be trusted.
+// Which servers support pending resets.
 
-/// Since these it does not matter what follows DISCARD ALL in a pipeline
+/// Since these versions DISCARD ALL commits at once inside a pipeline
 /// (XACT_FLAGS_NEEDIMMEDIATECOMMIT in the server's source).
 bool resets_with_next(int version) noexcept {
     constexpr std::array<int, 5> first_of_each{100022, 110017, 120012, 130008, 140005};
@@ -174,74 +181,72 @@ bool resets_with_next(int version) noexcept {
 std::optional<bool> servers_tried::resets_with_next(const std::string& where) const {
     std::lock_guard lock(mutex_);
     auto found = all_.find(where);
-    return found == all_.end() ? std::nullopt : found->second.well;
+    return found == all_.end() ? std::nullopt : found->second.works;
 }
 
-void servers_tried::note(const std::string& where, bool well) {
+void servers_tried::note(const std::string& where, bool works) {
     std::lock_guard lock(mutex_);
-    all_[where].well = well;
+    all_[where].works = works;
 }
 
 void servers_tried::note_lost(const std::string& where) {
-    constexpr int enough = 2;
+    constexpr int max_lost = 2;
     std::lock_guard lock(mutex_);
     findings& of = all_[where];
-    if (++of.lost >= enough) of.well = false;
+    if (++of.lost >= max_lost) of.works = false;
 }
 
-trial::trial(std::shared_ptr<session> with) : with_(std::move(with)) { begin(phase::leaving); }
+reset_trial::reset_trial(std::shared_ptr<session> with) : sequence(std::move(with)) {
+    begin_phase(phase::changing);
+}
 
-/// The process's number tells whether the server itself is at the other end: where each transaction
-/// may be another server connection's, nothing is left behind.
-void trial::begin(phase next) {
+/// The first statement compares the process number: behind a pooler, which may give each
+/// transaction another server connection, it leaves no setting behind.
+void reset_trial::begin_phase(phase next) {
     phase_ = next;
-    now_.emplace(with_, conversation::of::connector);
+    if (next == phase::over) return;
+    conversation& talk = begin(conversation::origin::connector);
     switch (next) {
-        case phase::leaving:
-            return now_->ask(
+        case phase::changing:
+            return talk.query(
                 "select pid, case when pid operator(pg_catalog.=) $1::int "
                 "then pg_catalog.set_config('cenote.trial', 'left', false) end "
                 "from pg_catalog.pg_backend_pid() pid",
-                sql::bind(PQbackendPID(with_->handle())));
+                sql::bind(PQbackendPID(with().handle())));
         case phase::resetting:
-            return now_->ask("select pg_catalog.current_setting('cenote.fails_on_purpose')", {});
-        case phase::looking:
-            return now_->ask(
+            return talk.query("select pg_catalog.current_setting('cenote.fails_on_purpose')", {});
+        case phase::checking:
+            return talk.query(
                 "select pg_catalog.current_setting('cenote.trial', true) "
                 "is not distinct from 'left'",
                 {});
-        case phase::tidying: return now_->ask_all(undo_all);
+        case phase::cleaning: return talk.run(discard_all);
+        case phase::over: break;
     }
 }
 
-/// False: that was all.
-bool trial::go_on() {
+bool reset_trial::advance() {
     switch (phase_) {
-        case phase::leaving:
-            with_->note_process(now_->reply());
-            if (!*with_->direct()) return false;
-            with_->note_owed();
-            return begin(phase::resetting), true;
-        case phase::resetting: return begin(phase::tidying), true;  // it cannot have succeeded
-        case phase::looking:
-            well_ = !row_of(now_->reply(), 0).at(0).as<bool>();
-            if (well_) return false;
-            return begin(phase::tidying), true;
-        case phase::tidying: break;
+        case phase::changing:
+            with().note_process(reply());
+            if (!*with().direct()) return false;
+            with().note_reset_pending();
+            return begin_phase(phase::resetting), true;
+        case phase::resetting: return begin_phase(phase::cleaning), true;  // should have failed
+        case phase::checking:
+            works_ = !row_of(reply(), 0).at(0).as<bool>();
+            if (works_) return false;
+            return begin_phase(phase::cleaning), true;
+        case phase::cleaning:
+        case phase::over: break;
     }
     return false;
 }
 
-need trial::step() {
-    for (;;) {
-        try {
-            need n = now_->step();
-            if (n != need::nothing || !go_on()) return n;
-        } catch (const statement_error&) {
-            if (phase_ != phase::resetting) return need::nothing;  // not a server that we know
-            begin(phase::looking);
-        }
-    }
+/// An error where none is expected: not a PostgreSQL server, so resets cannot be relied on.
+bool reset_trial::recover(const statement_error&) {
+    begin_phase(phase_ == phase::resetting ? phase::checking : phase::over);
+    return true;
 }
 
 }  // namespace cenote::postgres::detail

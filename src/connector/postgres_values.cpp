@@ -1,4 +1,4 @@
-// Parameters and results between C++ and libpq: text everywhere but for bytes, which have zeros.
+// Parameters and results between C++ and libpq: as text, except for bytes, which may contain zeros.
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -11,7 +11,7 @@ namespace cenote::postgres::detail {
 
 namespace {
 
-// Of pg_type, where they are fixed for ever.
+// From pg_type.
 constexpr Oid oid_bool = 16;
 constexpr Oid oid_bytea = 17;
 constexpr Oid oid_oid = 26;
@@ -26,11 +26,10 @@ Number number_of(std::string_view text) {
     Number n{};
     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
     if (error != std::errc{} || end != text.data() + text.size())
-        throw sql::bad_value("cenote: PostgreSQL sent a number that is none");
+        throw sql::bad_value("cenote: PostgreSQL sent a malformed number");
     return n;
 }
 
-/// What is beyond a double is infinite, what is below it zero: from_chars would refuse it.
 double double_of(std::string_view text) {
     if (text == "NaN") return std::numeric_limits<double>::quiet_NaN();
     if (text == "Infinity") return std::numeric_limits<double>::infinity();
@@ -44,7 +43,7 @@ int digit_of(char c) {
     return -1;
 }
 
-/// `\x00ff`, or how it was before 9.0, if the session wants it (bytea_output).
+/// `\x00ff`, or the format before 9.0, if the session has chosen it (bytea_output).
 sql::bytes bytes_of(std::string_view text) {
     sql::bytes got;
     if (!text.starts_with("\\x")) {
@@ -63,8 +62,7 @@ sql::bytes bytes_of(std::string_view text) {
     for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
         int high = digit_of(text[i]);
         int low = digit_of(text[i + 1]);
-        if (high < 0 || low < 0)
-            throw sql::bad_value("cenote: PostgreSQL sent bytes that are none");
+        if (high < 0 || low < 0) throw sql::bad_value("cenote: PostgreSQL sent malformed bytes");
         got.push_back(static_cast<std::byte>(high * 16 + low));
     }
     return got;
@@ -84,7 +82,7 @@ sql::value::data value_of(Oid type, std::string_view text) {
     }
 }
 
-/// In as few digits as bring it back.
+/// The shortest text that is read as the same number.
 std::string text_of(double d) {
     if (std::isnan(d)) return "NaN";
     if (std::isinf(d)) return d > 0 ? "Infinity" : "-Infinity";
@@ -97,11 +95,14 @@ std::string text_of(double d) {
 
 void refuse_zero_bytes(std::string_view text, const char* what) {
     if (text.find('\0') != text.npos)
-        throw std::invalid_argument(std::string("cenote: a ") + what +
-                                    " has a zero byte, which is no text to PostgreSQL");
+        throw std::invalid_argument(
+            std::string("cenote: a ") + what +
+            " has a zero byte, which PostgreSQL does not accept in text; bind "
+            "bytes instead");
 }
 
-/// Texts are laid one behind the other, each with its zero, and pointed at when none will move.
+/// Lays texts one behind the other, each with its zero. Until the last one is there, lengths_ holds
+/// the offset of each text: the buffer may still move.
 struct libpq_parameters::adder {
     libpq_parameters* to;
 
@@ -115,7 +116,7 @@ struct libpq_parameters::adder {
     }
     void operator()(std::span<const std::byte> octets) const {
         if (octets.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()))
-            throw std::invalid_argument("cenote: a parameter has more than 2 GiB");
+            throw std::invalid_argument("cenote: a parameter is larger than 2 GiB");
         const void* first = octets.empty() ? "" : static_cast<const void*>(octets.data());
         add(static_cast<const char*>(first), static_cast<int>(octets.size()), as_bytes, oid_bytea);
     }
@@ -131,19 +132,19 @@ private:
         add("", static_cast<int>(to->texts_.size()), as_text, 0);
         to->texts_.append(text).push_back('\0');
         if (to->texts_.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()))
-            throw std::invalid_argument("cenote: the parameters have more than 2 GiB");
+            throw std::invalid_argument("cenote: the parameters are larger than 2 GiB");
     }
 };
 
 libpq_parameters::libpq_parameters(std::span<const sql::parameter> from) {
-    constexpr std::size_t most = 65535;
-    if (from.size() > most)
+    constexpr std::size_t max_parameters = 65535;
+    if (from.size() > max_parameters)
         throw std::invalid_argument("cenote: PostgreSQL takes at most 65535 parameters");
     for (const sql::parameter& p : from) std::visit(adder{this}, p.get());
     for (std::size_t i = 0; i < values_.size(); ++i) {
         if (values_[i] == nullptr || formats_[i] == as_bytes) continue;
         values_[i] = texts_.data() + lengths_[i];
-        lengths_[i] = 0;  // ignored for text
+        lengths_[i] = 0;  // unused for text
     }
 }
 
@@ -185,7 +186,7 @@ need conversion::step() {
     const std::size_t fixed =
         sizeof(sql::row) + static_cast<std::size_t>(columns) * sizeof(sql::value);
     for (std::size_t done = 0; next_ < rows; ++next_) {
-        if (done > connector_detail::most_per_step) return need::a_turn;
+        if (done > connector_detail::max_bytes_per_step) return need::a_turn;
         std::size_t memory = fixed;
         for (int i = 0; i < columns; ++i)
             memory += static_cast<std::size_t>(PQgetlength(reply_, next_, i));

@@ -1,4 +1,4 @@
-// The reader's states, byte by byte where bytes mean something, in one go where they are text.
+// The parser's states: byte by byte for the protocol, in blocks for text.
 #include "connector/redis_reader.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace cenote::redis::detail {
 namespace {
 
 /// "-9223372036854775808"
-constexpr std::size_t longest_number = 20;
+constexpr std::size_t max_number = 20;
 
 }  // namespace
 
@@ -23,12 +23,12 @@ void reply_reader::refuse(const char* what) {
 }
 
 void reply_reader::charge(std::size_t room) {
-    if (room > most_ - charged_) refuse("a reply that takes more room than max_reply allows");
+    if (room > limit_ - charged_) refuse("a reply that takes more memory than max_reply");
     charged_ += room;
 }
 
 std::size_t reply_reader::feed(std::string_view some) {
-    if (state_ == state::broken) refuse("more after what was no reply");
+    if (state_ == state::broken) refuse("more bytes after a malformed reply");
     std::size_t taken = 0;
     try {
         while (!complete_ && taken < some.size()) taken += step(some.substr(taken));
@@ -57,13 +57,13 @@ std::size_t reply_reader::step(std::string_view some) {
         case state::bulk_end: take_end(some.front()); return 1;
         case state::broken: break;
     }
-    refuse("more after what was no reply");
+    refuse("more bytes after a malformed reply");
 }
 
 void reply_reader::take_type(char c) {
     if (std::string_view("+-:$*").find(c) == std::string_view::npos)
-        refuse("what is no reply: it begins with none of + - : $ *");
-    if (open_.empty()) charge(sizeof(reply));  // elements were paid for with their array
+        refuse("a malformed reply: it begins with none of + - : $ *");
+    if (open_.empty()) charge(sizeof(reply));  // elements were charged with their array
     type_ = c;
     text_.clear();
     state_ = state::line;
@@ -72,12 +72,12 @@ void reply_reader::take_type(char c) {
 std::size_t reply_reader::take_line(std::string_view some) {
     std::size_t end = std::min(some.find_first_of("\r\n"), some.size());
     bool is_text = type_ == '+' || type_ == '-';
-    if (end > (is_text ? longest_line : longest_number) - text_.size())
+    if (end > (is_text ? max_line : max_number) - text_.size())
         refuse(is_text ? "a line that is too long" : "a number that is too long");
     if (is_text) charge(end);
     text_.append(some.substr(0, end));
     if (end == some.size()) return end;
-    if (some[end] == '\n') refuse("a line that ends too early");
+    if (some[end] == '\n') refuse("a line that ends without \\r");
     state_ = state::line_end;
     return end + 1;
 }
@@ -90,14 +90,14 @@ std::size_t reply_reader::take_bulk(std::string_view some) {
     return now;
 }
 
-/// "\n" after a line, "\r\n" after a text whose length was given.
+/// "\n" after a line, "\r\n" after a text of a given length.
 void reply_reader::take_end(char c) {
     if (state_ == state::bulk_end && !end_begun_) {
-        if (c != '\r') refuse("a text that is longer than it said");
+        if (c != '\r') refuse("a text that is longer than announced");
         end_begun_ = true;
         return;
     }
-    if (c != '\n') refuse("a line that ends in the middle");
+    if (c != '\n') refuse("a line with \\r in the middle");
     if (state_ == state::line_end) return end_line();
     end_begun_ = false;
     add(reply(std::move(text_)));
@@ -119,14 +119,14 @@ std::int64_t reply_reader::number() const {
     const char* end = text_.data() + text_.size();
     auto [last, error] = std::from_chars(text_.data(), end, value);
     bool padded = text_.size() > 1 && (text_.starts_with('0') || text_.starts_with("-0"));
-    if (error != std::errc{} || last != end || padded) refuse("a number that is none");
+    if (error != std::errc{} || last != end || padded) refuse("a malformed number");
     return value;
 }
 
-/// How many are to come.
+/// The announced length.
 std::size_t reply_reader::count() const {
     std::int64_t value = number();
-    if (value < 0) refuse("a length below zero");
+    if (value < 0) refuse("a negative length");
     return static_cast<std::size_t>(value);
 }
 
@@ -135,7 +135,7 @@ void reply_reader::begin_bulk() {
     missing_ = count();
     charge(missing_);
     text_.clear();
-    text_.reserve(missing_);  // no more than was allowed
+    text_.reserve(missing_);  // within the limit
     state_ = missing_ == 0 ? state::bulk_end : state::bulk;
 }
 
@@ -143,15 +143,16 @@ void reply_reader::begin_array() {
     if (text_ == "-1") return add(reply());
     std::size_t expected = count();
     if (expected == 0) return add(reply(reply::array()));
-    if (open_.size() == deepest) refuse("arrays that are nested too deeply");
-    if (expected > most_ / sizeof(reply)) refuse("an array of more elements than max_reply allows");
+    if (open_.size() == max_depth) refuse("arrays that are nested too deeply");
+    if (expected > limit_ / sizeof(reply))
+        refuse("an array with more elements than max_reply allows");
     charge(expected * sizeof(reply));
     open_.push_back({.elements = {}, .expected = expected});
     open_.back().elements.reserve(expected);
     state_ = state::type;
 }
 
-/// Something is complete; perhaps what it is an element of is, too.
+/// Completes a reply, or an element and the arrays that it completes.
 void reply_reader::add(reply made) {
     state_ = state::type;
     text_ = {};

@@ -1,5 +1,5 @@
-// Reads the replies of a Redis that nobody has to trust: in pieces of any size, strictly, and never
-// with more memory than it was allowed. Pure: bytes in, replies out.
+// Parses the replies of an untrusted Redis server: in pieces of any size, strictly, within a memory
+// limit. Pure: bytes in, replies out.
 #pragma once
 
 #include <cstddef>
@@ -12,31 +12,30 @@
 
 namespace cenote::redis::detail {
 
-/// The protocol's second version (RESP2), which is what a server speaks that nobody told otherwise.
+/// Of the protocol's version 2 (RESP2), the server's default.
 class reply_reader {
 public:
-    /// Arrays in arrays.
-    static constexpr std::size_t deepest = 32;
-    /// A line of text: a status or an error.
-    static constexpr std::size_t longest_line = std::size_t{64} << 10U;
+    /// Of arrays in arrays.
+    static constexpr std::size_t max_depth = 32;
+    /// Of a line of text: a status or an error.
+    static constexpr std::size_t max_line = std::size_t{64} << 10U;
 
-    /// `most`: the room one reply may take, as it lies in memory.
-    explicit reply_reader(std::size_t most) noexcept : most_(most) {}
+    /// `limit`: the memory that one reply may take, in bytes.
+    explicit reply_reader(std::size_t limit) noexcept : limit_(limit) {}
 
-    /// Takes bytes up to the end of one reply, and says how many. Throws connection_error at the
-    /// first byte that cannot belong to a reply, or to one that is small enough; from then on there
-    /// is no telling what the bytes mean, and it throws whatever it is fed.
+    /// Takes bytes up to the end of one reply, and returns their number. Throws connection_error at
+    /// the first byte that cannot belong to a reply within the limit, and at every later call.
     std::size_t feed(std::string_view some);
 
     bool complete() const noexcept { return complete_; }
-    /// Between two replies: nothing has been read of the next one.
+    /// Whether no byte of the next reply has been read.
     bool fresh() const noexcept { return state_ == state::type && !complete_ && open_.empty(); }
-    /// Requires that it is complete. It is ready for the next one then.
+    /// Returns the reply, and is ready for the next one. Requires complete().
     reply take();
 
 private:
     enum class state : std::uint8_t { type, line, line_end, bulk, bulk_end, broken };
-    /// An array that lacks elements.
+    /// An array whose elements have not all come.
     struct level {
         reply::array elements;
         std::size_t expected;
@@ -56,12 +55,12 @@ private:
     void charge(std::size_t room);
     [[noreturn]] static void refuse(const char* what);
 
-    std::size_t most_;
+    std::size_t limit_;
     std::size_t charged_ = 0;
     state state_ = state::type;
     bool complete_ = false;
     char type_ = 0;
-    bool end_begun_ = false;   // '\r' was there, '\n' is not yet
+    bool end_begun_ = false;   // '\r' has come, '\n' has not
     std::size_t missing_ = 0;  // bytes of the text
     std::string text_;
     std::vector<level> open_;

@@ -1,4 +1,4 @@
-// Replies as what they are, and errors in words that may be shown.
+// Conversions of replies, and the texts of errors.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -10,15 +10,15 @@ namespace cenote::redis {
 
 namespace {
 
-/// What a server says goes into logs: one line, not for ever, nothing that moves the cursor.
-std::string for_people(std::string_view text) {
-    constexpr std::size_t enough = 512;
-    std::string shown(text.substr(0, enough));
+/// A server's text for logs: bounded, without line ends and control characters.
+std::string printable(std::string_view text) {
+    constexpr std::size_t max_length = 512;
+    std::string shown(text.substr(0, max_length));
     std::ranges::replace_if(shown, [](char c) { return (c >= 0 && c < ' ') || c == 0x7f; }, '?');
-    return text.size() > enough ? shown + "..." : shown;
+    return text.size() > max_length ? shown + "..." : shown;
 }
 
-/// The word is the server's, too: letters, or it is none.
+/// The first word of the server's text, if it consists of capital letters.
 std::string word_of(std::string_view text) {
     std::string_view word = text.substr(0, std::min(text.find(' '), text.size()));
     bool fits = !word.empty() && word.size() <= 24 &&
@@ -35,13 +35,13 @@ const char* name_of(const reply::data& data) {
 }  // namespace
 
 command_error::command_error(std::string_view text, bool only_its_word)
-    : statement_error("cenote: Redis: " + (only_its_word ? word_of(text) : for_people(text))),
+    : statement_error("cenote: Redis: " + (only_its_word ? word_of(text) : printable(text))),
       word_(word_of(text)) {}
 
 void reply::refuse(const char* wanted) const {
     if (const error* failed = std::get_if<error>(&data_)) throw command_error(failed->text);
-    throw bad_reply(std::string("cenote: Redis: a reply is ") + name_of(data_) +
-                    " and was asked for as " + wanted);
+    throw bad_reply(std::string("cenote: Redis: the reply is ") + name_of(data_) +
+                    ", but was read as " + wanted);
 }
 
 std::int64_t reply::integer() const {
@@ -67,8 +67,8 @@ reply::array reply::elements() && {
 const reply& reply::operator[](std::size_t index) const {
     const array& all = elements();
     if (index < all.size()) return all[index];
-    throw std::out_of_range("cenote: Redis: element " + std::to_string(index) +
-                            " of a reply with " + std::to_string(all.size()));
+    throw std::out_of_range("cenote: Redis: the reply has " + std::to_string(all.size()) +
+                            " elements, but element " + std::to_string(index) + " was read");
 }
 
 const std::string& reply::error_text() const {
@@ -84,7 +84,7 @@ bool reply::as_bool() const {
 
 namespace {
 
-/// The number that a text is, from its first to its last character.
+/// Empty unless the whole text is a number.
 template <class Number>
 std::optional<Number> number_in(const std::string& text) {
     Number value{};

@@ -1,8 +1,9 @@
-// Sockets: lookups, connects, settings, and a look without reading.
+// Name lookup, connecting, socket options, and a check without reading.
 #include "connector/socket.hpp"
 
 #include <algorithm>
 #include <arpa/inet.h>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -50,22 +51,36 @@ std::string text_of(const sockaddr* at, socklen_t size) {
     return std::string(host) + ":" + port;
 }
 
-/// Numbers and paths are understood at once.
+/// Numeric addresses and paths.
 bool needs_no_lookup(const std::string& host) {
     in6_addr room{};
     return host.starts_with('/') || ::inet_pton(AF_INET, host.c_str(), &room) == 1 ||
            ::inet_pton(AF_INET6, host.c_str(), &room) == 1;
 }
 
-class lookup final : public errand<std::vector<address>> {
-public:
-    lookup(std::string host, std::uint16_t port) : host_(std::move(host)), port_(port) {}
-    std::vector<address> run() override { return resolve(host_, port_); }
-
-private:
-    std::string host_;
-    std::uint16_t port_;
-};
+/// Blocks while it asks the name servers.
+std::vector<address> look_up(const std::string& host, std::uint16_t port) {
+    if (host.starts_with('/')) return {unix_address(host)};
+    addrinfo wanted{};
+    wanted.ai_socktype = SOCK_STREAM;
+    wanted.ai_flags = AI_NUMERICSERV;
+    addrinfo* found = nullptr;
+    int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &found);
+    if (error != 0)
+        throw connection_error(kind_of_lookup(error),
+                               "cenote: cannot find the host: " + std::string(gai_strerror(error)),
+                               {}, error);
+    std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(found, &::freeaddrinfo);
+    std::vector<address> all;
+    for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+        address a;
+        std::memcpy(&a.bytes, each->ai_addr, each->ai_addrlen);
+        a.size = each->ai_addrlen;
+        a.text = text_of(each->ai_addr, each->ai_addrlen);
+        all.push_back(std::move(a));
+    }
+    return all;
+}
 
 /// Connects to one address.
 class connecting final : public steps {
@@ -74,7 +89,7 @@ public:
         : to_(to),
           socket_(::socket(to.bytes.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
         if (!socket_) fail(errno);
-        make_vigilant(socket_.descriptor());
+        enable_keepalive(socket_.descriptor());
     }
 
     need step() override {
@@ -84,7 +99,7 @@ public:
         return need::nothing;
     }
     int descriptor() const override { return socket_.descriptor(); }
-    const char* awaited() const override { return "the connection to be made"; }
+    const char* expected() const override { return "the connection"; }
 
     socket take() { return std::move(socket_); }
 
@@ -119,47 +134,39 @@ void socket::close() noexcept {
     if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
 }
 
-std::vector<address> resolve(const std::string& host, std::uint16_t port) {
-    if (host.starts_with('/')) return {unix_address(host)};
-    addrinfo wanted{};
-    wanted.ai_socktype = SOCK_STREAM;
-    wanted.ai_flags = AI_NUMERICSERV;
-    addrinfo* found = nullptr;
-    int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &found);
-    if (error != 0)
-        throw connection_error(kind_of_lookup(error),
-                               "cenote: cannot find the host: " + std::string(gai_strerror(error)),
-                               {}, error);
-    std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> kept(found, &::freeaddrinfo);
-    std::vector<address> all;
-    for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
-        address a;
-        std::memcpy(&a.bytes, each->ai_addr, each->ai_addrlen);
-        a.size = each->ai_addrlen;
-        a.text = text_of(each->ai_addr, each->ai_addrlen);
-        all.push_back(std::move(a));
-    }
-    return all;
+template <>
+completed<std::vector<address>> resolve<blocking>(std::string host, std::uint16_t port) {
+    co_return look_up(host, port);
 }
 
-boost::asio::awaitable<std::vector<address>> async_resolve(std::string host, std::uint16_t port) {
-    if (needs_no_lookup(host)) co_return resolve(host, port);
-    std::shared_ptr<errand<std::vector<address>>> what =
-        std::make_shared<lookup>(std::move(host), port);
-    std::vector<address> found = co_await async_run<std::vector<address>>(std::move(what));
+template <>
+boost::asio::awaitable<std::vector<address>> resolve<awaited>(std::string host,
+                                                              std::uint16_t port) {
+    if (needs_no_lookup(host)) co_return look_up(host, port);
+    auto call = [name = std::move(host), port] { return look_up(name, port); };
+    std::vector<address> found = co_await async_run_function(std::move(call));
     co_return found;
 }
 
-void make_vigilant(int descriptor, const vigilance& how) noexcept {
+std::string numeric_host(const address& of) {
+    std::array<char, NI_MAXHOST> host{};
+    const auto* at = reinterpret_cast<const sockaddr*>(&of.bytes);
+    if (::getnameinfo(at, of.size, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) != 0)
+        throw connection_error(error_kind::transient,
+                               "cenote: the host has an address of an unknown kind");
+    return host.data();
+}
+
+void enable_keepalive(int descriptor, const keepalive& settings) noexcept {
     auto set = [&](int level, int option, int value) {
         static_cast<void>(::setsockopt(descriptor, level, option, &value, sizeof value));
     };
     set(SOL_SOCKET, SO_KEEPALIVE, 1);
     set(IPPROTO_TCP, TCP_NODELAY, 1);
-    set(IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(how.idle.count()));
-    set(IPPROTO_TCP, TCP_KEEPINTVL, static_cast<int>(how.interval.count()));
-    set(IPPROTO_TCP, TCP_KEEPCNT, how.asks);
-    set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(how.unheard.count()));
+    set(IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(settings.idle.count()));
+    set(IPPROTO_TCP, TCP_KEEPINTVL, static_cast<int>(settings.interval.count()));
+    set(IPPROTO_TCP, TCP_KEEPCNT, settings.probes);
+    set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(settings.unacknowledged.count()));
 }
 
 void close_on_exec(int descriptor) noexcept {
@@ -183,29 +190,20 @@ instant share_of(instant deadline, std::size_t left) {
     return now >= deadline ? deadline : now + (deadline - now) / static_cast<int>(left);
 }
 
-socket connect(const std::vector<address>& to, instant deadline) {
+template <class Mode>
+result_in<Mode, socket> connect(std::vector<address> to, instant deadline) {
     for (std::size_t i = 0;; ++i) {
         try {
             connecting one(to.at(i));
-            drive(one, share_of(deadline, to.size() - i));
-            return one.take();
+            co_await Mode::drive(one, share_of(deadline, to.size() - i));
+            co_return one.take();
         } catch (const connection_error&) {
-            if (i + 1 == to.size()) throw;
+            if (i + 1 >= to.size()) throw;
         }
     }
 }
 
-boost::asio::awaitable<socket> async_connect(std::vector<address> to, instant deadline) {
-    for (std::size_t i = 0;; ++i) {
-        bool last = i + 1 >= to.size();
-        try {
-            connecting one(to.at(i));
-            co_await async_drive(one, share_of(deadline, to.size() - i));
-            co_return one.take();
-        } catch (const connection_error&) {
-            if (last) throw;
-        }
-    }
-}
+template completed<socket> connect<blocking>(std::vector<address>, instant);
+template boost::asio::awaitable<socket> connect<awaited>(std::vector<address>, instant);
 
 }  // namespace cenote::connector_detail

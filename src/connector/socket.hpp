@@ -1,8 +1,7 @@
-// Sockets to servers: found by name, connected within a time, told to notice when the other side is
-// gone, and looked at before they are used again.
+// Sockets to servers: name lookup, connecting within a time limit, keepalive settings, and a check
+// for unread bytes.
 #pragma once
 
-#include <boost/asio/awaitable.hpp>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -37,48 +36,55 @@ private:
     int descriptor_ = -1;
 };
 
-/// One place a server may be at.
+/// One address of a server.
 struct address {
     sockaddr_storage bytes{};
     socklen_t size = 0;
-    std::string text;  // for people: "127.0.0.1:5432"
+    std::string text;  // for messages: "127.0.0.1:5432"
 };
 
-/// How soon a socket notices that nobody is there. For every connector the same.
-struct vigilance {
-    std::chrono::seconds idle{30};              // silent so long: ask
-    std::chrono::seconds interval{10};          // and again
-    int asks = 3;                               // so often, then it is dead
-    std::chrono::milliseconds unheard{30'000};  // what was sent and not acknowledged for so long
+/// How a socket notices that its peer is gone. The same for every connector.
+struct keepalive {
+    std::chrono::seconds idle{30};      // silence before the first probe
+    std::chrono::seconds interval{10};  // between probes
+    int probes = 3;                     // unanswered ones before the connection is dead
+    std::chrono::milliseconds unacknowledged{30'000};  // how long sent data may stay so
 };
 
-/// All addresses of a host; a name that begins with a slash is a Unix socket. Blocks. Throws
-/// connection_error: final if the name is unknown, transient if that could not be found out.
-std::vector<address> resolve(const std::string& host, std::uint16_t port);
-/// The same, off the event loop.
-boost::asio::awaitable<std::vector<address>> async_resolve(std::string host, std::uint16_t port);
+/// All addresses of a host; a name that begins with a slash is a Unix socket. The awaited form
+/// looks names up on a work thread. Throws connection_error: final if the name does not exist,
+/// transient if the lookup failed.
+template <class Mode>
+result_in<Mode, std::vector<address>> resolve(std::string host, std::uint16_t port);
+template <>
+completed<std::vector<address>> resolve<blocking>(std::string host, std::uint16_t port);
+template <>
+boost::asio::awaitable<std::vector<address>> resolve<awaited>(std::string host, std::uint16_t port);
 
-/// Makes the socket notice that nobody is there, and send at once. For descriptors of any origin;
-/// what a Unix socket does not know is left out.
-void make_vigilant(int descriptor, const vigilance& how = {}) noexcept;
+/// Connects to the first address that answers. Each address gets an equal share of the time that is
+/// left. Throws the connection_error (transient) of the last address.
+template <class Mode>
+result_in<Mode, socket> connect(std::vector<address> to, instant deadline);
 
-/// No program that is started from now on has it. Sockets of our own are made like that.
-void close_on_exec(int descriptor) noexcept;
-
-/// What can be seen of a socket without reading from it.
-enum class sight : std::uint8_t {
-    quiet,   // nothing has come
-    unread,  // something has come that nobody asked for, or has read
-    ended,   // the other side is gone, or there was an error
-};
-sight look_at(int descriptor) noexcept;
-
-/// When one of so many that are still to be tried must be done, if all get a fair part of the time.
+/// The deadline for the next of `left` attempts, so that each has an equal share of the time.
 instant share_of(instant deadline, std::size_t left);
 
-/// Connects to the first address that answers. Throws connection_error (transient) that says what
-/// became of the last one. Each address gets a fair part of the time that is left.
-socket connect(const std::vector<address>& to, instant deadline);
-boost::asio::awaitable<socket> async_connect(std::vector<address> to, instant deadline);
+/// The address in digits, without its port. Throws connection_error (transient).
+std::string numeric_host(const address& of);
+
+/// Turns on keepalive and turns off Nagle's algorithm, for any descriptor. Ignores what a Unix
+/// socket does not support.
+void enable_keepalive(int descriptor, const keepalive& settings = {}) noexcept;
+
+/// Closes the descriptor in programs that this process starts. For descriptors of client libraries.
+void close_on_exec(int descriptor) noexcept;
+
+/// What a check shows without reading.
+enum class sight : std::uint8_t {
+    quiet,   // no unread bytes
+    unread,  // unread bytes
+    ended,   // end of stream, or an error
+};
+sight look_at(int descriptor) noexcept;
 
 }  // namespace cenote::connector_detail

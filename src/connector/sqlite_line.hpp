@@ -1,4 +1,4 @@
-// Who writes next: SQLite lets one connection write at a time, and has no order for the others.
+// The line of writers: SQLite lets one connection write at a time, and orders the others by chance.
 #pragma once
 
 #include <chrono>
@@ -14,56 +14,55 @@
 
 namespace cenote::sqlite::detail {
 
-/// Those of one connector's connections who want to write, in the order in which they came (but for
-/// the millisecond in which somebody may be overtaken).
+/// The connections of one connector that want to write, in order of arrival, except that newcomers
+/// may overtake for a millisecond.
 ///
-/// SQLite has whoever finds the lock taken try again after a while, and is as likely to give it to
-/// somebody who has just come: of ten connections that write all the time some wait for seconds,
-/// until they are told that the database is locked. With a line, only one of them asks SQLite for
-/// the lock: the one who has the pen, of which there is one. Other connectors and other processes
-/// still meet at SQLite's own.
+/// Without the line, SQLite makes a connection that finds the lock taken try again after a pause,
+/// so newcomers get the lock as often as those that have waited: of ten connections that write all
+/// the time, some wait for seconds, until SQLite reports a locked database. With the line only one
+/// of them asks SQLite for the lock: the one that has the permit. Connections of other connectors
+/// and processes still compete at SQLite's own lock.
 class writers_line {
 public:
-    struct pen {};
-    using turn = lease<pen>;
+    struct permit {};
+    using turn = lease<permit>;
     using instant = std::chrono::steady_clock::time_point;
 
-    /// Empty: somebody else has it, or nobody has had it yet.
-    turn try_take() { return pens().try_acquire(); }
-    /// Empty: not until then.
+    /// Empty: another connection has the turn, or no connection has had one yet.
+    turn try_take() { return permits().try_acquire(); }
+    /// Empty: the time is over.
     turn take_until(instant when) {
         std::error_code late;
-        return pens().acquire({.deadline = when}, late);
+        return permits().acquire({.deadline = when}, late);
     }
-    /// Throws pool_error if it was not until then.
+    /// Throws pool_error if the time is over.
     boost::asio::awaitable<turn> async_take_until(instant when) {
-        return pens().async_acquire_until(when, boost::asio::use_awaitable);
+        return permits().async_acquire_until(when, boost::asio::use_awaitable);
     }
 
-    /// How many wait for it.
-    std::size_t waiting() { return pens().stats().waiting; }
+    std::size_t waiting() { return permits().stats().waiting; }
 
 private:
-    /// A pool has threads, and not everybody writes.
-    pool<pen>& pens() {
+    /// A pool of one permit, made by the first writer: a pool has threads.
+    pool<permit>& permits() {
         std::call_once(made_, [this] {
-            pens_.emplace(
-                [] { return pen{}; },
-                cenote::options{.name = "sqlite writers",
-                                .max = 1,
-                                .idle_timeout = forever,
-                                .max_lifetime = forever,
-                                .leak_after = forever,
-                                // Most write for less time than a switch of threads takes.
-                                .fairness = fairness::bounded,
-                                // What one thread has begun to write another may end.
-                                .refuse_deadlock = false});
+            permits_.emplace([] { return permit{}; },
+                             cenote::options{.name = "sqlite writers",
+                                             .max = 1,
+                                             .idle_timeout = forever,
+                                             .max_lifetime = forever,
+                                             .leak_after = forever,
+                                             // A write often takes less time than a thread switch.
+                                             .fairness = fairness::bounded,
+                                             // One thread may begin a transaction and another one
+                                             // end it.
+                                             .refuse_deadlock = false});
         });
-        return *pens_;
+        return *permits_;
     }
 
     std::once_flag made_;
-    std::optional<pool<pen>> pens_;
+    std::optional<pool<permit>> permits_;
 };
 
 }  // namespace cenote::sqlite::detail

@@ -1,4 +1,4 @@
-// SQLite, one call at a time, each within its time; and the undoing of what leases leave behind.
+// Calls of SQLite within their time limits, and undoing what leases have changed.
 #include "connector/sqlite_session.hpp"
 
 #include <algorithm>
@@ -19,46 +19,27 @@ using connector_detail::instant;
 
 namespace {
 
-/// SQLite's own limit, unless it was built with another one.
+/// SQLite's default limit.
 constexpr std::size_t longest_statement = 1'000'000'000;
 
-/// How many of its steps SQLite takes between two looks at the clock.
-constexpr int steps_between_looks = 1000;
+/// Virtual machine instructions of SQLite between two looks at the clock.
+constexpr int instructions_per_look = 1000;
 
-/// Pragmas that hold for one connection and can be set back. Sorted.
-constexpr std::array<std::string_view, 30> session_pragmas{"analysis_limit",
-                                                           "automatic_index",
-                                                           "busy_timeout",
-                                                           "cache_size",
-                                                           "cache_spill",
-                                                           "case_sensitive_like",
-                                                           "cell_size_check",
-                                                           "checkpoint_fullfsync",
-                                                           "count_changes",
-                                                           "defer_foreign_keys",
-                                                           "empty_result_callbacks",
-                                                           "foreign_keys",
-                                                           "full_column_names",
-                                                           "fullfsync",
-                                                           "ignore_check_constraints",
-                                                           "journal_size_limit",
-                                                           "legacy_alter_table",
-                                                           "locking_mode",
-                                                           "mmap_size",
-                                                           "query_only",
-                                                           "read_uncommitted",
-                                                           "recursive_triggers",
-                                                           "reverse_unordered_selects",
-                                                           "secure_delete",
-                                                           "short_column_names",
-                                                           "synchronous",
-                                                           "temp_store",
-                                                           "threads",
-                                                           "trusted_schema",
-                                                           "wal_autocheckpoint"};
+// clang-format off
+/// Pragmas of one connection that can be set back. Sorted.
+constexpr std::array<std::string_view, 30> session_pragmas{
+    "analysis_limit", "automatic_index", "busy_timeout", "cache_size", "cache_spill",
+    "case_sensitive_like", "cell_size_check", "checkpoint_fullfsync", "count_changes",
+    "defer_foreign_keys", "empty_result_callbacks", "foreign_keys", "full_column_names",
+    "fullfsync", "ignore_check_constraints", "journal_size_limit", "legacy_alter_table",
+    "locking_mode", "mmap_size", "query_only", "read_uncommitted", "recursive_triggers",
+    "reverse_unordered_selects", "secure_delete", "short_column_names", "synchronous", "temp_store",
+    "threads", "trusted_schema", "wal_autocheckpoint"};
+// clang-format on
 static_assert(std::ranges::is_sorted(session_pragmas));
 
-/// Pragmas that take something but leave nothing in the session: they ask, or change the file.
+/// Pragmas with an argument that leave the session unchanged: they query, or change the file.
+/// Sorted.
 constexpr std::array<std::string_view, 20> harmless_pragmas{
     "application_id",     "auto_vacuum", "encoding",    "foreign_key_check", "foreign_key_list",
     "incremental_vacuum", "index_info",  "index_list",  "index_xinfo",       "integrity_check",
@@ -66,7 +47,7 @@ constexpr std::array<std::string_view, 20> harmless_pragmas{
     "table_info",         "table_list",  "table_xinfo", "user_version",      "wal_checkpoint"};
 static_assert(std::ranges::is_sorted(harmless_pragmas));
 
-/// Cannot be asked for. Off unless somebody set it.
+/// Its value cannot be queried. Off by default.
 constexpr std::string_view unreadable_pragma = "case_sensitive_like";
 
 std::string lower(std::string_view text) {
@@ -93,11 +74,11 @@ int flags_of(open_mode mode) {
     return always | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
 }
 
-/// As SQLite takes file names with parameters: nothing in a path is to be read as one.
+/// A URI for SQLite, with the path encoded so that no part of it is taken for a parameter.
 std::string file_name(const options& o) {
     bool in_memory = o.mode == open_mode::memory;
-    // There, a name that begins with a slash is shared. (Also shared would be SQLite's cache for
-    // several connections, but nobody can wait for its locks.)
+    // The memdb VFS shares a database whose name begins with a slash. (SQLite's shared cache would,
+    // too, but has no way to wait for its locks.)
     std::string name = in_memory ? "file:/" : "file:";
     for (char c : o.path) {
         constexpr std::string_view digits = "0123456789ABCDEF";
@@ -110,7 +91,7 @@ std::string file_name(const options& o) {
     return in_memory ? name + "?vfs=memdb" : name;
 }
 
-/// Executed, and to be executed again.
+/// Makes a statement ready for its next execution.
 struct rewind {
     sqlite3_stmt* of;
     ~rewind() {
@@ -181,15 +162,15 @@ const int session::locked = SQLITE_BUSY;
 
 void finalize::operator()(sqlite3_stmt* s) const noexcept { sqlite3_finalize(s); }
 
-/// The time of one operation.
+/// Puts the time limits of the operation into force.
 class session::limit {
 public:
     explicit limit(session& of) : of_(of) {
         of.deadline_ = of.until_;
-        of.busy_until_ = of.lock_until_;
+        of.lock_deadline_ = of.lock_until_;
     }
     ~limit() {
-        of_.deadline_ = of_.busy_until_ = instant::max();
+        of_.deadline_ = of_.lock_deadline_ = instant::max();
         of_.end_turn();
     }
     limit(const limit&) = delete;
@@ -216,9 +197,9 @@ session::session(std::shared_ptr<const options> settings, std::shared_ptr<writer
 
 session::~session() {
     if (handle_ == nullptr) {
-        // Not even finalized: that would touch the parent's handle.
-        for (compiled& s : statements_) std::ignore = s.it.release();
-        kept_.for_each([](compiled& s) { std::ignore = s.it.release(); });
+        // Not even finalizes: that would touch the parent's handle.
+        for (compiled& s : statements_) std::ignore = s.handle.release();
+        kept_.for_each([](compiled& s) { std::ignore = s.handle.release(); });
         return;
     }
     statements_.clear();
@@ -232,22 +213,19 @@ void session::open() {
     if (code == SQLITE_OK) return;
     std::string why = handle_ == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(handle_);
     sqlite3_close_v2(handle_);
-    // A file that cannot be opened is not there, or not ours: trying again changes nothing.
+    // The file does not exist or is not accessible: trying again is useless.
     error_kind kind = (code & 0xff) == SQLITE_CANTOPEN || (code & 0xff) == SQLITE_PERM
                           ? error_kind::final
                           : error_kind::transient;
-    throw connection_error(kind, "cenote: cannot open the SQLite database: " + why, {}, code);
+    throw connection_error(kind, "cenote: SQLite: cannot open the database: " + why, {}, code);
 }
 
 void session::set_up() {
     limit time(*this);
     sqlite3_progress_handler(
-        handle_, steps_between_looks,
+        handle_, instructions_per_look,
         [](void* me) { return static_cast<const session*>(me)->late() ? 1 : 0; }, this);
-    auto wait = [](void* me, int tries) {
-        return static_cast<const session*>(me)->wait_for_lock(tries) ? 1 : 0;
-    };
-    sqlite3_busy_handler(handle_, wait, this);
+    install_busy_handler();
     const options& o = *settings_;
     if (!o.journal_mode.empty() && o.mode != open_mode::read_only && o.mode != open_mode::memory)
         run("PRAGMA journal_mode = " + o.journal_mode);
@@ -264,7 +242,14 @@ void session::note_begun() noexcept {
     goes_without_turn_ = false;
 }
 
-void session::settle() {
+void session::install_busy_handler() {
+    auto wait = [](void* me, int tries) {
+        return static_cast<const session*>(me)->wait_for_lock(tries) ? 1 : 0;
+    };
+    sqlite3_busy_handler(handle_, wait, this);
+}
+
+void session::finish_opening() {
     note_begun();
     note_baseline();
     sqlite3_set_authorizer(
@@ -275,7 +260,7 @@ void session::settle() {
             return SQLITE_OK;
         },
         this);
-    own_doing_ = false;
+    by_connector_ = false;
 }
 
 void session::note_baseline() {
@@ -286,7 +271,7 @@ void session::note_baseline() {
             continue;
         }
         sql::result now = run("PRAGMA " + std::string(name));
-        if (now.empty()) continue;  // it means nothing for this database
+        if (now.empty()) continue;  // has no effect on this database
         const sql::value& v = now[0][0];
         const auto* number = std::get_if<std::int64_t>(&v.get());
         baseline_.emplace_back(name,
@@ -294,11 +279,11 @@ void session::note_baseline() {
     }
 }
 
-// What a lease leaves behind. SQLite tells what each statement is about to do.
+// What a lease changes. SQLite reports what each statement does when it compiles the statement.
 
 void session::note(int action, const char* name, const char* argument, const char* database) {
-    if (own_doing_) return;
-    switch (action) {  // whatever changes the session, or a table
+    if (by_connector_) return;
+    switch (action) {  // actions that change the session or a table
         case SQLITE_INSERT:
         case SQLITE_UPDATE:
         case SQLITE_DELETE: {
@@ -323,11 +308,11 @@ void session::note(int action, const char* name, const char* argument, const cha
 void session::note_pragma(std::string_view name) {
     if (std::ranges::binary_search(harmless_pragmas, name)) return;
     has_changed_ = compiled_change_ = true;
-    if (!std::ranges::binary_search(session_pragmas, name)) beyond_undo_ = true;
+    if (!std::ranges::binary_search(session_pragmas, name)) cannot_undo_ = true;
 }
 
-verdict session::leave() noexcept {
-    // Of one that is in the middle of something a work thread may still have a statement.
+verdict session::end_lease() noexcept {
+    // A work thread may still be using a statement of an exchange under way.
     if (!condition_.idle()) return condition_.judge();
     statements_.clear();
     end_statements();
@@ -335,7 +320,7 @@ verdict session::leave() noexcept {
     only_reads_ = false;
     timeout_ = settings_->operation_timeout;
     sqlite3_set_last_insert_rowid(handle_, 0);
-    if (beyond_undo_) return verdict::discard;
+    if (cannot_undo_) return verdict::discard;
     return has_changed_ || in_transaction() ? verdict::reset : verdict::keep;
 }
 
@@ -343,18 +328,18 @@ void session::reset() {
     limit time(*this);
     statements_.clear();
     end_statements();
-    own_doing_ = true;
+    by_connector_ = true;
     if (in_transaction()) run("ROLLBACK");
     if (has_changed_) {
-        if (beyond_undo_)
+        if (cannot_undo_)
             throw connection_error(error_kind::connection,
-                                   "cenote: a pragma was set that cannot be set back");
+                                   "cenote: SQLite: a pragma was set that cannot be set back");
         undo_pragmas();  // first: one of them may forbid the rest
         drop_temporaries();
         detach_all();
         has_changed_ = false;
     }
-    own_doing_ = false;
+    by_connector_ = false;
 }
 
 void session::undo_pragmas() {
@@ -362,14 +347,11 @@ void session::undo_pragmas() {
         std::string text = "PRAGMA ";
         run(text.append(name).append(" = ").append(value));
     }
-    auto wait = [](void* me, int tries) {
-        return static_cast<const session*>(me)->wait_for_lock(tries) ? 1 : 0;
-    };
-    sqlite3_busy_handler(handle_, wait, this);  // the pragma busy_timeout has put its own there
+    install_busy_handler();  // PRAGMA busy_timeout has installed another one
 }
 
 void session::drop_temporaries() {
-    // Triggers and views first: they may be about the tables. Indexes go with theirs.
+    // Triggers and views first: they may depend on the tables. Indexes go with their tables.
     for (const char* kind : {"trigger", "view", "table"}) {
         sql::result all = run("SELECT name FROM temp.sqlite_schema WHERE type = '" +
                               std::string(kind) + "' AND name NOT LIKE 'sqlite_%'");
@@ -392,13 +374,14 @@ compiled session::compile(std::string_view text, unsigned flags) {
     compiled_writes_ = {};
     sqlite3_stmt* raw = nullptr;
     const char* rest = nullptr;
-    if (text.size() > longest_statement) throw statement_error("cenote: the statement is too long");
+    if (text.size() > longest_statement)
+        throw statement_error("cenote: SQLite: the statement is too long");
     int code =
         sqlite3_prepare_v3(handle_, text.data(), static_cast<int>(text.size()), flags, &raw, &rest);
-    compiled made{.it = std::unique_ptr<sqlite3_stmt, finalize>(raw)};
+    compiled made{.handle = std::unique_ptr<sqlite3_stmt, finalize>(raw)};
     if (code != SQLITE_OK) fail(code);
-    if (raw == nullptr) throw statement_error("cenote: the statement is empty");
-    // Whatever follows would never be run, and is what an injection looks like.
+    if (raw == nullptr) throw statement_error("cenote: SQLite: the statement is empty");
+    // A second statement would never be run, and may be an injection.
     std::string_view left(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
     if (left.find_first_not_of(" \t\r\n\f;") != left.npos) {
         sqlite3_stmt* more = nullptr;
@@ -406,9 +389,10 @@ compiled session::compile(std::string_view text, unsigned flags) {
                                   nullptr);
         std::unique_ptr<sqlite3_stmt, finalize> second(more);
         if (code != SQLITE_OK || second != nullptr)
-            throw statement_error("cenote: one statement at a time: there is text after the first");
+            throw statement_error(
+                "cenote: SQLite: the text has more than one statement; run one at a time");
     }
-    // What changes no table is about the whole: BEGIN IMMEDIATE, VACUUM.
+    // A write that names no table concerns all of them: BEGIN IMMEDIATE, VACUUM.
     const auto& where = compiled_writes_;
     bool whole = !where.main && !where.temporary && !where.attached;
     bool changes = sqlite3_stmt_readonly(raw) == 0;
@@ -420,9 +404,9 @@ compiled session::compile(std::string_view text, unsigned flags) {
 void session::bind(sqlite3_stmt* to, std::span<const sql::parameter> parameters, bool copies) {
     auto places = static_cast<std::size_t>(sqlite3_bind_parameter_count(to));
     if (places != parameters.size())
-        throw statement_error("cenote: the statement has " + std::to_string(places) +
-                              " places for parameters, " + std::to_string(parameters.size()) +
-                              " were given");
+        throw statement_error("cenote: SQLite: the statement has " + std::to_string(places) +
+                              " parameters, but " + std::to_string(parameters.size()) +
+                              " values were bound");
     for (std::size_t i = 0; i < places; ++i)
         bind_one(to, static_cast<int>(i + 1), parameters[i], copies);
 }
@@ -446,7 +430,7 @@ void session::bind_one(sqlite3_stmt* to, int place, const sql::parameter& p, boo
             return sqlite3_bind_blob64(to, place, octets.data(), octets.size(), keeps);
         }
     };
-    // What SQLite's headers say with casts of old: copy it, or it stays.
+    // SQLITE_TRANSIENT, which copies, or SQLITE_STATIC; the macros have C casts.
     auto keeps = copies ? std::bit_cast<sqlite3_destructor_type>(std::intptr_t{-1}) : nullptr;
     int code = std::visit(binder{to, place, keeps}, p.get());
     if (code != SQLITE_OK) fail(code);
@@ -466,8 +450,7 @@ sql::result session::collect(sqlite3_stmt* s) {
     while (step(s)) {
         std::vector<sql::value> row = row_of(s);
         memory += memory_of(row);
-        // The settings of a new connection are read before it is any borrower's.
-        if (memory > settings_->max_reply_bytes && !own_doing_)
+        if (memory > settings_->max_reply_bytes && !by_connector_)
             throw statement_error("cenote: SQLite: the rows take more memory than max_reply_bytes");
         all.add(std::move(row));
     }
@@ -478,14 +461,14 @@ sql::result session::collect(sqlite3_stmt* s) {
 }
 
 sql::result session::collect(const compiled& s, std::span<const sql::parameter> parameters) {
-    bind(s.it.get(), parameters, false);
+    bind(s.handle.get(), parameters, false);
     take_turn(s);
-    return collect(s.it.get());
+    return collect(s.handle.get());
 }
 
 sql::result session::run(const std::string& text) {
     compiled s = compile(text);
-    return collect(s.it.get());
+    return collect(s.handle.get());
 }
 
 sql::result session::perform(std::string_view text, std::span<const sql::parameter> parameters) {
@@ -495,12 +478,12 @@ sql::result session::perform(std::string_view text, std::span<const sql::paramet
     return collect(s, parameters);
 }
 
-/// Of what changes the session we are told as it is compiled, and not when it is run again: that is
-/// compiled each time.
+/// SQLite reports changes of the session when it compiles a statement, not when it runs one. So a
+/// statement that changes the session is not kept, but compiled for each run.
 sql::result session::perform_kept(std::string_view text,
                                   std::span<const sql::parameter> parameters) {
     if (compiled* known = kept_.find(text)) {
-        rewind at_the_end{known->it.get()};
+        rewind at_the_end{known->handle.get()};
         return collect(*known, parameters);
     }
     compiled fresh = compile(text, SQLITE_PREPARE_PERSISTENT);
@@ -518,14 +501,14 @@ sql::result session::perform(const sql::statement& prepared,
                              std::span<const sql::parameter> parameters) {
     limit time(*this);
     const compiled& s = find(prepared);
-    rewind at_the_end{s.it.get()};
+    rewind at_the_end{s.handle.get()};
     return collect(s, parameters);
 }
 
 sql::statement session::begin(std::string_view text, std::span<const sql::parameter> parameters) {
     limit time(*this);
     compiled s = compile(text);
-    bind(s.it.get(), parameters, true);
+    bind(s.handle.get(), parameters, true);
     return keep(std::move(s));
 }
 
@@ -534,7 +517,7 @@ std::optional<sql::row> session::next(const sql::statement& begun,
     limit time(*this);
     const compiled& found = find(begun);
     take_turn(found);
-    sqlite3_stmt* s = found.it.get();
+    sqlite3_stmt* s = found.handle.get();
     if (!step(s)) return std::nullopt;
     if (columns == nullptr) columns = names_of(s);
     return sql::row(columns, row_of(s));
@@ -543,13 +526,13 @@ std::optional<sql::row> session::next(const sql::statement& begun,
 void session::end(const sql::statement& begun) noexcept {
     auto number = number_of(begun);
     if (!number) return;
-    if (handle_ == nullptr) std::ignore = statements_[*number].it.release();  // the parent's
-    else statements_[*number].it.reset();
+    if (handle_ == nullptr) std::ignore = statements_[*number].handle.release();  // the parent's
+    else statements_[*number].handle.reset();
     end_turn();
 }
 
 sql::statement session::keep(compiled s) {
-    auto place = std::ranges::find_if(statements_, [](const auto& each) { return !each.it; });
+    auto place = std::ranges::find_if(statements_, [](const auto& each) { return !each.handle; });
     if (place == statements_.end()) place = statements_.emplace(place);
     *place = std::move(s);
     return named(static_cast<std::size_t>(place - statements_.begin()));
@@ -557,30 +540,31 @@ sql::statement session::keep(compiled s) {
 
 const compiled& session::find(const sql::statement& s) const {
     auto number = number_of(s);
-    if (!number || statements_.at(*number).it == nullptr)
+    if (!number || statements_.at(*number).handle == nullptr)
         throw std::logic_error(
-            "cenote: a statement ends with the lease it was prepared in, and belongs to its "
-            "connection alone");
+            "cenote: a prepared statement belongs to the connection and the lease that prepared "
+            "it");
     return statements_[*number];
 }
 
-// The line of those who write.
+// The line of writers.
 
-/// Whoever has begun to read does not wait here: the one who writes may be waiting for it to end.
-/// Who gets no turn in time tries all the same, and is told by SQLite what is the matter.
+/// A transaction that has begun to read does not wait for a turn: the writer may be waiting for its
+/// end. Without a turn until the deadline the statement runs nevertheless, and fails with SQLite's
+/// own error.
 void session::take_turn(const compiled& s) {
     wants_turn_ = false;
     if (!s.writes) return;
     if (only_reads_)
-        throw statement_error("cenote: SQLite: nothing can be written here: it is read-only", {},
-                              SQLITE_READONLY);
+        throw statement_error("cenote: SQLite: the statement writes, but the lease is read-only",
+                              {}, SQLITE_READONLY);
     if (!s.writes_to_main || turn_ || goes_without_turn_ || line_ == nullptr) return;
     if (sqlite3_txn_state(handle_, "main") != SQLITE_TXN_NONE) return;
     turn_ = line_->try_take();
     if (turn_) return;
     wants_turn_ = !waits_;
     if (wants_turn_) throw statement_error("cenote: SQLite: database is locked", {}, locked);
-    turn_ = line_->take_until(busy_until_);
+    turn_ = line_->take_until(lock_deadline_);
 }
 
 void session::end_turn() noexcept {
@@ -592,9 +576,9 @@ void session::end_turn() noexcept {
 
 bool session::probe() {
     limit time(*this);
-    own_doing_ = true;
+    by_connector_ = true;
     run("PRAGMA schema_version");
-    own_doing_ = false;
+    by_connector_ = false;
     return true;
 }
 
@@ -605,10 +589,10 @@ bool session::late() const noexcept {
            (deadline_ != instant::max() && std::chrono::steady_clock::now() >= deadline_);
 }
 
-/// Another connection has the lock. True: try again.
+/// Pauses before the next try for a lock. False: gives up.
 bool session::wait_for_lock(int tries) const noexcept {
-    if (!waits_ || late() || std::chrono::steady_clock::now() >= busy_until_) return false;
-    // Soon at first: most locks are held for the time of one write.
+    if (!waits_ || late() || std::chrono::steady_clock::now() >= lock_deadline_) return false;
+    // Briefly at first: most locks are held for one write.
     auto pause = std::chrono::microseconds{std::min(100 << std::min(tries, 7), 10'000)};
     std::this_thread::sleep_for(pause);
     return true;
@@ -616,7 +600,7 @@ bool session::wait_for_lock(int tries) const noexcept {
 
 void session::refuse_stopped() const {
     if (stopped_.load(std::memory_order_relaxed))
-        throw statement_error("cenote: the statement was cancelled", {}, SQLITE_INTERRUPT);
+        throw statement_error("cenote: SQLite: the statement was canceled", {}, SQLITE_INTERRUPT);
 }
 
 void session::fail(int code) const {
@@ -624,7 +608,7 @@ void session::fail(int code) const {
     if (code == SQLITE_NOMEM) throw std::bad_alloc();
     if ((code & 0xff) == SQLITE_INTERRUPT) {
         refuse_stopped();
-        throw statement_error("cenote: the statement took longer than its time", {}, code);
+        throw statement_error("cenote: SQLite: the statement exceeded its time limit", {}, code);
     }
     std::string text = std::string("cenote: SQLite: ") + sqlite3_errmsg(handle_);
     if (is_broken(code)) throw connection_error(error_kind::connection, text, {}, extended);

@@ -1,4 +1,4 @@
-// What a connection keeps of statements that are run again and again: the latest so many.
+// A least-recently-used cache of the statements that a connection has prepared.
 #pragma once
 
 #include <cstddef>
@@ -11,25 +11,24 @@
 
 namespace cenote::connector_detail {
 
-/// Of each connection one. `Kept`: what its server has of a statement.
+/// The cache of one connection. `Kept`: the server's state of one statement.
 template <class Kept>
 class statement_cache {
 public:
-    explicit statement_cache(std::size_t most) noexcept : most_(most) {}
+    explicit statement_cache(std::size_t capacity) noexcept : capacity_(capacity) {}
     statement_cache(const statement_cache&) = delete;
     statement_cache& operator=(const statement_cache&) = delete;
     ~statement_cache() = default;
 
-    /// Whether it keeps anything at all.
-    bool on() const noexcept { return most_ > 0; }
-    /// From now on it does not.
+    bool on() const noexcept { return capacity_ > 0; }
+    /// For good.
     void turn_off() noexcept {
         clear();
-        most_ = 0;
+        capacity_ = 0;
     }
     std::size_t size() const noexcept { return all_.size(); }
 
-    /// Null: not known. What is found is the latest then.
+    /// Null: unknown. Makes the statement the most recent one.
     Kept* find(std::string_view key) {
         auto found = by_key_.find(key);
         if (found == by_key_.end()) return nullptr;
@@ -37,28 +36,28 @@ public:
         return &found->second->kept;
     }
 
-    /// One that is not known yet. Returns what had to go for it.
+    /// Requires that the key is unknown. Returns the statement that was evicted, if any.
     std::optional<Kept> add(std::string key, Kept kept) {
-        std::optional<Kept> gone;
-        if (all_.size() >= most_) {
-            gone = std::move(all_.back().kept);
+        std::optional<Kept> evicted;
+        if (all_.size() >= capacity_) {
+            evicted = std::move(all_.back().kept);
             by_key_.erase(all_.back().key);
             all_.pop_back();
         }
         all_.push_front({std::move(key), std::move(kept)});
         by_key_.emplace(all_.front().key, all_.begin());
-        return gone;
+        return evicted;
     }
 
-    /// It is of no use any more. Returns what was kept of it.
+    /// Returns the statement that was removed, if it was known.
     std::optional<Kept> remove(std::string_view key) {
         auto found = by_key_.find(key);
         if (found == by_key_.end()) return std::nullopt;
         auto where = found->second;
-        std::optional<Kept> gone = std::move(where->kept);
+        std::optional<Kept> removed = std::move(where->kept);
         by_key_.erase(found);
         all_.erase(where);
-        return gone;
+        return removed;
     }
 
     template <class Do>
@@ -66,7 +65,6 @@ public:
         for (entry& e : all_) what(e.kept);
     }
 
-    /// The server has forgotten them all.
     void clear() noexcept {
         by_key_.clear();
         all_.clear();
@@ -78,8 +76,8 @@ private:
         Kept kept;
     };
 
-    std::size_t most_;
-    std::list<entry> all_;  // the latest first
+    std::size_t capacity_;
+    std::list<entry> all_;  // the most recent first
     std::unordered_map<std::string_view, typename std::list<entry>::iterator> by_key_;
 };
 

@@ -1,4 +1,4 @@
-// Plain sockets and OpenSSL behind one face.
+// Plain sockets and OpenSSL behind one interface.
 #include "connector/transport.hpp"
 
 #include <algorithm>
@@ -21,16 +21,16 @@ namespace cenote::connector_detail {
 namespace {
 
 [[noreturn]] void lost(const std::string& why, int code = 0) {
-    throw connection_error(error_kind::connection, "cenote: the connection is lost: " + why, {},
+    throw connection_error(error_kind::connection, "cenote: the connection was lost: " + why, {},
                            code);
 }
 [[noreturn]] void lost(int error) { lost(std::generic_category().message(error), error); }
 
-/// The first thing OpenSSL has to say, which forgets the rest.
+/// OpenSSL's first queued error; clears the queue.
 std::string openssl_text() {
     unsigned long code = ERR_get_error();
     ERR_clear_error();
-    if (code == 0) return "no reason given";
+    if (code == 0) return "unknown error";
     const char* reason = ERR_reason_error_string(code);
     return reason != nullptr ? reason : "error " + std::to_string(code);
 }
@@ -43,7 +43,7 @@ int clipped(std::size_t size) {
     return static_cast<int>(std::min<std::size_t>(size, std::numeric_limits<int>::max()));
 }
 
-// A socket as OpenSSL sees it. Its own kind would be killed by SIGPIPE.
+// A socket as a BIO of OpenSSL. The BIO that comes with OpenSSL raises SIGPIPE.
 
 int socket_of(BIO* bio) {
     return static_cast<int>(std::bit_cast<std::intptr_t>(BIO_get_data(bio)));
@@ -57,14 +57,14 @@ int bio_write(BIO* bio, const char* from, int size) {
     return static_cast<int>(sent);
 }
 
-/// What the present call of OpenSSL's may still read. Such a call goes on for as long as there are
-/// messages of TLS itself (tickets, new keys), and a server can send them without end.
+/// The bytes that the current call of OpenSSL may still read. A call goes on as long as it finds
+/// messages of TLS itself (tickets, new keys), and a server can send these without end.
 thread_local std::size_t left_to_read = 0;
 
 void begin_call() noexcept {
     ERR_clear_error();
     errno = 0;
-    left_to_read = 2 * most_per_step;
+    left_to_read = 2 * max_bytes_per_step;
 }
 
 int bio_read(BIO* bio, char* into, int size) {
@@ -94,8 +94,7 @@ BIO_METHOD* socket_method() {
     return method;
 }
 
-/// Whom to believe.
-void trust(SSL_CTX* to, const tls_options& how) {
+void set_trusted(SSL_CTX* to, const tls_options& how) {
     if (how.unsafe_accept_anybody) {
         SSL_CTX_set_verify(to, SSL_VERIFY_NONE, nullptr);
         return;
@@ -103,28 +102,28 @@ void trust(SSL_CTX* to, const tls_options& how) {
     SSL_CTX_set_verify(to, SSL_VERIFY_PEER, nullptr);
     bool trusts = how.ca_file.empty() ? SSL_CTX_set_default_verify_paths(to) == 1
                                       : SSL_CTX_load_verify_file(to, how.ca_file.c_str()) == 1;
-    if (!trusts) unusable("cannot read whom to trust");
+    if (!trusts) unusable("cannot read the certificates of trusted authorities");
 }
 
-/// What OpenSSL would otherwise ask on the terminal.
+/// Without this, OpenSSL asks for a passphrase on the terminal.
 int no_passphrase(char*, int, int, void*) { return 0; }
 
-void show_certificate(SSL_CTX* to, const tls_options& how) {
+void set_certificate(SSL_CTX* to, const tls_options& how) {
     if (how.certificate_file.empty()) return;
     SSL_CTX_set_default_passwd_cb(to, no_passphrase);
     const std::string& key = how.key_file.empty() ? how.certificate_file : how.key_file;
     bool loaded = SSL_CTX_use_certificate_chain_file(to, how.certificate_file.c_str()) == 1 &&
                   SSL_CTX_use_PrivateKey_file(to, key.c_str(), SSL_FILETYPE_PEM) == 1;
-    if (!loaded) unusable("cannot read our own certificate or its key");
+    if (!loaded) unusable("cannot read the client certificate or its key");
 }
 
-void announce(SSL_CTX* to, std::string_view protocol) {
+void offer_protocol(SSL_CTX* to, std::string_view protocol) {
     if (protocol.empty()) return;
     std::string listed(1, static_cast<char>(protocol.size()));
     listed += protocol;
     const auto* bytes = reinterpret_cast<const unsigned char*>(listed.data());
     if (SSL_CTX_set_alpn_protos(to, bytes, static_cast<unsigned>(listed.size())) != 0)
-        unusable("no such protocol");
+        unusable("cannot offer the protocol");
 }
 
 bool is_address(const std::string& host) {
@@ -133,51 +132,52 @@ bool is_address(const std::string& host) {
            ::inet_pton(AF_INET6, host.c_str(), bytes.data()) == 1;
 }
 
-/// Whom the certificate must be for.
-void expect(SSL* tls, const std::string& name) {
+/// The name or address that the certificate must be valid for.
+void expect_name(SSL* tls, const std::string& name) {
     if (is_address(name)) {
         if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls), name.c_str()) != 1)
-            unusable("no such address");
+            unusable("cannot verify this address");
         return;
     }
     SSL_set_hostflags(tls, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
     // What SSL_set_tlsext_host_name does, without its cast.
     std::string sent = name;
     long told = SSL_ctrl(tls, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, sent.data());
-    if (SSL_set1_host(tls, name.c_str()) != 1 || told != 1) unusable("no such name");
+    if (SSL_set1_host(tls, name.c_str()) != 1 || told != 1)
+        unusable("cannot verify this host name");
 }
 
 }  // namespace
 
 void tls_context::free_context::operator()(ssl_ctx_st* made) const noexcept { SSL_CTX_free(made); }
 
-tls_context::tls_context(tls_options how, std::string_view protocol)
-    : how_(std::move(how)), made_(SSL_CTX_new(TLS_client_method())) {
-    if (made_ == nullptr) unusable("no context");
+tls_context::tls_context(tls_options options, std::string_view protocol)
+    : options_(std::move(options)), made_(SSL_CTX_new(TLS_client_method())) {
+    if (made_ == nullptr) unusable("cannot create a context");
     SSL_CTX_set_min_proto_version(made_.get(), TLS1_2_VERSION);
     SSL_CTX_set_mode(made_.get(),
                      SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    trust(made_.get(), how_);
-    show_certificate(made_.get(), how_);
-    announce(made_.get(), protocol);
+    set_trusted(made_.get(), options_);
+    set_certificate(made_.get(), options_);
+    offer_protocol(made_.get(), protocol);
 }
 
 void transport::free_tls::operator()(ssl_st* tls) const noexcept { SSL_free(tls); }
 
-void transport::protect(const tls_options& how, const std::string& host) {
-    protect(tls_context(how), host);
+void transport::protect(const tls_options& options, const std::string& host) {
+    protect(tls_context(options), host);
 }
 
 void transport::protect(const tls_context& by, const std::string& host) {
-    const tls_options& how = by.options();
+    const tls_options& options = by.options();
     tls_.reset(SSL_new(by.get()));
     BIO* bio = BIO_new(socket_method());
     if (tls_ == nullptr || bio == nullptr) unusable("out of memory");
     BIO_set_data(bio, std::bit_cast<void*>(std::intptr_t{socket_.descriptor()}));
     BIO_set_init(bio, 1);
     SSL_set_bio(tls_.get(), bio, bio);
-    if (!how.unsafe_accept_anybody)
-        expect(tls_.get(), how.server_name.empty() ? host : how.server_name);
+    if (!options.unsafe_accept_anybody)
+        expect_name(tls_.get(), options.server_name.empty() ? host : options.server_name);
     SSL_set_connect_state(tls_.get());
 }
 
@@ -200,8 +200,7 @@ need transport::shake_hands() {
                            "cenote: TLS: the handshake failed: " + openssl_text());
 }
 
-/// What came of a call of OpenSSL's that moves bytes. Nothing wanted: the other side has announced
-/// its end.
+/// The outcome of SSL_read or SSL_write. `wanted` is nothing after the peer's close_notify.
 std::size_t transport::moved(int result, need& wanted) {
     if (result > 0) return static_cast<std::size_t>(result);
     int system_error = errno;
@@ -210,7 +209,7 @@ std::size_t transport::moved(int result, need& wanted) {
         case SSL_ERROR_WANT_WRITE: wanted = need::to_write; return 0;
         case SSL_ERROR_ZERO_RETURN: wanted = need::nothing; return 0;
         case SSL_ERROR_SYSCALL:
-            if (system_error == 0) lost("the server closed it");
+            if (system_error == 0) lost("the server closed the connection");
             lost(system_error);
         default: break;
     }
@@ -219,7 +218,7 @@ std::size_t transport::moved(int result, need& wanted) {
 
 std::size_t transport::read_some(std::span<char> into, need& wanted) {
     std::size_t got = read_or_end(into, wanted);
-    if (got == 0 && wanted == need::nothing) lost("the server closed it");
+    if (got == 0 && wanted == need::nothing) lost("the server closed the connection");
     return got;
 }
 
@@ -242,7 +241,7 @@ std::size_t transport::write_some(std::string_view from, need& wanted) {
     if (tls_ != nullptr) {
         begin_call();
         std::size_t sent = moved(SSL_write(tls_.get(), from.data(), clipped(from.size())), wanted);
-        if (sent == 0 && wanted == need::nothing) lost("the server closed it");
+        if (sent == 0 && wanted == need::nothing) lost("the server closed the connection");
         return sent;
     }
     for (;;) {
@@ -261,7 +260,7 @@ sight transport::look() noexcept {
     if (tls_ == nullptr) return look_at(socket_.descriptor());
     if (SSL_pending(tls_.get()) > 0) return sight::unread;
     if (look_at(socket_.descriptor()) == sight::quiet) return sight::quiet;
-    // Something has come: perhaps only a ticket, which OpenSSL takes in while it looks for more.
+    // The bytes may be only a session ticket, which SSL_peek consumes.
     char one = 0;
     begin_call();
     int result = SSL_peek(tls_.get(), &one, 1);

@@ -1,4 +1,4 @@
-// The parser of URLs: strict, bounded, and silent about what it was given.
+// The parser of URLs: strict, bounded, and without quotes of its input in error texts.
 #include "cenote/url.hpp"
 
 #include <algorithm>
@@ -23,9 +23,6 @@ int hex_value(char c) {
 }
 
 [[noreturn]] void refuse(const std::string& why) { throw invalid_url("cenote: the URL " + why); }
-[[noreturn]] void refuse_value(std::string_view key, const std::string& why) {
-    refuse("has a parameter \"" + std::string(key) + "\" that " + why);
-}
 
 std::string decode(std::string_view text, const char* part) {
     std::string plain;
@@ -38,7 +35,7 @@ std::string decode(std::string_view text, const char* part) {
         int high = i + 2 < text.size() ? hex_value(text[i + 1]) : -1;
         int low = i + 2 < text.size() ? hex_value(text[i + 2]) : -1;
         if (high < 0 || low < 0)
-            refuse(std::string("has a '%' in its ") + part + " that two hex digits do not follow");
+            refuse(std::string("has a '%' in its ") + part + " without two hex digits after it");
         if (high == 0 && low == 0) refuse(std::string("has a zero byte in its ") + part);
         plain.push_back(static_cast<char>(high * 16 + low));
         i += 2;
@@ -46,8 +43,8 @@ std::string decode(std::string_view text, const char* part) {
     return plain;
 }
 
-/// What would be taken for something else must be encoded. This comes before anything is taken
-/// apart: a password with a bare '/' or '?' in it would otherwise end up as a host and a parameter.
+/// Refuses characters that must be encoded, before the URL is split: a password with a bare '/' or
+/// '?' would otherwise end up as a host and a parameter.
 void check_bytes(std::string_view text) {
     if (text.size() > url::longest)
         refuse("is longer than " + std::to_string(url::longest) + " bytes");
@@ -58,7 +55,7 @@ void check_bytes(std::string_view text) {
                    std::to_string(i));
     }
     if (std::ranges::count(text, '@') > 1)
-        refuse("has two '@': percent-encode those that are text");
+        refuse("has two '@': percent-encode an '@' in the user or password");
 }
 
 std::string_view cut(std::string_view& text, std::string_view at_any_of) {
@@ -84,7 +81,7 @@ std::uint16_t parse_port(std::string_view text) {
     unsigned port = 0;
     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
     if (error != std::errc{} || end != text.data() + text.size() || port == 0 || port > 65535)
-        refuse("has a port that is no number from 1 to 65535");
+        refuse("has a port that is not a number from 1 to 65535");
     return static_cast<std::uint16_t>(port);
 }
 
@@ -98,17 +95,18 @@ url::host parse_host(std::string_view text) {
         text.remove_prefix(end + 1);
         bool fits = std::ranges::all_of(
             name, [](char c) { return hex_value(c) >= 0 || c == ':' || c == '.'; });
-        if (name.empty() || !fits) refuse("has brackets around what is no IPv6 address");
+        if (name.empty() || !fits)
+            refuse("has brackets around something other than an IPv6 address");
         h.name = name;
     } else {
         name = cut(text, ":");
         h.name = decode(name, "host");
         bool is_path = h.name.starts_with('/');
         if (!is_path && !std::ranges::all_of(h.name, is_word))
-            refuse("has a host with characters that no host has");
+            refuse("has a host with characters that are not allowed");
     }
     if (text.empty()) return h;
-    if (text.front() != ':') refuse("has something after the ']' of a host");
+    if (text.front() != ':') refuse("has characters after the ']' of a host");
     h.port = parse_port(text.substr(1));
     if (h.name.empty()) refuse("has a port without a host");
     return h;
@@ -125,7 +123,7 @@ void parse_authority(std::string_view text, url& into) {
             into.password = secret(password);
             explicit_bzero(password.data(), password.size());
         }
-        // A password alone is enough for Redis.
+        // Redis needs no user with its password.
         if (into.user.empty() && into.password.empty())
             refuse("has a '@' without a user before it");
     }
@@ -144,10 +142,10 @@ void parse_parameters(std::string_view text, url& into) {
         std::string_view value = cut(text, "&");
         std::string_view key = cut(value, "=");
         bool fits = !key.empty() && key.size() <= 64 && std::ranges::all_of(key, is_word);
-        if (!fits) refuse("has a parameter whose key is empty, too long or no word");
-        if (value.empty()) refuse_value(key, "has no value");
+        if (!fits) refuse("has a parameter whose key is empty, too long or not a word");
+        if (value.empty()) url_parameters::refuse(key, "has no value");
         for (const auto& [other, ignored] : into.parameters)
-            if (other == key) refuse_value(key, "is there twice");
+            if (other == key) url_parameters::refuse(key, "appears twice");
         if (into.parameters.size() == url::most_parameters)
             refuse("has more than " + std::to_string(url::most_parameters) + " parameters");
         into.parameters.emplace_back(key, decode(value.substr(1), "parameters"));
@@ -196,6 +194,10 @@ bool is_loopback(std::string_view host) {
 
 // Parameters.
 
+void url_parameters::refuse(std::string_view key, const std::string& why) {
+    cenote::refuse("parameter \"" + std::string(key) + "\" " + why);
+}
+
 std::optional<std::string> url_parameters::take(std::string_view key) {
     auto found = std::ranges::find(left_, key, [](const auto& each) { return each.first; });
     if (found == left_.end()) return std::nullopt;
@@ -211,7 +213,7 @@ std::optional<bool> url_parameters::take_bool(std::string_view key) {
         if (*value == yes) return true;
     for (const char* no : {"off", "false", "0", "no"})
         if (*value == no) return false;
-    refuse_value(key, "is neither on nor off");
+    refuse(key, "must be on or off");
 }
 
 std::optional<std::int64_t> url_parameters::take_number(std::string_view key, std::int64_t least,
@@ -222,8 +224,8 @@ std::optional<std::int64_t> url_parameters::take_number(std::string_view key, st
     const char* last = value->data() + value->size();
     auto [end, error] = std::from_chars(value->data(), last, number);
     if (error != std::errc{} || end != last || number < least || number > most)
-        refuse_value(key,
-                     "is no number from " + std::to_string(least) + " to " + std::to_string(most));
+        refuse(key,
+               "must be a number from " + std::to_string(least) + " to " + std::to_string(most));
     return number;
 }
 
@@ -242,12 +244,12 @@ std::optional<std::int64_t> url_parameters::take_milliseconds(std::string_view k
     const auto* found = std::ranges::find(units, std::string_view(end, last), &unit::name);
     bool fits = error == std::errc{} && found != units.end() && number >= 0 &&
                 number <= std::numeric_limits<std::int64_t>::max() / 3'600'000'000;
-    if (!fits) refuse_value(key, "is no time such as 250ms, 5s or 2min");
+    if (!fits) refuse(key, "must be a duration such as 250ms, 5s or 2min");
     return number * found->milliseconds;
 }
 
 void url_parameters::refuse_others() const {
-    if (!left_.empty()) refuse_value(left_.front().first, "is not known here");
+    if (!left_.empty()) refuse(left_.front().first, "is not supported");
 }
 
 }  // namespace cenote

@@ -1,4 +1,4 @@
-// The work threads of coroutines.
+// The work threads, and the waiters of each event loop.
 #include "connector/work.hpp"
 
 #include <atomic>
@@ -9,20 +9,20 @@ namespace cenote::connector_detail {
 
 namespace {
 
-struct crew {
-    explicit crew(std::size_t size) : threads(size) {}
+struct thread_group {
+    explicit thread_group(std::size_t size) : threads(size) {}
 
     boost::asio::thread_pool threads;
-    std::atomic<int> waiting{0};  // of those that nobody waits for
+    std::atomic<int> queued{0};  // functions of run_detached, running ones included
     detail::process_number process = detail::this_process;
 };
 
-/// Never destroyed: somebody may be waiting for a server at the very end of the program, and after
-/// a fork the threads are the parent's. No lock: a fork may come at any moment.
-crew& crew_at(std::atomic<crew*>& place, std::size_t size) {
-    crew* seen = place.load(std::memory_order_acquire);
+/// Never destroyed: a call may still be running when the program ends, and after a fork the threads
+/// are the parent's. Without a lock, since a fork may come at any moment.
+thread_group& group_at(std::atomic<thread_group*>& place, std::size_t size) {
+    thread_group* seen = place.load(std::memory_order_acquire);
     while (seen == nullptr || seen->process != detail::this_process) {
-        auto mine = std::make_unique<crew>(size);
+        auto mine = std::make_unique<thread_group>(size);
         if (place.compare_exchange_strong(seen, mine.get(), std::memory_order_acq_rel))
             return *mine.release();
     }
@@ -32,21 +32,21 @@ crew& crew_at(std::atomic<crew*>& place, std::size_t size) {
 }  // namespace
 
 boost::asio::thread_pool& work_threads() {
-    static std::atomic<crew*> present{nullptr};
-    return crew_at(present, 4).threads;
+    static std::atomic<thread_group*> present{nullptr};
+    return group_at(present, 4).threads;
 }
 
-bool run_aside(std::function<void()> what) noexcept {
-    static std::atomic<crew*> present{nullptr};
-    constexpr int most = 64;
+bool run_detached(std::function<void()> what) noexcept {
+    static std::atomic<thread_group*> present{nullptr};
+    constexpr int max_queued = 64;
     try {
-        crew& they = crew_at(present, 2);
-        // Counted for as long as somebody has it, done or dropped.
-        auto leave = [&they](void*) { they.waiting.fetch_sub(1, std::memory_order_relaxed); };
-        int before = they.waiting.fetch_add(1, std::memory_order_relaxed);
-        std::shared_ptr<void> counted(nullptr, leave);
-        if (before >= most) return false;
-        boost::asio::post(they.threads, [counted, what = std::move(what)] { what(); });
+        thread_group& group = group_at(present, 2);
+        // Counts the function until it has run or was dropped.
+        auto uncount = [&group](void*) { group.queued.fetch_sub(1, std::memory_order_relaxed); };
+        int before = group.queued.fetch_add(1, std::memory_order_relaxed);
+        std::shared_ptr<void> counted(nullptr, uncount);
+        if (before >= max_queued) return false;
+        boost::asio::post(group.threads, [counted, what = std::move(what)] { what(); });
         return true;
     } catch (...) {
         return false;  // no memory or no thread for it
@@ -57,7 +57,7 @@ namespace work_detail {
 
 namespace {
 
-/// Hears when an event loop ends.
+/// Abandons the waiters of an event loop when the loop is destroyed.
 class loop_end : public asio::execution_context::service {
 public:
     using key_type = loop_end;
@@ -65,21 +65,21 @@ public:
 
     explicit loop_end(asio::execution_context& loop) : service(loop) {}
 
-    std::shared_ptr<visitors> all = std::make_shared<visitors>();
+    std::shared_ptr<loop_waiters> waiters = std::make_shared<loop_waiters>();
 
 private:
-    void shutdown() noexcept override { all->abandon_all(); }
+    void shutdown() noexcept override { waiters->abandon_all(); }
 };
 
 }  // namespace
 
-void visitors::add(const std::shared_ptr<awaiting>& who) {
+void loop_waiters::add(const std::shared_ptr<loop_waiter>& waiter) {
     std::lock_guard lock(mutex_);
-    present_.insert(who);
+    present_.insert(waiter);
 }
 
-void visitors::abandon_all() noexcept {
-    std::set<std::shared_ptr<awaiting>> left;
+void loop_waiters::abandon_all() noexcept {
+    std::set<std::shared_ptr<loop_waiter>> left;
     {
         std::lock_guard lock(mutex_);
         left.swap(present_);
@@ -87,8 +87,8 @@ void visitors::abandon_all() noexcept {
     for (const auto& each : left) each->abandon();
 }
 
-std::shared_ptr<visitors> visitors::of(asio::execution_context& loop) {
-    return asio::use_service<loop_end>(loop).all;
+std::shared_ptr<loop_waiters> loop_waiters::of(asio::execution_context& loop) {
+    return asio::use_service<loop_end>(loop).waiters;
 }
 
 }  // namespace work_detail

@@ -1,5 +1,5 @@
-// A few threads for what cannot be done without blocking, on behalf of coroutines: name lookups,
-// SQLite's calls, cancel requests.
+// Work threads: run what can only block (name lookups, SQLite's calls, cancel requests) on behalf
+// of coroutines.
 #pragma once
 
 #include <boost/asio/associated_cancellation_slot.hpp>
@@ -19,25 +19,27 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <type_traits>
 #include <utility>
 
 namespace cenote::connector_detail {
 
-/// The threads, started when first used, and anew after a fork.
+/// The threads; started at their first use, and again after a fork.
 boost::asio::thread_pool& work_threads();
 
-/// Has something done that nobody waits for: a cancel request. On two threads of their own, since
-/// it may hang with the server it is meant for. False: too much is waiting already, it is not done.
-bool run_aside(std::function<void()> what) noexcept;
+/// Runs a function without a way to wait for it, such as a cancel request. Has two threads of its
+/// own, since the call may hang with the server. False: the queue is full, the function is not run.
+bool run_detached(std::function<void()> what) noexcept;
 
-/// Something to be called on a work thread. Whoever awaits it may be gone before it has run: what
-/// it needs it must own.
+/// A call for a work thread. It may run after the coroutine that awaited it was destroyed, so it
+/// owns what it uses.
 template <class Result>
-class errand {
+class work_call {
 public:
-    virtual ~errand() = default;
+    virtual ~work_call() = default;
     virtual Result run() = 0;
-    /// Somebody wants it to end early. From any thread, at most once, perhaps when it has ended.
+    /// Asks run() to end early. Called from any thread, at most once, perhaps after run() has
+    /// ended.
     virtual void stop() noexcept {}
 };
 
@@ -51,116 +53,129 @@ struct outcome {
     std::optional<Result> value;
 };
 
-/// Somebody who awaits an errand.
-class awaiting {
+/// A coroutine that awaits a work_call.
+class loop_waiter {
 public:
-    virtual ~awaiting() = default;
-    /// Their event loop is going away: they are destroyed here and now, on its thread.
+    virtual ~loop_waiter() = default;
+    /// Destroys the coroutine, because its event loop is being destroyed, on this thread.
     virtual void abandon() noexcept = 0;
 };
 
-/// Those of one event loop who await errands. A thread that has run one may only turn to the loop
-/// while that is still there.
-class visitors {
+/// The waiters of one event loop. A work thread may touch the loop only while complete() runs.
+class loop_waiters {
 public:
-    void add(const std::shared_ptr<awaiting>& who);
-    /// Calls `go` unless the loop has gone; it is not going meanwhile.
-    template <class Go>
-    void take_leave(const std::shared_ptr<awaiting>& who, Go go) {
+    void add(const std::shared_ptr<loop_waiter>& waiter);
+    /// Calls `deliver` unless the loop is gone; the loop stays until `deliver` returns.
+    template <class Deliver>
+    void complete(const std::shared_ptr<loop_waiter>& waiter, Deliver deliver) {
         std::lock_guard lock(mutex_);
-        if (present_.erase(who) == 1) go();
+        if (present_.erase(waiter) == 1) deliver();
     }
-    /// Returns when whoever takes leave at this moment has nothing of the loop's any more. (The
-    /// references to an executor are counted in a way that the thread sanitizer does not
-    /// understand; this it does.)
-    void see_off() { std::lock_guard lock(mutex_); }
+    /// Waits until no completion is touching the loop. (Asio counts the references to an executor
+    /// with fences, which the thread sanitizer does not understand; it understands this.)
+    void synchronize() { std::lock_guard lock(mutex_); }
     void abandon_all() noexcept;
 
-    /// Of the loop that an executor belongs to.
-    static std::shared_ptr<visitors> of(asio::execution_context& loop);
+    static std::shared_ptr<loop_waiters> of(asio::execution_context& loop);
 
 private:
     std::mutex mutex_;
-    std::set<std::shared_ptr<awaiting>> present_;
+    std::set<std::shared_ptr<loop_waiter>> present_;
 };
 
 template <class Result, class Handler>
-class awaiting_errand final
-    : public awaiting,
-      public std::enable_shared_from_this<awaiting_errand<Result, Handler>> {
+class awaited_call final : public loop_waiter,
+                           public std::enable_shared_from_this<awaited_call<Result, Handler>> {
 public:
-    using came_to = std::unique_ptr<outcome<Result>>;
-
-    awaiting_errand(std::shared_ptr<errand<Result>> what, Handler handler)
-        : what_(std::move(what)),
-          home_(asio::get_associated_executor(handler)),
+    awaited_call(std::shared_ptr<work_call<Result>> call, Handler handler)
+        : call_(std::move(call)),
+          executor_(asio::get_associated_executor(handler)),
           handler_(std::move(handler)),
-          busy_(asio::make_work_guard(*home_)),
-          visitors_(visitors::of(asio::query(*home_, asio::execution::context))) {}
+          work_(asio::make_work_guard(*executor_)),
+          waiters_(loop_waiters::of(asio::query(*executor_, asio::execution::context))) {}
 
     void start() {
-        visitors_->add(this->shared_from_this());
+        waiters_->add(this->shared_from_this());
         asio::post(work_threads(), [me = this->shared_from_this()] { me->run(); });
     }
 
-    void abandon() noexcept override { let_go(); }
+    void abandon() noexcept override { release_loop(); }
 
 private:
     void run() {
         auto result = std::make_unique<outcome<Result>>();
         try {
-            result->value.emplace(what_->run());
+            result->value.emplace(call_->run());
         } catch (...) {
             result->error = std::current_exception();
         }
-        what_.reset();
-        visitors_->take_leave(this->shared_from_this(), [&] {
-            asio::post(*home_, [at = visitors_, handler = std::move(*handler_),
-                                result = std::move(result)]() mutable {
-                at->see_off();
+        call_.reset();
+        waiters_->complete(this->shared_from_this(), [&] {
+            asio::post(*executor_, [waiters = waiters_, handler = std::move(*handler_),
+                                    result = std::move(result)]() mutable {
+                waiters->synchronize();
                 std::move(handler)(std::move(result));
             });
-            let_go();
+            release_loop();
         });
     }
 
-    void let_go() noexcept {
+    void release_loop() noexcept {
         handler_.reset();
-        busy_.reset();
-        home_.reset();
+        work_.reset();
+        executor_.reset();
     }
 
     using executor = asio::associated_executor_t<Handler>;
 
-    std::shared_ptr<errand<Result>> what_;
-    std::optional<executor> home_;
+    std::shared_ptr<work_call<Result>> call_;
+    std::optional<executor> executor_;
     std::optional<Handler> handler_;
-    std::optional<asio::executor_work_guard<executor>> busy_;
-    std::shared_ptr<visitors> visitors_;
+    std::optional<asio::executor_work_guard<executor>> work_;
+    std::shared_ptr<loop_waiters> waiters_;
+};
+
+template <class Result, class Do>
+class function_call final : public work_call<Result> {
+public:
+    explicit function_call(Do what) : do_(std::move(what)) {}
+    Result run() override { return do_(); }
+
+private:
+    Do do_;
 };
 
 }  // namespace work_detail
 
-/// Runs it on a work thread; the coroutine goes on where it was. If the coroutine is cancelled, the
-/// errand is told to stop, and its end is awaited nevertheless: what it works on is in use.
+/// Runs a call on a work thread; the coroutine resumes on its executor. If the coroutine is
+/// canceled, the call is told to stop and still awaited: it is using the session.
 template <class Result>
-boost::asio::awaitable<Result> async_run(std::shared_ptr<errand<Result>> what) {
+boost::asio::awaitable<Result> async_run(std::shared_ptr<work_call<Result>> call) {
     namespace asio = boost::asio;
-    using came_to = std::unique_ptr<work_detail::outcome<Result>>;
-    auto start = [](auto handler, std::shared_ptr<errand<Result>> e) {
+    using outcome = std::unique_ptr<work_detail::outcome<Result>>;
+    auto start = [](auto handler, std::shared_ptr<work_call<Result>> c) {
         auto slot = asio::get_associated_cancellation_slot(handler);
         if (slot.is_connected())
-            slot.assign([weak = std::weak_ptr(e)](asio::cancellation_type) {
+            slot.assign([weak = std::weak_ptr(c)](asio::cancellation_type) {
                 if (auto still = weak.lock()) still->stop();
             });
-        using operation = work_detail::awaiting_errand<Result, decltype(handler)>;
-        std::make_shared<operation>(std::move(e), std::move(handler))->start();
+        using operation = work_detail::awaited_call<Result, decltype(handler)>;
+        std::make_shared<operation>(std::move(c), std::move(handler))->start();
     };
     auto token = asio::use_awaitable;
-    came_to got = co_await asio::async_initiate<decltype(token)&, void(came_to)>(start, token,
-                                                                                 std::move(what));
+    outcome got = co_await asio::async_initiate<decltype(token)&, void(outcome)>(start, token,
+                                                                                 std::move(call));
     if (got->error != nullptr) std::rethrow_exception(got->error);
     co_return std::move(*got->value);
+}
+
+/// Runs a function that returns a value and cannot be stopped.
+template <class Do>
+auto async_run_function(Do what) {
+    using result = std::invoke_result_t<Do&>;
+    std::shared_ptr<work_call<result>> call =
+        std::make_shared<work_detail::function_call<result, Do>>(std::move(what));
+    return async_run<result>(std::move(call));
 }
 
 }  // namespace cenote::connector_detail

@@ -105,11 +105,11 @@ bool is_called(const reading& r, int calls) {
 TEST_F(drives, to_the_end_at_once_if_they_can) {
     there.say("abc");
     reading a(there.ends[0], 2);
-    drive(a, soon);
+    blocking::drive(a, soon);
     EXPECT_EQ(a.got, "ab");
     EXPECT_EQ(a.calls, 1);
     reading b(there.ends[0], 1);
-    await(async_drive(b, soon));
+    await(awaited::drive(b, soon));
     EXPECT_EQ(b.got, "c");
 }
 
@@ -123,8 +123,8 @@ TEST_F(drives, on_whenever_there_is_something) {
                 there.say(letter);
             }
         });
-        if (awaited) await(async_drive(r, late));
-        else drive(r, late);
+        if (awaited) await(awaited::drive(r, late));
+        else blocking::drive(r, late);
         other.join();
         EXPECT_EQ(r.got, "xyz");
     }
@@ -136,8 +136,8 @@ TEST_F(drives, no_longer_than_they_may) {
         reading r(there.ends[0], 1);
         std::atomic<bool> over{false};
         std::thread other([&, until = deadline_after(30ms)] {
-            if (awaited) EXPECT_THROW(await(async_drive(r, until)), exchange_timeout);
-            else EXPECT_THROW(drive(r, until), exchange_timeout);
+            if (awaited) EXPECT_THROW(await(awaited::drive(r, until)), exchange_timeout);
+            else EXPECT_THROW(blocking::drive(r, until), exchange_timeout);
             over = true;
         });
         EXPECT_TRUE(is_called(r, 1));
@@ -147,7 +147,7 @@ TEST_F(drives, no_longer_than_they_may) {
         other.join();
     }
     reading c(there.ends[0], 1);
-    EXPECT_THROW(await(async_drive(c, steady_clock::now() - 1s)), exchange_timeout);
+    EXPECT_THROW(await(awaited::drive(c, steady_clock::now() - 1s)), exchange_timeout);
 }
 
 /// Never done, though its socket is always ready; or with as much to do as it likes.
@@ -168,8 +168,8 @@ TEST_F(drives, no_longer_than_they_may_while_there_is_always_something) {
         for (bool awaited : {false, true}) {
             endless e(there.ends[0], what);
             std::thread other([&, until = deadline_after(1s)] {
-                if (awaited) EXPECT_THROW(await(async_drive(e, until)), exchange_timeout);
-                else EXPECT_THROW(drive(e, until), exchange_timeout);
+                if (awaited) EXPECT_THROW(await(awaited::drive(e, until)), exchange_timeout);
+                else EXPECT_THROW(blocking::drive(e, until), exchange_timeout);
             });
             EXPECT_TRUE(eventually([&] { return e.calls > 100; }));
             time.advance(1s);
@@ -183,7 +183,7 @@ TEST_F(drives, in_turns_with_others_on_the_loop) {
     endless one(there.ends[0], need::a_turn);
     endless other(there.ends[0], need::a_turn);
     for (endless* each : {&one, &other})
-        asio::co_spawn(io, async_drive(*each, late), [](const std::exception_ptr&) {});
+        asio::co_spawn(io, awaited::drive(*each, late), [](const std::exception_ptr&) {});
     while (one.calls < 100) io.run_one();
     EXPECT_NEAR(other.calls, 100, 2);
 }
@@ -194,7 +194,7 @@ TEST_F(drives, until_they_are_cancelled_between_turns) {
     endless e(there.ends[0], need::a_turn);
     std::exception_ptr error;
     asio::co_spawn(
-        io, async_drive(e, late),
+        io, awaited::drive(e, late),
         asio::bind_cancellation_slot(stop.slot(), [&](const std::exception_ptr& x) { error = x; }));
     while (e.calls < 10) io.run_one();
     stop.emit(asio::cancellation_type::terminal);
@@ -208,7 +208,7 @@ TEST_F(drives, those_who_can_do_either) {
         EXPECT_TRUE(is_called(a, 2));
         there.say("e");
     });
-    await(async_drive(a, late));
+    await(awaited::drive(a, late));
     other.join();
     EXPECT_EQ(a.got, "e");
     EXPECT_GT(a.calls, 1);
@@ -220,7 +220,7 @@ TEST_F(drives, until_they_are_cancelled) {
     reading r(there.ends[0], 1);
     std::exception_ptr error;
     asio::co_spawn(
-        io, async_drive(r, late),
+        io, awaited::drive(r, late),
         asio::bind_cancellation_slot(stop.slot(), [&](const std::exception_ptr& e) { error = e; }));
     io.poll();
     EXPECT_EQ(r.calls, 1);
@@ -234,8 +234,8 @@ TEST_F(drives, on_one_loop_after_the_other) {
     for (int i = 0; i < 50; ++i) {
         reading r(there.ends[0], 1);
         std::thread other([&] { there.say("n"); });
-        if (i % 3 == 0) drive(r, late);
-        else await(async_drive(r, late));
+        if (i % 3 == 0) blocking::drive(r, late);
+        else await(awaited::drive(r, late));
         other.join();
         EXPECT_EQ(r.got, "n");
     }
@@ -245,12 +245,12 @@ TEST_F(drives, nothing_more_when_its_loop_is_gone) {
     reading r(there.ends[0], 1);
     {
         asio::io_context io;
-        asio::co_spawn(io, async_drive(r, late), [](const std::exception_ptr&) {});
+        asio::co_spawn(io, awaited::drive(r, late), [](const std::exception_ptr&) {});
         io.poll();
     }
     there.say("s");
     reading next(there.ends[0], 1);
-    await(async_drive(next, late));
+    await(awaited::drive(next, late));
     EXPECT_EQ(next.got, "s");
 }
 
@@ -282,7 +282,7 @@ TEST_F(drives, those_who_reconnect) {
         EXPECT_TRUE(eventually([&] { return h.calls == 1; }));
         h.at->say("1");
     });
-    await(async_drive(h, late));
+    await(awaited::drive(h, late));
     other.join();
     EXPECT_EQ(h.got, "12");
 }
@@ -315,12 +315,13 @@ TEST_F(drives, nobody_off_the_loop_who_has_the_number_of_one_that_hung_up) {
         second.emplace(first.next->ends[0], 1);
         // Watched before the first one's conversation has ended.
         asio::co_spawn(
-            io, [&]() -> asio::awaitable<void> { co_await async_drive(*second, late); },
+            io, [&]() -> asio::awaitable<void> { co_await awaited::drive(*second, late); },
             [&](const std::exception_ptr& error) { came = !error; });
         io.poll();
     };
     asio::co_spawn(
-        io, [&]() -> asio::awaitable<void> { co_await async_drive(first, late); }, asio::detached);
+        io, [&]() -> asio::awaitable<void> { co_await awaited::drive(first, late); },
+        asio::detached);
     io.poll();
     first.at->say("f");
     ASSERT_TRUE(eventually([&] { return io.poll(), second.has_value(); }));
@@ -344,7 +345,7 @@ TEST_F(drives, many_at_once_on_several_threads) {
             said = true;
         });
         try {
-            co_await async_drive(r, deadline_after(3ms));
+            co_await awaited::drive(r, deadline_after(3ms));
             ++in_time;
         } catch (const exchange_timeout&) {
             ++too_late;

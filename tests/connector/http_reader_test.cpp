@@ -46,7 +46,7 @@ void feed(response_reader& reader, std::string_view piece) {
         std::span<char> room = reader.room();
         std::size_t size = std::min(room.size(), piece.size());
         std::copy_n(piece.begin(), size, room.begin());
-        reader.came(size);
+        reader.received(size);
         piece.remove_prefix(size);
     }
 }
@@ -63,7 +63,7 @@ outcome read(const std::vector<std::string_view>& pieces, how h) {
     }
     o.done = reader.done();
     o.reusable = reader.reusable();
-    o.answer = reader.take_answer();
+    o.answer = reader.take_response();
     return o;
 }
 
@@ -286,7 +286,7 @@ TEST(http_reader, hands_out_the_body_in_pieces) {
     // The same one reads the next answer.
     reader.begin(false, std::nullopt);
     feed(reader, "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n");
-    EXPECT_EQ(reader.take_answer().status, 404);
+    EXPECT_EQ(reader.take_response().status, 404);
     EXPECT_TRUE(reader.reusable());
 }
 
@@ -299,7 +299,7 @@ TEST(http_reader, reads_what_is_larger_than_its_buffer) {
         reader.begin(false, std::nullopt);
         feed(reader, "HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n" + fields + "\r\n" + body);
         EXPECT_TRUE(reader.reusable());
-        response all = reader.take_answer();
+        response all = reader.take_response();
         EXPECT_EQ(all.body, body);
         EXPECT_EQ(all.headers.size(), 5001U);
     }

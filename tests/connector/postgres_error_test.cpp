@@ -245,7 +245,7 @@ TEST(postgres_error, does_not_show_a_password_that_the_server_shows) {
     o.database = canary_password;
     told t = failure_to_open(o);
     EXPECT_EQ(t.kind, error_kind::final);
-    EXPECT_THAT(t.text, HasSubstr("not shown"));
+    EXPECT_THAT(t.text, HasSubstr("hidden"));
 }
 
 TEST(postgres_role, is_asked_for_by_the_probe) {

@@ -78,21 +78,21 @@ TEST(postgres_url, is_refused_with_a_reason) {
         const char* why;
     };
     for (const bad& each : std::vector<bad>{
-             {"mysql://app@h/", "begins with postgresql://"},
+             {"mysql://app@h/", "must begin with postgresql://"},
              {"postgresql://h/orders", "no user"},
-             {"postgresql://app@h/?sslmode=prefer", "\"sslmode\" that lets anybody"},
-             {"postgresql://app@h/?sslmode=allow", "\"sslmode\" that lets anybody"},
-             {"postgresql://app@h/?sslmode=on", "\"sslmode\" that is none of disable, require"},
-             {"postgresql://app@h/?channel_binding=1", "\"channel_binding\" that is none of"},
+             {"postgresql://app@h/?sslmode=prefer", "\"sslmode\" does not support "},
+             {"postgresql://app@h/?sslmode=allow", "\"sslmode\" does not support "},
+             {"postgresql://app@h/?sslmode=on", "\"sslmode\" must be one of disable, require"},
+             {"postgresql://app@h/?channel_binding=1", "\"channel_binding\" must be one of"},
              {"postgresql://app@h/?target_session_attrs=x",
-              "\"target_session_attrs\" that is none"},
-             {"postgresql://app@h/?connect_timeout=x", "\"connect_timeout\" that is no time"},
-             {"postgresql://app@h/?operation_timeout=0", "\"operation_timeout\" that is no time"},
-             {"postgresql://app@h/?search_path=a&schema=b", "\"schema\" that is the same"},
+              "\"target_session_attrs\" must be one of"},
+             {"postgresql://app@h/?connect_timeout=x", "\"connect_timeout\" must be a duration"},
+             {"postgresql://app@h/?operation_timeout=0", "\"operation_timeout\" must not be 0"},
+             {"postgresql://app@h/?search_path=a&schema=b", "\"schema\" means the same"},
              {"postgresql://app@h/?sslcert=/c", "only one of"},
-             {"postgresql://app@h/?options=-cx%3Dy", "\"options\" that is not known"},
-             {"postgresql://app@h/?password=x", "\"password\" that is not known"},
-             {"postgresql://app@h/?role=a&role=b", "\"role\" that is there twice"},
+             {"postgresql://app@h/?options=-cx%3Dy", "\"options\" is not supported"},
+             {"postgresql://app@h/?password=x", "\"password\" is not supported"},
+             {"postgresql://app@h/?role=a&role=b", "\"role\" appears twice"},
              {"postgresql://app@h:0/", "port"},
              {"postgresql://app@h,/", "empty host"},
              {"postgresql://app@%2Frun,x/", "accepted"},
@@ -151,17 +151,17 @@ TEST(postgres_options, that_make_no_sense_are_refused) {
 // What libpq says, and what it means.
 
 TEST(postgres_words, of_the_server_are_known_by_their_sqlstate) {
-    auto heard = detail::understand(
+    auto why = detail::failure_of_open(
         "connection to server at \"127.0.0.1\", port 1 failed: ФАТАЛЬНО:  28P01: пароль\n"
         "DETAIL:  more\nLOCATION:  auth_failed, auth.c:337\n");
-    EXPECT_EQ(heard.kind, error_kind::final);
-    EXPECT_EQ(heard.sqlstate, "28P01");
-    EXPECT_EQ(heard.text, "пароль; DETAIL:  more");
+    EXPECT_EQ(why.kind, error_kind::final);
+    EXPECT_EQ(why.sqlstate, "28P01");
+    EXPECT_EQ(why.text, "пароль; DETAIL:  more");
     for (const char* state : {"28000", "28P01", "3D000", "42501", "42704", "22023", "0A000"})
-        EXPECT_EQ(detail::understand("FATAL:  " + std::string(state) + ": x\n").kind,
+        EXPECT_EQ(detail::failure_of_open("FATAL:  " + std::string(state) + ": x\n").kind,
                   error_kind::final);
     for (const char* state : {"53300", "53400", "57P03", "57P01", "XX000", "08P01", "58000"})
-        EXPECT_EQ(detail::understand("FATAL:  " + std::string(state) + ": x\n").kind,
+        EXPECT_EQ(detail::failure_of_open("FATAL:  " + std::string(state) + ": x\n").kind,
                   error_kind::transient);
 }
 
@@ -172,12 +172,12 @@ TEST(postgres_words, of_libpq_are_known_by_their_words) {
           "server does not support SSL, but SSL was required",
           "channel binding required, but server authenticated client without channel binding",
           "fe_sendauth: no password supplied", "root certificate file \"/x\" does not exist"})
-        EXPECT_EQ(detail::understand(words).kind, error_kind::final) << words;
+        EXPECT_EQ(detail::failure_of_open(words).kind, error_kind::final) << words;
     for (const char* words :
          {"Connection refused\n\tIs the server running on that host?\n", "timeout expired",
           "server closed the connection unexpectedly\n", "SSL SYSCALL error: EOF detected", "",
           "session is read-only", "FATAL:  no sqlstate", ":  28P01", "FATAL:  28p01: x"})
-        EXPECT_EQ(detail::understand(words).kind, error_kind::transient) << words;
+        EXPECT_EQ(detail::failure_of_open(words).kind, error_kind::transient) << words;
 }
 
 // Neither the environment nor a home folder has a say.

@@ -53,7 +53,7 @@ TEST(redis_error, of_a_wrong_password_is_final) {
     auto [kind, text] =
         failure([&] { cenote::redis::connector("redis://127.0.0.1:" + port).open(); });
     EXPECT_EQ(kind, error_kind::final);
-    EXPECT_EQ(text, "cenote: Redis: PING was refused: NOAUTH: it wants a password");
+    EXPECT_EQ(text, "cenote: Redis: PING was refused: NOAUTH: the server requires a password");
 }
 
 TEST(redis_error, of_a_wrong_password_is_not_tried_for_ever) {
@@ -81,7 +81,7 @@ TEST(redis_error, of_a_wrong_password_is_not_tried_for_ever) {
 TEST(redis_error, of_what_there_is_not_is_final) {
     auto [kind, text] = failure([] { here("/9999").open(); });
     EXPECT_EQ(kind, error_kind::final);
-    EXPECT_EQ(text, "cenote: Redis: SELECT was refused: there is no such database");
+    EXPECT_EQ(text, "cenote: Redis: SELECT was refused: the database does not exist");
     server().execute_as_admin({"acl", "setuser", "weak", "on", ">weak", "+ping"});
     std::string url = "redis://weak:weak@127.0.0.1:" + std::to_string(server().port()) + "/1";
     EXPECT_EQ(failure([&] { cenote::redis::connector(url).open(); }).first, error_kind::final);
@@ -92,7 +92,7 @@ TEST(redis_error, does_not_repeat_what_a_server_repeats) {
     support::redis_server there{{.settings = "rename-command AUTH login"}};
     auto [kind, text] = failure([&] { cenote::redis::connector(url_of(there.port())).open(); });
     EXPECT_EQ(kind, error_kind::final);
-    EXPECT_EQ(text, "cenote: Redis: AUTH was refused: it does not know the command");
+    EXPECT_EQ(text, "cenote: Redis: AUTH was refused: the server does not know the command");
     support::redis_server open{{.password = "", .settings = "rename-command AUTH login"}};
     connection c =
         cenote::redis::connector("redis://127.0.0.1:" + std::to_string(open.port())).open();
@@ -172,7 +172,7 @@ TEST(redis_error, of_a_replica_without_its_primary_is_transient) {
     there.execute_as_admin({"replicaof", "127.0.0.1", "1"});
     auto [kind, text] = failure([&] { via.open(); });
     EXPECT_EQ(kind, error_kind::transient);
-    EXPECT_EQ(text, "cenote: Redis: PING was refused: MASTERDOWN: its primary is down");
+    EXPECT_EQ(text, "cenote: Redis: PING was refused: MASTERDOWN: the primary is down");
     EXPECT_EQ(failure([&] { c.command("GET", "k"); }).first, error_kind::statement);
     EXPECT_EQ(via.before_release(c), verdict::keep);
 }

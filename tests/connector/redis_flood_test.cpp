@@ -86,7 +86,7 @@ TEST(redis_flood, in_a_reply_ends_at_max_reply) {
 /// More replies than there were commands.
 TEST(redis_flood, of_replies_ends_with_the_first_too_many) {
     flooding_server server(in_a_reply("", ":1\r\n"));
-    expect_in_bounds(server, mebibyte, "more than it was asked for",
+    expect_in_bounds(server, mebibyte, "more replies than expected",
                      [&] { connector{to(server)}.open().command("GET", "a"); });
 }
 

@@ -70,9 +70,10 @@ TEST(redis_url, takes_a_socket_and_a_password_alone) {
 }
 
 TEST(redis_url, sends_nothing_in_the_clear_by_accident) {
-    EXPECT_EQ(refusal("redis://redis.example"),
-              "cenote: the URL is redis: of another machine: whoever is on the way could read what "
-              "is sent, the password included. Say rediss: for TLS, or tls=off");
+    EXPECT_EQ(
+        refusal("redis://redis.example"),
+        "cenote: the URL would send everything to another machine in clear text, the password "
+        "included; use rediss: for TLS, or tls=off to allow that");
     EXPECT_EQ(options::from_url("redis://redis.example?tls=off").use_tls, options::protection::off);
     EXPECT_EQ(options::from_url("redis://redis.example?tls=on").use_tls, options::protection::on);
     EXPECT_EQ(options::from_url("rediss://localhost").use_tls, options::protection::on);
@@ -80,29 +81,29 @@ TEST(redis_url, sends_nothing_in_the_clear_by_accident) {
 
 TEST(redis_url, refuses_each_mistake_by_name) {
     const std::array<std::array<const char*, 2>, 19> mistakes{{
-        {"http://localhost", "is none of redis: or rediss:"},
+        {"http://localhost", "must begin with redis:// or rediss://"},
         {"redis:localhost", "has no // after its scheme"},
-        {"redis://a.example,b.example?tls=off", "names more than one host"},
-        {"redis://%2Ftmp%2Fs:6379", "has a port of a Unix socket"},
-        {"redis://localhost/x", "has a path that is no number of a database"},
-        {"redis://localhost/-1", "has a path that is no number of a database"},
-        {"redis://localhost/1/2", "has a path that is no number of a database"},
-        {"redis://localhost/99999999999", "has a path that is no number of a database"},
-        {"redis://localhost:0", "has a port that is no number from 1 to 65535"},
-        {"rediss://localhost?tls=off", "says rediss and tls=off"},
-        {"redis://localhost?tls=maybe", "has a parameter \"tls\" that is neither on nor off"},
-        {"redis://localhost?tls_ca=/x", "has settings of TLS, which is off"},
-        {"rediss://localhost?tls_key=/x", "has a tls_key without a tls_cert"},
+        {"redis://a.example,b.example?tls=off", "has more than one host"},
+        {"redis://%2Ftmp%2Fs:6379", "has a port, but its host is a Unix socket"},
+        {"redis://localhost/x", "has a path that is not the number of a database"},
+        {"redis://localhost/-1", "has a path that is not the number of a database"},
+        {"redis://localhost/1/2", "has a path that is not the number of a database"},
+        {"redis://localhost/99999999999", "has a path that is not the number of a database"},
+        {"redis://localhost:0", "has a port that is not a number from 1 to 65535"},
+        {"rediss://localhost?tls=off", "has both rediss: and tls=off"},
+        {"redis://localhost?tls=maybe", "parameter \"tls\" must be on or off"},
+        {"redis://localhost?tls_ca=/x", "parameter \"tls_ca\" has no effect without TLS"},
+        {"rediss://localhost?tls_key=/x", "parameter \"tls_key\" needs \"tls_cert\", too"},
         {"redis://localhost?client_name=a%20b",
-         "has a parameter \"client_name\" with a character that no client's name has"},
+         "parameter \"client_name\" has characters that are not allowed"},
         {"redis://localhost?connect_timeout=soon",
-         "has a parameter \"connect_timeout\" that is no time such as 250ms, 5s or 2min"},
+         "parameter \"connect_timeout\" must be a duration such as 250ms, 5s or 2min"},
         {"redis://localhost?operation_timeout=-1s",
-         "has a parameter \"operation_timeout\" that is no time such as 250ms, 5s or 2min"},
+         "parameter \"operation_timeout\" must be a duration such as 250ms, 5s or 2min"},
         {"redis://localhost?max_reply=1",
-         "has a parameter \"max_reply\" that is no number from 1024 to 1099511627776"},
-        {"redis://localhost?timeout=5", "has a parameter \"timeout\" that is not known here"},
-        {"redis://localhost?tls=off&tls=off", "has a parameter \"tls\" that is there twice"},
+         "parameter \"max_reply\" must be a number from 1024 to 1099511627776"},
+        {"redis://localhost?timeout=5", "parameter \"timeout\" is not supported"},
+        {"redis://localhost?tls=off&tls=off", "parameter \"tls\" appears twice"},
     }};
     for (const auto& [url, why] : mistakes)
         EXPECT_EQ(refusal(url), std::string("cenote: the URL ") + why);

@@ -116,7 +116,7 @@ TEST(redis_reader, refuses_what_is_no_reply) {
 
 TEST(redis_reader, never_quotes_what_it_was_sent) {
     EXPECT_EQ(refusal("secret\r\n"),
-              "cenote: Redis: the server sent what is no reply: it begins with none of + - : $ *");
+              "cenote: Redis: the server sent a malformed reply: it begins with none of + - : $ *");
 }
 
 /// What hiredis had to learn: 16 bytes must not be able to ask for gigabytes.
@@ -143,8 +143,8 @@ TEST(redis_reader, counts_room_and_not_bytes) {
 }
 
 TEST(redis_reader, refuses_lines_that_do_not_end) {
-    EXPECT_EQ(refusal("+" + std::string(reply_reader::longest_line, 'x') + "\r\n"), "");
-    EXPECT_NE(refusal("+" + std::string(reply_reader::longest_line + 1, 'x')), "");
+    EXPECT_EQ(refusal("+" + std::string(reply_reader::max_line, 'x') + "\r\n"), "");
+    EXPECT_NE(refusal("+" + std::string(reply_reader::max_line + 1, 'x')), "");
     EXPECT_NE(refusal("+" + std::string(2000, 'x'), 1000), "");
 }
 
@@ -154,8 +154,8 @@ TEST(redis_reader, nests_so_deep_and_no_deeper) {
         for (std::size_t i = 0; i < depth; ++i) bytes += "*1\r\n";
         return bytes + ":1\r\n";
     };
-    EXPECT_EQ(read_all(nested(reply_reader::deepest)).size(), 1U);
-    EXPECT_NE(refusal(nested(reply_reader::deepest + 1)), "");
+    EXPECT_EQ(read_all(nested(reply_reader::max_depth)).size(), 1U);
+    EXPECT_NE(refusal(nested(reply_reader::max_depth + 1)), "");
 }
 
 }  // namespace

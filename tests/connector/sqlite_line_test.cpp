@@ -40,7 +40,7 @@ struct sqlite_line : testing::Test {
     std::shared_ptr<session> open(const std::string& parameters = "") const {
         auto settings = std::make_shared<const options>(options::from_url(file.url(parameters)));
         auto made = std::make_shared<session>(settings, line);
-        made->settle();
+        made->finish_opening();
         return made;
     }
     static void write(session& as, const std::string& name) {
@@ -202,7 +202,7 @@ TEST_F(sqlite_line, is_not_for_those_who_may_only_read) {
     bob->execute("BEGIN", {});
     EXPECT_TRUE(bob->execute("SELECT * FROM t", {}).empty());
     bob->execute("COMMIT", {});
-    EXPECT_EQ(bob->leave(), verdict::reset);  // the table
+    EXPECT_EQ(bob->end_lease(), verdict::reset);  // the table
     bob->reset();
     write(*bob, "bob");
     EXPECT_THAT(names(), ElementsAre("bob"));
@@ -228,7 +228,7 @@ TEST_F(sqlite_line, goes_on_when_a_writer_has_ended_however_it_has) {
     EXPECT_TRUE(is_free());
     std::optional<sql::cursor> left(ann->stream("INSERT INTO t VALUES ('z') RETURNING name", {}));
     std::ignore = left->next();
-    std::ignore = ann->leave();
+    std::ignore = ann->end_lease();
     EXPECT_TRUE(is_free());
     left.reset();
     bob->execute("BEGIN IMMEDIATE", {});
@@ -265,7 +265,7 @@ TEST_F(sqlite_line, can_be_left) {
         second.get();
         ADD_FAILURE() << "it was not cancelled";
     } catch (const statement_error& e) {
-        EXPECT_THAT(e.what(), testing::HasSubstr("cancelled"));
+        EXPECT_THAT(e.what(), testing::HasSubstr("canceled"));
     }
     EXPECT_EQ(line->waiting(), 0u);
     ann->execute("COMMIT", {});

@@ -73,8 +73,8 @@ INSTANTIATE_TEST_SUITE_P(
                     bad{"a://h/%", "path"}, bad{"a://h/%00", "zero byte"},
                     bad{"a://u:%00@h", "zero byte"}, bad{"a://h#f", "position 5"},
                     bad{"a://h/a b", "position 7"}, bad{"a://h/\xc3\xa4", "percent-encoded"},
-                    bad{"a://h?k", "\"k\" that has no value"}, bad{"a://h?=v", "key"},
-                    bad{"a://h?k=1&k=2", "\"k\" that is there twice"}, bad{"a://h?k=1&", "key"},
+                    bad{"a://h?k", "\"k\" has no value"}, bad{"a://h?=v", "key"},
+                    bad{"a://h?k=1&k=2", "\"k\" appears twice"}, bad{"a://h?k=1&", "key"},
                     bad{"a://h?k%31=1", "key"}, bad{"a://u:p@x@h", "two '@'"},
                     bad{"a://@h", "without a user"}, bad{"a://:@h", "without a user"},
                     bad{"a://h/p@q", "after its host"}, bad{"a://h?k=p@q", "after its host"}));

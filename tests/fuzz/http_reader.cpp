@@ -46,7 +46,7 @@ outcome read(std::string_view all, std::string_view cuts, bool to_head, bool str
             std::size_t size = std::min({wish, room.size(), all.size()});
             std::copy_n(all.begin(), size, room.begin());
             all.remove_prefix(size);
-            reader.came(size);
+            reader.received(size);
             if (streams && reader.has_head()) body += reader.take_body();
         }
         reader.ended();
@@ -57,7 +57,7 @@ outcome read(std::string_view all, std::string_view cuts, bool to_head, bool str
     o.done = reader.done();
     o.reusable = reader.reusable();
     insist(o.done || !o.reusable);
-    o.answer = reader.take_answer();
+    o.answer = reader.take_response();
     if (streams) o.answer.body = body;
     else insist(o.answer.body.size() <= max_body);
     return o;

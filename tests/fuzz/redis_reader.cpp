@@ -79,7 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     demand(whole == mixed);
     for (const reply& each : whole.replies) {
         demand(room(each) <= most);
-        demand(depth(each) <= reply_reader::deepest + 1);  // the innermost may be empty
+        demand(depth(each) <= reply_reader::max_depth + 1);  // the innermost may be empty
     }
     return 0;
 }
