@@ -1,5 +1,13 @@
 // Connections to MariaDB and MySQL servers, and the connectors that open them. Library
 // cenote::mariadb.
+//
+//     cenote::mariadb::connector orders{"mariadb://app:secret@db.example.com/orders"};
+//     cenote::pool<cenote::mariadb::connection> pool{orders, {.max = 8}};
+//     auto lease = pool.acquire();
+//     auto rows = lease->execute("SELECT id, name FROM customer WHERE city = ?", "Oslo");
+//     for (const auto& row : rows) use(row.get<int>("id"), row.get<std::string>("name"));
+//
+// docs/guide/mariadb.md explains resets, time limits and the keys of the URL.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -22,90 +30,111 @@ struct st_mysql;
 
 namespace cenote::mariadb {
 
+/// The isolation level of transactions.
 enum class isolation_level : std::uint8_t {
-    server_default,
+    server_default,  ///< As the server is set up.
     read_uncommitted,
     read_committed,
     repeatable_read,
     serializable,
 };
 
-/// What a server is asked to do.
+/// Which servers are acceptable.
 enum class server_role : std::uint8_t {
     any,
-    read_write,  ///< Takes writes: it is asked when a connection is opened, and by each probe.
-    read_only,   ///< Only reads: that it takes no writes is no sign that anything is wrong.
+    read_write,  ///< Must accept writes. Checked by each open and each probe.
+    read_only,   ///< May be read-only: an error for that reason concerns only its statement.
 };
 
-/// When the session of a connection that was used is reset. In every mode the pool resets it when
-/// the lease ends if the lease left a transaction open, got an error, used native_handle(), or did
-/// what the server reports (SET, USE, temporary tables, a role).
+/// When the session of a used connection is reset. In every mode the pool resets the session when
+/// the lease ends if the lease left a transaction open, got an error, used native_handle(), or made
+/// a change that the server reports (SET, USE, temporary tables, a role).
 enum class reset_mode : std::uint8_t {
-    /// The reset (COM_RESET_CONNECTION and the settings of the options) is sent in front of the
-    /// next lease's first statement, in one message with its PREPARE. The statement is executed
-    /// after the server has confirmed both; if the reset fails it is not executed:
-    /// statement_not_run. A connection that stays idle is reset by the pool after
-    /// options::reset_after, or at once if a statement's text mentions locks, handlers or temporary
-    /// tables.
+    /// The reset (COM_RESET_CONNECTION and the settings of the options) goes in front of the next
+    /// lease's first statement, in one message with its PREPARE. The statement is executed after
+    /// the server has confirmed both; if the reset fails it is not executed: statement_not_run. The
+    /// pool resets a connection that stays idle after options::reset_after; at once if the text of
+    /// a statement mentions locks, handlers or temporary tables. Costs about 20 microseconds of
+    /// client and server together for each lease, and no round trip.
     ///
-    /// It is at_release instead under TLS, with MySQL, with MariaDB before 10.2.2, and behind a
-    /// proxy that gives connections numbers of its own or does not forward the server's session
-    /// tracking. Choose at_release for servers and proxies that do not accept several commands in
-    /// one message.
+    /// The mode is at_release under TLS, with MySQL, with MariaDB before 10.2.2, and behind a proxy
+    /// that gives connections numbers of its own or drops the server's session tracking. Choose
+    /// at_release yourself for servers and proxies that do not accept several commands in one
+    /// message.
     with_next,
-    /// The pool resets the connection when the lease ends, on a thread of its own, before it is
-    /// lent again: two round trips, three if the server reported a change.
+    /// The pool resets the session when the lease ends, and waits for the replies before it lends
+    /// the connection again. Costs two round trips for each lease, three after a reported change.
     at_release,
-    /// No reset after a lease without a reported change. It believes that such a lease left nothing
-    /// behind. MariaDB 10.11 does not report user variables that SELECT or DO sets, GET_LOCK, LOCK
-    /// TABLES, HANDLER, SET TRANSACTION, CREATE TEMPORARY TABLE ... SELECT and LAST_INSERT_ID():
-    /// the next lease inherits all of these.
+    /// No reset after a lease without a reported change. Costs nothing. MariaDB 10.11 does not
+    /// report user variables that SELECT or DO sets, GET_LOCK, LOCK TABLES, HANDLER, SET
+    /// TRANSACTION, CREATE TEMPORARY TABLE ... SELECT and LAST_INSERT_ID(): the next lease inherits
+    /// all of these.
     by_tracking,
 };
 
-/// Where a server is and how its connections are set up.
+/// Where a server is, and how connections to it are set up. A connector throws
+/// std::invalid_argument if its options are inconsistent. Option files and environment variables of
+/// the client library have no effect.
 struct options {
-    /// A name, an address, or the path of a Unix socket.
+    /// Required: a name, an address, or the path of a Unix socket.
     std::string host;
     std::uint16_t port = 3306;
+    /// Required.
     std::string user;
+    /// Default: none. Never sent in clear text: a server that asks for that is refused.
     secret password;
-    /// Needed: only so can a reset take back a borrower's USE.
+    /// Required: a reset selects it again after a borrower's USE.
     std::string database;
 
-    std::string charset = "utf8mb4";  ///< Of what is sent and received.
-    std::string time_zone;            ///< Empty: the server's.
-    std::string sql_mode;             ///< Empty: the server's.
+    // Settings of each session, to which a reset returns.
+
+    /// The character set of texts in both directions.
+    std::string charset = "utf8mb4";
+    /// "Europe/Oslo" or "+01:00". Default: that of the server.
+    std::string time_zone;
+    /// Modes with commas between them. Default: those of the server.
+    std::string sql_mode;
     isolation_level isolation = isolation_level::server_default;
 
-    /// Whether the connection is encrypted and the server's certificate must be valid and issued
-    /// for `host`. Unset: unless the server is on this machine.
+    /// Whether connections use TLS. The server's certificate must then be valid and for `host`.
+    /// Default: off for hosts on this machine, on for all others. Under TLS the reset mode is
+    /// at_release at best, and async_connector opens connections on work threads.
     std::optional<bool> tls;
-    std::string tls_ca;    ///< File of whom to trust; empty: whom the system trusts.
-    std::string tls_cert;  ///< File of our own certificate, where the server asks for one.
-    std::string tls_key;   ///< And of its key.
+    /// A file with the trusted authorities. Default: those of the system.
+    std::string tls_ca;
+    /// Files with the client's certificate and its key: both or neither. Default: none. Set them if
+    /// the server asks clients for certificates.
+    std::string tls_cert;
+    std::string tls_key;
 
+    /// Default: any. Set read_write to open no connections to a replica, and to lose those to a
+    /// primary that was demoted; costs a query for each open and each probe.
     server_role role_of_server = server_role::any;
 
-    /// How long opening may take, all addresses of the host together.
+    /// How long an open may take, with all addresses of the host. Each address gets an equal share.
+    /// Default: 5 s.
     std::chrono::milliseconds connect_timeout{5000};
-    /// How long anything else may take that is asked of the server.
+    /// How long any other operation may take; of a cursor: until the next row. Default: 30 s. A
+    /// longer operation throws exchange_timeout, and the connection is lost.
+    /// connection::set_timeout() changes it for one lease.
     std::chrono::milliseconds operation_timeout{30'000};
-    /// The bytes of one reply: as the server sends them, and once more as the rows lie in memory;
-    /// of a stream: of one row. A longer reply breaks the connection and throws connection_error.
-    /// At least 64 KiB. Raise it for large results that cannot be streamed.
+    /// The limit of one reply in bytes: as the server sends it, and again as the rows lie in
+    /// memory; of a cursor: of one row. Default: 64 MiB, at least 64 KiB. A longer reply throws
+    /// connection_error, and the connection is lost. Raise it for large results that cannot be read
+    /// with a cursor. While a reply is converted, it takes up to twice as much memory.
     std::size_t max_reply_bytes = std::size_t{64} << 20U;
 
-    /// How many statements each connection keeps prepared, the latest it has run. 0: none. A reset
-    /// ends them, so this is for `reset_mode::by_tracking`, and for leases that run many.
+    /// How many statements each connection keeps prepared, the most recently used ones. Default: 0,
+    /// none. Saves a round trip and the server's parsing for each run. A reset closes them, so set
+    /// it with reset_mode::by_tracking, or for leases that run many statements. The server counts
+    /// them towards max_prepared_stmt_count.
     std::size_t statement_cache = 0;
 
     reset_mode reset = reset_mode::with_next;
 
     /// `mariadb://user:password@host:port/database?key=value` (or `mysql://`). Keys: charset,
-    /// timezone, sql_mode, isolation, tls, tls_ca, tls_cert, tls_key, server_role,
-    /// connect_timeout, operation_timeout, max_reply_bytes, statement_cache, reset. Throws
-    /// invalid_url.
+    /// timezone, sql_mode, isolation, tls, tls_ca, tls_cert, tls_key, server_role, connect_timeout,
+    /// operation_timeout, max_reply_bytes, statement_cache, reset. Throws invalid_url.
     static options from_url(std::string_view text);
 };
 
@@ -115,31 +144,38 @@ class session;
 
 using statement = sql::statement;
 
-/// The rows of a statement, one by one, as they come from the server. Until it has ended the
-/// connection does nothing else; if it is destroyed before, the connection cannot be used any more.
+/// The rows of a statement, one by one, as the server sends them. Until its end the connection is
+/// busy. Destroying the cursor earlier ends the connection.
 using cursor = sql::cursor;
 
-/// One connection. Used by one thread or coroutine at a time, one operation at a time: those of
-/// sql::connection. Parameters are bound to `?`. Of a procedure with several results, execute
-/// returns the rows of the first. Whether it is in a transaction the server says with each reply.
+/// One connection, with the operations of sql::connection, blocking and awaited. Awaited operations
+/// run on the executor of the coroutine that awaits them, which may differ from one to the next.
 ///
-/// The awaited forms run on the executor of the coroutine that awaits them, which may be another
-/// one each time. If one is cancelled (terminally), the connection cannot be used any more.
+/// Parameters are bound to `?`. In results integers, also those of type BIT, are integers, or text
+/// if they exceed 64 bits with a sign; FLOAT and DOUBLE are floating point; values with the binary
+/// charset are bytes; all others are text: dates, times and decimals as the server writes them. Of
+/// a procedure with several results, execute returns the rows of the first.
 ///
-/// Whole numbers, also of type BIT, become whole numbers (as text if they exceed 64 bits with a
-/// sign), FLOAT and DOUBLE floating point, what has the binary charset bytes, and everything else
-/// text: dates, times and decimals as the server writes them.
+/// Every operation throws
+/// - statement_error with the server's code and SQLSTATE if the server refuses the statement. The
+///   connection remains usable.
+/// - connection_error if the connection is lost; exchange_timeout after operation_timeout;
+///   statement_not_run if the reset of an earlier lease has failed.
+/// - std::logic_error if another operation is under way.
 ///
-/// Errors: statement_error for what the server would not do, with its number and SQLSTATE;
-/// connection_error if the connection is lost; exchange_timeout if there was no answer in time.
+/// An operation that ends early (a deadline, a coroutine that is canceled terminally or destroyed)
+/// leaves the connection unusable, and asks the server to stop. Whether the statement was executed
+/// is not known.
+///
+/// Thread safety: one thread or coroutine at a time, one operation at a time.
 class connection : public sql::connection {
 public:
-    /// The server's number for this connection, as its CONNECTION_ID() says.
+    /// The server's number for this connection, as CONNECTION_ID() returns it.
     std::uint64_t id() const;
-    /// For what is not offered here; only non-blocking calls of the library, each to its end. The
-    /// connection is reset after the lease. As the first thing in a lease it may have to wait for
-    /// what is left of the session's reset, and throw as a statement does; then, on an event loop,
-    /// await it.
+    /// The handle of libmariadb, for what is missing here. Use only its non-blocking calls, each to
+    /// its end. The pool resets the connection afterwards. As the first operation of a lease it
+    /// waits for the reset of the session (reset_mode::with_next) and throws as a statement does;
+    /// so await it on an event loop.
     st_mysql* native_handle() const;
     boost::asio::awaitable<st_mysql*> async_native_handle() const;
 
@@ -151,25 +187,30 @@ private:
     detail::session& own() const;
 };
 
-/// Opens connections, for a pool that has threads:
+/// Opens connections, for a pool with threads of its own.
 ///
-///     cenote::pool<cenote::mariadb::connection> pool{
-///         cenote::mariadb::connector{"mariadb://app:secret@db.example/orders"}, {.max = 8}};
+/// The session of a used connection is reset before the next lease runs a statement: an open
+/// transaction is rolled back; variables, settings, temporary tables, locks and prepared statements
+/// are removed; and the settings of the options apply again, the database included. See reset_mode.
+/// For an unused connection the pool only checks the socket.
 ///
-/// A connection on which anything was said is reset before anybody else's first statement
-/// (COM_RESET_CONNECTION): an open transaction is rolled back, and nothing of the session stays:
-/// variables, settings, temporary tables, locks, prepared statements. Then it gets what its options
-/// say, the database included; see reset_mode. One on which nothing was said is kept as it is.
+/// Thread safety: may be used from several threads at once.
 class connector {
 public:
-    /// Throws std::invalid_argument.
+    /// Throws std::invalid_argument for inconsistent options.
     explicit connector(options settings);
+    /// Throws invalid_url.
     explicit connector(std::string_view url) : connector(options::from_url(url)) {}
 
+    /// Throws connection_error: transient or final.
     connection open();
+    /// Asks the server for a reply. False: role_of_server is read_write, and the server no longer
+    /// accepts writes. Throws as a statement does.
     bool probe(connection& c);
+    /// Throws as a statement does.
     void reset(connection& c);
     void close(connection& c) noexcept;
+    /// Whether the connection can be lent: its socket has no unread bytes.
     bool before_acquire(connection& c) noexcept;
     verdict before_release(connection& c) noexcept;
     verdict classify(const std::exception_ptr& error) const { return verdict_of(error); }
@@ -180,8 +221,8 @@ private:
     std::shared_ptr<const options> settings_;
 };
 
-/// The same for a pool on an executor. Nothing blocks it: names are looked up on work threads, and
-/// there the client library's handshake of TLS is made, which blocks.
+/// As connector, for a pool on an executor. Never blocks it: names are looked up on work threads,
+/// and connections with TLS are opened there, because the client library's handshake blocks.
 class async_connector {
 public:
     explicit async_connector(options settings) : blocking_(std::move(settings)) {}

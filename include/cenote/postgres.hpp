@@ -1,4 +1,12 @@
 // Connections to PostgreSQL, and the connectors that open them. Library cenote::postgres.
+//
+//     cenote::postgres::connector orders{"postgresql://app:secret@db.example.com/orders"};
+//     cenote::pool<cenote::postgres::connection> pool{orders, {.max = 8}};
+//     auto lease = pool.acquire();
+//     auto rows = lease->execute("select id, total from orders where customer = $1", 42);
+//     for (const auto& row : rows) use(row.get<std::int64_t>("id"), row.get<std::string>("total"));
+//
+// docs/guide/postgres.md explains resets, kept statements and the keys of the URL.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -23,88 +31,126 @@ struct pg_conn;
 
 namespace cenote::postgres {
 
-/// How a connection is protected. There is no "if the server can": whoever is on the way could say
-/// that it cannot.
+/// How a connection is protected. libpq's modes "allow" and "prefer" are missing on purpose: an
+/// attacker between client and server could turn TLS off.
 enum class tls_mode : std::uint8_t {
     off,
-    require,      ///< Encrypted, but the server may be anybody.
-    verify_ca,    ///< It has a certificate of somebody we trust.
-    verify_full,  ///< And it is the one we meant.
+    require,      ///< Encrypted, without a check of who the server is.
+    verify_ca,    ///< The server's certificate must come from a trusted authority.
+    verify_full,  ///< It must also be for the host of the URL.
 };
 
-/// Whether the login is tied to the TLS connection, so that nobody can be in between.
-enum class channel_binding : std::uint8_t { off, prefer, require };
+/// Whether the login is bound to the TLS connection, so that an attacker cannot relay it.
+enum class channel_binding : std::uint8_t {
+    off,
+    prefer,   ///< If the server supports it.
+    require,  ///< Servers without support are refused.
+};
 
-/// Which servers will do.
+/// Which servers are acceptable. Checked when a connection is opened, and by each probe.
 enum class server_role : std::uint8_t {
     any,
-    read_write,      ///< Takes writes.
-    read_only,       ///< Does not.
-    primary,         ///< Is no standby.
-    standby,         ///< Is one.
-    prefer_standby,  ///< A standby if there is one, else any.
+    read_write,      ///< Accepts writes.
+    read_only,       ///< Does not accept writes.
+    primary,         ///< Is not a standby.
+    standby,         ///< Is a standby.
+    prefer_standby,  ///< A standby if there is one, otherwise any. Probes do not check it.
 };
 
-/// When a session that was used is reset. In any case a transaction that was left open is rolled
-/// back when its lease ends, and what is known to have changed the session (SET, LISTEN, PREPARE,
-/// temporary tables, an error, native_handle()) is undone then.
+/// When the session of a used connection is reset. In every mode the pool resets the session when
+/// the lease ends if the lease left a transaction open, got an error, used native_handle(), or ran
+/// a command that changes the session (SET, LISTEN, PREPARE, temporary tables).
 enum class reset_mode : std::uint8_t {
     /// DISCARD ALL goes in front of the next lease's first request, in the same message. If it
-    /// fails the server does not run the request: statement_not_run. A connection that stays idle
-    /// is reset by the pool after options::reset_after; at once if a statement's text speaks of
-    /// advisory locks, LISTEN or temporary tables. Where the server is not the one this relies on
-    /// (PostgreSQL before 10.22, 11.17, 12.12, 13.8, 14.5; PgBouncer), it is at_release.
+    /// fails, the server does not run the request: statement_not_run. The pool resets a connection
+    /// that stays idle after options::reset_after; at once if the text of a statement mentions
+    /// advisory locks, LISTEN or temporary tables. Costs the server about 10 microseconds for each
+    /// lease, and no round trip.
+    ///
+    /// Needs a server that commits DISCARD ALL at once. Behind PgBouncer, and with PostgreSQL
+    /// before 10.22, 11.17, 12.12, 13.8 and 14.5, the mode is at_release.
     with_next,
-    /// The pool sends DISCARD ALL and waits for its end before the connection is lent again: a
-    /// round trip of its own for each lease.
+    /// The pool sends DISCARD ALL when the lease ends, and waits for the reply before it lends the
+    /// connection again. Costs a round trip for each lease.
     at_release,
-    /// Not at all after a lease that ran nothing but SELECT, INSERT, UPDATE, DELETE and MERGE, or
-    /// transactions of these: they are believed to leave nothing behind in the session. That is not
-    /// so if they call functions such as set_config() or pg_advisory_lock(), perhaps in a view or
-    /// an operator: then the next borrower inherits that.
+    /// No reset after a lease that ran nothing but SELECT, INSERT, UPDATE, DELETE and MERGE, or
+    /// transactions of these. Costs nothing. The next lease inherits what functions in these
+    /// statements have changed: set_config(), pg_advisory_lock(), also inside a view or an
+    /// operator.
     by_tag,
 };
 
-/// Where a server is and how its connections are set up.
+/// Where a server is, and how connections to it are set up. A connector throws
+/// std::invalid_argument if its options are inconsistent. libpq's own environment variables and
+/// files have no effect; docs/decisions/0016-why-an-open-failed.md names the exceptions.
 struct options {
-    /// Tried one after the other; each address gets a fair part of connect_timeout. A name that
-    /// begins with a slash is the folder of a Unix socket. Port 0 is 5432.
+    /// Default: localhost. Hosts are tried in order; each address gets an equal share of
+    /// connect_timeout. A name that begins with a slash is the folder of a Unix socket. Port 0
+    /// means
+    /// 5432. List several hosts for failover, together with role_of_server.
     std::vector<url::host> hosts = {{.name = "localhost", .port = 0}};
+    /// Required.
     std::string user;
+    /// Default: none, for servers that need no password.
     secret password;
-    std::string database;  ///< Empty: that of the user's name.
+    /// Default: the database with the name of the user.
+    std::string database;
 
-    /// Unset: `off` for hosts on this machine, `verify_full` for all others.
+    /// Default: `off` for hosts on this machine, `verify_full` for all others. Set it for a server
+    /// whose certificate does not have its name, or to use TLS on this machine, too.
     std::optional<tls_mode> tls;
-    std::string ca_file;  ///< Whom to trust; empty: whom the system trusts.
+    /// A file with the trusted authorities. Default: those of the system.
+    std::string ca_file;
+    /// Files with the client's certificate and its key: both or neither. Default: none. Set them if
+    /// the server asks clients for certificates.
     std::string certificate_file;
     std::string key_file;
+    /// Default: `prefer`. Set `require` to refuse a server that cannot prove that no attacker
+    /// relays the login; it needs TLS and a SCRAM password.
     postgres::channel_binding channel_binding = postgres::channel_binding::prefer;
 
+    /// Default: any. Set it if `hosts` are a primary and its standbys. Anything except for `any`
+    /// and `prefer_standby` makes a probe ask the server for its role.
     server_role role_of_server = server_role::any;
+    /// How long an open may take, with all its attempts. Default: 5 s.
     std::chrono::milliseconds connect_timeout{5000};
-    /// How long an operation may take, from the request to the last byte of the reply (of a stream:
-    /// to the next row).
+    /// How long an operation may take, from the request to the last byte of the reply; of a cursor:
+    /// to the next row. Default: 30 s. A longer operation throws exchange_timeout, and the
+    /// connection is lost. connection::set_timeout() changes it for one lease.
     std::chrono::milliseconds operation_timeout{30'000};
-    /// The bytes of one reply: as the server sends them, with all notices, and once more as the
-    /// rows lie in memory; of a stream: of one row. A longer reply breaks the connection and throws
-    /// connection_error. At least 64 KiB. Raise it for large results that cannot be streamed.
+    /// The limit of one reply in bytes: as the server sends it, with all notices, and again as the
+    /// rows lie in memory; of a cursor: of one row. Default: 64 MiB, at least 64 KiB. A longer
+    /// reply throws connection_error, and the connection is lost. Raise it for large results that
+    /// cannot be read with a cursor. While a reply is converted, it takes up to twice as much
+    /// memory.
     std::size_t max_reply_bytes = std::size_t{64} << 20U;
 
-    // What each session starts with, and goes back to when it is reset. Empty: what the server has.
+    // Settings of each session, to which a reset returns. PgBouncer in transaction mode refuses
+    // search_path, role and timezone.
+
+    /// The name that the server shows for the connection.
     std::string application_name = "cenote";
+    /// Default: that of the server.
     std::string search_path;
+    /// The role with which statements run. Default: the user.
     std::string role;
+    /// Default: that of the server.
     std::string timezone;
+    /// The encoding of texts in both directions.
     std::string client_encoding = "UTF8";
 
-    /// How many statements each connection keeps prepared: those that are run for a second time,
-    /// the latest of them. 0: none. They outlast a reset, unless its user has prepared others.
-    /// Disabled automatically behind PgBouncer, which does not support it. The server infers the
-    /// types of parameters only once, so what a migration could make wrong is not kept: each
-    /// parameter has to be a whole number, bytes, or cast in the text (`$1::timestamp`).
+    /// How many statements each connection keeps prepared, the most recently used ones, from their
+    /// second run on. Default: 0, none. Set it if a few statements make up most of the work: saves
+    /// the server parsing and planning. Costs memory on the server for each connection, and a more
+    /// expensive reset. Disabled automatically behind PgBouncer, which does not support it.
+    ///
+    /// The server infers the types of parameters only once. So a statement is kept only if a
+    /// migration cannot make these types wrong: each parameter is a whole number, bytes, or has a
+    /// cast in the text (`$1::timestamp`).
     std::size_t statement_cache = 0;
 
+    /// Default: with_next. Set at_release for statements that are so long that the server refuses
+    /// them, or to keep resets out of the time that a lease takes.
     reset_mode reset = reset_mode::with_next;
 
     /// `postgresql://user:password@host:port,host:port/database?key=value`. The keys are in
@@ -119,43 +165,46 @@ class session;
 
 using statement = sql::statement;
 
-/// The rows of a statement, one by one as they come; `stream` returns when the first has. The
-/// connection can be used again when all of them have been read. A cursor that ends earlier takes
-/// the connection with it, unless the end had already come.
+/// The rows of a statement, one by one; connection::stream returns when the first has come. The
+/// connection is usable again when all rows have been read. Destroying the cursor earlier ends the
+/// connection, unless the last row has come already.
 using cursor = sql::cursor;
 
-/// One connection. Used by one thread or coroutine at a time, one operation at a time: those of
-/// sql::connection. A second one throws std::logic_error.
+/// One connection, with the operations of sql::connection, blocking and awaited.
 ///
 /// Values go into a statement only as parameters: `$1`, `$2`. The server infers their types; where
-/// it cannot, say so in the statement: `$1::int8`. Results: bool, int2, int4, int8 and oid, float4
-/// and float8, and bytea come as what they are, everything else as text.
+/// it cannot, the statement needs a cast: `$1::int8`. In results bool, int2, int4, int8, oid,
+/// float4, float8 and bytea have their C++ types; everything else is text.
 ///
-/// An operation that ends early (a deadline, a cancelled or destroyed coroutine) leaves a
-/// connection that cannot be used any more; the server is asked to stop working on it. What came of
-/// the statement is not known.
+/// Every operation throws
+/// - statement_error with a SQLSTATE if the server refuses the statement. The connection remains
+///   usable. An open transaction has failed: transaction_failed() until its ROLLBACK.
+/// - connection_error if the connection is lost; exchange_timeout after operation_timeout;
+///   statement_not_run if the reset of an earlier lease has failed.
+/// - std::invalid_argument for text with a zero byte, which PostgreSQL does not accept: bind bytes.
+/// - std::logic_error if another operation is under way.
 ///
-/// Errors: statement_error with its SQLSTATE for what the server would not do; connection_error if
-/// the connection is lost. std::invalid_argument for text with a zero byte, which PostgreSQL does
-/// not know: bind bytes. COPY is not offered: such a statement breaks the connection.
+/// An operation that ends early (a deadline, a canceled or destroyed coroutine) leaves the
+/// connection unusable, and asks the server to stop. Whether the statement was executed is not
+/// known. COPY is not supported: it breaks the connection.
 ///
-/// A transaction that has failed and waits for its ROLLBACK is one, too (in_transaction).
+/// Thread safety: one thread or coroutine at a time, one operation at a time.
 class connection : public sql::connection {
 public:
     connection(connection&&) noexcept;
-    // These end the session: a cursor may still have it, but there is no lease for it any more.
+    // These end the session, even if a cursor still refers to it: its lease has ended.
     connection& operator=(connection&&) noexcept;
     ~connection();
 
-    /// libpq's handle, for what is not offered here. It does not block (PQsetnonblocking). Leave it
-    /// idle: in the middle of a query or a COPY have the lease discarded. As the first thing in a
-    /// lease it may have to wait for the reset of the session (reset_mode::with_next), and throw as
-    /// a statement does; then, on an event loop, await it.
+    /// The handle of libpq, for what is missing here. It is in non-blocking mode
+    /// (PQsetnonblocking). Leave it idle: after a query or a COPY that you have not finished,
+    /// discard the lease. As the first operation of a lease it waits for the reset of the session
+    /// (reset_mode::with_next) and throws as a statement does; so await it on an event loop.
     pg_conn* native_handle() const;
     boost::asio::awaitable<pg_conn*> async_native_handle() const;
 
-    /// For the rest of the lease: the server refuses to write. Does nothing behind PgBouncer in
-    /// transaction mode, where there is no session that could be set.
+    /// Makes the server refuse writes for the rest of the lease. Has no effect behind PgBouncer in
+    /// transaction mode, which has no sessions. Throws as a statement does.
     void only_read();
     boost::asio::awaitable<void> async_only_read();
 
@@ -168,25 +217,30 @@ private:
     void end() noexcept;
 };
 
-/// Opens connections, for a pool that has threads:
+/// Opens connections, for a pool with threads of its own. Copies share what they know of the
+/// servers.
 ///
-///     cenote::pool<cenote::postgres::connection> pool{
-///         cenote::postgres::connector{"postgresql://app:secret@db.example.com/orders"}, {}};
+/// The session of a used connection is reset before the next lease runs a statement: an open
+/// transaction is rolled back, DISCARD ALL removes everything else, and the settings of the options
+/// apply again. See reset_mode. For an unused connection the pool only checks the socket.
 ///
-/// A connection that was used is reset before anybody else's first statement: a transaction is
-/// rolled back, and DISCARD ALL ends whatever the session carried; see reset_mode. One that was not
-/// used costs a look at its socket.
+/// Thread safety: may be used from several threads at once.
 class connector {
 public:
-    /// Throws std::invalid_argument for options that cannot be meant.
+    /// Throws std::invalid_argument for inconsistent options.
     explicit connector(options settings);
+    /// Throws invalid_url.
     explicit connector(std::string_view url) : connector(options::from_url(url)) {}
 
+    /// Throws connection_error: transient or final.
     connection open();
-    /// False: it is not the kind of server that was asked for (any more).
+    /// Asks the server for a reply. False: the server no longer has the wanted role. Throws as a
+    /// statement does.
     bool probe(connection& c);
+    /// Throws as a statement does.
     void reset(connection& c);
     void close(connection& c) noexcept;
+    /// Whether the connection can be lent: its socket has no unread bytes.
     bool before_acquire(connection& c) noexcept;
     verdict before_release(connection& c) noexcept;
     verdict classify(const std::exception_ptr& error) const { return verdict_of(error); }
@@ -198,7 +252,7 @@ private:
     std::shared_ptr<detail::servers_tried> known_;
 };
 
-/// The same for a pool on an executor. Nothing blocks: names are looked up on work threads.
+/// As connector, for a pool on an executor. Never blocks it: names are looked up on work threads.
 class async_connector {
 public:
     explicit async_connector(options settings) : blocking_(std::move(settings)) {}

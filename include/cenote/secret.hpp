@@ -1,4 +1,4 @@
-// A text that must not be seen: passwords and the like.
+// A text that must not be shown: passwords and the like.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,14 @@
 
 namespace cenote {
 
-/// Holds a secret: cannot be printed, becomes no string by accident, and leaves no trace in memory
-/// when it ends. Whoever needs the text says so: reveal().
+/// Holds a secret. It cannot be printed, does not convert to a string implicitly, and wipes its
+/// memory when it is destroyed or assigned to. Code that needs the text calls reveal().
+///
+/// Thread safety: const members may be called from several threads at once.
 class secret {
 public:
     secret() noexcept = default;
+    /// Copies the text. The original is yours to wipe. Throws std::bad_alloc.
     explicit secret(std::string_view text);
     secret(const secret& other);
     secret(secret&& other) noexcept;
@@ -20,12 +23,13 @@ public:
     ~secret();
 
     bool empty() const noexcept { return size_ == 0; }
-    /// The text itself. Keep it no longer than needed.
+    /// The text, valid as long as this object is unchanged. A copy of it is not wiped.
     std::string_view reveal() const noexcept { return {c_str(), size_}; }
-    /// The same with a zero behind it, for C.
+    /// The text with a zero at its end.
     const char* c_str() const noexcept { return text_ == nullptr ? "" : text_.get(); }
 
-    /// Takes as long for a wrong one that is nearly right as for any other of its length.
+    /// Takes the same time for all texts of one length, so that the time tells nothing about how
+    /// much of a guess is right.
     friend bool operator==(const secret& a, const secret& b) noexcept;
 
     template <class Stream>

@@ -1,4 +1,4 @@
-// What goes wrong between a connection and its server.
+// Errors between a connection and its server, and what they mean for a pool.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,26 @@
 
 namespace cenote {
 
-/// What an error means for the connection it happened on.
+/// What an error means for the connection on which it happened.
 enum class error_kind : std::uint8_t {
-    statement,   ///< The server would not do what it was asked to. The connection is fine.
-    connection,  ///< The connection is lost, or its state unknown.
-    timed_out,   ///< The same, because there was no answer in time.
-    suspect,     ///< The same, and others are likely to be (server shut down, primary demoted).
-    transient,   ///< Could not be opened now; later perhaps (too many connections).
-    final,       ///< Could not be opened, and trying again will not help (bad password).
+    /// The server has refused the statement. The connection remains usable.
+    statement,
+    /// The connection was lost, or its state is unknown. It is unusable.
+    connection,
+    /// There was no reply in time. The connection is unusable.
+    timed_out,
+    /// The server was shut down, or is no longer the primary. The connection is unusable, and the
+    /// other connections of the pool may be, too.
+    suspect,
+    /// The connection could not be opened; a later attempt may succeed (too many connections, no
+    /// server).
+    transient,
+    /// The connection could not be opened, and later attempts will fail, too (wrong password).
+    final,
 };
 
-/// The base of what connectors throw about servers. The text is for people and never contains a
-/// password; what programs need is beside it.
+/// The base class of all errors of servers. The text is for people and never contains a password;
+/// for programs there are kind(), sqlstate() and code().
 class server_error : public std::runtime_error {
 public:
     server_error(error_kind kind, const std::string& what, std::string_view sqlstate = {},
@@ -30,9 +38,9 @@ public:
         : std::runtime_error(what), kind_(kind), code_(code), sqlstate_(sqlstate) {}
 
     error_kind kind() const noexcept { return kind_; }
-    /// Five characters, empty where there is none.
+    /// The five characters of the SQL standard; empty if the server has none.
     std::string_view sqlstate() const noexcept { return sqlstate_; }
-    /// The server's or client library's own number, 0 where there is none.
+    /// The number that the server or the client library gives the error; 0 if it has none.
     int code() const noexcept { return code_; }
 
 private:
@@ -41,36 +49,40 @@ private:
     std::string sqlstate_;
 };
 
-/// The server would not do it: syntax, constraint, permission. The connection can be used on.
+/// The server has refused the statement: syntax, constraint, permission. The connection remains
+/// usable. In PostgreSQL an open transaction has failed and must be rolled back.
 class statement_error : public server_error {
 public:
     explicit statement_error(const std::string& what, std::string_view sqlstate = {}, int code = 0)
         : server_error(error_kind::statement, what, sqlstate, code) {}
 };
 
-/// The connection could not be made, or cannot be used any more.
+/// The connection could not be opened, was lost, or is unusable. If a request was under way, it is
+/// not known whether the server has executed it.
 class connection_error : public server_error {
 public:
     using server_error::server_error;
 };
 
-/// The session of an earlier lease could not be reset, or the connection was lost before that was
-/// confirmed. The server has certainly not run the statement, which was the first of its lease. The
-/// connection is lost; the statement can be run on another one, whatever it is. Limit the number of
-/// tries: a statement that is longer than the server accepts may end every connection in this way.
+/// The server has certainly not executed the statement, which was the first of its lease: the reset
+/// of the session in front of it has failed, or was not confirmed before the connection was lost.
+/// The connection is unusable; run the statement again on another connection, whatever it is. Limit
+/// the number of tries: a statement that exceeds the server's limit of a message may end every
+/// connection in this way.
 class statement_not_run : public connection_error {
 public:
     using connection_error::connection_error;
 };
 
-/// There was no answer in time. What came of the request is not known.
+/// There was no reply within the time limit. It is not known whether the server has executed the
+/// request. The connection is unusable.
 class exchange_timeout : public connection_error {
 public:
     explicit exchange_timeout(const std::string& what)
         : connection_error(error_kind::timed_out, what) {}
 };
 
-/// What is to be done with a connection after such an error.
+/// What to do with a connection after an error of this kind.
 inline verdict verdict_of(error_kind kind) noexcept {
     switch (kind) {
         case error_kind::statement: return verdict::keep;
@@ -83,8 +95,8 @@ inline verdict verdict_of(error_kind kind) noexcept {
     return verdict::discard;
 }
 
-/// What a connector's classify says of what it throws. Other exceptions are the borrower's own and
-/// say nothing about the connection, which knows itself whether it is still good.
+/// A connector's classify() for its own errors. An exception of the borrower's code means keep: it
+/// says nothing about the connection, and before_release() knows whether the connection is usable.
 inline verdict verdict_of(const std::exception_ptr& error) {
     try {
         std::rethrow_exception(error);

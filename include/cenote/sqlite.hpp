@@ -1,4 +1,11 @@
 // Connections to SQLite databases, and the connectors that open them. Library cenote::sqlite.
+//
+//     cenote::sqlite::connector orders{"sqlite:/var/lib/app/orders.db"};
+//     cenote::pool<cenote::sqlite::connection> pool{orders, {.max = 8}};
+//     auto lease = pool.acquire();
+//     lease->execute("INSERT INTO orders(customer, total) VALUES (?, ?)", 42, 9.5);
+//
+// docs/guide/sqlite.md explains how writers wait for each other.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -24,34 +31,47 @@ namespace cenote::sqlite {
 class connection;
 
 enum class open_mode : std::uint8_t {
-    create,      ///< Read and write; made if it is not there.
-    read_write,  ///< Must be there.
-    read_only,   ///< Must be there.
-    memory,      ///< In memory, shared by all connections that use the same name in this process,
-                 ///< and gone with the last of them: keep one open (`min_size`).
+    create,      ///< Reads and writes; creates the file if it does not exist.
+    read_write,  ///< The file must exist.
+    read_only,   ///< The file must exist.
+    memory,      ///< In memory, shared by all connections of the process with the same name. The
+                 /// < database ends with the last of them: set the pool's min_size to 1.
 };
 
-/// Where a database is and how its connections are set up.
+/// Where a database is, and how its connections are set up.
 struct options {
-    std::string path;  ///< Of the file, or a name for `memory`.
+    /// Required: the path of the file, or a name for open_mode::memory.
+    std::string path;
     open_mode mode = open_mode::create;
-    /// How long to wait for another connection's lock, within operation_timeout.
+    /// How long a statement waits for another connection's lock, within operation_timeout. Default:
+    /// 5 s. After that it throws statement_error (SQLITE_BUSY). Raise it if writes take long.
     std::chrono::milliseconds busy_timeout{5000};
-    /// How long a statement may take.
+    /// How long a statement may take; of a cursor: until the next row. Default: 30 s. A longer
+    /// statement throws statement_error (SQLITE_INTERRUPT); the connection remains usable.
+    /// connection::set_timeout() changes it for one lease.
     std::chrono::milliseconds operation_timeout{30'000};
-    /// The memory that the rows of one statement may take, in bytes; a stream has no limit. More
-    /// rows throw statement_error, and the connection remains usable; what the statement has
-    /// changed remains changed. Raise it for large results that cannot be streamed.
+    /// The memory that the rows of one statement may take, in bytes; a cursor has no limit.
+    /// Default: 64 MiB. More rows throw statement_error: the connection remains usable, and what
+    /// the statement has changed remains changed. Raise it for large results that cannot be read
+    /// with a cursor.
     std::size_t max_reply_bytes = std::size_t{64} << 20U;
+    /// Whether foreign keys are enforced. SQLite's own default is off.
     bool foreign_keys = true;
-    /// "wal", "delete", …; empty: as the file has it. `wal` lets readers and a writer work at once.
+    /// "wal", "delete", "truncate", "persist", "memory" or "off"; empty: as the file has it.
+    /// Default: "wal", with which readers and one writer work at the same time. Choose another one
+    /// for files on network file systems, which WAL does not support.
     std::string journal_mode = "wal";
-    std::string synchronous;  ///< "off", "normal", "full", "extra"; empty: SQLite's default.
-    std::optional<std::int64_t> cache_size;  ///< As the pragma: pages, or -kibibytes.
-    /// How many statements each connection keeps compiled, the latest it has run. 0: none.
+    /// "off", "normal", "full" or "extra". Default: SQLite's. "normal" makes commits faster; with
+    /// "wal" a power failure may then undo the last ones, but never damages the file.
+    std::string synchronous;
+    /// As PRAGMA cache_size: pages, or kibibytes with a minus sign. Default: SQLite's. Each
+    /// connection has a cache of its own.
+    std::optional<std::int64_t> cache_size;
+    /// How many statements each connection keeps compiled, the most recently used ones. Default: 0,
+    /// none. Saves compiling them for each run; costs their memory.
     std::size_t statement_cache = 0;
-    /// Called once for each connection that was opened: registers functions, collations, further
-    /// pragmas. What it throws is why the open failed.
+    /// Called once for each new connection: registers functions and collations, sets further
+    /// pragmas. A reset returns to the pragmas that it has set. The open fails with what it throws.
     std::function<void(connection&)> on_open;
 
     /// `sqlite:/path/to/file?busy_timeout=2s&mode=ro`, `sqlite:orders?mode=memory`. Keys: mode
@@ -67,27 +87,32 @@ class writers_line;
 
 using statement = sql::statement;
 
-/// The rows of a statement, one by one. The connection can be used while it is read, and after it
-/// was left.
+/// The rows of a statement, one by one. The connection can be used while rows are left, and after
+/// the cursor was destroyed early.
 using cursor = sql::cursor;
 
-/// One connection. Used by one thread or coroutine at a time, one operation at a time: those of
-/// sql::connection. Parameters are bound to `?`.
+/// One connection, with the operations of sql::connection, blocking and awaited. Awaited operations
+/// run on work threads of the library, since SQLite blocks.
 ///
-/// The awaited forms run on work threads of the library's, since SQLite blocks. Cancelled
-/// (terminally), they stop at the next occasion and throw like a timeout.
+/// Parameters are bound to `?`. Values have SQLite's types: integer, floating point, text, bytes,
+/// null.
 ///
-/// Errors: statement_error with SQLite's extended code for what SQLite would not do; also for a
-/// statement that took longer than its time (SQLITE_INTERRUPT) or met a lock (SQLITE_BUSY), since
-/// the connection can be used on. connection_error for a broken file.
+/// Every operation throws
+/// - statement_error with SQLite's extended code if SQLite refuses the statement. The connection
+///   remains usable, also after a timeout, a lock that was not granted, and a cancellation
+///   (terminal), which stops a running statement soon.
+/// - connection_error if the file is damaged or cannot be accessed.
+/// - std::logic_error if another operation is under way.
+///
+/// Thread safety: one thread or coroutine at a time, one operation at a time.
 class connection : public sql::connection {
 public:
-    /// For what is not offered here. What is done with it is not seen: if it leaves something
-    /// behind in the session, have the lease discarded.
+    /// The handle of SQLite, for what is missing here. A reset does not undo what is done with it:
+    /// if that changes the session, discard the lease.
     sqlite3* native_handle() const;
 
-    /// For the rest of the lease, or until it is taken back: statements that would write throw.
-    /// Temporary tables can be written.
+    /// Until the lease ends, or only_read(false): statements that write throw statement_error
+    /// (SQLITE_READONLY). Temporary tables may be written.
     void only_read(bool on = true) noexcept;
 
 private:
@@ -98,24 +123,27 @@ private:
     detail::session& own() const;
 };
 
-/// Opens connections, for a pool that has threads:
+/// Opens connections, for a pool with threads of its own. Connections of one connector, and of its
+/// copies, that want to write wait for each other in order of arrival.
 ///
-///     cenote::pool<cenote::sqlite::connection> pool{
-///         cenote::sqlite::connector{"sqlite:/var/lib/orders.db"}, {.max = 8}};
+/// After a lease an open transaction is rolled back, and changes of the session are undone:
+/// attached databases, temporary tables, triggers and views, pragmas, prepared statements. A lease
+/// that has changed nothing costs no reset. A pragma that cannot be set back costs the connection.
 ///
-/// A connection that comes back in a transaction is rolled back. What else a lease left in the
-/// session is undone: attached databases, temporary tables, triggers and views, pragmas, prepared
-/// statements. A lease that left nothing costs nothing. Whoever sets a pragma that cannot be set
-/// back loses the connection.
+/// Thread safety: may be used from several threads at once.
 class connector {
 public:
-    /// Throws std::invalid_argument for a private database in memory, which each connection would
-    /// have for itself.
+    /// Throws std::invalid_argument for inconsistent options, and for ":memory:", which would give
+    /// each connection a database of its own.
     explicit connector(options settings);
+    /// Throws invalid_url.
     explicit connector(std::string_view url) : connector(options::from_url(url)) {}
 
+    /// Throws connection_error: transient or final. Throws what options::on_open throws.
     connection open();
+    /// Reads from the file. Throws as a statement does.
     bool probe(connection& c);
+    /// Throws as a statement does, and connection_error if a change cannot be undone.
     void reset(connection& c);
     void close(connection& c);
     verdict before_release(connection& c) noexcept;
@@ -128,7 +156,8 @@ private:
     std::shared_ptr<detail::writers_line> line_;
 };
 
-/// The same for a pool on an executor. What blocks runs on work threads.
+/// As connector, for a pool on an executor. Calls of SQLite run on work threads; a coroutine that
+/// waits for a lock occupies none.
 class async_connector {
 public:
     explicit async_connector(options settings) : blocking_(std::move(settings)) {}

@@ -1,17 +1,28 @@
-// How a connection is protected, where the connector does that itself (Redis, HTTP).
+// TLS options of the connectors that make TLS connections themselves: Redis and HTTP.
 #pragma once
 
 #include <string>
 
 namespace cenote {
 
-/// TLS 1.2 or later. The other side's certificate must be valid and issued for its name.
+/// A connection uses TLS 1.2 or later. The server's certificate must be valid, must have been
+/// issued by a trusted authority, and must be for the expected name. Files are in PEM format. Redis
+/// reads them at each open, HTTP when the connector is made.
 struct tls_options {
-    std::string ca_file;           ///< Whom to trust; empty: whom the system trusts.
-    std::string server_name;       ///< Whom to expect; empty: the host of the URL.
-    std::string certificate_file;  ///< Our own, where the server asks for one.
+    /// A file with the certificates of the trusted authorities. Default: those of the system. Set
+    /// it for servers whose certificates come from an authority of your own.
+    std::string ca_file;
+    /// The name for which the certificate must be. Default: the host. Set it if the host is an
+    /// address, or an internal name that the certificate does not have.
+    std::string server_name;
+    /// A file with the client's own certificate and the certificates between it and its authority.
+    /// Default: none. Set it if the server asks clients for certificates.
+    std::string certificate_file;
+    /// A file with the key of that certificate, without a passphrase. Default: the key is in
+    /// certificate_file.
     std::string key_file;
-    /// Speaks to whoever answers. For experiments only: who can read along can also answer.
+    /// Default: false. True: accepts any certificate. For experiments only: an attacker between the
+    /// client and the server can read and change everything, the password included.
     bool unsafe_accept_anybody = false;
 };
 

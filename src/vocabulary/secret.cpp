@@ -1,4 +1,4 @@
-// Secret strings: each has its own memory, which is overwritten before it is freed.
+// Secrets in memory of their own, which is wiped at the end.
 #include "cenote/secret.hpp"
 
 #include <algorithm>
