@@ -1,5 +1,5 @@
 // Connector calls as coroutines on an executor, and the clock as a timer there.
-#include "loop/work_asio.hpp"
+#include "shell/work_asio.hpp"
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/bind_executor.hpp>
