@@ -83,7 +83,8 @@ namespace cenote {
 /// the parent, so the pool of the child starts empty and calls neither the other members nor T's
 /// destructor: these could write to a connection that the parent still uses. forsake runs once for
 /// each resource, on the thread that first uses the pool in the child or that ends the lease.
-/// Without forsake the child's descriptors stay open.
+/// Without forsake the child's descriptors stay open. If a connector or an observer calls fork(),
+/// its child must not return from that call: it may exec or _exit.
 ///
 /// A std::shared_ptr to an object with these members is a connector, too; see connector_interface.
 ///

@@ -65,12 +65,8 @@ void wait(keeper& k, thread_waiter& me, const std::stop_token& stop) {
     });
     // Under a manual clock no time passes while a thread sleeps.
     instant until = k.clock == nullptr ? core::after(me.deadline, backstop) : never;
-    const detail::process_number here = detail::this_process;
     for (;;) {
-        if (k.clock != nullptr && !me.is_done() && k.work->do_something(me.deadline)) {
-            if (detail::this_process != here) return;  // forked by the connector
-            continue;
-        }
+        if (k.clock != nullptr && !me.is_done() && k.work->do_something(me.deadline)) continue;
         switch (me.sleep(until)) {
             case thread_waiter::woken::done: return;
             case thread_waiter::woken::late:
@@ -85,7 +81,6 @@ void wait(keeper& k, thread_waiter& me, const std::stop_token& stop) {
 /// in the same step, and `me` back to its place.
 bool ask(keeper& k, thread_waiter& me, resource* rejected) {
     me.rearm();
-    join_anew(me, rejected);
     if (rejected == nullptr && k.has_waiters()) {
         if (k.takes_turns && claim(k, me)) return false;
         if (join_line(k, me)) return true;
@@ -120,12 +115,9 @@ resource* acquire(keeper& k, const detail::acquire_request& request, errc& why) 
     resource* rejected = nullptr;
     for (;;) {
         k.get_ready();
-        const detail::process_number asked_in = detail::this_process;
         bool waits = ask(k, me, rejected);
         if (waits || me.error == errc::deadlock) may_block(k, request.site);
-        if (detail::this_process != asked_in) continue;  // forked by an observer
         if (waits) wait(k, me, request.stop);
-        if (detail::this_process != asked_in && me.got == nullptr) continue;
         if (me.got == nullptr) break;
         if (k.admits(me.got)) return me.got;
         rejected = me.got;  // goes, and its borrower back to its place in line
@@ -181,15 +173,12 @@ bool acquire_many(keeper& k, const detail::acquire_request& request, std::span<r
     me.cannot_wait = cannot_wait_here(k);
     for (;;) {
         k.get_ready();
-        const detail::process_number asked_in = detail::this_process;
         // Once it waits, `me` is for others to write until it has been told.
         core::answer said = ask_for_many(k, me);
         bool refused_at_once = said.what == core::answer::kind::refused;
         bool waits = said.what == core::answer::kind::waiting;
         if (waits || said.error == errc::deadlock) may_block(k, request.site);
-        if (detail::this_process != asked_in) continue;  // forked by an observer
         if (!refused_at_once) wait(k, me, request.stop);
-        if (detail::this_process != asked_in && me.filled == 0) continue;
         if (me.filled == 0) break;
         if (admits_all(k, into)) return true;
     }
@@ -317,13 +306,6 @@ std::uint64_t name_holders(keeper& k, std::uint64_t thread, std::size_t wanted) 
     bool waits = k.machine.anyone_waits() || k.machine.count(core::slot_state::idle) < wanted;
     if (thread == 0 || !waits) return 0;
     return k.leases.name_holders(thread, k.machine) ? thread : 0;
-}
-
-void join_anew(detail::waiter& me, resource*& rejected) noexcept {
-    bool got_foreign = rejected != nullptr && is_foreign(rejected);
-    if (got_foreign) forsake(std::exchange(rejected, nullptr));
-    if (got_foreign || is_forgotten(me)) me.ticket = 0;
-    me.process.store(detail::this_process, std::memory_order_relaxed);
 }
 
 }  // namespace cenote::shell

@@ -4,8 +4,6 @@
 #include <new>
 #include <utility>
 
-#include "cenote/detail/process.hpp"
-
 namespace cenote::shell {
 
 namespace {
@@ -60,11 +58,8 @@ void announcer::tell(pool_lock& keeper_lock) noexcept {
     const announcer* outer = std::exchange(telling_for, this);
     batch.swap(noted_);
     lock.unlock();
-    const detail::process_number here = detail::this_process;
-    for (const event& each : batch)
-        if (detail::this_process == here) tell_listeners(each);
+    for (const event& each : batch) tell_listeners(each);
     telling_for = outer;
-    if (detail::this_process != here) return;  // forked by an observer
     batch.clear();
     lock.lock();
     if (noted_.empty()) batch.swap(noted_);  // keep the larger buffer

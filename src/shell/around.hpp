@@ -50,8 +50,6 @@ void notice_suspension_before_lending(keeper& k, core::instant now) CENOTE_REQUI
 /// the machine know who holds what. Returns the thread if it holds anything, else 0.
 std::uint64_t name_holders(keeper& k, std::uint64_t thread, std::size_t wanted)
     CENOTE_REQUIRES(k.lock);
-/// A waiter that forked while it asked, in what the pool called on its thread, is new here.
-void join_anew(detail::waiter& me, detail::resource*& rejected) noexcept;
 
 /// notice_suspension() would notice one.
 bool was_suspended(const keeper& k, core::instant now) CENOTE_REQUIRES(k.lock);

@@ -104,17 +104,10 @@ bool ask_again(keeper& k, detail::waiter& who, errands& todo) noexcept {
     return waits;
 }
 
-bool ask(keeper& k, detail::waiter& who);
-
 /// A waiter that asks looks at what it got at once, until something is fit. False: it waits after
 /// all.
 bool look_here(keeper& k, detail::waiter& who) {
-    const detail::process_number asked_in = detail::this_process;
     while (who.got != nullptr && !k.admits(who.got)) {
-        if (detail::this_process != asked_in) {  // forked by the connector
-            join_anew(who, who.got);
-            return !ask(k, who);
-        }
         errands todo;
         bool waits = ask_again(k, who, todo);
         if (todo.any()) k.carry_out(todo);
@@ -167,7 +160,6 @@ bool cancel_forgotten(keeper& k, detail::waiter& who) noexcept {
 /// however many are unfit.
 bool admit(keeper& k, detail::waiter& who, errands& todo) noexcept {
     if (k.admits(who.got)) return true;
-    if (is_forgotten(who)) return false;  // forked by the connector
     if (!ask_again(k, who, todo)) todo.add(who);
     return false;
 }

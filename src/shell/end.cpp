@@ -72,7 +72,6 @@ bool cannot_wait_here(const keeper& k) {
 bool may_block(keeper& k, std::source_location site) noexcept {
     if (!k.work->needs_this_thread()) return true;
     k.news.tell_now({.kind = event_kind::loop_blocked, .pool = k.name(), .site = site});
-    k.try_to_catch_up();  // it may have forked
     return !refuses_on_loop(k.fixed);
 }
 

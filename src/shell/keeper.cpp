@@ -201,10 +201,8 @@ void keeper::carry_out(errands& todo) noexcept {
     // First: the end of the pool waits for it, and may come in what a waiter does.
     if (todo.summons) work->summon();
     for (resource* r = todo.foreign; r != todo.foreign_end; r = r->next_orphan) forsake(r);
-    const detail::process_number this_one = detail::this_process;
     todo.outer = std::exchange(carried_out_here, &todo);
     while (detail::waiter* w = todo.pop()) {
-        if (detail::this_process != this_one) break;  // forked by one of them: see keeper_fork.cpp
         if (is_unseen(*w) && !admit(*this, *w, todo)) continue;
         w->process.store(detail::no_process, std::memory_order_relaxed);
         w->notify();

@@ -135,7 +135,7 @@ public:
         CENOTE_REQUIRES(lock);
     /// Whether before_acquire has nothing against it. Runs the user's code.
     bool admits(detail::resource* r) noexcept CENOTE_EXCLUDES(lock) {
-        return looks_before_acquire_ ? look_before_acquire(r) : !is_foreign(r);
+        return !looks_before_acquire_ || look_before_acquire(r);
     }
     /// before_acquire has not seen what this waiter got. The keeper is there if so: it is leased.
     bool is_unseen(const detail::waiter& who) const {

@@ -159,9 +159,8 @@ void keeper::give_to_machine(instant now, resource* r, core::condition how,
 }
 
 bool keeper::look_before_acquire(resource* r) noexcept {
-    if (is_foreign(r)) return false;
     try {
-        return r->made_by->before_acquire(*r) && !is_foreign(r);
+        return r->made_by->before_acquire(*r);
     } catch (...) {
         return false;
     }
@@ -192,7 +191,6 @@ std::exception_ptr keeper::look_before_release(resource* r) noexcept {
     } catch (...) {
         thrown = std::current_exception();
     }
-    if (is_foreign(r)) return thrown;  // forked by the connector
     bool unused = r->state == detail::condition::unused;
     bool dirty = r->state == detail::condition::dirty;
     auto be_reset = [r]() -> std::exception_ptr {
@@ -250,7 +248,6 @@ void gate::hand_in_and_leave(resource* r, const gate* outer) noexcept {
 }
 
 resource* gate::hand_in_taken(resource* r) noexcept {
-    if (shell::is_foreign(r)) return shell::forsake(r), nullptr;
     keeper& k = keeper_of(this);
     k.enter([&](instant now) CENOTE_REQUIRES(k.lock) noexcept { k.lane.hand_in(now, r); });
     return nullptr;

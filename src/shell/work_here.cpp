@@ -4,7 +4,6 @@
 #include <chrono>
 #include <memory>
 
-#include "cenote/detail/process.hpp"
 #include "shell/around.hpp"
 
 namespace cenote::shell {
@@ -30,7 +29,6 @@ bool work_here::look(core::instant /*wake_at*/) {
 
 /// False: there were none, or another thread does them.
 bool work_here::do_jobs(bool nested) noexcept {
-    const detail::process_number here = detail::this_process;
     holding lock(home_.lock);
     if (!nested && works_here()) return false;
     loop mine{.next = loops_};
@@ -41,7 +39,6 @@ bool work_here::do_jobs(bool nested) noexcept {
         mine.stuck = j.call == 0 && !j.tells && j.admits == nullptr;  // an orphan may hang for ever
         lock.unlock();
         shell::run(home_, mine.running);
-        if (detail::this_process != here) return true;  // forked by what it called
         lock.lock();
         mine.running = {};
         mine.stuck = false;

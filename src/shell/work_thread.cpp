@@ -8,7 +8,6 @@
 #include <system_error>
 #include <utility>
 
-#include "cenote/detail/process.hpp"
 #include "shell/around.hpp"
 
 namespace cenote::shell {
@@ -93,9 +92,8 @@ void work_thread::give_up_on(worker& w) {
 
 void work_thread::mind() {
     name_this_thread(name_, "/timer");
-    const detail::process_number here = detail::this_process;
     holding lock(home_.lock);
-    while (!stopping_ && detail::this_process == here) {
+    while (!stopping_) {
         bury_ended(lock);
         refused_ = must_hire() && !hire();
         if (must_hire() && !refused_) continue;
@@ -157,7 +155,6 @@ void work_thread::bury_ended(holding& lock) {
 
 void work_thread::work(worker& self) {
     name_this_thread(name_, "/work");
-    const detail::process_number here = detail::this_process;
     holding lock(home_.lock);
     --starting_;
     for (;;) {
@@ -168,7 +165,6 @@ void work_thread::work(worker& self) {
             lock.unlock();
             summon();  // next_job() has looked
             shell::run(home_, self.running);
-            if (detail::this_process != here) return home_.drop_ref();  // forked by what it called
             lock.lock();
             self.running = {};
             if (self.stuck) {
@@ -196,7 +192,7 @@ void work_thread::work(worker& self) {
 void work_thread::start_anew() {
     std::construct_at(&minder_);
     for (worker& w : workers_) std::construct_at(&w.thread);
-    vanished_.splice(vanished_.end(), workers_);  // one may be the calling thread's
+    workers_.clear();
     idle_ = summoned_ = starting_ = active_ = stuck_ = 0;
     to_wake_.store(0, std::memory_order_relaxed);
     refused_ = false;

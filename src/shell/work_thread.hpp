@@ -38,7 +38,6 @@ private:
     struct worker {
         std::thread thread;
         job running{};
-        bool idle = false;
         bool stuck = false;
         bool ended = false;
     };
@@ -58,7 +57,6 @@ private:
     // Guarded by the keeper's lock.
     std::thread minder_;
     std::list<worker> workers_;
-    std::list<worker> vanished_;  // of the process that this one was forked from
     std::size_t limit_ = 0;       // of workers
     std::size_t idle_ = 0;
     std::size_t summoned_ = 0;  // of the idle: to be woken, or woken and not back yet

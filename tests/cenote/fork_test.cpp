@@ -6,7 +6,6 @@
 #include <optional>
 #include <stop_token>
 #include <string>
-#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -29,7 +28,6 @@
 // threads it does not watch; what happens in the parent it does.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): its name
 extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
-#define CENOTE_WATCHED_BY_TSAN 1
 #endif
 #endif
 
@@ -44,12 +42,6 @@ using support::wire_connector;
 using wire_pool = cenote::pool<wire>;
 
 namespace {
-
-#ifdef CENOTE_WATCHED_BY_TSAN
-constexpr bool watched_by_tsan = true;
-#else
-constexpr bool watched_by_tsan = false;
-#endif
 
 struct fork_test : testing::Test {
     std::shared_ptr<support::exchange> to = std::make_shared<support::exchange>();
@@ -653,51 +645,6 @@ TEST_F(fork_test, may_come_in_an_open_that_uses_the_pool_in_the_child) {
     EXPECT_EQ(ended_well, 1);
 }
 
-// The child goes on in the pool's own code, as a thread of the pool's that the pool has not got.
-TEST_F(fork_test, may_come_in_an_open_that_returns_in_the_child) {
-    if (watched_by_tsan) GTEST_SKIP() << "the sanitizer does not survive it either";
-    std::atomic<pid_t> child{0};
-    cenote::pool<wire> other(
-        [&] {
-            wire w = connect.open();
-            if (child == 0) {
-                pid_t id = fork();
-                if (id == 0) alarm(support::child_limit);
-                child = id == 0 ? getpid() : id;
-            }
-            return w;
-        },
-        {.max = 1, .acquire_timeout = plenty});
-    EXPECT_TRUE(other.acquire()->is_ours());
-    int status = -1;
-    EXPECT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFEXITED(status)) << "its last thread has ended";
-}
-
-TEST_F(fork_test, may_come_in_a_hook_that_returns_in_the_child) {
-    struct forking : wire_connector {
-        pid_t* child;
-        bool* answer;
-        bool before_acquire(wire&) const {
-            if (*child != 0) return true;
-            pid_t id = fork();
-            if (id == 0) alarm(support::child_limit);
-            *child = id == 0 ? getpid() : id;
-            return id != 0 || *answer;
-        }
-    };
-    for (bool answer : {true, false}) {
-        pid_t child = 0;
-        wire_pool other(forking{connect, &child, &answer}, {.max = 1, .acquire_timeout = plenty});
-        auto held = other.acquire();  // in the child: another one than in the parent
-        EXPECT_TRUE(held->is_ours());
-        if (child == getpid()) _exit(held->is_ours() ? 0 : 1);
-        int status = -1;
-        EXPECT_EQ(waitpid(child, &status, 0), child);
-        EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << answer;
-    }
-}
-
 TEST_F(fork_test, may_come_in_an_observer) {
     auto seen = std::make_shared<support::recorder>();
     std::atomic<int> ended_well{0};
@@ -774,74 +721,6 @@ TEST_F(fork_test, a_waiting_coroutine_is_left_alone_in_the_child_unless_told_to_
     EXPECT_EQ(outcome, 0);
     held.give_back();
     EXPECT_TRUE(eventually([&] { return outcome == 1 && other_outcome == 1; }));
-}
-
-namespace {
-
-/// Forks at its first look; says yes in the parent.
-struct forks_at_a_glance : wire_connector {
-    pid_t* child;
-    bool* answer;
-    bool before_acquire(wire&) const noexcept {
-        if (*child != 0) return true;
-        pid_t id = fork();
-        if (id == 0) alarm(support::child_limit);
-        *child = id == 0 ? getpid() : id;
-        return id != 0 || *answer;
-    }
-};
-
-bool ended_well(pid_t child) {
-    int status = -1;
-    return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-}  // namespace
-
-TEST_F(fork_test, may_come_in_a_quick_look_where_a_coroutine_acquires) {
-    for (bool lane : {true, false}) {
-        for (bool answer : {true, false}) {
-            pid_t child = 1;
-            wire_pool other(forks_at_a_glance{connect, &child, &answer},
-                            {.max = 1,
-                             .acquire_timeout = plenty,
-                             .order = lane ? cenote::order::lifo : cenote::order::fifo});
-            (void)other.acquire();
-            child = 0;
-            int outcome = 0;
-            support::task asks = waits(other, {}, &outcome);
-            asks.start();
-            if (child == getpid()) _exit(eventually([&] { return outcome == 1; }) ? 0 : 1);
-            EXPECT_EQ(outcome, 1);
-            EXPECT_TRUE(ended_well(child)) << lane << answer;
-        }
-    }
-}
-
-TEST_F(fork_test, may_come_in_a_quick_look_for_somebody_else) {
-    for (bool answer : {true, false}) {
-        pid_t child = 1;
-        wire_pool other(forks_at_a_glance{connect, &child, &answer}, {.max = 1});
-        auto held = other.acquire();
-        child = 0;
-        int outcome = 0;
-        int other_outcome = 0;
-        std::stop_source stop;
-        support::task first = waits(other, stop.get_token(), &outcome);
-        support::task second = waits(other, {}, &other_outcome);
-        first.start();
-        second.start();
-        held.give_back();
-        if (child == getpid()) {  // they are the parent's
-            bool left_alone = outcome == 0 && other_outcome == 0;
-            bool works = other.acquire_for(plenty)->is_ours();
-            stop.request_stop();
-            second.destroy();
-            _exit(left_alone && works && outcome == -1 && other_outcome == 0 ? 0 : 1);
-        }
-        EXPECT_TRUE(eventually([&] { return outcome == 1 && other_outcome == 1; }));
-        EXPECT_TRUE(ended_well(child)) << answer;
-    }
 }
 
 TEST_F(fork_test, may_come_in_a_coroutine_that_a_release_resumes) {

@@ -13,9 +13,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
-#include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -467,23 +465,6 @@ TEST_F(on_manual_clock, a_connector_may_destroy_the_pool_in_a_call_within_a_call
     EXPECT_FALSE(pool.has_value());
     EXPECT_TRUE(first.ended);
     EXPECT_EQ(to->present, 0);
-}
-
-TEST_F(on_manual_clock, the_child_of_a_fork_in_a_connector_goes_on) {
-    pid_t child = -1;
-    to->on_open = [&](int id) {
-        if (id == 1) throw refused_by_server("not yet");
-        if (id == 2) child = ::fork();
-    };
-    make();
-    auto held = pool->acquire();
-    if (child == 0) ::_exit(held && held->id == 3 ? 7 : 8);
-    ASSERT_GT(child, 0);
-    EXPECT_EQ(held->id, 2);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFEXITED(status));
-    EXPECT_EQ(WEXITSTATUS(status), 7);
 }
 
 TEST_F(on_manual_clock, several_leases_at_once_are_waited_for) {
