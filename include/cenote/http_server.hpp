@@ -103,7 +103,7 @@ struct server_stats {
 ///     …
 ///     co_await front.drain(10s);
 ///
-/// Each connection has its own strand. Exceptions of handlers become responses, see answer_to();
+/// Each connection has its own strand. A handler's exception becomes the response of answer_to();
 /// any other exception is passed to `on_error` and answered with 500, without its text. So is a
 /// response that cannot be sent. Bodies of 1xx, 204 and 304 responses are dropped. The server does
 /// not limit the time of handlers.
