@@ -66,7 +66,7 @@ typedef uint64_t cenote_request;
 #define CENOTE_UNLIMITED UINT64_MAX      /* disables a count limit */
 #define CENOTE_DEFAULT_TIMEOUT INT64_MIN /* cenote_options.acquire_timeout */
 
-/* The present source line as "file.c:88", for cenote_wish.task. */
+/* The present source line as "file.c:88", for cenote_acquire_options.task. */
 #define CENOTE_HERE __FILE__ ":" CENOTE_TEXT_OF_(__LINE__)
 #define CENOTE_TEXT_OF_(what) CENOTE_TEXT_OF_THIS_(what)
 #define CENOTE_TEXT_OF_THIS_(what) #what
@@ -81,7 +81,7 @@ enum {
     CENOTE_TIMED_OUT = 1,   /* The timeout expired. The pool may be healthy, just busy. */
     CENOTE_CLOSED = 2,      /* The pool is closed. */
     CENOTE_UNAVAILABLE = 3, /* The circuit breaker is inactive. */
-    CENOTE_LINE_FULL = 4,   /* `line_max` waiters, or cenote_wish.no_queue is set. */
+    CENOTE_LINE_FULL = 4,   /* `line_max` waiters, or cenote_acquire_options.no_queue is set. */
     CENOTE_SHED = 5,        /* Refused early because the line is overloaded; see shed_target. */
     CENOTE_CANCELED = 6,    /* By cenote_cancel. */
     CENOTE_OPEN_FAILED = 7, /* The resource that the acquire needed could not be opened. */
@@ -230,7 +230,7 @@ typedef struct cenote_event {
     int64_t took;
     int32_t cause;    /* the callback's `cause` */
     const char* text; /* the callback's `text`; empty: none */
-    const char* task; /* cenote_wish.task, or null */
+    const char* task; /* cenote_acquire_options.task, or null */
 } cenote_event;
 
 /* Bits for cenote_observer.wants. ACQUIRED and RELEASED are expensive: a pool that reports every
@@ -335,7 +335,7 @@ typedef struct cenote_options {
     uint64_t min_idle;                 /* 0; the minimum kept idle */
     cenote_warm_up warm_up;            /* BACKGROUND */
     cenote_order order;                /* LIFO; which idle resource is lent next */
-    cenote_fairness fairness;          /* STRICT */
+    cenote_fairness fairness;          /* TURNS */
     int32_t probe_on_release;          /* 0 */
     int32_t refuse_deadlock;           /* 0; set 1 if threads release the leases they acquired */
     cenote_open_errors open_errors;    /* RETRY */
@@ -418,9 +418,9 @@ CENOTE_API cenote_code cenote_wait_ready(cenote_pool pool, int64_t timeout);
 CENOTE_API cenote_code cenote_acquire(cenote_pool pool, int64_t timeout, cenote_lease* lease,
                                       void** resource);
 
-/* Options of one acquire. Initialize with CENOTE_WISH: with all members zero it would have the
- * priority RESERVED and not wait. */
-typedef struct cenote_wish {
+/* Options of one acquire. Initialize with CENOTE_ACQUIRE_OPTIONS: with all members zero it would
+ * have the priority RESERVED and not wait. */
+typedef struct cenote_acquire_options {
     size_t size;
     int64_t timeout; /* How long to wait, or CENOTE_DEFAULT_TIMEOUT. */
     cenote_priority priority;
@@ -429,13 +429,13 @@ typedef struct cenote_wish {
      * live as long as the pool, like a literal or CENOTE_HERE. */
     const char* task;
     int64_t leak_after; /* Overrides cenote_options.leak_after; 0: does not. */
-} cenote_wish;
+} cenote_acquire_options;
 
-#define CENOTE_WISH \
-    {sizeof(cenote_wish), CENOTE_DEFAULT_TIMEOUT, CENOTE_PRIORITY_NORMAL, 0, NULL, 0}
+#define CENOTE_ACQUIRE_OPTIONS \
+    {sizeof(cenote_acquire_options), CENOTE_DEFAULT_TIMEOUT, CENOTE_PRIORITY_NORMAL, 0, NULL, 0}
 
-/* cenote_acquire with options and details of a failure. `wish` and `why` may be null. */
-CENOTE_API cenote_code cenote_acquire_with(cenote_pool pool, const cenote_wish* wish,
+/* cenote_acquire with options and details of a failure. `options` and `why` may be null. */
+CENOTE_API cenote_code cenote_acquire_with(cenote_pool pool, const cenote_acquire_options* options,
                                            cenote_lease* lease, void** resource,
                                            cenote_failure* why);
 
@@ -452,9 +452,9 @@ typedef void (*cenote_on_acquired)(void* context, cenote_code code, cenote_lease
  * on the thread that releases a resource, on one of the pool's, on one that closes the pool or
  * cancels the request, or on this one before this returns. On one thread these calls are not
  * nested, unless one of them destroys or closes a pool. `done` must be quick. `request`: null, or
- * the handle for cenote_cancel. `wish` may be null. If this fails, with NO_MEMORY or SYSTEM, `done`
- * is not called. */
-CENOTE_API cenote_code cenote_acquire_async(cenote_pool pool, const cenote_wish* wish,
+ * the handle for cenote_cancel. `options` may be null. If this fails, with NO_MEMORY or SYSTEM,
+ * `done` is not called. */
+CENOTE_API cenote_code cenote_acquire_async(cenote_pool pool, const cenote_acquire_options* options,
                                             cenote_on_acquired done, void* context,
                                             cenote_request* request);
 
@@ -604,7 +604,7 @@ typedef struct cenote_holder {
     size_t size;
     uint64_t resource; /* number of the resource, as in events */
     int64_t held;      /* lower bound of the time; zero: not known yet */
-    const char* task;  /* cenote_wish.task, or null */
+    const char* task;  /* cenote_acquire_options.task, or null */
 } cenote_holder;
 
 /* Lists current leases, longest-held first; those of unknown age come last. Writes at most `room`

@@ -26,7 +26,7 @@ using cenote::c::pool_entry;
 using cenote::c::pool_pin;
 using std::chrono::nanoseconds;
 
-/// C has no std::source_location; cenote_wish.task names call sites.
+/// C has no std::source_location; cenote_acquire_options.task names call sites.
 constexpr std::source_location no_site{};
 
 /// Stores the lease and sets the outputs.
@@ -105,11 +105,11 @@ extern "C" {
     return acquire_slowly(pin.entry(), timeout, lease, resource);
 }
 
-cenote_code cenote_acquire_with(cenote_pool pool, const cenote_wish* wish, cenote_lease* lease,
-                                void** resource, cenote_failure* why) {
+cenote_code cenote_acquire_with(cenote_pool pool, const cenote_acquire_options* options,
+                                cenote_lease* lease, void** resource, cenote_failure* why) {
     cenote::acquire_options how;
     if (!cenote::c::is_fillable(why)) why = nullptr, lease = nullptr;
-    if (!clear_outputs(lease, resource) || !cenote::c::read_wish(wish, how)) {
+    if (!clear_outputs(lease, resource) || !cenote::c::read_acquire_options(options, how)) {
         cenote::c::fill(why, CENOTE_INVALID_ARGUMENT, cenote_text(CENOTE_INVALID_ARGUMENT));
         return CENOTE_INVALID_ARGUMENT;
     }

@@ -149,15 +149,15 @@ options read_options(const cenote_options* from, const pool_entry& entry) {
     return into;
 }
 
-bool read_wish(const cenote_wish* from, acquire_options& into) noexcept {
-    cenote_wish w = CENOTE_WISH;
-    if (from != nullptr && !read_struct(from, w)) return false;
-    if (w.priority < CENOTE_PRIORITY_RESERVED || w.priority > CENOTE_PRIORITY_LOW) return false;
-    if (w.timeout != CENOTE_DEFAULT_TIMEOUT) into.timeout = nanoseconds{w.timeout};
-    into.priority = static_cast<priority>(w.priority);
-    into.queue = w.no_queue == 0;
-    into.task = w.task;
-    if (w.leak_after != 0) into.leak_after = nanoseconds{w.leak_after};
+bool read_acquire_options(const cenote_acquire_options* from, acquire_options& into) noexcept {
+    cenote_acquire_options o = CENOTE_ACQUIRE_OPTIONS;
+    if (from != nullptr && !read_struct(from, o)) return false;
+    if (o.priority < CENOTE_PRIORITY_RESERVED || o.priority > CENOTE_PRIORITY_LOW) return false;
+    if (o.timeout != CENOTE_DEFAULT_TIMEOUT) into.timeout = nanoseconds{o.timeout};
+    into.priority = static_cast<priority>(o.priority);
+    into.queue = o.no_queue == 0;
+    into.task = o.task;
+    if (o.leak_after != 0) into.leak_after = nanoseconds{o.leak_after};
     return true;
 }
 

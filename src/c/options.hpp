@@ -12,6 +12,6 @@ namespace cenote::c {
 options read_options(const cenote_options* from, const pool_entry& entry);
 
 /// The options of one acquire; the defaults if `from` is null. False if `from` is invalid.
-bool read_wish(const cenote_wish* from, acquire_options& into) noexcept;
+bool read_acquire_options(const cenote_acquire_options* from, acquire_options& into) noexcept;
 
 }  // namespace cenote::c

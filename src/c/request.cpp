@@ -157,12 +157,12 @@ void run_queued_callbacks() noexcept { callback_turn::resume_queued(); }
 
 extern "C" {
 
-cenote_code cenote_acquire_async(cenote_pool pool, const cenote_wish* wish, cenote_on_acquired done,
-                                 void* context, cenote_request* request) {
+cenote_code cenote_acquire_async(cenote_pool pool, const cenote_acquire_options* options,
+                                 cenote_on_acquired done, void* context, cenote_request* request) {
     using namespace cenote::c;
     if (request != nullptr) *request = 0;
     async_request r{nullptr, {}, done, context, 0};
-    if (done == nullptr || !read_wish(wish, r.how)) return CENOTE_INVALID_ARGUMENT;
+    if (done == nullptr || !read_acquire_options(options, r.how)) return CENOTE_INVALID_ARGUMENT;
     std::stop_token token;
     cenote_code code = guarded([&] {
         pool_pin pin(pool);

@@ -26,7 +26,7 @@ inline constexpr std::size_t first_size<cenote_threshold> = 40;
 template <>
 inline constexpr std::size_t first_size<cenote_options> = 288;
 template <>
-inline constexpr std::size_t first_size<cenote_wish> = 40;
+inline constexpr std::size_t first_size<cenote_acquire_options> = 40;
 template <>
 inline constexpr std::size_t first_size<cenote_stats> = 4480;
 template <>

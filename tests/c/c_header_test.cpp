@@ -16,8 +16,8 @@ int open_throws(void* context, void**, cenote_failure*) {
 }
 
 TEST(header, compiles_as_cpp) {
-    cenote_wish wish = CENOTE_WISH;
-    EXPECT_EQ(wish.size, sizeof wish);
+    cenote_acquire_options how = CENOTE_ACQUIRE_OPTIONS;
+    EXPECT_EQ(how.size, sizeof how);
     EXPECT_STREQ(cenote_word(CENOTE_OK), "ok");
     EXPECT_THAT(CENOTE_HERE, HasSubstr("c_header_test.cpp:"));
 }

@@ -120,13 +120,13 @@ AT(cenote_options, breaker, 272);
 AT(cenote_options, threshold, 280);
 AT(cenote_options, reset_after, 288);
 
-SIZE(cenote_wish, 40);
-AT(cenote_wish, size, 0);
-AT(cenote_wish, timeout, 8);
-AT(cenote_wish, priority, 16);
-AT(cenote_wish, no_queue, 20);
-AT(cenote_wish, task, 24);
-AT(cenote_wish, leak_after, 32);
+SIZE(cenote_acquire_options, 40);
+AT(cenote_acquire_options, size, 0);
+AT(cenote_acquire_options, timeout, 8);
+AT(cenote_acquire_options, priority, 16);
+AT(cenote_acquire_options, no_queue, 20);
+AT(cenote_acquire_options, task, 24);
+AT(cenote_acquire_options, leak_after, 32);
 
 SIZE(cenote_stats, 4488);
 AT(cenote_stats, size, 0);

@@ -278,20 +278,20 @@ static void names_the_holders_in_a_timeout(void) {
     cenote_options o = options_of(1);
     cenote_pool pool;
     CHECK_OK(cenote_create(&c, &o, &pool, NULL));
-    cenote_wish wish = CENOTE_WISH;
-    wish.task = CENOTE_HERE;
+    cenote_acquire_options how = CENOTE_ACQUIRE_OPTIONS;
+    how.task = CENOTE_HERE;
     cenote_lease lease, none = 9;
-    CHECK_OK(cenote_acquire_with(pool, &wish, &lease, NULL, NULL));
+    CHECK_OK(cenote_acquire_with(pool, &how, &lease, NULL, NULL));
     cenote_failure why = {.size = sizeof why};
-    wish.timeout = millisecond;
+    how.timeout = millisecond;
     void* resource = &w;
-    CHECK_CODE(cenote_acquire_with(pool, &wish, &none, &resource, &why), CENOTE_TIMED_OUT);
+    CHECK_CODE(cenote_acquire_with(pool, &how, &none, &resource, &why), CENOTE_TIMED_OUT);
     CHECK(none == 0 && resource == NULL);
     CHECK(why.code == CENOTE_TIMED_OUT && why.size == sizeof why);
     CHECK_HAS(why.text, "1 of 1 leased (unknown call site \"");
     CHECK_HAS(why.text, "c_lease_test.c");
     /* Without an output for the failure. */
-    CHECK_CODE(cenote_acquire_with(pool, &wish, &none, NULL, NULL), CENOTE_TIMED_OUT);
+    CHECK_CODE(cenote_acquire_with(pool, &how, &none, NULL, NULL), CENOTE_TIMED_OUT);
     cenote_holder holders[2] = {{.size = sizeof *holders}, {.size = sizeof *holders}};
     size_t held = 0;
     CHECK_OK(cenote_holders(pool, holders, 2, &held));
@@ -311,26 +311,26 @@ static void does_not_queue_with_no_queue(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     cenote_pool pool = pool_of(&c, 1);
-    cenote_wish wish = CENOTE_WISH;
-    wish.no_queue = 1;
+    cenote_acquire_options how = CENOTE_ACQUIRE_OPTIONS;
+    how.no_queue = 1;
     cenote_lease lease, none;
-    CHECK_OK(cenote_acquire_with(pool, &wish, &lease, NULL, NULL)); /* opened for it */
-    CHECK_CODE(cenote_acquire_with(pool, &wish, &none, NULL, NULL), CENOTE_LINE_FULL);
+    CHECK_OK(cenote_acquire_with(pool, &how, &lease, NULL, NULL)); /* opened for it */
+    CHECK_CODE(cenote_acquire_with(pool, &how, &none, NULL, NULL), CENOTE_LINE_FULL);
     CHECK_OK(cenote_release(lease));
-    CHECK_OK(cenote_acquire_with(pool, &wish, &lease, NULL, NULL));
+    CHECK_OK(cenote_acquire_with(pool, &how, &lease, NULL, NULL));
     CHECK_OK(cenote_release(lease));
     end(pool, &w);
 }
 
-static void refuses_invalid_wishes(void) {
+static void refuses_invalid_acquire_options(void) {
     workshop w = {0};
     cenote_connector c = connector_of(&w);
     cenote_pool pool = pool_of(&c, 1);
     cenote_lease lease;
-    cenote_wish wish = CENOTE_WISH;
-    wish.priority = (cenote_priority)9;
-    CHECK_CODE(cenote_acquire_with(pool, &wish, &lease, NULL, NULL), CENOTE_INVALID_ARGUMENT);
-    cenote_wish nothing = {0};
+    cenote_acquire_options how = CENOTE_ACQUIRE_OPTIONS;
+    how.priority = (cenote_priority)9;
+    CHECK_CODE(cenote_acquire_with(pool, &how, &lease, NULL, NULL), CENOTE_INVALID_ARGUMENT);
+    cenote_acquire_options nothing = {0};
     CHECK_CODE(cenote_acquire_with(pool, &nothing, &lease, NULL, NULL), CENOTE_INVALID_ARGUMENT);
     cenote_failure nowhere = {0};
     CHECK_CODE(cenote_acquire_with(pool, NULL, &lease, NULL, &nowhere), CENOTE_INVALID_ARGUMENT);
@@ -344,17 +344,17 @@ static void refuses_invalid_wishes(void) {
 static void accepts_larger_structures_of_later_programs(void) {
     workshop w = {0};
     struct {
-        cenote_wish known;
+        cenote_acquire_options known;
         uint64_t later;
-    } wish = {CENOTE_WISH, 0};
+    } how = {CENOTE_ACQUIRE_OPTIONS, 0};
     cenote_connector c = connector_of(&w);
     cenote_pool pool = pool_of(&c, 1);
     cenote_lease lease;
-    wish.known.size = sizeof wish;
-    CHECK_OK(cenote_acquire_with(pool, &wish.known, &lease, NULL, NULL));
+    how.known.size = sizeof how;
+    CHECK_OK(cenote_acquire_with(pool, &how.known, &lease, NULL, NULL));
     CHECK_OK(cenote_release(lease));
-    wish.later = 1;
-    CHECK_CODE(cenote_acquire_with(pool, &wish.known, &lease, NULL, NULL), CENOTE_INVALID_ARGUMENT);
+    how.later = 1;
+    CHECK_CODE(cenote_acquire_with(pool, &how.known, &lease, NULL, NULL), CENOTE_INVALID_ARGUMENT);
     struct {
         cenote_stats known;
         uint64_t later;
@@ -415,7 +415,7 @@ int main(void) {
     RUN(tries_without_waiting);
     RUN(names_the_holders_in_a_timeout);
     RUN(does_not_queue_with_no_queue);
-    RUN(refuses_invalid_wishes);
+    RUN(refuses_invalid_acquire_options);
     RUN(accepts_larger_structures_of_later_programs);
     RUN(serves_threads_one_at_a_time);
     return 0;

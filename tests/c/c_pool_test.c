@@ -11,7 +11,7 @@ static void has_the_documented_defaults(void) {
     CHECK(strcmp(o.name, "pool") == 0);
     CHECK(o.max == 10 && o.min_size == 0 && o.min_idle == 0 && o.opening_max == 4);
     CHECK(o.warm_up == CENOTE_WARM_UP_BACKGROUND && o.order == CENOTE_LIFO);
-    CHECK(o.fairness == CENOTE_STRICT && o.probe_on_release == 0 && o.refuse_deadlock == 0);
+    CHECK(o.fairness == CENOTE_TURNS && o.probe_on_release == 0 && o.refuse_deadlock == 0);
     CHECK(o.acquire_timeout == 5 * second && o.open_timeout == 10 * second);
     CHECK(o.probe_timeout == second && o.reset_timeout == second && o.close_timeout == second);
     CHECK(o.open_rate == CENOTE_UNLIMITED && o.open_burst == 1);
@@ -218,9 +218,9 @@ static void does_not_confuse_its_pool_with_another_one(void) {
 /* Whether an acquire times out with this text. The text differs before an open has ended. */
 static bool times_out_saying(cenote_pool pool, const char* text, cenote_failure* why) {
     cenote_lease lease;
-    cenote_wish wish = CENOTE_WISH;
-    wish.timeout = 20 * millisecond;
-    CHECK_CODE(cenote_acquire_with(pool, &wish, &lease, NULL, why), CENOTE_TIMED_OUT);
+    cenote_acquire_options how = CENOTE_ACQUIRE_OPTIONS;
+    how.timeout = 20 * millisecond;
+    CHECK_CODE(cenote_acquire_with(pool, &how, &lease, NULL, why), CENOTE_TIMED_OUT);
     return strstr(why->text, text) != NULL;
 }
 

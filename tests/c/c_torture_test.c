@@ -150,13 +150,13 @@ static void acquire_somehow(uint64_t* random) {
     cenote_lease lease;
     void* resource;
     cenote_failure why = {.size = sizeof why};
-    cenote_wish wish = CENOTE_WISH;
-    wish.timeout = (int64_t)(r % 200) * 1000;
-    wish.priority = (cenote_priority)(r >> 16 & 3);
+    cenote_acquire_options how = CENOTE_ACQUIRE_OPTIONS;
+    how.timeout = (int64_t)(r % 200) * 1000;
+    how.priority = (cenote_priority)(r >> 16 & 3);
     cenote_code code = CENOTE_OK;
     switch (r >> 8 & 3) {
-        case 0: code = cenote_acquire(pool, wish.timeout, &lease, &resource); break;
-        case 1: code = cenote_acquire_with(pool, &wish, &lease, &resource, &why); break;
+        case 0: code = cenote_acquire(pool, how.timeout, &lease, &resource); break;
+        case 1: code = cenote_acquire_with(pool, &how, &lease, &resource, &why); break;
         default: code = cenote_try_acquire(pool, &lease, &resource); break;
     }
     ++s.codes[code];
@@ -170,10 +170,10 @@ static void acquire_somehow(uint64_t* random) {
 }
 
 static void ask(uint64_t* random) {
-    cenote_wish wish = CENOTE_WISH;
-    wish.timeout = (int64_t)(next_random(random) % 1000) * 1000;
+    cenote_acquire_options how = CENOTE_ACQUIRE_OPTIONS;
+    how.timeout = (int64_t)(next_random(random) % 1000) * 1000;
     cenote_request request;
-    cenote_code code = cenote_acquire_async(some_pool(random), &wish, on_acquired, NULL, &request);
+    cenote_code code = cenote_acquire_async(some_pool(random), &how, on_acquired, NULL, &request);
     if (code == CENOTE_OK) {
         ++s.requested;
         s.requests[request % kept] = request;

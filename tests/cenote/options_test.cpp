@@ -38,7 +38,7 @@ TEST(options, defaults_are_as_documented) {
     EXPECT_FALSE(o.probe_on_release);
     EXPECT_EQ(o.heartbeat, std::chrono::nanoseconds::max());
     EXPECT_EQ(o.order, cenote::order::lifo);
-    EXPECT_EQ(o.fairness, cenote::fairness::strict);
+    EXPECT_EQ(o.fairness, cenote::fairness::turns);
     EXPECT_EQ(o.bypass_for, 1ms);
     EXPECT_EQ(o.line_max, 10'000U);
     EXPECT_EQ(o.backoff, (cenote::backoff{.first = 20ms, .cap_waiting = 200ms, .cap_idle = 5s}));
