@@ -1,4 +1,4 @@
-// Hostile requests to the dashboard: never a crash, and nobody controls without the token.
+// Fuzzes requests to the dashboard: no input crashes it, and control needs the token.
 #include "watch/dashboard_request.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using namespace cenote::detail;
 constexpr std::string_view token = "sesame-sesame-sesame";
 constexpr std::string_view host = "127.0.0.1:8080";
 
-void insist(bool holds) {
+void require(bool holds) {
     if (!holds) std::abort();
 }
 
@@ -36,11 +36,11 @@ bool has(const std::vector<header_field>& fields, std::string_view value) {
     return false;
 }
 
-/// What is written for the page can be read, and is what it was as far as it was text.
+/// JSON text can be parsed again, and keeps its valid characters.
 void check_json(std::string_view text) {
     auto read = parse_flat_object("{\"a\":" + json_text(text) + "}");
-    insist(read && read->size() == 1);
-    insist(json_text((*read)[0].text) == json_text(text));
+    require(read && read->size() == 1);
+    require(json_text((*read)[0].text) == json_text(text));
 }
 
 }  // namespace
@@ -71,19 +71,20 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
     parsed_request a = parse_request(request, rules);
     if (a.status != 200) {
-        insist(*a.error != '\0' && a.status >= 400 && a.status < 500);
+        require(*a.error != '\0' && a.status >= 400 && a.status < 500);
         return 0;
     }
-    insist(has(fields, host));
+    require(has(fields, host));
     switch (a.kind) {
-        case resource_kind::file: insist(a.file == "/" || a.file == "/dashboard.css"); break;
-        case resource_kind::state: insist(request.target.starts_with("/state")); break;
+        case resource_kind::file: require(a.file == "/" || a.file == "/dashboard.css"); break;
+        case resource_kind::state: require(request.target.starts_with("/state")); break;
         case resource_kind::control:
-            insist(request.method == "POST" && request.target == "/control");
-            bool told = false;
-            for (const header_field& each : fields) told = told || each.value.ends_with(token);
-            insist(told);
-            insist((a.command.action == pool_action::resize) || a.command.max == 0);
+            require(request.method == "POST" && request.target == "/control");
+            bool has_token = false;
+            for (const header_field& each : fields)
+                has_token = has_token || each.value.ends_with(token);
+            require(has_token);
+            require((a.command.action == pool_action::resize) || a.command.max == 0);
             break;
     }
     return 0;

@@ -1,5 +1,5 @@
-// Hostile answers, in pieces: never a crash, never without bounds, and how they are cut makes no
-// difference.
+// Fuzzes the reader of HTTP responses: no input crashes it or exceeds its limits, and the result
+// does not depend on how the bytes are split.
 #include "connector/http_reader.hpp"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using cenote::http::detail::response_reader;
 constexpr std::size_t max_header = 1024;
 constexpr std::uint64_t max_body = 4096;
 
-void insist(bool holds) {
+void require(bool holds) {
     if (!holds) std::abort();
 }
 
@@ -31,7 +31,7 @@ struct outcome {
     response answer;
 };
 
-/// Takes pieces of the sizes that `cuts` says, again and again; of any size if there are none.
+/// Reads pieces of the sizes in `cuts`, repeated; without `cuts`, pieces of any size.
 outcome read(std::string_view all, std::string_view cuts, bool to_head, bool streams) {
     response_reader reader(max_header);
     reader.begin(to_head, streams ? std::nullopt : std::optional(max_body));
@@ -40,26 +40,26 @@ outcome read(std::string_view all, std::string_view cuts, bool to_head, bool str
     try {
         for (std::size_t i = 0; !all.empty(); ++i) {
             std::span<char> room = reader.room();
-            insist(!room.empty() && room.size() <= (std::size_t{1} << 17));
-            std::size_t wish =
+            require(!room.empty() && room.size() <= (std::size_t{1} << 17));
+            std::size_t next =
                 cuts.empty() ? all.size() : static_cast<unsigned char>(cuts[i % cuts.size()]) + 1U;
-            std::size_t size = std::min({wish, room.size(), all.size()});
+            std::size_t size = std::min({next, room.size(), all.size()});
             std::copy_n(all.begin(), size, room.begin());
             all.remove_prefix(size);
             reader.received(size);
             if (streams && reader.has_head()) body += reader.take_body();
         }
         reader.ended();
-        insist(reader.done());
+        require(reader.done());
     } catch (const cenote::connection_error&) {
         o.refused = true;
     }
     o.done = reader.done();
     o.reusable = reader.reusable();
-    insist(o.done || !o.reusable);
+    require(o.done || !o.reusable);
     o.answer = reader.take_response();
     if (streams) o.answer.body = body;
-    else insist(o.answer.body.size() <= max_body);
+    else require(o.answer.body.size() <= max_body);
     return o;
 }
 
@@ -78,12 +78,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     outcome whole = read(input, {}, to_head, streams);
     for (std::string_view each : {cuts, std::string_view("\0", 1)}) {
         outcome cut = read(input, each, to_head, streams);
-        insist(cut.refused == whole.refused);
+        require(cut.refused == whole.refused);
         if (whole.refused) continue;
-        insist(cut.done == whole.done && cut.reusable == whole.reusable);
-        insist(cut.answer.status == whole.answer.status);
-        insist(cut.answer.headers == whole.answer.headers);
-        insist(cut.answer.body == whole.answer.body);
+        require(cut.done == whole.done && cut.reusable == whole.reusable);
+        require(cut.answer.status == whole.answer.status);
+        require(cut.answer.headers == whole.answer.headers);
+        require(cut.answer.body == whole.answer.body);
     }
     return 0;
 }

@@ -1,4 +1,4 @@
-// A fuzzer for where there is no libFuzzer: the corpus as it is, then so many variations of it.
+// Runs a fuzz target without libFuzzer: first the corpus, then random variations of it.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace {
 
-using dice = std::minstd_rand;
+using generator = std::minstd_rand;
 
 std::vector<std::string> read_folder(const char* folder) {
     std::set<std::filesystem::path> files;  // in an order that does not depend on the disk
@@ -28,16 +28,18 @@ std::vector<std::string> read_folder(const char* folder) {
     return all;
 }
 
-std::string varied(std::string text, const std::vector<std::string>& all, dice& d) {
-    for (unsigned long changes = 1 + d() % 6; changes > 0; --changes) {
-        std::size_t at = d() % (text.size() + 1);
-        const std::string& other = all[d() % all.size()];
-        switch (d() % 4) {
-            case 0: text.insert(at, 1, static_cast<char>(d() % 256)); break;
-            case 1: text.erase(at, 1 + d() % 4); break;
-            case 2: text.insert(at, other.substr(d() % (other.size() + 1), d() % 32)); break;
+std::string varied(std::string text, const std::vector<std::string>& all, generator& random) {
+    for (unsigned long changes = 1 + random() % 6; changes > 0; --changes) {
+        std::size_t at = random() % (text.size() + 1);
+        const std::string& other = all[random() % all.size()];
+        switch (random() % 4) {
+            case 0: text.insert(at, 1, static_cast<char>(random() % 256)); break;
+            case 1: text.erase(at, 1 + random() % 4); break;
+            case 2:
+                text.insert(at, other.substr(random() % (other.size() + 1), random() % 32));
+                break;
             default:
-                if (at < text.size()) text[at] = static_cast<char>(d() % 256);
+                if (at < text.size()) text[at] = static_cast<char>(random() % 256);
         }
     }
     return text;
@@ -50,13 +52,13 @@ void run(const std::string& text) {
 
 }  // namespace
 
-int main(int count, char** words) {
+int main(int count, char** arguments) {
     if (count != 3) return std::fputs("usage: fuzz_name RUNS CORPUS\n", stderr), 2;
-    std::vector<std::string> all = read_folder(words[2]);
+    std::vector<std::string> all = read_folder(arguments[2]);
     for (const std::string& each : all) run(each);
-    dice d(20240517);
-    long runs = std::strtol(words[1], nullptr, 10);
-    for (long i = 0; i < runs; ++i) run(varied(all[d() % all.size()], all, d));
+    generator random(20240517);
+    long runs = std::strtol(arguments[1], nullptr, 10);
+    for (long i = 0; i < runs; ++i) run(varied(all[random() % all.size()], all, random));
     std::printf("%ld runs\n", runs);
     return 0;
 }

@@ -1,5 +1,5 @@
-// What a hostile Redis may send: the reader refuses it or makes replies of it, the same ones
-// however the bytes are cut, and never takes more room than it was allowed.
+// Fuzzes the reader of Redis replies: it accepts or refuses any input, the result does not depend
+// on how the bytes are split, and memory stays within its limit.
 #include "connector/redis_reader.hpp"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using cenote::redis::detail::reply_reader;
 
 constexpr std::size_t most = 20'000;
 
-void demand(bool holds) {
+void require(bool holds) {
     if (!holds) std::abort();
 }
 
@@ -39,8 +39,8 @@ outcome read(std::string_view bytes, std::size_t (*piece)(std::size_t turn, std:
             std::string_view some =
                 bytes.substr(0, std::max<std::size_t>(1, piece(turn, bytes.size())));
             std::size_t taken = reader.feed(some);
-            demand(taken > 0 && taken <= some.size());
-            demand(taken == some.size() || reader.complete());
+            require(taken > 0 && taken <= some.size());
+            require(taken == some.size() || reader.complete());
             bytes.remove_prefix(taken);
             if (reader.complete()) o.replies.push_back(reader.take());
         }
@@ -75,11 +75,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     outcome whole = read(bytes, [](std::size_t, std::size_t left) { return left; });
     outcome single = read(bytes, [](std::size_t, std::size_t) { return std::size_t{1}; });
     outcome mixed = read(bytes, [](std::size_t turn, std::size_t) { return turn * 7 % 13 + 1; });
-    demand(whole == single);
-    demand(whole == mixed);
+    require(whole == single);
+    require(whole == mixed);
     for (const reply& each : whole.replies) {
-        demand(room(each) <= most);
-        demand(depth(each) <= reply_reader::max_depth + 1);  // the innermost may be empty
+        require(room(each) <= most);
+        require(depth(each) <= reply_reader::max_depth + 1);  // the innermost may be empty
     }
     return 0;
 }

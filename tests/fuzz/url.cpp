@@ -1,5 +1,5 @@
-// Whatever somebody takes for a URL: it is taken apart or refused, what it is taken apart into can
-// be put together again, and no password is ever told.
+// Fuzzes URLs: each text is parsed or refused, a parsed URL can be written and parsed again, and no
+// error shows the password.
 #include "cenote/url.hpp"
 
 #include <cctype>
@@ -11,7 +11,7 @@
 
 namespace {
 
-void demand(bool holds) {
+void require(bool holds) {
     if (!holds) std::abort();
 }
 
@@ -53,9 +53,9 @@ std::string put_together(const cenote::url& u) {
 }
 
 void compare(const cenote::url& a, const cenote::url& b) {
-    demand(a.scheme == b.scheme && a.user == b.user && a.password == b.password);
-    demand(a.hosts == b.hosts && a.has_authority == b.has_authority);
-    demand(a.path == b.path && a.parameters == b.parameters);
+    require(a.scheme == b.scheme && a.user == b.user && a.password == b.password);
+    require(a.hosts == b.hosts && a.has_authority == b.has_authority);
+    require(a.path == b.path && a.parameters == b.parameters);
 }
 
 /// Where a password would be, if this is a URL: between the first ':' after "//" and the last '@'.
@@ -68,13 +68,14 @@ std::string_view password_part(std::string_view text) {
     return text.substr(colon + 1, at - colon - 1);
 }
 
-/// What another part of the URL contains, too, proves nothing.
-bool telling(std::string_view part, std::string_view of) {
+/// Whether finding `part` in an error would prove a leak: long, unique in the URL, and with a
+/// digit.
+bool is_distinctive(std::string_view part, std::string_view of) {
     if (part.size() < 8 || of.find(part) != of.rfind(part)) return false;
     return part.find_first_of("0123456789") != part.npos;
 }
 
-/// The same URL with another password, which is wrong in the same places.
+/// The URL with another password, whose invalid characters are at the same positions.
 std::string with_another(std::string_view text, std::string_view password) {
     auto at = static_cast<std::size_t>(password.data() - text.data());
     std::string other(text);
@@ -95,10 +96,11 @@ std::string error_of(std::string_view text) {
     }
 }
 
-/// An error may contain a password by chance: "position 3". Then it does so for any password.
-bool tells_password(std::string_view text, const std::string& error) {
+/// An error may contain a password by chance: "position 3". Then the text does not depend on the
+/// password.
+bool shows_password(std::string_view text, const std::string& error) {
     std::string_view part = password_part(text);
-    if (!telling(part, text) || error.find(part) == error.npos) return false;
+    if (!is_distinctive(part, text) || error.find(part) == error.npos) return false;
     return error != error_of(with_another(text, part));
 }
 
@@ -113,10 +115,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         if (again.size() <= cenote::url::longest) compare(u, cenote::url::parse(again));
         cenote::url other = u;
         if (!u.password.empty()) other.password = cenote::secret("another one");
-        demand(u.redacted() == other.redacted());
+        require(u.redacted() == other.redacted());
         static_cast<void>(cenote::is_loopback(u.path));
     } catch (const cenote::invalid_url& e) {
-        demand(!tells_password(text, e.what()));
+        require(!shows_password(text, e.what()));
     }
     return 0;
 }
