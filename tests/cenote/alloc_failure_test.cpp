@@ -1,4 +1,5 @@
-// Out of memory: a clear error to one caller, nothing lost; and where nothing is allocated at all.
+// Tests that a failed allocation is an error to one caller and loses nothing, and that leases and
+// releases in the steady state allocate nothing.
 #include <atomic>
 #include <cstdlib>
 #include <functional>
@@ -46,7 +47,7 @@ const cenote::options usual{.name = "a name too long to be stored without an all
                             .close_timeout = plenty,
                             .backoff = {.first = 1ms, .cap_waiting = 1ms, .cap_idle = 1ms}};
 
-/// Everything is there, and works.
+/// The pool can lend all its resources, and counts no lease and no waiter afterwards.
 void expect_sound(session_pool& pool, server& to) {
     {
         auto one = pool.acquire();
@@ -91,12 +92,12 @@ TEST(alloc_failure, in_the_constructor_leaves_nothing_behind) {
         EXPECT_EQ(to->present, 0);
         return failed;
     };
-    // The first pass pays for what the process allocates once.
+    // The first pass includes allocations that the process makes only once.
     for_every_allocation(scope::once, once);
     auto before = allocations_alive();
     for_every_allocation(scope::once, once);
     EXPECT_TRUE(eventually([&] { return allocations_alive() == before; }))
-        << allocations_alive() - before << " allocations stayed";
+        << allocations_alive() - before << " allocations are left";
 }
 
 TEST(alloc_failure, in_the_first_acquire_is_an_error_to_the_caller_and_nothing_is_lost) {
@@ -188,8 +189,8 @@ TEST(alloc_failure, in_try_acquire_loses_nothing) {
 
 namespace {
 
-/// Whoever looks at all places finds those there are.
-void expect_looks_to_work(session_pool& pool, std::size_t leased) {
+/// Functions that read all slots work.
+void expect_reads_of_slots_to_work(session_pool& pool, std::size_t leased) {
     EXPECT_EQ(pool.leases().size(), leased);
     EXPECT_THROW((void)pool.acquire_for(0s), cenote::timed_out_error);
     pool.deactivate();
@@ -222,15 +223,16 @@ TEST(alloc_failure, in_a_resize_changes_nothing) {
             }
             EXPECT_EQ(pool.stats().max, failed ? 2U : more);
             if (!failed) return false;
-            expect_looks_to_work(pool, 2);
-            EXPECT_THROW((void)pool.acquire(), cenote::deadlock_error) << "as long as two are all";
+            expect_reads_of_slots_to_work(pool, 2);
+            EXPECT_THROW((void)pool.acquire(), cenote::deadlock_error)
+                << "the maximum is still two";
             two.give_back();
             one.give_back();
             expect_sound(pool, *to);
-            pool.resize(more);  // and now it can be done
-            std::vector<cenote::lease<session>> held;
-            for (std::size_t i = 0; i < more; ++i) held.push_back(pool.acquire());
-            expect_looks_to_work(pool, more);
+            pool.resize(more);  // without a failure it succeeds
+            std::vector<cenote::lease<session>> leases;
+            for (std::size_t i = 0; i < more; ++i) leases.push_back(pool.acquire());
+            expect_reads_of_slots_to_work(pool, more);
             return true;
         });
 }
@@ -266,14 +268,14 @@ TEST(alloc_failure, in_a_resize_to_fewer_changes_nothing) {
     });
 }
 
-// A fork after a resize that failed half-way: the child makes its places anew.
-TEST(alloc_failure, in_a_resize_is_no_obstacle_to_a_fork) {
+// A fork after a resize that failed half-way: the child creates its slots again.
+TEST(alloc_failure, in_a_resize_allows_a_later_fork) {
     auto settings = usual;
     settings.leak_after = 1ms;
     for (std::uint64_t n = 0; n < 20; ++n) {
         auto to = std::make_shared<support::exchange>();
         cenote::pool<support::wire> pool{support::wire_connector{to}, settings};
-        auto held = pool.acquire();
+        auto lease = pool.acquire();
         {
             allocation_failure failure(n, scope::once);
             try {
@@ -285,7 +287,7 @@ TEST(alloc_failure, in_a_resize_is_no_obstacle_to_a_fork) {
             auto own = pool.acquire_many(2);
             CHILD_MUST(own[0]->is_ours() && own[1]->is_ours());
             CHILD_MUST(eventually([&] { return pool.stats().leaks == 2; }));
-            held.give_back();
+            lease.give_back();
             pool.resize(12);
             auto others = pool.acquire_many(10);
             CHILD_MUST(eventually([&] { return pool.stats().leaks == 12; }));
@@ -294,8 +296,8 @@ TEST(alloc_failure, in_a_resize_is_no_obstacle_to_a_fork) {
     }
 }
 
-// What the child has of its parent's is let go of when the pool is first used, come what may.
-TEST(alloc_failure, in_the_first_resize_of_a_child_forgets_nothing) {
+// The child forsakes its parent's resources when it first uses the pool, even if that use fails.
+TEST(alloc_failure, in_the_first_resize_of_a_child_skips_no_forsake) {
     auto to = std::make_shared<support::exchange>();
     support::forsaking_connector forsaking{{to}};
     cenote::pool<support::wire> pool{forsaking, usual};
@@ -342,54 +344,54 @@ TEST(alloc_failure, cannot_happen_in_a_release) {
     auto settings = usual;
     settings.max = 10;
     session_pool pool{support::hooked_connector{{to}}, settings};
-    std::vector<cenote::lease<session>> held;
-    for (int i = 0; i < 10; ++i) held.push_back(pool.acquire());
+    std::vector<cenote::lease<session>> leases;
+    for (int i = 0; i < 10; ++i) leases.push_back(pool.acquire());
     auto waiter = std::async(std::launch::async, [&] { return bool(pool.acquire()); });
     ASSERT_TRUE(lines_up(pool, 1));
     auto before = allocations_here();
     {
         allocation_failure failure(0, scope::from_then_on);
-        held[0].give_back();
-        held[1].give_back();
-        held[2].discard();
-        held[3].mark_dirty();
-        held[3].give_back();
+        leases[0].give_back();
+        leases[1].give_back();
+        leases[2].discard();
+        leases[3].mark_dirty();
+        leases[3].give_back();
         pool.close();
-        held[4].give_back();
-        held[5].discard();
-        held[6].mark_dirty();
-        held[6].give_back();
+        leases[4].give_back();
+        leases[5].discard();
+        leases[6].mark_dirty();
+        leases[6].give_back();
     }
     EXPECT_EQ(allocations_here(), before) << "a release never allocates";
     EXPECT_TRUE(waiter.get());
-    held.clear();
+    leases.clear();
     EXPECT_EQ(pool.close(plenty), 0U);
     EXPECT_EQ(to->present, 0);
 }
 
 namespace {
 
-/// A lease from the fast lane, whose end is a matter of the fast lane, too.
+/// A lease from the fast lane that will end in the fast lane.
 cenote::lease<session> hot_lease(session_pool& pool) {
     for (int i = 0; i < 10; ++i) (void)pool.acquire();
     return pool.acquire();
 }
 
-/// Ends a lease on a thread that has never ended one. Whether that tried to allocate.
-bool allocates_at_the_end_of(cenote::lease<session> held) {
+/// Ends a lease on a thread that has never ended one. Returns whether the thread tried to allocate.
+bool allocates_at_the_end_of(cenote::lease<session> lease) {
     bool happened = false;
     std::thread([&] {
         allocation_failure failure(0, scope::from_then_on);
-        held.give_back();
+        lease.give_back();
         happened = failure.happened();
     }).join();
     return happened;
 }
 
-/// Threads that are known to the fast lane, and stay.
-class crowd {
+/// Threads that are registered with the fast lane and run until the end of the scope.
+class registered_threads {
 public:
-    explicit crowd(int count) : here_(count) {
+    explicit registered_threads(int count) : here_(count) {
         for (int i = 0; i < count; ++i)
             threads_.emplace_back([&] {
                 cenote::detail::register_this_thread();
@@ -398,12 +400,12 @@ public:
             });
         here_.wait();
     }
-    ~crowd() {
+    ~registered_threads() {
         stay_.open();
         for (auto& each : threads_) each.join();
     }
-    crowd(const crowd&) = delete;
-    crowd& operator=(const crowd&) = delete;
+    registered_threads(const registered_threads&) = delete;
+    registered_threads& operator=(const registered_threads&) = delete;
 
 private:
     support::door stay_;
@@ -411,7 +413,7 @@ private:
     std::vector<std::thread> threads_;
 };
 
-/// Takes all the memory there is, to the last few bytes and for ever.
+/// Allocates all available memory and never frees it.
 void use_up_memory() {
     rlimit none{};
     ASSERT_EQ(getrlimit(RLIMIT_AS, &none), 0);
@@ -425,12 +427,12 @@ void use_up_memory() {
     }
 }
 
-/// More than there are marks without an allocation (src/shell/mark.cpp).
+/// More threads than there are marks without an allocation (src/shell/mark.cpp).
 constexpr int too_many = 300;
 
 }  // namespace
 
-// A thread's first release gave it its mark, with an allocation, where no exception can go.
+// The first release of a thread used to allocate its mark, where no exception may be thrown.
 TEST(alloc_failure, cannot_happen_in_the_first_release_of_a_thread) {
     auto to = server::start();
     session_pool pool{connector{to}, usual};
@@ -443,16 +445,16 @@ TEST(alloc_failure, cannot_happen_in_the_first_release_of_a_thread) {
 TEST(alloc_failure, cannot_happen_in_the_first_release_of_one_thread_of_many) {
     auto to = server::start();
     session_pool pool{connector{to}, usual};
-    crowd all(too_many);
+    registered_threads all(too_many);
     for (int i = 0; i < 3; ++i) EXPECT_FALSE(allocates_at_the_end_of(hot_lease(pool)));
     EXPECT_EQ(pool.stats().leased, 0U);
     expect_sound(pool, *to);
 }
 
-TEST(alloc_failure, in_the_first_acquire_of_one_thread_of_many_is_no_obstacle_to_its_release) {
+TEST(alloc_failure, in_the_first_acquire_of_one_thread_of_many_allows_its_release) {
     auto to = server::start();
     session_pool pool{connector{to}, usual};
-    crowd all(too_many);
+    registered_threads all(too_many);
     (void)pool.acquire();
     for_every_allocation(scope::once, [&](std::uint64_t n, scope at) {
         bool failed = false;
@@ -475,22 +477,22 @@ TEST(allocations, none_stays_behind_after_many_threads) {
     cenote::detail::register_this_thread();
     auto before = allocations_alive();
     {
-        crowd all(too_many);
+        registered_threads all(too_many);
     }
     EXPECT_EQ(allocations_alive(), before);
 }
 
-// Also those that are not made with new: the C library ended the process if it had no memory for
-// the end of a thread-local object.
+// Covers allocations without `new`, too: the C library ended the process if it had no memory to
+// register the destructor of a thread-local object.
 TEST(alloc_failure, cannot_happen_in_the_first_release_of_a_thread_even_with_no_memory_at_all) {
     if (support::slowly) GTEST_SKIP() << "sanitizers need memory of their own";
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     auto release = [] {
         session_pool pool{connector{server::start()}, usual};
-        auto held = hot_lease(pool);
+        auto lease = hot_lease(pool);
         std::thread([&] {
             use_up_memory();
-            held.give_back();
+            lease.give_back();
             std::_Exit(pool.stats().leased == 0 && pool.stats().idle == 1 ? 0 : 1);
         }).join();
     };
@@ -499,21 +501,21 @@ TEST(alloc_failure, cannot_happen_in_the_first_release_of_a_thread_even_with_no_
 
 TEST(alloc_failure, cannot_happen_in_a_release_after_the_pools_end) {
     auto to = server::start();
-    std::vector<cenote::lease<session>> held;
+    std::vector<cenote::lease<session>> leases;
     {
         session_pool pool{connector{to}, usual};
-        for (int i = 0; i < 2; ++i) held.push_back(pool.acquire());
+        for (int i = 0; i < 2; ++i) leases.push_back(pool.acquire());
     }
     {
         allocation_failure failure(0, scope::from_then_on);
-        held[0].give_back();
-        held[1].discard();
+        leases[0].give_back();
+        leases[1].discard();
         EXPECT_FALSE(failure.happened());
     }
     EXPECT_TRUE(eventually([&] { return to->present == 0; }));
 }
 
-TEST(alloc_failure, does_not_stop_close_nor_the_end_of_the_pool) {
+TEST(alloc_failure, does_not_prevent_close_or_the_end_of_the_pool) {
     auto to = server::start();
     auto pool = std::make_unique<session_pool>(connector{to}, usual);
     expect_sound(*pool, *to);
@@ -529,10 +531,10 @@ TEST(allocations, none_stays_behind_after_the_pool_and_its_last_lease) {
     auto to = server::start();
     auto before = allocations_alive();
     for (int i = 0; i < 5; ++i) {
-        cenote::lease<session> held;
+        cenote::lease<session> lease;
         {
             session_pool pool{connector{to}, usual};
-            held = pool.acquire();
+            lease = pool.acquire();
             pool.acquire().discard();
             std::error_code error;
             auto other = pool.acquire();
@@ -540,7 +542,7 @@ TEST(allocations, none_stays_behind_after_the_pool_and_its_last_lease) {
         }
     }
     EXPECT_TRUE(eventually([&] { return allocations_alive() == before; }))
-        << allocations_alive() - before << " stayed";
+        << allocations_alive() - before << " are left";
 }
 
 TEST(allocations, there_are_none_per_lease_in_the_steady_state) {
@@ -582,6 +584,6 @@ TEST(allocations, there_are_none_per_wait_and_hand_over_between_two_threads) {
         std::jthread one(work);
         std::jthread two(work);
     }
-    EXPECT_GT(pool.stats().waited, 0U) << "somebody had to wait";
+    EXPECT_GT(pool.stats().waited, 0U) << "at least one acquire had to wait";
     EXPECT_EQ(made, 0U);
 }

@@ -1,5 +1,5 @@
-// Connectors that throw anything from anywhere, say no, or hang: one resource pays, nothing is
-// lost.
+// Tests connectors that throw anything from any function, refuse, or hang: each failure costs one
+// resource, and the pool keeps its capacity.
 #include <atomic>
 #include <exception>
 #include <future>
@@ -30,12 +30,12 @@ using session_pool = cenote::pool<session>;
 
 namespace {
 
-/// For calls that hang. The clock stands still meanwhile, so no other call takes as long.
+/// The timeout of calls that hang. The clock stands still meanwhile, so no other call times out.
 constexpr std::chrono::nanoseconds brief = 100ms;
 
 constexpr cenote::backoff quick{.first = 1ms, .cap_waiting = 2ms, .cap_idle = 5ms};
 
-/// All `max` can be leased at once, and then all are closed.
+/// All `max` resources can be leased at once, and then all are closed.
 void expect_full_capacity(session_pool& pool, server& to) {
     {
         std::vector<cenote::lease<session>> all;
@@ -49,8 +49,8 @@ void expect_full_capacity(session_pool& pool, server& to) {
     EXPECT_EQ(to.overlaps, 0);
 }
 
-/// The number of the resource that a borrower gets although the first one's call hangs, and its
-/// close for as long as it may.
+/// The id of the resource that a borrower gets while a call on the first resource hangs, and its
+/// close until the timeout.
 int id_of_the_second(session_pool& pool, stopped_clock& time, const door& hang,
                      std::uint64_t abandoned) {
     auto borrower = std::async(std::launch::async, [&] { return pool.acquire()->id; });
@@ -92,7 +92,7 @@ TEST(bad_input, the_cause_of_a_timeout_may_be_anything) {
     auto to = server::start();
     to->on_open = [](int) { throw 42; };
     session_pool pool{connector{to}, {.acquire_timeout = 10ms, .backoff = quick}};
-    (void)pool.try_acquire();  // has the first one opened, however long that takes
+    (void)pool.try_acquire();  // starts an open; no deadline applies to it
     ASSERT_TRUE(eventually([&] { return pool.stats().open_failed > 0; }));
     try {
         (void)pool.acquire();
@@ -125,9 +125,9 @@ TEST(bad_input, every_other_verb_may_throw_anything) {
                        .probe_after_idle = 0ns,
                        .probe_on_release = true}};
     for (int i = 0; i < 60; ++i) {
-        auto held = pool.acquire();
-        if (i % 3 == 0) held.mark_dirty();
-        if (i % 5 == 0) held.discard();
+        auto lease = pool.acquire();
+        if (i % 3 == 0) lease.mark_dirty();
+        if (i % 5 == 0) lease.discard();
     }
     EXPECT_LE(to->peak, 3);
     for (auto* verb : {&to->on_probe, &to->on_reset, &to->on_acquire, &to->on_release})
@@ -149,7 +149,7 @@ TEST(bad_input, a_classifier_that_throws_means_discard) {
     expect_full_capacity(pool, *to);
 }
 
-TEST(bad_input, hooks_that_always_say_no_end_the_wait_at_its_deadline) {
+TEST(bad_input, hooks_that_always_refuse_end_the_wait_at_its_deadline) {
     auto to = server::start();
     to->on_acquire = [](int) { return false; };
     session_pool pool{hooked_connector{{to}}, {.max = 2, .backoff = quick}};
@@ -159,7 +159,7 @@ TEST(bad_input, hooks_that_always_say_no_end_the_wait_at_its_deadline) {
     expect_full_capacity(pool, *to);
 }
 
-TEST(bad_input, a_release_hook_that_always_says_no_costs_a_new_resource_each_time) {
+TEST(bad_input, a_release_hook_that_always_refuses_costs_a_new_resource_each_time) {
     auto to = server::start();
     to->on_release = [](int) { return false; };
     session_pool pool{hooked_connector{{to}}, {.max = 2, .acquire_timeout = plenty}};
@@ -179,7 +179,7 @@ TEST(bad_input, an_open_that_hangs_is_abandoned_and_its_late_result_closed) {
     session_pool pool{
         connector{to},
         {.max = 1, .acquire_timeout = plenty, .open_timeout = brief, .backoff = quick}};
-    EXPECT_EQ(id_of_the_second(pool, time, hang, 1), 2) << "the slot goes on without it";
+    EXPECT_EQ(id_of_the_second(pool, time, hang, 1), 2) << "the slot is used again";
     EXPECT_EQ(pool.stats().abandoned, 1U);
     EXPECT_EQ(pool.stats().open_failed, 1U);
     EXPECT_EQ(to->present, 2);
@@ -216,11 +216,12 @@ TEST(bad_input, a_probe_that_hangs_is_abandoned_and_replaced) {
         connector{to},
         {.max = 1, .acquire_timeout = plenty, .probe_timeout = brief, .probe_after_idle = 0ns}};
     (void)pool.acquire();
-    time.advance(1ms);  // what was opened at this very instant would not be probed
+    time.advance(1ms);  // a resource opened at this instant would not be probed
     EXPECT_EQ(id_of_the_second(pool, time, hang, 2), 2);
-    EXPECT_EQ(pool.stats().abandoned, 2U) << "that call, and the close that could not begin";
+    EXPECT_EQ(pool.stats().abandoned, 2U)
+        << "the call that hangs, and the close that could not begin";
     EXPECT_EQ(pool.stats().retired(retire_reason::probe_failed), 1U);
-    EXPECT_EQ(to->ended, 0) << "nobody ends a resource while a verb is in it";
+    EXPECT_EQ(to->ended, 0) << "a resource is not destroyed during a call on it";
     hang.open();
     EXPECT_TRUE(eventually([&] { return to->present == 1; }));
     expect_full_capacity(pool, *to);
@@ -232,11 +233,12 @@ TEST(bad_input, a_reset_that_hangs_is_abandoned_and_replaced) {
     door hang;
     to->on_reset = [hang](int) { return hang.pass_through(); };
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty, .reset_timeout = brief}};
-    auto held = pool.acquire();
-    held.mark_dirty();
-    held.give_back();
+    auto lease = pool.acquire();
+    lease.mark_dirty();
+    lease.give_back();
     EXPECT_EQ(id_of_the_second(pool, time, hang, 2), 2);
-    EXPECT_EQ(pool.stats().abandoned, 2U) << "that call, and the close that could not begin";
+    EXPECT_EQ(pool.stats().abandoned, 2U)
+        << "the call that hangs, and the close that could not begin";
     EXPECT_EQ(pool.stats().retired(retire_reason::reset_failed), 1U);
     EXPECT_EQ(to->ended, 0);
     hang.open();
@@ -309,7 +311,7 @@ TEST(bad_input, a_pool_whose_every_call_hangs_recovers_when_they_end) {
     hang.open();
     auto borrower = borrow(plenty);
     EXPECT_TRUE(eventually([&] {
-        // Time passes between two opens only, so none is abandoned any more.
+        // Time passes only between two opens, so no further open is abandoned.
         auto now = pool.stats();
         if (now.opening == 0 && now.waiting == 1) time.advance(1ms);
         return ended(borrower);

@@ -1,4 +1,4 @@
-// The circuit breaker: its states, who moves it, and what users see of it.
+// Tests the circuit breaker: its states, both strategies, and what users of a pool see.
 #include "cenote/breaker.hpp"
 
 #include <algorithm>
@@ -39,26 +39,26 @@ using session_pool = cenote::pool<session>;
 
 namespace {
 
-/// Whether the circuit gets there. The thread that brings the news need not be the one that tells
-/// the strategy, so the move may come later.
+/// Whether the circuit reaches the state. Another thread than the one that reports a failure may
+/// call the strategy, so the state may change later.
 bool turns(const session_pool& pool, breaker_state to) {
     return eventually([&] { return pool.stats().breaker == to; });
 }
 
 // The strategy alone.
 
-TEST(threshold_breaker, opens_after_so_many_failures_in_a_row) {
+TEST(threshold_breaker, opens_after_failures_in_a_row) {
     threshold_breaker b({.failures = 3, .cool_down = 7s});
     EXPECT_EQ(b.failed({.state = breaker_state::active}), std::nullopt);
     EXPECT_EQ(b.failed({.state = breaker_state::active}), std::nullopt);
-    EXPECT_EQ(b.succeeded({.state = breaker_state::active}), std::nullopt);  // begins anew
+    EXPECT_EQ(b.succeeded({.state = breaker_state::active}), std::nullopt);  // resets the count
     EXPECT_EQ(b.failed({.state = breaker_state::active}), std::nullopt);
     EXPECT_EQ(b.failed({.state = breaker_state::active}), std::nullopt);
     EXPECT_EQ(b.failed({.state = breaker_state::active}),
               (breaker_move{.to = breaker_state::inactive, .cool_down = 7s}));
 }
 
-TEST(threshold_breaker, recovers_after_so_many_successes) {
+TEST(threshold_breaker, recovers_after_successes) {
     threshold_breaker b({.failures = 1, .probes = 4, .successes = 2});
     EXPECT_EQ(b.cooled_down({}), (breaker_move{.to = breaker_state::recovering, .probes = 4}));
     EXPECT_EQ(b.succeeded({.state = breaker_state::recovering}), std::nullopt);
@@ -70,12 +70,13 @@ TEST(threshold_breaker, opens_again_at_the_first_failure_of_a_recovery) {
     threshold_breaker b({.failures = 9, .successes = 2});
     EXPECT_EQ(b.succeeded({.state = breaker_state::recovering}), std::nullopt);
     ASSERT_TRUE(b.failed({.state = breaker_state::recovering}).has_value());
-    // And what went well before does not count in the next one.
+    // Successes of this recovery do not count in the next one.
     EXPECT_TRUE(b.cooled_down({.state = breaker_state::inactive}).has_value());
-    EXPECT_EQ(b.succeeded({.state = breaker_state::recovering}), std::nullopt) << "begins anew";
+    EXPECT_EQ(b.succeeded({.state = breaker_state::recovering}), std::nullopt)
+        << "counts from zero";
 }
 
-TEST(threshold_breaker, refuses_numbers_that_make_no_sense) {
+TEST(threshold_breaker, refuses_invalid_settings) {
     EXPECT_THROW(threshold_breaker({.failures = 0}), cenote::invalid_option);
     EXPECT_THROW(threshold_breaker({.cool_down = 0s}), cenote::invalid_option);
     EXPECT_THROW(threshold_breaker({.probes = 0}), cenote::invalid_option);
@@ -90,7 +91,7 @@ std::optional<breaker_move> at(rate_breaker& b, std::chrono::nanoseconds when, b
     return well ? b.succeeded(what) : b.failed(what);
 }
 
-TEST(rate_breaker, opens_when_so_many_of_the_last_calls_failed) {
+TEST(rate_breaker, opens_at_a_rate_of_failed_calls) {
     rate_breaker b({.rate = 0.5, .calls = 10, .window = 10s, .cool_down = 7s});
     EXPECT_EQ(at(b, 0s, true, 5), std::nullopt);
     for (int i = 0; i < 4; ++i) EXPECT_EQ(at(b, 1s, false), std::nullopt) << "fewer than `calls`";
@@ -100,15 +101,16 @@ TEST(rate_breaker, opens_when_so_many_of_the_last_calls_failed) {
 TEST(rate_breaker, forgets_what_has_left_the_window) {
     rate_breaker b({.rate = 0.5, .calls = 4, .window = 10s});
     EXPECT_EQ(at(b, 0s, true, 1'000'000), std::nullopt);
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(at(b, 9s, false), std::nullopt) << "of a million";
-    EXPECT_NE(at(b, 10s, false), std::nullopt) << "the million is ten seconds old";
+    for (int i = 0; i < 3; ++i)
+        EXPECT_EQ(at(b, 9s, false), std::nullopt) << "out of a million calls";
+    EXPECT_NE(at(b, 10s, false), std::nullopt) << "the million calls are ten seconds old";
 
     rate_breaker c({.rate = 0.5, .calls = 4, .window = 10s});
     for (int i = 0; i < 3; ++i) EXPECT_EQ(at(c, 0s, false), std::nullopt);
     EXPECT_EQ(at(c, 1h, false), std::nullopt) << "alone in its window";
 }
 
-TEST(rate_breaker, recovers_like_the_other_one_and_begins_anew) {
+TEST(rate_breaker, recovers_like_threshold_breaker_and_counts_from_zero) {
     rate_breaker b({.rate = 0.5, .calls = 2, .probes = 3, .successes = 2});
     EXPECT_EQ(at(b, 0s, false), std::nullopt);
     EXPECT_NE(at(b, 0s, false), std::nullopt);
@@ -117,11 +119,12 @@ TEST(rate_breaker, recovers_like_the_other_one_and_begins_anew) {
     EXPECT_EQ(b.succeeded({.state = breaker_state::recovering}), std::nullopt);
     EXPECT_EQ(b.succeeded({.state = breaker_state::recovering}),
               breaker_move{.to = breaker_state::active});
-    EXPECT_EQ(at(b, 0s, false), std::nullopt) << "what opened it is not counted twice";
+    EXPECT_EQ(at(b, 0s, false), std::nullopt)
+        << "failures that opened the circuit do not count twice";
     EXPECT_TRUE(b.failed({.state = breaker_state::recovering}).has_value());
 }
 
-TEST(rate_breaker, refuses_numbers_that_make_no_sense) {
+TEST(rate_breaker, refuses_invalid_settings) {
     EXPECT_THROW(rate_breaker({.rate = 0}), cenote::invalid_option);
     EXPECT_THROW(rate_breaker({.rate = 1.5}), cenote::invalid_option);
     EXPECT_THROW(rate_breaker({.rate = std::nan("")}), cenote::invalid_option);
@@ -133,9 +136,9 @@ TEST(rate_breaker, refuses_numbers_that_make_no_sense) {
     EXPECT_THROW(rate_breaker({.successes = 0}), cenote::invalid_option);
 }
 
-// By hand.
+// Changes of state by hand.
 
-TEST(breaker, inactive_refuses_at_once_even_with_something_idle) {
+TEST(breaker, inactive_refuses_at_once_even_with_an_idle_resource) {
     session_pool pool{connector{server::start()}};
     {
         auto warm = pool.acquire();
@@ -149,9 +152,9 @@ TEST(breaker, inactive_refuses_at_once_even_with_something_idle) {
     EXPECT_TRUE(pool.acquire());
 }
 
-TEST(breaker, inactive_refuses_those_in_line_at_once) {
+TEST(breaker, inactive_refuses_waiters_at_once) {
     session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 60s}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     std::atomic<int> unavailable{0};
     std::vector<std::thread> waiting;
     for (int i = 0; i < 4; ++i)
@@ -164,7 +167,7 @@ TEST(breaker, inactive_refuses_those_in_line_at_once) {
     pool.deactivate();
     for (std::thread& t : waiting) t.join();
     EXPECT_EQ(unavailable, 4);
-    held.give_back();  // works as ever
+    lease.give_back();  // a release still works
     EXPECT_EQ(pool.stats().idle, 1u);
 }
 
@@ -181,7 +184,7 @@ TEST(breaker, recovering_without_a_strategy_ends_with_the_first_lease) {
     EXPECT_TRUE(turns(pool, breaker_state::active));
 }
 
-TEST(breaker, a_lease_discarded_for_a_cause_ends_the_recovery) {
+TEST(breaker, a_lease_discarded_with_a_cause_ends_the_recovery) {
     session_pool pool{connector{server::start()}, {.max = 4}};
     {
         auto warm = pool.acquire();
@@ -192,7 +195,7 @@ TEST(breaker, a_lease_discarded_for_a_cause_ends_the_recovery) {
     EXPECT_TRUE(turns(pool, breaker_state::inactive));
 }
 
-TEST(breaker, a_lease_discarded_without_one_says_nothing) {
+TEST(breaker, a_lease_discarded_without_a_cause_is_no_failure) {
     session_pool pool{connector{server::start()}, {.max = 4}};
     {
         auto warm = pool.acquire();
@@ -202,7 +205,7 @@ TEST(breaker, a_lease_discarded_without_one_says_nothing) {
     EXPECT_EQ(pool.stats().breaker, breaker_state::recovering);
 }
 
-TEST(breaker, an_error_says_when_to_come_again) {
+TEST(breaker, an_error_has_the_delay_before_a_retry) {
     auto to = server::start();
     to->on_open = [](int) { throw support::refused_by_server("down"); };
     session_pool pool{connector{to},
@@ -222,33 +225,35 @@ TEST(breaker, an_error_says_when_to_come_again) {
     EXPECT_GT(pool.retry_after(), 50min);
 }
 
-// By strategy.
+// Changes of state by a strategy.
 
-/// Writes down what it hears, and does what it is told.
-class scripted : public cenote::breaker {
+/// Records its reports, and throws if told to.
+class recording_breaker : public cenote::breaker {
 public:
     std::optional<breaker_move> succeeded(const breaker_report& what) override {
-        return hear(std::string("good while ") + to_string(what.state));
+        return record(std::string("good while ") + to_string(what.state));
     }
     std::optional<breaker_move> failed(const breaker_report& what) override {
-        return hear(std::string("bad while ") + to_string(what.state));
+        return record(std::string("bad while ") + to_string(what.state));
     }
-    std::optional<breaker_move> cooled_down(const breaker_report&) override { return hear("cool"); }
+    std::optional<breaker_move> cooled_down(const breaker_report&) override {
+        return record("cool");
+    }
 
-    std::vector<std::string> heard() const {
+    std::vector<std::string> reports() const {
         std::lock_guard lock(mutex_);
-        return heard_;
+        return reports_;
     }
     std::atomic<bool> throws{false};
     std::atomic<int> at_once{0};
     std::atomic<int> most_at_once{0};
 
 private:
-    std::optional<breaker_move> hear(std::string what) {
+    std::optional<breaker_move> record(std::string what) {
         most_at_once = std::max(most_at_once.load(), ++at_once);
         {
             std::lock_guard lock(mutex_);
-            heard_.push_back(std::move(what));
+            reports_.push_back(std::move(what));
         }
         --at_once;
         if (throws) throw std::runtime_error("a strategy that throws");
@@ -256,7 +261,7 @@ private:
     }
 
     mutable std::mutex mutex_;
-    std::vector<std::string> heard_;
+    std::vector<std::string> reports_;
 };
 
 TEST(breaker, a_dead_backend_opens_the_circuit_and_its_return_closes_it) {
@@ -275,18 +280,18 @@ TEST(breaker, a_dead_backend_opens_the_circuit_and_its_return_closes_it) {
                        .observers = {watch}}};
     pool.acquire().discard();
     up = false;
-    // What an acquire says, while time passes.
+    // The error of an acquire, while time passes.
     auto acquire_for = [&](std::chrono::nanoseconds timeout) {
-        auto said = std::async(std::launch::async, [&] {
+        auto result = std::async(std::launch::async, [&] {
             std::error_code error;
             (void)pool.acquire({.timeout = timeout}, error);
             return error;
         });
         EXPECT_TRUE(eventually([&] {
             time.advance(1ms);
-            return said.wait_for(0s) == std::future_status::ready;
+            return result.wait_for(0s) == std::future_status::ready;
         }));
-        return said.get();
+        return result.get();
     };
     EXPECT_EQ(acquire_for(1h), errc::unavailable);  // long before its deadline
     // While it is down, every recovery fails.
@@ -297,7 +302,7 @@ TEST(breaker, a_dead_backend_opens_the_circuit_and_its_return_closes_it) {
     }
     up = true;
     ASSERT_TRUE(eventually([&] { return !acquire_for(1s); }));
-    // Whoever had the success to tell may still be at it.
+    // The thread that reports the success may not be done yet.
     EXPECT_TRUE(turns(pool, breaker_state::active));
     // Exactly these moves, in this order.
     ASSERT_TRUE(eventually([&] {
@@ -315,78 +320,78 @@ TEST(breaker, a_dead_backend_opens_the_circuit_and_its_return_closes_it) {
     }
 }
 
-TEST(breaker, a_strategy_hears_of_what_counts_one_at_a_time) {
+TEST(breaker, a_strategy_gets_one_report_at_a_time) {
     auto to = server::start();
-    auto strategy = std::make_shared<scripted>();
+    auto strategy = std::make_shared<recording_breaker>();
     session_pool pool{connector{to}, {.max = 2, .breaker = strategy}};
-    EXPECT_TRUE(strategy->heard().empty());
+    EXPECT_TRUE(strategy->reports().empty());
     {
-        auto held = pool.acquire();  // opened: that is no news
-        held.discard(std::make_exception_ptr(std::runtime_error("broken")));
+        auto lease = pool.acquire();  // a successful open is not reported
+        lease.discard(std::make_exception_ptr(std::runtime_error("broken")));
     }
     {
-        auto held = pool.acquire();
-    }  // used: heard of at the latest before the next failure
+        auto lease = pool.acquire();
+    }  // a success: reported before the next failure at the latest
     pool.acquire().discard(std::make_exception_ptr(std::runtime_error("broken")));
     ASSERT_TRUE(eventually([&] {
-        auto so_far = strategy->heard();
-        return so_far.size() >= 3 && so_far.back() == "bad while active";
+        auto reports = strategy->reports();
+        return reports.size() >= 3 && reports.back() == "bad while active";
     }));
-    auto heard = strategy->heard();
-    heard.erase(std::unique(heard.begin(), heard.end()), heard.end());
-    EXPECT_EQ(heard, (std::vector<std::string>{"bad while active", "good while active",
-                                               "bad while active"}));
+    auto reports = strategy->reports();
+    reports.erase(std::unique(reports.begin(), reports.end()), reports.end());
+    EXPECT_EQ(reports, (std::vector<std::string>{"bad while active", "good while active",
+                                                 "bad while active"}));
     EXPECT_EQ(strategy->most_at_once, 1);
 }
 
-// What went over the fast lane between two failures is heard of before the second.
-TEST(breaker, a_strategy_hears_that_the_fast_lane_works) {
-    auto strategy = std::make_shared<scripted>();
+// Successes of the fast lane between two failures are reported before the second failure.
+TEST(breaker, a_strategy_gets_successes_of_the_fast_lane) {
+    auto strategy = std::make_shared<recording_breaker>();
     session_pool pool{connector{server::start()}, {.max = 2, .breaker = strategy}};
     auto broken = pool.acquire();
     {
         auto other = pool.acquire();
     }
-    // Another thread may be the one that tells the strategy.
-    auto hears_failure = [&](std::size_t at_least) {
+    // Another thread may call the strategy.
+    auto reports_failure = [&](std::size_t at_least) {
         return eventually([&] {
-            auto heard = strategy->heard();
-            return heard.size() >= at_least && heard.back() == "bad while active";
+            auto reports = strategy->reports();
+            return reports.size() >= at_least && reports.back() == "bad while active";
         });
     };
     broken.discard(std::make_exception_ptr(std::runtime_error("broken")));
-    ASSERT_TRUE(hears_failure(1));
-    std::size_t before = strategy->heard().size();
+    ASSERT_TRUE(reports_failure(1));
+    std::size_t before = strategy->reports().size();
     for (int i = 0; i < 10; ++i) auto hot = pool.acquire();
     auto more = pool.acquire();
     more.discard(std::make_exception_ptr(std::runtime_error("broken")));
-    ASSERT_TRUE(hears_failure(before + 2));
-    auto heard = strategy->heard();
-    EXPECT_EQ(heard[heard.size() - 2], "good while active");
+    ASSERT_TRUE(reports_failure(before + 2));
+    auto reports = strategy->reports();
+    EXPECT_EQ(reports[reports.size() - 2], "good while active");
 }
 
 TEST(breaker, a_strategy_that_throws_changes_nothing) {
-    auto strategy = std::make_shared<scripted>();
+    auto strategy = std::make_shared<recording_breaker>();
     strategy->throws = true;
     session_pool pool{connector{server::start()}, {.max = 2, .breaker = strategy}};
     for (int i = 0; i < 20; ++i)
         pool.acquire().discard(std::make_exception_ptr(std::runtime_error("broken")));
-    EXPECT_TRUE(eventually([&] { return !strategy->heard().empty(); }));
+    EXPECT_TRUE(eventually([&] { return !strategy->reports().empty(); }));
     EXPECT_EQ(pool.stats().breaker, breaker_state::active);
     EXPECT_TRUE(pool.acquire());
 }
 
-/// Always recovering: nothing that happens moves it.
-class stubborn : public cenote::breaker {
+/// Never changes the state.
+class passive_breaker : public cenote::breaker {
     std::optional<breaker_move> succeeded(const breaker_report&) override { return std::nullopt; }
     std::optional<breaker_move> failed(const breaker_report&) override { return std::nullopt; }
 };
 
-TEST(breaker, recovering_lets_never_more_than_its_probes_in) {
+TEST(breaker, recovering_never_grants_more_than_its_probes) {
     constexpr int borrowers = 1000;
     for (std::size_t probes : {1u, 3u}) {
         session_pool pool{connector{server::start()},
-                          {.max = 8, .breaker = std::make_shared<stubborn>()}};
+                          {.max = 8, .breaker = std::make_shared<passive_breaker>()}};
         pool.recover(probes);
         std::atomic<int> out{0};
         std::atomic<int> most{0};
@@ -397,8 +402,8 @@ TEST(breaker, recovering_lets_never_more_than_its_probes_in) {
             all.emplace_back([&] {
                 for (int round = 0; round < rounds(20); ++round) {
                     std::error_code error;
-                    auto held = pool.acquire({.timeout = 1s}, error);
-                    if (!held) {
+                    auto lease = pool.acquire({.timeout = 1s}, error);
+                    if (!lease) {
                         refused += error == errc::unavailable;
                         continue;
                     }
@@ -417,7 +422,7 @@ TEST(breaker, recovering_lets_never_more_than_its_probes_in) {
     }
 }
 
-// A brown-out: the server accepts every connection and fails what is asked of it.
+// A brown-out: the server accepts every connection and fails the requests.
 
 std::exception_ptr failure() { return std::make_exception_ptr(std::runtime_error("broken")); }
 
@@ -445,36 +450,36 @@ TEST(breaker, uses_that_fail_open_the_circuit_although_opens_succeed) {
     EXPECT_THROW((void)rejects.acquire(), cenote::unavailable_error);
 }
 
-/// Counts what a strategy has heard until it opens the circuit.
+/// Counts the reports of a strategy until it opens the circuit.
 template <class Strategy>
 class counted : public cenote::breaker {
 public:
     explicit counted(const typename Strategy::settings& s) : strategy_(s) {}
 
     std::optional<breaker_move> succeeded(const breaker_report& what) override {
-        return hear(what.count, strategy_.succeeded(what));
+        return count(what.count, strategy_.succeeded(what));
     }
     std::optional<breaker_move> failed(const breaker_report& what) override {
-        return hear(1, strategy_.failed(what));
+        return count(1, strategy_.failed(what));
     }
 
-    std::atomic<std::uint64_t> heard{0};
+    std::atomic<std::uint64_t> reports{0};
 
 private:
-    std::optional<breaker_move> hear(std::uint64_t count, std::optional<breaker_move> ruling) {
-        if (!opened_) heard += count;
-        opened_ = opened_ || ruling.has_value();
-        return ruling;
+    std::optional<breaker_move> count(std::uint64_t calls, std::optional<breaker_move> decision) {
+        if (!opened_) reports += calls;
+        opened_ = opened_ || decision.has_value();
+        return decision;
     }
 
     Strategy strategy_;
     std::atomic<bool> opened_{false};
 };
 
-/// Uses a pool until its circuit opens; half of the uses fail. How many uses its strategy heard of.
+/// Uses a pool until its circuit opens; half of the uses fail. Returns how many were reported.
 template <class Strategy>
-std::uint64_t heard_until_open(const typename Strategy::settings& s, unsigned threads,
-                               unsigned seed) {
+std::uint64_t reports_until_open(const typename Strategy::settings& s, unsigned threads,
+                                 unsigned seed) {
     auto strategy = std::make_shared<counted<Strategy>>(s);
     session_pool pool{connector{server::start()}, {.breaker = strategy}};
     std::vector<std::thread> all;
@@ -482,32 +487,32 @@ std::uint64_t heard_until_open(const typename Strategy::settings& s, unsigned th
         all.emplace_back([&, i] {
             std::mt19937 random(seed * 100 + i);
             for (std::error_code error; error != errc::unavailable;) {
-                auto held = pool.acquire({}, error);
-                if (random() % 2 == 0) held.discard(failure());
+                auto lease = pool.acquire({}, error);
+                if (random() % 2 == 0) lease.discard(failure());
             }
         });
     for (std::thread& t : all) t.join();
-    return strategy->heard;
+    return strategy->reports;
 }
 
 // Of 20 uses ten fail on average, far more than a quarter. Five failures in a row come once in 62
 // uses.
-TEST(breaker, opens_in_a_brown_out_whatever_the_seed_and_the_threads) {
+TEST(breaker, opens_in_a_brown_out_with_any_seed_and_thread_count) {
     for (unsigned seed = 0; seed < 100; ++seed) {
         unsigned threads = 1 + seed % 8;
         rate_breaker::settings by_rate{.rate = 0.25, .calls = 20, .window = 1h, .cool_down = 1h};
-        std::uint64_t heard = heard_until_open<rate_breaker>(by_rate, threads, seed);
-        EXPECT_GE(heard, 20u) << "seed " << seed;
-        EXPECT_LE(heard, 100u) << "seed " << seed;
+        std::uint64_t reports = reports_until_open<rate_breaker>(by_rate, threads, seed);
+        EXPECT_GE(reports, 20u) << "seed " << seed;
+        EXPECT_LE(reports, 100u) << "seed " << seed;
         threshold_breaker::settings in_a_row{.failures = 5, .cool_down = 1h};
-        heard = heard_until_open<threshold_breaker>(in_a_row, threads, seed);
-        EXPECT_GE(heard, 5u) << "seed " << seed;
-        EXPECT_LE(heard, 2000u) << "seed " << seed;
+        reports = reports_until_open<threshold_breaker>(in_a_row, threads, seed);
+        EXPECT_GE(reports, 5u) << "seed " << seed;
+        EXPECT_LE(reports, 2000u) << "seed " << seed;
     }
 }
 
-// Half-open: the server itself counts. Every resource has to be opened anew, and no number of
-// successes closes the circuit.
+// Half-open: the server counts uses. Failed resources are opened again, and no number of successes
+// closes the circuit.
 TEST(breaker, at_half_open_the_server_sees_no_more_uses_than_probes) {
     constexpr int probes = 2;
     session_pool pool{
@@ -516,7 +521,7 @@ TEST(breaker, at_half_open_the_server_sees_no_more_uses_than_probes) {
          .breaker = std::make_shared<threshold_breaker>(threshold_breaker::settings{
              .failures = 1, .cool_down = 1ms, .probes = probes, .successes = 1'000'000'000})}};
     pool.acquire().discard(failure());
-    // By then the cool down may have passed as well.
+    // The cool-down may be over already.
     ASSERT_TRUE(eventually([&] { return pool.stats().breaker != breaker_state::active; }));
     std::atomic<int> at_server{0};
     std::atomic<int> peak{0};
@@ -527,8 +532,8 @@ TEST(breaker, at_half_open_the_server_sees_no_more_uses_than_probes) {
             std::mt19937 random(i);
             while (uses < rounds(2000)) {
                 std::error_code error;
-                auto held = pool.acquire({}, error);
-                if (!held) {
+                auto lease = pool.acquire({}, error);
+                if (!lease) {
                     std::this_thread::yield();
                     continue;
                 }
@@ -538,7 +543,7 @@ TEST(breaker, at_half_open_the_server_sees_no_more_uses_than_probes) {
                 ++uses;
                 std::this_thread::yield();
                 --at_server;
-                if (random() % 8 == 0) held.discard(failure());
+                if (random() % 8 == 0) lease.discard(failure());
             }
         });
     for (std::thread& t : all) t.join();
@@ -558,7 +563,7 @@ TEST(breaker, leaves_the_server_alone_until_the_cool_down_ends) {
     auto two = pool.acquire();
     pool.acquire().discard(failure());
     ASSERT_TRUE(turns(pool, breaker_state::inactive));
-    // What was begun before the circuit opened goes on.
+    // Opens that began before the circuit opened continue.
     EXPECT_TRUE(eventually([&] { return pool.stats().opening == 0; }));
     int opens = to->opens;
     one.discard();
@@ -570,15 +575,15 @@ TEST(breaker, leaves_the_server_alone_until_the_cool_down_ends) {
     time.advance(1s);
     ASSERT_TRUE(eventually([&] { return pool.stats().breaker == breaker_state::recovering; }));
     EXPECT_TRUE(eventually([&] { return pool.stats().idle == 3; })) << "the minimum is refilled";
-    EXPECT_EQ(pool.stats().breaker, breaker_state::recovering) << "by opens alone it goes on";
+    EXPECT_EQ(pool.stats().breaker, breaker_state::recovering) << "opens are no successes";
     {
         auto probe = pool.acquire();
     }
     EXPECT_TRUE(turns(pool, breaker_state::active));
 }
 
-/// Keeps the last report of each kind.
-struct secretary : cenote::breaker {
+/// Keeps the last failure report, and counts successes and failures.
+struct last_report_breaker : cenote::breaker {
     std::optional<breaker_move> succeeded(const breaker_report& what) override {
         std::lock_guard lock(mutex);
         good += what.count;
@@ -601,9 +606,9 @@ struct secretary : cenote::breaker {
     std::exception_ptr error;
 };
 
-TEST(breaker, a_strategy_is_told_where_when_how_often_and_why) {
+TEST(breaker, a_report_has_pool_time_count_and_error) {
     auto to = server::start();
-    auto strategy = std::make_shared<secretary>();
+    auto strategy = std::make_shared<last_report_breaker>();
     session_pool pool{connector{to}, {.name = "orders", .breaker = strategy}};
     for (int i = 0; i < 1000; ++i) auto used = pool.acquire();
     auto before = std::chrono::steady_clock::now();
@@ -644,25 +649,26 @@ TEST(breaker, a_strategy_serves_one_pool_at_a_time) {
     EXPECT_TRUE(third.acquire());
 }
 
-TEST(breaker, lets_go_of_its_strategy_when_the_pool_ends_although_a_lease_is_out) {
+TEST(breaker, frees_its_strategy_when_the_pool_ends_while_a_lease_is_out) {
     auto strategy = std::make_shared<threshold_breaker>();
     std::optional<session_pool> first;
     first.emplace(connector{server::start()}, cenote::options{.breaker = strategy});
-    auto held = first->acquire();
+    auto lease = first->acquire();
     first.reset();
     session_pool second{connector{server::start()}, {.breaker = strategy}};
     EXPECT_TRUE(second.acquire());
 }
 
-TEST(breaker, takes_its_own_strategy_again) {
+TEST(breaker, accepts_its_own_strategy_again) {
     auto strategy = std::make_shared<threshold_breaker>();
     session_pool pool{connector{server::start()}, {.breaker = strategy}};
     pool.set_breaker(strategy);
     EXPECT_TRUE(pool.acquire());
 }
 
-// A trial that comes back when the circuit is active again may go onto the shelf, past the machine.
-TEST(breaker, lets_somebody_in_again_whatever_became_of_earlier_trials) {
+// A lease of a recovery that ends when the circuit is active again may go onto the shelf, past the
+// machine.
+TEST(breaker, grants_a_lease_after_interrupted_recoveries) {
     session_pool pool{connector{server::start()}, {.max = 2}};
     {
         auto warm = pool.acquire();
@@ -678,8 +684,8 @@ TEST(breaker, lets_somebody_in_again_whatever_became_of_earlier_trials) {
     EXPECT_TRUE(pool.acquire());
 }
 
-/// Says where the circuit should be, each time.
-struct emphatic : cenote::breaker {
+/// Returns a state on every report, also when the circuit is already in that state.
+struct insistent_breaker : cenote::breaker {
     std::optional<breaker_move> succeeded(const breaker_report&) override {
         return breaker_move{.to = breaker_state::active};
     }
@@ -688,8 +694,9 @@ struct emphatic : cenote::breaker {
     }
 };
 
-TEST(breaker, hears_of_a_failure_also_after_it_ruled_on_successes) {
-    session_pool pool{connector{server::start()}, {.breaker = std::make_shared<emphatic>()}};
+TEST(breaker, reports_a_failure_also_after_a_decision_on_successes) {
+    session_pool pool{connector{server::start()},
+                      {.breaker = std::make_shared<insistent_breaker>()}};
     for (int i = 0; i < 10; ++i) auto used = pool.acquire();
     pool.acquire().discard(failure());
     EXPECT_TRUE(turns(pool, breaker_state::inactive));
@@ -714,17 +721,18 @@ TEST(breaker, moves_under_load_leave_the_numbers_right) {
                        .acquire_timeout = 1s,
                        .breaker = std::make_shared<threshold_breaker>(threshold_breaker::settings{
                            .failures = 2, .cool_down = 1ms, .probes = 2, .successes = 3})}};
-    // The users end by themselves: they may leave this thread without the pool's lock for long.
+    // The users end by a count, not by a flag of this thread, which may wait long for the pool's
+    // lock.
     std::atomic<int> busy{4};
     std::vector<std::thread> users;
     for (int i = 0; i < 4; ++i)
         users.emplace_back([&, i] {
             for (int n = 0; n < 20 * rounds(300); ++n) {
                 std::error_code error;
-                auto held = pool.acquire({}, error);
-                if (!held) std::this_thread::yield();  // lets others have the pool's lock
-                if (held && (n + i) % 7 == 0)
-                    held.discard(std::make_exception_ptr(std::runtime_error("broken")));
+                auto lease = pool.acquire({}, error);
+                if (!lease) std::this_thread::yield();  // lets other threads have the pool's lock
+                if (lease && (n + i) % 7 == 0)
+                    lease.discard(std::make_exception_ptr(std::runtime_error("broken")));
             }
             --busy;
         });
@@ -737,7 +745,7 @@ TEST(breaker, moves_under_load_leave_the_numbers_right) {
         std::this_thread::yield();
     }
     for (std::thread& t : users) t.join();
-    // The strategy may be told of the last failures only now, and then opens the circuit again.
+    // The strategy may get the last failures only now, and then opens the circuit again.
     EXPECT_TRUE(eventually([&] {
         pool.activate();
         std::error_code error;

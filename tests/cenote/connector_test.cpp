@@ -1,4 +1,4 @@
-// Connectors: what may be one, what may be pooled, and that resources are made in their place.
+// Tests which types can be connectors and resources, and that resources are constructed in place.
 #include <any>
 #include <atomic>
 #include <cstdint>
@@ -47,7 +47,7 @@ struct void_verbs {
     void reset(session& s) const { (void)to->reset(s); }
 };
 
-/// Knows only when it is made whether it can probe.
+/// Whether it can probe is a property of the object.
 struct undecided : support::connector {
     bool able = false;
     bool can_probe() const noexcept { return able; }
@@ -62,7 +62,7 @@ struct over_aligned {
     alignas(128) char bytes[128] = {};
 };
 
-/// Can be made from anything at all, and remembers of what size that was.
+/// Can be constructed from any type, and remembers the size of that type.
 struct greedy {
     greedy() = default;
     template <class U>
@@ -70,7 +70,7 @@ struct greedy {
     std::size_t made_of = 0;
 };
 
-/// Made from an int in one way if that is asked for, in another if it is merely allowed.
+/// Has an implicit conversion from int, and an explicit constructor for any type.
 struct convertible {
     convertible(int n) : number(n) {}  // NOLINT: a conversion is what is tested
     template <class U>
@@ -78,29 +78,29 @@ struct convertible {
     int number;
 };
 
-/// Writes down its end.
-struct witness {
-    explicit witness(std::vector<std::string>& l) : log(&l) {}
-    witness(witness&& other) noexcept : log(std::exchange(other.log, nullptr)) {}
-    witness& operator=(witness&&) = delete;
-    ~witness() {
+/// Logs its destruction.
+struct logged {
+    explicit logged(std::vector<std::string>& l) : log(&l) {}
+    logged(logged&& other) noexcept : log(std::exchange(other.log, nullptr)) {}
+    logged& operator=(logged&&) = delete;
+    ~logged() {
         if (log != nullptr) log->emplace_back("end");
     }
     std::vector<std::string>* log;
 };
 
-struct witness_connector {
+struct logging_connector {
     std::vector<std::string>& log;
     bool fails = false;
-    witness open() {
+    logged open() {
         log.emplace_back("open");
         if (fails) throw std::runtime_error("no");
-        return witness(log);
+        return logged(log);
     }
-    void close(witness&) { log.emplace_back("close"); }
+    void close(logged&) { log.emplace_back("close"); }
 };
 
-/// Its address is nobody's business.
+/// Has no operator &.
 struct hidden {
     int number = 0;
     hidden* operator&() const = delete;  // NOLINT: such types exist
@@ -132,7 +132,7 @@ static_assert(cenote::connector<int (*)(), long>);
 static_assert(!cenote::connector<only_open, int>);
 static_assert(!cenote::connector<int, int>);
 
-TEST(connector, any_callable_or_anything_with_open_will_do) {
+TEST(connector, is_any_callable_or_any_type_with_open) {
     EXPECT_EQ(*cenote::pool<std::string>{only_open{}}.acquire(), "opened");
     EXPECT_EQ(*cenote::pool<int>{&open_seven}.acquire(), 7);
     EXPECT_EQ(*cenote::pool<int>{open_seven}.acquire(), 7);
@@ -183,8 +183,8 @@ TEST(connector, a_resource_is_made_in_its_place_and_never_moved) {
     EXPECT_EQ(to->moved, 0);
 }
 
-// A constructor that takes anything was preferred to what open returned, and got a helper of the
-// pool's instead.
+// A constructor that accepts any type used to get a helper object of the pool instead of the result
+// of open.
 TEST(connector, a_resource_that_can_be_made_from_anything_is_what_open_returns) {
     cenote::pool<std::any> anys{[] { return std::any(std::string("text")); }};
     EXPECT_EQ(std::any_cast<std::string>(*anys.acquire()), "text");
@@ -194,7 +194,7 @@ TEST(connector, a_resource_that_can_be_made_from_anything_is_what_open_returns) 
     EXPECT_EQ(greedies.acquire()->made_of, 0U);
 }
 
-TEST(connector, what_converts_is_converted_and_not_forced) {
+TEST(connector, uses_an_implicit_conversion_if_there_is_one) {
     cenote::pool<convertible> pool{[] { return 4; }};
     EXPECT_EQ(pool.acquire()->number, 4);
     cenote::pool<convertible> from_short{[] { return short{5}; }};
@@ -214,72 +214,73 @@ TEST(connector, a_resource_may_be_const_or_hide_its_address) {
     EXPECT_EQ(*constant.acquire(), "a");
     cenote::pool<const int> number{[] { return 6; }};
     EXPECT_EQ(*number.acquire(), 6);
-    cenote::pool<hidden> shy{[] { return hidden{7}; }};
-    auto held = shy.acquire();
-    EXPECT_EQ(held->number, 7);
-    EXPECT_EQ(held.get()->number, 7);
+    cenote::pool<hidden> hiding{[] { return hidden{7}; }};
+    auto lease = hiding.acquire();
+    EXPECT_EQ(lease->number, 7);
+    EXPECT_EQ(lease.get()->number, 7);
 }
 
 TEST(connector, a_resource_ends_once_after_its_close) {
-    using words = std::vector<std::string>;
-    words log;
+    using lines = std::vector<std::string>;
+    lines log;
     {
-        cenote::pool<witness> pool{witness_connector{log}};
+        cenote::pool<logged> pool{logging_connector{log}};
         pool.acquire().discard();
         EXPECT_EQ(pool.close(plenty), 0U);
     }
-    EXPECT_EQ(log, (words{"open", "close", "end"}));
+    EXPECT_EQ(log, (lines{"open", "close", "end"}));
     log.clear();
     {
-        cenote::pool<witness> pool{witness_connector{log}};
-        witness mine = pool.acquire().detach();
+        cenote::pool<logged> pool{logging_connector{log}};
+        logged mine = pool.acquire().detach();
         EXPECT_EQ(pool.close(plenty), 0U);
-        EXPECT_EQ(log, words{"open"});
+        EXPECT_EQ(log, lines{"open"});
     }
-    EXPECT_EQ(log, (words{"open", "end"})) << "what was detached is not closed, and ends once";
+    EXPECT_EQ(log, (lines{"open", "end"}))
+        << "a detached resource is not closed, and is destroyed once";
 }
 
-TEST(connector, after_an_open_that_throws_there_is_nothing_to_end) {
+TEST(connector, destroys_nothing_after_an_open_that_throws) {
     std::vector<std::string> log;
     {
-        cenote::pool<witness> pool{witness_connector{log, true}};
+        cenote::pool<logged> pool{logging_connector{log, true}};
         std::error_code error;
         EXPECT_FALSE(pool.acquire({.timeout = 1ms}, error));
         EXPECT_EQ(pool.close(plenty), 0U);
     }
     EXPECT_FALSE(log.empty());
-    for (const auto& word : log) EXPECT_EQ(word, "open");
+    for (const auto& line : log) EXPECT_EQ(line, "open");
 }
 
 TEST(connector, members_may_be_templates_functions_or_return_what_is_ignored) {
     cenote::pool<int> pool{templates_and_data{}, {.probe_after_idle = 0ns}};
-    EXPECT_EQ(*pool.acquire(), 4) << "before_acquire looked";
-    EXPECT_EQ(*pool.acquire(), 6) << "probed, and looked at again";
+    EXPECT_EQ(*pool.acquire(), 4) << "before_acquire was called";
+    EXPECT_EQ(*pool.acquire(), 6) << "probe and before_acquire were called";
     pool.acquire().discard();
     EXPECT_EQ(pool.close(plenty), 0U);
 }
 
-TEST(connector, of_overloads_the_one_that_fits_is_called) {
+TEST(connector, calls_the_overload_that_matches) {
     cenote::pool<int> pool{overloads{}, {.probe_after_idle = 0ns}};
     EXPECT_EQ(*pool.acquire(), 3);
     EXPECT_EQ(*pool.acquire(), 4) << "probed";
 }
 
-TEST(connector, a_verb_that_returns_nothing_says_yes_by_returning) {
+TEST(connector, a_function_that_returns_void_succeeds_by_returning) {
     auto to = server::start();
     cenote::options settings = support::patient(10);
     settings.probe_after_idle = 0ns;
     cenote::pool<session> pool{void_verbs{to}, settings};
     (void)pool.acquire();
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     EXPECT_EQ(to->probes, 1);
-    held.mark_dirty();
-    held.give_back();
+    lease.mark_dirty();
+    lease.give_back();
     EXPECT_EQ(pool.acquire()->id, 1);
     EXPECT_EQ(to->resets, 1);
 }
 
-TEST(connector, one_that_says_it_cannot_probe_is_taken_for_one_without_a_probe) {
+TEST(connector, with_can_probe_false_works_as_without_a_probe) {
     for (bool able : {true, false}) {
         auto to = server::start();
         cenote::options settings = support::patient(10);
@@ -293,7 +294,7 @@ TEST(connector, one_that_says_it_cannot_probe_is_taken_for_one_without_a_probe) 
     }
 }
 
-TEST(connector, without_close_the_destructor_is_enough) {
+TEST(connector, needs_no_close_if_the_destructor_is_enough) {
     auto to = server::start();
     cenote::pool<session> pool{[to] { return to->open(); }};
     pool.acquire().discard();
@@ -315,15 +316,15 @@ TEST(connector, open_probe_reset_and_close_never_run_on_a_borrowers_thread) {
     auto to = server::start();
     auto me = std::this_thread::get_id();
     std::atomic<int> mine{0};
-    auto look = [&](int) { return mine += std::this_thread::get_id() == me, true; };
-    to->on_open = [&](int id) { (void)look(id); };
-    to->on_close = [&](int id) { (void)look(id); };
-    to->on_probe = look;
-    to->on_reset = look;
+    auto note = [&](int) { return mine += std::this_thread::get_id() == me, true; };
+    to->on_open = [&](int id) { (void)note(id); };
+    to->on_close = [&](int id) { (void)note(id); };
+    to->on_probe = note;
+    to->on_reset = note;
     cenote::pool<session> pool{support::connector{to}, {.probe_after_idle = 0ns}};
     for (int i = 0; i < 3; ++i) {
-        auto held = pool.acquire();
-        held.mark_dirty();
+        auto lease = pool.acquire();
+        lease.mark_dirty();
     }
     pool.acquire().discard();
     EXPECT_EQ(pool.close(plenty), 0U);
@@ -331,11 +332,11 @@ TEST(connector, open_probe_reset_and_close_never_run_on_a_borrowers_thread) {
     EXPECT_GT(to->probes + to->resets + to->closes, 3);
 }
 
-// Connectors that are chosen at run time.
+// Connectors that are selected at run time.
 
-class chosen : public cenote::connector_interface<session> {
+class virtual_connector : public cenote::connector_interface<session> {
 public:
-    explicit chosen(std::shared_ptr<server> to) : to_(std::move(to)) {}
+    explicit virtual_connector(std::shared_ptr<server> to) : to_(std::move(to)) {}
     session open() override { return to_->open(); }
     bool can_probe() const noexcept override { return true; }
     bool probe(session& s) override { return to_->probe(s); }
@@ -348,7 +349,8 @@ private:
 
 TEST(connector_interface, is_a_connector_behind_a_shared_pointer) {
     auto to = server::start();
-    std::shared_ptr<cenote::connector_interface<session>> connect = std::make_shared<chosen>(to);
+    std::shared_ptr<cenote::connector_interface<session>> connect =
+        std::make_shared<virtual_connector>(to);
     {
         cenote::pool<session> pool{
             connect, {.probe_timeout = plenty, .reset_timeout = plenty, .probe_after_idle = 0ns}};
@@ -359,10 +361,10 @@ TEST(connector_interface, is_a_connector_behind_a_shared_pointer) {
         EXPECT_EQ(pool.close(plenty), 0U);
     }
     EXPECT_EQ(to->closes, 1);
-    EXPECT_EQ(connect.use_count(), 1) << "the pool keeps it no longer than it needs it";
+    EXPECT_EQ(connect.use_count(), 1) << "the pool no longer shares it";
 }
 
-TEST(connector_interface, can_be_one_of_the_users_own) {
+TEST(connector_interface, can_be_an_interface_of_the_user) {
     struct opens {
         virtual ~opens() = default;
         virtual int open() = 0;
@@ -372,7 +374,7 @@ TEST(connector_interface, can_be_one_of_the_users_own) {
         int opened = 0;
     };
     std::shared_ptr<opens> connect = std::make_shared<counts>();
-    cenote::pool pool{connect};  // of int, by what open() returns
+    cenote::pool pool{connect};  // of int: the result type of open()
     EXPECT_EQ(*pool.acquire(), 1);
     auto another = std::make_shared<counts>();
     another->opened = 6;

@@ -1,4 +1,4 @@
-// Errors: codes, their category, one exception per code, and texts that explain.
+// Tests error codes, their category, the exception of each code, and the texts.
 #include "cenote/error.hpp"
 
 #include <future>
@@ -95,14 +95,14 @@ TEST(error, an_exception_carries_its_cause_and_copies_without_throwing) {
     static_assert(std::is_nothrow_copy_constructible_v<cenote::timed_out_error>);
 }
 
-TEST(error, tells_programs_which_pool_it_was_and_how_it_stood) {
+TEST(error, has_the_name_and_the_stats_of_the_pool) {
     cenote::pool<session> pool{connector{server::start()}, {.name = "orders", .max = 1}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     try {
         (void)pool.acquire_for(0ns);
         FAIL() << "all are leased";
     } catch (const cenote::pool_error& e) {
-        held.give_back();  // what was seen stays
+        lease.give_back();  // the stats in the error do not change
         EXPECT_EQ(e.pool(), "orders");
         EXPECT_EQ(e.stats().leased, 1U);
         EXPECT_EQ(e.stats().max, 1U);
@@ -113,7 +113,7 @@ TEST(error, tells_programs_which_pool_it_was_and_how_it_stood) {
     EXPECT_EQ(of_no_pool.stats().max, 0U);
 }
 
-TEST(error, a_timeout_explains_who_holds_and_who_waits) {
+TEST(error, a_timeout_lists_call_sites_of_leases_and_counts_waiters) {
     cenote::pool<session> pool{connector{server::start()}, {.name = "orders", .max = 2}};
     auto one = pool.acquire();
     auto two = pool.acquire();
@@ -139,8 +139,8 @@ TEST(error, a_timeout_explains_who_holds_and_who_waits) {
 
 TEST(error, a_timeout_counts_the_leases_of_one_call_site_together) {
     cenote::pool<session> pool{connector{server::start()}, {.max = 3}};
-    std::vector<cenote::lease<session>> held;
-    for (int i = 0; i < 3; ++i) held.push_back(pool.acquire());
+    std::vector<cenote::lease<session>> leases;
+    for (int i = 0; i < 3; ++i) leases.push_back(pool.acquire());
     std::string text = text_of([&] { (void)pool.acquire_for(1ms); });
     EXPECT_THAT(text, ContainsRegex("error_test.cpp:[0-9]+ holds 3"));
 }
@@ -148,7 +148,7 @@ TEST(error, a_timeout_counts_the_leases_of_one_call_site_together) {
 TEST(error, a_timeout_names_the_call_site_of_a_reused_resource) {
     cenote::pool<session> pool{connector{server::start()}, {.max = 1}};
     for (int i = 0; i < 3; ++i) (void)pool.acquire();
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     unsigned line = __LINE__ - 1;
     std::string text = text_of([&] { (void)pool.acquire_for(1ms); });
     EXPECT_THAT(text, HasSubstr("error_test.cpp:" + std::to_string(line)));
@@ -175,13 +175,13 @@ TEST(error, a_timeout_says_why_the_last_open_failed) {
     EXPECT_THAT(times_out(other), ContainsRegex("last open.*exception"));
 }
 
-TEST(error, the_cause_is_gone_once_an_open_went_well) {
+TEST(error, the_cause_is_null_after_a_successful_open) {
     auto to = server::start();
     to->on_open = [](int id) {
         if (id == 1) throw support::refused_by_server("once");
     };
     cenote::pool<session> pool{connector{to}, {.max = 1}};
-    auto held = pool.acquire_for(plenty);
+    auto lease = pool.acquire_for(plenty);
     try {
         (void)pool.acquire_for(1ms);
         FAIL();
@@ -193,7 +193,7 @@ TEST(error, the_cause_is_gone_once_an_open_went_well) {
 TEST(error, every_refusal_names_the_pool) {
     cenote::pool<session> pool{connector{server::start()},
                                {.name = "orders", .max = 1, .line_max = 1}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     std::stop_source stop;
     auto waiter = std::async(std::launch::async, [&] {
         std::stop_token token = stop.get_token();

@@ -1,4 +1,5 @@
-// After a fork parent and child both work on, and the child says no word on what is the parent's.
+// Tests forks: parent and child both keep a working pool, and the child never uses a resource of
+// its parent.
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -24,8 +25,8 @@
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-// It ends a child that starts a thread, unless told otherwise. What happens in a child of many
-// threads it does not watch; what happens in the parent it does.
+// The sanitizer ends a child that starts a thread, unless configured otherwise. It watches the
+// parent, but not a child of a process with several threads.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): its name
 extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
 #endif
@@ -53,14 +54,14 @@ struct fork_test : testing::Test {
         settings.probe_timeout = settings.reset_timeout = settings.close_timeout = plenty;
         pool.emplace(connect, settings);
     }
-    /// What a working pool of this process can do.
+    /// Whether the pool of this process works.
     bool works() {
         for (int i = 0; i < 10; ++i) {
-            auto held = pool->acquire();
-            if (!held || !held->is_ours()) return false;
-            held->say('u');
-            if (i == 5) held.mark_dirty();
-            if (i == 8) held.discard();
+            auto lease = pool->acquire();
+            if (!lease || !lease->is_ours()) return false;
+            lease->say('u');
+            if (i == 5) lease.mark_dirty();
+            if (i == 8) lease.discard();
         }
         return true;
     }
@@ -74,7 +75,7 @@ struct fork_test : testing::Test {
 
 }  // namespace
 
-TEST_F(fork_test, what_is_idle_stays_the_parents) {
+TEST_F(fork_test, idle_resources_stay_with_the_parent) {
     make({.max = 3, .min_size = 3, .warm_up = cenote::warm_up::wait});
     EXPECT_TRUE(in_child([&] {
         CHILD_MUST(works());
@@ -99,16 +100,16 @@ TEST_F(fork_test, statistics_begin_at_zero) {
     }));
 }
 
-TEST_F(fork_test, what_the_forking_thread_leases_stays_readable_and_never_returns) {
+TEST_F(fork_test, a_lease_of_the_forking_thread_stays_readable_and_never_returns) {
     make({.max = 2});
-    auto held = pool->acquire();
+    auto lease = pool->acquire();
     EXPECT_TRUE(in_child([&] {
-        int fd = held->fd();
-        CHILD_MUST(fd >= 0 && !held->is_ours());
-        held.give_back();
+        int fd = lease->fd();
+        CHILD_MUST(fd >= 0 && !lease->is_ours());
+        lease.give_back();
         CHILD_MUST(works());
         auto one = pool->acquire();
-        auto two = pool->acquire();  // both places are free
+        auto two = pool->acquire();  // both slots are free
         CHILD_MUST(one->is_ours() && two->is_ours());
         return true;
     }));
@@ -116,27 +117,27 @@ TEST_F(fork_test, what_the_forking_thread_leases_stays_readable_and_never_return
 
 TEST_F(fork_test, leases_end_in_the_child_in_any_way_and_order) {
     make({.max = 8});
-    std::vector<cenote::lease<wire>> held;
-    for (int i = 0; i < 8; ++i) held.push_back(pool->acquire());
+    std::vector<cenote::lease<wire>> leases;
+    for (int i = 0; i < 8; ++i) leases.push_back(pool->acquire());
     EXPECT_TRUE(in_child([&] {
-        held[0].give_back();  // before the pool is used
-        held[1].discard();
-        held[2].mark_dirty();
-        held[2].give_back();
+        leases[0].give_back();  // before the pool is used
+        leases[1].discard();
+        leases[2].mark_dirty();
+        leases[2].give_back();
         CHILD_MUST(works());
-        held[3].give_back();  // and after
-        held[4].discard();
-        held[5].mark_dirty();
-        held[5].give_back();
+        leases[3].give_back();  // after the pool was used
+        leases[4].discard();
+        leases[5].mark_dirty();
+        leases[5].give_back();
         CHILD_MUST(works());
         pool.reset();
-        held.clear();  // and when it is gone
+        leases.clear();  // after the end of the pool
         return true;
     }));
-    held.clear();
+    leases.clear();
 }
 
-TEST_F(fork_test, what_is_detached_in_the_child_is_the_callers) {
+TEST_F(fork_test, a_resource_detached_in_the_child_belongs_to_the_caller) {
     make({.max = 4});
     auto one = pool->acquire();
     auto two = pool->acquire();
@@ -147,25 +148,25 @@ TEST_F(fork_test, what_is_detached_in_the_child_is_the_callers) {
         CHILD_MUST(early->is_open() && late->is_open());
         CHILD_MUST(works());
         pool.reset();
-        (void)early.release();  // it would say goodbye
+        (void)early.release();  // its destructor would write to the parent's connection
         (void)late.release();
         return true;
     }));
 }
 
-TEST_F(fork_test, what_another_thread_leases_is_left_alone) {
+TEST_F(fork_test, a_lease_of_another_thread_is_untouched) {
     make({.max = 1});
     door go_on;
     std::atomic<bool> holds{false};
     std::thread other([&] {
-        auto held = pool->acquire();
+        auto lease = pool->acquire();
         holds = true;
         go_on.pass_through();
-        held->say('u');
+        lease->say('u');
     });
     ASSERT_TRUE(eventually([&] { return holds.load(); }));
     EXPECT_TRUE(in_child([&] {
-        CHILD_MUST(works());  // the one place is free
+        CHILD_MUST(works());  // the only slot is free
         pool.reset();
         return true;
     }));
@@ -173,9 +174,9 @@ TEST_F(fork_test, what_another_thread_leases_is_left_alone) {
     other.join();
 }
 
-TEST_F(fork_test, whoever_waits_in_line_is_served_by_the_parent_alone) {
+TEST_F(fork_test, waiters_are_served_by_the_parent_alone) {
     make({.max = 1});
-    auto held = pool->acquire();
+    auto lease = pool->acquire();
     std::atomic<int> served{0};
     std::vector<std::thread> waiting;
     for (int i = 0; i < 4; ++i)
@@ -187,19 +188,19 @@ TEST_F(fork_test, whoever_waits_in_line_is_served_by_the_parent_alone) {
     EXPECT_TRUE(in_child([&] {
         CHILD_MUST(pool->stats().waiting == 0);
         CHILD_MUST(works());
-        held.give_back();
+        lease.give_back();
         CHILD_MUST(works());
         CHILD_MUST(served == 0);
         pool.reset();
         return true;
     }));
     EXPECT_EQ(served, 0);
-    held.give_back();
+    lease.give_back();
     for (auto& t : waiting) t.join();
     EXPECT_EQ(served, 4);
 }
 
-TEST_F(fork_test, calls_in_flight_are_the_parents) {
+TEST_F(fork_test, calls_in_flight_belong_to_the_parent) {
     door opens;
     std::atomic<int> begun{0};
     pid_t parent = getpid();
@@ -212,9 +213,9 @@ TEST_F(fork_test, calls_in_flight_are_the_parents) {
         {.max = 2, .min_size = 2, .acquire_timeout = plenty, .open_timeout = cenote::forever});
     ASSERT_TRUE(eventually([&] { return begun == 2; }));
     EXPECT_TRUE(in_child([&] {
-        auto held = slow.acquire();  // both places are free
-        CHILD_MUST(held->is_ours());
-        held.give_back();
+        auto lease = slow.acquire();  // both slots are free
+        CHILD_MUST(lease->is_ours());
+        lease.give_back();
         slow.close(plenty);
         return true;
     }));
@@ -238,27 +239,27 @@ TEST_F(fork_test, a_pool_with_a_call_in_flight_ends_in_the_child) {
     opens.open();
 }
 
-TEST_F(fork_test, what_lies_on_the_shelf_stays_the_parents) {
+TEST_F(fork_test, shelved_resources_stay_with_the_parent) {
     make({.max = 4});
     for (int i = 0; i < 1000; ++i) (void)pool->acquire();
     EXPECT_TRUE(in_child([&] {
         for (int i = 0; i < 1000; ++i) {
-            auto held = pool->acquire();
-            CHILD_MUST(held->is_ours());
-            held->say('u');
+            auto lease = pool->acquire();
+            CHILD_MUST(lease->is_ours());
+            lease->say('u');
         }
         return true;
     }));
 }
 
-TEST_F(fork_test, what_was_taken_from_the_shelf_does_not_get_back_there) {
+TEST_F(fork_test, a_foreign_resource_does_not_return_to_the_shelf) {
     make({.max = 4});
     for (int i = 0; i < 1000; ++i) (void)pool->acquire();
-    auto held = pool->acquire();
+    auto lease = pool->acquire();
     EXPECT_TRUE(in_child([&] {
         for (int i = 0; i < 100; ++i) CHILD_MUST(pool->acquire()->is_ours());
         auto own = pool->acquire();
-        held.give_back();  // the cell is empty, and the lane is open
+        lease.give_back();  // the cell of the shelf is empty, and the lane is open
         for (int i = 0; i < 100; ++i) CHILD_MUST(pool->acquire()->is_ours());
         return true;
     }));
@@ -266,44 +267,44 @@ TEST_F(fork_test, what_was_taken_from_the_shelf_does_not_get_back_there) {
 
 TEST_F(fork_test, a_closed_pool_stays_closed) {
     make({.max = 2});
-    auto held = pool->acquire();
+    auto lease = pool->acquire();
     pool->close();
     EXPECT_TRUE(in_child([&] {
         std::error_code error;
         CHILD_MUST(!pool->acquire({}, error));
         CHILD_MUST(error == cenote::errc::closed);
         CHILD_MUST(pool->close(plenty) == 0);
-        held.give_back();
+        lease.give_back();
         pool.reset();
         return true;
     }));
     EXPECT_EQ(pool->close(0ns), 1U);
-    held.give_back();
+    lease.give_back();
     pool.reset();
 }
 
 TEST_F(fork_test, a_pool_that_is_only_destroyed_in_the_child_starts_no_thread) {
     make({.max = 3, .min_size = 3, .warm_up = cenote::warm_up::wait});
-    auto held = pool->acquire();
+    auto lease = pool->acquire();
     EXPECT_TRUE(in_child([&] {
         pool.reset();
         CHILD_MUST(support::slowly || support::thread_count() == 1);
         CHILD_MUST(to->count() == 3);
-        held.give_back();
+        lease.give_back();
         return true;
     }));
-    held.give_back();
+    lease.give_back();
 }
 
-TEST_F(fork_test, a_pool_may_be_gone_before_the_fork_and_its_leases_not) {
+TEST_F(fork_test, a_lease_of_a_destroyed_pool_may_end_in_the_child) {
     make({.max = 2});
-    auto held = pool->acquire();
+    auto lease = pool->acquire();
     pool.reset();
-    EXPECT_TRUE(in_child([&] { return held.give_back(), true; }));
-    held.give_back();
+    EXPECT_TRUE(in_child([&] { return lease.give_back(), true; }));
+    lease.give_back();
 }
 
-TEST_F(fork_test, children_of_children_are_children) {
+TEST_F(fork_test, pools_work_in_children_of_children) {
     make({.max = 2, .min_size = 1, .warm_up = cenote::warm_up::wait});
     auto first = pool->acquire();
     EXPECT_TRUE(in_child([&] {
@@ -314,7 +315,7 @@ TEST_F(fork_test, children_of_children_are_children) {
             CHILD_MUST(works());
             second.give_back();
             first.give_back();
-            CHILD_MUST(in_child([&] { return works(); }));  // and theirs
+            CHILD_MUST(in_child([&] { return works(); }));  // a third generation
             pool.reset();
             return true;
         }));
@@ -327,26 +328,26 @@ TEST_F(fork_test, children_of_children_are_children) {
     }));
 }
 
-TEST_F(fork_test, a_grandchild_of_a_child_that_did_nothing_works) {
+TEST_F(fork_test, pools_work_in_a_grandchild_of_an_idle_child) {
     make({.max = 2, .min_size = 1, .warm_up = cenote::warm_up::wait});
-    auto held = pool->acquire();
+    auto lease = pool->acquire();
     EXPECT_TRUE(in_child([&] {
         return in_child([&] {
-            held.give_back();
+            lease.give_back();
             return works();
         });
     }));
 }
 
-TEST_F(fork_test, a_grandchild_may_find_nothing_new_to_forsake) {
+TEST_F(fork_test, a_grandchild_may_have_nothing_to_forsake) {
     make({.min_size = 1,
           .warm_up = cenote::warm_up::wait,
           .observers = {std::make_shared<support::recorder>()},
           .clock = std::make_shared<cenote::manual_clock>()});
     EXPECT_TRUE(in_child([&] {
-        auto held = pool->acquire();  // the child's own; what was idle is forsaken
+        auto lease = pool->acquire();  // opened by the child; the idle one is forsaken
         CHILD_MUST(in_child([&] {
-            pool->pause();  // begins again, and has something to tell
+            pool->pause();  // starts work and has events to report
             pool->resume();
             return works();
         }));
@@ -354,7 +355,7 @@ TEST_F(fork_test, a_grandchild_may_find_nothing_new_to_forsake) {
     }));
 }
 
-TEST_F(fork_test, new_pools_can_be_made_and_unmade_in_the_child) {
+TEST_F(fork_test, pools_can_be_created_and_destroyed_in_the_child) {
     make({.max = 2});
     ASSERT_TRUE(works());
     EXPECT_TRUE(in_child([&] {
@@ -368,14 +369,14 @@ TEST_F(fork_test, new_pools_can_be_made_and_unmade_in_the_child) {
 
 TEST_F(fork_test, threads_of_the_child_share_its_pool) {
     make({.max = 3});
-    std::vector<cenote::lease<wire>> held;
-    for (int i = 0; i < 3; ++i) held.push_back(pool->acquire());
+    std::vector<cenote::lease<wire>> leases;
+    for (int i = 0; i < 3; ++i) leases.push_back(pool->acquire());
     EXPECT_TRUE(in_child([&] {
         std::atomic<int> well{0};
         std::vector<std::thread> threads;
-        for (auto& each : held)
+        for (auto& each : leases)
             threads.emplace_back([&, mine = std::move(each)]() mutable {
-                mine.give_back();  // at the same time as the others begin
+                mine.give_back();  // while the other threads begin
                 for (int i = 0; i < 200; ++i)
                     if (pool->acquire()->is_ours()) ++well;
             });
@@ -386,27 +387,27 @@ TEST_F(fork_test, threads_of_the_child_share_its_pool) {
     }));
 }
 
-TEST_F(fork_test, comes_at_any_time_under_load) {
+TEST_F(fork_test, may_come_at_any_time_under_load) {
     make({.max = 3, .max_uses = 50, .sweep_interval = 1ms, .probe_after_idle = 1s});
     std::atomic<bool> over{false};
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t)
         threads.emplace_back([&, t] {
             for (int i = 0; !over; ++i) {
-                auto held = pool->acquire();
-                held->say('u');
-                if (i % 64 == t) held.mark_dirty();
-                if (i % 256 == t) held.discard();
-                // Leaves the processor to the child; nothing depends on it.
+                auto lease = pool->acquire();
+                lease->say('u');
+                if (i % 64 == t) lease.mark_dirty();
+                if (i % 256 == t) lease.discard();
+                // Leaves the processor to the child. The result does not depend on it.
                 if (i % 32 == 0) std::this_thread::sleep_for(20us);
                 if (to->count() > 7000) over = true;
             }
         });
     int forks = support::rounds(300);
     for (int i = 0; i < forks && !HasFailure(); ++i) {
-        auto held = i % 2 == 0 ? pool->acquire() : cenote::lease<wire>();
+        auto lease = i % 2 == 0 ? pool->acquire() : cenote::lease<wire>();
         EXPECT_TRUE(in_child([&] {
-            if (i % 3 == 0) held.give_back();
+            if (i % 3 == 0) lease.give_back();
             CHILD_MUST(works());
             if (i % 5 == 0) pool.reset();
             return true;
@@ -417,54 +418,54 @@ TEST_F(fork_test, comes_at_any_time_under_load) {
     for (auto& t : threads) t.join();
 }
 
-// Another maximum.
+// Resizes.
 
-TEST_F(fork_test, a_larger_maximum_is_the_childs_too) {
+TEST_F(fork_test, the_child_inherits_a_larger_maximum) {
     make({.max = 1});
     pool->resize(5);
-    std::vector<cenote::lease<wire>> held;
-    for (int i = 0; i < 5; ++i) held.push_back(pool->acquire());
+    std::vector<cenote::lease<wire>> leases;
+    for (int i = 0; i < 5; ++i) leases.push_back(pool->acquire());
     EXPECT_TRUE(in_child([&] {
         CHILD_MUST(pool->stats().max == 5);
-        held[4].give_back();  // before the pool is used
+        leases[4].give_back();  // before the pool is used
         auto own = pool->acquire_many(5);
         for (auto& each : own) CHILD_MUST(each->is_ours());
-        held[3].give_back();  // and after
-        held[2].discard();
+        leases[3].give_back();  // after the pool was used
+        leases[2].discard();
         CHILD_MUST(pool->stats().leased == 5);
         CHILD_MUST(pool->leases().size() == 5);
         CHILD_MUST(!pool->try_acquire());
         own.clear();
         CHILD_MUST(works());
         pool.reset();
-        held.clear();
+        leases.clear();
         return true;
     }));
     EXPECT_EQ(pool->stats().leased, 5U);
-    held.clear();
+    leases.clear();
 }
 
-// Whatever place the child's are in: the parent's maximum was smaller when the places were made.
-TEST_F(fork_test, a_smaller_maximum_is_the_childs_too) {
+// The slots were created for a larger maximum than the child inherits.
+TEST_F(fork_test, the_child_inherits_a_smaller_maximum) {
     make({.max = 6, .leak_after = 1ms});
-    std::vector<cenote::lease<wire>> held;
-    for (int i = 0; i < 6; ++i) held.push_back(pool->acquire());
+    std::vector<cenote::lease<wire>> leases;
+    for (int i = 0; i < 6; ++i) leases.push_back(pool->acquire());
     pool->resize(2);
     EXPECT_TRUE(in_child([&] {
         CHILD_MUST(pool->stats().max == 2);
-        held[0].give_back();
+        leases[0].give_back();
         auto own = pool->acquire_many(2);
         CHILD_MUST(own[0]->is_ours() && own[1]->is_ours());
         CHILD_MUST(!pool->try_acquire());
         CHILD_MUST(pool->stats().total == 2);
         CHILD_MUST(eventually([&] { return pool->stats().leaks == 2; }));
-        held.clear();
+        leases.clear();
         CHILD_MUST(pool->stats().leased == 2);
         own.clear();
         CHILD_MUST(works());
         return true;
     }));
-    held.clear();
+    leases.clear();
     EXPECT_TRUE(eventually([&] { return pool->stats().total == 2; }));
 }
 
@@ -487,7 +488,7 @@ TEST_F(fork_test, the_child_can_resize_before_anything_else) {
     EXPECT_EQ(other.stats().idle, 3U);
 }
 
-TEST_F(fork_test, the_child_of_a_child_that_resized_has_its_maximum) {
+TEST_F(fork_test, a_grandchild_inherits_the_maximum_of_the_child) {
     make({.max = 2});
     auto first = pool->acquire();
     EXPECT_TRUE(in_child([&] {
@@ -525,7 +526,7 @@ TEST_F(fork_test, the_minimum_of_a_child_that_only_resized_is_opened_with_its_fi
     }));
 }
 
-TEST_F(fork_test, comes_at_any_time_while_it_is_resized) {
+TEST_F(fork_test, may_come_at_any_time_during_resizes) {
     make({.max = 2});
     std::atomic<bool> over{false};
     std::thread user([&] {
@@ -534,7 +535,7 @@ TEST_F(fork_test, comes_at_any_time_while_it_is_resized) {
     std::thread resizer([&] {
         for (std::size_t i = 0; !over; ++i) {
             pool->resize(1 + i * 7 % 50);
-            std::this_thread::sleep_for(50us);  // as above
+            std::this_thread::sleep_for(50us);  // leaves the processor to the child
         }
     });
     int forks = support::rounds(100);
@@ -557,12 +558,12 @@ TEST_F(fork_test, comes_at_any_time_while_it_is_resized) {
     pool->resize(2);
 }
 
-// What the connector says.
+// Connector functions.
 
-TEST_F(fork_test, a_connector_that_can_forsake_is_given_each_copy_once) {
+TEST_F(fork_test, forsake_gets_each_copy_once) {
     forsaking_connector forsaking{connect};
     wire_pool other(forsaking, {.max = 4, .acquire_timeout = plenty});
-    auto held = other.acquire();
+    auto lease = other.acquire();
     int idle_fd = -1;
     {
         auto idle = other.acquire();
@@ -570,13 +571,13 @@ TEST_F(fork_test, a_connector_that_can_forsake_is_given_each_copy_once) {
         idle_fd = idle->fd();
     }
     EXPECT_TRUE(in_child([&] {
-        int fd = held->fd();
+        int fd = lease->fd();
         CHILD_MUST(*forsaking.forsaken == 0);
-        other.retire_all();  // any use will do
+        other.retire_all();  // any use of the pool
         CHILD_MUST(*forsaking.forsaken == 2);
         CHILD_MUST(fcntl(idle_fd, F_GETFD) < 0);
-        CHILD_MUST(held->is_open());
-        held.give_back();
+        CHILD_MUST(lease->is_open());
+        lease.give_back();
         CHILD_MUST(*forsaking.forsaken == 3);
         CHILD_MUST(fcntl(fd, F_GETFD) < 0);
         CHILD_MUST(in_child([&] {
@@ -587,7 +588,7 @@ TEST_F(fork_test, a_connector_that_can_forsake_is_given_each_copy_once) {
         return true;
     }));
     EXPECT_EQ(*forsaking.forsaken, 0);
-    held.give_back();
+    lease.give_back();
     EXPECT_TRUE(other.acquire()->is_open());
 }
 
@@ -596,28 +597,28 @@ TEST_F(fork_test, an_exception_of_forsake_is_dropped) {
         static void forsake(wire&) { throw 1; }
     };
     wire_pool other(throwing{connect}, {.max = 1});
-    auto held = other.acquire();
+    auto lease = other.acquire();
     EXPECT_TRUE(in_child([&] {
-        held.give_back();
+        lease.give_back();
         return other.acquire()->is_ours();
     }));
 }
 
-TEST_F(fork_test, no_hook_sees_what_is_the_parents) {
+TEST_F(fork_test, no_hook_gets_a_foreign_resource) {
     struct hooked : wire_connector {
         static bool before_acquire(wire& w) { return w.is_ours() || (w.say('A'), true); }
         static bool before_release(wire& w) { return w.is_ours() || (w.say('R'), true); }
     };
     wire_pool other(hooked{connect}, {.max = 2, .min_size = 1, .acquire_timeout = plenty});
-    auto held = other.acquire();
+    auto lease = other.acquire();
     EXPECT_TRUE(in_child([&] {
-        held.give_back();
+        lease.give_back();
         for (int i = 0; i < 10; ++i) CHILD_MUST(other.acquire()->is_ours());
         return true;
     }));
 }
 
-// Forks in what the pool calls.
+// Forks in functions that the pool calls.
 
 TEST_F(fork_test, may_come_in_an_open) {
     std::atomic<int> ended_well{0};
@@ -661,11 +662,11 @@ TEST_F(fork_test, may_come_in_an_observer) {
     pool.reset();
 }
 
-TEST_F(fork_test, observers_hear_in_the_child_what_happens_there) {
+TEST_F(fork_test, observers_get_events_of_the_child) {
     auto seen = std::make_shared<support::recorder>();
     make({.max = 2, .observers = {seen}});
     ASSERT_TRUE(works());
-    // Then the observer is not busy, and its own lock is free when the child is made.
+    // Then the observer is idle, and its lock is free when the child is created.
     ASSERT_TRUE(eventually([&] {
         auto now = pool->stats();
         return seen->count(cenote::event_kind::opened) == now.opened &&
@@ -684,21 +685,21 @@ TEST_F(fork_test, observers_hear_in_the_child_what_happens_there) {
     }));
 }
 
-// Those who wait without a thread.
+// Waiting coroutines.
 
 namespace {
 
 support::task waits(wire_pool& pool, std::stop_token stop, int* outcome) {
     std::error_code error;
-    auto held = co_await pool.co_acquire({.timeout = plenty, .stop = stop}, error);
-    *outcome = held ? 1 : error == cenote::errc::canceled ? -1 : -2;
+    auto lease = co_await pool.co_acquire({.timeout = plenty, .stop = stop}, error);
+    *outcome = lease ? 1 : error == cenote::errc::canceled ? -1 : -2;
 }
 
 }  // namespace
 
-TEST_F(fork_test, a_waiting_coroutine_is_left_alone_in_the_child_unless_told_to_stop) {
+TEST_F(fork_test, a_waiting_coroutine_is_not_resumed_in_the_child_unless_stopped) {
     make({.max = 1});
-    auto held = pool->acquire();
+    auto lease = pool->acquire();
     int outcome = 0;
     int other_outcome = 0;
     std::stop_source stop;
@@ -708,7 +709,7 @@ TEST_F(fork_test, a_waiting_coroutine_is_left_alone_in_the_child_unless_told_to_
     other->start();
     EXPECT_TRUE(in_child([&] {
         CHILD_MUST(works());
-        held.give_back();
+        lease.give_back();
         CHILD_MUST(works());
         CHILD_MUST(outcome == 0 && other_outcome == 0);
         stop.request_stop();
@@ -719,13 +720,13 @@ TEST_F(fork_test, a_waiting_coroutine_is_left_alone_in_the_child_unless_told_to_
         return true;
     }));
     EXPECT_EQ(outcome, 0);
-    held.give_back();
+    lease.give_back();
     EXPECT_TRUE(eventually([&] { return outcome == 1 && other_outcome == 1; }));
 }
 
 TEST_F(fork_test, may_come_in_a_coroutine_that_a_release_resumes) {
     make({.max = 1});
-    auto held = pool->acquire();
+    auto lease = pool->acquire();
     bool well = false;
     auto forks = [&]() -> support::task {
         auto got = co_await pool->co_acquire_for(plenty);
@@ -736,6 +737,6 @@ TEST_F(fork_test, may_come_in_a_coroutine_that_a_release_resumes) {
     };
     support::task waiting = forks();
     waiting.start();
-    held.give_back();
+    lease.give_back();
     EXPECT_TRUE(eventually([&] { return well; }));
 }

@@ -1,4 +1,4 @@
-// A lease: move-only, returns exactly once, and every early end of it.
+// Tests leases: moves, a single return, and every way to end one early.
 #include <array>
 #include <exception>
 #include <memory>
@@ -28,7 +28,7 @@ static_assert(std::is_nothrow_move_assignable_v<lease<int>>);
 static_assert(std::is_nothrow_default_constructible_v<lease<int>>);
 static_assert(!std::is_convertible_v<lease<int>, bool>);
 
-TEST(lease, that_holds_nothing_is_empty_and_harmless) {
+TEST(lease, default_constructed_is_empty_and_harmless) {
     lease<int> none;
     EXPECT_FALSE(none);
     EXPECT_EQ(none.get(), nullptr);
@@ -41,17 +41,17 @@ TEST(lease, that_holds_nothing_is_empty_and_harmless) {
 
 TEST(lease, gives_access_to_its_resource) {
     session_pool pool{connector{server::start()}};
-    const auto held = pool.acquire();
-    EXPECT_TRUE(held);
-    EXPECT_EQ((*held).id, 1);
-    EXPECT_EQ(held->id, 1);
-    EXPECT_EQ(held.get(), &*held);
+    const auto mine = pool.acquire();
+    EXPECT_TRUE(mine);
+    EXPECT_EQ((*mine).id, 1);
+    EXPECT_EQ(mine->id, 1);
+    EXPECT_EQ(mine.get(), &*mine);
 }
 
 TEST(lease, returns_its_resource_at_the_end_of_its_life) {
     session_pool pool{connector{server::start()}};
     {
-        auto held = pool.acquire();
+        auto mine = pool.acquire();
         EXPECT_EQ(pool.stats().leased, 1U);
     }
     EXPECT_EQ(pool.stats().leased, 0U);
@@ -60,18 +60,18 @@ TEST(lease, returns_its_resource_at_the_end_of_its_life) {
 
 TEST(lease, returns_exactly_once) {
     session_pool pool{connector{server::start()}};
-    auto held = pool.acquire();
-    held.give_back();
-    EXPECT_FALSE(held);
-    held.give_back();
-    held.discard();
-    held.mark_dirty();
+    auto mine = pool.acquire();
+    mine.give_back();
+    EXPECT_FALSE(mine);
+    mine.give_back();
+    mine.discard();
+    mine.mark_dirty();
     EXPECT_EQ(pool.stats().released, 1U);
     EXPECT_EQ(pool.stats().discarded, 0U);
     EXPECT_EQ(pool.stats().idle, 1U);
 }
 
-TEST(lease, a_second_return_does_not_touch_the_next_holder) {
+TEST(lease, a_second_return_does_not_touch_the_next_lease) {
     session_pool pool{connector{server::start()}, {.max = 1}};
     auto first = pool.acquire();
     first.give_back();
@@ -93,7 +93,7 @@ TEST(lease, moves_without_returning) {
     EXPECT_EQ(pool.stats().released, 0U);
 }
 
-TEST(lease, assignment_returns_what_was_held_before) {
+TEST(lease, assignment_returns_the_previous_resource) {
     session_pool pool{connector{server::start()}};
     auto one = pool.acquire();
     auto two = pool.acquire();
@@ -112,7 +112,7 @@ TEST(lease, assignment_returns_what_was_held_before) {
 
 TEST(lease, may_end_on_another_thread) {
     session_pool pool{connector{server::start()}};
-    std::jthread([held = pool.acquire()] {}).join();
+    std::jthread([mine = pool.acquire()] {}).join();
     EXPECT_EQ(pool.stats().leased, 0U);
     EXPECT_EQ(pool.acquire()->id, 1);
 }
@@ -120,9 +120,9 @@ TEST(lease, may_end_on_another_thread) {
 TEST(lease, discard_closes_the_resource) {
     auto to = server::start();
     session_pool pool{connector{to}};
-    auto held = pool.acquire();
-    held.discard();
-    EXPECT_FALSE(held);
+    auto mine = pool.acquire();
+    mine.discard();
+    EXPECT_FALSE(mine);
     EXPECT_TRUE(eventually([&] { return to->present == 0; }));
     EXPECT_EQ(to->closes, 1);
     EXPECT_EQ(pool.stats().released, 1U);
@@ -133,14 +133,14 @@ TEST(lease, discard_closes_the_resource) {
 TEST(lease, discard_wins_over_mark_dirty) {
     auto to = server::start();
     session_pool pool{connector{to}};
-    auto held = pool.acquire();
-    held.mark_dirty();
-    held.discard();
+    auto mine = pool.acquire();
+    mine.mark_dirty();
+    mine.discard();
     EXPECT_TRUE(eventually([&] { return to->closes == 1; }));
     EXPECT_EQ(to->resets, 0);
 }
 
-TEST(lease, discard_at_end_leaves_it_usable_and_closes_it_however_it_ends) {
+TEST(lease, discard_at_end_leaves_it_usable_and_closes_it_at_any_end) {
     auto to = server::start();
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty}};
     auto ends = std::to_array<void (*)(cenote::lease<session>&)>(
@@ -149,13 +149,13 @@ TEST(lease, discard_at_end_leaves_it_usable_and_closes_it_however_it_ends) {
          [](auto& l) { l.mark_dirty(); }});
     int opened = 0;
     for (auto end : ends) {
-        auto held = pool.acquire();
-        EXPECT_EQ(held->id, ++opened);
-        held.discard_at_end();
-        EXPECT_TRUE(held);
-        EXPECT_EQ(held->id, opened);
+        auto mine = pool.acquire();
+        EXPECT_EQ(mine->id, ++opened);
+        mine.discard_at_end();
+        EXPECT_TRUE(mine);
+        EXPECT_EQ(mine->id, opened);
         EXPECT_EQ(to->closes, opened - 1);
-        auto moved = std::move(held);
+        auto moved = std::move(mine);
         end(moved);
     }
     EXPECT_TRUE(eventually([&] { return to->closes == opened; }));
@@ -165,16 +165,16 @@ TEST(lease, discard_at_end_leaves_it_usable_and_closes_it_however_it_ends) {
     none.discard_at_end();
 }
 
-TEST(lease, detach_hands_the_resource_over_for_good) {
+TEST(lease, detach_transfers_ownership_to_the_caller) {
     auto to = server::start();
     {
-        std::unique_ptr<session> mine;
+        std::unique_ptr<session> detached;
         session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty}};
-        auto held = pool.acquire();
-        mine = std::make_unique<session>(held.detach());
-        EXPECT_FALSE(held);
-        EXPECT_EQ(mine->id, 1);
-        EXPECT_EQ(pool.stats().total, 0U) << "its place is free at once";
+        auto mine = pool.acquire();
+        detached = std::make_unique<session>(mine.detach());
+        EXPECT_FALSE(mine);
+        EXPECT_EQ(detached->id, 1);
+        EXPECT_EQ(pool.stats().total, 0U) << "its slot is free at once";
         EXPECT_EQ(pool.acquire()->id, 2);
         EXPECT_EQ(pool.close(plenty), 0U);
         EXPECT_EQ(to->closes, 1);
@@ -184,7 +184,7 @@ TEST(lease, detach_hands_the_resource_over_for_good) {
     EXPECT_EQ(to->present, 0);
 }
 
-TEST(lease, may_end_when_its_threads_own_objects_are_gone) {
+TEST(lease, may_end_after_the_thread_local_objects_of_its_thread) {
     session_pool pool{connector{server::start()}};
     for (int i = 0; i < 10; ++i) (void)pool.acquire();
     pthread_key_t late = 0;

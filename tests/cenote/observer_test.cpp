@@ -1,4 +1,4 @@
-// Observers: told in order, one at a time, outside every lock; their exceptions are their own.
+// Tests observers: events in order, one at a time, outside every lock; exceptions are dropped.
 #include <atomic>
 #include <future>
 #include <map>
@@ -72,9 +72,9 @@ TEST(observer, is_told_of_failures_with_their_cause) {
     session_pool pool{connector{to},
                       {.acquire_timeout = plenty, .probe_after_idle = 0ns, .observers = {watch}}};
     pool.acquire().give_back();
-    auto held = pool.acquire();
-    held.mark_dirty();
-    held.give_back();
+    auto lease = pool.acquire();
+    lease.mark_dirty();
+    lease.give_back();
     ASSERT_TRUE(eventually([&] { return watch->count(closed) == 2; }));
     std::map<event_kind, std::string> causes;
     for (const auto& e : watch->seen()) {
@@ -91,7 +91,7 @@ TEST(observer, is_told_of_failures_with_their_cause) {
                                                          {closed, "close"}}));
 }
 
-TEST(observer, is_told_who_detached) {
+TEST(observer, is_told_of_a_detach) {
     auto watch = std::make_shared<recorder>();
     session_pool pool{connector{server::start()}, {.observers = {watch}}};
     (void)pool.acquire().detach();
@@ -133,7 +133,7 @@ TEST(observer, sees_every_resource_end_exactly_once_and_in_a_legal_order) {
         ASSERT_EQ(first, e.kind == opened) << "a resource number is used once";
         if (!first) {
             auto before = last[e.resource];
-            ASSERT_NE(before, closed) << "nothing comes after its end";
+            ASSERT_NE(before, closed) << "no event follows the close";
             ASSERT_TRUE(e.kind != acquired || before == opened || before == released);
             ASSERT_TRUE(e.kind != released || before == acquired || before == discarded);
             ASSERT_FALSE(e.kind == closed && before == acquired) << "closed while leased";
@@ -153,9 +153,9 @@ TEST(observer, events_carry_the_pools_name_and_how_long_it_took) {
     auto to = server::start();
     to->on_open = [&](int) { time.advance(10ms); };
     session_pool pool{connector{to}, {.name = "orders", .observers = {watch}}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     time.advance(10ms);
-    held.give_back();
+    lease.give_back();
     ASSERT_TRUE(eventually([&] { return watch->count(released) == 1; }));
     for (const auto& e : watch->seen()) {
         EXPECT_EQ(e.took, 10ms) << to_string(e.kind);
@@ -165,19 +165,19 @@ TEST(observer, events_carry_the_pools_name_and_how_long_it_took) {
 
 TEST(observer, is_told_of_exhaustion_before_the_throw_on_the_same_thread) {
     auto watch = std::make_shared<recorder>(std::set{exhausted});
-    std::thread::id told;
+    std::thread::id observer_thread;
     watch->then = [&](const event& e) {
-        told = std::this_thread::get_id();
+        observer_thread = std::this_thread::get_id();
         EXPECT_EQ(e.error, cenote::errc::timed_out);
     };
     session_pool pool{connector{server::start()}, {.max = 1, .observers = {watch}}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     try {
         (void)pool.acquire_for(1ms);
         FAIL() << "granted";
     } catch (const cenote::timed_out_error&) {
         EXPECT_EQ(watch->count(exhausted), 1U);
-        EXPECT_EQ(told, std::this_thread::get_id());
+        EXPECT_EQ(observer_thread, std::this_thread::get_id());
         EXPECT_EQ(watch->last_stats().leased, 1U);
         EXPECT_EQ(watch->last_stats().max, 1U);
     }
@@ -186,7 +186,7 @@ TEST(observer, is_told_of_exhaustion_before_the_throw_on_the_same_thread) {
     EXPECT_EQ(watch->count(exhausted), 2U) << "in the no-throw form, too";
 }
 
-TEST(observer, is_not_told_of_refusals_that_it_brings_about_itself) {
+TEST(observer, is_not_told_of_refusals_that_it_causes) {
     auto watch = std::make_shared<recorder>(std::set{exhausted, discarded});
     std::vector<session_pool*> pools;
     watch->then = [&](const event&) {
@@ -195,8 +195,9 @@ TEST(observer, is_not_told_of_refusals_that_it_brings_about_itself) {
     };
     cenote::options how{.max = 1, .observers = {watch}};
     session_pool second{connector{server::start()}, how};
-    session_pool first{connector{server::start()}, how};  // ends first: its thread asks the other
-    auto held = first.acquire();
+    // Ends first: its thread uses the second pool.
+    session_pool first{connector{server::start()}, how};
+    auto lease = first.acquire();
     auto kept = second.acquire();
     pools = {&first, &second};
     std::error_code error;
@@ -205,30 +206,31 @@ TEST(observer, is_not_told_of_refusals_that_it_brings_about_itself) {
     EXPECT_EQ(first.stats().events_lost, 1U);
     EXPECT_EQ(second.stats().events_lost, 1U);
 
-    pools = {&second};  // on a thread of the pool's
-    held.discard();
+    pools = {&second};  // on a thread of the pool
+    lease.discard();
     EXPECT_TRUE(eventually([&] { return second.stats().events_lost == 2; }));
     EXPECT_EQ(watch->count(exhausted), 1U);
 }
 
 TEST(observer, exceptions_are_dropped) {
-    auto loud = std::make_shared<recorder>();
-    loud->then = [](const event& e) {
+    auto throwing = std::make_shared<recorder>();
+    throwing->then = [](const event& e) {
         if (e.kind == released) throw 42;
         throw std::runtime_error("mine");
     };
     auto quiet = std::make_shared<recorder>();
     auto to = server::start();
-    session_pool pool{connector{to}, {.max = 1, .observers = {loud, quiet}}};
-    auto held = pool.acquire();
+    session_pool pool{connector{to}, {.max = 1, .observers = {throwing, quiet}}};
+    auto lease = pool.acquire();
     std::error_code error;
     EXPECT_FALSE(pool.acquire({.timeout = 1ms}, error));
     EXPECT_EQ(error, cenote::errc::timed_out);
-    held.discard();
+    lease.discard();
     (void)pool.acquire();
     EXPECT_EQ(pool.close(plenty), 0U);
     EXPECT_TRUE(eventually([&] { return quiet->count(closed_pool) == 1; }));
-    EXPECT_EQ(loud->count(closed), quiet->count(closed)) << "the others are told all the same";
+    EXPECT_EQ(throwing->count(closed), quiet->count(closed))
+        << "other observers still get the event";
     EXPECT_EQ(to->present, 0);
 }
 
@@ -247,10 +249,10 @@ TEST(observer, may_call_the_pool_from_inside) {
     };
     session_pool it{connector{server::start()}, {.max = 1, .observers = {watch}}};
     pool = &it;
-    auto held = it.acquire();
+    auto lease = it.acquire();
     std::error_code error;
     EXPECT_FALSE(it.acquire({.timeout = 1ms}, error));
-    held.give_back();
+    lease.give_back();
     EXPECT_TRUE(eventually([&] { return watch->count(closed_pool) == 1; }));
     EXPECT_EQ(it.close(plenty), 0U);
     EXPECT_GT(calls, 2);
@@ -272,7 +274,7 @@ TEST(observer, may_acquire_and_release_from_inside) {
     EXPECT_EQ(got, 1);
 }
 
-TEST(observer, that_is_slow_holds_up_nobody_but_itself) {
+TEST(observer, that_is_slow_delays_no_borrower) {
     auto watch = std::make_shared<recorder>();
     support::door slow;
     watch->then = [slow](const event&) { slow.pass_through(); };
@@ -284,17 +286,17 @@ TEST(observer, that_is_slow_holds_up_nobody_but_itself) {
     EXPECT_EQ(pool.stats().events_lost, 0U);
 }
 
-TEST(observer, that_does_not_follow_loses_events_and_they_are_counted) {
+TEST(observer, that_is_too_slow_loses_events_and_they_are_counted) {
     auto watch = std::make_shared<recorder>(std::set{acquired, released});
     support::door slow;
-    std::atomic<bool> stands_there{false};
+    std::atomic<bool> is_blocked{false};
     watch->then = [&, slow](const event&) {
-        stands_there = true;
+        is_blocked = true;
         slow.pass_through();
     };
     session_pool pool{connector{server::start()}, {.max = 1, .observers = {watch}}};
     (void)pool.acquire();
-    ASSERT_TRUE(eventually([&] { return stands_there.load(); }));  // with one or two events
+    ASSERT_TRUE(eventually([&] { return is_blocked.load(); }));  // with one or two events
     for (int i = 0; i < 40'000; ++i) (void)pool.acquire();
     EXPECT_GT(pool.stats().events_lost, 0U);
     slow.open();
@@ -378,7 +380,7 @@ TEST(observer, is_told_of_a_close_that_took_too_long) {
     }
 }
 
-TEST(observer, gets_only_what_it_wants) {
+TEST(observer, gets_only_the_kinds_that_it_wants) {
     auto opens = std::make_shared<recorder>(std::set{opened});
     auto closes = std::make_shared<recorder>(std::set{closed, closed_pool});
     session_pool pool{connector{server::start()}, {.observers = {opens, closes}}};
@@ -389,7 +391,7 @@ TEST(observer, gets_only_what_it_wants) {
     EXPECT_EQ(opens->seen().size(), 1U);
 }
 
-TEST(observer, is_told_of_every_lease_if_it_wants_to) {
+TEST(observer, is_told_of_every_lease_if_it_wants_leases) {
     auto watch = std::make_shared<recorder>(std::set{acquired, released});
     session_pool pool{connector{server::start()}, {.observers = {watch}}};
     for (int i = 0; i < 200; ++i) (void)pool.acquire();
@@ -400,12 +402,12 @@ TEST(observer, is_told_of_every_lease_if_it_wants_to) {
 TEST(observer, is_told_of_closing_then_closed_pool) {
     auto watch = std::make_shared<recorder>(std::set{closing, closed, closed_pool});
     session_pool pool{connector{server::start()}, {.observers = {watch}}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     pool.close();
     pool.close();
     EXPECT_TRUE(eventually([&] { return watch->count(closing) == 1; }));
     EXPECT_TRUE(support::for_a_while([&] { return watch->count(closed_pool) == 0; }));
-    held.give_back();
+    lease.give_back();
     EXPECT_TRUE(eventually([&] { return watch->count(closed_pool) == 1; }));
     std::vector<event_kind> kinds;
     for (const auto& e : watch->seen()) kinds.push_back(e.kind);
@@ -427,10 +429,10 @@ TEST(observer, that_serves_two_pools_is_told_of_both) {
     EXPECT_EQ(one, two);
 }
 
-TEST(observer, every_kind_has_a_word) {
-    std::set<std::string> words;
+TEST(observer, every_kind_has_a_name) {
+    std::set<std::string> names;
     for (std::size_t i = 0; i < cenote::event_kind_count; ++i)
-        words.insert(cenote::to_string(static_cast<event_kind>(i)));
-    EXPECT_EQ(words.size(), cenote::event_kind_count);
-    EXPECT_TRUE(words.contains("closed_pool"));
+        names.insert(cenote::to_string(static_cast<event_kind>(i)));
+    EXPECT_EQ(names.size(), cenote::event_kind_count);
+    EXPECT_TRUE(names.contains("closed_pool"));
 }

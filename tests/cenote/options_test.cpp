@@ -1,4 +1,4 @@
-// Options: documented defaults, and every bad value refused by name, value and rule.
+// Tests options: the documented defaults, and that errors have the option, its value and the rule.
 #include "cenote/options.hpp"
 
 #include <functional>
@@ -51,7 +51,7 @@ namespace {
 
 struct bad_value {
     const char* option;
-    const char* value;  // part of what the message says
+    const char* value;  // a part of the message
     std::function<void(options&)> set;
 };
 
@@ -150,7 +150,7 @@ TEST(options, a_null_observer_is_refused) {
     EXPECT_THROW(cenote::validate(o), cenote::invalid_option);
 }
 
-TEST(options, edges_of_the_allowed_are_accepted) {
+TEST(options, limits_of_the_allowed_ranges_are_accepted) {
     options o;
     o.max = 1;
     o.min_size = 1;
@@ -168,7 +168,7 @@ TEST(options, edges_of_the_allowed_are_accepted) {
     EXPECT_NO_THROW(cenote::validate(o));
 }
 
-TEST(options, more_opens_at_once_than_max_are_no_limit) {
+TEST(options, opening_max_may_exceed_max) {
     options o{.max = 3, .min_size = 3, .warm_up = cenote::warm_up::wait};
     o.opening_max = cenote::forever;
     cenote::pool pool([] { return 1; }, o);
@@ -212,13 +212,13 @@ TEST(options, forever_is_accepted_wherever_a_limit_can_be_off) {
     EXPECT_EQ(pool.close(10s), 0U);
 }
 
-TEST(options, a_huge_max_is_no_obstacle) {
+TEST(options, a_huge_max_works) {
     cenote::pool pool([] { return 1; }, {.max = 10'000});
     EXPECT_EQ(pool.stats().max, 10'000U);
     EXPECT_EQ(*pool.acquire(), 1);
 }
 
-TEST(options, the_name_is_the_pools) {
+TEST(options, the_pool_has_the_name) {
     cenote::pool pool([] { return 1; }, {.name = "orders"});
     EXPECT_EQ(pool.name(), "orders");
 }

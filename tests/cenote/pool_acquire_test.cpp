@@ -1,4 +1,4 @@
-// Every form of acquire: what it grants, when it refuses, and that it never waits longer than told.
+// Tests every form of acquire: what it grants, when it refuses, and its deadline.
 #include <future>
 #include <memory>
 #include <stop_token>
@@ -30,7 +30,7 @@ std::chrono::steady_clock::time_point soon() { return std::chrono::steady_clock:
 
 }  // namespace
 
-TEST(pool_acquire, needs_nothing_but_a_way_to_open) {
+TEST(pool_acquire, needs_only_a_function_that_opens) {
     cenote::pool pool{[] { return 42; }};
     EXPECT_EQ(*pool.acquire(), 42);
 }
@@ -64,9 +64,9 @@ TEST(pool_acquire, every_form_grants_what_is_ready) {
     EXPECT_FALSE(error);
 }
 
-TEST(pool_acquire, every_form_gives_up_at_its_deadline) {
+TEST(pool_acquire, every_form_times_out_at_its_deadline) {
     session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 5ms}};
-    auto held = pool.acquire_for(plenty);
+    auto lease = pool.acquire_for(plenty);
     std::stop_source stop;
     std::stop_token token = stop.get_token();
     std::error_code error;
@@ -94,9 +94,9 @@ TEST(pool_acquire, every_form_gives_up_at_its_deadline) {
     EXPECT_EQ(pool.stats().try_empty, 1U);
 }
 
-TEST(pool_acquire, a_call_is_not_given_up_before_its_deadline) {
+TEST(pool_acquire, a_call_does_not_time_out_before_its_deadline) {
     session_pool pool{connector{server::start()}, {.max = 1}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     auto deadline = std::chrono::steady_clock::now() + 20ms;
     EXPECT_THROW((void)pool.acquire_until(deadline), cenote::timed_out_error);
     EXPECT_GE(std::chrono::steady_clock::now(), deadline);
@@ -124,7 +124,7 @@ TEST(pool_acquire, a_zero_or_negative_timeout_never_waits) {
     EXPECT_FALSE(pool.acquire({.deadline = std::chrono::steady_clock::time_point{}}, error));
     EXPECT_EQ(error, cenote::errc::timed_out);
     opens.open();
-    auto held = pool.acquire_for(plenty);
+    auto lease = pool.acquire_for(plenty);
     EXPECT_FALSE(pool.acquire({}, error)) << "all leased";
     EXPECT_EQ(error, cenote::errc::timed_out);
     EXPECT_FALSE(pool.acquire({.timeout = std::chrono::nanoseconds::min()}, error));
@@ -133,7 +133,7 @@ TEST(pool_acquire, a_zero_or_negative_timeout_never_waits) {
 
 TEST(pool_acquire, forever_waits_until_served) {
     session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = cenote::forever}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     auto one = std::async(std::launch::async, [&] { return bool(pool.acquire()); });
     auto other =
         std::async(std::launch::async, [&] { return bool(pool.acquire_for(cenote::forever)); });
@@ -141,13 +141,13 @@ TEST(pool_acquire, forever_waits_until_served) {
         return bool(pool.acquire_until(std::chrono::steady_clock::time_point::max()));
     });
     ASSERT_TRUE(lines_up(pool, 3));
-    held.give_back();
+    lease.give_back();
     EXPECT_TRUE(one.get() && other.get() && third.get());
 }
 
 TEST(pool_acquire, a_stop_request_ends_the_wait) {
     session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     std::stop_source stop;
     std::stop_token token = stop.get_token();
     auto throwing = std::async(std::launch::async, [&] { (void)pool.acquire({.stop = token}); });
@@ -166,7 +166,7 @@ TEST(pool_acquire, a_stop_request_ends_the_wait) {
 
 TEST(pool_acquire, a_stop_request_that_came_before_ends_the_wait_at_once) {
     session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     std::stop_source stop;
     std::stop_token token = stop.get_token();
     stop.request_stop();
@@ -194,7 +194,7 @@ TEST(pool_acquire, a_stop_request_does_not_end_a_shared_open) {
 TEST(pool_acquire, waiters_beyond_line_max_are_refused_at_once) {
     session_pool pool{connector{server::start()},
                       {.max = 1, .acquire_timeout = plenty, .line_max = 2}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     auto one = std::async(std::launch::async, [&] { (void)pool.acquire(); });
     auto two = std::async(std::launch::async, [&] { (void)pool.acquire(); });
     ASSERT_TRUE(lines_up(pool, 2));
@@ -203,7 +203,7 @@ TEST(pool_acquire, waiters_beyond_line_max_are_refused_at_once) {
     EXPECT_FALSE(pool.acquire({}, error));
     EXPECT_EQ(error, cenote::errc::line_full);
     EXPECT_EQ(pool.stats().refused(cenote::errc::line_full), 2U);
-    held.give_back();
+    lease.give_back();
     one.get();
     two.get();
 }
@@ -211,7 +211,7 @@ TEST(pool_acquire, waiters_beyond_line_max_are_refused_at_once) {
 TEST(pool_acquire, with_line_max_zero_only_what_is_ready_is_granted) {
     session_pool pool{connector{server::start()},
                       {.max = 1, .min_size = 1, .warm_up = cenote::warm_up::wait, .line_max = 0}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     EXPECT_THROW((void)pool.acquire(), cenote::line_full_error);
 }
 
@@ -250,10 +250,12 @@ TEST(pool_acquire, try_acquire_opens_one_for_the_next_and_not_one_per_call) {
     auto lease = pool.try_acquire();
     ASSERT_TRUE(lease);
     EXPECT_EQ(lease->id, 1);
-    EXPECT_TRUE(for_a_while([&] { return to->opens == 1; })) << "nobody has asked for another one";
+    EXPECT_TRUE(for_a_while([&] { return to->opens == 1; }))
+        << "no caller has requested another one";
     EXPECT_EQ(pool.stats().try_empty, empty);
     EXPECT_FALSE(pool.try_acquire());
-    EXPECT_TRUE(eventually([&] { return pool.stats().idle == 1; })) << "now somebody has";
+    EXPECT_TRUE(eventually([&] { return pool.stats().idle == 1; }))
+        << "the last call has requested one";
     EXPECT_TRUE(for_a_while([&] { return to->opens == 2; }));
     EXPECT_TRUE(pool.try_acquire());
 }
@@ -270,14 +272,14 @@ TEST(pool_acquire, try_acquire_never_waits_for_a_probe) {
 
 TEST(pool_acquire, try_acquire_is_empty_when_all_are_leased) {
     session_pool pool{connector{server::start()}, {.max = 1}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     EXPECT_FALSE(pool.try_acquire());
-    held.give_back();
+    lease.give_back();
     EXPECT_TRUE(pool.try_acquire());
 }
 
 TEST(pool_acquire, lifo_lends_the_most_recently_used) {
-    // Wants every lease, so there is no fast lane, which remembers one for each processor.
+    // An observer of every lease shuts the fast lane, which keeps one resource for each processor.
     auto watch = std::make_shared<support::recorder>(std::set{cenote::event_kind::acquired});
     session_pool pool{connector{server::start()},
                       {.max = 3, .acquire_timeout = plenty, .observers = {watch}}};
@@ -328,7 +330,7 @@ TEST(pool_with, discards_on_an_exception_without_a_classifier) {
     EXPECT_TRUE(eventually([&] { return to->closes == 2; }));
 }
 
-TEST(pool_with, lets_the_connector_judge_the_exception) {
+TEST(pool_with, lets_the_connector_classify_the_exception) {
     auto to = server::start();
     session_pool pool{support::judging_connector{{to}}, {.reset_timeout = plenty}};
     EXPECT_THROW(pool.with([](session&) { throw support::keep_it(); }), support::keep_it);
@@ -346,19 +348,19 @@ TEST(pool_with, lets_the_connector_judge_the_exception) {
 
 TEST(pool_with, passes_a_refusal_on) {
     session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 1ms}};
-    auto held = pool.acquire_for(plenty);
+    auto lease = pool.acquire_for(plenty);
     EXPECT_THROW(pool.with([](session&) { FAIL() << "no lease"; }), cenote::timed_out_error);
 }
 
-TEST(acquire_options, bring_their_own_timeout) {
+TEST(acquire_options, override_the_timeout) {
     session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 1h}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     std::error_code error;
     EXPECT_FALSE(pool.acquire({.timeout = 5ms}, error));
     EXPECT_EQ(error, cenote::errc::timed_out);
     EXPECT_THROW((void)pool.acquire({.timeout = -1s}), cenote::timed_out_error);
-    held.give_back();
-    EXPECT_TRUE(pool.acquire({.task = "whatever"}));
+    lease.give_back();
+    EXPECT_TRUE(pool.acquire({.task = "report"}));
 }
 
 TEST(acquire_options, without_queue_open_but_do_not_wait_for_others) {
@@ -371,11 +373,11 @@ TEST(acquire_options, without_queue_open_but_do_not_wait_for_others) {
         (void)pool.acquire({.queue = false});
         FAIL() << "all are in use";
     } catch (const cenote::line_full_error& e) {
-        std::string said = e.what();
-        EXPECT_TRUE(said.starts_with("all of \"orders\" is in use, and the acquire does not queue"))
-            << said;
-        EXPECT_NE(said.find("2 of 2 leased"), std::string::npos) << said;
-        EXPECT_EQ(said.find("line_max"), std::string::npos) << said;
+        std::string text = e.what();
+        EXPECT_TRUE(text.starts_with("all of \"orders\" is in use, and the acquire does not queue"))
+            << text;
+        EXPECT_NE(text.find("2 of 2 leased"), std::string::npos) << text;
+        EXPECT_EQ(text.find("line_max"), std::string::npos) << text;
     }
     std::error_code error;
     EXPECT_FALSE(pool.acquire({.queue = false}, error));
@@ -386,16 +388,16 @@ TEST(acquire_options, without_queue_open_but_do_not_wait_for_others) {
     EXPECT_EQ(pool.stats().waiting, 0U);
 }
 
-TEST(acquire_options, put_the_important_ones_first) {
+TEST(acquire_options, grant_higher_priorities_first) {
     session_pool pool{connector{server::start()},
                       {.max = 1, .acquire_timeout = 1h, .head_start = 1h}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     std::vector<int> order;
     std::vector<std::thread> waiting;
     auto wait_as = [&](int who, cenote::priority rank) {
         waiting.emplace_back([&, who, rank] {
             auto mine = pool.acquire({.priority = rank});
-            order.push_back(who);  // one resource: one at a time
+            order.push_back(who);  // one resource, so one thread at a time
         });
         auto in_line = waiting.size();
         ASSERT_TRUE(eventually([&] { return pool.stats().waiting == in_line; }));
@@ -404,7 +406,7 @@ TEST(acquire_options, put_the_important_ones_first) {
     wait_as(2, cenote::priority::normal);
     wait_as(3, cenote::priority::high);
     wait_as(4, cenote::priority::reserved);
-    held.give_back();
+    lease.give_back();
     for (std::thread& t : waiting) t.join();
     EXPECT_EQ(order, (std::vector<int>{4, 3, 2, 1}));
 }

@@ -1,4 +1,4 @@
-// Connector calls: who makes them, when their time runs, and what becomes of those that hang.
+// Tests connector calls: on which threads they run, when their timeouts begin, and calls that hang.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -32,9 +32,9 @@ std::vector<cenote::lease<session>> take(session_pool& pool, int count) {
 
 }  // namespace
 
-// Each waits for the others. A thread that rests and is not woken looks for work by itself, but not
-// within four seconds. This test comes first: when a test
-// has stopped the clock, threads look for work more often.
+// Each call waits for the others. An idle thread that is not woken looks for work by itself, but
+// not within four seconds. This test comes first: after a test has stopped the clock, threads look
+// for work more often.
 TEST(pool_calls, wake_as_many_threads_as_there_are_calls) {
     auto to = server::start();
     session_pool pool{connector{to},
@@ -59,8 +59,8 @@ TEST(pool_calls, wake_as_many_threads_as_there_are_calls) {
 
 namespace {
 
-/// Calls that take 50 ms each: as many at a time as the pool has threads for, so that no call takes
-/// longer than that, however slow the machine is.
+/// Calls that take 50 ms each. As many end at a time as the pool has threads, so that no call takes
+/// longer on a slow machine.
 class slow_calls {
 public:
     static constexpr int threads = 12;  // opening_max, and eight more
@@ -90,7 +90,7 @@ private:
 
 }  // namespace
 
-// Far more calls than threads: those that wait for a thread together take longer than the timeout.
+// Far more calls than threads: together, calls that wait for a thread exceed the timeout.
 TEST(pool_calls, that_wait_for_a_thread_do_not_time_out) {
     support::stopped_clock time;
     auto to = server::start();
@@ -114,7 +114,7 @@ TEST(pool_calls, that_wait_for_a_thread_do_not_time_out) {
     EXPECT_LE(to->peak, 300);
 }
 
-TEST(pool_calls, that_hang_do_not_keep_the_destructor) {
+TEST(pool_calls, that_hang_do_not_block_the_destructor) {
     auto to = server::start();
     door hung;
     std::atomic<int> in_close{0};
@@ -135,13 +135,13 @@ TEST(pool_calls, that_hang_do_not_keep_the_destructor) {
     EXPECT_TRUE(eventually([&] { return in_close == 0 && to->present == 0; }));
 }
 
-TEST(pool_calls, may_be_as_many_at_a_time_as_there_are_numbers) {
+TEST(pool_calls, accept_opening_max_forever) {
     session_pool pool{connector{server::start()}, {.max = 2, .opening_max = cenote::forever}};
     auto all = take(pool, 2);
     EXPECT_TRUE(all.front());
 }
 
-// Nobody but the connector's own timeouts ends a close.
+// A close ends only by itself or by its timeout.
 TEST(pool_calls, of_a_closed_pool_all_begin_at_once) {
     auto to = server::start();
     session_pool pool{

@@ -1,4 +1,4 @@
-// Closing: everybody is told so, everything is closed, nothing is handed out afterwards.
+// Tests close: waiters are refused, all resources are closed, nothing is lent afterwards.
 #include <atomic>
 #include <future>
 #include <memory>
@@ -38,9 +38,9 @@ TEST(pool_close, refuses_new_acquires) {
     EXPECT_EQ(pool.stats().refused(errc::closed), 2U);
 }
 
-TEST(pool_close, refuses_everybody_in_line_and_counts_no_timeout) {
+TEST(pool_close, refuses_all_waiters_and_counts_no_timeout) {
     session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     std::vector<std::future<std::error_code>> waiters;
     for (int i = 0; i < 5; ++i)
         waiters.push_back(std::async(std::launch::async, [&] {
@@ -59,15 +59,15 @@ TEST(pool_close, refuses_everybody_in_line_and_counts_no_timeout) {
 TEST(pool_close, closes_the_idle_now_and_the_leased_when_they_come_back) {
     auto to = server::start();
     session_pool pool{connector{to}, support::patient(10)};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     (void)pool.acquire();
     pool.close();
     EXPECT_TRUE(eventually([&] { return to->present == 1; }));
     {
-        auto claim = held->use();
+        auto claim = lease->use();
         EXPECT_EQ(to->closes, 1) << "a leased resource is not touched";
     }
-    held.give_back();
+    lease.give_back();
     EXPECT_TRUE(eventually([&] { return to->present == 0; }));
     EXPECT_EQ(to->closes, 2);
     EXPECT_EQ(to->overlaps, 0);
@@ -77,14 +77,14 @@ TEST(pool_close, closes_the_idle_now_and_the_leased_when_they_come_back) {
 TEST(pool_close, with_a_timeout_waits_until_all_are_back_and_closed) {
     auto to = server::start();
     session_pool pool{connector{to}, support::patient(10)};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     auto closing = std::async(std::launch::async, [&] { return pool.close(plenty); });
     EXPECT_TRUE(eventually([&] {
         std::error_code error;
         return !pool.acquire({.timeout = 0ns}, error) && error == errc::closed;
     }));
     EXPECT_EQ(closing.wait_for(20ms), std::future_status::timeout);
-    held.give_back();
+    lease.give_back();
     EXPECT_EQ(closing.get(), 0U);
     EXPECT_EQ(to->present, 0);
     EXPECT_EQ(to->closes, to->opened);
@@ -121,19 +121,19 @@ TEST(pool_close, can_be_called_again_and_from_many_threads) {
     EXPECT_EQ(to->closes, 1);
 }
 
-TEST(pool_close, by_a_holder_does_not_touch_what_it_holds) {
+TEST(pool_close, by_a_borrower_does_not_touch_its_lease) {
     auto to = server::start();
     session_pool pool{connector{to}, support::patient(10)};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     pool.close();
-    EXPECT_EQ(held->id, 1);
+    EXPECT_EQ(lease->id, 1);
     EXPECT_EQ(to->closes, 0);
-    held.give_back();
+    lease.give_back();
     EXPECT_EQ(pool.close(plenty), 0U);
     EXPECT_EQ(to->closes, 1);
 }
 
-TEST(pool_close, while_opens_are_in_flight_leaks_nothing_and_hands_none_out) {
+TEST(pool_close, while_opens_are_in_flight_leaks_nothing_and_lends_none) {
     auto to = server::start();
     door opens;
     to->on_open = [opens](int) { opens.pass_through(); };
@@ -237,8 +237,8 @@ TEST(pool_close, with_a_timeout_from_a_connector_does_not_hang) {
     session_pool it{connector{to}, support::patient(10)};
     pool = &it;
     {
-        auto held = it.acquire();
-        held.mark_dirty();
+        auto lease = it.acquire();
+        lease.mark_dirty();
     }
     EXPECT_TRUE(eventually([&] { return done.load(); }));
     EXPECT_EQ(it.close(plenty), 0U);

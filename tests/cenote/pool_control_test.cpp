@@ -1,4 +1,4 @@
-// A pool of any type in the hands of whoever looks after it; what is in each of its places.
+// Tests pool_control, the handle for monitoring and control, and the list of slots.
 #include "cenote/pool_control.hpp"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ TEST(pool_control, does_what_the_pool_does) {
     cenote::pool_control it = pool.control();
     EXPECT_EQ(it.name(), "orders");
     {
-        auto held = pool.acquire();
+        auto lease = pool.acquire();
         EXPECT_EQ(it.stats().leased, 1u);
         ASSERT_EQ(it.leases().size(), 1u);
         EXPECT_EQ(it.leases()[0].site.line(), __LINE__ - 3u);
@@ -55,7 +55,7 @@ TEST(pool_control, does_what_the_pool_does) {
     EXPECT_TRUE(pool.acquire());
     it.resize(5);
     EXPECT_EQ(pool.stats().max, 5u);
-    // What is still being opened is not retired.
+    // retire_all() does not retire a resource that is being opened.
     ASSERT_TRUE(eventually([&] { return it.stats().opening == 0; }));
     std::uint64_t open = it.stats().total;
     it.retire_all();
@@ -87,7 +87,7 @@ TEST(pool_control, is_enough_for_metrics) {
     EXPECT_NE(all.prometheus().find("cenote_pool_max{pool=\"orders\"} 10"), std::string::npos);
 }
 
-TEST(pool_slots, are_all_places_and_stay_where_they_are) {
+TEST(pool_slots, list_every_slot_at_a_fixed_index) {
     auto s = server::start();
     session_pool pool(connector{s}, {.max = 4, .warm_up = cenote::warm_up::none});
     EXPECT_EQ(states_of(pool.slots()), std::vector(4, slot_state::vacant));
@@ -98,12 +98,12 @@ TEST(pool_slots, are_all_places_and_stay_where_they_are) {
     first.give_back();
     std::vector<slot_info> one = pool.slots();
     EXPECT_EQ(std::ranges::count(one, slot_state::leased, &slot_info::state), 1);
-    // It lies on the shelf: for everybody but the machine it is idle.
+    // The resource is on the shelf, which counts as idle.
     EXPECT_EQ(std::ranges::count(one, slot_state::idle, &slot_info::state), 1);
     for (std::size_t i = 0; i < both.size(); ++i) EXPECT_EQ(one[i].resource, both[i].resource) << i;
 }
 
-TEST(pool_slots, know_what_is_under_way) {
+TEST(pool_slots, show_an_open_in_flight) {
     auto s = server::start();
     support::door opens;
     opens.shut();
@@ -116,7 +116,7 @@ TEST(pool_slots, know_what_is_under_way) {
     EXPECT_NE(pool.slots()[0].resource, 0u);
 }
 
-TEST(pool_slots, include_what_a_resize_has_left_over) {
+TEST(pool_slots, include_leases_beyond_a_smaller_max) {
     auto s = server::start();
     session_pool pool(connector{s}, {.max = 3});
     auto all = pool.acquire_many(3);
@@ -130,7 +130,7 @@ TEST(pool_slots, include_what_a_resize_has_left_over) {
     }));
 }
 
-TEST(pool_slots, have_words) {
+TEST(pool_slots, states_and_errors_have_names) {
     EXPECT_STREQ(to_string(slot_state::vacant), "vacant");
     EXPECT_STREQ(to_string(slot_state::closing), "closing");
     EXPECT_STREQ(to_string(cenote::errc::timed_out), "timed_out");

@@ -1,4 +1,4 @@
-// Threads that hold a lease and wait for another one of the same pool.
+// Tests threads that wait for a second lease of a pool while they have one.
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -30,13 +30,13 @@ using session_pool = cenote::pool<session>;
 
 namespace {
 
-TEST(pool_deadlock, with_oneself_is_refused_at_once) {
+TEST(pool_deadlock, of_one_thread_is_refused_at_once) {
     session_pool pool{connector{server::start()},
                       {.max = 1, .acquire_timeout = 1h, .refuse_deadlock = true}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     try {
         (void)pool.acquire();
-        FAIL() << "nobody can give it a lease";
+        FAIL() << "no other thread can release a lease";
     } catch (const cenote::deadlock_error& e) {
         EXPECT_NE(std::string(e.what()).find("pool_deadlock_test.cpp"), std::string::npos)
             << e.what();
@@ -50,7 +50,7 @@ TEST(pool_deadlock, over_the_fast_lane_is_refused_too) {
     session_pool pool{connector{server::start()},
                       {.max = 1, .acquire_timeout = 1h, .refuse_deadlock = true}};
     for (int i = 0; i < 10; ++i) auto hot = pool.acquire();
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     EXPECT_THROW((void)pool.acquire(), cenote::deadlock_error);
 }
 
@@ -71,18 +71,18 @@ TEST(pool_deadlock, of_all_threads_is_refused_to_the_last_one) {
             refused += error == errc::deadlock;
             served += bool(second);
         });
-    for (std::thread& t : users) t.join();  // and nobody waits for an hour
+    for (std::thread& t : users) t.join();  // long before the timeout
     EXPECT_GE(refused, 1);
     EXPECT_EQ(refused + served, threads);
 }
 
-TEST(pool_deadlock, is_none_while_anybody_can_give_back) {
+TEST(pool_deadlock, is_not_seen_while_a_lease_can_be_released) {
     session_pool pool{connector{server::start()},
                       {.max = 2, .acquire_timeout = 1h, .refuse_deadlock = true}};
     auto mine = pool.acquire();
     auto other = std::make_unique<cenote::lease<session>>();
     std::thread owner([&] { *other = pool.acquire(); });
-    owner.join();  // a thread that is gone holds it: it does not wait
+    owner.join();  // the thread of this lease has ended, so it does not wait
     std::thread gives_back([&] {
         EXPECT_TRUE(eventually([&] { return pool.stats().waiting == 1; }));
         other->give_back();
@@ -91,43 +91,43 @@ TEST(pool_deadlock, is_none_while_anybody_can_give_back) {
     gives_back.join();
 }
 
-TEST(pool_deadlock, is_named_by_the_timeout_unless_it_is_to_be_refused) {
+TEST(pool_deadlock, is_named_by_the_timeout_without_refuse_deadlock) {
     session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = 10ms}};
-    auto held = pool.acquire_for(plenty);
+    auto lease = pool.acquire_for(plenty);
     try {
         (void)pool.acquire();
-        FAIL() << "nobody can give it a lease";
+        FAIL() << "no other thread can release a lease";
     } catch (const cenote::timed_out_error& e) {
         EXPECT_NE(std::string(e.what()).find("probably a deadlock"), std::string::npos) << e.what();
         EXPECT_NE(std::string(e.what()).find("refuse_deadlock"), std::string::npos) << e.what();
     }
-    auto moved = std::move(held);  // perhaps to another thread
+    auto moved = std::move(lease);  // perhaps to another thread
     try {
         (void)pool.acquire();
-        FAIL() << "nobody gives it a lease";
+        FAIL() << "no other thread releases a lease";
     } catch (const cenote::timed_out_error& e) {
         EXPECT_EQ(std::string(e.what()).find("probably a deadlock"), std::string::npos) << e.what();
     }
 }
 
-// A dispatcher acquires and hands each lease to a worker, while it waits for the next one.
-TEST(pool_deadlock, is_none_where_leases_are_handed_to_workers) {
+// A dispatcher moves each lease to a worker and acquires the next one.
+TEST(pool_deadlock, is_not_seen_where_leases_move_to_workers) {
     constexpr int workers = 7;
     session_pool pool{connector{server::start()},
                       {.max = 4, .acquire_timeout = 1h, .refuse_deadlock = true}};
     std::mutex mutex;
-    std::condition_variable comes;
+    std::condition_variable changed;
     std::deque<cenote::lease<session>> queue;
     bool over = false;
     std::atomic<int> worked{0};
-    std::vector<std::thread> crew;
+    std::vector<std::thread> threads;
     for (int i = 0; i < workers; ++i)
-        crew.emplace_back([&] {
+        threads.emplace_back([&] {
             for (;;) {
                 std::unique_lock lock(mutex);
-                comes.wait(lock, [&] { return over || !queue.empty(); });
+                changed.wait(lock, [&] { return over || !queue.empty(); });
                 if (queue.empty()) return;
-                auto held = std::move(queue.front());
+                auto lease = std::move(queue.front());
                 queue.pop_front();
                 lock.unlock();
                 ++worked;
@@ -135,24 +135,24 @@ TEST(pool_deadlock, is_none_where_leases_are_handed_to_workers) {
         });
     const int leases = rounds(100'000);
     for (int i = 0; i < leases; ++i) {
-        auto held = pool.acquire();  // throws if it is refused
+        auto lease = pool.acquire();  // throws if it is refused
         std::lock_guard lock(mutex);
-        queue.push_back(std::move(held));
-        comes.notify_one();
+        queue.push_back(std::move(lease));
+        changed.notify_one();
     }
     {
         std::lock_guard lock(mutex);
         over = true;
     }
-    comes.notify_all();
-    for (std::thread& t : crew) t.join();
+    changed.notify_all();
+    for (std::thread& t : threads) t.join();
     EXPECT_EQ(worked, leases);
     EXPECT_EQ(pool.stats().refused(errc::deadlock), 0u);
 }
 
-TEST(pool_deadlock, does_not_concern_those_who_only_try) {
+TEST(pool_deadlock, is_not_seen_by_calls_that_do_not_wait) {
     session_pool pool{connector{server::start()}, {.max = 1, .refuse_deadlock = true}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     EXPECT_FALSE(pool.try_acquire());
     std::error_code error;
     EXPECT_FALSE(pool.acquire({.timeout = 0s}, error));
@@ -177,16 +177,16 @@ TEST(pool_deadlock, is_announced_by_nested_acquires) {
     }
 }
 
-TEST(pool_deadlock, with_what_one_has_already_is_refused_at_once) {
+TEST(pool_deadlock, of_acquire_many_with_an_own_lease_is_refused_at_once) {
     session_pool pool{connector{server::start()},
                       {.max = 3, .acquire_timeout = 1h, .refuse_deadlock = true}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     EXPECT_THROW((void)pool.acquire_many(3), cenote::deadlock_error);
     EXPECT_EQ(pool.acquire_many(2).size(), 2U);
 }
 
-// A thread that has ended may leave its lease to others, and its place in memory to a new thread.
-TEST(pool_deadlock, is_not_seen_where_a_thread_follows_another) {
+// The lease of an ended thread may live on, and a new thread may reuse the memory of its mark.
+TEST(pool_deadlock, is_not_seen_where_a_thread_replaces_another) {
     session_pool pool{connector{server::start()},
                       {.max = 1, .acquire_timeout = 1h, .refuse_deadlock = true}};
     cenote::lease<session> left;
@@ -202,7 +202,7 @@ TEST(pool_deadlock, is_not_seen_where_a_thread_follows_another) {
     EXPECT_FALSE(error) << error.message();
 }
 
-// Under load: nobody ever waits for ever, and the numbers are right.
+// Under load: no thread waits forever, and the stats are right.
 TEST(pool_deadlock, never_lasts) {
     constexpr int threads = 6;
     session_pool pool{connector{server::start()},

@@ -1,4 +1,5 @@
-// A connector says that a resource owes a reset: the next use makes it, or the pool does in time.
+// Tests verdict::reset_later: the resource owes a reset, which its next use or the pool makes in
+// time.
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -31,8 +32,8 @@ using session_pool = cenote::pool<session>;
 
 namespace {
 
-/// What sessions have left behind, by number; and what was asked of those that had.
-struct book {
+/// The sessions that owe a reset, by id, and how many probes met such a session.
+struct debt_book {
     std::mutex mutex;
     std::set<int> owing;
     int probed_owing = 0;
@@ -51,9 +52,9 @@ struct book {
     }
 };
 
-/// Whose sessions owe a reset after each use.
+/// Its sessions owe a reset after each use.
 struct late_connector : connector {
-    std::shared_ptr<book> debts = std::make_shared<book>();
+    std::shared_ptr<debt_book> debts = std::make_shared<debt_book>();
 
     verdict before_release(session& s) const {
         ++to->releases;
@@ -70,7 +71,7 @@ struct late_connector : connector {
 };
 
 struct pool_debt : testing::Test {
-    /// A conversation: pays what the last one left, and leaves something itself.
+    /// One use: pays the debt of the last use and leaves a debt.
     void use(session& s) {
         auto claim = s.use();
         paid += debts->pay(s.id) ? 1 : 0;
@@ -83,17 +84,17 @@ struct pool_debt : testing::Test {
         how.reset_after = 50ms;
         return how;
     }
-    /// So often that it comes to lie on the shelf.
+    /// Uses the pool until its resource is on the shelf.
     void warm(session_pool& pool) {
         for (int i = 0; i < 20; ++i) use(*pool.acquire());
     }
-    /// Lets time pass, but none of that which a call of the connector has.
+    /// Moves the clock, unless a connector call is under way, which could time out.
     static void pass(support::stopped_clock& time, const session_pool& pool,
                      std::chrono::nanoseconds by = 5ms) {
         auto s = pool.stats();
         if (s.opening + s.probing + s.resetting + s.closing == 0) time.advance(by);
     }
-    /// Until nothing owes anything any more.
+    /// Whether all debts are paid in time.
     bool all_is_paid(support::stopped_clock& time, const session_pool& pool) {
         return eventually([&] {
             pass(time, pool);
@@ -103,7 +104,7 @@ struct pool_debt : testing::Test {
     }
 
     std::shared_ptr<server> to = server::start();
-    std::shared_ptr<book> debts = std::make_shared<book>();
+    std::shared_ptr<debt_book> debts = std::make_shared<debt_book>();
     std::atomic<int> paid{0};  // by uses
 };
 
@@ -119,7 +120,7 @@ TEST_F(pool_debt, is_paid_by_the_next_use_and_costs_the_pool_nothing) {
     EXPECT_EQ(pool.stats().granted, 1000U);
 }
 
-TEST_F(pool_debt, is_paid_by_the_pool_when_nobody_comes_whatever_the_sweeps) {
+TEST_F(pool_debt, is_paid_by_the_pool_without_a_next_use_between_sweeps) {
     support::stopped_clock time;
     session_pool pool{late_connector{{to}, debts}, of(1)};
     warm(pool);
@@ -127,7 +128,7 @@ TEST_F(pool_debt, is_paid_by_the_pool_when_nobody_comes_whatever_the_sweeps) {
     EXPECT_EQ(to->resets, 1);
     EXPECT_TRUE(eventually([&] { return pool.stats().idle == 1; }));
     for (int i = 0; i < 20; ++i) time.advance(50ms);
-    EXPECT_EQ(to->resets, 1) << "once is enough";
+    EXPECT_EQ(to->resets, 1) << "one reset is enough";
 }
 
 TEST_F(pool_debt, of_each_resource_is_paid_in_time) {
@@ -142,10 +143,10 @@ TEST_F(pool_debt, of_each_resource_is_paid_in_time) {
     EXPECT_EQ(to->closes, 0);
 }
 
-TEST_F(pool_debt, the_first_one_hastens_a_sweep_that_was_far_away) {
+TEST_F(pool_debt, the_first_one_moves_a_distant_sweep_forward) {
     support::stopped_clock time;
     session_pool pool{late_connector{{to}, debts}, of(2)};
-    for (int i = 0; i < 20; ++i) (void)pool.acquire();  // nothing is owed, and the lane is awake
+    for (int i = 0; i < 20; ++i) (void)pool.acquire();  // no debt, and the fast lane is open
     warm(pool);
     EXPECT_TRUE(all_is_paid(time, pool));
     EXPECT_GE(to->resets, 1);
@@ -161,19 +162,19 @@ TEST_F(pool_debt, is_paid_before_the_next_borrower_where_a_reset_is_due_at_once)
     EXPECT_EQ(paid, 0);
 }
 
-TEST_F(pool_debt, goes_with_the_resource_to_whoever_waits) {
+TEST_F(pool_debt, goes_with_the_resource_to_a_waiter) {
     support::stopped_clock time;
     session_pool pool{late_connector{{to}, debts}, of(1)};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     std::thread waiting([&] { use(*pool.acquire()); });
     ASSERT_TRUE(eventually([&] { return pool.stats().waiting == 1; }));
-    use(*held);
-    held.give_back();
+    use(*lease);
+    lease.give_back();
     waiting.join();
     EXPECT_EQ(paid, 1);
 }
 
-TEST_F(pool_debt, of_what_was_lent_and_not_used_stays) {
+TEST_F(pool_debt, of_a_resource_that_was_leased_and_not_used_stays) {
     support::stopped_clock time;
     session_pool pool{late_connector{{to}, debts}, of(1)};
     warm(pool);
@@ -182,13 +183,13 @@ TEST_F(pool_debt, of_what_was_lent_and_not_used_stays) {
     EXPECT_EQ(to->resets, 1);
 }
 
-TEST_F(pool_debt, is_reset_at_once_if_its_holder_marks_it_dirty) {
+TEST_F(pool_debt, is_paid_at_once_if_the_borrower_marks_it_dirty) {
     support::stopped_clock time;
     session_pool pool{late_connector{{to}, debts}, of(1)};
     warm(pool);
-    auto held = pool.acquire();
-    held.mark_dirty();
-    held.give_back();
+    auto lease = pool.acquire();
+    lease.mark_dirty();
+    lease.give_back();
     EXPECT_TRUE(eventually([&] { return to->resets == 1; }));
     EXPECT_EQ(pool.acquire()->id, 1);
     EXPECT_EQ(to->resets, 1);
@@ -237,18 +238,19 @@ TEST_F(pool_debt, is_paid_when_the_pool_is_paused_or_not_maintained) {
     for (bool pauses : {true, false}) {
         int before = to->resets;
         session_pool pool{late_connector{{to}, debts}, of(2)};
-        auto held = pool.acquire();
+        auto lease = pool.acquire();
         warm(pool);
-        use(*held);
+        use(*lease);
         if (pauses) pool.pause();
         else pool.suspend_maintenance();
         EXPECT_TRUE(eventually([&] { return to->resets == before + 1; }));
-        held.give_back();
-        EXPECT_TRUE(eventually([&] { return to->resets == before + 2; })) << "nobody would later";
+        lease.give_back();
+        EXPECT_TRUE(eventually([&] { return to->resets == before + 2; }))
+            << "no sweep would do it later";
     }
 }
 
-TEST_F(pool_debt, of_what_is_closed_is_not_paid) {
+TEST_F(pool_debt, of_a_closed_resource_is_not_paid) {
     support::stopped_clock time;
     session_pool pool{late_connector{{to}, debts}, of(2)};
     warm(pool);
@@ -260,7 +262,7 @@ TEST_F(pool_debt, of_what_is_closed_is_not_paid) {
     EXPECT_EQ(to->resets, 0);
 }
 
-TEST_F(pool_debt, that_cannot_be_paid_ends_the_resource_as_any_reset_does) {
+TEST_F(pool_debt, that_cannot_be_paid_retires_the_resource) {
     support::stopped_clock time;
     session_pool pool{late_connector{{to}, debts}, of(1)};
     to->on_reset = [](int id) { return id != 1; };
@@ -272,20 +274,20 @@ TEST_F(pool_debt, that_cannot_be_paid_ends_the_resource_as_any_reset_does) {
     EXPECT_EQ(pool.acquire()->id, 2);
 }
 
-TEST_F(pool_debt, without_a_connector_that_resets_is_an_error_that_tells) {
-    struct forgetful {
+TEST_F(pool_debt, without_a_reset_function_is_reported_as_an_error) {
+    struct without_reset {
         std::shared_ptr<server> to;
         session open() const { return to->open(); }
         static verdict before_release(session&) { return verdict::reset_later; }
     };
     auto events = std::make_shared<support::recorder>();
-    cenote::options told = of(1);
-    told.observers.push_back(events);
-    session_pool pool{forgetful{to}, told};
+    cenote::options observed = of(1);
+    observed.observers.push_back(events);
+    session_pool pool{without_reset{to}, observed};
     (void)pool.acquire();
     EXPECT_EQ(pool.acquire()->id, 2);
     EXPECT_TRUE(eventually([&] { return pool.stats().retired(retire_reason::rejected) == 2; }));
-    auto tells = [](const cenote::event& e) {
+    auto has_reason = [](const cenote::event& e) {
         try {
             if (e.cause != nullptr) std::rethrow_exception(e.cause);
         } catch (const std::logic_error& error) {
@@ -293,20 +295,20 @@ TEST_F(pool_debt, without_a_connector_that_resets_is_an_error_that_tells) {
         }
         return false;
     };
-    EXPECT_TRUE(eventually([&] { return std::ranges::any_of(events->seen(), tells); }));
+    EXPECT_TRUE(eventually([&] { return std::ranges::any_of(events->seen(), has_reason); }));
 }
 
 TEST_F(pool_debt, is_paid_where_observers_want_every_lease) {
     support::stopped_clock time;
-    cenote::options told = of(2);
-    told.observers.push_back(std::make_shared<support::recorder>());
-    session_pool pool{late_connector{{to}, debts}, told};
+    cenote::options observed = of(2);
+    observed.observers.push_back(std::make_shared<support::recorder>());
+    session_pool pool{late_connector{{to}, debts}, observed};
     warm(pool);
     EXPECT_EQ(paid, 19);
     EXPECT_TRUE(all_is_paid(time, pool));
 }
 
-TEST_F(pool_debt, goes_along_with_what_is_detached) {
+TEST_F(pool_debt, goes_with_a_detached_resource) {
     support::stopped_clock time;
     session_pool pool{late_connector{{to}, debts}, of(1)};
     warm(pool);
@@ -317,9 +319,9 @@ TEST_F(pool_debt, goes_along_with_what_is_detached) {
     EXPECT_EQ(pool.acquire()->id, 2);
 }
 
-/// Threads leave debts and pay them; no two of them count the same one, and the pool's resets meet
-/// nobody's use.
-TEST_F(pool_debt, is_paid_once_whoever_comes_first) {
+/// Threads leave debts and pay them. Each debt is paid once, and no reset of the pool overlaps a
+/// use.
+TEST_F(pool_debt, is_paid_exactly_once_under_load) {
     cenote::options soon = of(3);
     soon.reset_after = 1ms;
     session_pool pool{late_connector{{to}, debts}, soon};

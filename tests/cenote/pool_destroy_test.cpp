@@ -1,4 +1,4 @@
-// The end of a pool: leases outlive it, and nothing else does.
+// Tests the destructor of a pool: leases may outlive the pool, all other parts end with it.
 #include <atomic>
 #include <functional>
 #include <future>
@@ -29,16 +29,16 @@ using session_pool = cenote::pool<session>;
 
 TEST(pool_destroy, a_lease_outlives_its_pool_and_closes_its_resource_at_the_end) {
     auto to = server::start();
-    cenote::lease<session> held;
+    cenote::lease<session> lease;
     {
         session_pool pool{connector{to}};
-        held = pool.acquire();
+        lease = pool.acquire();
         (void)pool.acquire();
     }
-    EXPECT_EQ(held->id, 1);
+    EXPECT_EQ(lease->id, 1);
     EXPECT_EQ(to->present, 1);
     EXPECT_EQ(to->closes, 1);
-    held.give_back();
+    lease.give_back();
     EXPECT_TRUE(eventually([&] { return to->present == 0; }));
     EXPECT_EQ(to->closes, 2);
 }
@@ -108,9 +108,9 @@ TEST(pool_destroy, leaves_no_thread_and_no_descriptor) {
                            .sweep_interval = 1ms,
                            .heartbeat = 1ms,
                            .observers = {std::make_shared<support::recorder>()}}};
-        auto held = pool.acquire();
+        auto lease = pool.acquire();
         EXPECT_TRUE(pool.wait_ready(plenty));
-        held.discard();
+        lease.discard();
     }
     EXPECT_TRUE(eventually([&] { return thread_count() <= threads; })) << thread_count();
     EXPECT_EQ(support::descriptor_count(), descriptors);
@@ -118,12 +118,12 @@ TEST(pool_destroy, leaves_no_thread_and_no_descriptor) {
 
 TEST(pool_destroy, leaves_no_thread_after_the_last_lease_ended) {
     std::size_t threads = thread_count();
-    cenote::lease<session> held;
+    cenote::lease<session> lease;
     {
         session_pool pool{connector{server::start()}};
-        held = pool.acquire();
+        lease = pool.acquire();
     }
-    held.give_back();
+    lease.give_back();
     EXPECT_TRUE(eventually([&] { return thread_count() <= threads; }));
 }
 
@@ -155,7 +155,7 @@ TEST(pool_destroy, racing_the_end_of_leases_is_safe) {
 
 namespace {
 
-/// Destroys its pool from inside a callback, once, and no earlier than told.
+/// Destroys its pool from inside a callback, once, after make() has returned.
 class destroyer {
 public:
     void make(connector c, cenote::options options) {
@@ -214,10 +214,10 @@ TEST(pool_destroy, from_inside_a_close_or_a_reset_does_not_hang) {
         };
         to->on_reset = [&](int) { return it.destroy(), true; };
         it.make(connector{to}, {});
-        auto held = it.pool().acquire();
-        if (dirty) held.mark_dirty();
-        else held.discard();
-        held.give_back();
+        auto lease = it.pool().acquire();
+        if (dirty) lease.mark_dirty();
+        else lease.discard();
+        lease.give_back();
         EXPECT_TRUE(eventually([&] { return it.done(); }));
         EXPECT_TRUE(eventually([&] { return to->present == 0; }));
     }

@@ -1,4 +1,4 @@
-// First come, first served: nobody overtakes, nobody starves, no wake-up is lost.
+// Tests the order of the line: first come, first served, no starvation, no lost wake-up.
 #include <atomic>
 #include <future>
 #include <memory>
@@ -28,12 +28,12 @@ using session_pool = cenote::pool<session>;
 
 namespace {
 
-/// Waiters that line up one after the other, and note in which order they were served.
+/// Waiters that join the line one after the other and record the order of their grants.
 class queue {
 public:
     explicit queue(session_pool& pool) : pool_(pool) {}
 
-    /// One more; returns when it stands in line.
+    /// Adds a waiter; returns when it is in line.
     bool join(std::stop_token stop = {}) {
         std::size_t place = pool_.stats().waiting + 1;
         int number = static_cast<int>(threads_.size());
@@ -73,30 +73,30 @@ std::vector<int> first(int n) {
 
 TEST(pool_fairness, waiters_are_served_in_the_order_of_arrival) {
     session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     queue line(pool);
     for (int i = 0; i < 8; ++i) ASSERT_TRUE(line.join());
-    held.give_back();
+    lease.give_back();
     EXPECT_EQ(line.served(), first(8));
 }
 
 TEST(pool_fairness, six_workers_in_three_rounds_on_one_resource_are_served_in_perfect_rotation) {
     session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
     std::vector<int> served;  // guarded by the lease
-    auto held = pool.acquire();
+    auto first = pool.acquire();
     std::vector<std::jthread> workers;
     for (int w = 0; w < 6; ++w) {
         workers.emplace_back([&, w] {
             for (int round = 0; round < 3; ++round) {
                 auto lease = pool.acquire();
                 served.push_back(w);
-                // Before the last round's end all others stand in line again.
+                // Before the end of the last round all other workers are in line again.
                 EXPECT_TRUE(round == 2 || lines_up(pool, 5));
             }
         });
         ASSERT_TRUE(lines_up(pool, static_cast<std::size_t>(w) + 1));
     }
-    held.give_back();
+    first.give_back();
     workers.clear();
     std::vector<int> rotation;
     for (int i = 0; i < 18; ++i) rotation.push_back(i % 6);
@@ -106,30 +106,30 @@ TEST(pool_fairness, six_workers_in_three_rounds_on_one_resource_are_served_in_pe
 TEST(pool_fairness, a_tight_release_and_acquire_loop_cannot_starve_a_parked_waiter) {
     for (int i = 0; i < rounds(50); ++i) {
         session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
-        auto held = pool.acquire();
+        auto lease = pool.acquire();
         queue line(pool);
         ASSERT_TRUE(line.join());
-        held.give_back();
-        held = pool.acquire();
+        lease.give_back();
+        lease = pool.acquire();
         EXPECT_EQ(line.served_so_far(), 1U) << "the releasing thread took its own resource back";
     }
 }
 
-TEST(pool_fairness, try_acquire_never_steals_what_a_waiter_is_owed) {
+TEST(pool_fairness, try_acquire_never_takes_a_resource_owed_to_a_waiter) {
     for (int i = 0; i < rounds(50); ++i) {
         session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
-        auto held = pool.acquire();
+        auto lease = pool.acquire();
         queue line(pool);
         ASSERT_TRUE(line.join());
-        held.give_back();
-        auto stolen = pool.try_acquire();
-        EXPECT_TRUE(!stolen || line.served_so_far() == 1U);
-        stolen.give_back();
+        lease.give_back();
+        auto taken = pool.try_acquire();
+        EXPECT_TRUE(!taken || line.served_so_far() == 1U);
+        taken.give_back();
         EXPECT_EQ(line.served(), first(1));
     }
 }
 
-TEST(pool_fairness, everybody_is_served_under_churn) {
+TEST(pool_fairness, all_threads_are_served_under_churn) {
     constexpr int workers = 6;
     session_pool pool{connector{server::start()}, {.max = 2, .acquire_timeout = plenty}};
     std::vector<std::uint64_t> count(workers);
@@ -162,8 +162,8 @@ TEST(pool_fairness, two_returns_serve_two_waiters) {
     }
 }
 
-// 1. A finds nothing free; 2. B returns its resource, sees nobody in line, lays it down; 3. A joins
-// the line beside an idle resource, and nobody wakes it.
+// 1. A finds nothing free. 2. B releases its resource, sees an empty line, and makes the resource
+// idle. 3. A joins the line beside an idle resource, and no thread wakes it.
 TEST(pool_fairness, a_return_racing_an_enqueue_never_leaves_a_waiter_beside_an_idle_resource) {
     session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
     constexpr int workers = 3;
@@ -187,7 +187,7 @@ TEST(pool_fairness, a_return_racing_an_enqueue_never_leaves_a_waiter_beside_an_i
 
 TEST(pool_fairness, a_canceled_waiter_consumes_nothing) {
     session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     std::stop_source stop;
     queue line(pool);
     ASSERT_TRUE(line.join());
@@ -195,33 +195,33 @@ TEST(pool_fairness, a_canceled_waiter_consumes_nothing) {
     ASSERT_TRUE(line.join());
     stop.request_stop();
     ASSERT_TRUE(lines_up(pool, 2));
-    held.give_back();
+    lease.give_back();
     EXPECT_EQ(line.served(), (std::vector{0, 2}));
 }
 
 TEST(pool_fairness, a_timed_out_waiter_consumes_nothing) {
     session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     EXPECT_THROW((void)pool.acquire_for(2ms), cenote::timed_out_error);
     queue line(pool);
     ASSERT_TRUE(line.join());
-    held.give_back();
+    lease.give_back();
     EXPECT_EQ(line.served(), first(1));
     EXPECT_EQ(pool.stats().idle, 1U);
 }
 
-// The grant and the cancellation race; whoever wins, the resource reaches the second in line.
+// Grant and cancellation race. With either outcome the second waiter gets the resource.
 TEST(pool_fairness, a_grant_that_raced_a_cancellation_is_passed_on) {
     auto to = server::start();
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty}};
     for (int i = 0; i < rounds(500); ++i) {
-        auto held = pool.acquire();
+        auto lease = pool.acquire();
         std::stop_source stop;
         queue line(pool);
         ASSERT_TRUE(line.join(stop.get_token()));
         ASSERT_TRUE(line.join());
         std::jthread cancel([&] { stop.request_stop(); });
-        held.give_back();
+        lease.give_back();
         cancel.join();
         ASSERT_EQ(line.served().back(), 1);
     }
@@ -233,37 +233,37 @@ TEST(pool_fairness, a_grant_that_raced_a_timeout_is_passed_on) {
     auto to = server::start();
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty}};
     for (int i = 0; i < rounds(500); ++i) {
-        auto held = pool.acquire();
+        auto lease = pool.acquire();
         std::jthread hasty([&] {
             std::error_code error;
             (void)pool.acquire({.timeout = std::chrono::microseconds(50 + i % 200)}, error);
         });
         std::this_thread::yield();
-        held.give_back();
+        lease.give_back();
         ASSERT_TRUE(pool.acquire());
     }
     EXPECT_EQ(to->opens, 1);
 }
 
-TEST(pool_fairness, bounded_lets_nobody_starve) {
+TEST(pool_fairness, bounded_starves_no_waiter) {
     session_pool pool{connector{server::start()},
                       {.max = 1,
                        .acquire_timeout = plenty,
                        .fairness = cenote::fairness::bounded,
                        .bypass_for = 1ms}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     queue line(pool);
     ASSERT_TRUE(line.join());
     ASSERT_TRUE(line.join());
     auto end = std::chrono::steady_clock::now() + plenty;
     while (line.served_so_far() < 2 && std::chrono::steady_clock::now() < end) {
-        held.give_back();
-        held = pool.acquire();
+        lease.give_back();
+        lease = pool.acquire();
     }
     EXPECT_EQ(line.served_so_far(), 2U);
 }
 
-TEST(pool_fairness, every_kind_serves_everybody_under_load) {
+TEST(pool_fairness, every_kind_serves_all_threads_under_load) {
     using enum cenote::fairness;
     for (auto fairness : {strict, bounded, turns}) {
         auto to = server::start();
@@ -287,21 +287,21 @@ TEST(pool_fairness, every_kind_serves_everybody_under_load) {
     }
 }
 
-TEST(pool_fairness, bounded_lets_a_newcomer_overtake_a_young_head) {
+TEST(pool_fairness, bounded_lets_a_new_caller_overtake_a_young_head) {
     support::stopped_clock time;
     session_pool pool{connector{server::start()},
                       {.max = 1,
                        .acquire_timeout = plenty,
                        .fairness = cenote::fairness::bounded,
                        .bypass_for = 200ms}};
-    // One overtaking is enough to see that it is possible: each attempt may lose the race.
+    // One success is enough to show that it is possible: each attempt may lose the race.
     bool overtaken = eventually([&] {
-        cenote::lease<session> held;
-        EXPECT_TRUE(eventually([&] { return bool{held = pool.try_acquire()}; }));
+        cenote::lease<session> lease;
+        EXPECT_TRUE(eventually([&] { return bool{lease = pool.try_acquire()}; }));
         queue line(pool);
         if (!line.join()) return false;
         time.advance(200ms - 1ns);
-        held.give_back();
+        lease.give_back();
         std::error_code error;
         auto again = pool.acquire({.timeout = 0ns}, error);
         bool first = again && line.served_so_far() == 0;

@@ -1,4 +1,4 @@
-// A frozen process: what lay idle meanwhile is probed before it is lent again.
+// Tests a frozen process: resources that were idle meanwhile are probed before the next lease.
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -21,13 +21,13 @@ using session_pool = cenote::pool<session>;
 
 namespace {
 
-/// The pool's timer is due in at most two seconds; after this it is late by more than two. The
-/// pool sees of a frozen process that the clock has moved so far at once.
+/// The pool's timer is due in at most two seconds, so it is late by more than two seconds after
+/// this jump of the clock. The pool notices a frozen process by such a jump.
 constexpr std::chrono::nanoseconds freeze = 4500ms;
 
 }  // namespace
 
-TEST(pool_freeze, what_lay_idle_meanwhile_is_probed_before_it_is_lent) {
+TEST(pool_freeze, idle_resources_are_probed_before_the_next_lease) {
     support::stopped_clock time;
     auto to = server::start();
     door closes;
@@ -44,11 +44,11 @@ TEST(pool_freeze, what_lay_idle_meanwhile_is_probed_before_it_is_lent) {
         auto one = pool.acquire();
         auto two = pool.acquire();
         ASSERT_EQ(to->opens, 3);
-        ASSERT_EQ(to->probes, 0) << "they were not idle for an hour";
+        ASSERT_EQ(to->probes, 0) << "no resource was idle for an hour";
     }
-    // A close that hangs: the timer is due at its deadline, and one can see when it has come.
+    // A close that hangs: the timer is due at its deadline, and `abandoned` shows when it ran.
     to->on_close = [closes](int) { closes.pass_through(); };
-    to->on_open = [](int) { throw support::refused_by_server("only the old ones can be lent"); };
+    to->on_open = [](int) { throw support::refused_by_server("no new resources"); };
     third.discard();
     ASSERT_TRUE(eventually([&] { return to->closing == 1; }));
     ASSERT_EQ(pool.stats().abandoned, 0U);
@@ -64,13 +64,13 @@ TEST(pool_freeze, what_lay_idle_meanwhile_is_probed_before_it_is_lent) {
     closes.open();
 }
 
-TEST(pool_freeze, what_lay_on_the_shelf_meanwhile_is_probed_too) {
+TEST(pool_freeze, shelved_resources_are_probed_too) {
     support::stopped_clock time;
     auto to = server::start();
     session_pool pool{connector{to}, {.max = 2, .sweep_interval = 1s, .probe_after_idle = 1h}};
     for (int i = 0; i < 1000; ++i) (void)pool.acquire();
     ASSERT_EQ(to->probes, 0);
     time.advance(freeze);
-    // The first lease may come before the timer notices.
+    // The first lease may be granted before the timer runs.
     EXPECT_TRUE(eventually([&] { return (void)pool.acquire(), to->probes > 0; }));
 }

@@ -1,4 +1,4 @@
-// Leases that are held for suspiciously long, and who holds what.
+// Tests the report of suspected leaks, and the list of leases.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -37,7 +37,7 @@ using enum cenote::event_kind;
 
 namespace {
 
-/// Hears of leaks and of nothing else, so that the fast lane stays open.
+/// Wants only leak events, so that the fast lane stays open.
 std::shared_ptr<recorder> leak_recorder() {
     return std::make_shared<recorder>(std::set{leak_suspected});
 }
@@ -48,7 +48,7 @@ cenote::lease<session> acquire_hot(session_pool& pool, const cenote::acquire_opt
     return pool.acquire(how);
 }
 
-/// Short leases over the fast lane for 200 ms. The pool looks at its leases meanwhile.
+/// Short leases over the fast lane for 200 ms, while the pool checks its leases.
 void use_briefly(session_pool& pool, stopped_clock& time) {
     for (int i = 0; i < 20; ++i) {
         time.advance(10ms);
@@ -56,7 +56,7 @@ void use_briefly(session_pool& pool, stopped_clock& time) {
     }
 }
 
-/// Whether `holds` becomes true when time passes.
+/// Whether `holds` becomes true as the clock moves.
 template <class Condition>
 bool in_time(stopped_clock& time, Condition holds) {
     return eventually([&] {
@@ -78,7 +78,7 @@ TEST(pool_leak, is_reported_once_and_then_at_doubling_intervals) {
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()},
                       {.name = "orders", .leak_after = 20ms, .observers = {watch}}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     auto line = std::source_location::current().line() - 1;
     std::chrono::nanoseconds held_for{};
     std::size_t reports = 0;
@@ -91,7 +91,7 @@ TEST(pool_leak, is_reported_once_and_then_at_doubling_intervals) {
         ASSERT_TRUE(eventually([&] { return watch->count(leak_suspected) == reports; }));
         EXPECT_EQ(watch->seen().back().took, due);
     }
-    held.give_back();
+    lease.give_back();
     auto seen = watch->seen();
     for (const auto& e : seen) {
         EXPECT_EQ(e.resource, seen[0].resource);
@@ -106,7 +106,7 @@ TEST(pool_leak, is_not_suspected_before_its_time) {
     stopped_clock time;
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()}, {.leak_after = 1h, .observers = {watch}}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     time.advance(1h - 1ns);
     EXPECT_TRUE(for_a_while([&] { return watch->count(leak_suspected) == 0; }));
     EXPECT_EQ(pool.stats().leaks, 0U);
@@ -114,27 +114,27 @@ TEST(pool_leak, is_not_suspected_before_its_time) {
     EXPECT_TRUE(eventually([&] { return watch->count(leak_suspected) == 1; }));
 }
 
-TEST(pool_leak, can_be_a_matter_of_each_acquire) {
+TEST(pool_leak, can_be_configured_per_acquire) {
     stopped_clock time;
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()},
                       {.max = 4, .leak_after = 1h, .observers = {watch}}};
-    auto patient = pool.acquire();
-    auto hasty = pool.acquire({.task = "checkout", .leak_after = 20ms});
+    auto unlimited = pool.acquire();
+    auto limited = pool.acquire({.task = "checkout", .leak_after = 20ms});
     auto other = pool.acquire({.task = "report", .leak_after = forever});
     ASSERT_TRUE(in_time(time, [&] { return watch->count(leak_suspected) >= 2; }));
     for (const auto& e : watch->seen()) EXPECT_STREQ(e.task, "checkout");
     EXPECT_EQ(pool.stats().leaks, 1U);
 }
 
-TEST(pool_leak, in_a_pool_that_looks_for_none_is_found_if_the_acquire_says_so) {
+TEST(pool_leak, is_found_if_only_the_acquire_has_a_limit) {
     stopped_clock time;
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()}, {.leak_after = forever, .observers = {watch}}};
-    auto patient = pool.acquire();
+    auto unlimited = pool.acquire();
     time.advance(1h);
     EXPECT_TRUE(for_a_while([&] { return watch->count(leak_suspected) == 0; }));
-    auto hasty = pool.acquire({.leak_after = 0ns});
+    auto limited = pool.acquire({.leak_after = 0ns});
     EXPECT_TRUE(in_time(time, [&] { return watch->count(leak_suspected) >= 2; }));
     EXPECT_EQ(pool.stats().leaks, 1U);
 }
@@ -144,7 +144,7 @@ TEST(pool_leak, is_found_on_the_fast_lane) {
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()},
                       {.max = 1, .sweep_interval = 10ms, .leak_after = 30ms, .observers = {watch}}};
-    auto held = acquire_hot(pool, {.task = "hot"});
+    auto lease = acquire_hot(pool, {.task = "hot"});
     auto before = pool.stats();
     ASSERT_TRUE(in_time(time, [&] { return watch->count(leak_suspected) >= 2; }));
     auto seen = watch->seen();
@@ -155,7 +155,7 @@ TEST(pool_leak, is_found_on_the_fast_lane) {
     EXPECT_EQ(pool.stats().acquires, before.acquires);
 }
 
-TEST(pool_leak, is_found_on_the_fast_lane_though_no_sweep_is_near) {
+TEST(pool_leak, is_found_on_the_fast_lane_with_no_sweep_due) {
     stopped_clock time;
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()},
@@ -164,13 +164,13 @@ TEST(pool_leak, is_found_on_the_fast_lane_though_no_sweep_is_near) {
                        .probe_after_idle = forever,
                        .leak_after = 30ms,
                        .observers = {watch}}};
-    // Nothing but the fast lane itself makes the pool look.
+    // Only the fast lane itself makes the pool check its leases.
     for (int i = 0; i < 20; ++i) (void)pool.acquire({.leak_after = forever});
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     EXPECT_TRUE(in_time(time, [&] { return watch->count(leak_suspected) >= 2; }));
 }
 
-TEST(pool_leak, is_found_on_the_fast_lane_when_there_was_none_for_long) {
+TEST(pool_leak, is_found_on_the_fast_lane_after_many_short_leases) {
     stopped_clock time;
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()},
@@ -180,17 +180,17 @@ TEST(pool_leak, is_found_on_the_fast_lane_when_there_was_none_for_long) {
                        .leak_after = 30ms,
                        .observers = {watch}}};
     use_briefly(pool, time);
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     EXPECT_TRUE(in_time(time, [&] { return watch->count(leak_suspected) >= 2; }));
 }
 
-TEST(pool_leak, is_found_on_the_fast_lane_of_a_pool_that_looks_for_none) {
+TEST(pool_leak, is_found_on_the_fast_lane_if_only_the_acquire_has_a_limit) {
     stopped_clock time;
     auto watch = leak_recorder();
     session_pool pool{
         connector{server::start()},
         {.max = 1, .sweep_interval = 10ms, .leak_after = forever, .observers = {watch}}};
-    auto held = acquire_hot(pool, {.leak_after = 10ms});
+    auto lease = acquire_hot(pool, {.leak_after = 10ms});
     EXPECT_TRUE(in_time(time, [&] { return watch->count(leak_suspected) >= 2; }));
 }
 
@@ -199,9 +199,9 @@ TEST(pool_leak, from_the_fast_lane_is_found_in_a_pool_that_was_closed) {
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()},
                       {.max = 1, .sweep_interval = 40ms, .leak_after = 80ms, .observers = {watch}}};
-    use_briefly(pool, time);  // the last sweep has found nobody
-    auto held = pool.acquire();
-    pool.close();  // and there is no other
+    use_briefly(pool, time);  // the last sweep has found no lease
+    auto lease = pool.acquire();
+    pool.close();  // no further sweep follows
     EXPECT_TRUE(in_time(time, [&] { return watch->count(leak_suspected) >= 1; }));
 }
 
@@ -210,25 +210,25 @@ TEST(pool_leak, ends_with_its_lease) {
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()},
                       {.max = 1, .leak_after = 10ms, .observers = {watch}}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     ASSERT_TRUE(in_time(time, [&] { return watch->count(leak_suspected) >= 1; }));
-    held.give_back();
-    pool.pause();  // a report that was under way has been told when the paused pool has settled
+    lease.give_back();
+    pool.pause();  // a report that was under way has arrived when the paused pool has settled
     ASSERT_TRUE(for_a_while([&] { return pool.leases().empty(); }));
-    auto told = watch->count(leak_suspected);
+    auto reported = watch->count(leak_suspected);
     time.advance(1s);
-    EXPECT_TRUE(for_a_while([&] { return watch->count(leak_suspected) == told; }));
+    EXPECT_TRUE(for_a_while([&] { return watch->count(leak_suspected) == reported; }));
 }
 
-TEST(pool_leak, is_not_what_one_resource_is_used_for_altogether) {
+TEST(pool_leak, is_measured_per_lease_not_per_resource) {
     stopped_clock time;
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()},
                       {.max = 1, .sweep_interval = 10ms, .leak_after = 2s, .observers = {watch}}};
     for (int i = 0; i < 200; ++i) {
-        auto held = pool.acquire();
+        auto lease = pool.acquire();
         time.advance(10ms);
-        // A sweep finds this lease, which has a beginning from then on.
+        // A sweep finds this lease. From then on its start time is known.
         for (int step = 0; step < 100 && pool.leases().front().held == 0ns; ++step) {
             time.advance(10ms);
             std::this_thread::yield();
@@ -238,46 +238,46 @@ TEST(pool_leak, is_not_what_one_resource_is_used_for_altogether) {
         << "each lease was short";
 }
 
-TEST(pool_leak, of_a_slots_next_lease_is_another) {
+TEST(pool_leak, is_counted_for_each_lease_of_a_slot) {
     stopped_clock time;
     auto watch = leak_recorder();
     session_pool pool{connector{server::start()},
                       {.max = 1, .leak_after = 10ms, .observers = {watch}}};
-    for (std::uint64_t lease = 1; lease <= 3; ++lease) {
-        auto held = pool.acquire();
-        ASSERT_TRUE(in_time(time, [&] { return pool.stats().leaks == lease; }));
+    for (std::uint64_t count = 1; count <= 3; ++count) {
+        auto lease = pool.acquire();
+        ASSERT_TRUE(in_time(time, [&] { return pool.stats().leaks == count; }));
     }
 }
 
 TEST(pool_leak, is_counted_without_an_observer) {
     stopped_clock time;
     session_pool pool{connector{server::start()}, {.leak_after = 10ms}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     EXPECT_TRUE(in_time(time, [&] { return pool.stats().leaks == 1; }));
     cenote::stats both = pool.stats();
     both += pool.stats();
     EXPECT_EQ(both.leaks, 2U);
 }
 
-TEST(pool_leak, of_a_lease_that_outlives_its_pool_is_nobodys_business) {
+TEST(pool_leak, of_a_lease_that_outlives_its_pool_is_not_reported) {
     stopped_clock time;
     auto watch = leak_recorder();
     std::optional<session_pool> pool;
     pool.emplace(connector{server::start()},
                  cenote::options{.leak_after = 20ms, .observers = {watch}});
-    auto held = pool->acquire();
+    auto lease = pool->acquire();
     pool.reset();
-    auto told = watch->count(leak_suspected);
+    auto reported = watch->count(leak_suspected);
     time.advance(1s);
-    EXPECT_TRUE(for_a_while([&] { return watch->count(leak_suspected) == told; }));
-    held.give_back();
-    EXPECT_EQ(watch->count(leak_suspected), told);
+    EXPECT_TRUE(for_a_while([&] { return watch->count(leak_suspected) == reported; }));
+    lease.give_back();
+    EXPECT_EQ(watch->count(leak_suspected), reported);
 }
 
-TEST(pool_leases, are_none_in_an_idle_pool) {
+TEST(pool_leases, are_empty_in_an_idle_pool) {
     session_pool pool{connector{server::start()}};
     EXPECT_TRUE(pool.leases().empty());
-    for (int i = 0; i < 20; ++i) (void)pool.acquire();  // now it lies on the shelf
+    for (int i = 0; i < 20; ++i) (void)pool.acquire();  // the resource is on the shelf
     EXPECT_TRUE(pool.leases().empty());
 }
 
@@ -322,13 +322,13 @@ TEST(pool_leases, from_the_fast_lane_come_last_until_their_time_is_known) {
 TEST(pool_leases, of_threads_and_coroutines_are_listed_alike) {
     session_pool pool{connector{server::start()}, {.max = 2}};
     support::door done;
-    std::atomic<bool> held{false};
+    std::atomic<bool> is_leased{false};
     std::jthread thread([&] {
         auto lease = pool.acquire({.task = "thread"});
-        held = true;
+        is_leased = true;
         done.pass_through();
     });
-    ASSERT_TRUE(eventually([&] { return held.load(); }));
+    ASSERT_TRUE(eventually([&] { return is_leased.load(); }));
     std::optional<cenote::lease<session>> kept;
     std::atomic<bool> got{false};
     auto work = [&]() -> support::task {
@@ -345,7 +345,7 @@ TEST(pool_leases, of_threads_and_coroutines_are_listed_alike) {
     EXPECT_TRUE(pool.leases().empty());
 }
 
-TEST(pool_leases, are_never_more_than_there_are_and_never_anybody_elses) {
+TEST(pool_leases, are_at_most_max_and_have_their_own_call_sites) {
     auto to = server::start();
     constexpr std::size_t most = 3;
     session_pool pool{connector{to},
@@ -358,8 +358,8 @@ TEST(pool_leases, are_never_more_than_there_are_and_never_anybody_elses) {
     for (const char* task : {"one", "two", "three", "four"})
         workers.emplace_back([&, task] {
             for (int i = 0; !stop; ++i) {
-                auto held = pool.acquire({.task = task});
-                if (i % 64 == 0) held.discard();
+                auto lease = pool.acquire({.task = task});
+                if (i % 64 == 0) lease.discard();
             }
         });
     for (int i = 0; i < support::rounds(3000); ++i) {
@@ -378,9 +378,9 @@ TEST(pool_leases, are_never_more_than_there_are_and_never_anybody_elses) {
 
 TEST(pool_leases, explain_a_timeout_by_call_site_and_task) {
     session_pool pool{connector{server::start()}, {.max = 3}};
-    std::vector<cenote::lease<session>> held;
+    std::vector<cenote::lease<session>> leases;
     for (int i = 0; i < 3; ++i)
-        held.push_back(pool.acquire({.task = i == 0 ? "report" : "checkout"}));
+        leases.push_back(pool.acquire({.task = i == 0 ? "report" : "checkout"}));
     try {
         (void)pool.acquire_for(1ms);
         FAIL() << "granted";

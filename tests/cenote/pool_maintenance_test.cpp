@@ -1,4 +1,4 @@
-// What the pool does by itself: warm up, refill, shrink, replace the old, retire all.
+// Tests maintenance: warm-up, refill, shrinking, retirement by age, retire_all.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -36,7 +36,7 @@ using session_pool = cenote::pool<session>;
 namespace {
 
 constexpr cenote::backoff quick{.first = 1ms, .cap_waiting = 2ms, .cap_idle = 5ms};
-/// Quick while anybody waits; after twenty failures minutes otherwise.
+/// Short while callers wait; otherwise minutes after twenty failures.
 constexpr cenote::backoff quick_for_waiters{.first = 1ms, .cap_waiting = 2ms, .cap_idle = 1h};
 
 void open_many(session_pool& pool, int count) {
@@ -46,7 +46,7 @@ void open_many(session_pool& pool, int count) {
 
 }  // namespace
 
-TEST(pool_warm_up, background_opens_the_minimum_without_being_asked) {
+TEST(pool_warm_up, background_opens_the_minimum_without_an_acquire) {
     auto to = server::start();
     session_pool pool{connector{to}, {.min_size = 3}};
     EXPECT_TRUE(eventually([&] { return pool.stats().idle == 3; }));
@@ -110,7 +110,7 @@ TEST(pool_warm_up, none_opens_nothing_before_the_first_acquire) {
     EXPECT_TRUE(pool.acquire());
 }
 
-TEST(pool_warm_up, wait_ready_starts_what_none_did_not) {
+TEST(pool_warm_up, wait_ready_opens_the_minimum_after_none) {
     auto to = server::start();
     session_pool pool{connector{to}, {.min_size = 2, .warm_up = warm_up::none}};
     EXPECT_TRUE(pool.wait_ready(plenty));
@@ -132,7 +132,7 @@ TEST(pool_warm_up, wait_ready_ends_when_the_pool_is_closed) {
     EXPECT_FALSE(ready.get());
 }
 
-TEST(pool_warm_up, that_fails_serves_those_who_lined_up_behind_it) {
+TEST(pool_warm_up, that_fails_serves_later_waiters) {
     auto to = server::start();
     door opens;
     to->on_open = [&](int id) {
@@ -142,7 +142,7 @@ TEST(pool_warm_up, that_fails_serves_those_who_lined_up_behind_it) {
     session_pool pool{
         connector{to},
         {.max = 2, .min_idle = 2, .acquire_timeout = plenty, .open_timeout = 1h, .backoff = quick}};
-    ASSERT_TRUE(eventually([&] { return to->opening == 2; })) << "no place is left";
+    ASSERT_TRUE(eventually([&] { return to->opening == 2; })) << "no slot is left";
     std::vector<std::future<int>> borrowers;
     for (int i = 0; i < 3; ++i)
         borrowers.push_back(std::async(std::launch::async, [&] { return pool.acquire()->id; }));
@@ -156,7 +156,7 @@ TEST(pool_warm_up, that_fails_serves_those_who_lined_up_behind_it) {
     EXPECT_EQ(support::refused(s), 0U);
 }
 
-TEST(pool_warm_up, that_fails_is_retried_for_those_who_wait_until_it_succeeds) {
+TEST(pool_warm_up, that_fails_is_retried_for_waiters_until_it_succeeds) {
     auto to = server::start();
     std::atomic<bool> down{true};
     to->on_open = [&](int) {
@@ -170,7 +170,7 @@ TEST(pool_warm_up, that_fails_is_retried_for_those_who_wait_until_it_succeeds) {
     for (int i = 0; i < 3; ++i)
         borrowers.push_back(std::async(std::launch::async, [&] { return bool(pool.acquire()); }));
     ASSERT_TRUE(eventually([&] { return pool.stats().open_failed >= 20; }));
-    ASSERT_TRUE(lines_up(pool, 3)) << "a failed open is no answer";
+    ASSERT_TRUE(lines_up(pool, 3)) << "a failed open refuses no waiter";
     EXPECT_EQ(ready.wait_for(0s), std::future_status::timeout);
     down = false;
     for (auto& borrower : borrowers) EXPECT_TRUE(borrower.get());
@@ -179,7 +179,7 @@ TEST(pool_warm_up, that_fails_is_retried_for_those_who_wait_until_it_succeeds) {
     EXPECT_EQ(support::refused(pool.stats()), 0U);
 }
 
-TEST(pool_warm_up, that_has_backed_off_is_tried_again_for_whoever_comes) {
+TEST(pool_warm_up, that_has_backed_off_is_retried_for_a_new_caller) {
     auto to = server::start();
     std::atomic<bool> down{true};
     to->on_open = [&](int) {
@@ -197,7 +197,7 @@ TEST(pool_warm_up, that_has_backed_off_is_tried_again_for_whoever_comes) {
     EXPECT_THROW(first.get(), cenote::canceled_error);
     ASSERT_TRUE(eventually([&] { return pool.stats().opening == 0; }));
     int opens = to->opens;
-    EXPECT_TRUE(for_a_while([&] { return to->opens == opens; })) << "nobody waits any more";
+    EXPECT_TRUE(for_a_while([&] { return to->opens == opens; })) << "no caller waits";
     down = false;
     EXPECT_TRUE(pool.acquire());
     EXPECT_TRUE(pool.wait_ready(plenty));
@@ -224,9 +224,9 @@ TEST(pool_refill, restores_min_size_after_losses) {
 TEST(pool_refill, keeps_min_idle_spares_on_top_of_the_leased_as_far_as_max_allows) {
     auto to = server::start();
     session_pool pool{connector{to}, {.max = 5, .min_idle = 2, .warm_up = warm_up::wait}};
-    std::vector<cenote::lease<session>> held;
+    std::vector<cenote::lease<session>> leases;
     for (std::size_t leased = 1; leased <= 5; ++leased) {
-        held.push_back(pool.acquire());
+        leases.push_back(pool.acquire());
         std::size_t idle = std::min<std::size_t>(2, 5 - leased);
         EXPECT_TRUE(eventually([&] { return pool.stats().idle == idle; })) << leased;
     }
@@ -236,7 +236,7 @@ TEST(pool_refill, keeps_min_idle_spares_on_top_of_the_leased_as_far_as_max_allow
 TEST(pool_refill, min_size_counts_the_leased) {
     auto to = server::start();
     session_pool pool{connector{to}, {.max = 5, .min_size = 2, .warm_up = warm_up::wait}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     auto more = pool.acquire();
     EXPECT_TRUE(for_a_while([&] { return to->opens == 2; }));
 }
@@ -291,13 +291,13 @@ TEST(pool_sweep, retires_the_over_aged_and_replaces_the_minimum_first) {
                        .lifetime_jitter = 0,
                        .sweep_interval = 1ms}};
     to->on_close = [&](int) {
-        int now = to->present - to->opening;  // the one being closed included
+        int now = to->present - to->opening;  // includes the resource that is being closed
         if (now < fewest) fewest = now;
     };
     for (std::uint64_t generation = 1; generation <= 3; ++generation) {
         time.advance(30ms);
         ASSERT_TRUE(eventually([&] { return pool.stats().opened == 2 + 2 * generation; }));
-        time.advance(1ms);  // for the next sweep
+        time.advance(1ms);  // makes the next sweep due
         ASSERT_TRUE(eventually([&] {
             auto now = pool.stats();
             return now.retired(retire_reason::age) == 2 * generation && now.idle == 2 &&
@@ -324,13 +324,13 @@ TEST(pool_sweep, lifetimes_are_spread_by_jitter) {
         << "some of fifty live longer than half the limit";
 }
 
-TEST(pool_sweep, does_not_touch_what_is_leased) {
+TEST(pool_sweep, does_not_touch_leased_resources) {
     support::stopped_clock time;
     auto to = server::start();
     session_pool pool{connector{to},
                       {.idle_timeout = 2ms, .max_lifetime = 5ms, .sweep_interval = 1ms}};
-    auto held = pool.acquire();
-    auto claim = std::make_unique<session::claim>(*held);
+    auto lease = pool.acquire();
+    auto claim = std::make_unique<session::claim>(*lease);
     time.advance(1s);
     EXPECT_TRUE(for_a_while([&] { return to->closes == 0; }));
     claim.reset();
@@ -349,7 +349,7 @@ TEST(pool_sweep, a_gap_in_service_never_hides_an_idle_resource) {
                        .idle_timeout = 5ms,
                        .sweep_interval = 1ms}};
     open_many(pool, 4);
-    ASSERT_TRUE(eventually([&] { return to->closes == 3; })) << "and all three hang";
+    ASSERT_TRUE(eventually([&] { return to->closes == 3; })) << "three closes hang";
     EXPECT_TRUE(pool.acquire());
     EXPECT_EQ(to->opens, 4);
     closes.open();
@@ -368,11 +368,11 @@ TEST(pool_retire_all, closes_the_idle_and_new_ones_take_over) {
 TEST(pool_retire_all, closes_the_leased_when_they_come_back) {
     auto to = server::start();
     session_pool pool{connector{to}, {.max = 2, .acquire_timeout = plenty}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     pool.retire_all();
     EXPECT_TRUE(for_a_while([&] { return to->closes == 0; }));
-    EXPECT_EQ(held->id, 1);
-    held.give_back();
+    EXPECT_EQ(lease->id, 1);
+    lease.give_back();
     EXPECT_TRUE(eventually([&] { return to->closes == 1; }));
     EXPECT_EQ(pool.acquire()->id, 2);
     EXPECT_EQ(pool.stats().retired(retire_reason::generation), 1U);
@@ -413,7 +413,7 @@ TEST(pool_retire_all, closes_at_most_opening_max_at_a_time) {
     EXPECT_EQ(pool.stats().retired(retire_reason::generation), 8U);
 }
 
-TEST(pool_retire_all, does_not_lend_the_old_that_have_yet_to_be_closed) {
+TEST(pool_retire_all, does_not_lend_old_resources_that_wait_for_their_close) {
     auto to = server::start();
     door closes;
     session_pool pool{
@@ -427,36 +427,36 @@ TEST(pool_retire_all, does_not_lend_the_old_that_have_yet_to_be_closed) {
     auto two = pool.acquire();
     EXPECT_GT(one->id, 4);
     EXPECT_GT(two->id, 4);
-    EXPECT_EQ(pool.stats().idle, 2U) << "old ones, of no use to anybody";
+    EXPECT_EQ(pool.stats().idle, 2U) << "old resources, which are not lent";
     EXPECT_FALSE(pool.try_acquire());
     auto third = std::async(std::launch::async, [&] { return pool.acquire()->id; });
     ASSERT_TRUE(lines_up(pool, 1));
     EXPECT_TRUE(for_a_while([&] { return pool.stats().waiting == 1; }));
     closes.open();
-    EXPECT_GT(third.get(), 4) << "served as soon as there is a place for a new one";
+    EXPECT_GT(third.get(), 4) << "served as soon as a slot for a new one is free";
     EXPECT_TRUE(eventually([&] { return to->closes == 4; }));
     EXPECT_LE(to->peak, 6);
 }
 
-TEST(pool_retire_all, has_those_in_line_wait_for_a_new_one_when_an_old_one_comes_back) {
+TEST(pool_retire_all, keeps_waiters_in_line_for_a_new_one_when_an_old_one_returns) {
     auto to = server::start();
     session_pool pool{connector{to},
                       {.max = 1, .acquire_timeout = plenty, .close_timeout = plenty}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     auto one = std::async(std::launch::async, [&] { return pool.acquire()->id; });
     ASSERT_TRUE(lines_up(pool, 1));
     auto two = std::async(std::launch::async, [&] { return pool.acquire()->id; });
     ASSERT_TRUE(lines_up(pool, 2));
     pool.retire_all();
     EXPECT_EQ(to->closes, 0);
-    held.give_back();
+    lease.give_back();
     EXPECT_EQ(one.get(), 2);
     EXPECT_EQ(two.get(), 2);
     EXPECT_EQ(to->closes, 1);
     EXPECT_EQ(to->peak, 1);
 }
 
-TEST(pool_retire_all, does_not_lend_what_was_being_opened_before) {
+TEST(pool_retire_all, does_not_lend_a_resource_whose_open_began_before) {
     auto to = server::start();
     door opens;
     to->on_open = [&](int id) {
@@ -471,12 +471,12 @@ TEST(pool_retire_all, does_not_lend_what_was_being_opened_before) {
     EXPECT_EQ(pool.stats().retired(retire_reason::generation), 1U);
 }
 
-TEST(pool_retire_all, reaches_the_fast_lane_and_everybody_there_is_served) {
+TEST(pool_retire_all, reaches_the_fast_lane_and_serves_all_threads_there) {
     auto to = server::start();
     session_pool pool{connector{to},
                       {.max = 4, .acquire_timeout = plenty, .close_timeout = plenty}};
-    std::atomic<int> last_old{0};  // whatever has this number or less must not be lent any more
-    std::atomic<int> old_ones{0}, refusals{0};
+    std::atomic<int> last_old{0};  // a resource with this id or a lower one must not be lent
+    std::atomic<int> old_grants{0}, refusals{0};
     std::array<std::atomic<int>, 3> served{};
     std::vector<std::jthread> borrowers;
     for (auto& mine : served)
@@ -490,8 +490,8 @@ TEST(pool_retire_all, reaches_the_fast_lane_and_everybody_there_is_served) {
                     continue;
                 }
                 auto claim = lease->use();
-                if (lease->id <= limit) ++old_ones;
-                if (++mine % 16 == 0) std::this_thread::yield();  // there are few processors
+                if (lease->id <= limit) ++old_grants;
+                if (++mine % 16 == 0) std::this_thread::yield();  // with few processors
             }
         });
     auto all_served_again = [&] {
@@ -508,11 +508,11 @@ TEST(pool_retire_all, reaches_the_fast_lane_and_everybody_there_is_served) {
         pool.retire_all();
         last_old = last;
         ASSERT_TRUE(all_served_again());
-        // Everybody has used a new one, so there was an old one before.
+        // Every thread has used a new resource, so at least one old resource was retired.
         ASSERT_GE(pool.stats().retired(retire_reason::generation), static_cast<unsigned>(round));
     }
     borrowers.clear();
-    EXPECT_EQ(old_ones, 0);
+    EXPECT_EQ(old_grants, 0);
     EXPECT_EQ(refusals, 0);
     EXPECT_EQ(to->overlaps, 0);
     EXPECT_LE(to->peak, 4);

@@ -1,4 +1,4 @@
-// acquire_many: several leases at once, or none.
+// Tests acquire_many: several leases at once, or none.
 #include <atomic>
 #include <memory>
 #include <set>
@@ -23,23 +23,23 @@ using session_pool = cenote::pool<session>;
 
 namespace {
 
-TEST(pool_many, brings_different_ones) {
+TEST(pool_many, grants_different_resources) {
     session_pool pool{connector{server::start()}, {.max = 4}};
-    auto held = pool.acquire_many(3);
-    ASSERT_EQ(held.size(), 3u);
+    auto leases = pool.acquire_many(3);
+    ASSERT_EQ(leases.size(), 3u);
     std::set<int> ids;
-    for (auto& each : held) ids.insert(each->id);
+    for (auto& each : leases) ids.insert(each->id);
     EXPECT_EQ(ids.size(), 3u);
     EXPECT_EQ(pool.stats().leased, 3u);
-    held.clear();
+    leases.clear();
     EXPECT_EQ(pool.stats().leased, 0u);
 }
 
-TEST(pool_many, takes_what_is_hot_as_well) {
+TEST(pool_many, takes_hot_resources_as_well) {
     session_pool pool{connector{server::start()}, {.max = 2}};
     {
         auto one = pool.acquire();
-    }  // on the shelf
+    }  // the resource is on the shelf
     auto both = pool.acquire_many(2);
     EXPECT_EQ(both.size(), 2u);
     EXPECT_EQ(pool.stats().opened, 2u);
@@ -52,10 +52,10 @@ TEST(pool_many, is_all_or_nothing) {
     EXPECT_TRUE(pool.acquire_many(2, {.timeout = 20ms}, error).empty());
     EXPECT_EQ(error, cenote::errc::timed_out);
     EXPECT_THROW((void)pool.acquire_many(2, {.timeout = 1ms}), cenote::timed_out_error);
-    EXPECT_TRUE(pool.try_acquire());  // nothing was kept
+    EXPECT_TRUE(pool.try_acquire());  // the failed calls kept no lease
 }
 
-TEST(pool_many, refuses_what_can_never_be) {
+TEST(pool_many, refuses_counts_that_can_never_be_granted) {
     session_pool pool{connector{server::start()}, {.max = 2}};
     EXPECT_THROW((void)pool.acquire_many(0), std::invalid_argument);
     EXPECT_THROW((void)pool.acquire_many(3), std::invalid_argument);
@@ -89,14 +89,14 @@ TEST(pool_many, starts_over_if_one_is_unfit) {
     std::atomic<int> looks{0};
     to->on_acquire = [&](int) { return ++looks != 2; };
     cenote::pool<session> pool{support::hooked_connector{to}, {.max = 3, .acquire_timeout = 1h}};
-    auto held = pool.acquire_many(3);
-    EXPECT_EQ(held.size(), 3u);
+    auto leases = pool.acquire_many(3);
+    EXPECT_EQ(leases.size(), 3u);
     EXPECT_EQ(pool.stats().leased, 3u);
     EXPECT_EQ(pool.stats().retired(cenote::retire_reason::rejected), 1u);
 }
 
-// Holds one and wants two more: with somebody else holding the rest, that is a nested wait, too.
-TEST(pool_many, is_reported_if_it_waits_with_a_lease_in_hand) {
+// The caller has one lease and wants two more, which another thread has in part: a nested wait.
+TEST(pool_many, is_reported_if_the_waiter_has_a_lease) {
     auto watch = std::make_shared<support::recorder>();
     session_pool pool{connector{server::start()}, {.max = 3, .observers = {watch}}};
     auto mine = pool.acquire();
@@ -108,16 +108,16 @@ TEST(pool_many, is_reported_if_it_waits_with_a_lease_in_hand) {
     EXPECT_TRUE(eventually([&] { return watch->count(cenote::event_kind::nested_acquire) == 1; }));
 }
 
-// Threads that want two of three each: if they took one by one they would block each other.
-TEST(pool_many, does_not_block_others_like_itself) {
+// Threads that want two of three resources each: one by one they would deadlock.
+TEST(pool_many, does_not_deadlock_with_other_acquire_many) {
     session_pool pool{connector{server::start()}, {.max = 3, .acquire_timeout = 60s}};
     std::vector<std::thread> users;
     std::atomic<int> served{0};
     for (std::size_t i = 0; i < 4; ++i)
         users.emplace_back([&, i] {
             for (int round = 0; round < rounds(500); ++round) {
-                auto held = pool.acquire_many(1 + (i + static_cast<std::size_t>(round)) % 3);
-                for (auto& each : held) auto claim = each->use();
+                auto leases = pool.acquire_many(1 + (i + static_cast<std::size_t>(round)) % 3);
+                for (auto& each : leases) auto claim = each->use();
                 ++served;
             }
         });

@@ -1,4 +1,4 @@
-// Opening: never beyond max, never more than needed, and what happens to the line when it fails.
+// Tests opens: never beyond max, never more than needed, and the line after a failed open.
 #include <atomic>
 #include <exception>
 #include <future>
@@ -138,18 +138,18 @@ TEST(pool_open, never_more_are_in_flight_than_waiters_need) {
     EXPECT_NE(one.get()->id, two.get()->id);
 }
 
-TEST(pool_open, a_spike_does_not_open_what_the_present_ones_can_serve) {
+TEST(pool_open, a_spike_opens_nothing_that_present_resources_can_serve) {
     support::stopped_clock time;  // an open takes longer than all the leases
     auto to = server::start();
     door opens;
     session_pool pool{connector{to}, {.max = 50, .min_size = 5, .warm_up = cenote::warm_up::wait}};
     to->on_open = [opens](int) { opens.pass_through(); };
-    auto held = pool.acquire_many(5);
+    auto leases = pool.acquire_many(5);
     {
         std::vector<std::jthread> borrowers;
         for (int i = 0; i < 50; ++i) borrowers.emplace_back([&] { (void)pool.acquire(); });
         EXPECT_TRUE(lines_up(pool, 50));
-        held.clear();
+        leases.clear();
     }
     opens.open();
     EXPECT_TRUE(eventually([&] { return pool.stats().opening == 0; }));
@@ -172,18 +172,19 @@ TEST(pool_open, a_spike_opens_at_most_opening_max_more_than_needed) {
     EXPECT_LE(to->opens, 5 + 4);
 }
 
-TEST(pool_open, a_returned_resource_serves_whoever_waits_for_an_open) {
+TEST(pool_open, a_returned_resource_serves_a_waiter_whose_open_is_in_flight) {
     auto to = server::start();
     door opens;
     session_pool pool{connector{to}, {.max = 2, .acquire_timeout = plenty}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     to->on_open = [opens](int) { opens.pass_through(); };
     auto waiter = std::async(std::launch::async, [&] { return pool.acquire()->id; });
     ASSERT_TRUE(eventually([&] { return to->opening == 1; }));
-    held.give_back();
-    EXPECT_EQ(waiter.get(), 1) << "whatever becomes free first goes to the head of the line";
+    lease.give_back();
+    EXPECT_EQ(waiter.get(), 1) << "the head of the line gets the first free resource";
     opens.open();
-    EXPECT_TRUE(eventually([&] { return pool.stats().idle == 2; })) << "the open is not lost";
+    EXPECT_TRUE(eventually([&] { return pool.stats().idle == 2; }))
+        << "the opened resource is kept";
 }
 
 TEST(pool_open, a_hung_open_does_not_delay_others) {
@@ -196,7 +197,8 @@ TEST(pool_open, a_hung_open_does_not_delay_others) {
     auto stuck = std::async(std::launch::async, [&] { return pool.acquire(); });
     ASSERT_TRUE(eventually([&] { return to->opening == 1; }));
     auto next = std::async(std::launch::async, [&] { return pool.acquire(); });
-    // Whoever is first in line gets what comes first; the other one waits for a third or the first.
+    // The head of the line gets the first free resource. The other waiter needs a third open or the
+    // first one.
     auto another = std::async(std::launch::async, [&] { return pool.acquire(); });
     EXPECT_TRUE(eventually([&] { return pool.stats().leased == 2; }));
     EXPECT_EQ(to->opening, 1);
@@ -223,7 +225,8 @@ TEST(pool_open, a_failed_open_is_retried_and_serves_the_line) {
 TEST(pool_open, every_waiter_ends_by_its_deadline_with_the_cause_when_every_open_fails) {
     support::stopped_clock time;
     auto to = server::start();
-    std::vector<std::exception_ptr> causes;  // kept: the thread sanitizer cannot see who ends one
+    // Kept alive: the thread sanitizer cannot follow the end of an exception.
+    std::vector<std::exception_ptr> causes;
     to->on_open = [](int) { throw refused_by_server("the server is down"); };
     session_pool pool{connector{to}, {.max = 2, .acquire_timeout = 100ms, .backoff = quick}};
     std::atomic<int> explained{0};
@@ -253,7 +256,7 @@ TEST(pool_open, every_waiter_ends_by_its_deadline_with_the_cause_when_every_open
     EXPECT_EQ(to->present, 0);
 }
 
-TEST(pool_open, an_open_that_fails_is_not_hammered) {
+TEST(pool_open, an_open_that_fails_is_retried_with_backoff) {
     support::stopped_clock time;
     auto to = server::start();
     to->on_open = [](int) { throw refused_by_server("down"); };
@@ -280,7 +283,7 @@ TEST(pool_open, a_final_error_goes_to_the_waiter_at_once) {
     session_pool pool{support::judging_connector{{to}}, {.acquire_timeout = plenty}};
     try {
         (void)pool.acquire();
-        FAIL() << "there is nothing to acquire";
+        FAIL() << "no resource can be opened";
     } catch (const cenote::open_failed_error& e) {
         EXPECT_EQ(text_of(e.cause()), "never again");
         EXPECT_NE(std::string(e.what()).find("never again"), std::string::npos) << e.what();
@@ -291,14 +294,14 @@ TEST(pool_open, a_final_error_goes_to_the_waiter_at_once) {
     EXPECT_EQ(error, cenote::errc::open_failed);
 }
 
-TEST(pool_open, an_error_is_told_at_once_by_a_pool_that_fails_fast) {
+TEST(pool_open, fail_fast_reports_an_open_error_at_once) {
     auto to = server::start();
     to->on_open = [](int) { throw refused_by_server("connection refused"); };
     session_pool pool{connector{to},
                       {.acquire_timeout = plenty, .open_errors = cenote::open_errors::fail_fast}};
     try {
         (void)pool.acquire();
-        FAIL() << "there is nothing to acquire";
+        FAIL() << "no resource can be opened";
     } catch (const cenote::open_failed_error& e) {
         EXPECT_EQ(text_of(e.cause()), "connection refused");
     }
@@ -310,15 +313,15 @@ TEST(pool_open, an_error_is_told_at_once_by_a_pool_that_fails_fast) {
     EXPECT_TRUE(pool.acquire());
 }
 
-TEST(pool_open, classify_open_judges_opens_and_nothing_else) {
-    struct judge : connector {
+TEST(pool_open, classify_open_is_called_for_opens_only) {
+    struct classifying : connector {
         cenote::verdict classify_open(const std::exception_ptr&) const {
             return cenote::verdict::final;
         }
         cenote::verdict classify(const std::exception_ptr&) const { return cenote::verdict::keep; }
     };
     auto to = server::start();
-    session_pool pool{judge{{to}}, {.max = 1, .acquire_timeout = plenty}};
+    session_pool pool{classifying{{to}}, {.max = 1, .acquire_timeout = plenty}};
     EXPECT_THROW(pool.with([](session&) { throw std::runtime_error("a user's"); }),
                  std::runtime_error);
     EXPECT_EQ(to->opens, 1);
@@ -328,17 +331,17 @@ TEST(pool_open, classify_open_judges_opens_and_nothing_else) {
     EXPECT_THROW((void)pool.acquire(), cenote::open_failed_error);
 }
 
-TEST(pool_open, a_failed_open_does_not_refuse_whom_a_lease_can_serve) {
+TEST(pool_open, a_failed_open_does_not_refuse_a_waiter_that_a_release_can_serve) {
     auto to = server::start();
     session_pool pool{support::judging_connector{{to}},
                       {.max = 2, .acquire_timeout = plenty, .backoff = quick}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     to->on_open = [](int id) {
         if (id == 2) throw refused_by_server("once");
     };
     auto waiter = std::async(std::launch::async, [&] { return bool(pool.acquire()); });
     EXPECT_TRUE(eventually([&] { return to->opens >= 2; }));
-    held.give_back();
+    lease.give_back();
     EXPECT_TRUE(waiter.get());
 }
 
@@ -378,5 +381,5 @@ TEST(pool_open, the_deadline_covers_the_open) {
     EXPECT_THROW((void)pool.acquire_for(5ms), cenote::timed_out_error);
     opens.open();
     EXPECT_TRUE(eventually([&] { return pool.stats().idle == 1; }))
-        << "a borrower that gives up never kills the open it caused";
+        << "a borrower that times out does not end the open that it caused";
 }

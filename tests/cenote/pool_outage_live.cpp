@@ -1,7 +1,8 @@
-// A real server that is down in six ways: deadlines hold, and its return is noticed.
+// Tests a pool while a real server is down in six ways: deadlines are exact, and the pool notices
+// the server's return.
 //
-// The clock is the test's, so a deadline is exact whatever the machine does. What real time adds to
-// it is measured by the benchmark `outage`.
+// The test moves the clock, so deadlines are exact on a slow machine, too. The benchmark `outage`
+// measures what real time adds.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -33,17 +34,17 @@ using namespace std::chrono_literals;
 using connection_pool = cenote::pool<support::descriptor>;
 
 constexpr auto timeout = 1s;
-constexpr auto patience = 1s;  // the connector's
+constexpr auto call_timeout = 1s;  // of the connector
 
-struct way {
+struct outage_kind {
     std::string name;
     void (backend::*down)();
-    bool filled = false;  // the pool has connections when it happens
+    bool filled = false;  // the pool has connections before the outage
 
-    friend void PrintTo(const way& w, std::ostream* out) { *out << w.name; }
+    friend void PrintTo(const outage_kind& w, std::ostream* out) { *out << w.name; }
 };
 
-const std::vector<way> ways = {
+const std::vector<outage_kind> outages = {
     {"refused", &backend::refuse},
     {"black_hole_on_connect", &backend::vanish},
     {"black_hole_when_established", &backend::vanish, true},
@@ -56,7 +57,7 @@ cenote::options usual() {
     return {.name = "outage", .max = 10, .acquire_timeout = timeout, .probe_after_idle = 0ns};
 }
 
-/// Opens all connections, and lets a moment pass: one that was just used is not probed.
+/// Opens all connections and moves the clock: a connection that was just used is not probed.
 void fill(connection_pool& pool, support::stopped_clock& time) {
     std::vector<cenote::lease<support::descriptor>> all;
     for (int i = 0; i < 10; ++i) all.push_back(pool.acquire_for(support::plenty));
@@ -64,7 +65,7 @@ void fill(connection_pool& pool, support::stopped_clock& time) {
     time.advance(1ms);
 }
 
-/// Moves the clock, and has the pool look at it: so its timers are never late.
+/// Moves the clock in steps and calls the pool after each, so that its timers are never late.
 void advance(support::stopped_clock& time, connection_pool& pool, std::chrono::milliseconds by) {
     constexpr auto step = 50ms;
     for (; by > 0ms; by -= step) {
@@ -73,14 +74,14 @@ void advance(support::stopped_clock& time, connection_pool& pool, std::chrono::m
     }
 }
 
-/// Threads that come in groups, ten milliseconds apart.
-class crowd {
+/// Threads that acquire in groups, ten milliseconds apart.
+class caller_groups {
 public:
     static constexpr std::size_t groups = 10;
     static constexpr std::size_t group = 50;
     static constexpr auto apart = 10ms;
 
-    crowd(support::stopped_clock& time, connection_pool& pool) : time_(time), pool_(pool) {
+    caller_groups(support::stopped_clock& time, connection_pool& pool) : time_(time), pool_(pool) {
         for (std::size_t i = 0; i < groups; ++i) {
             if (i > 0) advance(time_, pool_, apart);
             for (std::size_t k = 0; k < group; ++k) threads_.emplace_back([this] { acquire(); });
@@ -88,15 +89,15 @@ public:
         }
     }
 
-    ~crowd() {
+    ~caller_groups() {
         while (ended_ < threads_.size()) advance(time_, pool_, apart);  // after a failure
     }
-    crowd(const crowd&) = delete;
-    crowd& operator=(const crowd&) = delete;
+    caller_groups(const caller_groups&) = delete;
+    caller_groups& operator=(const caller_groups&) = delete;
 
     void expect_exact_ends() {
         advance(time_, pool_, timeout - apart * (groups - 1) - 1ms);
-        EXPECT_EQ(pool_.stats().waiting, group * groups) << "none ends before its deadline";
+        EXPECT_EQ(pool_.stats().waiting, group * groups) << "no call ends before its deadline";
         time_.advance(1ms);
         for (std::size_t i = 1; i <= groups; ++i) {
             EXPECT_TRUE(eventually([&] { return ended_ >= group * i; }));
@@ -122,8 +123,8 @@ private:
     std::vector<std::jthread> threads_;
 };
 
-/// Whether a caller is served before a quarter of a second has passed since the server's return.
-/// Time passes only when both sides have done what they had to, however slow the machine is.
+/// Whether a caller is served within a quarter of a second after the server's return. The clock
+/// moves only when pool and server are idle, so the speed of the machine does not matter.
 bool serves_in_time(support::stopped_clock& time, connection_pool& pool, const backend& server,
                     const std::atomic<int>& served) {
     for (int i = 0; i < 25 && served == 0; ++i) {
@@ -133,23 +134,25 @@ bool serves_in_time(support::stopped_clock& time, connection_pool& pool, const b
     return eventually([&] { return served > 0; });
 }
 
-class pool_outage : public ::testing::TestWithParam<way> {
+class pool_outage : public ::testing::TestWithParam<outage_kind> {
 protected:
     pool_outage() {
         if (GetParam().filled) fill(pool, *time);
         (server.*GetParam().down)();
     }
-    // The end of a pool waits for its calls until their deadlines.
+    // The pool's destructor waits for its calls until their deadlines.
     ~pool_outage() override { time.reset(); }
 
     std::optional<support::stopped_clock> time{std::in_place};
     backend server;
-    connection_pool pool{backend_connector{server.port(), patience}, usual()};
+    connection_pool pool{backend_connector{server.port(), call_timeout}, usual()};
 };
 
-TEST_P(pool_outage, ends_every_acquire_at_its_deadline) { crowd(*time, pool).expect_exact_ends(); }
+TEST_P(pool_outage, ends_every_acquire_at_its_deadline) {
+    caller_groups(*time, pool).expect_exact_ends();
+}
 
-// Also where calls go on hanging that began before it was back.
+// Covers calls that began before the return and still hang.
 TEST_P(pool_outage, serves_a_waiter_within_250_ms_after_its_return) {
     std::atomic<int> served{0};
     std::vector<std::jthread> waiting;
@@ -167,11 +170,11 @@ TEST_P(pool_outage, serves_a_waiter_within_250_ms_after_its_return) {
     for (int i = 0; served < 5 && i < 1000; ++i) advance(*time, pool, 50ms);
 }
 
-INSTANTIATE_TEST_SUITE_P(six_ways, pool_outage, ::testing::ValuesIn(ways),
+INSTANTIATE_TEST_SUITE_P(six_kinds, pool_outage, ::testing::ValuesIn(outages),
                          [](const auto& each) { return each.param.name; });
 
-// A careless connector: its calls hang until the server goes on, and so do the pool's threads.
-TEST(pool_outage_of_a_careless_connector, costs_no_caller_its_deadline) {
+// A connector without timeouts: its calls block the pool's threads until the server continues.
+TEST(pool_outage_without_connector_timeouts, ends_every_acquire_at_its_deadline) {
     support::stopped_clock time;
     backend server;
     cenote::options settings = usual();
@@ -179,7 +182,7 @@ TEST(pool_outage_of_a_careless_connector, costs_no_caller_its_deadline) {
     connection_pool pool{backend_connector{server.port(), 0ms}, settings};
     fill(pool, time);
     server.stop();
-    crowd(time, pool).expect_exact_ends();
+    caller_groups(time, pool).expect_exact_ends();
     EXPECT_GT(pool.stats().abandoned, 0U);
     server.come_back();
     std::atomic<int> served{0};

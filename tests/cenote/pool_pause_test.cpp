@@ -1,4 +1,4 @@
-// pause and resume: nothing is lent meanwhile, nobody loses anything by it.
+// Tests pause and resume: nothing is lent meanwhile, and waiters keep their places.
 #include <atomic>
 #include <memory>
 #include <thread>
@@ -20,12 +20,12 @@ using session_pool = cenote::pool<session>;
 
 namespace {
 
-TEST(pool_pause, lends_nothing_not_even_what_is_hot) {
+TEST(pool_pause, lends_nothing_not_even_a_hot_resource) {
     auto s = server::start();
     session_pool pool(connector{s}, {.max = 2});
     {
         auto warm = pool.acquire();
-    }  // lies on the shelf now
+    }  // the resource is on the shelf
     pool.pause();
     EXPECT_FALSE(pool.try_acquire());
     std::error_code error;
@@ -46,8 +46,8 @@ TEST(pool_pause, serves_the_line_in_order_when_it_ends) {
     std::vector<std::thread> waiting;
     for (int i = 0; i < 5; ++i) {
         waiting.emplace_back([&, i] {
-            auto held = pool.acquire();
-            order.push_back(i);  // one resource: one at a time
+            auto lease = pool.acquire();
+            order.push_back(i);  // one resource, so one thread at a time
         });
         auto in_line = static_cast<std::uint64_t>(i) + 1;
         ASSERT_TRUE(eventually([&] { return pool.stats().waiting == in_line; }));
@@ -58,12 +58,12 @@ TEST(pool_pause, serves_the_line_in_order_when_it_ends) {
     EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
 }
 
-TEST(pool_pause, takes_back_what_is_out) {
+TEST(pool_pause, accepts_releases) {
     auto s = server::start();
     session_pool pool(connector{s}, {.max = 2});
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     pool.pause();
-    held.give_back();
+    lease.give_back();
     EXPECT_EQ(pool.stats().idle, 1u);
     EXPECT_EQ(pool.stats().leased, 0u);
     pool.resume();
@@ -81,7 +81,7 @@ TEST(pool_pause, opens_nothing) {
     EXPECT_TRUE(pool.acquire());
 }
 
-TEST(pool_pause, is_told_once) {
+TEST(pool_pause, is_reported_once) {
     auto watch = std::make_shared<support::recorder>();
     auto s = server::start();
     session_pool pool(connector{s}, {.observers = {watch}});
@@ -93,7 +93,7 @@ TEST(pool_pause, is_told_once) {
     EXPECT_EQ(watch->count(cenote::event_kind::paused), 1u);
 }
 
-TEST(pool_pause, is_no_obstacle_to_close) {
+TEST(pool_pause, does_not_prevent_close) {
     auto s = server::start();
     session_pool pool(connector{s}, {.max = 1});
     {
@@ -104,7 +104,7 @@ TEST(pool_pause, is_no_obstacle_to_close) {
     EXPECT_EQ(pool.stats().total, 0u);
 }
 
-// Threads that acquire and release all the time meet a pool that is paused again and again.
+// Threads acquire and release all the time while the pool is paused again and again.
 TEST(pool_pause, under_load_lends_nothing_while_it_lasts) {
     auto s = server::start();
     session_pool pool(connector{s}, {.max = 4, .acquire_timeout = 60s});
@@ -112,11 +112,11 @@ TEST(pool_pause, under_load_lends_nothing_while_it_lasts) {
     std::vector<std::thread> users;
     for (int i = 0; i < 4; ++i)
         users.emplace_back([&] {
-            while (!stop) auto held = pool.acquire();
+            while (!stop) auto lease = pool.acquire();
         });
     for (int round = 0; round < 200; ++round) {
         pool.pause();
-        // All are in line: nobody is on the way out of the fast lane with a lease from before.
+        // All threads are in line, so none leaves the fast lane with an earlier lease.
         ASSERT_TRUE(eventually([&] { return pool.stats().waiting == 4; }));
         EXPECT_EQ(pool.stats().leased, 0u);
         auto granted = pool.stats().granted;

@@ -1,4 +1,4 @@
-// Probes: when they happen, and that a dead resource never costs a waiter its place.
+// Tests probes: when they happen, and that a dead resource never costs a waiter its place.
 #include <atomic>
 #include <future>
 #include <memory>
@@ -30,11 +30,11 @@ using session_pool = cenote::pool<session>;
 
 namespace {
 
-/// An observer that is told of every lease. With it none takes the fast lane, so idle times count
-/// from the release and not from a sweep.
+/// An observer of every lease. It shuts the fast lane, so idle times count from the release and not
+/// from a sweep.
 std::shared_ptr<support::recorder> every_lease() { return std::make_shared<support::recorder>(); }
 
-/// Opens so many at once and returns them all.
+/// Opens `count` resources and releases them all.
 void open_many(session_pool& pool, int count) {
     std::vector<cenote::lease<session>> all;
     for (int i = 0; i < count; ++i) all.push_back(pool.acquire_for(plenty));
@@ -63,7 +63,7 @@ TEST(pool_probe, forever_never_probes) {
     EXPECT_EQ(to->probes, 0);
 }
 
-TEST(pool_probe, what_was_idle_long_enough_is_probed_before_it_is_lent) {
+TEST(pool_probe, a_resource_idle_for_long_is_probed_before_the_next_lease) {
     support::stopped_clock time;
     auto to = server::start();
     session_pool pool{connector{to}, {.probe_after_idle = 50ms, .observers = {every_lease()}}};
@@ -78,8 +78,8 @@ TEST(pool_probe, what_was_idle_long_enough_is_probed_before_it_is_lent) {
     EXPECT_EQ(to->probes, 1);
 }
 
-// The resource lies on the shelf, and only sweeps tell for how long.
-TEST(pool_probe, what_was_idle_long_enough_is_probed_with_any_sweep_interval) {
+// The resource is on the shelf, and only sweeps measure for how long.
+TEST(pool_probe, a_resource_idle_for_long_is_probed_with_any_sweep_interval) {
     support::stopped_clock time;
     for (std::chrono::nanoseconds interval : {1ms, 1000ms}) {
         auto to = server::start();
@@ -171,11 +171,11 @@ TEST(pool_probe, the_deadline_covers_the_probe) {
     EXPECT_THROW((void)pool.acquire_for(5ms), cenote::timed_out_error);
     probes.open();
     EXPECT_TRUE(eventually([&] { return pool.stats().idle == 1; }))
-        << "whoever gave up does not destroy a healthy resource";
+        << "a caller that timed out does not end a healthy resource";
     EXPECT_EQ(to->closes, 0);
 }
 
-TEST(pool_probe, a_hanging_probe_for_one_waiter_does_not_hold_up_the_next) {
+TEST(pool_probe, a_hanging_probe_for_one_waiter_does_not_delay_the_next) {
     auto to = server::start();
     std::atomic<int> hanging{0};
     door probes;
@@ -231,7 +231,7 @@ TEST(pool_probe, after_two_dead_ones_in_a_row_the_rest_is_suspect) {
         auto fresh = pool.acquire();
         EXPECT_EQ(fresh->id, 5);
         EXPECT_EQ(to->probes, 2);
-        // These two come back only now, so their idle time is no reason to probe them.
+        // These two leases end only now, so their idle time does not require a probe.
         all[2].give_back();
         all[3].give_back();
         auto next = pool.acquire();
@@ -240,7 +240,7 @@ TEST(pool_probe, after_two_dead_ones_in_a_row_the_rest_is_suspect) {
     }
 }
 
-TEST(pool_probe, nobody_waits_for_a_probe_while_a_resource_in_no_need_of_one_is_idle) {
+TEST(pool_probe, no_caller_waits_for_a_probe_while_a_fresh_resource_is_idle) {
     support::stopped_clock time;
     auto to = server::start();
     session_pool pool{connector{to},
@@ -323,13 +323,13 @@ TEST(pool_heartbeat, takes_one_at_a_time_and_leaves_the_others_to_borrowers) {
     }
     EXPECT_TRUE(for_a_while([&] { return pool.stats().probing <= 1; }));
     probes.open();
-    EXPECT_TRUE(eventually([&] { return to->probes > 4; })) << "and goes on";
+    EXPECT_TRUE(eventually([&] { return to->probes > 4; })) << "further probes follow";
 }
 
 TEST(pool_heartbeat, a_probe_that_fails_throws_or_hangs_costs_that_one_resource_only) {
     support::stopped_clock time;
     auto to = server::start();
-    std::atomic<bool> sick{false};
+    std::atomic<bool> probes_fail{false};
     door hang;
     session_pool pool{connector{to},
                       {.max = 4,
@@ -338,28 +338,29 @@ TEST(pool_heartbeat, a_probe_that_fails_throws_or_hangs_costs_that_one_resource_
                        .probe_after_idle = cenote::forever,
                        .heartbeat = 5ms}};
     to->on_probe = [&](int id) {
-        if (!sick) return true;
+        if (!probes_fail) return true;
         if (id == 1) throw 42;
         if (id == 2) return hang.pass_through();
         return id != 3;
     };
     open_many(pool, 4);
-    sick = true;
+    probes_fail = true;
     EXPECT_TRUE(eventually([&] {
-        // Time does not pass during a probe, except for the one that hangs.
+        // The clock does not move during a probe, except for the probe that hangs.
         auto now = pool.stats();
         if (now.probing == 0 || (hang.waiting() == 1 && now.abandoned == 0)) time.advance(1ms);
         return now.retired(retire_reason::probe_failed) == 3;
     }));
     EXPECT_EQ(pool.acquire()->id, 4);
     hang.open();
-    sick = false;
+    probes_fail = false;
     open_many(pool, 4);
     EXPECT_EQ(pool.stats().total, 4U) << "full capacity again";
-    EXPECT_TRUE(eventually([&] { return to->present == 4; })) << "the hanging one was closed";
+    EXPECT_TRUE(eventually([&] { return to->present == 4; }))
+        << "the resource whose probe hung was closed";
 }
 
-TEST(pool_heartbeat, does_not_begin_while_somebody_waits) {
+TEST(pool_heartbeat, does_not_begin_while_a_caller_waits) {
     support::stopped_clock time;
     auto to = server::start();
     door probes;
@@ -372,20 +373,20 @@ TEST(pool_heartbeat, does_not_begin_while_somebody_waits) {
     to->on_probe = [probes](int) { return probes.pass_through(); };
     open_many(pool, 2);
     time.advance(1ms);
-    // The probe before this lease hangs; the heartbeat of the other resource becomes due meanwhile.
+    // The probe for this lease hangs. The heartbeat of the other resource becomes due meanwhile.
     auto waiter = std::async(std::launch::async, [&] { return pool.acquire(); });
     ASSERT_TRUE(lines_up(pool, 1));
     ASSERT_TRUE(eventually([&] { return to->probes == 1; }));
     time.advance(500ms);
     EXPECT_TRUE(for_a_while([&] {
-        EXPECT_TRUE(pool.wait_ready(0ns));  // any request makes the pool look what is due
+        EXPECT_TRUE(pool.wait_ready(0ns));  // any call makes the pool check what is due
         return to->probes == 1 && pool.stats().idle == 1;
     }));
     EXPECT_EQ(pool.stats().waiting, 1U);
     probes.open();
-    auto held = waiter.get();
+    auto lease = waiter.get();
     EXPECT_TRUE(eventually([&] { return time.advance(1ms), to->probes >= 2; }))
-        << "now it is its turn";
+        << "the heartbeat follows";
 }
 
 TEST(pool_heartbeat, in_flight_hides_none_of_the_other_idle_ones) {
@@ -403,13 +404,13 @@ TEST(pool_heartbeat, in_flight_hides_none_of_the_other_idle_ones) {
     ASSERT_TRUE(eventually([&] { return to->probes == 1 && pool.stats().idle == 3; }));
     std::vector<cenote::lease<session>> rest;
     for (int i = 0; i < 3; ++i) rest.push_back(pool.try_acquire());
-    for (auto& lease : rest) EXPECT_TRUE(lease) << "ready without waiting for anything";
+    for (auto& lease : rest) EXPECT_TRUE(lease) << "ready at once";
     EXPECT_EQ(to->opens, 4);
     EXPECT_EQ(to->probes, 1);
     probes.open();
 }
 
-TEST(pool_heartbeat, in_flight_does_not_keep_a_waiter_from_what_comes_back) {
+TEST(pool_heartbeat, in_flight_does_not_keep_a_returned_resource_from_a_waiter) {
     auto to = server::start();
     door probes;
     session_pool pool{connector{to},
@@ -420,18 +421,18 @@ TEST(pool_heartbeat, in_flight_does_not_keep_a_waiter_from_what_comes_back) {
                        .probe_after_idle = cenote::forever,
                        .heartbeat = 5ms}};
     to->on_probe = [probes](int) { return probes.pass_through(); };
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     (void)pool.acquire();
     ASSERT_TRUE(eventually([&] { return pool.stats().probing == 1; }));
     auto waiter = std::async(std::launch::async, [&] { return pool.acquire()->id; });
     ASSERT_TRUE(lines_up(pool, 1));
-    held.give_back();
+    lease.give_back();
     EXPECT_EQ(waiter.get(), 1);
     EXPECT_EQ(pool.stats().probing, 1U) << "it still hangs";
     probes.open();
 }
 
-TEST(pool_heartbeat, that_hangs_does_not_keep_a_waiter_from_a_new_one) {
+TEST(pool_heartbeat, that_hangs_does_not_keep_a_new_resource_from_a_waiter) {
     auto to = server::start();
     door probes;
     session_pool pool{connector{to},

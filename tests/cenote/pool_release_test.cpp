@@ -1,4 +1,4 @@
-// Release: what happens to a resource that comes back, and that the line is served at once.
+// Tests releases: what happens to the resource, and that a waiter is served at once.
 #include <atomic>
 #include <future>
 #include <memory>
@@ -36,11 +36,11 @@ void open_three(session_pool& pool) {
     auto three = pool.acquire();
 }
 
-/// A pool of one, leased, with one waiter in line.
-struct one_waits {
+/// A pool with one resource, which is leased, and one waiter in line.
+struct pool_with_waiter {
     template <class C>
-    one_waits(C c, cenote::options options) : pool(std::move(c), one(std::move(options))) {
-        held = pool.acquire();
+    pool_with_waiter(C c, cenote::options options) : pool(std::move(c), one(std::move(options))) {
+        lease = pool.acquire();
         waiter = std::async(std::launch::async, [this] { return pool.acquire()->id; });
         lined_up = lines_up(pool, 1);
     }
@@ -52,7 +52,7 @@ struct one_waits {
     }
 
     session_pool pool;
-    cenote::lease<session> held;
+    cenote::lease<session> lease;
     std::future<int> waiter;
     bool lined_up = false;
 };
@@ -70,16 +70,16 @@ TEST(pool_release, a_clean_release_keeps_the_resource_as_it_is) {
 }
 
 TEST(pool_release, a_release_serves_the_head_of_the_line) {
-    one_waits test(connector{server::start()}, {});
+    pool_with_waiter test(connector{server::start()}, {});
     ASSERT_TRUE(test.lined_up);
-    test.held.give_back();
+    test.lease.give_back();
     EXPECT_EQ(test.waiter.get(), 1);
 }
 
 TEST(pool_release, a_discard_serves_the_line_at_once) {
-    one_waits test(connector{server::start()}, {});
+    pool_with_waiter test(connector{server::start()}, {});
     ASSERT_TRUE(test.lined_up);
-    test.held.discard();
+    test.lease.discard();
     EXPECT_EQ(test.waiter.get(), 2);
     EXPECT_EQ(test.pool.stats().discarded, 1U);
 }
@@ -87,9 +87,9 @@ TEST(pool_release, a_discard_serves_the_line_at_once) {
 TEST(pool_release, a_rejected_release_serves_the_line_at_once) {
     auto to = server::start();
     to->on_release = [](int id) { return id != 1; };
-    one_waits test(hooked_connector{{to}}, {});
+    pool_with_waiter test(hooked_connector{{to}}, {});
     ASSERT_TRUE(test.lined_up);
-    test.held.give_back();
+    test.lease.give_back();
     EXPECT_EQ(test.waiter.get(), 2);
     EXPECT_EQ(test.pool.stats().retired(retire_reason::rejected), 1U);
 }
@@ -97,9 +97,9 @@ TEST(pool_release, a_rejected_release_serves_the_line_at_once) {
 TEST(pool_release, a_throwing_hook_rejects_the_release) {
     auto to = server::start();
     to->on_release = [](int id) { return id == 1 ? throw std::runtime_error("odd") : true; };
-    one_waits test(hooked_connector{{to}}, {});
+    pool_with_waiter test(hooked_connector{{to}}, {});
     ASSERT_TRUE(test.lined_up);
-    test.held.give_back();
+    test.lease.give_back();
     EXPECT_EQ(test.waiter.get(), 2);
     EXPECT_EQ(test.pool.stats().retired(retire_reason::rejected), 1U);
 }
@@ -107,66 +107,66 @@ TEST(pool_release, a_throwing_hook_rejects_the_release) {
 TEST(pool_release, a_failed_reset_serves_the_line_at_once) {
     auto to = server::start();
     to->on_reset = [](int) { return false; };
-    one_waits test(connector{to}, {});
+    pool_with_waiter test(connector{to}, {});
     ASSERT_TRUE(test.lined_up);
-    test.held.mark_dirty();
-    test.held.give_back();
+    test.lease.mark_dirty();
+    test.lease.give_back();
     EXPECT_EQ(test.waiter.get(), 2);
     EXPECT_EQ(test.pool.stats().retired(retire_reason::reset_failed), 1U);
 }
 
 TEST(pool_release, a_retirement_by_uses_serves_the_line_at_once) {
-    one_waits test(connector{server::start()}, {.max_uses = 1});
+    pool_with_waiter test(connector{server::start()}, {.max_uses = 1});
     ASSERT_TRUE(test.lined_up);
-    test.held.give_back();
+    test.lease.give_back();
     EXPECT_EQ(test.waiter.get(), 2);
 }
 
 TEST(pool_release, a_failed_probe_on_release_serves_the_line_at_once) {
     auto to = server::start();
     to->on_probe = [](int id) { return id != 1; };
-    one_waits test(connector{to}, {.probe_on_release = true});
+    pool_with_waiter test(connector{to}, {.probe_on_release = true});
     ASSERT_TRUE(test.lined_up);
-    test.held.give_back();
+    test.lease.give_back();
     EXPECT_EQ(test.waiter.get(), 2);
     EXPECT_EQ(test.pool.stats().retired(retire_reason::probe_failed), 1U);
 }
 
 TEST(pool_release, a_detached_resource_leaves_its_place_to_the_line) {
     auto to = server::start();
-    one_waits test(connector{to}, {});
+    pool_with_waiter test(connector{to}, {});
     ASSERT_TRUE(test.lined_up);
-    session mine = test.held.detach();
+    session mine = test.lease.detach();
     EXPECT_EQ(mine.id, 1);
-    EXPECT_FALSE(test.held);
+    EXPECT_FALSE(test.lease);
     EXPECT_EQ(test.waiter.get(), 2);
     EXPECT_EQ(test.pool.stats().detached, 1U);
     EXPECT_EQ(test.pool.close(plenty), 0U);
-    EXPECT_EQ(to->closes, 1) << "what was detached is no business of the pool's any more";
+    EXPECT_EQ(to->closes, 1) << "the pool does not close a detached resource";
     EXPECT_EQ(to->present, 1);
 }
 
-TEST(pool_release, a_dirty_resource_is_reset_before_anybody_gets_it) {
+TEST(pool_release, a_dirty_resource_is_reset_before_the_next_lease) {
     auto to = server::start();
     session_pool pool{connector{to},
                       {.max = 1, .acquire_timeout = plenty, .reset_timeout = plenty}};
-    auto held = pool.acquire();
-    held.mark_dirty();
-    EXPECT_EQ(held->id, 1) << "the lease goes on";
+    auto lease = pool.acquire();
+    lease.mark_dirty();
+    EXPECT_EQ(lease->id, 1) << "the lease continues";
     EXPECT_EQ(to->resets, 0);
-    held.give_back();
+    lease.give_back();
     EXPECT_EQ(pool.acquire()->id, 1);
     EXPECT_EQ(to->resets, 1);
     EXPECT_EQ(pool.acquire()->id, 1);
-    EXPECT_EQ(to->resets, 1) << "once is enough";
+    EXPECT_EQ(to->resets, 1) << "one reset is enough";
 }
 
 TEST(pool_release, a_dirty_resource_without_a_reset_is_closed) {
     std::atomic<int> opened{0};
     cenote::pool<int> pool{[&] { return ++opened; }};
-    auto held = pool.acquire();
-    held.mark_dirty();
-    held.give_back();
+    auto lease = pool.acquire();
+    lease.mark_dirty();
+    lease.give_back();
     EXPECT_EQ(*pool.acquire(), 2);
     EXPECT_TRUE(eventually([&] { return pool.stats().closed == 1; }));
 }
@@ -184,14 +184,14 @@ TEST(pool_release, an_over_aged_resource_is_retired_when_it_comes_back) {
     support::stopped_clock time;
     auto to = server::start();
     session_pool pool{connector{to}, {.max_lifetime = 10ms, .lifetime_jitter = 0}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     time.advance(10ms);
-    held.give_back();
+    lease.give_back();
     EXPECT_TRUE(eventually([&] { return to->closes == 1; }));
     EXPECT_EQ(pool.stats().retired(retire_reason::age), 1U);
 }
 
-TEST(pool_release, before_acquire_is_asked_for_each_lease_and_may_refuse_one) {
+TEST(pool_release, before_acquire_is_called_for_each_lease_and_may_refuse_one) {
     auto to = server::start();
     to->on_acquire = [](int id) { return id != 1; };
     session_pool pool{hooked_connector{{to}}, {.acquire_timeout = plenty}};
@@ -199,7 +199,7 @@ TEST(pool_release, before_acquire_is_asked_for_each_lease_and_may_refuse_one) {
     EXPECT_EQ(pool.acquire()->id, 2);
     EXPECT_EQ(to->acquires, 3);
     EXPECT_EQ(pool.stats().retired(retire_reason::rejected), 1U);
-    EXPECT_EQ(pool.stats().acquires, 3U) << "one more for the resource that was sent back";
+    EXPECT_EQ(pool.stats().acquires, 3U) << "the refused resource counts as one";
 }
 
 TEST(pool_release, a_throwing_before_acquire_costs_the_resource_not_the_borrower) {
@@ -210,7 +210,7 @@ TEST(pool_release, a_throwing_before_acquire_costs_the_resource_not_the_borrower
     EXPECT_EQ(pool.stats().leased, 0U);
 }
 
-TEST(pool_release, before_acquire_is_asked_for_a_try_acquire_too) {
+TEST(pool_release, before_acquire_is_called_for_a_try_acquire_too) {
     auto to = server::start();
     session_pool pool{hooked_connector{{to}}};
     (void)pool.acquire();
@@ -220,23 +220,23 @@ TEST(pool_release, before_acquire_is_asked_for_a_try_acquire_too) {
     EXPECT_TRUE(eventually([&] { return to->closes == 1; }));
 }
 
-TEST(pool_release, try_acquire_goes_on_to_the_next_ready_one_when_before_acquire_says_no) {
+TEST(pool_release, try_acquire_tries_the_next_ready_one_when_before_acquire_refuses) {
     for (unsigned refusals : {0U, 1U, 2U}) {
         auto to = server::start();
         session_pool pool{hooked_connector{{to}}, {.max = 3, .acquire_timeout = plenty}};
         open_three(pool);
         auto before = pool.stats();
-        std::set<int> sent_back;
+        std::set<int> rejected;
         to->on_acquire = [&](int id) {
-            if (sent_back.size() == refusals) return true;
-            sent_back.insert(id);
+            if (rejected.size() == refusals) return true;
+            rejected.insert(id);
             return false;
         };
         auto lease = pool.try_acquire();
         ASSERT_TRUE(lease);
-        EXPECT_FALSE(sent_back.contains(lease->id));
-        EXPECT_EQ(sent_back.size(), refusals) << "different ones, each asked once";
-        EXPECT_LE(lease->id, 3) << "one of those that were ready";
+        EXPECT_FALSE(rejected.contains(lease->id));
+        EXPECT_EQ(rejected.size(), refusals) << "different resources, one call for each";
+        EXPECT_LE(lease->id, 3) << "one of the idle resources";
         auto s = pool.stats();
         EXPECT_EQ(s.try_empty, 0U);
         EXPECT_EQ(s.leased, 1U);
@@ -247,20 +247,20 @@ TEST(pool_release, try_acquire_goes_on_to_the_next_ready_one_when_before_acquire
     }
 }
 
-TEST(pool_release, try_acquire_is_empty_when_before_acquire_says_no_to_all_and_counts_once) {
+TEST(pool_release, try_acquire_is_empty_when_before_acquire_refuses_all_and_counts_once) {
     for (bool throws : {false, true}) {
         auto to = server::start();
         session_pool pool{hooked_connector{{to}}, {.max = 3, .acquire_timeout = plenty}};
         open_three(pool);
         auto before = pool.stats();
-        int asked = to->acquires;
+        int calls = to->acquires;
         to->on_acquire = [throws](int) { return throws ? throw 42 : false; };
         EXPECT_FALSE(pool.try_acquire());
-        EXPECT_EQ(to->acquires, asked + 3);
+        EXPECT_EQ(to->acquires, calls + 3);
         auto s = pool.stats();
         EXPECT_EQ(s.try_empty, 1U);
         EXPECT_EQ(s.leased, 0U);
-        EXPECT_EQ(s.acquires, before.acquires + 3) << "one for each that was sent back";
+        EXPECT_EQ(s.acquires, before.acquires + 3) << "one for each refused resource";
         EXPECT_EQ(s.granted, before.granted + 3);
         EXPECT_EQ(s.released, before.released + 3);
         EXPECT_EQ(s.retired(retire_reason::rejected), 3U);
@@ -275,9 +275,9 @@ TEST(pool_release, try_acquire_is_empty_when_before_acquire_says_no_to_all_and_c
 
 TEST(pool_release, never_waits_for_the_connector) {
     auto to = server::start();
-    door connector_works;
-    auto hang = [connector_works](int) { return connector_works.pass_through(); };
-    to->on_close = [connector_works](int) { connector_works.pass_through(); };
+    door calls_end;
+    auto hang = [calls_end](int) { return calls_end.pass_through(); };
+    to->on_close = [calls_end](int) { calls_end.pass_through(); };
     to->on_reset = hang;
     to->on_probe = hang;
     session_pool pool{connector{to},
@@ -298,7 +298,7 @@ TEST(pool_release, never_waits_for_the_connector) {
     EXPECT_EQ(now.probing, 1U);
     EXPECT_EQ(now.leased, 0U);
     EXPECT_EQ(now.total, 3U);
-    connector_works.open();
+    calls_end.open();
 }
 
 TEST(pool_release, a_place_counts_until_its_close_has_finished) {
@@ -334,15 +334,16 @@ TEST(pool_release, a_throwing_or_failing_connector_never_changes_the_capacity) {
     EXPECT_LE(to->peak, 2);
 }
 
-TEST(pool_release, a_hanging_reset_does_not_hold_up_a_waiter_while_there_is_room) {
+TEST(pool_release, a_hanging_reset_does_not_delay_a_waiter_below_max) {
     auto to = server::start();
     door resets;
     to->on_reset = [resets](int) { return resets.pass_through(); };
     session_pool pool{connector{to}, {.max = 2, .reset_timeout = plenty}};
-    auto held = pool.acquire();
-    held.mark_dirty();
-    held.give_back();
+    auto lease = pool.acquire();
+    lease.mark_dirty();
+    lease.give_back();
     std::error_code error;
-    EXPECT_TRUE(pool.acquire({.timeout = plenty / 2}, error)) << "below max an open is asked for";
+    EXPECT_TRUE(pool.acquire({.timeout = plenty / 2}, error))
+        << "below max another resource is opened";
     resets.open();
 }

@@ -1,4 +1,4 @@
-// Another connector takes over: who opens, who tends what was opened before, who ends when.
+// Tests replace_connector: which connector opens, probes and closes, and when the old one ends.
 #include <array>
 #include <atomic>
 #include <exception>
@@ -37,7 +37,7 @@ using made_pool = cenote::pool<made>;
 
 namespace {
 
-/// Opens when it is let.
+/// Opens when `way` is open.
 struct slow : badged {
     door* way;
 
@@ -53,7 +53,7 @@ struct bad_password : std::runtime_error {
     bad_password() : runtime_error("bad password") {}
 };
 
-/// Fails for good, when it is let.
+/// Fails for good when `way` is open.
 struct outdated : slow {
     using slow::slow;
     made open() {
@@ -63,16 +63,16 @@ struct outdated : slow {
     static cenote::verdict classify(const std::exception_ptr&) { return cenote::verdict::final; }
 };
 
-/// Has an opinion of its own about exceptions.
-struct opinionated : badged {
-    cenote::verdict opinion;
+/// Returns a given verdict for every exception.
+struct with_verdict : badged {
+    cenote::verdict result;
 
-    opinionated(ledger& book, int number, cenote::verdict what)
-        : badged(book, number), opinion(what) {}
-    cenote::verdict classify(const std::exception_ptr&) const { return opinion; }
+    with_verdict(ledger& book, int number, cenote::verdict what)
+        : badged(book, number), result(what) {}
+    cenote::verdict classify(const std::exception_ptr&) const { return result; }
 };
 
-/// What somebody says who replaces a connector in vain.
+/// The text of a refused replacement; empty after a successful one.
 template <class C>
 std::string refusal(made_pool& pool, C connector) {
     try {
@@ -104,7 +104,7 @@ TEST_F(pool_replace, has_the_new_one_open_and_the_old_one_close) {
     EXPECT_EQ(pool.stats().retired(retire_reason::generation), 1U);
 }
 
-TEST_F(pool_replace, ends_one_that_has_nothing_open_at_once) {
+TEST_F(pool_replace, destroys_one_without_resources_at_once) {
     made_pool pool{badged{book, 1}};
     pool.replace_connector(badged{book, 2});
     EXPECT_EQ(book.ended, 1);
@@ -114,18 +114,18 @@ TEST_F(pool_replace, ends_one_that_has_nothing_open_at_once) {
 
 TEST_F(pool_replace, leaves_what_is_leased_to_its_own_connector) {
     made_pool pool{able_badged{book, 1}, {.max = 2, .acquire_timeout = plenty}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     pool.replace_connector(able_badged{book, 2});
     auto other = pool.acquire();
-    EXPECT_EQ(held->by, 1);
+    EXPECT_EQ(lease->by, 1);
     EXPECT_EQ(other->by, 2);
     EXPECT_EQ(book.ended, 0);
-    held.give_back();
+    lease.give_back();
     EXPECT_TRUE(eventually([&] { return book.ended == 1; }));
     EXPECT_EQ(book.closed, 1);
 }
 
-TEST_F(pool_replace, takes_any_type_that_can_do_the_same) {
+TEST_F(pool_replace, accepts_any_type_with_the_same_functions) {
     cenote::pool<std::string> pool{[] { return std::string{"one"}; }, {.acquire_timeout = plenty}};
     EXPECT_EQ(*pool.acquire(), "one");
     pool.replace_connector([word = std::string{"two"}] { return word; });
@@ -135,13 +135,13 @@ TEST_F(pool_replace, takes_any_type_that_can_do_the_same) {
     EXPECT_EQ(*pool.acquire(), "three");
 }
 
-TEST_F(pool_replace, refuses_one_that_cannot_do_the_same) {
+TEST_F(pool_replace, refuses_one_without_the_same_functions) {
     {
         made_pool pool{badged{book, 1}, {.name = "orders", .acquire_timeout = plenty}};
         EXPECT_EQ(refusal(pool, able_badged{book, 2}),
                   "cenote: the new connector of \"orders\" has probe, unlike the present one; of "
                   "probe, reset, before_acquire and before_release it must have the same");
-        EXPECT_EQ(book.ended, 1) << "the refused one";
+        EXPECT_EQ(book.ended, 1) << "the refused connector";
         EXPECT_EQ(pool.acquire()->by, 1);
         EXPECT_EQ(pool.stats().retired(retire_reason::generation), 0U);
     }
@@ -156,55 +156,57 @@ TEST_F(pool_replace, names_the_first_verb_that_differs) {
         using badged::badged;
         bool reset(made& m) { return verb(m); }
     };
-    struct admits : badged {
+    struct with_before_acquire : badged {
         using badged::badged;
         bool before_acquire(made& m) { return verb(m); }
     };
-    struct examines : badged {
+    struct with_before_release : badged {
         using badged::badged;
         bool before_release(made& m) { return verb(m); }
     };
     made_pool pool{badged{book, 1}};
     EXPECT_NE(refusal(pool, resets{book, 2}).find("has reset,"), std::string::npos);
-    EXPECT_NE(refusal(pool, admits{book, 2}).find("has before_acquire,"), std::string::npos);
-    EXPECT_NE(refusal(pool, examines{book, 2}).find("has before_release,"), std::string::npos);
+    EXPECT_NE(refusal(pool, with_before_acquire{book, 2}).find("has before_acquire,"),
+              std::string::npos);
+    EXPECT_NE(refusal(pool, with_before_release{book, 2}).find("has before_release,"),
+              std::string::npos);
 }
 
-TEST_F(pool_replace, refuses_one_that_looks_elsewhere) {
-    struct looks : badged {
+TEST_F(pool_replace, refuses_one_whose_before_acquire_differs_in_noexcept) {
+    struct may_throw : badged {
         using badged::badged;
         bool before_acquire(made& m) { return verb(m); }
     };
-    struct glances : badged {
+    struct never_throws : badged {
         using badged::badged;
         bool before_acquire(made& m) noexcept { return verb(m); }
     };
-    made_pool pool{looks{book, 1}};
-    EXPECT_EQ(refusal(pool, glances{book, 2}),
+    made_pool pool{may_throw{book, 1}};
+    EXPECT_EQ(refusal(pool, never_throws{book, 2}),
               "cenote: the new connector of \"pool\" has a before_acquire that is noexcept, unlike "
               "the present one");
-    made_pool quick{glances{book, 3}};
-    EXPECT_EQ(refusal(quick, looks{book, 4}),
+    made_pool quick{never_throws{book, 3}};
+    EXPECT_EQ(refusal(quick, may_throw{book, 4}),
               "cenote: the new connector of \"pool\" has a before_acquire that is not noexcept, "
               "unlike the present one");
-    EXPECT_EQ(refusal(quick, glances{book, 5}), "");
+    EXPECT_EQ(refusal(quick, never_throws{book, 5}), "");
 }
 
-TEST_F(pool_replace, never_lends_what_the_old_one_was_opening) {
+TEST_F(pool_replace, never_lends_a_resource_that_the_old_one_was_opening) {
     door opens;
     made_pool pool{slow{book, 1, opens},
                    {.max = 1, .acquire_timeout = plenty, .open_timeout = plenty}};
     auto waiter = std::async(std::launch::async, [&] { return pool.acquire()->by; });
     ASSERT_TRUE(eventually([&] { return opens.waiting() == 1; }));
     pool.replace_connector(badged{book, 2});
-    EXPECT_EQ(book.ended, 0) << "its call is under way";
+    EXPECT_EQ(book.ended, 0) << "a call of the connector is under way";
     opens.open();
     EXPECT_EQ(waiter.get(), 2);
     EXPECT_TRUE(eventually([&] { return book.ended == 1; }));
     EXPECT_EQ(book.closed, 1);
 }
 
-TEST_F(pool_replace, waits_with_the_end_for_calls_that_were_given_up) {
+TEST_F(pool_replace, destroys_the_old_one_after_its_abandoned_calls) {
     support::stopped_clock time;
     door opens;
     made_pool pool{slow{book, 1, opens},
@@ -213,15 +215,15 @@ TEST_F(pool_replace, waits_with_the_end_for_calls_that_were_given_up) {
     ASSERT_TRUE(eventually([&] { return opens.waiting() == 1; }));
     pool.replace_connector(badged{book, 2});
     time.advance(20ms);
-    EXPECT_EQ(waiter.get(), 2) << "while the old one still hangs";
+    EXPECT_EQ(waiter.get(), 2) << "the open of the old connector still hangs";
     EXPECT_EQ(book.ended, 0);
     EXPECT_EQ(opens.waiting(), 1);
     opens.open();
     EXPECT_TRUE(eventually([&] { return book.ended == 1; }));
-    EXPECT_EQ(book.closed, 1) << "what came of it";
+    EXPECT_EQ(book.closed, 1) << "the result of the late open";
 }
 
-TEST_F(pool_replace, lets_nobody_fail_of_the_old_ones_final_error) {
+TEST_F(pool_replace, drops_a_final_error_of_the_old_one) {
     door opens;
     made_pool pool{outdated{book, 1, opens},
                    {.max = 2, .acquire_timeout = plenty, .open_timeout = plenty}};
@@ -232,7 +234,7 @@ TEST_F(pool_replace, lets_nobody_fail_of_the_old_ones_final_error) {
     EXPECT_EQ(waiter.get(), 2);
 }
 
-TEST_F(pool_replace, tries_the_new_one_at_once_whatever_the_old_one_failed_of) {
+TEST_F(pool_replace, tries_the_new_one_at_once_after_any_error_of_the_old_one) {
     door opens;
     opens.open();
     made_pool pool{outdated{book, 1, opens},
@@ -254,7 +256,7 @@ TEST_F(pool_replace, tries_the_new_one_at_once_when_the_old_one_fails_afterwards
     EXPECT_EQ(waiter.get(), 2);
 }
 
-TEST_F(pool_replace, fills_the_minimum_at_once_whatever_the_old_one_failed_of) {
+TEST_F(pool_replace, fills_the_minimum_at_once_after_any_error_of_the_old_one) {
     door opens;
     opens.open();
     made_pool pool{outdated{book, 1, opens}, {.max = 4, .min_size = 2, .backoff = {1h, 1h, 1h}}};
@@ -263,23 +265,23 @@ TEST_F(pool_replace, fills_the_minimum_at_once_whatever_the_old_one_failed_of) {
     EXPECT_TRUE(pool.wait_ready(plenty));
 }
 
-TEST_F(pool_replace, asks_the_one_that_opened_what_an_exception_means) {
+TEST_F(pool_replace, classifies_exceptions_with_the_connector_that_opened) {
     using cenote::verdict;
-    made_pool pool{opinionated{book, 1, verdict::keep}, {.max = 2, .acquire_timeout = plenty}};
+    made_pool pool{with_verdict{book, 1, verdict::keep}, {.max = 2, .acquire_timeout = plenty}};
     EXPECT_THROW(pool.with([](made&) { throw bad_password(); }), bad_password);
     EXPECT_EQ(pool.stats().discarded, 0U);
     EXPECT_THROW(pool.with([&](made& m) {
         EXPECT_EQ(m.by, 1);
-        pool.replace_connector(opinionated{book, 2, verdict::discard});
+        pool.replace_connector(with_verdict{book, 2, verdict::discard});
         throw bad_password();
     }),
                  bad_password);
-    EXPECT_EQ(pool.stats().discarded, 0U) << "of its own maker's opinion";
+    EXPECT_EQ(pool.stats().discarded, 0U) << "the connector that opened it decides";
     EXPECT_THROW(pool.with([](made&) { throw bad_password(); }), bad_password);
     EXPECT_EQ(pool.stats().discarded, 1U);
 }
 
-TEST_F(pool_replace, ends_the_old_one_with_the_last_lease_even_after_the_pool) {
+TEST_F(pool_replace, destroys_the_old_one_with_the_last_lease_even_after_the_pool) {
     std::optional<made_pool> pool{std::in_place, badged{book, 1}};
     auto first = pool->acquire();
     pool->replace_connector(badged{book, 2});
@@ -293,21 +295,21 @@ TEST_F(pool_replace, ends_the_old_one_with_the_last_lease_even_after_the_pool) {
     EXPECT_EQ(book.closed, 2);
 }
 
-TEST_F(pool_replace, lets_go_of_what_is_detached) {
+TEST_F(pool_replace, does_not_wait_for_a_detached_resource) {
     made_pool pool{badged{book, 1}, {.acquire_timeout = plenty}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     pool.replace_connector(badged{book, 2});
-    held->leave();
-    made mine = held.detach();
+    lease->leave();
+    made mine = lease.detach();
     EXPECT_EQ(mine.by, 1);
     EXPECT_EQ(book.ended, 1);
 }
 
-TEST_F(pool_replace, ends_connectors_outside_every_lock) {
-    struct curious : badged {
+TEST_F(pool_replace, destroys_connectors_outside_every_lock) {
+    struct calls_at_the_end : badged {
         std::shared_ptr<std::function<void()>> at_the_end;
 
-        curious(ledger& book, int number, std::function<void()> does)
+        calls_at_the_end(ledger& book, int number, std::function<void()> does)
             : badged(book, number),
               at_the_end(std::shared_ptr<std::function<void()>>(
                   new std::function<void()>(std::move(does)), [](std::function<void()>* last) {
@@ -316,28 +318,28 @@ TEST_F(pool_replace, ends_connectors_outside_every_lock) {
                   })) {}
     };
     std::atomic<int> served{0};
-    made_pool* there = nullptr;
+    made_pool* the_pool = nullptr;
     auto uses_the_pool = [&] {
-        if (there == nullptr) return;
-        if (auto one = there->try_acquire()) ++served;
-        there->retire_all();
+        if (the_pool == nullptr) return;
+        if (auto one = the_pool->try_acquire()) ++served;
+        the_pool->retire_all();
     };
-    made_pool pool{curious{book, 1, uses_the_pool}, {.max = 2, .acquire_timeout = plenty}};
-    there = &pool;
+    made_pool pool{calls_at_the_end{book, 1, uses_the_pool}, {.max = 2, .acquire_timeout = plenty}};
+    the_pool = &pool;
     (void)pool.acquire();
     for (int i = 2; i <= 20; ++i) {
-        pool.replace_connector(curious{book, i, uses_the_pool});
+        pool.replace_connector(calls_at_the_end{book, i, uses_the_pool});
         EXPECT_EQ(pool.acquire()->by, i);
     }
     EXPECT_TRUE(eventually([&] { return book.ended == 19; }));
-    there = nullptr;
+    the_pool = nullptr;
 }
 
 TEST_F(pool_replace, may_come_from_the_connector_itself) {
-    struct turncoat : badged {
+    struct replaces_itself : badged {
         std::function<void()> change;
 
-        turncoat(ledger& book, int number, std::function<void()> how)
+        replaces_itself(ledger& book, int number, std::function<void()> how)
             : badged(book, number), change(std::move(how)) {}
         made open() {
             call here(*badge_);
@@ -345,10 +347,10 @@ TEST_F(pool_replace, may_come_from_the_connector_itself) {
             return badged::open();
         }
     };
-    made_pool* there = nullptr;
-    auto change = [&] { there->replace_connector(badged{book, 2}); };
-    made_pool pool{turncoat{book, 1, change}, {.max = 1, .acquire_timeout = plenty}};
-    there = &pool;
+    made_pool* the_pool = nullptr;
+    auto change = [&] { the_pool->replace_connector(badged{book, 2}); };
+    made_pool pool{replaces_itself{book, 1, change}, {.max = 1, .acquire_timeout = plenty}};
+    the_pool = &pool;
     EXPECT_EQ(pool.acquire()->by, 2);
     EXPECT_TRUE(eventually([&] { return book.ended == 1; }));
 }
@@ -362,10 +364,10 @@ TEST_F(pool_replace, keeps_the_minimum) {
 
 TEST_F(pool_replace, of_a_closed_pool_changes_nothing) {
     made_pool pool{badged{book, 1}, {.acquire_timeout = plenty}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     pool.close();
     pool.replace_connector(badged{book, 2});
-    held.give_back();
+    lease.give_back();
     EXPECT_EQ(pool.close(plenty), 0U);
     EXPECT_EQ(book.opened, 1);
     EXPECT_EQ(book.closed, 1);
@@ -373,8 +375,8 @@ TEST_F(pool_replace, of_a_closed_pool_changes_nothing) {
 
 namespace {
 
-/// Which connectors are known to be out of office: whatever was in before a replacement began that
-/// has returned meanwhile. Replacements may overlap.
+/// Knows which connectors are replaced for certain: all that were in use before a replacement began
+/// which has returned meanwhile. Replacements may overlap.
 class succession {
 public:
     explicit succession(int count) : settled_(static_cast<std::size_t>(count) + 1) {
@@ -392,7 +394,7 @@ public:
         }
     }
     int limit() const { return all_before_; }
-    bool is_out(int number, int limit) const {
+    bool is_replaced(int number, int limit) const {
         return settled_[static_cast<std::size_t>(number)] < limit;
     }
 
@@ -402,8 +404,8 @@ private:
     std::vector<std::atomic<int>> settled_;
 };
 
-/// Threads acquire and release in every way while two others replace the connector, a thousand
-/// times together.
+/// Threads acquire and release in every way while two other threads replace the connector, a
+/// thousand times in total.
 template <class Connector>
 void replace_under_load(ledger& book, const cenote::options& settings) {
     constexpr int replacements = 1000;
@@ -417,17 +419,17 @@ void replace_under_load(ledger& book, const cenote::options& settings) {
             for (int i = 0; !stop.stop_requested(); ++i) {
                 int limit = order.limit();
                 std::error_code error;
-                auto held = pool.acquire({}, error);
-                if (!held) {
+                auto lease = pool.acquire({}, error);
+                if (!lease) {
                     ++refused;
                     continue;
                 }
                 {
-                    auto claim = held->use();
-                    if (order.is_out(held->by, limit)) ++outdated;
+                    auto claim = lease->use();
+                    if (order.is_replaced(lease->by, limit)) ++outdated;
                 }
-                if (i % 64 == 7) held.mark_dirty();
-                if (i % 256 == 9) held.discard();
+                if (i % 64 == 7) lease.mark_dirty();
+                if (i % 256 == 9) lease.discard();
                 ++mine;
             }
         });
@@ -468,7 +470,7 @@ TEST_F(pool_replace, a_thousand_times_under_load_with_every_verb) {
         book, {.max = 3, .acquire_timeout = plenty, .probe_after_idle = 0ns, .heartbeat = 1ms});
 }
 
-TEST_F(pool_replace, a_thousand_times_while_more_wait_than_there_are) {
+TEST_F(pool_replace, a_thousand_times_with_more_waiters_than_resources) {
     replace_under_load<able_badged>(
         book, {.max = 2, .min_size = 2, .acquire_timeout = plenty, .probe_on_release = true});
 }

@@ -1,4 +1,4 @@
-// resize: another maximum at run time. More serve those in line, fewer take no lease away.
+// Tests resize: a larger maximum serves waiters at once, a smaller one ends no lease.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -45,7 +45,7 @@ using leases = std::vector<cenote::lease<session>>;
 
 namespace {
 
-/// Closes only when it may.
+/// Its close hangs until `hangs` is false.
 struct slow_to_close {
     std::atomic<bool>* hangs;
 
@@ -62,41 +62,41 @@ struct pool_resize : testing::Test {
 };
 
 leases take(session_pool& pool, std::size_t count) {
-    leases held;
-    for (std::size_t i = 0; i < count; ++i) held.push_back(pool.acquire());
-    return held;
+    leases taken;
+    for (std::size_t i = 0; i < count; ++i) taken.push_back(pool.acquire());
+    return taken;
 }
 
-/// Has `count` of them open and idle.
+/// Opens `count` resources and makes them idle.
 void fill(session_pool& pool, std::size_t count) {
     take(pool, count).clear();
     ASSERT_TRUE(eventually([&] { return pool.stats().idle == count; }));
 }
 
-/// Whether so many can be leased at a time, and not one more.
+/// Whether `count` resources can be leased at a time, and not one more.
 bool lends_exactly(session_pool& pool, std::size_t count) {
-    leases held = take(pool, count);
+    leases taken = take(pool, count);
     return !pool.try_acquire() && pool.stats().leased == count;
 }
 
-/// Whether any lease is from the fast lane, where nobody looks at a clock.
+/// Whether any lease is from the fast lane, which reads no clock.
 bool any_is_hot(const session_pool& pool) {
     return std::ranges::any_of(pool.leases(), [](const auto& l) { return l.held == 0ns; });
 }
 
-/// A lease from the fast lane. Null: there was none to be had.
+/// A lease from the fast lane; empty if there was none.
 cenote::lease<session> hot_lease(session_pool& pool) {
-    cenote::lease<session> held;
+    cenote::lease<session> lease;
     auto is_hot = [&] {
-        held.give_back();
-        held = pool.acquire();
+        lease.give_back();
+        lease = pool.acquire();
         return any_is_hot(pool);
     };
-    if (!eventually(is_hot)) held.give_back();
-    return held;
+    if (!eventually(is_hot)) lease.give_back();
+    return lease;
 }
 
-/// Whether there are as many as may be, and all calls have ended.
+/// Whether the pool comes to have `total` resources, and all calls have ended.
 bool settles_at(const session_pool& pool, std::uint64_t total) {
     return eventually([&] {
         auto s = pool.stats();
@@ -104,7 +104,7 @@ bool settles_at(const session_pool& pool, std::uint64_t total) {
     });
 }
 
-/// What somebody says who asks for a maximum that cannot be; and which option is to blame.
+/// The option and the text of the error of an invalid maximum.
 std::pair<std::string, std::string> refusal(session_pool& pool, std::size_t max) {
     try {
         pool.resize(max);
@@ -116,11 +116,11 @@ std::pair<std::string, std::string> refusal(session_pool& pool, std::size_t max)
 
 }  // namespace
 
-// More.
+// A larger maximum.
 
-TEST_F(pool_resize, serves_those_in_line_at_once) {
+TEST_F(pool_resize, serves_waiters_at_once) {
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     door leave;
     std::vector<std::future<int>> others;
     for (int i = 0; i < 3; ++i)
@@ -133,16 +133,17 @@ TEST_F(pool_resize, serves_those_in_line_at_once) {
     EXPECT_EQ(pool.stats().total, 1U);
     pool.resize(4);
     EXPECT_EQ(pool.stats().max, 4U);
-    EXPECT_TRUE(eventually([&] { return leave.waiting() == 3; })) << "while the first is held";
+    EXPECT_TRUE(eventually([&] { return leave.waiting() == 3; }))
+        << "while the first lease continues";
     leave.open();
-    std::set<int> ids{held->id};
+    std::set<int> ids{lease->id};
     for (auto& each : others) ids.insert(each.get());
     EXPECT_EQ(ids.size(), 4U);
     EXPECT_EQ(to->peak, 4);
 }
 
-// A pool of one has one thread for its calls.
-TEST_F(pool_resize, opens_several_at_a_time_where_one_was_all_there_could_be) {
+// A pool of one resource has one thread for its calls.
+TEST_F(pool_resize, opens_several_at_a_time_after_a_max_of_one) {
     door opens;
     to->on_open = [opens](int) { opens.pass_through(); };
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty, .open_timeout = plenty}};
@@ -159,18 +160,18 @@ TEST_F(pool_resize, opens_several_at_a_time_where_one_was_all_there_could_be) {
     EXPECT_EQ(to->opening_peak, 4);
 }
 
-TEST_F(pool_resize, makes_room_for_what_is_wanted_later) {
+TEST_F(pool_resize, makes_room_for_later_callers) {
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty}};
     (void)pool.acquire();
     pool.resize(200);
-    EXPECT_EQ(pool.stats().total, 1U) << "nobody wants more";
+    EXPECT_EQ(pool.stats().total, 1U) << "no caller wants more";
     EXPECT_TRUE(lends_exactly(pool, 200));
     EXPECT_EQ(support::contradiction(pool.stats()), "");
 }
 
 TEST_F(pool_resize, wakes_a_coroutine_in_line) {
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     std::atomic<int> got{0};
     auto borrow = [](session_pool& from, std::atomic<int>& id) -> support::task {
         auto mine = co_await from.co_acquire();
@@ -182,13 +183,13 @@ TEST_F(pool_resize, wakes_a_coroutine_in_line) {
     pool.resize(2);
     EXPECT_TRUE(eventually([&] { return got == 2; }));
     EXPECT_TRUE(settles_at(pool, 2));
-    held.give_back();
-    EXPECT_EQ(pool.close(plenty), 0U);  // and the coroutine has ended
+    lease.give_back();
+    EXPECT_EQ(pool.close(plenty), 0U);  // the coroutine has ended
 }
 
-TEST_F(pool_resize, fills_the_spares_up) {
+TEST_F(pool_resize, fills_up_min_idle) {
     session_pool pool{connector{to}, {.max = 2, .min_idle = 2, .acquire_timeout = plenty}};
-    leases held = take(pool, 2);
+    leases taken = take(pool, 2);
     EXPECT_EQ(pool.stats().total, 2U);
     pool.resize(4);
     EXPECT_TRUE(eventually([&] { return pool.stats().idle == 2; }));
@@ -201,9 +202,9 @@ TEST_F(pool_resize, lets_more_be_acquired_at_once) {
     EXPECT_EQ(pool.acquire_many(3).size(), 3U);
 }
 
-// The new places are like the others.
+// The new slots.
 
-TEST_F(pool_resize, knows_who_holds_what_in_new_places) {
+TEST_F(pool_resize, lists_leases_of_new_slots) {
     session_pool pool{connector{to}, {.name = "orders", .max = 1, .acquire_timeout = plenty}};
     auto first = pool.acquire({.task = "one"});
     pool.resize(3);
@@ -223,14 +224,14 @@ TEST_F(pool_resize, knows_who_holds_what_in_new_places) {
     }
 }
 
-TEST_F(pool_resize, finds_leaks_in_new_places) {
+TEST_F(pool_resize, finds_leaks_in_new_slots) {
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty, .leak_after = 1ms}};
     pool.resize(5);
-    leases held = take(pool, 5);
+    leases taken = take(pool, 5);
     EXPECT_TRUE(eventually([&] { return pool.stats().leaks == 5; }));
 }
 
-TEST_F(pool_resize, sees_a_deadlock_in_new_places) {
+TEST_F(pool_resize, sees_a_deadlock_in_new_slots) {
     session_pool pool{connector{to},
                       {.max = 1, .acquire_timeout = plenty, .refuse_deadlock = true}};
     auto first = pool.acquire();
@@ -240,7 +241,7 @@ TEST_F(pool_resize, sees_a_deadlock_in_new_places) {
     EXPECT_THROW((void)pool.acquire(), cenote::deadlock_error);
 }
 
-TEST_F(pool_resize, sees_a_deadlock_in_the_places_that_are_left) {
+TEST_F(pool_resize, sees_a_deadlock_in_the_remaining_slots) {
     session_pool pool{connector{to},
                       {.max = 3, .acquire_timeout = plenty, .refuse_deadlock = true}};
     auto one = pool.acquire();
@@ -254,9 +255,9 @@ TEST_F(pool_resize, sees_a_deadlock_in_the_places_that_are_left) {
     EXPECT_THROW((void)pool.acquire(), cenote::deadlock_error);
 }
 
-// Fewer.
+// A smaller maximum.
 
-TEST_F(pool_resize, closes_what_is_idle_and_too_many) {
+TEST_F(pool_resize, closes_surplus_idle_resources) {
     auto watch = std::make_shared<support::recorder>(std::set{event_kind::retired});
     session_pool pool{connector{to}, {.max = 6, .acquire_timeout = plenty, .observers = {watch}}};
     fill(pool, 6);
@@ -265,24 +266,24 @@ TEST_F(pool_resize, closes_what_is_idle_and_too_many) {
     EXPECT_TRUE(settles_at(pool, 2));
     EXPECT_EQ(pool.stats().retired(retire_reason::surplus), 4U);
     EXPECT_EQ(to->closes, 4);
-    EXPECT_LE(to->closing_peak, 4) << "opening_max of them at a time";
+    EXPECT_LE(to->closing_peak, 4) << "at most opening_max at a time";
     EXPECT_TRUE(lends_exactly(pool, 2));
     EXPECT_TRUE(eventually([&] { return watch->count(event_kind::retired) == 4; }));
     for (const auto& e : watch->seen()) EXPECT_EQ(e.why, retire_reason::surplus);
     EXPECT_EQ(to->opened, 6);
 }
 
-TEST_F(pool_resize, keeps_those_that_were_used_last) {
-    // Wants every lease, so there is no fast lane and the order is known.
+TEST_F(pool_resize, keeps_the_most_recently_used) {
+    // An observer of every lease shuts the fast lane, so the order is known.
     auto watch = std::make_shared<support::recorder>(std::set{event_kind::acquired});
     session_pool pool{connector{to}, {.max = 4, .acquire_timeout = plenty, .observers = {watch}}};
-    leases held = take(pool, 4);
-    std::set<int> last{held[0]->id, held[2]->id};
-    for (std::size_t i : {3u, 1u, 0u, 2u}) held[i].give_back();
+    leases taken = take(pool, 4);
+    std::set<int> last{taken[0]->id, taken[2]->id};
+    for (std::size_t i : {3u, 1u, 0u, 2u}) taken[i].give_back();
     pool.resize(2);
     ASSERT_TRUE(settles_at(pool, 2));
-    held = take(pool, 2);
-    EXPECT_EQ((std::set{held[0]->id, held[1]->id}), last);
+    taken = take(pool, 2);
+    EXPECT_EQ((std::set{taken[0]->id, taken[1]->id}), last);
 }
 
 TEST_F(pool_resize, closes_a_few_at_a_time) {
@@ -296,19 +297,19 @@ TEST_F(pool_resize, closes_a_few_at_a_time) {
     EXPECT_TRUE(eventually([&] { return closes.waiting() == 2; }));
     auto s = pool.stats();
     EXPECT_EQ(s.closing, 2U);
-    EXPECT_EQ(s.total, 8U) << "those that are closing, and those that wait for it, count";
-    EXPECT_TRUE(pool.try_acquire()) << "what may stay";
+    EXPECT_EQ(s.total, 8U) << "resources that are closing or wait for their close count";
+    EXPECT_TRUE(pool.try_acquire()) << "the remaining ones can be lent";
     closes.open();
     EXPECT_TRUE(settles_at(pool, 1));
     EXPECT_EQ(to->closing_peak, 2);
 }
 
-/// Gives the leases back on one processor after the other, so that each remembers one.
-void give_back_everywhere(leases& held) {
+/// Ends each lease on another processor, so that the resources are in several cells of the shelf.
+void give_back_everywhere(leases& taken) {
     cpu_set_t allowed;
     ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
     auto next = static_cast<std::size_t>(CPU_SETSIZE) - 1;
-    for (auto& each : held) {
+    for (auto& each : taken) {
         do next = (next + 1) % CPU_SETSIZE;
         while (!CPU_ISSET(next, &allowed));
         cpu_set_t one;
@@ -320,36 +321,36 @@ void give_back_everywhere(leases& held) {
     ASSERT_EQ(sched_setaffinity(0, sizeof allowed, &allowed), 0);
 }
 
-TEST_F(pool_resize, closes_a_few_at_a_time_of_what_several_processors_used) {
+TEST_F(pool_resize, closes_a_few_at_a_time_from_several_cells) {
     door closes;
     to->on_close = [closes](int) { closes.pass_through(); };
     session_pool pool{
         connector{to},
         {.max = 8, .acquire_timeout = plenty, .close_timeout = cenote::forever, .opening_max = 1}};
-    leases held = take(pool, 8);
-    ASSERT_NO_FATAL_FAILURE(give_back_everywhere(held));
+    leases taken = take(pool, 8);
+    ASSERT_NO_FATAL_FAILURE(give_back_everywhere(taken));
     pool.resize(1);
     EXPECT_EQ(pool.stats().closing, 1U);
     EXPECT_EQ(pool.stats().idle, 7U);
-    EXPECT_TRUE(pool.try_acquire()) << "what may stay";
+    EXPECT_TRUE(pool.try_acquire()) << "the remaining ones can be lent";
     closes.open();
     EXPECT_TRUE(settles_at(pool, 1));
     EXPECT_EQ(to->closing_peak, 1);
 }
 
-TEST_F(pool_resize, takes_no_lease_away) {
+TEST_F(pool_resize, ends_no_lease) {
     session_pool pool{connector{to}, {.max = 4, .acquire_timeout = plenty}};
-    leases held = take(pool, 4);
+    leases taken = take(pool, 4);
     pool.resize(2);
     EXPECT_EQ(pool.stats().leased, 4U);
     EXPECT_EQ(pool.stats().total, 4U);
-    for (auto& each : held) auto claim = each->use();
-    held[0].give_back();
+    for (auto& each : taken) auto claim = each->use();
+    taken[0].give_back();
     EXPECT_TRUE(settles_at(pool, 3));
-    held[1].give_back();
+    taken[1].give_back();
     EXPECT_TRUE(settles_at(pool, 2));
-    held[2].give_back();
-    held[3].give_back();
+    taken[2].give_back();
+    taken[3].give_back();
     EXPECT_EQ(pool.stats().idle, 2U);
     EXPECT_EQ(pool.stats().retired(retire_reason::surplus), 2U);
     EXPECT_EQ(to->closes, 2);
@@ -358,21 +359,21 @@ TEST_F(pool_resize, takes_no_lease_away) {
 TEST_F(pool_resize, opens_nothing_before_there_are_fewer_than_max) {
     session_pool pool{connector{to},
                       {.max = 3, .acquire_timeout = plenty, .close_timeout = plenty}};
-    leases held = take(pool, 3);
+    leases taken = take(pool, 3);
     auto waiter = std::async(std::launch::async, [&] { return pool.acquire()->id; });
     ASSERT_TRUE(lines_up(pool, 1));
     pool.resize(1);
-    held[0].give_back();
-    held[1].discard();
+    taken[0].give_back();
+    taken[1].discard();
     ASSERT_TRUE(settles_at(pool, 1));
     EXPECT_EQ(pool.stats().waiting, 1U);
     EXPECT_EQ(to->opens, 3);
-    held[2].discard();
+    taken[2].discard();
     EXPECT_EQ(waiter.get(), 4);
     EXPECT_EQ(to->peak, 3);
 }
 
-TEST_F(pool_resize, closes_what_was_being_opened_and_is_too_many) {
+TEST_F(pool_resize, closes_a_surplus_resource_after_its_open) {
     door opens;
     to->on_open = [opens](int) { opens.pass_through(); };
     session_pool pool{connector{to}, {.max = 4, .acquire_timeout = plenty, .open_timeout = plenty}};
@@ -388,14 +389,14 @@ TEST_F(pool_resize, closes_what_was_being_opened_and_is_too_many) {
     EXPECT_EQ(to->closes, 3);
 }
 
-TEST_F(pool_resize, closes_what_was_being_reset) {
+TEST_F(pool_resize, closes_a_surplus_resource_after_its_reset) {
     door resets;
     to->on_reset = [resets](int) { return resets.pass_through(); };
     session_pool pool{connector{to},
                       {.max = 2, .acquire_timeout = plenty, .reset_timeout = plenty}};
-    leases held = take(pool, 2);
-    for (auto& each : held) each.mark_dirty();
-    held.clear();
+    leases taken = take(pool, 2);
+    for (auto& each : taken) each.mark_dirty();
+    taken.clear();
     ASSERT_TRUE(eventually([&] { return resets.waiting() == 2; }));
     pool.resize(1);
     resets.open();
@@ -404,8 +405,9 @@ TEST_F(pool_resize, closes_what_was_being_reset) {
     EXPECT_TRUE(lends_exactly(pool, 1));
 }
 
-// A pool of one had one thread for its calls at once, and all the closes before the one reset.
-TEST_F(pool_resize, lets_nobody_wait_for_the_closes_of_what_is_too_many) {
+// After a resize to one the pool had one thread for its calls, and made all closes before the
+// reset.
+TEST_F(pool_resize, makes_no_caller_wait_for_surplus_closes) {
     door closes;
     to->on_close = [closes](int) { closes.pass_through(); };
     session_pool pool{connector{to},
@@ -413,13 +415,13 @@ TEST_F(pool_resize, lets_nobody_wait_for_the_closes_of_what_is_too_many) {
                        .acquire_timeout = plenty,
                        .reset_timeout = plenty,
                        .close_timeout = cenote::forever}};
-    leases held = take(pool, 4);
+    leases taken = take(pool, 4);
     pool.resize(1);
-    for (std::size_t i : {0u, 1u, 2u}) held[i].give_back();
+    for (std::size_t i : {0u, 1u, 2u}) taken[i].give_back();
     EXPECT_TRUE(eventually([&] { return closes.waiting() == 3; }));
-    held[3].mark_dirty();
-    held[3].give_back();
-    EXPECT_TRUE(pool.acquire()) << "when it is reset";
+    taken[3].mark_dirty();
+    taken[3].give_back();
+    EXPECT_TRUE(pool.acquire()) << "after the reset";
     EXPECT_EQ(to->resets, 1);
     closes.open();
     EXPECT_TRUE(settles_at(pool, 1));
@@ -441,7 +443,7 @@ TEST_F(pool_resize, keeps_the_minimum) {
 
 namespace {
 
-/// Cannot probe, so there is nothing for sweeps to be in time for.
+/// Cannot probe, so sweeps have no probes to schedule.
 struct plain_connector {
     std::shared_ptr<server> to;
 
@@ -449,14 +451,14 @@ struct plain_connector {
     void close(session& s) const { to->close(s); }
 };
 
-/// Whatever lies on the shelf stays there, unless somebody takes it away.
-const cenote::options seldom_swept{.max = 2, .acquire_timeout = plenty, .sweep_interval = 1h};
+/// Without sweeps a resource stays on the shelf until a call takes it.
+const cenote::options rarely_swept{.max = 2, .acquire_timeout = plenty, .sweep_interval = 1h};
 
 }  // namespace
 
-// A hot resource that is laid onto the shelf is not seen by the machine, which has to close it.
-TEST_F(pool_resize, lets_nothing_past_that_was_taken_from_the_fast_lane_before) {
-    session_pool pool{plain_connector{to}, seldom_swept};
+// The machine, which has to close the resource, does not see a release onto the shelf.
+TEST_F(pool_resize, retires_a_surplus_lease_of_the_fast_lane) {
+    session_pool pool{plain_connector{to}, rarely_swept};
     auto other = pool.acquire();
     auto hot = hot_lease(pool);
     ASSERT_TRUE(hot);
@@ -467,8 +469,8 @@ TEST_F(pool_resize, lets_nothing_past_that_was_taken_from_the_fast_lane_before) 
     EXPECT_EQ(pool.stats().leased, 1U);
 }
 
-TEST_F(pool_resize, takes_from_the_shelf_what_is_too_many) {
-    session_pool pool{plain_connector{to}, seldom_swept};
+TEST_F(pool_resize, takes_surplus_from_the_shelf) {
+    session_pool pool{plain_connector{to}, rarely_swept};
     auto other = pool.acquire();
     hot_lease(pool).give_back();
     pool.resize(1);
@@ -479,22 +481,22 @@ TEST_F(pool_resize, takes_from_the_shelf_what_is_too_many) {
 
 TEST_F(pool_resize, opens_the_fast_lane_again) {
     session_pool pool{connector{to}, {.max = 4, .acquire_timeout = plenty}};
-    leases held = take(pool, 4);
+    leases taken = take(pool, 4);
     pool.resize(2);
-    held.pop_back();
-    held.pop_back();
+    taken.pop_back();
+    taken.pop_back();
     ASSERT_TRUE(settles_at(pool, 2));
-    held.clear();
+    taken.clear();
     EXPECT_TRUE(hot_lease(pool)) << "down";
     pool.resize(3);
     EXPECT_TRUE(hot_lease(pool)) << "up";
     pool.resize(2);
-    EXPECT_TRUE(hot_lease(pool)) << "down to what there is";
+    EXPECT_TRUE(hot_lease(pool)) << "down to the present number";
 }
 
-TEST_F(pool_resize, leaves_the_fast_lane_alone_if_there_are_not_too_many) {
+TEST_F(pool_resize, leaves_the_fast_lane_open_without_surplus) {
     session_pool pool{connector{to}, {.max = 9, .acquire_timeout = plenty}};
-    auto other = pool.acquire();  // who is not back would keep it shut
+    auto other = pool.acquire();  // an open lease, which could keep the lane shut
     auto hot = hot_lease(pool);
     ASSERT_TRUE(hot);
     for (std::size_t max : {5u, 2u, 20u}) pool.resize(max);
@@ -503,11 +505,11 @@ TEST_F(pool_resize, leaves_the_fast_lane_alone_if_there_are_not_too_many) {
     EXPECT_EQ(to->opened, 2);
 }
 
-// Several at once.
+// Several leases at once.
 
-TEST_F(pool_resize, refuses_who_waits_for_more_at_once_than_there_may_be) {
+TEST_F(pool_resize, refuses_waiters_that_want_more_than_max) {
     session_pool pool{connector{to}, {.name = "orders", .max = 4, .acquire_timeout = plenty}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     std::string text;
     std::thread too_many([&] {
         try {
@@ -530,30 +532,30 @@ TEST_F(pool_resize, refuses_who_waits_for_more_at_once_than_there_may_be) {
     EXPECT_EQ(text.substr(0, begins.size()), begins);
     EXPECT_EQ(pool.stats().refused(errc::deadlock), 2U);
     EXPECT_EQ(pool.stats().waiting, 0U);
-    EXPECT_TRUE(pool.try_acquire() || pool.acquire()) << "what was kept for them is for others";
+    EXPECT_TRUE(pool.try_acquire() || pool.acquire()) << "resources kept for them serve others";
 }
 
-TEST_F(pool_resize, lets_wait_on_who_wants_no_more_than_there_may_be) {
+TEST_F(pool_resize, keeps_waiters_that_want_at_most_max) {
     session_pool pool{connector{to}, {.max = 4, .acquire_timeout = plenty}};
-    leases held = take(pool, 4);
+    leases taken = take(pool, 4);
     auto both = std::async(std::launch::async, [&] { return pool.acquire_many(2).size(); });
     ASSERT_TRUE(lines_up(pool, 1));
     auto one = std::async(std::launch::async, [&] { return bool(pool.acquire()); });
     ASSERT_TRUE(lines_up(pool, 2));
     pool.resize(2);
     EXPECT_EQ(pool.stats().waiting, 2U);
-    held.clear();
+    taken.clear();
     EXPECT_EQ(both.get(), 2U);
     EXPECT_TRUE(one.get());
     EXPECT_TRUE(settles_at(pool, 2));
 }
 
-TEST_F(pool_resize, refuses_newcomers_who_want_more_at_once_than_there_may_be) {
+TEST_F(pool_resize, refuses_new_callers_that_want_more_than_max) {
     session_pool pool{connector{to}, {.name = "orders", .max = 4}};
     pool.resize(2);
     try {
         (void)pool.acquire_many(3);
-        FAIL() << "so many there will never be";
+        FAIL() << "three is more than max";
     } catch (const std::invalid_argument& e) {
         EXPECT_STREQ(e.what(),
                      "cenote: acquire_many(3) of pool \"orders\": must be between 1 and max (2)");
@@ -561,8 +563,9 @@ TEST_F(pool_resize, refuses_newcomers_who_want_more_at_once_than_there_may_be) {
     EXPECT_EQ(pool.acquire_many(2).size(), 2U);
 }
 
-// Granted once, it goes back to its place in line, where it finds that it wants too many.
-TEST_F(pool_resize, refuses_who_wants_too_many_when_it_asks_again) {
+// before_acquire refuses the grant. The waiter returns to its place in line, and now wants too
+// many.
+TEST_F(pool_resize, refuses_a_returning_waiter_that_wants_more_than_max) {
     std::optional<session_pool> pool;
     to->on_acquire = [&](int) {
         pool->resize(1);
@@ -574,9 +577,9 @@ TEST_F(pool_resize, refuses_who_wants_too_many_when_it_asks_again) {
     EXPECT_TRUE(pool->acquire());
 }
 
-// What cannot be.
+// Invalid sizes.
 
-TEST_F(pool_resize, refuses_what_the_options_would_not_allow_and_changes_nothing) {
+TEST_F(pool_resize, refuses_invalid_sizes_and_changes_nothing) {
     session_pool pool{connector{to},
                       {.max = 6,
                        .min_size = 3,
@@ -599,29 +602,29 @@ TEST_F(pool_resize, refuses_what_the_options_would_not_allow_and_changes_nothing
     EXPECT_EQ(pool.stats().max, 4U);
 }
 
-TEST_F(pool_resize, refuses_nobody_in_line_if_it_is_refused_itself) {
+TEST_F(pool_resize, refuses_no_waiter_if_it_is_refused_itself) {
     session_pool pool{connector{to}, {.max = 3, .min_size = 2, .acquire_timeout = plenty}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     auto all = std::async(std::launch::async, [&] { return pool.acquire_many(3).size(); });
     ASSERT_TRUE(lines_up(pool, 1));
     EXPECT_THROW(pool.resize(1), cenote::invalid_option);
     EXPECT_EQ(pool.stats().waiting, 1U);
-    held.give_back();
+    lease.give_back();
     EXPECT_EQ(all.get(), 3U);
 }
 
-// Wherever it comes from, whatever else goes on.
+// From other threads and in other states of the pool.
 
 TEST_F(pool_resize, may_come_from_the_connector) {
     std::optional<session_pool> pool;
     to->on_open = [&](int id) { pool->resize(static_cast<std::size_t>(id) + 1); };
     to->on_close = [&](int) { pool->resize(1); };
     pool.emplace(connector{to}, cenote::options{.max = 1, .acquire_timeout = plenty});
-    leases held = take(*pool, 5);
+    leases taken = take(*pool, 5);
     EXPECT_EQ(pool->stats().max, 6U);
-    held[0].discard();
+    taken[0].discard();
     EXPECT_TRUE(eventually([&] { return pool->stats().max == 1; }));
-    held.clear();
+    taken.clear();
     EXPECT_TRUE(settles_at(*pool, 1));
     to->on_close = [](int) {};
 }
@@ -632,22 +635,22 @@ TEST_F(pool_resize, may_come_from_an_observer) {
     watch->then = [&](const cenote::event&) { pool->resize(pool->stats().max + 1); };
     pool.emplace(connector{to},
                  cenote::options{.max = 1, .acquire_timeout = plenty, .observers = {watch}});
-    leases held = take(*pool, 1);
+    leases taken = take(*pool, 1);
     for (int i = 0; i < 3; ++i) {
         EXPECT_FALSE(pool->try_acquire());
         EXPECT_THROW((void)pool->acquire_for(0s), cenote::timed_out_error);
-        held.push_back(pool->acquire());
+        taken.push_back(pool->acquire());
     }
     EXPECT_EQ(pool->stats().max, 4U);
 }
 
-TEST_F(pool_resize, of_a_paused_pool_serves_when_that_ends) {
+TEST_F(pool_resize, of_a_paused_pool_serves_after_resume) {
     session_pool pool{connector{to}, {.max = 2, .acquire_timeout = plenty}};
     fill(pool, 2);
     pool.pause();
     pool.resize(1);
     EXPECT_TRUE(settles_at(pool, 1));
-    leases held;
+    leases taken;
     std::vector<std::future<cenote::lease<session>>> waiting;
     for (int i = 0; i < 3; ++i)
         waiting.push_back(std::async(std::launch::async, [&] { return pool.acquire(); }));
@@ -656,51 +659,51 @@ TEST_F(pool_resize, of_a_paused_pool_serves_when_that_ends) {
     EXPECT_EQ(pool.stats().waiting, 3U);
     EXPECT_EQ(pool.stats().total, 1U);
     pool.resume();
-    for (auto& each : waiting) held.push_back(each.get());
+    for (auto& each : waiting) taken.push_back(each.get());
     EXPECT_EQ(pool.stats().leased, 3U);
 }
 
 TEST_F(pool_resize, of_a_closed_pool_opens_nothing) {
     session_pool pool{connector{to}, {.max = 3, .min_size = 2, .acquire_timeout = plenty}};
-    leases held = take(pool, 3);
+    leases taken = take(pool, 3);
     pool.close();
     pool.resize(9);
     pool.resize(2);
     EXPECT_EQ(pool.stats().max, 2U);
     EXPECT_THROW((void)pool.acquire(), cenote::closed_error);
-    held.clear();
+    taken.clear();
     EXPECT_EQ(pool.close(plenty), 0U);
     EXPECT_EQ(to->opened, 3);
     EXPECT_EQ(to->present, 0);
     EXPECT_EQ(pool.stats().retired(retire_reason::surplus), 0U);
 }
 
-TEST_F(pool_resize, and_retire_all_leave_no_more_than_max) {
+TEST_F(pool_resize, and_retire_all_leave_at_most_max) {
     session_pool pool{
         connector{to},
         {.max = 4, .min_size = 2, .acquire_timeout = plenty, .close_timeout = plenty}};
-    leases held = take(pool, 4);
+    leases taken = take(pool, 4);
     pool.retire_all();
     pool.resize(2);
-    held.clear();
+    taken.clear();
     EXPECT_TRUE(eventually([&] { return pool.stats().idle == 2 && pool.stats().total == 2; }));
     EXPECT_EQ(to->peak, 4);
     EXPECT_GE(pool.acquire()->id, 5);
 }
 
-TEST_F(pool_resize, takes_back_leases_after_the_pools_end) {
+TEST_F(pool_resize, accepts_releases_after_the_end_of_the_pool) {
     std::optional<session_pool> pool;
     pool.emplace(connector{to}, cenote::options{.max = 2, .acquire_timeout = plenty});
-    leases held = take(*pool, 2);
+    leases taken = take(*pool, 2);
     pool->resize(40);
-    for (auto& each : take(*pool, 38)) held.push_back(std::move(each));
+    for (auto& each : take(*pool, 38)) taken.push_back(std::move(each));
     pool->resize(3);
-    held[5].give_back();  // too many
+    taken[5].give_back();  // surplus
     pool.reset();
-    for (std::size_t i : {0u, 39u, 1u, 7u}) held[i].give_back();
-    held[20].discard();
-    session mine = held[30].detach();
-    held.clear();
+    for (std::size_t i : {0u, 39u, 1u, 7u}) taken[i].give_back();
+    taken[20].discard();
+    session mine = taken[30].detach();
+    taken.clear();
     EXPECT_EQ(to->present, 1) << "the detached one";
     EXPECT_EQ(to->closes, 39);
 }
@@ -708,10 +711,10 @@ TEST_F(pool_resize, takes_back_leases_after_the_pools_end) {
 TEST_F(pool_resize, of_a_pool_that_ends_at_once_leaves_nothing_behind) {
     for (int i = 0; i < 20; ++i) {
         session_pool pool{connector{to}, {.max = 8, .acquire_timeout = plenty}};
-        leases held = take(pool, 8);
-        for (int n = 0; n < i % 8; ++n) held.pop_back();
+        leases taken = take(pool, 8);
+        for (int n = 0; n < i % 8; ++n) taken.pop_back();
         pool.resize(1 + static_cast<std::size_t>(i) % 3);
-        held.clear();
+        taken.clear();
     }
     EXPECT_EQ(to->present, 0);
 }
@@ -727,9 +730,9 @@ struct load_options {
 };
 
 /// Threads that acquire and release in every way.
-class crowd {
+class borrower_threads {
 public:
-    crowd(session_pool& pool, std::size_t count) : pool_(pool), served_(count) {
+    borrower_threads(session_pool& pool, std::size_t count) : pool_(pool), served_(count) {
         for (std::size_t i = 0; i < count; ++i)
             threads_.emplace_back([this, i](const std::stop_token& stop) { work(i, stop); });
     }
@@ -739,7 +742,7 @@ public:
             return eventually([&] { return count > before + 3; });
         });
     }
-    void go_home() { threads_.clear(); }
+    void stop() { threads_.clear(); }
     int refused() const { return refused_; }
 
 private:
@@ -747,16 +750,16 @@ private:
         for (std::size_t i = number; !stop.stop_requested(); ++i) {
             if (i % 32 == 11) several(2 + i % 3);
             std::error_code error;
-            auto held = pool_.acquire({}, error);
-            if (!held) {
+            auto lease = pool_.acquire({}, error);
+            if (!lease) {
                 ++refused_;
                 continue;
             }
             {
-                auto claim = held->use();
+                auto claim = lease->use();
             }
-            if (i % 64 == 7) held.mark_dirty();
-            if (i % 128 == 9) held.discard();
+            if (i % 64 == 7) lease.mark_dirty();
+            if (i % 128 == 9) lease.discard();
             ++served_[number];
         }
     }
@@ -764,9 +767,9 @@ private:
         try {
             for (auto& each : pool_.acquire_many(count)) auto claim = each->use();
         } catch (const cenote::deadlock_error&) {
-            // More than there may be since it came.
+            // More than max since the acquire began.
         } catch (const std::invalid_argument&) {
-            // More than there might be when it came.
+            // More than max when the acquire began.
         }
     }
 
@@ -776,14 +779,14 @@ private:
     std::vector<std::jthread> threads_;
 };
 
-/// In one step: one who wants too many is refused, what was kept for it goes to another, and what
-/// is leased then is recalled. The fast lane opens when all of these are back.
-TEST_F(pool_resize, recalls_also_what_is_lent_in_the_same_step) {
+/// In one step a resize refuses a waiter that wants too many, lends the resources kept for it to
+/// another waiter, and recalls all leases. The fast lane opens after the end of all of them.
+TEST_F(pool_resize, recalls_also_a_lease_granted_in_the_same_step) {
     std::atomic<bool> hangs{true};
     cenote::pool<int> pool{slow_to_close{&hangs},
                            {.max = 4, .acquire_timeout = plenty, .close_timeout = plenty}};
-    std::vector<cenote::lease<int>> held;
-    for (int i = 0; i < 4; ++i) held.push_back(pool.acquire());
+    std::vector<cenote::lease<int>> taken;
+    for (int i = 0; i < 4; ++i) taken.push_back(pool.acquire());
     auto waiting = [&](std::size_t count) {
         return eventually([&] { return pool.stats().waiting == count; });
     };
@@ -795,15 +798,15 @@ TEST_F(pool_resize, recalls_also_what_is_lent_in_the_same_step) {
         while (!ends) std::this_thread::yield();
     });
     ASSERT_TRUE(waiting(2));
-    held[3].discard();
-    held[2].discard();
+    taken[3].discard();
+    taken[2].discard();
     ASSERT_TRUE(eventually([&] { return pool.stats().closing == 2; }));
-    held[1].give_back();
+    taken[1].give_back();
     pool.resize(2);
     many.join();
     ASSERT_TRUE(waiting(0));
     hangs = false;
-    held[0].give_back();
+    taken[0].give_back();
     ends = true;
     one.join();
     EXPECT_TRUE(eventually([&] {
@@ -812,9 +815,9 @@ TEST_F(pool_resize, recalls_also_what_is_lent_in_the_same_step) {
     }));
 }
 
-/// What is passed on while a recall waits for others counts once, not each time it comes back: else
-/// the fast lane opens while a retired resource is out, and it is lent again.
-TEST_F(pool_resize, waits_for_what_was_retired_before_while_others_are_passed_on) {
+/// A resource that is passed on during a recall counts once, not at each release. Otherwise the
+/// fast lane opens while a retired resource is leased, and lends it again.
+TEST_F(pool_resize, waits_for_retired_leases_while_others_are_passed_on) {
     std::atomic<int> made{0};
     cenote::pool<int> pool{[&] { return ++made; }, {.max = 2, .acquire_timeout = plenty}};
     auto old = pool.acquire();
@@ -849,7 +852,7 @@ struct pool_resize_under : testing::TestWithParam<load_options> {
     }
 };
 
-/// After a resize there are never more than there were then, or than may be.
+/// After a resize the total never exceeds the larger of the total at that time and max.
 void expect_not_more(const session_pool& pool, std::uint64_t max) {
     std::uint64_t most = std::max(pool.stats().total, max);
     for (int i = 0; i < 10; ++i) {
@@ -861,7 +864,7 @@ void expect_not_more(const session_pool& pool, std::uint64_t max) {
 
 }  // namespace
 
-TEST_P(pool_resize_under, load_there_are_never_too_many_and_everybody_is_served) {
+TEST_P(pool_resize_under, load_total_stays_within_max_and_all_threads_are_served) {
     constexpr std::size_t most = 8;
     auto pool = make();
     std::atomic<int> contradictions{0};
@@ -872,7 +875,7 @@ TEST_P(pool_resize_under, load_there_are_never_too_many_and_everybody_is_served)
                 (void)pool->leases();
             }
         });
-        crowd borrowers(*pool, 5);
+        borrower_threads borrowers(*pool, 5);
         for (std::size_t i = 0; i < static_cast<std::size_t>(rounds(400)); ++i) {
             std::size_t max = 1 + i * 5 % most;
             pool->resize(max);
@@ -883,7 +886,7 @@ TEST_P(pool_resize_under, load_there_are_never_too_many_and_everybody_is_served)
             bool served = i % 11 != 0 || borrowers.all_served_again();
             EXPECT_TRUE(served);
         }
-        borrowers.go_home();
+        borrowers.stop();
         EXPECT_EQ(borrowers.refused(), 0);
     }
     EXPECT_EQ(contradictions, 0);
@@ -899,7 +902,7 @@ TEST_P(pool_resize_under, load_there_are_never_too_many_and_everybody_is_served)
 TEST_P(pool_resize_under, load_it_may_come_from_several_threads) {
     auto pool = make();
     {
-        crowd borrowers(*pool, 3);
+        borrower_threads borrowers(*pool, 3);
         std::vector<std::jthread> resizers;
         for (std::size_t t = 0; t < 3; ++t)
             resizers.emplace_back([&, t] {
@@ -909,7 +912,7 @@ TEST_P(pool_resize_under, load_it_may_come_from_several_threads) {
         resizers.clear();
         EXPECT_LE(pool->stats().max, 40U);
         EXPECT_TRUE(borrowers.all_served_again());
-        borrowers.go_home();
+        borrowers.stop();
         EXPECT_EQ(borrowers.refused(), 0);
     }
     pool->resize(3);

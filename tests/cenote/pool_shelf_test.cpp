@@ -1,4 +1,4 @@
-// What is used all the time passes over the shelf. It grows old and is looked after all the same.
+// Tests resources that pass over the shelf: age limits, heartbeats and retirement still apply.
 #include <memory>
 #include <system_error>
 #include <thread>
@@ -19,25 +19,25 @@ using support::server;
 using support::session;
 using session_pool = cenote::pool<session>;
 
-TEST(pool_shelf, does_not_keep_what_is_too_old) {
+TEST(pool_shelf, does_not_keep_a_resource_that_is_too_old) {
     support::stopped_clock time;
     auto to = server::start();
     session_pool pool{connector{to}, {.max = 1, .max_lifetime = 50ms, .sweep_interval = 1h}};
     EXPECT_TRUE(eventually([&] { return time.advance(5ms), pool.acquire()->id >= 4; }));
 }
 
-TEST(pool_shelf, takes_nothing_back_that_grew_too_old_with_its_holder) {
+TEST(pool_shelf, does_not_accept_a_lease_that_grew_too_old) {
     support::stopped_clock time;
     auto to = server::start();
     session_pool pool{
         connector{to},
         {.max = 1, .max_lifetime = 100ms, .lifetime_jitter = 0, .sweep_interval = 1h}};
-    for (int i = 0; i < 20; ++i) (void)pool.acquire();  // now it goes over the shelf
-    auto held = pool.acquire();
+    for (int i = 0; i < 20; ++i) (void)pool.acquire();  // from now on over the shelf
+    auto lease = pool.acquire();
     time.advance(100ms);
-    // The pool has looked at the lease when it knows for how long it is held.
+    // The pool has checked the lease when its duration is known.
     ASSERT_TRUE(eventually([&] { return time.advance(1ms), pool.leases().front().held > 0ns; }));
-    held.give_back();
+    lease.give_back();
     EXPECT_EQ(pool.acquire()->id, 2);
 }
 
@@ -49,12 +49,12 @@ TEST(pool_shelf, hides_nothing_from_the_heartbeat) {
     EXPECT_TRUE(eventually([&] { return time.advance(5ms), to->probes >= 3; }));
 }
 
-/// Order of events: a retired lease is out, so the fast lane is shut until it is back. Somebody
-/// wants three at once, and what is idle is kept for it; somebody else is behind it in line. A
-/// smaller maximum refuses the first and, in the same step, lends to the second. When that lease
-/// ended, it passed for the retired one: the lane was open, and the retired one went onto the
-/// shelf.
-TEST(pool_shelf, stays_shut_for_what_is_retired_whoever_is_served_by_a_smaller_maximum) {
+/// 1. A retired lease is out, so the fast lane is shut until its end. 2. A first waiter wants three
+/// leases at once; idle resources are kept for it. A second waiter is behind it in line. 3. A
+/// smaller maximum refuses the first waiter and, in the same step, serves the second. 4. The end of
+/// that lease counted as the end of the retired one: the lane opened, and the retired resource went
+/// onto the shelf.
+TEST(pool_shelf, stays_shut_for_a_retired_lease_while_a_resize_serves_a_waiter) {
     auto to = server::start();
     session_pool pool{connector{to}, {.max = 3, .acquire_timeout = plenty}};
     auto retired = pool.acquire();

@@ -1,5 +1,5 @@
-// A suspended system: what lay idle meanwhile is probed before it is lent again. No timer is late
-// then; only the time since boot tells.
+// Tests a suspended system: resources that were idle meanwhile are probed before the next lease. No
+// timer is late after a suspend; only the time since boot shows it.
 #include <chrono>
 #include <memory>
 
@@ -22,7 +22,7 @@ namespace {
 
 struct pool_suspend : testing::Test {
     std::shared_ptr<server> to = server::start();
-    /// Nothing is probed but for suspicion.
+    /// Only suspicion causes probes.
     cenote::options settings{.max = 2, .acquire_timeout = plenty, .probe_after_idle = 1h};
 };
 
@@ -45,12 +45,12 @@ TEST_F(pool_suspend, a_try_notices_it_too) {
     session_pool pool{connector{to}, settings};
     (void)pool.acquire();
     support::suspend_system(10s);
-    EXPECT_FALSE(pool.try_acquire()) << "it has to be probed first";
+    EXPECT_FALSE(pool.try_acquire()) << "the resource has to be probed first";
     EXPECT_TRUE(eventually([&] { return static_cast<bool>(pool.try_acquire()); }));
     EXPECT_EQ(to->probes, 1);
 }
 
-TEST_F(pool_suspend, of_a_second_is_none) {
+TEST_F(pool_suspend, of_a_second_is_ignored) {
     settings.order = cenote::order::fifo;
     session_pool pool{connector{to}, settings};
     (void)pool.acquire();
@@ -59,30 +59,30 @@ TEST_F(pool_suspend, of_a_second_is_none) {
     EXPECT_EQ(to->probes, 0);
 }
 
-TEST_F(pool_suspend, is_noticed_for_what_lies_on_the_shelf) {
+TEST_F(pool_suspend, is_noticed_for_shelved_resources) {
     settings.sweep_interval = 1h;
     session_pool pool{connector{to}, settings};
     for (int i = 0; i < 1000; ++i) (void)pool.acquire();
     EXPECT_EQ(to->probes, 0);
     support::suspend_system(10s);
-    // The first leases may come before the timer notices.
+    // The first leases may be granted before the timer runs.
     EXPECT_TRUE(eventually([&] { return (void)pool.acquire(), to->probes > 0; }));
 }
 
-TEST_F(pool_suspend, is_noticed_by_whoever_looks_for_another_cell) {
+TEST_F(pool_suspend, is_noticed_by_an_acquire_that_looks_into_other_cells) {
     session_pool pool{connector{to}, settings};
-    (void)pool.acquire();  // to the shelf
-    auto held = pool.acquire();
+    (void)pool.acquire();  // its resource goes onto the shelf
+    auto lease = pool.acquire();
     support::suspend_system(10s);
-    auto other = pool.acquire();  // through the keeper: nothing is on the shelf
-    held.give_back();             // it was open before
+    auto other = pool.acquire();  // through the keeper, because the shelf is empty
+    lease.give_back();            // opened before the suspend
     other.give_back();
     auto one = pool.acquire();
     auto two = pool.acquire();
     EXPECT_TRUE(eventually([&] { return to->probes == 1; }));
 }
 
-TEST_F(pool_suspend, is_of_no_interest_to_a_connector_that_cannot_probe) {
+TEST_F(pool_suspend, is_ignored_for_a_connector_that_cannot_probe) {
     settings.order = cenote::order::fifo;
     settings.probe_after_idle = cenote::forever;
     session_pool pool{[&] { return to->open(); }, settings};

@@ -1,5 +1,5 @@
-// Threads that end leave nothing behind: what they laid on the shelf is lent to others, and their
-// marks are used again.
+// Tests threads that end: their shelved resources are lent to other threads, and their marks are
+// used again.
 #include <atomic>
 #include <cstddef>
 #include <memory>
@@ -27,11 +27,11 @@ using session_pool = cenote::pool<session>;
 
 namespace {
 
-/// Over the shelf, if it is open.
+/// Four short leases, over the shelf if it is open.
 void use_it(session_pool& pool) {
     for (int i = 0; i < 4; ++i) {
-        auto held = pool.acquire();
-        auto claim = held->use();
+        auto lease = pool.acquire();
+        auto claim = lease->use();
     }
 }
 
@@ -42,32 +42,32 @@ struct pool_thread_exit : testing::Test {
 
 }  // namespace
 
-TEST_F(pool_thread_exit, what_it_laid_on_the_shelf_is_lent_to_others) {
+TEST_F(pool_thread_exit, shelved_resources_are_lent_to_other_threads) {
     std::thread([&] { use_it(pool); }).join();
     EXPECT_EQ(pool.stats().leased, 0U);
     EXPECT_EQ(pool.acquire()->id, 1);
     EXPECT_EQ(to->opens, 1);
 }
 
-// Each of the resources lies in a cell of a processor that its thread ran on.
-TEST_F(pool_thread_exit, all_of_them_can_be_had_at_once) {
+// Each resource is in the cell of the processor on which its thread ran.
+TEST_F(pool_thread_exit, all_shelved_resources_can_be_leased_at_once) {
     for (int i = 0; i < 100; ++i) {
         std::vector<std::thread> threads;
         for (int t = 0; t < 4; ++t) threads.emplace_back([&] { use_it(pool); });
         for (auto& t : threads) t.join();
-        std::vector<cenote::lease<session>> held;
-        for (int n = 0; n < 4; ++n) held.push_back(pool.acquire());
+        std::vector<cenote::lease<session>> leases;
+        for (int n = 0; n < 4; ++n) leases.push_back(pool.acquire());
     }
     EXPECT_LE(to->opens, 4);
     EXPECT_EQ(to->overlaps, 0);
 }
 
-TEST_F(pool_thread_exit, whoever_waits_gets_what_the_last_of_them_returned) {
+TEST_F(pool_thread_exit, a_waiter_gets_the_resource_of_an_ending_thread) {
     for (int i = 0; i < support::rounds(500); ++i) {
-        std::vector<cenote::lease<session>> held;
-        for (int n = 0; n < 4; ++n) held.push_back(pool.acquire());
+        std::vector<cenote::lease<session>> leases;
+        for (int n = 0; n < 4; ++n) leases.push_back(pool.acquire());
         std::thread waiting([&] { use_it(pool); });
-        std::thread ending([mine = std::move(held.back())] {});  // the lease ends with its thread
+        std::thread ending([mine = std::move(leases.back())] {});  // the lease ends with its thread
         ending.join();
         waiting.join();
     }
@@ -93,8 +93,8 @@ TEST_F(pool_thread_exit, ten_thousand_threads_leave_nothing_behind) {
         for (auto& t : threads) t.join();
     }
     EXPECT_EQ(allocated, 0);
-    EXPECT_LE(marks.size(), 8U);  // theirs and the pool's own threads', in changing roles
-    // The system counts a thread that was joined for a moment more.
+    EXPECT_LE(marks.size(), 8U);  // of these threads and of the pool's threads
+    // The system still counts a joined thread for a moment.
     EXPECT_TRUE(eventually([&] { return support::thread_count() <= threads_before + 4; }));
     EXPECT_LE(to->opens, 4);
     EXPECT_EQ(to->overlaps, 0);
@@ -103,21 +103,21 @@ TEST_F(pool_thread_exit, ten_thousand_threads_leave_nothing_behind) {
     EXPECT_EQ(to->present, 0);
 }
 
-// More at a time than there are marks without an allocation.
-TEST_F(pool_thread_exit, a_crowd_of_threads_leaves_nothing_behind_either) {
+// More threads at a time than there are marks without an allocation.
+TEST_F(pool_thread_exit, many_threads_at_a_time_leave_nothing_behind_either) {
     std::atomic<int> without{0};
     support::door go_on;
     std::vector<std::thread> threads;
-    std::atomic<int> there{0};
+    std::atomic<int> started{0};
     for (int t = 0; t < 300; ++t)
         threads.emplace_back([&] {
             use_it(pool);
             const auto* mine = cenote::detail::this_threads_mark;
             if (mine == nullptr || mine->allocated) ++without;
-            ++there;
+            ++started;
             go_on.pass_through();
         });
-    EXPECT_TRUE(eventually([&] { return there == 300; }));
+    EXPECT_TRUE(eventually([&] { return started == 300; }));
     EXPECT_GE(without, 300 - 256);
     go_on.open();
     for (auto& t : threads) t.join();

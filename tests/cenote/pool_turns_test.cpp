@@ -1,5 +1,5 @@
-// Turns: a thread that comes again at once has its own back, a few times; nobody starves, and
-// coroutines are not made to wait for it.
+// Tests fairness::turns: a thread that acquires again at once gets its resource again, a few times.
+// No waiter starves, and coroutines do not wait for such a thread.
 #include <atomic>
 #include <optional>
 #include <system_error>
@@ -28,23 +28,23 @@ using support::server;
 using support::session;
 using support::task;
 using session_pool = cenote::pool<session>;
-using held_session = std::optional<cenote::lease<session>>;
+using maybe_lease = std::optional<cenote::lease<session>>;
 
 namespace {
 
-/// For so long something is set aside.
+/// How long a resource is set aside.
 constexpr auto moment = 100us;
 
 cenote::options taking_turns(std::size_t max = 1) {
     return {.max = max, .acquire_timeout = plenty, .fairness = cenote::fairness::turns};
 }
 
-/// Threads that line up one after the other, and what becomes of them.
+/// Waiters that join the line one after the other, and how many were served or refused.
 class queue {
 public:
     explicit queue(session_pool& pool) : pool_(pool) {}
 
-    /// One more; returns when it stands in line.
+    /// Adds a waiter; returns when it is in line.
     bool join(cenote::priority rank = cenote::priority::normal) {
         std::size_t place = pool_.stats().waiting + 1;
         threads_.emplace_back([this, rank] {
@@ -54,7 +54,7 @@ public:
         });
         return lines_up(pool_, place);
     }
-    /// Each thread is set something aside for, too, and does not come again.
+    /// Each release sets the resource aside for its thread, which does not acquire again.
     bool comes_to(int served, support::stopped_clock& time) {
         return eventually([&] { return time.advance(moment), served_ >= served; });
     }
@@ -62,7 +62,7 @@ public:
         return eventually([&] { return served_ >= served; });
     }
     int served() const { return served_; }
-    /// When all have come to an end.
+    /// Waits for the end of all threads.
     int refused() {
         threads_.clear();
         return refused_;
@@ -75,60 +75,60 @@ private:
     std::vector<std::jthread> threads_;
 };
 
-/// Each lease leaves a debt.
+/// Each lease leaves a reset that is owed.
 struct owing_connector : connector {
     static cenote::verdict before_release(session&) { return cenote::verdict::reset_later; }
 };
 
-task borrow(session_pool& pool, loop& where, held_session& held, std::vector<int>& order,
+task borrow(session_pool& pool, loop& where, maybe_lease& lease, std::vector<int>& order,
             int number) {
-    held = co_await pool.co_acquire().resumed_by(on(where));
+    lease = co_await pool.co_acquire().resumed_by(on(where));
     order.push_back(number);
 }
 
 }  // namespace
 
-TEST(pool_turns, a_thread_that_comes_again_has_its_own_back) {
+TEST(pool_turns, a_thread_that_returns_gets_its_resource_again) {
     support::stopped_clock time;
     session_pool pool{connector{server::start()}, taking_turns()};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     queue line(pool);
     ASSERT_TRUE(line.join());
     for (int i = 0; i < 10; ++i) {
-        held.give_back();
+        lease.give_back();
         EXPECT_EQ(pool.stats().idle, 1U) << i;
-        held = pool.acquire();
+        lease = pool.acquire();
         EXPECT_EQ(pool.stats().idle, 0U) << i;
     }
     EXPECT_EQ(line.served(), 0);
     EXPECT_EQ(pool.stats().granted, 11U);
-    held.give_back();
+    lease.give_back();
     EXPECT_TRUE(line.comes_to(1, time));
 }
 
-// Also a lease that was moved, which no longer says whose it is.
+// A moved lease does not know the thread that acquired it.
 TEST(pool_turns, a_lease_may_be_moved_meanwhile) {
     support::stopped_clock time;
     session_pool pool{connector{server::start()}, taking_turns()};
     auto first = pool.acquire();
-    auto held = std::move(first);
+    auto lease = std::move(first);
     queue line(pool);
     ASSERT_TRUE(line.join());
-    held.give_back();
+    lease.give_back();
     EXPECT_EQ(pool.stats().idle, 1U);
-    held = pool.acquire();
+    lease = pool.acquire();
     EXPECT_EQ(line.served(), 0);
-    held.give_back();
+    lease.give_back();
     EXPECT_TRUE(line.comes_to(1, time));
 }
 
-TEST(pool_turns, a_thread_that_does_not_come_again_costs_the_head_a_moment) {
+TEST(pool_turns, a_thread_that_does_not_return_delays_the_head_briefly) {
     support::stopped_clock time;
     session_pool pool{connector{server::start()}, taking_turns()};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     queue line(pool);
     ASSERT_TRUE(line.join());
-    held.give_back();
+    lease.give_back();
     time.advance(moment - 1ns);
     EXPECT_EQ(line.served(), 0);
     EXPECT_EQ(pool.stats().idle, 1U);
@@ -136,106 +136,107 @@ TEST(pool_turns, a_thread_that_does_not_come_again_costs_the_head_a_moment) {
     EXPECT_TRUE(line.comes_to(1));
 }
 
-// Somebody must come to hand over what was set aside, though nobody calls the pool any more.
-TEST(pool_turns, the_head_is_served_though_nobody_else_comes) {
+// The pool itself has to pass on what was set aside, because no further call follows.
+TEST(pool_turns, the_head_is_served_without_another_call) {
     for (int i = 0; i < rounds(100); ++i) {
         session_pool pool{connector{server::start()}, taking_turns()};
-        auto held = pool.acquire();
+        auto lease = pool.acquire();
         queue line(pool);
         ASSERT_TRUE(line.join());
-        held.give_back();
+        lease.give_back();
         ASSERT_TRUE(line.comes_to(1));
     }
 }
 
 TEST(pool_turns, a_tight_loop_cannot_starve_a_waiter) {
     session_pool pool{connector{server::start()}, taking_turns()};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     queue line(pool);
     ASSERT_TRUE(line.join());
     ASSERT_TRUE(line.join());
     auto end = support::machine_time() + plenty;
     while (line.served() < 2 && support::machine_time() < end) {
-        held.give_back();
-        held = pool.acquire();
+        lease.give_back();
+        lease = pool.acquire();
     }
     EXPECT_EQ(line.served(), 2);
 }
 
-TEST(pool_turns, nobody_but_that_thread_gets_what_is_set_aside) {
+TEST(pool_turns, a_resource_set_aside_goes_only_to_its_thread) {
     support::stopped_clock time;
     session_pool pool{connector{server::start()}, taking_turns()};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     queue line(pool);
     ASSERT_TRUE(line.join());
-    held.give_back();
+    lease.give_back();
     EXPECT_FALSE(pool.try_acquire());
     ASSERT_TRUE(line.join());
     EXPECT_EQ(line.served(), 0);
-    held = pool.acquire_for(0ns);
-    EXPECT_TRUE(held);
-    held.give_back();
+    lease = pool.acquire_for(0ns);
+    EXPECT_TRUE(lease);
+    lease.give_back();
     EXPECT_TRUE(line.comes_to(2, time));
 }
 
-// Who has taken a lease on another thread does not come again on this one.
+// The releasing thread has not acquired this lease, so it is not expected to acquire again.
 TEST(pool_turns, a_lease_that_ends_on_another_thread_goes_to_the_head_at_once) {
     support::stopped_clock time;
     session_pool pool{connector{server::start()}, taking_turns()};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     queue line(pool);
     ASSERT_TRUE(line.join());
-    std::jthread([&] { held.give_back(); }).join();
+    std::jthread([&] { lease.give_back(); }).join();
     EXPECT_TRUE(line.comes_to(1));
 }
 
-TEST(pool_turns, a_reserved_one_is_not_made_to_wait) {
+TEST(pool_turns, a_reserved_waiter_is_served_at_once) {
     support::stopped_clock time;
     session_pool pool{connector{server::start()}, taking_turns()};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     queue line(pool);
     ASSERT_TRUE(line.join(cenote::priority::reserved));
-    held.give_back();
+    lease.give_back();
     EXPECT_TRUE(line.comes_to(1));
 }
 
-TEST(pool_turns, coroutines_are_served_in_order_and_not_made_to_wait) {
+TEST(pool_turns, coroutines_are_served_in_order_and_at_once) {
     support::stopped_clock time;
     session_pool pool{connector{server::start()}, taking_turns()};
     auto mine = pool.acquire();
     loop where;
     std::vector<int> order;
-    held_session held[3];
+    maybe_lease leases[3];
     std::vector<task> tasks;
-    for (int i = 0; i < 3; ++i) tasks.push_back(borrow(pool, where, held[i], order, i));
+    for (int i = 0; i < 3; ++i) tasks.push_back(borrow(pool, where, leases[i], order, i));
     for (task& t : tasks) t.start();
     ASSERT_TRUE(lines_up(pool, 3));
     mine.give_back();
     for (int i = 0; i < 3; ++i) {
         where.run();
-        ASSERT_EQ(order.size(), static_cast<std::size_t>(i) + 1) << "the next one has to wait";
+        ASSERT_EQ(order.size(), static_cast<std::size_t>(i) + 1)
+            << "the next coroutine has to wait";
         ASSERT_EQ(order.back(), i);
-        held[i]->give_back();
+        leases[i]->give_back();
     }
     EXPECT_EQ(pool.stats().idle, 1U);
 }
 
-// A coroutine comes and goes on a thread that borrows for itself, too.
+// The coroutine runs on a thread that also acquires for itself.
 TEST(pool_turns, a_lease_of_a_coroutine_goes_to_the_head_at_once) {
     support::stopped_clock time;
     session_pool pool{connector{server::start()}, taking_turns()};
     loop where;
     std::vector<int> order;
-    held_session held;
+    maybe_lease lease;
     auto mine = pool.acquire();
-    task t = borrow(pool, where, held, order, 0);
+    task t = borrow(pool, where, lease, order, 0);
     t.start();
     mine.give_back();
     where.run();
     ASSERT_TRUE(t.done());
     queue line(pool);
     ASSERT_TRUE(line.join());
-    held->give_back();
+    lease->give_back();
     EXPECT_TRUE(line.comes_to(1));
 }
 
@@ -244,29 +245,29 @@ TEST(pool_turns, a_coroutine_behind_a_thread_is_served_right_after_it) {
     session_pool pool{connector{server::start()}, taking_turns()};
     loop where;
     std::vector<int> order;
-    held_session held;
+    maybe_lease lease;
     auto mine = pool.acquire();
     queue line(pool);
     ASSERT_TRUE(line.join());
-    task t = borrow(pool, where, held, order, 0);
+    task t = borrow(pool, where, lease, order, 0);
     t.start();
-    mine.give_back();  // set aside: a thread is the head
+    mine.give_back();  // set aside, because the head is a thread
     EXPECT_EQ(order.size(), 0U);
     time.advance(moment);
-    ASSERT_TRUE(line.comes_to(1));  // and gives it back to the coroutine at once
+    ASSERT_TRUE(line.comes_to(1));  // and releases it to the coroutine at once
     ASSERT_TRUE(eventually([&] { return where.ready() > 0; }));
     where.run();
     EXPECT_EQ(order, std::vector{0});
 }
 
-TEST(pool_turns, close_refuses_who_waits_and_closes_what_is_set_aside) {
+TEST(pool_turns, close_refuses_waiters_and_closes_what_is_set_aside) {
     support::stopped_clock time;
     auto to = server::start();
     session_pool pool{connector{to}, taking_turns()};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     queue line(pool);
     ASSERT_TRUE(line.join());
-    held.give_back();
+    lease.give_back();
     pool.close();
     EXPECT_EQ(line.refused(), 1);
     EXPECT_TRUE(eventually([&] { return pool.stats().total == 0; }));
@@ -278,10 +279,10 @@ TEST(pool_turns, close_refuses_who_waits_and_closes_what_is_set_aside) {
 TEST(pool_turns, pause_keeps_what_is_set_aside_for_the_head) {
     support::stopped_clock time;
     session_pool pool{connector{server::start()}, taking_turns()};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     queue line(pool);
     ASSERT_TRUE(line.join());
-    held.give_back();
+    lease.give_back();
     pool.pause();
     std::error_code error;
     EXPECT_FALSE(pool.acquire({.timeout = 0ns}, error));
@@ -290,7 +291,7 @@ TEST(pool_turns, pause_keeps_what_is_set_aside_for_the_head) {
     EXPECT_TRUE(line.comes_to(1));
 }
 
-TEST(pool_turns, resize_closes_what_is_set_aside_and_one_too_many) {
+TEST(pool_turns, resize_closes_a_surplus_resource_that_is_set_aside) {
     support::stopped_clock time;
     auto to = server::start();
     session_pool pool{connector{to}, taking_turns(2)};
@@ -307,15 +308,15 @@ TEST(pool_turns, resize_closes_what_is_set_aside_and_one_too_many) {
     EXPECT_TRUE(line.comes_to(1, time));
 }
 
-// What is set aside will be free in a moment: nothing is opened for the head alone.
-TEST(pool_turns, a_larger_maximum_is_for_those_behind_the_head) {
+// The resource set aside will be free in a moment, so no open is needed for the head alone.
+TEST(pool_turns, a_larger_maximum_serves_waiters_behind_the_head) {
     support::stopped_clock time;
     session_pool pool{connector{server::start()}, taking_turns()};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     queue line(pool);
     ASSERT_TRUE(line.join());
     ASSERT_TRUE(line.join());
-    held.give_back();
+    lease.give_back();
     pool.resize(2);
     EXPECT_TRUE(line.comes_to(1));
     EXPECT_TRUE(line.comes_to(2, time));
@@ -325,36 +326,36 @@ TEST(pool_turns, retire_all_closes_what_is_set_aside) {
     support::stopped_clock time;
     auto to = server::start();
     session_pool pool{connector{to}, taking_turns()};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     queue line(pool);
     ASSERT_TRUE(line.join());
-    held.give_back();
+    lease.give_back();
     pool.retire_all();
     EXPECT_TRUE(line.comes_to(1));
     EXPECT_EQ(to->opens, 2);
 }
 
-TEST(pool_turns, what_owes_a_reset_is_set_aside_like_what_is_clean) {
+TEST(pool_turns, a_resource_that_owes_a_reset_is_set_aside_too) {
     support::stopped_clock time;
     auto to = server::start();
     session_pool pool{owing_connector{{to}}, taking_turns()};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     queue line(pool);
     ASSERT_TRUE(line.join());
-    held.give_back();
+    lease.give_back();
     EXPECT_EQ(pool.stats().idle, 1U);
     EXPECT_EQ(to->resets, 0);
-    held = pool.acquire();
+    lease = pool.acquire();
     EXPECT_EQ(line.served(), 0);
-    held.give_back();
+    lease.give_back();
     EXPECT_TRUE(line.comes_to(1, time));
 }
 
-// Who holds what is written down anew for a thread that has a lease and wants another.
-TEST(pool_turns, what_is_set_aside_is_not_forgotten_when_holders_are_named) {
+// A thread that has a lease and wants another makes the pool update its record of all leases.
+TEST(pool_turns, a_nested_acquire_keeps_what_is_set_aside) {
     support::stopped_clock time;
     session_pool pool{connector{server::start()}, taking_turns(2)};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     support::door has_one;
     support::door wants_another;
     std::atomic<bool> done{false};
@@ -368,12 +369,12 @@ TEST(pool_turns, what_is_set_aside_is_not_forgotten_when_holders_are_named) {
     ASSERT_TRUE(has_one.pass_through());
     queue line(pool);
     ASSERT_TRUE(line.join());
-    held.give_back();
+    lease.give_back();
     wants_another.open();
     ASSERT_TRUE(lines_up(pool, 2));
-    held = pool.acquire();
+    lease = pool.acquire();
     EXPECT_EQ(line.served(), 0);
-    held.give_back();
+    lease.give_back();
     EXPECT_TRUE(eventually([&] { return time.advance(moment), done.load(); }));
 }
 
@@ -385,16 +386,16 @@ TEST(pool_turns, threads_and_coroutines_are_all_served_under_load) {
     session_pool pool{connector{to}, taking_turns(2)};
     std::atomic<int> served{0};
     {
-        std::vector<std::jthread> crew;
+        std::vector<std::jthread> workers;
         for (int i = 0; i < threads; ++i)
-            crew.emplace_back([&] {
+            workers.emplace_back([&] {
                 for (int n = 0; n < each; ++n) {
                     auto lease = pool.acquire();
                     auto claim = lease->use();
                     ++served;
                 }
             });
-        crew.emplace_back([&] {
+        workers.emplace_back([&] {
             loop where;
             std::vector<task> tasks;
             auto borrow_often = [&]() -> task {

@@ -1,5 +1,5 @@
-// Resources that before_acquire refuses: their borrower keeps its place, and nothing goes in
-// circles.
+// Tests resources that before_acquire refuses: the borrower keeps its place in line, and new opens
+// obey the backoff.
 #include <atomic>
 #include <future>
 #include <memory>
@@ -25,7 +25,7 @@ using session_pool = cenote::pool<session>;
 
 namespace {
 
-/// Two borrowers: the first gets a resource that turns out unfit while the second waits.
+/// Two borrowers: before_acquire refuses the resource of the first while the second waits.
 struct two_borrowers {
     explicit two_borrowers(std::size_t line_max)
         : pool{hooked_connector{to}, {.max = 1, .acquire_timeout = plenty, .line_max = line_max}} {
@@ -33,7 +33,7 @@ struct two_borrowers {
     }
 
     void borrow(int who) {
-        auto held = pool.acquire();
+        auto lease = pool.acquire();
         std::lock_guard lock(mutex);
         served.push_back(who);
     }
@@ -57,13 +57,13 @@ TEST(pool_unfit, costs_its_borrower_no_place) {
     EXPECT_EQ(it.served, (std::vector{1, 2}));
 }
 
-TEST(pool_unfit, finds_its_borrower_a_place_in_a_full_line) {
+TEST(pool_unfit, gives_its_borrower_a_place_in_a_full_line) {
     two_borrowers it(1);
     it.run();
     EXPECT_EQ(it.served, (std::vector{1, 2}));
 }
 
-TEST(pool_unfit, new_ones_are_not_opened_in_a_circle) {
+TEST(pool_unfit, new_ones_are_not_opened_in_a_tight_loop) {
     support::stopped_clock time;
     auto to = server::start();
     to->on_acquire = [](int) { return false; };
@@ -74,11 +74,11 @@ TEST(pool_unfit, new_ones_are_not_opened_in_a_circle) {
         EXPECT_TRUE(error);
     });
     EXPECT_TRUE(eventually([&] {
-        // Time passes while the borrower waits for the next open, and not during a call.
+        // The clock moves while the borrower waits for the next open, and not during a call.
         auto now = pool.stats();
         if (now.waiting == 1 && now.opening + now.closing == 0) time.advance(5ms);
         return borrower.wait_for(0s) == std::future_status::ready;
     }));
     EXPECT_GT(to->opens, 1);
-    EXPECT_LE(to->opens, 10);  // 400 ms in steps of at least 80 ms, and what overlaps
+    EXPECT_LE(to->opens, 10);  // 400 ms in steps of at least 80 ms, and opens that overlap
 }

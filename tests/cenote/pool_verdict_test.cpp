@@ -1,4 +1,4 @@
-// What before_release says of a resource that comes back, and what becomes of it.
+// Tests the verdicts of before_release.
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -25,34 +25,34 @@ using session_pool = cenote::pool<session>;
 
 namespace {
 
-using opinion = std::function<verdict(int)>;
+using script = std::function<verdict(int)>;
 
-/// Says of each session that comes back what it is told to.
-struct judge : connector {
-    std::shared_ptr<opinion> says;
+/// Its before_release returns what the test sets.
+struct scripted : connector {
+    std::shared_ptr<script> answer;
 
     verdict before_release(session& s) const {
         (void)to->before_release(s);
-        return (*says)(s.id);
+        return (*answer)(s.id);
     }
 };
 
-/// The same, but can neither probe nor reset.
-struct blind_judge {
+/// Has a scripted before_release, and neither probe nor reset.
+struct scripted_without_probe {
     std::shared_ptr<server> to;
-    std::shared_ptr<opinion> says;
+    std::shared_ptr<script> answer;
 
     session open() const { return to->open(); }
-    verdict before_release(session& s) const { return (*says)(s.id); }
+    verdict before_release(session& s) const { return (*answer)(s.id); }
 };
 
 struct pool_verdict : testing::Test {
-    /// Until further notice everything is kept, and so comes to lie on the shelf.
+    /// Every release is accepted, so the resource gets onto the shelf.
     static void warm(session_pool& with) {
         for (int i = 0; i < 20; ++i) EXPECT_EQ(with.acquire()->id, 1);
     }
-    void say(verdict what) {
-        *says = [what](int id) { return id == 1 ? what : verdict::keep; };
+    void answer_with(verdict what) {
+        *answer = [what](int id) { return id == 1 ? what : verdict::keep; };
     }
     static cenote::options trusting(std::size_t max) {
         cenote::options how = support::patient(max);
@@ -61,8 +61,8 @@ struct pool_verdict : testing::Test {
     }
 
     std::shared_ptr<server> to = server::start();
-    std::shared_ptr<opinion> says = std::make_shared<opinion>([](int) { return verdict::keep; });
-    session_pool pool{judge{{to}, says}, trusting(2)};
+    std::shared_ptr<script> answer = std::make_shared<script>([](int) { return verdict::keep; });
+    session_pool pool{scripted{{to}, answer}, trusting(2)};
 };
 
 }  // namespace
@@ -75,54 +75,54 @@ TEST_F(pool_verdict, keep_keeps_it_as_it_is) {
     EXPECT_EQ(pool.stats().idle, 1U);
 }
 
-TEST_F(pool_verdict, keep_leaves_dirty_what_its_holder_marked) {
+TEST_F(pool_verdict, keep_does_not_undo_mark_dirty) {
     warm(pool);
-    auto held = pool.acquire();
-    held.mark_dirty();
-    held.give_back();
+    auto lease = pool.acquire();
+    lease.mark_dirty();
+    lease.give_back();
     EXPECT_TRUE(eventually([&] { return to->resets == 1; }));
     warm(pool);
     EXPECT_EQ(to->resets, 1);
 }
 
-TEST_F(pool_verdict, reset_has_it_reset_before_anybody_else_gets_it) {
-    session_pool single{judge{{to}, says}, trusting(1)};
+TEST_F(pool_verdict, reset_resets_it_before_the_next_lease) {
+    session_pool single{scripted{{to}, answer}, trusting(1)};
     warm(single);
-    say(verdict::reset);
+    answer_with(verdict::reset);
     (void)single.acquire();
-    say(verdict::keep);
+    answer_with(verdict::keep);
     EXPECT_EQ(single.acquire()->id, 1);
     EXPECT_EQ(to->resets, 1);
     warm(single);
-    EXPECT_EQ(to->resets, 1) << "once is enough";
+    EXPECT_EQ(to->resets, 1) << "one reset is enough";
     EXPECT_EQ(to->closes, 0);
 }
 
-TEST_F(pool_verdict, reset_of_what_is_dirty_resets_it_once) {
+TEST_F(pool_verdict, reset_of_a_dirty_resource_resets_it_once) {
     warm(pool);
-    say(verdict::reset);
-    auto held = pool.acquire();
-    held.mark_dirty();
-    held.give_back();
+    answer_with(verdict::reset);
+    auto lease = pool.acquire();
+    lease.mark_dirty();
+    lease.give_back();
     EXPECT_TRUE(eventually([&] { return pool.stats().idle == 1; }));
     EXPECT_EQ(to->resets, 1);
 }
 
-TEST_F(pool_verdict, reset_later_has_it_reset_when_nobody_uses_it) {
+TEST_F(pool_verdict, reset_later_resets_it_while_it_is_idle) {
     warm(pool);
-    say(verdict::reset_later);
+    answer_with(verdict::reset_later);
     (void)pool.acquire();
     EXPECT_TRUE(eventually([&] { return to->resets == 1; }));
     EXPECT_TRUE(eventually([&] { return pool.stats().idle == 1; }));
-    say(verdict::keep);
+    answer_with(verdict::keep);
     EXPECT_EQ(pool.acquire()->id, 1);
     EXPECT_EQ(to->closes, 0);
 }
 
 TEST_F(pool_verdict, reset_without_a_reset_closes_it) {
-    session_pool blind{blind_judge{to, says}, trusting(2)};
+    session_pool blind{scripted_without_probe{to, answer}, trusting(2)};
     warm(blind);
-    say(verdict::reset);
+    answer_with(verdict::reset);
     (void)blind.acquire();
     EXPECT_EQ(blind.acquire()->id, 2);
     EXPECT_TRUE(eventually([&] { return blind.stats().closed == 1; }));
@@ -132,80 +132,80 @@ TEST_F(pool_verdict, reset_without_a_reset_closes_it) {
 TEST_F(pool_verdict, discard_and_final_reject_it) {
     for (verdict no : {verdict::discard, verdict::final}) {
         auto other = server::start();
-        session_pool strict{judge{{other}, says}, trusting(2)};
+        session_pool strict{scripted{{other}, answer}, trusting(2)};
         warm(strict);
-        say(no);
+        answer_with(no);
         (void)strict.acquire();
-        EXPECT_EQ(strict.acquire()->id, 2) << "the pool goes on, also after `final`";
+        EXPECT_EQ(strict.acquire()->id, 2) << "the pool still works, also after `final`";
         EXPECT_TRUE(eventually([&] { return other->closes == 1; }));
         EXPECT_EQ(strict.stats().retired(retire_reason::rejected), 1U);
-        EXPECT_EQ(other->probes, 0) << "nothing else is suspect";
-        say(verdict::keep);
+        EXPECT_EQ(other->probes, 0) << "the other resources are not suspect";
+        answer_with(verdict::keep);
     }
 }
 
 TEST_F(pool_verdict, an_exception_rejects_it) {
     warm(pool);
-    *says = [](int id) { return id == 1 ? throw std::runtime_error("odd") : verdict::keep; };
+    *answer = [](int id) { return id == 1 ? throw std::runtime_error("odd") : verdict::keep; };
     (void)pool.acquire();
     EXPECT_EQ(pool.acquire()->id, 2);
     EXPECT_EQ(pool.stats().retired(retire_reason::rejected), 1U);
 }
 
-TEST_F(pool_verdict, suspect_discards_it_and_has_the_others_probed) {
+TEST_F(pool_verdict, suspect_discards_it_and_probes_the_others) {
     auto first = pool.acquire();
     auto second = pool.acquire();
     EXPECT_EQ(first->id, 1);
-    say(verdict::suspect);
+    answer_with(verdict::suspect);
     first.give_back();
     EXPECT_TRUE(eventually([&] { return to->closes == 1; }));
     EXPECT_EQ(pool.stats().discarded, 1U);
     EXPECT_EQ(pool.stats().retired(retire_reason::rejected), 0U);
     second.give_back();
     EXPECT_EQ(pool.acquire()->id, 2);
-    EXPECT_EQ(to->probes, 1) << "it was as old";
+    EXPECT_EQ(to->probes, 1) << "opened before the suspicion";
     for (int i = 0; i < 20; ++i) EXPECT_EQ(pool.acquire()->id, 2);
-    EXPECT_EQ(to->probes, 1) << "once is enough";
+    EXPECT_EQ(to->probes, 1) << "one probe is enough";
 }
 
 TEST_F(pool_verdict, suspect_without_a_probe_retires_the_others) {
-    session_pool blind{blind_judge{to, says}, trusting(2)};
+    session_pool blind{scripted_without_probe{to, answer}, trusting(2)};
     auto first = blind.acquire();
     auto second = blind.acquire();
-    say(verdict::suspect);
+    answer_with(verdict::suspect);
     first.give_back();
     second.give_back();
     EXPECT_GT(blind.acquire()->id, 2);
     EXPECT_EQ(blind.stats().retired(retire_reason::generation), 1U);
 }
 
-TEST_F(pool_verdict, is_not_asked_about_what_is_discarded_anyway) {
+TEST_F(pool_verdict, is_not_requested_for_a_discarded_resource) {
     warm(pool);
-    int asked = to->releases;
+    int calls = to->releases;
     pool.acquire().discard();
-    EXPECT_EQ(to->releases, asked);
+    EXPECT_EQ(to->releases, calls);
 }
 
 TEST_F(pool_verdict, counts_after_the_pool_is_gone) {
-    auto last = std::make_unique<session_pool>(judge{{to}, says}, trusting(2));
+    auto last = std::make_unique<session_pool>(scripted{{to}, answer}, trusting(2));
     auto suspicious = last->acquire();
     auto dirty = last->acquire();
     last.reset();
-    *says = [&](int id) { return id == 1 ? verdict::suspect : verdict::reset; };
+    *answer = [&](int id) { return id == 1 ? verdict::suspect : verdict::reset; };
     suspicious.give_back();
     dirty.give_back();
     EXPECT_EQ(to->closes, 2);
     EXPECT_EQ(to->present, 0);
 }
 
-TEST_F(pool_verdict, may_take_the_place_of_a_yes_or_no) {
+TEST_F(pool_verdict, may_replace_a_bool) {
     session_pool plain{support::hooked_connector{{to}}, trusting(1)};
-    struct hooked_judge : judge {
+    struct scripted_with_hooks : scripted {
         bool before_acquire(session& s) const { return to->before_acquire(s); }
     };
-    EXPECT_NO_THROW(plain.replace_connector(hooked_judge{{{to}, says}}));
-    auto held = plain.acquire();
-    *says = [](int) { return verdict::reset; };
-    held.give_back();
+    EXPECT_NO_THROW(plain.replace_connector(scripted_with_hooks{{{to}, answer}}));
+    auto lease = plain.acquire();
+    *answer = [](int) { return verdict::reset; };
+    lease.give_back();
     EXPECT_TRUE(eventually([&] { return to->resets == 1; }));
 }

@@ -1,9 +1,8 @@
-// Whole pools in simulated time: seeds choose options, callers, faults of the server and the time
-// between them, and after every step the pool must be what its users were promised.
+// Tests whole pools in simulated time: a seed chooses options, callers, faults of the server and
+// the time between them, and every step checks the promises of the pool.
 //
-// The simulator does the same with the machine alone, step by step beside a model. Here the keeper
-// is between them, as users have it. The core is the one with planted faults, so that the test can
-// show that it would notice them.
+// The simulator drives the machine alone, beside a model. Here the keeper is included, as in a
+// program. The core has planted faults, so that the test can show that it detects them.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -40,8 +39,8 @@ namespace {
 struct broken_promise : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
-void demand(bool kept, const char* promise) {
-    if (!kept) throw broken_promise(promise);
+void demand(bool is_kept, const char* promise) {
+    if (!is_kept) throw broken_promise(promise);
 }
 
 /// What the world knows of one session, from its open to its close.
@@ -65,7 +64,7 @@ public:
         pool_.emplace(connector{this}, settings_);
     }
 
-    /// Returns a number that stands for all that happened.
+    /// Returns a digest of the whole run.
     std::uint64_t run(int steps) {
         for (int i = 0; i < steps; ++i) {
             step();
@@ -89,7 +88,7 @@ private:
         bool ended = false;
         task running;
     };
-    using held_lease = cenote::lease<session>;
+    using session_lease = cenote::lease<session>;
 
     std::uint64_t below(std::uint64_t limit) { return dice_() % limit; }
     bool chance(std::uint64_t percent) { return below(100) < percent; }
@@ -109,15 +108,16 @@ private:
         return o;
     }
 
-    // The server. A call may take time, and may fail; exceptions say nothing of the pool.
+    // The server. A call may take time, and may fail. Broken promises are recorded, not thrown,
+    // since the pool catches exceptions of a connector.
 
-    /// Opens may take longer than they are given; then what they open is closed at once. What
-    /// remains of other calls that are given up counts no longer, and would be open beside `max`.
+    /// Opens may exceed their timeout; then the late resource is closed at once. Other calls stay
+    /// below their timeouts, since a resource of an abandoned call is open beyond `max`.
     void take_time(std::uint64_t most = 900) {
         if (chance(slow_)) clock_->advance(std::chrono::milliseconds{below(most)});
     }
-    void note(bool kept, const char* promise) {
-        if (!kept && broken_ == nullptr) broken_ = promise;
+    void note(bool is_kept, const char* promise) {
+        if (!is_kept && broken_ == nullptr) broken_ = promise;
     }
     session open() {
         note(!paused_, "a paused pool opens nothing");
@@ -170,14 +170,14 @@ private:
 
     // The callers.
 
-    void lend(held_lease held) {
-        session_record& r = sessions_.at(held->id);
+    void lend(session_lease lease) {
+        session_record& r = sessions_.at(lease->id);
         instant now = clock_->now();
         note(!r.leased, "a session is leased to one caller at a time");
         note(!r.condemned, "a session that failed or was discarded is not lent again");
         note(!r.dirty, "a dirty session is reset before it is lent again");
         note(r.opened_at >= retired_at_, "a retired session is not lent again");
-        if (slow_ == 0) {  // or time may have passed since the grant
+        if (slow_ == 0) {  // otherwise time may have passed since the grant
             note(now - r.opened_at <= settings_.max_lifetime,
                  "a session that is too old is not lent");
             note(now - r.proven_at < settings_.probe_after_idle || now == r.proven_at,
@@ -185,16 +185,16 @@ private:
         }
         note(r.proven_at >= suspected_at_ || now == suspected_at_,
              "a suspected session is probed before it is lent");
-        note(++uses_[held->id] <= settings_.max_uses, "a session that is used up is not lent");
+        note(++uses_[lease->id] <= settings_.max_uses, "a session that is used up is not lent");
         r.leased = true;
-        leases_.push_back(std::move(held));
+        leases_.push_back(std::move(lease));
     }
 
     static task acquire(world& w, caller& me, nanoseconds timeout) {
         std::error_code error;
-        auto held = co_await w.pool_->co_acquire({.timeout = timeout}, error);
+        auto lease = co_await w.pool_->co_acquire({.timeout = timeout}, error);
         me.ended = true;
-        if (!held) {
+        if (!lease) {
             w.note(error == errc::timed_out || w.closed_, "a caller is refused for a reason");
             w.note(w.clock_->now() == me.deadline || w.closed_,
                    "a caller times out at its deadline");
@@ -205,7 +205,7 @@ private:
         });
         w.note(first, "callers are served in the order in which they came");
         w.note(!w.paused_, "a paused pool lends nothing");
-        w.lend(std::move(held));
+        w.lend(std::move(lease));
     }
 
     void arrive() {
@@ -217,42 +217,42 @@ private:
         c.running.start();
     }
     void try_one() {
-        bool somebody_waits = waiting() > 0;
-        held_lease held = pool_->try_acquire();
-        if (!held) return;
-        note(!somebody_waits, "try_acquire overtakes nobody");
+        bool callers_wait = waiting() > 0;
+        session_lease lease = pool_->try_acquire();
+        if (!lease) return;
+        note(!callers_wait, "try_acquire overtakes no caller");
         note(!paused_, "a paused pool lends nothing");
-        lend(std::move(held));
+        lend(std::move(lease));
     }
     void leave() {
-        std::vector<caller*> those;
+        std::vector<caller*> in_line;
         for (caller& c : callers_)
-            if (!c.ended) those.push_back(&c);
-        if (those.empty()) return;
-        caller& gone = *those[below(those.size())];
+            if (!c.ended) in_line.push_back(&c);
+        if (in_line.empty()) return;
+        caller& gone = *in_line[below(in_line.size())];
         gone.ended = true;
         gone.running.destroy();
     }
     void give_back() {
         if (leases_.empty()) return;
         auto at = leases_.begin() + static_cast<std::ptrdiff_t>(below(leases_.size()));
-        held_lease held = std::move(*at);
+        session_lease lease = std::move(*at);
         leases_.erase(at);
-        session_record& r = sessions_.at(held->id);
+        session_record& r = sessions_.at(lease->id);
         r.leased = false;
         r.idle_since = r.proven_at = clock_->now();
         switch (below(8)) {
             case 0:
                 r.condemned = true;
-                held.discard();
+                lease.discard();
                 break;
             case 1:
                 r.dirty = true;
-                held.mark_dirty();
+                lease.mark_dirty();
                 break;
             case 2:
                 r.detached = chance(20);
-                if (r.detached) static_cast<void>(held.detach());
+                if (r.detached) static_cast<void>(lease.detach());
                 break;
             default: break;
         }
@@ -310,7 +310,7 @@ private:
             std::ranges::count_if(callers_, [](const caller& c) { return !c.ended; }));
     }
 
-    /// Between two steps nothing is under way.
+    /// Between two steps no call is under way.
     void check() {
         std::erase_if(callers_, [](const caller& c) { return c.ended; });
         if (broken_ != nullptr) throw broken_promise(broken_);
@@ -320,15 +320,16 @@ private:
                                    s.opened, s.closed, s.waiting, s.idle})
             digest_ = (digest_ ^ seen) * 1099511628211U;
         demand(s.leased == leases_.size(), "the pool counts its leases");
-        demand(s.waiting == waiting(), "the pool counts those who wait");
-        demand(s.total == sessions_here(), "the pool counts what is open");
+        demand(s.waiting == waiting(), "the pool counts its waiters");
+        demand(s.total == sessions_here(), "the pool counts its open sessions");
         demand(s.total == s.leased + s.idle, "no call is left undone");
         for (const caller& c : callers_)
             demand(c.deadline > now, "a caller does not wait beyond its deadline");
         if (s.waiting > 0 && !paused_) {
-            demand(s.idle == 0, "nobody waits beside an idle session");
+            demand(s.idle == 0, "no caller waits beside an idle session");
             bool opens_fail = failing_ > 0 || slow_ > 0 || now - failed_at_ <= 10s;
-            demand(s.total >= settings_.max || opens_fail, "nobody waits while there is room");
+            demand(s.total >= settings_.max || opens_fail,
+                   "no caller waits while another session may be opened");
         }
         bool quiet = now - failed_at_ > 10s && failing_ == 0 && slow_ == 0 && !paused_ &&
                      !suspended_ && now - changed_at_ > 10s;
@@ -340,7 +341,7 @@ private:
         if (limit == nanoseconds{cenote::forever} || settings_.min_size > 0) return;
         for (const auto& [id, r] : sessions_)
             demand(r.leased || r.detached || now - r.idle_since <= limit + 2s,
-                   "what is idle for too long is retired");
+                   "a session that is idle for too long is retired");
     }
 
     void end() {
@@ -348,8 +349,8 @@ private:
         failing_ = slow_ = 0;
         while (!leases_.empty()) give_back();
         pool_.reset();
-        demand(waiting() == 0, "everybody is told of the end");
-        demand(sessions_here() == 0, "everything is closed at the end");
+        demand(waiting() == 0, "every caller is refused at the end");
+        demand(sessions_here() == 0, "every session is closed at the end");
         if (broken_ != nullptr) throw broken_promise(broken_);
     }
 
@@ -376,10 +377,10 @@ private:
     const char* broken_ = nullptr;
     std::list<caller> callers_;
     std::optional<cenote::pool<session>> pool_;
-    std::vector<held_lease> leases_;
+    std::vector<session_lease> leases_;
 };
 
-/// Empty, or the promise that was broken and the seed that shows it.
+/// Empty, or the broken promise and its seed.
 std::string run_many(std::uint64_t first, std::uint64_t count) {
     for (std::uint64_t seed = first; seed < first + count; ++seed) {
         try {
@@ -398,25 +399,25 @@ struct planted : testing::TestWithParam<const char*> {
 
 }  // namespace
 
-TEST(pool_world, keeps_what_is_promised) { EXPECT_EQ(run_many(1, 2000), ""); }
+TEST(pool_world, keeps_its_promises) { EXPECT_EQ(run_many(1, 2000), ""); }
 
-/// More by hand: CENOTE_WORLDS=1000000.
-TEST(pool_world, keeps_what_is_promised_with_fresh_seeds) {
-    const char* asked = std::getenv("CENOTE_WORLDS");
-    std::uint64_t count = asked == nullptr ? 500 : std::strtoull(asked, nullptr, 10);
+/// For more seeds by hand: CENOTE_WORLDS=1000000.
+TEST(pool_world, keeps_its_promises_with_fresh_seeds) {
+    const char* wanted = std::getenv("CENOTE_WORLDS");
+    std::uint64_t count = wanted == nullptr ? 500 : std::strtoull(wanted, nullptr, 10);
     std::uint64_t first = std::random_device{}();
     EXPECT_EQ(run_many(first << 20U, count), "");
 }
 
-TEST(pool_world, runs_the_same_again) {
-    // Nothing but the seed decides: otherwise a finding could not be repeated.
+TEST(pool_world, replays_a_run_from_its_seed) {
+    // Only the seed decides: otherwise a finding could not be repeated.
     EXPECT_EQ(world(3).run(300), world(3).run(300));
     EXPECT_NE(world(3).run(300), world(4).run(300));
 }
 
-TEST_P(planted, is_noticed_through_the_pool) { EXPECT_NE(run_many(1, 2000), ""); }
+TEST_P(planted, is_detected_through_the_pool) { EXPECT_NE(run_many(1, 2000), ""); }
 
-// Only faults with which the keeper touches nothing that is gone: this runs with sanitizers, too.
+// Only faults that do not make the keeper use freed memory, since sanitizers run this test, too.
 INSTANTIATE_TEST_SUITE_P(pool_world, planted,
                          testing::Values("failed_probe_costs_the_place",
                                          "try_acquire_lends_unprobed", "line_is_last_in_first_out",

@@ -1,4 +1,4 @@
-// Secrets: what can be had from them, and what cannot.
+// Tests secret: it cannot be printed or converted, only revealed, copied and moved.
 #include "cenote/secret.hpp"
 
 #include <sstream>

@@ -1,4 +1,4 @@
-// Stats: one consistent instant, whatever is going on, and histograms that can be trusted.
+// Tests stats: each snapshot is consistent under load; and the arithmetic of histograms.
 #include <array>
 #include <atomic>
 #include <bit>
@@ -39,7 +39,7 @@ namespace {
 
 /// Reads the stats all the time while `work` runs on several threads.
 template <class Work>
-void hammer(session_pool& pool, int threads, Work work) {
+void read_during(session_pool& pool, int threads, Work work) {
     std::atomic<int> running{threads};
     std::vector<std::jthread> workers;
     for (int w = 0; w < threads; ++w)
@@ -117,7 +117,7 @@ TEST(stats, show_every_state) {
 TEST(stats, count_how_every_acquire_ended) {
     session_pool pool{connector{server::start()}, {.max = 1, .line_max = 1}};
     std::error_code error;
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     (void)pool.acquire({.timeout = 0ns}, error);
     std::stop_source stop;
     auto canceled = std::async(std::launch::async, [&] {
@@ -131,7 +131,7 @@ TEST(stats, count_how_every_acquire_ended) {
     canceled.get();
     auto waited = std::async(std::launch::async, [&] { (void)pool.acquire_for(plenty); });
     ASSERT_TRUE(support::lines_up(pool, 1));
-    held.give_back();
+    lease.give_back();
     waited.get();
     (void)pool.try_acquire();
     pool.close();
@@ -146,25 +146,25 @@ TEST(stats, count_how_every_acquire_ended) {
     EXPECT_EQ(s.released, 3U);
     EXPECT_EQ(s.acquires, 7U);
     EXPECT_EQ(s.waited, 2U) << "one for the open, one for the return";
-    EXPECT_EQ(s.refused_after_wait, 1U) << "who was canceled; the others were refused at once";
+    EXPECT_EQ(s.refused_after_wait, 1U) << "the canceled one; the others were refused at once";
     EXPECT_EQ(s.try_empty, 1U);
     EXPECT_EQ(contradiction(s), "");
 }
 
 TEST(stats, add_up_at_every_read_on_the_fast_lane) {
     session_pool pool{connector{server::start()}, {.max = 4, .acquire_timeout = plenty}};
-    hammer(pool, 3, [&](int, int) { (void)pool.acquire(); });
+    read_during(pool, 3, [&](int, int) { (void)pool.acquire(); });
     EXPECT_EQ(pool.stats().granted, 3U * static_cast<unsigned>(rounds(5000)));
     EXPECT_EQ(pool.stats().acquires, pool.stats().granted);
 }
 
 TEST(stats, add_up_at_every_read_when_contended) {
     session_pool pool{connector{server::start()}, {.max = 2, .acquire_timeout = plenty}};
-    hammer(pool, 4, [&](int, int) { (void)pool.acquire(); });
+    read_during(pool, 4, [&](int, int) { (void)pool.acquire(); });
     EXPECT_EQ(pool.stats().acquires, 4U * static_cast<unsigned>(rounds(5000)));
 }
 
-TEST(stats, add_up_at_every_read_whatever_happens) {
+TEST(stats, add_up_at_every_read_with_every_kind_of_call) {
     auto to = server::start();
     to->on_open = [](int id) {
         if (id % 7 == 0) throw support::refused_by_server("each seventh");
@@ -177,7 +177,7 @@ TEST(stats, add_up_at_every_read_whatever_happens) {
                        .max_uses = 50,
                        .sweep_interval = 1ms,
                        .backoff = {.first = 1ms, .cap_waiting = 1ms, .cap_idle = 1ms}}};
-    hammer(pool, 4, [&](int w, int i) {
+    read_during(pool, 4, [&](int w, int i) {
         std::error_code error;
         auto lease = (i + w) % 3 == 0
                          ? pool.try_acquire()
@@ -200,7 +200,7 @@ TEST(stats, add_up_at_every_read_when_leases_are_sent_back) {
         return false;
     };
     session_pool pool{support::hooked_connector{{to}}, {.max = 3, .acquire_timeout = plenty}};
-    hammer(pool, 4, [&](int w, int i) {
+    read_during(pool, 4, [&](int w, int i) {
         if ((i + w) % 2 == 0) {
             (void)pool.acquire();
             ++acquired;
@@ -244,9 +244,9 @@ TEST(stats, histograms_show_how_long_it_took) {
     auto to = server::start();
     to->on_open = [&](int) { time.advance(20ms); };
     session_pool pool{connector{to}, {.max = 1}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     time.advance(20ms);
-    held.give_back();
+    lease.give_back();
     auto s = pool.stats();
     EXPECT_GE(s.open.quantile(0.5), 20ms);
     EXPECT_GE(s.wait.quantile(1), 20ms);
@@ -261,7 +261,7 @@ TEST(stats, of_several_pools_are_the_sum_of_every_number) {
     auto sum = std::bit_cast<cenote::stats>(some);
     sum += std::bit_cast<cenote::stats>(some);
     for (std::uint64_t& n : some) n *= 2;
-    // The one that is not a number.
+    // `state` is not a number.
     sum.breaker = std::bit_cast<cenote::stats>(some).breaker;
     EXPECT_EQ(std::bit_cast<numbers>(sum), some);
 }
@@ -329,12 +329,12 @@ TEST(histogram, quantiles_are_upper_bounds_within_a_quarter) {
     EXPECT_GE(h.quantile(0), 1ns);
 }
 
-TEST(stats, every_retire_reason_has_a_word) {
-    std::set<std::string> words;
+TEST(stats, every_retire_reason_has_a_name) {
+    std::set<std::string> names;
     for (std::size_t i = 0; i < cenote::retire_reason_count; ++i)
-        words.insert(cenote::to_string(static_cast<cenote::retire_reason>(i)));
-    EXPECT_EQ(words.size(), cenote::retire_reason_count);
-    EXPECT_TRUE(words.contains("probe_failed"));
+        names.insert(cenote::to_string(static_cast<cenote::retire_reason>(i)));
+    EXPECT_EQ(names.size(), cenote::retire_reason_count);
+    EXPECT_TRUE(names.contains("probe_failed"));
 }
 
 TEST(pool_settings, are_the_options_in_force) {
@@ -353,7 +353,7 @@ TEST(pool_settings, are_the_options_in_force) {
     EXPECT_EQ(pool.settings().breaker, nullptr);
 }
 
-TEST(pool_settings, that_are_kept_do_not_keep_the_strategy_from_another_pool) {
+TEST(pool_settings, that_are_copied_leave_the_strategy_to_another_pool) {
     cenote::options kept;
     auto strategy = std::make_shared<cenote::threshold_breaker>();
     {
@@ -364,9 +364,9 @@ TEST(pool_settings, that_are_kept_do_not_keep_the_strategy_from_another_pool) {
     EXPECT_NO_THROW((cenote::pool<session>{connector{server::start()}, kept}));
 }
 
-TEST(pool_closed, says_whether_close_was_called) {
+TEST(pool_closed, tells_whether_close_was_called) {
     cenote::pool<session> pool{connector{server::start()}, {.max = 1}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     EXPECT_FALSE(pool.closed());
     pool.close();
     EXPECT_TRUE(pool.closed());

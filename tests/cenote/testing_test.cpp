@@ -1,4 +1,4 @@
-// Pools on a manual clock: exact times, no threads, no sleeping tests.
+// Tests pools on a manual clock: exact times, no threads, no sleep.
 #include "cenote/testing.hpp"
 
 #include <atomic>
@@ -60,18 +60,18 @@ struct on_manual_clock : testing::Test {
     std::chrono::nanoseconds passed() const { return clock->now() - start; }
 };
 
-/// Acquires, and notes how that ended and when.
+/// How an acquire ended, and when.
 struct outcome {
     bool ended = false;
     std::error_code error;
-    cenote::lease<session> held;
+    cenote::lease<session> lease;
     manual_clock::time_point at;
 };
 task acquire(session_pool& pool, manual_clock& clock, outcome& out,
              std::chrono::nanoseconds timeout) {
     std::error_code error;
-    auto held = co_await pool.co_acquire({.timeout = timeout}, error);
-    out.held = std::move(held);
+    auto lease = co_await pool.co_acquire({.timeout = timeout}, error);
+    out.lease = std::move(lease);
     out.error = error;
     out.at = clock.now();
     out.ended = true;
@@ -86,8 +86,8 @@ TEST_F(on_manual_clock, no_thread_is_started_and_calls_run_where_they_are_needed
     std::ptrdiff_t before = threads_now();
     make({.min_size = 3});
     EXPECT_TRUE(pool->wait_ready(0s));
-    auto held = pool->acquire();
-    held.discard();
+    auto lease = pool->acquire();
+    lease.discard();
     EXPECT_EQ(threads_now(), before);
     pool.reset();
     EXPECT_EQ(to->opens, 4);
@@ -133,7 +133,7 @@ TEST_F(on_manual_clock, ages_and_idle_probes_need_no_sleep) {
     EXPECT_EQ(to->opens, 2);
 }
 
-TEST_F(on_manual_clock, a_long_advance_is_no_frozen_process) {
+TEST_F(on_manual_clock, a_long_advance_does_not_count_as_a_frozen_process) {
     make({.idle_timeout = cenote::forever,
           .max_lifetime = cenote::forever,
           .probe_after_idle = cenote::forever});
@@ -146,7 +146,7 @@ TEST_F(on_manual_clock, a_long_advance_is_no_frozen_process) {
 
 TEST_F(on_manual_clock, an_acquire_that_must_wait_times_out_without_waiting) {
     make({.max = 1, .acquire_timeout = 5s});
-    auto held = pool->acquire();
+    auto lease = pool->acquire();
     try {
         static_cast<void>(pool->acquire());
         FAIL() << "there is only one";
@@ -160,7 +160,7 @@ TEST_F(on_manual_clock, an_acquire_that_must_wait_times_out_without_waiting) {
 
 TEST_F(on_manual_clock, a_deadline_is_a_time_of_the_clock) {
     make({.max = 1});
-    auto held = pool->acquire();
+    auto lease = pool->acquire();
     std::error_code error;
     static_cast<void>(pool->acquire({.deadline = clock->now() + 3s}, error));
     EXPECT_EQ(error, errc::timed_out);
@@ -170,16 +170,16 @@ TEST_F(on_manual_clock, a_deadline_is_a_time_of_the_clock) {
     EXPECT_EQ(passed(), 3s);
 }
 
-TEST_F(on_manual_clock, an_acquire_waits_through_an_outage_in_no_time) {
+TEST_F(on_manual_clock, an_acquire_waits_through_an_outage_without_real_time) {
     auto up_at = start + 2s;
     to->on_open = [&](int) {
         if (clock->now() < up_at) throw refused_by_server("down");
     };
     make({.acquire_timeout = 10s});
-    auto held = pool->acquire();
-    EXPECT_TRUE(held);
+    auto lease = pool->acquire();
+    EXPECT_TRUE(lease);
     EXPECT_GE(passed(), 2s);
-    EXPECT_LE(passed(), 2s + 240ms);  // backoff::cap_waiting, and a fifth
+    EXPECT_LE(passed(), 2s + 240ms);  // backoff::cap_waiting and its jitter of a fifth
 }
 
 TEST_F(on_manual_clock, a_connector_is_slow_by_moving_the_clock) {
@@ -187,9 +187,9 @@ TEST_F(on_manual_clock, a_connector_is_slow_by_moving_the_clock) {
         if (id == 1) clock->advance(11s);
     };
     make({.acquire_timeout = 30s, .open_timeout = 10s});
-    auto held = pool->acquire();
-    EXPECT_EQ(held->id, 2);    // the first open was given up after ten seconds
-    EXPECT_EQ(to->closes, 1);  // and what it opened was closed
+    auto lease = pool->acquire();
+    EXPECT_EQ(lease->id, 2);   // the first open was abandoned after ten seconds
+    EXPECT_EQ(to->closes, 1);  // its late result was closed
     EXPECT_EQ(pool->stats().total, 1U);
     EXPECT_EQ(pool->stats().open_failed, 1U);
 }
@@ -197,7 +197,7 @@ TEST_F(on_manual_clock, a_connector_is_slow_by_moving_the_clock) {
 TEST_F(on_manual_clock, a_leak_is_reported_when_it_is_due) {
     auto events = std::make_shared<recorder>(std::set{event_kind::leak_suspected});
     make({.leak_after = 30s, .observers = {events}});
-    auto held = pool->acquire();
+    auto lease = pool->acquire();
     clock->advance(30s - 1ns);
     EXPECT_EQ(events->count(event_kind::leak_suspected), 0U);
     clock->advance(1ns);
@@ -220,7 +220,7 @@ TEST_F(on_manual_clock, a_circuit_breaker_recovers_after_its_cool_down) {
 
 TEST_F(on_manual_clock, coroutines_wait_in_order_and_end_at_their_deadlines) {
     make({.max = 1});
-    auto held = pool->acquire();
+    auto lease = pool->acquire();
     outcome first;
     outcome second;
     outcome third;
@@ -234,17 +234,17 @@ TEST_F(on_manual_clock, coroutines_wait_in_order_and_end_at_their_deadlines) {
     EXPECT_FALSE(first.ended);
     EXPECT_EQ(second.error, errc::timed_out);
     EXPECT_EQ(second.at - start, 1s);
-    held.give_back();
-    EXPECT_TRUE(first.held);
+    lease.give_back();
+    EXPECT_TRUE(first.lease);
     EXPECT_FALSE(third.ended);
-    first.held = {};
-    EXPECT_TRUE(third.held);
+    first.lease = {};
+    EXPECT_TRUE(third.lease);
 }
 
 TEST_F(on_manual_clock, a_thread_sleeps_until_another_one_moves_the_clock) {
     clock = std::make_shared<manual_clock>(waiting::sleeps);
     make({.max = 1});
-    auto held = pool->acquire();
+    auto lease = pool->acquire();
     auto refused = std::async(std::launch::async, [&] {
         std::error_code error;
         static_cast<void>(pool->acquire({.timeout = 1min}, error));
@@ -258,16 +258,16 @@ TEST_F(on_manual_clock, a_thread_sleeps_until_another_one_moves_the_clock) {
 
     auto served = std::async(std::launch::async, [&] { return pool->acquire(); });
     EXPECT_TRUE(eventually([&] { return pool->stats().waiting == 1; }));
-    held.give_back();
+    lease.give_back();
     EXPECT_TRUE(served.get());
 }
 
 TEST_F(on_manual_clock, close_waits_for_leases_by_the_clock) {
     make();
-    auto held = pool->acquire();
+    auto lease = pool->acquire();
     EXPECT_EQ(pool->close(30s), 1U);
     EXPECT_EQ(passed(), 30s);
-    held.give_back();
+    lease.give_back();
     EXPECT_EQ(pool->close(30s), 0U);
     EXPECT_EQ(passed(), 30s);
 }
@@ -275,7 +275,7 @@ TEST_F(on_manual_clock, close_waits_for_leases_by_the_clock) {
 TEST_F(on_manual_clock, a_sleeping_close_ends_when_another_thread_moves_the_clock) {
     clock = std::make_shared<manual_clock>(waiting::sleeps);
     make();
-    auto held = pool->acquire();
+    auto lease = pool->acquire();
     auto left = std::async(std::launch::async, [&] { return pool->close(30s); });
     EXPECT_TRUE(eventually([&] {
         clock->advance(1s);
@@ -309,7 +309,7 @@ TEST_F(on_manual_clock, an_observer_may_use_the_pool_while_time_passes) {
     auto events = std::make_shared<recorder>(std::set{event_kind::retired});
     int leases = 0;
     events->then = [&](const cenote::event&) {
-        if (auto held = pool->acquire()) ++leases;
+        if (auto lease = pool->acquire()) ++leases;
     };
     make({.idle_timeout = 1min, .observers = {events}});
     static_cast<void>(pool->acquire());
@@ -320,7 +320,7 @@ TEST_F(on_manual_clock, an_observer_may_use_the_pool_while_time_passes) {
 
 TEST_F(on_manual_clock, a_coroutine_that_time_resumes_may_destroy_the_pool) {
     make({.max = 1});
-    auto held = pool->acquire();
+    auto lease = pool->acquire();
     auto end_it = [](std::optional<session_pool>& all) -> task {
         std::error_code error;
         auto none = co_await all->co_acquire({.timeout = 1s}, error);
@@ -332,16 +332,16 @@ TEST_F(on_manual_clock, a_coroutine_that_time_resumes_may_destroy_the_pool) {
     clock->advance(2s);
     EXPECT_FALSE(pool.has_value());
     EXPECT_TRUE(t.done());
-    held.give_back();
+    lease.give_back();
     EXPECT_EQ(to->closes, 1);
 }
 
 TEST_F(on_manual_clock, a_coroutine_that_an_open_resumes_may_destroy_the_pool) {
     make({.max = 2});
     auto end_it = [](std::optional<session_pool>& all) -> task {
-        auto held = co_await all->co_acquire();
-        EXPECT_TRUE(held);
-        held.give_back();
+        auto lease = co_await all->co_acquire();
+        EXPECT_TRUE(lease);
+        lease.give_back();
         all.reset();
     };
     task t = end_it(pool);
@@ -352,10 +352,10 @@ TEST_F(on_manual_clock, a_coroutine_that_an_open_resumes_may_destroy_the_pool) {
 
 TEST_F(on_manual_clock, the_clock_and_leases_may_outlive_the_pool) {
     make();
-    auto held = pool->acquire();
+    auto lease = pool->acquire();
     pool.reset();
     clock->advance(1h);
-    held.give_back();
+    lease.give_back();
     EXPECT_EQ(to->closes, 1);
 }
 
@@ -383,19 +383,19 @@ TEST_F(on_manual_clock, what_is_never_due_is_not_due_at_the_end_of_time) {
           .leak_after = cenote::forever});
     clock->advance(cenote::forever);
     EXPECT_GT(passed(), 24h * 365 * 100);
-    auto held = pool->acquire();
-    held.give_back();
+    auto lease = pool->acquire();
+    lease.give_back();
     EXPECT_EQ(pool->stats().idle, 1U);
     EXPECT_EQ(to->closes, 0);
 }
 
-// A thread joins the line with the old time, after the clock was last asked what is due and before
-// it has moved.
-TEST_F(on_manual_clock, nobody_misses_its_deadline_while_the_clock_moves) {
+// A thread joins the line with the old time, after advance() has collected what is due and before
+// it moves the clock.
+TEST_F(on_manual_clock, no_caller_misses_its_deadline_while_the_clock_moves) {
     clock = std::make_shared<manual_clock>(waiting::sleeps);
     make({.max = 1, .line_max = 100});
-    auto held = pool->acquire();
-    // The clock asks all its pools what is due: the more there are, the longer that takes.
+    auto lease = pool->acquire();
+    // advance() asks all pools of the clock: many pools make the gap longer.
     std::list<session_pool> others;
     for (int i = 0; i < 200; ++i)
         others.emplace_back(connector{to}, cenote::options{.clock = clock});
@@ -409,22 +409,22 @@ TEST_F(on_manual_clock, nobody_misses_its_deadline_while_the_clock_moves) {
             static_cast<void>(pool->acquire({.deadline = deadline}, error));
         }
     });
-    // No further advance is needed for a caller whose deadline has passed.
+    // A caller whose deadline has passed needs no further advance.
     auto answered = [&] { return ended == times || deadline.load() > clock->now(); };
     bool all = true;
     while (ended < times && all) {
         clock->advance(1s);
-        // Without a pause, so that the next caller is on its way when the clock moves again.
+        // No pause, so that the next caller joins the line while the clock moves again.
         for (int i = 0; i < 10'000 && !answered(); ++i) std::this_thread::yield();
         all = eventually(answered);
     }
-    EXPECT_TRUE(all) << "a caller sleeps on after its deadline";
+    EXPECT_TRUE(all) << "a caller still sleeps after its deadline";
     while (ended < times) clock->advance(1s);
     waits.join();
 }
 
-// The call hangs on one thread; the pool goes on with another.
-TEST_F(on_manual_clock, a_call_that_hangs_is_left_behind) {
+// The call hangs on one thread; the pool continues on another.
+TEST_F(on_manual_clock, a_call_that_hangs_is_abandoned) {
     clock = std::make_shared<manual_clock>(waiting::sleeps);
     door closes;
     std::atomic<bool> hangs{false};
@@ -441,9 +441,9 @@ TEST_F(on_manual_clock, a_call_that_hangs_is_left_behind) {
         clock->advance(1s);
         return pool->stats().abandoned == 1;
     }));
-    auto held = pool->acquire();
-    EXPECT_EQ(held->id, 2);
-    held.give_back();
+    auto lease = pool->acquire();
+    EXPECT_EQ(lease->id, 2);
+    lease.give_back();
     pool.reset();
     EXPECT_EQ(to->closes, 2);
     closes.open();

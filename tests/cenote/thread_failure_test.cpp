@@ -1,4 +1,4 @@
-// A system that has no threads to give: the pool says so, and ends.
+// Tests a system that cannot start threads: acquire fails with an error, and the pool can end.
 #include <atomic>
 #include <cerrno>
 #include <dlfcn.h>
@@ -22,7 +22,7 @@ namespace {
 
 std::atomic<int> threads_left{1'000'000};
 
-/// While it lives, only so many more threads can be started.
+/// During its lifetime only `count` more threads can be started.
 struct few_threads {
     explicit few_threads(int count) { threads_left = count; }
     ~few_threads() { threads_left = 1'000'000; }
@@ -32,7 +32,7 @@ struct few_threads {
 
 }  // namespace
 
-// In place of the C library's.
+// Replaces the function of the C library.
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                               void* (*work)(void*), void* with) {
     using creator = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
@@ -40,7 +40,7 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attribute
     return --threads_left < 0 ? EAGAIN : real(thread, attributes, work, with);
 }
 
-TEST(thread_failure, of_the_first_thread_is_told_to_whoever_acquires) {
+TEST(thread_failure, of_the_first_thread_is_thrown_by_acquire) {
     session_pool pool{connector{server::start()}};
     few_threads none(0);
     EXPECT_THROW((void)pool.acquire(), std::system_error);
@@ -69,7 +69,7 @@ TEST(thread_failure, of_a_worker_is_over_when_there_are_threads_again) {
     EXPECT_TRUE(pool.acquire());
 }
 
-TEST(thread_failure, does_not_keep_the_destructor) {
+TEST(thread_failure, does_not_block_the_destructor) {
     auto to = server::start();
     {
         session_pool pool{connector{to}, {.close_timeout = cenote::forever}};

@@ -1,4 +1,4 @@
-// Units of work: nobody finds anything of whoever had one before, whatever goes wrong.
+// Tests units of work: no user finds state of an earlier user, even if rollback or clear fails.
 #include "cenote/unit_of_work.hpp"
 
 #include <algorithm>
@@ -43,8 +43,8 @@ using enum cenote::event_kind;
 
 namespace {
 
-/// What was done to the units of a test, in order, and what is to go wrong.
-struct book {
+/// The calls on the units of a test, in order, and scripts of the calls that fail.
+struct call_log {
     void note(std::string what) {
         std::lock_guard lock(mutex);
         notes.push_back(std::move(what));
@@ -69,7 +69,7 @@ struct book {
     std::vector<std::thread::id> where;
 };
 
-/// What a user leaves in a unit, and nothing that would undo it.
+/// State of a user, and no function that undoes it.
 struct bare {
     bool untouched() const { return user.empty() && !in_transaction; }
     void use(const char* who) {
@@ -83,9 +83,9 @@ struct bare {
     bool lost = false;
 };
 
-/// Undoes it, as the session of an ORM does.
+/// Undoes the state, as the session of an ORM does.
 struct session : bare {
-    session(std::shared_ptr<book> with, int number) : bare{.id = number}, by(std::move(with)) {}
+    session(std::shared_ptr<call_log> with, int number) : bare{.id = number}, by(std::move(with)) {}
 
     void rollback() {
         by->note("rollback");
@@ -103,11 +103,11 @@ struct session : bare {
         return lost;
     }
 
-    std::shared_ptr<book> by;
+    std::shared_ptr<call_log> by;
 };
 
-/// One whose answers have to be explained.
-struct wordy : bare {
+/// Its functions return types that a unit of work cannot interpret.
+struct with_codes : bare {
     std::error_code rollback() { return in_transaction = false, std::error_code{}; }
     void clear() { user.clear(); }
     int broken() const { return lost ? 1 : 0; }
@@ -125,14 +125,14 @@ struct unit_of_work_pool : testing::Test {
                 .close_timeout = plenty,
                 .observers = {watch}};
     }
-    /// Why units were retired, each time.
+    /// The reason of each retirement.
     std::vector<retire_reason> reasons() const {
         std::vector<retire_reason> all;
         for (const auto& e : watch->seen())
             if (e.kind == retired) all.push_back(e.why);
         return all;
     }
-    /// What was thrown by resets that failed; "nothing" where nothing was.
+    /// The exception text of each failed reset; "nothing" without an exception.
     std::vector<std::string> causes() const {
         std::vector<std::string> all;
         for (const auto& e : watch->seen()) {
@@ -149,20 +149,20 @@ struct unit_of_work_pool : testing::Test {
     bool closes(std::size_t count) const {
         return eventually([&] { return watch->count(closed) == count; });
     }
-    /// Somebody uses it and leaves everything as it is.
-    static int leave_a_mess(cenote::pool<session>& units) {
-        auto held = units.acquire();
-        held->use("ann");
-        return held->id;
+    /// Uses a unit and undoes nothing.
+    static int use_and_leave(cenote::pool<session>& units) {
+        auto lease = units.acquire();
+        lease->use("ann");
+        return lease->id;
     }
     static bool fails(int) { throw std::runtime_error("not today"); }
 
-    std::shared_ptr<book> by = std::make_shared<book>();
+    std::shared_ptr<call_log> by = std::make_shared<call_log>();
     std::shared_ptr<recorder> watch =
         std::make_shared<recorder>(std::set{retired, reset_failed, probe_failed, closed});
 };
 
-/// A unit of work of the plainest type, with hooks for what it lacks.
+/// A unit of work of `bare`, with hooks in place of the missing functions.
 unit_of_work<bare> of_bare(unit_hooks<bare> hooks) {
     return unit_of_work<bare>{
         [n = std::make_shared<std::atomic<int>>(0)] { return bare{.id = ++*n}; }, std::move(hooks)};
@@ -171,8 +171,8 @@ void roll_back(bare& unit) { unit.in_transaction = false; }
 void forget(bare& unit) { unit.user.clear(); }
 
 support::task borrow(cenote::pool<session>& units, support::loop& where,
-                     std::optional<cenote::lease<session>>& held) {
-    held = co_await units.co_acquire().resumed_by(support::on(where));
+                     std::optional<cenote::lease<session>>& lease) {
+    lease = co_await units.co_acquire().resumed_by(support::on(where));
 }
 
 }  // namespace
@@ -191,29 +191,29 @@ static_assert(std::is_same_v<decltype(unit_of_work{[] { return bare{}; }}), unit
 static_assert(std::is_same_v<decltype(unit_of_work{[] { return bare{}; }, {.clear = forget}}),
                              unit_of_work<bare>>);
 
-TEST_F(unit_of_work_pool, the_next_user_finds_nothing_of_the_last_one) {
+TEST_F(unit_of_work_pool, the_next_user_finds_no_state_of_the_last_one) {
     cenote::pool<session> units{unit_of_work<session>{make()}, single()};
-    leave_a_mess(units);
+    use_and_leave(units);
     auto next = units.acquire();
-    EXPECT_EQ(next->id, 1) << "the same one";
+    EXPECT_EQ(next->id, 1) << "the same unit";
     EXPECT_TRUE(next->untouched());
 }
 
 TEST_F(unit_of_work_pool, rolls_back_and_then_clears) {
     cenote::pool<session> units{unit_of_work<session>{make()}, single()};
     EXPECT_THAT(by->all(), IsEmpty());
-    leave_a_mess(units);
+    use_and_leave(units);
     (void)units.acquire();
     EXPECT_TRUE(eventually([&] { return units.stats().idle == 1; }));
     EXPECT_THAT(by->all(), ElementsAre("broken?", "rollback", "clear", "broken?",  //
                                        "broken?", "rollback", "clear", "broken?"));
 }
 
-TEST_F(unit_of_work_pool, also_undoes_what_a_throwing_user_left) {
+TEST_F(unit_of_work_pool, also_undoes_the_work_of_a_user_that_throws) {
     cenote::pool<session> units{unit_of_work<session>{make()}, single()};
     try {
-        auto held = units.acquire();
-        held->use("ann");
+        auto lease = units.acquire();
+        lease->use("ann");
         throw std::runtime_error("of the user's own");
     } catch (const std::runtime_error&) {
         SUCCEED();
@@ -222,28 +222,28 @@ TEST_F(unit_of_work_pool, also_undoes_what_a_throwing_user_left) {
     EXPECT_EQ(by->made, 1);
 }
 
-TEST_F(unit_of_work_pool, asks_its_user_for_a_look_and_undoes_on_threads_of_the_pool) {
+TEST_F(unit_of_work_pool, checks_on_the_thread_of_its_user_and_undoes_on_threads_of_the_pool) {
     cenote::pool<session> units{unit_of_work<session>{make()}, single()};
-    leave_a_mess(units);
+    use_and_leave(units);
     EXPECT_TRUE(eventually([&] { return units.stats().idle == 1; }));
     auto here = std::this_thread::get_id();
     EXPECT_THAT(by->threads(),
                 ElementsAre(here, testing::Ne(here), testing::Ne(here), testing::Ne(here)));
 }
 
-TEST_F(unit_of_work_pool, nobody_waits_for_a_slow_rollback_but_whoever_wants_the_unit) {
+TEST_F(unit_of_work_pool, only_the_next_user_waits_for_a_slow_rollback) {
     door way;
     by->on_rollback = [way](int) { return way.pass_through(); };
     auto settings = single();
     settings.reset_timeout = plenty;
     cenote::pool<session> units{unit_of_work<session>{make()}, settings};
-    leave_a_mess(units);  // returns
+    use_and_leave(units);  // returns before the rollback ends
     EXPECT_TRUE(eventually([&] { return way.waiting() == 1; }));
-    EXPECT_FALSE(units.try_acquire()) << "not before it is undone";
+    EXPECT_FALSE(units.try_acquire()) << "the rollback is under way";
     std::jthread next([&] {
-        auto held = units.acquire();
-        EXPECT_EQ(held->id, 1);
-        EXPECT_TRUE(held->untouched());
+        auto lease = units.acquire();
+        EXPECT_EQ(lease->id, 1);
+        EXPECT_TRUE(lease->untouched());
     });
     EXPECT_TRUE(support::lines_up(units, 1));
     way.open();
@@ -256,9 +256,9 @@ TEST_F(unit_of_work_pool, a_coroutine_gets_it_when_it_is_undone) {
     auto settings = single();
     settings.reset_timeout = plenty;
     cenote::pool<session> units{unit_of_work<session>{make()}, settings};
-    leave_a_mess(units);
-    std::optional<cenote::lease<session>> held;
-    auto next = borrow(units, where, held);
+    use_and_leave(units);
+    std::optional<cenote::lease<session>> lease;
+    auto next = borrow(units, where, lease);
     next.start();
     EXPECT_TRUE(support::lines_up(units, 1));
     EXPECT_EQ(where.ready(), 0U);
@@ -266,8 +266,8 @@ TEST_F(unit_of_work_pool, a_coroutine_gets_it_when_it_is_undone) {
     ASSERT_TRUE(eventually([&] { return where.ready() == 1; }));
     where.run();
     ASSERT_TRUE(next.done());
-    EXPECT_EQ((*held)->id, 1);
-    EXPECT_TRUE((*held)->untouched());
+    EXPECT_EQ((*lease)->id, 1);
+    EXPECT_TRUE((*lease)->untouched());
 }
 
 TEST_F(unit_of_work_pool, a_broken_one_is_rejected) {
@@ -277,13 +277,13 @@ TEST_F(unit_of_work_pool, a_broken_one_is_rejected) {
     EXPECT_EQ(next->id, 2);
     EXPECT_TRUE(closes(1));
     EXPECT_THAT(reasons(), ElementsAre(retire_reason::rejected));
-    EXPECT_THAT(by->all(), ElementsAre("broken?")) << "what is broken is not asked for more";
+    EXPECT_THAT(by->all(), ElementsAre("broken?")) << "no further call on a broken unit";
 }
 
-TEST_F(unit_of_work_pool, one_that_cannot_say_whether_it_is_broken_is_rejected) {
+TEST_F(unit_of_work_pool, one_whose_broken_throws_is_rejected) {
     cenote::pool<session> units{unit_of_work<session>{make()}, single()};
     by->on_broken = [](int id) { return id == 1 ? fails(id) : true; };
-    leave_a_mess(units);
+    use_and_leave(units);
     EXPECT_EQ(units.acquire()->id, 2);
     EXPECT_TRUE(closes(1));
     EXPECT_THAT(reasons(), ElementsAre(retire_reason::rejected));
@@ -293,20 +293,20 @@ TEST_F(unit_of_work_pool, one_that_cannot_say_whether_it_is_broken_is_rejected) 
 TEST_F(unit_of_work_pool, one_that_cannot_be_rolled_back_is_retired_with_the_cause) {
     cenote::pool<session> units{unit_of_work<session>{make()}, single()};
     by->on_rollback = [](int id) { return id == 1 ? fails(id) : true; };
-    leave_a_mess(units);
+    use_and_leave(units);
     auto next = units.acquire();
     EXPECT_EQ(next->id, 2);
     EXPECT_TRUE(next->untouched());
     EXPECT_TRUE(closes(1));
     EXPECT_THAT(reasons(), ElementsAre(retire_reason::reset_failed));
     EXPECT_THAT(causes(), ElementsAre("not today"));
-    EXPECT_THAT(by->all(), ElementsAre("broken?", "rollback")) << "and is left alone";
+    EXPECT_THAT(by->all(), ElementsAre("broken?", "rollback")) << "no further call on the unit";
 }
 
 TEST_F(unit_of_work_pool, one_that_cannot_be_cleared_is_retired_with_the_cause) {
     cenote::pool<session> units{unit_of_work<session>{make()}, single()};
     by->on_clear = [](int id) { return id == 1 ? fails(id) : true; };
-    leave_a_mess(units);
+    use_and_leave(units);
     auto next = units.acquire();
     EXPECT_EQ(next->id, 2);
     EXPECT_TRUE(next->untouched());
@@ -316,7 +316,7 @@ TEST_F(unit_of_work_pool, one_that_cannot_be_cleared_is_retired_with_the_cause) 
     EXPECT_THAT(by->all(), ElementsAre("broken?", "rollback", "clear"));
 }
 
-// The rollback finds that the connection is lost, and notes it instead of throwing.
+// The rollback finds that the connection is lost, and sets a flag instead of throwing.
 TEST_F(unit_of_work_pool, one_that_turns_out_to_be_broken_while_it_is_undone_is_retired) {
     cenote::pool<bare> units{of_bare({.rollback = [](bare& unit) { unit.lost = unit.id == 1; },
                                       .clear = forget,
@@ -333,17 +333,17 @@ TEST_F(unit_of_work_pool, one_that_takes_too_long_to_undo_is_retired) {
     door way;
     by->on_rollback = [way](int id) { return id != 1 || way.pass_through(); };
     auto settings = single();
-    settings.max = 2;  // a call that hangs keeps its slot for a while
+    settings.max = 2;  // a call that hangs occupies its slot for a while
     settings.reset_timeout = 1ms;
     cenote::pool<session> units{unit_of_work<session>{make()}, settings};
-    leave_a_mess(units);
+    use_and_leave(units);
     EXPECT_TRUE(eventually([&] { return reasons().size() == 1; }));
     EXPECT_THAT(reasons(), ElementsAre(retire_reason::reset_failed));
     EXPECT_NE(units.acquire()->id, 1);
     way.open();
 }
 
-TEST_F(unit_of_work_pool, hooks_may_say_no_instead_of_throwing) {
+TEST_F(unit_of_work_pool, hooks_may_return_false_instead_of_throwing) {
     for (bool rolls_back : {true, false}) {
         cenote::pool<bare> units{
             of_bare({.rollback = [=](bare& unit) { return rolls_back || unit.id != 1; },
@@ -357,22 +357,23 @@ TEST_F(unit_of_work_pool, hooks_may_say_no_instead_of_throwing) {
     EXPECT_THAT(causes(), ElementsAre("nothing", "nothing"));
 }
 
-TEST_F(unit_of_work_pool, is_made_anew_after_so_many_uses) {
+TEST_F(unit_of_work_pool, is_replaced_after_max_uses) {
     auto settings = single();
     settings.max_uses = 3;
     cenote::pool<session> units{unit_of_work<session>{make()}, settings};
-    std::vector<int> lent;
+    std::vector<int> ids;
     for (int i = 0; i < 7; ++i) {
-        auto held = units.acquire();
-        EXPECT_TRUE(held->untouched());
-        held->use("ann");
-        lent.push_back(held->id);
+        auto lease = units.acquire();
+        EXPECT_TRUE(lease->untouched());
+        lease->use("ann");
+        ids.push_back(lease->id);
     }
-    EXPECT_THAT(lent, ElementsAre(1, 1, 1, 2, 2, 2, 3));
+    EXPECT_THAT(ids, ElementsAre(1, 1, 1, 2, 2, 2, 3));
     EXPECT_TRUE(closes(2));
     EXPECT_THAT(reasons(), ElementsAre(retire_reason::uses, retire_reason::uses));
     EXPECT_TRUE(eventually([&] { return units.stats().idle == 1; }));
-    EXPECT_EQ(std::ranges::count(by->all(), "rollback"), 5) << "what ends is not rolled back";
+    EXPECT_EQ(std::ranges::count(by->all(), "rollback"), 5)
+        << "a unit that is retired is not rolled back";
 }
 
 TEST_F(unit_of_work_pool, hooks_are_called_instead_of_members) {
@@ -386,7 +387,7 @@ TEST_F(unit_of_work_pool, hooks_are_called_instead_of_members) {
                                        return false;
                                    }}},
         single()};
-    leave_a_mess(units);
+    use_and_leave(units);
     EXPECT_TRUE(eventually([&] { return units.stats().idle == 1; }));
     EXPECT_THAT(by->all(), ElementsAre("my broken?", "my rollback", "my clear", "my broken?"));
 }
@@ -398,14 +399,14 @@ TEST_F(unit_of_work_pool, members_are_called_where_there_is_no_hook) {
                                                        .clear = std::function<bool(session&)>{},
                                                        .broken = [](session&) { return false; }}},
                                 single()};
-    leave_a_mess(units);
+    use_and_leave(units);
     EXPECT_TRUE(units.acquire()->untouched());
     EXPECT_EQ(by->all()[0], "rollback");
     EXPECT_EQ(by->all()[1], "clear");
 }
 
 // A session that cannot be moved is pooled by a pointer.
-TEST_F(unit_of_work_pool, hooks_may_be_members_of_what_the_unit_points_to) {
+TEST_F(unit_of_work_pool, hooks_may_be_members_of_the_object_behind_a_pointer) {
     using pointer = std::unique_ptr<session>;
     cenote::pool units{
         unit_of_work{
@@ -421,7 +422,7 @@ TEST_F(unit_of_work_pool, hooks_may_be_members_of_what_the_unit_points_to) {
     {
         auto taken = std::move(*units.acquire());
     }
-    EXPECT_EQ((*units.acquire())->id, 3) << "what is null is broken";
+    EXPECT_EQ((*units.acquire())->id, 3) << "a null pointer is broken";
 }
 
 TEST_F(unit_of_work_pool, one_of_rollback_and_clear_is_enough) {
@@ -433,28 +434,28 @@ TEST_F(unit_of_work_pool, one_of_rollback_and_clear_is_enough) {
     EXPECT_TRUE(cleared.acquire()->untouched());
 }
 
-TEST_F(unit_of_work_pool, without_anything_that_undoes_there_is_none) {
+TEST_F(unit_of_work_pool, needs_a_rollback_or_a_clear) {
     try {
         of_bare({.broken = &bare::lost});
-        FAIL() << "nothing would be undone";
+        FAIL() << "nothing would undo the state";
     } catch (const cenote::invalid_option& e) {
         EXPECT_EQ(e.option(), "clear");
     }
     EXPECT_THROW(unit_of_work<session>{std::function<session()>{}}, cenote::invalid_option);
 }
 
-TEST_F(unit_of_work_pool, a_member_whose_answer_is_not_known_needs_a_hook) {
-    auto made = [] { return wordy{}; };
-    auto refused = [&](unit_hooks<wordy> hooks) {
+TEST_F(unit_of_work_pool, a_member_with_an_unknown_return_type_needs_a_hook) {
+    auto made = [] { return with_codes{}; };
+    auto refused = [&](unit_hooks<with_codes> hooks) {
         try {
-            unit_of_work<wordy>{made, std::move(hooks)};
+            unit_of_work<with_codes>{made, std::move(hooks)};
             return std::string{};
         } catch (const cenote::invalid_option& e) {
             return e.option();
         }
     };
-    auto rolls_back = [](wordy& unit) { return !unit.rollback(); };
-    auto is_broken = [](wordy& unit) { return unit.broken() != 0; };
+    auto rolls_back = [](with_codes& unit) { return !unit.rollback(); };
+    auto is_broken = [](with_codes& unit) { return unit.broken() != 0; };
     EXPECT_EQ(refused({}), "rollback");
     EXPECT_EQ(refused({.rollback = rolls_back}), "broken");
     EXPECT_EQ(refused({.rollback = rolls_back, .broken = is_broken}), "");
@@ -492,24 +493,24 @@ TEST_F(unit_of_work_pool, is_probed_by_its_member) {
     EXPECT_EQ(units.acquire()->id, 2);
 }
 
-// A probe that always says yes would clear all of them of every suspicion.
-TEST_F(unit_of_work_pool, without_a_probe_what_is_suspect_is_retired) {
-    cenote::pool<bare> blind{of_bare({.clear = forget}), single()};
-    (void)blind.acquire();
-    EXPECT_TRUE(eventually([&] { return blind.stats().idle == 1; }));
-    blind.suspect_all();
-    EXPECT_EQ(blind.acquire()->id, 2);
+// A probe that always succeeds would clear every suspicion.
+TEST_F(unit_of_work_pool, without_a_probe_suspect_units_are_retired) {
+    cenote::pool<bare> without{of_bare({.clear = forget}), single()};
+    (void)without.acquire();
+    EXPECT_TRUE(eventually([&] { return without.stats().idle == 1; }));
+    without.suspect_all();
+    EXPECT_EQ(without.acquire()->id, 2);
     EXPECT_TRUE(closes(1));
     EXPECT_THAT(reasons(), ElementsAre(retire_reason::generation));
 
-    cenote::pool<bare> seeing{of_bare({.clear = forget, .probe = [](bare&) {}}), single()};
-    (void)seeing.acquire();
-    EXPECT_TRUE(eventually([&] { return seeing.stats().idle == 1; }));
-    seeing.suspect_all();
-    EXPECT_EQ(seeing.acquire()->id, 1);
+    cenote::pool<bare> with{of_bare({.clear = forget, .probe = [](bare&) {}}), single()};
+    (void)with.acquire();
+    EXPECT_TRUE(eventually([&] { return with.stats().idle == 1; }));
+    with.suspect_all();
+    EXPECT_EQ(with.acquire()->id, 1);
 }
 
-TEST_F(unit_of_work_pool, after_an_exception_it_is_kept_if_it_says_that_it_is_not_broken) {
+TEST_F(unit_of_work_pool, after_an_exception_it_is_kept_if_it_is_not_broken) {
     cenote::pool<session> units{unit_of_work<session>{make()}, single()};
     auto fail_with = [&](bool lost) {
         units.with([&](session& unit) {
@@ -527,36 +528,36 @@ TEST_F(unit_of_work_pool, after_an_exception_it_is_kept_if_it_says_that_it_is_no
     EXPECT_THAT(reasons(), ElementsAre(retire_reason::rejected));
 }
 
-TEST_F(unit_of_work_pool, after_an_exception_it_is_discarded_if_it_cannot_say) {
+TEST_F(unit_of_work_pool, after_an_exception_it_is_discarded_if_it_has_no_broken) {
     cenote::pool<bare> units{of_bare({.rollback = roll_back, .clear = forget}), single()};
-    EXPECT_THROW(units.with([](bare&) { throw std::runtime_error("whatever it means"); }),
+    EXPECT_THROW(units.with([](bare&) { throw std::runtime_error("any error"); }),
                  std::runtime_error);
     EXPECT_EQ(units.acquire()->id, 2);
     EXPECT_EQ(units.stats().discarded, 1U);
 }
 
-TEST_F(unit_of_work_pool, what_an_exception_means_can_be_said) {
-    auto says = std::make_shared<std::atomic<verdict>>(verdict::keep);
+TEST_F(unit_of_work_pool, exceptions_can_be_classified) {
+    auto result = std::make_shared<std::atomic<verdict>>(verdict::keep);
     cenote::pool<bare> units{
         of_bare({.rollback = roll_back,
                  .clear = forget,
-                 .classify = [says](const std::exception_ptr&) { return says->load(); }}),
+                 .classify = [result](const std::exception_ptr&) { return result->load(); }}),
         single()};
     auto fail = [&] {
         units.with([](bare& unit) {
             unit.use("ann");
-            throw std::runtime_error("whatever it means");
+            throw std::runtime_error("any error");
         });
     };
     EXPECT_THROW(fail(), std::runtime_error);
     EXPECT_EQ(units.acquire()->id, 1);
-    EXPECT_TRUE(units.acquire()->untouched()) << "also what is kept is undone";
-    *says = verdict::discard;
+    EXPECT_TRUE(units.acquire()->untouched()) << "a kept unit is undone, too";
+    *result = verdict::discard;
     EXPECT_THROW(fail(), std::runtime_error);
     EXPECT_EQ(units.acquire()->id, 2);
 }
 
-TEST_F(unit_of_work_pool, a_unit_that_can_never_be_made_is_told_at_once) {
+TEST_F(unit_of_work_pool, a_final_error_of_the_factory_ends_the_acquire_at_once) {
     auto make_none = []() -> session { throw std::runtime_error("no such database"); };
     cenote::pool<session> units{
         unit_of_work<session>{make_none, {.classify = [](const auto&) { return verdict::final; }}},
@@ -566,17 +567,17 @@ TEST_F(unit_of_work_pool, a_unit_that_can_never_be_made_is_told_at_once) {
 
 TEST_F(unit_of_work_pool, nothing_is_undone_for_a_unit_that_outlives_its_pool) {
     auto units = std::make_unique<cenote::pool<session>>(unit_of_work<session>{make()}, single());
-    auto held = units->acquire();
+    auto lease = units->acquire();
     units.reset();
-    held.give_back();
+    lease.give_back();
     EXPECT_THAT(by->all(), ElementsAre("broken?"));
-    EXPECT_EQ(by.use_count(), 1) << "neither the unit nor what made it is left";
+    EXPECT_EQ(by.use_count(), 1) << "unit and factory are destroyed";
 }
 
-TEST_F(unit_of_work_pool, no_user_among_many_meets_another_one) {
+TEST_F(unit_of_work_pool, no_user_sees_the_state_of_another_under_load) {
     by->on_rollback = [](int id) { return id % 7 == 0 ? fails(id) : true; };
     by->on_clear = [](int id) { return id % 5 == 0 ? fails(id) : true; };
-    std::atomic<int> meetings{0};
+    std::atomic<int> leaks{0};
     {
         cenote::pool<session> units{unit_of_work<session>{make()},
                                     {.max = 2, .acquire_timeout = plenty, .max_uses = 9}};
@@ -584,14 +585,14 @@ TEST_F(unit_of_work_pool, no_user_among_many_meets_another_one) {
         for (int u = 0; u < 4; ++u)
             users.emplace_back([&, u] {
                 for (int i = 0; i < support::rounds(500); ++i) {
-                    auto held = units.acquire();
-                    if (!held->untouched() || held->lost) ++meetings;
-                    held->use("ann");
-                    held->lost = i % (11 + u) == 0;
+                    auto lease = units.acquire();
+                    if (!lease->untouched() || lease->lost) ++leaks;
+                    lease->use("ann");
+                    lease->lost = i % (11 + u) == 0;
                 }
             });
     }
-    EXPECT_EQ(meetings, 0);
+    EXPECT_EQ(leaks, 0);
     EXPECT_GT(by->made, 2);
     EXPECT_EQ(by.use_count(), 1);
 }
