@@ -396,7 +396,7 @@ public:
             threads_.emplace_back([&] {
                 cenote::detail::register_this_thread();
                 here_.count_down();
-                EXPECT_TRUE(stay_.pass_through());
+                EXPECT_TRUE(stay_.wait());
             });
         here_.wait();
     }
@@ -408,7 +408,7 @@ public:
     registered_threads& operator=(const registered_threads&) = delete;
 
 private:
-    support::door stay_;
+    support::latch stay_;
     std::latch here_;
     std::vector<std::thread> threads_;
 };

@@ -19,7 +19,7 @@
 using namespace std::chrono_literals;
 using cenote::retire_reason;
 using support::connector;
-using support::door;
+using support::latch;
 using support::eventually;
 using support::hooked_connector;
 using support::plenty;
@@ -51,7 +51,7 @@ void expect_full_capacity(session_pool& pool, server& to) {
 
 /// The id of the resource that a borrower gets while a call on the first resource hangs, and its
 /// close until the timeout.
-int id_of_the_second(session_pool& pool, stopped_clock& time, const door& hang,
+int id_of_the_second(session_pool& pool, stopped_clock& time, const latch& hang,
                      std::uint64_t abandoned) {
     auto borrower = std::async(std::launch::async, [&] { return pool.acquire()->id; });
     EXPECT_TRUE(eventually([&] { return hang.waiting() == 1; }));
@@ -172,9 +172,9 @@ TEST(bad_input, a_release_hook_that_always_refuses_costs_a_new_resource_each_tim
 TEST(bad_input, an_open_that_hangs_is_abandoned_and_its_late_result_closed) {
     stopped_clock time;
     auto to = server::start();
-    door hang;
+    latch hang;
     to->on_open = [hang](int id) {
-        if (id == 1) hang.pass_through();
+        if (id == 1) hang.wait();
     };
     session_pool pool{
         connector{to},
@@ -192,10 +192,10 @@ TEST(bad_input, an_open_that_hangs_is_abandoned_and_its_late_result_closed) {
 TEST(bad_input, an_open_that_hangs_and_then_throws_changes_nothing) {
     stopped_clock time;
     auto to = server::start();
-    door hang;
+    latch hang;
     to->on_open = [hang](int id) {
         if (id != 1) return;
-        hang.pass_through();
+        hang.wait();
         throw 42;
     };
     session_pool pool{
@@ -210,8 +210,8 @@ TEST(bad_input, an_open_that_hangs_and_then_throws_changes_nothing) {
 TEST(bad_input, a_probe_that_hangs_is_abandoned_and_replaced) {
     stopped_clock time;
     auto to = server::start();
-    door hang;
-    to->on_probe = [hang](int id) { return id != 1 || hang.pass_through(); };
+    latch hang;
+    to->on_probe = [hang](int id) { return id != 1 || hang.wait(); };
     session_pool pool{
         connector{to},
         {.max = 1, .acquire_timeout = plenty, .probe_timeout = brief, .probe_after_idle = 0ns}};
@@ -230,8 +230,8 @@ TEST(bad_input, a_probe_that_hangs_is_abandoned_and_replaced) {
 TEST(bad_input, a_reset_that_hangs_is_abandoned_and_replaced) {
     stopped_clock time;
     auto to = server::start();
-    door hang;
-    to->on_reset = [hang](int) { return hang.pass_through(); };
+    latch hang;
+    to->on_reset = [hang](int) { return hang.wait(); };
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty, .reset_timeout = brief}};
     auto lease = pool.acquire();
     lease.mark_dirty();
@@ -249,9 +249,9 @@ TEST(bad_input, a_reset_that_hangs_is_abandoned_and_replaced) {
 TEST(bad_input, a_close_that_hangs_is_abandoned_and_its_place_is_free) {
     stopped_clock time;
     auto to = server::start();
-    door hang;
+    latch hang;
     to->on_close = [hang](int id) {
-        if (id == 1) hang.pass_through();
+        if (id == 1) hang.wait();
     };
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty, .close_timeout = brief}};
     pool.acquire().discard();
@@ -268,9 +268,9 @@ TEST(bad_input, some_hanging_opens_do_not_stop_the_pool) {
     std::size_t threads = support::thread_count();
     {
         auto to = server::start();
-        door hang;
+        latch hang;
         to->on_open = [hang](int id) {
-            if (id <= 4) hang.pass_through();
+            if (id <= 4) hang.wait();
         };
         session_pool pool{
             connector{to},
@@ -292,8 +292,8 @@ TEST(bad_input, some_hanging_opens_do_not_stop_the_pool) {
 TEST(bad_input, a_pool_whose_every_call_hangs_recovers_when_they_end) {
     stopped_clock time;
     auto to = server::start();
-    door hang;
-    to->on_open = [hang](int) { hang.pass_through(); };
+    latch hang;
+    to->on_open = [hang](int) { hang.wait(); };
     session_pool pool{connector{to}, {.max = 2, .open_timeout = 2ms, .backoff = quick}};
     auto borrow = [&](std::chrono::nanoseconds timeout) {
         return std::async(std::launch::async, [&pool, timeout] {
@@ -324,8 +324,8 @@ TEST(bad_input, a_pool_whose_every_call_hangs_recovers_when_they_end) {
 TEST(bad_input, every_verb_may_hang_while_the_pool_ends) {
     stopped_clock time;
     auto to = server::start();
-    door hang;
-    auto wait = [hang](int) { return hang.pass_through(); };
+    latch hang;
+    auto wait = [hang](int) { return hang.wait(); };
     auto ends = std::async(std::launch::async, [&] {
         session_pool pool{connector{to},
                           {.open_timeout = brief,
@@ -338,8 +338,8 @@ TEST(bad_input, every_verb_may_hang_while_the_pool_ends) {
         auto c = pool.acquire();
         to->on_probe = wait;
         to->on_reset = wait;
-        to->on_close = [hang](int) { hang.pass_through(); };
-        to->on_open = [hang](int) { hang.pass_through(); };
+        to->on_close = [hang](int) { hang.wait(); };
+        to->on_open = [hang](int) { hang.wait(); };
         b.mark_dirty();
         c.discard();
         (void)pool.try_acquire();

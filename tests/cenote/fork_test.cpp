@@ -33,7 +33,7 @@ extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
 #endif
 
 using namespace std::chrono_literals;
-using support::door;
+using support::latch;
 using support::eventually;
 using support::forsaking_connector;
 using support::in_child;
@@ -156,12 +156,12 @@ TEST_F(fork_test, a_resource_detached_in_the_child_belongs_to_the_caller) {
 
 TEST_F(fork_test, a_lease_of_another_thread_is_untouched) {
     make({.max = 1});
-    door go_on;
+    latch go_on;
     std::atomic<bool> holds{false};
     std::thread other([&] {
         auto lease = pool->acquire();
         holds = true;
-        go_on.pass_through();
+        go_on.wait();
         lease->say('u');
     });
     ASSERT_TRUE(eventually([&] { return holds.load(); }));
@@ -201,13 +201,13 @@ TEST_F(fork_test, waiters_are_served_by_the_parent_alone) {
 }
 
 TEST_F(fork_test, calls_in_flight_belong_to_the_parent) {
-    door opens;
+    latch opens;
     std::atomic<int> begun{0};
     pid_t parent = getpid();
     cenote::pool<wire> slow(
         [&]() -> wire {
             ++begun;
-            if (getpid() == parent) opens.pass_through();
+            if (getpid() == parent) opens.wait();
             return connect.open();
         },
         {.max = 2, .min_size = 2, .acquire_timeout = plenty, .open_timeout = cenote::forever});
@@ -224,13 +224,13 @@ TEST_F(fork_test, calls_in_flight_belong_to_the_parent) {
 }
 
 TEST_F(fork_test, a_pool_with_a_call_in_flight_ends_in_the_child) {
-    door opens;
+    latch opens;
     std::atomic<int> begun{0};
     std::optional<wire_pool> slow;
     slow.emplace(
         [&]() -> wire {
             ++begun;
-            opens.pass_through();
+            opens.wait();
             return connect.open();
         },
         cenote::options{.max = 1, .min_size = 1, .open_timeout = cenote::forever});

@@ -276,8 +276,8 @@ TEST(observer, may_acquire_and_release_from_inside) {
 
 TEST(observer, that_is_slow_delays_no_borrower) {
     auto watch = std::make_shared<recorder>();
-    support::door slow;
-    watch->then = [slow](const event&) { slow.pass_through(); };
+    support::latch slow;
+    watch->then = [slow](const event&) { slow.wait(); };
     session_pool pool{connector{server::start()}, {.max = 1, .observers = {watch}}};
     for (int i = 0; i < 1000; ++i) (void)pool.acquire();
     EXPECT_LE(watch->seen().size(), 1U);
@@ -288,11 +288,11 @@ TEST(observer, that_is_slow_delays_no_borrower) {
 
 TEST(observer, that_is_too_slow_loses_events_and_they_are_counted) {
     auto watch = std::make_shared<recorder>(std::set{acquired, released});
-    support::door slow;
+    support::latch slow;
     std::atomic<bool> is_blocked{false};
     watch->then = [&, slow](const event&) {
         is_blocked = true;
-        slow.pass_through();
+        slow.wait();
     };
     session_pool pool{connector{server::start()}, {.max = 1, .observers = {watch}}};
     (void)pool.acquire();
@@ -341,7 +341,7 @@ TEST(observer, may_close_the_pool_and_wait_for_it) {
 TEST(observer, is_told_no_cause_that_belongs_to_another) {
     auto to = server::start();
     auto watch = std::make_shared<recorder>(std::set{open_failed, probe_failed});
-    support::door hung;
+    support::latch hung;
     session_pool pool{connector{to},
                       {.max = 2,
                        .open_timeout = 50ms,
@@ -349,8 +349,8 @@ TEST(observer, is_told_no_cause_that_belongs_to_another) {
                        .probe_after_idle = 0ns,
                        .observers = {watch}}};
     (void)pool.acquire();
-    to->on_open = [hung](int) { hung.pass_through(); };
-    to->on_probe = [hung](int) { return hung.pass_through(); };
+    to->on_open = [hung](int) { hung.wait(); };
+    to->on_probe = [hung](int) { return hung.wait(); };
     std::jthread first([&] {
         std::error_code error;
         (void)pool.acquire({.timeout = 100ms}, error);
@@ -368,8 +368,8 @@ TEST(observer, is_told_no_cause_that_belongs_to_another) {
 TEST(observer, is_told_of_a_close_that_took_too_long) {
     auto to = server::start();
     auto watch = std::make_shared<recorder>(std::set{closed});
-    support::door hung;
-    to->on_close = [hung](int) { hung.pass_through(); };
+    support::latch hung;
+    to->on_close = [hung](int) { hung.wait(); };
     session_pool pool{connector{to}, {.max = 1, .close_timeout = 20ms, .observers = {watch}}};
     pool.acquire().discard();
     EXPECT_TRUE(eventually([&] { return watch->count(closed) == 1; }));

@@ -15,7 +15,7 @@
 
 using namespace std::chrono_literals;
 using support::connector;
-using support::door;
+using support::latch;
 using support::eventually;
 using support::for_a_while;
 using support::lines_up;
@@ -113,8 +113,8 @@ TEST(pool_acquire, a_zero_timeout_takes_what_is_ready) {
 
 TEST(pool_acquire, a_zero_or_negative_timeout_never_waits) {
     auto to = server::start();
-    door opens;
-    to->on_open = [opens](int) { opens.pass_through(); };
+    latch opens;
+    to->on_open = [opens](int) { opens.wait(); };
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = 0ns}};
     std::error_code error;
     EXPECT_FALSE(pool.acquire({}, error)) << "nothing open yet";
@@ -176,8 +176,8 @@ TEST(pool_acquire, a_stop_request_that_came_before_ends_the_wait_at_once) {
 
 TEST(pool_acquire, a_stop_request_does_not_end_a_shared_open) {
     auto to = server::start();
-    door opens;
-    to->on_open = [opens](int) { opens.pass_through(); };
+    latch opens;
+    to->on_open = [opens](int) { opens.wait(); };
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty}};
     std::stop_source stop;
     std::stop_token token = stop.get_token();
@@ -225,8 +225,8 @@ TEST(pool_acquire, one_thread_may_hold_two_leases) {
 
 TEST(pool_acquire, try_acquire_never_waits_for_an_open_but_starts_one) {
     auto to = server::start();
-    door opens;
-    to->on_open = [opens](int) { opens.pass_through(); };
+    latch opens;
+    to->on_open = [opens](int) { opens.wait(); };
     session_pool pool{connector{to}, {.max = 2}};
     EXPECT_FALSE(pool.try_acquire());
     opens.open();
@@ -235,8 +235,8 @@ TEST(pool_acquire, try_acquire_never_waits_for_an_open_but_starts_one) {
 
 TEST(pool_acquire, try_acquire_opens_one_for_the_next_and_not_one_per_call) {
     auto to = server::start();
-    door opens;
-    to->on_open = [opens](int) { opens.pass_through(); };
+    latch opens;
+    to->on_open = [opens](int) { opens.wait(); };
     session_pool pool{connector{to}, {.max = 4, .open_timeout = plenty}};
     for (int i = 0; i < 10; ++i) EXPECT_FALSE(pool.try_acquire());
     ASSERT_TRUE(eventually([&] { return to->opening == 1; }));
@@ -262,10 +262,10 @@ TEST(pool_acquire, try_acquire_opens_one_for_the_next_and_not_one_per_call) {
 
 TEST(pool_acquire, try_acquire_never_waits_for_a_probe) {
     auto to = server::start();
-    door probes;
+    latch probes;
     session_pool pool{connector{to}, {.probe_timeout = plenty, .probe_after_idle = 0ns}};
     (void)pool.acquire();
-    to->on_probe = [probes](int) { return probes.pass_through(); };
+    to->on_probe = [probes](int) { return probes.wait(); };
     EXPECT_FALSE(pool.try_acquire()) << "only a probed one may be granted";
     probes.open();
 }

@@ -15,7 +15,7 @@
 
 using namespace std::chrono_literals;
 using support::connector;
-using support::door;
+using support::latch;
 using support::eventually;
 using support::plenty;
 using support::server;
@@ -116,12 +116,12 @@ TEST(pool_calls, that_wait_for_a_thread_do_not_time_out) {
 
 TEST(pool_calls, that_hang_do_not_block_the_destructor) {
     auto to = server::start();
-    door hung;
+    latch hung;
     std::atomic<int> in_close{0};
     std::atomic<bool> ended_by_itself{false};
     to->on_close = [&](int) {
         ++in_close;
-        if (!hung.pass_through()) ended_by_itself = true;
+        if (!hung.wait()) ended_by_itself = true;
         --in_close;
     };
     auto destroyed = std::async(std::launch::async, [&] {

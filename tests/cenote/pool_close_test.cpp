@@ -16,7 +16,7 @@
 using namespace std::chrono_literals;
 using cenote::errc;
 using support::connector;
-using support::door;
+using support::latch;
 using support::eventually;
 using support::lines_up;
 using support::plenty;
@@ -135,8 +135,8 @@ TEST(pool_close, by_a_borrower_does_not_touch_its_lease) {
 
 TEST(pool_close, while_opens_are_in_flight_leaks_nothing_and_lends_none) {
     auto to = server::start();
-    door opens;
-    to->on_open = [opens](int) { opens.pass_through(); };
+    latch opens;
+    to->on_open = [opens](int) { opens.wait(); };
     session_pool pool{connector{to}, support::patient(10)};
     std::vector<std::future<std::error_code>> waiters;
     for (int i = 0; i < 4; ++i)
@@ -157,11 +157,11 @@ TEST(pool_close, while_opens_are_in_flight_leaks_nothing_and_lends_none) {
 
 TEST(pool_close, while_probes_and_resets_are_in_flight_closes_their_results) {
     auto to = server::start();
-    door verbs;
+    latch verbs;
     cenote::options probing = support::patient(10);
     probing.probe_on_release = true;
     session_pool pool{connector{to}, probing};
-    auto hang = [verbs](int) { return verbs.pass_through(); };
+    auto hang = [verbs](int) { return verbs.wait(); };
     to->on_probe = hang;
     to->on_reset = hang;
     {

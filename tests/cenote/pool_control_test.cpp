@@ -105,9 +105,9 @@ TEST(pool_slots, list_every_slot_at_a_fixed_index) {
 
 TEST(pool_slots, show_an_open_in_flight) {
     auto s = server::start();
-    support::door opens;
-    opens.shut();
-    s->on_open = [opens](int) { opens.pass_through(); };
+    support::latch opens;
+    opens.close();
+    s->on_open = [opens](int) { opens.wait(); };
     session_pool pool(connector{s}, {.max = 2, .min_size = 1});
     ASSERT_TRUE(eventually([&] { return pool.slots()[0].state == slot_state::opening; }));
     EXPECT_EQ(pool.slots()[0].resource, 0u);

@@ -18,7 +18,7 @@
 
 using namespace std::chrono_literals;
 using support::connector;
-using support::door;
+using support::latch;
 using support::eventually;
 using support::plenty;
 using support::rounds;
@@ -63,8 +63,8 @@ TEST(pool_destroy, every_way_a_lease_can_end_works_without_the_pool) {
 
 TEST(pool_destroy, waits_for_connector_calls_in_flight) {
     auto to = server::start();
-    door opens;
-    to->on_open = [opens](int) { opens.pass_through(); };
+    latch opens;
+    to->on_open = [opens](int) { opens.wait(); };
     std::jthread opener;
     {
         session_pool pool{connector{to}, {.open_timeout = plenty}};
@@ -78,8 +78,8 @@ TEST(pool_destroy, waits_for_connector_calls_in_flight) {
 TEST(pool_destroy, waits_for_a_hanging_call_only_until_its_timeout) {
     support::stopped_clock time;
     auto to = server::start();
-    door opens;
-    to->on_open = [opens](int) { opens.pass_through(); };
+    latch opens;
+    to->on_open = [opens](int) { opens.wait(); };
     std::optional<session_pool> pool;
     pool.emplace(connector{to}, cenote::options{.open_timeout = 300ms});
     EXPECT_FALSE(pool->try_acquire());
@@ -164,7 +164,7 @@ public:
     }
     session_pool& pool() { return *pool_; }
     void destroy() {
-        if (!ready_.pass_through() || used_.exchange(true)) return;
+        if (!ready_.wait() || used_.exchange(true)) return;
         pool_.reset();
         done_ = true;
     }
@@ -172,7 +172,7 @@ public:
 
 private:
     std::unique_ptr<session_pool> pool_;
-    door ready_;
+    latch ready_;
     std::atomic<bool> used_{false};
     std::atomic<bool> done_{false};
 };

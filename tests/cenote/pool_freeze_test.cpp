@@ -13,7 +13,7 @@
 
 using namespace std::chrono_literals;
 using support::connector;
-using support::door;
+using support::latch;
 using support::eventually;
 using support::server;
 using support::session;
@@ -30,7 +30,7 @@ constexpr std::chrono::nanoseconds freeze = 4500ms;
 TEST(pool_freeze, idle_resources_are_probed_before_the_next_lease) {
     support::stopped_clock time;
     auto to = server::start();
-    door closes;
+    latch closes;
     std::mutex mutex;
     std::set<int> probed;
     to->on_probe = [&](int id) {
@@ -47,7 +47,7 @@ TEST(pool_freeze, idle_resources_are_probed_before_the_next_lease) {
         ASSERT_EQ(to->probes, 0) << "no resource was idle for an hour";
     }
     // A close that hangs: the timer is due at its deadline, and `abandoned` shows when it ran.
-    to->on_close = [closes](int) { closes.pass_through(); };
+    to->on_close = [closes](int) { closes.wait(); };
     to->on_open = [](int) { throw support::refused_by_server("no new resources"); };
     third.discard();
     ASSERT_TRUE(eventually([&] { return to->closing == 1; }));

@@ -321,12 +321,12 @@ TEST(pool_leases, from_the_fast_lane_come_last_until_their_time_is_known) {
 
 TEST(pool_leases, of_threads_and_coroutines_are_listed_alike) {
     session_pool pool{connector{server::start()}, {.max = 2}};
-    support::door done;
+    support::latch done;
     std::atomic<bool> is_leased{false};
     std::jthread thread([&] {
         auto lease = pool.acquire({.task = "thread"});
         is_leased = true;
-        done.pass_through();
+        done.wait();
     });
     ASSERT_TRUE(eventually([&] { return is_leased.load(); }));
     std::optional<cenote::lease<session>> kept;

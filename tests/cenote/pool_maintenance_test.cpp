@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 using cenote::retire_reason;
 using cenote::warm_up;
 using support::connector;
-using support::door;
+using support::latch;
 using support::eventually;
 using support::for_a_while;
 using support::lines_up;
@@ -56,8 +56,8 @@ TEST(pool_warm_up, background_opens_the_minimum_without_an_acquire) {
 
 TEST(pool_warm_up, background_returns_before_anything_is_open) {
     auto to = server::start();
-    door opens;
-    to->on_open = [opens](int) { opens.pass_through(); };
+    latch opens;
+    to->on_open = [opens](int) { opens.wait(); };
     session_pool pool{connector{to}, {.min_size = 1}};
     EXPECT_FALSE(pool.wait_ready(2ms));
     opens.open();
@@ -134,9 +134,9 @@ TEST(pool_warm_up, wait_ready_ends_when_the_pool_is_closed) {
 
 TEST(pool_warm_up, that_fails_serves_later_waiters) {
     auto to = server::start();
-    door opens;
+    latch opens;
     to->on_open = [&](int id) {
-        opens.pass_through();
+        opens.wait();
         if (id <= 2) throw refused_by_server("not yet");
     };
     session_pool pool{
@@ -339,8 +339,8 @@ TEST(pool_sweep, does_not_touch_leased_resources) {
 
 TEST(pool_sweep, a_gap_in_service_never_hides_an_idle_resource) {
     auto to = server::start();
-    door closes;
-    to->on_close = [closes](int) { closes.pass_through(); };
+    latch closes;
+    to->on_close = [closes](int) { closes.wait(); };
     session_pool pool{connector{to},
                       {.max = 4,
                        .min_size = 1,
@@ -394,8 +394,8 @@ TEST(pool_retire_all, never_lends_an_old_one_again) {
 
 TEST(pool_retire_all, closes_at_most_opening_max_at_a_time) {
     auto to = server::start();
-    door closes;
-    to->on_close = [closes](int) { closes.pass_through(); };
+    latch closes;
+    to->on_close = [closes](int) { closes.wait(); };
     session_pool pool{
         connector{to},
         {.max = 8, .acquire_timeout = plenty, .close_timeout = plenty, .opening_max = 2}};
@@ -415,11 +415,11 @@ TEST(pool_retire_all, closes_at_most_opening_max_at_a_time) {
 
 TEST(pool_retire_all, does_not_lend_old_resources_that_wait_for_their_close) {
     auto to = server::start();
-    door closes;
+    latch closes;
     session_pool pool{
         connector{to},
         {.max = 6, .acquire_timeout = plenty, .close_timeout = plenty, .opening_max = 2}};
-    to->on_close = [closes](int) { closes.pass_through(); };
+    to->on_close = [closes](int) { closes.wait(); };
     open_many(pool, 4);
     pool.retire_all();
     ASSERT_TRUE(eventually([&] { return to->closing == 2; }));
@@ -458,9 +458,9 @@ TEST(pool_retire_all, keeps_waiters_in_line_for_a_new_one_when_an_old_one_return
 
 TEST(pool_retire_all, does_not_lend_a_resource_whose_open_began_before) {
     auto to = server::start();
-    door opens;
+    latch opens;
     to->on_open = [&](int id) {
-        if (id == 1) opens.pass_through();
+        if (id == 1) opens.wait();
     };
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty, .open_timeout = plenty}};
     auto waiter = std::async(std::launch::async, [&] { return pool.acquire()->id; });

@@ -17,7 +17,7 @@
 
 using namespace std::chrono_literals;
 using support::connector;
-using support::door;
+using support::latch;
 using support::eventually;
 using support::for_a_while;
 using support::lines_up;
@@ -47,8 +47,8 @@ constexpr cenote::backoff quick{.first = 1ms, .cap_waiting = 2ms, .cap_idle = 5m
 
 TEST(pool_open, a_slow_open_with_50_borrowers_never_exceeds_max) {
     auto to = server::start();
-    door opens;
-    to->on_open = [opens](int) { opens.pass_through(); };
+    latch opens;
+    to->on_open = [opens](int) { opens.wait(); };
     session_pool pool{connector{to}, {.max = 5, .acquire_timeout = plenty}};
     std::atomic<int> served{0};
     {
@@ -110,8 +110,8 @@ TEST(pool_open, max_holds_at_every_instant_while_everything_goes_wrong) {
 
 TEST(pool_open, no_more_than_opening_max_are_in_flight) {
     auto to = server::start();
-    door opens;
-    to->on_open = [opens](int) { opens.pass_through(); };
+    latch opens;
+    to->on_open = [opens](int) { opens.wait(); };
     session_pool pool{connector{to}, {.max = 10, .acquire_timeout = plenty, .opening_max = 2}};
     std::vector<std::jthread> borrowers;
     for (int i = 0; i < 10; ++i) borrowers.emplace_back([&] { (void)pool.acquire(); });
@@ -125,8 +125,8 @@ TEST(pool_open, no_more_than_opening_max_are_in_flight) {
 
 TEST(pool_open, never_more_are_in_flight_than_waiters_need) {
     auto to = server::start();
-    door opens;
-    to->on_open = [opens](int) { opens.pass_through(); };
+    latch opens;
+    to->on_open = [opens](int) { opens.wait(); };
     session_pool pool{connector{to}, {.max = 10, .acquire_timeout = plenty}};
     auto one = std::async(std::launch::async, [&] { return pool.acquire(); });
     EXPECT_TRUE(eventually([&] { return to->opening == 1; }));
@@ -141,9 +141,9 @@ TEST(pool_open, never_more_are_in_flight_than_waiters_need) {
 TEST(pool_open, a_spike_opens_nothing_that_present_resources_can_serve) {
     support::stopped_clock time;  // an open takes longer than all the leases
     auto to = server::start();
-    door opens;
+    latch opens;
     session_pool pool{connector{to}, {.max = 50, .min_size = 5, .warm_up = cenote::warm_up::wait}};
-    to->on_open = [opens](int) { opens.pass_through(); };
+    to->on_open = [opens](int) { opens.wait(); };
     auto leases = pool.acquire_many(5);
     {
         std::vector<std::jthread> borrowers;
@@ -158,11 +158,11 @@ TEST(pool_open, a_spike_opens_nothing_that_present_resources_can_serve) {
 
 TEST(pool_open, a_spike_opens_at_most_opening_max_more_than_needed) {
     auto to = server::start();
-    door opens;
+    latch opens;
     session_pool pool{
         connector{to},
         {.max = 50, .min_size = 5, .warm_up = cenote::warm_up::wait, .acquire_timeout = plenty}};
-    to->on_open = [opens](int) { opens.pass_through(); };
+    to->on_open = [opens](int) { opens.wait(); };
     {
         std::vector<std::jthread> borrowers;
         for (int i = 0; i < 50; ++i) borrowers.emplace_back([&] { (void)pool.acquire(); });
@@ -174,10 +174,10 @@ TEST(pool_open, a_spike_opens_at_most_opening_max_more_than_needed) {
 
 TEST(pool_open, a_returned_resource_serves_a_waiter_whose_open_is_in_flight) {
     auto to = server::start();
-    door opens;
+    latch opens;
     session_pool pool{connector{to}, {.max = 2, .acquire_timeout = plenty}};
     auto lease = pool.acquire();
-    to->on_open = [opens](int) { opens.pass_through(); };
+    to->on_open = [opens](int) { opens.wait(); };
     auto waiter = std::async(std::launch::async, [&] { return pool.acquire()->id; });
     ASSERT_TRUE(eventually([&] { return to->opening == 1; }));
     lease.give_back();
@@ -189,9 +189,9 @@ TEST(pool_open, a_returned_resource_serves_a_waiter_whose_open_is_in_flight) {
 
 TEST(pool_open, a_hung_open_does_not_delay_others) {
     auto to = server::start();
-    door opens;
+    latch opens;
     to->on_open = [&](int id) {
-        if (id == 1) opens.pass_through();
+        if (id == 1) opens.wait();
     };
     session_pool pool{connector{to}, {.max = 3, .acquire_timeout = plenty, .open_timeout = plenty}};
     auto stuck = std::async(std::launch::async, [&] { return pool.acquire(); });
@@ -375,8 +375,8 @@ TEST(pool_open, an_outage_then_recovery_restores_full_capacity) {
 
 TEST(pool_open, the_deadline_covers_the_open) {
     auto to = server::start();
-    door opens;
-    to->on_open = [opens](int) { opens.pass_through(); };
+    latch opens;
+    to->on_open = [opens](int) { opens.wait(); };
     session_pool pool{connector{to}, {.open_timeout = plenty}};
     EXPECT_THROW((void)pool.acquire_for(5ms), cenote::timed_out_error);
     opens.open();

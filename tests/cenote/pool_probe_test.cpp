@@ -19,7 +19,7 @@
 using namespace std::chrono_literals;
 using cenote::retire_reason;
 using support::connector;
-using support::door;
+using support::latch;
 using support::eventually;
 using support::for_a_while;
 using support::lines_up;
@@ -122,13 +122,13 @@ TEST(pool_probe, a_dead_resource_is_closed_and_replaced) {
 
 TEST(pool_probe, a_failed_probe_costs_the_waiter_neither_its_place_nor_its_deadline) {
     auto to = server::start();
-    door probes;
+    latch probes;
     session_pool pool{
         connector{to},
         {.max = 1, .acquire_timeout = plenty, .probe_timeout = plenty, .probe_after_idle = 0ns}};
     (void)pool.acquire();
     to->on_probe = [&](int id) {
-        probes.pass_through();
+        probes.wait();
         return id != 1;
     };
     std::mutex mutex;
@@ -164,10 +164,10 @@ TEST(pool_probe, a_failed_probe_does_not_restart_the_deadline) {
 
 TEST(pool_probe, the_deadline_covers_the_probe) {
     auto to = server::start();
-    door probes;
+    latch probes;
     session_pool pool{connector{to}, {.probe_timeout = plenty, .probe_after_idle = 0ns}};
     (void)pool.acquire();
-    to->on_probe = [probes](int) { return probes.pass_through(); };
+    to->on_probe = [probes](int) { return probes.wait(); };
     EXPECT_THROW((void)pool.acquire_for(5ms), cenote::timed_out_error);
     probes.open();
     EXPECT_TRUE(eventually([&] { return pool.stats().idle == 1; }))
@@ -178,14 +178,14 @@ TEST(pool_probe, the_deadline_covers_the_probe) {
 TEST(pool_probe, a_hanging_probe_for_one_waiter_does_not_delay_the_next) {
     auto to = server::start();
     std::atomic<int> hanging{0};
-    door probes;
+    latch probes;
     session_pool pool{
         connector{to},
         {.max = 2, .acquire_timeout = plenty, .probe_timeout = plenty, .probe_after_idle = 0ns}};
     open_many(pool, 2);
     to->on_probe = [&](int id) {
         int none = 0;
-        if (hanging.compare_exchange_strong(none, id)) return probes.pass_through();
+        if (hanging.compare_exchange_strong(none, id)) return probes.wait();
         return true;
     };
     auto first = std::async(std::launch::async, [&] { return pool.acquire(); });
@@ -262,9 +262,9 @@ TEST(pool_probe, no_caller_waits_for_a_probe_while_a_fresh_resource_is_idle) {
 
 TEST(pool_probe, on_release_it_happens_before_the_resource_is_idle_again) {
     auto to = server::start();
-    door probes;
+    latch probes;
     session_pool pool{connector{to}, {.max = 1, .probe_timeout = plenty, .probe_on_release = true}};
-    to->on_probe = [probes](int) { return probes.pass_through(); };
+    to->on_probe = [probes](int) { return probes.wait(); };
     pool.acquire().give_back();
     EXPECT_EQ(pool.stats().idle, 0U);
     EXPECT_EQ(pool.stats().probing, 1U);
@@ -305,14 +305,14 @@ TEST(pool_heartbeat, is_off_by_default) {
 
 TEST(pool_heartbeat, takes_one_at_a_time_and_leaves_the_others_to_borrowers) {
     auto to = server::start();
-    door probes;
+    latch probes;
     session_pool pool{connector{to},
                       {.max = 4,
                        .acquire_timeout = plenty,
                        .probe_timeout = plenty,
                        .probe_after_idle = cenote::forever,
                        .heartbeat = 5ms}};
-    to->on_probe = [probes](int) { return probes.pass_through(); };
+    to->on_probe = [probes](int) { return probes.wait(); };
     open_many(pool, 4);
     ASSERT_TRUE(eventually([&] { return to->probes == 1; }));
     {
@@ -330,7 +330,7 @@ TEST(pool_heartbeat, a_probe_that_fails_throws_or_hangs_costs_that_one_resource_
     support::stopped_clock time;
     auto to = server::start();
     std::atomic<bool> probes_fail{false};
-    door hang;
+    latch hang;
     session_pool pool{connector{to},
                       {.max = 4,
                        .acquire_timeout = plenty,
@@ -340,7 +340,7 @@ TEST(pool_heartbeat, a_probe_that_fails_throws_or_hangs_costs_that_one_resource_
     to->on_probe = [&](int id) {
         if (!probes_fail) return true;
         if (id == 1) throw 42;
-        if (id == 2) return hang.pass_through();
+        if (id == 2) return hang.wait();
         return id != 3;
     };
     open_many(pool, 4);
@@ -363,14 +363,14 @@ TEST(pool_heartbeat, a_probe_that_fails_throws_or_hangs_costs_that_one_resource_
 TEST(pool_heartbeat, does_not_begin_while_a_caller_waits) {
     support::stopped_clock time;
     auto to = server::start();
-    door probes;
+    latch probes;
     session_pool pool{connector{to},
                       {.max = 2,
                        .acquire_timeout = plenty,
                        .probe_timeout = plenty,
                        .probe_after_idle = 0ns,
                        .heartbeat = 200ms}};
-    to->on_probe = [probes](int) { return probes.pass_through(); };
+    to->on_probe = [probes](int) { return probes.wait(); };
     open_many(pool, 2);
     time.advance(1ms);
     // The probe for this lease hangs. The heartbeat of the other resource becomes due meanwhile.
@@ -391,7 +391,7 @@ TEST(pool_heartbeat, does_not_begin_while_a_caller_waits) {
 
 TEST(pool_heartbeat, in_flight_hides_none_of_the_other_idle_ones) {
     auto to = server::start();
-    door probes;
+    latch probes;
     session_pool pool{connector{to},
                       {.max = 4,
                        .acquire_timeout = plenty,
@@ -399,7 +399,7 @@ TEST(pool_heartbeat, in_flight_hides_none_of_the_other_idle_ones) {
                        .sweep_interval = 1ms,
                        .probe_after_idle = cenote::forever,
                        .heartbeat = 5ms}};
-    to->on_probe = [probes](int) { return probes.pass_through(); };
+    to->on_probe = [probes](int) { return probes.wait(); };
     open_many(pool, 4);
     ASSERT_TRUE(eventually([&] { return to->probes == 1 && pool.stats().idle == 3; }));
     std::vector<cenote::lease<session>> rest;
@@ -412,7 +412,7 @@ TEST(pool_heartbeat, in_flight_hides_none_of_the_other_idle_ones) {
 
 TEST(pool_heartbeat, in_flight_does_not_keep_a_returned_resource_from_a_waiter) {
     auto to = server::start();
-    door probes;
+    latch probes;
     session_pool pool{connector{to},
                       {.max = 2,
                        .acquire_timeout = plenty,
@@ -420,7 +420,7 @@ TEST(pool_heartbeat, in_flight_does_not_keep_a_returned_resource_from_a_waiter) 
                        .sweep_interval = 1ms,
                        .probe_after_idle = cenote::forever,
                        .heartbeat = 5ms}};
-    to->on_probe = [probes](int) { return probes.pass_through(); };
+    to->on_probe = [probes](int) { return probes.wait(); };
     auto lease = pool.acquire();
     (void)pool.acquire();
     ASSERT_TRUE(eventually([&] { return pool.stats().probing == 1; }));
@@ -434,7 +434,7 @@ TEST(pool_heartbeat, in_flight_does_not_keep_a_returned_resource_from_a_waiter) 
 
 TEST(pool_heartbeat, that_hangs_does_not_keep_a_new_resource_from_a_waiter) {
     auto to = server::start();
-    door probes;
+    latch probes;
     session_pool pool{connector{to},
                       {.max = 2,
                        .acquire_timeout = plenty,
@@ -442,7 +442,7 @@ TEST(pool_heartbeat, that_hangs_does_not_keep_a_new_resource_from_a_waiter) {
                        .sweep_interval = 1ms,
                        .probe_after_idle = cenote::forever,
                        .heartbeat = 5ms}};
-    to->on_probe = [probes](int) { return probes.pass_through(); };
+    to->on_probe = [probes](int) { return probes.wait(); };
     (void)pool.acquire();
     ASSERT_TRUE(eventually([&] { return pool.stats().probing == 1; }));
     EXPECT_EQ(pool.acquire()->id, 2);

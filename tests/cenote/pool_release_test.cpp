@@ -18,7 +18,7 @@
 using namespace std::chrono_literals;
 using cenote::retire_reason;
 using support::connector;
-using support::door;
+using support::latch;
 using support::eventually;
 using support::for_a_while;
 using support::hooked_connector;
@@ -275,9 +275,9 @@ TEST(pool_release, try_acquire_is_empty_when_before_acquire_refuses_all_and_coun
 
 TEST(pool_release, never_waits_for_the_connector) {
     auto to = server::start();
-    door calls_end;
-    auto hang = [calls_end](int) { return calls_end.pass_through(); };
-    to->on_close = [calls_end](int) { calls_end.pass_through(); };
+    latch calls_end;
+    auto hang = [calls_end](int) { return calls_end.wait(); };
+    to->on_close = [calls_end](int) { calls_end.wait(); };
     to->on_reset = hang;
     to->on_probe = hang;
     session_pool pool{connector{to},
@@ -303,8 +303,8 @@ TEST(pool_release, never_waits_for_the_connector) {
 
 TEST(pool_release, a_place_counts_until_its_close_has_finished) {
     auto to = server::start();
-    door closes;
-    to->on_close = [closes](int) { closes.pass_through(); };
+    latch closes;
+    to->on_close = [closes](int) { closes.wait(); };
     session_pool pool{connector{to}, {.max = 1, .close_timeout = plenty}};
     pool.acquire().discard();
     EXPECT_THROW((void)pool.acquire_for(5ms), cenote::timed_out_error);
@@ -336,8 +336,8 @@ TEST(pool_release, a_throwing_or_failing_connector_never_changes_the_capacity) {
 
 TEST(pool_release, a_hanging_reset_does_not_delay_a_waiter_below_max) {
     auto to = server::start();
-    door resets;
-    to->on_reset = [resets](int) { return resets.pass_through(); };
+    latch resets;
+    to->on_reset = [resets](int) { return resets.wait(); };
     session_pool pool{connector{to}, {.max = 2, .reset_timeout = plenty}};
     auto lease = pool.acquire();
     lease.mark_dirty();

@@ -27,7 +27,7 @@ using namespace std::chrono_literals;
 using cenote::retire_reason;
 using support::able_badged;
 using support::badged;
-using support::door;
+using support::latch;
 using support::eventually;
 using support::ledger;
 using support::lines_up;
@@ -39,12 +39,12 @@ namespace {
 
 /// Opens when `way` is open.
 struct slow : badged {
-    door* way;
+    latch* way;
 
-    slow(ledger& book, int number, door& through) : badged(book, number), way(&through) {}
+    slow(ledger& book, int number, latch& through) : badged(book, number), way(&through) {}
     made open() {
         call here(*badge_);
-        way->pass_through();
+        way->wait();
         return badged::open();
     }
 };
@@ -57,7 +57,7 @@ struct bad_password : std::runtime_error {
 struct outdated : slow {
     using slow::slow;
     made open() {
-        way->pass_through();
+        way->wait();
         throw bad_password();
     }
     static cenote::verdict classify(const std::exception_ptr&) { return cenote::verdict::final; }
@@ -193,7 +193,7 @@ TEST_F(pool_replace, refuses_one_whose_before_acquire_differs_in_noexcept) {
 }
 
 TEST_F(pool_replace, never_lends_a_resource_that_the_old_one_was_opening) {
-    door opens;
+    latch opens;
     made_pool pool{slow{book, 1, opens},
                    {.max = 1, .acquire_timeout = plenty, .open_timeout = plenty}};
     auto waiter = std::async(std::launch::async, [&] { return pool.acquire()->by; });
@@ -208,7 +208,7 @@ TEST_F(pool_replace, never_lends_a_resource_that_the_old_one_was_opening) {
 
 TEST_F(pool_replace, destroys_the_old_one_after_its_abandoned_calls) {
     support::stopped_clock time;
-    door opens;
+    latch opens;
     made_pool pool{slow{book, 1, opens},
                    {.max = 1, .acquire_timeout = plenty, .open_timeout = 20ms}};
     auto waiter = std::async(std::launch::async, [&] { return pool.acquire()->by; });
@@ -224,7 +224,7 @@ TEST_F(pool_replace, destroys_the_old_one_after_its_abandoned_calls) {
 }
 
 TEST_F(pool_replace, drops_a_final_error_of_the_old_one) {
-    door opens;
+    latch opens;
     made_pool pool{outdated{book, 1, opens},
                    {.max = 2, .acquire_timeout = plenty, .open_timeout = plenty}};
     auto waiter = std::async(std::launch::async, [&] { return pool.acquire()->by; });
@@ -235,7 +235,7 @@ TEST_F(pool_replace, drops_a_final_error_of_the_old_one) {
 }
 
 TEST_F(pool_replace, tries_the_new_one_at_once_after_any_error_of_the_old_one) {
-    door opens;
+    latch opens;
     opens.open();
     made_pool pool{outdated{book, 1, opens},
                    {.max = 2, .acquire_timeout = plenty, .backoff = {1h, 1h, 1h}}};
@@ -245,7 +245,7 @@ TEST_F(pool_replace, tries_the_new_one_at_once_after_any_error_of_the_old_one) {
 }
 
 TEST_F(pool_replace, tries_the_new_one_at_once_when_the_old_one_fails_afterwards) {
-    door opens;
+    latch opens;
     made_pool pool{
         outdated{book, 1, opens},
         {.max = 2, .acquire_timeout = plenty, .open_timeout = plenty, .backoff = {1h, 1h, 1h}}};
@@ -257,7 +257,7 @@ TEST_F(pool_replace, tries_the_new_one_at_once_when_the_old_one_fails_afterwards
 }
 
 TEST_F(pool_replace, fills_the_minimum_at_once_after_any_error_of_the_old_one) {
-    door opens;
+    latch opens;
     opens.open();
     made_pool pool{outdated{book, 1, opens}, {.max = 4, .min_size = 2, .backoff = {1h, 1h, 1h}}};
     ASSERT_TRUE(eventually([&] { return pool.stats().open_failed > 0; }));

@@ -32,7 +32,7 @@ using cenote::errc;
 using cenote::event_kind;
 using cenote::retire_reason;
 using support::connector;
-using support::door;
+using support::latch;
 using support::eventually;
 using support::hooked_connector;
 using support::lines_up;
@@ -121,12 +121,12 @@ std::pair<std::string, std::string> refusal(session_pool& pool, std::size_t max)
 TEST_F(pool_resize, serves_waiters_at_once) {
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty}};
     auto lease = pool.acquire();
-    door leave;
+    latch leave;
     std::vector<std::future<int>> others;
     for (int i = 0; i < 3; ++i)
         others.push_back(std::async(std::launch::async, [&] {
             auto mine = pool.acquire();
-            leave.pass_through();
+            leave.wait();
             return mine->id;
         }));
     ASSERT_TRUE(lines_up(pool, 3));
@@ -144,8 +144,8 @@ TEST_F(pool_resize, serves_waiters_at_once) {
 
 // A pool of one resource has one thread for its calls.
 TEST_F(pool_resize, opens_several_at_a_time_after_a_max_of_one) {
-    door opens;
-    to->on_open = [opens](int) { opens.pass_through(); };
+    latch opens;
+    to->on_open = [opens](int) { opens.wait(); };
     session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty, .open_timeout = plenty}};
     std::vector<std::future<bool>> waiting;
     for (int i = 0; i < 6; ++i)
@@ -287,8 +287,8 @@ TEST_F(pool_resize, keeps_the_most_recently_used) {
 }
 
 TEST_F(pool_resize, closes_a_few_at_a_time) {
-    door closes;
-    to->on_close = [closes](int) { closes.pass_through(); };
+    latch closes;
+    to->on_close = [closes](int) { closes.wait(); };
     session_pool pool{
         connector{to},
         {.max = 8, .acquire_timeout = plenty, .close_timeout = cenote::forever, .opening_max = 2}};
@@ -322,8 +322,8 @@ void give_back_everywhere(leases& taken) {
 }
 
 TEST_F(pool_resize, closes_a_few_at_a_time_from_several_cells) {
-    door closes;
-    to->on_close = [closes](int) { closes.pass_through(); };
+    latch closes;
+    to->on_close = [closes](int) { closes.wait(); };
     session_pool pool{
         connector{to},
         {.max = 8, .acquire_timeout = plenty, .close_timeout = cenote::forever, .opening_max = 1}};
@@ -374,8 +374,8 @@ TEST_F(pool_resize, opens_nothing_before_there_are_fewer_than_max) {
 }
 
 TEST_F(pool_resize, closes_a_surplus_resource_after_its_open) {
-    door opens;
-    to->on_open = [opens](int) { opens.pass_through(); };
+    latch opens;
+    to->on_open = [opens](int) { opens.wait(); };
     session_pool pool{connector{to}, {.max = 4, .acquire_timeout = plenty, .open_timeout = plenty}};
     std::vector<std::future<bool>> waiting;
     for (int i = 0; i < 4; ++i)
@@ -390,8 +390,8 @@ TEST_F(pool_resize, closes_a_surplus_resource_after_its_open) {
 }
 
 TEST_F(pool_resize, closes_a_surplus_resource_after_its_reset) {
-    door resets;
-    to->on_reset = [resets](int) { return resets.pass_through(); };
+    latch resets;
+    to->on_reset = [resets](int) { return resets.wait(); };
     session_pool pool{connector{to},
                       {.max = 2, .acquire_timeout = plenty, .reset_timeout = plenty}};
     leases taken = take(pool, 2);
@@ -408,8 +408,8 @@ TEST_F(pool_resize, closes_a_surplus_resource_after_its_reset) {
 // After a resize to one the pool had one thread for its calls, and made all closes before the
 // reset.
 TEST_F(pool_resize, makes_no_caller_wait_for_surplus_closes) {
-    door closes;
-    to->on_close = [closes](int) { closes.pass_through(); };
+    latch closes;
+    to->on_close = [closes](int) { closes.wait(); };
     session_pool pool{connector{to},
                       {.max = 4,
                        .acquire_timeout = plenty,

@@ -106,7 +106,7 @@ TEST_F(pool_thread_exit, ten_thousand_threads_leave_nothing_behind) {
 // More threads at a time than there are marks without an allocation.
 TEST_F(pool_thread_exit, many_threads_at_a_time_leave_nothing_behind_either) {
     std::atomic<int> without{0};
-    support::door go_on;
+    support::latch go_on;
     std::vector<std::thread> threads;
     std::atomic<int> started{0};
     for (int t = 0; t < 300; ++t)
@@ -115,7 +115,7 @@ TEST_F(pool_thread_exit, many_threads_at_a_time_leave_nothing_behind_either) {
             const auto* mine = cenote::detail::this_threads_mark;
             if (mine == nullptr || mine->allocated) ++without;
             ++started;
-            go_on.pass_through();
+            go_on.wait();
         });
     EXPECT_TRUE(eventually([&] { return started == 300; }));
     EXPECT_GE(without, 300 - 256);

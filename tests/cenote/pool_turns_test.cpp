@@ -356,17 +356,17 @@ TEST(pool_turns, a_nested_acquire_keeps_what_is_set_aside) {
     support::stopped_clock time;
     session_pool pool{connector{server::start()}, taking_turns(2)};
     auto lease = pool.acquire();
-    support::door has_one;
-    support::door wants_another;
+    support::latch has_one;
+    support::latch wants_another;
     std::atomic<bool> done{false};
     std::jthread other([&] {
         auto one = pool.acquire();
         has_one.open();
-        wants_another.pass_through();
+        wants_another.wait();
         auto another = pool.acquire();
         done = true;
     });
-    ASSERT_TRUE(has_one.pass_through());
+    ASSERT_TRUE(has_one.wait());
     queue line(pool);
     ASSERT_TRUE(line.join());
     lease.give_back();

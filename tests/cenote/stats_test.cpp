@@ -26,7 +26,7 @@ using cenote::errc;
 using cenote::histogram;
 using support::connector;
 using support::contradiction;
-using support::door;
+using support::latch;
 using support::eventually;
 using support::plenty;
 using support::refused;
@@ -75,7 +75,7 @@ TEST(stats, of_a_new_pool_are_zero) {
 
 TEST(stats, show_every_state) {
     auto to = server::start();
-    door verbs;
+    latch verbs;
     session_pool pool{connector{to},
                       {.max = 6,
                        .acquire_timeout = plenty,
@@ -89,11 +89,11 @@ TEST(stats, show_every_state) {
     auto leased = pool.acquire();
     pool.acquire().give_back();
     ASSERT_TRUE(eventually([&] { return pool.stats().idle == 1; }));
-    auto hang = [verbs](int) { return verbs.pass_through(); };
+    auto hang = [verbs](int) { return verbs.wait(); };
     to->on_probe = hang;
     to->on_reset = hang;
-    to->on_close = [verbs](int) { verbs.pass_through(); };
-    to->on_open = [verbs](int) { verbs.pass_through(); };
+    to->on_close = [verbs](int) { verbs.wait(); };
+    to->on_open = [verbs](int) { verbs.wait(); };
     probing.give_back();
     resetting.mark_dirty();
     resetting.give_back();

@@ -32,7 +32,7 @@ using cenote::event_kind;
 using cenote::manual_clock;
 using waiting = cenote::manual_clock::waiting;
 using support::connector;
-using support::door;
+using support::latch;
 using support::eventually;
 using support::recorder;
 using support::refused_by_server;
@@ -426,12 +426,12 @@ TEST_F(on_manual_clock, no_caller_misses_its_deadline_while_the_clock_moves) {
 // The call hangs on one thread; the pool continues on another.
 TEST_F(on_manual_clock, a_call_that_hangs_is_abandoned) {
     clock = std::make_shared<manual_clock>(waiting::sleeps);
-    door closes;
+    latch closes;
     std::atomic<bool> hangs{false};
     to->on_close = [&](int id) {
         if (id != 1) return;
         hangs = true;
-        closes.pass_through();
+        closes.wait();
     };
     make({.close_timeout = 1s, .idle_timeout = 1min});
     pool->acquire().give_back();

@@ -33,7 +33,7 @@ using cenote::unit_hook;
 using cenote::unit_hooks;
 using cenote::unit_of_work;
 using cenote::verdict;
-using support::door;
+using support::latch;
 using support::eventually;
 using support::plenty;
 using support::recorder;
@@ -232,8 +232,8 @@ TEST_F(unit_of_work_pool, checks_on_the_thread_of_its_user_and_undoes_on_threads
 }
 
 TEST_F(unit_of_work_pool, only_the_next_user_waits_for_a_slow_rollback) {
-    door way;
-    by->on_rollback = [way](int) { return way.pass_through(); };
+    latch way;
+    by->on_rollback = [way](int) { return way.wait(); };
     auto settings = single();
     settings.reset_timeout = plenty;
     cenote::pool<session> units{unit_of_work<session>{make()}, settings};
@@ -250,9 +250,9 @@ TEST_F(unit_of_work_pool, only_the_next_user_waits_for_a_slow_rollback) {
 }
 
 TEST_F(unit_of_work_pool, a_coroutine_gets_it_when_it_is_undone) {
-    door way;
+    latch way;
     support::loop where;
-    by->on_clear = [way](int) { return way.pass_through(); };
+    by->on_clear = [way](int) { return way.wait(); };
     auto settings = single();
     settings.reset_timeout = plenty;
     cenote::pool<session> units{unit_of_work<session>{make()}, settings};
@@ -330,8 +330,8 @@ TEST_F(unit_of_work_pool, one_that_turns_out_to_be_broken_while_it_is_undone_is_
 }
 
 TEST_F(unit_of_work_pool, one_that_takes_too_long_to_undo_is_retired) {
-    door way;
-    by->on_rollback = [way](int id) { return id != 1 || way.pass_through(); };
+    latch way;
+    by->on_rollback = [way](int id) { return id != 1 || way.wait(); };
     auto settings = single();
     settings.max = 2;  // a call that hangs occupies its slot for a while
     settings.reset_timeout = 1ms;

@@ -241,7 +241,7 @@ struct identities {
 
 std::unique_ptr<support::mariadb_server> tls_server(identities& who,
                                                     const support::certificate& shown) {
-    who.folder.hand_over();
+    who.folder.give_to_user();
     support::mariadb_server::options chosen;
     chosen.arguments = {"--ssl-ca=" + who.all.authority().string(),
                         "--ssl-cert=" + shown.file.string(), "--ssl-key=" + shown.key.string()};

@@ -44,11 +44,11 @@ struct mariadb_fault : testing::Test {
 
     /// A reply has reached the gate, which keeps it.
     std::function<bool()> answered() {
-        return [this] { return gate.held() > 0; };
+        return [this] { return gate.buffered() > 0; };
     }
     /// Runs the loop until that is so.
     bool is_answered(asio::io_context& io) {
-        return eventually([&] { return io.poll(), gate.held() > 0; });
+        return eventually([&] { return io.poll(), gate.buffered() > 0; });
     }
 };
 

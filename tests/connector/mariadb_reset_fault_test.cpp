@@ -196,7 +196,7 @@ bool give_up(connection& c, support::gate& gate, manner how) {
             ended = e;
             over = true;
         }));
-    EXPECT_TRUE(eventually([&] { return io.poll(), over || gate.held() > 0; }))
+    EXPECT_TRUE(eventually([&] { return io.poll(), over || gate.buffered() > 0; }))
         << "connection " << c.id() << " of\n"
         << the_mariadb().execute_as_admin("show full processlist");
     if (over) return false;

@@ -288,7 +288,7 @@ TEST_F(postgres_fault, another_host_takes_over) {
         gate.reset_all();
         auto opened =
             std::async(std::launch::async, [&] { return await(async_connector{two}.open()); });
-        EXPECT_TRUE(eventually([&] { return gate.held() > 0; }));
+        EXPECT_TRUE(eventually([&] { return gate.buffered() > 0; }));
         time.advance(two.connect_timeout / 2);
         return opened.get();
     };

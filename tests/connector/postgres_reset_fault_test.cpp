@@ -284,7 +284,7 @@ bool give_up(postgres_reset_fault& of, connection& c, std::size_t bytes, manner 
         }));
     EXPECT_TRUE(eventually([&] {
         io->poll();
-        return over || of.gate.held() > 0;
+        return over || of.gate.buffered() > 0;
     }));
     for (int i = 0; i < 3; ++i) io->poll();
     if (over) {

@@ -89,7 +89,7 @@ TEST(postgres_tls, another_name_is_another_server) {
     support::temporary_folder folder("postgres-tls", "postgres");
     support::certificates made(folder);
     support::certificate wrong = made.wrong_name();
-    folder.hand_over();
+    folder.give_to_user();
     postgres_server other({.settings = "ssl = on\nssl_cert_file = '" + wrong.file.string() +
                                        "'\nssl_key_file = '" + wrong.key.string() + "'\n"});
     options o = to_server(other, tls_mode::verify_full);

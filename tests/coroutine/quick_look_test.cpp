@@ -389,11 +389,11 @@ TEST_P(quick_look, that_is_under_way_when_its_coroutine_is_destroyed) {
         held_session held;
         task t = borrow(held);
         t.start();
-        support::door looks_on;
+        support::latch looks_on;
         // Only the first look may find the resource unfit: if t.destroy() comes late, its
         // replacement is looked at, too.
         std::atomic<int> looked = 0;
-        looks->say([&](int) { return looked++ > 0 || (looks_on.pass_through() && fit); });
+        looks->say([&](int) { return looked++ > 0 || (looks_on.wait() && fit); });
         std::jthread gives_back([&] { mine.give_back(); });
         ASSERT_TRUE(eventually([&] { return looks_on.waiting() == 1; }));
         // Usually t.destroy() waits by then for the thread that is about to resume it. If not, the

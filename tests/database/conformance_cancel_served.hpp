@@ -32,7 +32,7 @@ TYPED_TEST_P(any_canceled_served_database, has_no_use_for_an_answer_that_comes_l
     expect_as_new(one);
     between.hold_replies();
     pending it(ask(&one, "SELECT 12345"));
-    EXPECT_TRUE(eventually([&] { return between.held() > 0; }));
+    EXPECT_TRUE(eventually([&] { return between.buffered() > 0; }));
     EXPECT_FALSE(it.over());
     EXPECT_TRUE(is_cancellation(it.cancel()));
     between.pass();

@@ -1,4 +1,4 @@
-// The global operator new that counts, and fails on demand.
+// The global operator new that counts and fails on demand.
 #include "support/allocations.hpp"
 
 #include <atomic>
@@ -20,6 +20,7 @@ struct plan {
 
 constinit thread_local std::uint64_t made_here = 0;
 constinit thread_local plan here;
+std::atomic<std::uint64_t> made_anywhere{0};
 std::atomic<std::int64_t> alive{0};
 std::atomic<std::int64_t> spared_anywhere{never};
 std::atomic<bool> happened_anywhere{false};
@@ -47,6 +48,7 @@ bool must_fail(std::size_t size) {
 
 void* get(std::size_t size, std::size_t alignment) {
     ++made_here;
+    made_anywhere.fetch_add(1, std::memory_order_relaxed);
     if (must_fail(size)) throw std::bad_alloc();
     std::size_t rounded = (size + alignment - 1) / alignment * alignment;
     void* p = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
@@ -95,6 +97,7 @@ void operator delete[](void* p, const std::nothrow_t&) noexcept { give(p); }
 namespace support {
 
 std::uint64_t allocations_here() { return made_here; }
+std::uint64_t allocations_made() { return made_anywhere; }
 std::int64_t allocations_alive() { return alive; }
 
 allocation_failure::allocation_failure(std::uint64_t spared, scope where, std::size_t at_least) {

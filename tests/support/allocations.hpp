@@ -1,4 +1,4 @@
-// Counts allocations and makes chosen ones fail: replaces the global operator new.
+// Replaces the global operator new: counts allocations and makes chosen ones fail.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,14 @@ namespace support {
 /// Allocations of the calling thread so far.
 std::uint64_t allocations_here();
 
-/// Allocations not freed yet, of all threads.
+/// Allocations of all threads so far.
+std::uint64_t allocations_made();
+
+/// Allocations of all threads that are not freed yet.
 std::int64_t allocations_alive();
 
-/// While it lives, an allocation of this thread fails: the one after `spared` others, not counting
-/// those that are smaller than `at_least`.
+/// During its lifetime, one allocation of this thread fails, after `spared` successful ones of at
+/// least `at_least` bytes.
 class allocation_failure {
 public:
     enum class scope { once, from_then_on, once_on_any_thread };
@@ -24,7 +27,7 @@ public:
     allocation_failure(const allocation_failure&) = delete;
     allocation_failure& operator=(const allocation_failure&) = delete;
 
-    /// Whether one has failed.
+    /// Whether an allocation has failed.
     bool happened() const;
 };
 

@@ -1,4 +1,4 @@
-// The fake server, for connectors that do not block: each verb takes its time on the loop.
+// An asynchronous connector to the fake server, with a configurable delay for each call.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -13,13 +13,13 @@
 
 namespace support {
 
-/// How long each verb of an async_connector takes before the server answers.
+/// How long each call of an async_connector takes.
 struct slowness {
     std::chrono::nanoseconds open{};
     std::chrono::nanoseconds probe{};
     std::chrono::nanoseconds reset{};
     std::chrono::nanoseconds close{};
-    bool stubborn = false;  // it does not listen when it is cancelled
+    bool stubborn = false;  // ignores cancellation
 };
 
 inline boost::asio::awaitable<void> take(std::chrono::nanoseconds time, bool stubborn) {
@@ -29,7 +29,6 @@ inline boost::asio::awaitable<void> take(std::chrono::nanoseconds time, bool stu
     co_await timer.async_wait(asio::use_awaitable);
 }
 
-/// Opens and closes, probes and resets; without a thread.
 struct async_connector {
     std::shared_ptr<server> to;
     std::shared_ptr<slowness> slow = std::make_shared<slowness>();

@@ -1,4 +1,4 @@
-// Whether everything has come to rest that a test has set in motion.
+// Detects when the processes of a test have nothing left to do.
 #pragma once
 
 #include <dirent.h>
@@ -13,8 +13,8 @@
 
 namespace support {
 
-/// Whether no thread of a process runs or wants to; the caller does not count. On a busy machine a
-/// thread that has something to do waits for a processor, and wants to run all that time.
+/// Whether no thread of a process is runnable, except the caller. A thread that waits for a
+/// processor is runnable.
 inline bool all_sleep(pid_t process) {
     std::string tasks = "/proc/" + std::to_string(process) + "/task/";
     std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(tasks.c_str()), &::closedir);
@@ -30,9 +30,9 @@ inline bool all_sleep(pid_t process) {
     return true;
 }
 
-/// Waits until this process and `others` have been seen at rest five times in a row, for a second
-/// at most: threads that poll are never at rest for long. For tests that stop the clock: time may
-/// pass when what it has brought about so far is done.
+/// Waits until all threads of this process and of `others` were asleep in five checks in a row, for
+/// at most one second, because polling threads never sleep for long. For tests that stop the clock:
+/// they advance it when the effects of the last advance are complete.
 inline void come_to_rest(std::initializer_list<pid_t> others) {
     int in_a_row = 0;
     eventually(

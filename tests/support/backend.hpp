@@ -1,4 +1,4 @@
-// A real server, in a process of its own, that can be down in every way; and its connector.
+// A server in its own process that can fail in six ways, its connector, and socket helpers.
 #pragma once
 
 #include <arpa/inet.h>
@@ -26,7 +26,7 @@ namespace support {
 
 using namespace std::chrono_literals;
 
-/// A descriptor that closes itself.
+/// Closes the descriptor in its destructor.
 class descriptor {
 public:
     explicit descriptor(int fd = -1) : fd_(fd) {}
@@ -70,8 +70,17 @@ inline std::uint16_t port_of(const descriptor& socket) {
     return ntohs(address.sin_port);
 }
 
-/// A socket with a port of its own. A port asked for by its number stays with the socket even when
-/// it does not listen; until then the socket that found the port keeps others away from it.
+/// A listening socket on a free port of 127.0.0.1.
+inline descriptor listening_socket() {
+    descriptor socket(checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket"));
+    sockaddr_in address = loopback(0);
+    checked(::bind(socket.get(), plain(address), sizeof address), "bind");
+    checked(::listen(socket.get(), 64), "listen");
+    return socket;
+}
+
+/// A bound socket whose port stays reserved while it does not listen: the kernel keeps a port that
+/// was requested by number. A first socket finds a free port and reserves it meanwhile.
 inline descriptor with_own_port(int kind) {
     auto bind_to = [](const descriptor& socket, std::uint16_t port) {
         sockaddr_in address = loopback(port);
@@ -84,14 +93,14 @@ inline descriptor with_own_port(int kind) {
     };
     descriptor first(checked(::socket(AF_INET, kind, 0), "socket"));
     bind_to(first, 0);
-    share(first);  // only now: what is found must be nobody's
+    share(first);  // after bind: the port must have been free
     descriptor own(checked(::socket(AF_INET, kind, 0), "socket"));
     share(own);
     bind_to(own, port_of(first));
     return own;
 }
 
-/// Greets whoever connects with 'H' and answers every byte with 'O', unless told otherwise.
+/// Greets each client with 'H' and replies 'O' to every byte, unless it was told to fail.
 class backend {
 public:
     backend() {
@@ -114,26 +123,26 @@ public:
     std::uint16_t port() const { return port_; }
     pid_t process() const { return process_; }
 
-    // Six ways to be down.
+    // The six failures.
 
-    /// Nobody listens; who was connected is not any more.
+    /// Refuses new connections and closes existing ones.
     void refuse() {
         become(mood::gone);
         // A socket that no longer listens keeps its port.
         checked(::shutdown(socket_.get(), SHUT_RD), "shutdown");
     }
-    /// Who connects hears nothing from the network; who was connected gets no answer either.
+    /// New connections get no reply from the network; existing ones get no reply from the server.
     void vanish() {
         become(mood::deaf);
         checked(::listen(socket_.get(), 0), "listen");
         while (connects()) {
         }
     }
-    /// Accepts, and says nothing.
+    /// Accepts connections but does not reply.
     void fall_silent() { become(mood::mute); }
-    /// Accepts, says that it cannot serve, and hangs up.
+    /// Accepts connections, sends an error and closes them.
     void complain() { become(mood::sick); }
-    /// The process does not run.
+    /// Suspends the server's process.
     void stop() {
         stopped_ = true;
         ::kill(process_, SIGSTOP);
@@ -150,19 +159,19 @@ public:
 private:
     enum class mood : int { well, gone, deaf, mute, sick };
     static constexpr nfds_t most = 512;
-    /// What both processes see.
+    /// In memory that both processes share.
     struct shared {
-        std::atomic<mood> asked{mood::well};
+        std::atomic<mood> requested{mood::well};
         std::atomic<mood> now{mood::well};
     };
 
-    /// From its return on the server behaves so.
+    /// Returns when the server has changed its behavior.
     void become(mood next) {
-        shared_->asked = next;
+        shared_->requested = next;
         while (shared_->now != next) ::poll(nullptr, 0, 0);
     }
 
-    /// Whether one more finds room in the queue of those to be accepted.
+    /// Whether the accept queue has room for one more connection.
     bool connects() {
         descriptor one(checked(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), "socket"));
         sockaddr_in address = loopback(port_);
@@ -173,13 +182,13 @@ private:
         return connected;
     }
 
-    // In the process of the server: only what may be called after a fork.
+    // Runs in the forked process: only async-signal-safe functions.
     [[noreturn]] void serve() const {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         pollfd all[most] = {};
         nfds_t count = 1;
         for (;;) {
-            mood now = shared_->asked;
+            mood now = shared_->requested;
             shared_->now = now;
             if (now == mood::gone)
                 while (count > 1) ::close(all[--count].fd);
@@ -221,8 +230,8 @@ private:
     std::vector<descriptor> fillers_;
 };
 
-/// As a careful user would write it: no call takes longer than `patience`. (Zero: as a careless
-/// one would.) Its time is the steady clock's, so a test may stop it (clock.hpp).
+/// A connector whose calls end after `patience` (zero: never). It uses the steady clock, which a
+/// test can stop (clock.hpp).
 struct backend_connector {
     std::uint16_t port = 0;
     std::chrono::milliseconds patience{};

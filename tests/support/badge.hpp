@@ -1,4 +1,4 @@
-// Connectors that can be told apart: each resource remembers who made it, each crime is counted.
+// Connectors with a number: each resource remembers its connector, and each violation is counted.
 #pragma once
 
 #include <atomic>
@@ -7,13 +7,13 @@
 
 namespace support {
 
-/// What went wrong, and how many connectors came and went.
+/// Counts connectors, resources and violations.
 struct ledger {
-    std::atomic<int> begun{0};        // connectors made
+    std::atomic<int> begun{0};        // connectors created
     std::atomic<int> ended{0};        // connectors destroyed
-    std::atomic<int> ended_early{0};  // of these, with a call under way or a resource left
-    std::atomic<int> foreign{0};      // verbs called by another connector than the one that opened
-    std::atomic<int> overlaps{0};     // verbs called on a resource in use
+    std::atomic<int> ended_early{0};  // connectors destroyed during a call or before a resource
+    std::atomic<int> foreign{0};      // calls with a resource of another connector
+    std::atomic<int> overlaps{0};     // calls with a resource in use
     std::atomic<int> opened{0};
     std::atomic<int> closed{0};
     std::atomic<int> destroyed{0};
@@ -22,7 +22,7 @@ struct ledger {
     int crimes() const { return ended_early + foreign + overlaps; }
 };
 
-/// What makes one connector out of all the objects it is moved through.
+/// The identity of a connector, which moves with it.
 class badge {
 public:
     badge(ledger& to, int mine) : number(mine), book(to) { ++book.begun; }
@@ -39,7 +39,7 @@ public:
     std::atomic<int> resources{0};
 };
 
-/// A resource that knows its maker.
+/// A resource that knows its connector.
 class made {
 public:
     explicit made(badge& maker)
@@ -58,7 +58,7 @@ public:
         --maker_->resources;
     }
 
-    /// Nobody else uses it meanwhile.
+    /// Claims the resource; an overlapping claim is counted.
     class claim {
     public:
         explicit claim(made& m) : of_(m) {
@@ -72,7 +72,7 @@ public:
         made& of_;
     };
     claim use() { return claim(*this); }
-    /// Taken out of the pool: its maker may go.
+    /// Detaches the resource from its connector, which may then be destroyed.
     void leave() {
         if (maker_ == nullptr) return;
         ++maker_->book.destroyed;
@@ -86,7 +86,7 @@ private:
     std::unique_ptr<std::atomic<bool>> busy_;
 };
 
-/// Only opens and closes. Move-only.
+/// Only opens and closes resources. Move-only.
 class badged {
 public:
     badged(ledger& book, int number) : badge_(std::make_unique<badge>(book, number)) {}
@@ -119,7 +119,7 @@ protected:
     std::unique_ptr<badge> badge_;
 };
 
-/// Has every verb there is.
+/// Has all optional calls of a connector.
 class able_badged : public badged {
 public:
     using badged::badged;

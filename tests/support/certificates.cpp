@@ -1,4 +1,4 @@
-// Makes certificates by the program that everybody has.
+// Creates certificates with the program openssl.
 #include "support/certificates.hpp"
 
 #include <string>
@@ -14,7 +14,7 @@ constexpr const char* an_ancient_date = "20200101000000Z";
 constexpr const char* an_old_date = "20200201000000Z";
 constexpr const char* a_distant_date = "20990101000000Z";
 
-// By `openssl ca`, since nothing else can sign for a time that is over.
+// For `openssl ca`, the only command that can sign with dates in the past.
 constexpr const char* office = R"(
 [ ca ]
 default_ca = office
@@ -65,27 +65,27 @@ certificate certificates::make_authority(const std::string& name) const {
     add(command, {"-x509", "-sha256", "-days", "2", "-addext", "basicConstraints=critical,CA:TRUE",
                   "-addext", "keyUsage=critical,keyCertSign,cRLSign"});
     run("-", command, folder_, plenty);
-    folder_.hand_over();
+    folder_.give_to_user();
     return made;
 }
 
 certificate certificates::sign(const std::string& name, const std::string& host,
                                const std::string& from, const std::string& until) const {
-    certificate wanted{.file = folder_.path() / (name + ".request"),
-                       .key = folder_.path() / (name + ".key")};
-    run("-", new_key(wanted, host), folder_, plenty);
+    certificate request{.file = folder_.path() / (name + ".request"),
+                        .key = folder_.path() / (name + ".key")};
+    run("-", new_key(request, host), folder_, plenty);
     std::string names = "DNS:" + host + (host == "localhost" ? ",IP:127.0.0.1" : "");
     std::string book = folder_.write(name + ".book", "");
     std::string rules =
         folder_.write(name + ".rules", office + names + "\n[ office ]\ndatabase = " + book +
                                            "\nnew_certs_dir = " + folder_.path().string() + "\n");
-    certificate made{.file = folder_.path() / (name + ".pem"), .key = wanted.key};
+    certificate made{.file = folder_.path() / (name + ".pem"), .key = request.key};
     run("-",
         {program("openssl"), "ca", "-batch", "-notext", "-config", rules, "-cert", authority_.file,
-         "-keyfile", authority_.key, "-startdate", from, "-enddate", until, "-in", wanted.file,
+         "-keyfile", authority_.key, "-startdate", from, "-enddate", until, "-in", request.file,
          "-out", made.file},
         folder_, plenty);
-    folder_.hand_over();
+    folder_.give_to_user();
     return made;
 }
 

@@ -1,4 +1,4 @@
-// Certificates for servers on this machine: one that is good, and those that must be refused.
+// Creates certificates for test servers: a valid one, and some that clients must reject.
 #pragma once
 
 #include <filesystem>
@@ -13,26 +13,26 @@ struct certificate {
     std::filesystem::path key;
 };
 
-/// An authority of one's own and what it has signed, in a folder of somebody else's.
+/// A new authority and the certificates that it signs, in the given folder.
 class certificates {
 public:
     explicit certificates(const temporary_folder& folder);
 
-    /// Whom to trust.
+    /// The authority's certificate, for clients.
     const std::filesystem::path& authority() const { return authority_.file; }
-    /// Another authority, which has signed nothing here.
+    /// Another authority, which has signed none of these certificates.
     certificate stranger() const { return make_authority("stranger"); }
 
     /// For localhost and 127.0.0.1.
     certificate good() const;
     /// For elsewhere.example.
     certificate wrong_name() const;
-    /// For localhost, and long over.
+    /// For localhost, expired.
     certificate expired() const;
 
 private:
     certificate make_authority(const std::string& name) const;
-    /// Dates as openssl writes them: year, month, day, time, zone.
+    /// Dates have openssl's format: year, month, day, time, zone.
     certificate sign(const std::string& name, const std::string& host, const std::string& from,
                      const std::string& until) const;
 

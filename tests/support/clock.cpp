@@ -1,12 +1,10 @@
-// The functions that test programs call instead of the system's, where those read a clock or wait
-// until some time.
+// Replacements for system functions that read a clock or wait with a timeout.
 //
-// While the clock is stopped, each wait is cut into slices. After each, the caller looks at the
-// clock again, as it has to after any wake-up without a reason. Threads that sleep on a condition
-// variable or a futex are also woken by advance(); their slices only end the rare wait that had not
-// begun when advance() looked. There may be hundreds of threads on futexes: their slices double, so
-// that a slow machine has time for something else. While the clock runs, no wait is cut: a slice
-// would hide a wake-up that was lost.
+// While the clock is stopped, each wait is cut into slices, after which the caller checks the clock
+// as after any spurious wake-up. advance() also wakes threads that sleep on a condition variable or
+// a futex; their slices only end the rare wait that had not begun when advance() looked. Futex
+// slices double, because hundreds of threads may sleep on futexes. While the clock runs, no wait is
+// cut: a slice would hide a lost wake-up.
 #include "support/clock.hpp"
 
 #include <algorithm>
@@ -72,13 +70,13 @@ std::int64_t steady_now() {
 
 bool is_stopped() { return stopped_at.load() >= 0; }
 
-/// What the machine's clock shows when a wait until some steady time is to end, or its next slice.
+/// The machine time at which a wait until this steady time ends, or its next slice.
 timespec end_of_wait(std::int64_t until, std::int64_t next_slice = slice) {
     if (is_stopped()) return time_of(machine_now() + next_slice);
     return time_of(std::max<std::int64_t>(0, until - ahead.load()));
 }
 
-/// What threads sleep on at present, and how to wake them.
+/// The objects that threads sleep on, and how to wake them.
 class sleepers {
 public:
     void add(const void* on, void (*wake)(const void*)) {
@@ -104,16 +102,15 @@ sleepers& all_sleepers() {
     return *all;
 }
 
-/// While it exists and the clock is stopped, advance() wakes who sleeps on something. While the
-/// clock runs it does nothing: a shared mutex in every wait would hide data races from
-/// ThreadSanitizer.
+/// Registers a sleeping thread for advance() while the clock is stopped. Does nothing while the
+/// clock runs: a shared mutex in every wait would hide data races from ThreadSanitizer.
 class waking {
 public:
     waking(const void* on, void (*wake)(const void*)) : on_(is_stopped() ? on : nullptr) {
         if (on_ != nullptr) all_sleepers().add(on_, wake);
     }
     ~waking() {
-        int error = errno;  // what the wait ended with
+        int error = errno;  // of the wait
         if (on_ != nullptr) all_sleepers().remove(on_);
         errno = error;
     }
@@ -140,8 +137,8 @@ int shorter(int timeout) {
 
 namespace {
 
-/// A call of futex with FUTEX_WAIT_BITSET. A slice that ends may be followed by another one here:
-/// the kernel looks at the word each time.
+/// A futex call with FUTEX_WAIT_BITSET. The slices can be repeated here, because the kernel checks
+/// the futex word each time.
 long wait_on_futex(const long (&a)[6], std::int64_t until) {
     const auto* word = reinterpret_cast<const void*>(a[0]);
     waking entry(word, wake_futex);
@@ -160,7 +157,7 @@ extern "C" {
 std::int64_t __wrap__ZNSt6chrono3_V212steady_clock3nowEv();
 std::int64_t __wrap__ZNSt6chrono3_V212steady_clock3nowEv() { return steady_now(); }
 
-/// cenote::shell::read_clock(): the processor's counter cannot be stopped.
+/// cenote::shell::read_clock(), which reads the processor's counter.
 std::int64_t __wrap__ZN6cenote5shell10read_clockEv();
 std::int64_t __wrap__ZN6cenote5shell10read_clockEv() { return steady_now(); }
 
@@ -182,8 +179,8 @@ int __wrap_pthread_cond_clockwait(pthread_cond_t* of, pthread_mutex_t* with, clo
     return result == ETIMEDOUT && steady_now() < count(*until) ? 0 : result;
 }
 
-/// The library sleeps on futexes, with the time at which to wake up. Each call is passed on with
-/// the arguments that its caller gave: to read more would be to read the caller's stack.
+/// The library sleeps on futexes with an absolute timeout. Reads only the arguments that the caller
+/// passed: further ones would come from the caller's stack.
 long __wrap_syscall(long number, ...);
 long __wrap_syscall(long number, ...) {
     va_list rest;
@@ -218,7 +215,7 @@ int __wrap_epoll_wait(int on, epoll_event* events, int count, int timeout) {
     return __real_epoll_wait(on, events, count, shorter(timeout));
 }
 
-/// Without a timer of the kernel's, Asio gives its timeouts to epoll_wait.
+/// Without a timerfd, Asio passes its timeouts to epoll_wait.
 int __wrap_timerfd_create(int which, int flags);
 int __wrap_timerfd_create(int which, int flags) {
     if (!is_stopped()) return __real_timerfd_create(which, flags);
@@ -232,7 +229,7 @@ int __wrap_timerfd_create(int which, int flags) {
 namespace support {
 
 stopped_clock::stopped_clock() {
-    if (is_stopped()) std::abort();  // there is one already
+    if (is_stopped()) std::abort();  // only one at a time
     stopped_at = steady_now();
 }
 

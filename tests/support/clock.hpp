@@ -1,21 +1,20 @@
-// The steady clock in the hands of a test: time passes when the test says so, and not before.
+// Lets a test stop the steady clock and advance it by hand.
 //
-// Every test program reads the time through clock.cpp: the linker redirects steady_clock::now(),
-// the library's read_clock() and the calls that wait until some time (--wrap). Nothing in the
-// library knows of it.
+// In every test program the linker (--wrap) redirects steady_clock::now(), the library's
+// read_clock() and system calls with timeouts to clock.cpp. The library itself does not know.
 #pragma once
 
 #include <chrono>
 
 namespace support {
 
-/// While it exists, the steady clock stands still; only advance() moves it. A timed wait that
-/// begins meanwhile ends when the clock has reached its time. Make it before what it is to rule: a
-/// wait that began earlier has its real length. One at a time; afterwards the clock runs on from
-/// where it is.
+/// During its lifetime, the steady clock stands still; only advance() moves it. A timed wait that
+/// begins meanwhile ends when the stopped clock reaches its deadline; a wait that began earlier has
+/// its real length, so create this object first. One at a time; afterwards the clock runs on from
+/// the time it shows.
 ///
-/// Pools take a timer that is two seconds late for a frozen process, so advance() a pool by less at
-/// a time unless that is the point.
+/// Pools treat a timer that is two seconds late as a sign of a frozen process: advance by less at a
+/// time unless that is tested.
 class stopped_clock {
 public:
     stopped_clock();
@@ -26,8 +25,7 @@ public:
     void advance(std::chrono::nanoseconds by);
 };
 
-/// From now on the time since boot is ahead of the steady clock by so much more, as after the
-/// system was suspended.
+/// Advances the time since boot, but not the steady clock, as a suspended system does.
 void suspend_system(std::chrono::nanoseconds time);
 
 }  // namespace support

@@ -1,4 +1,4 @@
-// The clock of tests: that what waits in the library waits for it.
+// Tests the stopped clock with all kinds of waits.
 #include "support/clock.hpp"
 
 #include <boost/asio/io_context.hpp>
@@ -39,7 +39,7 @@ TEST(stopped_clock, runs_on_afterwards_and_never_backwards) {
     EXPECT_TRUE(support::eventually([&] { return steady_clock::now() > last; }));
 }
 
-TEST(stopped_clock, leaves_waits_whole_afterwards) {
+TEST(stopped_clock, does_not_cut_waits_afterwards) {
     {
         stopped_clock time;
     }
@@ -49,7 +49,7 @@ TEST(stopped_clock, leaves_waits_whole_afterwards) {
     EXPECT_EQ(never.wait_for(lock, 100ms), std::cv_status::timeout);
 }
 
-/// So that who waits for a descriptor until some time looks at the clock again.
+/// So that a wait for a descriptor with a timeout checks the clock.
 TEST(stopped_clock, cuts_waits_for_descriptors) {
     stopped_clock time;
     auto before = support::machine_time();
@@ -64,7 +64,7 @@ TEST(stopped_clock, ends_the_wait_for_a_condition) {
     stopped_clock time;
     std::mutex mutex;
     std::condition_variable never;
-    auto end = steady_clock::now() + 1h;  // also of a thread that starts late
+    auto end = steady_clock::now() + 1h;  // read here, in case the thread starts late
     auto waiter = std::async(std::launch::async, [&] {
         std::unique_lock lock(mutex);
         return never.wait_until(lock, end, [] { return false; });
@@ -78,7 +78,7 @@ TEST(stopped_clock, ends_the_wait_for_a_condition) {
 TEST(stopped_clock, ends_the_wait_of_a_thread_for_a_lease) {
     stopped_clock time;
     cenote::pool<int> pool{[] { return 1; }, {.max = 1}};
-    auto held = pool.acquire();
+    auto lease = pool.acquire();
     auto waiter = std::async(std::launch::async, [&] {
         EXPECT_THROW((void)pool.acquire_for(1s), cenote::timed_out_error);
     });

@@ -1,4 +1,4 @@
-// What a program that is started finds open.
+// Lists the descriptors that a child process inherits.
 #pragma once
 
 #include <array>
@@ -10,12 +10,12 @@
 
 namespace support {
 
-/// The files, sockets and other descriptors that a child has after exec, by what they stand for.
-/// Without its pipes and devices, which are those of its start.
+/// The targets of the descriptors that a child has after exec, without the pipes and devices of its
+/// standard streams.
 inline std::multiset<std::string> descriptors_of_a_child() {
     const char* list = "for f in /proc/$$/fd/*; do readlink $f; done";
     std::unique_ptr<std::FILE, int (*)(std::FILE*)> child(::popen(list, "r"), &::pclose);
-    if (child == nullptr) throw std::runtime_error("no child could be started");
+    if (child == nullptr) throw std::runtime_error("cannot start a child");
     std::multiset<std::string> all;
     std::array<char, 4096> line{};
     while (std::fgets(line.data(), line.size(), child.get()) != nullptr) {

@@ -1,79 +1,45 @@
-// A hostile server: it answers the first requests as it was told, and then sends the same bytes
-// until the client hangs up.
+// A hostile server: sends scripted replies to the first requests, then the same bytes without end.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <list>
-#include <netinet/in.h>
 #include <string>
 #include <string_view>
 #include <sys/socket.h>
-#include <thread>
 #include <utility>
 
-#include "support/backend.hpp"
+#include "support/tcp_server.hpp"
 
 namespace support {
 
 struct flood {
-    std::string greeting = {};  // sent before the client has said anything
-    /// To the first thing that the client says, if the answer depends on it.
+    std::string greeting = {};  // sent before the client's first request
+    /// The reply to the first request, computed from it.
     std::function<std::string(std::string_view)> first = {};
-    std::deque<std::string> answers = {};  // each to another thing the client says
-    std::string unit = {};                 // sent again and again after the last answer
+    std::deque<std::string> answers = {};  // the replies to the next requests
+    std::string unit = {};                 // repeated without end after the last reply
 };
 
 class flooding_server {
 public:
-    explicit flooding_server(flood what)
-        : what_(std::move(what)),
-          listener_(checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket")) {
-        while (block_.size() < block_size) block_ += what_.unit;
-        sockaddr_in address = loopback(0);
-        checked(::bind(listener_.get(), plain(address), sizeof address), "bind");
-        checked(::listen(listener_.get(), 64), "listen");
-        socklen_t size = sizeof address;
-        void* filled = &address;
-        ::getsockname(listener_.get(), static_cast<sockaddr*>(filled), &size);
-        port_ = ntohs(address.sin_port);
-        accepting_ = std::thread([this] { accept_all(); });
-    }
-    flooding_server(const flooding_server&) = delete;
-    flooding_server& operator=(const flooding_server&) = delete;
-    ~flooding_server() {
-        ::shutdown(listener_.get(), SHUT_RD);
-        accepting_.join();
-        for (const descriptor& one : open_) ::shutdown(one.get(), SHUT_RDWR);
-        for (std::thread& one : serving_) one.join();
-    }
+    explicit flooding_server(flood what) : what_(std::move(what)), block_(block_of(what_.unit)) {}
 
-    std::uint16_t port() const { return port_; }
-    /// Of the flood, given to the system: about 10 MiB may be on the way.
+    std::uint16_t port() const { return server_.port(); }
+    /// Bytes of the flood passed to the kernel, which may buffer about 10 MiB.
     std::size_t sent() const { return sent_; }
-    int connections() const { return connections_; }
-    /// Connections that the client has not ended.
-    int present() const { return present_; }
+    int connections() const { return server_.accepted(); }
+    /// Connections that the client has not closed.
+    int present() const { return server_.present(); }
 
 private:
-    static constexpr std::size_t block_size = 16'384;
-
-    void accept_all() {
-        for (int fd; (fd = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) {
-            ++connections_;
-            ++present_;
-            open_.emplace_back(fd);
-            serving_.emplace_back([this, fd] {
-                serve(fd);
-                ::shutdown(fd, SHUT_RDWR);
-                --present_;
-            });
-        }
+    static std::string block_of(const std::string& unit) {
+        std::string block;
+        while (block.size() < 16'384) block += unit;
+        return block;
     }
     static bool say(int fd, const std::string& text) {
         return ::send(fd, text.data(), text.size(), MSG_NOSIGNAL) ==
@@ -94,15 +60,9 @@ private:
     }
 
     const flood what_;
-    std::string block_;
-    descriptor listener_;
-    std::uint16_t port_ = 0;
-    std::atomic<int> connections_{0};
-    std::atomic<int> present_{0};
+    const std::string block_;
     std::atomic<std::size_t> sent_{0};
-    std::list<descriptor> open_;
-    std::list<std::thread> serving_;
-    std::thread accepting_;
+    tcp_server server_{[this](int fd) { serve(fd); }};  // last: its threads use the others
 };
 
 }  // namespace support

@@ -1,4 +1,4 @@
-// The proxy: one thread, one poll, and a queue of bytes for each direction of each connection.
+// The proxy: one thread, one poll call, and a byte queue for each direction of each connection.
 #include "support/gate.hpp"
 
 #include <algorithm>
@@ -40,12 +40,12 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 constexpr auto never = clock::time_point::max();
-/// What one direction may hold; who sends more has to wait.
+/// The capacity of one direction's queue; a full queue blocks the sender.
 constexpr std::size_t room = 256 * 1024;
 constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
 
-/// What the verbs have asked for.
-struct conduct {
+/// The commands in effect.
+struct behavior {
     std::chrono::nanoseconds delay{};
     std::size_t bytes_per_second = no_limit;
     std::size_t corrupt_every = 0;
@@ -55,7 +55,7 @@ struct conduct {
     bool hold = false;
     bool silent = false;
     bool black_hole = false;
-    std::string altered;  // empty: nothing (any more)
+    std::string altered;  // empty: nothing left to alter
     std::string altered_into;
 };
 
@@ -64,66 +64,62 @@ void make_resetting(const descriptor& socket) {
     ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
 }
 
-/// The way in one direction: bytes that were heard here and are to be said there.
+/// One direction of a connection: bytes that were received on one side and wait for the other.
 struct flow {
     struct piece {
         std::string bytes;
         clock::time_point due;
     };
     std::deque<piece> pieces;
-    std::size_t held = 0;
+    std::size_t buffered = 0;
     bool heard_end = false;
     bool said_end = false;
-    /// Since the verb was spoken.
+    // Counted from the command.
     std::size_t until_cut = no_limit;
     std::size_t until_hold = no_limit;
     std::size_t since_corrupt = 0;
-    /// When the next byte may go, if they are counted by time.
+    /// When the next byte may be sent, while the rate is limited.
     clock::time_point free_at{};
 
     void clear() {
         pieces.clear();
-        held = 0;
+        buffered = 0;
     }
 };
 
-/// A client, and its connection to the server unless there is none.
+/// A client's connection, and the gate's own connection to the server.
 struct link {
     descriptor client;
     descriptor server;
     flow requests;
     flow replies;
-    /// It was accepted in the black hole.
-    bool lost = false;
-    /// It is not known yet whether it counts.
-    bool unheard = false;
+    bool lost = false;     // accepted in the black hole
+    bool unheard = false;  // no bytes yet that decide whether it is overlooked
     bool overlooked = false;
-    /// All was said here; both sides have to hang up as well.
-    bool finished = false;
+    bool finished = false;  // shut down here; both sides still have to close
     bool client_gone = false;
     bool over = false;
 };
 
-/// Whether the kernel has bytes, or the end, that it has not sent for the first time.
+/// Whether the kernel has bytes or an end that it has never sent.
 bool has_unsent(const descriptor& to) {
     int unsent = 0;
     return ::ioctl(to.get(), SIOCOUTQNSD, &unsent) == 0 && unsent > 0;
 }
 
-/// Whether this side has not heard of a hang-up. The kernel knows before the gate has read that
-/// far.
-bool seems_there(const descriptor& client) {
+/// Whether the kernel has received no end from this client.
+bool seems_open(const descriptor& client) {
     tcp_info info{};
     socklen_t size = sizeof info;
     if (::getsockopt(client.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
-    // In the latter two it was this side that hung up.
+    // In both FIN_WAIT states only this side has shut down.
     return info.tcpi_state == TCP_ESTABLISHED || info.tcpi_state == TCP_FIN_WAIT1 ||
            info.tcpi_state == TCP_FIN_WAIT2;
 }
 
-/// The ports of clients whose sockets are in one of these states, as the kernel's table has it. On
-/// a busy machine a hang-up takes milliseconds to reach the other end of a loopback connection, but
-/// the closed socket itself is marked at once.
+/// The ports of clients whose sockets are in one of these states, from the kernel's table. On a
+/// busy machine an end takes milliseconds to reach the other side of a loopback connection, but the
+/// closed socket itself changes its state at once.
 std::set<unsigned> ports_of_clients(unsigned server_port, std::initializer_list<unsigned> states) {
     std::set<unsigned> ports;
     std::ifstream table("/proc/self/net/tcp");
@@ -139,7 +135,6 @@ std::set<unsigned> ports_of_clients(unsigned server_port, std::initializer_list<
     }
     return ports;
 }
-/// Of those that have not closed their sockets.
 std::set<unsigned> ports_of_open_clients(unsigned server_port) {
     return ports_of_clients(server_port, {TCP_ESTABLISHED, TCP_CLOSE_WAIT});
 }
@@ -173,41 +168,40 @@ public:
     ~loop();
 
     std::uint16_t port() const { return port_; }
-    /// Has the thread do it, after it has accepted all who have connected; returns when it is done.
-    void tell(const std::function<void(loop&)>& what);
+    /// Runs `what` on the loop's thread, after it has accepted all pending connections.
+    void run_on_loop(const std::function<void(loop&)>& what);
 
-    // What follows is the thread's.
+    // The rest is called only on the loop's thread.
 
     void refuse();
     void listen();
     void finish(link& one);
     void reset(link& one);
-    /// Returns the ports of the clients that are to hear of it.
+    /// Returns the ports of the affected clients.
     std::set<unsigned> end_all(ending how);
-    /// Leaves the ports of those whose kernel has not heard of it yet.
+    /// Removes the clients whose kernel knows the end.
     void leave_unaware(std::set<unsigned>& clients, ending how) const;
     std::list<link>& links() { return links_; }
-    /// Whether it is not one of those to be overlooked.
     static bool counts(const link& one) { return !one.unheard && !one.overlooked; }
     std::size_t connections() const;
     std::size_t accepted() const { return accepted_; }
     std::size_t most_at_once() const { return most_at_once_; }
-    void overlook(teller of_beginnings) { overlooked_ = std::move(of_beginnings); }
+    void overlook(predicate of_beginnings) { overlooked_ = std::move(of_beginnings); }
 
-    conduct now;
+    behavior now;
 
 private:
     void run();
     void wait(clock::time_point until);
     void watch(const descriptor& socket, bool reads, bool writes);
     bool ready(const descriptor& socket) const;
-    void obey();
+    void run_command();
     void accept_all();
     void listen_to_beginning(link& one, const std::string& bytes);
     void count();
     void connect(link& one);
     void carry(link& one);
-    void swallow(link& one);
+    void discard(link& one);
     void take_in(link& one, const descriptor& from, flow& way);
     void give_out(link& one, const descriptor& to, flow& way);
     bool give_piece(link& one, const descriptor& to, flow& way);
@@ -225,21 +219,21 @@ private:
     std::list<link> links_;
     std::size_t accepted_ = 0;
     std::size_t most_at_once_ = 0;
-    teller overlooked_;
+    predicate overlooked_;
     std::vector<pollfd> polled_;
-    /// Of this round: what is due must not change between deciding what to wait for and how long.
+    /// The time of this round, read once: what to wait for and how long must agree.
     clock::time_point time_;
 
     std::mutex mutex_;
     std::condition_variable done_;
-    const std::function<void(loop&)>* order_ = nullptr;
+    const std::function<void(loop&)>* command_ = nullptr;
     bool ends_ = false;
     std::thread thread_;
 };
 
 gate::loop::loop(std::uint16_t server_port)
     : server_port_(server_port),
-      // Whose address may be reused: it can listen again while those it has accepted are there.
+      // Its address may be reused, so it can listen again while accepted connections exist.
       listener_(with_own_port(SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK)),
       port_(port_of(listener_)),
       wake_(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
@@ -248,27 +242,27 @@ gate::loop::loop(std::uint16_t server_port)
 }
 
 gate::loop::~loop() {
-    tell([](loop& me) { me.ends_ = true; });
+    run_on_loop([](loop& me) { me.ends_ = true; });
     thread_.join();
 }
 
-void gate::loop::tell(const std::function<void(loop&)>& what) {
+void gate::loop::run_on_loop(const std::function<void(loop&)>& what) {
     std::unique_lock lock(mutex_);
-    // Verbs of several threads take turns.
-    done_.wait(lock, [this] { return order_ == nullptr; });
-    order_ = &what;
+    // One command at a time, also from several threads.
+    done_.wait(lock, [this] { return command_ == nullptr; });
+    command_ = &what;
     ::eventfd_write(wake_.get(), 1);
-    done_.wait(lock, [&] { return order_ != &what; });
+    done_.wait(lock, [&] { return command_ != &what; });
 }
 
-void gate::loop::obey() {
+void gate::loop::run_command() {
     eventfd_t count = 0;
     ::eventfd_read(wake_.get(), &count);
     std::lock_guard lock(mutex_);
-    if (order_ == nullptr) return;
+    if (command_ == nullptr) return;
     accept_all();
-    (*order_)(*this);
-    order_ = nullptr;
+    (*command_)(*this);
+    command_ = nullptr;
     done_.notify_all();
 }
 
@@ -284,7 +278,7 @@ void gate::loop::run() {
             until = std::min(until, next_due(one));
         }
         wait(until);
-        if (ready(wake_)) obey();
+        if (ready(wake_)) run_command();
         if (listening_) accept_all();
         for (link& one : links_) carry(one);
         links_.remove_if([](const link& one) { return one.over; });
@@ -307,7 +301,7 @@ void gate::loop::watch(const descriptor& socket, bool reads, bool writes) {
     short events = 0;
     if (reads) events = POLLIN;
     if (writes) events = static_cast<short>(events | POLLOUT);
-    // Without a wish a hangup would still be told, again and again.
+    // Even without events, poll reports a hang-up in every round.
     if (events != 0 && socket.get() >= 0)
         polled_.push_back({.fd = socket.get(), .events = events, .revents = 0});
 }
@@ -325,9 +319,9 @@ void gate::loop::watch_link(const link& one) {
     };
     bool replies_go = !now.hold && one.replies.until_hold > 0 && due(one.replies);
     watch(one.client,
-          !one.client_gone && (loses || (!one.requests.heard_end && one.requests.held < room)),
+          !one.client_gone && (loses || (!one.requests.heard_end && one.requests.buffered < room)),
           !loses && replies_go);
-    watch(one.server, !one.replies.heard_end && (loses || one.replies.held < room),
+    watch(one.server, !one.replies.heard_end && (loses || one.replies.buffered < room),
           !loses && due(one.requests));
 }
 
@@ -338,7 +332,7 @@ clock::time_point gate::loop::next_due(const link& one) const {
         if (way->pieces.empty() || (now.hold && way == &one.replies)) continue;
         if (way->until_hold == 0) continue;
         clock::time_point due = std::max(way->pieces.front().due, way->free_at);
-        // What is due already waits for room, which the poll itself tells.
+        // Bytes that are already due wait for the socket to become writable.
         if (due > time_) first = std::min(first, due);
     }
     return first;
@@ -368,8 +362,8 @@ void gate::loop::listen_to_beginning(link& one, const std::string& bytes) {
     if (!one.overlooked) count();
 }
 
-/// All had come before the first of them is looked at, and who is there when it is looked at was
-/// there before: whom this counts, were there at the same time.
+/// All pending connections were accepted before this call, and a client that is open now was open
+/// then: so the counted clients were connected at the same time.
 void gate::loop::count() {
     if (links_.size() > most_at_once_) most_at_once_ = std::max(most_at_once_, connections());
 }
@@ -399,7 +393,7 @@ void gate::loop::listen() {
 void gate::loop::finish(link& one) {
     ::shutdown(one.client.get(), SHUT_WR);
     ::shutdown(one.server.get(), SHUT_WR);
-    // Who closes with bytes unread would reset instead: the rest is heard, and forgotten.
+    // Closing with unread bytes would send a reset: keep the sockets, and discard what arrives.
     one.finished = true;
 }
 
@@ -426,8 +420,8 @@ void gate::loop::leave_unaware(std::set<unsigned>& clients, ending how) const {
     std::set<unsigned> unaware = how == ending::reset ? ports_of_open_clients(port_)
                                                       : ports_of_clients(port_, {TCP_ESTABLISHED});
     std::erase_if(clients, [&](unsigned port) { return !unaware.contains(port); });
-    // A new client may have the port of one that is gone; and who does not read what comes before
-    // the end cannot hear of it.
+    // A new client may have the port of a closed one; and a client that does not read cannot
+    // receive the end.
     for (const link& one : links_)
         if (!one.finished || has_unsent(one.client)) clients.erase(port_of_peer(one.client));
 }
@@ -435,16 +429,16 @@ void gate::loop::leave_unaware(std::set<unsigned>& clients, ending how) const {
 std::size_t gate::loop::connections() const {
     std::set<unsigned> open = ports_of_open_clients(port_);
     return static_cast<std::size_t>(std::ranges::count_if(links_, [&](const link& one) {
-        return counts(one) && seems_there(one.client) && open.contains(port_of_peer(one.client));
+        return counts(one) && seems_open(one.client) && open.contains(port_of_peer(one.client));
     }));
 }
 
 void gate::loop::carry(link& one) {
     if (one.over) return;
-    if (now.black_hole || one.lost || one.finished) return swallow(one);
+    if (now.black_hole || one.lost || one.finished) return discard(one);
     if (now.silent) return;
     if (one.server.get() < 0) connect(one);
-    // It hung up in the black hole, of which the server hears only now.
+    // The client closed in the black hole; pass its end on to the server now.
     if (one.client_gone) one.requests.heard_end = true;
     if (!one.over) take_in(one, one.client, one.requests);
     if (!one.over) take_in(one, one.server, one.replies);
@@ -453,7 +447,7 @@ void gate::loop::carry(link& one) {
     if (!one.over) end_if_all_is_said(one);
 }
 
-void gate::loop::swallow(link& one) {
+void gate::loop::discard(link& one) {
     one.requests.clear();
     one.replies.clear();
     std::string gone;
@@ -472,11 +466,11 @@ void gate::loop::swallow(link& one) {
 }
 
 void gate::loop::take_in(link& one, const descriptor& from, flow& way) {
-    // Of many connections few have something to say at a time.
+    // Most connections are quiet: skip the system call.
     if (!ready(from)) return;
-    while (!way.heard_end && way.held < room) {
+    while (!way.heard_end && way.buffered < room) {
         std::string bytes;
-        heard what = hear(from, bytes, room - way.held);
+        heard what = hear(from, bytes, room - way.buffered);
         if (what == heard::nothing) return;
         if (what == heard::failure) return reset(one);
         if (what == heard::end) {
@@ -489,7 +483,7 @@ void gate::loop::take_in(link& one, const descriptor& from, flow& way) {
         if (replies && now.corrupt_every > 0)
             for (char& byte : bytes)
                 if (++way.since_corrupt % now.corrupt_every == 0) byte = static_cast<char>(~byte);
-        way.held += bytes.size();
+        way.buffered += bytes.size();
         way.pieces.push_back({.bytes = std::move(bytes),
                               .due = clock::now() + (replies ? now.delay : clock::duration{})});
     }
@@ -503,10 +497,10 @@ void gate::loop::alter(std::string& bytes) {
     now.altered.clear();
 }
 
-/// How much may go in one segment.
+/// How many bytes may be sent in one segment.
 std::size_t gate::loop::portion(const flow& way, std::size_t size) const {
     std::size_t most = now.split ? 1 : size;
-    // A hundredth of a second's worth, so that slow is not jerky.
+    // Portions of 10 ms, so that the stream is even.
     if (now.bytes_per_second != no_limit)
         most = std::min(most, std::max<std::size_t>(1, now.bytes_per_second / 100));
     return std::min({most, size, way.until_cut, way.until_hold});
@@ -521,16 +515,16 @@ bool gate::loop::give_piece(link& one, const descriptor& to, flow& way) {
     }
     std::size_t size = now.split ? 1 : first.bytes.size();
     if (replies) size = portion(way, first.bytes.size());
-    // Read before the client can hear it: a test that moves the clock then must not delay the rest.
+    // Read the clock before sending: a test may advance it as soon as the client has received this.
     clock::time_point time = clock::now();
     ssize_t sent = ::send(to.get(), first.bytes.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) {
-        // Not even connected yet is as good as busy.
+        // A socket that is still connecting counts as busy.
         if (errno != EAGAIN && errno != EINTR && errno != ENOTCONN) reset(one);
         return false;
     }
     auto count = static_cast<std::size_t>(sent);
-    way.held -= count;
+    way.buffered -= count;
     first.bytes.erase(0, count);
     if (first.bytes.empty()) way.pieces.pop_front();
     if (!replies) return !now.split;
@@ -539,7 +533,7 @@ bool gate::loop::give_piece(link& one, const descriptor& to, flow& way) {
     if (now.bytes_per_second != no_limit)
         way.free_at = time + std::chrono::nanoseconds(static_cast<std::int64_t>(
                                  1'000'000'000 * count / now.bytes_per_second));
-    // One byte a round, so that the segments of all take turns.
+    // One byte per round, so that all connections take turns.
     return !now.split;
 }
 
@@ -572,7 +566,7 @@ gate::~gate() = default;
 std::uint16_t gate::port() const { return loop_->port(); }
 
 void gate::pass() {
-    loop_->tell([](loop& me) {
+    loop_->run_on_loop([](loop& me) {
         me.now = {};
         for (link& one : me.links()) {
             one.replies.until_cut = no_limit;
@@ -585,38 +579,39 @@ void gate::pass() {
 }
 
 void gate::delay(std::chrono::nanoseconds time) {
-    loop_->tell([=](loop& me) { me.now.delay = time; });
+    loop_->run_on_loop([=](loop& me) { me.now.delay = time; });
 }
 
 void gate::throttle(std::size_t bytes_per_second) {
-    loop_->tell([=](loop& me) { me.now.bytes_per_second = bytes_per_second; });
+    loop_->run_on_loop([=](loop& me) { me.now.bytes_per_second = bytes_per_second; });
 }
 
 void gate::split() {
-    loop_->tell([](loop& me) { me.now.split = true; });
+    loop_->run_on_loop([](loop& me) { me.now.split = true; });
 }
 
 void gate::hold_replies() {
-    loop_->tell([](loop& me) { me.now.hold = true; });
+    loop_->run_on_loop([](loop& me) { me.now.hold = true; });
 }
 
 void gate::let_go() {
-    loop_->tell([](loop& me) {
+    loop_->run_on_loop([](loop& me) {
         me.now.hold = false;
         for (link& one : me.links()) one.replies.until_hold = no_limit;
     });
 }
 
 void gate::hold_replies_after(std::size_t bytes) {
-    loop_->tell([=](loop& me) {
+    loop_->run_on_loop([=](loop& me) {
         for (link& one : me.links())
             if (me.counts(one)) one.replies.until_hold = bytes;
     });
 }
 
 void gate::alter_request(const std::string& what, const std::string& into) {
-    if (what.empty() || what.size() != into.size()) throw std::invalid_argument("not as long");
-    loop_->tell([&](loop& me) {
+    if (what.empty() || what.size() != into.size())
+        throw std::invalid_argument("gate: the replacement must have the same length");
+    loop_->run_on_loop([&](loop& me) {
         me.now.altered = what;
         me.now.altered_into = into;
     });
@@ -624,16 +619,16 @@ void gate::alter_request(const std::string& what, const std::string& into) {
 
 bool gate::altered() {
     bool yes = false;
-    loop_->tell([&](loop& me) { yes = me.now.altered.empty(); });
+    loop_->run_on_loop([&](loop& me) { yes = me.now.altered.empty(); });
     return yes;
 }
 
 void gate::accept_and_be_silent() {
-    loop_->tell([](loop& me) { me.now.silent = true; });
+    loop_->run_on_loop([](loop& me) { me.now.silent = true; });
 }
 
 void gate::cut_after(std::size_t bytes, ending how) {
-    loop_->tell([=](loop& me) {
+    loop_->run_on_loop([=](loop& me) {
         me.now.cut = how;
         me.now.cut_after = bytes;
         for (link& one : me.links()) one.replies.until_cut = bytes;
@@ -641,18 +636,18 @@ void gate::cut_after(std::size_t bytes, ending how) {
 }
 
 void gate::corrupt(std::size_t every_nth) {
-    loop_->tell([=](loop& me) {
+    loop_->run_on_loop([=](loop& me) {
         me.now.corrupt_every = every_nth;
         for (link& one : me.links()) one.replies.since_corrupt = 0;
     });
 }
 
 void gate::black_hole() {
-    loop_->tell([](loop& me) { me.now.black_hole = true; });
+    loop_->run_on_loop([](loop& me) { me.now.black_hole = true; });
 }
 
 void gate::refuse() {
-    loop_->tell([](loop& me) { me.refuse(); });
+    loop_->run_on_loop([](loop& me) { me.refuse(); });
 }
 
 void gate::finish_all() { end_all(ending::finish); }
@@ -661,32 +656,32 @@ void gate::reset_all() { end_all(ending::reset); }
 
 void gate::end_all(ending how) {
     std::set<unsigned> unaware;
-    loop_->tell([&](loop& me) { unaware = me.end_all(how); });
+    loop_->run_on_loop([&](loop& me) { unaware = me.end_all(how); });
     bool all_know = eventually([&] {
-        loop_->tell([&](loop& me) { me.leave_unaware(unaware, how); });
+        loop_->run_on_loop([&](loop& me) { me.leave_unaware(unaware, how); });
         return unaware.empty();
     });
-    if (!all_know) throw std::runtime_error("gate: a client does not hear that it has ended");
+    if (!all_know) throw std::runtime_error("gate: a client does not receive the end");
 }
 
-std::size_t gate::held() {
+std::size_t gate::buffered() {
     std::size_t count = 0;
-    loop_->tell([&](loop& me) {
+    loop_->run_on_loop([&](loop& me) {
         for (const link& one : me.links())
-            if (me.counts(one)) count += one.replies.held;
+            if (me.counts(one)) count += one.replies.buffered;
     });
     return count;
 }
 
 std::size_t gate::connections() {
     std::size_t count = 0;
-    loop_->tell([&](loop& me) { count = me.connections(); });
+    loop_->run_on_loop([&](loop& me) { count = me.connections(); });
     return count;
 }
 
 std::size_t gate::accepted() {
     std::size_t count = 0;
-    loop_->tell([&](loop& me) { count = me.accepted(); });
+    loop_->run_on_loop([&](loop& me) { count = me.accepted(); });
     return count;
 }
 
@@ -694,13 +689,13 @@ void gate::overlook(const std::string& beginning) {
     overlook([beginning](const std::string& bytes) { return bytes.starts_with(beginning); });
 }
 
-void gate::overlook(teller of_beginnings) {
-    loop_->tell([&](loop& me) { me.overlook(of_beginnings); });
+void gate::overlook(predicate of_beginnings) {
+    loop_->run_on_loop([&](loop& me) { me.overlook(of_beginnings); });
 }
 
 std::size_t gate::most_at_once() {
     std::size_t count = 0;
-    loop_->tell([&](loop& me) { count = me.most_at_once(); });
+    loop_->run_on_loop([&](loop& me) { count = me.most_at_once(); });
     return count;
 }
 

@@ -1,5 +1,4 @@
-// What may happen between a client and a real server: a proxy on 127.0.0.1 that is told how to
-// behave, while connections go through it.
+// A TCP proxy on 127.0.0.1 that simulates network faults between a client and a real server.
 #pragma once
 
 #include <chrono>
@@ -11,8 +10,8 @@
 
 namespace support {
 
-/// One thread carries all. When a verb returns, it holds for all who have connected and all who
-/// will; verbs add up until pass(). "Replies" are what the server says.
+/// One thread serves all connections. A command applies to existing and new connections from its
+/// return until pass(); commands add up. "Replies" are the bytes from the server.
 class gate {
 public:
     explicit gate(std::uint16_t server_port);
@@ -20,71 +19,68 @@ public:
     gate& operator=(const gate&) = delete;
     ~gate();
 
-    /// Where clients connect; stays the same.
+    /// Where clients connect; never changes.
     std::uint16_t port() const;
 
-    /// Back to normal: whoever is connected goes on where it is.
+    /// Ends all commands; existing connections continue.
     void pass();
 
-    // Slowness. Nothing is lost.
+    // Delays: nothing is lost.
 
-    /// Replies come so much later.
     void delay(std::chrono::nanoseconds time);
-    /// Replies of each connection come no faster than that.
+    /// Limits the rate of each connection's replies.
     void throttle(std::size_t bytes_per_second);
-    /// Each byte is a segment of its own, in both directions.
+    /// Sends each byte as its own segment, in both directions.
     void split();
-    /// Replies stay here until let_go() or pass(); if they get too many, with the server.
+    /// Buffers replies until let_go() or pass(); a full buffer blocks the server.
     void hold_replies();
     void let_go();
-    /// Of each connection's replies so many further bytes go on; the rest stays as above.
+    /// Passes this many more bytes of each connection's replies, then buffers.
     void hold_replies_after(std::size_t bytes);
-    /// Accepts, but neither reads nor answers, as a server that has stopped.
+    /// Accepts connections, but neither reads nor replies, like a suspended server.
     void accept_and_be_silent();
 
-    // Loss.
+    // Losses.
 
     enum class ending { finish, reset };
-    /// Each connection ends after so many further bytes of replies.
+    /// Ends each connection after this many more bytes of replies.
     void cut_after(std::size_t bytes, ending how = ending::finish);
-    /// Of each connection's replies every n-th byte from now on is wrong.
+    /// Corrupts every n-th byte of each connection's replies.
     void corrupt(std::size_t every_nth);
-    /// Where these bytes first come in a request, the server hears others in their place, as many
-    /// of them. Once; the bytes must have come in one segment.
+    /// Replaces the first occurrence of `what` in a request by `into`, which has the same length.
+    /// `what` must arrive in one segment.
     void alter_request(const std::string& what, const std::string& into);
-    /// Whether that has happened.
+    /// Whether a request was altered.
     bool altered();
-    /// Whatever is sent in either direction is gone, and so is the news that somebody hung up.
-    /// Who connects meanwhile is accepted, and hears nothing even after pass().
+    /// Discards everything sent in either direction, including the end of a connection. Connections
+    /// accepted meanwhile stay without replies even after pass().
     void black_hole();
-    /// Nobody listens any more. Who is connected stays so.
+    /// Refuses new connections; existing ones continue.
     void refuse();
 
-    // At once, to all who are connected now. When these return, the kernel has told the clients: a
-    // client that looks, sees it.
+    // End all existing connections. On return, the clients' kernel knows the end.
 
     /// Both sides see an orderly end.
     void finish_all();
     /// Both sides see a reset.
     void reset_all();
 
-    /// How many bytes of replies have come from the server and not yet gone on.
-    std::size_t held();
+    /// How many bytes of replies are buffered here.
+    std::size_t buffered();
 
-    /// How many clients are connected: who has hung up counts no longer, whether or not this is
-    /// known to anybody but the kernel.
+    /// How many clients are connected; a client that has closed its socket does not count, even if
+    /// only the kernel knows.
     std::size_t connections();
-    /// How many ever were.
+    /// How many connections were ever accepted.
     std::size_t accepted();
-    /// The most that ever were connected at the same time. Who was there only for a moment may have
-    /// been missed.
+    /// The most connections at one time; very short ones may be missed.
     std::size_t most_at_once();
-    /// From now on connections(), most_at_once(), held() and hold_replies_after() leave out who
-    /// begins with these bytes, and count everybody else only when they have begun.
+    /// Excludes connections whose first bytes begin with `beginning` from connections(),
+    /// most_at_once(), buffered() and hold_replies_after(). Others count from their first bytes on.
     void overlook(const std::string& beginning);
-    /// Or whose first bytes this is true of.
-    using teller = std::function<bool(const std::string&)>;
-    void overlook(teller of_beginnings);
+    /// Excludes connections whose first bytes satisfy the predicate.
+    using predicate = std::function<bool(const std::string&)>;
+    void overlook(predicate of_beginnings);
 
 private:
     class loop;

@@ -1,12 +1,10 @@
-// Each verb of the gate, against a server that repeats what it hears.
+// Tests each command of the gate with an echo server.
 #include "support/gate.hpp"
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <linux/tcp.h>
-#include <list>
-#include <mutex>
 #include <netinet/in.h>
 #include <string>
 #include <sys/socket.h>
@@ -18,69 +16,40 @@
 #include "support/clock.hpp"
 #include "support/patience.hpp"
 #include "support/tcp_client.hpp"
+#include "support/tcp_server.hpp"
 #include "support/warded_process.hpp"
 
 namespace {
 
 using namespace support;
-/// Repeats what it hears, and counts how its clients left.
+
+/// Echoes all bytes, and counts how its connections ended.
 class echo_server {
 public:
-    echo_server() : listener_(checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket")) {
-        sockaddr_in address = loopback(0);
-        checked(::bind(listener_.get(), plain(address), sizeof address), "bind");
-        checked(::listen(listener_.get(), 64), "listen");
-        socklen_t size = sizeof address;
-        void* filled = &address;
-        ::getsockname(listener_.get(), static_cast<sockaddr*>(filled), &size);
-        port_ = ntohs(address.sin_port);
-        accepting_ = std::thread([this] { accept_all(); });
-    }
-    echo_server(const echo_server&) = delete;
-    echo_server& operator=(const echo_server&) = delete;
-    ~echo_server() {
-        ::shutdown(listener_.get(), SHUT_RD);
-        accepting_.join();
-        for (const descriptor& one : open_) ::shutdown(one.get(), SHUT_RDWR);
-        for (std::thread& one : serving_) one.join();
-    }
-    std::uint16_t port() const { return port_; }
-    int came() const { return came_; }
+    std::uint16_t port() const { return server_.port(); }
+    int accepted() const { return server_.accepted(); }
     int finished() const { return finished_; }
     int reset() const { return reset_; }
 
 private:
-    void accept_all() {
-        for (int fd; (fd = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) {
-            ++came_;
-            open_.emplace_back(fd);
-            serving_.emplace_back([this, fd] { serve(fd); });
-        }
-    }
     void serve(int fd) {
         char some[4096];
         ssize_t got = 0;
         while ((got = ::recv(fd, some, sizeof some, 0)) > 0)
             if (::send(fd, some, static_cast<std::size_t>(got), MSG_NOSIGNAL) != got) break;
         ++(got == 0 ? finished_ : reset_);
-        ::shutdown(fd, SHUT_RDWR);
     }
 
-    descriptor listener_;
-    std::uint16_t port_ = 0;
-    std::atomic<int> came_{0};
     std::atomic<int> finished_{0};
     std::atomic<int> reset_{0};
-    std::list<descriptor> open_;
-    std::list<std::thread> serving_;
-    std::thread accepting_;
+    tcp_server server_{[this](int fd) { serve(fd); }};  // last: its threads use the others
 };
 
 struct gate_verb : testing::Test {
     echo_server server;
     gate between{server.port()};
 
-    /// One who has been served already.
+    /// A client that has already received a reply.
     tcp_client regular() {
         tcp_client client(between.port());
         client.say("hello");
@@ -89,7 +58,7 @@ struct gate_verb : testing::Test {
     }
 };
 
-TEST_F(gate_verb, passes_both_ways_however_much) {
+TEST_F(gate_verb, passes_large_transfers_in_both_directions) {
     tcp_client client(between.port());
     std::string much;
     while (much.size() < 4U << 20) much += std::to_string(much.size()) + ",";
@@ -103,7 +72,7 @@ TEST_F(gate_verb, passes_both_ways_however_much) {
     EXPECT_TRUE(eventually([&] { return server.finished() == 1; }));
 }
 
-TEST_F(gate_verb, counts_who_is_there_and_who_came) {
+TEST_F(gate_verb, counts_present_and_accepted_connections) {
     {
         tcp_client one(between.port());
         tcp_client two(between.port());
@@ -115,7 +84,7 @@ TEST_F(gate_verb, counts_who_is_there_and_who_came) {
     EXPECT_TRUE(eventually([&] { return server.finished() == 2; }));
 }
 
-TEST_F(gate_verb, counts_the_most_at_once_and_not_who_has_hung_up) {
+TEST_F(gate_verb, counts_the_most_at_once_without_closed_connections) {
     for (int i = 0; i < 200; ++i) {
         tcp_client one(between.port());
         tcp_client two(between.port());
@@ -132,7 +101,7 @@ TEST_F(gate_verb, counts_the_most_at_once_and_not_who_has_hung_up) {
     EXPECT_EQ(between.most_at_once(), 3U);
 }
 
-TEST_F(gate_verb, counts_who_stays_where_all_has_ended) {
+TEST_F(gate_verb, counts_clients_that_have_not_closed_a_finished_connection) {
     tcp_client client = regular();
     between.finish_all();
     EXPECT_EQ(client.end(), ended::finished);
@@ -141,7 +110,7 @@ TEST_F(gate_verb, counts_who_stays_where_all_has_ended) {
     EXPECT_EQ(between.most_at_once(), 2U);
 }
 
-TEST_F(gate_verb, counts_in_silence_and_in_the_black_hole) {
+TEST_F(gate_verb, counts_connections_while_silent_and_in_the_black_hole) {
     between.accept_and_be_silent();
     for (int i = 0; i < 50; ++i) {
         tcp_client client(between.port());
@@ -154,7 +123,7 @@ TEST_F(gate_verb, counts_in_silence_and_in_the_black_hole) {
     EXPECT_LE(between.most_at_once(), 1U);
 }
 
-TEST_F(gate_verb, counts_nobody_who_is_to_be_overlooked) {
+TEST_F(gate_verb, does_not_count_overlooked_connections) {
     between.overlook("bye");
     tcp_client client = regular();
     tcp_client undecided(between.port());
@@ -169,12 +138,12 @@ TEST_F(gate_verb, counts_nobody_who_is_to_be_overlooked) {
     EXPECT_EQ(between.accepted(), 3U);
 }
 
-TEST_F(gate_verb, delay_brings_replies_later) {
+TEST_F(gate_verb, delay_delays_replies) {
     stopped_clock time;
     tcp_client client = regular();
     between.delay(60ms);
     client.say("late");
-    ASSERT_TRUE(eventually([&] { return between.held() == 4; }));
+    ASSERT_TRUE(eventually([&] { return between.buffered() == 4; }));
     time.advance(59ms);
     EXPECT_TRUE(client.hears_nothing());
     time.advance(1ms);
@@ -191,7 +160,7 @@ TEST_F(gate_verb, throttle_limits_the_rate_of_replies) {
     tcp_client client = regular();
     between.throttle(1000);
     client.say(std::string(100, 'x'));
-    // The first portion goes at once, each other one a hundredth of a second after the last.
+    // The first portion is sent at once, each next one 10 ms after the last.
     for (int portion = 0; portion < 10; ++portion) {
         EXPECT_EQ(client.hear(10).size(), 10U);
         EXPECT_EQ(client.hear(1, 5ms), "");
@@ -226,7 +195,7 @@ TEST_F(gate_verb, hold_keeps_replies_until_let_go) {
     client.say("one");
     tcp_client another(between.port());
     another.say("two");
-    EXPECT_TRUE(eventually([&] { return between.held() == 6; }));
+    EXPECT_TRUE(eventually([&] { return between.buffered() == 6; }));
     EXPECT_TRUE(client.hears_nothing());
     EXPECT_TRUE(another.hears_nothing());
     between.let_go();
@@ -234,7 +203,7 @@ TEST_F(gate_verb, hold_keeps_replies_until_let_go) {
     EXPECT_EQ(another.hear(3), "two");
 }
 
-TEST_F(gate_verb, silence_neither_reads_nor_answers_and_loses_nothing) {
+TEST_F(gate_verb, silence_neither_reads_nor_replies_and_loses_nothing) {
     tcp_client client = regular();
     between.accept_and_be_silent();
     tcp_client another(between.port());
@@ -243,7 +212,7 @@ TEST_F(gate_verb, silence_neither_reads_nor_answers_and_loses_nothing) {
     EXPECT_TRUE(client.hears_nothing());
     EXPECT_TRUE(another.hears_nothing());
     EXPECT_TRUE(eventually([&] { return between.connections() == 2; }));
-    EXPECT_EQ(server.came(), 1);
+    EXPECT_EQ(server.accepted(), 1);
     between.pass();
     EXPECT_EQ(client.hear(3), "one");
     EXPECT_EQ(another.hear(3), "two");
@@ -278,7 +247,7 @@ TEST_F(gate_verb, corrupt_changes_every_nth_byte_of_replies) {
     EXPECT_EQ(client.hear(7), "abcdefg");
 }
 
-TEST_F(gate_verb, black_hole_swallows_all_and_tells_nobody) {
+TEST_F(gate_verb, black_hole_discards_everything_without_notice) {
     tcp_client client = regular();
     auto leaving = std::make_unique<tcp_client>(regular());
     between.black_hole();
@@ -295,10 +264,10 @@ TEST_F(gate_verb, black_hole_swallows_all_and_tells_nobody) {
     client.say("found");
     EXPECT_EQ(client.hear(5), "found");
     EXPECT_TRUE(newcomer.hears_nothing());
-    EXPECT_EQ(server.came(), 2);
+    EXPECT_EQ(server.accepted(), 2);
 }
 
-TEST_F(gate_verb, refuse_keeps_whoever_is_connected) {
+TEST_F(gate_verb, refuse_keeps_existing_connections) {
     tcp_client client = regular();
     between.refuse();
     EXPECT_FALSE(listens(between.port()));
@@ -327,8 +296,8 @@ TEST_F(gate_verb, reset_all_is_a_reset_for_both_sides) {
     regular();
 }
 
-/// Whatever they do next, the kernel knows: nothing has to be waited for.
-TEST_F(gate_verb, ends_that_clients_can_see_at_once) {
+/// When finish_all() and reset_all() return, the clients' kernel already knows the end.
+TEST_F(gate_verb, ends_are_visible_to_clients_at_once) {
     auto has_ended = [](const tcp_client& client) {
         char one = 0;
         return ::recv(client.get(), &one, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET;
@@ -341,20 +310,20 @@ TEST_F(gate_verb, ends_that_clients_can_see_at_once) {
         }
 }
 
-/// Its end comes after what it has not read.
-TEST_F(gate_verb, finish_all_waits_for_nobody_who_does_not_read) {
+/// A client that does not read sees the end only after the unread bytes.
+TEST_F(gate_verb, finish_all_does_not_wait_for_a_client_that_does_not_read) {
     tcp_client client(between.port());
     std::string much(64U << 20, 'x');
     std::thread saying([&] { client.say(much); });
-    EXPECT_TRUE(eventually([&] { return between.held() >= 256U * 1024; }));
+    EXPECT_TRUE(eventually([&] { return between.buffered() >= 256U * 1024; }));
     between.finish_all();
     saying.join();
     EXPECT_EQ(client.hear(1), "x");
 }
 
-TEST(gate, resets_whoever_wants_a_server_that_is_not_there) {
-    reserved_port nobody;
-    gate between(nobody.number());
+TEST(gate, resets_clients_if_there_is_no_server) {
+    reserved_port unused;
+    gate between(unused.number());
     tcp_client client(between.port());
     EXPECT_EQ(client.end(), ended::reset);
 }

@@ -1,4 +1,4 @@
-// How a private MariaDB is set up.
+// Sets up a private MariaDB.
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -24,30 +24,30 @@ std::string sql_text(const std::string& text) {
 
 mariadb_server::mariadb_server(options chosen) : real_server("mariadb", "mysql") {
     std::string data = "--datadir=" + (folder() / "data").string();
-    run_beside({program("mariadb-install-db"), "--no-defaults", data,
-                // A server that starts takes away temporary tables that it finds.
-                "--tmpdir=" + folder().string(), "--auth-root-authentication-method=normal",
-                "--skip-test-db", "--skip-name-resolve", "--innodb-log-file-size=4M",
-                "--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync"});
-    habit how{.command = {program("mariadbd"), "--no-defaults", data,
-                          "--socket=" + socket().string(), "--port=" + std::to_string(port()),
-                          "--bind-address=127.0.0.1", "--skip-networking=0", "--skip-name-resolve",
-                          "--pid-file=" + (folder() / "pid").string(),
-                          "--tmpdir=" + folder().string(),
-                          // A door of their own for those who look after it.
-                          "--extra-port=" + std::to_string(admin_port_.number()),
-                          "--extra-max-connections=10",
-                          "--max-connections=" + std::to_string(chosen.max_connections),
-                          // Nothing here is worth keeping; all that makes it slow is off.
-                          "--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M",
-                          "--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0",
-                          "--innodb-flush-method=nosync", "--sync-binlog=0", "--skip-log-bin",
-                          "--performance-schema=0"},
-              .ready = "ready for connections",
-              .farewell = warded_process::order::terminate,
-              .crash = warded_process::order::kill};
+    run_program({program("mariadb-install-db"), "--no-defaults", data,
+                 // A server that starts deletes all temporary tables in its folder.
+                 "--tmpdir=" + folder().string(), "--auth-root-authentication-method=normal",
+                 "--skip-test-db", "--skip-name-resolve", "--innodb-log-file-size=4M",
+                 "--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync"});
+    control how{.command = {program("mariadbd"), "--no-defaults", data,
+                            "--socket=" + socket().string(), "--port=" + std::to_string(port()),
+                            "--bind-address=127.0.0.1", "--skip-networking=0",
+                            "--skip-name-resolve", "--pid-file=" + (folder() / "pid").string(),
+                            "--tmpdir=" + folder().string(),
+                            // A separate port for administrators.
+                            "--extra-port=" + std::to_string(admin_port_.number()),
+                            "--extra-max-connections=10",
+                            "--max-connections=" + std::to_string(chosen.max_connections),
+                            // The data is temporary: what only makes it durable is off.
+                            "--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M",
+                            "--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0",
+                            "--innodb-flush-method=nosync", "--sync-binlog=0", "--skip-log-bin",
+                            "--performance-schema=0"},
+                .ready = "ready for connections",
+                .shutdown = warded_process::order::terminate,
+                .crash = warded_process::order::kill};
     how.command.insert(how.command.end(), chosen.arguments.begin(), chosen.arguments.end());
-    live_by(std::move(how));
+    control_by(std::move(how));
     start();
     execute_as_admin("create database orders; create user app@'%' identified by " +
                          sql_text(chosen.password) + "; grant all on orders.* to app@'%'",
@@ -56,9 +56,9 @@ mariadb_server::mariadb_server(options chosen) : real_server("mariadb", "mysql")
 
 std::string mariadb_server::execute_as_admin(const std::string& sql,
                                              const std::string& database) const {
-    return run_beside({program("mariadb"), "--no-defaults", "--batch", "--skip-column-names",
-                       "--host=127.0.0.1", "--port=" + std::to_string(admin_port_.number()),
-                       "--user=root", "--database=" + database, "--execute=" + sql});
+    return run_program({program("mariadb"), "--no-defaults", "--batch", "--skip-column-names",
+                        "--host=127.0.0.1", "--port=" + std::to_string(admin_port_.number()),
+                        "--user=root", "--database=" + database, "--execute=" + sql});
 }
 
 int mariadb_server::connections(const std::string& user) const {
@@ -70,7 +70,7 @@ int mariadb_server::connections(const std::string& user) const {
 void mariadb_server::kill_backends() const {
     execute_as_admin("kill user app", "mysql");
     if (!eventually([this] { return connections() == 0; }))
-        throw std::runtime_error("mariadbd keeps connections that were killed");
+        throw std::runtime_error("mariadbd has not closed killed connections");
 }
 
 }  // namespace support

@@ -1,4 +1,4 @@
-// How a private nginx is set up.
+// Sets up a private nginx.
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -9,7 +9,7 @@ namespace support {
 
 namespace {
 
-// What might be replaced, as in /chunked, has no length yet.
+// /chunked uses sub_filter, which makes the length of the response unknown.
 constexpr const char* everything = R"(
 daemon off;
 worker_processes 1;
@@ -57,9 +57,9 @@ std::string status_locations() {
     };
     add(204, "");
     for (int moved : {301, 302, 307, 308}) add(moved, " /");
-    for (int told :
+    for (int other :
          {200, 201, 400, 401, 403, 404, 408, 409, 410, 418, 429, 500, 501, 502, 503, 504})
-        add(told, " " + std::to_string(told));
+        add(other, " " + std::to_string(other));
     return made;
 }
 
@@ -68,10 +68,10 @@ std::string status_locations() {
 nginx_server::nginx_server(options chosen)
     : real_server("nginx", "www-data"), certificates_(folder_) {
     configure(chosen);
-    live_by({.command = {program("nginx"), "-p", folder(), "-c", folder() / "nginx.conf"},
-             .ready = "start worker process ",
-             .farewell = warded_process::order::terminate,
-             .crash = warded_process::order::kill});
+    control_by({.command = {program("nginx"), "-p", folder(), "-c", folder() / "nginx.conf"},
+                .ready = "start worker process ",
+                .shutdown = warded_process::order::terminate,
+                .crash = warded_process::order::kill});
     start();
 }
 
@@ -94,7 +94,7 @@ void nginx_server::configure(const options& chosen) {
                                       {"requests", std::to_string(chosen.keepalive_requests)},
                                       {"timeout", std::to_string(chosen.keepalive_timeout.count())},
                                       {"locations", status_locations() + chosen.locations}}));
-    folder_.hand_over();
+    folder_.give_to_user();
 }
 
 }  // namespace support

@@ -1,5 +1,5 @@
-// A name that is looked up at once and in vain, whatever the machine's name servers do: a part of
-// it is longer than DNS allows, so no server is asked.
+// A host name whose lookup fails at once without any DNS request: one label is longer than DNS
+// allows.
 #pragma once
 
 #include <string>

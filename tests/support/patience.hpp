@@ -1,4 +1,4 @@
-// How tests wait: for something that must happen, generously; for nothing to happen, briefly.
+// How tests wait: for a condition, with a generous limit; for the absence of an event, briefly.
 #pragma once
 
 #include <algorithm>
@@ -28,14 +28,14 @@ inline constexpr bool slowly = true;
 inline constexpr bool slowly = false;
 #endif
 
-/// So many rounds, fewer where each is expensive.
+/// `n` rounds, or a tenth under a sanitizer.
 constexpr int rounds(int n) { return slowly ? std::max(1, n / 10) : n; }
 
-/// How long a test waits for what must happen. Only a broken pool uses it up. Virtual machines were
-/// seen to stop for 44 seconds.
+/// How long a test waits for a condition. Only a broken pool uses it up; virtual machines stopped
+/// for up to 44 seconds.
 inline constexpr std::chrono::nanoseconds plenty = 3min;
 
-/// The time of the machine, whatever the test has done to the steady clock (clock.hpp).
+/// The machine's monotonic time, also while a test has stopped the steady clock (clock.hpp).
 inline std::chrono::nanoseconds machine_time() {
     timespec at{};
     ::clock_gettime(CLOCK_MONOTONIC, &at);
@@ -53,7 +53,7 @@ bool eventually(Condition&& holds, std::chrono::nanoseconds limit = plenty) {
     return true;
 }
 
-/// Whether `holds` stays true for a little while.
+/// Whether `holds` stays true for `time`.
 template <class Condition>
 bool for_a_while(Condition&& holds, std::chrono::nanoseconds time = 30ms) {
     auto end = machine_time() + time;
@@ -64,43 +64,43 @@ bool for_a_while(Condition&& holds, std::chrono::nanoseconds time = 30ms) {
     return true;
 }
 
-/// Shut until somebody opens it. Copies are the same door: a call that is given up may outlive its
-/// pool, and the test, so whatever it waits at must be its own.
-class door {
+/// Blocks threads until open() is called; closed at first. Copies share their state, because an
+/// abandoned connector call may outlive its pool and the test.
+class latch {
 public:
     void open() const {
-        std::lock_guard lock(way_->mutex);
-        way_->open = true;
-        way_->changed.notify_all();
+        std::lock_guard lock(state_->mutex);
+        state_->open = true;
+        state_->changed.notify_all();
     }
-    void shut() const {
-        std::lock_guard lock(way_->mutex);
-        way_->open = false;
+    void close() const {
+        std::lock_guard lock(state_->mutex);
+        state_->open = false;
     }
-    /// Waits until it is open. False: nobody opened it.
-    bool pass_through() const {
-        std::unique_lock lock(way_->mutex);
-        ++way_->waiting;
-        bool opened = way_->changed.wait_for(lock, plenty, [&] { return way_->open; });
-        --way_->waiting;
+    /// Waits until the latch is open. False: it stayed closed for `plenty`.
+    bool wait() const {
+        std::unique_lock lock(state_->mutex);
+        ++state_->waiting;
+        bool opened = state_->changed.wait_for(lock, plenty, [&] { return state_->open; });
+        --state_->waiting;
         return opened;
     }
     int waiting() const {
-        std::lock_guard lock(way_->mutex);
-        return way_->waiting;
+        std::lock_guard lock(state_->mutex);
+        return state_->waiting;
     }
 
 private:
-    struct way {
+    struct state {
         std::mutex mutex;
         std::condition_variable changed;
         int waiting = 0;
         bool open = false;
     };
-    std::shared_ptr<way> way_ = std::make_shared<way>();
+    std::shared_ptr<state> state_ = std::make_shared<state>();
 };
 
-/// Whether the pool's line gets exactly `count` long.
+/// Waits until the pool's line has exactly `count` waiters.
 template <class Pool>
 bool lines_up(const Pool& pool, std::size_t count) {
     return eventually([&] { return pool.stats().waiting == count; });

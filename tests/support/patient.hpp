@@ -1,5 +1,4 @@
-// Pools for tests that are not about time: whatever is asked of a server may take long, since the
-// machine may have much else to do.
+// Long timeouts for tests that are not about time, so that a busy machine does not fail them.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +18,7 @@ inline cenote::options patient(std::size_t max) {
             .close_timeout = plenty};
 }
 
-/// The parameters of a URL, with one for the same.
+/// The parameters of a URL, with a long connect_timeout unless they have one.
 inline std::string patiently(const std::string& parameters) {
     if (parameters.find("connect_timeout=") != std::string::npos) return "?" + parameters;
     return "?connect_timeout=3min" + (parameters.empty() ? "" : "&" + parameters);

@@ -1,4 +1,4 @@
-// How a private PostgreSQL is set up, and PgBouncer before it.
+// Sets up a private PostgreSQL, and PgBouncer in front of it.
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,8 +9,8 @@ namespace support {
 
 namespace {
 
-// "app" is limited by its role. The server's own limit is out of the way: it would count the
-// administrator's connections too, and whoever has hung up and is not gone yet.
+// Only the role's limit applies to "app". The server's limit is higher, because it also counts
+// administrators and backends that are about to end.
 constexpr int for_admins = 3;
 constexpr int to_spare = 10;
 
@@ -20,7 +20,7 @@ std::string sql_text(const std::string& text) {
     return made + "'";
 }
 
-// Nothing here is worth keeping; all that makes it slow is off.
+// The data is temporary: everything that only makes it durable is off.
 constexpr const char* basic = R"(
 listen_addresses = '127.0.0.1'
 port = @port@
@@ -70,11 +70,11 @@ max_client_conn = @max_clients@
 }  // namespace
 
 postgres_server::postgres_server(options chosen) : real_server("postgres", "postgres") {
-    initialise(chosen);
-    live_by({.command = {program("postgres"), "-D", folder() / "data"},
-             .ready = "database system is ready to accept connections",
-             .farewell = warded_process::order::interrupt,
-             .crash = warded_process::order::quit});
+    initialize(chosen);
+    control_by({.command = {program("postgres"), "-D", folder() / "data"},
+                .ready = "database system is ready to accept connections",
+                .shutdown = warded_process::order::interrupt,
+                .crash = warded_process::order::quit});
     start();
     execute_as_admin("create role app login connection limit " +
                          std::to_string(chosen.max_connections) + " password " +
@@ -85,21 +85,21 @@ postgres_server::postgres_server(options chosen) : real_server("postgres", "post
 
 postgres_server::postgres_server(standby_of followed) : real_server("postgres", "postgres") {
     std::string data = folder() / "data";
-    run_beside({program("pg_basebackup"), "-D", data, "-h", followed.primary.socket_folder(), "-p",
-                std::to_string(followed.primary.port()), "-U", "postgres", "--write-recovery-conf",
-                "--wal-method=stream", "--checkpoint=fast", "--no-sync"});
-    live_by({.command = {program("postgres"), "-D", data, "-c", "port=" + std::to_string(port()),
-                         "-c", "unix_socket_directories=" + folder().string()},
-             .ready = "database system is ready to accept",
-             .farewell = warded_process::order::interrupt,
-             .crash = warded_process::order::quit});
+    run_program({program("pg_basebackup"), "-D", data, "-h", followed.primary.socket_folder(), "-p",
+                 std::to_string(followed.primary.port()), "-U", "postgres", "--write-recovery-conf",
+                 "--wal-method=stream", "--checkpoint=fast", "--no-sync"});
+    control_by({.command = {program("postgres"), "-D", data, "-c", "port=" + std::to_string(port()),
+                            "-c", "unix_socket_directories=" + folder().string()},
+                .ready = "database system is ready to accept",
+                .shutdown = warded_process::order::interrupt,
+                .crash = warded_process::order::quit});
     start();
 }
 
-void postgres_server::initialise(const options& chosen) {
+void postgres_server::initialize(const options& chosen) {
     std::string data = folder() / "data";
-    run_beside({program("initdb"), "-D", data, "-U", "postgres", "--no-sync", "--wal-segsize=1",
-                "--locale=C", "--encoding=UTF8", "--auth=trust"});
+    run_program({program("initdb"), "-D", data, "-U", "postgres", "--no-sync", "--wal-segsize=1",
+                 "--locale=C", "--encoding=UTF8", "--auth=trust"});
     folder_.write("data/pg_hba.conf", who_may);
     std::string settings = filled(
         basic, {{"port", std::to_string(port())},
@@ -116,8 +116,8 @@ void postgres_server::initialise(const options& chosen) {
 
 std::string postgres_server::execute_as_admin(const std::string& sql,
                                               const std::string& database) const {
-    return run_beside({program("psql"), "-XqAt", "-v", "ON_ERROR_STOP=1", "-h", socket_folder(),
-                       "-p", std::to_string(port()), "-U", "postgres", "-d", database, "-c", sql});
+    return run_program({program("psql"), "-XqAt", "-v", "ON_ERROR_STOP=1", "-h", socket_folder(),
+                        "-p", std::to_string(port()), "-U", "postgres", "-d", database, "-c", sql});
 }
 
 int postgres_server::connections(const std::string& user) const {
@@ -126,7 +126,7 @@ int postgres_server::connections(const std::string& user) const {
 }
 
 void postgres_server::kill_backends() const {
-    // The second argument: wait for so many milliseconds until each is gone.
+    // The second argument is how many milliseconds to wait for the end of each backend.
     execute_as_admin(
         "select pg_terminate_backend(pid, 10000) from pg_stat_activity where usename = 'app'",
         "postgres");
@@ -142,11 +142,11 @@ pgbouncer_server::pgbouncer_server(const postgres_server& behind, options chosen
                                      {"users", users},
                                      {"pool_size", std::to_string(chosen.pool_size)},
                                      {"max_clients", std::to_string(chosen.max_clients)}}));
-    live_by({.command = {program("pgbouncer"), settings},
-             .ready = "process up",
-             // It takes an interrupt for a wish to wait for all clients.
-             .farewell = warded_process::order::terminate,
-             .crash = warded_process::order::kill});
+    control_by({.command = {program("pgbouncer"), settings},
+                .ready = "process up",
+                // After an interrupt it would wait for all clients.
+                .shutdown = warded_process::order::terminate,
+                .crash = warded_process::order::kill});
     start();
 }
 

@@ -1,1 +1,1 @@
-// Carries the precompiled headers that all tests share: GoogleTest is most of what they compile.
+// Carries the precompiled headers of all tests, mostly GoogleTest.

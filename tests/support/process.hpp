@@ -1,4 +1,4 @@
-// What this process holds: threads and descriptors, to see that nothing stays behind.
+// Counts this process's threads and descriptors, to detect leaks.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ inline std::size_t entries_of(const char* folder) {
 
 inline std::size_t thread_count() { return entries_of("/proc/self/task"); }
 
-/// Includes the one that counting takes.
+/// Includes the descriptor used for counting.
 inline std::size_t descriptor_count() { return entries_of("/proc/self/fd"); }
 
 }  // namespace support

@@ -1,4 +1,4 @@
-// What all real servers have in common: how they come up and go down.
+// Starts and stops real servers.
 #include "support/real_server.hpp"
 
 #include <cstddef>
@@ -14,8 +14,8 @@ namespace support {
 
 namespace {
 
-/// A machine with much else to do may need a while to bring up a server.
-constexpr auto long_enough = 4 * plenty;
+/// A busy machine may need long to start a server.
+constexpr auto startup_limit = 4 * plenty;
 
 }  // namespace
 
@@ -26,32 +26,32 @@ void real_server::start() {
     if (running()) return;
     std::error_code none_yet;
     auto size = std::filesystem::file_size(log(), none_yet);
-    process_.emplace(folder_, user_, habit_.command, "log");
+    process_.emplace(folder_, user_, control_.command, "log");
     paused_ = false;
     wait_until_ready(none_yet ? 0 : static_cast<std::size_t>(size));
 }
 
 void real_server::wait_until_ready(std::size_t log_before) {
     auto ready = [&] {
-        return content_of(log()).find(habit_.ready, log_before) != std::string::npos;
+        return content_of(log()).find(control_.ready, log_before) != std::string::npos;
     };
-    bool in_time = eventually([&] { return !process_->running() || ready(); }, long_enough);
-    // Ready and ended is not ready.
+    bool in_time = eventually([&] { return !process_->running() || ready(); }, startup_limit);
     if (in_time && process_->running()) return;
     std::string problem = in_time ? " ended with " + std::to_string(process_->status())
                                   : std::string(" is not ready in time");
     process_.reset();
-    throw std::runtime_error(habit_.command[0] + problem + "; its log:\n" + log_tail());
+    throw std::runtime_error(control_.command[0] + problem + "; its log:\n" + log_tail());
 }
 
 void real_server::stop(ending how) {
     if (!running()) return;
     resume();
-    process_->tell(how == ending::fast ? habit_.farewell : habit_.crash);
-    bool in_time = process_->ends_within(long_enough);
+    process_->tell(how == ending::fast ? control_.shutdown : control_.crash);
+    bool in_time = process_->ends_within(startup_limit);
     process_.reset();
     if (!in_time)
-        throw std::runtime_error(habit_.command[0] + " had to be killed; its log:\n" + log_tail());
+        throw std::runtime_error(control_.command[0] + " had to be killed; its log:\n" +
+                                 log_tail());
 }
 
 void real_server::restart(ending how) {
@@ -85,8 +85,8 @@ std::string real_server::filled(std::string text, const replacements& with) {
     return text;
 }
 
-std::string real_server::run_beside(const std::vector<std::string>& command) const {
-    return run(user_, command, folder_, long_enough);
+std::string real_server::run_program(const std::vector<std::string>& command) const {
+    return run(user_, command, folder_, startup_limit);
 }
 
 }  // namespace support

@@ -1,5 +1,5 @@
-// The real servers, each a private instance on a port of 127.0.0.1 with a folder of its own: it is
-// there when the constructor returns, and gone without a trace when the destructor does.
+// Real servers for tests: private instances on 127.0.0.1 with temporary folders. The constructor
+// starts the server, the destructor removes every trace of it.
 #pragma once
 
 #include <chrono>
@@ -16,55 +16,60 @@
 
 namespace support {
 
-/// The password of everybody's account; must show up nowhere else.
+/// The password of all accounts; a test fails if it appears in any output.
 inline constexpr const char* canary_password = "c4n4ry-Zx9-pw";
 
-/// What they have in common. Not for several threads at once, except for what is const.
+/// The URL for the user "app".
+inline std::string app_url(const std::string& scheme, std::uint16_t port,
+                           const std::string& path = "/orders") {
+    return scheme + "://app:" + canary_password + "@127.0.0.1:" + std::to_string(port) + path;
+}
+
+/// The base class of all servers. Not thread-safe, except for const members.
 class real_server {
 public:
     real_server(const real_server&) = delete;
     real_server& operator=(const real_server&) = delete;
 
-    /// Where clients find it; stays the same.
+    /// Stays the same across restarts.
     std::uint16_t port() const { return port_.number(); }
 
-    /// Returns when it serves. Throws with the end of its log if it does not get there.
+    /// Returns when the server accepts clients. Throws with the end of its log if it fails.
     void start();
     enum class ending {
-        fast,      ///< it says farewell to its clients
-        immediate  ///< as if it had crashed
+        fast,      ///< an orderly shutdown
+        immediate  ///< like a crash
     };
-    /// Returns when no process of it is left.
+    /// Returns when none of the server's processes is left.
     void stop(ending how = ending::fast);
     void restart(ending how = ending::fast);
     bool running() { return process_ && process_->running(); }
 
-    /// None of its processes runs, but the kernel still accepts and acknowledges for them.
+    /// Suspends all its processes; the kernel still accepts connections and acknowledges bytes.
     void pause();
     void resume();
 
-    /// The last lines it wrote.
     std::string log_tail(std::size_t lines = 40) const;
     const std::filesystem::path& folder() const { return folder_.path(); }
 
 protected:
-    /// How one kind of server is run.
-    struct habit {
+    /// How a kind of server is started and stopped.
+    struct control {
         std::vector<std::string> command;
-        /// In its log when it serves.
+        /// Appears in the log when the server accepts clients.
         std::string ready;
-        warded_process::order farewell;
+        warded_process::order shutdown;
         warded_process::order crash;
     };
     real_server(const std::string& kind, const std::string& user);
     ~real_server() = default;
 
-    void live_by(habit how) { habit_ = std::move(how); }
-    /// A text of settings in which each "@name@" is replaced.
+    void control_by(control how) { control_ = std::move(how); }
+    /// Replaces each "@name@" in the text.
     using replacements = std::vector<std::pair<std::string, std::string>>;
     static std::string filled(std::string text, const replacements& with);
-    /// Runs a program as the server's user and returns what it said.
-    std::string run_beside(const std::vector<std::string>& command) const;
+    /// Runs a program as the server's user and returns its output.
+    std::string run_program(const std::vector<std::string>& command) const;
     std::filesystem::path log() const { return folder_.path() / "log"; }
 
     std::string user_;
@@ -74,65 +79,65 @@ protected:
 private:
     void wait_until_ready(std::size_t log_before);
 
-    habit habit_;
+    control control_;
     std::optional<warded_process> process_;
     bool paused_ = false;
 };
 
 struct postgres_options {
-    /// How many "app" may have; the administrator's come on top.
+    /// The limit of the user "app"; administrators have additional connections.
     int max_connections = 20;
     std::string password = canary_password;
-    /// Lines of postgresql.conf.
+    /// Additional lines of postgresql.conf.
     std::string settings = {};
-    /// Offers TLS, with certificates().good(), and still takes those without.
+    /// Offers TLS with certificates().good(), and still accepts connections without TLS.
     bool tls = false;
 };
 
-/// What a PostgreSQL must be set to so that it can have standbys.
+/// Settings for a PostgreSQL with standbys.
 inline constexpr const char* with_standbys = "wal_level = replica\nmax_wal_senders = 5\n";
 
 class postgres_server;
-/// A standby that follows this one.
+/// Selects the constructor of a standby.
 struct standby_of {
     const postgres_server& primary;
 };
 
-/// PostgreSQL, with a user "app" who logs in by scram-sha-256, and a database "orders".
+/// PostgreSQL with a database "orders" and a user "app", which logs in with scram-sha-256.
 class postgres_server : public real_server {
 public:
     using options = postgres_options;
     explicit postgres_server(options chosen = {});
     explicit postgres_server(standby_of followed);
 
-    /// The folder of its unix socket, by which only the administrator gets in without a password.
+    /// The folder of the Unix socket, through which administrators log in without a password.
     const std::filesystem::path& socket_folder() const { return folder(); }
-    /// Whom clients have to trust. Only with tls.
+    /// The authority that clients must trust. Only with tls.
     const std::filesystem::path& authority() const { return certificates_->authority(); }
 
-    /// The rows, one a line, columns separated by "|".
+    /// Returns one line per row, with columns separated by "|".
     std::string execute_as_admin(const std::string& sql,
                                  const std::string& database = "orders") const;
-    /// How many the server says there are.
+    /// The server's count of a user's connections.
     int connections(const std::string& user = "app") const;
-    /// Ends all connections of "app" from the server's side; returns when they are gone.
+    /// Terminates all backends of "app"; returns when they have ended.
     void kill_backends() const;
 
 private:
-    void initialise(const options& chosen);
+    void initialize(const options& chosen);
 
     std::optional<certificates> certificates_;
 };
 
 struct mariadb_options {
-    /// How many "app" may have; the server takes no less than 10. The administrator's come on top.
+    /// At least 10; administrators have additional connections.
     int max_connections = 20;
     std::string password = canary_password;
-    /// Further arguments, such as "--wait-timeout=1".
+    /// Additional arguments, such as "--wait-timeout=1".
     std::vector<std::string> arguments = {};
 };
 
-/// MariaDB, with a user "app" and a database "orders".
+/// MariaDB with a user "app" and a database "orders".
 class mariadb_server : public real_server {
 public:
     using options = mariadb_options;
@@ -140,7 +145,7 @@ public:
 
     std::filesystem::path socket() const { return folder() / "socket"; }
 
-    /// The rows, one a line, columns separated by tabs.
+    /// Returns one line per row, with columns separated by tabs.
     std::string execute_as_admin(const std::string& sql,
                                  const std::string& database = "orders") const;
     int connections(const std::string& user = "app") const;
@@ -154,13 +159,13 @@ struct redis_options {
     /// All there may be: the questions of this class need one, too.
     int max_clients = 100;
     std::string password = canary_password;
-    /// Lines of redis.conf.
+    /// Additional lines of redis.conf.
     std::string settings = {};
     /// Offers TLS on tls_port().
     bool tls = false;
 };
 
-/// Redis, which keeps nothing and wants a password.
+/// Redis without persistence, with a password.
 class redis_server : public real_server {
 public:
     using options = redis_options;
@@ -169,9 +174,9 @@ public:
     std::uint16_t tls_port() const { return tls_port_.number(); }
     const std::filesystem::path& authority() const { return certificates_->authority(); }
 
-    /// What redis-cli prints.
+    /// Returns the output of redis-cli.
     std::string execute_as_admin(const std::vector<std::string>& words) const;
-    /// Without the one who asks.
+    /// Without the connection that counts.
     int connections() const;
     void kill_backends() const;
 
@@ -186,20 +191,20 @@ struct nginx_options {
     identity certificate = identity::good;
     int keepalive_requests = 1000;
     std::chrono::seconds keepalive_timeout{75};
-    /// Further locations.
+    /// Additional locations of nginx.conf.
     std::string locations = {};
 };
 
 /// nginx: HTTP on port(), HTTPS on tls_port(), both with
 ///
 ///   /             a page
-///   /echo         the argument `nonce`, whatever the method
-///   /connection   the connection's number and how many requests it has seen
-///   /slow         the large file at `rate` (by default 1024) bytes a second
+///   /echo         the argument `nonce`, for any method
+///   /connection   the connection's number and the number of its requests
+///   /slow         the large file at `rate` (default 1024) bytes per second
 ///   /chunked      a page of unknown length
-///   /close        an answer after which the server hangs up
+///   /close        a response after which the server closes the connection
 ///   /large        a megabyte
-///   /status/N     an answer of status N, for the usual ones
+///   /status/N     a response with status N, for common values
 class nginx_server : public real_server {
 public:
     using options = nginx_options;
@@ -223,7 +228,7 @@ struct pgbouncer_options {
     std::string password = canary_password;
 };
 
-/// PgBouncer before a PostgreSQL: in transaction mode, trusting whoever comes as "app".
+/// PgBouncer in front of a PostgreSQL, in transaction mode, without passwords.
 class pgbouncer_server : public real_server {
 public:
     using options = pgbouncer_options;

@@ -1,4 +1,4 @@
-// Each real server comes up, does what tests will ask of it, and leaves nothing behind.
+// Tests that each real server starts, does what tests need, and leaves nothing behind.
 #include "support/real_server.hpp"
 
 #include <cctype>
@@ -30,8 +30,8 @@ using testing::HasSubstr;
 using testing::StartsWith;
 namespace fs = std::filesystem;
 
-/// Whether any process works in this folder or was told of it.
-bool somebody_is_in(const fs::path& folder) {
+/// Whether any process has this working folder, or names it in its command line.
+bool is_in_use(const fs::path& folder) {
     for (const auto& process : fs::directory_iterator("/proc")) {
         std::error_code gone;
         fs::path place = fs::read_symlink(process.path() / "cwd", gone);
@@ -44,16 +44,16 @@ bool somebody_is_in(const fs::path& folder) {
     return false;
 }
 
-/// The least that makes each say something, without an account.
-std::string asked(const postgres_server&) { return {"\0\0\0\x08\x04\xd2\x16\x2f", 8}; }
-std::string asked(const mariadb_server&) { return {}; }
-std::string asked(const redis_server&) { return "PING\r\n"; }
-std::string asked(const nginx_server&) { return "GET /echo?nonce=5 HTTP/1.0\r\n\r\n"; }
+/// The shortest request with a reply that needs no login.
+std::string request_to(const postgres_server&) { return {"\0\0\0\x08\x04\xd2\x16\x2f", 8}; }
+std::string request_to(const mariadb_server&) { return {}; }
+std::string request_to(const redis_server&) { return "PING\r\n"; }
+std::string request_to(const nginx_server&) { return "GET /echo?nonce=5 HTTP/1.0\r\n\r\n"; }
 
 template <class Server>
 bool answers(const Server& server) {
     tcp_client client(server.port());
-    client.say(asked(server));
+    client.say(request_to(server));
     return !client.hear(1).empty();
 }
 
@@ -66,13 +66,13 @@ TYPED_TEST(any_real_server, goes_through_all_states_and_leaves_nothing_behind) {
     auto server = std::make_unique<TypeParam>();
     EXPECT_TRUE(server->running());
     EXPECT_TRUE(answers(*server));
-    EXPECT_TRUE(somebody_is_in(server->folder()));
+    EXPECT_TRUE(is_in_use(server->folder()));
     auto port = server->port();
     for (auto how : {real_server::ending::fast, real_server::ending::immediate}) {
         server->stop(how);
         EXPECT_FALSE(server->running());
         EXPECT_FALSE(listens(port));
-        EXPECT_FALSE(somebody_is_in(server->folder()));
+        EXPECT_FALSE(is_in_use(server->folder()));
         server->start();
         EXPECT_EQ(server->port(), port);
         EXPECT_TRUE(answers(*server));
@@ -82,28 +82,28 @@ TYPED_TEST(any_real_server, goes_through_all_states_and_leaves_nothing_behind) {
 
     server->pause();
     tcp_client client(port);
-    client.say(asked(*server));
+    client.say(request_to(*server));
     EXPECT_TRUE(client.hears_nothing());
     server->resume();
     EXPECT_EQ(client.hear(1).size(), 1U);
 
-    // However it is left.
+    // Also from the paused state.
     server->pause();
     fs::path folder = server->folder();
     server.reset();
     EXPECT_FALSE(listens(port));
     EXPECT_FALSE(fs::exists(folder));
-    EXPECT_FALSE(somebody_is_in(folder));
+    EXPECT_FALSE(is_in_use(folder));
 }
 
-/// Tells the folder of a server that was left in the worst state, and dies.
+/// Reports the folder of a paused server, and crashes.
 template <class Server>
-[[noreturn]] void crash_with(const descriptor& telling) {
+[[noreturn]] void crash_with(const descriptor& report) {
     try {
         Server server;
         server.pause();
         std::string folder = server.folder();
-        if (::write(telling.get(), folder.data(), folder.size()) > 0) ::raise(SIGKILL);
+        if (::write(report.get(), folder.data(), folder.size()) > 0) ::raise(SIGKILL);
     } catch (const std::exception& e) {
         ADD_FAILURE() << e.what();
     }
@@ -123,10 +123,10 @@ TYPED_TEST(any_real_server, does_not_survive_a_test_that_crashes) {
     ::waitpid(crashing, nullptr, 0);
     ASSERT_GT(size, 0);
     fs::path folder = std::string(said, static_cast<std::size_t>(size));
-    EXPECT_TRUE(eventually([&] { return !fs::exists(folder) && !somebody_is_in(folder); }));
+    EXPECT_TRUE(eventually([&] { return !fs::exists(folder) && !is_in_use(folder); }));
 }
 
-/// A client program that runs until it is cut off.
+/// A client program.
 struct client_program {
     temporary_folder folder{"client", "-"};
     warded_process process;
@@ -140,12 +140,10 @@ struct client_program {
 };
 
 std::vector<std::string> psql(const real_server& server, const std::string& sql) {
-    std::string login = std::string("app:") + canary_password;
-    return {program("psql"), "-XqAt", "-c", sql,
-            "postgresql://" + login + "@127.0.0.1:" + std::to_string(server.port()) + "/orders"};
+    return {program("psql"), "-XqAt", "-c", sql, app_url("postgresql", server.port())};
 }
 
-TEST(postgres_server, counts_limits_and_cuts_off_whoever_logs_in) {
+TEST(postgres_server, counts_limits_and_kills_connections) {
     postgres_server server({.max_connections = 1});
     EXPECT_EQ(server.connections(), 0);
     client_program sleeper(psql(server, "select pg_sleep(600)"));
@@ -160,27 +158,27 @@ TEST(postgres_server, counts_limits_and_cuts_off_whoever_logs_in) {
     EXPECT_THROW(server.execute_as_admin("nonsense"), std::runtime_error);
 }
 
-TEST(postgres_server, lets_its_administrator_in_without_taking_room_from_anybody) {
+TEST(postgres_server, has_additional_connections_for_administrators) {
     postgres_server server({.max_connections = 1});
     std::vector<std::unique_ptr<client_program>> administrators;
     for (int i = 0; i < 3; ++i)
         administrators.push_back(std::make_unique<client_program>(std::vector<std::string>{
             program("psql"), "-Xc", "select pg_sleep(600)", "-h", server.socket_folder(), "-p",
             std::to_string(server.port()), "-U", "postgres", "postgres"}));
-    // The one who counts is counted.
+    // The connection that counts is included.
     EXPECT_TRUE(eventually([&] { return server.connections("postgres") == 4; }));
     EXPECT_EQ(client_program(psql(server, "select current_user")).said(), "app\n");
 }
 
-TEST(postgres_server, wants_the_right_password) {
+TEST(postgres_server, rejects_a_wrong_password) {
     postgres_server server({.password = "it's another"});
     EXPECT_THAT(client_program(psql(server, "select 1")).said(), HasSubstr("password"));
 }
 
-TEST(postgres_server, pauses_sessions_that_are_already_there) {
+TEST(postgres_server, pauses_existing_sessions) {
     postgres_server server;
     tcp_client client(server.port());
-    client.say(asked(server));
+    client.say(request_to(server));
     EXPECT_EQ(client.hear(1), "N");
     server.pause();
     client.say("\0\0\0\x22\0\3\0\0user\0app\0database\0orders\0\0"sv);
@@ -189,7 +187,7 @@ TEST(postgres_server, pauses_sessions_that_are_already_there) {
     EXPECT_EQ(client.hear(1), "R");
 }
 
-TEST(postgres_server, says_why_it_does_not_start) {
+TEST(postgres_server, reports_why_it_does_not_start) {
     try {
         postgres_server server({.settings = "shared_buffers = 'much'"});
         FAIL() << "it started";
@@ -198,7 +196,7 @@ TEST(postgres_server, says_why_it_does_not_start) {
     }
 }
 
-TEST(pgbouncer_server, stands_before_a_postgres) {
+TEST(pgbouncer_server, forwards_to_a_postgres) {
     postgres_server server;
     pgbouncer_server bouncer(server);
     EXPECT_EQ(client_program(psql(bouncer, "select current_user")).said(), "app\n");
@@ -220,7 +218,7 @@ std::vector<std::string> mariadb(const real_server& server, const std::string& s
             sql};
 }
 
-TEST(mariadb_server, counts_limits_and_cuts_off_whoever_logs_in) {
+TEST(mariadb_server, counts_limits_and_kills_connections) {
     mariadb_server server({.max_connections = 10});
     EXPECT_EQ(server.connections(), 0);
     std::vector<std::unique_ptr<client_program>> sleepers;
@@ -235,20 +233,20 @@ TEST(mariadb_server, counts_limits_and_cuts_off_whoever_logs_in) {
     EXPECT_THROW(server.execute_as_admin("nonsense"), std::runtime_error);
 }
 
-/// Whether that becomes true. Questions to a Redis that has no client to spare throw, also while it
-/// has not noticed yet that one has hung up.
-template <class Question>
-bool eventually_answered(Question ask) {
+/// Like eventually(). A command throws while Redis has reached its limit of clients, including
+/// closed ones that it has not noticed yet.
+template <class Condition>
+bool eventually_answered(Condition holds) {
     return eventually([&] {
         try {
-            return ask();
+            return holds();
         } catch (const std::runtime_error&) {
             return false;
         }
     });
 }
 
-TEST(redis_server, counts_limits_and_cuts_off_whoever_logs_in) {
+TEST(redis_server, counts_limits_and_kills_connections) {
     redis_server server({.max_clients = 2});
     auto counts = [&](int clients) {
         return eventually_answered([&] { return server.connections() == clients; });
@@ -277,9 +275,9 @@ TEST(redis_server, counts_limits_and_cuts_off_whoever_logs_in) {
     EXPECT_THROW(server.execute_as_admin({"nonsense"}), std::runtime_error);
 }
 
-/// Whether the program that everybody has accepts a server's certificate for localhost.
-std::string shaken_hands(std::uint16_t port, const fs::path& authority,
-                         std::vector<std::string> more = {}) {
+/// The output of `openssl s_client`, which verifies the server's certificate for localhost.
+std::string tls_handshake(std::uint16_t port, const fs::path& authority,
+                          std::vector<std::string> more = {}) {
     std::vector<std::string> command = {program("openssl"),
                                         "s_client",
                                         "-connect",
@@ -294,29 +292,29 @@ std::string shaken_hands(std::uint16_t port, const fs::path& authority,
     return client_program(command).said();
 }
 
-TEST(real_server_tls, is_trusted_if_the_certificate_is_good) {
+TEST(real_server_tls, is_trusted_with_a_valid_certificate) {
     postgres_server postgres({.tls = true});
-    EXPECT_THAT(shaken_hands(postgres.port(), postgres.authority(), {"-starttls", "postgres"}),
+    EXPECT_THAT(tls_handshake(postgres.port(), postgres.authority(), {"-starttls", "postgres"}),
                 HasSubstr("Verification: OK"));
     redis_server redis({.tls = true});
-    EXPECT_THAT(shaken_hands(redis.tls_port(), redis.authority()), HasSubstr("Verification: OK"));
+    EXPECT_THAT(tls_handshake(redis.tls_port(), redis.authority()), HasSubstr("Verification: OK"));
     nginx_server nginx;
-    EXPECT_THAT(shaken_hands(nginx.tls_port(), nginx.authority()), HasSubstr("Verification: OK"));
-    EXPECT_THAT(shaken_hands(nginx.tls_port(), redis.authority()), HasSubstr("verify error"));
+    EXPECT_THAT(tls_handshake(nginx.tls_port(), nginx.authority()), HasSubstr("Verification: OK"));
+    EXPECT_THAT(tls_handshake(nginx.tls_port(), redis.authority()), HasSubstr("verify error"));
 }
 
-TEST(real_server_tls, is_not_trusted_if_the_certificate_is_bad) {
+TEST(real_server_tls, is_not_trusted_with_an_invalid_certificate) {
     using identity = nginx_options::identity;
     nginx_server wrong({.certificate = identity::wrong_name});
-    EXPECT_THAT(shaken_hands(wrong.tls_port(), wrong.authority()), HasSubstr("ostname mismatch"));
+    EXPECT_THAT(tls_handshake(wrong.tls_port(), wrong.authority()), HasSubstr("ostname mismatch"));
     nginx_server old({.certificate = identity::expired});
-    EXPECT_THAT(shaken_hands(old.tls_port(), old.authority()), HasSubstr("expired"));
+    EXPECT_THAT(tls_handshake(old.tls_port(), old.authority()), HasSubstr("expired"));
 }
 
 struct nginx_location : testing::Test {
     nginx_server server{{.keepalive_requests = 3, .locations = "location = /own { return 299; }"}};
 
-    /// The whole answer, if the server hangs up after it.
+    /// The whole response, after which the server closes the connection.
     std::string get(const std::string& path) {
         tcp_client client(server.port());
         client.say("GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -324,7 +322,7 @@ struct nginx_location : testing::Test {
     }
 };
 
-TEST_F(nginx_location, each_does_what_it_says) {
+TEST_F(nginx_location, each_location_responds_as_documented) {
     EXPECT_THAT(get("/"), HasSubstr("clear water"));
     EXPECT_THAT(get("/echo?nonce=4711"), HasSubstr("\r\n\r\n4711"));
     EXPECT_THAT(get("/chunked"), HasSubstr("Transfer-Encoding: chunked"));
@@ -336,7 +334,7 @@ TEST_F(nginx_location, each_does_what_it_says) {
     EXPECT_THAT(get("/own"), StartsWith("HTTP/1.1 299"));
 }
 
-TEST_F(nginx_location, keeps_a_connection_for_as_many_requests_as_told) {
+TEST_F(nginx_location, keeps_a_connection_for_the_configured_number_of_requests) {
     tcp_client client(server.port());
     for (int i = 0; i < 3; ++i) client.say("GET /connection HTTP/1.1\r\nHost: localhost\r\n\r\n");
     EXPECT_THAT(client.hear_all(), testing::ContainsRegex("keep-alive(.|\n)* 2HTTP(.|\n)*close"));

@@ -1,4 +1,4 @@
-// An observer that remembers what it was told.
+// An observer that records all events.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace support {
 class recorder : public cenote::observer {
 public:
     recorder() = default;
-    /// Remembers only these kinds; asks for no others.
+    /// Subscribes only to these kinds.
     explicit recorder(std::set<cenote::event_kind> kinds) : kinds_(std::move(kinds)) {}
 
     void on_event(const cenote::event& what) override {
@@ -66,7 +66,7 @@ public:
                kind != closed_pool;
     }
 
-    /// Called after each event is noted. Set before the pool is made.
+    /// Called after each event was recorded. Set it before the pool is created.
     std::function<void(const cenote::event&)> then;
 
 private:

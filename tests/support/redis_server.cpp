@@ -1,4 +1,4 @@
-// How a private Redis is set up.
+// Sets up a private Redis.
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,10 +45,10 @@ redis_server::redis_server(options chosen)
                                       {"authority", authority()}});
     }
     std::string file = folder_.write("redis.conf", settings + chosen.settings + "\n");
-    live_by({.command = {program("redis-server"), file},
-             .ready = "Ready to accept connections",
-             .farewell = warded_process::order::terminate,
-             .crash = warded_process::order::kill});
+    control_by({.command = {program("redis-server"), file},
+                .ready = "Ready to accept connections",
+                .shutdown = warded_process::order::terminate,
+                .crash = warded_process::order::kill});
     start();
 }
 
@@ -57,11 +57,11 @@ std::string redis_server::execute_as_admin(const std::vector<std::string>& words
         program("redis-cli"), "-h",     "127.0.0.1", "-p", std::to_string(port()),
         "--no-auth-warning",  "--pass", password_,   "-e"};
     command.insert(command.end(), words.begin(), words.end());
-    return run_beside(command);
+    return run_program(command);
 }
 
 int redis_server::connections() const {
-    // A line for each, and one of them is ours.
+    // One line per client, including this one.
     std::string list = execute_as_admin({"client", "list"});
     std::size_t count = 0;
     for (std::size_t at = 0; (at = list.find("id=", at)) != std::string::npos; at += 3)
@@ -70,7 +70,7 @@ int redis_server::connections() const {
 }
 
 void redis_server::kill_backends() const {
-    // Spares who asks.
+    // Does not kill the client that sends it.
     execute_as_admin({"client", "kill", "type", "normal"});
 }
 

@@ -1,4 +1,4 @@
-// A fake server and its connectors: counts everything, and misbehaves exactly as told.
+// A fake server and its connectors: counts all calls, and fails on command.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace support {
 
-/// What a verb does; may be replaced while the pool works.
+/// The behavior of a call; may be replaced while the pool runs.
 template <class Result>
 class script {
 public:
@@ -45,7 +45,7 @@ struct refused_by_server : std::runtime_error {
 
 class server;
 
-/// One session with the fake server. Move-only, not default-constructible; ends when destroyed.
+/// A session with the fake server. Move-only, not default-constructible.
 class session {
 public:
     session(std::shared_ptr<server> home, int number, std::unique_ptr<std::atomic<bool>> busy)
@@ -54,7 +54,7 @@ public:
     session& operator=(session&&) = delete;
     inline ~session();
 
-    /// Claims the session for the time of a use; overlapping claims are counted as a crime.
+    /// Claims the session for one use; overlapping claims are counted.
     class claim {
     public:
         inline explicit claim(session& s);
@@ -121,10 +121,10 @@ public:
     script<bool> on_release;
     script<void> on_close;
 
-    std::atomic<int> opens{0};    // begun
-    std::atomic<int> opened{0};   // ended well
+    std::atomic<int> opens{0};    // started
+    std::atomic<int> opened{0};   // succeeded
     std::atomic<int> present{0};  // being opened, open, or being closed
-    std::atomic<int> peak{0};     // the most that were ever present
+    std::atomic<int> peak{0};     // the maximum of `present`
     std::atomic<int> opening{0};
     std::atomic<int> opening_peak{0};
     std::atomic<int> probes{0};
@@ -136,7 +136,7 @@ public:
     std::atomic<int> releases{0};
     std::atomic<int> ended{0};     // sessions destroyed
     std::atomic<int> moved{0};     // sessions moved
-    std::atomic<int> overlaps{0};  // two users of one session at a time
+    std::atomic<int> overlaps{0};  // overlapping claims of a session
 
 private:
     static void raise(std::atomic<int>& gauge, std::atomic<int>& highest) {
@@ -170,7 +170,6 @@ inline session::claim::claim(session& s) : busy_(s.busy_.get()) {
     }
 }
 
-/// Opens and closes, probes and resets.
 struct connector {
     std::shared_ptr<server> to;
 
@@ -180,7 +179,7 @@ struct connector {
     void close(session& s) const { to->close(s); }
 };
 
-/// Looks at every session on its way out and back, too.
+/// With the hooks before_acquire and before_release.
 struct hooked_connector : connector {
     bool before_acquire(session& s) const { return to->before_acquire(s); }
     bool before_release(session& s) const { return to->before_release(s); }
@@ -199,7 +198,7 @@ struct never_again : std::runtime_error {
     never_again() : runtime_error("never again") {}
 };
 
-/// Says what each of the exceptions above asks for.
+/// Classifies the exceptions above.
 struct judging_connector : connector {
     static cenote::verdict classify(const std::exception_ptr& error) {
         try {

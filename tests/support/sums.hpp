@@ -1,4 +1,4 @@
-// The identities of stats.hpp, which hold at every read.
+// Checks the identities between the counters of stats.hpp.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,14 @@
 
 namespace support {
 
-/// How many acquires were refused, for whatever reason.
+/// The number of refused acquires, for all reasons.
 inline std::uint64_t refused(const cenote::stats& s) {
     return std::accumulate(s.refused_by_reason.begin(), s.refused_by_reason.end(),
                            std::uint64_t{0});
 }
 
-/// What must hold at every read of a pool that never has more than `most`; empty if it does.
+/// The first identity that does not hold, for a pool with at most `most` resources; empty if all
+/// hold.
 inline std::string contradiction(const cenote::stats& s, std::uint64_t most) {
     auto number = [](std::uint64_t n) { return std::to_string(n) + " "; };
     if (s.total != s.leased + s.idle + s.opening + s.probing + s.resetting + s.closing)
@@ -32,7 +33,6 @@ inline std::string contradiction(const cenote::stats& s, std::uint64_t most) {
                "+ detached " + number(s.detached) + "+ leased " + number(s.leased);
     return "";
 }
-/// The same where the maximum stays what it is.
 inline std::string contradiction(const cenote::stats& s) { return contradiction(s, s.max); }
 
 }  // namespace support

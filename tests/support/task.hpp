@@ -1,5 +1,5 @@
-// The least a coroutine can be, and a loop that resumes coroutines: what users without a framework
-// would write.
+// A minimal coroutine type and a minimal event loop, as a user without a framework would write
+// them.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace support {
 
-/// Starts when told, ends by itself; destroying it where it is suspended destroys the coroutine.
+/// Runs from start(); destroying a suspended task destroys the coroutine.
 class task {
 public:
     struct promise_type {
@@ -48,7 +48,7 @@ private:
     std::coroutine_handle<promise_type> handle_;
 };
 
-/// Resumes what was posted to it, in order, when it is run. May be posted to from any thread.
+/// Resumes posted coroutines in order. post() and retract() may be called from any thread.
 class loop {
 public:
     void post(std::coroutine_handle<> ready) {
@@ -62,7 +62,7 @@ public:
         ready_.erase(at);
         return true;
     }
-    /// Resumes one. False: nothing is ready.
+    /// Resumes one coroutine. False: none is ready.
     bool run_one() {
         std::unique_lock lock(mutex_);
         if (ready_.empty()) return false;
@@ -81,7 +81,7 @@ public:
         return ready_.size();
     }
 
-    /// Goes to the end of the queue.
+    /// Suspends to the end of the queue.
     auto yield() {
         struct awaiter {
             explicit awaiter(loop& l) : where(l) {}
@@ -98,7 +98,7 @@ private:
     std::deque<std::coroutine_handle<>> ready_;
 };
 
-/// Has a loop resume coroutines, and take them back.
+/// A resumer that posts coroutines to a loop and can retract them.
 struct on {
     explicit on(loop& l) : where(&l) {}
     void operator()(std::coroutine_handle<> ready) const noexcept { where->post(ready); }

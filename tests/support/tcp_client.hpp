@@ -1,4 +1,4 @@
-// The plainest client there is: says bytes, hears bytes, and knows how a connection ended.
+// A plain TCP client: sends bytes, receives bytes, and reports how the connection ended.
 #pragma once
 
 #include <algorithm>
@@ -34,8 +34,8 @@ public:
             bytes.remove_prefix(static_cast<std::size_t>(sent));
         }
     }
-    /// So many bytes, or fewer if it ends, or if that takes longer than `limit`. The limit is time
-    /// of the machine; zero takes what is there.
+    /// Receives `count` bytes, or fewer at the end of the stream and after `limit`, which is
+    /// machine time. Zero returns what has already arrived.
     std::string hear(std::size_t count, std::chrono::nanoseconds limit = plenty) {
         auto end = machine_time() + limit;
         std::string all;
@@ -49,14 +49,14 @@ public:
         }
         return all;
     }
-    /// All that comes before the end.
+    /// Receives everything up to the end of the stream.
     std::string hear_all() { return hear(static_cast<std::size_t>(-1)); }
-    /// How it ended, if it does in time; whatever is said before that is lost.
+    /// Waits for the end of the stream, discards what comes before, and returns how it ended.
     ended end(std::chrono::nanoseconds limit = plenty) {
         hear(static_cast<std::size_t>(-1), limit);
         return end_;
     }
-    /// Whether nothing comes for a while, neither a byte nor the end.
+    /// Whether neither a byte nor the end arrives for 30 ms.
     bool hears_nothing() { return hear(1, 30ms).empty() && end_ == ended::not_yet; }
 
     int get() const { return socket_.get(); }
@@ -66,7 +66,7 @@ private:
         for (;;) {
             auto left = std::chrono::ceil<std::chrono::milliseconds>(end - machine_time()).count();
             pollfd wait{.fd = socket_.get(), .events = POLLIN, .revents = 0};
-            // With a stopped clock it returns early.
+            // With a stopped clock (clock.hpp) poll returns early.
             if (::poll(&wait, 1, static_cast<int>(std::max<std::int64_t>(left, 0))) > 0)
                 return true;
             if (left <= 0) return false;
@@ -80,10 +80,10 @@ private:
 /// Whether a server listens on the port.
 inline bool listens(std::uint16_t port) {
     try {
-        tcp_client knocking(port);
+        tcp_client probe(port);
         return true;
     } catch (const std::system_error& e) {
-        // Reset: the server listened, and closed its socket before it accepted the connection.
+        // Reset: the server was listening, and closed its socket before it accepted the connection.
         if (e.code().value() == ECONNRESET) return true;
         if (e.code().value() != ECONNREFUSED) throw;
         return false;

@@ -1,4 +1,4 @@
-// What a server in the test's own process has done with what a client has said; and its timeouts.
+// Observes how far a server in the test's own process has read a client's bytes.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ inline std::uint16_t port_of(int fd, int (*which)(int, sockaddr*, socklen_t*)) {
     return address.sin_family == AF_INET ? ntohs(address.sin_port) : std::uint16_t{0};
 }
 
-/// The server's end of a client's connection, which is in this process, too. -1: it is closed.
+/// The server's descriptor of a client's connection, in this process; -1 if it is closed.
 inline int other_end(const tcp_client& of) {
     std::uint16_t client = port_of(of.get(), ::getsockname);
     std::uint16_t server = port_of(of.get(), ::getpeername);
@@ -32,25 +32,25 @@ inline int other_end(const tcp_client& of) {
     return -1;
 }
 
-/// Whether the system has received all that the client has said; false if the connection has ended.
+/// Whether the kernel has received all bytes of the client; false if the connection has ended.
 inline bool has_arrived(const tcp_client& from) {
     int end = other_end(from);
     int on = 1;
     int unacknowledged = 0;
-    // Otherwise the system acknowledges what has arrived only after a while.
+    // Without this option the kernel delays acknowledgments.
     return end >= 0 && ::setsockopt(end, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on) == 0 &&
            ::ioctl(from.get(), SIOCOUTQ, &unacknowledged) == 0 && unacknowledged == 0;
 }
 
-/// Whether the server has read all that the client has said, or has closed the connection.
+/// Whether the server has read all bytes of the client or has closed the connection.
 inline bool has_been_read(const tcp_client& from) {
     int end = other_end(from);
     int unread = 0;
     return end < 0 || (has_arrived(from) && ::ioctl(end, FIONREAD, &unread) == 0 && unread == 0);
 }
 
-/// Lets time pass in steps until `holds`; whether it does. On a busy machine many steps pass
-/// before a thread runs, so no other limit of the test may be near.
+/// Advances the clock in steps until `holds`. On a busy machine many steps pass before a thread
+/// runs, so no other time limit of the test may be near.
 template <class Condition>
 bool passes_until(stopped_clock& time, Condition&& holds,
                   std::chrono::nanoseconds step = std::chrono::milliseconds{50}) {

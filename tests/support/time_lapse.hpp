@@ -1,4 +1,4 @@
-// Time that passes while something goes on whose beginning a test cannot see.
+// Advances the clock while an operation runs whose start a test cannot observe.
 #pragma once
 
 #include <chrono>
@@ -8,8 +8,8 @@
 
 namespace support {
 
-/// Moves the clock in small steps until `over`, but only while the pool has waiters and no open is
-/// under way: an open takes no time, however slow the machine is. False: the end does not come.
+/// Advances the clock in small steps until `over`, but only while the pool has waiters and no open
+/// is under way, so that an open takes no time even on a slow machine.
 template <class Pool, class Over>
 bool time_passes_in_line(stopped_clock& time, const Pool& pool, Over&& over) {
     return eventually([&] {

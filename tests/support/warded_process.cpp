@@ -1,4 +1,4 @@
-// How tests start programs, and how they get rid of them.
+// Starts programs for tests under a warden, and ends them.
 #include "support/warded_process.hpp"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ std::vector<fs::path> postgres_folders() {
 
 std::vector<fs::path> program_folders() {
     std::vector<fs::path> found = postgres_folders();
-    // Debian keeps servers where only root looks.
+    // Debian installs servers in folders that are only in root's PATH.
     for (const char* usual : {"/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"})
         found.emplace_back(usual);
     // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing in the tests changes the environment.
@@ -56,7 +56,7 @@ std::vector<fs::path> program_folders() {
     return found;
 }
 
-/// Throws as `checked` does, for functions that return the error.
+/// Like `checked`, for functions that return the error.
 void succeeds(int error, const char* what) {
     if (error != 0) throw std::system_error(error, std::generic_category(), what);
 }
@@ -104,7 +104,7 @@ temporary_folder::temporary_folder(const std::string& kind, const std::string& u
 }
 
 temporary_folder::~temporary_folder() {
-    // A forked child has a copy of this, but the folder is its parent's.
+    // A forked child has a copy of this object, but must not remove its parent's folder.
     if (::getpid() != owner_) return;
     std::error_code ignored;
     fs::remove_all(path_, ignored);
@@ -122,7 +122,7 @@ fs::path temporary_folder::write(const std::string& name, std::string_view text)
     return file;
 }
 
-void temporary_folder::hand_over() const {
+void temporary_folder::give_to_user() const {
     for (const auto& entry : fs::recursive_directory_iterator(path_)) give_to(user_, entry.path());
 }
 
@@ -130,11 +130,8 @@ reserved_port::reserved_port()
     : socket_(checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket")) {
     sockaddr_in address = loopback(0);
     checked(::bind(socket_.get(), plain(address), sizeof address), "bind");
-    socklen_t size = sizeof address;
-    void* filled = &address;
-    checked(::getsockname(socket_.get(), static_cast<sockaddr*>(filled), &size), "getsockname");
-    number_ = ntohs(address.sin_port);
-    // Only now: a port that is to be shared must first have been nobody's.
+    number_ = port_of(socket_);
+    // After bind: the port must have been free before it is shared.
     int yes = 1;
     checked(::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes), "setsockopt");
 }
@@ -171,12 +168,12 @@ void warded_process::spawn(std::vector<std::string> words, const fs::path& log,
 }
 
 warded_process::~warded_process() {
-    // A forked child has a copy of this, but the process is its parent's.
+    // A forked child has a copy of this object, but must not end its parent's process.
     if (::getpid() != owner_ || !running()) return;
     try {
         tell(order::kill);
     } catch (const std::exception&) {
-        // Then it hears the end of its orders.
+        // Closing the pipe also makes the warden end everything.
         orders_ = descriptor();
     }
     if (!ends_within(plenty)) ::kill(warden_, SIGKILL);
@@ -184,24 +181,24 @@ warded_process::~warded_process() {
 
 void warded_process::tell(order what) {
     if (!running()) throw std::runtime_error("the process has ended");
-    char said = static_cast<char>(what);
-    // One that has just ended does not read; that is no reason for the test to die.
+    char byte = static_cast<char>(what);
+    // If the warden has just ended, SIGPIPE must not end the test.
     sigset_t pipe;
     sigset_t before;
     ::sigemptyset(&pipe);
     ::sigaddset(&pipe, SIGPIPE);
     ::pthread_sigmask(SIG_BLOCK, &pipe, &before);
-    ssize_t written = ::write(orders_.get(), &said, 1);
+    ssize_t written = ::write(orders_.get(), &byte, 1);
     timespec at_once{};
     if (written < 0) ::sigtimedwait(&pipe, nullptr, &at_once);
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     pollfd answered{.fd = answers_.get(), .events = POLLIN, .revents = 0};
-    // Each look is short: with a stopped clock (clock.hpp) poll returns early.
+    // Short calls in a loop: with a stopped clock (clock.hpp) poll returns early.
     auto has_answered = [&] { return ::poll(&answered, 1, 10) > 0; };
     if (written == 1 && !eventually(has_answered, 2 * plenty))
         throw std::runtime_error("the warden does not answer");
     char answer = 0;
-    // An end instead of an answer: it has ended meanwhile, which the next look tells.
+    // An end of file means that the warden has ended; the next call of running() reports it.
     if (written == 1 && ::read(answers_.get(), &answer, 1) < 0) checked(-1, "the warden");
 }
 
@@ -227,15 +224,15 @@ std::string content_of(const fs::path& file) {
 std::string run(const std::string& user, const std::vector<std::string>& command,
                 const temporary_folder& folder, std::chrono::nanoseconds limit) {
     static std::atomic<int> count{0};
-    std::string said = "said-" + std::to_string(++count);
-    warded_process process(folder, user, command, said);
+    std::string output = "output-" + std::to_string(++count);
+    warded_process process(folder, user, command, output);
     bool in_time = process.ends_within(limit);
-    std::string text = content_of(folder.path() / said);
-    fs::remove(folder.path() / said);
-    if (!in_time) throw std::runtime_error(command[0] + " takes too long; it said:\n" + text);
+    std::string text = content_of(folder.path() / output);
+    fs::remove(folder.path() / output);
+    if (!in_time) throw std::runtime_error(command[0] + " takes too long; its output:\n" + text);
     if (process.status() != 0)
         throw std::runtime_error(command[0] + " failed (" + std::to_string(process.status()) +
-                                 "); it said:\n" + text);
+                                 "); its output:\n" + text);
     return text;
 }
 

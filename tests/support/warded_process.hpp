@@ -1,4 +1,4 @@
-// Programs that tests start: bounded in time, gone with the test, and with a place of their own.
+// Starts programs for tests: with time limits, temporary folders and reserved ports.
 #pragma once
 
 #include <chrono>
@@ -13,26 +13,27 @@
 
 namespace support {
 
-/// Where `name` is installed; throws if it is not.
+/// The path of an installed program; throws if it is missing.
 std::filesystem::path program(const std::string& name);
 
-/// Who runs a program that wants no rights: `name`, if the test is root's; else "-", who runs it.
+/// The user for programs that refuse to run as root: `name` if the test runs as root, else "-" (the
+/// current user).
 std::string user_for(const std::string& name);
 
-/// A new folder that goes when this does.
+/// A new folder that the destructor removes.
 class temporary_folder {
 public:
-    /// Below $TMPDIR or /tmp, and owned by `user` (see user_for).
+    /// Below $TMPDIR or /tmp, owned by `user` (see user_for).
     temporary_folder(const std::string& kind, const std::string& user);
     temporary_folder(const temporary_folder&) = delete;
     temporary_folder& operator=(const temporary_folder&) = delete;
     ~temporary_folder();
 
     const std::filesystem::path& path() const { return path_; }
-    /// Writes a file that `user` owns and nobody else reads.
+    /// Writes a file that only `user` can read.
     std::filesystem::path write(const std::string& name, std::string_view text) const;
-    /// Everything in it becomes the user's.
-    void hand_over() const;
+    /// Changes the owner of all files to `user`.
+    void give_to_user() const;
 
 private:
     std::filesystem::path path_;
@@ -40,8 +41,8 @@ private:
     pid_t owner_;
 };
 
-/// A port of 127.0.0.1 that is nobody else's for as long as this lives: a server that reuses
-/// addresses, as all do, may bind to it, and again after a restart.
+/// Reserves a port of 127.0.0.1. Servers that reuse addresses, as all do, can bind to it, also
+/// after a restart.
 class reserved_port {
 public:
     reserved_port();
@@ -52,11 +53,11 @@ private:
     std::uint16_t number_ = 0;
 };
 
-/// A command under a warden: its descendants, too, are gone when this is, or when the test is.
-/// If the test crashes, so is the folder.
+/// A command under a warden, which kills it with all descendants when this object is destroyed or
+/// the test ends. If the test crashes, the warden also removes the folder.
 class warded_process {
 public:
-    /// What it says is appended to `log`, a file of the folder.
+    /// Appends the command's output to the file `log` in the folder.
     warded_process(const temporary_folder& folder, const std::string& user,
                    const std::vector<std::string>& command, const std::string& log);
     warded_process(const warded_process&) = delete;
@@ -71,12 +72,11 @@ public:
         pause = 'p',
         resume = 'c'
     };
-    /// Returns when it is carried out: signals are sent, all are stopped, all are dead.
+    /// Returns when the order was executed: the signal is sent, all processes are stopped or dead.
     void tell(order what);
     bool running();
-    /// Whether it ends in time.
     bool ends_within(std::chrono::nanoseconds limit);
-    /// As a shell says it; of one that has ended.
+    /// The exit status of an ended command, in the shell's format.
     int status() const { return status_; }
 
 private:
@@ -91,7 +91,7 @@ private:
     bool ended_ = false;
 };
 
-/// Runs a command to its end and returns what it said; throws if it fails or takes too long.
+/// Runs a command to its end and returns its output; throws if it fails or takes too long.
 std::string run(const std::string& user, const std::vector<std::string>& command,
                 const temporary_folder& folder, std::chrono::nanoseconds limit);
 

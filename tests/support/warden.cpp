@@ -1,11 +1,11 @@
-// Runs one server for a test and sees to it that nothing of it survives the test, however that
-// ends: a program of its own, since a crashed test cannot clean up and a signal at a parent's death
-// reaches neither the children of a server nor those that are stopped.
+// Runs one server for a test and kills all its processes when the test ends or crashes. It is a
+// separate program, because a crashed test cannot clean up, and a parent-death signal reaches
+// neither grandchildren nor stopped processes.
 //
-//   warden FOLDER USER COMMAND…    runs COMMAND, as USER if that is not "-"
+//   warden FOLDER USER COMMAND…    runs COMMAND as USER ("-": the current user)
 //
-// Orders are bytes on its standard input, each answered by a byte once it is carried out. The end
-// of the input is the end of everything, of FOLDER as well. It ends as COMMAND does.
+// Orders are bytes on its standard input; it replies with a byte after executing each. At the end
+// of the input it kills everything and removes FOLDER. Its exit status is that of COMMAND.
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -33,7 +33,7 @@ namespace {
     std::_Exit(126);
 }
 
-/// The children of one process, whichever of its threads had them.
+/// The children of all threads of a process.
 std::vector<pid_t> children_of(pid_t process) {
     std::vector<pid_t> found;
     std::error_code gone;
@@ -45,7 +45,7 @@ std::vector<pid_t> children_of(pid_t process) {
     return found;
 }
 
-/// All below this process; parents before their children.
+/// All descendants of this process; parents before their children.
 std::vector<pid_t> wards() {
     std::vector<pid_t> all = children_of(::getpid());
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -55,17 +55,17 @@ std::vector<pid_t> wards() {
     return all;
 }
 
-/// Stopped, or past being stopped.
+/// Whether a process is stopped or dead.
 bool is_still(pid_t process) {
     std::ifstream file("/proc/" + std::to_string(process) + "/stat");
     std::string text{std::istreambuf_iterator<char>(file), {}};
-    // The name before it may contain anything.
+    // The program's name before it may contain any character.
     std::size_t state = text.rfind(')');
     return state == std::string::npos || std::strchr("TtZX", text[state + 2]) != nullptr;
 }
 
 void pause_all() {
-    // A parent may have had another child before it was stopped: until a look finds all of them so.
+    // A process may fork before it is stopped: repeat until all are stopped.
     for (bool still = false; !still;) {
         still = true;
         for (pid_t ward : wards())
@@ -78,7 +78,7 @@ void pause_all() {
 }
 
 void resume_all() {
-    // Parents last: they would take a child that does not move for a dead one.
+    // Parents last: a running parent might treat a stopped child as dead.
     std::vector<pid_t> all = wards();
     for (auto ward = all.rbegin(); ward != all.rend(); ++ward) ::kill(*ward, SIGCONT);
 }
@@ -112,7 +112,7 @@ void become(const char* user) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (nothing < 0 || ::dup2(nothing, 0) < 0 || ::dup2(2, 1) < 0) give_up("/dev/null");
-    // Whatever a developer has set for clients of their own servers is not meant for ours.
+    // A minimal environment: variables for other servers must not affect this one.
     char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     char locale[] = "LC_ALL=C";
     char zone[] = "TZ=UTC";
@@ -141,7 +141,7 @@ outcome obey(pid_t server) {
     return order == 'k' ? outcome::told_to_end : outcome::goes_on;
 }
 
-/// Takes leave of the dead. The server's status, or -1 while it lives.
+/// Waits for dead children. Returns the server's status, or -1 while it runs.
 int reap(int signals, pid_t server) {
     signalfd_siginfo news;
     if (::read(signals, &news, sizeof news) < 0) return -1;
@@ -176,13 +176,13 @@ int watch(int signals, pid_t server, const char* folder) {
 
 int main(int count, char** words) {
     if (count < 4) return 2;
-    // What the test had open is not for servers.
+    // The server must not inherit the test's descriptors.
     ::close_range(3, ~0U, 0);
     for (int signal = 1; signal < 32; ++signal) ::signal(signal, SIG_DFL);
     ::signal(SIGPIPE, SIG_IGN);
-    // Not the terminal's business: who interrupts a test ends the input.
+    // Ctrl-C in the terminal ends the test, and thereby the input.
     ::setsid();
-    // So that what a server leaves behind becomes ours.
+    // Orphaned processes of the server become children of this process.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     sigset_t deaths;
     ::sigemptyset(&deaths);

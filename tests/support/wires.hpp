@@ -1,4 +1,4 @@
-// Connections that tell on whoever speaks: what is written to one, and by which process.
+// Connections that record which process writes to them, for tests of fork.
 #pragma once
 
 #include <array>
@@ -13,13 +13,13 @@
 
 namespace support {
 
-/// One message: every verb says one, and so does the destructor.
+/// Sent by each connector call and by the destructor.
 struct message {
     pid_t from = 0;
     char verb = 0;
 };
 
-/// The far ends of all connections. Without a lock, because forks come at any time.
+/// The server ends of all connections. Uses no lock, because a fork may happen at any time.
 class exchange {
 public:
     exchange() = default;
@@ -30,7 +30,7 @@ public:
     exchange(const exchange&) = delete;
     exchange& operator=(const exchange&) = delete;
 
-    /// The near end of a new connection.
+    /// Returns the client end of a new connection.
     int connect() {
         int pair[2];
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) return -1;
@@ -41,7 +41,7 @@ public:
     }
     int count() const { return count_; }
 
-    /// How many messages came from another process than the one that made the connection.
+    /// How many messages came from another process than the one that opened the connection.
     int foreign_words() {
         int found = 0;
         for (int i = 0; i < count_; ++i) {
@@ -50,7 +50,7 @@ public:
             while (end.fd >= 0 && recv(end.fd, &m, sizeof m, MSG_DONTWAIT) == sizeof m) {
                 if (m.from == end.owner) continue;
                 ++found;
-                std::fprintf(stderr, "process %d said '%c' on a connection of %d\n",
+                std::fprintf(stderr, "process %d sent '%c' on a connection of %d\n",
                              static_cast<int>(m.from), m.verb, static_cast<int>(end.owner));
             }
         }
@@ -66,7 +66,7 @@ private:
     std::atomic<int> count_{0};
 };
 
-/// The near end of a connection. Says goodbye when it ends.
+/// The client end of a connection. Its destructor sends a last message.
 class wire {
 public:
     explicit wire(int fd) : fd_(fd) {}
@@ -90,7 +90,7 @@ public:
 private:
     pid_t maker_ = getpid();
     int fd_;
-    int verbs_ = 0;  // that were not heard
+    int verbs_ = 0;  // messages that could not be sent
 };
 
 struct wire_connector {
@@ -106,7 +106,7 @@ struct wire_connector {
     static void close(wire& w) { w.say('c'); }
 };
 
-/// Closes the child's copies, without a word.
+/// Closes a child's copies without sending a message.
 struct forsaking_connector : wire_connector {
     std::shared_ptr<std::atomic<int>> forsaken = std::make_shared<std::atomic<int>>(0);
 
@@ -116,10 +116,10 @@ struct forsaking_connector : wire_connector {
     }
 };
 
-/// So long a child may take.
+/// In seconds.
 inline constexpr unsigned child_limit = 60;
 
-/// Forks and runs `work` in the child, which must not hang. Whether it said true.
+/// Forks and runs `work` in the child, within the limit. Returns its result.
 template <class Work>
 bool in_child(Work&& work) {
     std::fflush(nullptr);
@@ -134,7 +134,7 @@ bool in_child(Work&& work) {
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/// For the work in a child, where a test's own assertions are not heard.
+/// For the work in a child, where GoogleTest's assertions have no effect.
 inline bool must(bool holds, const char* what, int line) {
     if (!holds) std::fprintf(stderr, "in the child, line %d: %s\n", line, what);
     return holds;

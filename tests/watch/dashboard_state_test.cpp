@@ -132,8 +132,8 @@ TEST_F(paused_watched, may_be_removed_by_a_coroutine_it_resumes) {
 }
 
 TEST_F(paused_watched, is_removed_by_other_threads_after_the_command) {
-    support::door busy;
-    std::function<void()> block = [&] { busy.pass_through(); };
+    support::latch busy;
+    std::function<void()> block = [&] { busy.wait(); };
     auto waiter = with_lease(one, &block);
     waiter.start();
     std::jthread commanding(

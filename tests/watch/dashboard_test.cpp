@@ -395,8 +395,8 @@ const std::string with_token = "Authorization: Bearer " + control_token + "\r\n"
 TEST_F(served, continues_while_a_coroutine_blocks_a_resume_command) {
     static_cast<void>(orders.acquire());
     orders.pause();
-    support::door busy;
-    std::function<void()> block = [&] { busy.pass_through(); };
+    support::latch busy;
+    std::function<void()> block = [&] { busy.wait(); };
     auto waiter = with_lease(orders, &block);
     waiter.start();
     auto answer = std::async(std::launch::async, [&] { return order(resume, with_token); });
