@@ -1,40 +1,18 @@
-// Once a pool is warm, a cycle allocates nothing, whichever way it goes.
+// Once a pool is warm, a cycle allocates nothing: fast lane, keeper and hand-over.
+#include "support/allocations.hpp"
+
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 #include <thread>
 
 #include <gtest/gtest.h>
 
 #include "cenote/pool.hpp"
 
-namespace {
-
-std::atomic<std::uint64_t> allocations{0};
-
-void* counted(std::size_t size, std::size_t alignment) {
-    allocations.fetch_add(1, std::memory_order_relaxed);
-    std::size_t whole = (size + alignment - 1) / alignment * alignment;
-    if (void* p = std::aligned_alloc(alignment, whole == 0 ? alignment : whole)) return p;
-    throw std::bad_alloc();
-}
-
-}  // namespace
-
-// The other forms of new and delete end in these.
-void* operator new(std::size_t size) { return counted(size, alignof(std::max_align_t)); }
-void* operator new(std::size_t size, std::align_val_t alignment) {
-    return counted(size, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-
 namespace cenote {
 namespace {
+
+using support::allocations_made;
 
 constexpr int warm_up_cycles = 1'000;
 constexpr int counted_cycles = 20'000;
@@ -54,21 +32,21 @@ void run_cycles(pool<int>& pool, int count) {
 
 std::uint64_t allocations_of(pool<int>& pool) {
     run_cycles(pool, warm_up_cycles);
-    std::uint64_t before = allocations.load();
+    std::uint64_t before = allocations_made();
     run_cycles(pool, counted_cycles);
-    return allocations.load() - before;
+    return allocations_made() - before;
 }
 
 TEST(allocations, are_counted) {
-    std::uint64_t before = allocations.load();
+    std::uint64_t before = allocations_made();
     delete new int;
-    ASSERT_EQ(allocations.load() - before, 1u);
+    ASSERT_EQ(allocations_made() - before, 1u);
 }
 
 TEST(allocations, the_fast_lane_needs_none) {
     auto pool = make_pool({.max = 10});
     EXPECT_EQ(allocations_of(pool), 0u);
-    // Otherwise this was about something else.
+    // A wait would have taken the keeper's path.
     EXPECT_EQ(pool.stats().waited, 0u);
 }
 
@@ -78,7 +56,7 @@ TEST(allocations, the_keeper_needs_none) {
 }
 
 TEST(allocations, handing_over_needs_none) {
-    // Two threads and one resource; whoever has it waits until the other one stands in line.
+    // Two threads and one resource; the holder waits until the other thread is in line.
     auto pool = make_pool({.max = 1});
     constexpr int hand_overs = 1'000;
     auto take_turns = [&](int count, std::atomic<int>& finished) {
@@ -103,10 +81,10 @@ TEST(allocations, handing_over_needs_none) {
     std::thread two(work);
     while (warm < 2) std::this_thread::yield();
     std::uint64_t waited = pool.stats().waited;
-    std::uint64_t before = allocations.load();
+    std::uint64_t before = allocations_made();
     counting = true;
     while (done < 2) std::this_thread::yield();
-    std::uint64_t after = allocations.load();
+    std::uint64_t after = allocations_made();
     waited = pool.stats().waited - waited;
     leave = true;
     one.join();

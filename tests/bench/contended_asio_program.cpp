@@ -1,5 +1,5 @@
-// Ten thousand Asio coroutines on twenty resources: a given number of cycles in which everybody
-// waits, to be counted by callgrind. Asio's own part, the yield, is the same as in the benchmark.
+// Runs a given number of cycles of 10,000 Asio coroutines on 20 resources, where every acquire
+// waits, for callgrind. The yield is the same as in the benchmark.
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -24,17 +24,17 @@ long left = 0;
 
 asio::awaitable<void> borrow(cenote::pool<int>& pool) {
     for (;;) {
-        auto held = co_await pool.co_acquire();
-        ++*held;
+        auto lease = co_await pool.co_acquire();
+        ++*lease;
         co_await asio::post(asio::use_awaitable);
-        held.give_back();
+        lease.give_back();
         if (--left == 0) io.stop();
     }
 }
 
 }  // namespace
 
-/// What is counted: see instructions.py, which knows it by this name.
+/// instructions.py counts the instructions of the function with this name.
 extern "C" [[gnu::noinline]] void make_cycles(long cycles) {
     left = cycles;
     io.restart();
@@ -43,7 +43,7 @@ extern "C" [[gnu::noinline]] void make_cycles(long cycles) {
 
 int main(int argc, char** argv) {
     if (argc != 2) return 2;
-    // The sweeper comes by the clock, which runs differently under callgrind.
+    // No sweep: under callgrind, time is not proportional to instructions.
     cenote::pool<int> pool{[] { return 0; },
                            {.max = 20,
                             .min_size = 20,
@@ -53,5 +53,5 @@ int main(int argc, char** argv) {
     for (std::size_t i = 0; i < coroutines; ++i) asio::co_spawn(io, borrow(pool), asio::detached);
     make_cycles(2 * static_cast<long>(coroutines));
     make_cycles(std::strtol(argv[1], nullptr, 10));
-    std::_Exit(0);  // the coroutines have no end
+    std::_Exit(0);  // the coroutines never end
 }

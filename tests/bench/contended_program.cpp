@@ -1,5 +1,5 @@
-// Ten thousand coroutines on twenty resources: a given number of cycles in which everybody waits,
-// to be counted by callgrind.
+// Runs a given number of cycles of 10,000 coroutines on 20 resources, where every acquire waits,
+// for callgrind.
 #include <chrono>
 #include <coroutine>
 #include <cstddef>
@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t coroutines = 10'000;
 
-/// The least a loop can be, so that what is counted is the pool's.
+/// A minimal loop, so that most counted instructions are the pool's.
 struct loop {
     void post(std::coroutine_handle<> which) { ready[last++ % ready.size()] = which; }
     void resume_one() { ready[first++ % ready.size()].resume(); }
@@ -49,24 +49,24 @@ struct endless {
 
 endless borrow(cenote::pool<int>& pool) {
     for (;;) {
-        auto held = co_await pool.co_acquire().resumed_by(resume{});
-        ++*held;
+        auto lease = co_await pool.co_acquire().resumed_by(resume{});
+        ++*lease;
         co_await yield{};
-        held.give_back();
+        lease.give_back();
         --here.left;
     }
 }
 
 }  // namespace
 
-/// What is counted: see instructions.py, which knows it by this name.
+/// instructions.py counts the instructions of the function with this name.
 extern "C" [[gnu::noinline]] void make_cycles(long cycles) {
     for (here.left = cycles; here.left > 0;) here.resume_one();
 }
 
 int main(int argc, char** argv) {
     if (argc != 2) return 2;
-    // The sweeper comes by the clock, which runs differently under callgrind.
+    // No sweep: under callgrind, time is not proportional to instructions.
     cenote::pool<int> pool{[] { return 0; },
                            {.max = 20,
                             .min_size = 20,
@@ -76,5 +76,5 @@ int main(int argc, char** argv) {
     for (std::size_t i = 0; i < coroutines; ++i) borrow(pool);
     make_cycles(2 * static_cast<long>(coroutines));
     make_cycles(std::strtol(argv[1], nullptr, 10));
-    std::_Exit(0);  // the coroutines have no end
+    std::_Exit(0);  // the coroutines never end
 }

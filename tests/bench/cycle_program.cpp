@@ -1,11 +1,11 @@
-// A given number of cycles in a pool that has enough, to be counted by callgrind: on the fast lane,
-// or, compiled with another order, through the keeper.
+// Runs a given number of cycles without contention, for callgrind: on the fast lane, or through the
+// keeper if compiled with another order.
 #include <chrono>
 #include <cstdlib>
 
 #include "cenote/pool.hpp"
 
-/// What is counted: see instructions.py, which knows it by this name.
+/// instructions.py counts the instructions of the function with this name.
 extern "C" [[gnu::noinline]] int make_cycles(cenote::pool<int>& pool, long cycles) {
     int sum = 0;
     for (long i = 0; i < cycles; ++i) {
@@ -17,7 +17,7 @@ extern "C" [[gnu::noinline]] int make_cycles(cenote::pool<int>& pool, long cycle
 
 int main(int argc, char** argv) {
     if (argc != 2) return 2;
-    // The sweeper comes by the clock, which runs differently under callgrind.
+    // No sweep: under callgrind, time is not proportional to instructions.
     cenote::pool<int> pool{[] { return 0; },
                            {.min_size = 10,
                             .warm_up = cenote::warm_up::wait,

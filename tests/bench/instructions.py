@@ -3,9 +3,9 @@
 
 usage: instructions.py VALGRIND PROGRAM LIMIT
 
-The program runs twice under callgrind with different numbers of cycles; the difference is what the
-cycles cost. Only the function that makes them is counted: what the threads do that open resources
-depends on how busy the machine is, this does not.
+The program runs twice under callgrind with different numbers of cycles; the difference is the cost
+of the cycles. Only the function make_cycles is counted: the work of the threads that open resources
+depends on the load of the machine.
 """
 
 import re
@@ -18,7 +18,7 @@ FEW, MANY = 2_000, 22_000
 
 
 def count(valgrind, program, cycles):
-    """All instructions of one run."""
+    """The instructions of one run."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "callgrind.out"
         command = [valgrind, "--tool=callgrind", "--toggle-collect=make_cycles",
@@ -26,10 +26,10 @@ def count(valgrind, program, cycles):
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         if run.returncode != 0:
             sys.exit(f"{' '.join(command)}\nended with {run.returncode}:\n{run.stderr}")
-        # One line per file that callgrind wrote; a program that does not fork has one.
+        # One line per process; the program does not fork.
         totals = re.findall(r"^(?:totals|summary): (\d+)", out.read_text(), re.MULTILINE)
         if not totals:
-            sys.exit(f"callgrind left no totals:\n{run.stderr}")
+            sys.exit(f"callgrind wrote no totals:\n{run.stderr}")
         return int(totals[-1])
 
 
