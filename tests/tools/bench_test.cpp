@@ -1,13 +1,10 @@
-// cenote bench, as a user runs it: what it counts adds up, and what it writes can be read.
+// cenote bench as a user runs it: its counts are consistent, and its files can be read.
 #include <algorithm>
-#include <boost/json/parse.hpp>
-#include <boost/json/value.hpp>
 #include <boost/property_tree/ptree.hpp>
 #include <boost/property_tree/xml_parser.hpp>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -17,46 +14,33 @@
 #include "connector/sqlite_file.hpp"
 #include "program.hpp"
 #include "support/patience.hpp"
+#include "support/warded_process.hpp"
 #include <cenote/sqlite.hpp>
 
 namespace {
 
 using namespace std::chrono_literals;
 namespace json = boost::json;
+using support::content_of;
 using testing::HasSubstr;
 using testing::Not;
+using tools::count;
+using tools::parsed;
 
-std::string content_of(const std::filesystem::path& path) {
-    std::ifstream file(path);
-    std::ostringstream all;
-    all << file.rdbuf();
-    return all.str();
-}
-
-/// What the file says, asked without changing it.
-std::string ask(const support::sqlite_file& file, const std::string& statement,
-                const std::string& parameters = "?journal_mode=delete") {
+/// Runs a statement without changing the file's journal mode.
+std::string execute(const support::sqlite_file& file, const std::string& statement,
+                    const std::string& parameters = "?journal_mode=delete") {
     cenote::sqlite::connector connector{file.url(parameters)};
     auto c = connector.open();
-    auto said = c.execute(statement);
-    std::string first = said.empty() ? "" : said[0].get<std::string>(0);
+    auto rows = c.execute(statement);
+    std::string first = rows.empty() ? "" : rows[0].get<std::string>(0);
     connector.close(c);
     return first;
 }
 
-/// A file as a user has one: with something in it.
 void fill(const support::sqlite_file& file) {
-    ask(file, "CREATE TABLE orders(id INTEGER PRIMARY KEY)");
+    execute(file, "CREATE TABLE orders(id INTEGER PRIMARY KEY)");
 }
-
-json::value parsed(const tools::said& said) {
-    boost::json::error_code error;
-    json::value document = json::parse(said.out, error);
-    EXPECT_FALSE(error) << said.out << said.err;
-    return document;
-}
-
-std::uint64_t count(const json::value& v) { return v.to_number<std::uint64_t>(); }
 
 void expect_ordered(const json::value& times) {
     double before = 0;
@@ -69,7 +53,7 @@ void expect_ordered(const json::value& times) {
     EXPECT_LE(times.at("mean_seconds").to_number<double>(), before);
 }
 
-/// What must hold of every pool size.
+/// Checks that hold for every pool size.
 void expect_sound(const json::value& one) {
     std::uint64_t leases = count(one.at("leases"));
     EXPECT_GT(leases, 0u);
@@ -92,14 +76,14 @@ bool each_has_leases(const json::array& sizes) {
     return std::ranges::all_of(sizes, [](auto& one) { return count(one.at("leases")) > 0; });
 }
 
-/// What it says with these words. On a busy machine there may be too little time for what a test
-/// looks at. Then it is given more.
-json::value bench(std::vector<std::string> words,
+/// Runs cenote bench, longer and longer until the result is `enough`: a busy machine may need more
+/// time.
+json::value bench(std::vector<std::string> arguments,
                   bool (*enough)(const json::array& sizes) = each_has_leases) {
-    words.insert(words.begin(), {"bench", "--json", "--duration"});
+    arguments.insert(arguments.begin(), {"bench", "--json", "--duration"});
     json::value document;
     for (int time = 300; time < 30'000; time *= 2) {
-        auto longer = words;
+        auto longer = arguments;
         longer.insert(longer.begin() + 3, std::to_string(time) + "ms");
         auto said = tools::cenote(longer);
         EXPECT_EQ(said.code, 0) << said.err;
@@ -128,7 +112,7 @@ TEST(bench, of_the_embedded_default_adds_up) {
     EXPECT_EQ(count(sizes[0].at("max")), 1u);
     EXPECT_EQ(count(sizes[1].at("max")), 4u);
     for (const json::value& one : sizes) expect_sound(one);
-    // Eight for one connection: most of the time is spent in line.
+    // Eight borrowers for one connection mostly wait in line.
     EXPECT_GT(sizes[0].at("wait").at("p50_seconds").to_number<double>(),
               sizes[0].at("hold").at("p50_seconds").to_number<double>());
     EXPECT_GT(count(sizes[0].at("writes")), 0u);
@@ -139,11 +123,11 @@ TEST(bench, by_coroutines_at_a_rate_comes_as_often_as_it_was_told) {
         bench({"--rate", "1000", "--threads", "2", "--hold", "1ms", "--warm-up", "0"});
     const json::value& one = document.at("sizes").at(0);
     expect_sound(one);
-    // Also who came, and was not served in time, since the machine was too slow.
-    auto came =
+    // A slow machine leaves some arrivals unserved.
+    auto arrivals =
         static_cast<double>(count(one.at("leases")) + count(one.at("unserved")) + refusals(one));
     double expected = 1000 * one.at("seconds").to_number<double>();
-    EXPECT_NEAR(came, expected, expected / 4);
+    EXPECT_NEAR(arrivals, expected, expected / 4);
     EXPECT_GE(one.at("hold").at("p50_seconds").to_number<double>(), 0.001);
 }
 
@@ -157,11 +141,11 @@ TEST(bench, runs_the_users_statement_and_leaves_no_table_behind) {
         {"bench", file.url(), "--statement", "SELECT 1 FROM nowhere", "--duration", "1h"});
     EXPECT_EQ(said.code, 1);
     EXPECT_THAT(said.err, HasSubstr("nowhere"));
-    // Division by zero is NULL, and would not fail: only if there is no other table, it does.
     said = tools::cenote({"bench", file.url(), "--duration", "200ms", "--warm-up", "0", "--json",
                           "--statement", "SELECT count(*) FROM sqlite_master"});
     ASSERT_EQ(said.code, 0) << said.err;
     EXPECT_EQ(count(parsed(said).at("sizes").at(0).at("writes")), 0u);
+    // abs() overflows, so the statement fails if another table is left.
     said =
         tools::cenote({"bench", file.url(), "--duration", "100ms", "--warm-up", "0", "--statement",
                        "SELECT CASE (SELECT count(*) FROM sqlite_master WHERE name LIKE "
@@ -182,24 +166,24 @@ TEST(bench, leaves_the_users_file_as_it_was) {
     std::string header = content_of(file.path()).substr(0, 20);
     ASSERT_EQ(header.size(), 20u);
     EXPECT_EQ(header[18], 1) << "2 would be a write-ahead log";
-    EXPECT_EQ(ask(file, "SELECT group_concat(name) FROM sqlite_master"), "orders");
+    EXPECT_EQ(execute(file, "SELECT group_concat(name) FROM sqlite_master"), "orders");
 }
 
-TEST(bench, that_fails_half_way_through_its_table_takes_it_away) {
+TEST(bench, drops_its_table_if_filling_it_fails) {
     support::sqlite_file file;
     fill(file);
-    // Files may not grow beyond 32 KiB: there is room for the table, but not for all that is in it.
+    // Files may not grow beyond 32 KiB: enough for the table, but not for its rows.
     auto said = tools::program({"/bin/bash", "-c",
                                 "trap '' XFSZ; ulimit -f 32; exec " CENOTE_COMMAND " bench '" +
                                     file.url() + "' --duration 50ms"})
                     .wait();
     EXPECT_EQ(said.code, 1) << said.out << said.err;
-    EXPECT_EQ(ask(file, "SELECT group_concat(name) FROM sqlite_master"), "orders") << said.err;
+    EXPECT_EQ(execute(file, "SELECT group_concat(name) FROM sqlite_master"), "orders") << said.err;
 }
 
-TEST(bench, fails_if_nobody_got_a_lease) {
-    // The one who got it has it until after the end. On a busy machine the end may come before
-    // others have tried. Then again.
+TEST(bench, fails_if_no_borrower_got_a_lease) {
+    // One borrower holds the lease beyond the end. On a busy machine the end may come before the
+    // others have tried; then repeat.
     EXPECT_TRUE(support::eventually([] {
         auto said = tools::cenote({"bench", "--max", "1", "--concurrency", "4", "--hold", "500ms",
                                    "--duration", "200ms", "--warm-up", "0", "--acquire-timeout",
@@ -212,7 +196,7 @@ TEST(bench, fails_if_nobody_got_a_lease) {
     }));
 }
 
-TEST(bench, looks_at_its_files_before_it_begins) {
+TEST(bench, opens_its_files_before_it_begins) {
     for (const char* option : {"--html", "--json-file"})
         EXPECT_EQ(tools::cenote({"bench", option, "/nowhere/at/all", "--duration", "1h"}).code, 1);
 }
@@ -230,19 +214,19 @@ TEST(bench, is_interrupted_whatever_its_borrowers_wait_for) {
         tools::program program(words);
         ASSERT_TRUE(program.settles()) << more.back();
         program.send(SIGINT);
-        tools::said said = program.wait();
+        tools::output said = program.wait();
         EXPECT_NE(said.code, 1) << said.out << said.err;
     }
 }
 
-TEST(bench, writes_a_page_that_needs_nothing_from_elsewhere) {
+TEST(bench, writes_a_page_without_external_files) {
     support::sqlite_file file;
     auto page = file.folder() / "bench.html", data = file.folder() / "bench.json";
     auto said = tools::cenote({"bench", "--max", "1,2,4", "--duration", "200ms", "--warm-up", "0",
                                "--html", page.string(), "--json-file", data.string(), "--statement",
                                "SELECT '<b>&\"' WHERE 1 < 2"});
     ASSERT_EQ(said.code, 0) << said.err;
-    EXPECT_THAT(said.out, HasSubstr("Side by side"));
+    EXPECT_THAT(said.out, HasSubstr("Comparison"));
     std::string text = content_of(page);
     std::istringstream stream(text);
     boost::property_tree::ptree tree;
@@ -256,14 +240,14 @@ TEST(bench, writes_a_page_that_needs_nothing_from_elsewhere) {
     EXPECT_EQ(json::parse(content_of(data)).at("sizes").as_array().size(), 3u);
 }
 
-TEST(bench, that_is_interrupted_tells_what_it_has_seen) {
-    // Interrupted before the first lease, it has seen nothing. Then later.
+TEST(bench, prints_the_results_so_far_when_interrupted) {
+    // There are no results before the first lease; then interrupt later.
     for (auto work = 50ms; work < 10s; work *= 2) {
         tools::program program({CENOTE_COMMAND, "bench", "--max", "2,4,8", "--duration", "1h",
                                 "--warm-up", "0", "--json"});
         ASSERT_TRUE(program.works_for(work));
         program.send(SIGINT);
-        tools::said said = program.wait();
+        tools::output said = program.wait();
         json::value document = parsed(said);
         EXPECT_TRUE(document.at("interrupted").as_bool());
         const json::array& sizes = document.at("sizes").as_array();
@@ -273,13 +257,13 @@ TEST(bench, that_is_interrupted_tells_what_it_has_seen) {
         expect_sound(sizes[0]);
         return;
     }
-    ADD_FAILURE() << "it never saw a lease";
+    ADD_FAILURE() << "it never got a lease";
 }
 
-TEST(bench, refuses_what_makes_no_sense_and_says_what_does) {
+TEST(bench, rejects_invalid_arguments_with_a_helpful_message) {
     struct wrong {
-        std::vector<std::string> words;
-        const char* says;
+        std::vector<std::string> arguments;
+        const char* message;
     };
     for (const wrong& w : std::vector<wrong>{{{"--max", "0"}, "--max"},
                                              {{"--max", "four"}, "--max"},
@@ -289,15 +273,15 @@ TEST(bench, refuses_what_makes_no_sense_and_says_what_does) {
                                              {{"--rate", "1e9"}, "--rate"},
                                              {{"--duration", "soon"}, "250ms"},
                                              {{"--concurrency", "5000"}, "--threads"},
-                                             {{"ftp://example.com"}, "postgresql:"},
+                                             {{"ftp://example.com"}, "postgresql"},
                                              {{"not a url"}, "URL"},
                                              {{"--nonsense"}, "--help"}}) {
-        std::vector<std::string> words = {"bench"};
-        words.insert(words.end(), w.words.begin(), w.words.end());
-        auto said = tools::cenote(words);
-        EXPECT_EQ(said.code, 2) << w.words[0];
-        EXPECT_THAT(said.err, HasSubstr(w.says)) << w.words[0];
-        EXPECT_EQ(said.out, "") << w.words[0];
+        std::vector<std::string> arguments = {"bench"};
+        arguments.insert(arguments.end(), w.arguments.begin(), w.arguments.end());
+        auto said = tools::cenote(arguments);
+        EXPECT_EQ(said.code, 2) << w.arguments[0];
+        EXPECT_THAT(said.err, HasSubstr(w.message)) << w.arguments[0];
+        EXPECT_EQ(said.out, "") << w.arguments[0];
     }
     EXPECT_EQ(tools::cenote({"bench", "--html", "/nowhere/at/all.html", "--duration", "50ms"}).code,
               1);

@@ -1,4 +1,4 @@
-// What the facts about a server mean, one rule after the other.
+// The rules of cenote doctor, one by one.
 #include "cenote/doctor_rules.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 const auto today = std::chrono::system_clock::from_time_t(1'800'000'000);
 
-/// A remote PostgreSQL with which nothing is wrong.
+/// A remote PostgreSQL without any problem.
 facts healthy() {
     facts f;
     f.kind = server_kind::postgres;
@@ -43,14 +43,14 @@ const finding* find(const std::vector<finding>& all, std::string_view code) {
     return found == all.end() ? nullptr : &*found;
 }
 
-/// Of what was found under this code; empty if nothing was.
+/// The severity of the finding with this code; nothing if there is none.
 std::optional<severity> severity_of(const facts& f, std::string_view code, const planned& p = {}) {
     auto all = judge(f, p, today);
     const finding* found = find(all, code);
     return found == nullptr ? std::nullopt : std::optional(found->how);
 }
 
-TEST(doctor_rules_test, with_a_healthy_server_all_is_well) {
+TEST(doctor_rules_test, finds_no_problem_with_a_healthy_server) {
     auto all = judge(healthy(), {}, today);
     EXPECT_FALSE(has_problem(all));
     for (const finding& f : all) EXPECT_EQ(f.how, severity::ok) << f.code;
@@ -68,14 +68,14 @@ TEST(doctor_rules_test, the_worst_comes_first) {
 }
 
 TEST(doctor_rules_test, without_a_connection_there_is_one_finding_with_the_reason) {
-    for (int i = 1; i <= static_cast<int>(trouble::other); ++i) {
+    for (int i = 1; i <= static_cast<int>(connect_error::other); ++i) {
         facts f = healthy();
-        f.wrong = static_cast<trouble>(i);
-        f.said = "as they said";
+        f.error = static_cast<connect_error>(i);
+        f.error_text = "the server's message";
         auto all = judge(f, {}, today);
         ASSERT_EQ(all.size(), 1u) << i;
         EXPECT_EQ(all[0].how, severity::problem) << i;
-        EXPECT_EQ(all[0].why, "as they said") << i;
+        EXPECT_EQ(all[0].why, "the server's message") << i;
         EXPECT_FALSE(all[0].then.empty()) << i;
     }
 }
@@ -83,7 +83,7 @@ TEST(doctor_rules_test, without_a_connection_there_is_one_finding_with_the_reaso
 TEST(doctor_rules_test, all_processes_together_must_fit) {
     facts f = healthy();
     EXPECT_EQ(severity_of(f, "connections", {.max = 40, .processes = 2}), severity::ok);
-    // 97 - 10 in use = 87: one more than that fits only if others go.
+    // 97 - 10 in use = 87 are free.
     EXPECT_EQ(severity_of(f, "no-connections-left", {.max = 87}), severity::note);
     EXPECT_EQ(severity_of(f, "connections-taken", {.max = 88}), severity::warning);
     EXPECT_EQ(severity_of(f, "connections-taken", {.max = 97}), severity::warning);
@@ -96,7 +96,7 @@ TEST(doctor_rules_test, all_processes_together_must_fit) {
     EXPECT_THAT(found->then, HasSubstr("at most 10 in each of 8 processes"));
 }
 
-TEST(doctor_rules_test, the_pool_should_hang_up_first) {
+TEST(doctor_rules_test, the_pool_should_close_idle_connections_first) {
     facts f = healthy();
     f.idle_limits = {{"idle_session_timeout", 60s}};
     EXPECT_EQ(severity_of(f, "idle-timeout", {.idle_timeout = 59s}), severity::ok);
@@ -105,7 +105,7 @@ TEST(doctor_rules_test, the_pool_should_hang_up_first) {
     EXPECT_EQ(severity_of(f, "idle-timeout"), std::nullopt);
 }
 
-TEST(doctor_rules_test, without_protection_only_this_machine_is_safe) {
+TEST(doctor_rules_test, connections_without_tls_are_safe_only_on_this_machine) {
     facts f = healthy();
     f.tls = {};
     EXPECT_EQ(severity_of(f, "tls-off"), severity::problem);
@@ -122,7 +122,7 @@ TEST(doctor_rules_test, without_protection_only_this_machine_is_safe) {
     EXPECT_EQ(severity_of(f, "tls-old"), severity::warning);
 }
 
-TEST(doctor_rules_test, a_certificate_that_ends_soon_is_told) {
+TEST(doctor_rules_test, a_certificate_that_expires_soon_is_reported) {
     facts f = healthy();
     f.tls.expires = today + 24h * 31;
     EXPECT_EQ(severity_of(f, "certificate-expires"), std::nullopt);
@@ -132,7 +132,7 @@ TEST(doctor_rules_test, a_certificate_that_ends_soon_is_told) {
     EXPECT_EQ(severity_of(f, "certificate-expires"), severity::problem);
 }
 
-TEST(doctor_rules_test, what_a_pool_saves_is_told) {
+TEST(doctor_rules_test, what_a_pool_saves_is_reported) {
     facts f = healthy();
     EXPECT_EQ(severity_of(f, "pooling-pays"), severity::ok);
     f.open.p50 = 900us;
@@ -148,7 +148,7 @@ TEST(doctor_rules_test, what_a_pool_saves_is_told) {
     EXPECT_EQ(severity_of(f, "latency-varies"), severity::note);
 }
 
-TEST(doctor_rules_test, idleness_is_a_problem_if_the_pool_keeps_them_that_long) {
+TEST(doctor_rules_test, a_dropped_idle_connection_is_a_problem_if_the_pool_keeps_them_longer) {
     facts f = healthy();
     f.idle = {.waited = 90s, .survived = true};
     EXPECT_EQ(severity_of(f, "idle-survived"), severity::ok);
@@ -166,9 +166,9 @@ TEST(doctor_rules_test, roles_poolers_and_clocks) {
     f.may_be_read_only = true;
     EXPECT_EQ(severity_of(f, "read-only"), std::nullopt);
     f = healthy();
-    f.between = pooler::some;
+    f.in_front = pooler::session;
     EXPECT_EQ(severity_of(f, "pooler"), severity::note);
-    f.between = pooler::transaction;
+    f.in_front = pooler::transaction;
     EXPECT_EQ(severity_of(f, "pooler-transaction"), severity::warning);
     f = healthy();
     f.clock_ahead = -5s;

@@ -1,10 +1,7 @@
-// cenote doctor against real servers, bad ones, and nobody.
+// cenote doctor with real servers, failing servers, and none.
 #include <algorithm>
-#include <boost/json/parse.hpp>
-#include <boost/json/value.hpp>
 #include <filesystem>
 #include <fstream>
-#include <netinet/in.h>
 #include <string>
 #include <sys/socket.h>
 #include <vector>
@@ -26,7 +23,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 struct report {
-    tools::said said;
+    tools::output said;
     json::value document;
 
     /// The finding with this code; null if there is none.
@@ -53,49 +50,14 @@ report examine(const std::string& url, std::vector<std::string> more = {}) {
     std::vector<std::string> words = {"doctor", url, "--json"};
     words.insert(words.end(), more.begin(), more.end());
     report r{.said = tools::cenote(words), .document = nullptr};
-    boost::json::error_code error;
-    r.document = json::parse(r.said.out, error);
-    EXPECT_FALSE(error) << r;
-    // Whatever goes wrong, the password is nobody's business.
+    r.document = tools::parsed(r.said);
     EXPECT_THAT(r.said.out, Not(HasSubstr(canary_password)));
     EXPECT_THAT(r.said.err, Not(HasSubstr(canary_password)));
-    if (error) r.document = {{"findings", json::array()}};
+    if (!r.document.is_object()) r.document = {{"findings", json::array()}};
     return r;
 }
 
 std::string at(std::uint16_t port) { return "127.0.0.1:" + std::to_string(port); }
-
-std::string url_of(const std::string& scheme, std::uint16_t port, const std::string& rest) {
-    return scheme + "://app:" + canary_password + "@" + at(port) + rest;
-}
-
-/// A port whose connections nothing is ever said on; or that refuses them, and is kept.
-class mute {
-public:
-    explicit mute(bool listens = true)
-        : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-        sockaddr_in where{};
-        where.sin_family = AF_INET;
-        where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        socklen_t size = sizeof where;
-        if (::bind(listener_, reinterpret_cast<sockaddr*>(&where), size) != 0 ||
-            (listens && ::listen(listener_, 16) != 0) ||
-            ::getsockname(listener_, reinterpret_cast<sockaddr*>(&where), &size) != 0)
-            throw std::runtime_error("no port");
-        port_ = ntohs(where.sin_port);
-    }
-    mute(const mute&) = delete;
-    mute& operator=(const mute&) = delete;
-    ~mute() {
-        if (listener_ >= 0) ::close(listener_);
-    }
-
-    std::uint16_t port() const { return port_; }
-
-private:
-    int listener_;
-    std::uint16_t port_ = 0;
-};
 
 class doctor_of_postgres : public testing::Test {
 protected:
@@ -107,7 +69,7 @@ protected:
     }
     static void TearDownTestSuite() { server_.reset(); }
     static std::string url(const std::string& more = "") {
-        return url_of("postgresql", server_->port(), "/orders" + more);
+        return support::app_url("postgresql", server_->port()) + more;
     }
 
     static std::unique_ptr<support::postgres_server> server_;
@@ -127,7 +89,7 @@ TEST_F(doctor_of_postgres, a_healthy_server_has_no_problem) {
     EXPECT_EQ(r.severity("read-only"), "none") << r;
 }
 
-TEST_F(doctor_of_postgres, counts_what_all_processes_would_take) {
+TEST_F(doctor_of_postgres, counts_the_connections_of_all_processes) {
     report r = examine(url(), {"--max", "32", "--processes", "8"});
     EXPECT_EQ(r.said.code, 1) << r;
     EXPECT_EQ(r.severity("too-few-connections"), "problem") << r;
@@ -135,7 +97,7 @@ TEST_F(doctor_of_postgres, counts_what_all_processes_would_take) {
                 HasSubstr("8 processes × max 32 = 256 connections, but the server takes "));
 }
 
-TEST_F(doctor_of_postgres, compares_the_time_until_somebody_hangs_up) {
+TEST_F(doctor_of_postgres, compares_the_idle_timeouts_of_server_and_pool) {
     report r = examine(url(), {"--max", "5"});
     EXPECT_EQ(r.said.code, 0) << r;
     EXPECT_EQ(r.severity("idle-timeout"), "warning") << r;
@@ -144,7 +106,7 @@ TEST_F(doctor_of_postgres, compares_the_time_until_somebody_hangs_up) {
                           "them for 5 min"));
 }
 
-TEST_F(doctor_of_postgres, knows_a_verified_connection_from_one_that_is_not) {
+TEST_F(doctor_of_postgres, distinguishes_verified_from_unverified_connections) {
     std::string authority = server_->authority().string();
     report good = examine(url("?sslmode=verify-full&sslrootcert=" + authority), {"--max", "5"});
     EXPECT_EQ(good.said.code, 0) << good;
@@ -153,27 +115,27 @@ TEST_F(doctor_of_postgres, knows_a_verified_connection_from_one_that_is_not) {
 
     report any = examine(url("?sslmode=require"), {"--max", "5"});
     EXPECT_EQ(any.said.code, 0) << any;
-    EXPECT_EQ(any.severity("tls-unverified"), "note") << any;  // on this machine, that is
+    EXPECT_EQ(any.severity("tls-unverified"), "note") << any;  // a note on this machine only
 
     report stranger = examine(url("?sslmode=verify-full"), {"--max", "5"});
     EXPECT_EQ(stranger.said.code, 1) << stranger;
     EXPECT_EQ(stranger.severity("tls-untrusted"), "problem") << stranger;
 }
 
-TEST_F(doctor_of_postgres, says_what_is_wrong_with_a_login) {
+TEST_F(doctor_of_postgres, reports_why_a_login_fails) {
     std::string place = "@" + at(server_->port());
     report password = examine("postgresql://app:wrong" + place + "/orders");
     EXPECT_EQ(password.said.code, 1) << password;
     EXPECT_EQ(password.severity("wrong-password"), "problem") << password;
     EXPECT_THAT(password.said.out, Not(HasSubstr("app:wrong"))) << password;
 
-    report database = examine(url_of("postgresql", server_->port(), "/nowhere"));
+    report database = examine(support::app_url("postgresql", server_->port(), "/nowhere"));
     EXPECT_EQ(database.said.code, 1) << database;
     EXPECT_EQ(database.severity("no-database"), "problem") << database;
 }
 
-TEST_F(doctor_of_postgres, sees_the_limit_of_a_user) {
-    // The processes of earlier connections count until they have ended.
+TEST_F(doctor_of_postgres, reads_the_limit_of_a_user) {
+    // The backends of earlier connections count until they have ended.
     ASSERT_TRUE(support::eventually([&] { return server_->connections() == 0; }));
     server_->execute_as_admin("ALTER ROLE app CONNECTION LIMIT 4");
     report r = examine(url(), {"--max", "5"});
@@ -182,7 +144,7 @@ TEST_F(doctor_of_postgres, sees_the_limit_of_a_user) {
     EXPECT_THAT(r.what("too-few-connections"), HasSubstr("CONNECTION LIMIT")) << r;
 }
 
-TEST_F(doctor_of_postgres, counts_also_the_connections_of_others) {
+TEST_F(doctor_of_postgres, counts_the_connections_of_other_users) {
     server_->execute_as_admin("CREATE ROLE another LOGIN PASSWORD 'another'");
     cenote::postgres::connector connector{"postgresql://another:another@" + at(server_->port()) +
                                           "/orders"};
@@ -193,7 +155,7 @@ TEST_F(doctor_of_postgres, counts_also_the_connections_of_others) {
     EXPECT_GE(r.document.at("limits").at(0).at("in_use").to_number<int>(), 8) << r;
 }
 
-TEST_F(doctor_of_postgres, judges_the_rest_if_something_is_not_told) {
+TEST_F(doctor_of_postgres, judges_the_rest_if_settings_cannot_be_read) {
     server_->execute_as_admin("REVOKE SELECT ON pg_catalog.pg_settings FROM PUBLIC", "orders");
     report r = examine(url(), {"--max", "5"});
     server_->execute_as_admin("GRANT SELECT ON pg_catalog.pg_settings TO PUBLIC", "orders");
@@ -204,26 +166,26 @@ TEST_F(doctor_of_postgres, judges_the_rest_if_something_is_not_told) {
     EXPECT_GT(r.document.at("round_trip").at("p50_seconds").as_double(), 0) << r;
 }
 
-TEST_F(doctor_of_postgres, sees_a_server_that_takes_no_writes) {
+TEST_F(doctor_of_postgres, detects_a_read_only_server) {
     server_->execute_as_admin("ALTER ROLE app SET default_transaction_read_only = on");
     report r = examine(url(), {"--max", "5"});
     server_->execute_as_admin("ALTER ROLE app RESET default_transaction_read_only");
     EXPECT_EQ(r.severity("read-only"), "warning") << r;
 }
 
-TEST_F(doctor_of_postgres, recognises_a_pooler_and_its_mode) {
+TEST_F(doctor_of_postgres, detects_a_pooler_and_its_mode) {
     support::pgbouncer_server bouncer(*server_);
-    report r = examine(url_of("postgresql", bouncer.port(), "/orders"), {"--max", "5"});
+    report r = examine(support::app_url("postgresql", bouncer.port()), {"--max", "5"});
     EXPECT_EQ(r.said.code, 0) << r;
     EXPECT_EQ(r.severity("pooler-transaction"), "warning") << r;
 }
 
-TEST_F(doctor_of_postgres, keeps_a_connection_idle_if_asked) {
+TEST_F(doctor_of_postgres, keeps_a_connection_idle_on_request) {
     report fine = examine(url(), {"--max", "5", "--idle", "200ms"});
     EXPECT_EQ(fine.severity("idle-survived"), "ok") << fine;
     server_->execute_as_admin("ALTER ROLE app SET idle_session_timeout = '200ms'");
     report r;
-    // On a busy machine the server may close a connection before it is kept idle. Then again.
+    // On a busy machine the server may close a connection before the idle check; then repeat.
     bool seen = support::eventually([&] {
         r = examine(url(), {"--max", "5", "--idle", "500ms"});
         return r.severity("idle-closed") != "none";
@@ -234,21 +196,21 @@ TEST_F(doctor_of_postgres, keeps_a_connection_idle_if_asked) {
     EXPECT_EQ(r.severity("idle-closed"), "problem") << r;
 }
 
-TEST_F(doctor_of_postgres, speaks_plainly_and_without_colours_into_a_pipe) {
-    tools::said said = tools::cenote({"doctor", url(), "--max", "32", "--processes", "8"});
+TEST_F(doctor_of_postgres, prints_text_without_colors_into_a_pipe) {
+    tools::output said = tools::cenote({"doctor", url(), "--max", "32", "--processes", "8"});
     EXPECT_EQ(said.code, 1);
     EXPECT_THAT(said.out, HasSubstr("problem  8 processes × max 32"));
-    EXPECT_THAT(said.out, HasSubstr("to open a connection"));
+    EXPECT_THAT(said.out, HasSubstr("open a connection"));
     EXPECT_THAT(said.out, Not(HasSubstr("\033")));
     EXPECT_THAT(said.out, Not(HasSubstr(canary_password)));
     EXPECT_EQ(said.err, "");
-    tools::said colored = tools::cenote({"doctor", url(), "--color", "always"});
+    tools::output colored = tools::cenote({"doctor", url(), "--color", "always"});
     EXPECT_THAT(colored.out, HasSubstr("\033[32mok"));
 }
 
-TEST(doctor_test, mariadb_tells_its_limits_and_timeouts) {
+TEST(doctor_test, reads_the_limits_and_timeouts_of_mariadb) {
     support::mariadb_server server({.arguments = {"--wait-timeout=60"}});
-    std::string url = url_of("mariadb", server.port(), "/orders");
+    std::string url = support::app_url("mariadb", server.port());
     report fine = examine(url, {"--max", "5", "--idle-timeout", "30s"});
     EXPECT_EQ(fine.said.code, 0) << fine;
     EXPECT_THAT(std::string(fine.document.at("server").as_string()), HasSubstr("MariaDB 1"));
@@ -270,7 +232,7 @@ TEST(doctor_test, mariadb_tells_its_limits_and_timeouts) {
     EXPECT_EQ(bare.severity("tls-not-offered"), "problem") << bare;
 }
 
-TEST(doctor_test, redis_tells_its_limits_and_its_memory) {
+TEST(doctor_test, reads_the_limits_and_the_memory_of_redis) {
     support::redis_server server({.max_clients = 50, .settings = "timeout 60\n", .tls = true});
     auto url = [&](const std::string& scheme, std::uint16_t port) {
         return scheme + "://:" + canary_password + "@" + at(port);
@@ -292,7 +254,7 @@ TEST(doctor_test, redis_tells_its_limits_and_its_memory) {
     EXPECT_EQ(wrong.severity("wrong-password"), "problem") << wrong;
 }
 
-TEST(doctor_test, a_web_server_keeps_connections_or_does_not) {
+TEST(doctor_test, detects_whether_a_web_server_keeps_connections) {
     support::nginx_server server({.keepalive_requests = 20});
     report r = examine("http://" + at(server.port()));
     EXPECT_EQ(r.said.code, 0) << r;
@@ -310,7 +272,7 @@ TEST(doctor_test, a_web_server_keeps_connections_or_does_not) {
     EXPECT_EQ(safe.severity("tls"), "ok") << safe;
 }
 
-TEST(doctor_test, a_web_server_with_a_certificate_that_is_over_or_not_its_own) {
+TEST(doctor_test, reports_an_expired_certificate_and_a_wrong_name) {
     for (auto [which, why] :
          {std::pair(support::nginx_options::identity::expired, "expired"),
           std::pair(support::nginx_options::identity::wrong_name, "mismatch")}) {
@@ -323,7 +285,7 @@ TEST(doctor_test, a_web_server_with_a_certificate_that_is_over_or_not_its_own) {
     }
 }
 
-TEST(doctor_test, a_file_is_left_as_it_was) {
+TEST(doctor_test, does_not_change_a_file) {
     support::temporary_folder folder("doctor", "-");
     std::string path = (folder.path() / "orders.db").string();
     report none = examine("sqlite:" + path);
@@ -343,9 +305,9 @@ TEST(doctor_test, a_file_is_left_as_it_was) {
     EXPECT_EQ(broken.said.code, 1) << broken;
 }
 
-TEST(doctor_test, says_why_there_is_no_connection) {
-    mute nobody(false);
-    report refused = examine("postgresql://app@" + at(nobody.port()) + "/orders");
+TEST(doctor_test, reports_why_there_is_no_connection) {
+    support::descriptor refusing = support::with_own_port(SOCK_STREAM | SOCK_CLOEXEC);
+    report refused = examine("postgresql://app@" + at(support::port_of(refusing)) + "/orders");
     EXPECT_EQ(refused.said.code, 1) << refused;
     EXPECT_EQ(refused.severity("refused"), "problem") << refused;
     EXPECT_FALSE(refused.document.at("connected").as_bool());
@@ -354,25 +316,25 @@ TEST(doctor_test, says_why_there_is_no_connection) {
     EXPECT_EQ(unknown.said.code, 1) << unknown;
     EXPECT_EQ(unknown.severity("name-not-found"), "problem") << unknown;
 
-    mute somebody;
+    support::descriptor mute = support::listening_socket();
     for (const std::string scheme : {"postgresql", "mariadb", "redis", "http"}) {
         std::string rest = scheme == "redis" || scheme == "http" ? "" : "/orders";
         std::string user = scheme == "http" ? "" : "app:pw@";
-        report silent =
-            examine(scheme + "://" + user + at(somebody.port()) + rest, {"--timeout", "100ms"});
+        report silent = examine(scheme + "://" + user + at(support::port_of(mute)) + rest,
+                                {"--timeout", "100ms"});
         EXPECT_EQ(silent.said.code, 1) << silent;
         EXPECT_EQ(silent.severity("silent"), "problem") << scheme << silent;
     }
 }
 
-TEST(doctor_test, nonsense_is_refused) {
+TEST(doctor_test, rejects_invalid_urls) {
     for (const char* url : {"nonsense", "gopher://there", "postgresql://a b"}) {
-        tools::said said = tools::cenote({"doctor", url});
+        tools::output said = tools::cenote({"doctor", url});
         EXPECT_EQ(said.code, 2) << url << said.err;
         EXPECT_THAT(said.err, testing::StartsWith("cenote: ")) << url;
         EXPECT_EQ(said.out, "") << url;
     }
-    tools::said secret = tools::cenote({"doctor", "postgresql://app:pass zebra@h/d"});
+    tools::output secret = tools::cenote({"doctor", "postgresql://app:pass zebra@h/d"});
     EXPECT_EQ(secret.code, 2);
     EXPECT_THAT(secret.err, Not(HasSubstr("zebra")));
 }
@@ -382,9 +344,9 @@ TEST(doctor_test, can_be_interrupted) {
     std::string path = (folder.path() / "orders.db").string();
     std::ofstream(path).close();
     tools::program it({CENOTE_COMMAND, "doctor", "sqlite:" + path, "--idle", "1h", "--json"});
-    ASSERT_TRUE(it.settles());  // it is in the long part
+    ASSERT_TRUE(it.settles());  // it waits for the idle check
     it.send(SIGINT);
-    tools::said said = it.wait();
+    tools::output said = it.wait();
     EXPECT_EQ(said.code, 130) << said.err;
     EXPECT_EQ(said.out, "");
 }

@@ -1,4 +1,4 @@
-// Passwords that are not among the arguments of the command.
+// Passwords from a file, the environment and a terminal.
 #include "cenote/password.hpp"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace {
 using command::complete_url;
 using command::with_password;
 
-TEST(password, goes_where_a_url_has_it) {
+TEST(password, is_inserted_into_the_url) {
     EXPECT_EQ(with_password("postgresql://app@db:5432/orders?a=b@c", "S3 c:r@t/é"),
               "postgresql://app:S3%20c%3Ar%40t%2F%C3%A9@db:5432/orders?a=b@c");
     EXPECT_EQ(with_password("redis://db", "x"), "redis://:x@db");
@@ -46,7 +46,7 @@ TEST(password, is_the_first_line_of_a_file) {
     EXPECT_THROW(complete_url("redis://db", {.file = name + "?"}), command::failure);
 }
 
-TEST(password, comes_from_the_environment_where_a_url_has_a_user_and_none) {
+TEST(password, comes_from_the_environment_if_the_url_has_a_user_but_no_password) {
     ::setenv("CENOTE_PASSWORD", "S3CRET", 1);
     EXPECT_EQ(complete_url("postgresql://app@db/orders", {}), "postgresql://app:S3CRET@db/orders");
     EXPECT_EQ(complete_url("postgresql://app:own@db/orders", {}), "postgresql://app:own@db/orders");
@@ -57,15 +57,15 @@ TEST(password, comes_from_the_environment_where_a_url_has_a_user_and_none) {
     EXPECT_EQ(complete_url("postgresql://app@db/orders", {}), "postgresql://app@db/orders");
 }
 
-/// Both ends of a terminal.
+/// Both ends of a pseudoterminal.
 class terminal {
 public:
     terminal() {
-        if (::openpty(&person, &program, nullptr, nullptr, nullptr) != 0)
-            throw std::runtime_error("no terminal");
+        if (::openpty(&user, &program, nullptr, nullptr, nullptr) != 0)
+            throw std::runtime_error("cannot open a pseudoterminal");
     }
     ~terminal() {
-        ::close(person);
+        ::close(user);
         ::close(program);
     }
     terminal(const terminal&) = delete;
@@ -77,39 +77,41 @@ public:
         return (now.c_lflag & ECHO) != 0;
     }
     void type(std::string_view keys) const {
-        ASSERT_EQ(::write(person, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
+        ASSERT_EQ(::write(user, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
     }
     std::string shows() const {
         std::array<char, 4096> text{};
-        ssize_t size = ::read(person, text.data(), text.size());
+        ssize_t size = ::read(user, text.data(), text.size());
         return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
     }
 
-    int person = -1;
+    int user = -1;
     int program = -1;
 };
 
-TEST(password, is_typed_and_not_shown) {
+TEST(password, is_typed_without_echo) {
     terminal at;
-    auto asked = std::async(std::launch::async, [&] { return command::ask_password(at.program); });
+    auto password =
+        std::async(std::launch::async, [&] { return command::ask_password(at.program); });
     ASSERT_TRUE(support::eventually([&] { return !at.echoes(); }));
     EXPECT_EQ(at.shows(), "Password: ");
     at.type(
         "wrong\x15S3X\x7f"
         "CRET\r");
-    EXPECT_EQ(asked.get(), "S3CRET");
+    EXPECT_EQ(password.get(), "S3CRET");
     EXPECT_TRUE(at.echoes());
     EXPECT_EQ(at.shows(), "\r\n");
 }
 
-TEST(password, that_is_not_typed_leaves_the_terminal_as_it_was) {
+TEST(password, prompt_restores_the_terminal_after_ctrl_c) {
     terminal at;
-    auto asked = std::async(std::launch::async, [&] { return command::ask_password(at.program); });
+    auto password =
+        std::async(std::launch::async, [&] { return command::ask_password(at.program); });
     ASSERT_TRUE(support::eventually([&] { return !at.echoes(); }));
     at.type("S3\x03");
     try {
-        asked.get();
-        FAIL() << "answered";
+        password.get();
+        FAIL() << "returned a password";
     } catch (const command::failure& e) {
         EXPECT_EQ(e.code(), command::interrupted);
     }
@@ -126,13 +128,13 @@ TEST(password, is_never_printed) {
     std::string name = (place.folder() / "password").string();
     std::ofstream(name) << "S3CRET\n";
     for (const char* word : {"doctor", "bench", "size", "demo"}) {
-        tools::said said =
+        tools::output said =
             tools::cenote({word, "postgresql://app@127.0.0.1:1/orders", "--password-file", name});
         EXPECT_NE(said.code, 0) << word;
         EXPECT_THAT(said.out + said.err, testing::Not(testing::HasSubstr("S3CRET"))) << word;
         EXPECT_THAT(said.err + said.out, testing::Not(testing::HasSubstr("--help"))) << word;
     }
-    tools::said both =
+    tools::output both =
         tools::cenote({"doctor", "redis://:own@127.0.0.1:1", "--password-file", name});
     EXPECT_EQ(both.code, 2) << both.err;
 }

@@ -1,7 +1,9 @@
-// Runs the command as a user would, and keeps what it said.
+// Runs the command as a user would, and captures its output.
 #pragma once
 
 #include <array>
+#include <boost/json/parse.hpp>
+#include <boost/json/value.hpp>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
@@ -18,22 +20,24 @@
 #include <utility>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "support/patience.hpp"
 
 namespace tools {
 
-struct said {
-    int code = -1;  ///< What it returned; 128 + the signal's number if that ended it.
+struct output {
+    int code = -1;  ///< The exit status; 128 + the number of the signal that ended the program.
     std::string out;
     std::string err;
 };
 
-/// A child whose stdout and stderr are pipes. Ended and waited for at the latest with this object.
+/// A child process whose stdout and stderr are pipes. The destructor kills it.
 class program {
 public:
     explicit program(std::vector<std::string> command) {
         if (::pipe2(out_.data(), O_CLOEXEC) != 0 || ::pipe2(err_.data(), O_CLOEXEC) != 0)
-            throw std::runtime_error("no pipe");
+            throw std::runtime_error("cannot create a pipe");
         std::vector<char*> arguments;
         for (std::string& word : command) arguments.push_back(word.data());
         arguments.push_back(nullptr);
@@ -60,14 +64,14 @@ public:
 
     void send(int signal) const { ::kill(child_, signal); }
 
-    /// Reads what it prints until that is among it. False: it has ended without it.
-    bool says(std::string_view text) {
-        while (heard_.find(text) == std::string::npos)
-            if (!read(out_[0], heard_)) return false;
+    /// Reads stdout until it contains the text. False: the program ended before.
+    bool prints(std::string_view text) {
+        while (read_.find(text) == std::string::npos)
+            if (!read(out_[0], read_)) return false;
         return true;
     }
 
-    /// Waits until it handles SIGINT itself, and all its threads wait for something.
+    /// Waits until the program handles SIGINT itself and all its threads sleep.
     bool settles() const {
         int quiet = 0;
         return support::eventually([&] {
@@ -76,14 +80,14 @@ public:
         });
     }
 
-    /// Waits until it handles SIGINT itself, and has used the processor for so long.
+    /// Waits until the program handles SIGINT itself and has used this much processor time.
     bool works_for(std::chrono::milliseconds time) const {
         return support::eventually([&] { return handles(SIGINT) && processor_time() >= time; });
     }
 
-    said wait() {
-        said all;
-        all.out = std::move(heard_);
+    output wait() {
+        output all;
+        all.out = std::move(read_);
         bool out_open = true;
         bool err_open = true;
         while (out_open || err_open) {
@@ -104,7 +108,7 @@ public:
 private:
     std::string about() const { return "/proc/" + std::to_string(child_); }
 
-    /// Whether it blocks the signal in order to be told of it.
+    /// Whether the program blocks the signal, as it does to read it from a signalfd.
     bool handles(int signal) const {
         std::ifstream status(about() + "/status");
         std::string word;
@@ -113,7 +117,7 @@ private:
             if (word == "SigBlk:") status >> std::hex >> blocked;
         return (blocked >> (signal - 1) & 1) != 0;
     }
-    /// What follows the name in a file `stat` of the system's.
+    /// The fields of /proc/…/stat after the program's name.
     static std::ifstream after_name(const std::string& folder) {
         std::ifstream stat(folder + "/stat");
         stat.ignore(4096, ')');
@@ -146,14 +150,24 @@ private:
 
     std::array<int, 2> out_{-1, -1};
     std::array<int, 2> err_{-1, -1};
-    std::string heard_;
+    std::string read_;
     pid_t child_ = -1;
 };
 
-/// The cenote command with these words.
-inline said cenote(std::vector<std::string> words) {
-    words.insert(words.begin(), CENOTE_COMMAND);
-    return program(std::move(words)).wait();
+/// Runs cenote with these arguments.
+inline output cenote(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), CENOTE_COMMAND);
+    return program(std::move(arguments)).wait();
 }
+
+/// The JSON document on stdout; null after a test failure if there is none.
+inline boost::json::value parsed(const output& of) {
+    boost::json::error_code error;
+    boost::json::value document = boost::json::parse(of.out, error);
+    EXPECT_FALSE(error) << of.out << of.err;
+    return document;
+}
+
+inline std::uint64_t count(const boost::json::value& v) { return v.to_number<std::uint64_t>(); }
 
 }  // namespace tools

@@ -33,9 +33,9 @@ std::vector<std::string> lines_of(const std::string& text) {
 TEST(sim_test, has_the_hash_of_the_batch_tool) {
     for (const char* seed : {"0", "7", "14", "99", "123456789"})
         for (const char* steps : {"50", "2000"}) {
-            tools::said batch =
+            tools::output batch =
                 tools::program({CENOTE_SIM, "--seed", seed, "--steps", steps}).wait();
-            tools::said told = tools::cenote({"sim", "--seed", seed, "--steps", steps});
+            tools::output told = tools::cenote({"sim", "--seed", seed, "--steps", steps});
             EXPECT_EQ(told.code, 0) << told.err;
             EXPECT_EQ(last_line(told.out), last_line(batch.out)) << seed << " " << steps;
         }
@@ -65,7 +65,7 @@ TEST(sim_test, to_be_watched_changes_nothing) {
 
 TEST(sim_test, tells_a_run_in_words) {
     // How runs follow from seeds may change, and then this text does, too.
-    tools::said told = tools::cenote({"sim", "--seed", "109", "--steps", "16"});
+    tools::output told = tools::cenote({"sim", "--seed", "109", "--steps", "16"});
     EXPECT_THAT(told.out,
                 testing::StartsWith("seed 109: max 3; 4 borrowers, 4 of them coroutines"));
     EXPECT_THAT(told.out, HasSubstr("[+..]        1 waiting  borrower 0 acquires (waits for ever) "
@@ -75,7 +75,7 @@ TEST(sim_test, tells_a_run_in_words) {
                           "slot 0\n"));
     EXPECT_THAT(told.out, HasSubstr("  16     291.000 ms  [...]        1 waiting  103 ms pass → "
                                     "borrower 1 is refused: timed_out  (paused)\n"));
-    tools::said later = tools::cenote({"sim", "--seed", "7", "--steps", "100"});
+    tools::output later = tools::cenote({"sim", "--seed", "7", "--steps", "100"});
     EXPECT_THAT(later.out, HasSubstr("→ slot 0 is retired: age; slot 0 closes\n"));
     EXPECT_THAT(told.out, Not(HasSubstr("\033")));
     EXPECT_EQ(told.err, "");
@@ -83,22 +83,22 @@ TEST(sim_test, tells_a_run_in_words) {
 
 TEST(sim_test, every_seed_can_be_told) {
     for (int seed = 0; seed < 20; ++seed) {
-        tools::said told = tools::cenote({"sim", "--seed", std::to_string(seed)});
+        tools::output told = tools::cenote({"sim", "--seed", std::to_string(seed)});
         EXPECT_EQ(told.code, 0) << seed << told.err;
         EXPECT_GE(lines_of(told.out).size(), 100u) << seed;
     }
 }
 
 TEST(sim_test, tells_only_what_is_asked_for) {
-    tools::said window = tools::cenote({"sim", "--seed", "7", "--from", "10", "--to", "12"});
+    tools::output window = tools::cenote({"sim", "--seed", "7", "--from", "10", "--to", "12"});
     EXPECT_EQ(lines_of(window.out).size(), 3u + 3 + 5);
-    tools::said time = tools::cenote({"sim", "--seed", "7", "--from", "44ms", "--to", "104.9ms"});
+    tools::output time = tools::cenote({"sim", "--seed", "7", "--from", "44ms", "--to", "104.9ms"});
     EXPECT_THAT(time.out, HasSubstr("  44.811 ms"));
     EXPECT_THAT(time.out, HasSubstr(" 104.811 ms"));
     EXPECT_THAT(time.out, Not(HasSubstr("  15.000 ms")));
     EXPECT_THAT(time.out, Not(HasSubstr(" 624.811 ms")));
 
-    tools::said one =
+    tools::output one =
         tools::cenote({"sim", "--seed", "3", "--steps", "300", "--only", "borrower", "1"});
     for (const std::string& line : lines_of(one.out))
         if (line.find(" waiting  ") != std::string::npos) {
@@ -106,12 +106,12 @@ TEST(sim_test, tells_only_what_is_asked_for) {
         }
     EXPECT_THAT(one.out, HasSubstr("borrower 1 acquires"));
 
-    tools::said summary = tools::cenote({"sim", "--seed", "7", "--summary"});
+    tools::output summary = tools::cenote({"sim", "--seed", "7", "--summary"});
     EXPECT_THAT(summary.out, Not(HasSubstr(" waiting  ")));
 }
 
 TEST(sim_test, tells_programs_as_well) {
-    tools::said said = tools::cenote({"sim", "--seed", "7", "--steps", "50", "--json"});
+    tools::output said = tools::cenote({"sim", "--seed", "7", "--steps", "50", "--json"});
     EXPECT_EQ(said.code, 0);
     boost::json::error_code error;
     json::value all = json::parse(said.out, error);
@@ -120,13 +120,13 @@ TEST(sim_test, tells_programs_as_well) {
     EXPECT_EQ(all.at("trace").as_array().size(), 51u);
     EXPECT_EQ(all.at("trace").at(1).at("who").as_string(), "borrower 0");
     EXPECT_EQ(all.at("trace").at(1).at("slots").as_string(), "[+]");
-    tools::said told = tools::cenote({"sim", "--seed", "7", "--steps", "50"});
+    tools::output told = tools::cenote({"sim", "--seed", "7", "--steps", "50"});
     EXPECT_EQ(all.at("hash").as_string(), last_line(told.out));
 }
 
 TEST(sim_test, replays_a_file) {
-    tools::said said = tools::cenote({"sim", "--replay", CENOTE_REGRESSION});
-    tools::said batch = tools::program({CENOTE_SIM, "--replay", CENOTE_REGRESSION}).wait();
+    tools::output said = tools::cenote({"sim", "--replay", CENOTE_REGRESSION});
+    tools::output batch = tools::program({CENOTE_SIM, "--replay", CENOTE_REGRESSION}).wait();
     EXPECT_EQ(said.code, batch.code);
     EXPECT_EQ(last_line(said.out), last_line(batch.out));
 }

@@ -1,4 +1,4 @@
-// What a person sees, as far as it needs no terminal.
+// Colors, tables, signals, durations and JSON texts of the command.
 #include "cenote/terminal.hpp"
 
 #include <boost/json/value.hpp>
@@ -20,21 +20,21 @@ using terminal::tint;
 const terminal::palette plain(terminal::color_choice::never);
 const terminal::palette colored(terminal::color_choice::always);
 
-TEST(terminal_test, colours_are_around_the_text_or_not_there) {
+TEST(terminal_test, colors_surround_the_text_or_are_missing) {
     EXPECT_EQ(plain(tint::red, "no"), "no");
     EXPECT_EQ(colored(tint::red, "no"), "\033[31mno\033[0m");
     EXPECT_EQ(colored(tint::plain, "no"), "no");
     EXPECT_EQ(colored(tint::red, ""), "");
 }
 
-TEST(terminal_test, columns_are_what_one_sees) {
+TEST(terminal_test, columns_are_the_displayed_width) {
     EXPECT_EQ(terminal::columns_of("abc"), 3u);
     EXPECT_EQ(terminal::columns_of("8 × 32"), 6u);
     EXPECT_EQ(terminal::columns_of(colored(tint::green, "ok")), 2u);
     EXPECT_EQ(terminal::columns_of("\033"), 0u);
 }
 
-TEST(terminal_test, tables_are_aligned_whatever_their_colours) {
+TEST(terminal_test, tables_are_aligned_with_and_without_colors) {
     table t({{"name"}, {"ms", table::align::right}});
     t.add({colored(tint::red, "a"), "1"});
     t.add({"×××××", "1000"});
@@ -85,13 +85,13 @@ TEST(terminal_test, the_second_signal_ends_the_program) {
     EXPECT_EXIT(twice(), testing::ExitedWithCode(128 + SIGTERM), "");
 }
 
-TEST(terminal_test, says_at_the_end_what_is_left_behind) {
+TEST(terminal_test, the_second_signal_prints_the_exit_notices) {
     auto twice = [] {
-        terminal::last_words other("another");
+        terminal::exit_notice other("another");
         {
-            terminal::last_words gone("gone");
+            terminal::exit_notice gone("gone");
         }
-        terminal::last_words table("the table cenote_bench_x may be left behind");
+        terminal::exit_notice table("the table cenote_bench_x may be left behind");
         terminal::interruption it;
         ::kill(::getpid(), SIGINT);
         it.sleep_for(1min);
@@ -119,13 +119,13 @@ TEST(terminal_test, hanging_up_is_an_interruption_unless_it_is_ignored) {
     std::signal(SIGHUP, before);
 }
 
-TEST(terminal_test, what_others_say_cannot_steer_the_terminal) {
+TEST(terminal_test, printable_removes_control_characters) {
     EXPECT_EQ(terminal::printable("plain ß × text\nline"), "plain ß × text\nline");
     EXPECT_EQ(terminal::printable("\033[2Jgone\a\r\x7f\tx\xc2\x9b"), "[2Jgone x");
     EXPECT_EQ(terminal::printable("\xc2"), "\xc2");
 }
 
-TEST(terminal_test, times_are_read_and_written_for_people) {
+TEST(terminal_test, durations_are_parsed_and_printed) {
     EXPECT_EQ(command::parse_duration("250ms"), 250ms);
     EXPECT_EQ(command::parse_duration("5"), 5s);
     EXPECT_EQ(command::parse_duration("1.5s"), 1500ms);
@@ -133,16 +133,21 @@ TEST(terminal_test, times_are_read_and_written_for_people) {
     EXPECT_EQ(command::parse_duration("1h"), 1h);
     for (const char* wrong : {"", "s", "5x", "-1s", "5 s", "nan", "inf", "1e300h", "5ss"})
         EXPECT_THROW(command::parse_duration(wrong), std::invalid_argument) << wrong;
-    EXPECT_EQ(command::in_words(0ns), "0 ns");
+    EXPECT_EQ(command::in_words(0ns), "0 µs");
+    EXPECT_EQ(command::in_words(250ns), "0.25 µs");
+    EXPECT_EQ(command::in_words(1500ns), "1.5 µs");
     EXPECT_EQ(command::in_words(1250us), "1.25 ms");
+    EXPECT_EQ(command::in_words(12'340us), "12.3 ms");
     EXPECT_EQ(command::in_words(12'345us), "12.3 ms");
+    EXPECT_EQ(command::in_words(500ms), "500 ms");
+    EXPECT_EQ(command::in_words(2s), "2 s");
     EXPECT_EQ(command::in_words(60s), "60 s");
     EXPECT_EQ(command::in_words(5min), "5 min");
     EXPECT_EQ(command::in_words(-90s), "-90 s");
     EXPECT_EQ(command::in_words(72h), "3 days");
 }
 
-TEST(terminal_test, documents_are_written_for_people_and_stay_json) {
+TEST(terminal_test, documents_are_indented_json) {
     boost::json::value v = {{"a", 29.0},
                             {"b", {1, 2.5, "x\n"}},
                             {"c", {{{"d", nullptr}}}},

@@ -1,4 +1,4 @@
-// Runs the load for each size in turn, and says what it saw.
+// Options of cenote bench; runs the load for each pool size in turn.
 #include "bench.hpp"
 
 #include <algorithm>
@@ -56,8 +56,8 @@ findings measure(const settings& how, const terminal::interruption& interrupted)
             bar.at((done + share) / all, "max " + std::to_string(max));
         });
         if (r.failures > 0 && r.leases == 0)
-            throw command::failure("the server would not run the statement: " + r.first_failure);
-        // A size of which nothing was seen says nothing.
+            throw command::failure("the statement failed: " + r.first_failure);
+        // Skip a size that was interrupted before the first lease.
         if (r.seconds > 0 && (r.leases > 0 || !r.interrupted)) f.all.push_back({max, std::move(r)});
     }
     f.interrupted = interrupted.happened();
@@ -70,7 +70,7 @@ std::vector<std::size_t> parse_sizes(std::string_view text) {
         std::size_t size = 0;
         auto [next, error] = std::from_chars(at, end, size);
         if (error != std::errc() || (next != end && *next != ','))
-            throw CLI::ValidationError("--max", "sizes are like 8 or 4,8,16");
+            throw CLI::ValidationError("--max", "use a list of sizes such as 8 or 4,8,16");
         all.push_back(size);
         at = next;
         if (at == end) return all;
@@ -78,64 +78,66 @@ std::vector<std::size_t> parse_sizes(std::string_view text) {
 }
 
 void check(const settings& how) {
-    if (how.duration < 10ms) throw command::wrong_arguments("--duration: at least 10ms");
+    if (how.duration < 10ms) throw command::wrong_arguments("--duration must be at least 10ms");
     for (std::size_t max : how.sizes)
         if (max == 0 || max > 10'000)
-            throw command::wrong_arguments("--max: from 1 to 10000, not " + std::to_string(max));
+            throw command::wrong_arguments("--max must be from 1 to 10000, not " +
+                                           std::to_string(max));
     if (how.loops == 0 && how.concurrency > 2000)
-        throw command::wrong_arguments("--concurrency: at most 2000 threads",
+        throw command::wrong_arguments("--concurrency must be at most 2000 without --threads",
                                        "With --threads N borrowers are coroutines.");
 }
 
 }  // namespace
 
 CLI::App* add_to(CLI::App& app, settings& into) {
-    CLI::App* word = app.add_subcommand("bench",
-                                        "A load through a pool on a real server: throughput, and "
-                                        "how long leases are waited for and "
-                                        "held. Compares pool sizes side by side.");
-    word->add_option("url", into.url,
-                     "Server: postgresql://…, mariadb://… or sqlite:/path. Without it, an SQLite "
-                     "file that goes at the end. Uses a table of its own (cenote_bench_…).");
-    // One argument: what follows it may be the URL.
-    word->add_option_function<std::string>(
+    CLI::App* options = app.add_subcommand(
+        "bench",
+        "Runs a load through pools of one or several sizes on a real server; reports throughput, "
+        "wait times and hold times.");
+    load::add_target(*options, into.url, into.statement, into.writes);
+    // A single argument: the next one may be the URL.
+    options
+        ->add_option_function<std::string>(
             "--max", [&into](const std::string& text) { into.sizes = parse_sizes(text); },
             "Pool sizes, one or several: 4,8,16")
-        ->option_text("N,…=" + std::to_string(into.sizes.front()));
-    word->add_option("--concurrency", into.concurrency, "How many borrowers there are")
+        ->option_text("LIST=" + std::to_string(into.sizes.front()));
+    options->add_option("--concurrency", into.concurrency, "Number of borrowers")
         ->capture_default_str()
         ->check(CLI::Range(1, 100'000));
-    word->add_option("--threads", into.loops,
-                     "Borrowers are coroutines on so many threads. Without it: each is a thread")
+    options
+        ->add_option("--threads", into.loops,
+                     "Run the borrowers as coroutines on this many threads. Default: each borrower "
+                     "is a thread")
         ->check(CLI::Range(1, 64));
-    word->add_option("--rate", into.rate,
-                     "Arrivals per second. Without it each borrower comes again when it is done")
+    options
+        ->add_option("--rate", into.rate,
+                     "Arrivals per second. Default: each borrower starts again immediately")
         ->check(CLI::Range(1e-3, 1e6));
-    word->add_option("--mix", into.writes, "The share of errands that write, from 0 to 1")
-        ->capture_default_str()
-        ->check(CLI::Range(0.0, 1.0));
-    word->add_option("--statement", into.statement,
-                     "Your own statement, without parameters, instead of those on the order book");
-    command::add_duration(*word, "--hold", into.hold,
-                          "How long a lease is held beyond its statement");
-    command::add_duration(*word, "--duration", into.duration, "How long, each size (default 5s)");
-    command::add_duration(*word, "--warm-up", into.warm_up,
-                          "How long before anything counts (default 500ms)");
-    command::add_duration(*word, "--acquire-timeout", into.acquire_timeout,
-                          "How long to wait for a lease (default 5s)");
-    word->add_option("--seed", into.seed, "Of arrivals and of the mix")->capture_default_str();
-    word->add_option("--json-file", into.json_file, "Write what --json prints into this file");
-    word->add_option("--html", into.html, "Write a page with charts into this file");
-    command::add_password(*word, into.password);
-    command::add_look(*word, into.look);
-    word->footer(
+    command::add_duration(*options, "--hold", into.hold,
+                          "How long a lease is held after its statement");
+    command::add_duration(*options, "--duration", into.duration,
+                          "Duration for each size (default 5s)");
+    command::add_duration(*options, "--warm-up", into.warm_up,
+                          "Time before results count (default 500ms)");
+    command::add_duration(*options, "--acquire-timeout", into.acquire_timeout,
+                          "Timeout of an acquire (default 5s)");
+    options->add_option("--seed", into.seed, "Seed of arrivals and of --mix")
+        ->capture_default_str();
+    options->add_option("--json-file", into.json_file, "Write the JSON document to this file")
+        ->option_text("FILE");
+    options->add_option("--html", into.html, "Write a page with charts to this file")
+        ->option_text("FILE");
+    command::add_password(*options, into.password);
+    command::add_look(*options, into.look);
+    options->footer(
         "Examples:\n"
         "  cenote bench --max 2,4,8,16 --html bench.html\n"
         "  cenote bench postgresql://app@db/orders --concurrency 200 --threads 4\n"
         "  cenote bench postgresql://app@db/orders --rate 500 --hold 3ms --max 8\n"
         "  cenote bench sqlite:/var/lib/orders.db --statement 'SELECT count(*) FROM orders'\n"
-        "Ctrl-C ends it early, with what was seen until then.");
-    return word;
+        "Ctrl-C ends it early and prints the results so far.");
+    return options;
 }
 
 int run(const settings& given) {
@@ -149,7 +151,7 @@ int run(const settings& given) {
     html.write([&] { return to_html(how, f); });
     if (how.look.json) command::print_json(to_json(how, f));
     else std::fputs(to_text(how, f, terminal::palette(how.look.colors)).c_str(), stdout);
-    // Also if there was nobody at all who got a lease.
+    // No lease at all is a failure, too.
     bool failed = std::any_of(f.all.begin(), f.all.end(), [](const outcome& one) {
         return one.seen.failures > 0 || (one.seen.leases == 0 && refusals(one.seen) > 0);
     });

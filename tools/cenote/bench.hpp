@@ -1,4 +1,4 @@
-// cenote bench: a load through a pool on a real server, for one size or several side by side.
+// cenote bench: runs a load through pools of one or several sizes on a real server.
 #pragma once
 
 #include <chrono>
@@ -13,14 +13,14 @@
 namespace bench {
 
 struct settings {
-    std::string url;  // empty: an SQLite file that goes at the end
+    std::string url;  // empty: a temporary SQLite file
     command::password_source password;
     std::string statement;
     std::vector<std::size_t> sizes = {8};
     std::size_t concurrency = 16;
     double rate = 0;
     double writes = 0.2;
-    std::size_t loops = 0;  // zero: borrowers are threads
+    std::size_t loops = 0;  // zero: each borrower is a thread
     std::chrono::nanoseconds hold{};
     std::chrono::nanoseconds duration = std::chrono::seconds{5};
     std::chrono::nanoseconds warm_up = std::chrono::milliseconds{500};

@@ -1,4 +1,4 @@
-// The findings, written down.
+// Formats the results of cenote bench.
 #include "bench_report.hpp"
 
 #include <algorithm>
@@ -14,13 +14,16 @@
 namespace bench {
 
 namespace json = boost::json;
-using load::in_words;
+using command::in_seconds;
+using command::in_words;
 using load::per_second;
 using load::times;
 using std::chrono::nanoseconds;
 using terminal::tint;
 
 namespace {
+
+constexpr const char* interrupted = "Interrupted: these results are incomplete.";
 
 struct percentile {
     const char* name;
@@ -29,28 +32,21 @@ struct percentile {
 constexpr std::array<percentile, 4> percentiles = {
     {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}}};
 
-double seconds(nanoseconds time) { return std::chrono::duration<double>(time).count(); }
-
-std::string word_for(std::size_t refusal) {
-    return make_error_code(static_cast<cenote::errc>(refusal + 1)).message();
-}
-
-/// The members' names in JSON are words without spaces.
+/// The names of errc in JSON.
 constexpr std::array<const char*, cenote::errc_count> codes = {
     "timed_out", "closed",   "unavailable", "line_full",
     "shed",      "canceled", "open_failed", "deadlock"};
 
-std::string who_came(const settings& how) {
-    std::string s = std::to_string(how.concurrency);
+/// The operations and the clients.
+std::string describe(const settings& how) {
+    std::string s = how.statement.empty()
+                        ? "order book, " + load::decimal(100 * how.writes, 0) + " % writes"
+                        : "your statement";
+    s += "; " + std::to_string(how.concurrency);
     s += how.loops > 0 ? " coroutines on " + std::to_string(how.loops) + " threads" : " threads";
-    s += how.rate > 0 ? " for " + per_second(how.rate) : ", each again as soon as it is done";
-    if (how.hold > nanoseconds{}) s += ", holding " + in_words(how.hold) + " longer";
+    s += how.rate > 0 ? ", " + per_second(how.rate) : " without pauses";
+    if (how.hold > nanoseconds{}) s += ", holding leases for " + in_words(how.hold) + " more";
     return s;
-}
-
-std::string what_they_did(const settings& how) {
-    if (!how.statement.empty()) return "a statement of yours";
-    return "an order book, " + load::decimal(100 * how.writes, 0) + " % writes";
 }
 
 std::vector<std::string> cells(const char* what, const times& t) {
@@ -61,10 +57,10 @@ std::vector<std::string> cells(const char* what, const times& t) {
 }
 
 json::object to_json(const times& t) {
-    json::object o{{"count", t.count()}, {"mean_seconds", seconds(t.mean())}};
+    json::object o{{"count", t.count()}, {"mean_seconds", in_seconds(t.mean())}};
     for (const percentile& p : percentiles)
-        o[std::string(p.name) + "_seconds"] = seconds(t.quantile(p.of));
-    o["max_seconds"] = seconds(t.max());
+        o[std::string(p.name) + "_seconds"] = in_seconds(t.quantile(p.of));
+    o["max_seconds"] = in_seconds(t.max());
     return o;
 }
 
@@ -100,17 +96,17 @@ std::string troubles(const outcome& one) {
     std::string s;
     for (std::size_t i = 0; i < r.refused.size(); ++i)
         if (r.refused[i] > 0)
-            s += "  refused " + std::to_string(r.refused[i]) + " times: " + word_for(i) + "\n";
+            s += "  refused " + std::to_string(r.refused[i]) +
+                 " times: " + make_error_code(static_cast<cenote::errc>(i + 1)).message() + "\n";
     if (r.unserved > 0)
         s += "  " + std::to_string(r.unserved) +
-             " came that nobody was left for: more --concurrency, or less --rate\n";
+             " arrivals found no free borrower: raise --concurrency or lower --rate\n";
     if (r.failures > 0)
         s += "  failed " + std::to_string(r.failures) +
-             " times; the first: " + terminal::printable(r.first_failure) + "\n";
+             " times, first with: " + terminal::printable(r.first_failure) + "\n";
     return s;
 }
 
-/// The one with the most leases per second.
 const outcome& fastest(const findings& f) {
     return *std::max_element(f.all.begin(), f.all.end(), [](const outcome& a, const outcome& b) {
         return a.seen.throughput() < b.seen.throughput();
@@ -135,36 +131,39 @@ std::string comparison(const findings& f, const terminal::palette& paint) {
                in_words(r.total.quantile(0.5)), in_words(r.total.quantile(0.99)),
                std::to_string(refusals(r))});
     }
-    return paint(tint::bold, "Side by side") + "\n" + t.to_text(paint, "  ");
+    return paint(tint::bold, "Comparison") + "\n" + t.to_text(paint, "  ");
 }
 
 // The page.
 
-std::string sizes_chart(const findings& f) {
-    chart::bars c;
+std::string throughput_chart(const findings& f) {
+    chart::lines c;
     c.title = "Throughput";
-    c.y_title = "leases per second, by max";
-    c.names = {"leases per second"};
+    c.y_title = "leases per second";
+    c.x_title = "max";
+    chart::series s{"throughput", {}};
     for (const outcome& one : f.all) {
-        c.groups.push_back(std::to_string(one.max));
-        c.values.push_back({one.seen.throughput()});
+        s.points.emplace_back(static_cast<double>(one.max), one.seen.throughput());
+        c.x_ticks.emplace_back(static_cast<double>(one.max), std::to_string(one.max));
     }
+    std::sort(s.points.begin(), s.points.end());
+    std::sort(c.x_ticks.begin(), c.x_ticks.end());
+    c.all.push_back(s);
     return chart::svg(c);
 }
 
-/// The slowest one in two, in ten, in a hundred: how much of them there is on the way.
-std::string percentile_chart(const findings& f, const char* title, const char* y_title,
-                             times load::result::* which) {
+/// Durations by percentile; the x axis is 1 / (1 - percentile), so that the tail has room.
+std::string percentile_chart(const findings& f, const char* title, times load::result::* which) {
     chart::lines c;
     c.title = title;
-    c.y_title = y_title;
-    c.x_title = "of all leases";
+    c.y_title = "milliseconds";
+    c.x_title = "percentile";
     c.log_y = true;
     for (const outcome& one : f.all) {
         chart::series s{"max " + std::to_string(one.max), {}};
         for (double x = 1.25; x < 1100; x *= std::pow(10.0, 0.1)) {
-            // Nobody cares for less than ten microseconds.
-            double ms = 1e3 * seconds((one.seen.*which).quantile(1 - 1 / x));
+            // Less than 10 µs makes no difference to a user.
+            double ms = 1e3 * in_seconds((one.seen.*which).quantile(1 - 1 / x));
             s.points.emplace_back(x, std::max(ms, 1e-2));
         }
         c.all.push_back(s);
@@ -228,8 +227,8 @@ std::string html_cards(const findings& f) {
     std::string s = "<div class=\"cards\">\n";
     std::string with = f.all.size() > 1 ? ", max " + std::to_string(best.max) : "";
     s += card(per_second(r.throughput()), "leases" + with);
-    s += card(in_words(r.wait.quantile(0.99)), "99 % wait less for a lease");
-    s += card(in_words(r.total.quantile(0.99)), "99 % are done in less");
+    s += card(in_words(r.wait.quantile(0.99)), "wait for a lease, p99");
+    s += card(in_words(r.total.quantile(0.99)), "total, p99");
     s += card(std::to_string(refusals(r)), "refused");
     return s + "</div>\n";
 }
@@ -241,9 +240,8 @@ std::uint64_t refusals(const load::result& r) {
 }
 
 std::string to_text(const settings& how, const findings& f, const terminal::palette& paint) {
-    std::string s =
-        terminal::printable(f.server) + ": " + what_they_did(how) + "; " + who_came(how) + "\n";
-    if (f.all.empty()) return s + "Interrupted before there was anything to tell.\n";
+    std::string s = terminal::printable(f.server) + ": " + describe(how) + "\n";
+    if (f.all.empty()) return s + "Interrupted before the first result.\n";
     using align = terminal::table::align;
     for (const outcome& one : f.all) {
         const load::result& r = one.seen;
@@ -262,7 +260,7 @@ std::string to_text(const settings& how, const findings& f, const terminal::pale
         s += t.to_text(paint, "  ") + paint(tint::yellow, troubles(one));
     }
     if (f.all.size() > 1) s += "\n" + comparison(f, paint);
-    if (f.interrupted) s += "\n" + paint(tint::yellow, "Interrupted: this is a part of it.") + "\n";
+    if (f.interrupted) s += "\n" + paint(tint::yellow, interrupted) + "\n";
     return s;
 }
 
@@ -275,9 +273,9 @@ json::value to_json(const settings& how, const findings& f) {
                                                   {"loops", how.loops},
                                                   {"rate_per_second", how.rate},
                                                   {"mix", how.writes},
-                                                  {"hold_seconds", seconds(how.hold)},
-                                                  {"duration_seconds", seconds(how.duration)},
-                                                  {"warm_up_seconds", seconds(how.warm_up)},
+                                                  {"hold_seconds", in_seconds(how.hold)},
+                                                  {"duration_seconds", in_seconds(how.duration)},
+                                                  {"warm_up_seconds", in_seconds(how.warm_up)},
                                                   {"statement", how.statement},
                                                   {"seed", how.seed}}},
                         {"sizes", all}};
@@ -290,8 +288,8 @@ std::string to_html(const settings& how, const findings& f) {
         "<title>cenote bench</title>\n<style>\n" +
         std::string(chart::style()) + page_style + "</style>\n</head>\n<body>\n";
     s += "<h1>cenote bench</h1>\n<p>" + chart::escaped(f.server) + "</p>\n<p>" +
-         chart::escaped(what_they_did(how) + "; " + who_came(how)) + "</p>\n";
-    if (f.interrupted) s += "<div class=\"warning\">Interrupted: this is a part of it.</div>\n";
+         chart::escaped(describe(how)) + "</p>\n";
+    if (f.interrupted) s += "<div class=\"warning\">" + std::string(interrupted) + "</div>\n";
     for (const outcome& one : f.all)
         if (std::string t = troubles(one); !t.empty())
             s += "<div class=\"warning\">max " + std::to_string(one.max) + ": " +
@@ -301,11 +299,9 @@ std::string to_html(const settings& how, const findings& f) {
         auto panel = [&](const std::string& what) {
             s += "<div class=\"panel\">\n" + what + "</div>\n";
         };
-        if (f.all.size() > 1) panel(sizes_chart(f));
-        panel(percentile_chart(f, "From coming to going", "milliseconds that so many stay below",
-                               &load::result::total));
-        panel(percentile_chart(f, "Waiting for a lease", "milliseconds that so many stay below",
-                               &load::result::wait));
+        if (f.all.size() > 1) panel(throughput_chart(f));
+        panel(percentile_chart(f, "Total time", &load::result::total));
+        panel(percentile_chart(f, "Wait for a lease", &load::result::wait));
         panel(html_table(f));
     }
     return s + "</body>\n</html>\n";

@@ -1,4 +1,4 @@
-// What `cenote bench` has seen, for people, for programs, and as a page.
+// The results of cenote bench as text, JSON and HTML.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -10,7 +10,7 @@
 
 namespace bench {
 
-/// One pool size, and what it did.
+/// The result for one pool size.
 struct outcome {
     std::size_t max = 0;
     load::result seen;
@@ -18,16 +18,16 @@ struct outcome {
 
 struct findings {
     std::string server;
-    std::vector<outcome> all;  ///< As far as it got.
+    std::vector<outcome> all;  ///< Fewer than requested if interrupted.
     bool interrupted = false;
 };
 
-/// Of all kinds.
+/// The number of refused acquires, for all reasons.
 std::uint64_t refusals(const load::result& r);
 
 std::string to_text(const settings& how, const findings& f, const terminal::palette& paint);
 boost::json::value to_json(const settings& how, const findings& f);
-/// A page that needs nothing from elsewhere.
+/// A page without external files.
 std::string to_html(const settings& how, const findings& f);
 
 }  // namespace bench

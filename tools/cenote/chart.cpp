@@ -1,4 +1,4 @@
-// How a chart is laid out: a frame, ticks at round numbers, lines or bars, a legend.
+// The layout of a chart: axes with ticks at round numbers, lines, marks, a legend.
 #include "chart.hpp"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::string line_from(double x1, double y1, double x2, double y2, std::string_vi
            "\" y2=\"" + number(y2) + "\" class=\"" + std::string(kind) + "\"/>\n";
 }
 
-/// Round numbers from zero to at least `most`, about five.
+/// About five round numbers, from zero to at least `most`.
 std::vector<double> round_ticks(double most) {
     if (!(most > 0)) most = 1;
     double step = std::pow(10, std::floor(std::log10(most / 5)));
@@ -43,7 +43,7 @@ std::vector<double> round_ticks(double most) {
     return ticks;
 }
 
-/// Powers of ten around them.
+/// Powers of ten, from at most `least` to at least `most`.
 std::vector<double> power_ticks(double least, double most) {
     std::vector<double> ticks;
     double power = std::floor(std::log10(std::max(least, 1e-9)));
@@ -52,7 +52,7 @@ std::vector<double> power_ticks(double least, double most) {
     return ticks;
 }
 
-/// From values to the picture.
+/// Maps values to coordinates.
 struct scale {
     double from = 0, to = 1, at_from = 0, at_to = 1;
     bool log = false;
@@ -67,6 +67,21 @@ struct scale {
         return at_from + (v - a) / (b - a) * (at_to - at_from);
     }
 };
+
+/// 12345 as "12.35k", 0.00123 as "0.00123".
+std::string short_number(double value) {
+    const char* unit = "";
+    if (std::abs(value) >= 1e6) {
+        value /= 1e6;
+        unit = "M";
+    } else if (std::abs(value) >= 1e4) {
+        value /= 1e3;
+        unit = "k";
+    }
+    char text[32];
+    std::snprintf(text, sizeof text, "%.4g%s", value, unit);
+    return text;
+}
 
 std::string begin(const std::string& title, const std::string& y_title) {
     std::string s = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + number(width) +
@@ -103,7 +118,7 @@ std::string polyline(const series& one, std::size_t color, const scale& x, const
     std::string s = "<polyline class=\"line" + std::to_string(color) + "\" points=\"";
     for (auto [px, py] : one.points) s += number(x(px)) + "," + number(y(py)) + " ";
     s += "\"/>\n";
-    // Of many points the line is what counts.
+    // Large dots would hide a line with many points.
     const char* radius = one.points.size() > 20 ? "2" : "3.5";
     for (auto [px, py] : one.points)
         s += "<circle cx=\"" + number(x(px)) + "\" cy=\"" + number(y(py)) + "\" r=\"" + radius +
@@ -111,15 +126,6 @@ std::string polyline(const series& one, std::size_t color, const scale& x, const
              escaped(one.name + ": " + short_number(py) + " at " + short_number(px)) +
              "</title></circle>\n";
     return s;
-}
-
-std::string bar_of(double x, double broad, double y, double value, std::size_t color,
-                   const std::string& name) {
-    double base = height - bottom;
-    return "<rect x=\"" + number(x) + "\" y=\"" + number(y) + "\" width=\"" + number(broad) +
-           "\" height=\"" + number(std::max(base - y, 0.5)) + "\" rx=\"3\" class=\"fill" +
-           std::to_string(color % colors) + "\"><title>" +
-           escaped(name + ": " + short_number(value)) + "</title></rect>\n";
 }
 
 struct extent {
@@ -154,7 +160,6 @@ std::string svg(const lines& of) {
     std::vector<double> y_ticks =
         of.log_y ? power_ticks(e.y_least, e.y_most) : round_ticks(e.y_most);
     scale y{y_ticks.front(), y_ticks.back(), height - bottom, top, of.log_y};
-    // Sizes double rather than grow by one.
     scale x{e.x_least, std::max(e.x_most, e.x_least * 1.01), left, width - right, true};
     std::string s = begin(of.title, of.y_title);
     std::vector<std::string> names;
@@ -173,30 +178,6 @@ std::string svg(const lines& of) {
     for (std::size_t i = 0; i < of.marks.size(); ++i)
         s += mark_at(x(of.marks[i].x), of.marks[i].text, i);
     for (std::size_t i = 0; i < of.all.size(); ++i) s += polyline(of.all[i], i % colors, x, y);
-    return s + "</svg>\n";
-}
-
-std::string svg(const bars& of) {
-    double most = 0;
-    for (const auto& group : of.values)
-        for (double v : group) most = std::max(most, v);
-    std::vector<double> ticks = round_ticks(most);
-    scale y{0, ticks.back(), height - bottom, top, false};
-    std::string s = begin(of.title, of.y_title) + legend(of.names) + y_axis(ticks, y);
-    double room = (width - left - right) / static_cast<double>(of.groups.size());
-    double broad = std::min(90.0, room * 0.7) / static_cast<double>(of.names.size());
-    for (std::size_t g = 0; g < of.groups.size(); ++g) {
-        double middle = left + (static_cast<double>(g) + 0.5) * room;
-        double x = middle - broad * static_cast<double>(of.names.size()) / 2;
-        for (std::size_t i = 0; i < of.values[g].size(); ++i, x += broad)
-            s += bar_of(x + 1, broad - 2, y(of.values[g][i]), of.values[g][i], i,
-                        of.groups[g] + ", " + of.names[i]);
-        if (of.names.size() == 1)
-            s += text_at(middle, y(of.values[g][0]) - 6, short_number(of.values[g][0]),
-                         "class=\"small\" text-anchor=\"middle\"");
-        s += text_at(middle, height - bottom + 20, of.groups[g],
-                     "class=\"small\" text-anchor=\"middle\"");
-    }
     return s + "</svg>\n";
 }
 
@@ -229,7 +210,7 @@ std::string as_file(const std::string& svg) {
     rules += "<rect x=\"-16\" y=\"-12\" width=\"752\" height=\"364\" fill=\"var(--ground)\"/>\n";
     std::string file = svg;
     file.insert(inside + 2, rules);
-    // Room around it, which a page would give it.
+    // Add a margin.
     auto box = file.find("viewBox=\"");
     auto box_end = file.find('"', box + 9);
     return file.replace(box, box_end - box + 1, "viewBox=\"-16 -12 752 364\"");
@@ -244,24 +225,10 @@ std::string escaped(std::string_view text) {
             case '"': result += "&quot;"; break;
             case '\'': result += "&#39;"; break;
             default:
-                // Others of these have no place in XML, however they are written.
+                // XML allows no other control characters, not even escaped.
                 if (static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t') result += c;
         }
     return result;
-}
-
-std::string short_number(double value) {
-    const char* unit = "";
-    if (std::abs(value) >= 1e6) {
-        value /= 1e6;
-        unit = "M";
-    } else if (std::abs(value) >= 1e4) {
-        value /= 1e3;
-        unit = "k";
-    }
-    char text[32];
-    std::snprintf(text, sizeof text, "%.4g%s", value, unit);
-    return text;
 }
 
 }  // namespace chart

@@ -1,4 +1,4 @@
-// Charts as SVG, for files and pages: no script, no font, nothing from elsewhere.
+// Draws line charts as SVG without scripts, fonts or other external files.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ struct series {
     std::vector<std::pair<double, double>> points;  ///< x rising
 };
 
-/// A place on the x axis that is pointed out.
+/// A labeled vertical line.
 struct mark {
     double x = 0;
     std::string text;
@@ -26,29 +26,17 @@ struct lines {
     std::vector<series> all;
     std::vector<mark> marks;
     std::vector<std::pair<double, std::string>> x_ticks;
-    bool log_y = false;  ///< For times: each step is ten times the last.
+    bool log_y = false;
 };
 
-/// Values side by side, each group with one bar for each name.
-struct bars {
-    std::string title;
-    std::string y_title;
-    std::vector<std::string> groups;
-    std::vector<std::string> names;
-    std::vector<std::vector<double>> values;  ///< By group, then by name.
-};
-
+/// A chart for a page that includes style(). The x axis is logarithmic.
 std::string svg(const lines& of);
-std::string svg(const bars& of);
-
-/// An SVG that stands alone in a file: it brings its colours, for light and dark.
+/// A chart as a complete SVG file, with colors for light and dark color schemes.
 std::string as_file(const std::string& svg);
-/// The rules both need; a page that has charts in it puts them into its style once.
+/// The CSS rules of all charts.
 std::string_view style();
 
-/// Safe between tags and in attributes.
+/// Escapes text for XML.
 std::string escaped(std::string_view text);
-/// 12345 as "12.3k", 0.00123 as "0.00123".
-std::string short_number(double value);
 
 }  // namespace chart

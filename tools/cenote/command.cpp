@@ -1,4 +1,4 @@
-// What the words have in common, as far as it concerns their options.
+// Options, durations, redaction and output files, shared by all subcommands.
 #include "command.hpp"
 
 #include <algorithm>
@@ -12,16 +12,15 @@
 
 namespace command {
 
-void add_look(CLI::App& word, look& into) {
-    word.add_flag("--json", into.json,
-                  "Answer with one JSON document on stdout, for other programs");
-    word.add_option("--color", into.colors, "Colours: auto (on a terminal only), always, never")
+void add_look(CLI::App& subcommand, look& into) {
+    subcommand.add_flag("--json", into.json, "Print one JSON document on stdout");
+    subcommand.add_option("--color", into.colors, "When to use color; auto: only on a terminal")
         ->transform(CLI::CheckedTransformer(terminal::color_choices(), CLI::ignore_case)
                         .description("auto|always|never"))
         ->option_text("auto|always|never");
-    word.add_flag_callback(
+    subcommand.add_flag_callback(
         "--no-color", [&into] { into.colors = terminal::color_choice::never; },
-        "The same as --color never");
+        "Same as --color never");
 }
 
 std::chrono::nanoseconds parse_duration(std::string_view text) {
@@ -40,15 +39,15 @@ std::chrono::nanoseconds parse_duration(std::string_view text) {
     if (error != std::errc() || scale == 0 || !std::isfinite(nanoseconds) || nanoseconds < 0 ||
         nanoseconds > 1e18)
         throw std::invalid_argument("'" + std::string(text) +
-                                    "' is no time: say 250ms, 5s, 2min or 1h");
+                                    "' is not a duration: use 250ms, 5s, 2min or 1h");
     return std::chrono::nanoseconds(std::llround(nanoseconds));
 }
 
 namespace {
 
-/// An option's value may stand behind an equals sign.
-std::size_t value_in(std::string_view word) {
-    std::size_t equals = word.starts_with('-') ? word.find('=') : std::string_view::npos;
+/// Where the value begins, in `--name=value` and in a bare value.
+std::size_t value_in(std::string_view argument) {
+    std::size_t equals = argument.starts_with('-') ? argument.find('=') : std::string_view::npos;
     return equals == std::string_view::npos ? 0 : equals + 1;
 }
 
@@ -60,21 +59,21 @@ void replace_all(std::string& in, std::string_view what, std::string_view by) {
 
 }  // namespace
 
-std::string shown(std::string_view word) {
-    std::size_t value = value_in(word), colon = word.find("://", value);
-    if (colon != std::string_view::npos) return std::string(word.substr(0, colon + 3)) + "***";
-    std::size_t at = word.rfind('@');
-    if (at == std::string_view::npos || at < value) return std::string(word);
-    return std::string(word.substr(0, value)) + "***" + std::string(word.substr(at));
+std::string redacted(std::string_view argument) {
+    std::size_t value = value_in(argument), colon = argument.find("://", value);
+    if (colon != std::string_view::npos) return std::string(argument.substr(0, colon + 3)) + "***";
+    std::size_t at = argument.rfind('@');
+    if (at == std::string_view::npos || at < value) return std::string(argument);
+    return std::string(argument.substr(0, value)) + "***" + std::string(argument.substr(at));
 }
 
-std::string without_passwords(std::string text, const std::vector<std::string>& words) {
-    // As a whole: a password may have spaces in it.
-    for (const std::string& word : words) {
-        std::string hidden = shown(word);
-        if (hidden == word) continue;
-        std::size_t value = value_in(word);
-        replace_all(text, std::string_view(word).substr(value),
+std::string without_passwords(std::string text, const std::vector<std::string>& arguments) {
+    // Whole arguments: a password may contain spaces.
+    for (const std::string& argument : arguments) {
+        std::string hidden = redacted(argument);
+        if (hidden == argument) continue;
+        std::size_t value = value_in(argument);
+        replace_all(text, std::string_view(argument).substr(value),
                     std::string_view(hidden).substr(value));
     }
     for (std::size_t from = text.find("://"); from != std::string::npos;
@@ -98,8 +97,7 @@ std::string in_words(std::chrono::nanoseconds time) {
                               {60e9 * 2, 60e9, "min"},
                               {1e9, 1e9, "s"},
                               {1e6, 1e6, "ms"},
-                              {1e3, 1e3, "us"},
-                              {0, 1, "ns"}};
+                              {0, 1e3, "µs"}};
     auto count = static_cast<double>(time.count());
     const unit* u = units;
     while (count < u->from) ++u;
@@ -114,23 +112,27 @@ std::string in_words(std::chrono::nanoseconds time) {
     return digits + " " + u->name;
 }
 
+double in_seconds(std::chrono::nanoseconds time) {
+    return std::chrono::duration<double>(time).count();
+}
+
 output_file::output_file(std::string path) : path_(std::move(path)) {
     if (path_.empty()) return;
     std::error_code ignored;
     bool is_new = !std::filesystem::exists(path_, ignored);
     file_.open(path_, std::ios::binary | std::ios::app);
     if (!file_) throw failure("cannot write " + path_);
-    is_empty_ = is_new;
+    is_new_and_empty_ = is_new;
 }
 
 output_file::~output_file() {
     std::error_code ignored;
-    if (is_empty_) std::filesystem::remove(path_, ignored);
+    if (is_new_and_empty_) std::filesystem::remove(path_, ignored);
 }
 
 void output_file::write(const std::function<std::string()>& text) {
     if (path_.empty()) return;
-    is_empty_ = false;
+    is_new_and_empty_ = false;
     file_.close();
     file_.open(path_, std::ios::binary | std::ios::trunc);
     file_ << text();
@@ -138,9 +140,9 @@ void output_file::write(const std::function<std::string()>& text) {
     if (!file_) throw failure("cannot write " + path_);
 }
 
-CLI::Option* add_duration(CLI::App& word, const std::string& name, std::chrono::nanoseconds& into,
-                          const std::string& description) {
-    return word
+CLI::Option* add_duration(CLI::App& subcommand, const std::string& name,
+                          std::chrono::nanoseconds& into, const std::string& description) {
+    return subcommand
         .add_option_function<std::string>(
             name,
             [&into](const std::string& text) {

@@ -1,5 +1,4 @@
-// What the words of the command have in common: how one is added, what it returns, how it complains
-// and how it answers other programs.
+// Shared by all subcommands of cenote: registration, exit codes, errors, common options, JSON.
 #pragma once
 
 #include <boost/json/fwd.hpp>
@@ -20,45 +19,46 @@ class App;
 class Option;
 }  // namespace CLI
 
-// A word is a file with a namespace of its own:
+// A subcommand is a source file with its own namespace:
 //
 //     namespace demo {
 //     struct settings {…};
-//     CLI::App* add_to(CLI::App& app, settings& into);   // its options and help
+//     CLI::App* add_to(CLI::App& app, settings& into);   // declares its options and help
 //     int run(const settings& how);                      // returns one of the codes below
 //     }
 //
-// and a line in main.cpp. Answers go to stdout, progress and complaints to stderr.
+// and a line in main.cpp. Results go to stdout, progress and errors to stderr.
 namespace command {
 
-/// What the program returns.
+/// The exit status of the program.
 enum exit_code : int {
     fine = 0,
-    failed = 1,         ///< It went wrong, or it found something wrong.
-    wrong_usage = 2,    ///< It was asked for nonsense; nothing was done.
-    interrupted = 130,  ///< Ctrl-C or SIGTERM has ended it early.
+    failed = 1,         ///< The subcommand failed or found a problem.
+    wrong_usage = 2,    ///< The arguments were invalid; nothing was done.
+    interrupted = 130,  ///< Ctrl-C, SIGTERM or SIGHUP ended the subcommand early.
 };
 
-/// A word that was added: its options, and what carries it out.
-struct added_word {
+/// A registered subcommand.
+struct subcommand {
     CLI::App* options = nullptr;
-    std::function<int()> carry_out;
+    std::function<int()> run;
 };
-using word_adder = std::function<added_word(CLI::App&)>;
+using subcommand_adder = std::function<subcommand(CLI::App&)>;
 
 template <class Settings>
-word_adder make_word(CLI::App* (*add_to)(CLI::App&, Settings&), int (*carry_out)(const Settings&)) {
-    return [add_to, carry_out](CLI::App& app) {
+subcommand_adder make_subcommand(CLI::App* (*add_to)(CLI::App&, Settings&),
+                                 int (*run)(const Settings&)) {
+    return [add_to, run](CLI::App& app) {
         auto settings = std::make_shared<Settings>();
         CLI::App* options = add_to(app, *settings);
-        return added_word{options, [settings, carry_out] { return carry_out(*settings); }};
+        return subcommand{options, [settings, run] { return run(*settings); }};
     };
 }
 
-/// The command with these words: does what was said. Returns one of the codes above.
-int run(int argc, char** argv, const std::vector<word_adder>& words);
+/// Parses the command line, runs the chosen subcommand and returns the exit status.
+int run(int argc, char** argv, const std::vector<subcommand_adder>& subcommands);
 
-/// Thrown by a word that cannot go on. run() prints `cenote: what`, and the hint below it.
+/// Thrown by a subcommand that cannot continue. run() prints `cenote: what` and the hint below it.
 class failure : public std::runtime_error {
 public:
     explicit failure(const std::string& what, std::string hint = {}, exit_code code = failed)
@@ -72,60 +72,59 @@ private:
     exit_code code_;
 };
 
-/// What was asked for makes no sense, in a way that the parser of options does not see.
+/// Invalid arguments that the option parser does not detect.
 class wrong_arguments : public failure {
 public:
     explicit wrong_arguments(const std::string& what, std::string hint = {})
         : failure(what, std::move(hint), wrong_usage) {}
 };
 
-/// How a word shows what it has to say.
+/// How a subcommand prints its results.
 struct look {
-    bool json = false;  ///< One JSON document on stdout, and nothing else there.
+    bool json = false;  ///< Print exactly one JSON document on stdout.
     terminal::color_choice colors = terminal::color_choice::automatic;
 };
 
-/// Adds --json and --color (and --no-color).
-void add_look(CLI::App& word, look& into);
+/// Adds --json, --color and --no-color.
+void add_look(CLI::App& subcommand, look& into);
 
-/// An option that is a time: "250ms", "5s", "2min", "1h"; a number alone is seconds.
-CLI::Option* add_duration(CLI::App& word, const std::string& name, std::chrono::nanoseconds& into,
-                          const std::string& description);
+/// Adds an option whose value is a duration: "250ms", "5s", "2min", "1h"; a bare number is seconds.
+CLI::Option* add_duration(CLI::App& subcommand, const std::string& name,
+                          std::chrono::nanoseconds& into, const std::string& description);
 /// Throws std::invalid_argument.
 std::chrono::nanoseconds parse_duration(std::string_view text);
-
-/// A word of the command line as it may be shown: of a URL nothing but its scheme, and of what
-/// looks like half of one nothing before its last '@'. Whoever mistypes a command has not asked for
-/// the password to be printed.
-std::string shown(std::string_view word);
-/// The text without passwords: those of these words, and whatever stands between `://` and an '@'.
-std::string without_passwords(std::string text, const std::vector<std::string>& words);
-
-/// For people, with three digits at most: "1.25 ms", "90 s", "5 min", "2 h"; negative ones, too.
+/// At most three significant digits: "0.25 µs", "1.25 ms", "90 s", "5 min", "2 h", "-3 s".
 std::string in_words(std::chrono::nanoseconds time);
+double in_seconds(std::chrono::nanoseconds time);
 
-/// A file that is written at the end, and opened at the beginning: a mistake in its name must not
-/// cost a measurement. What was in it stays until then.
+/// A command-line argument without its password: only the scheme of a URL, and only the part from
+/// the last '@' of an argument that looks like a fragment of a URL.
+std::string redacted(std::string_view argument);
+/// The text without the passwords of these arguments and without anything between `://` and '@'.
+std::string without_passwords(std::string text, const std::vector<std::string>& arguments);
+
+/// An output file that is opened before a measurement starts, so that a wrong path costs no
+/// measurement. The old contents stay until write().
 class output_file {
 public:
-    /// An empty path: none. Throws failure.
+    /// An empty path means no file. Throws failure.
     explicit output_file(std::string path);
-    /// Takes an empty one away again that it has made itself.
+    /// Removes the file if this object created it and wrote nothing.
     ~output_file();
     output_file(const output_file&) = delete;
     output_file& operator=(const output_file&) = delete;
-    /// Asks for the text only if there is a file. Throws failure.
+    /// Calls `text` only if there is a file. Throws failure.
     void write(const std::function<std::string()>& text);
 
 private:
     std::string path_;
     std::ofstream file_;
-    bool is_empty_ = false;  // and there was none before
+    bool is_new_and_empty_ = false;
 };
 
-/// The document, indented for people, to stdout.
+/// Prints the indented document to stdout.
 void print_json(const boost::json::value& document);
-/// The same as a text, without a newline at its end.
+/// The indented document, without a trailing newline.
 std::string to_text(const boost::json::value& document);
 
 }  // namespace command

@@ -1,4 +1,4 @@
-// The command's own model of its words and options, written as scripts.
+// Generates completion scripts for bash, zsh and fish from the option parser.
 #include "completion.hpp"
 
 #include <cstdio>
@@ -13,114 +13,116 @@ namespace completion {
 
 namespace {
 
-/// An option, as far as shells have to know it.
 struct option {
-    std::string name;   // "--color", or "-h"; empty: an argument without a name
+    std::string name;   // "--color"; empty for a positional argument
     std::string about;  // the first line of its description
     std::vector<std::string> choices = {};
     bool takes_value = false;
     bool is_file = false;
 };
 
-struct word {
-    std::string name;  // empty: the command itself
+struct subcommand {
+    std::string name;  // empty: the main command
     std::string about;
     std::vector<option> options;
 };
 
-std::vector<std::string> split(const std::string& text, char by) {
+std::vector<std::string> split(const std::string& text, char separator) {
     std::vector<std::string> parts(1);
     for (char c : text)
-        if (c == by) parts.emplace_back();
+        if (c == separator) parts.emplace_back();
         else parts.back() += c;
     return parts;
 }
 
 option describe(const CLI::Option& of) {
-    option it{.name = "", .about = split(of.get_description(), '\n').front()};
-    std::string taken = command::taken_by(of);
-    it.takes_value = !taken.empty();
-    it.is_file = taken.starts_with("FILE");
-    if (taken.find('|') != std::string::npos &&
-        taken.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ") == std::string::npos)
-        it.choices = split(taken.substr(0, taken.find('=')), '|');
-    return it;
+    option o{.name = "", .about = split(of.get_description(), '\n').front()};
+    std::string value = command::value_placeholder(of);
+    o.takes_value = !value.empty();
+    o.is_file = value.starts_with("FILE");
+    if (value.find('|') != std::string::npos &&
+        value.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ") == std::string::npos)
+        o.choices = split(value.substr(0, value.find('=')), '|');
+    return o;
 }
 
-word describe(const CLI::App& app, bool whole) {
-    word it{.name = whole ? "" : app.get_name(), .about = app.get_description(), .options = {}};
+subcommand describe(const CLI::App& app, bool is_main) {
+    subcommand s{
+        .name = is_main ? "" : app.get_name(), .about = app.get_description(), .options = {}};
     for (const CLI::Option* each : app.get_options([](const CLI::Option*) { return true; })) {
         option o = describe(*each);
-        if (each->get_positional()) it.options.push_back(o);
+        if (each->get_positional()) s.options.push_back(o);
         for (const std::string& name : each->get_lnames()) {
             o.name = "--" + name;
-            it.options.push_back(o);
+            s.options.push_back(o);
         }
     }
-    return it;
+    return s;
 }
 
-/// The command itself comes first.
-std::vector<word> describe_all(const CLI::App& command) {
-    std::vector<word> all{describe(command, true)};
+/// The main command comes first.
+std::vector<subcommand> describe_all(const CLI::App& command) {
+    std::vector<subcommand> all{describe(command, true)};
     for (const CLI::App* each : command.get_subcommands([](const CLI::App*) { return true; }))
         all.push_back(describe(*each, false));
     return all;
 }
 
-std::string joined(const std::vector<std::string>& parts, const char* by) {
+std::string joined(const std::vector<std::string>& parts, const char* separator) {
     std::string all;
-    for (const std::string& one : parts) all += (all.empty() ? "" : by) + one;
+    for (const std::string& one : parts) all += (all.empty() ? "" : separator) + one;
     return all;
 }
 
-std::vector<std::string> names_of(const std::vector<word>& all) {
+std::vector<std::string> names_of(const std::vector<subcommand>& all) {
     std::vector<std::string> names;
-    for (const word& w : all)
-        if (!w.name.empty()) names.push_back(w.name);
+    for (const subcommand& s : all)
+        if (!s.name.empty()) names.push_back(s.name);
     return names;
 }
 
-/// What may stand in single quotes in all three shells.
-std::string quotable(std::string text, const std::string& unwanted = "'") {
+/// Replaces characters that cannot stand in a quoted text of the shell.
+std::string quotable(std::string text, const std::string& forbidden = "'") {
     for (char& c : text)
-        if (unwanted.find(c) != std::string::npos) c = ' ';
+        if (forbidden.find(c) != std::string::npos) c = ' ';
     return text;
 }
 
 // bash
 
-/// What can follow an option that takes something.
-std::string values_in_bash(const word& w) {
+/// Completes the values of options.
+std::string values_in_bash(const subcommand& s) {
     std::string cases;
-    for (const option& o : w.options) {
+    for (const option& o : s.options) {
         if (o.name.empty() || !o.takes_value) continue;
-        std::string what = o.is_file           ? "COMPREPLY=($(compgen -f -- \"$current\"))"
-                           : o.choices.empty() ? "COMPREPLY=()"
-                                               : "COMPREPLY=($(compgen -W '" +
-                                                     joined(o.choices, " ") + "' -- \"$current\"))";
-        cases += "        '" + w.name + " " + o.name + "') " + what + "; return ;;\n";
+        std::string reply =
+            o.is_file ? "COMPREPLY=($(compgen -f -- \"$current\"))"
+            : o.choices.empty()
+                ? "COMPREPLY=()"
+                : "COMPREPLY=($(compgen -W '" + joined(o.choices, " ") + "' -- \"$current\"))";
+        cases += "        '" + s.name + " " + o.name + "') " + reply + "; return ;;\n";
     }
     return cases;
 }
 
-std::string words_in_bash(const word& w, const std::vector<word>& all) {
-    std::vector<std::string> can;
-    if (w.name.empty()) can = names_of(all);
-    for (const option& o : w.options) {
-        if (!o.name.empty()) can.push_back(o.name);
-        else can.insert(can.end(), o.choices.begin(), o.choices.end());
+/// Completes subcommands, options and positional arguments.
+std::string words_in_bash(const subcommand& s, const std::vector<subcommand>& all) {
+    std::vector<std::string> words;
+    if (s.name.empty()) words = names_of(all);
+    for (const option& o : s.options) {
+        if (!o.name.empty()) words.push_back(o.name);
+        else words.insert(words.end(), o.choices.begin(), o.choices.end());
     }
-    return "        '" + w.name + "') COMPREPLY=($(compgen -W '" + joined(can, " ") +
+    return "        '" + s.name + "') COMPREPLY=($(compgen -W '" + joined(words, " ") +
            "' -- \"$current\")) ;;\n";
 }
 
-std::string in_bash(const std::vector<word>& all) {
+std::string in_bash(const std::vector<subcommand>& all) {
     std::string values;
     std::string words;
-    for (const word& w : all) {
-        values += values_in_bash(w);
-        words += words_in_bash(w, all);
+    for (const subcommand& s : all) {
+        values += values_in_bash(s);
+        words += words_in_bash(s, all);
     }
     return "# Completes cenote in bash: source <(cenote completion bash)\n"
            "_cenote() {\n"
@@ -156,15 +158,15 @@ std::string argument_in_zsh(const option& o, std::size_t position) {
     return "'" + o.name + "[" + about + "]" + value + "'";
 }
 
-std::string in_zsh(const std::vector<word>& all) {
+std::string in_zsh(const std::vector<subcommand>& all) {
     std::string known;
     std::string cases;
-    for (const word& w : all) {
-        if (w.name.empty()) continue;
-        known += "        '" + w.name + ":" + quotable(w.about, "':\\") + "'\n";
-        cases += "        " + w.name + ")\n            _arguments";
+    for (const subcommand& s : all) {
+        if (s.name.empty()) continue;
+        known += "        '" + s.name + ":" + quotable(s.about, "':\\") + "'\n";
+        cases += "        " + s.name + ")\n            _arguments";
         std::size_t position = 0;
-        for (const option& o : w.options) {
+        for (const option& o : s.options) {
             if (o.name.empty()) ++position;
             cases += " \\\n                " + argument_in_zsh(o, position);
         }
@@ -194,9 +196,9 @@ std::string in_zsh(const std::vector<word>& all) {
 
 // fish
 
-std::string option_in_fish(const word& w, const option& o) {
+std::string option_in_fish(const subcommand& s, const option& o) {
     std::string when =
-        w.name.empty() ? "__fish_use_subcommand" : "__fish_seen_subcommand_from " + w.name;
+        s.name.empty() ? "__fish_use_subcommand" : "__fish_seen_subcommand_from " + s.name;
     std::string line = "complete -c cenote -n '" + when + "'";
     if (!o.name.empty()) line += " -l " + o.name.substr(2);
     if (o.takes_value && !o.name.empty()) line += o.is_file ? " -r -F" : " -x";
@@ -204,16 +206,16 @@ std::string option_in_fish(const word& w, const option& o) {
     return line + " -d '" + quotable(o.about, "'\\") + "'\n";
 }
 
-std::string in_fish(const std::vector<word>& all) {
+std::string in_fish(const std::vector<subcommand>& all) {
     std::string script =
         "# Completes cenote in fish: cenote completion fish | source\n"
         "complete -c cenote -f\n";
-    for (const word& w : all) {
-        if (!w.name.empty())
-            script += "complete -c cenote -n __fish_use_subcommand -a " + w.name + " -d '" +
-                      quotable(w.about, "'\\") + "'\n";
-        for (const option& o : w.options)
-            if (!o.name.empty() || !o.choices.empty()) script += option_in_fish(w, o);
+    for (const subcommand& s : all) {
+        if (!s.name.empty())
+            script += "complete -c cenote -n __fish_use_subcommand -a " + s.name + " -d '" +
+                      quotable(s.about, "'\\") + "'\n";
+        for (const option& o : s.options)
+            if (!o.name.empty() || !o.choices.empty()) script += option_in_fish(s, o);
     }
     return script;
 }
@@ -221,24 +223,24 @@ std::string in_fish(const std::vector<word>& all) {
 }  // namespace
 
 std::string script_for(const std::string& shell, const CLI::App& command) {
-    std::vector<word> all = describe_all(command);
+    std::vector<subcommand> all = describe_all(command);
     if (shell == "bash") return in_bash(all);
     return shell == "zsh" ? in_zsh(all) : in_fish(all);
 }
 
 CLI::App* add_to(CLI::App& app, settings& into) {
     into.command = &app;
-    CLI::App* word = app.add_subcommand(
-        "completion", "Prints a script by which a shell completes the words and options.");
-    word->add_option("SHELL", into.shell, "bash, zsh or fish")
+    CLI::App* options = app.add_subcommand(
+        "completion", "Prints a shell script that completes subcommands and options.");
+    options->add_option("SHELL", into.shell, "bash, zsh or fish")
         ->required()
         ->check(CLI::IsMember({"bash", "zsh", "fish"}))
         ->option_text("bash|zsh|fish");
-    word->footer(
+    options->footer(
         "bash: source <(cenote completion bash)\n"
         "zsh:  source <(cenote completion zsh)\n"
         "fish: cenote completion fish | source");
-    return word;
+    return options;
 }
 
 int run(const settings& how) {

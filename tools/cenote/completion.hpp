@@ -1,4 +1,4 @@
-// cenote completion: scripts by which shells complete the command's words and options.
+// cenote completion: prints shell scripts that complete subcommands and options.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ namespace completion {
 
 struct settings {
     std::string shell;
-    const CLI::App* command = nullptr;  // the whole command
+    const CLI::App* command = nullptr;  // the main command, with all subcommands
 };
 
 CLI::App* add_to(CLI::App& app, settings& into);
 int run(const settings& how);
 
-/// The script for "bash", "zsh" or "fish", made from what the command knows of itself.
+/// The script for "bash", "zsh" or "fish", generated from the option parser.
 std::string script_for(const std::string& shell, const CLI::App& command);
 
 }  // namespace completion

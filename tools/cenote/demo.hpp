@@ -1,4 +1,4 @@
-// cenote demo: a service under load, with a page that shows its pools, for people to watch.
+// cenote demo: runs a service under load, with a dashboard of its pools.
 #pragma once
 
 #include <chrono>
@@ -12,20 +12,19 @@
 namespace demo {
 
 struct settings {
-    std::string url;  // empty: an SQLite file that goes when the demo ends
+    std::string url;  // empty: a temporary SQLite file
     command::password_source password;
-    std::chrono::nanoseconds lasts = std::chrono::seconds(20);
-    bool stay = false;  // until it is interrupted
+    std::chrono::nanoseconds duration = std::chrono::seconds(20);
+    bool stay = false;  // until Ctrl-C
     std::size_t clients = 64;
     std::size_t connections = 8;
     std::chrono::nanoseconds think = std::chrono::milliseconds(10);  // between two requests
     std::uint16_t dashboard_port = 0;
-    bool plain = false;  // a line per second instead of one that changes
+    bool plain = false;  // print a line per second instead of updating one
     command::look look;
 };
 
 CLI::App* add_to(CLI::App& app, settings& into);
-/// Returns what the program does.
 int run(const settings& how);
 
 }  // namespace demo

@@ -1,4 +1,4 @@
-// What a client does, and how it takes a refusal.
+// The requests of a demo client, and how it classifies responses.
 #include "demo_clients.hpp"
 
 #include <algorithm>
@@ -21,15 +21,15 @@ namespace {
 
 constexpr std::size_t threads = 2;
 constexpr int created = 201;
-constexpr int conflict = 409;  // somebody else has paid for it
+constexpr int conflict = 409;  // already paid
 constexpr int not_found = 404;
 constexpr int unavailable = 503;
-constexpr int unknown = 504;  // whether it was done
+constexpr int unknown = 504;  // the outcome of a transaction
 
 const char* const order_of_tea =
     R"({"customer":"ann","lines":[{"item":"tea","quantity":2,"cents":350}]})";
 
-/// Some look at an order, some at the latest ones, a few order or pay.
+/// Of 20 requests 15 read an order, 3 list orders, one creates and one pays an order.
 cenote::http::request next_request(std::minstd_rand& random, std::uint64_t orders) {
     std::uint64_t which = 1 + random() % std::max<std::uint64_t>(orders, 1);
     switch (random() % 20) {
@@ -63,8 +63,9 @@ void clients::stop() {
         if (t.joinable()) t.join();
 }
 
-told clients::so_far() const {
-    told all{.requests = requests_, .ordered = ordered_, .refused = refused_, .unknown = unknown_};
+responses clients::so_far() const {
+    responses all{
+        .requests = requests_, .ordered = ordered_, .refused = refused_, .unknown = unknown_};
     for (std::size_t i = 0; i < times_.size(); ++i) all.times.buckets[i] = times_[i];
     std::lock_guard lock(mutex_);
     all.failures = failures_;
@@ -79,44 +80,44 @@ asio::awaitable<void> clients::client(std::uint32_t number) {
         cenote::http::request what = next_request(random, ordered_);
         std::string problem;
         try {
-            co_await ask(std::move(what));
+            co_await send(std::move(what));
         } catch (const std::exception& e) {
             problem = e.what();
         }
-        if (!problem.empty()) note_failure(problem);
-        // Also after a failure: whoever asks at once makes it worse.
+        if (!problem.empty()) record_failure(problem);
+        // After a failure, too: an immediate retry would make an overload worse.
         pause.expires_after(think_ / 2 + think_ * static_cast<int>(random() % 100) / 100);
         co_await pause.async_wait(asio::use_awaitable);
     }
 }
 
-asio::awaitable<void> clients::ask(cenote::http::request what) {
+asio::awaitable<void> clients::send(cenote::http::request what) {
     bool orders = what.method == "POST" && what.target == "/orders";
     auto begun = steady_clock::now();
-    cenote::lease<cenote::http::connection> held =
+    cenote::lease<cenote::http::connection> lease =
         co_await pool_.async_acquire(asio::use_awaitable);
-    cenote::http::response answer = co_await held->async_send(std::move(what));
-    note(answer, orders, steady_clock::now() - begun);
+    cenote::http::response response = co_await lease->async_send(std::move(what));
+    record(response, orders, steady_clock::now() - begun);
 }
 
-void clients::note(const cenote::http::response& answer, bool orders,
-                   std::chrono::nanoseconds took) {
+void clients::record(const cenote::http::response& response, bool orders,
+                     std::chrono::nanoseconds took) {
     ++requests_;
     ++times_[cenote::histogram::bucket_of(took)];
-    if (answer.status == unavailable && answer.headers.contains("Retry-After")) {
+    int status = response.status;
+    if (status == unavailable && response.headers.contains("Retry-After")) {
         ++refused_;
-    } else if (answer.status == unknown) {
+    } else if (status == unknown) {
         if (orders) ++unknown_;
-    } else if (orders && answer.status == created) {
+    } else if (orders && status == created) {
         ++ordered_;
-    } else if (bool fine =
-                   answer.status < 300 || answer.status == conflict || answer.status == not_found;
+    } else if (bool fine = status < 300 || status == conflict || status == not_found;
                !fine || orders) {
-        note_failure("the service answered " + std::to_string(answer.status));
+        record_failure("the service responded with status " + std::to_string(status));
     }
 }
 
-void clients::note_failure(const std::string& what) {
+void clients::record_failure(const std::string& what) {
     std::lock_guard lock(mutex_);
     if (failures_++ == 0) first_failure_ = what;
 }

@@ -1,4 +1,4 @@
-// The load of the demo: clients that order, look and pay over HTTP, and count what they were told.
+// The load of the demo: HTTP clients that create, read and pay orders, and count the responses.
 #pragma once
 
 #include <array>
@@ -20,39 +20,38 @@
 
 namespace demo {
 
-/// What the clients were told so far.
-struct told {
-    std::uint64_t requests = 0;  ///< Answered, in whatever way.
-    std::uint64_t ordered = 0;   ///< Of these: orders that were confirmed.
-    std::uint64_t refused = 0;   ///< Of these: come again later.
-    std::uint64_t unknown = 0;   ///< Of these: orders that may have been stored.
-    std::uint64_t failures = 0;  ///< Everything that should not be.
+/// Counts the responses so far.
+struct responses {
+    std::uint64_t requests = 0;  ///< Requests with any response.
+    std::uint64_t ordered = 0;   ///< Confirmed orders.
+    std::uint64_t refused = 0;   ///< 503 with Retry-After.
+    std::uint64_t unknown = 0;   ///< Orders that may or may not be stored.
+    std::uint64_t failures = 0;  ///< Exceptions and unexpected responses.
     std::string first_failure{};
-    cenote::histogram times{};  ///< Of answered requests.
+    cenote::histogram times{};
 };
 
-/// Coroutines on two threads of their own, which share a pool of HTTP connections.
+/// Coroutines on two threads, with a shared pool of HTTP connections.
 class clients {
 public:
-    /// Each thinks for about `think` between two requests.
+    /// Each pauses for about `think` between two requests.
     clients(std::uint16_t port, std::size_t count, std::chrono::nanoseconds think);
-    /// Stops them, if they have not been.
     ~clients();
     clients(const clients&) = delete;
     clients& operator=(const clients&) = delete;
 
-    /// Each ends when it has the answer to its last request.
+    /// Returns when each client has the response to its last request.
     void stop();
-    told so_far() const;
+    responses so_far() const;
     cenote::pool_control pool() const noexcept { return pool_.control(); }
 
 private:
     boost::asio::awaitable<void> client(std::uint32_t number);
-    boost::asio::awaitable<void> ask(cenote::http::request what);
-    void note(const cenote::http::response& answer, bool orders, std::chrono::nanoseconds took);
-    void note_failure(const std::string& what);
+    boost::asio::awaitable<void> send(cenote::http::request what);
+    void record(const cenote::http::response& response, bool orders, std::chrono::nanoseconds took);
+    void record_failure(const std::string& what);
 
-    boost::asio::io_context io_;  // first: the pool posts to it
+    boost::asio::io_context io_;  // first: it must outlive the pool, which posts to it
     cenote::pool<cenote::http::connection> pool_;
     std::chrono::nanoseconds think_;
     std::atomic<bool> over_{false};

@@ -1,4 +1,4 @@
-// The doctor: asks, has the facts judged, and tells.
+// Options and output of cenote doctor.
 #include "doctor.hpp"
 
 #include <boost/json/value.hpp>
@@ -21,14 +21,14 @@ using terminal::tint;
 
 namespace {
 
-struct specialist {
+struct examiner {
     server_kind kind;
     void (*examine)(const examination&, facts&);
 };
 
-/// By scheme. What this program was built without is not among them.
-const std::map<std::string, specialist>& specialists() {
-    static const std::map<std::string, specialist> all = {
+/// By URL scheme, for all servers that this program was built with.
+const std::map<std::string, examiner>& examiners() {
+    static const std::map<std::string, examiner> all = {
 #ifdef CENOTE_HAS_POSTGRES
         {"postgresql", {server_kind::postgres, examine_postgres}},
         {"postgres", {server_kind::postgres, examine_postgres}},
@@ -50,20 +50,19 @@ const std::map<std::string, specialist>& specialists() {
     return all;
 }
 
-const specialist& specialist_for(const std::string& scheme) {
-    auto found = specialists().find(scheme);
-    if (found != specialists().end()) return found->second;
-    std::string known;
-    for (const auto& [name, who] : specialists()) known += (known.empty() ? "" : ", ") + name;
-    throw command::wrong_arguments("nothing is known about '" + scheme + ":' here",
-                                   "Known are " + known + ".");
+const examiner& examiner_for(const std::string& scheme) {
+    auto found = examiners().find(scheme);
+    if (found != examiners().end()) return found->second;
+    std::string supported;
+    for (const auto& [name, one] : examiners()) supported += (supported.empty() ? "" : ", ") + name;
+    throw command::wrong_arguments("unsupported URL scheme '" + scheme + ":'",
+                                   "Supported: " + supported + ".");
 }
 
-// For programs.
+// JSON output.
 
 json::value in_seconds(const std::optional<nanoseconds>& time) {
-    if (!time) return nullptr;
-    return std::chrono::duration<double>(*time).count();
+    return time ? json::value(command::in_seconds(*time)) : nullptr;
 }
 
 json::value to_json(const times& t) {
@@ -108,7 +107,7 @@ json::value to_json(const facts& f, const std::vector<finding>& all) {
         idle_limits[name] = after.count() == 0 ? json::value(nullptr) : in_seconds(after);
     return json::object{{"url", f.url},
                         {"server", f.version},
-                        {"connected", f.wrong == trouble::none},
+                        {"connected", f.error == connect_error::none},
                         {"problem", has_problem(all)},
                         {"addresses", addresses},
                         {"lookup_seconds", in_seconds(f.lookup)},
@@ -125,7 +124,7 @@ json::value to_json(const facts& f, const std::vector<finding>& all) {
                         {"findings", findings}};
 }
 
-// For people.
+// Text output.
 
 tint tint_of(severity s) {
     switch (s) {
@@ -160,9 +159,8 @@ void print_finding(const finding& f, const terminal::palette& paint) {
         print_indented("→ " + f.then, indent, paint, tint::plain);
 }
 
-/// The steps of an open, as far as they can be told apart.
 void print_times(const facts& f, const terminal::palette& paint) {
-    terminal::table rows({{"what it takes"},
+    terminal::table rows({{"time"},
                           {"p50", terminal::table::align::right},
                           {"p99", terminal::table::align::right},
                           {"measured", terminal::table::align::right}});
@@ -173,18 +171,18 @@ void print_times(const facts& f, const terminal::palette& paint) {
         if (t.count > 0)
             rows.add({what, in_words(t.p50), in_words(t.p99), std::to_string(t.count) + "×"});
     };
-    once("  to look the name up", f.lookup);
-    once("  to connect (TCP)", f.tcp);
-    once("  to shake hands (TLS)", f.handshake);
+    once("  name lookup", f.lookup);
+    once("  TCP connect", f.tcp);
+    once("  TLS handshake", f.handshake);
     if (f.tcp && f.open.count > 0) {
         nanoseconds rest = f.open.p50 - *f.tcp - *f.lookup;
         if (f.tls.in_use && f.handshake) rest -= *f.handshake;
-        if (rest > nanoseconds{0}) rows.add({"  to log in (the rest)", in_words(rest), "", ""});
+        if (rest > nanoseconds{0}) rows.add({"  login (the rest)", in_words(rest), "", ""});
     }
-    often("to open a connection", f.open);
-    often("a round trip", f.trip);
-    often("to probe one", f.probe);
-    often("to reset one", f.reset);
+    often("open a connection", f.open);
+    often("round trip", f.trip);
+    often("probe", f.probe);
+    often("reset", f.reset);
     if (!rows.empty()) std::printf("\n%s", rows.to_text(paint).c_str());
 }
 
@@ -197,69 +195,71 @@ void print(const facts& f, const std::vector<finding>& all, const settings& how)
     if (!where.empty()) std::printf("%s\n", terminal::printable(where).c_str());
     std::printf("\n");
     for (const finding& one : all) print_finding(one, paint);
-    if (f.wrong == trouble::none) print_times(f, paint);
+    if (f.error == connect_error::none) print_times(f, paint);
 }
 
 }  // namespace
 
 CLI::App* add_to(CLI::App& app, settings& into) {
-    CLI::App* word = app.add_subcommand(
-        "doctor",
-        "Connects to a server and says in plain words what would go wrong in production.");
-    word->add_option("URL", into.url,
+    CLI::App* options = app.add_subcommand(
+        "doctor", "Connects to a server and reports what would fail in production.");
+    options
+        ->add_option("URL", into.url,
                      "postgresql://, mariadb://, redis://, rediss://, http://, https:// or sqlite:")
         ->required();
-    word->add_option("--max", into.pool.max, "Planned: max of each pool")
+    options->add_option("--max", into.pool.max, "Planned max of each pool")
         ->capture_default_str()
         ->check(CLI::Range(1, 1'000'000))
         ->option_text("N=" + std::to_string(into.pool.max));
-    word->add_option("--processes", into.pool.processes, "Planned: so many processes with a pool")
+    options
+        ->add_option("--processes", into.pool.processes,
+                     "Planned number of processes, one pool each")
         ->check(CLI::Range(1, 1'000'000))
         ->option_text("N=1");
-    command::add_duration(*word, "--idle-timeout", into.pool.idle_timeout,
-                          "Planned: idle_timeout of the pools")
+    command::add_duration(*options, "--idle-timeout", into.pool.idle_timeout,
+                          "Planned idle_timeout of the pools")
         ->option_text("TIME=5min");
-    command::add_duration(*word, "--max-lifetime", into.pool.max_lifetime,
-                          "Planned: max_lifetime of the pools")
+    command::add_duration(*options, "--max-lifetime", into.pool.max_lifetime,
+                          "Planned max_lifetime of the pools")
         ->option_text("TIME=30min");
-    command::add_duration(*word, "--idle", into.idle,
-                          "Also keep a connection idle for so long, and see whether it survives: "
-                          "firewalls and load balancers forget");
-    command::add_duration(*word, "--timeout", into.timeout,
-                          "How long anything that is asked of the server may take")
+    command::add_duration(*options, "--idle", into.idle,
+                          "Also keep a connection idle for this long and test whether it survives: "
+                          "firewalls and load balancers drop idle connections");
+    command::add_duration(*options, "--timeout", into.timeout,
+                          "Timeout of each request to the server")
         ->option_text("TIME=5s");
-    command::add_password(*word, into.password);
-    command::add_look(*word, into.look);
-    word->footer(
+    command::add_password(*options, into.password);
+    command::add_look(*options, into.look);
+    options->footer(
         "Writes nothing. Returns 1 if it finds a problem or cannot connect.\n"
         "Example: cenote doctor postgresql://app:secret@db/orders --processes 8 --max 32");
-    return word;
+    return options;
 }
 
 int run(const settings& how) {
     using namespace std::chrono_literals;
     if (how.timeout < 1ms || how.timeout > 10min)
         throw command::wrong_arguments("--timeout must be between 1ms and 10min");
-    if (how.idle > 24h) throw command::wrong_arguments("--idle can be a day at most");
+    if (how.idle > 24h) throw command::wrong_arguments("--idle must be at most 24h");
     std::string url = command::complete_url(how.url, how.password);
     cenote::url parsed = cenote::url::parse(url);
-    const specialist& who = specialist_for(parsed.scheme);
-    // A server that hangs up during a handshake must not end the program.
+    const examiner& chosen = examiner_for(parsed.scheme);
+    // A server that closes the connection during a handshake must not end the program.
     std::signal(SIGPIPE, SIG_IGN);
-    facts learned;
-    learned.kind = who.kind;
-    learned.url = parsed.redacted();
+    facts found;
+    found.kind = chosen.kind;
+    found.url = parsed.redacted();
     {
         terminal::interruption stop;
         examination e{.url = url,
                       .timeout = how.timeout,
                       .idle = how.idle > 0ns ? std::optional(how.idle) : std::nullopt,
                       .stop = stop};
-        who.examine(e, learned);
+        chosen.examine(e, found);
     }
-    auto all = judge(learned, how.pool, std::chrono::system_clock::now());
-    if (how.look.json) command::print_json(to_json(learned, all));
-    else print(learned, all, how);
+    auto all = judge(found, how.pool, std::chrono::system_clock::now());
+    if (how.look.json) command::print_json(to_json(found, all));
+    else print(found, all, how);
     return has_problem(all) ? command::failed : command::fine;
 }
 

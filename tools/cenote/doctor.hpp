@@ -1,4 +1,4 @@
-// cenote doctor: connects to a server, and says what would go wrong in production.
+// cenote doctor: connects to a server and reports what would fail in production.
 #pragma once
 
 #include <chrono>
@@ -15,9 +15,8 @@ struct settings {
     std::string url;
     command::password_source password;
     std::chrono::nanoseconds timeout = std::chrono::seconds(5);
-    std::chrono::nanoseconds idle{};  // 0: no such check
+    std::chrono::nanoseconds idle{};  // 0: skip the idle check
     planned pool;
-    bool verbose = false;
     command::look look;
 };
 

@@ -1,13 +1,10 @@
-// PostgreSQL, asked by cenote doctor.
+// cenote doctor for PostgreSQL.
 #include "doctor_servers.hpp"
 
 #ifdef CENOTE_HAS_POSTGRES
 #include <charconv>
 #include <libpq-fe.h>
-#include <map>
 
-#include "command.hpp"
-#include "doctor_reach.hpp"
 #include <cenote/postgres.hpp>
 #include <cenote/url.hpp>
 
@@ -23,7 +20,7 @@ postgres::tls_mode mode_of(const postgres::options& o) {
     return o.tls.value_or(local ? postgres::tls_mode::off : postgres::tls_mode::verify_full);
 }
 
-way way_to(const postgres::options& o, nanoseconds timeout) {
+route route_to(const postgres::options& o, nanoseconds timeout) {
     const cenote::url::host& first = o.hosts.front();
     return {.host = first.name,
             .port = first.port == 0 ? std::uint16_t{5432} : first.port,
@@ -35,11 +32,11 @@ way way_to(const postgres::options& o, nanoseconds timeout) {
 
 void trip(postgres::connection& c) { c.execute("SELECT 1"); }
 
-using settings_list = std::map<std::string, std::int64_t>;
+using number_map = std::map<std::string, std::int64_t>;
 
-/// Numbers as pg_settings has them; times are in the unit each has there.
-settings_list read_settings(postgres::connection& c) {
-    settings_list all;
+/// Numeric settings from pg_settings, in the unit of each setting.
+number_map read_numbers(postgres::connection& c) {
+    number_map all;
     for (const auto& row :
          c.execute("SELECT name, setting FROM pg_settings WHERE vartype = 'integer' AND name IN "
                    "('max_connections', 'superuser_reserved_connections', 'reserved_connections', "
@@ -53,13 +50,13 @@ settings_list read_settings(postgres::connection& c) {
     return all;
 }
 
-/// What this user can have: the server's, less what is reserved; the user's own; the database's. A
-/// superuser could use the reserved connections, too; a program leaves them to administrators.
-void read_limits(postgres::connection& c, settings_list& s, facts& into) {
+/// The limits of the server (without reserved connections), of the user and of the database. A
+/// superuser could use the reserved connections; a program leaves them to administrators.
+void read_limits(postgres::connection& c, number_map& s, facts& into) {
     auto row = c.execute(
                     "SELECT r.rolsuper, r.rolconnlimit::int8, d.datconnlimit::int8, "
-                    // pg_stat_activity hides from most users what kind others are; these counts
-                    // are everybody's. Without this one.
+                    // Not from pg_stat_activity, which hides other users' backend types. Without
+                    // the doctor's own connection.
                     "(SELECT coalesce(sum(numbackends), 1) FROM pg_stat_database)::int8 - 1, "
                     "(SELECT count(*) FROM pg_stat_activity WHERE usename = current_user "
                     "   AND pid <> pg_backend_pid())::int8, "
@@ -96,33 +93,34 @@ void read_clock(postgres::connection& c, facts& into) {
     compare_clocks(before, system_clock::now(), std::chrono::microseconds(theirs), into);
 }
 
-/// The number that the login gave for the session is the server's own, unless somebody is between.
-/// Somebody who has two of us share a session does so by transaction.
-void look_for_pooler(postgres::connector& by, postgres::connection& c, facts& into) {
-    auto own = [](postgres::connection& of) {
+/// Behind a pooler the backend PID of the login differs from the server's. If two connections get
+/// the same backend, or one connection gets two, the pooler is in transaction mode.
+void detect_pooler(postgres::connector& connector, postgres::connection& c, facts& into) {
+    auto backend_of = [](postgres::connection& of) {
         return of.execute("SELECT pg_backend_pid()::int8").scalar<std::int64_t>();
     };
-    std::int64_t real = own(c);
-    if (real == PQbackendPID(c.native_handle())) return;
-    into.between = pooler::some;
-    postgres::connection other = by.open();
-    if (own(other) == real || own(c) != real) into.between = pooler::transaction;
-    by.close(other);
+    std::int64_t backend = backend_of(c);
+    if (backend == PQbackendPID(c.native_handle())) return;
+    into.in_front = pooler::session;
+    postgres::connection other = connector.open();
+    if (backend_of(other) == backend || backend_of(c) != backend)
+        into.in_front = pooler::transaction;
+    connector.close(other);
 }
 
-void ask(postgres::connector& by, postgres::connection& c, facts& into) {
+void read_settings(postgres::connector& connector, postgres::connection& c, facts& into) {
     into.version =
         "PostgreSQL " + c.execute("SELECT current_setting('server_version')").scalar<std::string>();
     using refusal = cenote::statement_error;
     attempt<refusal>("the server's settings", into, [&] {
-        settings_list s = read_settings(c);
+        number_map s = read_numbers(c);
         auto time = [&](const char* name) { return std::chrono::milliseconds(s[name]); };
         into.idle_limits.emplace_back("idle_session_timeout", time("idle_session_timeout"));
         into.idle_in_transaction_timeout = time("idle_in_transaction_session_timeout");
         into.statement_timeout = time("statement_timeout");
         read_limits(c, s, into);
     });
-    attempt<refusal>("whether it is a replica", into, [&] {
+    attempt<refusal>("whether the server is a replica", into, [&] {
         auto role = c.execute(
                          "SELECT pg_is_in_recovery(), "
                          "current_setting('transaction_read_only') = 'on'")
@@ -131,7 +129,8 @@ void ask(postgres::connector& by, postgres::connection& c, facts& into) {
         into.read_only = role.get<bool>(1);
     });
     attempt<refusal>("the server's clock", into, [&] { read_clock(c, into); });
-    attempt<refusal>("whether a pooler is in between", into, [&] { look_for_pooler(by, c, into); });
+    attempt<refusal>("whether there is a pooler in front of the server", into,
+                     [&] { detect_pooler(connector, c, into); });
 }
 
 }  // namespace
@@ -147,26 +146,21 @@ void examine_postgres(const examination& how, facts& into) {
                             o.role_of_server == postgres::server_role::standby ||
                             o.role_of_server == postgres::server_role::prefer_standby;
     bool wants_tls = mode_of(o) != postgres::tls_mode::off;
-    look_along(way_to(o, how.timeout), into);
-    // Others of several hosts may do, so only the connector knows.
-    if (into.wrong != trouble::none && o.hosts.size() == 1) return;
-    into.wrong = trouble::none;
-    go_on(how);
-    postgres::connector by(o);
-    try {
-        postgres::connection c = by.open();
+    inspect_route(route_to(o, how.timeout), into);
+    // With several hosts the connector may still reach another one.
+    if (into.error != connect_error::none && o.hosts.size() == 1) return;
+    into.error = connect_error::none;
+    throw_if_interrupted(how);
+    auto read_tls = [&](postgres::connection& c) {
         into.tls.in_use = PQsslInUse(c.native_handle()) == 1;
         into.tls.verified = into.tls.in_use && mode_of(o) == postgres::tls_mode::verify_full;
-        trip(c);
-        attempt<cenote::server_error>("what the server says of itself", into, [&] {
-            ask(by, c, into);
-            by.close(c);
-        });
-    } catch (const cenote::server_error& e) {
-        return explain_failure(e, wants_tls, into);
-    }
-    measure(how, by, trip, true, into);
-    check_idleness(how, by, trip, into);
+    };
+    examine_sessions(
+        how, postgres::connector(o), wants_tls, trip, read_tls,
+        [&](postgres::connector& connector, postgres::connection& c) {
+            read_settings(connector, c, into);
+        },
+        into);
 }
 
 }  // namespace doctor

@@ -1,4 +1,4 @@
-// The way to a server, step by step: its name, its port, its certificate. No login, no secret.
+// Inspects the route to a server: name lookup, TCP connection, TLS certificate. Sends no login.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,24 @@
 
 namespace doctor {
 
-/// What is said before TLS can begin.
+/// The protocol messages that precede the TLS handshake.
 enum class preamble : std::uint8_t { none, postgres, mariadb };
 
-/// How to get there.
-struct way {
-    std::string host;  ///< A path is a Unix socket, of which there is nothing to learn.
+struct route {
+    std::string host;  ///< A path is a Unix socket, which is not inspected.
     std::uint16_t port = 0;
     nanoseconds timeout = std::chrono::seconds(5);
-    bool tls = false;  ///< Whether the connector would speak TLS.
+    bool tls = false;  ///< The connector would use TLS.
     preamble before_tls = preamble::none;
-    std::string ca_file = {};      ///< Empty: whom the system trusts.
+    std::string ca_file = {};      ///< Empty: the system's authorities.
     std::string server_name = {};  ///< Empty: the host.
 };
 
-/// Looks the name up, connects, and looks at the certificate if the server offers TLS. Fills in
-/// what it learns; `wrong` if that was not even a connection.
-void look_along(const way& there, facts& into);
+/// Looks the name up, connects, and reads the certificate if the server offers TLS. Sets
+/// `into.error` if there is no TCP connection.
+void inspect_route(const route& to, facts& into);
 
-/// What an open failed with, after a look along the way.
-void explain_failure(const std::exception& e, bool wanted_tls, facts& into);
+/// Sets `into.error` for a failed open; uses what inspect_route() found.
+void explain_failure(const std::exception& e, bool wants_tls, facts& into);
 
 }  // namespace doctor

@@ -1,4 +1,4 @@
-// The rules of cenote doctor, one function for each matter.
+// The rules of cenote doctor, one function per topic.
 #include "doctor_rules.hpp"
 
 #include <algorithm>
@@ -38,68 +38,78 @@ std::string date_of(std::chrono::system_clock::time_point when) {
     return text;
 }
 
-// No connection at all.
-
-finding about_trouble(const facts& f) {
-    auto it = [&](const char* code, std::string what, std::string then) {
-        return finding{severity::problem, code, std::move(what), f.said, std::move(then)};
-    };
-    const std::string& host = f.host;
-    switch (f.wrong) {
-        case trouble::name_not_found:
-            return it("name-not-found", "There is no host named '" + host + "'.",
-                      "Check the spelling, and the DNS this machine uses.");
-        case trouble::refused:
-            return it(
-                "refused", "Nobody listens there: " + host + " refused the connection.",
-                "Check the port, whether the server runs, and on which addresses it listens.");
-        case trouble::unreachable:
-            return it("unreachable", "There is no way to " + host + ".",
-                      "Check the network between here and there: routes, VPN, container network.");
-        case trouble::timed_out:
-            return it("timed-out", host + " did not answer in time, not even with a refusal.",
-                      "A firewall that drops packets looks like this. Try from another machine.");
-        case trouble::silent:
-            return it("silent", host + " accepted the connection and then said nothing.",
-                      "The server may be frozen or overloaded, or something else listens there.");
-        case trouble::tls_not_offered:
-            return it("tls-not-offered",
-                      "The server does not offer TLS, and the URL insists on it.",
-                      "Give the server a certificate. Only on a network that is yours alone: turn "
-                      "TLS off in the URL.");
-        case trouble::tls_untrusted:
-            return it("tls-untrusted",
-                      "The server's certificate cannot be trusted: " + f.tls.complaint + ".",
-                      "Name the authority that signed it in the URL, and use the name it was "
-                      "issued for. If it should be trusted, somebody may be in between.");
-        case trouble::tls_failed:
-            return it("tls-failed", "There was no agreement on TLS.",
-                      "Does the server speak TLS 1.2 or later on this port?");
-        case trouble::wrong_password:
-            return it("wrong-password", "The server did not accept user and password.",
-                      "Check both. In a URL a password's special characters are percent-encoded.");
-        case trouble::no_database:
-            return it("no-database", "The database of the URL does not exist.",
-                      "Check its name, or create it.");
-        case trouble::not_allowed:
-            return it("not-allowed", "The server does not let this user in from here.",
-                      "Its access rules (pg_hba.conf, user@host, ACL) must name user, database and "
-                      "address.");
-        case trouble::too_many:
-            return it("too-many", "The server is full: it takes no further connection.",
-                      "Find out who has them all. The sum of all pools must stay below its limit.");
-        case trouble::broken_off:
-            return it("broken-off", "Whoever answers at " + host + " hung up, or spoke nonsense.",
-                      "Is it this kind of server that listens on this port?");
-        case trouble::none:
-        case trouble::other: break;
-    }
-    return it("no-connection", "No connection could be made.", "See what was said.");
+std::string for_how_long(nanoseconds limit) {
+    return limit == nanoseconds(cenote::forever) ? "forever" : "for " + in_words(limit);
 }
 
-// The connection's protection.
+// No connection.
 
-/// An expired one is among what the look complained of, so this is about what is to come.
+finding about_connect_error(const facts& f) {
+    auto problem = [&](const char* code, std::string what, std::string then) {
+        return finding{severity::problem, code, std::move(what), f.error_text, std::move(then)};
+    };
+    const std::string& host = f.host;
+    switch (f.error) {
+        case connect_error::name_not_found:
+            return problem("name-not-found", "There is no host named '" + host + "'.",
+                           "Check the spelling and the DNS servers of this machine.");
+        case connect_error::refused:
+            return problem(
+                "refused", host + " refused the connection: no server listens on this port.",
+                "Check the port, whether the server runs, and on which addresses it listens.");
+        case connect_error::unreachable:
+            return problem("unreachable", host + " is unreachable.",
+                           "Check the network: routes, VPN, container network.");
+        case connect_error::timed_out:
+            return problem("timed-out", "Connecting to " + host + " timed out.",
+                           "Usually a firewall drops the packets. Try from another machine.");
+        case connect_error::silent:
+            return problem("silent", host + " accepted the connection but did not reply.",
+                           "The server may be frozen or overloaded, or the port belongs to another "
+                           "service.");
+        case connect_error::tls_not_offered:
+            return problem("tls-not-offered",
+                           "The URL requires TLS, but the server does not offer it.",
+                           "Install a certificate on the server. Turn TLS off in the URL only on a "
+                           "trusted network.");
+        case connect_error::tls_untrusted:
+            return problem("tls-untrusted",
+                           "The server's certificate is not trusted: " + f.tls.complaint + ".",
+                           "Name the certificate's authority in the URL, and use the host name it "
+                           "was issued for. Otherwise the connection may be intercepted.");
+        case connect_error::tls_failed:
+            return problem("tls-failed", "The TLS handshake failed.",
+                           "Check that the server supports TLS 1.2 or later on this port.");
+        case connect_error::wrong_password:
+            return problem(
+                "wrong-password", "The server rejected the user name or the password.",
+                "Check both. Special characters of a password must be percent-encoded in "
+                "the URL.");
+        case connect_error::no_database:
+            return problem("no-database", "The database of the URL does not exist.",
+                           "Check its name, or create it.");
+        case connect_error::not_allowed:
+            return problem("not-allowed", "The server does not allow this user from this address.",
+                           "Add user, database and address to the server's access rules "
+                           "(pg_hba.conf, user@host, ACL).");
+        case connect_error::too_many:
+            return problem("too-many",
+                           "The server accepts no more connections: its limit is reached.",
+                           "Find out which clients use the connections. The sum of all pools must "
+                           "stay below the limit.");
+        case connect_error::broken_off:
+            return problem("broken-off",
+                           host + " closed the connection or sent an unexpected reply.",
+                           "Check that this kind of server listens on this port.");
+        case connect_error::none:
+        case connect_error::other: break;
+    }
+    return problem("no-connection", "The connection failed.", "See the error message.");
+}
+
+// TLS.
+
+/// Only for certificates that are still valid: an expired one fails verification.
 void about_expiry(const facts& f, std::chrono::system_clock::time_point now, findings& into) {
     if (!f.tls.expires || !f.tls.complaint.empty()) return;
     auto left = *f.tls.expires - now;
@@ -107,55 +117,56 @@ void about_expiry(const facts& f, std::chrono::system_clock::time_point now, fin
     if (days >= 30) return;
     into.push_back(
         {days < 7 ? severity::problem : severity::warning, "certificate-expires",
-         "The server's certificate ends on " + date_of(*f.tls.expires) + ", in " +
+         "The server's certificate expires on " + date_of(*f.tls.expires) + ", in " +
              count_of(static_cast<std::uint64_t>(std::max<long>(days, 0)), "day", "days") + ".",
-         "From then on every new connection fails; those that are open go on, so it "
-         "shows late.",
-         "Have it renewed, by a machine if possible."});
+         "After that every new connection fails; open connections continue, which hides the "
+         "problem at first.",
+         "Renew it, automatically if possible."});
 }
 
 void about_tls(const facts& f, std::chrono::system_clock::time_point now, findings& into) {
     if (f.kind == server_kind::sqlite) return;
     if (!f.tls.in_use && f.local) {
         into.push_back({severity::ok, "tls-local",
-                        "No TLS, and none needed: what is said stays on this machine."});
+                        "No TLS, and none needed: the traffic stays on this machine."});
         return;
     }
     if (!f.tls.in_use) {
         into.push_back({severity::problem, "tls-off", "The connection is not encrypted.",
-                        "Anybody on the way can read and change everything, the login included.",
+                        "Every machine on the route can read and change the traffic, including the "
+                        "login.",
                         f.tls.offered.value_or(false)
                             ? "The server offers TLS: turn it on in the URL."
-                            : "Give the server a certificate, then turn TLS on in the URL."});
+                            : "Install a certificate on the server, then turn TLS on in the URL."});
         return;
     }
     if (!f.tls.verified) {
-        std::string but = f.tls.complaint.empty()
-                              ? "The certificate is good, so verifying it would work."
-                              : "Verifying would fail now: " + f.tls.complaint + ".";
-        into.push_back({f.local ? severity::note : severity::warning, "tls-unverified",
-                        "TLS is on, but who answers is not verified.",
-                        "Anybody on the way can pretend to be the server, read everything and pass "
-                        "it on. " +
-                            but,
-                        "Have it verified: sslmode=verify-full for PostgreSQL, and tls=on without "
-                        "exceptions elsewhere; name the authority if it is your own."});
+        std::string result = f.tls.complaint.empty()
+                                 ? "The certificate is valid, so verification would succeed."
+                                 : "Verification would fail: " + f.tls.complaint + ".";
+        into.push_back(
+            {f.local ? severity::note : severity::warning, "tls-unverified",
+             "TLS is on, but the server's certificate is not verified.",
+             "A machine on the route can impersonate the server and read the traffic. " + result,
+             "Turn verification on: sslmode=verify-full for PostgreSQL, tls=on without "
+             "exceptions for other servers. Name the authority in the URL if it is your "
+             "own."});
     } else {
         into.push_back(
             {severity::ok, "tls",
              (f.tls.version.empty() ? "TLS" : f.tls.version) + ", verified" +
-                 (f.tls.expires ? "; the certificate is good until " + date_of(*f.tls.expires)
+                 (f.tls.expires ? "; the certificate is valid until " + date_of(*f.tls.expires)
                                 : "") +
                  "."});
     }
     if (f.tls.version == "TLSv1" || f.tls.version == "TLSv1.1")
-        into.push_back({severity::warning, "tls-old", "The server speaks " + f.tls.version + ".",
-                        "It is broken and being switched off everywhere.",
-                        "Allow TLS 1.2 or later on the server."});
+        into.push_back({severity::warning, "tls-old", "The server uses " + f.tls.version + ".",
+                        "This version is insecure, and clients are dropping support for it.",
+                        "Enable TLS 1.2 or later on the server."});
     about_expiry(f, now, into);
 }
 
-// What things cost.
+// Latency and costs.
 
 void about_latency(const facts& f, findings& into) {
     if (f.trip.count == 0) return;
@@ -163,18 +174,19 @@ void about_latency(const facts& f, findings& into) {
         "A round trip takes " + in_words(f.trip.p50) + " (p99 " + in_words(f.trip.p99) + ").";
     if (f.trip.p50 >= 20ms) {
         into.push_back({severity::warning, "far-away", what,
-                        "Each statement of a request waits for that, and holds its connection "
-                        "meanwhile: a lease with 10 statements lasts " +
-                            in_words(f.trip.p50 * 10) + " at least, so the pool must be larger.",
-                        "Run the service closer to it, or use fewer and larger statements."});
+                        "Each statement keeps its connection busy for at least one round trip: a "
+                        "lease with 10 statements lasts at least " +
+                            in_words(f.trip.p50 * 10) + ", so the pool must be larger.",
+                        "Run the service closer to the server, or use fewer and larger "
+                        "statements."});
         return;
     }
-    bool shaky = f.trip.p99 > f.trip.p50 * 20 && f.trip.p99 > 20ms;
-    if (shaky)
+    bool varies = f.trip.p99 > f.trip.p50 * 20 && f.trip.p99 > 20ms;
+    if (varies)
         into.push_back({severity::note, "latency-varies", what,
-                        "One in a hundred takes " + times_of(f.trip.p99, f.trip.p50) +
-                            " times as long: whoever waits in line behind it waits, too.",
-                        "Look for load on the server or on the way; measure again with cenote "
+                        "The slowest 1 % take at least " + times_of(f.trip.p99, f.trip.p50) +
+                            " times as long, and delay the waiters behind them.",
+                        "Look for load on the server and on the network; measure again with cenote "
                         "bench."});
     else into.push_back({severity::ok, "latency", what});
 }
@@ -186,53 +198,53 @@ void about_costs(const facts& f, findings& into) {
     if (f.reset.count > 0) kept = std::max(kept, f.reset.p50);
     if (kept * 2 > f.open.p50) {
         into.push_back({severity::note, "pooling-saves-little",
-                        opening + ", keeping one ready " + in_words(kept) + ".",
-                        "A pool saves little time here. It still bounds how many there are.",
-                        "Do not expect it to make this server faster."});
+                        opening + ", reusing one " + in_words(kept) + ".",
+                        "A pool saves little time here. It still limits the number of connections.",
+                        "Do not expect a pool to make this server faster."});
     } else {
-        into.push_back({severity::ok, "pooling-pays",
-                        opening + ", " + times_of(f.open.p50, kept) +
-                            " times as long as what a pool does to lend one again."});
+        into.push_back(
+            {severity::ok, "pooling-pays",
+             opening + ", " + times_of(f.open.p50, kept) + " times as long as reusing one."});
     }
     if (f.reset.count > 0 && f.trip.count > 0 && f.reset.p50 > f.trip.p50 * 3 && f.reset.p50 > 1ms)
         into.push_back({severity::note, "reset-is-costly",
-                        "A reset between two users takes " + in_words(f.reset.p50) + ", " +
+                        "A reset between two leases takes " + in_words(f.reset.p50) + ", " +
                             times_of(f.reset.p50, f.trip.p50) + " times a round trip.",
-                        "It is paid after each lease in which something was said.",
-                        "Do more in one lease, or see the connector's reset options."});
+                        "Each lease that used its connection is followed by a reset.",
+                        "Run more statements per lease, or see the connector's reset options."});
 }
 
-// How many there can be.
+// Limits.
 
-/// `sum`: what is planned, in words.
+/// `sum`: the planned number of connections as text.
 void about_limit(const limit& l, const std::string& sum, const planned& p, findings& into) {
-    std::uint64_t wanted = std::uint64_t{p.processes} * p.max;
+    std::uint64_t needed = std::uint64_t{p.processes} * p.max;
     std::uint64_t free = l.in_use ? l.takes - std::min(l.takes, *l.in_use) : l.takes;
     std::string used =
-        l.in_use ? ", of which others have " + std::to_string(*l.in_use) + " now" : "";
-    std::string fails = "Under load opens will fail" +
+        l.in_use ? ", of which other clients use " + std::to_string(*l.in_use) + " now" : "";
+    std::string fails = "Under load, opens fail" +
                         (l.error.empty() ? "" : " with '" + l.error + "'") +
-                        ", and requests wait in line until they time out.";
+                        " and requests wait in line until they time out.";
     std::uint64_t each = std::max<std::uint64_t>(free / p.processes, 1);
     std::string then = "Set max to at most " + std::to_string(each) + " in each of " +
                        count_of(p.processes, "process", "processes") +
-                       ", raise the limit, or put a pooler in between.";
-    if (wanted > l.takes)
+                       ", raise the limit, or put a pooler in front of the server.";
+    if (needed > l.takes)
         into.push_back(
             {severity::problem, "too-few-connections",
              sum + ", but the server takes " + std::to_string(l.takes) + " (" + l.name + ").",
              fails, then});
-    else if (wanted > free)
+    else if (needed > free)
         into.push_back({severity::warning, "connections-taken",
                         sum + ", but the server takes " + std::to_string(l.takes) + " (" + l.name +
                             ")" + used + ".",
                         fails, then});
-    else if (wanted * 2 > l.takes && p.processes > 0 && wanted + 3 > free)
+    else if (needed * 2 > l.takes && p.processes > 0 && needed + 3 > free)
         into.push_back({severity::note, "no-connections-left",
                         sum + " of " + std::to_string(l.takes) + " (" + l.name + ")" + used +
-                            ": it fits, with nothing to spare.",
-                        "During a deployment old and new processes run side by side, and "
-                        "administrators need one, too.",
+                            ": enough, but none is left over.",
+                        "During a deployment old and new processes run at the same time, and "
+                        "administrators need connections, too.",
                         then});
     else
         into.push_back({severity::ok, "connections",
@@ -241,49 +253,46 @@ void about_limit(const limit& l, const std::string& sum, const planned& p, findi
 }
 
 void about_limits(const facts& f, const planned& p, findings& into) {
-    std::uint64_t wanted = std::uint64_t{p.processes} * p.max;
-    std::string sum = p.processes == 1 ? "A pool of max " + std::to_string(p.max)
+    std::uint64_t needed = std::uint64_t{p.processes} * p.max;
+    std::string sum = p.processes == 1 ? "A pool with max " + std::to_string(p.max)
                                        : std::to_string(p.processes) + " processes × max " +
                                              std::to_string(p.max) + " = " +
-                                             std::to_string(wanted) + " connections";
+                                             std::to_string(needed) + " connections";
     for (const limit& l : f.limits) about_limit(l, sum, p, into);
 }
 
 void about_prepared(const facts& f, const planned& p, findings& into) {
-    std::uint64_t wanted = std::uint64_t{p.processes} * p.max * f.statement_cache;
-    if (!f.max_prepared || wanted <= *f.max_prepared) return;
+    std::uint64_t needed = std::uint64_t{p.processes} * p.max * f.statement_cache;
+    if (!f.max_prepared || needed <= *f.max_prepared) return;
     into.push_back({severity::problem, "too-many-statements",
                     count_of(p.processes, "process", "processes") + " × max " +
                         std::to_string(p.max) + " × statement_cache " +
-                        std::to_string(f.statement_cache) + " = " + std::to_string(wanted) +
-                        " prepared statements, but the server keeps " +
+                        std::to_string(f.statement_cache) + " = " + std::to_string(needed) +
+                        " prepared statements, but the server allows " +
                         std::to_string(*f.max_prepared) + " (max_prepared_stmt_count).",
-                    "Beyond that every prepare fails, for everybody on this server.",
+                    "Beyond that every prepare fails, for all clients of this server.",
                     "Lower statement_cache, or raise the limit."});
 }
 
-// Time.
+// Timeouts and clocks.
 
 void about_idle_limits(const facts& f, const planned& p, findings& into) {
     for (const auto& [name, after] : f.idle_limits) {
         if (after == 0ns) continue;
         if (p.idle_timeout < after) {
             into.push_back({severity::ok, "idle-timeout",
-                            "The server hangs up on who is idle for " + in_words(after) + " (" +
-                                name + "); the pool closes them after " + in_words(p.idle_timeout) +
-                                "."});
+                            "The server closes sessions idle for " + in_words(after) + " (" + name +
+                                "); the pool closes them earlier, after " +
+                                in_words(p.idle_timeout) + "."});
             continue;
         }
         into.push_back(
             {severity::warning, "idle-timeout",
              "The server closes sessions idle for " + in_words(after) + " (" + name +
-                 "), the pool keeps them for " +
-                 (p.idle_timeout == nanoseconds(cenote::forever) ? "ever"
-                                                                 : in_words(p.idle_timeout)) +
-                 ".",
-             "After a quiet time most of what the pool keeps is dead. It notices, but "
-             "whoever comes then waits for a new connection; and what the server closes "
-             "in the very moment it is lent fails.",
+                 "), the pool keeps them " + for_how_long(p.idle_timeout) + ".",
+             "After an idle period most pooled connections are dead. The pool detects that, but "
+             "the next callers wait for new connections; and a connection that the server closes "
+             "just when it is leased fails.",
              "Set idle_timeout below " + in_words(after) + "."});
     }
 }
@@ -293,7 +302,7 @@ void about_idle_check(const facts& f, const planned& p, findings& into) {
     std::string time = in_words(f.idle->waited);
     if (f.idle->survived) {
         into.push_back({severity::ok, "idle-survived",
-                        "A connection that was idle for " + time + " was still good."});
+                        "A connection that was idle for " + time + " still works."});
         return;
     }
     bool kept_longer = p.idle_timeout >= f.idle->waited;
@@ -301,89 +310,85 @@ void about_idle_check(const facts& f, const planned& p, findings& into) {
         {kept_longer ? severity::problem : severity::note,
          f.idle->silently ? "idle-dropped-silently" : "idle-closed",
          "A connection that was idle for " + time + " was dead" +
-             (f.idle->silently ? ", and nobody had said so." : "."),
+             (f.idle->silently ? ", and neither side was notified." : "."),
          f.idle->silently
-             ? "Something on the way (firewall, NAT, load balancer) forgets idle "
-               "connections. A pool finds out only by a probe that runs into its "
-               "timeout. " +
-                   f.idle->said
-             : "The server or something on the way closes idle connections. " + f.idle->said,
+             ? "A firewall, NAT or load balancer on the route drops idle connections. A pool "
+               "notices only when a probe times out. " +
+                   f.idle->error
+             : "The server or a device on the route closes idle connections. " + f.idle->error,
          kept_longer ? "Set idle_timeout below " + time + ", or heartbeat to half of it."
-                     : "The pool closes them before, after " + in_words(p.idle_timeout) + "."});
+                     : "The pool closes them earlier, after " + in_words(p.idle_timeout) + "."});
 }
 
 void about_lifetime(const facts& f, const planned& p, findings& into) {
     if (f.kind == server_kind::sqlite || p.max_lifetime < 24h) return;
     into.push_back(
-        {severity::note, "lifetime",
-         "Connections live for " +
-             (p.max_lifetime == nanoseconds(cenote::forever) ? "ever" : in_words(p.max_lifetime)) +
-             ".",
-         "After a failover, or when a name gets another address, they stay where they "
-         "are; and what a session has piled up in memory stays, too.",
-         "Set max_lifetime to half an hour or so."});
+        {severity::note, "lifetime", "Connections live " + for_how_long(p.max_lifetime) + ".",
+         "After a failover or a DNS change they stay connected to the old server, and a session's "
+         "memory on the server keeps growing.",
+         "Set max_lifetime to about half an hour."});
 }
 
 void about_session_timeouts(const facts& f, findings& into) {
     if (f.idle_in_transaction_timeout == 0ns)
         into.push_back({severity::note, "idle-in-transaction",
-                        "The server lets transactions be idle for ever.",
-                        "A borrower that hangs within one keeps its locks, and holds up clean-up, "
-                        "until somebody notices.",
+                        "The server does not limit how long a transaction may be idle.",
+                        "A client that hangs in a transaction keeps its locks and blocks vacuum or "
+                        "purge until an operator ends it.",
                         "Set idle_in_transaction_session_timeout (PostgreSQL) or "
-                        "idle_transaction_timeout (MariaDB) to a minute or so."});
+                        "idle_transaction_timeout (MariaDB) to about a minute."});
     if (f.statement_timeout && *f.statement_timeout > 0ns)
         into.push_back(
             {severity::ok, "statement-timeout",
-             "The server ends statements after " + in_words(*f.statement_timeout) + "."});
+             "The server cancels statements after " + in_words(*f.statement_timeout) + "."});
 }
 
 void about_clock(const facts& f, findings& into) {
     if (!f.clock_ahead) return;
     nanoseconds off = *f.clock_ahead < 0ns ? -*f.clock_ahead : *f.clock_ahead;
     if (off <= 1s + f.clock_error) {
-        into.push_back({severity::ok, "clock", "The server's clock agrees with ours."});
+        into.push_back({severity::ok, "clock", "The server's clock agrees with this machine's."});
         return;
     }
     into.push_back(
         {off > 1min ? severity::warning : severity::note, "clock",
          "The server's clock is " + in_words(off) +
-             (*f.clock_ahead > 0ns ? " ahead of ours." : " behind ours."),
-         "Times that one of them wrote and the other compares are wrong: tokens, leases, "
+             (*f.clock_ahead > 0ns ? " ahead of this machine's." : " behind this machine's."),
+         "Comparing times from both machines gives wrong results: tokens, locks with expiry, "
          "certificates.",
-         "Have both follow NTP."});
+         "Synchronize both machines with NTP."});
 }
 
-// What kind of server it is.
+// The kind of server.
 
 void about_role(const facts& f, findings& into) {
     if (f.may_be_read_only || (!f.replica && !f.read_only)) return;
-    into.push_back({severity::warning, "read-only",
-                    f.replica ? "This server is a replica: it takes no writes."
-                              : "This server takes no writes.",
-                    "Whoever writes will be refused, and what is read may be a little old.",
-                    "If that is meant, say so in the URL (server_role, target_session_attrs); else "
-                    "name the primary."});
+    into.push_back(
+        {severity::warning, "read-only",
+         f.replica ? "This server is a replica: it rejects writes." : "This server rejects writes.",
+         "Writes fail, and reads may return slightly old data.",
+         "If this is intended, request it in the URL (server_role, "
+         "target_session_attrs); otherwise name the primary."});
 }
 
 void about_pooler(const facts& f, findings& into) {
-    if (f.between == pooler::none) return;
-    if (f.between == pooler::some) {
+    if (f.in_front == pooler::none) return;
+    if (f.in_front == pooler::session) {
         into.push_back({severity::note, "pooler",
-                        "There is a pooler between here and the server, one session for each "
+                        "There is a pooler in front of the server, with one session per "
                         "connection.",
-                        "Its own limits count, which cannot be seen from here; the server's are "
-                        "shared by all who use it.",
+                        "The pooler has limits of its own, which the doctor cannot read; all its "
+                        "clients share the server's limits.",
                         "Keep the sum of all pools below the pooler's max_client_conn."});
         return;
     }
     into.push_back({severity::warning, "pooler-transaction",
-                    "There is a pooler in transaction mode between here and the server: "
-                    "connections share sessions.",
-                    "What belongs to a session does not work reliably: SET, temporary tables, "
-                    "advisory locks, LISTEN, cursors beyond a transaction, prepared statements.",
-                    "Do everything that belongs together in one transaction, keep statement_cache "
-                    "at 0, or connect to the server itself for the rest."});
+                    "There is a pooler in transaction mode in front of the server: connections "
+                    "share sessions.",
+                    "Session state does not work reliably: SET, temporary tables, advisory locks, "
+                    "LISTEN, cursors beyond a transaction, prepared statements.",
+                    "Use session state only within a transaction and keep statement_cache at 0, or "
+                    "connect to the server directly."});
 }
 
 void about_memory(const facts& f, findings& into) {
@@ -391,17 +396,17 @@ void about_memory(const facts& f, findings& into) {
     const redis_facts& m = *f.memory;
     if (m.max_memory == 0u)
         into.push_back({severity::note, "memory-unbounded",
-                        "Redis may take all memory of its machine (maxmemory is 0).",
-                        "Then the system ends it, or begins to swap.", "Set maxmemory."});
+                        "Redis may use all memory of its machine (maxmemory is 0).",
+                        "Then the system swaps or kills Redis.", "Set maxmemory."});
     else if (m.eviction == "noeviction")
         into.push_back({severity::note, "writes-may-fail",
-                        "When its memory is full, Redis refuses writes (noeviction).",
-                        "Good for data, bad for a cache: then each write is an error.",
-                        "For a cache choose allkeys-lru or the like."});
+                        "When its memory is full, Redis rejects writes (noeviction).",
+                        "Right for data; in a cache every write fails.",
+                        "For a cache choose a policy such as allkeys-lru."});
     else if (m.eviction.starts_with("allkeys"))
         into.push_back({severity::note, "keys-may-vanish",
-                        "When its memory is full, Redis drops keys (" + m.eviction + ").",
-                        "Good for a cache, bad for data: locks and queues may vanish.",
+                        "When its memory is full, Redis deletes keys (" + m.eviction + ").",
+                        "Right for a cache; locks, queues and other data may be lost.",
                         "For data choose noeviction or a volatile policy."});
 }
 
@@ -409,21 +414,20 @@ void about_web(const facts& f, findings& into) {
     if (!f.web) return;
     if (!f.web->keeps_alive)
         into.push_back({severity::warning, "no-keep-alive",
-                        "The server hangs up after each answer.",
-                        "A pool has nothing to keep: every request opens a connection.",
-                        "Turn keep-alive on there, or do without a pool."});
+                        "The server closes the connection after each response.",
+                        "A pool cannot reuse connections: every request opens one.",
+                        "Turn keep-alive on in the server, or use no pool."});
     else if (f.web->requests_per_connection)
         into.push_back({severity::note, "requests-per-connection",
-                        "The server hangs up after " +
-                            count_of(*f.web->requests_per_connection, "request", "requests") +
-                            " on a connection.",
-                        "The pool opens another one then, so this is how often that costs.",
-                        "Raise it on the server (nginx: keepalive_requests) if opening is dear."});
+                        "The server closes a connection after " +
+                            count_of(*f.web->requests_per_connection, "request", "requests") + ".",
+                        "The pool then opens a new one.",
+                        "Raise the limit (nginx: keepalive_requests) if opening is expensive."});
     else into.push_back({severity::ok, "keep-alive", "The server keeps connections alive."});
     if (f.web->status >= 500)
         into.push_back({severity::warning, "server-fails",
-                        "It answered with status " + std::to_string(f.web->status) + ".",
-                        "Something behind it is wrong now.", "Look at its log."});
+                        "The server responded with status " + std::to_string(f.web->status) + ".",
+                        "The server or a service behind it fails.", "Look at the server's log."});
 }
 
 void about_file(const facts& f, const planned& p, findings& into) {
@@ -431,39 +435,40 @@ void about_file(const facts& f, const planned& p, findings& into) {
     const sqlite_facts& s = *f.file;
     if (!s.damage.empty())
         into.push_back({severity::problem, "damaged", "The file is damaged: " + s.damage + ".",
-                        "What is read from it may be wrong.", "Restore it from a backup."});
+                        "Reads may return wrong data.", "Restore it from a backup."});
     if (!s.file_system.empty())
         into.push_back({severity::problem, "network-file-system",
-                        "The file lies on " + s.file_system + ".",
-                        "SQLite's locks do not work reliably over a network: the file will be "
+                        "The file is on " + s.file_system + ".",
+                        "SQLite's locks are unreliable on network file systems: the file will be "
                         "damaged sooner or later, and WAL does not work at all.",
-                        "Put it on a local disk, or use a database server."});
+                        "Move it to a local disk, or use a database server."});
     if (!s.writable && !f.may_be_read_only)
         into.push_back({severity::problem, "read-only-file",
-                        "This user may not write the file or its folder.",
-                        "Every write will fail; WAL needs the folder, too.",
-                        "Change the rights, or say mode=ro in the URL."});
+                        "This user may not write to the file or its folder.",
+                        "Every write fails; WAL also writes to the folder.",
+                        "Change the permissions, or set mode=ro in the URL."});
     if (s.free_bytes && *s.free_bytes < (std::uint64_t{100} << 20U))
         into.push_back({severity::warning, "disk-full", "Less than 100 MB are free on its disk.",
-                        "When it is full, writes fail.", "Make room."});
+                        "When the disk is full, writes fail.", "Free disk space."});
     if (s.journal_mode != "wal")
         into.push_back({severity::note, "not-wal",
                         "The journal mode of the file is " + s.journal_mode + ".",
-                        "Readers and a writer shut each other out. The connector's default is to "
-                        "switch to WAL when it opens the file.",
-                        "Leave journal_mode=wal in the URL, which is its default."});
+                        "Readers and a writer block each other. By default the connector switches "
+                        "to WAL when it opens the file.",
+                        "Keep journal_mode=wal, the connector's default."});
     if (std::uint64_t{p.processes} * p.max > 1)
         into.push_back({severity::note, "one-writer",
-                        "SQLite has one writer at a time, however many connections there are.",
-                        p.processes > 1 ? "Within a process cenote has them wait in line; several "
-                                          "processes only have busy_timeout."
-                                        : "cenote has them wait in line.",
+                        "SQLite allows one writer at a time, regardless of the number of "
+                        "connections.",
+                        p.processes > 1 ? "Writers of one process wait in line; writers of "
+                                          "different processes compete for up to busy_timeout."
+                                        : "cenote makes writers wait in line.",
                         "Keep transactions short; measure with cenote bench."});
 }
 
-void about_the_rest(const facts& f, findings& into) {
+void about_unread(const facts& f, findings& into) {
     for (const std::string& what : f.not_seen)
-        into.push_back({severity::note, "not-seen", "Not seen: " + what + "."});
+        into.push_back({severity::note, "not-seen", "Could not be read: " + what + "."});
 }
 
 }  // namespace
@@ -481,10 +486,7 @@ const char* to_string(severity s) noexcept {
 std::vector<finding> judge(const facts& f, const planned& p,
                            std::chrono::system_clock::time_point now) {
     findings all;
-    if (f.wrong != trouble::none) {
-        all.push_back(about_trouble(f));
-        return all;
-    }
+    if (f.error != connect_error::none) return {about_connect_error(f)};
     about_tls(f, now, all);
     about_latency(f, all);
     about_costs(f, all);
@@ -500,7 +502,7 @@ std::vector<finding> judge(const facts& f, const planned& p,
     about_memory(f, all);
     about_web(f, all);
     about_file(f, p, all);
-    about_the_rest(f, all);
+    about_unread(f, all);
     findings sorted;
     for (severity each : {severity::problem, severity::warning, severity::note, severity::ok})
         for (finding& one : all)

@@ -1,4 +1,4 @@
-// What the facts about a server mean for a pool on it. Pure: facts in, findings out.
+// The rules of cenote doctor: from facts about a server to findings. Pure.
 #pragma once
 
 #include <chrono>
@@ -11,26 +11,25 @@
 namespace doctor {
 
 enum class severity : std::uint8_t {
-    problem,  ///< It will go wrong.
-    warning,  ///< It may.
-    note,     ///< Good to know.
+    problem,  ///< Will fail.
+    warning,  ///< May fail.
+    note,
     ok,
 };
 const char* to_string(severity s) noexcept;
 
 struct finding {
     severity how{};
-    std::string code;  ///< For programs, and to look it up: docs/guide/command.md.
+    std::string code;  ///< Stable; listed in docs/guide/command.md.
     std::string what;
     std::string why = {};   ///< Why it matters.
     std::string then = {};  ///< What to do.
 };
 
-/// The worst first, otherwise in the order of a connection's life. `now` is today, for dates.
+/// Sorted by severity. `now` is compared with the certificate's expiry date.
 std::vector<finding> judge(const facts& f, const planned& p,
                            std::chrono::system_clock::time_point now);
 
-/// Whether somebody should do something before this goes live.
 bool has_problem(const std::vector<finding>& all);
 
 }  // namespace doctor

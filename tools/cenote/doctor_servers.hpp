@@ -1,56 +1,68 @@
-// Each kind of server is asked in its own way, in a file of its own.
+// The examinations of all kinds of servers, and the measurements they share.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "doctor_facts.hpp"
+#include "doctor_reach.hpp"
 #include "terminal.hpp"
 #include <cenote/server_error.hpp>
 
 namespace doctor {
 
-/// What is to be looked at, and how long that may take.
 struct examination {
     std::string url;
-    nanoseconds timeout = std::chrono::seconds(5);  ///< For anything that is asked of the server.
+    nanoseconds timeout = std::chrono::seconds(5);  ///< For each request to the server.
     std::optional<nanoseconds> idle = std::nullopt;
     const terminal::interruption& stop;
-    bool quiet = false;  ///< No bars.
 };
 
-/// Each fills in what it learns; that there is no connection is a fact as well. Throws invalid_url,
-/// and command::failure if it is interrupted.
+/// Each fills in the facts it finds, including a failure to connect. Throws invalid_url, and
+/// command::failure on Ctrl-C.
 void examine_postgres(const examination& how, facts& into);
 void examine_mariadb(const examination& how, facts& into);
 void examine_redis(const examination& how, facts& into);
 void examine_http(const examination& how, facts& into);
 void examine_sqlite(const examination& how, facts& into);
 
-/// Throws command::failure if somebody wants it to end.
-void go_on(const examination& how);
+/// Throws command::failure after Ctrl-C.
+void throw_if_interrupted(const examination& how);
 
-/// Does something again and again, `most` times, or until the time is up, but once at least.
-/// `before`: is done each time before, and not measured.
-times repeat(const examination& how, const char* what, std::size_t most, nanoseconds limit,
-             const std::function<void()>& something, const std::function<void()>& before = {});
+/// Runs `operation` up to `most` times, at least once, until `limit` has passed. `before` runs
+/// before each operation and is not measured.
+times repeat(const examination& how, const char* title, std::size_t most, nanoseconds limit,
+             const std::function<void()>& operation, const std::function<void()>& before = {});
 
-/// Waits as long as the connection is to be idle, with a bar.
+/// Waits for `how.idle` with a progress bar.
 void stay_idle(const examination& how);
 
-/// The server's clock by ours, if it was read between these two looks at ours.
+/// Records the difference between the server's clock, read between `before` and `after`, and ours.
 void compare_clocks(std::chrono::system_clock::time_point before,
                     std::chrono::system_clock::time_point after, nanoseconds theirs_since_1970,
                     facts& into);
 
-/// For what comes after the first answer: what fails then was not seen, and the rest is judged all
-/// the same. `Error`: what is taken for that; others end it.
+/// Settings and status values by name.
+using setting_map = std::map<std::string, std::string, std::less<>>;
+/// The number at the beginning of the text, if there is one.
+std::optional<std::uint64_t> parse_number(std::string_view text);
+/// Nothing if the setting is missing or not a number.
+std::optional<std::uint64_t> number(const setting_map& settings, std::string_view name);
+/// Limits huge values to what nanoseconds can represent.
+nanoseconds seconds_from(std::uint64_t count);
+/// A number of connections without the doctor's own.
+std::optional<std::uint64_t> without_own(std::optional<std::uint64_t> connections);
+
+/// Runs a step that may fail after the connection was made: an `Error` is recorded in
+/// `into.not_seen`, other exceptions propagate.
 template <class Error, class F>
 void attempt(const char* what, facts& into, F f) {
     try {
@@ -60,8 +72,8 @@ void attempt(const char* what, facts& into, F f) {
     }
 }
 
-/// What opening, a round trip, a probe and a reset cost, on a connection of its own: others may not
-/// bear to be idle meanwhile.
+/// Measures open, round trip, probe and reset on a new connection: an earlier one may have timed
+/// out meanwhile.
 template <class Connector, class Trip>
 void measure(const examination& how, Connector& connector, Trip trip, bool resets, facts& into) {
     using namespace std::chrono_literals;
@@ -76,7 +88,7 @@ void measure(const examination& how, Connector& connector, Trip trip, bool reset
         into.trip = repeat(how, "round trips", 200, 1s, [&] { trip(c); });
         into.probe =
             repeat(how, "probes", 50, 500ms, [&] { static_cast<void>(connector.probe(c)); });
-        // Only what was used is reset.
+        // A connector skips the reset of an unused session.
         if (resets)
             into.reset =
                 repeat(how, "resets", 50, 1s, [&] { connector.reset(c); }, [&] { trip(c); });
@@ -84,7 +96,7 @@ void measure(const examination& how, Connector& connector, Trip trip, bool reset
     });
 }
 
-/// Keeps a connection idle and sees whether it is still good.
+/// Keeps a connection idle and tests whether it still works.
 template <class Connector, class Trip>
 void check_idleness(const examination& how, Connector& connector, Trip trip, facts& into) {
     if (!how.idle) return;
@@ -104,9 +116,29 @@ void check_idleness(const examination& how, Connector& connector, Trip trip, fac
     } catch (const std::exception& e) {
         result.survived = false;
         result.silently = std::chrono::steady_clock::now() - begun > how.timeout / 2;
-        result.said = e.what();
+        result.error = e.what();
     }
     into.idle = result;
+}
+
+/// Opens a session, reads its TLS state and the server's settings, then measures it. `read_tls` and
+/// `read_settings` get the session.
+template <class Connector, class Trip, class ReadTls, class ReadSettings>
+void examine_sessions(const examination& how, Connector connector, bool wants_tls, Trip trip,
+                      ReadTls read_tls, ReadSettings read_settings, facts& into) {
+    try {
+        auto c = connector.open();
+        read_tls(c);
+        trip(c);
+        attempt<cenote::server_error>("the server's settings", into, [&] {
+            read_settings(connector, c);
+            connector.close(c);
+        });
+    } catch (const cenote::server_error& e) {
+        return explain_failure(e, wants_tls, into);
+    }
+    measure(how, connector, trip, true, into);
+    check_idleness(how, connector, trip, into);
 }
 
 }  // namespace doctor

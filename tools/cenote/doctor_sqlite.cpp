@@ -1,9 +1,8 @@
-// A file of SQLite, looked at by cenote doctor.
+// cenote doctor for SQLite files.
 #include <filesystem>
 #include <sys/statfs.h>
 #include <unistd.h>
 
-#include "command.hpp"
 #include "doctor_servers.hpp"
 #include <cenote/sqlite.hpp>
 
@@ -14,8 +13,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Larger files would take too long to be checked.
-constexpr std::uintmax_t checked_up_to = 64 << 20;
+/// Checking larger files would take too long.
+constexpr std::uintmax_t check_max_bytes = 64 << 20;
 
 void trip(sqlite::connection& c) { c.execute("SELECT 1 FROM sqlite_schema LIMIT 1"); }
 
@@ -34,7 +33,7 @@ std::string network_of(const fs::path& file) {
     }
 }
 
-void look_at_file(const fs::path& file, sqlite_facts& into) {
+void inspect_file(const fs::path& file, sqlite_facts& into) {
     into.file_system = network_of(file);
     fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
     into.writable = ::access(file.c_str(), W_OK) == 0 && ::access(folder.c_str(), W_OK) == 0;
@@ -43,14 +42,14 @@ void look_at_file(const fs::path& file, sqlite_facts& into) {
     if (!ignored) into.free_bytes = space.available;
 }
 
-void ask(sqlite::connection& c, const sqlite::options& o, facts& into) {
+void read_settings(sqlite::connection& c, const sqlite::options& o, facts& into) {
     into.version = "SQLite " + c.execute("SELECT sqlite_version()").scalar<std::string>();
     sqlite_facts file;
     file.journal_mode = c.execute("PRAGMA journal_mode").scalar<std::string>();
     if (o.mode != sqlite::open_mode::memory) {
-        look_at_file(o.path, file);
+        inspect_file(o.path, file);
         std::error_code ignored;
-        if (fs::file_size(o.path, ignored) <= checked_up_to) {
+        if (fs::file_size(o.path, ignored) <= check_max_bytes) {
             auto result = c.execute("PRAGMA quick_check(1)")[0].get<std::string>(0);
             if (result != "ok") file.damage = result;
         }
@@ -66,29 +65,30 @@ void examine_sqlite(const examination& how, facts& into) {
     into.local = true;
     into.may_be_read_only = o.mode == sqlite::open_mode::read_only;
     o.operation_timeout = std::chrono::ceil<std::chrono::milliseconds>(how.timeout);
-    // A look must leave things as they are: no new file, no other journal.
+    // The doctor must not change anything: no new file, no other journal mode.
     if (o.mode == sqlite::open_mode::create) o.mode = sqlite::open_mode::read_write;
     if (o.mode == sqlite::open_mode::read_write && ::access(o.path.c_str(), W_OK) != 0)
         o.mode = sqlite::open_mode::read_only;
     o.journal_mode.clear();
     if (o.mode != sqlite::open_mode::memory && ::access(o.path.c_str(), F_OK) != 0) {
-        into.wrong = trouble::no_database;
-        into.said = "There is no file " + o.path + ".";
+        into.error = connect_error::no_database;
+        into.error_text = "There is no file " + o.path + ".";
         return;
     }
-    sqlite::connector by(o);
+    sqlite::connector connector(o);
     try {
-        sqlite::connection c = by.open();
+        sqlite::connection c = connector.open();
         trip(c);
-        attempt<cenote::server_error>("what is in the file", into, [&] { ask(c, o, into); });
-        by.close(c);
+        attempt<cenote::server_error>("the contents of the file", into,
+                                      [&] { read_settings(c, o, into); });
+        connector.close(c);
     } catch (const cenote::server_error& e) {
-        into.wrong = trouble::other;
-        into.said = e.what();
+        into.error = connect_error::other;
+        into.error_text = e.what();
         return;
     }
-    measure(how, by, trip, true, into);
-    check_idleness(how, by, trip, into);
+    measure(how, connector, trip, true, into);
+    check_idleness(how, connector, trip, into);
 }
 
 }  // namespace doctor

@@ -1,4 +1,4 @@
-// Help texts, and help for those who mistype.
+// Wraps help texts and compares subcommand names.
 #include "help.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t left_column = 30;
 
-std::string broken(const std::string& text) {
+std::string wrapped(const std::string& text) {
     std::size_t room = std::min<std::size_t>(terminal::width(), 100) - left_column;
     std::string lines;
     for (const std::string& line : terminal::wrap(text, std::max<std::size_t>(room, 30)))
@@ -22,7 +22,7 @@ std::string broken(const std::string& text) {
     return lines;
 }
 
-/// How many letters must be put in, left out or changed.
+/// The Levenshtein distance.
 std::size_t distance(const std::string& a, const std::string& b) {
     std::vector<std::size_t> row(b.size() + 1);
     std::iota(row.begin(), row.end(), std::size_t{0});
@@ -43,51 +43,49 @@ std::size_t distance(const std::string& a, const std::string& b) {
 help::help() {
     column_width(left_column);
     label("Positionals", "Arguments");
-    label("SUBCOMMAND", "WORD");
 }
 
-std::string help::make_description(const CLI::App* word) const {
+std::string help::make_description(const CLI::App* subcommand) const {
     std::string lines;
-    for (const std::string& line :
-         terminal::wrap(word->get_description(), std::min<std::size_t>(terminal::width(), 100)))
+    for (const std::string& line : terminal::wrap(subcommand->get_description(),
+                                                  std::min<std::size_t>(terminal::width(), 100)))
         lines += line + "\n";
     return lines;
 }
 
-std::string help::make_subcommand(const CLI::App* word) const {
+std::string help::make_subcommand(const CLI::App* subcommand) const {
     std::ostringstream out;
-    CLI::detail::format_help(out, word->get_display_name(true), broken(word->get_description()),
-                             get_column_width());
+    CLI::detail::format_help(out, subcommand->get_display_name(true),
+                             wrapped(subcommand->get_description()), get_column_width());
     return out.str();
 }
 
-std::string taken_by(const CLI::Option& option) {
+std::string value_placeholder(const CLI::Option& option) {
     if (!option.get_option_text().empty()) return option.get_option_text();
     if (option.get_type_size() == 0) return "";
     std::string type = option.get_type_name();
-    type.erase(std::min(type.find_first_of(":{["), type.size()));  // its checks
+    type.erase(std::min(type.find_first_of(":{["), type.size()));  // the names of its checks
     if (type == "UINT" || type == "INT" || type == "FLOAT") type = "N";
     if (!option.get_default_str().empty()) type += "=" + option.get_default_str();
     return type;
 }
 
 std::string help::make_option_opts(const CLI::Option* option) const {
-    std::string what = taken_by(*option);
-    if (option->get_positional()) return "";
-    return what.empty() ? "" : " " + what;
+    std::string value = value_placeholder(*option);
+    return value.empty() || option->get_positional() ? "" : " " + value;
 }
 
 std::string help::make_option_desc(const CLI::Option* option) const {
-    return broken(option->get_description());
+    return wrapped(option->get_description());
 }
 
-std::string nearest(const std::string& said, const CLI::App& app) {
+std::string closest_subcommand(const std::string& name, const CLI::App& app) {
     std::string best;
-    std::size_t least = std::max<std::size_t>(said.size() / 2, 1) + 1;
-    for (const CLI::App* word : app.get_subcommands([](const CLI::App*) { return true; }))
-        if (std::size_t far = distance(said, word->get_name()); far < least) {
+    std::size_t least = std::max<std::size_t>(name.size() / 2, 1) + 1;
+    for (const CLI::App* each : app.get_subcommands([](const CLI::App*) { return true; }))
+        if (std::size_t far = distance(name, each->get_name()); far < least) {
             least = far;
-            best = word->get_name();
+            best = each->get_name();
         }
     return best;
 }

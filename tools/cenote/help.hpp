@@ -1,4 +1,4 @@
-// How the command's help looks.
+// Formats help texts and suggests the closest subcommand.
 #pragma once
 
 #include <string>
@@ -7,21 +7,21 @@
 
 namespace command {
 
-/// CLI11's, but broken into lines, and with plain words for what an option takes.
+/// CLI11's formatter with wrapped lines and simpler value placeholders.
 class help final : public CLI::Formatter {
 public:
     help();
-    std::string make_description(const CLI::App* word) const override;
-    std::string make_subcommand(const CLI::App* word) const override;
+    std::string make_description(const CLI::App* subcommand) const override;
+    std::string make_subcommand(const CLI::App* subcommand) const override;
     std::string make_option_opts(const CLI::Option* option) const override;
     std::string make_option_desc(const CLI::Option* option) const override;
 };
 
-/// What an option takes, in one word: "N", "TIME", "auto|always|never"; empty for a flag. The
-/// default, if there is one, comes after a '='.
-std::string taken_by(const CLI::Option& option);
+/// The placeholder of an option's value: "N", "TIME", "auto|always|never", "N=8" with a default;
+/// empty for a flag.
+std::string value_placeholder(const CLI::Option& option);
 
-/// The word that was meant, probably; empty if none is near.
-std::string nearest(const std::string& said, const CLI::App& app);
+/// The subcommand with the most similar name; empty if none is similar.
+std::string closest_subcommand(const std::string& name, const CLI::App& app);
 
 }  // namespace command

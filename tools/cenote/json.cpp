@@ -1,4 +1,4 @@
-// How a JSON document is written for people.
+// Writes indented JSON documents.
 #include <array>
 #include <boost/json.hpp>
 #include <charconv>
@@ -15,7 +15,7 @@ namespace {
 
 void write(const json::value& what, const std::string& indent, std::string& into);
 
-/// Elements or members, each on a line of its own.
+/// Writes one element or member per line.
 template <class Sequence, class Each>
 void write_list(const Sequence& all, const char* brackets, const std::string& indent,
                 std::string& into, Each each) {
@@ -30,7 +30,7 @@ void write_list(const Sequence& all, const char* brackets, const std::string& in
     into += brackets[1];
 }
 
-/// As short as it can be, and without an exponent where people would not write one.
+/// The shortest text that keeps the value, recognizable as a floating-point number.
 std::string to_text(double number) {
     if (!std::isfinite(number)) return "null";
     std::array<char, 64> text{};

@@ -1,4 +1,4 @@
-// Borrowers, as threads or as coroutines, and the clock they come by.
+// Borrowers as threads or coroutines, and the arrival times of their operations.
 #include "load.hpp"
 
 #include <algorithm>
@@ -20,6 +20,8 @@
 #include <thread>
 #include <vector>
 
+#include "command.hpp"
+
 namespace load {
 
 namespace asio = boost::asio;
@@ -30,7 +32,7 @@ using instant = steady_clock::time_point;
 
 namespace {
 
-/// When the next one comes, whoever takes it up.
+/// The arrival times of a Poisson process, shared by all borrowers.
 class arrivals {
 public:
     arrivals(double rate, std::uint64_t seed, instant begin)
@@ -42,8 +44,7 @@ public:
             std::chrono::duration<double>(gaps_(random_)));
         return next_;
     }
-    /// How many come until `end`.
-    std::uint64_t left(instant end) {
+    std::uint64_t count_until(instant end) {
         std::uint64_t count = 0;
         while (next() < end) ++count;
         return count;
@@ -56,9 +57,9 @@ private:
     instant next_;
 };
 
-class crowd {
+class load_run {
 public:
-    crowd(target_pool& pool, const plan& p, std::stop_token stop)
+    load_run(target_pool& pool, const plan& p, std::stop_token stop)
         : pool_(pool),
           plan_(p),
           stop_(std::move(stop)),
@@ -67,57 +68,57 @@ public:
         if (p.rate > 0) arrivals_.emplace(p.rate, p.seed, steady_clock::now());
     }
 
-    result run(const std::function<void(double)>& told) {
+    result run(const std::function<void(double)>& on_progress) {
         std::vector<std::unique_ptr<result>> parts;
         parts.reserve(plan_.borrowers);
         for (std::size_t i = 0; i < plan_.borrowers; ++i)
             parts.push_back(std::make_unique<result>());
-        if (plan_.loops > 0) run_coroutines(parts, told);
-        else run_threads(parts, told);
+        if (plan_.loops > 0) run_coroutines(parts, on_progress);
+        else run_threads(parts, on_progress);
         return sum_up(parts);
     }
 
 private:
     void run_threads(const std::vector<std::unique_ptr<result>>& parts,
-                     const std::function<void(double)>& told) {
+                     const std::function<void(double)>& on_progress) {
         std::vector<std::jthread> threads;
         threads.reserve(parts.size());
         for (std::size_t i = 0; i < parts.size(); ++i)
             threads.emplace_back([this, i, &mine = *parts[i]] { borrow(i, mine); });
-        watch(told);
+        wait_for_end(on_progress);
     }
 
     void run_coroutines(const std::vector<std::unique_ptr<result>>& parts,
-                        const std::function<void(double)>& told) {
+                        const std::function<void(double)>& on_progress) {
         struct borrower {
-            explicit borrower(asio::io_context& io) : place(asio::make_strand(io)) {}
-            asio::strand<asio::io_context::executor_type> place;
-            asio::cancellation_signal call_off;
+            explicit borrower(asio::io_context& io) : strand(asio::make_strand(io)) {}
+            asio::strand<asio::io_context::executor_type> strand;
+            asio::cancellation_signal cancel;
         };
         asio::io_context io;
-        std::deque<borrower> all;  // a strand must not outlive its context
+        std::deque<borrower> all;  // after `io`: a strand must not outlive its context
         for (std::size_t i = 0; i < parts.size(); ++i) {
             borrower& one = all.emplace_back(io);
-            asio::co_spawn(one.place, async_borrow(i, parts[i].get()),
-                           asio::bind_cancellation_slot(one.call_off.slot(),
-                                                        [](const std::exception_ptr&) {}));
+            asio::co_spawn(
+                one.strand, async_borrow(i, parts[i].get()),
+                asio::bind_cancellation_slot(one.cancel.slot(), [](const std::exception_ptr&) {}));
         }
         std::vector<std::jthread> threads;
         threads.reserve(plan_.loops);
         for (std::size_t i = 0; i < plan_.loops; ++i) threads.emplace_back([&] { io.run(); });
-        watch(told);
-        // Those who wait for something would not see that it is over.
+        wait_for_end(on_progress);
+        // A waiting coroutine does not notice the end by itself.
         if (is_over())
             for (borrower& one : all)
-                asio::post(one.place,
-                           [&one] { one.call_off.emit(asio::cancellation_type::terminal); });
+                asio::post(one.strand,
+                           [&one] { one.cancel.emit(asio::cancellation_type::terminal); });
     }
 
-    void watch(const std::function<void(double)>& told) {
+    void wait_for_end(const std::function<void(double)>& on_progress) {
         instant begun = steady_clock::now();
-        auto whole = std::chrono::duration<double>(end_ - begun).count();
+        double whole = command::in_seconds(end_ - begun);
         for (instant now = begun; now < end_ && !is_over(); now = steady_clock::now()) {
-            if (told) told(std::chrono::duration<double>(now - begun).count() / whole);
+            if (on_progress) on_progress(command::in_seconds(now - begun) / whole);
             std::this_thread::sleep_until(std::min(now + 20ms, end_));
         }
         ended_ = steady_clock::now();
@@ -125,25 +126,25 @@ private:
 
     bool is_over() const { return stop_.stop_requested() || hopeless_; }
 
-    // What a borrower does, written twice because there are two ways to wait.
+    // borrow() and async_borrow() are the same loop, blocking and awaited.
 
     void borrow(std::size_t number, result& mine) {
         std::minstd_rand random(static_cast<std::minstd_rand::result_type>(plan_.seed + number));
         while (std::optional<instant> due = next_due()) {
-            instant came = steady_clock::now();
-            if (*due > came) {
+            instant arrived = steady_clock::now();
+            if (*due > arrived) {
                 if (!sleep_until(*due)) return;
-                came = steady_clock::now();
+                arrived = steady_clock::now();
             } else if (arrivals_) {
-                came = *due;  // it came while all borrowers were busy, and waits since then
+                arrived = *due;  // while all borrowers were busy; that wait counts
             }
-            errand what = draw(random);
-            moments when;
+            operation what = draw(random);
+            timestamps when;
             try {
                 std::error_code refused = pool_.run(what, stop_, when);
-                note(mine, what, came, when, refused);
+                record(mine, what, arrived, when, refused);
             } catch (const std::exception& e) {
-                if (fail(mine, e)) std::this_thread::sleep_for(1ms);
+                if (record_failure(mine, e)) std::this_thread::sleep_for(1ms);
             }
         }
     }
@@ -152,34 +153,34 @@ private:
         std::minstd_rand random(static_cast<std::minstd_rand::result_type>(plan_.seed + number));
         asio::steady_timer timer(co_await asio::this_coro::executor);
         while (std::optional<instant> due = next_due()) {
-            instant came = steady_clock::now();
-            if (*due > came) {
+            instant arrived = steady_clock::now();
+            if (*due > arrived) {
                 timer.expires_at(std::min(*due, end_));
                 co_await timer.async_wait(asio::use_awaitable);
                 if (*due >= end_ || is_over()) co_return;
-                came = steady_clock::now();
+                arrived = steady_clock::now();
             } else if (arrivals_) {
-                came = *due;
+                arrived = *due;
             }
-            errand what = draw(random);
-            moments when;
+            operation what = draw(random);
+            timestamps when;
             try {
                 std::error_code refused = co_await pool_.async_run(what, &when);
-                note(*mine, what, came, when, refused);
+                record(*mine, what, arrived, when, refused);
             } catch (const std::exception& e) {
-                fail(*mine, e);
+                record_failure(*mine, e);
             }
         }
     }
 
-    /// When this borrower comes next; empty: it is over.
+    /// When the next operation of a borrower starts; nothing at the end.
     std::optional<instant> next_due() {
         instant now = steady_clock::now();
         if (is_over()) return std::nullopt;
         if (!arrivals_) return now < end_ ? std::optional(now) : std::nullopt;
-        // Whoever has come is served, also if the time is over; but not for ever.
+        // Late arrivals are still served after the end, for at most the duration of the load.
         if (now > end_ + plan_.duration) {
-            unserved_ += arrivals_->left(end_);
+            unserved_ += arrivals_->count_until(end_);
             return std::nullopt;
         }
         instant due = arrivals_->next();
@@ -187,7 +188,7 @@ private:
     }
 
     bool sleep_until(instant due) const {
-        // In pieces, to see in time that it is over.
+        // In slices, to notice the end.
         while (steady_clock::now() < due) {
             if (is_over()) return false;
             std::this_thread::sleep_until(std::min(due, steady_clock::now() + 50ms));
@@ -195,33 +196,34 @@ private:
         return true;
     }
 
-    errand draw(std::minstd_rand& random) const {
+    operation draw(std::minstd_rand& random) const {
         std::uint32_t first = static_cast<std::uint32_t>(random());
         auto share = static_cast<double>(random() % 10'000) / 10'000;
         return {.writes = share < plan_.writes, .key = first, .hold = plan_.hold};
     }
 
-    void note(result& mine, const errand& what, instant came, const moments& when,
-              std::error_code refused) const {
+    void record(result& mine, const operation& what, instant arrived, const timestamps& when,
+                std::error_code refused) const {
         if (refused) {
-            bool ours = refused.category() == cenote::pool_category();
-            if (ours && refused != cenote::errc::canceled && came >= from_)
+            bool by_pool = refused.category() == cenote::pool_category();
+            if (by_pool && refused != cenote::errc::canceled && arrived >= from_)
                 ++mine.refused[static_cast<std::size_t>(refused.value()) - 1];
             return;
         }
-        if (arrivals_ ? came < from_ : when.released < from_ || when.released >= end_) return;
+        if (arrivals_ ? arrived < from_ : when.released < from_ || when.released >= end_) return;
         ++mine.leases;
         if (what.writes) ++mine.writes;
-        mine.wait.note(when.granted - came);
-        mine.work.note(when.done - when.granted);
-        mine.hold.note(when.released - when.granted);
-        mine.total.note(when.released - came);
+        mine.wait.record(when.granted - arrived);
+        mine.work.record(when.done - when.granted);
+        mine.hold.record(when.released - when.granted);
+        mine.total.record(when.released - arrived);
     }
 
-    bool fail(result& mine, const std::exception& e) {
-        if (is_over()) return false;  // it was called off
+    /// Returns false if the load is over.
+    bool record_failure(result& mine, const std::exception& e) {
+        if (is_over()) return false;  // the statement was canceled
         if (mine.failures++ == 0) mine.first_failure = e.what();
-        // A statement that never works is no load.
+        // End the load if the statement mostly fails.
         if (mine.failures >= 20 && mine.failures > mine.leases) hopeless_ = true;
         return !hopeless_;
     }
@@ -231,8 +233,7 @@ private:
         for (const auto& one : parts) all += *one;
         all.unserved = unserved_;
         all.interrupted = stop_.stop_requested() && ended_ < end_;
-        all.seconds =
-            std::max(0.0, std::chrono::duration<double>(std::min(ended_, end_) - from_).count());
+        all.seconds = std::max(0.0, command::in_seconds(std::min(ended_, end_) - from_));
         all.stats = pool_.stats();
         return all;
     }
@@ -268,8 +269,8 @@ result& result::operator+=(const result& other) {
 }
 
 result run(target_pool& pool, const plan& p, std::stop_token stop,
-           const std::function<void(double)>& told) {
-    return crowd(pool, p, std::move(stop)).run(told);
+           const std::function<void(double)>& on_progress) {
+    return load_run(pool, p, std::move(stop)).run(on_progress);
 }
 
 }  // namespace load

@@ -1,4 +1,4 @@
-// A load on a real server, through a real pool: who comes, and what became of them.
+// Runs a load against a real server through a real pool, and counts the results.
 #pragma once
 
 #include <array>
@@ -16,43 +16,42 @@
 
 namespace load {
 
-/// Who comes, and for what.
 struct plan {
     std::size_t borrowers = 16;
-    /// Arrivals per second, independent of each other; borrowers take them up one by one. Zero:
-    /// each borrower comes again as soon as it is done.
+    /// Arrivals per second (a Poisson process), handled by the borrowers. Zero: each borrower
+    /// starts its next operation as soon as the last one ends.
     double rate = 0;
-    double writes = 0.2;  ///< The share of errands that write.
+    double writes = 0.2;  ///< The share of operations that write.
     std::chrono::nanoseconds hold{};
     std::chrono::nanoseconds warm_up{};
     std::chrono::nanoseconds duration = std::chrono::seconds{5};
-    /// Borrowers are coroutines on so many threads. Zero: each is a thread.
+    /// The number of threads that run the borrowers as coroutines. Zero: each borrower is a thread.
     std::size_t loops = 0;
     std::uint64_t seed = 1;
 };
 
-/// What became of them. Looked at are those who came after the warm-up.
+/// Covers the time after the warm-up.
 struct result {
     double seconds = 0;
     std::uint64_t leases = 0;
     std::uint64_t writes = 0;
-    times wait;   ///< From coming to the lease.
-    times work;   ///< The server's.
-    times hold;   ///< From the lease to its end.
-    times total;  ///< From coming to going.
+    times wait;   ///< From arrival to the lease.
+    times work;   ///< The statement.
+    times hold;   ///< From the lease to its release.
+    times total;  ///< From arrival to the release.
     std::array<std::uint64_t, cenote::errc_count> refused{};
-    std::uint64_t unserved = 0;  ///< Arrivals that nobody had come to when it was over.
+    std::uint64_t unserved = 0;  ///< Arrivals that no borrower had started at the end.
     std::uint64_t failures = 0;
     std::string first_failure;
     bool interrupted = false;
-    cenote::stats stats;  ///< The pool's, when all had gone.
+    cenote::stats stats;  ///< Of the pool, at the end.
 
     double throughput() const { return seconds > 0 ? static_cast<double>(leases) / seconds : 0; }
     result& operator+=(const result& other);
 };
 
-/// Runs it to its end or until `stop`. `told` hears how much of it is over, from 0 to 1.
+/// Runs the load to its end or until `stop`. `on_progress` gets the elapsed share, from 0 to 1.
 result run(target_pool& pool, const plan& p, std::stop_token stop,
-           const std::function<void(double)>& told = {});
+           const std::function<void(double)>& on_progress = {});
 
 }  // namespace load

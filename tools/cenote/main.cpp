@@ -1,4 +1,4 @@
-// cenote: the command. Each word of it is a file of its own.
+// Entry point of the command cenote; each subcommand has its own source file.
 #include "bench.hpp"
 #include "command.hpp"
 #include "completion.hpp"
@@ -11,12 +11,12 @@ int main(int argc, char** argv) {
     return command::run(argc, argv,
                         {
 #ifdef CENOTE_HAS_DEMO
-                            command::make_word(demo::add_to, demo::run),
+                            command::make_subcommand(demo::add_to, demo::run),
 #endif
-                            command::make_word(bench::add_to, bench::run),
-                            command::make_word(sizing::add_to, sizing::run),
-                            command::make_word(doctor::add_to, doctor::run),
-                            command::make_word(simulation::add_to, simulation::run),
-                            command::make_word(completion::add_to, completion::run),
+                            command::make_subcommand(bench::add_to, bench::run),
+                            command::make_subcommand(sizing::add_to, sizing::run),
+                            command::make_subcommand(doctor::add_to, doctor::run),
+                            command::make_subcommand(simulation::add_to, simulation::run),
+                            command::make_subcommand(completion::add_to, completion::run),
                         });
 }

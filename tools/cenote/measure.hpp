@@ -1,5 +1,4 @@
-// What `cenote size` finds out by trying: a server at rising concurrency, and real pools of each
-// size.
+// Measurements for cenote size: a server at rising concurrency, and real pools of each size.
 #pragma once
 
 #include <chrono>
@@ -15,36 +14,37 @@
 
 namespace load {
 
-/// What was found at one concurrency.
+/// The result at one concurrency.
 struct measured_level {
     cenote::sim::level level;
     double throughput = 0;  ///< With as many borrowers as connections.
-    double crowded = 0;     ///< With more of them, so that there is always a line.
+    double crowded = 0;     ///< With more borrowers, so that the line is never empty.
 };
 
 struct measurement {
-    std::vector<measured_level> levels;  ///< None, if it was interrupted in its first round.
+    std::vector<measured_level> levels;  ///< Empty if interrupted in the first round.
     std::chrono::nanoseconds open{};
     bool interrupted = false;
 
     cenote::sim::measured_server server() const;
 };
 
-/// How thoroughly. Sizes are tried in turn, in several rounds, and the median counts: so what else
-/// happens on the machine meanwhile happens to all of them.
-struct effort {
+/// All sizes are measured in each of several rounds and the medians are used, so that noise on the
+/// machine affects all sizes alike.
+struct measure_options {
     std::chrono::nanoseconds duration = std::chrono::seconds{20};
     std::size_t rounds = 5;
     std::stop_token stop;
-    std::function<void(double)> told;
+    std::function<void(double)> on_progress;
 };
 
-/// The server under rising concurrency: 1, 2, 3, 4, 6, 8, 12, … `most`. Of `what` the mix
-/// counts, and how many borrowers a crowd is.
-measurement measure(target& where, const plan& what, std::size_t most, const effort& e);
+/// Measures the server at concurrency 1, 2, 3, 4, 6, 8, 12, … `most`. Uses the write share and the
+/// number of borrowers of `what`.
+measurement measure(target& where, const plan& what, std::size_t most, const measure_options& o);
 
-/// Pools of these sizes, each under this load. Empty if it was interrupted in its first round.
+/// Runs the load through a pool of each size. Empty if interrupted in the first round.
 std::vector<cenote::sim::sized> try_sizes(target& where, const plan& what,
-                                          const std::vector<std::size_t>& sizes, const effort& e);
+                                          const std::vector<std::size_t>& sizes,
+                                          const measure_options& o);
 
 }  // namespace load

@@ -1,4 +1,4 @@
-// Passwords that are not among the arguments, where other users of the machine could see them.
+// Reads passwords from a file, the environment or a terminal, so that no argument contains them.
 #pragma once
 
 #include <string>
@@ -10,25 +10,23 @@ class App;
 
 namespace command {
 
-/// Where the password of a URL comes from. Without any of these, from the environment variable
-/// CENOTE_PASSWORD, if that is set and the URL has a user but no password.
+/// Where the password of a URL comes from. By default from the environment variable
+/// CENOTE_PASSWORD, if it is set and the URL has a user without a password.
 struct password_source {
-    std::string file;  ///< Its first line; "-": that of stdin.
-    bool ask = false;  ///< At the terminal.
+    std::string file;  ///< The password is the first line; "-" is stdin.
+    bool ask = false;  ///< Ask at the terminal.
 };
 
 /// Adds --password-file and --ask-password.
-void add_password(CLI::App& word, password_source& into);
+void add_password(CLI::App& subcommand, password_source& into);
 
-/// The URL with its password, wherever that comes from. Throws failure.
+/// The URL with the password from the source. Throws failure.
 std::string complete_url(const std::string& url, const password_source& from);
 
-/// The URL with this password in it. Throws wrong_arguments if it has one already, or no place for
-/// one.
+/// The URL with this password. Throws wrong_arguments if it already has one or cannot have one.
 std::string with_password(std::string_view url, std::string_view password);
 
-/// Asks at a terminal, by its descriptor, and shows nothing of what is typed. Throws failure, also
-/// if Ctrl-C is typed.
+/// Asks at the terminal with this descriptor, without echo. Throws failure on error and Ctrl-C.
 std::string ask_password(int terminal);
 
 }  // namespace command

@@ -1,4 +1,4 @@
-// Measures, simulates, recommends, and tries the recommendation if asked to.
+// Options of cenote size; measures, simulates, recommends, and tries real pools on request.
 #include "size.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// What the server has for everybody, and for each.
+/// Determines the connection limit, and the share of each process.
 void find_limit(const settings& how, load::target& where, findings& f) {
     f.limit = where.limit();
     std::size_t limit = how.limit;
@@ -32,61 +32,62 @@ void find_limit(const settings& how, load::target& where, findings& f) {
         throw command::failure(
             std::to_string(how.processes) + " processes cannot share " + std::to_string(limit) +
                 " connections, of which " + std::to_string(f.question.share->margin()) +
-                " are left for others.",
-            "Raise the server's limit, or put a pooler such as PgBouncer in between.");
+                " are reserved for other clients",
+            "Raise the server's limit, or put a pooler such as PgBouncer in front of it.");
 }
 
-/// So many the server can be asked for while it is being measured.
+/// The largest number of connections that the measurement may use.
 std::size_t most_to_try(const settings& how, const findings& f) {
     std::size_t most = how.up_to;
-    // Beyond that, some would never be used.
+    // More connections than borrowers would stay unused.
     if (how.rate <= 0) most = std::min(most, how.concurrency * how.processes);
     if (f.question.share) {
         cenote::sim::server_share alone{f.question.share->limit, 1};
         most = std::min(most, alone.most());
     }
     if (f.limit) {
-        // One to drop the table with.
+        // One more is needed to drop the table.
         std::size_t taken = f.limit->in_use + 1;
         if (f.limit->connections <= taken)
-            throw command::failure("the server takes " + std::to_string(f.limit->connections) +
+            throw command::failure("the server accepts " + std::to_string(f.limit->connections) +
                                        " connections (" + f.limit->said_by + "), of which " +
                                        std::to_string(f.limit->in_use) +
-                                       " are in use: none is left to measure with",
-                                   "Ask again when fewer are in use.");
+                                       " are in use: too few are left for a measurement",
+                                   "Try again when fewer are in use.");
         most = std::min(most, f.limit->connections - taken);
     }
     return std::max<std::size_t>(most, 1);
 }
 
-/// All processes together; but a crowd is a crowd, and each is a thread here.
-std::size_t crowd(const settings& how, const findings& f) {
+/// The borrowers of all processes, but not many more than are needed to keep the line full: each is
+/// a thread.
+std::size_t borrowers(const settings& how, const findings& f) {
     return std::min(how.concurrency * how.processes,
                     std::max(how.concurrency, 2 * f.question.most));
 }
 
 trial try_out(const settings& how, load::target& where, const findings& f, load::plan what,
-              load::effort e) {
+              load::measure_options o) {
     what.rate = how.rate * static_cast<double>(how.processes);
     what.hold = how.hold;
     if (how.rate > 0) what.borrowers = std::max(what.borrowers, 2 * f.question.most);
-    e.duration = 2 * how.duration;
-    e.rounds = 9;
+    o.duration = 2 * how.duration;
+    o.rounds = 9;
     trial t;
-    t.curve = load::try_sizes(where, what, cenote::sim::sizes_to_try(f.question.most), e);
+    t.curve = load::try_sizes(where, what, cenote::sim::sizes_to_try(f.question.most), o);
     t.best = cenote::sim::best_size(t.curve, {.rate = what.rate, .reach = how.reach});
-    // Whether the server has so many is another question than which is best.
+    // Compare with the advice without the server's limit.
     if (t.best > 0)
         t.difference = static_cast<double>(f.advice->together) / static_cast<double>(t.best) - 1;
     return t;
 }
 
-/// Each step says of itself how far it is.
-std::function<void(double)> telling(terminal::progress& bar, double from, double to) {
+/// Maps the progress of one step to its part of the bar.
+std::function<void(double)> part_of(terminal::progress& bar, double from, double to) {
     return [&bar, from, to](double share) { bar.at(from + share * (to - from)); };
 }
 
-findings find_out(const settings& how, const terminal::interruption& interrupted) {
+findings measure(const settings& how, const terminal::interruption& interrupted) {
     terminal::progress bar("size", how.look.json);
     bar.at(0);
     auto where = load::find_target(how.url, how.statement);
@@ -108,27 +109,27 @@ findings find_out(const settings& how, const terminal::interruption& interrupted
     load::plan what;
     what.writes = where->writes() ? how.writes : 0;
     what.seed = how.seed;
-    what.borrowers = crowd(how, f);
-    load::effort e;
-    e.duration = how.duration;
-    e.stop = interrupted.token();
-    e.told = telling(bar, 0, measured);
-    f.measured = load::measure(*where, what, f.question.most, e);
+    what.borrowers = borrowers(how, f);
+    load::measure_options o;
+    o.duration = how.duration;
+    o.stop = interrupted.token();
+    o.on_progress = part_of(bar, 0, measured);
+    f.measured = load::measure(*where, what, f.question.most, o);
     f.interrupted = f.measured.interrupted;
     if (f.measured.levels.empty()) return f;
-    // Whoever interrupted the measurement wants an answer from what there is, and soon.
+    // After an interruption, recommend soon, from the measurements so far.
     bool soon = f.interrupted;
     if (soon) f.question.leases /= 10;
     cenote::sim::enough is_enough([&] { return !soon && interrupted.happened(); });
     f.advice = cenote::sim::advise(f.measured.server(), f.question,
-                                   telling(bar, measured, simulated), is_enough);
+                                   part_of(bar, measured, simulated), is_enough);
     if (is_enough()) {
         f.advice.reset();
         f.interrupted = true;
     }
     if (!how.brute_force || f.interrupted) return f;
-    e.told = telling(bar, simulated, 1);
-    trial t = try_out(how, *where, f, what, e);
+    o.on_progress = part_of(bar, simulated, 1);
+    trial t = try_out(how, *where, f, what, o);
     f.interrupted = interrupted.happened();
     if (!t.curve.empty()) f.tried = t;
     return f;
@@ -137,69 +138,65 @@ findings find_out(const settings& how, const terminal::interruption& interrupted
 }  // namespace
 
 CLI::App* add_to(CLI::App& app, settings& into) {
-    CLI::App* word = app.add_subcommand(
+    CLI::App* options = app.add_subcommand(
         "size",
-        "How large should a pool be? Measures the server under rising concurrency, simulates "
-        "pools of each size on it, and recommends max, min_idle and acquire_timeout.");
-    word->add_option("url", into.url,
-                     "Server: postgresql://…, mariadb://… or sqlite:/path. Without it, an SQLite "
-                     "file that goes at the end. Uses a table of its own (cenote_bench_…).");
-    auto* rate = word->add_option(
+        "Measures the server under rising concurrency, simulates pools of each size on it, and "
+        "recommends max, min_idle and acquire_timeout.");
+    load::add_target(*options, into.url, into.statement, into.writes);
+    auto* rate = options->add_option(
         "--rate", into.rate,
-        "Arrivals per second at this pool. Without it: as many as the server can do");
+        "Arrivals per second at each pool. Default: as many as the server can serve");
     rate->check(CLI::Range(1e-3, 1e6));
-    word->add_option("--concurrency", into.concurrency,
-                     "Without --rate: how many want a lease, in each process")
+    options
+        ->add_option("--concurrency", into.concurrency,
+                     "Without --rate: the number of borrowers in each process")
         ->capture_default_str()
         ->check(CLI::Range(1, 1000));
-    auto* reach = word->add_option(
+    auto* reach = options->add_option(
         "--reach", into.reach,
-        "Without --rate: the smallest pool that brings this share of the most leases per second");
+        "Without --rate: recommend the smallest pool that reaches this share of the highest "
+        "throughput");
     reach->capture_default_str()->check(CLI::Range(0.01, 1.0))->excludes(rate);
-    word->add_option("--up-to", into.up_to,
-                     "How many connections are tried, by all processes together")
+    options->add_option("--up-to", into.up_to, "The most connections to try, over all processes")
         ->capture_default_str()
         ->check(CLI::Range(1, 1000));
-    word->add_option("--processes", into.processes,
-                     "How many processes will have such a pool on this server")
+    options
+        ->add_option("--processes", into.processes,
+                     "The number of processes with such a pool on this server")
         ->capture_default_str()
         ->check(CLI::Range(1, 1'000'000));
-    word->add_option("--limit", into.limit,
-                     "How many connections there are for them; without it the server is asked")
+    options
+        ->add_option("--limit", into.limit,
+                     "The connections available to all processes. Default: ask the server")
         ->check(CLI::PositiveNumber);
-    word->add_option("--mix", into.writes, "The share of errands that write, from 0 to 1")
-        ->capture_default_str()
-        ->check(CLI::Range(0.0, 1.0));
-    word->add_option("--statement", into.statement,
-                     "Your own statement, without parameters, instead of those on the order book");
-    command::add_duration(*word, "--hold", into.hold,
-                          "How long a lease is held beyond its statement");
-    command::add_duration(*word, "--duration", into.duration,
-                          "How long the server is measured (default 20s)");
-    word->add_flag("--brute-force", into.brute_force,
-                   "Also try real pools of every size, and compare");
-    word->add_option("--seed", into.seed, "Of the simulation")->capture_default_str();
-    word->add_option("--svg", into.svg, "Draw the curve into this file");
-    command::add_password(*word, into.password);
-    command::add_look(*word, into.look);
-    word->footer(
+    command::add_duration(*options, "--hold", into.hold,
+                          "How long a lease is held after its statement");
+    command::add_duration(*options, "--duration", into.duration,
+                          "How long to measure the server (default 20s)");
+    options->add_flag("--brute-force", into.brute_force,
+                      "Also try real pools of every size, and compare");
+    options->add_option("--seed", into.seed, "Seed of the simulation")->capture_default_str();
+    options->add_option("--svg", into.svg, "Draw the curve into this file")->option_text("FILE");
+    command::add_password(*options, into.password);
+    command::add_look(*options, into.look);
+    options->footer(
         "Examples:\n"
         "  cenote size\n"
         "  cenote size postgresql://app@db/orders --rate 800 --processes 12\n"
         "  cenote size postgresql://app@db/orders --hold 5ms --svg size.svg\n"
         "  cenote size postgresql://app@db/orders --reach 0.95\n"
         "  cenote size --brute-force\n"
-        "Run it where the service will run, on a server that nobody else needs meanwhile.");
-    return word;
+        "Run it where the service will run, on a server that no other client uses meanwhile.");
+    return options;
 }
 
 int run(const settings& given) {
     settings how = given;
     how.url = command::complete_url(given.url, given.password);
-    if (how.duration < 500ms) throw command::wrong_arguments("--duration: at least 500ms");
+    if (how.duration < 500ms) throw command::wrong_arguments("--duration must be at least 500ms");
     terminal::interruption interrupted;
     command::output_file svg(how.svg);
-    findings f = find_out(how, interrupted);
+    findings f = measure(how, interrupted);
     if (f.advice) svg.write([&] { return to_svg(f); });
     if (how.look.json) command::print_json(to_json(f));
     else std::fputs(to_text(f, terminal::palette(how.look.colors)).c_str(), stdout);

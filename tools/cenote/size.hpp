@@ -1,4 +1,4 @@
-// cenote size: how large a pool should be, measured, simulated, and tried if asked to.
+// cenote size: recommends a pool size from measurements and simulation.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 namespace sizing {
 
 struct settings {
-    std::string url;  // empty: an SQLite file that goes at the end
+    std::string url;  // empty: a temporary SQLite file
     command::password_source password;
     std::string statement;
     double rate = 0;
@@ -20,7 +20,7 @@ struct settings {
     std::size_t concurrency = 32;
     std::size_t up_to = 32;
     std::size_t processes = 1;
-    std::size_t limit = 0;  // zero: the server is asked
+    std::size_t limit = 0;  // zero: ask the server
     double writes = 0.2;
     std::chrono::nanoseconds hold{};
     std::chrono::nanoseconds duration = std::chrono::seconds{20};

@@ -1,4 +1,4 @@
-// The findings, written down.
+// Formats the results of cenote size.
 #include "size_report.hpp"
 
 #include <algorithm>
@@ -14,14 +14,13 @@ namespace sizing {
 namespace json = boost::json;
 using cenote::sim::advice;
 using cenote::sim::sized;
-using load::in_words;
+using command::in_seconds;
+using command::in_words;
 using load::per_second;
 using std::chrono::nanoseconds;
 using terminal::tint;
 
 namespace {
-
-double seconds(nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
 bool has_rate(const findings& f) { return f.question.rate > 0; }
 
@@ -29,7 +28,7 @@ double rate_of_all(const findings& f) {
     return f.question.rate * static_cast<double>(f.question.processes);
 }
 
-/// Of the curve: what is recommended, for all processes together.
+/// The recommended size on the curve.
 std::size_t marked(const findings& f) {
     return f.question.processes == 1 ? f.advice->max : f.advice->together;
 }
@@ -41,14 +40,14 @@ const sized& at(const advice& a, std::size_t max) {
     return *nearest;
 }
 
-/// What is drawn: as long as it is good.
+/// The value that is drawn.
 double height_of(const sized& s, bool by_time) {
-    return by_time ? seconds(s.total_p95) : s.throughput;
+    return by_time ? in_seconds(s.total_p95) : s.throughput;
 }
 
 std::string measured_table(const findings& f, const terminal::palette& paint) {
     using align = terminal::table::align;
-    terminal::table t({{"at once", align::right},
+    terminal::table t({{"concurrency", align::right},
                        {"leases", align::right},
                        {"service p50", align::right},
                        {"p95", align::right},
@@ -60,8 +59,7 @@ std::string measured_table(const findings& f, const terminal::palette& paint) {
                in_words(service[service.size() / 2]), in_words(service[service.size() * 95 / 100]),
                in_words(m.level.reset), in_words(m.level.handover)});
     }
-    return paint(tint::bold, "Measured: the server, with as many leases at once") + "\n" +
-           t.to_text(paint, "  ");
+    return paint(tint::bold, "Measured: the server by concurrency") + "\n" + t.to_text(paint, "  ");
 }
 
 std::string curve_table(const findings& f, const terminal::palette& paint) {
@@ -69,10 +67,10 @@ std::string curve_table(const findings& f, const terminal::palette& paint) {
     const advice& a = *f.advice;
     bool by_time = has_rate(f);
     std::vector<terminal::table::column> columns = {
-        {"max", align::right}, {""}, {"leases", align::right}, {"95 % below", align::right}};
+        {"max", align::right}, {""}, {"leases", align::right}, {"total p95", align::right}};
     if (f.tried) {
         columns.push_back({"tried: leases", align::right});
-        columns.push_back({"95 % below", align::right});
+        columns.push_back({"total p95", align::right});
     }
     columns.push_back({""});
     terminal::table t(columns);
@@ -98,28 +96,29 @@ std::string curve_table(const findings& f, const terminal::palette& paint) {
         t.add(row);
     }
     std::string what =
-        by_time ? "Simulated: " + per_second(rate_of_all(f)) + ", from coming to going (bars)"
+        by_time ? "Simulated: " + per_second(rate_of_all(f)) + " (bars: total p95)"
                 : "Simulated: " + std::to_string(f.question.borrowers * f.question.processes) +
-                      " borrowers who want as much as they can get (bars)";
+                      " borrowers without pauses (bars: throughput)";
     return paint(tint::bold, what) + "\n" + t.to_text(paint, "  ");
 }
 
 std::string advice_table(const findings& f, const terminal::palette& paint) {
     const advice& a = *f.advice;
     terminal::table t({{""}, {"", terminal::table::align::right}});
-    std::string of = f.question.processes == 1 ? "" : " of each process";
-    t.add({"max" + of, paint(tint::green, std::to_string(a.max))});
+    std::string each = f.question.processes == 1 ? "" : " of each process";
+    t.add({"max" + each, paint(tint::green, std::to_string(a.max))});
     t.add({"min_idle", paint(tint::green, std::to_string(a.min_idle))});
     t.add({"acquire_timeout", paint(tint::green, in_words(a.acquire_timeout))});
     return paint(tint::bold, "Recommended") + "\n" + t.to_text(paint, "  ");
 }
 
 std::string verdict(const findings& f, const terminal::palette& paint) {
-    std::string text = "Tried: of real pools, " + std::to_string(f.tried->best) + " is best; ";
-    if (f.tried->difference == 0) text += "that is what was recommended.";
+    std::string text = "Tried real pools: " + std::to_string(f.tried->best) + " is best; ";
+    if (f.tried->difference == 0) text += "the recommendation is the same.";
     else
-        text += std::string("the recommendation is ") + (f.tried->difference > 0 ? "+" : "") +
-                load::decimal(100 * f.tried->difference, 0) + " % off.";
+        text += std::string("the recommendation differs by ") +
+                (f.tried->difference > 0 ? "+" : "") + load::decimal(100 * f.tried->difference, 0) +
+                " %.";
     return paint(f.tried->agrees() ? tint::green : tint::yellow, text);
 }
 
@@ -131,14 +130,15 @@ std::string wrapped(const std::string& text) {
     return result;
 }
 
-std::string limit_in_words(const findings& f) {
+std::string describe_limit(const findings& f) {
     const cenote::sim::server_share& share = *f.question.share;
     std::string each = share.processes == 1
-                           ? "this process can have " + std::to_string(share.most())
-                           : "each of " + std::to_string(share.processes) + " processes can have " +
+                           ? "this process can use " + std::to_string(share.most())
+                           : "each of " + std::to_string(share.processes) + " processes can use " +
                                  std::to_string(share.most());
-    return "The server takes " + std::to_string(share.limit) + " connections (" + f.limit_said_by +
-           "); " + std::to_string(share.margin()) + " are left for others, so " + each + ".";
+    return "The server accepts " + std::to_string(share.limit) + " connections (" +
+           f.limit_said_by + "); " + std::to_string(share.margin()) +
+           " are reserved for other clients, so " + each + ".";
 }
 
 json::array to_json(const std::vector<sized>& curve) {
@@ -146,9 +146,9 @@ json::array to_json(const std::vector<sized>& curve) {
     for (const sized& s : curve)
         all.push_back(json::object{{"max", s.max},
                                    {"throughput_per_second", s.throughput},
-                                   {"wait_p50_seconds", seconds(s.wait_median)},
-                                   {"wait_p99_seconds", seconds(s.wait_p99)},
-                                   {"total_p95_seconds", seconds(s.total_p95)}});
+                                   {"wait_p50_seconds", in_seconds(s.wait_median)},
+                                   {"wait_p99_seconds", in_seconds(s.wait_p99)},
+                                   {"total_p95_seconds", in_seconds(s.total_p95)}});
     return all;
 }
 
@@ -160,10 +160,10 @@ json::array measured_to_json(const findings& f) {
             json::object{{"at_once", m.level.at_once},
                          {"throughput_per_second", m.throughput},
                          {"crowded_throughput_per_second", m.crowded},
-                         {"service_p50_seconds", seconds(service[service.size() / 2])},
-                         {"service_p95_seconds", seconds(service[service.size() * 95 / 100])},
-                         {"reset_seconds", seconds(m.level.reset)},
-                         {"handover_seconds", seconds(m.level.handover)}});
+                         {"service_p50_seconds", in_seconds(service[service.size() / 2])},
+                         {"service_p95_seconds", in_seconds(service[service.size() * 95 / 100])},
+                         {"reset_seconds", in_seconds(m.level.reset)},
+                         {"handover_seconds", in_seconds(m.level.handover)}});
     }
     return all;
 }
@@ -178,7 +178,7 @@ json::value limit_to_json(const findings& f) {
                         {"most_per_process", f.question.share->most()}};
 }
 
-/// The pools of all processes, as one.
+/// The recommended size for all processes together.
 std::string pools(const findings& f) {
     std::string size = std::to_string(f.advice->together);
     if (f.question.processes == 1) return "a pool of " + size;
@@ -191,67 +191,65 @@ std::string percent(double share) { return std::to_string(std::lround(100 * shar
 std::string what_is_best(const findings& f) {
     const advice& a = *f.advice;
     const sized& best = at(a, a.together);
-    std::string tried = "of sizes up to " + std::to_string(f.question.most);
+    std::string up_to = " up to " + std::to_string(f.question.most);
+    std::string tried = a.at_the_edge ? "of all sizes" + up_to + " " : "";
     std::string s = pools(f);
     bool alone = f.question.processes == 1 || a.together == 1;
     std::string smallest = alone ? " is the smallest " : " are the fewest ";
     if (has_rate(f) && !a.keeps_up && a.at_the_edge)
-        s = "at " + per_second(rate_of_all(f)) + ", nothing " + tried + " keeps up: " + s +
+        s = "at " + per_second(rate_of_all(f)) + ", no size" + up_to + " keeps up: " + s +
             " serves " + per_second(best.throughput) + ".";
     else if (has_rate(f))
-        s = "at " + per_second(rate_of_all(f)) + ", " + s + smallest +
-            (a.at_the_edge ? tried + " " : "") +
-            "with which 95 of 100 are done about as soon as with any (" + in_words(best.total_p95) +
-            ").";
+        s = "at " + per_second(rate_of_all(f)) + ", " + s + smallest + tried +
+            "with almost the lowest total p95 (" + in_words(best.total_p95) + ").";
     else
-        s += smallest + (a.at_the_edge ? tried + " " : std::string()) +
-             (alone ? "that brings " : "that bring ") + percent(f.question.reach) +
-             " of the most that " + (a.at_the_edge ? "was seen" : "the server can give") + " (" +
-             per_second(best.throughput) + ").";
+        s += smallest + tried + (alone ? "that reaches " : "that reach ") +
+             percent(f.question.reach) + " of the " +
+             (a.at_the_edge ? "highest measured throughput" : "server's highest throughput") +
+             " (" + per_second(best.throughput) + ").";
     s.front() = s.front() == 'a' ? 'A' : s.front();
     return s;
 }
 
-std::string what_that_means(const findings& f) {
+std::string consequence(const findings& f) {
     const advice& a = *f.advice;
     if (a.limit_binds)
-        return "But the server has " + std::to_string(f.question.share->limit) +
+        return "But the server accepts only " + std::to_string(f.question.share->limit) +
                " connections, so each of " + std::to_string(f.question.share->processes) +
-               " processes can have " + std::to_string(a.max) + " of them, with " +
+               " processes can use " + std::to_string(a.max) + ", with " +
                per_second(a.at_rate.throughput) + (a.keeps_up ? "." : ": that is not enough.");
     if (a.at_the_edge && f.no_more_to_try)
-        return "A larger one may be better, but the server has no connections left to try it.";
+        return "A larger size may be better, but the server has no connections left to try it.";
     if (a.at_the_edge)
-        return "That may not be all: " +
-               std::string(has_rate(f) ? "it is the largest that was tried"
-                                       : "the curve still rises where the trials end") +
+        return "A larger size may be better: " +
+               std::string(has_rate(f) ? "this is the largest that was tried"
+                                       : "throughput still rises at the largest size tried") +
                "; try --up-to " + std::to_string(2 * f.question.most) + ".";
     if (f.question.processes > a.together)
-        return "Each process needs one at least, so that they have " +
-               std::to_string(f.question.processes) +
+        return "Each process needs at least one connection, " +
+               std::to_string(f.question.processes) + " in total" +
                (has_rate(f) && a.keeps_up ? "; at this rate few of them are busy at once."
-                                          : ", more than is good for the server: fewer processes, "
-                                            "or a pooler in between.");
+                                          : ", more than is good for the server: use fewer "
+                                            "processes, or a pooler in front of the server.");
     if (!a.keeps_up)
-        return "The server cannot keep up with that rate, whatever the size: it gives each "
-               "process " +
-               per_second(a.at_rate.throughput) + ".";
-    return "More connections would mostly wait inside the server instead of in line; at " +
-           per_second(a.rate) + (f.question.processes > 1 ? " in each" : "") +
-           ", 99 of 100 wait less than " +
-           in_words(cenote::sim::load_result::quantile(a.at_rate.wait, 0.99)) + " for a lease.";
+        return "No pool size keeps up with this rate: the server serves " +
+               per_second(a.at_rate.throughput) + " to each process.";
+    return "More connections would wait inside the server instead of in line; at " +
+           per_second(a.rate) + (f.question.processes > 1 ? " in each process" : "") +
+           ", the p99 wait for a lease is " +
+           in_words(cenote::sim::load_result::quantile(a.at_rate.wait, 0.99)) + ".";
 }
 
 }  // namespace
 
-std::string reason(const findings& f) { return what_is_best(f) + " " + what_that_means(f); }
+std::string reason(const findings& f) { return what_is_best(f) + " " + consequence(f); }
 
 std::string to_text(const findings& f, const terminal::palette& paint) {
     std::string s = terminal::printable(f.server) + "\n\n";
     if (!f.measured.levels.empty()) s += measured_table(f, paint) + "\n";
-    if (!f.advice) return s + "Interrupted before there was enough to recommend anything.\n";
+    if (!f.advice) return s + "Interrupted before a recommendation was possible.\n";
     s += curve_table(f, paint) + "\n" + advice_table(f, paint) + "\n" + wrapped(reason(f));
-    if (f.question.share) s += wrapped(limit_in_words(f));
+    if (f.question.share) s += wrapped(describe_limit(f));
     if (f.tried) s += "\n" + verdict(f, paint) + "\n";
     return s;
 }
@@ -262,7 +260,7 @@ json::value to_json(const findings& f) {
                    {"limit", limit_to_json(f)},
                    {"seed", f.question.seed},
                    {"measured", measured_to_json(f)},
-                   {"open_seconds", seconds(f.measured.open)},
+                   {"open_seconds", in_seconds(f.measured.open)},
                    {"goal", has_rate(f)            ? "total_p95"
                             : f.question.reach > 0 ? "reach"
                                                    : "bend"},
@@ -271,18 +269,19 @@ json::value to_json(const findings& f) {
     if (f.advice) {
         const advice& a = *f.advice;
         o["simulated"] = to_json(a.curve);
-        o["recommendation"] = json::object{{"max", a.max},
-                                           {"min_idle", a.min_idle},
-                                           {"acquire_timeout_seconds", seconds(a.acquire_timeout)},
-                                           {"max_without_limit", a.unbounded_max},
-                                           {"processes", f.question.processes},
-                                           {"best_of_all_processes", a.together},
-                                           {"largest_tried", f.question.most},
-                                           {"best_is_largest_tried", a.at_the_edge},
-                                           {"limit_binds", a.limit_binds},
-                                           {"rate_per_second", a.rate},
-                                           {"keeps_up", a.keeps_up},
-                                           {"reason", reason(f)}};
+        o["recommendation"] =
+            json::object{{"max", a.max},
+                         {"min_idle", a.min_idle},
+                         {"acquire_timeout_seconds", in_seconds(a.acquire_timeout)},
+                         {"max_without_limit", a.unbounded_max},
+                         {"processes", f.question.processes},
+                         {"best_of_all_processes", a.together},
+                         {"largest_tried", f.question.most},
+                         {"best_is_largest_tried", a.at_the_edge},
+                         {"limit_binds", a.limit_binds},
+                         {"rate_per_second", a.rate},
+                         {"keeps_up", a.keeps_up},
+                         {"reason", reason(f)}};
     }
     if (f.tried)
         o["brute_force"] = json::object{{"best", f.tried->best},
@@ -298,7 +297,7 @@ std::string to_svg(const findings& f) {
     chart::lines c;
     c.title = "Pool sizes on " + f.server;
     c.x_title = f.question.processes == 1 ? "max" : "max of all processes together";
-    c.y_title = by_time ? "milliseconds that 95 of 100 stay below, at " + per_second(rate_of_all(f))
+    c.y_title = by_time ? "total p95 in milliseconds, at " + per_second(rate_of_all(f))
                         : "leases per second, " +
                               std::to_string(f.question.borrowers * f.question.processes) +
                               " borrowers";

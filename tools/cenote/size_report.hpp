@@ -1,4 +1,4 @@
-// What `cenote size` has to say, for people, for programs, and as a picture.
+// The results of cenote size as text, JSON and SVG.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -13,28 +13,28 @@
 
 namespace sizing {
 
-/// What real pools were seen to do.
+/// Measurements of real pools (--brute-force).
 struct trial {
     std::vector<cenote::sim::sized> curve;
     std::size_t best = 0;
-    /// How far the advice is off: 0.25 if it says 5 where 4 is best.
+    /// The relative error of the advice: 0.25 if it is 5 and 4 is best.
     double difference = 0;
     bool agrees() const { return difference <= 0.25 && difference >= -0.25; }
 };
 
 struct findings {
     std::string server;
-    std::optional<load::server_limit> limit;  ///< The server's own.
-    std::string limit_said_by;                ///< Of the one that counts.
+    std::optional<load::server_limit> limit;  ///< The server's limit.
+    std::string limit_said_by;                ///< The setting, or --limit.
     load::measurement measured;
     cenote::sim::question question;
-    std::optional<cenote::sim::advice> advice;  ///< None, if it was interrupted before.
+    std::optional<cenote::sim::advice> advice;  ///< Nothing if interrupted before.
     std::optional<trial> tried;
-    bool no_more_to_try = false;  ///< The server would not take as many as were to be tried.
+    bool no_more_to_try = false;  ///< The server's limit prevented trying larger sizes.
     bool interrupted = false;
 };
 
-/// Why, in two sentences.
+/// Explains the advice in two sentences.
 std::string reason(const findings& f);
 
 std::string to_text(const findings& f, const terminal::palette& paint);

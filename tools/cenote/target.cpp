@@ -1,4 +1,4 @@
-// The servers a load can be run against, and what it does there.
+// SQL servers as targets: the order book, its statements, and connection limits.
 #include "target.hpp"
 
 #include <algorithm>
@@ -31,15 +31,13 @@ using std::chrono::steady_clock;
 
 namespace {
 
-/// What is run on each connection.
 struct statements {
-    std::string table;  // empty: the statement is the user's
+    std::string table;  // empty: `read` is the user's statement
     std::string read;
     std::string write;
 };
 
-/// Two runs on one server must not meet, whatever machines they are on; and nobody's table must
-/// ever be taken for one of these.
+/// Makes the table's name unique, also among concurrent runs from other machines.
 std::string random_letters() {
     std::random_device random;
     std::string letters;
@@ -47,7 +45,7 @@ std::string random_letters() {
     return letters;
 }
 
-/// Looks at one side of an order book, and changes to the orders in it.
+/// Reads one side of an order book, and changes orders in it.
 statements order_book(bool numbered) {
     statements s;
     s.table = "cenote_bench_" + random_letters();
@@ -60,7 +58,7 @@ statements order_book(bool numbered) {
 
 constexpr std::int64_t orders = 2000;
 
-void set_up(cenote::sql::connection& c, const statements& s) {
+void create_table(cenote::sql::connection& c, const statements& s) {
     c.execute("CREATE TABLE " + s.table +
               "(id INTEGER PRIMARY KEY, buys INTEGER NOT NULL, price INTEGER NOT NULL, "
               "quantity INTEGER NOT NULL)");
@@ -74,14 +72,14 @@ void set_up(cenote::sql::connection& c, const statements& s) {
     c.execute("CREATE INDEX " + s.table + "_best ON " + s.table + "(buys, price)");
 }
 
-void carry_out(cenote::sql::connection& c, const statements& s, const errand& what) {
+void execute(cenote::sql::connection& c, const statements& s, const operation& what) {
     if (s.table.empty()) c.execute(s.read);
     else if (what.writes) c.execute(s.write, what.key % orders);
     else c.execute(s.read, what.key % 2);
 }
 
-/// Sleeps, in pieces, to see in time that it is over.
-void keep(std::chrono::nanoseconds hold, const std::stop_token& stop) {
+/// Sleeps in slices, to notice a stop.
+void sleep_for(std::chrono::nanoseconds hold, const std::stop_token& stop) {
     using namespace std::chrono_literals;
     auto until = steady_clock::now() + hold;
     for (auto now = steady_clock::now(); now < until && !stop.stop_requested();
@@ -96,25 +94,25 @@ public:
     sql_pool(const Connector& connector, const cenote::options& settings, const statements& s)
         : statements_(s), pool_(connector, settings) {}
 
-    std::error_code run(const errand& what, std::stop_token stop, moments& when) override {
+    std::error_code run(const operation& what, std::stop_token stop, timestamps& when) override {
         std::error_code refused;
         cenote::lease<Connection> lease = pool_.acquire({.stop = stop}, refused);
         when.granted = steady_clock::now();
         if (refused) return refused;
         try {
-            carry_out(*lease, statements_, what);
+            execute(*lease, statements_, what);
         } catch (...) {
             lease.discard();
             throw;
         }
         when.done = steady_clock::now();
-        keep(what.hold, stop);
+        sleep_for(what.hold, stop);
         lease.give_back();
         when.released = steady_clock::now();
         return {};
     }
 
-    asio::awaitable<std::error_code> async_run(errand what, moments* when) override {
+    asio::awaitable<std::error_code> async_run(operation what, timestamps* when) override {
         try {
             cenote::lease<Connection> lease = co_await pool_.async_acquire(asio::use_awaitable);
             when->granted = steady_clock::now();
@@ -130,9 +128,10 @@ public:
     cenote::stats stats() const override { return pool_.stats(); }
 
 private:
-    asio::awaitable<void> async_use(cenote::lease<Connection>* lease, errand what, moments* when) {
+    asio::awaitable<void> async_use(cenote::lease<Connection>* lease, operation what,
+                                    timestamps* when) {
         try {
-            cenote::sql::result rows = co_await begun(**lease, what);
+            cenote::sql::result rows = co_await async_execute(**lease, what);
             static_cast<void>(rows);
         } catch (...) {
             lease->discard();
@@ -145,8 +144,9 @@ private:
         }
     }
 
-    /// No coroutine itself: what it returns is awaited.
-    asio::awaitable<cenote::sql::result> begun(cenote::sql::connection& c, const errand& what) {
+    /// Not a coroutine itself.
+    asio::awaitable<cenote::sql::result> async_execute(cenote::sql::connection& c,
+                                                       const operation& what) {
         if (statements_.table.empty()) return c.async_execute(statements_.read);
         if (what.writes) return c.async_execute(statements_.write, what.key % orders);
         return c.async_execute(statements_.read, what.key % 2);
@@ -161,24 +161,24 @@ class sql_target : public target {
 public:
     using limit_reader = std::optional<server_limit> (*)(cenote::sql::connection&);
 
-    /// `stays`: what is left behind if it is killed; empty: the table.
-    sql_target(std::string name, const Connector& connector, statements s, limit_reader reads_limit,
-               std::string stays = {})
+    /// `leftover`: what remains if the program is killed; by default the table.
+    sql_target(std::string name, const Connector& connector, statements s, limit_reader read_limit,
+               std::string leftover = {})
         : target(std::move(name), !s.table.empty()),
           connector_(connector),
           statements_(std::move(s)),
-          limit_(reads_limit) {
+          read_limit_(read_limit) {
         if (statements_.table.empty()) return;
-        if (stays.empty()) stays = "the table " + statements_.table;
+        if (leftover.empty()) leftover = "the table " + statements_.table;
         bool begun = false;
         try {
-            with_one([&](Connection& c) {
+            with_connection([&](Connection& c) {
                 begun = true;
-                unsaid_.emplace(stays + " may be left behind");
-                set_up(c, statements_);
+                notice_.emplace(leftover + " may be left behind");
+                create_table(c, statements_);
             });
         } catch (...) {
-            // There is no destructor for half an object.
+            // The destructor does not run when the constructor throws.
             if (begun) drop("DROP TABLE IF EXISTS ");
             throw;
         }
@@ -191,23 +191,22 @@ public:
         return std::make_unique<sql_pool<Connection>>(connector_, settings, statements_);
     }
     std::optional<server_limit> limit() override {
-        return with_one([&](Connection& c) { return limit_(c); });
+        return with_connection([&](Connection& c) { return read_limit_(c); });
     }
 
 private:
-    /// On a connection of its own: the one before may be of no use any more.
-    void drop(const char* how) {
+    /// On a new connection: an earlier one may be broken.
+    void drop(const char* statement) {
         try {
-            with_one([&](Connection& c) { c.execute(how + statements_.table); });
+            with_connection([&](Connection& c) { c.execute(statement + statements_.table); });
         } catch (const std::exception& e) {
-            // The server is gone, or will not: then somebody has to be told what lies there.
             std::fprintf(stderr, "cenote: the table %s could not be dropped: %s\n",
                          statements_.table.c_str(), terminal::printable(e.what()).c_str());
         }
     }
 
     template <class F>
-    auto with_one(F use) {
+    auto with_connection(F use) {
         struct closing {
             Connector& connector;
             Connection connection;
@@ -219,8 +218,8 @@ private:
 
     Connector connector_;
     statements statements_;
-    limit_reader limit_;
-    std::optional<terminal::last_words> unsaid_;
+    limit_reader read_limit_;
+    std::optional<terminal::exit_notice> notice_;
 };
 
 std::optional<server_limit> no_limit(cenote::sql::connection&) { return std::nullopt; }
@@ -233,23 +232,23 @@ std::optional<server_limit> postgres_limit(cenote::sql::connection& c) {
         "coalesce(nullif(current_setting('reserved_connections', true), '')::int8, 0), "
         "(SELECT rolconnlimit::int8 FROM pg_roles WHERE rolname = current_user), "
         "(SELECT datconnlimit::int8 FROM pg_database WHERE datname = current_database()), "
-        // Of everybody, also where one may not see what they do. Without this one.
+        // Counts all backends, also those that pg_stat_activity hides; without this one.
         "(SELECT coalesce(sum(numbackends), 1)::int8 - 1 FROM pg_stat_database)");
     auto most = row[0].get<std::int64_t>(0), reserved = row[0].get<std::int64_t>(1);
     auto of_role = row[0].get<std::int64_t>(2), of_database = row[0].get<std::int64_t>(3);
     auto limit = std::max<std::int64_t>(most - reserved, 0);
-    std::string said = "max_connections " + std::to_string(most) + " less " +
-                       std::to_string(reserved) + " reserved ones";
+    std::string setting = "max_connections " + std::to_string(most) + " less " +
+                          std::to_string(reserved) + " reserved";
     if (of_role >= 0 && of_role < limit) {
         limit = of_role;
-        said = "the user's connection limit";
+        setting = "the user's connection limit";
     }
     if (of_database >= 0 && of_database < limit) {
         limit = of_database;
-        said = "the database's connection limit";
+        setting = "the database's connection limit";
     }
     auto others = std::max<std::int64_t>(row[0].get<std::int64_t>(4), 0);
-    return server_limit{static_cast<std::size_t>(limit), static_cast<std::size_t>(others), said};
+    return server_limit{static_cast<std::size_t>(limit), static_cast<std::size_t>(others), setting};
 }
 #endif
 
@@ -272,23 +271,23 @@ using sqlite_target = sql_target<cenote::sqlite::connection, cenote::sqlite::con
 class embedded_target : private command::temporary_folder, public sqlite_target {
 public:
     explicit embedded_target(statements s)
-        : sqlite_target("an SQLite file of its own",
+        : sqlite_target("a temporary SQLite file",
                         cenote::sqlite::connector{"sqlite:" + (path() / "bench.db").string() +
                                                   "?synchronous=off&statement_cache=16"},
                         std::move(s), no_limit, "the folder " + path().string()) {}
 };
 
-/// The user's file stays as it is: it is not made by a mistyped name, and keeps its journal unless
-/// the URL asks for another one.
+/// Neither creates the user's file nor changes its journal mode, unless the URL asks for another
+/// one.
 cenote::sqlite::connector users_file(const std::string& url, const cenote::url& parsed) {
     cenote::sqlite::options o = cenote::sqlite::options::from_url(url);
-    bool says_journal = std::any_of(parsed.parameters.begin(), parsed.parameters.end(),
+    bool sets_journal = std::any_of(parsed.parameters.begin(), parsed.parameters.end(),
                                     [](const auto& one) { return one.first == "journal_mode"; });
-    if (!says_journal) o.journal_mode.clear();
+    if (!sets_journal) o.journal_mode.clear();
     if (o.mode == cenote::sqlite::open_mode::create) o.mode = cenote::sqlite::open_mode::read_write;
     if (o.mode != cenote::sqlite::open_mode::memory && !std::filesystem::exists(o.path))
         throw command::failure("there is no file " + o.path,
-                               "Without a URL, a file is made that goes at the end.");
+                               "Without a URL, a temporary file is used.");
     return cenote::sqlite::connector{o};
 }
 
@@ -317,8 +316,8 @@ std::unique_ptr<target> find_target(const std::string& url, const std::string& s
             sql_target<cenote::mariadb::connection, cenote::mariadb::connector>>(
             name, cenote::mariadb::connector{url}, chosen(false), mariadb_limit);
 #endif
-    throw command::wrong_arguments("no load can be run on URLs that begin with " + scheme + ":",
-                                   "Those of postgresql:, mariadb: and sqlite: are known here.");
+    throw command::wrong_arguments("unsupported URL scheme '" + scheme + ":'",
+                                   "Supported: postgresql, mariadb, sqlite.");
 }
 
 }  // namespace load

@@ -1,4 +1,4 @@
-// What a load is run against: an SQL server of whatever kind, and pools of connections to it.
+// The servers that cenote bench and cenote size measure, and pools of connections to them.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -14,23 +14,26 @@
 #include <cenote/options.hpp>
 #include <cenote/stats.hpp>
 
+namespace CLI {
+class App;
+}
+
 namespace load {
 
-/// What is done with a lease.
-struct errand {
+/// What a client does with a lease.
+struct operation {
     bool writes = false;
-    std::int64_t key = 0;             ///< Which row, which side of the book.
-    std::chrono::nanoseconds hold{};  ///< How long the lease is kept beyond that.
+    std::int64_t key = 0;             ///< Selects the row or the side of the order book.
+    std::chrono::nanoseconds hold{};  ///< How long the lease is kept after the statement.
 };
 
-/// When things happened to one lease.
-struct moments {
+struct timestamps {
     std::chrono::steady_clock::time_point granted{};
-    std::chrono::steady_clock::time_point done{};  ///< By the server.
+    std::chrono::steady_clock::time_point done{};  ///< The statement has returned.
     std::chrono::steady_clock::time_point released{};
 };
 
-/// A pool of connections. All members may be called by any thread.
+/// A pool of connections. Thread-safe.
 class target_pool {
 public:
     target_pool() = default;
@@ -38,34 +41,33 @@ public:
     target_pool& operator=(const target_pool&) = delete;
     virtual ~target_pool() = default;
 
-    /// Acquires, does it, releases. The code says why there was no lease. Throws what the server
-    /// says against the statement.
-    virtual std::error_code run(const errand& what, std::stop_token stop, moments& when) = 0;
-    /// The same, awaited.
-    virtual boost::asio::awaitable<std::error_code> async_run(errand what, moments* when) = 0;
+    /// Acquires a lease, runs the operation and releases. Returns an error if the acquire failed;
+    /// throws if the statement failed.
+    virtual std::error_code run(const operation& what, std::stop_token stop, timestamps& when) = 0;
+    virtual boost::asio::awaitable<std::error_code> async_run(operation what, timestamps* when) = 0;
     virtual cenote::stats stats() const = 0;
 };
 
-/// How many connections a server takes, from everybody together.
+/// How many connections a server accepts from all clients together.
 struct server_limit {
     std::size_t connections = 0;
-    std::size_t in_use = 0;  ///< By others, now.
-    std::string said_by;     ///< Where that is set: "max_connections = 100, …".
+    std::size_t in_use = 0;  ///< By other clients, now.
+    std::string said_by;     ///< The setting: "max_connections 100 less 3 reserved".
 };
 
-/// A server. While it lives it has a table of its own there, unless it runs the user's statement.
+/// A server. Unless it runs the user's statement, it has a temporary table there.
 class target {
 public:
     target(const target&) = delete;
     target& operator=(const target&) = delete;
     virtual ~target() = default;
 
-    /// Opens the pool's minimum before it returns. Throws what an open fails with.
+    /// Returns when min_size connections are open. Throws the error of a failed open.
     virtual std::unique_ptr<target_pool> open(const cenote::options& settings) = 0;
     virtual std::optional<server_limit> limit() = 0;
-    /// What it is, for people: without the password.
+    /// The URL without the password, or a description.
     const std::string& name() const noexcept { return name_; }
-    /// Whether a part of the errands can write.
+    /// Whether operations can write.
     bool writes() const noexcept { return writes_; }
 
 protected:
@@ -76,9 +78,12 @@ private:
     bool writes_;
 };
 
-/// The server a URL names; without one an SQLite file that goes with the target. `statement`: what
-/// to run instead of looks at an order book and changes to it; empty: those. Throws
-/// command::wrong_arguments for a URL that no server is known for, and what the server says.
+/// The server of a URL; a temporary SQLite file if the URL is empty. `statement` replaces the reads
+/// and writes of an order book. Throws command::wrong_arguments for an unsupported URL scheme, and
+/// the server's errors.
 std::unique_ptr<target> find_target(const std::string& url, const std::string& statement);
+
+/// Adds the argument url and the options --mix and --statement.
+void add_target(CLI::App& subcommand, std::string& url, std::string& statement, double& writes);
 
 }  // namespace load

@@ -1,4 +1,4 @@
-// A place for files that nobody asked to keep.
+// A temporary folder that its destructor removes.
 #pragma once
 
 #include <cerrno>
@@ -9,13 +9,13 @@
 
 namespace command {
 
-/// A folder that goes with its object, and with everything in it.
 class temporary_folder {
 public:
     temporary_folder() {
         std::string name = (std::filesystem::temp_directory_path() / "cenote-XXXXXX").string();
         if (::mkdtemp(name.data()) == nullptr)
-            throw std::system_error(errno, std::generic_category(), "no temporary folder");
+            throw std::system_error(errno, std::generic_category(),
+                                    "cannot create a temporary folder");
         path_ = name;
     }
     ~temporary_folder() {

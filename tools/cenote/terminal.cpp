@@ -1,4 +1,4 @@
-// How a terminal is asked and written to.
+// Queries and writes to terminals; handles signals through a signalfd.
 #include "terminal.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace terminal {
 
 namespace {
 
-// Nothing in this program changes the environment.
+// getenv is safe here: nothing in this program changes the environment.
 bool set(const char* variable) {
     const char* value = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe)
     return value != nullptr && *value != '\0';
@@ -145,7 +145,7 @@ std::string printable(std::string_view text) {
         auto byte = static_cast<unsigned char>(text[i]);
         bool has_next = i + 1 < text.size();
         auto next = static_cast<unsigned char>(has_next ? text[i + 1] : '\0');
-        if (byte == 0xC2 && next >= 0x80 && next < 0xA0) ++i;  // those of eight bits, in UTF-8
+        if (byte == 0xC2 && next >= 0x80 && next < 0xA0) ++i;  // C1 control characters in UTF-8
         else if (byte == '\t') result += ' ';
         else if (byte == '\n' || (byte >= 0x20 && byte != 0x7F)) result += text[i];
     }
@@ -163,10 +163,14 @@ std::string bar(double share, std::size_t width) {
     return text;
 }
 
-progress::progress(std::string what, bool hidden)
-    : what_(std::move(what)), shown_(!hidden && ::isatty(STDERR_FILENO) == 1 && !dumb()) {}
+progress::progress(std::string title, bool hidden)
+    : title_(std::move(title)), shown_(!hidden && ::isatty(STDERR_FILENO) == 1 && !dumb()) {}
 
-progress::~progress() { clear(); }
+progress::~progress() {
+    if (!drawn_) return;
+    std::fprintf(stderr, "\r\033[K");
+    std::fflush(stderr);
+}
 
 void progress::at(double share, std::string_view note) {
     using namespace std::chrono_literals;
@@ -175,36 +179,28 @@ void progress::at(double share, std::string_view note) {
     drawn_ = true;
     drawn_at_ = now;
     std::size_t room = width_of(STDERR_FILENO, 80) - 1;
-    std::string text = what_ + " " + bar(share, 24);
+    std::string text = title_ + " " + bar(share, 24);
     if (!note.empty()) text.append(" ").append(note);
-    // A line that is broken by the terminal cannot be taken back.
+    // "\r" cannot erase a line that the terminal has wrapped.
     while (columns_of(text) > room) text.pop_back();
     std::fprintf(stderr, "\r%s\033[K", text.c_str());
     std::fflush(stderr);
 }
 
-void progress::clear() {
-    if (!drawn_) return;
-    drawn_ = false;
-    std::fprintf(stderr, "\r\033[K");
-    std::fflush(stderr);
-}
-
 namespace {
 
-/// What is to be said if the program is ended at once.
 struct {
     std::mutex mutex;
     std::vector<const std::string*> all;
-} unsaid;
+} exit_notices;
 
-void say_last_words() {
-    std::lock_guard lock(unsaid.mutex);
-    for (const std::string* text : unsaid.all)
+void print_exit_notices() {
+    std::lock_guard lock(exit_notices.mutex);
+    for (const std::string* text : exit_notices.all)
         std::fprintf(stderr, "\ncenote: %s\n", text->c_str());
 }
 
-/// As it is for whoever was started by nohup. A blocked signal would be seen all the same.
+/// Under nohup, SIGHUP is ignored; a signalfd would still receive it.
 bool ignored(int signal) {
     struct sigaction now{};
     return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
@@ -212,14 +208,14 @@ bool ignored(int signal) {
 
 }  // namespace
 
-last_words::last_words(std::string text) : text_(std::move(text)) {
-    std::lock_guard lock(unsaid.mutex);
-    unsaid.all.push_back(&text_);
+exit_notice::exit_notice(std::string text) : text_(std::move(text)) {
+    std::lock_guard lock(exit_notices.mutex);
+    exit_notices.all.push_back(&text_);
 }
 
-last_words::~last_words() {
-    std::lock_guard lock(unsaid.mutex);
-    std::erase(unsaid.all, &text_);
+exit_notice::~exit_notice() {
+    std::lock_guard lock(exit_notices.mutex);
+    std::erase(exit_notices.all, &text_);
 }
 
 interruption::interruption() {
@@ -234,7 +230,8 @@ interruption::interruption() {
         int error = errno;
         ::close(signals_);
         ::close(end_);
-        throw std::system_error(error, std::generic_category(), "no descriptor for signals");
+        throw std::system_error(error, std::generic_category(),
+                                "cannot create a descriptor for signals");
     }
     ::pthread_sigmask(SIG_BLOCK, &ours, &before_);
     watcher_ = std::thread([this] { watch(); });
@@ -254,12 +251,13 @@ void interruption::watch() {
         std::array<pollfd, 2> both{{{signals_, POLLIN, 0}, {end_, POLLIN, 0}}};
         if (::poll(both.data(), both.size(), -1) < 0) continue;
         if (both[1].revents != 0) return;
-        signalfd_siginfo told{};
-        if (::read(signals_, &told, sizeof told) != static_cast<ssize_t>(sizeof told)) continue;
-        // Whoever says it twice does not want to wait for an orderly end.
+        signalfd_siginfo received{};
+        if (::read(signals_, &received, sizeof received) != static_cast<ssize_t>(sizeof received))
+            continue;
+        // A second signal asks for an immediate end.
         if (source_.request_stop()) continue;
-        say_last_words();
-        ::_exit(128 + static_cast<int>(told.ssi_signo));
+        print_exit_notices();
+        ::_exit(128 + static_cast<int>(received.ssi_signo));
     }
 }
 

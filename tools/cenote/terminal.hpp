@@ -1,4 +1,4 @@
-// What a person sees: colours, tables, a bar while it takes long, and Ctrl-C.
+// Terminal output and signals: colors, tables, progress bars, Ctrl-C.
 #pragma once
 
 #include <chrono>
@@ -15,13 +15,13 @@
 namespace terminal {
 
 enum class color_choice : std::uint8_t { automatic, always, never };
-/// By their names.
+/// The values of --color.
 const std::map<std::string, color_choice>& color_choices();
 
 enum class tint : std::uint8_t { plain, bold, dim, red, green, yellow, blue, magenta, cyan };
 
-/// Puts colours around texts, or leaves them as they are. Automatic: colours if stdout is a
-/// terminal, NO_COLOR is unset or empty, and TERM is not "dumb".
+/// Adds escape sequences for colors, or returns the text unchanged. Automatic: with colors if
+/// stdout is a terminal, NO_COLOR is unset or empty, and TERM is not "dumb".
 class palette {
 public:
     explicit palette(color_choice choice);
@@ -32,14 +32,14 @@ private:
     bool colored_;
 };
 
-/// Columns of the terminal on stdout; 100 if it is none.
+/// The width of the terminal on stdout; 100 if stdout is not a terminal.
 std::size_t width();
-/// How many columns a text takes: neither colours nor the bytes of UTF-8 count.
+/// The displayed width of a text: escape sequences take none, a UTF-8 sequence takes one column.
 std::size_t columns_of(std::string_view text);
-/// Broken at spaces so that no line is longer than `columns`, if it can be.
+/// Breaks a text at spaces into lines of at most `columns`; a longer word gets its own line.
 std::vector<std::string> wrap(std::string_view text, std::size_t columns);
 
-/// Rows with aligned columns. Cells may have colours.
+/// Rows with aligned columns. Cells may contain escape sequences for colors.
 class table {
 public:
     enum class align : std::uint8_t { left, right };
@@ -50,10 +50,10 @@ public:
 
     explicit table(std::vector<column> columns) : columns_(std::move(columns)) {}
 
-    /// As many cells as there are columns; missing ones are empty.
+    /// Missing cells are empty.
     void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
     bool empty() const noexcept { return rows_.empty(); }
-    /// With a line of titles, if one of them is not empty.
+    /// Starts with a line of titles if any title is not empty.
     std::string to_text(const palette& paint, std::string_view indent = "") const;
 
 private:
@@ -64,49 +64,49 @@ private:
     std::vector<std::vector<std::string>> rows_;
 };
 
-/// A bar on stderr, if that is a terminal; otherwise nothing at all. Drawn at most ten times a
-/// second, and gone when it ends. Used by one thread.
+/// A progress bar on stderr, drawn at most ten times a second and only if stderr is a terminal. The
+/// destructor erases it. For one thread.
 class progress {
 public:
-    /// `hidden`: whoever asked wants no bar.
-    explicit progress(std::string what, bool hidden = false);
+    explicit progress(std::string title, bool hidden = false);
     ~progress();
     progress(const progress&) = delete;
     progress& operator=(const progress&) = delete;
 
-    /// `share` is from 0 to 1; `note` stands behind the bar.
+    /// `share` is from 0 to 1; `note` is printed after the bar.
     void at(double share, std::string_view note = {});
-    /// Takes the bar away, so that something else can be printed; the next `at` draws it again.
-    void clear();
 
 private:
-    std::string what_;
+    std::string title_;
     bool shown_;
     bool drawn_ = false;
     std::chrono::steady_clock::time_point drawn_at_;
 };
 
-/// What others have said, without what a terminal would obey: control characters. Lines stay.
+/// Text from outside the program without control characters, which a terminal would execute.
+/// Newlines stay.
 std::string printable(std::string_view text);
 
-/// The bar alone: `width` cells, with eighths where the terminal knows UTF-8.
+/// A bar of `width` characters, filled in steps of an eighth of a character.
 std::string bar(double share, std::size_t width);
 
-/// While it lives, a program that is ended at once says this on stderr: what it could not clean up.
-class last_words {
+/// During its lifetime, the text is printed to stderr if a second signal ends the program: what
+/// was not cleaned up.
+class exit_notice {
 public:
-    explicit last_words(std::string text);
-    ~last_words();
-    last_words(const last_words&) = delete;
-    last_words& operator=(const last_words&) = delete;
+    explicit exit_notice(std::string text);
+    ~exit_notice();
+    exit_notice(const exit_notice&) = delete;
+    exit_notice& operator=(const exit_notice&) = delete;
 
 private:
     std::string text_;
 };
 
-/// While it lives, SIGINT, SIGTERM and SIGHUP (unless that is ignored, as by nohup) request a stop
-/// instead of ending the program; the second one ends it at once, with its last words. Make it
-/// before other threads: they inherit that the signals are blocked. Only one at a time.
+/// During its lifetime, SIGINT, SIGTERM and SIGHUP request a stop instead of ending the program; a
+/// second signal prints the exit notices and ends the program immediately. SIGHUP stays ignored if
+/// it was ignored before, as under nohup. Create it before any thread, so that all threads inherit
+/// the signal mask; one at a time.
 class interruption {
 public:
     interruption();
@@ -116,7 +116,7 @@ public:
 
     std::stop_token token() const noexcept { return source_.get_token(); }
     bool happened() const noexcept { return source_.stop_requested(); }
-    /// Sleeps; false: it was interrupted.
+    /// Returns false if a signal ended the sleep.
     bool sleep_for(std::chrono::nanoseconds time) const;
 
 private:

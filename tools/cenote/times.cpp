@@ -1,4 +1,4 @@
-// Where a duration is counted, and what the counts say.
+// The buckets of the histogram, and number formatting.
 #include "times.hpp"
 
 #include <algorithm>
@@ -10,21 +10,21 @@ namespace load {
 
 using std::chrono::nanoseconds;
 
-// Below 2^(fineness + 1) each value has a bucket of its own; above, each octave has 2^fineness.
+// Values below 2^(precision + 1) have their own buckets; each octave above has 2^precision buckets.
 std::size_t times::bucket_of(std::uint64_t value) noexcept {
-    int shift = std::max(0, static_cast<int>(std::bit_width(value)) - fineness - 1);
-    std::size_t bucket = (static_cast<std::size_t>(shift) << fineness) + (value >> shift);
+    int shift = std::max(0, static_cast<int>(std::bit_width(value)) - precision - 1);
+    std::size_t bucket = (static_cast<std::size_t>(shift) << precision) + (value >> shift);
     return std::min(bucket, buckets - 1);
 }
 
 std::uint64_t times::middle_of(std::size_t bucket) noexcept {
-    if (bucket < (std::size_t{2} << fineness)) return bucket;
-    std::size_t shift = (bucket >> fineness) - 1;
-    std::uint64_t low = (bucket - (shift << fineness)) << shift;
+    if (bucket < (std::size_t{2} << precision)) return bucket;
+    std::size_t shift = (bucket >> precision) - 1;
+    std::uint64_t low = (bucket - (shift << precision)) << shift;
     return low + (std::uint64_t{1} << shift) / 2;
 }
 
-void times::note(nanoseconds value) {
+void times::record(nanoseconds value) {
     value = std::max(value, nanoseconds{});
     ++buckets_[bucket_of(static_cast<std::uint64_t>(value.count()))];
     ++count_;
@@ -69,15 +69,6 @@ std::string decimal(double value, int digits) {
     char text[64];
     std::snprintf(text, sizeof text, "%.*f", digits, value);
     return text;
-}
-
-std::string in_words(nanoseconds time) {
-    auto ns = static_cast<double>(time.count());
-    const char* unit = ns < 1e6 ? " µs" : ns < 1e9 ? " ms" : " s";
-    double value = ns / (ns < 1e6 ? 1e3 : ns < 1e9 ? 1e6 : 1e9);
-    // Three digits say enough; a whole number needs none behind the point.
-    int digits = value >= 100 || value == std::floor(value) ? 0 : value >= 10 ? 1 : 2;
-    return decimal(value, digits) + unit;
 }
 
 std::string per_second(double value) { return decimal(value, value < 10 ? 1 : 0) + "/s"; }

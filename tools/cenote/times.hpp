@@ -1,4 +1,4 @@
-// Many durations in little room, finely enough to compare.
+// A histogram of durations with fine buckets.
 #pragma once
 
 #include <array>
@@ -10,24 +10,25 @@
 
 namespace load {
 
-/// Counts of durations in buckets of at most 1.6 % width, from 1 ns to over an hour; their sum and
-/// the longest are exact.
+/// Counts durations from 1 ns to over an hour in buckets that are at most 1.6 % wide. Mean and
+/// maximum are exact.
 class times {
 public:
-    void note(std::chrono::nanoseconds value);
+    void record(std::chrono::nanoseconds value);
     times& operator+=(const times& other);
 
     std::uint64_t count() const noexcept { return count_; }
     std::chrono::nanoseconds mean() const noexcept;
     std::chrono::nanoseconds max() const noexcept { return max_; }
-    /// The value below which the fraction `q` of them lies; zero if there are none.
+    /// Zero if nothing was recorded.
     std::chrono::nanoseconds quantile(double q) const noexcept;
-    /// The middles of so many equal shares, the shortest first. Requires that there are any.
+    /// The medians of `count` equal shares of the sorted durations, shortest first. Requires
+    /// count() > 0.
     std::vector<std::chrono::nanoseconds> shares(std::size_t count) const;
 
 private:
-    static constexpr int fineness = 6;  // bits behind the first one
-    static constexpr std::size_t buckets = (44 - fineness) << fineness;
+    static constexpr int precision = 6;  // bits after the leading one
+    static constexpr std::size_t buckets = (44 - precision) << precision;
     static std::size_t bucket_of(std::uint64_t value) noexcept;
     static std::uint64_t middle_of(std::size_t bucket) noexcept;
 
@@ -37,11 +38,9 @@ private:
     std::chrono::nanoseconds max_{};
 };
 
-/// "1.23 ms", "45 s": as people say it.
-std::string in_words(std::chrono::nanoseconds time);
 /// "1234/s".
 std::string per_second(double value);
-/// With so many digits behind the point.
+/// With `digits` digits after the decimal point.
 std::string decimal(double value, int digits);
 
 }  // namespace load
