@@ -1,4 +1,4 @@
-// moodycamel's blocking queue of what is free.
+// A pool from moodycamel's BlockingConcurrentQueue.
 #pragma once
 
 #include <chrono>
@@ -6,32 +6,32 @@
 #include <cstddef>
 #include <vector>
 
-#include "../lent.hpp"
+#include "peer_lease.hpp"
 
 namespace cenote::bench {
 
 class moodycamel_pool {
 public:
-    explicit moodycamel_pool(std::size_t size) : things_(size) {
-        for (lone_thing& t : things_) free_.enqueue(&t);
+    explicit moodycamel_pool(std::size_t size) : resources_(size) {
+        for (padded_resource& t : resources_) free_.enqueue(&t);
     }
 
-    lent<moodycamel_pool> acquire() {
-        thing* taken = nullptr;
+    peer_lease<moodycamel_pool> acquire() {
+        resource* taken = nullptr;
         free_.wait_dequeue(taken);
         return {*this, taken};
     }
-    bool is_refused_after(std::chrono::milliseconds patience) {
-        thing* got = nullptr;
-        if (!free_.wait_dequeue_timed(got, patience)) return true;
+    bool is_refused_after(std::chrono::milliseconds timeout) {
+        resource* got = nullptr;
+        if (!free_.wait_dequeue_timed(got, timeout)) return true;
         put(got);
         return false;
     }
-    void put(thing* back) { free_.enqueue(back); }
+    void put(resource* back) { free_.enqueue(back); }
 
 private:
-    std::vector<lone_thing> things_;
-    moodycamel::BlockingConcurrentQueue<thing*> free_;
+    std::vector<padded_resource> resources_;
+    moodycamel::BlockingConcurrentQueue<resource*> free_;
 };
 
 }  // namespace cenote::bench

@@ -1,4 +1,4 @@
-// The well-known recipe: a semaphore counts what is free, a mutex guards the stack of it.
+// A well-known recipe: a semaphore counts the idle resources, a mutex guards their stack.
 #pragma once
 
 #include <chrono>
@@ -7,46 +7,46 @@
 #include <semaphore>
 #include <vector>
 
-#include "../lent.hpp"
+#include "peer_lease.hpp"
 
 namespace cenote::bench {
 
 class semaphore_pool {
 public:
     explicit semaphore_pool(std::size_t size)
-        : things_(size), free_(static_cast<std::ptrdiff_t>(size)) {
-        for (lone_thing& t : things_) stack_.push_back(&t);
+        : resources_(size), free_(static_cast<std::ptrdiff_t>(size)) {
+        for (padded_resource& t : resources_) stack_.push_back(&t);
     }
 
-    lent<semaphore_pool> acquire() {
+    peer_lease<semaphore_pool> acquire() {
         free_.acquire();
         return {*this, pop()};
     }
-    bool is_refused_after(std::chrono::milliseconds patience) {
-        if (!free_.try_acquire_for(patience)) return true;
+    bool is_refused_after(std::chrono::milliseconds timeout) {
+        if (!free_.try_acquire_for(timeout)) return true;
         put(pop());
         return false;
     }
-    void put(thing* back) noexcept {
+    void put(resource* back) noexcept {
         {
             std::lock_guard lock(mutex_);
-            stack_.push_back(back);  // there was room for it
+            stack_.push_back(back);  // within the capacity
         }
         free_.release();
     }
 
 private:
-    thing* pop() {
+    resource* pop() {
         std::lock_guard lock(mutex_);
-        thing* taken = stack_.back();
+        resource* taken = stack_.back();
         stack_.pop_back();
         return taken;
     }
 
-    std::vector<lone_thing> things_;
+    std::vector<padded_resource> resources_;
     std::counting_semaphore<> free_;
     std::mutex mutex_;
-    std::vector<thing*> stack_;
+    std::vector<resource*> stack_;
 };
 
 }  // namespace cenote::bench

@@ -1,30 +1,30 @@
-// oneTBB's bounded queue of what is free.
+// A pool from oneTBB's concurrent_bounded_queue.
 #pragma once
 
 #include <cstddef>
 #include <oneapi/tbb/concurrent_queue.h>
 #include <vector>
 
-#include "../lent.hpp"
+#include "peer_lease.hpp"
 
 namespace cenote::bench {
 
 class tbb_pool {
 public:
-    explicit tbb_pool(std::size_t size) : things_(size) {
-        for (lone_thing& t : things_) free_.push(&t);
+    explicit tbb_pool(std::size_t size) : resources_(size) {
+        for (padded_resource& t : resources_) free_.push(&t);
     }
 
-    lent<tbb_pool> acquire() {
-        thing* taken = nullptr;
+    peer_lease<tbb_pool> acquire() {
+        resource* taken = nullptr;
         free_.pop(taken);
         return {*this, taken};
     }
-    void put(thing* back) { free_.push(back); }
+    void put(resource* back) { free_.push(back); }
 
 private:
-    std::vector<lone_thing> things_;
-    oneapi::tbb::concurrent_bounded_queue<thing*> free_;
+    std::vector<padded_resource> resources_;
+    oneapi::tbb::concurrent_bounded_queue<resource*> free_;
 };
 
 }  // namespace cenote::bench

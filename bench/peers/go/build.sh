@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the Go guest from Debian's packages alone: build.sh OUTPUT
+# Builds the Go peer process from Debian's packages: build.sh OUTPUT
 set -eu
 
 version() { dpkg-query -W -f '${source:Upstream-Version}' "$1"; }

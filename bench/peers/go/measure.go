@@ -10,10 +10,10 @@ import (
 
 var epoch = time.Now()
 
-// now reads the monotonic clock alone; time.Now reads two.
+// now reads only the monotonic clock; time.Now reads two clocks.
 func now() time.Duration { return time.Since(epoch) }
 
-// stopwatch counts wall time and the CPU time of the process.
+// stopwatch measures wall time and CPU time of the process.
 type stopwatch struct{ wall, cpu time.Duration }
 
 func startWatch() stopwatch { return stopwatch{cpu: cpuTime(), wall: now()} }
@@ -32,12 +32,12 @@ func cpuTime() time.Duration {
 
 const steps = 32
 
-// waits is a histogram of nanoseconds with 32 equal steps per power of two: 3 % resolution.
+// waits is a histogram of nanoseconds with 32 equal steps per power of two (3 % resolution).
 type waits struct {
 	buckets [60 * steps]uint64
 	count   uint64
 	longest uint64
-	_       [64]byte // neighbours in a slice share no cache line
+	_       [64]byte // so that neighbors in a slice share no cache line
 }
 
 func (w *waits) record(wait time.Duration) {
@@ -64,7 +64,7 @@ func (w *waits) add(other *waits) {
 	}
 }
 
-// quantile is what this share of all waits do not exceed, up to the resolution.
+// quantile is the value that a share of all waits do not exceed, rounded up to the resolution.
 func (w *waits) quantile(share float64) uint64 {
 	rank := uint64(share * float64(w.count))
 	seen := uint64(0)
@@ -99,9 +99,9 @@ func together(each []waits) *waits {
 	return all
 }
 
-// assemble returns when all goroutines stand at the gate; start opens it.
+// assemble creates goroutines that wait for start.
 func assemble(count int, work func(index int)) (start func(), ended *sync.WaitGroup) {
-	gate := make(chan struct{})
+	started := make(chan struct{})
 	var ready sync.WaitGroup
 	ended = new(sync.WaitGroup)
 	ready.Add(count)
@@ -110,27 +110,27 @@ func assemble(count int, work func(index int)) (start func(), ended *sync.WaitGr
 		go func(index int) {
 			defer ended.Done()
 			ready.Done()
-			<-gate
+			<-started
 			work(index)
 		}(i)
 	}
 	ready.Wait()
-	return func() { close(gate) }, ended
+	return func() { close(started) }, ended
 }
 
-// whistle tells goroutines to stop; all look at it all the time, so it has its cache line alone.
-type whistle struct {
-	_     [64]byte
-	blown atomic.Bool
-	_     [64]byte
+// stopFlag stops goroutines. It has its own cache line, because all goroutines read it constantly.
+type stopFlag struct {
+	_   [64]byte
+	set atomic.Bool
+	_   [64]byte
 }
 
-type shift struct {
-	served []uint64 // cycles of each goroutine that ended before the whistle
+type groupResult struct {
+	served []uint64 // cycles of each goroutine that ended before the stop
 	took   stopwatch
 }
 
-func (s shift) perSecond() float64 {
+func (s groupResult) perSecond() float64 {
 	sum := uint64(0)
 	for _, n := range s.served {
 		sum += n
@@ -138,9 +138,8 @@ func (s shift) perSecond() float64 {
 	return float64(sum) / s.took.wall.Seconds()
 }
 
-// leastToMost is the cycles of the goroutine that made the fewest, divided by those of the one that
-// made the most.
-func (s shift) leastToMost() float64 {
+// leastToMost is the fewest cycles of a goroutine divided by the most.
+func (s groupResult) leastToMost() float64 {
 	least, most := s.served[0], s.served[0]
 	for _, n := range s.served {
 		if n < least {
@@ -156,15 +155,16 @@ func (s shift) leastToMost() float64 {
 	return float64(least) / float64(most)
 }
 
-// runShift has so many goroutines work for a while; work returns how many cycles it made.
-func runShift(count int, length time.Duration, work func(index int, stop *whistle) uint64) shift {
-	done := shift{served: make([]uint64, count)}
-	stop := new(whistle)
+// runGroup runs work on count goroutines for a while; work returns its number of cycles.
+func runGroup(count int, length time.Duration,
+	work func(index int, stop *stopFlag) uint64) groupResult {
+	done := groupResult{served: make([]uint64, count)}
+	stop := new(stopFlag)
 	start, ended := assemble(count, func(index int) { done.served[index] = work(index, stop) })
 	watch := startWatch()
 	start()
 	time.Sleep(length)
-	stop.blown.Store(true)
+	stop.set.Store(true)
 	done.took = watch.passed()
 	ended.Wait()
 	return done

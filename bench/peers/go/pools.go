@@ -6,10 +6,10 @@ import (
 	"github.com/jackc/puddle"
 )
 
-type thing struct{ uses int }
+type resource struct{ uses int }
 
-// A pool that lends things; L is what it calls a lease. Calls through an interface cost a
-// nanosecond or two, so cycles makes many at one call.
+// A pool of resources; L is the type of its leases. A call through an interface costs a nanosecond
+// or two, so cycles runs many cycles per call.
 type pool[L any] interface {
 	cycles(count int)
 	acquire() L
@@ -21,7 +21,7 @@ type pool[L any] interface {
 type puddlePool struct{ *puddle.Pool }
 
 func newPuddle(size int) pool[*puddle.Resource] {
-	open := func(context.Context) (any, error) { return new(thing), nil }
+	open := func(context.Context) (any, error) { return new(resource), nil }
 	p := puddle.NewPool(open, func(any) {}, int32(size))
 	for i := 0; i < size; i++ {
 		must(p.CreateResource(context.Background()))
@@ -47,22 +47,22 @@ func (p puddlePool) acquireWithin(ctx context.Context) (*puddle.Resource, error)
 	return p.Acquire(ctx)
 }
 
-func (puddlePool) use(lease *puddle.Resource)     { lease.Value().(*thing).uses++ }
+func (puddlePool) use(lease *puddle.Resource)     { lease.Value().(*resource).uses++ }
 func (puddlePool) release(lease *puddle.Resource) { lease.Release() }
 
-// must is for errors that only a closed pool or a resource that cannot be opened would give.
+// must is for errors that cannot occur here: a closed pool, a resource that fails to open.
 func must(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-type channelPool chan *thing
+type channelPool chan *resource
 
-func newChannel(size int) pool[*thing] {
+func newChannel(size int) pool[*resource] {
 	p := make(channelPool, size)
 	for i := 0; i < size; i++ {
-		p <- new(thing)
+		p <- new(resource)
 	}
 	return p
 }
@@ -75,9 +75,9 @@ func (p channelPool) cycles(count int) {
 	}
 }
 
-func (p channelPool) acquire() *thing { return <-p }
+func (p channelPool) acquire() *resource { return <-p }
 
-func (p channelPool) acquireWithin(ctx context.Context) (*thing, error) {
+func (p channelPool) acquireWithin(ctx context.Context) (*resource, error) {
 	select {
 	case lease := <-p:
 		return lease, nil
@@ -86,5 +86,5 @@ func (p channelPool) acquireWithin(ctx context.Context) (*thing, error) {
 	}
 }
 
-func (channelPool) use(lease *thing)       { lease.uses++ }
-func (p channelPool) release(lease *thing) { p <- lease }
+func (channelPool) use(lease *resource)       { lease.uses++ }
+func (p channelPool) release(lease *resource) { p <- lease }

@@ -15,7 +15,7 @@ import (
 )
 
 // oneThread is w1.
-func oneThread[L any](p pool[L], o order) (answer, error) {
+func oneThread[L any](p pool[L], o command) (answer, error) {
 	const batches = 10
 	batch := func(count int) time.Duration {
 		began := now()
@@ -42,29 +42,29 @@ func oneThread[L any](p pool[L], o order) (answer, error) {
 }
 
 // severalThreads is w2.
-func severalThreads[L any](p pool[L], o order) (answer, error) {
-	const betweenLooks = 32
-	done := runShift(o.threads, o.seconds, func(_ int, stop *whistle) (cycles uint64) {
-		for ; !stop.blown.Load(); cycles += betweenLooks {
-			p.cycles(betweenLooks)
+func severalThreads[L any](p pool[L], o command) (answer, error) {
+	const cyclesPerCheck = 32
+	done := runGroup(o.threads, o.seconds, func(_ int, stop *stopFlag) (cycles uint64) {
+		for ; !stop.set.Load(); cycles += cyclesPerCheck {
+			p.cycles(cyclesPerCheck)
 		}
 		return cycles
 	})
 	return answer{[]metric{{done.perSecond() / 1e6, "M/s", "cycles"}}, done.took.cores()}, nil
 }
 
-// crowd is w3.
-func crowd[L any](p pool[L], o order) (answer, error) {
+// contended is w3.
+func contended[L any](p pool[L], o command) (answer, error) {
 	each := make([]waits, o.threads)
-	done := runShift(o.threads, o.seconds, func(index int, stop *whistle) uint64 {
+	done := runGroup(o.threads, o.seconds, func(index int, stop *stopFlag) uint64 {
 		for cycles := uint64(0); ; cycles++ {
-			asked := now()
+			began := now()
 			lease := p.acquire()
-			each[index].record(now() - asked)
+			each[index].record(now() - began)
 			p.use(lease)
 			hold(o.hold, o.asleep)
 			p.release(lease)
-			if stop.blown.Load() {
+			if stop.set.Load() {
 				return cycles
 			}
 		}
@@ -91,16 +91,16 @@ func hold(length time.Duration, asleep bool) {
 	}
 }
 
-// crowdOfTasks is w4.
-func crowdOfTasks[L any](p pool[L], o order) (answer, error) {
+// contendedTasks is w4.
+func contendedTasks[L any](p pool[L], o command) (answer, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(o.threads))
-	done := runShift(o.tasks, o.seconds, func(_ int, stop *whistle) uint64 {
+	done := runGroup(o.tasks, o.seconds, func(_ int, stop *stopFlag) uint64 {
 		for cycles := uint64(0); ; cycles++ {
 			lease := p.acquire()
 			p.use(lease)
 			runtime.Gosched()
 			p.release(lease)
-			if stop.blown.Load() {
+			if stop.set.Load() {
 				return cycles
 			}
 		}
@@ -108,10 +108,10 @@ func crowdOfTasks[L any](p pool[L], o order) (answer, error) {
 	return answer{[]metric{{done.perSecond() / 1e6, "M/s", "cycles"}}, done.took.cores()}, nil
 }
 
-// memoryOfTasks is w4-memory. Nobody is ever served: the process ends with it.
-func memoryOfTasks[L any](p pool[L], o order) (answer, error) {
+// memoryOfTasks is w4-memory. Its goroutines wait until the process ends.
+func memoryOfTasks[L any](p pool[L], o command) (answer, error) {
 	watch := startWatch()
-	holdAll(p, o.size)
+	acquireAll(p, o.size)
 	var begun atomic.Int64
 	wait := func() {
 		begun.Add(1)
@@ -121,7 +121,7 @@ func memoryOfTasks[L any](p pool[L], o order) (answer, error) {
 	for i := 0; i < o.tasks; i++ {
 		go wait()
 	}
-	// No pool tells how many wait; but once all have begun and nothing more is taken, all do.
+	// The pools do not report waiters; all wait when all have begun and no more memory is allocated.
 	var stats runtime.MemStats
 	for last := uint64(0); begun.Load() < int64(o.tasks) || stats.Mallocs != last; {
 		last = stats.Mallocs
@@ -138,25 +138,25 @@ func memoryOfTasks[L any](p pool[L], o order) (answer, error) {
 	}, watch.passed().cores()}, nil
 }
 
-// memory is what is in use; a collection first, for garbage is not.
+// memory is the memory in use, without garbage.
 func memory() (stats runtime.MemStats) {
 	runtime.GC()
 	runtime.ReadMemStats(&stats)
 	return stats
 }
 
-func holdAll[L any](p pool[L], size int) []L {
-	held := make([]L, size)
-	for i := range held {
-		held[i] = p.acquire()
+func acquireAll[L any](p pool[L], size int) []L {
+	leases := make([]L, size)
+	for i := range leases {
+		leases[i] = p.acquire()
 	}
-	return held
+	return leases
 }
 
 // refusals is w5.
-func refusals[L any](p pool[L], o order) (answer, error) {
+func refusals[L any](p pool[L], o command) (answer, error) {
 	goroutines := runtime.NumGoroutine()
-	held := holdAll(p, o.size)
+	leases := acquireAll(p, o.size)
 	late := make([]time.Duration, o.tasks)
 	var served atomic.Int64
 	start, ended := assemble(o.tasks, func(index int) {
@@ -173,15 +173,15 @@ func refusals[L any](p pool[L], o order) (answer, error) {
 	ended.Wait()
 	took := watch.passed()
 
-	// Who was refused by puddle leaves a goroutine behind, which ends with somebody's release.
-	for _, lease := range held {
+	// puddle keeps a goroutine for each refused acquire until a later release.
+	for _, lease := range leases {
 		p.release(lease)
 	}
 	for runtime.NumGoroutine() > goroutines {
 		time.Sleep(time.Millisecond)
 	}
 	if served.Load() != 0 {
-		return answer{}, errors.New("a lease came from a pool that had none")
+		return answer{}, errors.New("an exhausted pool leased a resource")
 	}
 	latest := late[0]
 	for _, l := range late {
@@ -196,7 +196,7 @@ func refusals[L any](p pool[L], o order) (answer, error) {
 }
 
 // queries is w6.
-func queries(o order) (answer, error) {
+func queries(o command) (answer, error) {
 	connections, err := connect(o)
 	if err != nil {
 		return answer{}, err
@@ -206,16 +206,16 @@ func queries(o order) (answer, error) {
 	ctx := context.Background()
 	each := make([]waits, o.borrowers)
 	failures := make([]error, o.borrowers)
-	done := runShift(o.borrowers, o.seconds, func(index int, stop *whistle) uint64 {
+	done := runGroup(o.borrowers, o.seconds, func(index int, stop *stopFlag) uint64 {
 		random := rand.New(rand.NewSource(int64(index)))
 		query := func() error {
-			asked := now()
+			began := now()
 			connection, err := connections.Acquire(ctx)
 			if err != nil {
 				return err
 			}
 			defer connection.Release()
-			each[index].record(now() - asked)
+			each[index].record(now() - began)
 			var balance int64
 			return connection.QueryRow(ctx, "balance", 1+random.Intn(10000)).Scan(&balance)
 		}
@@ -224,7 +224,7 @@ func queries(o order) (answer, error) {
 				failures[index] = err
 				return queries
 			}
-			if stop.blown.Load() {
+			if stop.set.Load() {
 				return queries
 			}
 		}
@@ -245,14 +245,14 @@ func queries(o order) (answer, error) {
 }
 
 // connect opens all connections and prepares the statement on each.
-func connect(o order) (*pgxpool.Pool, error) {
+func connect(o command) (*pgxpool.Pool, error) {
 	where := url.Values{"host": {o.host}, "port": {o.port}, "user": {o.user},
 		"database": {o.database}}
 	config, err := pgxpool.ParseConfig("postgres://?" + where.Encode())
 	if err != nil {
 		return nil, err
 	}
-	config.ConnConfig.Password = o.password // not in the URL, which errors quote
+	config.ConnConfig.Password = o.password // not in the URL, which appears in errors
 	config.MaxConns = int32(o.size)
 	config.MinConns = int32(o.size)
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {

@@ -12,6 +12,7 @@ import org.apache.commons.pool2.impl.DefaultPooledObject;
 import org.apache.commons.pool2.impl.GenericObjectPool;
 import org.apache.commons.pool2.impl.GenericObjectPoolConfig;
 
+/** Apache Commons Pool. */
 final class CommonsPool implements Library {
     @Override public String name() { return "commons-pool2"; }
 
@@ -19,7 +20,7 @@ final class CommonsPool implements Library {
         return Library.mavenVersion(GenericObjectPool.class, "org.apache.commons/commons-pool2");
     }
 
-    @Override public Pool<?> ofCounters(int size, Duration patience, Consumer<Counter> made)
+    @Override public Pool<?> ofCounters(int size, Duration timeout, Consumer<Counter> made)
             throws Exception {
         Factory<Counter> factory = new Factory<>() {
             @Override public Counter create() {
@@ -28,7 +29,7 @@ final class CommonsPool implements Library {
                 return opened;
             }
         };
-        return open(factory, size, patience, counter -> ++counter.value);
+        return open(factory, size, timeout, counter -> ++counter.value);
     }
 
     @Override public Pool<?> ofAccounts(int size, Server server) throws Exception {
@@ -45,7 +46,7 @@ final class CommonsPool implements Library {
 
     @Override public boolean isRefusal(Exception e) { return e instanceof NoSuchElementException; }
 
-    /** A pool of any objects can keep a statement with its connection. */
+    /** A generic pool can keep a prepared statement with its connection. */
     private record Session(Connection connection, PreparedStatement balance) {
         static Session open(Server server) throws SQLException {
             Connection connection =
@@ -64,12 +65,12 @@ final class CommonsPool implements Library {
         void of(T resource) throws Exception;
     }
 
-    private static <T> Pool<T> open(Factory<T> factory, int size, Duration patience, Use<T> use)
+    private static <T> Pool<T> open(Factory<T> factory, int size, Duration timeout, Use<T> use)
             throws Exception {
         GenericObjectPoolConfig<T> config = new GenericObjectPoolConfig<>();
         config.setMaxTotal(size);
-        config.setMaxIdle(size);  // what comes back beyond that would be closed
-        if (!patience.isZero()) config.setMaxWait(patience);
+        config.setMaxIdle(size);  // more idle resources would be closed
+        if (!timeout.isZero()) config.setMaxWait(timeout);
         GenericObjectPool<T> pool = new GenericObjectPool<>(factory, config);
         try {
             pool.addObjects(size);

@@ -12,6 +12,7 @@ import java.util.function.Consumer;
 import java.util.logging.Logger;
 import javax.sql.DataSource;
 
+/** HikariCP. */
 final class Hikari implements Library {
     @Override public String name() { return "HikariCP"; }
 
@@ -19,11 +20,11 @@ final class Hikari implements Library {
         return Library.mavenVersion(HikariDataSource.class, "com.zaxxer/HikariCP");
     }
 
-    @Override public Pool<?> ofCounters(int size, Duration patience, Consumer<Counter> made)
+    @Override public Pool<?> ofCounters(int size, Duration timeout, Consumer<Counter> made)
             throws Exception {
         HikariConfig config = new HikariConfig();
         config.setDataSource(new StubSource(made));
-        if (!patience.isZero()) config.setConnectionTimeout(patience.toMillis());
+        if (!timeout.isZero()) config.setConnectionTimeout(timeout.toMillis());
         return open(config, size, connection -> ++connection.unwrap(Counter.class).value);
     }
 
@@ -39,7 +40,7 @@ final class Hikari implements Library {
         });
     }
 
-    @Override public Duration shortestPatience() { return Duration.ofMillis(250); }
+    @Override public Duration shortestTimeout() { return Duration.ofMillis(250); }
 
     @Override public boolean isRefusal(Exception e) {
         return e instanceof SQLTransientConnectionException;
@@ -68,18 +69,18 @@ final class Hikari implements Library {
         };
     }
 
-    /** All but the first connection are opened by a thread of the pool. */
+    /** A thread of the pool opens all but the first connection. */
     private static void waitUntilFull(HikariDataSource source, int size) throws Exception {
         long deadline = System.nanoTime() + Duration.ofSeconds(30).toNanos();
         while (source.getHikariPoolMXBean().getIdleConnections() < size) {
             if (System.nanoTime() > deadline) {
-                throw new TimeoutException("HikariCP has not opened all connections");
+                throw new TimeoutException("HikariCP did not open all connections in time");
             }
             Thread.sleep(1);
         }
     }
 
-    /** Where HikariCP gets the stubs. */
+    /** Creates the stubs for HikariCP. */
     private record StubSource(Consumer<Counter> made) implements DataSource {
         @Override public Connection getConnection() {
             StubConnection opened = new StubConnection();
@@ -95,7 +96,7 @@ final class Hikari implements Library {
         @Override public void setLoginTimeout(int seconds) {}
         @Override public Logger getParentLogger() { return Logger.getGlobal(); }
         @Override public <T> T unwrap(Class<T> type) throws SQLException {
-            throw new SQLException("nothing is wrapped here");
+            throw new SQLException("nothing to unwrap");
         }
         @Override public boolean isWrapperFor(Class<?> type) { return false; }
     }

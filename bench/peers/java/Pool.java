@@ -1,8 +1,8 @@
-/** A pool with all its resources open; L is what a user has between acquire and release. */
+/** A pool with all resources open; L is the type of a lease. */
 interface Pool<L> extends AutoCloseable {
     L acquire() throws Exception;
 
-    /** Adds one to a counter, or makes a query. */
+    /** Increments a counter, or runs a query. */
     void use(L lease) throws Exception;
 
     void release(L lease) throws Exception;

@@ -3,14 +3,14 @@ import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.util.concurrent.ThreadLocalRandom;
 
-/** A PostgreSQL to ask for the balances of accounts. */
+/** The PostgreSQL of w6. */
 record Server(String host, int port, String database, String user, String password) {
     static final String QUERY = "select balance from account where id = ?";
     private static final int ACCOUNTS = 10_000;
 
     /**
-     * The driver keeps a statement with its connection, and by default has the server prepare it
-     * when it is used for the fifth time: here at once. Whoever connects is not to wait for ever.
+     * Makes the driver prepare a statement at its first use instead of the fifth, and limits the
+     * time to connect.
      */
     String url() {
         return "jdbc:postgresql://" + host + ":" + port + "/" + database

@@ -1,8 +1,8 @@
 import java.lang.management.ManagementFactory;
 
-/** Wall time and the CPU time of the whole process since its construction. */
+/** Wall time and CPU time of the process since construction. */
 final class Stopwatch {
-    /** The kernel tells the JVM about CPU time in steps of 10 ms. */
+    /** The JVM reads CPU time in steps of 10 ms. */
     record Reading(double seconds, double cpuSeconds) {
         double cores() { return cpuSeconds / seconds; }
     }

@@ -16,11 +16,10 @@ import java.util.Properties;
 import java.util.concurrent.Executor;
 
 /**
- * A resource for pools that know only JDBC: a counter that looks like a connection.
+ * A counter with the interface of a connection, for pools that support only JDBC.
  *
- * <p>Written out, because HikariCP calls clearWarnings() whenever a connection comes back, and a
- * java.lang.reflect.Proxy would cost more than the pool. First what HikariCP asks of a connection,
- * then what nobody asks of this one.
+ * <p>Not a java.lang.reflect.Proxy: HikariCP calls clearWarnings() at each release, and a proxy
+ * would cost more than the pool. The first methods are called by HikariCP, the others never.
  */
 final class StubConnection extends Counter implements Connection {
     @Override public void clearWarnings() {}

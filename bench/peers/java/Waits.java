@@ -1,8 +1,7 @@
 /**
- * Many waits in little room: a histogram with 32 equal steps per power of two.
+ * A histogram of wait times with 32 equal steps per power of two.
  *
- * <p>Each thread has its own, and hardly writes outside of its large array: no cache lines are
- * shared.
+ * <p>One per thread; its large array keeps writes of different threads on different cache lines.
  */
 final class Waits {
     private static final int STEPS = 32;
@@ -28,7 +27,7 @@ final class Waits {
 
     long longest() { return longest; }
 
-    /** The value that `share` of all waits do not exceed, up to the resolution. */
+    /** The value that a `share` of all waits do not exceed, rounded up to the resolution. */
     long quantile(double share) {
         long rank = (long) (share * count());
         long seen = 0;

@@ -1,4 +1,4 @@
-//! Rust's guest in the benchmark: r2d2. The protocol is in ../README.md.
+//! A peer process for r2d2. ../README.md has the protocol.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -15,7 +15,7 @@ const VERSION: &str = "0.8.10";
 type Fallible<T> = Result<T, Box<dyn Error>>;
 type Pool = r2d2::Pool<Manager>;
 
-/// Opens resources that are never broken: what is measured is the pool.
+/// Opens resources that never fail.
 struct Manager;
 
 impl r2d2::ManageConnection for Manager {
@@ -33,7 +33,7 @@ impl r2d2::ManageConnection for Manager {
     }
 }
 
-/// A pool whose resources are all open: that is how `build` returns it.
+/// A pool with all resources open; `build` waits for them.
 fn full_pool(size: u32) -> Fallible<Pool> {
     Ok(r2d2::Pool::builder().max_size(size).build(Manager)?)
 }
@@ -42,7 +42,7 @@ fn take_all(pool: &Pool) -> Result<Vec<r2d2::PooledConnection<Manager>>, r2d2::E
     (0..pool.max_size()).map(|_| pool.get()).collect()
 }
 
-/// Every cycle has left its mark: nobody shared a resource, and nothing was optimised away.
+/// Checks that each cycle incremented a resource: none was shared, none was optimized away.
 fn check_sum(pool: &Pool, cycles: u64) -> Fallible<()> {
     let sum: u64 = take_all(pool)?.iter().map(|resource| ***resource).sum();
     if sum != cycles {
@@ -51,7 +51,7 @@ fn check_sum(pool: &Pool, cycles: u64) -> Fallible<()> {
     Ok(())
 }
 
-/// Wall time and the CPU time of the whole process since it was started.
+/// Wall time and CPU time of the process since start().
 struct Stopwatch {
     began: Instant,
     used: f64,
@@ -106,7 +106,7 @@ impl Waits {
 
     fn record(&mut self, wait: Duration) {
         let value = wait.as_nanos() as u64;
-        // The bucket: exponent times steps, plus the leading one and the five bits below it.
+        // The bucket is exponent times steps plus the six leading bits.
         let shift = (64 - value.leading_zeros() as usize).saturating_sub(6);
         self.buckets[shift * Self::STEPS + (value >> shift) as usize] += 1;
         self.count += 1;
@@ -121,7 +121,7 @@ impl Waits {
         self.longest = self.longest.max(other.longest);
     }
 
-    /// What `share` of all waits do not exceed, in microseconds.
+    /// The value that a `share` of all waits do not exceed, in microseconds.
     fn quantile(&self, share: f64) -> f64 {
         let rank = (share * self.count as f64) as u64;
         let mut seen = 0;
@@ -169,18 +169,18 @@ struct Measured {
     cores: f64,
 }
 
-/// What threads did that started together and worked until they were told to stop.
-struct Crew<T> {
+/// The results of threads that started and stopped together.
+struct GroupResult<T> {
     done: Vec<T>,
     seconds: f64,
     cores: f64,
 }
 
-fn run_crew<T: Send>(
+fn run_threads<T: Send>(
     count: usize,
     duration: Duration,
     work: impl Fn(&AtomicBool) -> Result<T, r2d2::Error> + Sync,
-) -> Fallible<Crew<T>> {
+) -> Fallible<GroupResult<T>> {
     let stop = AtomicBool::new(false);
     let ready = Barrier::new(count + 1);
     thread::scope(|scope| {
@@ -198,7 +198,7 @@ fn run_crew<T: Send>(
         let (seconds, cores) = (watch.seconds(), watch.cores());
         let join = |t: thread::ScopedJoinHandle<_>| t.join().expect("a thread panicked");
         let done = threads.into_iter().map(join).collect::<Result<_, _>>()?;
-        Ok(Crew {
+        Ok(GroupResult {
             done,
             seconds,
             cores,
@@ -206,10 +206,10 @@ fn run_crew<T: Send>(
     })
 }
 
-/// One thread makes cycles.
+/// One thread runs cycles.
 fn w1(given: &Parameters) -> Fallible<Measured> {
     const BATCHES: usize = 10;
-    const CYCLES_PER_LOOK: u64 = 1000; // at the clock
+    const CYCLES_PER_CHECK: u64 = 1000;
     let pool = full_pool(given.get("size")?)?;
     let duration = given.seconds()? / BATCHES as u32;
     let mut total = 0;
@@ -220,10 +220,10 @@ fn w1(given: &Parameters) -> Fallible<Measured> {
         let mut cycles = 0;
         let mut elapsed = Duration::ZERO;
         while elapsed < duration {
-            for _ in 0..CYCLES_PER_LOOK {
+            for _ in 0..CYCLES_PER_CHECK {
                 **pool.get()? += 1;
             }
-            cycles += CYCLES_PER_LOOK;
+            cycles += CYCLES_PER_CHECK;
             elapsed = began.elapsed();
         }
         batches.push(elapsed.as_nanos() as f64 / cycles as f64);
@@ -239,10 +239,10 @@ fn w1(given: &Parameters) -> Fallible<Measured> {
     })
 }
 
-/// Many threads make cycles.
+/// Many threads run cycles.
 fn w2(given: &Parameters) -> Fallible<Measured> {
     let pool = full_pool(given.get("size")?)?;
-    let crew = run_crew(given.get("threads")?, given.seconds()?, |stop| {
+    let group = run_threads(given.get("threads")?, given.seconds()?, |stop| {
         let mut cycles = 0;
         while !stop.load(Relaxed) {
             **pool.get()? += 1;
@@ -250,27 +250,27 @@ fn w2(given: &Parameters) -> Fallible<Measured> {
         }
         Ok(cycles)
     })?;
-    let cycles = crew.done.iter().sum();
+    let cycles = group.done.iter().sum();
     check_sum(&pool, cycles)?;
-    let rate = cycles as f64 / crew.seconds * 1e-6;
+    let rate = cycles as f64 / group.seconds * 1e-6;
     Ok(Measured {
         metrics: vec![(rate, "M/s", "cycles")],
-        cores: crew.cores,
+        cores: group.cores,
     })
 }
 
-/// More threads than resources: what waiting is like.
+/// More threads than resources.
 fn w3(given: &Parameters) -> Fallible<Measured> {
     let pool = full_pool(given.get("size")?)?;
     let hold = Duration::from_micros(given.get("hold")?);
     let asleep = given.get::<u8>("asleep")? != 0;
-    let crew = run_crew(given.get("threads")?, given.seconds()?, |stop| {
+    let group = run_threads(given.get("threads")?, given.seconds()?, |stop| {
         let mut waits = Waits::new();
         while !stop.load(Relaxed) {
-            let asked = Instant::now();
+            let began = Instant::now();
             let mut resource = pool.get()?;
             let got = Instant::now();
-            waits.record(got - asked);
+            waits.record(got - began);
             **resource += 1;
             if hold.is_zero() {
                 continue;
@@ -284,14 +284,14 @@ fn w3(given: &Parameters) -> Fallible<Measured> {
         Ok(waits)
     })?;
     let mut all = Waits::new();
-    for waits in &crew.done {
+    for waits in &group.done {
         all.add(waits);
     }
     check_sum(&pool, all.count)?;
-    let most = crew.done.iter().map(|w| w.count).max().unwrap_or(0).max(1);
-    let least = crew.done.iter().map(|w| w.count).min().unwrap_or(0);
+    let most = group.done.iter().map(|w| w.count).max().unwrap_or(0).max(1);
+    let least = group.done.iter().map(|w| w.count).min().unwrap_or(0);
     let metrics = vec![
-        (all.count as f64 / crew.seconds * 1e-3, "k/s", "cycles"),
+        (all.count as f64 / group.seconds * 1e-3, "k/s", "cycles"),
         (all.quantile(0.5), "us", "wait p50"),
         (all.quantile(0.99), "us", "wait p99"),
         (all.quantile(0.999), "us", "wait p99.9"),
@@ -300,20 +300,20 @@ fn w3(given: &Parameters) -> Fallible<Measured> {
     ];
     Ok(Measured {
         metrics,
-        cores: crew.cores,
+        cores: group.cores,
     })
 }
 
-/// Many threads wait for what does not come, and are refused.
+/// Many threads wait for an exhausted pool and are refused.
 fn w5(given: &Parameters) -> Fallible<Measured> {
-    const STACK: usize = 64 << 10; // of ten thousand threads
+    const STACK: usize = 64 << 10; // for ten thousand threads
     let pool = full_pool(given.get("size")?)?;
     let tasks: usize = given.get("tasks")?;
     let timeout = Duration::from_millis(given.get("timeout")?);
-    let _held = take_all(&pool)?;
+    let _leased = take_all(&pool)?;
 
-    // Threads queue up as readers and are all let in at once when the writer leaves, with less work
-    // than a barrier has for ten thousand. The second gate keeps their ends out of the measurement.
+    // Readers start together when the writer releases the lock, which is cheaper than a barrier for
+    // ten thousand threads. The second lock keeps the end of the threads out of the measurement.
     let (start, end) = (RwLock::new(()), RwLock::new(()));
     let (missing, waiting) = (AtomicUsize::new(tasks), AtomicUsize::new(tasks));
     let conductor = thread::current();
@@ -337,7 +337,7 @@ fn w5(given: &Parameters) -> Fallible<Measured> {
         refused.then_some(late * 1e3)
     };
     thread::scope(|scope| {
-        // If a thread cannot be made, the gates open as the error leaves, and the others end.
+        // If a thread cannot be created, the error drops both guards, and the others end.
         let start_closed = start.write();
         let end_closed = end.write();
         let mut threads = Vec::with_capacity(tasks);
@@ -357,7 +357,7 @@ fn w5(given: &Parameters) -> Fallible<Measured> {
         let mut latest = f64::MIN;
         for t in threads {
             let late = t.join().expect("a thread panicked");
-            latest = latest.max(late.ok_or("somebody was served")?);
+            latest = latest.max(late.ok_or("an exhausted pool leased a resource")?);
         }
         Ok(Measured {
             metrics: vec![(latest, "ms", "latest"), (cpu, "ms", "cpu")],
@@ -366,7 +366,7 @@ fn w5(given: &Parameters) -> Fallible<Measured> {
     })
 }
 
-/// Does what the command says, and answers in the words of the protocol, all but the last.
+/// Executes a command; returns the reply without its last line.
 fn answer(command: &str) -> String {
     let mut words = command.split(' ');
     let name = words.next().unwrap_or_default();
@@ -393,7 +393,7 @@ fn answer(command: &str) -> String {
 
 fn main() -> ExitCode {
     if std::env::args().skip(1).ne(["r2d2"]) {
-        eprintln!("usage: cenote-guest r2d2");
+        eprintln!("usage: cenote-peer r2d2");
         return ExitCode::from(2);
     }
     println!("ready r2d2 {VERSION}");

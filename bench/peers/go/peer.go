@@ -1,6 +1,5 @@
-// A guest of cenote-bench; ../README.md says what it is asked and what it answers. Its pools:
-// puddle, a buffered channel as many programs have it, and pgxpool, which is puddle with
-// connections to PostgreSQL.
+// A peer process for pools of Go; ../README.md has the protocol. The pools are puddle, a buffered
+// channel as many programs use it, and pgxpool, which is puddle with connections to PostgreSQL.
 package main
 
 import (
@@ -15,12 +14,12 @@ import (
 	"time"
 )
 
-// Set by the linker: without modules, a program does not know what it was built from.
+// Set by the linker, because without modules a program does not know its dependencies' versions.
 var puddleVersion, pgxVersion = "unknown", "unknown"
 
-// order is a command with its parameters.
-type order struct {
-	word                                 string
+// command is a command with its parameters.
+type command struct {
+	name                                 string
 	given                                map[string]bool
 	seconds                              time.Duration
 	size, threads, tasks, borrowers      int
@@ -29,9 +28,9 @@ type order struct {
 	host, port, user, password, database string
 }
 
-func parse(line string) (o order, err error) {
+func parse(line string) (o command, err error) {
 	words := strings.Split(line, " ")
-	o = order{word: words[0], given: map[string]bool{}}
+	o = command{name: words[0], given: map[string]bool{}}
 	for _, word := range words[1:] {
 		name, value, _ := strings.Cut(word, "=")
 		o.given[name] = true
@@ -98,29 +97,28 @@ type answer struct {
 }
 
 type workload struct {
-	needs  string // parameters
-	run    func(order) (answer, error)
-	afresh bool // in a process of its own
+	needs        string // parameters
+	run          func(command) (answer, error)
+	inNewProcess bool
 }
 
 type subject struct {
 	version   string
 	workloads map[string]workload
-	declines  string // everything else, and why
+	declines  string // why all other commands are declined
 }
 
-func lending[L any](open func(size int) pool[L]) map[string]workload {
-	on := func(run func(pool[L], order) (answer, error)) func(order) (answer, error) {
-		return func(o order) (answer, error) { return run(open(o.size), o) }
+func workloadsOf[L any](open func(size int) pool[L]) map[string]workload {
+	on := func(run func(pool[L], command) (answer, error)) func(command) (answer, error) {
+		return func(o command) (answer, error) { return run(open(o.size), o) }
 	}
 	return map[string]workload{
 		"w1": {needs: "seconds size", run: on(oneThread[L])},
 		"w2": {needs: "seconds size threads", run: on(severalThreads[L])},
-		"w3": {needs: "seconds size threads hold asleep", run: on(crowd[L])},
-		"w4": {needs: "seconds size tasks threads", run: on(crowdOfTasks[L])},
-		// Where there were goroutines once, the runtime keeps their descriptors, and new ones would
-		// seem to cost less.
-		"w4-memory": {needs: "size tasks", run: on(memoryOfTasks[L]), afresh: true},
+		"w3": {needs: "seconds size threads hold asleep", run: on(contended[L])},
+		"w4": {needs: "seconds size tasks threads", run: on(contendedTasks[L])},
+		// The runtime keeps the descriptors of ended goroutines, so later ones would seem cheaper.
+		"w4-memory": {needs: "size tasks", run: on(memoryOfTasks[L]), inNewProcess: true},
 		"w5":        {needs: "size tasks timeout", run: on(refusals[L])},
 	}
 }
@@ -129,13 +127,13 @@ func subjects() map[string]subject {
 	return map[string]subject{
 		"puddle": {
 			version:   puddleVersion,
-			workloads: lending(newPuddle),
-			declines:  "puddle does w1 to w5; for w6 it is pgxpool",
+			workloads: workloadsOf(newPuddle),
+			declines:  "puddle supports w1 to w5; pgxpool supports w6",
 		},
 		"go-channel": {
 			version:   runtime.Version(),
-			workloads: lending(newChannel),
-			declines:  "go-channel does w1 to w5: it has no connections",
+			workloads: workloadsOf(newChannel),
+			declines:  "go-channel supports w1 to w5: it has no connections",
 		},
 		"pgxpool": {
 			version: pgxVersion,
@@ -143,16 +141,16 @@ func subjects() map[string]subject {
 				needs: "seconds size borrowers host port user password database",
 				run:   queries,
 			}},
-			declines: "pgxpool does w6: it lends nothing but connections to PostgreSQL",
+			declines: "pgxpool supports w6: it pools only connections to PostgreSQL",
 		},
 	}
 }
 
-// obey does what the line says and returns all there is to answer, up to done. If alone, no other
-// command came before in this process.
-func obey(from subject, line string, alone bool) string {
+// execute runs a command line and returns the whole reply, including done. If first, this process
+// has run no other command.
+func execute(from subject, line string, first bool) string {
 	o, err := parse(line)
-	work, known := from.workloads[o.word]
+	work, known := from.workloads[o.name]
 	if !known {
 		return "declined " + from.declines + "\ndone\n"
 	}
@@ -164,19 +162,19 @@ func obey(from subject, line string, alone bool) string {
 	if err != nil {
 		return failed(err)
 	}
-	if work.afresh && !alone {
-		return obeyAfresh(line)
+	if work.inNewProcess && !first {
+		return executeInNewProcess(line)
 	}
-	runtime.GC() // what earlier commands left is not for this one to collect
-	said, err := work.run(o)
+	runtime.GC() // collect the garbage of earlier commands now
+	result, err := work.run(o)
 	if err != nil {
 		return failed(err)
 	}
 	var text strings.Builder
-	for _, m := range said.metrics {
+	for _, m := range result.metrics {
 		fmt.Fprintf(&text, "metric %.6f %s %s\n", m.value, m.unit, m.name)
 	}
-	fmt.Fprintf(&text, "cores %.3f\ndone\n", said.cores)
+	fmt.Fprintf(&text, "cores %.3f\ndone\n", result.cores)
 	return text.String()
 }
 
@@ -184,38 +182,37 @@ func failed(err error) string {
 	return "failed " + strings.ReplaceAll(err.Error(), "\n", " ") + "\ndone\n"
 }
 
-// obeyAfresh has a new process of this program answer.
-func obeyAfresh(line string) string {
+func executeInNewProcess(line string) string {
 	self, err := os.Executable()
 	if err != nil {
 		return failed(err)
 	}
 	child := exec.Command(self, os.Args[1], line)
 	child.Stderr = os.Stderr
-	said, err := child.Output()
+	reply, err := child.Output()
 	if err != nil {
 		return failed(err)
 	}
-	return string(said)
+	return string(reply)
 }
 
-// answerTo prints the answer, or gives up: a server may never answer.
-func answerTo(line string, from subject, alone bool) {
-	const patience = 2 * time.Minute
-	watchdog := time.AfterFunc(patience, func() {
-		fmt.Print(failed(fmt.Errorf("no end after %v", patience)))
+// answerTo prints the reply. It exits after a timeout, because a server may never reply.
+func answerTo(line string, from subject, first bool) {
+	const timeout = 2 * time.Minute
+	watchdog := time.AfterFunc(timeout, func() {
+		fmt.Print(failed(fmt.Errorf("no result after %v", timeout)))
 		os.Exit(1)
 	})
-	text := obey(from, line, alone)
+	text := execute(from, line, first)
 	if !watchdog.Stop() {
-		select {} // it has just begun to give up
+		select {} // the watchdog is about to exit
 	}
 	fmt.Print(text)
 }
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: guest POOL [COMMAND]")
+		fmt.Fprintln(os.Stderr, "usage: go-peer POOL [COMMAND]")
 		os.Exit(2)
 	}
 	from, known := subjects()[os.Args[1]]

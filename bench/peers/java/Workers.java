@@ -6,13 +6,13 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicReference;
 
-/** Threads that start together, work until they are told to stop, and are waited for. */
-final class Crew {
+/** Threads that start and stop together. */
+final class Workers {
     interface Work {
-        void run(int index, Crew crew) throws Exception;
+        void run(int index, Workers workers) throws Exception;
     }
 
-    /** How much longer than it should a crew may take before it is given up. */
+    /** How much longer than expected the threads may take. */
     private static final Duration GRACE = Duration.ofSeconds(30);
 
     private final CountDownLatch ready;
@@ -25,37 +25,37 @@ final class Crew {
 
     boolean stopped() { return stopped; }
 
-    /** Lets so many threads work for a while; a stack size of 0 is the default. */
+    /** Runs the work on `count` threads, which stop after `seconds`. */
     static Stopwatch.Reading work(int count, double seconds, Work work) throws Exception {
-        Crew crew = new Crew(count, 0, work);
+        Workers workers = new Workers(count, 0, work);
         try {
             Stopwatch watch = new Stopwatch();
-            crew.begin.countDown();
+            workers.begin.countDown();
             TimeUnit.NANOSECONDS.sleep((long) (seconds * 1e9));
-            crew.stopped = true;
+            workers.stopped = true;
             Stopwatch.Reading reading = watch.read();
-            crew.awaitEnd(Duration.ZERO);
+            workers.awaitEnd(Duration.ZERO);
             return reading;
         } finally {
-            crew.dismiss();
+            workers.dismiss();
         }
     }
 
-    /** Lets each of so many threads do its work once, which takes about so long. */
+    /** Runs the work once on each thread; a stack size of 0 is the default. */
     static Stopwatch.Reading once(int count, long stackSize, Duration expected, Work work)
             throws Exception {
-        Crew crew = new Crew(count, stackSize, work);
+        Workers workers = new Workers(count, stackSize, work);
         try {
             Stopwatch watch = new Stopwatch();
-            crew.begin.countDown();
-            crew.awaitEnd(expected);
+            workers.begin.countDown();
+            workers.awaitEnd(expected);
             return watch.read();
         } finally {
-            crew.dismiss();
+            workers.dismiss();
         }
     }
 
-    private Crew(int count, long stackSize, Work work) throws InterruptedException {
+    private Workers(int count, long stackSize, Work work) throws InterruptedException {
         ready = new CountDownLatch(count);
         ended = new CountDownLatch(count);
         try {
@@ -66,7 +66,7 @@ final class Crew {
                 t.start();
                 threads.add(t);
             }
-        } catch (Throwable e) {  // there may be no room for another thread
+        } catch (Throwable e) {  // too little memory for another thread
             failure.set(e);
             begin.countDown();
             dismissed.countDown();
@@ -86,7 +86,7 @@ final class Crew {
             stopped = true;
         }
         ended.countDown();
-        // The end of a Java thread costs more, the more of them there are, and is not measured.
+        // Ending a Java thread costs more the more threads there are, so it is not measured.
         try {
             dismissed.await();
         } catch (InterruptedException e) {
@@ -99,7 +99,7 @@ final class Crew {
         Throwable failed = failure.get();
         if (failed instanceof Exception e) throw e;
         if (failed instanceof Error e) throw e;
-        if (!inTime) throw new TimeoutException("threads do not end");
+        if (!inTime) throw new TimeoutException("the threads did not end in time");
     }
 
     private void dismiss() throws InterruptedException {
@@ -107,7 +107,7 @@ final class Crew {
         if (ended.getCount() == 0) joinAll();
     }
 
-    /** Threads that are about to end would disturb what is measured next. */
+    /** Ending threads would disturb the next measurement. */
     private void joinAll() throws InterruptedException {
         for (Thread t : threads) t.join();
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Python's guest in the benchmark: psycopg_pool. The protocol is in ../README.md."""
+"""A peer process for psycopg_pool. ../README.md has the protocol."""
 
 import asyncio
 import gc
@@ -18,19 +18,19 @@ import psycopg_pool
 from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
-PATIENCE = 10.0  # seconds, for what should not take one
+OPEN_TIMEOUT = 10.0  # seconds
 
 
 class Decline(Exception):
-    """The pool cannot do it."""
+    """The pool does not support the command."""
 
 
 class Stub:
-    """A connection to nothing, as far as the pool looks at one. It is always idle."""
+    """The parts of a connection that the pool uses; always idle."""
 
     def __init__(self):
         self.uses = 0
-        self.pgconn = self  # whose transaction_status the pool looks at
+        self.pgconn = self  # the pool reads its transaction_status
         self.transaction_status = TransactionStatus.IDLE
         self.closed = False
 
@@ -41,7 +41,7 @@ class Stub:
     def close(self):
         self.closed = True
 
-    # The pool's context manager enters that of the connection, which would commit.
+    # The pool's context manager enters the connection's, which would commit.
     def __enter__(self):
         return self
 
@@ -66,25 +66,25 @@ class AsyncStub(Stub):
 
 def open_pool(size, **kwargs):
     pool = ConnectionPool(min_size=size, **kwargs)
-    pool.wait(PATIENCE)
+    pool.wait(OPEN_TIMEOUT)
     return pool
 
 
 async def open_async_pool(size):
     pool = AsyncConnectionPool(min_size=size, connection_class=AsyncStub)
-    await pool.wait(PATIENCE)
+    await pool.wait(OPEN_TIMEOUT)
     return pool
 
 
 def check_sum(uses, cycles):
-    """Every cycle has left its mark on a resource: nobody shared one."""
+    """Checks that each cycle incremented a resource, so that no resource was shared."""
     total = sum(uses)
     if total != cycles:
         raise RuntimeError(f"{cycles} cycles, but the resources count {total}")
 
 
 class Stopwatch:
-    """Wall time and the CPU time of the whole process since its construction."""
+    """Wall time and CPU time of the process since construction."""
 
     def __init__(self):
         self._began = now()
@@ -116,7 +116,7 @@ class Waits:
         self.longest = 0
 
     def record(self, value):
-        # The bucket: exponent times steps, plus the leading one and the five bits below it.
+        # The bucket is exponent times steps plus the six leading bits.
         shift = max(value.bit_length() - 6, 0)
         self.buckets[shift * 32 + (value >> shift)] += 1
         self.count += 1
@@ -132,7 +132,7 @@ class Waits:
         return whole
 
     def quantile(self, share):
-        """What that share of all waits do not exceed, in microseconds."""
+        """The value that a share of all waits do not exceed, in microseconds."""
         rank = int(share * self.count)
         for bucket, seen in enumerate(itertools.accumulate(self.buckets)):
             if seen > rank:
@@ -143,7 +143,7 @@ class Waits:
 
 
 class Thread(threading.Thread):
-    """A thread with a result. It does not keep the process alive."""
+    """A daemon thread with a result."""
 
     def __init__(self, work):
         super().__init__(daemon=True)
@@ -163,13 +163,13 @@ class Thread(threading.Thread):
 
 
 class Stop:
-    """Set when a crew shall stop; an attribute is cheaper to look at than an Event."""
+    """Stops the threads; reading an attribute is cheaper than an Event."""
 
     def __init__(self):
         self.now = False
 
 
-def run_crew(count, seconds, work):
+def run_threads(count, seconds, work):
     """Runs work(stop) on threads that start together; returns results, seconds and cores."""
     stop = Stop()
     ready = threading.Barrier(count + 1)
@@ -189,11 +189,11 @@ def run_crew(count, seconds, work):
     return [thread.result() for thread in threads], elapsed, cores
 
 
-# Each command returns its metrics (value, unit, name) and the cores it had.
+# Each command returns its metrics (value, unit, name) and the number of cores used.
 
 
 def w1(seconds, size):
-    """One thread makes cycles."""
+    """One thread runs cycles."""
     batches = []
     total = 0
     with open_pool(size, connection_class=Stub) as pool:
@@ -204,8 +204,8 @@ def w1(seconds, size):
             end = began + seconds * 1e8
             while (at := now()) < end:
                 for _ in range(100):
-                    with pool.connection() as thing:
-                        thing.uses += 1
+                    with pool.connection() as resource:
+                        resource.uses += 1
                 cycles += 100
             batches.append((at - began) / cycles)
             total += cycles
@@ -215,24 +215,24 @@ def w1(seconds, size):
 
 
 def w2(seconds, size, threads):
-    """Many threads make cycles."""
+    """Many threads run cycles."""
 
     def work(stop):
         cycles = 0
         while not stop.now:
-            with pool.connection() as thing:
-                thing.uses += 1
+            with pool.connection() as resource:
+                resource.uses += 1
             cycles += 1
         return cycles
 
     with open_pool(size, connection_class=Stub) as pool:
-        cycles, elapsed, cores = run_crew(threads, seconds, work)
+        cycles, elapsed, cores = run_threads(threads, seconds, work)
         check_sum((pool.getconn().uses for _ in range(size)), sum(cycles))
     return [(sum(cycles) / elapsed * 1e-6, "M/s", "cycles")], cores
 
 
 def w3(seconds, size, threads, hold, asleep):
-    """More threads than resources: what waiting is like."""
+    """More threads than resources."""
     hold_seconds = hold * 1e-6
 
     def be_busy():
@@ -243,10 +243,10 @@ def w3(seconds, size, threads, hold, asleep):
     def work(stop):
         waits = Waits()
         while not stop.now:
-            asked = now()
-            with pool.connection() as thing:
-                waits.record(now() - asked)
-                thing.uses += 1
+            began = now()
+            with pool.connection() as resource:
+                waits.record(now() - began)
+                resource.uses += 1
                 if hold:
                     if asleep:
                         time.sleep(hold_seconds)
@@ -255,10 +255,10 @@ def w3(seconds, size, threads, hold, asleep):
         return waits
 
     with open_pool(size, connection_class=Stub) as pool:
-        crew, elapsed, cores = run_crew(threads, seconds, work)
-        waits = Waits.all_of(crew)
+        results, elapsed, cores = run_threads(threads, seconds, work)
+        waits = Waits.all_of(results)
         check_sum((pool.getconn().uses for _ in range(size)), waits.count)
-    cycles = [each.count for each in crew]
+    cycles = [each.count for each in results]
     return [
         (waits.count / elapsed * 1e-3, "k/s", "cycles"),
         (waits.quantile(0.5), "us", "wait p50"),
@@ -270,65 +270,65 @@ def w3(seconds, size, threads, hold, asleep):
 
 
 async def w4(seconds, size, tasks, threads):
-    """Many tasks make cycles, and yield in each."""
+    """Many tasks run cycles with a yield."""
     if threads != 1:
-        raise Decline("a pool belongs to one asyncio loop, a loop to one thread")
+        raise Decline("an asyncio pool runs on one thread")
     stop = Stop()
     made = 0
 
     async def work():
         nonlocal made
         while not stop.now:
-            async with pool.connection() as thing:
-                thing.uses += 1
+            async with pool.connection() as resource:
+                resource.uses += 1
                 await asyncio.sleep(0)
             made += 1
 
     async with await open_async_pool(size) as pool:
-        crew = [asyncio.create_task(work()) for _ in range(tasks)]
+        running = [asyncio.create_task(work()) for _ in range(tasks)]
         watch = Stopwatch()
         await asyncio.sleep(seconds)
         stop.now = True
         elapsed, cores, cycles = watch.seconds(), watch.cores(), made
-        await asyncio.gather(*crew)
+        await asyncio.gather(*running)
         check_sum([(await pool.getconn()).uses for _ in range(size)], made)
     return [(cycles / elapsed * 1e-6, "M/s", "cycles")], cores
 
 
 async def w4_memory(size, tasks):
-    """What a waiting task takes."""
+    """The memory of a waiting task."""
 
     async def wait():
         async with pool.connection():
             pass
 
     async with await open_async_pool(size) as pool:
-        held = [await pool.getconn() for _ in range(size)]
-        gc.collect()  # which also empties the interpreter's free lists
+        leased = [await pool.getconn() for _ in range(size)]
+        gc.collect()  # also empties the interpreter's free lists
         watch = Stopwatch()
         tracemalloc.start()
         waiting = [asyncio.create_task(wait()) for _ in range(tasks)]
         while pool.get_stats()["requests_waiting"] < tasks:
             await asyncio.sleep(0.01)
         cores = watch.cores()
-        gc.collect()  # only what is in use counts
+        gc.collect()  # count only memory in use
         grown, _ = tracemalloc.get_traced_memory()
         allocations = len(tracemalloc.take_snapshot().traces)
         tracemalloc.stop()
-        for thing in held:
-            await pool.putconn(thing)  # and on from task to task
+        for resource in leased:
+            await pool.putconn(resource)  # passed from task to task
         await asyncio.gather(*waiting)
     return [(grown / tasks, "-", "bytes"), (allocations / tasks, "-", "allocations")], cores
 
 
 async def w5(size, tasks, timeout):
-    """Many tasks wait for what does not come, and are refused."""
+    """Many tasks wait for an exhausted pool and are refused."""
 
     async def wait():
         began = now()
         try:
             async with pool.connection(timeout=timeout * 1e-3):
-                raise RuntimeError("somebody was served")
+                raise RuntimeError("an exhausted pool leased a resource")
         except PoolTimeout:
             return (now() - began) * 1e-6 - timeout
 
@@ -346,26 +346,26 @@ def w6(seconds, size, borrowers, host, port, user, password, database):
     """Threads share connections to PostgreSQL."""
 
     def select(connection):
-        # `prepare`: at the first use on each connection, instead of at the sixth.
+        # Prepare at the first use on each connection instead of the sixth.
         query = "select balance from account where id = %s"
         return connection.execute(query, (random.randint(1, 10000),), prepare=True).fetchone()[0]
 
     def work(stop):
         waits = Waits()
         while not stop.now:
-            asked = now()
+            began = now()
             with pool.connection() as connection:
-                waits.record(now() - asked)
+                waits.record(now() - began)
                 select(connection)
         return waits
 
-    # One query is no transaction of several statements: without autocommit, psycopg would send
-    # BEGIN and COMMIT around it, with a round trip each.
+    # Without autocommit, psycopg would send BEGIN and COMMIT around each query, with a round trip
+    # each.
     to = {"host": host, "port": port, "user": user, "password": password, "dbname": database}
     with open_pool(size, configure=select, kwargs={**to, "autocommit": True}) as pool:
-        crew, elapsed, cores = run_crew(borrowers, seconds, work)
-    waits = Waits.all_of(crew)
-    cycles = [each.count for each in crew]
+        results, elapsed, cores = run_threads(borrowers, seconds, work)
+    waits = Waits.all_of(results)
+    cycles = [each.count for each in results]
     return [
         (waits.count / elapsed * 1e-3, "k/s", "queries"),
         (waits.quantile(0.5), "us", "wait p50"),
@@ -380,7 +380,7 @@ TYPES = {"seconds": float, "host": str, "user": str, "password": str, "database"
 
 
 def run(line):
-    """Does what the line says; returns the metrics and the cores."""
+    """Executes a command line; returns the metrics and the cores."""
     name, *words = line.split()
     if name not in COMMANDS:
         raise Decline(f"unknown command {name}")
@@ -395,7 +395,7 @@ def run(line):
 
 def main():
     if sys.argv[1:] != ["psycopg_pool"]:
-        sys.exit("usage: guest.py psycopg_pool")
+        sys.exit("usage: peer.py psycopg_pool")
     print("ready psycopg_pool", psycopg_pool.__version__, flush=True)
     for line in sys.stdin:
         try:

@@ -15,15 +15,15 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.stream.LongStream;
 import java.util.stream.Stream;
 
-/** Measures a pool of Java when it is told to; ../README.md has the commands and the answers. */
-public final class Guest {
+/** A peer process for pools of Java. ../README.md has the protocol. */
+public final class PeerProcess {
     private static final double WARM_UP_SECONDS = 1.5;
-    private static final long SMALL_STACK = 128 * 1024;  // of a thread that only waits
+    private static final long SMALL_STACK = 128 * 1024;  // for threads that only wait
 
     private final Library library;
-    private String warm = "";  // the kind of commands that the compiler is ready for
+    private String warm = "";  // the kind of command that the compiler has optimized
 
-    private Guest(Library library) { this.library = library; }
+    private PeerProcess(Library library) { this.library = library; }
 
     public static void main(String[] args) throws IOException {
         Library library = switch (args.length == 1 ? args[0] : "") {
@@ -32,21 +32,21 @@ public final class Guest {
             default -> null;
         };
         if (library == null) {
-            System.err.println("usage: java Guest hikaricp|commons-pool2");
+            System.err.println("usage: java PeerProcess hikaricp|commons-pool2");
             System.exit(2);
         }
-        Guest guest = new Guest(library);
+        PeerProcess peer = new PeerProcess(library);
         System.out.println("ready " + library.name() + " " + library.version());
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         for (String line; (line = in.readLine()) != null;) {
-            System.out.print(guest.answer(line));
+            System.out.print(peer.answer(line));
             System.out.println("done");
         }
-        System.exit(0);  // whatever threads a pool may have left
+        System.exit(0);  // ends the pools' threads, too
     }
 
-    /** What is asked: a word, and parameters by their names. */
-    private record Command(String word, Map<String, String> parameters) {
+    /** A command: its name, and its parameters by name. */
+    private record Command(String name, Map<String, String> parameters) {
         static Command parse(String line) {
             String[] words = line.split(" ");
             Map<String, String> parameters = new HashMap<>();
@@ -83,19 +83,20 @@ public final class Guest {
 
     private String answer(String line) {
         try {
-            Command asked = Command.parse(line);
-            return switch (asked.word()) {
-                case "w1" -> warmed("w1", asked.seconds(), s -> oneThread(asked, s));
-                case "w2" -> warmed("w2", asked.seconds(), s -> manyThreads(asked, s));
+            Command command = Command.parse(line);
+            return switch (command.name()) {
+                case "w1" -> warmed("w1", command.seconds(), s -> oneThread(command, s));
+                case "w2" -> warmed("w2", command.seconds(), s -> manyThreads(command, s));
                 case "w3" -> {
-                    Hold hold = Hold.of(asked.count("hold"), asked.count("asleep") != 0);
-                    yield warmed("w3 " + hold.kind(), asked.seconds(), s -> crowd(asked, hold, s));
+                    Hold hold = Hold.of(command.count("hold"), command.count("asleep") != 0);
+                    yield warmed("w3 " + hold.kind(), command.seconds(),
+                            s -> contended(command, hold, s));
                 }
                 case "w4", "w4-memory" ->
                     "declined " + library.name() + " has no asynchronous acquire\n";
-                case "w5" -> warmed("w5", 0, s -> storm(asked));
-                case "w6" -> warmed("w6", asked.seconds(), s -> queries(asked, s));
-                default -> "declined there is no command " + asked.word() + "\n";
+                case "w5" -> warmed("w5", 0, s -> storm(command));
+                case "w6" -> warmed("w6", command.seconds(), s -> queries(command, s));
+                default -> "declined unknown command " + command.name() + "\n";
             };
         } catch (Throwable e) {  // too many threads are an Error
             return "failed " + e.toString().replaceAll("\\s+", " ") + "\n";
@@ -107,8 +108,8 @@ public final class Guest {
     }
 
     /**
-     * Measures; before the first of several commands of a kind, for a while for nothing. Another
-     * kind in between counts: it may have made the compiler take back what it assumed.
+     * Warms up whenever the kind of command changes, because another kind may have invalidated the
+     * compiler's assumptions; then measures.
      */
     private String warmed(String kind, double seconds, Measurement measurement) throws Exception {
         if (!warm.equals(kind)) {
@@ -121,13 +122,13 @@ public final class Guest {
         return measurement.over(seconds).toString();
     }
 
-    /** The resources of a pool, which know how often they were used. */
+    /** The resources of a pool. */
     private static final class Counters {
         private final Queue<Counter> all = new ConcurrentLinkedQueue<>();
 
         void add(Counter made) { all.add(made); }
 
-        /** No cycle may get lost, neither to the compiler nor to a pool that lends twice. */
+        /** Checks that neither the compiler nor a pool that leases twice has lost a cycle. */
         void check(long cycles) {
             long used = all.stream().mapToLong(c -> c.value).sum();
             if (used != cycles) {
@@ -144,21 +145,22 @@ public final class Guest {
         }
     }
 
-    private Answer oneThread(Command asked, double seconds) throws Exception {
+    private Answer oneThread(Command command, double seconds) throws Exception {
         final int batches = 10;
-        final int betweenLooks = 1000;
+        final int cyclesPerCheck = 1000;
         double[] nanoseconds = new double[batches];
         long all = 0;
         Counters counters = new Counters();
-        try (Pool<?> pool = library.ofCounters(asked.count("size"), Duration.ZERO, counters::add)) {
+        try (Pool<?> pool =
+                library.ofCounters(command.count("size"), Duration.ZERO, counters::add)) {
             Stopwatch watch = new Stopwatch();
             for (int i = 0; i < batches; ++i) {
                 long cycles = 0;
                 long began = System.nanoTime();
                 long took;
                 do {
-                    cycle(pool, betweenLooks);
-                    cycles += betweenLooks;
+                    cycle(pool, cyclesPerCheck);
+                    cycles += cyclesPerCheck;
                     took = System.nanoTime() - began;
                 } while (took < seconds / batches * 1e9);
                 nanoseconds[i] = (double) took / cycles;
@@ -172,14 +174,15 @@ public final class Guest {
         }
     }
 
-    private Answer manyThreads(Command asked, double seconds) throws Exception {
-        final int betweenLooks = 32;
-        long[] served = new long[asked.count("threads")];
+    private Answer manyThreads(Command command, double seconds) throws Exception {
+        final int cyclesPerCheck = 32;
+        long[] served = new long[command.count("threads")];
         Counters counters = new Counters();
-        try (Pool<?> pool = library.ofCounters(asked.count("size"), Duration.ZERO, counters::add)) {
-            Stopwatch.Reading reading = Crew.work(served.length, seconds, (index, crew) -> {
+        try (Pool<?> pool =
+                library.ofCounters(command.count("size"), Duration.ZERO, counters::add)) {
+            Stopwatch.Reading reading = Workers.work(served.length, seconds, (index, workers) -> {
                 long cycles = 0;
-                for (; !crew.stopped(); cycles += betweenLooks) cycle(pool, betweenLooks);
+                for (; !workers.stopped(); cycles += cyclesPerCheck) cycle(pool, cyclesPerCheck);
                 served[index] = cycles;
             });
             long all = LongStream.of(served).sum();
@@ -189,7 +192,7 @@ public final class Guest {
         }
     }
 
-    /** What a thread does while it has a resource. */
+    /** How a thread uses a leased resource. */
     private record Hold(String kind, Runnable pause) {
         static Hold of(long microseconds, boolean asleep) {
             long nanoseconds = microseconds * 1000;
@@ -198,7 +201,7 @@ public final class Guest {
             return new Hold("busy", () -> spin(nanoseconds));
         }
 
-        /** Thread.sleep() knows only milliseconds; a thread that is parked may wake too early. */
+        /** Thread.sleep() has only milliseconds; a parked thread may wake too early. */
         private static void sleep(long nanoseconds) {
             long until = System.nanoTime() + nanoseconds;
             for (long left = nanoseconds; left > 0; left = until - System.nanoTime()) {
@@ -212,13 +215,14 @@ public final class Guest {
         }
     }
 
-    /** Cycles whose acquire is timed, until the crew is stopped. */
-    private static <L> Waits timedCycles(Pool<L> pool, Runnable pause, Crew crew) throws Exception {
+    /** Runs cycles with timed acquires until the workers are stopped. */
+    private static <L> Waits timedCycles(Pool<L> pool, Runnable pause, Workers workers)
+            throws Exception {
         Waits waits = new Waits();
-        while (!crew.stopped()) {
-            long asked = System.nanoTime();
+        while (!workers.stopped()) {
+            long began = System.nanoTime();
             L lease = pool.acquire();
-            waits.record(System.nanoTime() - asked);
+            waits.record(System.nanoTime() - began);
             pool.use(lease);
             pause.run();
             pool.release(lease);
@@ -232,19 +236,20 @@ public final class Guest {
         return all;
     }
 
-    /** Cycles of the thread that made the fewest, divided by those of the one that made the most. */
+    /** The fewest cycles of a thread divided by the most. */
     private static double leastToMost(Waits[] each) {
         LongSummaryStatistics served =
                 Stream.of(each).mapToLong(Waits::count).summaryStatistics();
         return (double) served.getMin() / Math.max(served.getMax(), 1);
     }
 
-    private Answer crowd(Command asked, Hold hold, double seconds) throws Exception {
-        Waits[] each = new Waits[asked.count("threads")];
+    private Answer contended(Command command, Hold hold, double seconds) throws Exception {
+        Waits[] each = new Waits[command.count("threads")];
         Counters counters = new Counters();
-        try (Pool<?> pool = library.ofCounters(asked.count("size"), Duration.ZERO, counters::add)) {
-            Stopwatch.Reading reading = Crew.work(each.length, seconds,
-                    (index, crew) -> each[index] = timedCycles(pool, hold.pause(), crew));
+        try (Pool<?> pool =
+                library.ofCounters(command.count("size"), Duration.ZERO, counters::add)) {
+            Stopwatch.Reading reading = Workers.work(each.length, seconds,
+                    (index, workers) -> each[index] = timedCycles(pool, hold.pause(), workers));
             Waits all = together(each);
             counters.check(all.count());
             return new Answer()
@@ -258,44 +263,44 @@ public final class Guest {
         }
     }
 
-    private Answer storm(Command asked) throws Exception {
-        Duration patience = Duration.ofMillis(asked.count("timeout"));
-        if (patience.compareTo(library.shortestPatience()) < 0) {
-            patience = library.shortestPatience();
+    private Answer storm(Command command) throws Exception {
+        Duration timeout = Duration.ofMillis(command.count("timeout"));
+        if (timeout.compareTo(library.shortestTimeout()) < 0) {
+            timeout = library.shortestTimeout();
         }
-        try (Pool<?> pool = library.ofCounters(asked.count("size"), patience, made -> {})) {
-            return refusals(pool, asked.count("size"), asked.count("tasks"), patience);
+        try (Pool<?> pool = library.ofCounters(command.count("size"), timeout, made -> {})) {
+            return refusals(pool, command.count("size"), command.count("tasks"), timeout);
         }
     }
 
-    private <L> Answer refusals(Pool<L> pool, int size, int tasks, Duration patience)
+    private <L> Answer refusals(Pool<L> pool, int size, int tasks, Duration timeout)
             throws Exception {
         List<L> taken = new ArrayList<>();
         for (int i = 0; i < size; ++i) taken.add(pool.acquire());
         long[] waited = new long[tasks];
-        Stopwatch.Reading reading = Crew.once(tasks, SMALL_STACK, patience, (index, crew) -> {
+        Stopwatch.Reading reading = Workers.once(tasks, SMALL_STACK, timeout, (index, workers) -> {
             long began = System.nanoTime();
             try {
                 pool.acquire();
-                throw new IllegalStateException("a resource where there was none");
+                throw new IllegalStateException("an exhausted pool leased a resource");
             } catch (Exception e) {
                 if (!library.isRefusal(e)) throw e;
                 waited[index] = System.nanoTime() - began;
             }
         });
         for (L lease : taken) pool.release(lease);
-        long latest = LongStream.of(waited).max().orElseThrow() - patience.toNanos();
+        long latest = LongStream.of(waited).max().orElseThrow() - timeout.toNanos();
         return new Answer().metric(latest * 1e-6, "ms", "latest")
                 .metric(reading.cpuSeconds() * 1e3, "ms", "cpu").cores(reading);
     }
 
-    private Answer queries(Command asked, double seconds) throws Exception {
-        Server server = new Server(asked.text("host"), asked.count("port"), asked.text("database"),
-                asked.text("user"), asked.text("password"));
-        Waits[] each = new Waits[asked.count("borrowers")];
-        try (Pool<?> pool = library.ofAccounts(asked.count("size"), server)) {
-            Stopwatch.Reading reading = Crew.work(each.length, seconds,
-                    (index, crew) -> each[index] = timedCycles(pool, () -> {}, crew));
+    private Answer queries(Command command, double seconds) throws Exception {
+        Server server = new Server(command.text("host"), command.count("port"),
+                command.text("database"), command.text("user"), command.text("password"));
+        Waits[] each = new Waits[command.count("borrowers")];
+        try (Pool<?> pool = library.ofAccounts(command.count("size"), server)) {
+            Stopwatch.Reading reading = Workers.work(each.length, seconds,
+                    (index, workers) -> each[index] = timedCycles(pool, () -> {}, workers));
             Waits all = together(each);
             return new Answer()
                     .metric(all.count() / reading.seconds() * 1e-3, "k/s", "queries")
