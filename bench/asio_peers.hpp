@@ -1,5 +1,4 @@
-// What an Asio user would write instead of cenote: a channel as a pool, and the textbook pool of a
-// strand, a deque and a timer per waiter.
+// Pools that an Asio user would write: a channel, and a strand with a deque and a timer per waiter.
 #pragma once
 
 #include <atomic>
@@ -29,7 +28,7 @@ namespace cenote::bench {
 
 namespace asio = boost::asio;
 
-/// One io_context, run by as many threads as call run(), which it is told as Asio recommends.
+/// One io_context for `threads` threads.
 class asio_loop {
 public:
     using coroutine = asio::awaitable<void>;
@@ -38,7 +37,7 @@ public:
 
     void spawn(coroutine started) { asio::co_spawn(io, std::move(started), asio::detached); }
 
-    /// Lets `count` coroutines begin, so that their making is not in the measured time.
+    /// Starts `count` coroutines, so that their creation is not measured.
     void begin(std::size_t count) {
         for (std::size_t i = 0; i < count; ++i) io.poll_one();
     }
@@ -50,7 +49,7 @@ public:
     asio::io_context io;
 };
 
-/// An io_context for each thread; coroutines are spread over them.
+/// One io_context per thread; coroutines are distributed over them.
 class asio_loop_each {
 public:
     using coroutine = asio::awaitable<void>;
@@ -78,92 +77,92 @@ private:
     std::atomic<std::size_t> running_{0};
 };
 
-/// With the executor's own type: any_io_executor would make the callbacks slower.
+/// With the concrete executor type, because any_io_executor would be slower.
 using channel = asio::experimental::concurrent_channel<asio::io_context::executor_type,
-                                                       void(boost::system::error_code, thing*)>;
+                                                       void(boost::system::error_code, resource*)>;
 
-/// The things a peer lends, each on the heap.
-class things {
+/// The resources of a peer, each on the heap.
+class resource_set {
 public:
-    explicit things(std::size_t size) {
-        for (std::size_t i = 0; i < size; ++i) all_.push_back(std::make_unique<thing>());
+    explicit resource_set(std::size_t size) {
+        for (std::size_t i = 0; i < size; ++i) all_.push_back(std::make_unique<resource>());
     }
     auto begin() const { return all_.begin(); }
     auto end() const { return all_.end(); }
 
 private:
-    std::vector<std::unique_ptr<thing>> all_;
+    std::vector<std::unique_ptr<resource>> all_;
 };
 
-/// A channel that holds what is idle: to receive is to acquire. As there is room for everything,
-/// nothing has to wait to be sent.
+/// A channel of idle resources: receiving acquires. Its capacity fits all resources, so sending
+/// never waits.
 class channel_pool {
 public:
-    channel_pool(asio_loop& loop, std::size_t size) : things_(size), idle_(loop.io, size) {
-        for (const auto& t : things_) release(t.get());
+    channel_pool(asio_loop& loop, std::size_t size) : resources_(size), idle_(loop.io, size) {
+        for (const auto& t : resources_) release(t.get());
     }
 
     auto acquire() { return idle_.async_receive(asio::use_awaitable); }
-    void release(thing* back) { idle_.try_send(boost::system::error_code(), back); }
+    void release(resource* back) { idle_.try_send(boost::system::error_code(), back); }
 
     channel& idle() { return idle_; }
 
 private:
-    things things_;
+    resource_set resources_;
     channel idle_;
 };
 
-/// The same without a coroutine: one of those who borrow, as a chain of callbacks.
+/// A borrower of a channel_pool as a chain of callbacks, without a coroutine.
 class callback_borrower {
 public:
     enum class hold { shortly, over_a_yield };
 
-    /// `leaves` says, after each cycle, whether that was the last.
-    template <class Leaves>
-    static void start(asio_loop& loop, channel_pool& pool, hold how, Leaves leaves) {
-        auto* self = new of<Leaves>(loop, pool, how, std::move(leaves));
+    /// `is_last` is called after each cycle; true ends the borrower.
+    template <class IsLast>
+    static void start(asio_loop& loop, channel_pool& pool, hold how, IsLast is_last) {
+        auto* self = new of<IsLast>(loop, pool, how, std::move(is_last));
         asio::post(loop.io, [self] { self->acquire(); });
     }
 
 private:
-    /// Deletes itself when it leaves.
-    template <class Leaves>
+    /// Deletes itself at its end.
+    template <class IsLast>
     struct of {
-        of(asio_loop& l, channel_pool& p, hold h, Leaves last)
-            : loop(l), pool(p), how(h), leaves(std::move(last)) {}
+        of(asio_loop& l, channel_pool& p, hold h, IsLast last)
+            : loop(l), pool(p), how(h), is_last(std::move(last)) {}
 
         void acquire() {
-            pool.idle().async_receive([this](boost::system::error_code, thing* granted) {
-                held = granted;
-                ++held->uses;
+            pool.idle().async_receive([this](boost::system::error_code, resource* granted) {
+                leased = granted;
+                ++leased->uses;
                 if (how == hold::shortly) release();
                 else asio::post(loop.io, [this] { release(); });
             });
         }
         void release() {
-            pool.release(held);
-            if (leaves()) delete this;
+            pool.release(leased);
+            if (is_last()) delete this;
             else acquire();
         }
 
         asio_loop& loop;
         channel_pool& pool;
         hold how;
-        Leaves leaves;
-        thing* held = nullptr;
+        IsLast is_last;
+        resource* leased = nullptr;
     };
 };
 
-/// The textbook pool of Asio: everything happens on a strand; whoever waits is a handler in a deque
-/// and has a timer for its deadline.
+/// A textbook pool for Asio: everything runs on a strand; a waiter is a handler in a deque, with a
+/// timer for its deadline.
 class strand_pool {
-    using signature = void(boost::system::error_code, thing*);
+    using signature = void(boost::system::error_code, resource*);
     using any_handler = asio::any_completion_handler<signature>;
 
 public:
     strand_pool(asio_loop& loop, std::size_t size)
-        : io_(loop.io), strand_(asio::make_strand(loop.io)), things_(size) {
-        for (const auto& t : things_) idle_.push_back(t.get());
+        : io_(loop.io), strand_(asio::make_strand(loop.io)), resources_(size) {
+        for (const auto& t : resources_) idle_.push_back(t.get());
     }
 
     template <class Token>
@@ -178,7 +177,7 @@ public:
 
     auto acquire() { return async_acquire(std::chrono::seconds(30), asio::use_awaitable); }
 
-    void release(thing* back) {
+    void release(resource* back) {
         asio::post(strand_, [this, back] {
             if (waiting_.empty()) {
                 idle_.push_back(back);
@@ -202,7 +201,7 @@ private:
     template <class Handler>
     void lend_or_wait(std::chrono::nanoseconds timeout, Handler handler) {
         if (!idle_.empty()) {
-            thing* taken = idle_.back();
+            resource* taken = idle_.back();
             idle_.pop_back();
             complete(std::move(handler), {}, taken);
             return;
@@ -210,21 +209,21 @@ private:
         auto last = std::make_shared<waiter>(any_handler(std::move(handler)),
                                              asio::steady_timer(strand_, timeout));
         waiting_.push_back(last);
-        last->deadline.async_wait([this, last](boost::system::error_code cancelled) {
-            if (cancelled || std::erase(waiting_, last) == 0) return;
+        last->deadline.async_wait([this, last](boost::system::error_code canceled) {
+            if (canceled || std::erase(waiting_, last) == 0) return;
             complete(std::move(last->handler), asio::error::timed_out, nullptr);
         });
     }
 
     template <class Handler>
-    void complete(Handler handler, boost::system::error_code error, thing* granted) {
+    void complete(Handler handler, boost::system::error_code error, resource* granted) {
         asio::post(io_, asio::append(std::move(handler), error, granted));
     }
 
     asio::io_context& io_;
     asio::strand<asio::io_context::executor_type> strand_;
-    things things_;
-    std::vector<thing*> idle_;
+    resource_set resources_;
+    std::vector<resource*> idle_;
     std::deque<std::shared_ptr<waiter>> waiting_;
 };
 

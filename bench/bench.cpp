@@ -1,4 +1,4 @@
-// cenote-bench: measures cenote against the textbook pool and against what the hardware allows.
+// cenote-bench: measures cenote against other pools and against the limits of the hardware.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -10,9 +10,9 @@
 #include <sys/utsname.h>
 #include <thread>
 
-#include "guest.hpp"
 #include "instructions.hpp"
-#include "peace.hpp"
+#include "noise.hpp"
+#include "peer_process.hpp"
 #include "peers.hpp"
 #include "report.hpp"
 #include "stopwatch.hpp"
@@ -51,27 +51,28 @@ std::string this_machine() {
 [[noreturn]] void usage(int status) {
     std::fprintf(status == 0 ? stdout : stderr,
                  "usage: cenote-bench [--quick] [--filter TEXT] [--json FILE] [--peers FOLDER]\n"
-                 "  --quick        3 short repetitions instead of 7: a look, not a measurement\n"
-                 "  --filter TEXT  only workloads whose name contains TEXT\n"
-                 "  --json FILE    write workload, subject, metric, value and spread to FILE\n"
-                 "  --peers FOLDER also the pools of other languages, whose programs are there\n"
-                 "  --cycles NAME COUNT  only make cycles of one pool: for callgrind\n");
+                 "  --quick         3 short repetitions instead of 7: rough results\n"
+                 "  --filter TEXT   run only workloads whose name contains TEXT\n"
+                 "  --json FILE     write workload, subject, metric, value and spread to FILE\n"
+                 "  --peers FOLDER  also measure the peer processes in FOLDER\n"
+                 "  --cycles NAME COUNT  only run cycles of one pool, for callgrind\n");
     std::exit(status);
 }
 
-/// Without a second thread glibc and libstdc++ take short cuts that no user of a pool ever sees.
+/// A second thread, without which glibc and libstdc++ skip work that users of a pool always pay
+/// for.
 class parked_thread {
 public:
-    parked_thread() : thread_([this] { leave_.acquire(); }) {}
+    parked_thread() : thread_([this] { end_.acquire(); }) {}
     ~parked_thread() {
-        leave_.release();
+        end_.release();
         thread_.join();
     }
     parked_thread(const parked_thread&) = delete;
     parked_thread& operator=(const parked_thread&) = delete;
 
 private:
-    std::binary_semaphore leave_{0};
+    std::binary_semaphore end_{0};
     std::thread thread_;
 };
 
@@ -116,20 +117,20 @@ int main(int argc, char** argv) {
     parked_thread parked;
     processor_time before = processor_time::now();
     for (const std::string& name : missing_peers())
-        std::printf("skipped: %s is not there (make bench-peers)\n", name.c_str());
-    guests others(results.how().peers);
-    run_cycles(results, others);
+        std::printf("skipped: %s is not installed (make bench-peers)\n", name.c_str());
+    peer_processes peers(results.how().peers);
+    run_cycles(results, peers);
     run_c(results);
-    run_contention(results, others);
-    run_coroutines(results, others);
-    run_storm(results, others);
-    run_queries(results, others);
+    run_contention(results, peers);
+    run_coroutines(results, peers);
+    run_storm(results, peers);
+    run_queries(results, peers);
     run_machine(results);
     run_servers(results);
     run_databases(results);
     run_outages(results);
     run_headers(results);
-    std::printf("\n%.1f %% of the processors' time was stolen by other guests\n",
+    std::printf("\n%.1f %% steal time: used by other virtual machines of the host\n",
                 100 * processor_time::now().stolen_since(before));
     return results.finish() ? 0 : 1;
 }

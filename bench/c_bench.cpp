@@ -1,4 +1,4 @@
-// What the way through C costs: the same cycle, once as a template and once behind handles.
+// The cost of the C API: the same cycle through the template and through handles.
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -15,17 +15,17 @@ namespace {
 constexpr const char* cpp = "C++";
 constexpr const char* in_c = "C";
 
-/// As many as `cenote_pool`, and as ready.
+/// cenote_pool through the C API.
 class c_pool {
 public:
     explicit c_pool(std::size_t size) {
         cenote_connector connector{};
         connector.size = sizeof connector;
         connector.open = [](void*, void** made, cenote_failure*) -> int {
-            *made = new lone_thing;
+            *made = new padded_resource;
             return CENOTE_KEEP;
         };
-        connector.close = [](void*, void* made) { delete static_cast<lone_thing*>(made); };
+        connector.close = [](void*, void* made) { delete static_cast<padded_resource*>(made); };
         cenote_options o;
         check(cenote_options_init(&o, sizeof o));
         o.name = "bench";
@@ -39,9 +39,9 @@ public:
 
     friend void cycle(c_pool& p) {
         cenote_lease lease = 0;
-        void* resource = nullptr;
-        check(cenote_acquire(p.pool_, CENOTE_DEFAULT_TIMEOUT, &lease, &resource));
-        ++static_cast<thing*>(resource)->uses;
+        void* leased = nullptr;
+        check(cenote_acquire(p.pool_, CENOTE_DEFAULT_TIMEOUT, &lease, &leased));
+        ++static_cast<resource*>(leased)->uses;
         check(cenote_release(lease));
     }
 

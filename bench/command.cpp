@@ -1,4 +1,4 @@
-// Runs programs and understands what they say.
+// Runs programs and parses their results.
 #include "command.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace cenote::bench {
 
 namespace {
 
-/// Up to the next space, which goes, too.
+/// Removes the first word and the space after it.
 std::string_view take_word(std::string_view& from) {
     std::string_view word = from.substr(0, from.find(' '));
     from.remove_prefix(std::min(from.size(), word.size() + 1));
@@ -45,15 +45,15 @@ std::string output_of(const std::vector<std::string>& words) {
     std::array<char, 4096> some{};
     while (std::size_t got = std::fread(some.data(), 1, some.size(), out))
         all.append(some.data(), got);
-    if (::pclose(out) != 0) throw std::runtime_error("fails: " + command + all);
+    if (::pclose(out) != 0) throw std::runtime_error("failed: " + command + all);
     return all;
 }
 
 measured metrics_of(const std::vector<std::string>& words) {
     measured m;
     try {
-        std::string said = output_of(words);
-        std::string_view left = said;
+        std::string output = output_of(words);
+        std::string_view left = output;
         while (!left.empty()) {
             std::string_view line = left.substr(0, left.find('\n'));
             left.remove_prefix(std::min(left.size(), line.size() + 1));
@@ -71,7 +71,7 @@ void add_line(measured& to, std::string_view line) {
     else if (word == "failed") to.failed = line;
     else if (word == "cores") to.cores = number(line);
     else if (word == "metric") to.metrics.push_back(metric_of(line));
-    else throw std::runtime_error("says " + std::string(word));
+    else throw std::runtime_error("invalid line: " + std::string(word));
 }
 
 }  // namespace cenote::bench

@@ -1,4 +1,4 @@
-// Other programs that are run to their end.
+// Runs other programs and parses their results.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace cenote::bench {
 
-/// What a command prints, both ways. Throws std::runtime_error if it cannot be run, or fails.
+/// The output of a command on stdout and stderr. Throws std::runtime_error if it fails.
 std::string output_of(const std::vector<std::string>& words);
 
-/// What it prints as peers/README.md has it: lines of `metric`. What goes wrong is in the answer.
+/// Runs a command that prints results in the format of peers/README.md. An error is in the result.
 measured metrics_of(const std::vector<std::string>& words);
 
-/// Adds what a line of an answer says. Throws std::runtime_error if it says nothing known.
+/// Parses a line in the format of peers/README.md. Throws std::runtime_error if it is invalid.
 void add_line(measured& to, std::string_view line);
 
 }  // namespace cenote::bench

@@ -1,4 +1,4 @@
-// What waiting is like when there are more threads than resources.
+// W3: throughput, wait times and fairness with more threads than resources.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -12,11 +12,10 @@
 
 #include "cenote/metrics.hpp"
 #include "cenote/observer.hpp"
-#include "crew.hpp"
 #include "peers.hpp"
 #include "stopwatch.hpp"
 #include "subjects.hpp"
-#include "waits.hpp"
+#include "thread_group.hpp"
 #include "workloads.hpp"
 
 namespace cenote::bench {
@@ -32,67 +31,48 @@ void work_a_microsecond() {
     }
 }
 
-/// As long as a query: the thread gives its processor away.
-void wait_for_an_answer() { std::this_thread::sleep_for(100us); }
+/// As long as a query; the thread sleeps.
+void sleep_like_a_query() { std::this_thread::sleep_for(100us); }
 
 template <class Pool>
-measured run_crowd(Pool& pool, std::size_t threads, double seconds, void (*hold)()) {
-    std::vector<waits> each(threads);
-    shift done =
-        run_crew(threads, false, seconds, [&](std::size_t index, const std::atomic<bool>& stop) {
-            std::uint64_t cycles = 0;
-            for (; !stop.load(std::memory_order_relaxed); ++cycles) {
-                std::uint64_t asked = ticks();
-                auto lease = pool.acquire();
-                each[index].record(ticks() - asked);
-                ++lease->uses;
-                hold();
-            }
-            return cycles;
+measured run_contended(Pool& pool, std::size_t threads, double seconds, void (*hold)()) {
+    timed_result done = run_timed(
+        threads, seconds, [&](std::size_t) { return pool.acquire(); },
+        [&](auto& lease, std::size_t) {
+            ++lease->uses;
+            hold();
         });
-    waits all;
-    for (const waits& w : each) all.add(w);
-    auto microseconds = [](std::uint64_t t) {
-        return static_cast<double>(t) * nanoseconds_per_tick() * 1e-3;
-    };
-    auto [least, most] = std::minmax_element(done.served.begin(), done.served.end());
-    double evenness = static_cast<double>(*least) / static_cast<double>(std::max(*most, 1ul));
-    return {.metrics = {{"cycles", done.per_second() * 1e-3, "k/s"},
-                        {"wait p50", microseconds(all.quantile(0.5)), "us"},
-                        {"wait p99", microseconds(all.quantile(0.99)), "us"},
-                        {"wait p99.9", microseconds(all.quantile(0.999)), "us"},
-                        {"wait longest", microseconds(all.longest()), "us"},
-                        {"least/most", evenness, ""},
-                        {"cores", done.cores, ""}},
-            .cores = done.cores};
+    measured m = done.as_measured("cycles");
+    m.metrics.push_back({"cores", done.cores, ""});
+    return m;
 }
 
-/// How long, and how, a resource is held.
+/// How a resource is used while it is leased.
 struct holding {
     void (*spend)();
-    const char* for_guests;
+    const char* for_peer_processes;
 };
 constexpr holding not_at_all{[] {}, " hold=0 asleep=0"};
 constexpr holding a_busy_microsecond{work_a_microsecond, " hold=1 asleep=0"};
-constexpr holding asleep{wait_for_an_answer, " hold=100 asleep=1"};
+constexpr holding asleep{sleep_like_a_query, " hold=100 asleep=1"};
 
 constexpr std::size_t resources = 4;
 
-/// Everybody on so many resources. Pools that put threads to sleep need fewer processors.
-workload crowds(std::size_t threads, cenote::fairness fairness, holding held, double cores_needed,
-                const guests& others) {
+/// `cores_needed`: fewer for pools that put threads to sleep.
+workload contended(std::size_t threads, cenote::fairness fairness, holding use, double cores_needed,
+                   const peer_processes& peers) {
     workload w{.seconds = 0.8};
     auto ours = std::make_shared<cenote_pool>(resources, options{.fairness = fairness});
     w.subjects.push_back({"cenote",
-                          [=](double s) { return run_crowd(*ours, threads, s, held.spend); },
+                          [=](double s) { return run_contended(*ours, threads, s, use.spend); },
                           cores_needed});
-    meet_peers([&]<class Pool>(const char* name) {
+    for_each_peer([&]<class Pool>(const char* name) {
         auto pool = std::make_shared<Pool>(resources);
         w.subjects.push_back(
-            {name, [=](double s) { return run_crowd(*pool, threads, s, held.spend); }});
+            {name, [=](double s) { return run_contended(*pool, threads, s, use.spend); }});
     });
-    others.join(w, {hikaricp, commons_pool2, puddle, go_channel, r2d2, psycopg_pool},
-                "w3 size=4 threads=" + std::to_string(threads) + held.for_guests);
+    peers.add_subjects(w, {hikaricp, commons_pool2, puddle, go_channel, r2d2, psycopg_pool},
+                       "w3 size=4 threads=" + std::to_string(threads) + use.for_peer_processes);
     return w;
 }
 
@@ -100,8 +80,8 @@ const std::vector<std::string> all_peers{textbook, semaphore,   soci_,    poco,
                                          tbb_,     moodycamel_, hikaricp, commons_pool2,
                                          puddle,   go_channel,  r2d2};
 
-workload long_holds(const guests& others) {
-    workload w = crowds(32, fairness::strict, asleep, 0, others);
+workload long_holds(const peer_processes& peers) {
+    workload w = contended(32, fairness::strict, asleep, 0, peers);
     w.about = "32 threads on 4 resources, each held for 100 us asleep, like a network round trip";
     w.goals = {
         {"throughput, cenote / the best", goal::bound::at_least, 0.95,
@@ -113,15 +93,15 @@ workload long_holds(const guests& others) {
     return w;
 }
 
-workload short_holds(std::size_t threads, holding held, const std::string& about,
-                     const guests& others) {
+workload short_holds(std::size_t threads, holding use, const std::string& about,
+                     const peer_processes& peers) {
     constexpr double cores_needed = 1.8;
-    workload w = crowds(threads, fairness::bounded, held, cores_needed, others);
+    workload w = contended(threads, fairness::bounded, use, cores_needed, peers);
     w.about = std::to_string(threads) + " threads on 4 resources, " + about + "; bounded fairness";
-    // Its waits are what the threads lose to each other's time slices: nobody can promise less.
+    // Its waits are due to the threads' time slices only: a lower bound for every pool.
     w.subjects.push_back({"no pool", [=](double s) {
                               no_pool each_its_own;
-                              return run_crowd(each_its_own, threads, s, held.spend);
+                              return run_contended(each_its_own, threads, s, use.spend);
                           }});
     w.goals = {
         {"throughput, cenote / the best", goal::bound::at_least, 0.75,
@@ -132,32 +112,32 @@ workload short_holds(std::size_t threads, holding held, const std::string& about
     return w;
 }
 
-/// Hears what happens, and does what any observer has to do at least.
+/// A minimal observer: counts events.
 class listener final : public observer {
 public:
-    explicit listener(bool hears_of_leases) : hears_of_leases_(hears_of_leases) {}
+    explicit listener(bool every_lease) : every_lease_(every_lease) {}
 
     void on_event(const event& what) override {
-        heard_[static_cast<std::size_t>(what.kind)].fetch_add(1, std::memory_order_relaxed);
+        counts_[static_cast<std::size_t>(what.kind)].fetch_add(1, std::memory_order_relaxed);
     }
     bool wants(event_kind kind) const override {
-        return hears_of_leases_ || (kind != event_kind::acquired && kind != event_kind::released);
+        return every_lease_ || (kind != event_kind::acquired && kind != event_kind::released);
     }
 
 private:
-    bool hears_of_leases_;
-    std::array<std::atomic<std::uint64_t>, event_kind_count> heard_{};
+    bool every_lease_;
+    std::array<std::atomic<std::uint64_t>, event_kind_count> counts_{};
 };
 
-/// A pool that somebody listens to, and whose metrics are written down 20 times a second: some
-/// hundred times as often as a Prometheus would.
+/// A pool with an observer, whose metrics are formatted 20 times a second: a few hundred times as
+/// often as for a Prometheus.
 struct watched_pool {
-    watched_pool(fairness order, bool hears_of_leases)
-        : pool(resources, options{.fairness = order,
-                                  .observers = {std::make_shared<listener>(hears_of_leases)}}),
+    watched_pool(fairness order, bool every_lease)
+        : pool(resources,
+               options{.fairness = order, .observers = {std::make_shared<listener>(every_lease)}}),
           entry(all.add(pool.pool.control())) {}
 
-    lease<thing> acquire() { return pool.acquire(); }
+    lease<resource> acquire() { return pool.acquire(); }
 
     measured run(std::size_t threads, double seconds, void (*hold)()) {
         std::jthread scraper([this](const std::stop_token& stop) {
@@ -166,7 +146,7 @@ struct watched_pool {
                 written += text.size();
             }
         });
-        return run_crowd(*this, threads, seconds, hold);
+        return run_contended(*this, threads, seconds, hold);
     }
 
     cenote_pool pool;
@@ -175,40 +155,40 @@ struct watched_pool {
     std::uint64_t written = 0;
 };
 
-constexpr const char* unwatched = "nobody looks";
+constexpr const char* unwatched = "without observer";
 constexpr const char* watched = "metrics and an observer";
 constexpr const char* watched_closely = "an observer of every lease";
 
-/// What it costs to be looked at.
-workload observed(std::size_t threads, fairness order, holding held, const std::string& about) {
+/// The cost of metrics and observers.
+workload observed(std::size_t threads, fairness order, holding use, const std::string& about) {
     workload w{.about = std::to_string(threads) + " threads on 4 resources, " + about,
                .seconds = 0.8};
     auto alone = std::make_shared<cenote_pool>(resources, options{.fairness = order});
     w.subjects.push_back(
-        {unwatched, [=](double s) { return run_crowd(*alone, threads, s, held.spend); }});
+        {unwatched, [=](double s) { return run_contended(*alone, threads, s, use.spend); }});
     for (bool closely : {false, true}) {
         auto pool = std::make_shared<watched_pool>(order, closely);
         w.subjects.push_back({closely ? watched_closely : watched,
-                              [=](double s) { return pool->run(threads, s, held.spend); }});
+                              [=](double s) { return pool->run(threads, s, use.spend); }});
     }
-    w.goals = {{"throughput, metrics and an observer / nobody looks", goal::bound::at_least, 0.95,
-                ratio(watched, unwatched, "cycles")}};
+    w.goals = {{"throughput, metrics and an observer / without observer", goal::bound::at_least,
+                0.95, ratio(watched, unwatched, "cycles")}};
     return w;
 }
 
-/// Turns, and what `bypass_for` does, from strict order to 10 ms: how the default was chosen.
-workload bypasses(std::size_t threads, holding held, const std::string& about) {
+/// The effect of `turns` and of `bypass_for`, up to 10 ms; this workload chose the default.
+workload bypasses(std::size_t threads, holding use, const std::string& about) {
     workload w{.about = std::to_string(threads) + " threads on 4 resources, " + about +
                         "; how long newcomers may overtake the head",
                .seconds = 0.8};
     auto add = [&](const std::string& name, const options& how) {
         auto pool = std::make_shared<cenote_pool>(resources, how);
         w.subjects.push_back(
-            {name, [=](double s) { return run_crowd(*pool, threads, s, held.spend); }});
+            {name, [=](double s) { return run_contended(*pool, threads, s, use.spend); }});
     };
-    auto barging = std::make_shared<textbook_pool<lone_thing>>(resources);
+    auto barging = std::make_shared<textbook_pool<padded_resource>>(resources);
     w.subjects.push_back(
-        {textbook, [=](double s) { return run_crowd(*barging, threads, s, held.spend); }});
+        {textbook, [=](double s) { return run_contended(*barging, threads, s, use.spend); }});
     add("strict", {.fairness = fairness::strict});
     add("turns", {.fairness = fairness::turns});
     for (int microseconds : {200, 500, 1'000, 2'000, 5'000, 10'000})
@@ -219,18 +199,18 @@ workload bypasses(std::size_t threads, holding held, const std::string& about) {
 
 }  // namespace
 
-void run_contention(report& into, const guests& others) {
+void run_contention(report& into, const peer_processes& peers) {
     into.run("w3-bypass-32-asleep-100us",
              [] { return bypasses(32, asleep, "each held for 100 us asleep"); });
     into.run("w3-bypass-8-hold-1us",
              [] { return bypasses(8, a_busy_microsecond, "each held for 1 us busy"); });
-    into.run("w3-32-asleep-100us", [&] { return long_holds(others); });
+    into.run("w3-32-asleep-100us", [&] { return long_holds(peers); });
     for (std::size_t threads : {8u, 32u}) {
         std::string name = "w3-" + std::to_string(threads);
         into.run(name + "-hold-0",
-                 [&] { return short_holds(threads, not_at_all, "given back at once", others); });
+                 [&] { return short_holds(threads, not_at_all, "released at once", peers); });
         into.run(name + "-hold-1us", [&] {
-            return short_holds(threads, a_busy_microsecond, "each held for 1 us busy", others);
+            return short_holds(threads, a_busy_microsecond, "each held for 1 us busy", peers);
         });
     }
     into.run("watched-32-asleep-100us",
@@ -240,7 +220,7 @@ void run_contention(report& into, const guests& others) {
                         "each held for 1 us busy; bounded");
     });
     into.run("watched-2-hold-0", [] {
-        return observed(2, fairness::strict, not_at_all, "given back at once: the fast lane");
+        return observed(2, fairness::strict, not_at_all, "released at once: the fast lane");
     });
 }
 

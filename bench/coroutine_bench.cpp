@@ -1,5 +1,4 @@
-// What it costs to wait without a thread: many coroutines on few resources, and one that has not to
-// wait at all.
+// W4: the cost of waiting in coroutines: many coroutines on few resources, and one without a wait.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -12,9 +11,9 @@
 
 #include "command.hpp"
 #include "coroutine_subjects.hpp"
-#include "crew.hpp"
 #include "stopwatch.hpp"
 #include "subjects.hpp"
+#include "thread_group.hpp"
 #include "workloads.hpp"
 
 namespace cenote::bench {
@@ -23,16 +22,16 @@ namespace {
 
 constexpr std::size_t resources = 20;
 
-/// What the borrowers of one run share. A cycle counts if it ended before the whistle.
-struct crowd {
+/// Shared by the borrowers of one run. A cycle counts if it ended before the stop.
+struct run_state {
     std::atomic<bool> stop{false};
-    std::atomic<std::uint64_t> cycles{0};  // of those who have left
+    std::atomic<std::uint64_t> cycles{0};  // of ended borrowers
 
     bool stopped() const { return stop.load(std::memory_order_relaxed); }
 };
 
 template <class Loop, pool_on<Loop> Pool>
-typename Loop::coroutine borrow(Loop& loop, Pool& pool, crowd& all) {
+typename Loop::coroutine borrow(Loop& loop, Pool& pool, run_state& all) {
     for (std::uint64_t cycles = 0;; ++cycles) {
         auto lease = co_await pool.acquire();
         ++lease->uses;
@@ -45,7 +44,7 @@ typename Loop::coroutine borrow(Loop& loop, Pool& pool, crowd& all) {
 }
 
 template <class Loop, pool_on<Loop> Pool>
-typename Loop::coroutine borrow_without_yield(Pool& pool, crowd& all) {
+typename Loop::coroutine borrow_without_yield(Pool& pool, run_state& all) {
     for (std::uint64_t cycles = 0;; ++cycles) {
         auto lease = co_await pool.acquire();
         ++lease->uses;
@@ -57,7 +56,7 @@ typename Loop::coroutine borrow_without_yield(Pool& pool, crowd& all) {
 }
 
 template <class Loop>
-typename Loop::coroutine only_yield(Loop& loop, crowd& all) {
+typename Loop::coroutine only_yield(Loop& loop, run_state& all) {
     for (std::uint64_t cycles = 0;; ++cycles) {
         co_await loop.yield();
         if (!all.stopped()) continue;
@@ -71,9 +70,9 @@ struct rate {
     double cores = 0;
 };
 
-/// Runs what was spawned on `threads`, and has it stop after `seconds`.
+/// Runs the spawned coroutines on `threads` threads for `seconds`.
 template <class Loop>
-rate run(Loop& loop, crowd& all, std::size_t threads, double seconds) {
+rate run(Loop& loop, run_state& all, std::size_t threads, double seconds) {
     std::latch ready(static_cast<std::ptrdiff_t>(threads) + 1);
     std::vector<std::thread> running;
     for (std::size_t i = 0; i < threads; ++i)
@@ -103,11 +102,11 @@ measured one(const rate& r) {
 double cores_for(std::size_t threads) { return threads == 1 ? 0.9 : 1.75; }
 
 template <class Loop, pool_on<Loop> Pool>
-subject crowd_of(const std::string& name, std::size_t borrowers, std::size_t threads) {
+subject borrowers_of(const std::string& name, std::size_t borrowers, std::size_t threads) {
     auto go = [=](double seconds) {
         Loop loop(threads);
         Pool pool(loop, resources);
-        crowd all;
+        run_state all;
         for (std::size_t i = 0; i < borrowers; ++i) loop.spawn(borrow(loop, pool, all));
         loop.begin(borrowers);
         return many(run(loop, all, threads, seconds));
@@ -119,7 +118,7 @@ template <class Loop>
 subject yields_of(const std::string& name, std::size_t borrowers, std::size_t threads) {
     auto go = [=](double seconds) {
         Loop loop(threads);
-        crowd all;
+        run_state all;
         for (std::size_t i = 0; i < borrowers; ++i) loop.spawn(only_yield(loop, all));
         loop.begin(borrowers);
         return many(run(loop, all, threads, seconds));
@@ -127,12 +126,12 @@ subject yields_of(const std::string& name, std::size_t borrowers, std::size_t th
     return {name, go, cores_for(threads)};
 }
 
-/// Runs as many chains of callbacks as there would be coroutines.
+/// Runs chains of callbacks instead of coroutines.
 rate run_callbacks(std::size_t count, callback_borrower::hold how, std::size_t threads,
                    double seconds) {
     asio_loop loop(threads);
     channel_pool pool(loop, resources);
-    crowd all;
+    run_state all;
     for (std::size_t i = 0; i < count; ++i)
         callback_borrower::start(loop, pool, how, [&all, cycles = std::uint64_t{0}]() mutable {
             if (!all.stopped()) return ++cycles, false;
@@ -156,7 +155,7 @@ constexpr const char* own_loop = "cenote, co_acquire";
 constexpr const char* channel_awaited = "channel, awaited";
 constexpr const char* channel_callbacks = "channel, callbacks";
 
-/// What users have to choose from.
+/// The alternatives of a user.
 const std::vector<std::string> all_peers{channel_awaited, channel_callbacks, "strand, awaited",
                                          puddle,          go_channel,        psycopg_pool};
 
@@ -176,43 +175,43 @@ std::vector<goal> crowded_goals(std::size_t threads) {
              ratio_to_best(own_loop, all_peers, "cycles", best::largest)}};
 }
 
-workload crowded(std::size_t borrowers, std::size_t threads, const guests& others) {
-    workload w{.about = std::to_string(borrowers) +
-                        " coroutines on 20 resources: acquire, yield, " + "release; " +
-                        std::to_string(threads) + (threads == 1 ? " thread" : " threads"),
-               .seconds = 0.3,
-               .subjects =
-                   {
-                       // What the loops can do without any pool.
-                       yields_of<asio_loop>("Asio, only yield", borrowers, threads),
-                       yields_of<run_queue>("own loop, only yield", borrowers, threads),
-                       // Peers.
-                       crowd_of<asio_loop, channel_pool>(channel_awaited, borrowers, threads),
-                       callbacks(channel_callbacks, borrowers, threads),
-                       crowd_of<asio_loop, strand_pool>("strand, awaited", borrowers, threads),
-                       crowd_of<run_queue, queue_pool>("textbook, own loop", borrowers, threads),
-                       crowd_of<asio_loop, cenote_on_asio>(awaited, borrowers, threads),
-                       crowd_of<run_queue, cenote_on_queue>(own_loop, borrowers, threads),
-                   },
-               .goals = crowded_goals(threads)};
+workload crowded(std::size_t borrowers, std::size_t threads, const peer_processes& peers) {
+    workload w{
+        .about = std::to_string(borrowers) + " coroutines on 20 resources: acquire, yield, " +
+                 "release; " + std::to_string(threads) + (threads == 1 ? " thread" : " threads"),
+        .seconds = 0.3,
+        .subjects =
+            {
+                // The loops without a pool.
+                yields_of<asio_loop>("Asio, only yield", borrowers, threads),
+                yields_of<run_queue>("own loop, only yield", borrowers, threads),
+                // Peers.
+                borrowers_of<asio_loop, channel_pool>(channel_awaited, borrowers, threads),
+                callbacks(channel_callbacks, borrowers, threads),
+                borrowers_of<asio_loop, strand_pool>("strand, awaited", borrowers, threads),
+                borrowers_of<run_queue, queue_pool>("textbook, own loop", borrowers, threads),
+                borrowers_of<asio_loop, cenote_on_asio>(awaited, borrowers, threads),
+                borrowers_of<run_queue, cenote_on_queue>(own_loop, borrowers, threads),
+            },
+        .goals = crowded_goals(threads)};
     if (threads > 1)
-        w.subjects.push_back(
-            crowd_of<asio_loop_each, cenote_on_loops>("cenote, per_executor", borrowers, threads));
+        w.subjects.push_back(borrowers_of<asio_loop_each, cenote_on_loops>("cenote, per_executor",
+                                                                           borrowers, threads));
     std::string command =
         "w4 size=20 tasks=" + std::to_string(borrowers) + " threads=" + std::to_string(threads);
-    others.join(w, {puddle, go_channel}, command);
-    // More would take it minutes.
-    if (borrowers <= 1000) others.join(w, {psycopg_pool}, command);
+    peers.add_subjects(w, {puddle, go_channel}, command);
+    // More tasks would take it minutes.
+    if (borrowers <= 1000) peers.add_subjects(w, {psycopg_pool}, command);
     return w;
 }
 
-/// What waits takes up room. Counted in a process of its own, where allocations are counted.
-workload memory(const std::string& self, const guests& others) {
+/// The memory of waiting coroutines, measured by a separate program that counts allocations.
+workload memory(const std::string& self, const peer_processes& peers) {
     std::filesystem::path counter =
         std::filesystem::path(self).parent_path() / "cenote-bench-memory";
     workload w{.about =
-                   "10 000 coroutines wait for one of 20 resources: what each takes up, its "
-                   "frame included",
+                   "10 000 coroutines wait for one of 20 resources: memory of each, including "
+                   "its frame",
                .subjects = {},
                .goals = {},
                .exact = true};
@@ -221,10 +220,10 @@ workload memory(const std::string& self, const guests& others) {
         w.subjects.push_back({name, [=, name = std::string(name)](double) {
                                   return metrics_of({counter.string(), name});
                               }});
-    others.join(w, {puddle, go_channel, psycopg_pool}, "w4-memory size=20 tasks=10000");
+    peers.add_subjects(w, {puddle, go_channel, psycopg_pool}, "w4-memory size=20 tasks=10000");
     using enum goal::bound;
     for (const char* one : {own_loop, awaited}) {
-        // The loop's own queue may grow now and then.
+        // Not zero, because the loop's queue may grow.
         w.goals.push_back({std::string(one) + ": allocations of a wait", at_most, 0.01,
                            value_of(one, "allocations of a wait")});
         w.goals.push_back({std::string("bytes, ") + one + " / the best", at_most, 1,
@@ -238,7 +237,7 @@ subject alone_on(const std::string& name) {
     auto go = [](double seconds) {
         Loop loop(1);
         Pool pool(loop, resources);
-        crowd all;
+        run_state all;
         loop.spawn(borrow_without_yield<Loop>(pool, all));
         return one(run(loop, all, 1, seconds));
     };
@@ -249,7 +248,7 @@ template <class Loop>
 subject lone_yield(const std::string& name) {
     auto go = [](double seconds) {
         Loop loop(1);
-        crowd all;
+        run_state all;
         loop.spawn(only_yield(loop, all));
         return one(run(loop, all, 1, seconds));
     };
@@ -263,15 +262,11 @@ subject lone_callback(const std::string& name) {
     return {name, go, cores_for(1)};
 }
 
-/// What the awaited forms are measured by.
+/// The blocking acquire, for comparison.
 subject blocking(const std::string& name) {
     auto go = [](double seconds) {
         cenote_pool pool(resources);
-        shift done = run_crew(1, false, seconds, [&](std::size_t, const std::atomic<bool>& stop) {
-            std::uint64_t cycles = 0;
-            for (; !stop.load(std::memory_order_relaxed); ++cycles) cycle(pool);
-            return cycles;
-        });
+        group_result done = repeat_on_threads(1, false, seconds, [&](std::size_t) { cycle(pool); });
         return one({done.per_second(), done.cores});
     };
     return {name, go, cores_for(1)};
@@ -300,12 +295,12 @@ workload uncontended() {
 
 }  // namespace
 
-void run_coroutines(report& into, const guests& others) {
+void run_coroutines(report& into, const peer_processes& peers) {
     for (std::size_t threads : {1u, 2u})
         for (std::size_t borrowers : {1'000u, 10'000u, 100'000u})
             into.run("w4-" + std::to_string(borrowers) + "-on-" + std::to_string(threads),
-                     [&] { return crowded(borrowers, threads, others); });
-    into.run("w4-memory", [&] { return memory(into.how().self, others); });
+                     [&] { return crowded(borrowers, threads, peers); });
+    into.run("w4-memory", [&] { return memory(into.how().self, peers); });
     into.run("w4-uncontended", uncontended);
 }
 

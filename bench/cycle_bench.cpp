@@ -1,4 +1,4 @@
-// What a cycle costs when there are enough resources for everybody.
+// W1 and W2: the cost of a cycle without contention.
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -26,10 +26,10 @@ subject on_one_thread(const std::string& name, Args... args) {
             .cores_needed = 0.9};
 }
 
-/// A mutex that nobody else wants, twice: what most pools cannot do without.
+/// Locking an uncontended mutex twice, which most pools cannot avoid.
 struct two_locks {
     std::mutex mutex;
-    thing it{};
+    resource it{};
 };
 
 void cycle(two_locks& floor) {
@@ -39,10 +39,10 @@ void cycle(two_locks& floor) {
     }
 }
 
-/// A handler that is posted and run.
+/// Posting a handler to an io_context and running it.
 struct one_post {
     boost::asio::io_context io{1};
-    thing it{};
+    resource it{};
 };
 
 void cycle(one_post& floor) {
@@ -51,16 +51,16 @@ void cycle(one_post& floor) {
     floor.io.run_one();
 }
 
-workload one_thread(const guests& others) {
+workload one_thread(const peer_processes& peers) {
     workload w{.about = "one thread, pool of 10; floor: two atomic exchanges on two cache lines",
                .seconds = 0.3,
                .subjects = {
                    on_one_thread<two_exchanges>("floor"), on_one_thread<two_locks>("two locks"),
                    on_one_thread<one_post>("Asio post"), on_one_thread<cenote_pool>("cenote", 10)}};
-    meet_peers(
+    for_each_peer(
         [&]<class Pool>(const char* name) { w.subjects.push_back(on_one_thread<Pool>(name, 10)); });
-    others.join(w, {hikaricp, commons_pool2, puddle, go_channel, r2d2, psycopg_pool}, "w1 size=10",
-                0.9);
+    peers.add_subjects(w, {hikaricp, commons_pool2, puddle, go_channel, r2d2, psycopg_pool},
+                       "w1 size=10", 0.9);
     w.goals.push_back(
         {"cenote / floor", goal::bound::at_most, 2.5, ratio("cenote", "floor", "cycle")});
     auto beats = [&](const char* peer, double factor) {
@@ -75,7 +75,7 @@ workload one_thread(const guests& others) {
     return w;
 }
 
-workload enough_for_all(std::size_t threads, const guests& others) {
+workload without_contention(std::size_t threads, const peer_processes& peers) {
     std::string count = std::to_string(threads);
     workload w{.about = count + " threads, pool of 10", .seconds = 0.4};
     auto add = [&]<class Pool>(const char* name) {
@@ -84,9 +84,9 @@ workload enough_for_all(std::size_t threads, const guests& others) {
             {name, [=](double s) { return run_threads(*pool, threads, s); }, 1.85});
     };
     add.operator()<cenote_pool>("cenote");
-    meet_peers(add);
-    others.join(w, {hikaricp, commons_pool2, puddle, go_channel, r2d2},
-                "w2 size=10 threads=" + count, 1.85);
+    for_each_peer(add);
+    peers.add_subjects(w, {hikaricp, commons_pool2, puddle, go_channel, r2d2},
+                       "w2 size=10 threads=" + count, 1.85);
     auto beats = [&](const char* peer, double factor) {
         w.goals.push_back({std::string("cenote / ") + peer, goal::bound::at_least, factor,
                            ratio("cenote", peer, "cycles")});
@@ -97,16 +97,16 @@ workload enough_for_all(std::size_t threads, const guests& others) {
     return w;
 }
 
-/// One pool per size; all its resources are idle, or all but one are lent already.
+/// One pool per size, with all resources idle, or all but one leased.
 workload flat_in_size(const std::string& about, cenote::order order, bool all_idle) {
-    struct lent {
-        lent(std::size_t size, cenote::order order) : pool(size, {.order = order}) {}
+    struct prepared_pool {
+        prepared_pool(std::size_t size, cenote::order order) : pool(size, {.order = order}) {}
         cenote_pool pool;
-        std::vector<lease<thing>> out;
+        std::vector<lease<resource>> out;
     };
     workload w{.about = about, .seconds = 0.1};
     for (std::size_t size : {4u, 64u, 1024u, 4096u}) {
-        auto it = std::make_shared<lent>(size, order);
+        auto it = std::make_shared<prepared_pool>(size, order);
         for (std::size_t i = 1; i < size && !all_idle; ++i) it->out.push_back(it->pool.acquire());
         w.subjects.push_back(
             {std::to_string(size),
@@ -118,11 +118,11 @@ workload flat_in_size(const std::string& about, cenote::order order, bool all_id
 
 }  // namespace
 
-void run_cycles(report& into, const guests& others) {
-    into.run("w1-one-thread", [&] { return one_thread(others); });
+void run_cycles(report& into, const peer_processes& peers) {
+    into.run("w1-one-thread", [&] { return one_thread(peers); });
     into.run("w1-instructions", [&] { return instructions(into.how().self); });
-    into.run("w2-2-threads", [&] { return enough_for_all(2, others); });
-    into.run("w2-8-threads", [&] { return enough_for_all(8, others); });
+    into.run("w2-2-threads", [&] { return without_contention(2, peers); });
+    into.run("w2-8-threads", [&] { return without_contention(8, peers); });
     into.run("size-fast-idle",
              [] { return flat_in_size("pool size, fast lane, all idle", order::lifo, true); });
     into.run("size-fast-leased", [] {

@@ -1,4 +1,4 @@
-// How long a cycle takes, on one thread and on several.
+// Measures the time of a cycle on one thread, and the throughput of several.
 #pragma once
 
 #include <atomic>
@@ -6,14 +6,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "crew.hpp"
 #include "report.hpp"
 #include "stopwatch.hpp"
 #include "subjects.hpp"
+#include "thread_group.hpp"
 
 namespace cenote::bench {
 
-/// The median of ten batches on this thread.
+/// The time of a cycle on this thread: the median of ten batches.
 template <class Cycle>
 measured time_cycles(double seconds, Cycle one) {
     constexpr int batches = 10;
@@ -33,16 +33,16 @@ measured time_cycles(double seconds, Cycle one) {
     return {.metrics = {{"cycle", spread_of(times).median, "ns"}}, .cores = watch.cores()};
 }
 
-/// With `cycle(pool)` on each of them.
+/// The throughput of `cycle(pool)` on several threads.
 template <class Pool>
 measured run_threads(Pool& pool, std::size_t threads, double seconds) {
-    constexpr int between_looks = 32;
+    constexpr int cycles_per_check = 32;
     bool pinned = threads <= 2;
-    shift done =
-        run_crew(threads, pinned, seconds, [&](std::size_t, const std::atomic<bool>& stop) {
+    group_result done =
+        run_thread_group(threads, pinned, seconds, [&](std::size_t, const std::atomic<bool>& stop) {
             std::uint64_t cycles = 0;
-            for (; !stop.load(std::memory_order_relaxed); cycles += between_looks)
-                for (int i = 0; i < between_looks; ++i) cycle(pool);
+            for (; !stop.load(std::memory_order_relaxed); cycles += cycles_per_check)
+                for (int i = 0; i < cycles_per_check; ++i) cycle(pool);
             return cycles;
         });
     return {.metrics = {{"cycles", done.per_second() * 1e-6, "M/s"}}, .cores = done.cores};

@@ -1,5 +1,4 @@
-// What a statement costs through a database: against the same one, prepared, on a connection that
-// is held by hand.
+// The cost of a statement through a database, compared with a prepared statement on a connection.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -34,15 +33,15 @@ void fill(database& db) {
     });
 }
 
-/// One after the other, on this thread: `ask(id)` gives the answer.
-template <class Ask>
-measured one_by_one(double seconds, Ask ask) {
+/// Runs `query(id)` on this thread again and again.
+template <class Query>
+measured one_by_one(double seconds, Query query) {
     std::uint64_t count = 0;
     stopwatch watch;
     do {
         std::int64_t id = 1 + static_cast<std::int64_t>(count * 7919 % rows);
-        sql::result answer = ask(id);
-        if (answer.scalar<std::int64_t>() != id * 7) throw std::runtime_error("a wrong answer");
+        sql::result balance = query(id);
+        if (balance.scalar<std::int64_t>() != id * 7) throw std::runtime_error("wrong result");
         ++count;
     } while (watch.seconds() < seconds);
     double each = watch.seconds() * 1e6 / static_cast<double>(count);
@@ -52,8 +51,8 @@ measured one_by_one(double seconds, Ask ask) {
 template <class Connector>
 subject by_hand(const std::string& url, const std::string& text) {
     struct own {
-        explicit own(const std::string& where, const std::string& asked)
-            : connection(Connector{where}.open()), statement(connection.prepare(asked)) {}
+        explicit own(const std::string& where, const std::string& sql)
+            : connection(Connector{where}.open()), statement(connection.prepare(sql)) {}
         decltype(std::declval<Connector>().open()) connection;
         sql::statement statement;
     };
@@ -81,11 +80,11 @@ subject through_scope(const std::string& url, const char* text) {
             }};
 }
 
-/// `native`: as the server itself writes it, and `other` as it has to be translated.
+/// `native` has the server's own placeholders, `other` must be translated.
 template <class Connector>
 workload statements(const std::string& url, const char* native, const char* other) {
-    database made{url};
-    fill(made);
+    database db{url};
+    fill(db);
     return {.about = "a row by its key, one statement after the other",
             .seconds = 0.5,
             .subjects = {by_hand<Connector>(url, native), through("database", url, native),
@@ -99,13 +98,8 @@ workload statements(const std::string& url, const char* native, const char* othe
                        ratio("trusting", "by hand, prepared", "statement")}}};
 }
 
-std::string at(const char* scheme, std::uint16_t port) {
-    return std::string(scheme) + "://app:" + support::canary_password +
-           "@127.0.0.1:" + std::to_string(port) + "/orders";
-}
-
-/// Who asks and who answers share a processor: then it is not left to chance whether each question
-/// wakes another one up, which takes five times as long as the answer.
+/// Pins client and server to one processor. Otherwise it depends on chance whether each request
+/// wakes another processor, which takes five times as long as the reply.
 class one_processor {
 public:
     one_processor() {
@@ -123,7 +117,7 @@ private:
     cpu_set_t before_{};
 };
 
-/// A file in memory that is gone with the run.
+/// A temporary file in memory.
 struct sqlite_file {
     std::filesystem::path path =
         std::filesystem::path("/dev/shm") / ("cenote-bench-" + std::to_string(::getpid()));
@@ -145,8 +139,8 @@ void run_databases(report& into) {
     std::optional<support::postgres_server> postgres;
     into.run("database-postgres", [&] {
         postgres.emplace();
-        workload w =
-            statements<postgres::connector>(at("postgresql", postgres->port()), by_number, by_mark);
+        workload w = statements<postgres::connector>(
+            support::app_url("postgresql", postgres->port()), by_number, by_mark);
         w.goals.push_back({"trusting: nothing kept / kept", goal::bound::at_least, 1.5,
                            ratio("trusting, nothing kept", "trusting", "statement")});
         return w;
@@ -155,7 +149,8 @@ void run_databases(report& into) {
     std::optional<support::mariadb_server> mariadb;
     into.run("database-mariadb", [&] {
         mariadb.emplace();
-        return statements<mariadb::connector>(at("mariadb", mariadb->port()), by_mark, by_number);
+        return statements<mariadb::connector>(support::app_url("mariadb", mariadb->port()), by_mark,
+                                              by_number);
     });
 }
 

@@ -1,4 +1,4 @@
-// What it costs a user to include each public header: processor time of the compiler.
+// The compile time of each public header.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What every user of the library includes anyway; the costs are also given as multiples of it.
+/// Standard headers that most programs include, for comparison.
 constexpr const char* reference = "standard headers";
 constexpr const char* reference_text =
     "#include <chrono>\n#include <functional>\n#include <memory>\n#include <string>\n"
@@ -31,7 +31,7 @@ double seconds_of_children() {
     return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
-/// Compiles the text twice and takes the better time: the first may have to read files from disk.
+/// The better time of two compilations: the first may read files from disk.
 measured compile(const std::string& text) {
     fs::path source = fs::temp_directory_path() / ("cenote-header-" + std::to_string(getpid()));
     source += ".cpp";

@@ -1,4 +1,4 @@
-// Runs this program under callgrind, twice for each pool: what differs is what the cycles take.
+// Runs this program under callgrind, twice for each pool; the difference is the cost of the cycles.
 #include "instructions.hpp"
 
 #include <cstdlib>
@@ -17,14 +17,15 @@ namespace {
 constexpr std::uint64_t few = 2'000;
 constexpr std::uint64_t many = 22'000;
 
-/// All instructions of a process that makes so many cycles.
+/// The instructions of a process with this number of cycles.
 double count_all(const std::string& self, const std::string& name, std::uint64_t cycles) {
-    std::string said = output_of({"valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null",
-                                  self, "--cycles", name, std::to_string(cycles)});
-    constexpr std::string_view mark = "Collected : ";
-    std::size_t at = said.find(mark);
-    if (at == said.npos) throw std::runtime_error("callgrind said nothing of instructions");
-    return std::stod(said.substr(at + mark.size()));
+    std::string output =
+        output_of({"valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", self,
+                   "--cycles", name, std::to_string(cycles)});
+    constexpr std::string_view label = "Collected : ";
+    std::size_t at = output.find(label);
+    if (at == output.npos) throw std::runtime_error("callgrind printed no number of instructions");
+    return std::stod(output.substr(at + label.size()));
 }
 
 measured count_cycle(const std::string& self, const std::string& name) {
@@ -45,13 +46,13 @@ void make_cycles_with(Pool pool, std::uint64_t count) {
 
 bool make_cycles(const std::string& name, std::uint64_t count) {
     bool found = false;
-    auto match = [&]<class Pool>(const char* its_name) {
-        if (name != its_name) return;
+    auto match = [&]<class Pool>(const char* pool_name) {
+        if (name != pool_name) return;
         make_cycles_with(std::make_unique<Pool>(10), count);
         found = true;
     };
     match.operator()<cenote_pool>("cenote");
-    meet_peers(match);
+    for_each_peer(match);
     return found;
 }
 
@@ -60,15 +61,15 @@ workload instructions(const std::string& self) {
                .subjects = {},
                .goals = {},
                .exact = true};
-    bool there = std::system("command -v valgrind >/dev/null 2>&1") == 0;
+    bool has_valgrind = std::system("command -v valgrind >/dev/null 2>&1") == 0;
     auto add = [&]<class Pool>(const char* name) {
         w.subjects.push_back({name, [=, name = std::string(name)](double) {
-                                  if (there) return count_cycle(self, name);
+                                  if (has_valgrind) return count_cycle(self, name);
                                   return measured{.declined = "valgrind is not installed"};
                               }});
     };
     add.operator()<cenote_pool>("cenote");
-    meet_peers(add);
+    for_each_peer(add);
     w.goals = {
         {"cenote / textbook", goal::bound::at_most, 1, ratio("cenote", textbook, "instructions")}};
     return w;

@@ -1,4 +1,4 @@
-// How many instructions a cycle takes: callgrind counts them, the same each time on any machine.
+// Counts the instructions of a cycle with callgrind; the same on every run and machine.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,11 @@
 
 namespace cenote::bench {
 
-/// Counts for each pool of this program, in processes of `self` under valgrind. What is not
-/// installed is said instead of measured.
+/// Counts for each pool, in processes of `self` under valgrind. Without valgrind, the workload
+/// reports that it is missing.
 workload instructions(const std::string& self);
 
-/// What such a process does: `count` cycles of the pool that is called so, and no more. False:
-/// there is none.
+/// Runs `count` cycles of the pool with this name, in such a process. False: there is no such pool.
 bool make_cycles(const std::string& name, std::uint64_t count);
 
 }  // namespace cenote::bench

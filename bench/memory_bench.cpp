@@ -1,5 +1,5 @@
-// cenote-bench-memory: how much a coroutine that waits for a lease takes up. A program of its own,
-// since counting allocations would slow down everything else.
+// cenote-bench-memory: measures the memory of a coroutine that waits for a lease. A separate
+// program, because counting allocations would slow down all other measurements.
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace {
 
-constinit std::uint64_t allocations_so_far = 0;  // there is one thread that allocates
+constinit std::uint64_t allocations_so_far = 0;  // only one thread allocates
 
 }  // namespace
 
-// glibc's own, under the names it keeps for those who replace them.
+// glibc's functions under the names that it provides for replacements.
 extern "C" {
 void* __libc_malloc(std::size_t);
 void* __libc_calloc(std::size_t, std::size_t);
@@ -47,7 +47,7 @@ namespace {
 constexpr std::size_t resources = 20;
 constexpr std::size_t waiters = 10'000;
 
-/// What is taken from the heap, as malloc sees it.
+/// The use of the heap at its construction.
 struct heap {
     std::size_t bytes = in_use();
     std::uint64_t allocations = allocations_so_far;
@@ -59,14 +59,14 @@ private:
     }
 };
 
-struct story {
-    bool over = false;  // whoever holds something lets go of it
+struct run_state {
+    bool over = false;  // holders release
     std::size_t waiting = 0;
     std::size_t ended = 0;
 };
 
 template <class Loop, pool_on<Loop> Pool>
-typename Loop::coroutine hold(Loop& loop, Pool& pool, story& all) {
+typename Loop::coroutine hold(Loop& loop, Pool& pool, run_state& all) {
     auto lease = co_await pool.acquire();
     ++all.waiting;
     while (!all.over) co_await loop.yield();
@@ -75,44 +75,44 @@ typename Loop::coroutine hold(Loop& loop, Pool& pool, story& all) {
 }
 
 template <class Loop, pool_on<Loop> Pool>
-typename Loop::coroutine wait(Pool& pool, story& all) {
+typename Loop::coroutine wait(Pool& pool, run_state& all) {
     ++all.waiting;
     auto lease = co_await pool.acquire();
     pool.release(std::move(lease));
     ++all.ended;
 }
 
-/// Those who hold yield again and again, so that there is always something to run.
-void go_on(asio_loop& loop) {
-    if (loop.io.stopped()) loop.io.restart();  // between two waves there was nothing to do
+/// Runs a step of the loop; holders yield again and again, so that one is always ready.
+void step(asio_loop& loop) {
+    if (loop.io.stopped()) loop.io.restart();  // it ran out of work after the first wave
     loop.io.poll_one();
 }
-void go_on(run_queue& loop) { loop.run_once(); }
+void step(run_queue& loop) { loop.run_once(); }
 
 struct count {
-    heap before;  // anybody was made
-    heap made;    // all of them, and nobody has begun to wait
-    heap waiting;
+    heap before;   // before any waiter is created
+    heap made;     // all waiters exist, none waits
+    heap waiting;  // all wait
 };
 
 template <class Loop, pool_on<Loop> Pool>
 count one_wave(Loop& loop, Pool& pool) {
-    story all;
+    run_state all;
     for (std::size_t i = 0; i < resources; ++i) loop.spawn(hold<Loop>(loop, pool, all));
-    while (all.waiting < resources) go_on(loop);
+    while (all.waiting < resources) step(loop);
     heap before;
     for (std::size_t i = 0; i < waiters; ++i) loop.spawn(wait<Loop>(pool, all));
     heap made;
-    while (all.waiting < resources + waiters) go_on(loop);
-    for (std::size_t i = 0; i < 10 * resources; ++i) go_on(loop);
+    while (all.waiting < resources + waiters) step(loop);
+    for (std::size_t i = 0; i < 10 * resources; ++i) step(loop);
     heap waiting;
     all.over = true;
-    while (all.ended < resources + waiters) go_on(loop);
-    for (std::size_t i = 0; i < 10 * resources; ++i) go_on(loop);
+    while (all.ended < resources + waiters) step(loop);
+    for (std::size_t i = 0; i < 10 * resources; ++i) step(loop);
     return {before, made, waiting};
 }
 
-/// The second wave counts: what grows once, as a line does, has grown.
+/// Counts the second wave: buffers that grow once, such as the line, have grown in the first.
 template <class Loop, pool_on<Loop> Pool>
 int print_count() {
     Loop loop(1);

@@ -1,4 +1,4 @@
-// The cost of one cycle under Google Benchmark, for whoever wants to watch a single number.
+// The cost of one cycle under Google Benchmark.
 #include <atomic>
 
 #include <benchmark/benchmark.h>

@@ -1,6 +1,6 @@
-// A real server that is down in six ways, in real time: how late the deadlines of waiting threads
-// are, and how soon its return is noticed. That both hold at all is tested with a clock of the
-// test's (tests/cenote/pool_outage_live.cpp); what the machine adds to them is measured here.
+// A real server that fails in six ways: how late waiting threads time out, and how soon the pool
+// notices the server's return. Correctness is tested with a stopped clock
+// (tests/cenote/pool_outage_live.cpp); this measures the delays of the machine.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -24,15 +24,15 @@ using instant = clock::time_point;
 using namespace std::chrono_literals;
 using connection_pool = pool<support::descriptor>;
 
-constexpr auto timeout = 1s;
-constexpr auto patience = 1s;  // the connector's
+constexpr auto acquire_timeout = 1s;
+constexpr auto connector_timeout = 1s;
 constexpr std::size_t callers = 500;
 constexpr auto apart = 2ms;
 
 struct way {
     const char* name;
     void (backend::*down)();
-    bool filled = false;  // the pool has connections when it happens
+    bool filled = false;  // the pool has connections before the failure
 };
 
 constexpr way ways[] = {
@@ -53,8 +53,8 @@ void fill(connection_pool& pool) {
     for (int i = 0; i < 10; ++i) all.push_back(pool.acquire_for(30s));
 }
 
-/// Calls `wait(at)` on a thread each, `apart` from each other, and gives the longest time that one
-/// took beyond the timeout.
+/// Calls `wait(now)` on many threads, started `apart` from each other, and measures the longest
+/// delay beyond the timeout.
 template <class Wait>
 measured latest(Wait wait) {
     std::vector<clock::duration> late(callers);
@@ -65,7 +65,7 @@ measured latest(Wait wait) {
             std::this_thread::sleep_until(at);
             instant began = clock::now();
             wait(began);
-            result = clock::now() - began - timeout;
+            result = clock::now() - began - acquire_timeout;
         });
     threads.clear();
     return {.metrics = {{"late", milliseconds(std::ranges::max(late)), "ms"}}};
@@ -73,8 +73,8 @@ measured latest(Wait wait) {
 
 measured deadlines(const way& how) {
     backend server;
-    connection_pool pool{backend_connector{server.port(), patience},
-                         {.max = 10, .acquire_timeout = timeout, .probe_after_idle = 0ns}};
+    connection_pool pool{backend_connector{server.port(), connector_timeout},
+                         {.max = 10, .acquire_timeout = acquire_timeout, .probe_after_idle = 0ns}};
     if (how.filled) fill(pool);
     (server.*how.down)();
     return latest([&](instant) {
@@ -83,15 +83,15 @@ measured deadlines(const way& how) {
     });
 }
 
-/// The same waits without a pool: what this machine takes.
+/// The same waits without a pool, for comparison.
 measured sleeping_threads() {
-    return latest([](instant began) { std::this_thread::sleep_until(began + timeout); });
+    return latest([](instant began) { std::this_thread::sleep_until(began + acquire_timeout); });
 }
 
-/// How long the first waiter waits after the server is back.
+/// The time from the server's return to the first lease.
 measured recovery(const way& how) {
     backend server;
-    connection_pool pool{backend_connector{server.port(), patience},
+    connection_pool pool{backend_connector{server.port(), connector_timeout},
                          {.max = 10, .probe_after_idle = 0ns}};
     if (how.filled) fill(pool);
     (server.*how.down)();

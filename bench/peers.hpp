@@ -1,4 +1,4 @@
-// The pools for threads of other C++ libraries, as far as they are installed.
+// The pools of other C++ libraries, if they are installed.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@
 
 namespace cenote::bench {
 
-// Who they are, for people and in goals.
+// Names of the peers, in reports and goals.
 inline constexpr const char* textbook = "textbook";
 inline constexpr const char* semaphore = "semaphore";
 inline constexpr const char* soci_ = "SOCI";
@@ -30,29 +30,29 @@ inline constexpr const char* poco = "POCO";
 inline constexpr const char* tbb_ = "TBB";
 inline constexpr const char* moodycamel_ = "moodycamel";
 
-/// Calls `meet.operator()<Pool>(name)` for each that is there.
-template <class Meet>
-void meet_peers(Meet meet) {
-    meet.template operator()<textbook_pool<lone_thing>>(textbook);
-    meet.template operator()<semaphore_pool>(semaphore);
+/// Calls `visit.operator()<Pool>(name)` for each available peer.
+template <class Visit>
+void for_each_peer(Visit visit) {
+    visit.template operator()<textbook_pool<padded_resource>>(textbook);
+    visit.template operator()<semaphore_pool>(semaphore);
 #ifdef CENOTE_PEER_SOCI
-    meet.template operator()<soci_pool>(soci_);
+    visit.template operator()<soci_pool>(soci_);
 #endif
 #ifdef CENOTE_PEER_POCO
-    meet.template operator()<poco_pool>(poco);
+    visit.template operator()<poco_pool>(poco);
 #endif
 #ifdef CENOTE_PEER_TBB
-    meet.template operator()<tbb_pool>(tbb_);
+    visit.template operator()<tbb_pool>(tbb_);
 #endif
 #ifdef CENOTE_PEER_MOODYCAMEL
-    meet.template operator()<moodycamel_pool>(moodycamel_);
+    visit.template operator()<moodycamel_pool>(moodycamel_);
 #endif
 }
 
-/// Those that this program was built without.
+/// The peers that were not installed when this program was built.
 inline std::vector<std::string> missing_peers() {
     std::vector<std::string> missing{soci_, poco, tbb_, moodycamel_};
-    meet_peers([&]<class Pool>(const char* name) { std::erase(missing, name); });
+    for_each_peer([&]<class Pool>(const char* name) { std::erase(missing, name); });
     return missing;
 }
 

@@ -1,6 +1,4 @@
-// PostgreSQL, 64 borrowers on 8 connections: a row by its primary key for each lease.
-#include <algorithm>
-#include <array>
+// W6: PostgreSQL with 64 borrowers on 8 connections; each lease reads a row by its key.
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -11,7 +9,6 @@
 #include <cstdint>
 #include <libpq-fe.h>
 #include <memory>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -21,11 +18,10 @@
 #include "cenote/asio.hpp"
 #include "cenote/pool.hpp"
 #include "cenote/postgres.hpp"
-#include "crew.hpp"
 #include "stopwatch.hpp"
 #include "support/real_server.hpp"
 #include "textbook_pool.hpp"
-#include "waits.hpp"
+#include "thread_group.hpp"
 #include "workloads.hpp"
 
 namespace cenote::bench {
@@ -37,13 +33,12 @@ namespace asio = boost::asio;
 constexpr std::size_t connections = 8;
 constexpr std::size_t borrowers = 64;
 constexpr std::int64_t rows = 10'000;
-/// For more threads than the processors can run at once: whoever runs goes on for a while.
-const options overtaking{.fairness = fairness::bounded,
-                         .bypass_for = std::chrono::milliseconds(10)};
+/// Lets running threads bypass the line; for more threads than processors.
+const options bypassing{.fairness = fairness::bounded, .bypass_for = std::chrono::milliseconds(10)};
 constexpr const char* question = "select balance from account where id = $1";
 
-/// A random id for each question, cheaply.
-class ids {
+/// Cheap random ids, one object per thread.
+class alignas(64) ids {
 public:
     explicit ids(std::size_t seed) : state_(seed * 2 + 1) {}
     std::int64_t next() {
@@ -62,10 +57,10 @@ std::int64_t number_in(const result_ptr& r) {
     return std::strtoll(PQgetvalue(r.get(), 0, 0), nullptr, 10);
 }
 
-/// libpq as it comes, for one question.
+/// A libpq connection for one query.
 struct handle {
     explicit handle(const std::string& where) : it(PQconnectdb(where.c_str()), &PQfinish) {
-        if (PQstatus(it.get()) != CONNECTION_OK) throw std::runtime_error("no connection");
+        if (PQstatus(it.get()) != CONNECTION_OK) throw std::runtime_error("connection failed");
     }
     std::int64_t ask(std::int64_t id) const {
         std::string text = std::to_string(id);
@@ -77,7 +72,7 @@ struct handle {
     std::unique_ptr<PGconn, void (*)(PGconn*)> it;
 };
 
-/// The same for many: what is prepared once is asked again and again.
+/// A libpq connection with a prepared query.
 struct prepared_handle : handle {
     explicit prepared_handle(const std::string& where) : handle(where) {
         PQclear(PQprepare(it.get(), "question", question, 1, nullptr));
@@ -98,44 +93,17 @@ std::int64_t ask(const Handle& h, std::int64_t id) {
     return h.ask(id);
 }
 
-/// `served`: how many queries each borrower had answered.
-measured answered(double per_second, double cores, const waits& all,
-                  const std::vector<std::uint64_t>& served) {
-    auto microseconds = [](std::uint64_t ticks) {
-        return static_cast<double>(ticks) * nanoseconds_per_tick() * 1e-3;
-    };
-    auto [least, most] = std::minmax_element(served.begin(), served.end());
-    double evenness = static_cast<double>(*least) / static_cast<double>(std::max(*most, 1ul));
-    return {.metrics = {{"queries", per_second * 1e-3, "k/s"},
-                        {"wait p50", microseconds(all.quantile(0.5)), "us"},
-                        {"wait p99", microseconds(all.quantile(0.99)), "us"},
-                        {"wait longest", microseconds(all.longest()), "us"},
-                        {"least/most", evenness, ""}},
-            .cores = cores};
-}
-
-/// `borrow(asked)` gives a lease of a connection; `threads` of them at a time.
+/// `borrow(index)` returns a lease of a connection.
 template <class Borrow>
 measured with_threads(std::size_t threads, double seconds, Borrow borrow) {
-    std::vector<waits> each(threads);
-    shift done =
-        run_crew(threads, false, seconds, [&](std::size_t index, const std::atomic<bool>& stop) {
-            ids id(index);
-            std::uint64_t queries = 0;
-            for (; !stop.load(std::memory_order_relaxed); ++queries) {
-                std::uint64_t asked = ticks();
-                auto lease = borrow(index);
-                each[index].record(ticks() - asked);
-                ask(*lease, id.next());
-            }
-            return queries;
-        });
-    waits all;
-    for (const waits& w : each) all.add(w);
-    return answered(done.per_second(), done.cores, all, done.served);
+    std::vector<ids> each;
+    for (std::size_t i = 0; i < threads; ++i) each.emplace_back(i);
+    return run_timed(threads, seconds, borrow,
+                     [&](auto& lease, std::size_t index) { ask(*lease, each[index].next()); })
+        .as_measured("queries");
 }
 
-/// One connection for each of as many threads: as much as can be had of the server.
+/// A connection per thread: the most that the server can serve.
 subject by_hand(const std::string& where) {
     auto own = std::make_shared<std::vector<prepared_handle>>();
     for (std::size_t i = 0; i < connections; ++i) own->emplace_back(where);
@@ -145,7 +113,7 @@ subject by_hand(const std::string& where) {
             }};
 }
 
-/// A pool of whatever `open` makes, for threads.
+/// A pool for threads, with the connector of `open`.
 template <class Open>
 subject with_pool(std::string name, Open open, options how = {}) {
     using connection = typename Open::connection;
@@ -158,7 +126,7 @@ subject with_pool(std::string name, Open open, options how = {}) {
             }};
 }
 
-struct handles {
+struct by_libpq {
     using connection = prepared_handle;
     struct opener {
         std::string where;
@@ -166,101 +134,99 @@ struct handles {
     } connector;
 };
 
-struct cenotes {
+struct by_connector {
     using connection = postgres::connection;
     postgres::connector connector;
 };
 
-/// As many coroutines on one thread.
+/// Coroutines on one thread.
 measured with_coroutines(const std::string& url, double seconds) {
     asio::io_context io(1);
     pool<postgres::connection> from{io, postgres::async_connector{url},
                                     options{.max = connections, .min_size = connections}};
     std::atomic<bool> stop{false};
-    std::vector<std::uint64_t> served(borrowers);
+    timed_result done;
+    done.served.resize(borrowers);
     std::size_t ended = 0;
-    waits all;
     auto borrow = [&](std::size_t seed) -> asio::awaitable<void> {
         ids id(seed);
         while (!stop.load(std::memory_order_relaxed)) {
-            std::uint64_t asked = ticks();
+            std::uint64_t begun = ticks();
             auto lease = co_await from.async_acquire(asio::use_awaitable);
-            all.record(ticks() - asked);
+            done.all.record(ticks() - begun);
             sql::result r = co_await lease->async_execute(question, id.next());
             if (r.empty()) throw std::runtime_error("no such account");
-            ++served[seed];
+            ++done.served[seed];
         }
-        // The pool keeps the loop busy until it is closed.
+        // The loop runs until the pool is closed.
         if (++ended == borrowers)
             co_await from.async_close(std::chrono::seconds(1), asio::use_awaitable);
     };
     for (std::size_t i = 0; i < borrowers; ++i) asio::co_spawn(io, borrow(i), asio::detached);
     stopwatch watch;
-    std::thread whistle([&] {
+    std::thread stopper([&] {
         std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
         stop = true;
     });
     io.run();
-    whistle.join();
-    auto queries = std::accumulate(served.begin(), served.end(), std::uint64_t{0});
-    return answered(static_cast<double>(queries) / seconds, watch.cores(), all, served);
+    stopper.join();
+    done.seconds = seconds;
+    done.cores = watch.cores();
+    return done.as_measured("queries");
 }
 
-/// PgBouncer pools, its clients do not: a connection to it for each question. (What one of them
-/// prepares, another may find or miss.)
+/// A new connection to PgBouncer for each query, without a pool in the client. Not prepared,
+/// because sessions are shared.
 measured unpooled(const std::string& where, double seconds) {
     return with_threads(borrowers, seconds,
                         [&](std::size_t) { return std::make_unique<handle>(where); });
 }
 
-struct place {
+struct servers {
     support::postgres_server server{{.max_connections = 150}};
     support::pgbouncer_server bouncer{server, {.pool_size = static_cast<int>(connections)}};
 
-    place() {
+    servers() {
         server.execute_as_admin(
             "create table account (id int primary key, balance bigint not null); "
             "insert into account select i, i * 7 from generate_series(1, " +
                 std::to_string(rows) + ") as i; grant select on account to app; analyze account",
             "orders");
     }
-    static std::string words(std::uint16_t port) {
+    static std::string conninfo(std::uint16_t port) {
         return "host=127.0.0.1 port=" + std::to_string(port) +
                " user=app password=" + support::canary_password + " dbname=orders";
     }
-    std::string url() const {
-        return std::string("postgresql://app:") + support::canary_password +
-               "@127.0.0.1:" + std::to_string(server.port()) + "/orders";
-    }
-    std::string for_guests() const {
+    std::string url() const { return support::app_url("postgresql", server.port()); }
+    std::string for_peer_processes() const {
         return "w6 size=8 borrowers=64 host=127.0.0.1 port=" + std::to_string(server.port()) +
                " user=app password=" + support::canary_password + " database=orders";
     }
 };
 
-workload queries(const guests& others) {
-    auto at = std::make_shared<place>();
-    std::string where = place::words(at->server.port());
+workload queries(const peer_processes& peers) {
+    auto at = std::make_shared<servers>();
+    std::string where = servers::conninfo(at->server.port());
     std::string trusting = at->url() + "?reset=by_tag&statement_cache=10";
     workload w{
         .about = "PostgreSQL, 64 borrowers on 8 connections: a row by its key for each lease",
         .seconds = 1,
         .subjects = {
             by_hand(where),
-            with_pool("cenote, libpq", handles{{where}}),
-            with_pool("cenote, libpq, turns", handles{{where}}, {.fairness = fairness::turns}),
-            with_pool("cenote, libpq, bounded", handles{{where}}, overtaking),
-            with_pool("cenote, threads", cenotes{postgres::connector{trusting}}),
-            with_pool("cenote, threads, bounded", cenotes{postgres::connector{trusting}},
-                      overtaking),
-            with_pool("cenote, default", cenotes{postgres::connector{at->url()}}),
+            with_pool("cenote, libpq", by_libpq{{where}}),
+            with_pool("cenote, libpq, turns", by_libpq{{where}}, {.fairness = fairness::turns}),
+            with_pool("cenote, libpq, bounded", by_libpq{{where}}, bypassing),
+            with_pool("cenote, threads", by_connector{postgres::connector{trusting}}),
+            with_pool("cenote, threads, bounded", by_connector{postgres::connector{trusting}},
+                      bypassing),
+            with_pool("cenote, default", by_connector{postgres::connector{at->url()}}),
             {"cenote, coroutines", [=](double s) { return with_coroutines(trusting, s); }},
             {"cenote, coroutines, default",
              [=](double s) { return with_coroutines(at->url(), s); }},
             {"PgBouncer, unpooled",
-             [=](double s) { return unpooled(place::words(at->bouncer.port()), s); }}}};
-    const std::vector<std::string> peers{psycopg_pool, hikaricp, commons_pool2, pgxpool};
-    others.join(w, peers, at->for_guests());
+             [=](double s) { return unpooled(servers::conninfo(at->bouncer.port()), s); }}}};
+    const std::vector<std::string> names{psycopg_pool, hikaricp, commons_pool2, pgxpool};
+    peers.add_subjects(w, names, at->for_peer_processes());
     using enum goal::bound;
     for (const char* one : {"cenote, libpq", "cenote, libpq, bounded"})
         w.goals.push_back(
@@ -269,13 +235,12 @@ workload queries(const guests& others) {
          {"cenote, libpq", "cenote, libpq, turns", "cenote, libpq, bounded", "cenote, threads",
           "cenote, threads, bounded", "cenote, default", "cenote, coroutines"})
         w.goals.push_back({std::string(one) + " / the best peer", at_least, 1,
-                           ratio_to_best(one, peers, "queries", best::largest)});
+                           ratio_to_best(one, names, "queries", best::largest)});
     w.goals.push_back({"cenote, threads / PgBouncer, unpooled", at_least, 1,
                        ratio("cenote, threads", "PgBouncer, unpooled", "queries")});
     return w;
 }
 
-/// Whoever runs takes what it finds, and whoever is woken fights for it.
 subject with_textbook_pool(const std::string& where) {
     auto from = std::make_shared<textbook_pool<prepared_handle>>(
         connections, [&] { return std::make_unique<prepared_handle>(where); });
@@ -285,21 +250,21 @@ subject with_textbook_pool(const std::string& where) {
             }};
 }
 
-/// Turns, and what `bypass_for` does, from strict order to 10 ms: how the default was chosen.
+/// The effect of `turns` and of `bypass_for`, up to 10 ms; this workload chose the default.
 workload bypasses() {
-    auto at = std::make_shared<place>();
-    std::string where = place::words(at->server.port());
-    workload w{.about = "the same, threads and libpq; how long newcomers may overtake",
+    auto at = std::make_shared<servers>();
+    std::string where = servers::conninfo(at->server.port());
+    workload w{.about = "like w6-postgres, with threads and libpq; how long newcomers may bypass",
                .seconds = 1,
                .subjects = {}};
-    auto hand = by_hand(where).run;
-    w.subjects.push_back({"by hand", [at, hand](double s) { return hand(s); }});
+    subject own = by_hand(where);
+    w.subjects.push_back({own.name, [at, run = own.run](double s) { return run(s); }});
     w.subjects.push_back(with_textbook_pool(where));
-    w.subjects.push_back(with_pool("strict", handles{{where}}, {.fairness = fairness::strict}));
-    w.subjects.push_back(with_pool("turns", handles{{where}}, {.fairness = fairness::turns}));
+    w.subjects.push_back(with_pool("strict", by_libpq{{where}}, {.fairness = fairness::strict}));
+    w.subjects.push_back(with_pool("turns", by_libpq{{where}}, {.fairness = fairness::turns}));
     for (int microseconds : {200, 500, 1'000, 2'000, 5'000, 10'000})
         w.subjects.push_back(with_pool("bypass_for " + std::to_string(microseconds) + " us",
-                                       handles{{where}},
+                                       by_libpq{{where}},
                                        {.fairness = fairness::bounded,
                                         .bypass_for = std::chrono::microseconds(microseconds)}));
     return w;
@@ -307,9 +272,9 @@ workload bypasses() {
 
 }  // namespace
 
-void run_queries(report& into, const guests& others) {
+void run_queries(report& into, const peer_processes& peers) {
     into.run("w6-bypass", bypasses);
-    into.run("w6-postgres", [&] { return queries(others); });
+    into.run("w6-postgres", [&] { return queries(peers); });
 }
 
 }  // namespace cenote::bench

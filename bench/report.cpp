@@ -1,4 +1,4 @@
-// How a measurement is repeated, judged and printed.
+// Repeats, judges and prints measurements.
 #include "report.hpp"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include <limits>
 #include <utility>
 
-#include "peace.hpp"
+#include "noise.hpp"
 
 namespace cenote::bench {
 
@@ -30,14 +30,14 @@ std::vector<double> column(const repetitions& all, std::size_t index, const std:
     return values;
 }
 
-/// Nothing if a repetition gave no number.
+/// Nothing if a repetition has no value.
 std::optional<spread> known_spread(const std::vector<double>& values) {
     if (std::any_of(values.begin(), values.end(), [](double v) { return std::isnan(v); }))
         return std::nullopt;
     return spread_of(values);
 }
 
-/// A number with about as many digits as mean something.
+/// At most three significant digits after the decimal point.
 std::string short_number(double value) {
     char text[32];
     double size = std::abs(value);
@@ -107,7 +107,7 @@ judged ratio_to_best(std::string one, std::vector<std::string> others, std::stri
             auto found = index_of(w, other);
             if (!found) continue;
             std::vector<double> its = column(all, *found, metric);
-            for (std::size_t i = 0; i < its.size(); ++i)  // of a number and none, the number
+            for (std::size_t i = 0; i < its.size(); ++i)  // fmax and fmin ignore NaN
                 divisors[i] = which == best::largest ? std::fmax(divisors[i], its[i])
                                                      : std::fmin(divisors[i], its[i]);
         }
@@ -133,8 +133,8 @@ void report::run(const std::string& name, const std::function<workload()>& make)
     if (name.find(how_.filter) == std::string::npos) return;
     workload w = make();
     w.name = name;
-    constexpr double among_ourselves = 0.3;  // everything in 5 minutes
-    if (how_.peers.empty()) w.seconds *= among_ourselves;
+    constexpr double without_peers = 0.3;  // so that all workloads take 5 minutes
+    if (how_.peers.empty()) w.seconds *= without_peers;
     if (how_.quick) w.seconds /= 3;
     std::printf("\n%s: %s\n", w.name.c_str(), w.about.c_str());
     std::fflush(stdout);
@@ -142,33 +142,33 @@ void report::run(const std::string& name, const std::function<workload()>& make)
     repetitions all(w.exact ? 1 : how_.quick ? 3 : 7, std::vector<measured>(count));
     for (std::size_t r = 0; r < all.size(); ++r)
         for (std::size_t i = 0; i < count; ++i) {
-            std::size_t turn = (r + i) % count;  // nobody is always the first
+            std::size_t turn = (r + i) % count;  // each repetition starts with another subject
             bool declines = r > 0 && !all[r - 1][turn].declined.empty();
             if (declines) all[r][turn] = all[r - 1][turn];
-            else all[r][turn] = run_undisturbed(w, w.subjects[turn]);
+            else all[r][turn] = run_without_noise(w, w.subjects[turn]);
         }
     print(w, all);
     judge(w, all);
     std::fflush(stdout);
-    write_json();  // what is measured is kept, whatever becomes of the rest
+    write_json();  // now, so that a later crash loses nothing
 }
 
-measured report::run_undisturbed(const workload& w, const subject& s) {
-    measured kept;
-    double kept_calm = -1;
+measured report::run_without_noise(const workload& w, const subject& s) {
+    measured best;
+    double best_quietness = -1;
     for (int i = 0; i <= retries; ++i) {
-        peace here;
+        noise_detector noise;
         measured m = s.run(w.seconds);
-        double calm = here.kept();
-        if (s.cores_needed > 0) calm = std::min(calm, m.cores / s.cores_needed);
-        if (calm > kept_calm) {
-            kept = std::move(m);
-            kept_calm = calm;
+        double quietness = noise.quietness();
+        if (s.cores_needed > 0) quietness = std::min(quietness, m.cores / s.cores_needed);
+        if (quietness > best_quietness) {
+            best = std::move(m);
+            best_quietness = quietness;
         }
-        if (kept_calm >= 1 || kept.metrics.empty()) break;
+        if (best_quietness >= 1 || best.metrics.empty()) break;
         if (i < retries) ++repeated_;
     }
-    return kept;
+    return best;
 }
 
 void report::print(const workload& w, const repetitions& all) {
@@ -202,7 +202,7 @@ void report::judge(const workload& w, const repetitions& all) {
     for (const goal& g : w.goals) {
         std::optional<spread> known = g.value(w, all);
         if (!known) {
-            std::printf("  --    %s: not measured, somebody is missing\n", g.text.c_str());
+            std::printf("  --    %s: not measured, a subject is missing\n", g.text.c_str());
             continue;
         }
         const spread& s = *known;
@@ -221,7 +221,7 @@ void report::judge(const workload& w, const repetitions& all) {
 }
 
 bool report::finish() const {
-    std::printf("\n%zu goals met, %zu missed; %zu disturbed runs repeated\n", met_, missed_.size(),
+    std::printf("\n%zu goals met, %zu missed; %zu noisy runs repeated\n", met_, missed_.size(),
                 repeated_);
     for (const std::string& line : missed_) std::printf("  MISS  %s\n", line.c_str());
     if (failed_ > 0) std::printf("%zu runs of peers failed\n", failed_);

@@ -1,10 +1,10 @@
-// How a measurement is declared, repeated, judged and printed.
+// Declares, repeats, judges and prints measurements.
 //
-// The machine is shared and has slow phases of minutes, so a single time says nothing. Therefore:
-// all subjects of a workload take turns inside each repetition; ratios are taken inside a
-// repetition and their median is judged; a run that was disturbed is repeated: its process did not
-// get the processors it needs, other guests of the host stole time, or the processor was slower
-// than it can be. Runs are selected by that only, never by their result.
+// The machine is shared and has slow phases of minutes, so a single time is not significant.
+// Therefore all subjects of a workload take turns inside each repetition, and goals are judged by
+// the median of the ratios of each repetition. A noisy run is repeated: the process got too few
+// processors, other virtual machines stole time, or the processor ran at a lower frequency. Runs
+// are never selected by their result.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ struct metric {
     std::string unit;
 };
 
-/// What one run of one subject gave.
+/// The result of one run of one subject.
 struct measured {
     std::vector<metric> metrics = {};
-    double cores = 0;           // processors the process had on average while it was measured
-    std::string declined = {};  // why there is nothing to be measured
-    std::string failed = {};    // or what went wrong
+    double cores = 0;           // average number of processors used
+    std::string declined = {};  // why the subject cannot be measured
+    std::string failed = {};    // the error
 
     double operator[](const std::string& name) const;
 };
@@ -34,13 +34,12 @@ struct measured {
 struct subject {
     std::string name;
     std::function<measured(double seconds)> run;
-    double cores_needed = 0;  // with less the run is repeated; 0: any will do
+    double cores_needed = 0;  // a run with fewer is repeated
 };
 
 /// One row per repetition, one column per subject.
 using repetitions = std::vector<std::vector<measured>>;
 
-/// A value and how far it spread.
 struct spread {
     double median = 0;
     double low = 0;
@@ -50,7 +49,7 @@ spread spread_of(std::vector<double> values);
 
 struct workload;
 
-/// What is judged; nothing if somebody who is needed for it is not there.
+/// The value of a goal; nothing if a subject is missing.
 using judged = std::function<std::optional<spread>(const workload&, const repetitions&)>;
 
 struct goal {
@@ -72,52 +71,51 @@ struct workload {
     double seconds = 0.4;  // of one run
     std::vector<subject> subjects = {};
     std::vector<goal> goals = {};
-    bool exact = false;  // the same each time, so once is enough
+    bool exact = false;  // deterministic: one repetition is enough
 };
 
 /// `metric` of one subject.
 judged value_of(std::string subject, std::string metric);
-/// `metric` of `one`, divided by that of `other` in the same repetition.
+/// `metric` of `one` divided by that of `other`, by repetition.
 judged ratio(std::string one, std::string other, std::string metric);
-/// `metric` of `one`, divided by the best of `others` (those of them that are there) in the same
-/// repetition.
+/// `metric` of `one` divided by the best of the available `others`, by repetition.
 enum class best { largest, smallest };
 judged ratio_to_best(std::string one, std::vector<std::string> others, std::string metric,
                      best which);
-/// The largest of all subjects' best times divided by the smallest.
+/// The largest of all subjects' best times divided by the smallest one.
 judged unevenness(std::string metric);
 
 struct settings {
-    std::string machine;  // what it is measured on
+    std::string machine;  // a description
     bool quick = false;
     std::string filter;
     std::string json;
-    std::string peers;  // the folder of those who measure themselves; empty: none
-    std::string self;   // this program
+    std::string peers;  // the folder of the peer processes; empty: none
+    std::string self;   // the path of this program
 };
 
-/// Runs workloads, prints what they give, and keeps it for the file.
+/// Runs workloads, prints the results, and writes them to the JSON file.
 class report {
 public:
     explicit report(settings how);
 
-    /// Makes and runs a workload, if the filter lets its name pass.
+    /// Creates and runs a workload if its name matches the filter.
     void run(const std::string& name, const std::function<workload()>& make);
 
     const settings& how() const noexcept { return how_; }
 
-    /// Prints the summary and writes the file. False: that failed, or a peer has.
+    /// Prints the summary and writes the file. False: writing or a peer failed.
     bool finish() const;
 
 private:
-    measured run_undisturbed(const workload& w, const subject& s);
+    measured run_without_noise(const workload& w, const subject& s);
     void print(const workload& w, const repetitions& all);
     void print(const workload& w, const std::string& subject, const metric& m, const spread& seen);
     bool write_json() const;
     void judge(const workload& w, const repetitions& all);
 
     settings how_;
-    std::vector<std::string> rows_;  // for the file
+    std::vector<std::string> rows_;  // JSON
     std::vector<std::string> goals_;
     std::vector<std::string> missed_;
     std::size_t met_ = 0;

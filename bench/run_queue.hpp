@@ -1,5 +1,4 @@
-// The loop of a user without a framework: coroutines that are ready, in a queue, and threads that
-// resume them. And the pool that goes with it: a mutex, a deque, and a post to the queue.
+// The event loop of a user without a framework, and a textbook pool for it: a mutex and a deque.
 #pragma once
 
 #include <algorithm>
@@ -18,22 +17,21 @@
 
 namespace cenote::bench {
 
-/// Run by as many threads as it is told. A thread takes some of what is ready, resumes it, and puts
-/// back what became ready meanwhile: the lock is paid for once per handful, and not at all by a
-/// thread that is the only one.
+/// A queue of ready coroutines for several threads. A thread takes a batch, resumes it, and then
+/// queues what became ready meanwhile: one lock per batch, and none for a single thread.
 class run_queue {
 public:
-    /// Ends by itself; the queue counts how many have not.
+    /// Destroys itself at its end; the queue counts the running ones.
     struct coroutine {
         struct promise_type {
-            run_queue* home = nullptr;
+            run_queue* queue = nullptr;
 
             coroutine get_return_object() {
                 return {std::coroutine_handle<promise_type>::from_promise(*this)};
             }
             std::suspend_always initial_suspend() noexcept { return {}; }
             std::suspend_never final_suspend() noexcept { return {}; }
-            void return_void() noexcept { home->living_.fetch_sub(1); }
+            void return_void() noexcept { queue->running_.fetch_sub(1); }
             void unhandled_exception() noexcept { std::terminate(); }
         };
         std::coroutine_handle<promise_type> handle;
@@ -41,29 +39,29 @@ public:
 
     class yielding : public std::suspend_always {
     public:
-        explicit yielding(run_queue& home) : home_(home) {}
-        void await_suspend(std::coroutine_handle<> which) const { home_.post(which); }
+        explicit yielding(run_queue& queue) : queue_(queue) {}
+        void await_suspend(std::coroutine_handle<> which) const { queue_.post(which); }
 
     private:
-        run_queue& home_;
+        run_queue& queue_;
     };
 
-    explicit run_queue(std::size_t threads) : alone_(threads == 1) {}
+    explicit run_queue(std::size_t threads) : single_threaded_(threads == 1) {}
 
     void spawn(coroutine started) {
-        started.handle.promise().home = this;
-        living_.fetch_add(1);
+        started.handle.promise().queue = this;
+        running_.fetch_add(1);
         post(started.handle);
     }
 
-    /// They are made already.
+    /// Nothing to do: spawn() has already created the coroutines.
     void begin(std::size_t) {}
 
     yielding yield() { return yielding(*this); }
 
-    /// From any thread.
+    /// Thread-safe.
     void post(std::coroutine_handle<> ready) {
-        if (mine != nullptr && mine->home == this) {
+        if (mine != nullptr && mine->queue == this) {
             mine->became_ready.push_back(ready);
             return;
         }
@@ -72,97 +70,97 @@ public:
         from_outside_.store(true, std::memory_order_relaxed);
     }
 
-    /// Until no coroutine is left.
+    /// Returns when no coroutine is left.
     void run() {
         worker self{this, {}, {}};
         mine = &self;
-        while (living_.load(std::memory_order_relaxed) != 0) turn(self);
+        while (running_.load(std::memory_order_relaxed) != 0) run_batch(self);
         mine = nullptr;
     }
 
-    /// What is ready now, on the calling thread.
+    /// Resumes the coroutines that are ready now.
     void run_once() {
-        mine = &guest_;
-        turn(guest_);
+        mine = &caller_;
+        run_batch(caller_);
         mine = nullptr;
     }
 
 private:
     struct worker {
-        run_queue* home;
+        run_queue* queue;
         std::vector<std::coroutine_handle<>> taken;
         std::vector<std::coroutine_handle<>> became_ready;
     };
     static inline thread_local worker* mine = nullptr;
 
-    void turn(worker& self) {
+    void run_batch(worker& self) {
         exchange(self);
         if (self.taken.empty()) std::this_thread::yield();
         for (std::coroutine_handle<> h : self.taken) h.resume();
     }
 
-    /// Puts back what became ready and takes of what was, but leaves some for another thread.
+    /// Queues what became ready and takes a batch, but leaves half for other threads.
     void exchange(worker& self) {
-        constexpr std::size_t handful = 256;
+        constexpr std::size_t batch = 256;
         self.taken.clear();
-        if (alone_ && !from_outside_.load(std::memory_order_relaxed)) {
+        if (single_threaded_ && !from_outside_.load(std::memory_order_relaxed)) {
             self.taken.swap(self.became_ready);
             return;
         }
         std::lock_guard lock(mutex_);
         ready_.insert(ready_.end(), self.became_ready.begin(), self.became_ready.end());
         self.became_ready.clear();
-        auto count = static_cast<std::ptrdiff_t>(std::min(handful, (ready_.size() + 1) / 2));
+        auto count = static_cast<std::ptrdiff_t>(std::min(batch, (ready_.size() + 1) / 2));
         self.taken.assign(ready_.begin(), ready_.begin() + count);
         ready_.erase(ready_.begin(), ready_.begin() + count);
         from_outside_.store(!ready_.empty(), std::memory_order_relaxed);
     }
 
-    const bool alone_;
-    worker guest_{this, {}, {}};  // whoever runs it only once
+    const bool single_threaded_;
+    worker caller_{this, {}, {}};  // for run_once()
     std::mutex mutex_;
     std::deque<std::coroutine_handle<>> ready_;
-    std::atomic<bool> from_outside_{false};  // something is in ready_, for the thread that is alone
-    std::atomic<std::size_t> living_{0};
+    std::atomic<bool> from_outside_{false};  // ready_ is not empty; for a single thread
+    std::atomic<std::size_t> running_{0};
 };
 
-/// Lends in order of arrival. Who gets a resource from somebody else is posted to the queue.
+/// Serves waiters in order of arrival, and posts a served waiter to the queue.
 class queue_pool {
 public:
     queue_pool(run_queue& queue, std::size_t size) : queue_(queue) {
         for (std::size_t i = 0; i < size; ++i) {
-            things_.push_back(std::make_unique<thing>());
-            idle_.push_back(things_.back().get());
+            resources_.push_back(std::make_unique<resource>());
+            idle_.push_back(resources_.back().get());
         }
     }
 
     class acquiring {
     public:
-        explicit acquiring(queue_pool& home) : home_(home) {}
+        explicit acquiring(queue_pool& pool) : pool_(pool) {}
         bool await_ready() const noexcept { return false; }
         bool await_suspend(std::coroutine_handle<> waiting) {
             waiting_ = waiting;
-            std::lock_guard lock(home_.mutex_);
-            if (home_.idle_.empty()) {
-                home_.line_.push_back(this);
+            std::lock_guard lock(pool_.mutex_);
+            if (pool_.idle_.empty()) {
+                pool_.line_.push_back(this);
                 return true;
             }
-            granted_ = home_.idle_.back();
-            home_.idle_.pop_back();
+            granted_ = pool_.idle_.back();
+            pool_.idle_.pop_back();
             return false;
         }
-        thing* await_resume() const noexcept { return granted_; }
+        resource* await_resume() const noexcept { return granted_; }
 
     private:
         friend queue_pool;
-        queue_pool& home_;
+        queue_pool& pool_;
         std::coroutine_handle<> waiting_;
-        thing* granted_ = nullptr;
+        resource* granted_ = nullptr;
     };
 
     acquiring acquire() { return acquiring(*this); }
 
-    void release(thing* back) {
+    void release(resource* back) {
         acquiring* next = nullptr;
         {
             std::lock_guard lock(mutex_);
@@ -180,8 +178,8 @@ public:
 private:
     run_queue& queue_;
     std::mutex mutex_;
-    std::vector<std::unique_ptr<thing>> things_;
-    std::vector<thing*> idle_;
+    std::vector<std::unique_ptr<resource>> resources_;
+    std::vector<resource*> idle_;
     std::deque<acquiring*> line_;
 };
 

@@ -1,6 +1,5 @@
-// What a pool costs in front of real servers: a lease for each query, against as many connections
-// held by hand, and against a new connection for each query.
-#include <atomic>
+// The cost of a pool with real servers: a lease per query, compared with a connection per thread
+// and with a new connection per query.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -15,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "crew.hpp"
 #include "support/gate.hpp"
 #include "support/real_server.hpp"
+#include "thread_group.hpp"
 #include "workloads.hpp"
 #include <cenote/http.hpp>
 #include <cenote/mariadb.hpp>
@@ -31,23 +30,18 @@ namespace cenote::bench {
 namespace {
 
 constexpr std::size_t connections = 8;
-constexpr std::size_t many = 40;  // whose memory is measured
+constexpr std::size_t many = 40;  // connections whose memory is measured
 
-/// As many threads as connections: `work(thread)`, again and again.
-template <class Work>
-measured run_queries(double seconds, Work work) {
-    shift done = run_crew(connections, false, seconds,
-                          [&](std::size_t index, const std::atomic<bool>& stop) {
-                              std::uint64_t queries = 0;
-                              for (; !stop.load(std::memory_order_relaxed); ++queries) work(index);
-                              return queries;
-                          });
+/// Runs `query(thread)` again and again, on a thread per connection.
+template <class Query>
+measured run_queries(double seconds, Query query) {
+    group_result done = repeat_on_threads(connections, false, seconds, query);
     return {.metrics = {{"queries", done.per_second() * 1e-3, "k/s"}}, .cores = done.cores};
 }
 
-/// Opens so many connections, uses each, and ends with all of them open.
+/// Opens `count` connections, uses each, and exits with all of them open.
 template <class Connector, class Query>
-[[noreturn]] void open_and_end(Connector& connector, Query& query, std::size_t count) {
+[[noreturn]] void open_and_exit(Connector& connector, Query& query, std::size_t count) {
     try {
         std::deque<decltype(connector.open())> opened;
         for (std::size_t i = 0; i < count; ++i) query(opened.emplace_back(connector.open()));
@@ -57,13 +51,13 @@ template <class Connector, class Query>
     }
 }
 
-/// The most memory that a process like this one takes with so many connections, in KiB.
+/// The peak memory of a child process with `count` connections, in KiB.
 template <class Connector, class Query>
 double peak_with(Connector& connector, Query& query, std::size_t count) {
-    ::malloc_trim(0);  // what is free here would hide what the child takes
+    ::malloc_trim(0);  // free memory of this process would hide the child's allocations
     pid_t child = ::fork();
     if (child < 0) throw std::runtime_error("cenote-bench: fork failed");
-    if (child == 0) open_and_end(connector, query, count);
+    if (child == 0) open_and_exit(connector, query, count);
     int status = 0;
     rusage used{};
     if (::wait4(child, &status, 0, &used) != child || status != 0)
@@ -77,7 +71,7 @@ measured run_memory(Connector connector, Query query) {
     return {.metrics = {{"peak memory", more / many, "KiB"}}};
 }
 
-/// Connections held by hand, one for each thread.
+/// A connection per thread, without a pool.
 template <class Connector, class Query>
 subject by_hand(std::string name, Connector connector, Query query) {
     using connection = decltype(connector.open());
@@ -88,7 +82,7 @@ subject by_hand(std::string name, Connector connector, Query query) {
             }};
 }
 
-/// The same, leaving no trace for whoever is next, as a pool must.
+/// A connection per thread with a reset after each query, as a pool must do.
 template <class Connector, class Query>
 subject by_hand_and_reset(Connector connector, Query query) {
     auto both = [by = std::make_shared<Connector>(connector), query](auto& c) {
@@ -113,7 +107,7 @@ subject by_pool(std::string name, Connector connector, Query query) {
             }};
 }
 
-/// No pool: a connection for each query.
+/// A new connection for each query.
 template <class Connector, class Query>
 subject without(Connector connector, Query query) {
     return {"a connection each", [=](double seconds) {
@@ -131,14 +125,14 @@ subject memory_of(Connector connector, Query query) {
     return {"a connection", [=](double) { return run_memory(connector, query); }};
 }
 
-/// The pool waits for each reset: by hand without one is no match.
+/// The pool waits for each reset, so there is no goal against connections without resets.
 workload reset_at_release(workload w) {
     w.about = "one value; sessions are reset after each lease, and the pool waits for that";
     w.goals.erase(w.goals.begin());
     return w;
 }
 
-/// What leases cost where each reply is 0.5 ms late, as on a network.
+/// The cost of leases with replies that are 0.5 ms late, as on a network.
 template <class Connector, class Query>
 workload from_away(double limit, Connector by_default, Connector at_release, Query query) {
     return {.about = "the same, each reply 0.5 ms late",
@@ -148,7 +142,7 @@ workload from_away(double limit, Connector by_default, Connector at_release, Que
                        ratio("pool", "by hand", "queries")}}};
 }
 
-/// A way to a server on this machine that takes as long.
+/// A proxy that delays the replies of a local server.
 std::shared_ptr<support::gate> far_from(std::uint16_t port) {
     auto between = std::make_shared<support::gate>(port);
     between->delay(std::chrono::microseconds(500));
@@ -160,7 +154,7 @@ goal at_least_97_percent(const char* one, const char* other) {
             ratio(one, other, "queries")};
 }
 
-/// How many times as many as without a pool. Less than once, and there is no use in one.
+/// A pool must not be slower than a new connection per query.
 goal factor() {
     return {"queries, pool / a connection each", goal::bound::at_least, 1,
             ratio("pool", "a connection each", "queries")};
@@ -174,21 +168,16 @@ workload four_ways(std::string about, Connector connector, Query query) {
             .goals = {at_least_97_percent("pool", "by hand"), factor()}};
 }
 
-/// For those who cannot know what a query left in the session.
+/// For connectors that must reset a session after each lease.
 template <class Connector, class Query>
 workload five_ways(Connector connector, Query query) {
     workload w = four_ways("one value; sessions are reset after each lease", connector, query);
     w.subjects.push_back(by_hand_and_reset(connector, query));
-    // The pool resets on threads of its own, so that nobody waits for it who gives back: that is
-    // two switches of threads more (docs/decisions/0018-full-reset.md).
+    // The pool resets on its own threads, so that a release does not wait: this takes two more
+    // thread switches (docs/decisions/0018-full-reset.md).
     w.goals.push_back({"queries, pool / by hand, and reset", goal::bound::at_least, 0.5,
                        ratio("pool", "by hand, and reset", "queries")});
     return w;
-}
-
-std::string url(const char* scheme, std::uint16_t port, const char* rest) {
-    return std::string(scheme) + "://app:" + support::canary_password +
-           "@127.0.0.1:" + std::to_string(port) + rest;
 }
 
 void run_sqlite(report& into) {
@@ -215,11 +204,11 @@ void run_postgres(report& into) {
     };
     auto direct = [&](const char* more) {
         start();
-        return postgres::connector{url("postgresql", server->port(), "/orders") + more};
+        return postgres::connector{support::app_url("postgresql", server->port()) + more};
     };
     into.run("server-postgres", [&] {
         workload w = five_ways(direct(""), query);
-        w.about = "one value; each session is reset in front of the next lease's query";
+        w.about = "one value; each session is reset before the next lease's query";
         w.goals.front().limit = 0.80;
         return w;
     });
@@ -235,20 +224,20 @@ void run_postgres(report& into) {
     into.run("server-postgres-at-release",
              [&] { return reset_at_release(five_ways(direct("?reset=at_release"), query)); });
     into.run("server-postgres-by-tag", [&] {
-        return four_ways("the same with reset=by_tag: a SELECT is believed to leave nothing",
+        return four_ways("the same with reset=by_tag, which skips the reset after a SELECT",
                          direct("?reset=by_tag"), query);
     });
     std::shared_ptr<support::gate> away;
     into.run("server-postgres-away", [&] {
         start();
         away = far_from(server->port());
-        std::string at = url("postgresql", away->port(), "/orders");
+        std::string at = support::app_url("postgresql", away->port());
         return from_away(0.95, postgres::connector{at},
                          postgres::connector{at + "?reset=at_release"}, query);
     });
     into.run("server-pgbouncer", [&] {
         auto ours = direct("?reset=by_tag");
-        postgres::connector behind{url("postgresql", bouncer->port(), "/orders")};
+        postgres::connector behind{support::app_url("postgresql", bouncer->port())};
         workload w{
             .about = "the pool against PgBouncer in transaction mode, which resets nothing",
             .subjects = {by_pool("pool", ours, query), by_hand("PgBouncer, kept", behind, query),
@@ -267,11 +256,11 @@ void run_mariadb(report& into) {
         if (!server)
             server = std::make_shared<support::mariadb_server>(
                 support::mariadb_options{.max_connections = 100});
-        return mariadb::connector{url("mariadb", server->port(), "/orders") + more};
+        return mariadb::connector{support::app_url("mariadb", server->port()) + more};
     };
     into.run("server-mariadb", [&] {
         workload w = five_ways(direct(""), query);
-        w.about = "one value; each session is reset in front of the next lease's statement";
+        w.about = "one value; each session is reset before the next lease's statement";
         w.goals.front().limit = 0.55;
         return w;
     });
@@ -281,14 +270,13 @@ void run_mariadb(report& into) {
     into.run("server-mariadb-away", [&] {
         direct("");
         away = far_from(server->port());
-        std::string at = url("mariadb", away->port(), "/orders");
+        std::string at = support::app_url("mariadb", away->port());
         return from_away(0.90, mariadb::connector{at}, mariadb::connector{at + "?reset=at_release"},
                          query);
     });
     into.run("server-mariadb-by-tracking", [&] {
         return four_ways(
-            "the same with reset=by_tracking: what the server does not tell of "
-            "is believed not to have happened",
+            "the same with reset=by_tracking, which resets only what the server reports",
             direct("?reset=by_tracking"), query);
     });
 }
@@ -311,7 +299,7 @@ void run_http(report& into) {
             support::nginx_options{.keepalive_requests = 1'000'000'000});
         http::connector to{"http://127.0.0.1:" + std::to_string(server->port())};
         auto query = [](auto& c) { c.send(http::request("GET", "/echo?nonce=1")); };
-        return four_ways("a short GET of nginx's", to, query);
+        return four_ways("a short GET from nginx", to, query);
     });
 }
 

@@ -1,4 +1,4 @@
-// Clocks that cost little: the processor's counter for each wait, the kernel's books for CPU time.
+// Cheap clocks: the processor's counter for single waits, getrusage for CPU time.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace cenote::bench {
 
-/// A counter of constant pace, cheap enough to be read twice per cycle.
+/// A counter with a constant rate, cheap enough to read twice per cycle.
 inline std::uint64_t ticks() noexcept {
 #if defined(__x86_64__)
     return __rdtsc();
@@ -19,10 +19,10 @@ inline std::uint64_t ticks() noexcept {
 #endif
 }
 
-/// How many nanoseconds one tick lasts; measured at the first call, which takes 50 ms.
+/// The length of a tick. The first call measures it, which takes 50 ms.
 double nanoseconds_per_tick();
 
-/// Wall time and the CPU time of the whole process since its construction.
+/// Wall time and CPU time of the process since construction.
 class stopwatch {
 public:
     stopwatch() : began_(std::chrono::steady_clock::now()), used_(cpu_seconds()) {}
@@ -30,7 +30,7 @@ public:
     double seconds() const {
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
     }
-    /// How many processors the process had on average.
+    /// The average number of processors that the process used.
     double cores() const { return (cpu_seconds() - used_) / seconds(); }
 
 private:

@@ -1,4 +1,4 @@
-// A storm of timeouts: ten thousand coroutines wait for what does not come, and are refused.
+// W5: many simultaneous timeouts: ten thousand coroutines wait for a resource and are refused.
 #include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -13,7 +13,6 @@
 #include <condition_variable>
 #include <coroutine>
 #include <cstddef>
-#include <exception>
 #include <future>
 #include <latch>
 #include <mutex>
@@ -29,6 +28,7 @@
 #include "peers.hpp"
 #include "stopwatch.hpp"
 #include "subjects.hpp"
+#include "support/task.hpp"
 #include "workloads.hpp"
 
 namespace cenote::bench {
@@ -39,14 +39,14 @@ using namespace std::chrono_literals;
 using clock = std::chrono::steady_clock;
 
 constexpr std::size_t waiters = 10'000;
-constexpr auto patience = 50ms;
+constexpr auto timeout = 50ms;
 constexpr auto exhausted = std::size_t{20};
 
-/// How late the latest was, and what all of it cost.
-class tally_of_refusals {
+/// Counts refusals, and records the latest one.
+class refusal_count {
 public:
     void refused(clock::time_point began) {
-        latest_ = std::max(latest_, clock::now() - began - patience);
+        latest_ = std::max(latest_, clock::now() - began - timeout);
         ++count_;
     }
     bool all() const { return count_ == waiters; }
@@ -63,7 +63,7 @@ private:
     std::size_t count_ = 0;
 };
 
-/// A loop that sleeps when there is nothing to do.
+/// A loop that sleeps when no coroutine is ready.
 class sleeping_queue {
 public:
     void post(std::coroutine_handle<> ready) {
@@ -91,25 +91,11 @@ private:
     std::vector<std::coroutine_handle<>> ready_;
 };
 
-/// Begins when it is resumed, ends by itself.
-struct started_later {
-    struct promise_type {
-        started_later get_return_object() {
-            return {std::coroutine_handle<promise_type>::from_promise(*this)};
-        }
-        std::suspend_always initial_suspend() noexcept { return {}; }
-        std::suspend_never final_suspend() noexcept { return {}; }
-        void return_void() noexcept {}
-        void unhandled_exception() noexcept { std::terminate(); }
-    };
-    std::coroutine_handle<> handle;
-};
-
-started_later wait_on_queue(pool<thing>& from, sleeping_queue& home, tally_of_refusals& all) {
+support::task wait_on_queue(pool<resource>& from, sleeping_queue& queue, refusal_count& all) {
     auto began = clock::now();
     std::error_code error;
-    auto got = co_await from.co_acquire({.timeout = patience}, error)
-                   .resumed_by([at = &home](std::coroutine_handle<> ready) { at->post(ready); });
+    auto got = co_await from.co_acquire({.timeout = timeout}, error)
+                   .resumed_by([at = &queue](std::coroutine_handle<> ready) { at->post(ready); });
     if (error) all.refused(began);
 }
 
@@ -117,23 +103,23 @@ options full() { return {.max = exhausted, .line_max = 2 * waiters}; }
 
 measured on_queue(double) {
     cenote_pool all_taken(exhausted, full());
-    std::vector<lease<thing>> taken;
+    std::vector<lease<resource>> taken;
     for (std::size_t i = 0; i < exhausted; ++i) taken.push_back(all_taken.pool.acquire());
     sleeping_queue loop;
-    tally_of_refusals all;
-    std::vector<started_later> ready;
+    refusal_count all;
+    std::vector<support::task> ready;
     for (std::size_t i = 0; i < waiters; ++i)
         ready.push_back(wait_on_queue(all_taken.pool, loop, all));
     stopwatch watch;
-    for (const started_later& s : ready) s.handle.resume();
+    for (support::task& each : ready) each.start();
     loop.run_until([&] { return all.all(); });
     return all.result(watch);
 }
 
-/// The same in Asio's coroutines: what `acquire` is given tells it not to throw.
+/// Waits in coroutines of Asio. `acquire` gets a token that returns errors instead of throwing.
 template <class Acquire>
 measured on_asio(asio::io_context& io, Acquire acquire) {
-    tally_of_refusals all;
+    refusal_count all;
     auto wait = [&]() -> asio::awaitable<void> {
         auto began = clock::now();
         auto [error, got] = co_await acquire(asio::as_tuple(asio::use_awaitable));
@@ -150,16 +136,17 @@ measured on_asio(asio::io_context& io, Acquire acquire) {
 measured on_asio_loop(double) {
     asio::io_context io(1);
     cenote_pool all_taken(exhausted, full());
-    std::vector<lease<thing>> taken;
+    std::vector<lease<resource>> taken;
     for (std::size_t i = 0; i < exhausted; ++i) taken.push_back(all_taken.pool.acquire());
     return on_asio(io,
-                   [&](auto token) { return all_taken.pool.async_acquire_for(patience, token); });
+                   [&](auto token) { return all_taken.pool.async_acquire_for(timeout, token); });
 }
 
 measured without_a_thread(double) {
     asio::io_context io(1);
-    pool<thing> all_taken{io, []() -> asio::awaitable<thing> { co_return thing{}; }, full()};
-    std::vector<lease<thing>> taken;
+    pool<resource> all_taken{io, []() -> asio::awaitable<resource> { co_return resource{}; },
+                             full()};
+    std::vector<lease<resource>> taken;
     auto take_all = [&]() -> asio::awaitable<void> {
         while (taken.size() < exhausted) {
             auto one = co_await all_taken.async_acquire(asio::use_awaitable);
@@ -168,10 +155,10 @@ measured without_a_thread(double) {
     };
     auto done = asio::co_spawn(io, take_all, asio::use_future);
     while (done.wait_for(0s) != std::future_status::ready) io.run_one();
-    return on_asio(io, [&](auto token) { return all_taken.async_acquire_for(patience, token); });
+    return on_asio(io, [&](auto token) { return all_taken.async_acquire_for(timeout, token); });
 }
 
-/// What the coroutines themselves cost: each begins, is posted once, and ends.
+/// The cost of the coroutines alone: each starts, yields once, and ends.
 measured nothing_but_coroutines(double) {
     asio::io_context io(1);
     std::size_t ended = 0;
@@ -189,18 +176,18 @@ measured nothing_but_coroutines(double) {
 measured timer_each(double) {
     asio_loop loop(1);
     strand_pool nothing(loop, 0);
-    return on_asio(loop.io, [&](auto token) { return nothing.async_acquire(patience, token); });
+    return on_asio(loop.io, [&](auto token) { return nothing.async_acquire(timeout, token); });
 }
 
-/// Asio's own way to give up: whichever is first, a lease or a timer.
+/// Asio's own timeout: the first of a lease and a timer.
 measured channel_or_timer(double) {
     using namespace asio::experimental::awaitable_operators;
     asio_loop loop(1);
     channel_pool nothing(loop, 0);
-    tally_of_refusals all;
+    refusal_count all;
     auto wait = [&]() -> asio::awaitable<void> {
         auto began = clock::now();
-        asio::steady_timer deadline(loop.io, patience);
+        asio::steady_timer deadline(loop.io, timeout);
         auto first = co_await (nothing.acquire() || deadline.async_wait(asio::use_awaitable));
         if (first.index() == 1) all.refused(began);
         if (all.all()) loop.io.stop();
@@ -211,8 +198,8 @@ measured channel_or_timer(double) {
     return all.result(watch);
 }
 
-workload storm(const guests& others) {
-    workload w{.about = "10 000 coroutines wait 50 ms for what does not come",
+workload storm(const peer_processes& peers) {
+    workload w{.about = "10 000 coroutines wait 50 ms for an exhausted pool",
                .seconds = 0.1,
                .subjects = {{"Asio, only yield", nothing_but_coroutines},
                             {"strand, a timer each", timer_each},
@@ -221,7 +208,7 @@ workload storm(const guests& others) {
                             {"cenote, awaited", on_asio_loop},
                             {"cenote, no thread", without_a_thread}},
                .goals = {}};
-    others.join(w, {puddle, go_channel, psycopg_pool}, "w5 size=20 tasks=10000 timeout=50");
+    peers.add_subjects(w, {puddle, go_channel, psycopg_pool}, "w5 size=20 tasks=10000 timeout=50");
     const std::vector<std::string> all_peers{"strand, a timer each", "channel or timer", puddle,
                                              go_channel, psycopg_pool};
     for (const char* one : {"cenote, co_acquire", "cenote, awaited", "cenote, no thread"}) {
@@ -233,12 +220,11 @@ workload storm(const guests& others) {
     return w;
 }
 
-/// As many threads as are worth it: waking ten thousand of them on few processors is all that
-/// would be measured.
+/// Ten thousand threads would only measure how the kernel wakes them.
 constexpr std::size_t threads_waiting = 1'000;
 
 template <class Pool>
-measured threads_in_vain(Pool& empty) {
+measured refused_threads(Pool& empty) {
     std::vector<clock::duration> late(threads_waiting);
     std::latch ready(threads_waiting + 1);
     std::vector<std::thread> threads;
@@ -246,8 +232,8 @@ measured threads_in_vain(Pool& empty) {
         threads.emplace_back([&, i] {
             ready.arrive_and_wait();
             auto began = clock::now();
-            empty.is_refused_after(patience);
-            late[i] = clock::now() - began - patience;
+            empty.is_refused_after(timeout);
+            late[i] = clock::now() - began - timeout;
         });
     stopwatch watch;
     ready.arrive_and_wait();
@@ -266,32 +252,32 @@ struct exhausted_cenote {
     }
 
     cenote_pool all;
-    lease<thing> taken = all.acquire();
+    lease<resource> taken = all.acquire();
 };
 
-workload storm_of_threads(const guests& others) {
-    workload w{.about = "1 000 threads wait 50 ms for what does not come", .seconds = 0.1};
+workload storm_of_threads(const peer_processes& peers) {
+    workload w{.about = "1 000 threads wait 50 ms for an exhausted pool", .seconds = 0.1};
     w.subjects.push_back({"cenote", [](double) {
                               exhausted_cenote pool;
-                              return threads_in_vain(pool);
+                              return refused_threads(pool);
                           }});
-    meet_peers([&]<class Pool>(const char* name) {
-        if constexpr (requires(Pool& p) { p.is_refused_after(patience); })
+    for_each_peer([&]<class Pool>(const char* name) {
+        if constexpr (requires(Pool& p) { p.is_refused_after(timeout); })
             w.subjects.push_back({name, [](double) {
                                       Pool pool(1);
                                       auto taken = pool.acquire();
-                                      return threads_in_vain(pool);
+                                      return refused_threads(pool);
                                   }});
     });
-    others.join(w, {hikaricp, commons_pool2, r2d2}, "w5 size=1 tasks=1000 timeout=50");
+    peers.add_subjects(w, {hikaricp, commons_pool2, r2d2}, "w5 size=1 tasks=1000 timeout=50");
     return w;
 }
 
 }  // namespace
 
-void run_storm(report& into, const guests& others) {
-    into.run("w5-coroutines", [&] { return storm(others); });
-    into.run("w5-threads", [&] { return storm_of_threads(others); });
+void run_storm(report& into, const peer_processes& peers) {
+    into.run("w5-coroutines", [&] { return storm(peers); });
+    into.run("w5-threads", [&] { return storm_of_threads(peers); });
 }
 
 }  // namespace cenote::bench

@@ -1,4 +1,4 @@
-// What is measured: the same resource behind cenote, behind the textbook pool, and behind nothing.
+// Subjects of measurements: the resource, cenote, and reference points without a pool.
 #pragma once
 
 #include <atomic>
@@ -9,27 +9,26 @@
 
 namespace cenote::bench {
 
-/// On the heap with every subject.
-struct thing {
+/// Allocated on the heap by all subjects.
+struct resource {
     int uses = 0;
 };
 
-inline thing open_thing() { return {}; }
+inline resource open_resource() { return {}; }
 
-/// With peers that do not see to it themselves: on a cache line of its own, as anything worth
-/// pooling would be.
-struct alignas(64) lone_thing : thing {};
+/// On its own cache line, like any real resource; for peers that do not allocate resources one by
+/// one.
+struct alignas(64) padded_resource : resource {};
 
-/// A cenote that has opened everything it may open.
+/// A cenote pool with all resources open.
 struct cenote_pool {
     explicit cenote_pool(std::size_t size, options settings = {})
-        : pool(open_thing, full(size, settings)) {}
+        : pool(open_resource, full(size, settings)) {}
 
-    lease<thing> acquire() { return pool.acquire(); }
+    lease<resource> acquire() { return pool.acquire(); }
 
-    cenote::pool<thing> pool;
+    cenote::pool<resource> pool;
 
-    /// All of them open from the beginning.
     static options full(std::size_t size, options settings) {
         settings.name = "bench";
         settings.max = size;
@@ -39,36 +38,36 @@ struct cenote_pool {
     }
 };
 
-/// Take, use, give back: what one cycle is for every pool.
+/// One cycle: acquire, use, release.
 template <class Pool>
 void cycle(Pool& pool) {
     auto lease = pool.acquire();
     ++lease->uses;
 }
 
-/// Everybody has one of their own: what the threads do to each other without any pool.
+/// Each thread has its own resource: the effect of the threads on each other without a pool.
 struct no_pool {
-    static thing* acquire() {
-        static thread_local thing own;
+    static resource* acquire() {
+        static thread_local resource own;
         return &own;
     }
 };
 
-/// The least that lending between threads can cost: an exchange to take and an exchange to give
-/// back, on two cache lines.
+/// The least that a pool for several threads can cost: an atomic exchange each for acquire and
+/// release, on two cache lines.
 struct two_exchanges {
     struct alignas(64) line {
-        std::atomic<thing*> held{nullptr};
+        std::atomic<resource*> slot{nullptr};
     };
     line from{};
     line to{};
-    thing it{};
+    resource it{};
 };
 
 inline void cycle(two_exchanges& floor) {
-    floor.from.held.exchange(nullptr);
+    floor.from.slot.exchange(nullptr);
     ++floor.it.uses;
-    floor.to.held.exchange(&floor.it);
+    floor.to.slot.exchange(&floor.it);
 }
 
 }  // namespace cenote::bench

@@ -1,4 +1,4 @@
-// The pool everybody writes first, as the yardstick: a mutex, a condition variable and a vector.
+// The textbook pool, as a baseline: a mutex, a condition variable and a vector.
 #pragma once
 
 #include <chrono>
@@ -11,25 +11,25 @@
 
 namespace cenote::bench {
 
-/// Lends what it holds, waits without end, opens nothing, checks nothing. What is put back last is
-/// lent first; who is woken by a release has to fight for the resource with whoever comes by.
+/// Waits without a timeout and never opens or checks a resource. The last released resource is
+/// leased first; a woken thread competes with new ones.
 template <class T>
 class textbook_pool {
 public:
     class lease {
     public:
-        lease(textbook_pool& home, std::unique_ptr<T> held) noexcept
-            : home_(home), held_(std::move(held)) {}
+        lease(textbook_pool& pool, std::unique_ptr<T> leased) noexcept
+            : pool_(pool), leased_(std::move(leased)) {}
         lease(const lease&) = delete;
         lease& operator=(const lease&) = delete;
-        ~lease() { home_.put(std::move(held_)); }
+        ~lease() { pool_.put(std::move(leased_)); }
 
-        T& operator*() const noexcept { return *held_; }
-        T* operator->() const noexcept { return held_.get(); }
+        T& operator*() const noexcept { return *leased_; }
+        T* operator->() const noexcept { return leased_.get(); }
 
     private:
-        textbook_pool& home_;
-        std::unique_ptr<T> held_;
+        textbook_pool& pool_;
+        std::unique_ptr<T> leased_;
     };
 
     explicit textbook_pool(std::size_t size)
@@ -40,9 +40,9 @@ public:
         for (std::size_t i = 0; i < size; ++i) idle_.push_back(make());
     }
 
-    bool is_refused_after(std::chrono::milliseconds patience) {
+    bool is_refused_after(std::chrono::milliseconds timeout) {
         std::unique_lock lock(mutex_);
-        return !freed_.wait_for(lock, patience, [&] { return !idle_.empty(); });
+        return !freed_.wait_for(lock, timeout, [&] { return !idle_.empty(); });
     }
 
     lease acquire() {
@@ -57,7 +57,7 @@ private:
     void put(std::unique_ptr<T> back) noexcept {
         {
             std::lock_guard lock(mutex_);
-            idle_.push_back(std::move(back));  // reserved
+            idle_.push_back(std::move(back));  // within the reserved capacity
         }
         freed_.notify_one();
     }

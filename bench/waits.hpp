@@ -1,4 +1,4 @@
-// Many waits in little room: a histogram with 3 % resolution from one tick to for ever.
+// A histogram of wait times with 3 % resolution.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace cenote::bench {
 
-/// 32 equal steps per power of two. Recording is a shift and an increment.
+/// 32 equal steps per power of two. Recording takes a shift and an increment.
 class waits {
 public:
     void record(std::uint64_t value) noexcept {
@@ -26,7 +26,7 @@ public:
 
     std::uint64_t longest() const noexcept { return longest_; }
 
-    /// The value that `share` of all waits do not exceed, up to the resolution.
+    /// The value that a `share` of all waits do not exceed, rounded up to the resolution.
     std::uint64_t quantile(double share) const noexcept {
         auto rank = static_cast<std::uint64_t>(share * static_cast<double>(count_));
         std::uint64_t seen = 0;

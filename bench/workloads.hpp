@@ -1,43 +1,42 @@
-// The workloads of cenote-bench, one function per file.
+// The workloads of cenote-bench, one function per source file.
 #pragma once
 
-#include "guest.hpp"
+#include "peer_process.hpp"
 #include "report.hpp"
 
 namespace cenote::bench {
 
-/// Enough resources for everybody: what a cycle costs on one thread and on two, and whether the
-/// size of the pool shows.
-void run_cycles(report& into, const guests& others);
+/// W1 and W2: cycles without contention, and the effect of the pool's size.
+void run_cycles(report& into, const peer_processes& peers);
 
-/// The same through the interface of C.
+/// Cycles through the C API.
 void run_c(report& into);
 
-/// More threads than resources: throughput, waits and fairness.
-void run_contention(report& into, const guests& others);
+/// W3: more threads than resources.
+void run_contention(report& into, const peer_processes& peers);
 
-/// The machine alone: whether the length of the line shows.
+/// The effect of the line's length on the machine.
 void run_machine(report& into);
 
-/// More coroutines than resources, and one that has not to wait: what Asio's users have today.
-void run_coroutines(report& into, const guests& others);
+/// W4: more coroutines than resources.
+void run_coroutines(report& into, const peer_processes& peers);
 
-/// Many waits that end with their deadline, all at once.
-void run_storm(report& into, const guests& others);
+/// W5: many simultaneous timeouts.
+void run_storm(report& into, const peer_processes& peers);
 
-/// PostgreSQL with many borrowers on few connections: what is left of the server's speed.
-void run_queries(report& into, const guests& others);
+/// W6: many borrowers on few connections to PostgreSQL.
+void run_queries(report& into, const peer_processes& peers);
 
-/// Real servers: what a lease for each query costs, and what a connection takes up.
+/// A lease per query on real servers, and the memory of a connection.
 void run_servers(report& into);
 
-/// A statement through a database, against the same one on a connection held by hand.
+/// Statements through a database.
 void run_databases(report& into);
 
-/// A server that is down: how exactly deadlines are kept, and how soon its return is noticed.
+/// Deadlines and recovery with a failing server.
 void run_outages(report& into);
 
-/// What it costs to include each public header.
+/// Compile times of the public headers.
 void run_headers(report& into);
 
 }  // namespace cenote::bench

@@ -1,5 +1,5 @@
-// Talks to programs that measure themselves.
-#include "guest.hpp"
+// Starts peer processes, sends commands and parses the replies.
+#include "peer_process.hpp"
 
 #include <array>
 #include <cerrno>
@@ -28,36 +28,35 @@ namespace {
 using clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-/// A virtual machine starts and warms up meanwhile.
-constexpr auto longest_answer = 60s;
+/// Includes the start and the warm-up of a virtual machine.
+constexpr auto reply_timeout = 60s;
 
-/// What is known by name, and what its program is called.
-struct known {
+struct peer {
     const char* name;
     const char* program;
 };
-constexpr std::array all_known{known{hikaricp, "hikaricp"},
-                               known{commons_pool2, "commons-pool2"},
-                               known{puddle, "puddle"},
-                               known{go_channel, "go-channel"},
-                               known{pgxpool, "pgxpool"},
-                               known{r2d2, "r2d2"},
-                               known{psycopg_pool, "psycopg_pool"}};
+constexpr std::array all_peers{peer{hikaricp, "hikaricp"},
+                               peer{commons_pool2, "commons-pool2"},
+                               peer{puddle, "puddle"},
+                               peer{go_channel, "go-channel"},
+                               peer{pgxpool, "pgxpool"},
+                               peer{r2d2, "r2d2"},
+                               peer{psycopg_pool, "psycopg_pool"}};
 
 }  // namespace
 
-class guest {
+class peer_process {
 public:
-    explicit guest(std::string program) : program_(std::move(program)) {}
-    ~guest() { stop(); }
-    guest(const guest&) = delete;
-    guest& operator=(const guest&) = delete;
+    explicit peer_process(std::string program) : program_(std::move(program)) {}
+    ~peer_process() { stop(); }
+    peer_process(const peer_process&) = delete;
+    peer_process& operator=(const peer_process&) = delete;
 
-    /// Never throws: what goes wrong is in the answer.
+    /// Never throws: an error is in the result.
     measured run(const std::string& command) {
         try {
             if (process_ < 0) start();
-            return ask(command);
+            return execute(command);
         } catch (const std::exception& e) {
             stop();
             return {.metrics = {}, .cores = 0, .declined = {}, .failed = e.what()};
@@ -69,7 +68,7 @@ private:
         std::array<int, 2> in{};
         std::array<int, 2> out{};
         if (::pipe2(in.data(), O_CLOEXEC) != 0 || ::pipe2(out.data(), O_CLOEXEC) != 0)
-            throw std::runtime_error(std::string("no pipe: ") + std::strerror(errno));
+            throw std::runtime_error(std::string("cannot create a pipe: ") + std::strerror(errno));
         posix_spawn_file_actions_t actions;
         ::posix_spawn_file_actions_init(&actions);
         ::posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
@@ -88,13 +87,13 @@ private:
             ::close(from_);
             throw std::runtime_error("cannot be started: " + std::string(std::strerror(error)));
         }
-        if (!next_line(clock::now() + longest_answer).starts_with("ready "))
-            throw std::runtime_error("does not say that it is ready");
+        if (!next_line(clock::now() + reply_timeout).starts_with("ready "))
+            throw std::runtime_error("did not send 'ready'");
     }
 
-    measured ask(const std::string& command) {
-        say(command + "\n");
-        clock::time_point until = clock::now() + longest_answer;
+    measured execute(const std::string& command) {
+        send(command + "\n");
+        clock::time_point until = clock::now() + reply_timeout;
         measured m;
         for (;;) {
             std::string_view line = next_line(until);
@@ -103,37 +102,37 @@ private:
         }
     }
 
-    void say(std::string_view text) const {
+    void send(std::string_view text) const {
         while (!text.empty()) {
             ssize_t sent = ::write(to_, text.data(), text.size());
             if (sent < 0 && errno == EINTR) continue;
-            if (sent < 0) throw std::runtime_error("has hung up");
+            if (sent < 0) throw std::runtime_error("has closed its input");
             text.remove_prefix(static_cast<std::size_t>(sent));
         }
     }
 
-    /// Valid until the next one.
+    /// Valid until the next call.
     std::string_view next_line(clock::time_point until) {
-        heard_.erase(0, line_end_);
+        received_.erase(0, line_end_);
         std::size_t end = 0;
-        while ((end = heard_.find('\n')) == heard_.npos) hear(until);
+        while ((end = received_.find('\n')) == received_.npos) receive(until);
         line_end_ = end + 1;
-        return std::string_view(heard_).substr(0, end);
+        return std::string_view(received_).substr(0, end);
     }
 
-    void hear(clock::time_point until) {
+    void receive(clock::time_point until) {
         auto left = std::chrono::ceil<std::chrono::milliseconds>(until - clock::now());
         pollfd waited{.fd = from_, .events = POLLIN, .revents = 0};
         int ready = left.count() <= 0 ? 0 : ::poll(&waited, 1, static_cast<int>(left.count()));
-        if (ready == 0) throw std::runtime_error("has not answered for a minute");
+        if (ready == 0) throw std::runtime_error("did not reply within a minute");
         std::array<char, 4096> some{};
         ssize_t got = ::read(from_, some.data(), some.size());
         if (got < 0 && errno == EINTR) return;
         if (got <= 0) throw std::runtime_error("has ended");
-        heard_.append(some.data(), static_cast<std::size_t>(got));
+        received_.append(some.data(), static_cast<std::size_t>(got));
     }
 
-    /// The end of its input is the end; who does not see that is killed.
+    /// A peer ends at the end of its input; otherwise kill it.
     void stop() noexcept {
         if (process_ < 0) return;
         ::close(to_);
@@ -144,7 +143,7 @@ private:
             ::usleep(1000);
         }
         process_ = -1;
-        heard_.clear();
+        received_.clear();
         line_end_ = 0;
     }
 
@@ -152,27 +151,27 @@ private:
     pid_t process_ = -1;
     int to_ = -1;
     int from_ = -1;
-    std::string heard_;
-    std::size_t line_end_ = 0;  // of the one that was given out last
+    std::string received_;
+    std::size_t line_end_ = 0;  // of the last line returned by next_line()
 };
 
-guests::guests(const std::string& folder) {
-    std::signal(SIGPIPE, SIG_IGN);  // a guest may end while it is spoken to
-    for (const known& each : all_known) {
+peer_processes::peer_processes(const std::string& folder) {
+    std::signal(SIGPIPE, SIG_IGN);  // a peer may end while a command is sent
+    for (const peer& each : all_peers) {
         std::filesystem::path program = std::filesystem::path(folder) / each.program;
         if (!folder.empty() && std::filesystem::exists(program))
-            all_.push_back({each.name, std::make_shared<guest>(program.string())});
-        else std::printf("skipped: %s is not there (make bench-peers)\n", each.name);
+            all_.push_back({each.name, std::make_shared<peer_process>(program.string())});
+        else std::printf("skipped: %s is not installed (make bench-peers)\n", each.name);
     }
 }
 
-void guests::join(workload& w, const std::vector<std::string>& names, const std::string& command,
-                  double cores_needed) const {
+void peer_processes::add_subjects(workload& w, const std::vector<std::string>& names,
+                                  const std::string& command, double cores_needed) const {
     for (const std::string& name : names)
         for (const entry& each : all_) {
             if (each.name != name) continue;
-            auto run = [who = each.who, command](double seconds) {
-                return who->run(command + " seconds=" + std::to_string(seconds));
+            auto run = [process = each.process, command](double seconds) {
+                return process->run(command + " seconds=" + std::to_string(seconds));
             };
             w.subjects.push_back({name, run, cores_needed});
         }

@@ -1,5 +1,4 @@
-// Whether a measurement was left in peace: nobody stole the processors' time, and they kept their
-// pace.
+// Detects noise during a measurement: steal time and frequency changes.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +10,7 @@
 
 namespace cenote::bench {
 
-/// What all processors did since boot, in the kernel's ticks.
+/// The time of all processors since boot, in the kernel's ticks.
 struct processor_time {
     double all = 0;
     double stolen = 0;
@@ -31,15 +30,15 @@ struct processor_time {
         return t;
     }
 
-    /// Of the time since `before`, between 0 and 1.
+    /// The stolen share of the time since `before`, from 0 to 1.
     double stolen_since(const processor_time& before) const {
         return all > before.all ? (stolen - before.stolen) / (all - before.all) : 0;
     }
 };
 
-/// How long the processor takes for the same piece of work: a chain of multiplications that nothing
-/// but its clock can shorten. The best of a few, so that an interrupt does not count.
-inline double time_of_known_work() {
+/// The time of a chain of multiplications, which depends only on the processor's frequency. The
+/// best of five, to exclude interrupts.
+inline double time_of_fixed_work() {
     double best = 1;
     for (int i = 0; i < 5; ++i) {
         stopwatch watch;
@@ -53,21 +52,21 @@ inline double time_of_known_work() {
     return best;
 }
 
-/// From its construction to kept().
-class peace {
+/// Measures noise from its construction to quietness().
+class noise_detector {
 public:
-    peace() : before_(processor_time::now()) {
-        fastest_ = std::min(fastest_, time_of_known_work());
+    noise_detector() : before_(processor_time::now()) {
+        fastest_ = std::min(fastest_, time_of_fixed_work());
     }
 
-    /// 1 or more: nothing disturbed it. Less: the more so, the smaller.
-    double kept() const {
+    /// 1 without noise; the smaller, the more noise there was.
+    double quietness() const {
         constexpr double stolen_at_most = 0.02;
         constexpr double slower_at_most = 1.15;
         double stolen = processor_time::now().stolen_since(before_);
-        double pace = time_of_known_work() / fastest_;
-        double calm = stolen > stolen_at_most ? 1 - stolen : 1;
-        return pace > slower_at_most ? std::min(calm, slower_at_most / pace) : calm;
+        double slowdown = time_of_fixed_work() / fastest_;
+        double quiet = stolen > stolen_at_most ? 1 - stolen : 1;
+        return slowdown > slower_at_most ? std::min(quiet, slower_at_most / slowdown) : quiet;
     }
 
 private:
