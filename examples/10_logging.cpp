@@ -1,4 +1,4 @@
-// 10: a pool that logs: its first open, an outage, its end.
+// 10: a pool that logs its first open, an outage, and its end.
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -16,12 +16,12 @@ namespace {
 /// Stands for a connection.
 struct session {};
 
-/// A server that refuses the first three.
+/// A server that refuses the first three connections.
 struct server {
-    std::atomic<int> asked{0};
+    std::atomic<int> opens{0};
 
     session open() {
-        if (++asked <= 3) throw std::runtime_error("connection refused");
+        if (++opens <= 3) throw std::runtime_error("connection refused");
         return {};
     }
 };
@@ -39,6 +39,6 @@ int main() {
     auto log = std::make_shared<cenote::spdlog_observer>(logger);
     cenote::pool<session> pool{connect, {.name = "orders", .max = 4, .observers = {log}}};
 
-    pool.acquire().give_back();  // three opens fail, the fourth serves: two lines
+    pool.acquire().give_back();  // three opens fail, the fourth succeeds: two log lines
     return pool.close(1s) == 0 ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-// 11: a pool of libpqxx connections: a connector of twenty lines for a handle one already uses.
+// 11: a pool of libpqxx connections, with a connector of twenty lines.
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace {
 
-/// A connection of libpqxx 6 cannot be moved, so the pool has pointers.
+/// A pointer, because a connection of libpqxx 6 cannot be moved.
 using connection = std::unique_ptr<pqxx::connection>;
 
 struct pqxx_connector {
@@ -25,7 +25,7 @@ struct pqxx_connector {
         } catch (const pqxx::broken_connection&) {
             return cenote::verdict::discard;
         } catch (...) {
-            return cenote::verdict::reset;  // libpqxx does not say what the session is like now
+            return cenote::verdict::reset;  // the state of the session is unknown
         }
     }
 };

@@ -1,4 +1,4 @@
-// 12: a pool of SOCI sessions, which speak to any database that SOCI knows.
+// 12: a pool of SOCI sessions, for any database that SOCI supports.
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace {
 
-/// A session of SOCI's cannot be moved, so the pool has pointers.
+/// A pointer, because a SOCI session cannot be moved.
 using session = std::unique_ptr<soci::session>;
 
 struct soci_connector {

@@ -1,4 +1,4 @@
-// 13: a pool of libcurl's easy handles, each of which keeps its connections open.
+// 13: a pool of libcurl easy handles, each of which keeps its connections open.
 #include <cstdio>
 #include <curl/curl.h>
 #include <memory>
@@ -18,7 +18,7 @@ struct curl_connector {
         if (made == nullptr) throw std::bad_alloc();
         return made;
     }
-    /// Forgets all settings of the last user; connections, cookies and names it has looked up stay.
+    /// Clears all options of the last user; connections, cookies and the DNS cache stay.
     void before_acquire(handle& h) { curl_easy_reset(h.get()); }
 };
 

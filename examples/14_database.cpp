@@ -1,5 +1,5 @@
-// 14: A database as one object: statements, a scope, transactions, from threads and coroutines; the
-// same with SQLite, PostgreSQL and MariaDB. Usage: 14_database [URL]
+// 14: a database as one object: statements, a scope and transactions, from threads and coroutines,
+// on SQLite, PostgreSQL or MariaDB. Usage: 14_database [URL]
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
@@ -24,7 +24,7 @@ void move_money(cenote::database& db, int from, int to, std::int64_t amount) {
             auto left = t.query("SELECT balance FROM account WHERE id = ?", from);
             if (left.scalar<std::int64_t>() < 0) throw std::runtime_error("not enough money");
         },
-        {.retries = 5});  // if it meets another one
+        {.retries = 5});  // after a conflict with another transaction
 }
 
 asio::awaitable<void> report(cenote::database& db) {
@@ -39,7 +39,7 @@ asio::awaitable<void> report(cenote::database& db) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    asio::io_context io;  // first: the pool behind the database posts to it
+    asio::io_context io;  // before the database, whose pool posts to it
     cenote::database db{argc > 1 ? argv[1] : "sqlite:example14?mode=memory"};
     db.execute("DROP TABLE IF EXISTS account");
     db.execute("CREATE TABLE account (id INTEGER PRIMARY KEY, balance BIGINT NOT NULL)");
@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
     try {
         move_money(db, 1, 2, 1'000'000);
     } catch (const std::runtime_error& e) {
-        std::printf("%s: nothing of it has happened\n", e.what());
+        std::printf("%s: the transaction was rolled back\n", e.what());
     }
 
     asio::co_spawn(io, report(db), [](const std::exception_ptr& error) {
@@ -64,13 +64,13 @@ int main(int argc, char** argv) {
     io.run();
 
     {
-        auto request = db.scope();  // one connection for what belongs together
+        auto request = db.scope();  // one connection for several statements
         std::int64_t all = 0;
         for (auto balance :
              request.query("SELECT balance FROM account WHERE id <= $1", 3).as<std::int64_t>())
             all += balance;
         auto rich = request.query("SELECT id FROM account WHERE balance > $1", all / 2);
-        std::printf("in all %lld; accounts that have more than half of it: %zu\n",
+        std::printf("total %lld; accounts with more than half of it: %zu\n",
                     static_cast<long long>(all), rich.size());
     }
     db.execute("DROP TABLE account");

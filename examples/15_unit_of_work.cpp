@@ -1,4 +1,4 @@
-// 15: units of work: SOCI sessions, and what was read through them, cleared between users.
+// 15: units of work: SOCI sessions with an identity map, cleared between users.
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -15,17 +15,16 @@
 
 namespace {
 
-/// What the session of an ORM is: a connection, and the objects that were read through it.
+/// Like the session of an ORM: a connection, and the objects that were read through it.
 class unit {
 public:
-    // A session of SOCI's cannot be moved, so this has a pointer.
     explicit unit(const std::string& file)
         : sql_(std::make_unique<soci::session>(soci::sqlite3, file)) {}
 
     soci::session& sql() { return *sql_; }
     std::size_t known() const { return balances_.size(); }
 
-    /// Is read once, and kept for whoever asks again.
+    /// Reads each account once.
     int& balance(int id) {
         auto [account, is_new] = balances_.try_emplace(id);
         if (is_new)
@@ -39,29 +38,28 @@ public:
                 soci::use(id);
     }
 
-    // The pool finds these three by their names.
+    // The pool calls these three by name.
 
-    /// SQLite refuses to roll back where nothing was begun, and ends some transactions by itself.
-    /// So one is begun; that is refused only where one is open.
+    /// SQLite rejects a rollback without a transaction, and ends some transactions by itself. So
+    /// this begins one, which fails only if one is open.
     void rollback() {
         try {
             sql_->begin();
         } catch (const soci::soci_error&) {
-            // one is open, or there is no connection: then the rollback throws
+            // a transaction is open, or there is no connection, and the rollback throws
         }
         sql_->rollback();
     }
     void clear() { balances_.clear(); }
-    /// Quick with SQLite, where only a closed session is not connected. With a server this asks it,
-    /// and belongs into a probe.
+    /// Fast with SQLite. With a server this sends a request, and belongs into a probe.
     bool broken() const { return !sql_->is_connected(); }
 
 private:
-    std::unique_ptr<soci::session> sql_;
+    std::unique_ptr<soci::session> sql_;  // a pointer, because it cannot be moved
     std::map<int, int> balances_;
 };
 
-/// Writes down why units end.
+/// Records why units are retired.
 struct watcher : cenote::observer {
     bool wants(cenote::event_kind kind) const override {
         return kind == cenote::event_kind::retired;
@@ -73,7 +71,7 @@ struct watcher : cenote::observer {
     std::vector<std::string> reasons;
 };
 
-/// A file that goes with it.
+/// A file that the destructor removes.
 struct temporary_file {
     std::string path = (std::filesystem::temp_directory_path() /
                         ("cenote-15-" + std::to_string(std::random_device{}()) + ".db"))
@@ -95,14 +93,14 @@ void check(bool holds, const char* what) {
     if (!holds) ++wrong;
 }
 
-/// The pool lends its one unit again and again; the comments count.
+/// The pool has one unit; the comments count its uses.
 void use(cenote::pool<unit>& units) {
     {
         auto ann = units.acquire();  // 1
         ann->sql().begin();
         ann->balance(7) = 0;
         ann->write();
-    }  // leaves without a commit
+    }  // without a commit
 
     {
         auto bob = units.acquire();  // 2
@@ -115,10 +113,10 @@ void use(cenote::pool<unit>& units) {
     }
 
     try {
-        units.with([](unit& cid) {  // 3: then the unit is made anew; not because of what is thrown
+        units.with([](unit& cid) {  // 3: the unit reaches max_uses and is retired
             cid.sql() << "INSERT INTO account VALUES (7, 1)";
         });
-        check(false, "an account cannot be there twice");
+        check(false, "an account id is unique");
     } catch (const soci::soci_error& e) {
         std::printf("%s\n", e.get_error_message().c_str());
     }
@@ -126,7 +124,7 @@ void use(cenote::pool<unit>& units) {
     {
         auto dan = units.acquire();  // 1, of the second unit
         check(dan->balance(7) == 90, "bob's transaction was committed");
-        dan->sql().close();  // as good as lost
+        dan->sql().close();  // like a lost connection
     }
 
     auto eve = units.acquire();  // 1, of the third
@@ -147,7 +145,7 @@ int main() {
         cenote::pool<unit> units{cenote::unit_of_work<unit>{make},
                                  {.max = 1, .max_uses = 3, .observers = {watch}}};
         use(units);
-    }  // everything has been told
+    }  // all events were delivered
 
     check(watch->reasons == std::vector<std::string>{"uses", "rejected"}, "for these reasons");
     return wrong == 0 ? 0 : 1;

@@ -17,7 +17,7 @@ struct session {
     int number;
 };
 
-/// What is to be tested: it makes its own pool, from options that a test can complete.
+/// The class under test: it creates its own pool, from options that a test can set.
 class report_service {
 public:
     report_service(auto connect, cenote::options settings)
@@ -25,10 +25,10 @@ public:
 
     std::string report() {
         try {
-            auto held = sessions_.acquire_for(2s);
-            return "report from session " + std::to_string(held->number);
+            auto lease = sessions_.acquire_for(2s);
+            return "report from session " + std::to_string(lease->number);
         } catch (const cenote::pool_error&) {
-            return "no report, come again";
+            return "no report, try again";
         }
     }
     const cenote::pool<session>& sessions() const { return sessions_; }
@@ -62,9 +62,9 @@ int main() {
 
     up = false;
     auto before = clock->now();
-    expect(service.report() == "no report, come again", "without a server there is no report");
+    expect(service.report() == "no report, try again", "without a server there is no report");
     expect(clock->now() - before == 2s, "and that took two seconds");
 
     up = true;
-    expect(service.report() == "report from session 2", "then the server is back");
+    expect(service.report() == "report from session 2", "after the server's return there is one");
 }

@@ -1,4 +1,4 @@
-// 1: anything that is costly to make can be pooled; a function that makes it is enough.
+// 1: anything that is expensive to create can be pooled; a function that creates it is enough.
 #include <atomic>
 #include <cstddef>
 #include <cstdio>
@@ -8,7 +8,7 @@
 
 namespace {
 
-/// Costly to make, and good for one user at a time: it remembers what it was asked.
+/// Expensive to create, and not thread-safe: it counts its queries.
 class prime_table {
 public:
     explicit prime_table(std::size_t size) : composite_(size, false) {
@@ -18,18 +18,18 @@ public:
     }
 
     std::size_t count_below(std::size_t limit) {
-        ++questions_;
+        ++queries_;
         std::size_t count = 0;
         for (std::size_t n = 2; n < limit; ++n)
             if (!composite_[n]) ++count;
         return count;
     }
 
-    int questions() const { return questions_; }
+    int queries() const { return queries_; }
 
 private:
     std::vector<bool> composite_;
-    int questions_ = 0;
+    int queries_ = 0;
 };
 
 }  // namespace
@@ -44,19 +44,19 @@ int main() {
     cenote::pool<prime_table> pool{make, {.name = "primes", .max = 2}};
 
     for (std::size_t limit : {100u, 10'000u, 1'000'000u}) {
-        auto table = pool.acquire();  // the first acquire has it made, the others reuse it
+        auto table = pool.acquire();  // the first acquire creates a table, the others reuse it
         std::printf("%zu primes below %zu\n", table->count_below(limit), limit);
-    }  // the lease ends, the table goes back
+    }  // the lease ends and releases the table
 
-    // The same in one expression: acquire, call, give back.
-    int questions = pool.with([](prime_table& table) { return table.questions(); });
-    std::printf("made %d table, asked it %d questions\n", made.load(), questions);
+    // Acquire, call and release in one expression.
+    int queries = pool.with([](prime_table& table) { return table.queries(); });
+    std::printf("created %d table, ran %d queries\n", made.load(), queries);
 
     // Two leases at once need two tables. There is only one so far, and try_acquire never waits: it
-    // comes back empty, and has a second one made for whoever comes next.
+    // returns an empty lease, and starts to open a second table for the next caller.
     auto first = pool.acquire();
     auto second = pool.try_acquire();
     std::printf("a second at once: %s\n", second ? "yes" : "not yet");
-    // On a machine that is busy for seconds there may be two tables by now; the answer is the same.
+    // On a very busy machine there may already be two tables; the result is the same.
     return first->count_below(100) == 25 ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-// 2: many threads share a few resources: waiting, giving up, being told why.
+// 2: many threads share a few resources: waiting, timeouts, and the reasons of a refusal.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -13,12 +13,12 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Stands for a connection: each has a number.
+/// Stands for a connection.
 struct session {
     int number;
 };
 
-/// Eight threads, three sessions: whoever comes first is served first.
+/// Eight threads share three sessions; waiters are served in the order of arrival.
 void share(cenote::pool<session>& pool) {
     std::atomic<int> in_use{0};
     std::atomic<int> most{0};
@@ -26,7 +26,7 @@ void share(cenote::pool<session>& pool) {
     for (int i = 0; i < 8; ++i)
         threads.emplace_back([&] {
             for (int n = 0; n < 50; ++n) {
-                auto held = pool.acquire();  // waits for its turn, at most acquire_timeout
+                auto lease = pool.acquire();  // waits in line, for at most acquire_timeout
                 int now = ++in_use;
                 for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
                 }
@@ -40,9 +40,9 @@ void share(cenote::pool<session>& pool) {
                 most <= 3 ? "true" : "FALSE");
 }
 
-/// Everything is taken. Three ways to find out; not on the thread that took it, which would wait
-/// for itself.
-void find_none(cenote::pool<session>& pool) {
+/// All sessions are leased: three ways to learn why an acquire fails. On other threads, because a
+/// thread that waited for its own leases would be refused.
+void acquire_in_vain(cenote::pool<session>& pool) {
     std::vector<cenote::lease<session>> all;
     for (int i = 0; i < 3; ++i) all.push_back(pool.acquire());
 
@@ -50,7 +50,7 @@ void find_none(cenote::pool<session>& pool) {
         try {
             auto one_more = pool.acquire_for(20ms);
         } catch (const cenote::timed_out_error& e) {
-            std::printf("%s\n", e.what());  // names the lines that hold the three
+            std::printf("%s\n", e.what());  // names the source lines of the three leases
         }
 
         std::error_code error;
@@ -61,7 +61,7 @@ void find_none(cenote::pool<session>& pool) {
     std::stop_source shutdown;
     std::jthread waiting([&, stop = shutdown.get_token()] {
         std::error_code why;
-        auto mine = pool.acquire({.stop = stop}, why);  // ends when it is told to stop
+        auto lease = pool.acquire({.stop = stop}, why);  // ends when a stop is requested
         std::printf("stopped: %s\n", why == cenote::errc::canceled ? "canceled" : "no");
     });
     shutdown.request_stop();
@@ -73,6 +73,6 @@ int main() {
     std::atomic<int> last{0};
     cenote::pool<session> pool{[&] { return session{++last}; }, {.name = "sessions", .max = 3}};
     share(pool);
-    find_none(pool);
-    return pool.close(1s) == 0 ? 0 : 1;  // everybody is served or refused, everything is closed
+    acquire_in_vain(pool);
+    return pool.close(1s) == 0 ? 0 : 1;  // refuses waiters, closes all sessions
 }

@@ -1,5 +1,4 @@
-// 3: a connector of one's own: how to open, probe, reset and close, what an exception means, and
-// how another takes over.
+// 3: a custom connector: open, probe, reset, close, the meaning of exceptions, and its replacement.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -12,7 +11,7 @@
 
 namespace {
 
-/// A server in memory. A restart begins a new life, and kills all sessions of the old one.
+/// A simulated server. A restart starts a new life and kills all sessions of the old one.
 struct server {
     std::atomic<int> life{1};
     std::atomic<int> sessions{0};
@@ -40,7 +39,7 @@ struct connector {
         try {
             std::rethrow_exception(error);
         } catch (const std::domain_error&) {
-            return cenote::verdict::keep;  // the question was bad, the session is fine
+            return cenote::verdict::keep;  // an invalid request, but the session is fine
         } catch (const std::invalid_argument&) {
             return cenote::verdict::final;  // opening again would fail again
         } catch (...) {
@@ -56,27 +55,27 @@ int main() {
     cenote::options careful{.name = "sessions", .probe_after_idle = std::chrono::seconds{0}};
     {
         cenote::pool<session> pool{connector{there, "secret"}, careful};
-        auto mine = pool.acquire();
-        mine->user = "alice";
-        mine.mark_dirty();  // to be reset before anybody else gets it
-        mine.give_back();
+        auto lease = pool.acquire();
+        lease->user = "alice";
+        lease.mark_dirty();  // the session is reset before the next lease
+        lease.give_back();
         std::printf("the next user is %s\n", pool.acquire()->user.c_str());
         try {
-            pool.with([](session&) { throw std::domain_error("what?"); });
+            pool.with([](session&) { throw std::domain_error("invalid request"); });
         } catch (const std::domain_error& e) {
             std::printf("%s; sessions open: %d\n", e.what(), there.sessions.load());
         }
-        ++there.life;  // a restart; the next acquire probes, and gets a new session
+        ++there.life;  // a restart; the next acquire probes and gets a new session
         std::printf("a session of life %d\n", pool.acquire()->life);
     }
     std::printf("sessions left: %d\n", there.sessions.load());
     {
         cenote::pool<session> pool{connector{there, "guess"}, careful};
         std::error_code error;
-        auto none = pool.acquire({}, error);  // at once, not after acquire_timeout
+        auto none = pool.acquire({}, error);  // fails at once, not after acquire_timeout
         std::printf("with a wrong password: %s\n", error.message().c_str());
-        pool.replace_connector(connector{there, "secret"});  // takes over, while the pool is in use
-        std::printf("with the right one: a session of life %d\n", pool.acquire()->life);
+        pool.replace_connector(connector{there, "secret"});  // possible while the pool is in use
+        std::printf("with the right password: a session of life %d\n", pool.acquire()->life);
     }
     return there.sessions;
 }

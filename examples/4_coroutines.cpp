@@ -1,5 +1,5 @@
-// 4: coroutines of your own wait in the pool's line like threads do, but a waiting one costs a few
-// words in its frame instead of a thread.
+// 4: coroutines wait in the pool's line like threads, but a waiting coroutine takes a few bytes of
+// its frame instead of a thread.
 #include <atomic>
 #include <coroutine>
 #include <cstdio>
@@ -11,7 +11,7 @@
 
 using namespace std::chrono_literals;
 
-// Whatever coroutine type and loop you have; these are the smallest.
+// A minimal coroutine type and event loop; use your own.
 struct job {
     struct promise_type {
         job get_return_object() {
@@ -55,14 +55,14 @@ job visit(cenote::pool<int>& pool, run_loop& loop) {
         ++refused;
         co_return;
     }
-    co_await loop;  // others run, the lease is kept
+    co_await loop;  // other coroutines run, the lease is kept
     ++served;
 }
 
 int main() {
-    std::atomic<int> made{0};  // several may be opened at once
+    std::atomic<int> made{0};  // opens may run in parallel
     cenote::pool<int> pool{[&made] { return ++made; }, {.max = 4, .min_size = 4}};
-    pool.wait_ready(10s);  // everything is there before the loop runs: nobody else posts to it
+    pool.wait_ready(10s);  // all numbers exist before the loop runs, so no other thread posts to it
 
     run_loop loop;
     for (int i = 0; i < 1000; ++i) loop.post(visit(pool, loop).start);

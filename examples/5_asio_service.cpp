@@ -1,4 +1,4 @@
-// 5: a service on Boost.Asio: each request borrows one of two engines, and no thread ever blocks.
+// 5: a service on Boost.Asio: each request leases one of two engines, and no thread ever blocks.
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/buffer.hpp>
@@ -20,10 +20,11 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Stands for something costly that serves one request at a time.
+/// Stands for an expensive object that serves one request at a time.
 struct engine {
-    std::string answer(const std::string& question) {
-        return question.substr(0, question.find('\n')) + ", says engine " + std::to_string(number);
+    std::string serve(const std::string& request) {
+        return request.substr(0, request.find('\n')) + ", served by engine " +
+               std::to_string(number);
     }
     int number;
 };
@@ -35,30 +36,31 @@ asio::awaitable<std::string> read_line(tcp::socket& from) {
 }
 
 asio::awaitable<void> serve_one(tcp::socket client, cenote::pool<engine>& engines) {
-    std::string question = co_await read_line(client);
+    std::string request = co_await read_line(client);
     std::string reply;
     try {
-        auto held = co_await engines.co_acquire_for(1s);
-        reply = held->answer(question) + "\n";
+        auto lease = co_await engines.co_acquire_for(1s);
+        reply = lease->serve(request) + "\n";
     } catch (const cenote::pool_error& e) {
         reply = std::string("busy: ") + e.what() + "\n";
     }
     co_await asio::async_write(client, asio::buffer(reply), asio::use_awaitable);
 }
 
-asio::awaitable<void> ask(tcp::endpoint where, int number, int& answered) {
+asio::awaitable<void> send_request(tcp::endpoint where, int number, int& served) {
     tcp::socket server(co_await asio::this_coro::executor);
     co_await server.async_connect(where, asio::use_awaitable);
-    std::string question = "question " + std::to_string(number) + "\n";
-    co_await asio::async_write(server, asio::buffer(question), asio::use_awaitable);
+    std::string request = "request " + std::to_string(number) + "\n";
+    co_await asio::async_write(server, asio::buffer(request), asio::use_awaitable);
     std::string reply = co_await read_line(server);
-    if (reply.starts_with(question.substr(0, question.size() - 1) + ",")) ++answered;
+    if (reply.starts_with(request.substr(0, request.size() - 1) + ",")) ++served;
 }
 
-asio::awaitable<void> serve(tcp::acceptor& door, cenote::pool<engine>& engines, int requests) {
+asio::awaitable<void> serve(tcp::acceptor& acceptor, cenote::pool<engine>& engines, int requests) {
     for (int i = 0; i < requests; ++i) {
-        tcp::socket client = co_await door.async_accept(asio::use_awaitable);
-        asio::co_spawn(door.get_executor(), serve_one(std::move(client), engines), asio::detached);
+        tcp::socket client = co_await acceptor.async_accept(asio::use_awaitable);
+        asio::co_spawn(acceptor.get_executor(), serve_one(std::move(client), engines),
+                       asio::detached);
     }
 }
 
@@ -67,14 +69,14 @@ asio::awaitable<void> serve(tcp::acceptor& door, cenote::pool<engine>& engines, 
 int main() {
     constexpr int requests = 100;
     asio::io_context io(1);
-    std::atomic<int> made{0};  // several may be opened at once
+    std::atomic<int> made{0};  // opens may run in parallel
     cenote::pool<engine> engines{[&made] { return engine{++made}; }, {.max = 2}};
-    tcp::acceptor door(io, {asio::ip::address_v4::loopback(), 0});
-    int answered = 0;
-    asio::co_spawn(io, serve(door, engines, requests), asio::detached);
+    tcp::acceptor acceptor(io, {asio::ip::address_v4::loopback(), 0});
+    int served = 0;
+    asio::co_spawn(io, serve(acceptor, engines, requests), asio::detached);
     for (int i = 0; i < requests; ++i)
-        asio::co_spawn(io, ask(door.local_endpoint(), i, answered), asio::detached);
+        asio::co_spawn(io, send_request(acceptor.local_endpoint(), i, served), asio::detached);
     io.run();
-    std::printf("%d of %d questions answered by %d engines\n", answered, requests, made.load());
-    return answered == requests && made <= 2 ? 0 : 1;
+    std::printf("%d of %d requests served by %d engines\n", served, requests, made.load());
+    return served == requests && made <= 2 ? 0 : 1;
 }

@@ -1,5 +1,5 @@
-// 6: PostgreSQL: values bound to a statement, a transaction, an error that costs nothing, and a
-// coroutine on the same pool. Usage: 6_postgres postgresql://user:password@host/database
+// 6: PostgreSQL: parameters, a transaction, an error that keeps the connection, and a coroutine on
+// the same pool. Usage: 6_postgres postgresql://user:password@host/database
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -19,7 +19,7 @@ using cenote::postgres::connection;
 void pay(connection& c, int customer, double amount) {
     c.execute("BEGIN");
     c.execute("INSERT INTO cenote_example VALUES ($1, $2)", customer, amount);
-    c.execute("COMMIT");  // had something thrown before this, the pool would roll back
+    c.execute("COMMIT");  // after an exception before this line, the pool rolls back
 }
 
 asio::awaitable<double> paid_by(cenote::pool<connection>& pool, int customer) {
@@ -34,7 +34,7 @@ asio::awaitable<double> paid_by(cenote::pool<connection>& pool, int customer) {
 int main(int argc, char** argv) {
     if (argc != 2)
         return std::puts("usage: 6_postgres postgresql://user:password@host/database"), 0;
-    asio::io_context io;  // first: the pool's threads post to it
+    asio::io_context io;  // before the pool, whose threads post to it
     cenote::pool<connection> pool{cenote::postgres::connector{argv[1]},
                                   {.name = "orders", .max = 4}};
     pool.with([](connection& c) {
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
     try {
         pool.with([](connection& c) { pay(c, 2, 99); });
     } catch (const cenote::statement_error& e) {
-        std::printf("%s: the connection is reset, and stays in the pool\n", e.sqlstate().data());
+        std::printf("%s: the connection is reset and stays in the pool\n", e.sqlstate().data());
     }
     asio::co_spawn(io, paid_by(pool, 2), [](const std::exception_ptr& error, double sum) {
         if (error == nullptr) std::printf("customer 2 paid %.2f\n", sum);

@@ -1,4 +1,4 @@
-// 7: Redis: commands, a pipeline, a transaction that notices that it came too late.
+// 7: Redis: commands, a pipeline, and a transaction that detects concurrent changes.
 // Usage: 7_redis redis://:password@host
 #include <cstdio>
 #include <string>
@@ -11,7 +11,7 @@ namespace {
 using cenote::redis::connection;
 using cenote::redis::pipeline;
 
-/// Adds to a balance that nobody else may change meanwhile. False: somebody did.
+/// Adds to a balance. False: another client has changed it meanwhile.
 bool deposit(connection& c, const std::string& account, int amount) {
     c.command("WATCH", account);
     auto balance = c.command("GET", account);
@@ -19,7 +19,7 @@ bool deposit(connection& c, const std::string& account, int amount) {
     pipeline change;
     change.add("SET", account, now + amount);
     return c.transaction(change).has_value();
-}  // had something thrown after the WATCH, the pool would reset the session
+}  // after an exception behind WATCH, the pool resets the session
 
 }  // namespace
 

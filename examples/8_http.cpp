@@ -1,6 +1,6 @@
-// 8: keep-alive connections to a web server, pooled: threads and coroutines take turns.
+// 8: pooled keep-alive connections to a web server, for threads and coroutines.
 //
-// Asks the server whose URL is given, or else a tiny one of its own.
+// Usage: 8_http [URL]; by default it starts a small server of its own.
 #include <array>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/buffer.hpp>
@@ -27,33 +27,34 @@ namespace {
 
 using http_pool = cenote::pool<cenote::http::connection>;
 
-void ask(http_pool& pool) {
+void get(http_pool& pool) {
     auto connection = pool.acquire();
-    auto answer = connection->send(cenote::http::get("/").with("Accept", "text/plain"));
-    std::printf("%d %s, %zu bytes\n", answer.status, answer.reason.c_str(), answer.body.size());
+    auto response = connection->send(cenote::http::get("/").with("Accept", "text/plain"));
+    std::printf("%d %s, %zu bytes\n", response.status, response.reason.c_str(),
+                response.body.size());
 }
 
-asio::awaitable<void> ask_awaited(http_pool* pool) {
+asio::awaitable<void> async_get(http_pool* pool) {
     auto connection = co_await pool->async_acquire(asio::use_awaitable);
-    auto answer = co_await connection->async_stream(cenote::http::get("/"));
+    auto response = co_await connection->async_stream(cenote::http::get("/"));
     std::size_t size = 0;
-    while (auto piece = co_await answer.async_next()) size += piece->size();
-    std::printf("%d, %zu bytes, a piece at a time\n", answer.head().status, size);
+    while (auto piece = co_await response.async_next()) size += piece->size();
+    std::printf("%d, %zu bytes, a piece at a time\n", response.head().status, size);
 }
 
-/// What was not sent may be sent again, whatever it asks for: the server had hung up before.
-cenote::http::response send_once(http_pool& pool, const cenote::http::request& asked) {
+/// Any request can be repeated safely after not_sent: the server had closed the connection before.
+cenote::http::response send_once(http_pool& pool, const cenote::http::request& request) {
     for (;;) {
         auto connection = pool.acquire();
         try {
-            return connection->send(asked);
+            return connection->send(request);
         } catch (const cenote::http::not_sent&) {
-            continue;  // this connection is not lent again
+            continue;  // the pool discards this connection
         }
     }
 }
 
-/// Answers everything with the same page, on a thread of its own.
+/// Serves the same page for every request, on its own thread.
 class tiny_server {
 public:
     tiny_server() : acceptor_(loop_, tcp::endpoint(asio::ip::address_v4::loopback(), 0)) {
@@ -78,12 +79,12 @@ private:
         }
     }
     static asio::awaitable<void> serve(tcp::socket client) {
-        std::string heard;
+        std::string received;
         std::string page = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n";
         for (;;) {
-            std::size_t size = co_await asio::async_read_until(client, asio::dynamic_buffer(heard),
-                                                               "\r\n\r\n", asio::use_awaitable);
-            heard.erase(0, size);
+            std::size_t size = co_await asio::async_read_until(
+                client, asio::dynamic_buffer(received), "\r\n\r\n", asio::use_awaitable);
+            received.erase(0, size);
             co_await asio::async_write(client, asio::buffer(page), asio::use_awaitable);
         }
     }
@@ -95,9 +96,9 @@ private:
 
 void run(const std::string& url) {
     http_pool pool{cenote::http::connector(url), {.name = "web", .max = 4}};
-    ask(pool);
+    get(pool);
     asio::io_context loop;
-    asio::co_spawn(loop, ask_awaited(&pool), asio::detached);
+    asio::co_spawn(loop, async_get(&pool), asio::detached);
     loop.run();
     std::printf("%d\n", send_once(pool, cenote::http::head("/")).status);
     std::printf("%llu connection(s) opened\n",
@@ -106,10 +107,10 @@ void run(const std::string& url) {
 
 }  // namespace
 
-int main(int count, char** words) {
+int main(int argc, char** argv) {
     try {
-        if (count > 1) {
-            run(words[1]);
+        if (argc > 1) {
+            run(argv[1]);
         } else {
             tiny_server server;
             run(server.url());

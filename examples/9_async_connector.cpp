@@ -1,4 +1,4 @@
-// 9: connections to a server, pooled without a thread: open, probe and close are coroutines too.
+// 9: a pool without threads: open, probe and close are coroutines on the event loop.
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -23,22 +23,22 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// One connection: a question, an answer, one at a time.
+/// A connection with one request and reply at a time.
 struct connection {
-    asio::awaitable<std::string> ask(std::string question) {
-        question += '\n';
-        co_await asio::async_write(socket, asio::buffer(question), asio::use_awaitable);
-        std::string answer;
-        co_await asio::async_read_until(socket, asio::dynamic_buffer(answer), '\n',
+    asio::awaitable<std::string> send(std::string request) {
+        request += '\n';
+        co_await asio::async_write(socket, asio::buffer(request), asio::use_awaitable);
+        std::string reply;
+        co_await asio::async_read_until(socket, asio::dynamic_buffer(reply), '\n',
                                         asio::use_awaitable);
-        answer.pop_back();
-        co_return answer;
+        reply.pop_back();
+        co_return reply;
     }
 
     tcp::socket socket;
 };
 
-/// Every call has its timeout (options::open_timeout and so on) and is cancelled at its end.
+/// Each call has a timeout (options::open_timeout and so on), which cancels it.
 struct connector {
     asio::awaitable<connection> open() {
         tcp::socket socket(co_await asio::this_coro::executor);
@@ -46,10 +46,10 @@ struct connector {
         co_return connection{std::move(socket)};
     }
     asio::awaitable<bool> probe(connection& c) {
-        std::string answer = co_await c.ask("are you there?");
-        co_return answer == "are you there?";
+        std::string reply = co_await c.send("ping");
+        co_return reply == "ping";
     }
-    void close(connection& c) const {  // does not block, so it may return at once
+    void close(connection& c) const {  // no coroutine, because it does not block
         c.socket.shutdown(tcp::socket::shutdown_both);
     }
 
@@ -68,44 +68,45 @@ asio::awaitable<void> echo(tcp::socket client) {
     }
 }
 
-asio::awaitable<void> serve(tcp::acceptor& door) {
+asio::awaitable<void> serve(tcp::acceptor& acceptor) {
     for (boost::system::error_code closed;;) {
         tcp::socket client =
-            co_await door.async_accept(asio::redirect_error(asio::use_awaitable, closed));
+            co_await acceptor.async_accept(asio::redirect_error(asio::use_awaitable, closed));
         if (closed) co_return;
-        asio::co_spawn(door.get_executor(), echo(std::move(client)), asio::detached);
+        asio::co_spawn(acceptor.get_executor(), echo(std::move(client)), asio::detached);
     }
 }
 
-asio::awaitable<void> use(cenote::pool<connection>& pool, int& answered) {
-    auto held = co_await pool.async_acquire_for(5s, asio::use_awaitable);
-    std::string answer = co_await held->ask("hello");
-    if (answer == "hello") ++answered;
+asio::awaitable<void> use(cenote::pool<connection>& pool, int& replies) {
+    auto lease = co_await pool.async_acquire_for(5s, asio::use_awaitable);
+    std::string reply = co_await lease->send("hello");
+    if (reply == "hello") ++replies;
 }
 
-asio::awaitable<void> use_all(cenote::pool<connection>& pool, tcp::acceptor& door, int& answered) {
+asio::awaitable<void> use_all(cenote::pool<connection>& pool, tcp::acceptor& acceptor,
+                              int& replies) {
     constexpr int users = 50;
     for (int i = 0; i < users; ++i)
-        asio::co_spawn(door.get_executor(), use(pool, answered), asio::detached);
-    while (answered < users) co_await asio::post(asio::use_awaitable);
+        asio::co_spawn(acceptor.get_executor(), use(pool, replies), asio::detached);
+    while (replies < users) co_await asio::post(asio::use_awaitable);
     std::size_t left = co_await pool.async_close(5s, asio::use_awaitable);
-    std::printf("%d answers, %zu leases left\n", answered, left);
-    door.close();
+    std::printf("%d replies, %zu leases left\n", replies, left);
+    acceptor.close();
 }
 
 }  // namespace
 
 int main() {
     asio::io_context io(1);
-    tcp::acceptor door(io, {asio::ip::address_v4::loopback(), 0});
-    cenote::pool<connection> pool{io, connector{door.local_endpoint()}, {.max = 4}};
-    int answered = 0;
-    asio::co_spawn(io, serve(door), asio::detached);
-    asio::co_spawn(io, use_all(pool, door, answered), asio::detached);
-    io.run();  // everything above, on this thread
+    tcp::acceptor acceptor(io, {asio::ip::address_v4::loopback(), 0});
+    cenote::pool<connection> pool{io, connector{acceptor.local_endpoint()}, {.max = 4}};
+    int replies = 0;
+    asio::co_spawn(io, serve(acceptor), asio::detached);
+    asio::co_spawn(io, use_all(pool, acceptor, replies), asio::detached);
+    io.run();  // runs all of this on one thread
     auto seen = pool.stats();
     std::printf("%llu connections opened, %llu closed\n",
                 static_cast<unsigned long long>(seen.opened),
                 static_cast<unsigned long long>(seen.closed));
-    return answered == 50 && seen.opened <= 4 && seen.opened == seen.closed ? 0 : 1;
+    return replies == 50 && seen.opened <= 4 && seen.opened == seen.closed ? 0 : 1;
 }

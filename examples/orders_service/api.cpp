@@ -1,4 +1,4 @@
-// Requests to orders, and orders to responses. Everything that writes runs in a transaction.
+// Maps requests to orders and orders to responses. All writes run in transactions.
 #include "examples/orders_service/api.hpp"
 
 #include <boost/beast/http/field.hpp>
@@ -35,7 +35,7 @@ cenote::answer_error refusal(int status, std::string_view why) {
     return cenote::answer_error(json_answer(status, error_to_json(why)));
 }
 
-/// A whole number from zero on, and nothing else.
+/// A non-negative integer.
 std::optional<std::int64_t> number_in(std::string_view text) {
     std::int64_t n = 0;
     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
@@ -43,7 +43,7 @@ std::optional<std::int64_t> number_in(std::string_view text) {
     return n;
 }
 
-/// What a path means: /orders, /orders/7 or /orders/7/pay.
+/// A parsed path: /orders, /orders/7 or /orders/7/pay.
 struct route {
     std::optional<std::int64_t> id;
     std::string_view action;
@@ -65,37 +65,37 @@ std::optional<route> route_of(std::string_view path) {
     return found;
 }
 
-/// The value of `name` in "after=3&limit=5". Throws if it is no number.
+/// The value of `name` in "after=3&limit=5". Throws if it is not a number.
 std::int64_t parameter(std::string_view query, std::string_view name, std::int64_t otherwise) {
     while (!query.empty()) {
         std::string_view pair = query.substr(0, query.find('&'));
         query.remove_prefix(std::min(query.size(), pair.size() + 1));
         if (!pair.starts_with(name) || !pair.substr(name.size()).starts_with('=')) continue;
         auto value = number_in(pair.substr(name.size() + 1));
-        if (!value) throw refusal(400, std::string(name) + " must be a whole number");
+        if (!value) throw refusal(400, std::string(name) + " must be an integer");
         return *value;
     }
     return otherwise;
 }
 
-/// Whoever sends nonsense costs no transaction.
+/// Validates the body before it starts a transaction.
 asio::awaitable<response> create(cenote::database* db, request r) {
-    wish wanted = wish_from_json(r.body());
-    auto work = [&wanted](cenote::transaction& t) { return add_order(&t, &wanted); };
+    order_content content = content_from_json(r.body());
+    auto work = [&content](cenote::transaction& t) { return add_order(&t, &content); };
     std::int64_t id = co_await db->async_transaction(work);
-    order made{id, "open", std::move(wanted)};
-    response said = to_response(json_answer(201, to_json(made)));
-    said.set(http::field::location, "/orders/" + std::to_string(id));
-    co_return said;
+    order created{id, "open", std::move(content)};
+    response reply = to_response(json_answer(201, to_json(created)));
+    reply.set(http::field::location, "/orders/" + std::to_string(id));
+    co_return reply;
 }
 
-/// Refusals are thrown: then nothing of it has happened.
+/// Throws refusals, so that the transaction is rolled back.
 asio::awaitable<response> change(cenote::transaction* in, request r) {
     std::optional<route> to = route_of(cenote::http_server::path_of(r));
     bool pays = to->action == "pay";
-    switch (co_await change_status(in, *to->id, pays ? "paid" : "cancelled")) {
+    switch (co_await change_status(in, *to->id, pays ? "paid" : "canceled")) {
         case change_result::not_found: throw refusal(404, "there is no such order");
-        case change_result::not_open: throw refusal(409, "the order is not open any more");
+        case change_result::not_open: throw refusal(409, "the order is no longer open");
         case change_result::done: break;
     }
     std::optional<order> now = co_await find_order(in, *to->id);
@@ -118,21 +118,22 @@ asio::awaitable<response> list(cenote::database* db, request r) {
     co_return to_response(json_answer(200, to_json(all)));
 }
 
-asio::awaitable<response> now(response said) { co_return said; }
+asio::awaitable<response> now(response reply) { co_return reply; }
 
-/// What a lost connection to the database means for whoever has asked.
-asio::awaitable<response> or_say_what_was_lost(asio::awaitable<response> work) {
+/// Maps a lost connection to the database to a status code.
+asio::awaitable<response> with_lost_connections(asio::awaitable<response> work) {
     bool unknown = false;
     try {
         co_return co_await std::move(work);
     } catch (const cenote::transaction_lost& e) {
         unknown = e.maybe_committed();
-    } catch (const cenote::connection_error&) {  // of a statement that only reads
+    } catch (const cenote::connection_error&) {  // of a read-only statement
         unknown = false;
     }
     if (unknown)
-        throw refusal(504, "the database was lost while it stored this: look before you try again");
-    cenote::answer again = json_answer(503, error_to_json("the database was lost: try again"));
+        throw refusal(504, "connection to the database lost during the commit: check the order");
+    cenote::answer again =
+        json_answer(503, error_to_json("connection to the database lost: try again"));
     again.retry_after(std::chrono::seconds(1));
     throw cenote::answer_error(std::move(again));
 }
@@ -149,18 +150,18 @@ public:
     asio::awaitable<response> operator()(request r) const {
         std::string_view path = cenote::http_server::path_of(r);
         bool reads = r.method() == http::verb::get || r.method() == http::verb::head;
-        if (auto said = about_->answer_to(path)) {
+        if (auto answer = about_->answer_to(path)) {
             if (!reads) return wrong_method("GET, HEAD");
-            return now(to_response(*said));
+            return now(to_response(*answer));
         }
         std::optional<route> to = route_of(path);
-        if (!to) throw refusal(404, "there is nothing here");
+        if (!to) throw refusal(404, "there is no such path");
         bool writes = r.method() == http::verb::post;
-        return or_say_what_was_lost(answer_of(*to, reads, writes, std::move(r)));
+        return with_lost_connections(handle(*to, reads, writes, std::move(r)));
     }
 
 private:
-    asio::awaitable<response> answer_of(const route& to, bool reads, bool writes, request r) const {
+    asio::awaitable<response> handle(const route& to, bool reads, bool writes, request r) const {
         if (!to.action.empty()) return writes ? change_(std::move(r)) : wrong_method("POST");
         if (to.id) return reads ? show(db_, *to.id) : wrong_method("GET, HEAD");
         if (writes) return create(db_, std::move(r));
@@ -168,9 +169,9 @@ private:
     }
 
     static asio::awaitable<response> wrong_method(std::string_view allowed) {
-        response said = to_response(json_answer(405, error_to_json("not with this method")));
-        said.set(http::field::allow, {allowed.data(), allowed.size()});
-        return now(std::move(said));
+        response reply = to_response(json_answer(405, error_to_json("method not allowed")));
+        reply.set(http::field::allow, {allowed.data(), allowed.size()});
+        return now(std::move(reply));
     }
 
     cenote::database* db_;
@@ -181,8 +182,8 @@ private:
 }  // namespace
 
 handler make_api(cenote::database& db, const cenote::service& about) {
-    auto made = std::make_shared<const api>(db, about);
-    return [made](request r) { return (*made)(std::move(r)); };
+    auto shared = std::make_shared<const api>(db, about);
+    return [shared](request r) { return (*shared)(std::move(r)); };
 }
 
 }  // namespace orders_service

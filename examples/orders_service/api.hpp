@@ -1,4 +1,4 @@
-// The orders over HTTP: which request means what.
+// The HTTP interface of the orders service.
 #pragma once
 
 #include <cenote/database.hpp>
@@ -11,7 +11,7 @@ namespace orders_service {
 ///     POST /orders                         POST /orders/7/cancel
 ///     GET  /orders/7                       GET  /health, /ready, /metrics
 ///
-/// Both must live as long as the handler.
+/// Both arguments must outlive the handler.
 cenote::http_server::handler make_api(cenote::database& db, const cenote::service& about);
 
 }  // namespace orders_service

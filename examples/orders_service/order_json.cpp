@@ -1,4 +1,4 @@
-// What may be ordered, checked before a database hears of it.
+// Validates orders in JSON before they reach the database.
 #include "examples/orders_service/order_json.hpp"
 
 #include <algorithm>
@@ -28,9 +28,9 @@ const json::value& member(const json::object& of, std::string_view name) {
     return *found;
 }
 
-/// No more than there should be: what is misspelled is not to be ignored.
+/// Rejects unknown members, which may be misspelled.
 void expect_only(const json::object& of, std::size_t count) {
-    if (of.size() != count) refuse("there is a member that has no meaning");
+    if (of.size() != count) refuse("there is an unknown member");
 }
 
 std::string text(const json::object& of, std::string_view name) {
@@ -38,8 +38,8 @@ std::string text(const json::object& of, std::string_view name) {
     bool fits = found != nullptr && !found->empty() && found->size() <= text_max &&
                 std::ranges::none_of(*found, [](char c) { return c >= 0 && c < ' '; });
     if (!fits)
-        refuse(std::string(name) + " must be a text of 1 to " + std::to_string(text_max) +
-               " bytes, without control characters");
+        refuse(std::string(name) + " must be a string of 1 to " + std::to_string(text_max) +
+               " bytes without control characters");
     return std::string(*found);
 }
 
@@ -47,7 +47,7 @@ std::int64_t number(const json::object& of, std::string_view name, std::int64_t 
                     std::int64_t max) {
     const std::int64_t* found = member(of, name).if_int64();
     if (found == nullptr || *found < min || *found > max)
-        refuse(std::string(name) + " must be a whole number from " + std::to_string(min) + " to " +
+        refuse(std::string(name) + " must be an integer from " + std::to_string(min) + " to " +
                std::to_string(max));
     return *found;
 }
@@ -63,11 +63,11 @@ order_line line_of(const json::value& from) {
 
 json::object as_object(const order& what) {
     json::array lines;
-    for (const order_line& each : what.wanted.lines)
+    for (const order_line& each : what.content.lines)
         lines.push_back(
             json::object{{"item", each.item}, {"quantity", each.quantity}, {"cents", each.cents}});
     return {{"id", what.id},
-            {"customer", what.wanted.customer},
+            {"customer", what.content.customer},
             {"status", what.status},
             {"total", what.total()},
             {"lines", std::move(lines)}};
@@ -75,13 +75,13 @@ json::object as_object(const order& what) {
 
 }  // namespace
 
-wish wish_from_json(std::string_view given) {
+order_content content_from_json(std::string_view body) {
     boost::system::error_code error;
-    json::value parsed = json::parse(given, error);
-    if (error) refuse("the body is no JSON");
+    json::value parsed = json::parse(body, error);
+    if (error) refuse("the body is not valid JSON");
     const json::object* members = parsed.if_object();
     if (members == nullptr) refuse("the body must be an object");
-    wish all{text(*members, "customer"), {}};
+    order_content all{text(*members, "customer"), {}};
     const json::array* lines = member(*members, "lines").if_array();
     if (lines == nullptr || lines->empty() || lines->size() > lines_max)
         refuse("lines must be an array of 1 to " + std::to_string(lines_max));

@@ -1,4 +1,4 @@
-// Orders as JSON, and what is wrong with JSON that should be one.
+// Converts orders to and from JSON.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace orders_service {
 
-/// Throws cenote::answer_error (400), which says what is wrong.
-wish wish_from_json(std::string_view text);
+/// Throws cenote::answer_error (400) with the reason if the JSON is invalid.
+order_content content_from_json(std::string_view text);
 
 std::string to_json(const order& what);
 std::string to_json(const std::vector<order>& all);

@@ -1,4 +1,4 @@
-// Everything put together, in the order in which it must end.
+// Combines database, API and server. The order of members is the reverse order of their ends.
 #include "examples/orders_service/running.hpp"
 
 #include <algorithm>
@@ -32,11 +32,11 @@ void report(const std::exception_ptr& error) {
 
 cenote::database open_database(const settings& how) {
     cenote::database db(how.database, {.pool = pool_options(how)});
-    make_tables(db, how.database);
+    create_tables(db, how.database);
     return db;
 }
 
-asio::ip::tcp::endpoint place(const settings& how) {
+asio::ip::tcp::endpoint endpoint_of(const settings& how) {
     return {asio::ip::make_address(how.listen), how.port};
 }
 
@@ -57,12 +57,12 @@ running::running(const settings& how)
     : io_(static_cast<int>(how.threads)),
       db_(open_database(how)),
       watched_(about_.watch("orders", db_, {.minimum = pool_options(how).min_size})),
-      server_(io_.get_executor(), place(how), make_api(db_, about_), how.limits, report),
+      server_(io_.get_executor(), endpoint_of(how), make_api(db_, about_), how.limits, report),
       busy_(asio::make_work_guard(io_)) {
     try {
         for (std::size_t i = 0; i < std::max<std::size_t>(how.threads, 1); ++i)
             threads_.emplace_back([this] { io_.run(); });
-    } catch (...) {  // there are not so many threads to be had
+    } catch (...) {  // a thread could not be created
         end();
         throw;
     }

@@ -1,4 +1,4 @@
-// The orders service as an object: runs from its constructor to stop(), in any program.
+// The orders service as an object, which runs from its constructor to stop().
 #pragma once
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -17,28 +17,27 @@
 namespace orders_service {
 
 struct settings {
-    std::string database;  ///< Its URL.
+    std::string database;  ///< The URL.
     std::string listen = "127.0.0.1";
-    std::uint16_t port = 0;  ///< 0: any.
-    std::size_t max = 8;     ///< Connections to the database.
+    std::uint16_t port = 0;  ///< 0: any free port.
+    std::size_t max = 8;     ///< Of the pool of connections to the database.
     std::size_t threads = 2;
-    /// How long a request waits for a connection before it is refused.
+    /// How long a request waits for a connection.
     std::chrono::milliseconds wait{1000};
     cenote::http_server::limits limits = {.connections = 800, .body = std::size_t{64} << 10};
-    /// Told about everything that happens in the pool.
+    /// Of the pool.
     std::vector<std::shared_ptr<cenote::observer>> observers = {};
 };
 
-/// The options of the pool behind it: what comes beyond its measure is refused soon, and told when
-/// to come again.
+/// The options of the pool: under overload it refuses requests early.
 cenote::options pool_options(const settings& how);
 
 class running {
 public:
-    /// Makes the tables, and listens. Throws what the database throws, and
+    /// Creates the tables and listens. Throws errors of the database, and
     /// boost::system::system_error if it cannot listen.
     explicit running(const settings& how);
-    /// At once, if it was not stopped before.
+    /// Ends at once, if stop() was not called.
     ~running();
     running(const running&) = delete;
     running& operator=(const running&) = delete;
@@ -47,16 +46,15 @@ public:
     cenote::database& database() noexcept { return db_; }
     cenote::http_server::server_stats stats() const { return server_.stats(); }
 
-    /// From now on /ready says no. For whoever gives others time to notice.
+    /// Makes /ready fail, so that load balancers stop sending requests.
     void announce_end() noexcept { about_.announce_end(); }
-    /// Ends it, in this time at most. Returns how many requests were lost: none, if there was time
-    /// enough for all.
+    /// Finishes running requests and ends. Returns how many requests were lost after the timeout.
     std::size_t stop(std::chrono::nanoseconds within);
 
 private:
     void end();
 
-    boost::asio::io_context io_;  // first: the pool behind the database posts to it
+    boost::asio::io_context io_;  // before the database, whose pool posts to it
     cenote::database db_;
     cenote::service about_;
     cenote::service::entry watched_;

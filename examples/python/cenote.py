@@ -1,4 +1,4 @@
-"""A pool of anything, for Python: cenote through its C interface, with nothing but ctypes.
+"""cenote pools for Python, through the C API and ctypes.
 
     import cenote, sqlite3
     pool = cenote.Pool(lambda: sqlite3.connect("orders.db", check_same_thread=False),
@@ -7,8 +7,8 @@
         db.execute("…")
     pool.close()
 
-The library is looked for as libcenote.so.0, or where CENOTE_LIBRARY says. ctypes lets other Python
-threads run while one waits in it, and the pool's own threads may call Python.
+Loads libcenote.so.0, or the library named by CENOTE_LIBRARY. ctypes releases the interpreter lock
+while a thread waits in the pool, and the pool's threads may call Python.
 """
 
 import atexit
@@ -21,7 +21,7 @@ from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_do
 
 OK, TIMED_OUT, CLOSED = 0, 1, 2
 KEEP, DISCARD = 0, 2
-OPEN_RAISED = 1  # a cause of our own
+OPEN_RAISED = 1  # an application-defined cause
 DEFAULT_TIMEOUT = -2**63
 
 
@@ -63,7 +63,7 @@ class Options(Structure):
                    ("threshold", c_void_p), ("reset_after", c_int64)])
 
 
-class Wish(Structure):
+class Request(Structure):
     _fields_ = [("size", c_size_t), ("timeout", c_int64), ("priority", c_int),
                 ("no_queue", c_int32), ("task", c_char_p), ("leak_after", c_int64)]
 
@@ -78,7 +78,7 @@ for _name, _arguments in {
         "create": (POINTER(Connector), POINTER(Options), POINTER(c_uint64), POINTER(Failure)),
         "destroy": (c_uint64, POINTER(c_size_t)),
         "close": (c_uint64, c_int64, POINTER(c_size_t)),
-        "acquire_with": (c_uint64, POINTER(Wish), POINTER(c_uint64), POINTER(c_void_p),
+        "acquire_with": (c_uint64, POINTER(Request), POINTER(c_uint64), POINTER(c_void_p),
                          POINTER(Failure)),
         "release": (c_uint64,),
         "discard": (c_uint64,),
@@ -91,7 +91,7 @@ library.cenote_text.restype = c_char_p
 
 
 class Error(Exception):
-    """What went wrong: `code`, and in `cause` what the pool's `open` raised, if it did."""
+    """An error with `code`; `cause` is the exception that the pool's `open` raised, if any."""
 
     def __init__(self, code, text="", cause=None):
         super().__init__(text or library.cenote_text(code).decode())
@@ -105,7 +105,7 @@ def check(code, why=None):
 
 
 class Lease:
-    """One resource, for a `with` block; given up instead of kept if that raises."""
+    """A lease, for a `with` block, which discards the resource if it raises."""
 
     def __init__(self, number, resource):
         self._number = number
@@ -126,26 +126,26 @@ def nanoseconds(seconds):
     return max(0, min(int(min(seconds, 9e9) * 1e9), FOREVER))
 
 
-# Pools whose callbacks C still has, whoever else has let go of them.
+# Keeps pools alive while the library may still call their callbacks.
 _alive = set()
 
 
 @atexit.register
 def _end_all():
-    """Before the interpreter ends, which no thread of a pool may call afterwards."""
+    """Ends all pools before the interpreter, which their threads must not call afterwards."""
     for pool in list(_alive):
         pool.close(0)
 
 
 class Pool:
     def __init__(self, open, close=None, probe=None, reset=None, **options):
-        # What C holds of Python are numbers of this table.
+        # The library stores only the numbers of this table.
         self._resources = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._last_error = None
         self._open = True
-        # ctypes does not know that C still has them: see _alive.
+        # ctypes does not keep callbacks alive that C still uses: see _alive.
         self._callbacks = Connector(sizeof(Connector), None, Open(self._opener(open)),
                                     Close(self._closer(close)))
         self._callbacks.end = End(lambda context: _alive.discard(self))
@@ -157,7 +157,7 @@ class Pool:
         check(library.cenote_options_init(byref(settings), sizeof(settings)))
         for name, value in options.items():
             if name not in dict(Options._fields_):
-                raise TypeError(f"there is no option {name!r}")
+                raise TypeError(f"unknown option {name!r}")
             setattr(settings, name, value)
         self._pool = c_uint64()
         why = Failure(sizeof(Failure))
@@ -166,12 +166,12 @@ class Pool:
                                     byref(why)), why)
 
     def acquire(self, timeout=None):
-        """A resource, within so many seconds."""
+        """A lease, within `timeout` seconds."""
         time = DEFAULT_TIMEOUT if timeout is None else nanoseconds(timeout)
-        wish = Wish(sizeof(Wish), time, 2, 0, None, 0)
+        request = Request(sizeof(Request), time, 2, 0, None, 0)
         number, resource, why = c_uint64(), c_void_p(), Failure(sizeof(Failure))
-        code = library.cenote_acquire_with(self._pool, byref(wish), byref(number), byref(resource),
-                                           byref(why))
+        code = library.cenote_acquire_with(self._pool, byref(request), byref(number),
+                                           byref(resource), byref(why))
         if code != OK:
             cause = self._last_error if why.cause == OPEN_RAISED else None
             raise Error(code, why.text.decode(errors="replace"), cause)
@@ -183,8 +183,8 @@ class Pool:
         return value.value
 
     def close(self, timeout=5):
-        """Waits for what is lent, and ends the pool. Returns how many leases were still out: their
-        resources are their holders' to close."""
+        """Waits for leases and ends the pool. Returns how many leases were left; their holders must
+        close the resources."""
         left = c_size_t()
         if self._open:
             self._open = False
@@ -192,7 +192,7 @@ class Pool:
             check(library.cenote_destroy(self._pool, byref(left)))
         return left.value
 
-    # Callbacks. An exception must not get into C, which would take it for success.
+    # Callbacks. ctypes would turn an exception into a result of 0, which means success.
 
     def _opener(self, open):
         def call(context, into, why):

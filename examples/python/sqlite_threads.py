@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fifty threads share five connections to an SQLite file, and none of them has an error.
+"""Fifty threads share five connections to an SQLite file without errors.
 
 usage: sqlite_threads.py [ORDERS_PER_THREAD]
 """
@@ -22,7 +22,7 @@ def work(pool, orders, problems):
             with pool.acquire(timeout=60) as db, db:
                 db.execute("insert into orders (who, what) values (?, ?)",
                            (threading.get_ident(), i))
-        except Exception as error:  # told at the end, with all others
+        except Exception as error:  # printed at the end
             problems.append(error)
 
 
@@ -55,7 +55,7 @@ def main():
             kept, = db.execute("select count(*) from orders").fetchone()
         left = pool.close()
         print(f"{THREADS} threads, {opened} connections: {kept} orders in {took:.2f} s, "
-              f"{waited} times somebody waited, {len(problems)} errors")
+              f"{waited} waits, {len(problems)} errors")
         for problem in problems[:5]:
             print(f"  {type(problem).__name__}: {problem}")
         return 0 if (kept == THREADS * orders and opened <= CONNECTIONS and left == 0

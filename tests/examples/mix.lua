@@ -1,5 +1,5 @@
--- What wrk asks the orders service for: mostly to read, a tenth to write. Says afterwards how many
--- answers of each kind there were.
+-- The requests of wrk to the orders service: nine reads and one write in turn. Prints the number of
+-- responses of each kind.
 local counts = { good = 0, busy = 0, busy_without_hint = 0, other = 0 }
 local threads = {}
 local turn = 0

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The orders service as a program: under load, under attack, watched by Prometheus, told to end.
+"""Tests the orders service as a program: under load, with idle clients, with Prometheus, shutdown.
 
 usage: orders_service_load.py PROGRAM [unittest arguments]
 
-With CENOTE_LOAD_SECONDS=60 (or more than 10) it also measures: goodput with five clients for each
-connection against the best without contention, in turns in the same run, and memory over that time.
-Without, each load is a short one, and only what it is answered counts.
+With CENOTE_LOAD_SECONDS=60 (more than 10) it also measures goodput with five clients per
+connection, compared with the best goodput without contention in the same run, and memory over time.
+Otherwise the loads are short, and only the responses are checked.
 """
 
 import http.client
@@ -28,7 +28,7 @@ from pathlib import Path
 
 SECONDS = float(os.environ.get("CENOTE_LOAD_SECONDS", "1"))
 MEASURES = SECONDS > 10
-PATIENCE = 180
+TIMEOUT = 180
 MIX = Path(__file__).with_name("mix.lua")
 ORDER = json.dumps({"customer": "ann", "lines": [{"item": "tea", "quantity": 2, "cents": 350}]})
 
@@ -36,7 +36,7 @@ program = None
 
 
 class Service:
-    """The program, with a database of its own, until stop()."""
+    """The program with a temporary database; a context manager."""
 
     def __init__(self, *flags):
         self.folder = tempfile.TemporaryDirectory(prefix="orders-test-")
@@ -58,7 +58,7 @@ class Service:
         self.folder.cleanup()
 
     def ask(self, method, target, body=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT)
         try:
             connection.request(method, target, body)
             answer = connection.getresponse()
@@ -67,7 +67,7 @@ class Service:
             connection.close()
 
     def ask_until(self, status, *what):
-        """The answer with this status. Others come before it while there are too many clients."""
+        """Repeats a request until it gets this status, which takes a while under overload."""
         answer = [None]
 
         def is_answered():
@@ -93,33 +93,33 @@ class Service:
             assert self.ask("POST", "/orders", ORDER)[0] == 201
 
     def load(self, clients, seconds):
-        """What wrk says of that, as a dictionary."""
-        command = ["wrk", "-t1", f"-c{clients}", f"-d{seconds:.0f}s", "--timeout", f"{PATIENCE}s",
+        """Runs wrk; returns its result as a dictionary."""
+        command = ["wrk", "-t1", f"-c{clients}", f"-d{seconds:.0f}s", "--timeout", f"{TIMEOUT}s",
                    "-s", str(MIX),
                    f"http://127.0.0.1:{self.port}"]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        result = json.loads(re.search(r"^RESULT (.*)$", said, re.MULTILINE)[1])
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        result = json.loads(re.search(r"^RESULT (.*)$", output, re.MULTILINE)[1])
         result["goodput"] = result["good"] / result["seconds"]
         return result
 
     def load_until(self, holds, clients, seconds):
-        """The same, for longer if it was too short on a busy machine."""
+        """Like load(), but repeated with a longer time until `holds`: the machine may be busy."""
         while True:
             result = self.load(clients, seconds)
-            if holds(result) or seconds > PATIENCE:
+            if holds(result) or seconds > TIMEOUT:
                 return result
             seconds *= 2
 
     def terminate(self):
-        """Tells it to end, and waits for that: how long it took."""
+        """Sends SIGTERM; returns the time until the end, the exit status and the output."""
         since = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(PATIENCE)
+        code = self.process.wait(TIMEOUT)
         return time.monotonic() - since, code, self.process.stdout.read()
 
 
 def eventually(holds):
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while not holds():
         if time.monotonic() > end:
             return False
@@ -128,7 +128,7 @@ def eventually(holds):
 
 
 class Client(threading.Thread):
-    """Makes one order after the other, until nobody listens any more."""
+    """Sends orders until the service stops listening."""
 
     def __init__(self, port):
         super().__init__()
@@ -140,7 +140,7 @@ class Client(threading.Thread):
     def run(self):
         while True:
             try:
-                there = socket.create_connection(("127.0.0.1", self.port), PATIENCE)
+                there = socket.create_connection(("127.0.0.1", self.port), TIMEOUT)
             except OSError:
                 return
             try:
@@ -152,7 +152,7 @@ class Client(threading.Thread):
                 return
 
     def order(self, there, answers):
-        """Whether there may be another one on this connection."""
+        """Sends an order. Returns whether the connection can be used for another one."""
         there.sendall((f"POST /orders HTTP/1.1\r\nHost: t\r\nContent-Length: {len(ORDER)}\r\n\r\n"
                        + ORDER).encode())
         status = answers.readline()
@@ -161,7 +161,7 @@ class Client(threading.Thread):
             return False
         fields = http.client.parse_headers(answers)
         if len(answers.read(int(fields["Content-Length"]))) != int(fields["Content-Length"]):
-            self.lost.append("half an answer")
+            self.lost.append("an incomplete response")
             return False
         self.made += 1
         return fields["Connection"] != "close"
@@ -175,8 +175,8 @@ class OrdersService(unittest.TestCase):
         self.assertEqual(result["socket_errors"], 0, result)
 
     def expect_pool_unharmed(self, service):
-        """Nobody has a lease, and every acquire ended in one way."""
-        # Whoever was cut off by wrk's end may still be at work.
+        """Checks that no lease is left, and that the counters are consistent."""
+        # Requests that wrk has aborted may still be running.
         self.assertTrue(eventually(lambda: service.metric("cenote_pool_waiting") == 0))
         self.assertTrue(eventually(lambda: service.metric("cenote_pool_granted_total") ==
                                    service.metric("cenote_pool_released_total")))
@@ -200,33 +200,33 @@ class OrdersService(unittest.TestCase):
             self.expect_pool_unharmed(service)
 
     def measure(self, service, connections):
-        """Side by side, again and again: what disturbs the machine disturbs both."""
+        """Alternates both loads, so that noise on the machine affects both."""
         rounds = 12
         share = SECONDS / rounds
         tried = {clients: service.load(clients, 3)["goodput"] for clients in (2, 4, connections)}
         fewest = max(tried, key=tried.get)
-        ratios, alone, crowd, memory = [], [], [], [service.memory()]
+        ratios, alone, contended, memory = [], [], [], [service.memory()]
         for _ in range(rounds):
             alone.append(service.load(fewest, share))
-            crowd.append(service.load(5 * connections, share))
-            ratios.append(crowd[-1]["goodput"] / alone[-1]["goodput"])
+            contended.append(service.load(5 * connections, share))
+            ratios.append(contended[-1]["goodput"] / alone[-1]["goodput"])
             memory.append(service.memory())
-        for each in alone + crowd:
+        for each in alone + contended:
             self.expect_only_good_or_busy(each)
         print("without contention, by clients:", {c: round(each) for c, each in tried.items()})
-        for name, results in (("without contention", alone), ("five for each", crowd)):
+        for name, results in (("without contention", alone), ("five for each", contended)):
             print(f"{name}: {statistics.median(each['goodput'] for each in results):.0f}/s, "
                   f"{sum(each['good'] for each in results)} served, "
-                  f"{sum(each['busy'] for each in results)} told to come again, "
+                  f"{sum(each['busy'] for each in results)} refused with Retry-After, "
                   f"p99 {statistics.median(each['p99_ms'] for each in results):.1f} ms, "
                   f"longest {max(each['max_ms'] for each in results):.0f} ms")
-        print("goodput of the crowd to that without contention, by round:",
+        print("goodput with contention divided by goodput without, by round:",
               [round(each, 2) for each in ratios], "median", round(statistics.median(ratios), 3))
         print("memory, MiB:", [round(each / 2**20, 1) for each in memory])
         self.assertGreaterEqual(statistics.median(ratios), 0.9)
-        self.assertLess(memory[-1], memory[1] * 1.05 + 2**20, "after the first round it is warm")
+        self.assertLess(memory[-1], memory[1] * 1.05 + 2**20, "memory grew after the first round")
 
-    def test_tells_those_beyond_its_measure_when_to_come_again(self):
+    def test_refuses_requests_under_overload_with_retry_after(self):
         with Service("--max", "1") as service:
             service.fill()
             result = service.load_until(lambda some: some["good"] > 0 and some["busy"] > 0, 100,
@@ -236,30 +236,30 @@ class OrdersService(unittest.TestCase):
             self.assertGreater(result["busy"], 0)
             self.expect_pool_unharmed(service)
 
-    def test_loses_no_request_at_its_end(self):
-        with Service("--max", "4", "--wait", str(PATIENCE), "--drain", str(PATIENCE)) as service:
+    def test_loses_no_request_at_shutdown(self):
+        with Service("--max", "4", "--wait", str(TIMEOUT), "--drain", str(TIMEOUT)) as service:
             clients = [Client(service.port) for _ in range(20)]
             enough = 200 if not MEASURES else 20_000
             self.assertTrue(eventually(lambda: sum(each.made for each in clients) >= enough))
-            took, code, said = service.terminate()
+            took, code, output = service.terminate()
             for each in clients:
                 each.join()
             made = sum(each.made for each in clients)
             with sqlite3.connect(service.file) as database:
                 kept = database.execute("SELECT count(*) FROM orders").fetchone()[0]
-            print(f"told to end under load: {took:.3f} s, {made} answered, {kept} kept;",
-                  said.strip())
+            print(f"shutdown under load: {took:.3f} s, {made} answered, {kept} stored;",
+                  output.strip())
             self.assertEqual([each.lost for each in clients], [[]] * len(clients))
             self.assertEqual(kept, made)
             self.assertEqual(code, 0)
 
-    def test_bears_a_thousand_idle_clients(self):
+    def test_survives_a_thousand_idle_clients(self):
         with Service("--max", "2", "--connections", "400") as service:
             idle = []
             try:
                 for _ in range(1000):
-                    idle.append(socket.create_connection(("127.0.0.1", service.port), PATIENCE))
-                # When they have waited for long enough, they make room.
+                    idle.append(socket.create_connection(("127.0.0.1", service.port), TIMEOUT))
+                # The server closes idle connections after a while.
                 for _ in range(20):
                     service.ask_until(201, "POST", "/orders", ORDER)
                 service.ask_until(200, "GET", "/health")
@@ -276,7 +276,7 @@ class OrdersService(unittest.TestCase):
             for _ in range(17):
                 self.assertEqual(service.ask("GET", "/orders/1")[0], 200)
             with Prometheus(folder, service.port) as prometheus:
-                # A scrape that comes late leaves an instant without any value.
+                # After a late scrape there may be no current value.
                 for query, expected in (
                         ('cenote_pool_granted_total{pool="orders"}', before + 17),
                         ('up{job="orders"}', 1),
@@ -289,7 +289,7 @@ class OrdersService(unittest.TestCase):
 
 
 class Prometheus:
-    """A real one, which watches one service."""
+    """A Prometheus that scrapes one service."""
 
     def __init__(self, folder, target):
         self.folder = folder
@@ -319,13 +319,13 @@ class Prometheus:
         self.process.wait()
 
     def value(self, query):
-        """Of an instant; None while there is none."""
+        """The current value of a query; None while there is none."""
         if self.process.poll() is not None:
-            self.start()  # another program has taken the port
+            self.start()  # another program has taken its port
         address = f"http://127.0.0.1:{self.port}/api/v1/query?"
         try:
             with urllib.request.urlopen(address + urllib.parse.urlencode({"query": query}),
-                                        timeout=PATIENCE) as answer:
+                                        timeout=TIMEOUT) as answer:
                 result = json.load(answer)["data"]["result"]
         except OSError:
             return None

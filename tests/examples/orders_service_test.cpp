@@ -1,4 +1,4 @@
-// The orders service in this process: what it answers, to whom it says no, and how it ends.
+// The orders service in this process: its responses, its refusals, and its end.
 #include <atomic>
 #include <functional>
 #include <future>
@@ -30,7 +30,8 @@ using testing::Not;
 
 const std::string tea = R"({"customer":"ann","lines":[{"item":"tea","quantity":2,"cents":350}]})";
 
-std::string asks(const std::string& method, const std::string& target, const std::string& body) {
+std::string request_text(const std::string& method, const std::string& target,
+                         const std::string& body) {
     return method + " " + target +
            " HTTP/1.1\r\nHost: test\r\nContent-Length: " + std::to_string(body.size()) +
            "\r\n\r\n" + body;
@@ -51,13 +52,13 @@ protected:
     }
     heard ask(const std::string& method, const std::string& target, const std::string& body = {}) {
         tcp_client client(service_->port());
-        return served::ask(client, asks(method, target, body));
+        return served::ask(client, request_text(method, target, body));
     }
     std::int64_t count() {
         return service_->database().query("SELECT count(*) FROM orders").scalar<std::int64_t>();
     }
     cenote::stats pool() { return service_->database().stats(); }
-    /// Nobody has anything any more, and everything adds up.
+    /// Checks that no lease is left, and that the pool's counters are consistent.
     void expect_unharmed() {
         EXPECT_TRUE(eventually([&] { return pool().leased == 0 && pool().waiting == 0; }));
         cenote::stats now = pool();
@@ -70,12 +71,12 @@ protected:
     }
 
     support::temporary_folder folder_{"orders", "-"};
-    /// For a connection. Long, so that no request is refused because the machine is busy.
+    /// For a connection. Long, so that a busy machine refuses no request.
     std::chrono::milliseconds wait_ = std::chrono::minutes(1);
     std::unique_ptr<orders_service::running> service_;
 };
 
-/// The same on every database.
+/// The test of every database.
 void expect_orders(const std::function<heard(const char*, const char*, const std::string&)>& ask) {
     heard made = ask("POST", "/orders", tea);
     EXPECT_EQ(made.status, 201);
@@ -103,8 +104,7 @@ TEST_F(orders_service_at, an_order_is_made_shown_and_paid_once) {
 
 TEST_F(orders_service_at, postgres_orders_are_the_same) {
     support::postgres_server server;
-    start_on("postgresql://app:" + std::string(support::canary_password) +
-             "@127.0.0.1:" + std::to_string(server.port()) + "/orders?sslmode=disable");
+    start_on(support::app_url("postgresql", server.port()) + "?sslmode=disable");
     expect_orders([&](auto... what) { return ask(what...); });
     expect_unharmed();
     service_.reset();
@@ -112,8 +112,7 @@ TEST_F(orders_service_at, postgres_orders_are_the_same) {
 
 TEST_F(orders_service_at, mariadb_orders_are_the_same) {
     support::mariadb_server server;
-    start_on("mariadb://app:" + std::string(support::canary_password) +
-             "@127.0.0.1:" + std::to_string(server.port()) + "/orders?tls=off");
+    start_on(support::app_url("mariadb", server.port()) + "?tls=off");
     expect_orders([&](auto... what) { return ask(what...); });
     expect_unharmed();
     service_.reset();
@@ -124,26 +123,26 @@ TEST_F(orders_service_at, orders_are_listed_in_pages) {
     for (int i = 0; i < 5; ++i) EXPECT_EQ(ask("POST", "/orders", tea).status, 201);
     EXPECT_EQ(ask("POST", "/orders/3/cancel").status, 200);
     std::string page = ask("GET", "/orders?after=2&limit=2").body;
-    EXPECT_THAT(page, HasSubstr(R"("id":3,"customer":"ann","status":"cancelled")"));
+    EXPECT_THAT(page, HasSubstr(R"("id":3,"customer":"ann","status":"canceled")"));
     EXPECT_THAT(page, HasSubstr(R"("id":4)"));
     EXPECT_THAT(page, Not(HasSubstr(R"("id":2)")));
     EXPECT_THAT(page, Not(HasSubstr(R"("id":5)")));
     EXPECT_EQ(ask("GET", "/orders?after=5").body, R"({"orders":[]})");
 }
 
-TEST_F(orders_service_at, bad_requests_are_told_what_is_wrong_and_change_nothing) {
+TEST_F(orders_service_at, bad_requests_are_explained_and_change_nothing) {
     start();
     std::string deep(1000, '[');
     std::vector<std::pair<std::string, const char*>> bodies{
-        {"", "no JSON"},
-        {"{", "no JSON"},
-        {deep, "no JSON"},
+        {"", "not valid JSON"},
+        {"{", "not valid JSON"},
+        {deep, "not valid JSON"},
         {"[]", "an object"},
         {"{}", "customer is missing"},
         {R"({"customer":"","lines":[]})", "customer must be"},
         {R"({"customer":7,"lines":[]})", "customer must be"},
         {R"({"customer":"a\u0000b","lines":[]})", "customer must be"},
-        {"{\"customer\":\"\xff\xfe\",\"lines\":[]}", "no JSON"},
+        {"{\"customer\":\"\xff\xfe\",\"lines\":[]}", "not valid JSON"},
         {R"({"customer":")" + std::string(101, 'a') + R"(","lines":[]})", "customer must be"},
         {R"({"customer":"a","lines":[]})", "lines must be"},
         {R"({"customer":"a","lines":[7]})", "each line"},
@@ -152,7 +151,8 @@ TEST_F(orders_service_at, bad_requests_are_told_what_is_wrong_and_change_nothing
         {R"({"customer":"a","lines":[{"item":"t","quantity":99999999999999999999,"cents":1}]})",
          "quantity must"},
         {R"({"customer":"a","lines":[{"item":"t","quantity":1,"cents":-1}]})", "cents must be"},
-        {R"({"customer":"a","lines":[{"item":"t","quantity":1,"cents":1,"x":1}]})", "no meaning"}};
+        {R"({"customer":"a","lines":[{"item":"t","quantity":1,"cents":1,"x":1}]})",
+         "unknown member"}};
     for (auto& [body, why] : bodies) {
         heard a = ask("POST", "/orders", body);
         EXPECT_EQ(a.status, 400) << body;
@@ -165,7 +165,7 @@ TEST_F(orders_service_at, bad_requests_are_told_what_is_wrong_and_change_nothing
     expect_unharmed();
 }
 
-TEST_F(orders_service_at, there_is_nothing_else) {
+TEST_F(orders_service_at, other_paths_and_methods_are_refused) {
     start();
     for (const char* target : {"/", "/orderss", "/orders/", "/orders/x", "/orders/-1", "/orders/1/",
                                "/orders/1/pay/", "/orders/1/delete", "/orders/99999999999999999999",
@@ -184,7 +184,7 @@ TEST_F(orders_service_at, there_is_nothing_else) {
     EXPECT_EQ(ask("GET", "http://test/health").status, 200);
 }
 
-TEST_F(orders_service_at, looking_takes_no_lease) {
+TEST_F(orders_service_at, health_and_metrics_take_no_lease) {
     start();
     EXPECT_TRUE(eventually([&] { return ask("GET", "/ready").status == 200; }));
     std::uint64_t before = pool().acquires;
@@ -194,7 +194,7 @@ TEST_F(orders_service_at, looking_takes_no_lease) {
     EXPECT_EQ(pool().acquires, before);
 }
 
-TEST_F(orders_service_at, whoever_finds_no_connection_is_told_when_to_come_again) {
+TEST_F(orders_service_at, requests_without_a_connection_are_refused_with_retry_after) {
     wait_ = std::chrono::seconds(20);
     start(1);
     auto hog = std::make_unique<cenote::scope>(service_->database().scope());
@@ -249,7 +249,7 @@ TEST_F(orders_service_at, hostile_clients_do_not_harm_the_pool) {
         say("POST /orders HTTP/1.1\r\nHost: t\r\nContent-Length: 60000\r\n\r\n{");
     for (int i = 0; i < 10; ++i) say("\x80\x03 nonsense\r\n\r\n");
     for (int i = 0; i < 10; ++i) {
-        say(asks("GET", "/orders", ""));  // do not wait for the answer
+        say(request_text("GET", "/orders", ""));  // does not wait for the response
         all.pop_back();
     }
     EXPECT_EQ(ask("POST", "/orders", tea).status, 201);
@@ -259,7 +259,7 @@ TEST_F(orders_service_at, hostile_clients_do_not_harm_the_pool) {
     EXPECT_TRUE(eventually([&] { return service_->stats().connections == 0; }));
 }
 
-/// Asks again and again, on one connection, until it is told to close or cannot connect any more.
+/// Sends requests until the server closes the connection and refuses new ones.
 class busy_client {
 public:
     explicit busy_client(std::uint16_t port) : thread_([this, port] { run(port); }) {}
@@ -275,12 +275,12 @@ private:
                 more = talk(client);
             }
         } catch (const std::system_error&) {
-            refused_ = true;  // nobody listens any more: no request was accepted
+            refused_ = true;  // the server no longer listens, so it accepted no request
         }
     }
     bool talk(tcp_client& client) {
         for (;;) {
-            heard a = served::ask(client, asks("POST", "/orders", tea));
+            heard a = served::ask(client, request_text("POST", "/orders", tea));
             if (a.status == 201) ++made_;
             else ++lost_;
             if (a.status != 201) return false;
@@ -294,7 +294,7 @@ private:
     std::thread thread_;
 };
 
-TEST_F(orders_service_at, its_end_under_load_loses_no_request) {
+TEST_F(orders_service_at, a_shutdown_under_load_loses_no_request) {
     start(2);
     std::vector<std::unique_ptr<busy_client>> all;
     for (int i = 0; i < 10; ++i) all.push_back(std::make_unique<busy_client>(service_->port()));
@@ -310,7 +310,7 @@ TEST_F(orders_service_at, its_end_under_load_loses_no_request) {
     expect_unharmed();
 }
 
-TEST_F(orders_service_at, it_is_not_ready_any_more_before_it_stops_listening) {
+TEST_F(orders_service_at, ready_fails_before_the_service_stops_listening) {
     start();
     EXPECT_TRUE(eventually([&] { return ask("GET", "/ready").status == 200; }));
     service_->announce_end();
