@@ -1,5 +1,5 @@
-# The front door: one word per thing a person wants. CMake presets and scripts/ do the work, so
-# everything here can also be done without make.
+# Shortcuts for common tasks. The work is done by scripts/ and CMake presets, which can be used
+# without make.
 
 .DEFAULT_GOAL := help
 .PHONY: help build test test-all demo bench bench-peers format tidy clean
@@ -7,7 +7,7 @@
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## build the library and the programs into build/bin
+build: ## build the library and the programs, in build/bin
 	@scripts/setup build
 	@scripts/build
 
@@ -19,7 +19,7 @@ test-all: ## the same, then address and thread sanitizers, lint and a soak: 45 t
 	@scripts/setup test
 	@scripts/test --all
 
-demo: ## build and run a service under load, with a dashboard to watch it
+demo: ## build and run a service under load, with a dashboard
 	@scripts/setup build
 	@scripts/build cenote-demo
 	@build/release/demo/cenote demo
@@ -28,7 +28,7 @@ bench: ## build and run the benchmarks
 	@scripts/setup bench
 	@scripts/bench
 
-bench-peers: ## install the pools of others, and measure them beside cenote
+bench-peers: ## install other pools, build them, and include them in the benchmarks
 	@scripts/setup bench-peers
 	@scripts/build-peers
 	@scripts/bench
@@ -37,9 +37,9 @@ format: ## rewrite all C++ files with clang-format
 	@scripts/setup format
 	@scripts/format
 
-tidy: ## check the project's rules, then run clang-tidy over what has changed
+tidy: ## check the project's rules and run clang-tidy on changed files
 	@scripts/setup test
 	@scripts/tidy
 
-clean: ## remove everything that was built
+clean: ## remove all build output
 	rm -rf build

@@ -37,9 +37,9 @@ add_compile_options(
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options(-Wduplicated-branches -Wduplicated-cond -Wlogical-op)
   if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    # Warns about correct string concatenation: https://gcc.gnu.org/PR105651
+    # False positives for string concatenation: https://gcc.gnu.org/PR105651
     add_compile_options(-Wno-restrict)
-    # Warns about Asio's coroutine frames if only one of operator new and delete is inlined.
+    # False positives in Asio's coroutine frames if only one of new and delete is inlined.
     add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-mismatched-new-delete>")
     message(STATUS
       "cenote: g++ before 13 destroys some temporaries twice inside co_await expressions "
@@ -70,8 +70,8 @@ if(CENOTE_SANITIZE)
   add_compile_options(${sanitize} -fno-omit-frame-pointer)
   add_link_options(${sanitize})
   if(CENOTE_SANITIZE MATCHES "thread")
-    # Asio's reference counts end with a fence, which ThreadSanitizer does not see: it reports the
-    # end of an executor as a race. Without std::atomic, Asio counts with acquire and release.
+    # Asio's reference counts use a fence, which ThreadSanitizer does not support: it reports the
+    # destruction of an executor as a race. Without std::atomic, Asio uses acquire and release.
     add_compile_definitions(BOOST_ASIO_DISABLE_STD_ATOMIC)
   endif()
 endif()

@@ -73,7 +73,7 @@ function(cenote_add_test)
 endfunction()
 
 # cenote_add_check(NAME name COMMAND … [LABELS …] [TIMEOUT seconds] [PROCESSORS n]):
-# any command as a test of this leg.
+# runs any command as a test of this leg.
 function(cenote_add_check)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT;PROCESSORS" "COMMAND;LABELS")
   set(name ${CENOTE_LEG}.${arg_NAME})
