@@ -78,7 +78,7 @@ THIRD_PARTY = {
     "service": ("boost/asio/", "boost/system/", "boost/beast/"),
     "http_server": ("boost/asio/", "boost/system/", "boost/beast/", "sys/socket.h", "unistd.h"),
     "watch": ("boost/asio/", "boost/system/", "boost/beast/", "spdlog/"),
-    "bench": ("benchmark/", "boost/asio/"),
+    "bench": ("boost/asio/",),
     "examples": ("boost/asio/", "boost/asio.hpp", "boost/beast/", "boost/json", "spdlog/", "pqxx/",
                  "soci/", "curl/", "CLI/"),
     "tools": ("CLI/", "boost/asio/", "boost/json", "boost/system/", "openssl/", "libpq-fe.h"),

@@ -27,7 +27,7 @@ TIDY_REPOSITORY = {
     "src/shell/keeper.cpp": OPENING + '#include "core/machine.hpp"\n#include <sys/socket.h>\n'
                             "#include <cenote/pool.hpp>\n#include <mutex>\n",
     "tools/demo.cpp": OPENING + '#include "sim/world.hpp"\n#include <cenote/pool.hpp>\n',
-    "bench/bench.cpp": OPENING + "#include <benchmark/benchmark.h>\n#include <cenote/pool.hpp>\n",
+    "bench/bench.cpp": OPENING + "#include <boost/asio/post.hpp>\n#include <cenote/pool.hpp>\n",
     "tests/core/machine_test.cpp": OPENING + '#include "core/machine.hpp"\n'
                                    "#include <gtest/gtest.h>\n",
 }

@@ -43,7 +43,7 @@ const char* code_of(tint color) {
         case tint::green: return "32";
         case tint::yellow: return "33";
         case tint::blue: return "34";
-        case tint::magenta: return "35";
+
         case tint::cyan: return "36";
         case tint::plain: break;
     }

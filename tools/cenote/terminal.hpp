@@ -18,7 +18,7 @@ enum class color_choice : std::uint8_t { automatic, always, never };
 /// The values of --color.
 const std::map<std::string, color_choice>& color_choices();
 
-enum class tint : std::uint8_t { plain, bold, dim, red, green, yellow, blue, magenta, cyan };
+enum class tint : std::uint8_t { plain, bold, dim, red, green, yellow, blue, cyan };
 
 /// Adds escape sequences for colors, or returns the text unchanged. Automatic: with colors if
 /// stdout is a terminal, NO_COLOR is unset or empty, and TERM is not "dumb".
@@ -26,7 +26,6 @@ class palette {
 public:
     explicit palette(color_choice choice);
     std::string operator()(tint color, std::string_view text) const;
-    bool colored() const noexcept { return colored_; }
 
 private:
     bool colored_;
