@@ -1,4 +1,4 @@
-// Whether leases that are held for long are reported.
+// Checks that long leases are reported.
 #include "sim/lease_watch.hpp"
 
 #include <algorithm>
@@ -8,16 +8,16 @@ namespace cenote::sim {
 using core::duration;
 using core::instant;
 
-/// Every lease is a use of a resource.
+/// A lease is one use of one resource.
 std::uint64_t lease_watch::number_of(const core::slot& s) { return s.resource << 24 | s.uses; }
 
-/// Zero: the pool's.
+/// The limit of a lease; zero: the pool's.
 duration lease_watch::own_limit(std::uint64_t number) {
     if (number % 7 == 0) return duration::max();
     return std::chrono::milliseconds{number % 3 == 0 ? 5 : 0};
 }
 
-/// At the limit, and whenever it has been held twice as long as when it was last reported.
+/// A report is due at the limit, and whenever the lease is twice as long as at the last report.
 bool lease_watch::is_due(const record& r, duration held) {
     if (r.reports > 0)
         return held >= std::max(2 * r.reported_at, r.reported_at + core::leaks::shortest);
@@ -25,7 +25,7 @@ bool lease_watch::is_due(const record& r, duration held) {
     return held >= (own == duration::zero() ? limit : own);
 }
 
-/// Makes a note of leases that were not there before.
+/// Records leases that are new.
 void lease_watch::meet(const core::machine& it) {
     if (records_.size() < it.places()) {
         records_.resize(it.places());
@@ -40,7 +40,7 @@ void lease_watch::meet(const core::machine& it) {
     }
 }
 
-/// Whether it was right to report this lease now, or not to.
+/// Shows a lease; returns whether it was reported exactly if a report was due.
 bool lease_watch::shows(instant now, core::slot_id id, const core::slot& s) {
     record& r = records_[id];
     duration held = now - s.leased_at;
@@ -62,11 +62,11 @@ const char* lease_watch::look(instant now, const core::machine& it) {
         const core::slot& s = it.look(id);
         if (s.state != core::slot_state::leased) continue;
         if (!looks && is_due(records_[id], now - s.leased_at))
-            return "who holds a lease for long is looked at";
+            return "a long lease is looked at in time";
         if (looks && !shows(now, id, s))
-            return "a lease is reported at its limit, and whenever that has doubled";
+            return "a lease is reported at its limit, and whenever its length has doubled";
     }
-    return reported_ == leaks_.reported() ? nullptr : "leases held for long are counted once";
+    return reported_ == leaks_.reported() ? nullptr : "each long lease is counted once";
 }
 
 }  // namespace cenote::sim

@@ -1,5 +1,4 @@
-// Whether leases that are held for long are reported: the keeper's part, and what should come of
-// it.
+// Checks that long leases are reported: plays the keeper's part and predicts the reports.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +10,23 @@
 
 namespace cenote::sim {
 
-/// Shows leases to core::leaks as the keeper does, and keeps a record of its own.
+/// Shows leases to core::leaks as the keeper does, and compares the reports with a record of its
+/// own.
 class lease_watch {
 public:
     explicit lease_watch(std::size_t places) : leaks_(places, limit), records_(places) {}
 
-    /// After every step. Null, or what is wrong.
+    /// To be called after every step. Returns null, or what is wrong.
     const char* look(core::instant now, const core::machine& it);
 
 private:
     static constexpr core::duration limit = std::chrono::milliseconds{40};
 
-    /// Of the lease that a slot was last seen with.
+    /// The lease that a slot was last seen with.
     struct record {
         std::uint64_t number = 0;
         std::uint64_t reports = 0;
-        core::duration reported_at{};  // how long it had been held at the last report
+        core::duration reported_at{};  // its length at the last report
     };
 
     static std::uint64_t number_of(const core::slot& s);
@@ -37,7 +37,7 @@ private:
 
     core::leaks leaks_;
     std::vector<record> records_;
-    std::uint64_t reported_ = 0;  // leases, each once
+    std::uint64_t reported_ = 0;  // leases, each counted once
 };
 
 }  // namespace cenote::sim

@@ -1,4 +1,4 @@
-// The simulated load: a virtual clock, the machine, and a server that slows down.
+// The simulated load: a virtual clock, the machine, and a server that slows down under load.
 #include "sim/load.hpp"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ duration mean_of(const std::vector<duration>& all) {
            static_cast<duration::rep>(all.size());
 }
 
-/// As many shares as are wanted, of however many there are.
+/// The same distribution with another number of shares.
 std::vector<duration> reshaped(const std::vector<duration>& from, std::size_t shares) {
     std::vector<duration> result(shares);
     for (std::size_t i = 0; i < shares; ++i)
@@ -47,7 +47,7 @@ measured_server::measured_server(std::vector<level> levels, duration open)
         if (l.service.empty() || l.service.front() < duration{} || l.service.back() <= duration{} ||
             !std::is_sorted(l.service.begin(), l.service.end()))
             throw std::invalid_argument("cenote: service times must be there, and sorted");
-        // The means stay what they were: throughput hangs on them.
+        // The mean must not change: it determines the throughput.
         duration mean = mean_of(l.service);
         l.service = reshaped(l.service, shares);
         double off = static_cast<double>(mean.count()) /
@@ -154,12 +154,12 @@ public:
     }
 
 private:
-    enum class doing : std::uint8_t { nothing, handed, served, held, resetting, opening, closing };
+    enum class doing : std::uint8_t { nothing, handed, served, kept, resetting, opening, closing };
     struct place {
         doing what = doing::nothing;
-        double left = 0;        // of its service or reset: a part of the whole
+        double left = 0;        // the part of its service or reset that is left
         std::size_t share = 0;  // which service time it has
-        instant until{};        // of anything that depends on nobody else
+        instant until{};        // the end of a phase that does not depend on the concurrency
         std::uint64_t call = 0;
         instant arrived{};
     };
@@ -169,7 +169,7 @@ private:
         return duration{std::llround(-std::log(u) / who_.rate * 1e9)};
     }
 
-    /// How long the whole of it would take at the present concurrency.
+    /// How long the present phase takes from beginning to end at the present concurrency.
     double whole(const place& p) const {
         if (p.what == doing::handed) return handovers_[at_once_];
         return p.what == doing::served ? table_[at_once_][p.share] : resets_[at_once_];
@@ -178,10 +178,10 @@ private:
         return what == doing::handed || what == doing::served || what == doing::resetting;
     }
     static bool has_its_time(doing what) {
-        return what == doing::held || what == doing::opening || what == doing::closing;
+        return what == doing::kept || what == doing::opening || what == doing::closing;
     }
 
-    /// To the next thing that happens, and through it.
+    /// Passes the time until the next event, and plays it.
     void step() {
         instant next = std::min(next_arrival_, machine_.wake_at());
         std::size_t which = places_.size();
@@ -245,7 +245,7 @@ private:
         if (ended_ >= counted_after_) result_.wait.push_back(now_ - p.arrived);
     }
 
-    /// Whoever ends the warm-up, served or refused, has the clock started.
+    /// The clock starts when the last lease of the warm-up has ended or was refused.
     void count_from_here() {
         if (ended_ == counted_after_) counted_from_ = now_;
     }
@@ -258,7 +258,7 @@ private:
         if (who_.rate <= 0) ++again_;
     }
 
-    /// Who has been answered need not be known any more; those in line come one after the other.
+    /// Forgets the arrival of a borrower that was answered.
     void forget(std::uint64_t cookie) {
         came_[cookie - gone_] = core::long_ago;
         while (!came_.empty() && came_.front() == core::long_ago) {
@@ -273,11 +273,11 @@ private:
             case doing::handed: serve(p); break;
             case doing::served:
                 --at_once_;
-                p.what = doing::held;
+                p.what = doing::kept;
                 p.until = core::after(now_, who_.hold);
                 if (who_.hold <= duration{}) end(slot);
                 break;
-            case doing::held: release(slot); break;
+            case doing::kept: release(slot); break;
             case doing::resetting:
                 --at_once_;
                 --busy_;
@@ -308,11 +308,11 @@ private:
         if (who_.rate <= 0) ++again_;
     }
 
-    /// What the machine wants done. Nothing is ever late or fails in this world.
+    /// Carries out the machine's actions. No call is late or fails here.
     void carry_out() {
         while (!out_.empty() || again_ > 0) {
             todo_.swap(out_);
-            for (const core::action& a : todo_) obey(a);
+            for (const core::action& a : todo_) carry_out(a);
             todo_.clear();
             if (again_ > 0) {
                 --again_;
@@ -321,7 +321,7 @@ private:
         }
     }
 
-    void obey(const core::action& a) {
+    void carry_out(const core::action& a) {
         using kind = core::action::kind;
         if (a.what == kind::grant) granted(a.slot, a.cookie, true);
         else if (a.what == kind::refuse) refused(a.cookie);
@@ -346,7 +346,7 @@ private:
                 ++busy_;
                 break;
             case core::verb::close: p.what = doing::closing; break;
-            case core::verb::probe: break;  // it was not said that it can
+            case core::verb::probe: break;  // not among its abilities
         }
     }
 
@@ -377,16 +377,16 @@ private:
     core::actions out_, todo_;
     std::vector<place> places_;
     duration open_;
-    bool dirty_;                              // what comes back must be reset
+    bool dirty_;                              // leases end with a reset
     std::vector<std::vector<double>> table_;  // by concurrency and share
     std::vector<double> resets_;              // by concurrency
     std::vector<double> handovers_;           // by concurrency
-    std::size_t at_once_ = 0;                 // the server works on so many
-    std::size_t busy_ = 0;                    // so many cannot be lent
-    std::size_t again_ = 0;                   // borrowers who come again now
+    std::size_t at_once_ = 0;                 // the concurrency of the server
+    std::size_t busy_ = 0;                    // resources that are leased or reset
+    std::size_t again_ = 0;                   // borrowers that acquire again now
     instant next_arrival_ = core::never;
-    std::deque<instant> came_;  // by cookie, from the first who has no answer yet
-    std::uint64_t gone_ = 0;    // how many before that
+    std::deque<instant> came_;  // arrivals by cookie, from the first that is not answered
+    std::uint64_t gone_ = 0;    // how many there were before that
     std::size_t ended_ = 0;
     std::size_t counted_after_ = 0;
     instant counted_from_ = start;

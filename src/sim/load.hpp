@@ -1,5 +1,5 @@
-// A load on a simulated server, through the machine that decides in production: what a pool of some
-// size would do, before anybody has built it.
+// Predicts what a pool of some size would do: a simulated load on a measured server, through the
+// machine that decides in production.
 #pragma once
 
 #include <cstddef>
@@ -13,38 +13,38 @@
 
 namespace cenote::sim {
 
-/// What was measured of a server while so many leases were worked on at once.
+/// What was measured of a server at one concurrency.
 struct level {
-    std::size_t at_once = 1;
-    /// How long it worked for a lease: the middles of as many equal shares, the shortest first.
+    std::size_t at_once = 1;  // leases in service
+    /// The service time of a lease: quantiles in the middle of equal shares, shortest first.
     std::vector<core::duration> service = {};
-    /// How long a resource is away after its lease, until it can be lent again.
+    /// How long the reset after a lease takes.
     core::duration reset{};
-    /// How much longer a lease takes that was waited for: somebody has to wake up first.
+    /// How much longer a lease takes if its borrower waited and has to wake up first.
     core::duration handover{};
 };
 
 /// A server, as it was measured at rising concurrency.
 ///
-/// Between two levels it is interpolated. Beyond the last one it is taken to have no more to give:
-/// the more there are, the longer each of them takes.
+/// Values between two levels are interpolated. Beyond the last level the throughput stays the same:
+/// each lease takes longer.
 class measured_server {
 public:
-    /// How finely service times are told apart.
+    /// The resolution of service times.
     static constexpr std::size_t shares = 500;
 
-    /// Levels of rising `at_once`, each with some service time. Throws std::invalid_argument.
+    /// Requires levels of rising `at_once`, each with service times. Throws std::invalid_argument.
     explicit measured_server(std::vector<level> levels, core::duration open = {});
 
-    /// How long the lease with this share (below `shares`) takes if so many are worked on.
+    /// The service time of the lease with this share (below `shares`) at this concurrency.
     core::duration service(std::size_t at_once, std::size_t share) const;
     core::duration mean_service(std::size_t at_once) const;
     core::duration reset(std::size_t at_once) const;
     core::duration handover(std::size_t at_once) const;
-    /// Whether there is any at all.
+    /// Whether leases are reset at all.
     bool resets() const;
     core::duration open() const { return open_; }
-    /// Leases per second if so many are worked on all the time, and none was waited for.
+    /// Leases per second at this concurrency, if no borrower waits.
     double throughput(std::size_t at_once) const;
 
 private:
@@ -56,35 +56,35 @@ private:
     core::duration open_;
 };
 
-/// Who comes.
+/// The borrowers.
 struct load {
-    /// Arrivals per second, independent of each other (Poisson). Zero: there are `borrowers`, each
-    /// of whom comes again as soon as it is done.
+    /// Arrivals per second, independent of each other (Poisson). Zero: each of `borrowers` acquires
+    /// again as soon as its lease has ended.
     double rate = 0;
     std::size_t borrowers = 32;
-    /// How long each keeps its lease beyond what the server works for it.
+    /// How long a borrower keeps its lease beyond the service time.
     core::duration hold{};
-    /// How many leases are looked at; a tenth of that comes before.
+    /// How many leases are measured, after a tenth as many that are not.
     std::size_t leases = 20'000;
     std::uint64_t seed = 1;
 };
 
-/// What came of it.
+/// The result of a load.
 struct load_result {
     double throughput = 0;              // leases per second
-    std::vector<core::duration> wait;   // for the lease, the shortest first
-    std::vector<core::duration> total;  // from coming to going
+    std::vector<core::duration> wait;   // for the lease, shortest first
+    std::vector<core::duration> total;  // from the acquire to the release, shortest first
     std::uint64_t refused = 0;
-    /// For how much of the time so many were leased or being reset; adds up to one.
+    /// The fraction of the time in which n resources were leased or reset; adds up to one.
     std::vector<double> busy;
 
-    /// Of `wait` or `total`: the value below which the fraction `q` of them lies.
+    /// The quantile `q` of `wait` or `total`.
     static core::duration quantile(const std::vector<core::duration>& of, double q);
-    /// How many were busy, for the fraction `q` of the time at most.
+    /// The quantile `q` of `busy`.
     std::size_t busy_quantile(double q) const;
 };
 
-/// Asked now and then whether somebody wants it to end. Without it, nobody does.
+/// Says from time to time whether the caller wants a run to end early. By default it never does.
 class enough {
 public:
     enough() = default;
@@ -95,8 +95,8 @@ private:
     std::function<bool()> said_;
 };
 
-/// Runs a pool with these options under this load. The same call gives the same result, unless it
-/// was enough before: then it is of no use.
+/// Runs a pool with these options under this load. Equal calls give equal results. The result of a
+/// run that `is_enough` has ended is meaningless.
 load_result run(const options& pool, const measured_server& server, const load& who,
                 const enough& is_enough = {});
 

@@ -1,4 +1,4 @@
-// Drawing a run from its seed.
+// Draws the plan of a run from its seed.
 #include "sim/plan.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr std::array<const char*, decision::kinds> kind_names = {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-/// A duration that is sometimes tiny, sometimes for ever, mostly between the two.
+/// A duration that is sometimes tiny, sometimes infinite, mostly in between.
 nanoseconds span(core::dice& random, std::int64_t most_ms, bool may_be_forever) {
     if (may_be_forever && random.chance(25)) return forever;
     if (random.chance(10)) return milliseconds{1};
@@ -60,8 +60,8 @@ options draw_options(core::dice& random) {
     return o;
 }
 
-/// How likely each kind is, in the order of decision::kind. Those of coroutines and crowds come in
-/// when the world has some.
+/// How likely each kind is, in the order of decision::kind. The kinds of coroutines, crowds and
+/// gatherers follow when the world has some.
 std::array<std::uint32_t, decision::kinds> draw_weights(core::dice& random) {
     std::array<std::uint32_t, decision::kinds> weights = {30, 3, 5, 4, 25, 2, 3,  0, 0, 0,  0, 0,
                                                           0,  0, 0, 0, 0,  0, 30, 0, 6, 25, 1, 1};
@@ -128,7 +128,7 @@ void draw_breaker(core::dice& random, plan& p) {
     weight_of(p, decision::kind::breaker) = random.chance(50) ? 1 : 0;
 }
 
-/// In some worlds threads take turns, most of them among themselves.
+/// In some worlds threads take turns, mostly without coroutines beside them.
 void draw_turns(core::dice& random, plan& p) {
     bool any_thread = p.coroutines < p.borrowers;
     if (!random.chance(45) || !any_thread) return;
@@ -138,7 +138,7 @@ void draw_turns(core::dice& random, plan& p) {
     if (random.chance(50)) p.pairs = false;
 }
 
-/// What comes between the end of a lease and the next one: there is little time for it.
+/// Events between the end of a lease and the next one, which follows soon.
 void disturb_turns(core::dice& random, plan& p) {
     using kind = decision::kind;
     if (p.can.turns == 0) return;
@@ -151,14 +151,14 @@ void disturb_turns(core::dice& random, plan& p) {
         p.settings.shed.target = span(random, 3, false);
         p.settings.shed.interval = span(random, 10, false);
     }
-    // Nothing is decided for coroutines where there are none: time would pass instead.
+    // Without coroutines a decision for one would let time pass instead.
     if (p.coroutines > 0) return;
     for (auto k : {kind::stop, kind::resume, kind::destroy, kind::look, kind::admit})
         weight_of(p, k) = 0;
 }
 
-/// Most leases of some worlds come and go by express. In the busy ones many want what few have; in
-/// the calm ones there is one for everybody. Little else happens there, but anything may.
+/// In some worlds most leases go by express. Busy ones have many borrowers for few resources, calm
+/// ones a resource for each borrower. Little else happens there, but anything may.
 void draw_express(core::dice& random, plan& p) {
     using kind = decision::kind;
     bool crowd = weight_of(p, kind::crowd) > 0;
@@ -227,7 +227,7 @@ plan draw_plan(std::uint64_t seed, std::size_t steps) {
     p.final_percent = random.chance(30) ? 30 : 0;
     p.patient_percent = random.chance(40) ? 50 : 5;
     p.weights = draw_weights(random);
-    // Nothing ever happens in a world without these.
+    // Without these nothing happens.
     for (auto k : {decision::kind::acquire, decision::kind::answer, decision::kind::pass})
         weight_of(p, k) = std::max(weight_of(p, k), 5u);
     if (random.chance(30)) weight_of(p, decision::kind::close) = 1;
@@ -250,7 +250,7 @@ plan draw_plan(std::uint64_t seed, std::size_t steps) {
     }
     p.can.sees_freezes = !random.chance(20);
     if (random.chance(20)) p.settings.open_errors = open_errors::fail_fast;
-    core::dice turns(seed ^ 0x7475726eu);  // of their own, so that other worlds stay as they are
+    core::dice turns(seed ^ 0x7475726eu);  // so that worlds without turns stay as they are
     draw_turns(turns, p);
     draw_express(random, p);
     disturb_turns(turns, p);

@@ -1,4 +1,4 @@
-// Recordings as text.
+// Writes recordings as text and reads them back.
 #include "sim/recording.hpp"
 
 #include <sstream>
@@ -9,7 +9,7 @@ namespace cenote::sim {
 
 namespace {
 
-/// Shows every field that matters to a replay to `visit`, with its name.
+/// Calls `visit` with the name and the value of every field that a replay needs.
 template <class Plan, class Visit>
 void each_field(Plan& p, Visit visit) {
     visit("seed", p.seed);

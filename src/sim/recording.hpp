@@ -1,5 +1,4 @@
-// A run in a file: its settings and its decisions in full. The way seeds are drawn may change
-// without losing it.
+// A run as a text: all settings and decisions, so it outlives changes in how seeds are drawn.
 #pragma once
 
 #include <string>
@@ -17,7 +16,7 @@ struct recording {
 /// One setting or decision per line.
 std::string to_text(const recording& r);
 
-/// Reads it back. A setting that is not named keeps its default. Throws std::invalid_argument,
+/// Reads the text back. A setting that is missing keeps its default. Throws std::invalid_argument,
 /// which names the line.
 recording from_text(const std::string& text);
 

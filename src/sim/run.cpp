@@ -1,4 +1,4 @@
-// Running, replaying and shrinking simulations.
+// Runs, replays and shrinks simulations.
 #include "sim/run.hpp"
 
 #include <algorithm>
@@ -11,10 +11,10 @@ namespace {
 
 [[noreturn]] void throw_finding(const char* invariant) { throw finding(invariant); }
 
-/// Runs `decide` until it has no more decisions, then the end of the world.
+/// Plays the decisions of `decide` until it has no more, then the end of the world.
 template <class Decide>
 verdict carry_out(const plan& p, bool keep, spectator* watching, Decide decide) {
-    // Once, before any thread of this program can break an invariant.
+    // Once: several threads may run worlds.
     static const bool installed = (core::when_broken = throw_finding, true);
     static_cast<void>(installed);
     verdict v;
@@ -65,7 +65,7 @@ verdict replay(const plan& p, const std::vector<decision>& decisions, spectator*
 
 std::vector<decision> shrink(const plan& p, std::vector<decision> decisions) {
     const std::string what = replay(p, decisions).what;
-    // Delta debugging: leave out ever smaller pieces as long as the run fails the same way.
+    // Delta debugging: leaves out smaller and smaller pieces.
     for (std::size_t piece = std::max<std::size_t>(decisions.size() / 2, 1); piece > 0;) {
         bool smaller = false;
         for (std::size_t at = 0; at < decisions.size();) {

@@ -1,4 +1,4 @@
-// Running whole simulations: from a seed, from recorded decisions, and shrinking those that fail.
+// Runs whole simulations from a seed or from recorded decisions, and shrinks those that fail.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,15 @@ struct verdict {
     tallies seen;
 };
 
-/// Draws decisions from the plan's seed. `keep`: whether to record them. `watching`: who is shown
-/// every step, if anybody; that changes nothing.
+/// Draws decisions from the plan's seed. `keep`: whether to record them. `watching`, if not null,
+/// is shown every step, which changes nothing.
 verdict run(const plan& p, bool keep, spectator* watching = nullptr);
 
 /// Carries out recorded decisions.
 verdict replay(const plan& p, const std::vector<decision>& decisions,
                spectator* watching = nullptr);
 
-/// Leaves out whatever can be left out so that the run still fails, with the same finding if
-/// possible.
+/// Leaves out decisions as long as the run fails with the same finding.
 std::vector<decision> shrink(const plan& p, std::vector<decision> decisions);
 
 }  // namespace cenote::sim

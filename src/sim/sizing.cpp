@@ -1,4 +1,4 @@
-// Sizes, tried one after the other.
+// Simulates pools of many sizes and finds the best.
 #include "sim/sizing.hpp"
 
 #include <algorithm>
@@ -17,10 +17,11 @@ using core::duration;
 namespace {
 
 constexpr double time_tolerance = 0.25;
-constexpr std::size_t for_a_parabola = 3;  // so many points are needed
-constexpr double keeps_up_with = 0.95;     // of the arrivals, since a short look has its luck
+constexpr std::size_t for_a_parabola = 3;  // points
+constexpr double keeps_up_with = 0.95;     // of the arrivals, since a short run is noisy
 
-/// The nearest values that do not fall (pool adjacent violators), and how far off they are.
+/// The nearest values that do not fall (pool adjacent violators). Adds the squared distance to
+/// error.
 std::vector<double> rising(const std::vector<double>& values, double& error) {
     struct block {
         double sum;
@@ -43,7 +44,7 @@ std::vector<double> rising(const std::vector<double>& values, double& error) {
     return result;
 }
 
-/// Without what only one of them was seen to do.
+/// The values without outliers that are higher, or lower, than both neighbors.
 std::vector<double> without_spikes(const std::vector<double>& values) {
     std::vector<double> result = values;
     for (std::size_t i = 1; i + 1 < values.size(); ++i) {
@@ -57,15 +58,15 @@ options pool_of(std::size_t max) {
     options o;
     o.name = "simulated";
     o.max = max;
-    o.min_size = max;  // what it costs to open them is not what is asked
+    o.min_size = max;  // the question is not what opens cost
     o.acquire_timeout = 24h;
     o.open_timeout = o.reset_timeout = 24h;
     o.idle_timeout = o.max_lifetime = forever;
-    o.line_max = 10'000;  // whoever finds more before him stands for a line that only grows
+    o.line_max = 10'000;  // a longer line only grows
     return o;
 }
 
-sized seen(std::size_t max, const load_result& r) {
+sized sized_from(std::size_t max, const load_result& r) {
     return {.max = max,
             .throughput = r.throughput,
             .wait_median = load_result::quantile(r.wait, 0.5),
@@ -73,7 +74,7 @@ sized seen(std::size_t max, const load_result& r) {
             .total_p95 = load_result::quantile(r.total, 0.95)};
 }
 
-/// Up to 1, 2 or 5 times a power of ten; beyond that, to whole minutes.
+/// Rounds up to 1, 2 or 5 times a power of ten; long durations to whole minutes.
 duration rounded_up(duration d) {
     for (duration unit = 1ms; unit <= 10s; unit *= 10)
         for (int times : {1, 2, 5})
@@ -81,15 +82,15 @@ duration rounded_up(duration d) {
     return std::chrono::ceil<std::chrono::minutes>(d);
 }
 
-/// Whoever has waited ten times as long as all but one in a thousand stays for nothing: then
-/// something is wrong. But a pool that has lost everything must have the time to open.
+/// A timeout that only an outage reaches: ten times what all but one lease in a thousand take, and
+/// long enough for a pool without resources to open some.
 duration longest_wait(const load_result& r, const measured_server& server) {
     duration usual = load_result::quantile(r.total, 0.999);
     return std::max<duration>(rounded_up(std::max(10 * usual, 4 * server.open())), 100ms);
 }
 
-/// Spares for a burst: the difference between a busy moment and a usual one. None if an open takes
-/// no longer than a lease: then it is as good as a spare.
+/// Idle resources for a burst: the difference between a busy moment and a usual one. None if an
+/// open takes no longer than a lease.
 std::size_t spares(const load_result& r, const measured_server& server, duration hold) {
     if (server.open() <= server.mean_service(1) + hold) return 0;
     return std::max<std::size_t>(1, r.busy_quantile(0.99) - r.busy_quantile(0.5));
@@ -108,7 +109,7 @@ std::vector<double> unimodal(const std::vector<double>& values) {
         std::reverse(down.begin(), down.end());
         down = rising(down, error);
         std::reverse(down.begin(), down.end());
-        // What falls must not begin above the peak; then another peak is better.
+        // If the falling part begins above the peak, another peak is better.
         if (!down.empty() && down.front() > up.back()) continue;
         if (error >= least) continue;
         least = error;
@@ -119,8 +120,8 @@ std::vector<double> unimodal(const std::vector<double>& values) {
 }
 
 double smooth_throughput(const std::vector<sized>& all, std::size_t size) {
-    // Parabolas, both axes being logarithms: what is twice as large is as near as what is half as
-    // large. `s` and `t` are the sums of a fit by least squares, whose value here is wanted.
+    // Fits a parabola by least squares, with logarithms on both axes: twice the size is as near as
+    // half the size. `s` and `t` are the sums of the normal equations.
     constexpr double none = 1e-9;
     std::array<double, 5> s{};
     std::array<double, 3> t{};
@@ -145,7 +146,7 @@ double smooth_throughput(const std::vector<sized>& all, std::size_t size) {
 
 namespace {
 
-/// Also between those that were tried.
+/// Considers sizes between those that were tried, too.
 std::size_t best_without_rate(const std::vector<sized>& all, double reach) {
     if (all.size() < for_a_parabola) {
         std::size_t i = 0;
@@ -160,7 +161,7 @@ std::size_t best_without_rate(const std::vector<sized>& all, double reach) {
     return all.front().max + static_cast<std::size_t>(first - smooth.begin());
 }
 
-/// The less time the better, if it keeps up.
+/// The shortest time among the sizes that keep up.
 std::size_t best_at_rate(const std::vector<sized>& all, double rate) {
     std::vector<double> goodness;
     for (const sized& s : all) {
@@ -202,7 +203,7 @@ std::size_t server_share::most() const {
 
 namespace {
 
-/// Whether the most is likely to lie beyond what was tried.
+/// Whether the highest throughput is likely to lie beyond the sizes that were tried.
 bool still_rises(const std::vector<sized>& all) {
     constexpr double noticeably = 1.05;
     std::size_t last = all.back().max;
@@ -211,7 +212,7 @@ bool still_rises(const std::vector<sized>& all) {
     return smooth_throughput(all, last) > noticeably * smooth_throughput(all, last * 3 / 4);
 }
 
-/// How many are worked on at once if so many leases are served in a second (Little's law).
+/// The concurrency of the server at a throughput (Little's law).
 std::size_t worked_on(const measured_server& server, double throughput, std::size_t most) {
     std::size_t n = 1;
     for (int i = 0; i < 20; ++i) {
@@ -223,14 +224,14 @@ std::size_t worked_on(const measured_server& server, double throughput, std::siz
     return n;
 }
 
-/// The server as one of several processes sees it: the others have their share of it, too.
+/// The server as one of several processes sees it, while it works for the others, too.
 measured_server seen_by_one(const measured_server& server, std::size_t processes,
                             double rate_of_all, const advice& a) {
     if (processes == 1) return server;
     double throughput = 0;
     for (const sized& s : a.curve)
         if (s.max <= a.together) throughput = s.throughput;
-    // Where somebody always waits, all of them are at work.
+    // With a waiter at any time all connections are in use.
     std::size_t all = a.max * processes;
     if (rate_of_all > 0 && throughput >= keeps_up_with * rate_of_all)
         all = worked_on(server, throughput, all);
@@ -247,7 +248,7 @@ measured_server seen_by_one(const measured_server& server, std::size_t processes
     return measured_server(std::move(levels), server.open());
 }
 
-/// What one process with `a.max` will see of it.
+/// Simulates one process with `a.max` on the server that it sees.
 void look_at_one(const measured_server& server, const question& q, advice& a,
                  const enough& is_enough) {
     load who{.borrowers = q.borrowers + a.max, .hold = q.hold, .leases = q.leases, .seed = q.seed};
@@ -257,7 +258,7 @@ void look_at_one(const measured_server& server, const question& q, advice& a,
     if (is_enough()) return;
     a.at_rate = run(pool_of(a.max), server, who, is_enough);
     a.keeps_up = a.at_rate.throughput >= keeps_up_with * a.rate;
-    // Where the line only grows, nothing can be learnt from how long it gets.
+    // Waits in a line that only grows mean nothing.
     who.rate = std::min(a.rate, 0.9 * most);
     if (is_enough()) return;
     load_result steady = a.keeps_up ? a.at_rate : run(pool_of(a.max), server, who, is_enough);
@@ -276,7 +277,7 @@ advice advise(const measured_server& server, const question& q,
     std::size_t processes =
         std::max<std::size_t>({1, q.processes, q.share ? q.share->processes : std::size_t{1}});
     advice a;
-    // A crowd is a crowd: more of them than that change nothing.
+    // More borrowers than that change nothing.
     std::size_t crowd = std::max(q.borrowers, 4 * q.most);
     load who{.rate = q.rate * static_cast<double>(processes),
              .borrowers = processes > crowd ? crowd : std::min(crowd, q.borrowers * processes),
@@ -286,11 +287,11 @@ advice advise(const measured_server& server, const question& q,
     std::vector<std::size_t> sizes = sizes_to_try(q.most);
     for (std::size_t max : sizes) {
         if (is_enough()) return a;
-        a.curve.push_back(seen(max, run(pool_of(max), server, who, is_enough)));
+        a.curve.push_back(sized_from(max, run(pool_of(max), server, who, is_enough)));
         if (told) told(static_cast<double>(a.curve.size()) / static_cast<double>(sizes.size() + 1));
     }
     a.together = best_size(a.curve, {.rate = who.rate, .reach = q.reach});
-    // With as many as there are borrowers nobody waits: more could not be better.
+    // With a connection for each borrower none waits: more cannot be better.
     a.at_the_edge =
         who.rate > 0 ? a.together == q.most : q.most < who.borrowers && still_rises(a.curve);
     a.unbounded_max = a.max = (a.together + processes - 1) / processes;

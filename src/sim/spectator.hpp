@@ -1,4 +1,4 @@
-// Somebody who watches a simulated run, step by step, and changes nothing.
+// Interface of a spectator, which is shown each step of a simulated run.
 #pragma once
 
 #include <cstddef>
@@ -11,26 +11,26 @@
 
 namespace cenote::sim {
 
-/// Who does something, or has something done to it.
+/// A borrower or a gatherer.
 struct actor {
-    enum class kind : std::uint8_t { nobody, thread, coroutine, gatherer };
-    kind what = kind::nobody;
-    std::size_t number = 0;  // of the borrowers, which threads and coroutines are, or the gatherers
+    enum class kind : std::uint8_t { none, thread, coroutine, gatherer };
+    kind what = kind::none;
+    std::size_t number = 0;  // among the borrowers (threads and coroutines) or the gatherers
 
     bool operator==(const actor&) const = default;
 };
 
-/// One thing that came of a step.
+/// One thing that followed from a step.
 struct consequence {
     enum class kind : std::uint8_t {
-        waits,      // who is in line, at `place`, until `deadline`
-        granted,    // who gets `slot`
-        refused,    // who gets `error`
-        nothing,    // who tried, and nothing was free
+        waits,      // `who` is in line at `place`, until `deadline`
+        granted,    // `who` gets `slot`
+        refused,    // `who` gets `error`
+        nothing,    // `who` tried, and nothing was free
         calls,      // `which` begins on `slot`, or waits to be made
         given_up,   // the call `which` on `slot` took too long
-        makes_way,  // the open on `slot` hangs, so that another one is tried
-        retired,    // `slot` is to be closed: `why`
+        makes_way,  // the open on `slot` hangs, and another one is tried
+        retired,    // `slot` is to be closed because of `why`
         circuit,    // the breaker has moved to `breaker`
     };
     kind what{};
@@ -44,18 +44,18 @@ struct consequence {
     breaker_state breaker = {};
 };
 
-/// A step, and what the pool looks like after it.
+/// A step, and the pool after it.
 struct scene {
-    std::size_t step = 0;  // 0: the pool is made
-    core::duration at{};   // since then
-    core::duration passed{};
+    std::size_t step = 0;     // 0: the pool is made
+    core::duration at{};      // since step 0
+    core::duration passed{};  // in this step
     decision what{};
-    bool passed_over = false;  // it did not fit, and nothing happened
-    bool unnoticed = false;    // time has passed, and nobody has told the machine
+    bool passed_over = false;  // the decision did not fit and was skipped
+    bool unnoticed = false;    // time has passed, and the machine was not told
     actor who;
     core::slot_id slot = core::no_slot;  // that `who` had, or that a call is about
     core::verb which{};                  // of that call
-    std::size_t count = 0;               // with gather: how many it wants
+    std::size_t count = 0;               // with gather: how many
     std::span<const consequence> followed;
 
     std::vector<core::slot_state> slots;
@@ -73,7 +73,7 @@ public:
     spectator& operator=(const spectator&) = delete;
     virtual ~spectator() = default;
 
-    /// Also of the step in which something wrong was found, as far as it came.
+    /// Is also called for the step with a finding, with the consequences until then.
     virtual void see(const scene& s) = 0;
 };
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """Runs the simulator and judges what it printed.
 
-usage: check.py many PROGRAM SEEDS_MIN STEPS_MIN [OPTION...]   enough was done, nothing was found
+usage: check.py many PROGRAM SEEDS_MIN STEPS_MIN [OPTION...]   enough steps, and no finding
        check.py plants PROGRAM FAULTS_MIN [OPTION...]          every planted fault was found
        check.py same PROGRAM PROGRAM [OPTION...]               both print the same hash
-       check.py express FAULTY PERCENT [OPTION...]             of the grants so many went by
-                                                               express, and without it the trace
-                                                               is the same
-       check.py replay PROGRAM FAULTY FOLDER                   no recorded run fails any more, and
-                                                               each still finds its fault
+       check.py express FAULTY PERCENT [OPTION...]             this share of the grants went by
+                                                               express, and without express the
+                                                               trace is the same
+       check.py replay PROGRAM FAULTY FOLDER                   no recorded run fails, and each
+                                                               still finds its fault
 
-A failure ends with the command that shows it again.
+A failure ends with the command that repeats it.
 """
 
 import re
@@ -30,7 +30,7 @@ def run(program, *options):
 def fail(message, printed=""):
     print(f"FAILED: {message}")
     for command in re.findall(r"replay: (.+)", printed):
-        print(f"see it again: {command}")
+        print(f"repeat: {command}")
     return 1
 
 
@@ -98,7 +98,7 @@ def replay(program, faulty, folder):
         if run(program, "--replay", str(file))[0] != 0:
             return fail("a recorded run fails", f"replay: {program} --replay {file}")
         if file.stem in plants and run(faulty, "--plant", file.stem, "--replay", str(file))[0] != 1:
-            return fail(f"{file} does not find the fault it is named after any more")
+            return fail(f"{file} no longer finds the fault it is named after")
     return 0
 
 

@@ -1,4 +1,4 @@
-// What the simulated load must agree with: queueing theory, where that has an answer.
+// Compares the simulated load with queueing theory.
 #include "sim/load.hpp"
 
 #include <algorithm>
@@ -26,13 +26,13 @@ std::vector<duration> exponential(duration mean, std::size_t shares = 20'000) {
     return all;
 }
 
-/// A server that takes the same time for each, however many there are.
+/// A server whose service times do not depend on the concurrency.
 measured_server unmoved(std::vector<duration> service, duration reset = {}) {
     return measured_server({{.at_once = 1, .service = service, .reset = reset, .handover = {}},
                             {.at_once = 1000, .service = service, .reset = reset, .handover = {}}});
 }
 
-/// A server of so many processors, and nothing else that could be short.
+/// A server that is limited by its processors alone.
 measured_server of_processors(std::size_t count, duration service) {
     std::vector<level> levels = {{.at_once = 1, .service = {service}, .reset = {}, .handover = {}}};
     if (count > 1)
@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(queues, load_theory,
                                          queue{16, 0.9}));
 
 TEST(load, agrees_with_theory_about_constant_service_times) {
-    // M/D/1: half of what an exponential server has people wait.
+    // M/D/1: half of the wait at an exponential server.
     load_result r = run(pool_of(1), unmoved({1ms}), {.rate = 700, .leases = 200'000, .seed = 3});
     double expected = 0.7 * 0.001 / (2 * 0.3);
     EXPECT_NEAR(mean(r.wait), expected, 0.05 * expected);
@@ -125,7 +125,7 @@ TEST(load, waits_for_resets_that_only_a_busy_server_is_slow_with) {
 }
 
 TEST(load, of_a_hold_takes_no_server) {
-    // Ten are out at their own work for each that is served.
+    // For each borrower that is served ten hold their lease.
     measured_server busy(
         {{.at_once = 1, .service = exponential(1ms), .reset = {}, .handover = {}}});
     load_result r = run(pool_of(33), busy, {.borrowers = 50, .hold = 10ms, .leases = 20'000});

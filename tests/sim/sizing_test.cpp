@@ -1,4 +1,4 @@
-// Whether the advice is what trying every size would have found, on servers that are known.
+// Compares the advice with the best of all sizes, on servers that are known exactly.
 #include "sim/sizing.hpp"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ using cenote::sim::server_share;
 using cenote::sim::sized;
 using testing::ElementsAre;
 
-/// A server after the universal scalability law: some of the work is done one by one, and everybody
-/// has to agree with everybody else.
+/// A server after the universal scalability law: a part of the work is serial, and each request
+/// costs something for every other request.
 struct known_server {
     double alone;       // leases per second for one
     double contention;  // the share that is done one by one
@@ -42,7 +42,7 @@ struct known_server {
             l.service.push_back(duration{std::llround(-std::log(1 - (i + 0.5) / 100) * mean)});
         return l;
     }
-    /// As `cenote size` would see it: at some levels, each a little off.
+    /// As `cenote size` would measure it: at some levels, each with a small error.
     measured_server measured(std::uint64_t seed) const {
         cenote::core::dice random(seed);
         std::vector<level> levels;
@@ -61,7 +61,7 @@ cenote::options pool_of(std::size_t max) {
     return {.name = "tried", .max = max, .acquire_timeout = 1h, .line_max = 1'000'000};
 }
 
-/// The best size by trying all of them, and no cleverness.
+/// The best size, found by trying all sizes.
 std::size_t best_by_force(const measured_server& server, const question& q) {
     std::vector<double> goodness;
     for (std::size_t max = 1; max <= 32; ++max) {
@@ -137,7 +137,7 @@ TEST(sizing, never_exceeds_the_share_of_a_process_and_says_so) {
 
 TEST(sizing, divides_the_server_among_the_processes) {
     measured_server server = known_server{500, 0.05, 0.002}.measured(1);
-    // Without a rate it is the server that sets what is best: however many share it.
+    // Without a rate the best size depends on the server alone.
     std::size_t alone = advise(server, {}).together;
     for (std::size_t processes : {2u, 5u, 90u, 10'000u}) {
         advice a = advise(server, {.processes = processes});
@@ -146,18 +146,18 @@ TEST(sizing, divides_the_server_among_the_processes) {
         EXPECT_EQ(a.max, (a.together + processes - 1) / processes);
         EXPECT_GE(a.max, 1u);
         EXPECT_LE(a.min_idle, a.max);
-        // Together they cannot get more than there is.
+        // Together they cannot have more than the server has.
         double most = 0;
         for (const sized& s : a.curve) most = std::max(most, s.throughput);
         EXPECT_LE(a.rate * static_cast<double>(processes), most);
     }
-    // With one, four processes need together what one needs with four times the rate.
+    // With a rate, four processes need together what one needs with four times the rate.
     advice one = advise(server, {.rate = 1200}),
            four = advise(server, {.rate = 300, .processes = 4});
     EXPECT_EQ(four.together, one.together);
     EXPECT_EQ(four.max, (one.max + 3) / 4);
     EXPECT_TRUE(four.keeps_up);
-    // Many with little to do each are no load.
+    // Many processes with little to do are no load.
     advice many = advise(server, {.rate = 0.1, .processes = 1000});
     EXPECT_EQ(many.max, 1u);
     EXPECT_TRUE(many.keeps_up);
@@ -242,8 +242,8 @@ TEST(sizing, is_not_misled_by_one_lucky_measurement) {
     EXPECT_EQ(best_size({}, {}), 0u);
 }
 
-/// Two processors, and what comes after them rises slowly and for long: as measured on a server
-/// that shares its processors with those who ask it.
+/// Two processors, and beyond them a long slow rise: as measured on a server that shares its
+/// processors with the clients.
 std::vector<sized> slow_riser(std::uint64_t seed) {
     cenote::core::dice random(seed);
     std::vector<sized> all;
@@ -267,7 +267,7 @@ TEST(sizing, finds_the_same_twice_where_the_curve_rises_slowly) {
 }
 
 TEST(sizing, keeps_a_sharp_bend_where_it_is) {
-    // A server far away: each connection brings as much as the first, up to so many.
+    // A distant server: up to some number each connection brings as much as the first.
     for (std::size_t bend : {2u, 4u, 8u, 12u, 18u, 24u}) {
         std::vector<sized> all;
         for (std::size_t n : cenote::sim::sizes_to_try(32))

@@ -89,7 +89,7 @@ private:
                                [&](const sim::consequence& h) { return h.slot == number; });
         }
         auto is_it = [&](const actor& who) {
-            return who.what != actor::kind::nobody && who.number == number &&
+            return who.what != actor::kind::none && who.number == number &&
                    (who.what == actor::kind::gatherer) == (what == "gatherer");
         };
         return is_it(s.who) || std::any_of(s.followed.begin(), s.followed.end(),
@@ -175,7 +175,7 @@ public:
                           {"closed", s.closed},
                           {"breaker", to_string(s.circuit)}};
         step["who"] =
-            s.who.what == actor::kind::nobody ? json::value(nullptr) : json::value(name_of(s.who));
+            s.who.what == actor::kind::none ? json::value(nullptr) : json::value(name_of(s.who));
         trace_.push_back(step);
     }
 

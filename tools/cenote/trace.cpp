@@ -180,7 +180,7 @@ std::vector<std::string> followed_in_words(const scene& s) {
     std::vector<std::string> all;
     if (s.passed_over) all.emplace_back("passed over");
     for (const consequence& h : s.followed) {
-        bool own = s.who.what != actor::kind::nobody && h.who == s.who;
+        bool own = s.who.what != actor::kind::none && h.who == s.who;
         all.push_back(in_words(h, own));
     }
     return all;
