@@ -40,9 +40,7 @@
 // 6. Quiescence: if a waiter has no deadline, then a resource is leased, a call is in flight, or
 //    wake_at() is set. (4 to 6 do not hold while the pool is paused.)
 // 7. Tickets rise along the queue of each priority; no waiter is queued again.
-// 8. No waiter's deadline is at or before `now`; wake_at() > now. Waiters with equal deadlines are
-//    refused by ticket, smallest first, whatever their priority. Calls with equal deadlines are
-//    abandoned by slot number.
+// 8. No waiter's deadline is at or before `now`; wake_at() > now.
 // 9. At most opening_max opens are in flight, and no more than were ever missing.
 // 10. granted = released + detached + leased; opened = closed + detached + present; acquires =
 //     granted + refused + waiting.
@@ -64,6 +62,21 @@
 //     and is not `reserved`, in a pool that lends; for a moment, whose end wake_at() knows; for a
 //     thread that has not taken it back too often since another thread had it. To all others it
 //     counts as leased.
+//
+// Tie-breaks, where the rules leave a choice:
+//
+// T1. An open fills the slot that became vacant last. New slots count as vacated from the last to
+//     the first, so the first of them is filled first.
+// T2. Of fresh resources whose last use ended at the same time, the one that became fresh later
+//     counts as used later.
+// T3. Stale, doomed, kept and aside resources are probed, closed, lent and freed in the order in
+//     which they became so. A thread takes back the last of several resources that are aside for
+//     it. Idle resources are retired, swept and reset in the order fresh, stale, kept, aside; of
+//     equal heartbeats the first in this order is probed; a resize retires stale before fresh ones.
+// T4. Waiters whose turns are equal are served by ticket.
+// T5. Waiters with equal deadlines are refused by ticket, whatever their priority. Calls with equal
+//     deadlines are abandoned by slot number.
+// T6. A resize refuses waiters that want more than max by priority, then by ticket.
 #pragma once
 
 #include <algorithm>

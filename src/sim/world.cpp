@@ -23,6 +23,8 @@ namespace {
 const instant epoch = instant{} + std::chrono::hours{1};
 constexpr nanoseconds forever_ns = forever;
 
+}  // namespace
+
 nanoseconds timeout_of(verb which, const options& o) {
     switch (which) {
         case verb::open: return o.open_timeout;
@@ -33,7 +35,26 @@ nanoseconds timeout_of(verb which, const options& o) {
     return o.close_timeout;
 }
 
-}  // namespace
+bool answer(core::machine& machine, instant now, verb which, slot_id slot, std::uint64_t call,
+            outcome how, core::actions& out) {
+    switch (which) {
+        case verb::open: return machine.on_open(now, slot, call, how, out);
+        case verb::probe: return machine.on_probe(now, slot, call, how, out);
+        case verb::reset: return machine.on_reset(now, slot, call, how, out);
+        case verb::close: break;
+    }
+    return machine.on_close(now, slot, call, how, out);
+}
+
+void compare(const core::machine& machine, const model& other, const stats& seen) {
+    require(seen.leased == other.count(slot_state::leased), "as many leased as in the model");
+    require(seen.idle == other.count(slot_state::idle), "as many idle as in the model");
+    require(seen.opening == other.count(slot_state::opening), "as many opening as in the model");
+    require(seen.probing == other.count(slot_state::probing), "as many probing as in the model");
+    require(seen.closing == other.count(slot_state::closing), "as many closing as in the model");
+    require(seen.waiting == other.waiting(), "as many waiting as in the model");
+    require(machine.wake_at() == other.wake_at(), "the timer is set as in the model");
+}
 
 void tallies::add(const tallies& other) {
     steps += other.steps;
@@ -66,17 +87,13 @@ world::world(const plan& p, spectator* watching)
                  .successes = p.successes}),
       spectator_(watching) {
     machine_.start(now_, mine_);
-    model_.start(now_, theirs_);
+    model_.tick(now_);
     absorb();
     look();
     if (spectator_ != nullptr) {
         scene begun;
         show(begun);
     }
-}
-
-void world::require(bool holds, const char* what) {
-    if (!holds) throw finding(what);
 }
 
 // Drawing.
@@ -128,7 +145,7 @@ std::uint32_t world::draw_patience() {
     return 1 + static_cast<std::uint32_t>(random_.below(random_.chance(30) ? 20 : 600));
 }
 
-/// Finds a borrower who can do what was decided. False if there is none.
+/// Finds a borrower that fits the decision. False if there is none.
 bool world::choose_borrower(decision& d) {
     auto first = static_cast<std::uint32_t>(random_.below(plan_.borrowers));
     for (std::uint32_t i = 0; i < borrowers_.size(); ++i) {
@@ -138,7 +155,7 @@ bool world::choose_borrower(decision& d) {
     return false;
 }
 
-/// Where turns are taken, little time passes: somebody acquires or, if everybody has, releases.
+/// In a world of turns little time passes: a borrower acquires or, if none can, releases.
 bool world::choose_instead(decision& d) {
     if (plan_.can.turns == 0 || random_.chance(5)) return false;
     d.what = decision::kind::acquire;
@@ -147,7 +164,7 @@ bool world::choose_instead(decision& d) {
     return choose_borrower(d);
 }
 
-/// Whether this borrower can do this now.
+/// Whether the borrower can do this now.
 bool world::fits(const borrower& who, decision::kind what) const {
     switch (what) {
         case decision::kind::acquire:
@@ -174,20 +191,20 @@ void world::step(const decision& d) {
     else step_watched(d);
 }
 
-/// False: the machine was not asked.
+/// False: the machine was not called.
 bool world::carry_out(const decision& d) {
-    bool asked = d.what <= decision::kind::admit ? borrow(d, borrowers_[d.a % borrowers_.size()])
-                                                 : happen(d);
+    bool called = d.what <= decision::kind::admit ? borrow(d, borrowers_[d.a % borrowers_.size()])
+                                                  : happen(d);
     ++seen_.steps;
-    // Time may have passed without the timer: the next one must not depend on it.
-    if (!asked) return false;
+    // Time may have passed without the timer, so nothing is checked before the next call.
+    if (!called) return false;
     absorb();
     look();
     if (seen_.steps % 8 == 0) settle_again();
     return true;
 }
 
-/// False: the machine was not asked.
+/// False: the machine was not called.
 bool world::borrow(const decision& d, borrower& who) {
     if (!fits(who, d.what)) return false;
     switch (d.what) {
@@ -230,7 +247,7 @@ bool world::happen(const decision& d) {
             if (calls_.empty()) return false;
             start(calls_[d.a % calls_.size()]);
             machine_.tick(now_, mine_);
-            model_.tick(now_, theirs_);
+            model_.tick(now_);
             return true;
         case decision::kind::late:
             if (given_up_.empty()) return false;
@@ -239,11 +256,11 @@ bool world::happen(const decision& d) {
         case decision::kind::pass: return pass(d.a, d.b);
         case decision::kind::retire_all:
             machine_.retire_all(now_, mine_);
-            model_.retire_all(now_, theirs_);
+            model_.retire_all(now_);
             return true;
         case decision::kind::suspect_all:
             machine_.suspect_all(now_, mine_);
-            model_.suspect_all(now_, theirs_);
+            model_.suspect_all(now_);
             return true;
         case decision::kind::resize: resize(1 + d.b % 8); return true;
         case decision::kind::pause: pause(true); return true;
@@ -260,17 +277,17 @@ bool world::happen(const decision& d) {
     }
 }
 
-/// Whatever could be decided has been: asking again at the same time changes nothing.
+/// A second settle at the same time has nothing left to decide.
 void world::settle_again() {
     machine_.tick(now_, mine_);
     require(mine_.empty(), "settling twice changes nothing");
-    model_.tick(now_, theirs_);
+    model_.tick(now_);
     absorb();
 }
 
-// What borrowers do. What only coroutines do is in world_coroutine.cpp.
+// Borrowers. What is special about coroutines is in world_coroutine.cpp.
 
-/// `patience`: 0 for ever, else in milliseconds, from 1 for none.
+/// `patience`: 0 for no deadline, else 1 plus the milliseconds to wait.
 void world::acquire(borrower& who, std::uint32_t patience, bool cannot_wait) {
     who.cannot_wait = cannot_wait;
     who.deadline = patience == 0 ? never : now_ + milliseconds{patience - 1};
@@ -278,7 +295,7 @@ void world::acquire(borrower& who, std::uint32_t patience, bool cannot_wait) {
     if (who.what == doing::waiting && who.stopped) leave_at_once(who);
 }
 
-/// Asks the machine. Whoever has been granted something unfit has a ticket, and keeps its place.
+/// Acquires from machine and model. A borrower that was granted something unfit has a ticket.
 void world::ask(borrower& who) {
     bool again = who.ticket != 0;
     if (!again) {
@@ -301,10 +318,10 @@ void world::ask(borrower& who) {
                     .holder = thread_of(who),
                     .thread = is_coroutine(who) ? 0 : runs_on(who)};
     bool stuck = deadlocks(who);
-    // Before: it may wait, and be granted the last one in the same call.
+    // Looked up before the call, which may grant the last one.
     const bool all_leased = machine_.count(core::slot_state::leased) >= machine_.max();
     core::answer mine = machine_.acquire(now_, r, mine_);
-    core::answer theirs = model_.acquire(now_, r, theirs_);
+    core::answer theirs = model_.acquire(now_, r);
     compare_answers(mine, theirs);
     if (spectator_ != nullptr)
         note(actor_of(who), mine, place_in_line(turn(who), who.came), who.deadline);
@@ -312,31 +329,34 @@ void world::ask(borrower& who) {
     who.waiter = mine.waiter;
     switch (mine.what) {
         case core::answer::kind::granted:
-            lent(who, mine.slot, false);
+            receive(who, mine.slot, false);
             granted(who, false);
             break;
         case core::answer::kind::waiting:
-            require(!who.cannot_wait, "who cannot wait is not made to");
-            require(!stuck, "nobody waits where nobody can give anything back");
-            require(who.queues || again || !all_leased, "who does not queue waits for no lease");
+            require(!who.cannot_wait, "a caller that cannot wait does not wait");
+            require(!stuck, "no caller waits in a deadlock");
+            require(who.queues || again || !all_leased,
+                    "a caller that does not queue waits for no lease");
             who.what = doing::waiting;
             break;
         case core::answer::kind::refused:
-            require(mine.error != errc::closed || closed_, "only a closed pool says closed");
+            require(mine.error != errc::closed || closed_,
+                    "only a closed pool refuses with closed");
             require(mine.error != errc::unavailable || circuit_.to != breaker_state::active,
                     "only an interrupted circuit makes a pool unavailable");
             require(mine.error != errc::deadlock || who.cannot_wait || stuck,
-                    "all others may wait");
-            require(mine.error != errc::line_full || !again, "who has a place is not turned away");
+                    "only a deadlock is refused as one");
+            require(mine.error != errc::line_full || !again,
+                    "a waiter that goes back to its place meets no full line");
             require(mine.error != errc::line_full || who.rank != priority::reserved || !who.queues,
-                    "the reserved are not turned away");
+                    "priority reserved meets no full line");
             refused(who);
     }
 }
 
 void world::attempt(borrower& who) {
     auto mine = machine_.try_acquire(now_, mine_);
-    require(mine == model_.try_acquire(now_, theirs_), "try_acquire as in the model");
+    require(mine == model_.try_acquire(now_), "try_acquire as in the model");
     if (spectator_ != nullptr)
         followed_.push_back({.what = mine ? consequence::kind::granted : consequence::kind::nothing,
                              .who = actor_of(who),
@@ -346,23 +366,24 @@ void world::attempt(borrower& who) {
     who.came = ++begun_;
     who.arrived = now_;
     who.deadline = now_;
-    lent(who, *mine, false);
-    places_[*mine].fit = true;  // looked at by whoever tries
+    receive(who, *mine, false);
+    places_[*mine].fit = true;  // the caller looks itself
     hold(who);
 }
 
 void world::cancel(borrower& who) {
-    // If the grant came first, the cancel finds nobody and must change nothing.
+    // A cancel after the grant must change nothing.
     who.stopped = who.what == doing::waiting || is_coroutine(who);
     take_out(who);
 }
 
-/// Takes somebody out of the line. False: it is not there.
+/// Cancels in machine and model. False: the borrower is not in line.
 bool world::take_out(borrower& who) {
     bool in_line = who.what == doing::waiting;
     seen_.cancels += in_line;
-    require(machine_.cancel(now_, who.waiter, mine_) == in_line, "who waits can cancel, no other");
-    require(model_.cancel(now_, who.cookie, theirs_) == in_line, "so it is in the model");
+    require(machine_.cancel(now_, who.waiter, mine_) == in_line,
+            "a cancel counts exactly while its caller waits");
+    require(model_.cancel(now_, who.cookie) == in_line, "a cancel counts as in the model");
     return in_line;
 }
 
@@ -371,7 +392,7 @@ void world::detach(borrower& who) {
     places_[slot] = {};
     who = {};
     machine_.detach(now_, slot, mine_);
-    model_.detach(now_, slot, theirs_);
+    model_.detach(now_, slot);
 }
 
 void world::release(borrower& who, condition how) {
@@ -387,18 +408,19 @@ void world::release(borrower& who, condition how) {
     p.given_back_by = runs_on(who) + (who.moved ? 1 : 0);
     who = {};
     machine_.release(now_, slot, how, 0, nanoseconds{0}, mine_, p.given_back_by);
-    model_.release(now_, slot, how, 0, theirs_, p.given_back_by);
+    model_.release(now_, slot, how, 0, p.given_back_by);
 }
 
-/// A lease whose resource its hook refused: the resource goes, and the borrower back to its place.
+/// before_acquire refuses the resource of a thread: the resource goes, and the thread goes back to
+/// its place in line.
 void world::reject(borrower& who) {
     who.what = doing::nothing;
-    if (who.ticket != 0) --ended_;  // its acquire goes on
+    if (who.ticket != 0) --ended_;  // its acquire continues
     send_back(who);
     ask(who);
 }
 
-/// The keeper tells the machine of holders before a waiter joins the line; the world does it here.
+/// The keeper tells the machine of holders before a waiter joins the line; the world does so here.
 void world::hand_on(borrower& who) {
     who.moved = true;
     model_.held_by(who.slot, 0);
@@ -409,13 +431,13 @@ void world::send_back(borrower& who) {
     slot_id slot = std::exchange(who.slot, core::no_slot);
     places_[slot].given_up = true;
     machine_.release(now_, slot, condition::unfit, 0, std::nullopt, mine_);
-    model_.release(now_, slot, condition::unfit, 0, theirs_);
+    model_.release(now_, slot, condition::unfit, 0);
     absorb();
 }
 
-/// Whoever is lent something has come before all who wait, but for newcomers while they may bypass
-/// the head of the line.
-void world::lent(borrower& who, slot_id slot, bool from_line) {
+/// Checks a grant: its borrower came before all waiters, unless it may bypass the head, or takes
+/// back its own.
+void world::receive(borrower& who, slot_id slot, bool from_line) {
     place& p = places_[slot];
     require(!closed_, "a closed pool lends nothing");
     require(!paused_, "a paused pool lends nothing");
@@ -431,20 +453,20 @@ void world::lent(borrower& who, slot_id slot, bool from_line) {
         instant turn_of_it = g.arrived + plan_.settings.head_start;
         bool first =
             g.waits && std::tuple(turn_of_it, g.came) < std::tuple(turn(*head), head->came);
-        require(!first, "nobody is served before a gatherer who came first");
+        require(!first, "a gatherer that came first is served first");
     }
     require(!is_gatherers(slot), "one borrower at a time");
     bool bypasses = plan_.settings.fairness == fairness::bounded && !from_line &&
                     head->bypassable && head->rank != priority::reserved &&
                     now_ < core::after(head->arrived, plan_.settings.bypass_for);
-    // Where turns are taken, nothing else is lent at once while somebody waits.
-    bool takes_turn = plan_.settings.fairness == fairness::turns && !from_line && anybody_waits();
-    if (takes_turn) require(take_turn(who, slot), "only turns go on");
+    // In a world of turns nothing else is granted at once while there are waiters.
+    bool takes_turn = plan_.settings.fairness == fairness::turns && !from_line && has_waiters();
+    if (takes_turn) require(take_turn(who, slot), "only a turn overtakes the line");
     require(head == &who || bypasses || takes_turn, "first come, first served");
     p.taken_back = takes_turn ? p.taken_back + 1 : 0;
     if (!takes_turn) p.turn_began = now_;
     seen_.turns += takes_turn;
-    require(!from_line || now_ < who.deadline, "nobody is granted after the deadline");
+    require(!from_line || now_ < who.deadline, "no grant comes after the deadline");
     ++seen_.grants;
     who.slot = slot;
     who.moved = false;
@@ -455,15 +477,15 @@ void world::lent(borrower& who, slot_id slot, bool from_line) {
     if (!who.trial) return;
     std::size_t trials = 0;
     for (const borrower& b : borrowers_) trials += b.trial && b.slot != core::no_slot;
-    require(trials <= circuit_.probes, "few try while the circuit recovers");
+    require(trials <= circuit_.probes, "a recovering pool lends at most its probes");
 }
 
-bool world::anybody_waits() const {
+bool world::has_waiters() const {
     return head() != nullptr || std::any_of(gatherers_.begin(), gatherers_.end(),
                                             [](const gatherer& g) { return g.waits; });
 }
 
-/// But for gatherers.
+/// The borrower that is served next, if no gatherer is.
 const world::borrower* world::head() const {
     const borrower* first = nullptr;
     for (const borrower& b : borrowers_)
@@ -471,7 +493,7 @@ const world::borrower* world::head() const {
     return first;
 }
 
-/// Whether this thread may have its own back although somebody waits.
+/// Whether this thread may have its own back although there are waiters.
 bool world::take_turn(const borrower& who, slot_id slot) const {
     const borrower* first = head();
     const place& p = places_[slot];
@@ -487,19 +509,19 @@ bool world::take_turn(const borrower& who, slot_id slot) const {
     return goes_on && p.given_back_by == runs_on(who);
 }
 
-/// The thread; coroutines share one.
+/// The number of the thread; coroutines share one.
 std::uint64_t world::runs_on(const borrower& who) const {
     if (is_coroutine(who)) return 1'000'000;
     return 1 + index_of(who) / (plan_.pairs ? 2 : 1);
 }
 
-/// 0: it is no thread, or one that nobody knows.
+/// The thread that the keeper knows as the holder of its leases; 0: none.
 std::uint64_t world::thread_of(const borrower& who) const {
     if (!plan_.pairs || is_coroutine(who)) return 0;
     return 1 + index_of(who) / 2;
 }
 
-/// The thread that certainly has its lease; 0: unknown.
+/// The thread that has its lease; 0: unknown.
 std::uint64_t world::holder_of(const borrower& who) const { return who.moved ? 0 : thread_of(who); }
 
 /// Whether every lease would be held by a thread that waits, if this one did.
@@ -519,9 +541,9 @@ bool world::deadlocks(const borrower& who) const {
         ++leases;
         own += thread == me;
     }
-    // While a pool shrinks, none is opened in place of what goes.
+    // While a pool shrinks, nothing is opened in place of what goes.
     std::size_t total = machine_.total();
-    std::size_t kept = 0;  // for a gatherer that waits, and is served before this one
+    std::size_t kept = 0;  // for a waiting gatherer that is served before this borrower
     for (slot_id id = 0; id < machine_.places(); ++id) {
         const core::slot& s = machine_.look(id);
         kept += s.state == slot_state::idle && s.idle == core::idle_kind::kept;
@@ -531,7 +553,7 @@ bool world::deadlocks(const borrower& who) const {
     return own > 0 && (stuck || own + 1 > max_);
 }
 
-/// When it would be served if there were no priorities.
+/// Its arrival, later by a head start for each lower priority.
 instant world::turn(const borrower& who) const {
     if (who.rank == priority::reserved) return core::long_ago;
     return who.arrived + plan_.settings.head_start * (static_cast<int>(who.rank) - 1);
@@ -541,47 +563,31 @@ bool world::comes_before(const borrower& a, const borrower& b) const {
     return std::tuple(turn(a), a.came) < std::tuple(turn(b), b.came);
 }
 
-/// The acquire has brought a lease to its borrower, who goes on with it.
+/// The acquire ends with a lease.
 void world::hold(borrower& who) {
     const place& p = places_[who.slot];
     require(p.exists && !p.dirty && !p.given_up, "only a good resource is used");
-    require(p.fit || !plan_.looks || !is_coroutine(who), "what is used was looked at before");
+    require(p.fit || !plan_.looks || !is_coroutine(who),
+            "before_acquire has looked at what is used");
     ++ended_;
     who.what = doing::holding;
 }
 
-/// The acquire has brought nothing.
+/// The acquire ends without a lease.
 void world::end(borrower& who) {
     ++ended_;
     who = {};
 }
 
-// What the connector and the clock do.
+// The connector and the clock.
 
 void world::answer(const call& c, outcome how, bool believed) {
     if (how != outcome::ok) ++seen_.faults;
     auto same = [&](const call& other) { return other.number == c.number; };
     std::erase_if(believed ? calls_ : given_up_, same);
     if (believed) call_ended(c, how);
-    bool mine = false;
-    bool theirs = false;
-    switch (c.which) {
-        case verb::open:
-            mine = machine_.on_open(now_, c.slot, c.number, how, mine_);
-            theirs = model_.on_open(now_, c.slot, c.number, how, theirs_);
-            break;
-        case verb::probe:
-            mine = machine_.on_probe(now_, c.slot, c.number, how, mine_);
-            theirs = model_.on_probe(now_, c.slot, c.number, how, theirs_);
-            break;
-        case verb::reset:
-            mine = machine_.on_reset(now_, c.slot, c.number, how, mine_);
-            theirs = model_.on_reset(now_, c.slot, c.number, how, theirs_);
-            break;
-        case verb::close:
-            mine = machine_.on_close(now_, c.slot, c.number, how, mine_);
-            theirs = model_.on_close(now_, c.slot, c.number, how, theirs_);
-    }
+    bool mine = sim::answer(machine_, now_, c.which, c.slot, c.number, how, mine_);
+    bool theirs = model_.answered(now_, c.slot, c.number, c.which, how);
     require(mine == believed, "an answer counts exactly while its call is waited for");
     require(mine == theirs, "answers count as in the model");
 }
@@ -598,7 +604,7 @@ void world::call_ended(const call& c, outcome how) {
 void world::close() {
     closed_ = true;
     machine_.close(now_, mine_);
-    model_.close(now_, theirs_);
+    model_.close(now_);
 }
 
 void world::resize(std::size_t max) {
@@ -607,28 +613,24 @@ void world::resize(std::size_t max) {
     places_.resize(std::max(places_.size(), max_));
     machine_.make_places(max_, mine_);
     machine_.resize(now_, max_, mine_);
-    model_.resize(now_, max_, theirs_);
+    model_.resize(now_, max_);
 }
 
 void world::pause(bool on) {
     paused_ = on;
-    if (on) {
-        machine_.pause(now_, mine_);
-        model_.pause(now_, theirs_);
-    } else {
-        machine_.resume(now_, mine_);
-        model_.resume(now_, theirs_);
-    }
+    if (on) machine_.pause(now_, mine_);
+    else machine_.resume(now_, mine_);
+    model_.pause(now_, on);
 }
 
 void world::maintain(bool on) {
     maintained_ = on;
     if (on) machine_.resume_maintenance(now_, mine_);
     else machine_.suspend_maintenance(now_, mine_);
-    model_.maintain(now_, on, theirs_);
+    model_.maintain(now_, on);
 }
 
-/// The strategy rules on what it hears, perhaps too late.
+/// The strategy rules on the oldest news, perhaps too late.
 bool world::judge() {
     if (news_.empty()) return false;
     core::action heard = news_.front();
@@ -642,7 +644,7 @@ bool world::judge() {
     if (heard.news == core::circuit_news::cooled_down) ruling = strategy_.cooled_down(what);
     if (!ruling) return false;
     bool mine = machine_.follow(now_, heard.call, *ruling, mine_);
-    bool theirs = model_.follow(now_, heard.call, *ruling, theirs_);
+    bool theirs = model_.follow(now_, heard.call, *ruling);
     require(mine == theirs, "rulings are followed as in the model");
     if (!mine) return false;
     bool recovered =
@@ -657,10 +659,10 @@ void world::move(const breaker_move& where) {
     circuit_ = where;
     trials_well_ = 0;
     machine_.go(now_, where, mine_);
-    model_.go(now_, where, theirs_);
+    model_.go(now_, where);
 }
 
-/// False: the timer is late, and nobody has told the machine of the time.
+/// False: the timer is late, and the machine was not called.
 bool world::pass(std::uint32_t how, std::uint32_t much) {
     instant wake = machine_.wake_at();
     bool a_little = plan_.can.turns > 0 && how % 2 == 1;  // something may still be set aside
@@ -674,17 +676,17 @@ bool world::pass(std::uint32_t how, std::uint32_t much) {
         return false;
     }
     machine_.tick(now_, mine_);
-    model_.tick(now_, theirs_);
+    model_.tick(now_);
     return true;
 }
 
-// What the machine did.
+// The machine's actions.
 
 void world::absorb() {
     compare_actions();
     for (const core::action& a : mine_) absorb(a);
     mine_.clear();
-    theirs_.clear();
+    model_.actions().clear();
     look_at_gatherers();
 }
 
@@ -701,21 +703,22 @@ void world::absorb(const core::action& a) {
         case core::action::kind::grant: {
             if (gatherer* g = gatherer_named(a.cookie)) return gathered(*g, a.slot);
             borrower& who = by_cookie(a.cookie);
-            lent(who, a.slot, true);
+            receive(who, a.slot, true);
             granted(who, true);
             break;
         }
         case core::action::kind::refuse: {
             if (gatherer* g = gatherer_named(a.cookie)) return sent_away(*g, a);
             borrower& who = by_cookie(a.cookie);
-            require((a.error == errc::closed) == closed_, "closed is said by closed pools, always");
+            require((a.error == errc::closed) == closed_,
+                    "closed pools refuse with closed, others never");
             require(a.error != errc::canceled || who.stopped || who.withdrawn,
-                    "canceled are those who wanted to be");
+                    "only a canceled waiter is refused with canceled");
             require(a.error != errc::timed_out || now_ >= who.deadline, "no timeout comes early");
             require(a.error != errc::shed || (plan_.settings.shed.target != forever_ns &&
                                               who.rank != priority::reserved &&
                                               now_ >= who.arrived + 2 * plan_.settings.shed.target),
-                    "only who has waited long is shed");
+                    "only a waiter that has waited long is shed");
             require(a.error != errc::unavailable || circuit_.to != breaker_state::active,
                     "only an interrupted circuit makes a pool unavailable");
             refused(who);
@@ -736,7 +739,7 @@ void world::give_up(const core::action& a) {
     calls_.erase(found);
 }
 
-/// Only opens make way, the youngest first, and one stays.
+/// Only the youngest open makes way, and another one stays.
 void world::make_way(const core::action& a) {
     auto found = std::find_if(calls_.begin(), calls_.end(),
                               [&](const call& c) { return c.number == a.call; });
@@ -747,7 +750,7 @@ void world::make_way(const core::action& a) {
         others = true;
         require(c.number < a.call, "the youngest makes way");
     }
-    require(others || plan_.calls_wait, "one of several");
+    require(others || plan_.calls_wait, "an open makes way only for another");
     given_up_.push_back(*found);
     given_up_.back().made_way = true;
     calls_.erase(found);
@@ -762,7 +765,7 @@ void world::began(const core::action& a) {
             "an inactive pool opens nothing");
     for (std::size_t i = 0; i < calls_.size(); ++i) {
         if (calls_[i].slot != a.slot) continue;
-        // The call before it was given up: a resource that does not answer is closed.
+        // The call before was given up: a resource that does not answer is closed.
         require(a.which == verb::close && now_ >= calls_[i].deadline, "one call at a time");
         given_up_.push_back(calls_[i]);
         calls_.erase(calls_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -781,7 +784,7 @@ void world::start(call& c) {
     model_.begun(now_, c.slot, c.number);
 }
 
-/// Events come in a legal order per resource.
+/// Checks the order of the events of a resource.
 void world::reported(const core::action& a) {
     place* p = nullptr;
     for (place& candidate : places_)
@@ -819,7 +822,7 @@ void world::compare_actions() {
     left.clear();
     for (const core::action& a : mine_)
         if (a.what != core::action::kind::report) left.push_back(a);
-    require(left == theirs_, "machine and model act alike, in the same order");
+    require(left == model_.actions(), "machine and model act alike, in the same order");
 }
 
 void world::look() {
@@ -828,13 +831,7 @@ void world::look() {
     seen_.lent_now = machine_.lent_now();
     stats s;
     machine_.read(s);
-    require(s.leased == model_.count(slot_state::leased), "as many leased as in the model");
-    require(s.idle == model_.count(slot_state::idle), "as many idle as in the model");
-    require(s.opening == model_.count(slot_state::opening), "as many opening as in the model");
-    require(s.probing == model_.count(slot_state::probing), "as many probing as in the model");
-    require(s.closing == model_.count(slot_state::closing), "as many closing as in the model");
-    require(s.waiting == model_.waiting(), "as many waiting as in the model");
-    require(machine_.wake_at() == model_.wake_at(), "the timer is set as in the model");
+    compare(machine_, model_, s);
     look_at_borrowers(s);
     look_at_debts(s);
     if (const char* wrong = watch_.look(now_, machine_)) throw finding(wrong);
@@ -842,11 +839,11 @@ void world::look() {
     for (const place& p : places_) existing += p.exists;
     std::size_t opening = 0;
     for (const call& c : calls_) opening += c.which == verb::open;
-    require(existing + opening == s.total, "what counts is what exists");
+    require(existing + opening == s.total, "every resource is counted");
     std::size_t strays = 0;  // they may still come to be
     for (const call& c : given_up_) strays += c.made_way && now_ < c.deadline;
     std::size_t all = existing + opening + strays;
-    require(all <= most_, "never more than max, and what a smaller one left over");
+    require(all <= most_, "never more than max, but for what a resize left over");
     most_ = std::max(max_, all);
     mix(static_cast<std::uint64_t>(now_.time_since_epoch().count()));
 }
@@ -859,32 +856,34 @@ void world::look_at_borrowers(const stats& s) const {
         leases += b.slot != core::no_slot;
         waiting += b.what == doing::waiting;
         suspended += is_suspended(b);
-        require(b.what != doing::waiting || now_ < b.deadline, "nobody waits past the deadline");
-        require(b.what != doing::waiting || !(b.stopped || b.withdrawn), "who wants out, is out");
+        require(b.what != doing::waiting || now_ < b.deadline, "no waiter waits past its deadline");
+        require(b.what != doing::waiting || !(b.stopped || b.withdrawn),
+                "a canceled waiter is not in line");
     }
     for (const gatherer& g : gatherers_) {
         leases += g.slots.size();
         waiting += g.waits;
         suspended += g.waits;
-        require(!g.waits || now_ < g.deadline, "nobody waits past the deadline");
+        require(!g.waits || now_ < g.deadline, "no waiter waits past its deadline");
     }
-    require(s.leased == leases, "leased is what borrowers have, or are about to get");
-    require(s.waiting == waiting, "in line is who waits");
-    require((s.state == pool_state::closed) == closed_, "closed is what was closed");
-    require((s.state == pool_state::paused) == (paused_ && !closed_), "paused is what was paused");
-    require(begun_ == ended_ + suspended, "every acquire goes on until it ends, once");
+    require(s.leased == leases, "every lease has a borrower");
+    require(s.waiting == waiting, "the line holds the waiting borrowers");
+    require((s.state == pool_state::closed) == closed_, "closed is reported as it is");
+    require((s.state == pool_state::paused) == (paused_ && !closed_),
+            "paused is reported as it is");
+    require(begun_ == ended_ + suspended, "every acquire is in progress or has ended, once");
     require(s.acquires == asks_ + attempts_, "acquires are counted once");
-    require(s.refused(errc::canceled) == seen_.cancels, "canceled are counted once");
+    require(s.refused(errc::canceled) == seen_.cancels, "cancels are counted once");
 }
 
-/// Whatever the machine makes of it: a debt is paid, or somebody has the resource, or will have it.
+/// What owes a reset is reset in time, unless it is leased or a waiter will get it.
 void world::look_at_debts(const stats& s) const {
     for (slot_id id = 0; id < places_.size(); ++id) {
         const place& p = places_[id];
         const core::slot& is = machine_.look(id);
         bool stays = is.state == slot_state::idle && is.idle != core::idle_kind::doomed;
         if (!p.exists || !p.owes || !stays) continue;
-        require(!paused_ && maintained_, "nothing idle owes a reset that nobody will make");
+        require(!paused_ && maintained_, "nothing idle owes a reset where none is made");
         require(s.waiting > 0 || now_ < core::after(p.owes_since, plan_.settings.reset_after),
                 "a reset that is owed is made in time");
     }
@@ -896,17 +895,17 @@ std::size_t world::index_of(const borrower& who) const {
     return static_cast<std::size_t>(&who - borrowers_.data());
 }
 
-/// The one in line whom the machine calls by this name.
+/// The waiter with this cookie.
 world::borrower& world::by_cookie(std::uint64_t cookie) {
     borrower& who = borrowers_[cookie % borrowers_.size()];
-    require(who.cookie == cookie && who.what == doing::waiting, "who is answered, waits");
+    require(who.cookie == cookie && who.what == doing::waiting, "only a waiter is answered");
     return who;
 }
 
 // Liveness.
 
-/// One step of a world in which everything works: answer a call, let a borrower go on, or return
-/// its lease. False if there was nothing left to do but to wait.
+/// One step of a world without failures: answers a call, resumes a borrower, or ends a lease.
+/// False: there is nothing to do but to wait.
 bool world::serve_once() {
     if (!calls_.empty()) {
         step({.what = decision::kind::answer, .a = 0, .b = 0});
@@ -927,8 +926,8 @@ bool world::serve_once() {
 }
 
 void world::finish() {
-    // Whoever waits when the faults stop is served within the longest backoff, and that by a number
-    // of steps that only depends on how many there are.
+    // Every waiter is served within the longest backoff, in a number of steps that depends only on
+    // the number of borrowers.
     step({.what = decision::kind::unpause});
     step({.what = decision::kind::breaker, .a = 0});
     std::size_t steps_max = 2000 + 20 * borrowers_.size();
@@ -939,16 +938,12 @@ void world::finish() {
     if (auto rate = plan_.settings.open_rate.per_second; rate != std::uint64_t{forever})
         limit += nanoseconds{std::chrono::seconds{1}} / static_cast<std::int64_t>(rate) *
                  static_cast<std::int64_t>(opens_at_most);
-    auto anybody = [&](bool (*is)(const borrower&)) {
+    auto any = [&](bool (*is)(const borrower&)) {
         return std::any_of(borrowers_.begin(), borrowers_.end(), is);
     };
-    auto anybody_waits = [&] {
-        return anybody(is_suspended) || std::any_of(gatherers_.begin(), gatherers_.end(),
-                                                    [](const gatherer& g) { return g.waits; });
-    };
-    for (std::size_t i = 0; anybody_waits(); ++i) {
-        require(i < steps_max, "everybody is served once faults have stopped");
-        require(now_ <= limit, "everybody is served in time once faults have stopped");
+    for (std::size_t i = 0; any(is_suspended) || has_waiters(); ++i) {
+        require(i < steps_max, "every waiter is served once failures have stopped");
+        require(now_ <= limit, "every waiter is served in time once failures have stopped");
         if (!serve_once()) step({.what = decision::kind::pass, .a = 0, .b = 0});
     }
     step({.what = decision::kind::close});
@@ -956,7 +951,7 @@ void world::finish() {
         require(i < steps_max, "a closed pool drains");
         if (!serve_once()) step({.what = decision::kind::pass, .a = 0, .b = 0});
     }
-    require(!anybody([](const borrower& b) { return b.what != doing::nothing; }) && calls_.empty(),
+    require(!any([](const borrower& b) { return b.what != doing::nothing; }) && calls_.empty(),
             "nothing stays behind");
     for (const place& p : places_) require(!p.exists, "everything is closed at the end");
 }

@@ -1,25 +1,24 @@
-// Borrowers that are coroutines, and what the keeper does for them (shell/keeper_wait.cpp).
+// Borrowers that are coroutines, and what the keeper does for them (shell/await.cpp).
 //
-// A thread that is granted something has it. A coroutine has it when its executor gets round to
-// resuming it; until then its lease can be taken by nobody, canceling comes too late, and if the
-// coroutine is destroyed the lease goes back. If there is a before_acquire, some thread has to look
-// at the resource first, and that may take a while, too.
+// A coroutine uses what it was granted only when its executor resumes it. Until then no other
+// borrower gets the resource, a cancel comes too late, and if the coroutine is destroyed the lease
+// ends unused. If there is a before_acquire, a thread has to look at the resource first.
 #include "sim/world.hpp"
 
 namespace cenote::sim {
 
 bool world::is_coroutine(const borrower& who) const { return index_of(who) < plan_.coroutines; }
 
-/// It was stopped before it came, so nobody has to tell it.
+/// Its stop token was triggered before the acquire: the outcome is known without an answer.
 void world::leave_at_once(borrower& who) {
     absorb();
-    if (who.what != doing::waiting) return;  // refused as it came
+    if (who.what != doing::waiting) return;  // refused at once
     who.withdrawn = true;
     take_out(who);
 }
 
-/// What is granted at once reaches a coroutine that has not been suspended yet. What a thread that
-/// looks at unfit ones gets in their place, it looks at as well.
+/// A coroutine that is granted something at once is not suspended. A thread that has found one
+/// resource unfit also looks at the next one.
 void world::granted(borrower& who, bool from_line) {
     if (who.what == doing::looked_at) return;
     bool goes_on = !is_coroutine(who) || (!from_line && !plan_.looks);
@@ -35,10 +34,10 @@ void world::refused(borrower& who) {
     else end(who);
 }
 
-/// The outcome is there. The executor will resume it, sooner or later.
+/// The outcome is known, and the executor will resume the coroutine.
 void world::tell(borrower& who) {
-    require(!who.withdrawn, "nobody is told after it has withdrawn");
-    require(who.what == doing::waiting || who.what == doing::looked_at, "everybody is told once");
+    require(!who.withdrawn, "a destroyed coroutine is told nothing");
+    require(who.what == doing::waiting || who.what == doing::looked_at, "an outcome is told once");
     who.what = doing::told;
 }
 
@@ -55,7 +54,7 @@ void world::destroy(borrower& who) {
     if (who.what != doing::looked_at) give_back(who);
 }
 
-/// It goes without having used what it was granted, if it was.
+/// A lease that was granted ends unused.
 void world::give_back(borrower& who) {
     core::slot_id slot = who.slot;
     end(who);
@@ -64,11 +63,11 @@ void world::give_back(borrower& who) {
         places_[slot].owes ? core::condition::owing_unused : core::condition::unused;
     places_[slot].owes_since = now_;
     machine_.release(now_, slot, how, 0, core::duration{}, mine_);
-    model_.release(now_, slot, how, 0, theirs_);
+    model_.release(now_, slot, how, 0);
 }
 
-/// before_acquire has spoken. If it said no, the borrower goes back to its place, unless it wants
-/// no more. False: the machine was not asked.
+/// before_acquire has answered. After a no the borrower goes back to its place, unless it was
+/// canceled or destroyed. False: the machine was not called.
 bool world::admit(borrower& who, bool fit) {
     who.what = doing::looked_at;
     places_[who.slot].fit = fit;
@@ -84,31 +83,31 @@ bool world::admit(borrower& who, bool fit) {
 
 // Crowds.
 
-/// Everybody from the first on who does nothing acquires. Not all are equally patient.
+/// Every borrower from the first on that does nothing acquires. They are not equally patient.
 bool world::crowd(std::uint32_t first, std::uint32_t patience) {
-    bool asked = false;
+    bool called = false;
     for (std::size_t i = first % borrowers_.size(); i < borrowers_.size(); ++i) {
         if (!fits(borrowers_[i], decision::kind::acquire)) continue;
         auto own = static_cast<std::uint32_t>(patience * (i + 1) % 601);
         acquire(borrowers_[i], patience == 0 ? 0 : 1 + own, false);
         absorb();
-        asked = true;
+        called = true;
     }
-    return asked;
+    return called;
 }
 
-/// Everybody from the first on whose acquire has not ended is canceled, or destroyed.
+/// Every borrower from the first on whose acquire has not ended is canceled or destroyed.
 bool world::storm(std::uint32_t first, bool destroys) {
-    bool asked = false;
+    bool called = false;
     for (std::size_t i = first % borrowers_.size(); i < borrowers_.size(); ++i) {
         borrower& who = borrowers_[i];
         if (!is_suspended(who)) continue;
         if (destroys && fits(who, decision::kind::destroy)) destroy(who);
         else cancel(who);
         absorb();
-        asked = true;
+        called = true;
     }
-    return asked;
+    return called;
 }
 
 }  // namespace cenote::sim

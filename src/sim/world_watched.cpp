@@ -1,4 +1,4 @@
-// What a spectator is shown. Nothing here is run for anybody who is not watched.
+// What a spectator is shown. Without a spectator nothing here runs.
 #include <algorithm>
 #include <tuple>
 
@@ -16,13 +16,13 @@ actor world::actor_of(const gatherer& who) const {
             .number = static_cast<std::size_t>(&who - gatherers_.data())};
 }
 
-/// Whom the machine means by this name, whether or not it still waits.
+/// The borrower or gatherer with this cookie, whether or not it still waits.
 actor world::actor_called(std::uint64_t cookie) {
     if (const gatherer* g = gatherer_named(cookie)) return actor_of(*g);
     return actor_of(borrowers_[cookie % borrowers_.size()]);
 }
 
-/// How many are served before somebody with this turn, and one more.
+/// The place of a waiter with this turn, from 1.
 std::size_t world::place_in_line(core::instant turn_of_it, std::uint64_t came) const {
     std::size_t before = 0;
     for (const borrower& b : borrowers_)
@@ -38,7 +38,7 @@ void world::note(const actor& who, const core::answer& a, std::size_t in_line,
                  core::instant deadline) {
     switch (a.what) {
         case core::answer::kind::granted:
-            // Whoever wants several gets them by actions.
+            // A gatherer is granted its resources by actions.
             if (who.what != actor::kind::gatherer)
                 followed_.push_back(
                     {.what = consequence::kind::granted, .who = who, .slot = a.slot});
@@ -85,7 +85,7 @@ void world::note(const core::action& a) {
     }
 }
 
-/// Most of what is reported shows anyway.
+/// Most reports repeat what is shown already.
 void world::note_report(const core::action& a) {
     if (a.event == event_kind::breaker_changed)
         followed_.push_back({.what = consequence::kind::circuit, .breaker = a.circuit});
@@ -97,7 +97,7 @@ void world::note_report(const core::action& a) {
                                  .why = a.why});
 }
 
-/// Who will act and on what, before that changes it.
+/// The actor and the slot of a decision, before it is carried out.
 scene world::foresee(const decision& d) const {
     scene s;
     s.what = d;
@@ -127,18 +127,18 @@ void world::step_watched(const decision& d) {
     scene s = foresee(d);
     core::instant before = now_;
     followed_.clear();
-    bool asked = false;
+    bool called = false;
     try {
-        asked = carry_out(d);
+        called = carry_out(d);
     } catch (const finding&) {
         s.passed = now_ - before;
         show(s);
         throw;
     }
     s.passed = now_ - before;
-    if (d.what == decision::kind::pass) s.unnoticed = !asked;
+    if (d.what == decision::kind::pass) s.unnoticed = !called;
     else if (d.what > decision::kind::admit && d.what != decision::kind::judge)
-        s.passed_over = !asked;
+        s.passed_over = !called;
     if (d.what == decision::kind::gather && !gatherers_.empty())
         s.count = gatherers_[d.a % gatherers_.size()].count;
     show(s);

@@ -426,6 +426,6 @@ INSTANTIATE_TEST_SUITE_P(pool_world, planted,
                                          "dirty_goes_back_without_reset", "failed_reset_goes_back",
                                          "probe_after_idle_ignored", "backoff_forgets_to_retry",
                                          "refill_stops_after_a_failure", "detach_keeps_the_slot",
-                                         "hand_over_passes_on_the_worn", "pause_lends_all_the_same",
-                                         "pause_opens_all_the_same", "resume_serves_nobody",
-                                         "fewer_are_opened_all_the_same"));
+                                         "hand_over_passes_on_the_worn", "paused_pool_lends",
+                                         "paused_pool_opens", "resume_serves_no_waiter",
+                                         "resize_opens_the_old_max"));

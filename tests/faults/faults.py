@@ -33,13 +33,13 @@ WORLD = "src/sim/world.cpp"
 # (name, what the reader must know, (file, text with its «part», replacement of the part) …)
 FAULTS = (
     # A place that becomes free serves the line.
-    ("discard_wakes_nobody", "A discard serves no waiter.",
+    ("discard_serves_no_waiter", "A discard serves no waiter.",
      (MACHINE, "take_back(now, id, how, out); «» settle(now, out);",
       "if (how == condition::discard) return;")),
-    ("rejected_release_wakes_nobody", "A rejected release serves no waiter.",
+    ("rejected_release_serves_no_waiter", "A rejected release serves no waiter.",
      (MACHINE, "take_back(now, id, how, out); «» settle(now, out);",
       "if (how == condition::rejected) return;")),
-    ("failed_open_wakes_nobody", "A failed open frees its slot, and no other open begins.",
+    ("failed_open_serves_no_waiter", "A failed open frees its slot, and no other open begins.",
      (MACHINE, "fail_open(now, id, how == outcome::failed_finally, out); «» } else {",
       "return true;")),
     ("failed_open_keeps_its_slot", "A failed open is closed like a resource.",
@@ -70,7 +70,7 @@ FAULTS = (
      (PACER, "«retry_at_ = next_token();»", "")),
     ("hanging_opens_block_the_rest", "No scout is sent when opens hang.",
      (PACER, "if («!hangs || !possible») return never;", "true")),
-    ("strays_without_end", "What made way takes up no room.",
+    ("strays_take_no_room", "What made way takes up no room.",
      (SETTLE, "slots_.total() + «strays_.size()»", "std::size_t{0}")),
     ("oldest_open_makes_way", "The oldest open makes way instead of the youngest.",
      (SETTLE, "youngest == no_slot || «s.call > slots_[youngest].call»",
@@ -80,7 +80,7 @@ FAULTS = (
     ("newcomer_overtakes_the_line", "A new waiter gets the ticket of the head.",
      (MACHINE, "«» waiter w = waiter_of(now, who); w.ticket = ticket;",
       "if (!line_.empty()) ticket = line_.first().ticket;")),
-    ("who_cannot_wait_waits", "A caller that cannot wait is made to wait.",
+    ("caller_that_cannot_wait_waits", "A caller that cannot wait is made to wait.",
      (MACHINE, "if («who.cannot_wait») { tried_ = true;", "false")),
     ("line_is_last_in_first_out", "The waiter that came last is served first.",
      (LINE_HEADER, "bool last = «q.tail != none && get(q.tail).who.ticket < who.ticket»;",
@@ -109,7 +109,7 @@ FAULTS = (
     ("equal_deadlines_ignore_tickets", "Of equal deadlines the first found is refused first.",
      (LINE, "return «x.deadline != y.deadline ? x.deadline < y.deadline : x.ticket < y.ticket»;",
       "x.deadline < y.deadline")),
-    ("deadlines_are_always_in_order", "A deadline earlier than the last one is not put on the heap.",
+    ("deadlines_are_always_in_order", "A deadline that falls is not put on the heap.",
      (LINE, "if («at < q.latest» || n.next != none) {", "false")),
     ("old_places_are_in_order", "A deadline at an old place is not put on the heap.",
      (LINE, "if (at < q.latest || «n.next != none») {", "false")),
@@ -122,9 +122,9 @@ FAULTS = (
       "std::size_t{0}")),
 
     # Early refusal when the line is late.
-    ("sheds_nobody", "A late line refuses no waiter early.",
+    ("late_line_sheds_none", "A late line refuses no waiter early.",
      (SHEDDER, "return «late_» ? after(after(arrived, target_), target_)", "false")),
-    ("late_for_ever", "A line that was late stays late.",
+    ("line_stays_late", "A line that was late stays late.",
      (SHEDDER, "late_ = «ends_ != long_ago && shortest_ > target_»;",
       "late_ || (ends_ != long_ago && shortest_ > target_)")),
     ("sheds_the_reserved", "A waiter of priority reserved is refused early.",
@@ -135,12 +135,12 @@ FAULTS = (
     ("some_is_enough_for_many", "A gatherer gets fewer than it wants.",
      (SETTLE, "if («slots_.kept() < wanted») return false;", "slots_.kept() == 0"),
      (SETTLE, "std::size_t i = 0; «i < wanted»;", "i < wanted && slots_.kept() > 0")),
-    ("kept_for_nobody", "What was kept for a gatherer stays kept when it has gone.",
+    ("kept_for_no_waiter", "What was kept for a gatherer stays kept when it has gone.",
      (SETTLE, "«» while (slots_.kept() > 0) slots_.move(slots_.oldest(idle_kind::kept)",
       "return;")),
     ("many_count_as_one", "A gatherer counts as a waiter for one.",
      (SETTLE, ".wanted = «line_.wanted()»", "line_.size()")),
-    ("who_wants_too_many_waits", "A resize leaves a waiter in line that wants more than max.",
+    ("waiter_for_too_many_stays", "A resize leaves a waiter in line that wants more than max.",
      (CONTROL, "«for (waiter_id id; line_.has(id = line_.who_wants_more_than(max));)"
                " refuse(id, errc::deadlock, out);»", "")),
     ("kept_ones_hide_a_deadlock", "What is kept for a waiting head counts as free.",
@@ -173,7 +173,7 @@ FAULTS = (
      (WORLD, "take_out(who);«» }",
       "if (who.what == doing::told && who.slot != core::no_slot) {"
       " machine_.release(now_, who.slot, condition::clean, 0, nanoseconds{0}, mine_);"
-      " model_.release(now_, who.slot, condition::clean, 0, theirs_);"
+      " model_.release(now_, who.slot, condition::clean, 0);"
       " who.slot = core::no_slot; tell(who); }")),
 
     # A coroutine that is destroyed.
@@ -209,7 +209,7 @@ FAULTS = (
     ("stopped_one_asks_again", "A canceled coroutine goes back to its place in line.",
      (COROUTINE, "else if («who.stopped») tell(who);", "false"),
      (SMALL_WORLD, "if («who.stopped») return tell(who", "false")),
-    ("close_forgets_who_is_admitted", "A close loses those whose resource is being looked at.",
+    ("close_forgets_admissions", "A close loses those whose resource is being looked at.",
      (WORLD, "closed_ = true;«» machine_.close(",
       "for (borrower& b : borrowers_) if (b.what == doing::admitting) end(b);")),
 
@@ -257,7 +257,7 @@ FAULTS = (
      (EXPRESS, "if («line_.size() >= settings_.line_max») return false;", "false")),
     ("express_forgets_what_becomes_idle", "Express does not note when its resource is due.",
      (EXPRESS, "«note_idle(now, s);» const waiter& w", "")),
-    ("express_lets_everybody_wait", "Express lets callers wait that must be refused.",
+    ("express_lets_all_callers_wait", "Express lets callers wait that must be refused.",
      (MACHINE, "if («plain») { waiter w = waiter_of(now, who);", "true"),
      (EXPRESS, "if («who.deadline <= now») return false;", "false")),
     ("express_passes_by_the_set_aside", "Express overlooks that the next head has a claim.",
@@ -317,7 +317,7 @@ FAULTS = (
      (COMEBACKS, "if («!are_likely(lends)») return;", "true")),
     ("coroutines_have_turns", "What a coroutine was lent is set aside for its thread.",
      (TURNS, "if (thread == 0 || «!s.by_thread» || !head_grants_turns())", "false")),
-    ("anybody_has_what_is_set_aside", "Every thread has what is set aside for one.",
+    ("any_thread_takes_what_is_aside", "Every thread has what is set aside for one.",
      (TURNS, "if («s.holder == thread» && may_stay_aside(now, s))", "true")),
     ("what_is_set_aside_is_never_given", "What was not taken back in time stays aside.",
      (TURNS, "«» if (missed) comebacks_.missed(lends_);", "if (missed) return;")),
@@ -410,7 +410,7 @@ FAULTS = (
      (HEADER, "if («slots_.surplus()») return retire_reason::surplus;", "false")),
     ("too_many_stay_idle", "After a resize what is too many stays idle.",
      (CONTROL, "«doom_surplus();» settle(now, out);", "")),
-    ("fewer_are_opened_all_the_same", "After a resize the old max is opened.",
+    ("resize_opens_the_old_max", "After a resize the old max is opened.",
      (SETTLE, "return {.max = «slots_.max()», .min_size", "slots_.places()")),
 
     # Calls and their answers.
@@ -429,7 +429,7 @@ FAULTS = (
     ("refill_stops_after_a_failure", "After a failed open the minimum is not restored.",
      (PACER, "«» if (instant at = due(s.wanted > 0); at > now)",
       "if (!well() && s.wanted == 0) return 0;")),
-    ("final_error_retried_for_ever", "A final error of an open refuses no waiter.",
+    ("final_error_is_retried", "A final error of an open refuses no waiter.",
      (MACHINE, "if («!final && settings_.open_errors != open_errors::fail_fast») return;",
       "true")),
     ("fail_fast_retries", "open_errors::fail_fast waits for the next open.",
@@ -457,11 +457,11 @@ FAULTS = (
      (CONTROL, "maintains_ = false; «pay_all_debts(now, out);»", "")),
 
     # Pause and maintenance.
-    ("pause_lends_all_the_same", "A paused pool lends.",
+    ("paused_pool_lends", "A paused pool lends.",
      (SETTLE, "if («!paused_» && (!line_.empty() || tried_)) lend_idle(now, out);", "true")),
-    ("pause_opens_all_the_same", "A paused pool opens.",
+    ("paused_pool_opens", "A paused pool opens.",
      (SETTLE, "if («!paused_») open_missing(now, out);", "true")),
-    ("resume_serves_nobody", "A resume serves no waiter.",
+    ("resume_serves_no_waiter", "A resume serves no waiter.",
      (CONTROL, "paused_.set(false); «settle(now, out);»", "")),
     ("suspended_refills", "Suspended maintenance restores the minimum.",
      (SETTLE, "bool fills = warmed_ && «maintains_» && !inactive;", "true")),
@@ -475,11 +475,11 @@ FAULTS = (
      (CONTROL, "refuse(line_.head(), «errc::closed», out)", "errc::timed_out")),
 
     # The circuit breaker.
-    ("inactive_lends_all_the_same", "An inactive pool lends.",
+    ("inactive_pool_lends", "An inactive pool lends.",
      (MACHINE, "if («!lets_in(who.count)») return refused(errc::unavailable);", "false")),
     ("inactive_keeps_its_waiters", "A pool that becomes inactive keeps its waiters.",
      (CONTROL, "«refuse_shut_out(out);» settle(now, out);", "")),
-    ("recovering_lets_everybody_in", "A recovering pool lends more than its probes.",
+    ("recovering_ignores_its_probes", "A recovering pool lends more than its probes.",
      (CIRCUIT, "breaker_state::recovering && «trying < probes_»);", "true")),
     ("trial_never_ends", "A trial counts after its lease has ended.",
      (CONTROL, "if («!s.trial») return;", "true")),
@@ -546,7 +546,7 @@ def plant(root):
             if path not in sources:
                 sources[path] = schema.Source((root / path).read_text(encoding="utf-8"))
             try:
-                change = schema.Change(*sources[path].find(text), number, new)
+                change = sources[path].change(text, number, new)
             except schema.Misfit as why:
                 sys.exit(f"faults.py: a fault that no longer applies: {name}: {why}, in {path}")
             changes.setdefault(path, []).append(change)

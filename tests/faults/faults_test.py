@@ -20,7 +20,6 @@ class Generator(unittest.TestCase):
     """The whole list, planted in a copy of the sources."""
 
     def setUp(self):
-        # pylint: disable=consider-using-with
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
         self.root = Path(self.folder.name)
@@ -77,7 +76,7 @@ class Schema(unittest.TestCase):
     def switched(text, *changes):
         """The text with changes (wanted, new), numbered from 1."""
         source = schema.Source(text)
-        code = schema.switched(text, [schema.Change(*source.find(wanted), number, new)
+        code = schema.switched(text, [source.change(wanted, number, new)
                                       for number, (wanted, new) in enumerate(changes, 1)])
         return code.replace(schema.IS_ON, "on")
 

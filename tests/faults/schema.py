@@ -22,6 +22,7 @@ class Change:
     end: int
     number: int
     new: str
+    is_statement: bool
 
 
 def tokens(source):
@@ -53,6 +54,11 @@ class Source:
         before = self.tokens[starts[0] + first - 1]
         return before[2], before[2]
 
+    def change(self, wanted, number, new):
+        """A change of the part: of statements if there is a semicolon in it, or nothing at all."""
+        begin, end = self.find(wanted)
+        return Change(begin, end, number, new, begin == end or ";" in self.text[begin:end])
+
     def replace(self, wanted, new):
         """A source in which the part is replaced."""
         begin, end = self.find(wanted)
@@ -62,8 +68,7 @@ class Source:
 def switched(text, changes):
     """The text with every change switched at run time, on as many lines as before.
 
-    A part with a semicolon, or without anything, is statements; any other is an expression. Parts
-    may lie within each other: then the inner change is in the original of the outer one.
+    Parts may lie within each other: then the inner change is in the original of the outer one.
     """
     def inner(outer, other):
         """Whether the other part lies within the outer, and is not the same."""
@@ -83,7 +88,7 @@ def switched(text, changes):
                 raise Misfit(f"two changes overlap: {text[first.begin:first.end]}")
             code = write(first.begin, first.end, nested)
             for c in same:
-                code = switch(c.number, c.new, code)
+                code = switch(c, code)
             out += [text[at:first.begin], code]
             at = first.end
         return "".join(out) + text[at:end]
@@ -91,9 +96,11 @@ def switched(text, changes):
     return write(0, len(text), sorted(changes, key=lambda c: (c.begin, c.end > c.begin, -c.end)))
 
 
-def switch(number, new, old):
-    """Code that is `new` if the number is switched on, else `old`."""
-    new = " ".join(new.split())
-    if old and ";" not in old:
-        return f"({IS_ON}({number}) ? ({new}) : ({old}))"
-    return f" {{ if ({IS_ON}({number})) {{ {new} }} else {{ {old} }} }}"
+def switch(change, old):
+    """Code that is the new one if the change is on, else the old one."""
+    new = " ".join(change.new.split())
+    if change.is_statement:
+        return f" {{ if ({IS_ON}({change.number})) {{ {new} }} else {{ {old} }} }}"
+    if new in ("true", "false"):
+        old = f"bool(({old}))"
+    return f"({IS_ON}({change.number}) ? ({new}) : ({old}))"

@@ -1,13 +1,13 @@
-// Exhaustive cancellation and exhaustive answers, in virtual time.
+// Cancels small worlds at every point, and has every verb answer in every way.
 //
 // Twelve small worlds, each played by threads, by coroutines, and by both: a cancel at every point
-// where somebody is suspended, and at every pair of them; coroutines are also destroyed there. Six
-// verbs, each answering in each of six ways: 46 656 configurations of one scenario.
+// where a borrower is suspended, and at every pair of points; coroutines are also destroyed there.
+// Six verbs, each answering in each of six ways: 46 656 configurations of one scenario.
 //
-// To see one run again, step by step:
+// To repeat one run, step by step:
 //   CENOTE_CANCELS=3:1,5:2d exhaustive_test --gtest_filter='*cancel_everywhere*/NAME'
 //   CENOTE_CONFIGURATION=012345 exhaustive_test --gtest_filter='every_answer.*'
-// and with CENOTE_PLANT=NAME, if that was how it failed.
+// and with CENOTE_PLANT=NAME, if a planted fault made it fail.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -42,8 +42,8 @@ std::string from_environment(const char* name) {
     return value == nullptr ? "" : value;
 }
 
-/// The one run that is to be seen again; empty: all of them are wanted.
-std::string run_to_see(const char* variable) {
+/// The run to repeat; empty: all runs are wanted.
+std::string run_to_repeat(const char* variable) {
     std::string text = from_environment(variable);
     std::string fault = from_environment("CENOTE_PLANT");
     bool known = text.empty() || fault.empty() || faults::plant(fault);
@@ -51,7 +51,7 @@ std::string run_to_see(const char* variable) {
     return text;
 }
 
-/// Nothing happens by itself: no age, no sweep, no probe.
+/// Without age limits, sweeps and probes.
 options calm(std::size_t max) {
     options o;
     o.max = max;
@@ -69,10 +69,10 @@ options calm(std::size_t max) {
 
 constexpr std::array casts = {cast::threads, cast::coroutines, cast::mixed};
 
-/// In the order of `casts`: where somebody is suspended, step by step, one by one.
+/// In the order of `casts`: how many points there are at which a borrower is suspended.
 using points_by_cast = std::array<std::size_t, casts.size()>;
 
-/// A small world, and what is known of it if nobody cancels.
+/// A small world, and the result of a run without cancels.
 struct known {
     script world;
     std::string ends;
@@ -105,8 +105,8 @@ known an_open_in_flight() {
     return k;
 }
 
-/// Failed, abandoned with a late answer that meets the next attempt, failed for good; whoever comes
-/// later is served.
+/// The first open fails, the second is abandoned and answers during the third, which fails finally;
+/// a later borrower is served.
 known failing_opens() {
     known k = make("failing_opens", 1,
                    {{0ms, 5ms}, {1ms, 5ms, ending::release, 40ms}, {2ms, 5ms}, {200ms, 5ms}},
@@ -142,7 +142,7 @@ known a_discard() {
     return k;
 }
 
-/// before_acquire says no twice; whoever it was said to goes back to its place.
+/// before_acquire says no twice; the borrower goes back to its place.
 known an_unfit_one() {
     known k = make("an_unfit_one", 2, {{0ms, 5ms}, {0ms, 5ms}, {1ms, 5ms}, {2ms, 5ms}}, "ssss",
                    {31, 72, 53});
@@ -222,7 +222,7 @@ std::vector<cancellation> from_text(const std::string& text) {
     return cancels;
 }
 
-/// One small world, and who plays in it.
+/// One small world, and its cast.
 struct performance {
     known what;
     cast by{};
@@ -248,18 +248,18 @@ const std::vector<performance>& all_performances() {
     return all;
 }
 
-/// Somebody leaves at a point where it is suspended.
+/// A cancel, or a destruction, at a point where a borrower is suspended.
 struct way_out {
     suspension from;
     bool destroys = false;
 
     cancellation what() const { return {from.step, from.who, destroys}; }
     bool is_certain() const { return destroys || from.where == suspension::kind::in_line; }
-    /// A cancel after the outcome is told comes too late.
+    /// After the outcome is told a cancel comes too late.
     bool is_possible() const { return destroys || from.where != suspension::kind::told; }
 };
 
-/// Every run of one performance: undisturbed, with each way out, with each pair of them.
+/// Every run of one performance: undisturbed, with each way out, with each pair of ways out.
 class exploration {
 public:
     explicit exploration(const performance& p) : world_(p.world()), name_(p.name()) {
@@ -290,9 +290,8 @@ private:
         if (point.coroutine) ways.push_back({point, true});
     }
 
-    /// Two ways out from points of the undisturbed run. The second may come too late and find
-    /// somebody who has got what it wanted, or be the second one of the same borrower. At the same
-    /// point either can be first.
+    /// Two ways out from points of the undisturbed run. The second may come too late, or concern
+    /// the same borrower. At the same step either can be first.
     void leave_both(const way_out& p, const way_out& q) {
         ++pairs;
         bool same = p.from.who == q.from.who;
@@ -305,7 +304,7 @@ private:
         run({q.what(), p.what()}, in_line ? 2 : q.is_certain() ? 1 : 0, 2);
     }
 
-    /// Whoever leaves changes what follows: whoever is suspended only then can leave, too.
+    /// A way out changes what follows: borrowers that are suspended only then can leave, too.
     void leave_later(const way_out& p, const account& disturbed) {
         const auto& before = calm_.points;
         std::vector<way_out> ways;
@@ -328,7 +327,7 @@ private:
             account a = play(world_, cancels);
             auto left = std::count(a.ends.begin(), a.ends.end(), 'x') +
                         std::count(a.ends.begin(), a.ends.end(), 'd');
-            if (left < least || left > most) found(cancels, "the wrong ones have left");
+            if (left < least || left > most) found(cancels, "too few or too many have left");
             if (result != nullptr) *result = std::move(a);
         } catch (const finding& f) {
             found(cancels, f.what());
@@ -351,7 +350,7 @@ private:
 /// How a failing test names its world.
 void PrintTo(const performance& p, std::ostream* out) { *out << p.name(); }
 
-/// How many pairs of ways out at the same step, but of different borrowers there are.
+/// How many pairs of ways out there are at the same step, of different borrowers.
 std::size_t neighbours(const std::vector<suspension>& points) {
     std::map<std::size_t, std::vector<std::size_t>> ways;  // of each borrower, by step
     for (const suspension& p : points) ways[p.step].push_back(p.coroutine ? 2 : 1);
@@ -370,9 +369,9 @@ std::size_t count_in_line(const std::vector<suspension>& points) {
 
 class cancel_everywhere : public testing::TestWithParam<performance> {};
 
-TEST_P(cancel_everywhere, and_everyone_ends_in_exactly_one_way) {
+TEST_P(cancel_everywhere, and_every_acquire_ends_in_exactly_one_way) {
     const performance& p = GetParam();
-    if (std::string text = run_to_see("CENOTE_CANCELS"); !text.empty()) {
+    if (std::string text = run_to_repeat("CENOTE_CANCELS"); !text.empty()) {
         account a = play(p.world(), from_text(text), &std::cout);
         std::cout << p.name() << ' ' << text << ": " << a.ends << '\n';
         return;
@@ -382,7 +381,7 @@ TEST_P(cancel_everywhere, and_everyone_ends_in_exactly_one_way) {
     const std::vector<suspension>& points = e.undisturbed().points;
     EXPECT_EQ(e.undisturbed().ends, p.what.ends);
     EXPECT_EQ(points.size(), p.what.points[static_cast<std::size_t>(p.by)]);
-    EXPECT_EQ(count_in_line(points), e.undisturbed().waits) << "the machine's count of who waited";
+    EXPECT_EQ(count_in_line(points), e.undisturbed().waits) << "the machine's count of waiters";
     auto coroutines = static_cast<std::size_t>(std::count_if(
         points.begin(), points.end(), [](const suspension& at) { return at.coroutine; }));
     std::size_t n = points.size() + coroutines;  // these also have another way out
@@ -440,8 +439,8 @@ std::optional<configuration> parse(const std::string& text) {
     return c;
 }
 
-/// How a call of the connector is answered that has `limit`. A late answer comes when the next
-/// attempt is already under way.
+/// How a call of the connector with this timeout is answered. A late answer comes during the next
+/// attempt.
 reply reply_of(way w, duration limit) {
     switch (w) {
         case way::at_once: return {};
@@ -456,7 +455,7 @@ reply reply_of(way w, duration limit) {
 
 constexpr duration patience = 40ms;
 
-/// A hook has no deadline but its borrower's: too late is a no after that.
+/// A hook has no deadline but its borrower's: too late is a no after this deadline.
 reply hook_reply_of(way w) {
     switch (w) {
         case way::too_late: return {patience + 20ms, outcome::failed};
@@ -468,8 +467,8 @@ reply hook_reply_of(way w) {
 /// How often a party answers as configured.
 enum class often : std::uint8_t { every_other_time, always };
 
-/// And to whom.
-struct manner {
+/// A column of configurations: how often a party answers so, and to which borrowers.
+struct regime {
     often how_often{};
     cast to{};
 };
@@ -485,12 +484,12 @@ std::vector<reply> replies_of(std::size_t good_first, reply told, often how_ofte
     return replies;
 }
 
-/// The first opens go well, so that there is something to probe; and the first before_release, so
-/// that there is something to reset.
+/// The first opens succeed, so that there is something to probe, and so does the first
+/// before_release, so that there is something to reset.
 constexpr std::array<std::size_t, party_count> good_first = {2, 0, 0, 0, 0, 1};
 
 /// Three borrowers on two resources, each of which is probed before it is lent.
-script scenario(const configuration& c, manner how) {
+script scenario(const configuration& c, regime how) {
     script s;
     s.name = digits(c);
     s.settings = calm(2);
@@ -519,8 +518,8 @@ script scenario(const configuration& c, manner how) {
         bool hook = i >= limits.size();
         reply told = hook ? hook_reply_of(c[i]) : reply_of(c[i], limits[i]);
         s.replies[i] = replies_of(good_first[i], told, how.how_often);
-        // A mute hook keeps its borrower and a resource until the end. Twice would be the end of
-        // everything, before every verb has come up.
+        // A mute hook keeps its borrower and a resource until the end. With two of them the world
+        // would stop before every verb was called.
         if (hook && c[i] == way::mute) s.replies[i].resize(good_first[i] + 1);
     }
     return s;
@@ -535,7 +534,7 @@ struct answers_tried {
 };
 
 /// Empty, or what is wrong.
-std::string try_one(const configuration& c, manner how, answers_tried& so_far,
+std::string try_one(const configuration& c, regime how, answers_tried& so_far,
                     std::ostream* trace = nullptr) {
     ++so_far.runs;
     try {
@@ -543,15 +542,15 @@ std::string try_one(const configuration& c, manner how, answers_tried& so_far,
         so_far.steps += a.steps;
         so_far.ends += a.ends;
         for (std::size_t i = 0; i < party_count; ++i)
-            if (a.asked[i] <= good_first[i] && how.how_often == often::every_other_time)
-                return "a verb did not come up: " + std::to_string(i);
+            if (a.calls[i] <= good_first[i] && how.how_often == often::every_other_time)
+                return "a verb was not called: " + std::to_string(i);
         return {};
     } catch (const finding& f) {
         return f.what();
     }
 }
 
-answers_tried try_every(std::size_t stride, manner how, bool stop_at_first = false) {
+answers_tried try_every(std::size_t stride, regime how, bool stop_at_first = false) {
     answers_tried tried;
     for (std::size_t n = 0; n < configuration_count; n += stride) {
         configuration c = configuration_of(n);
@@ -565,7 +564,7 @@ answers_tried try_every(std::size_t stride, manner how, bool stop_at_first = fal
     return tried;
 }
 
-void see_again(const std::string& text, manner how) {
+void repeat(const std::string& text, regime how) {
     std::optional<configuration> c = parse(text);
     ASSERT_TRUE(c) << text << " is not six digits from 0 to 5";
     answers_tried one;
@@ -573,9 +572,9 @@ void see_again(const std::string& text, manner how) {
     std::cout << text << ": " << one.ends << '\n';
 }
 
-void expect_all_well(manner how) {
-    if (std::string text = run_to_see("CENOTE_CONFIGURATION"); !text.empty())
-        return see_again(text, how);
+void expect_all_well(regime how) {
+    if (std::string text = run_to_repeat("CENOTE_CONFIGURATION"); !text.empty())
+        return repeat(text, how);
     std::size_t stride = support::slowly ? 7 : 1;
     answers_tried tried = try_every(stride, how);
     EXPECT_EQ(tried.findings, 0u) << tried.report;
@@ -583,7 +582,7 @@ void expect_all_well(manner how) {
     std::cout << tried.runs << " configurations, " << tried.steps << " steps; visits:";
     for (char end : std::string("stfc-")) {
         auto count = std::count(tried.ends.begin(), tried.ends.end(), end);
-        EXPECT_GT(count, 0) << "nobody ended so: " << end;
+        EXPECT_GT(count, 0) << "no visit ended with " << end;
         std::cout << ' ' << count << end;
     }
     std::cout << '\n';
@@ -599,8 +598,8 @@ TEST(every_answer, of_every_verb_to_coroutines) {
     expect_all_well({often::every_other_time, cast::coroutines});
 }
 
-// Two opens at a time, both in vain: the second one's success must not forget the first one's
-// failure. Machine and model once agreed that it may.
+// Two opens at a time bring resources that are unfit: the success of the second open must not erase
+// the failure of the first. Machine and model once agreed that it may.
 TEST(every_answer, unfit_ones_are_opened_under_the_backoff) {
     script s;
     s.settings = calm(2);
@@ -610,8 +609,8 @@ TEST(every_answer, unfit_ones_are_opened_under_the_backoff) {
     s.last_reply_stays = true;
     s.lasts = 400ms;
     account a = play(s, {});
-    // One attempt per 16 ms at most, each of up to two opens, and those of the end.
-    EXPECT_LE(a.asked[0], 2 * 400 / 16 + 10u);
+    // At most one attempt per 16 ms, each of up to two opens, and the opens at the end.
+    EXPECT_LE(a.calls[0], 2 * 400 / 16 + 10u);
 }
 
 TEST(every_answer, has_a_name_of_its_own) {
@@ -623,7 +622,7 @@ TEST(every_answer, has_a_name_of_its_own) {
     EXPECT_FALSE(parse("012346"));
 }
 
-// Whether all this can fail.
+// Whether these tests can fail.
 
 class planted : public testing::TestWithParam<const char*> {
 protected:
@@ -631,12 +630,12 @@ protected:
     ~planted() override { faults::plant("none"); }
 };
 
-class planted_and_cancelled : public planted {};
+class planted_and_canceled : public planted {};
 class planted_and_answered : public planted {};
 
 std::string name_of_fault(const testing::TestParamInfo<const char*>& test) { return test.param; }
 
-TEST_P(planted_and_cancelled, is_found) {
+TEST_P(planted_and_canceled, is_found) {
     std::string report;
     for (const performance& p : all_performances()) {
         report = exploration(p).report;
@@ -649,26 +648,26 @@ TEST_P(planted_and_cancelled, is_found) {
 TEST_P(planted_and_answered, is_found) {
     answers_tried tried = try_every(7, {often::every_other_time, cast::threads}, true);
     EXPECT_EQ(tried.findings, 1u) << GetParam() << " survived";
-    EXPECT_EQ(tried.report.find("did not come up"), std::string::npos) << "that is no finding";
+    EXPECT_EQ(tried.report.find("was not called"), std::string::npos) << "that is no finding";
     std::cout << "answers: " << tried.report;
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    each, planted_and_cancelled,
+    each, planted_and_canceled,
     testing::Values(
         "backoff_forgets_to_retry", "bounded_never_hands_over", "call_without_deadline",
         "cancel_after_grant_lends_twice", "cancel_kills_the_open",
         "cancel_leaves_the_waiter_in_line", "close_counts_waiters_as_timed_out",
         "close_hands_out_an_opening_one", "deadline_one_late", "destroyed_one_asks_again",
         "destroyed_one_is_told", "destroyed_one_keeps_its_lease", "detach_keeps_the_slot",
-        "dirty_goes_back_without_reset", "failed_open_keeps_its_slot", "failed_open_wakes_nobody",
-        "failed_probe_costs_the_place", "failed_probe_restarts_the_deadline",
-        "failed_reset_goes_back", "final_error_retried_for_ever", "hand_over_passes_on_the_worn",
-        "late_answer_believed", "line_is_last_in_first_out", "newcomer_overtakes_the_line",
-        "old_generation_lent_again", "opens_counted_only_when_done", "opens_ignore_closing_ones",
-        "probe_after_idle_ignored", "spike_opens_for_every_waiter", "stale_cancel_hits_another",
-        "stopped_one_asks_again", "unfit_costs_the_place", "unfit_ones_reopened_at_once",
-        "vacant_before_close_finished"),
+        "dirty_goes_back_without_reset", "failed_open_keeps_its_slot",
+        "failed_open_serves_no_waiter", "failed_probe_costs_the_place",
+        "failed_probe_restarts_the_deadline", "failed_reset_goes_back", "final_error_is_retried",
+        "hand_over_passes_on_the_worn", "late_answer_believed", "line_is_last_in_first_out",
+        "newcomer_overtakes_the_line", "old_generation_lent_again", "opens_counted_only_when_done",
+        "opens_ignore_closing_ones", "probe_after_idle_ignored", "spike_opens_for_every_waiter",
+        "stale_cancel_hits_another", "stopped_one_asks_again", "unfit_costs_the_place",
+        "unfit_ones_reopened_at_once", "vacant_before_close_finished"),
     name_of_fault);
 
 INSTANTIATE_TEST_SUITE_P(
@@ -676,12 +675,12 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         "backoff_forgets_to_retry", "call_without_deadline", "close_hands_out_an_opening_one",
         "close_keeps_probing_ones", "deadline_one_late", "dirty_goes_back_without_reset",
-        "discard_wakes_nobody", "failed_open_keeps_its_slot", "failed_open_wakes_nobody",
+        "discard_serves_no_waiter", "failed_open_keeps_its_slot", "failed_open_serves_no_waiter",
         "failed_probe_costs_the_place", "failed_probe_restarts_the_deadline",
-        "failed_reset_goes_back", "final_error_retried_for_ever", "hand_over_forgets_what_is_due",
+        "failed_reset_goes_back", "final_error_is_retried", "hand_over_forgets_what_is_due",
         "late_answer_believed", "line_is_last_in_first_out", "newcomer_overtakes_the_line",
         "opens_counted_only_when_done", "opens_ignore_closing_ones", "probe_after_idle_ignored",
-        "refill_stops_after_a_failure", "rejected_release_wakes_nobody",
+        "refill_stops_after_a_failure", "rejected_release_serves_no_waiter",
         "spike_opens_for_every_waiter", "tried_open_never_ends", "unfit_ones_reopened_at_once",
         "uses_not_counted", "vacant_before_close_finished"),
     name_of_fault);

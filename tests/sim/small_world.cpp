@@ -1,4 +1,4 @@
-// Plays the script of a small world and looks at everything after every step.
+// Plays the script of a small world and checks everything after every step.
 #include "sim/small_world.hpp"
 
 #include <algorithm>
@@ -29,24 +29,10 @@ namespace {
 
 const instant beginning = instant{} + std::chrono::hours{1};
 constexpr std::size_t steps_max = 2000;
-constexpr duration at_ease = milliseconds{1};  // what a connector takes when all is well
-// So long the executor of a coroutine is busy with others, and so are the pool's threads.
+constexpr duration usual = milliseconds{1};  // of a connector's call after the script
+// How long the executor of a coroutine and the threads of the pool are busy with others.
 constexpr duration busy = std::chrono::microseconds{500};
 constexpr char not_yet = '-';
-
-void require(bool holds, const char* what) {
-    if (!holds) throw finding(what);
-}
-
-duration timeout_of(verb which, const options& o) {
-    switch (which) {
-        case verb::open: return o.open_timeout;
-        case verb::probe: return o.probe_timeout;
-        case verb::reset: return o.reset_timeout;
-        case verb::close: break;
-    }
-    return o.close_timeout;
-}
 
 char letter_of(errc e) {
     switch (e) {
@@ -54,7 +40,7 @@ char letter_of(errc e) {
         case errc::closed: return 'c';
         case errc::open_failed: return 'f';
         case errc::canceled: return 'x';
-        default: throw finding("nobody is refused for a reason that this world does not know");
+        default: throw finding("this world knows every reason for a refusal");
     }
 }
 
@@ -64,8 +50,8 @@ public:
     account run();
 
 private:
-    // A coroutine that was granted something is admitted if there is a before_acquire: at first a
-    // thread is to look at its resource, then it does. And told, until it is resumed.
+    // If there is a before_acquire, a coroutine with a grant is admitting until a thread looks at
+    // its resource, and looked_at while the thread does. It is told until it is resumed.
     enum class doing : std::uint8_t { nothing, waiting, admitting, looked_at, told, holding };
     struct borrower {
         doing what = doing::nothing;
@@ -74,15 +60,15 @@ private:
         core::waiter_id waiter{};
         std::uint64_t cookie = 0;
         std::uint64_t ticket = 0;
-        std::uint64_t came = 0;  // its place by the world's own count
+        std::uint64_t came = 0;  // its place in line by the world's own count
         instant arrived{};
         instant deadline{};
         slot_id slot = core::no_slot;
         bool wants_out = false;     // is being canceled
-        bool stopped = false;       // has been, as far as it could be
-        bool withdrawn = false;     // destroyed: not to be told
+        bool stopped = false;       // was canceled
+        bool withdrawn = false;     // was destroyed: must not be told
         char told = not_yet;        // how its visit ends when it is resumed
-        bool hook_is_mute = false;  // and so it holds on
+        bool hook_is_mute = false;  // its hook does not answer, so its lease does not end
         bool fit = false;           // before_acquire has said yes
     };
     struct call {
@@ -94,7 +80,7 @@ private:
     struct place {
         bool exists = false;
         bool dirty = false;
-        bool given_up = false;  // discarded, rejected, dead: must not be lent again
+        bool given_up = false;  // discarded, rejected or dead: must not be lent again
     };
     struct event {
         enum class kind : std::uint8_t {
@@ -108,7 +94,7 @@ private:
             happen
         };
         instant at{};
-        std::uint64_t since = 0;  // of two at the same time, the older one
+        std::uint64_t since = 0;  // of two at the same time the smaller is first
         kind what{};
         std::uint64_t whose = 0;  // borrower, call or happening
         outcome how{};
@@ -129,7 +115,7 @@ private:
     // Borrowers.
     void arrive(borrower& who);
     void acquire(borrower& who, bool again);
-    void lent(borrower& who, slot_id slot, bool from_line);
+    void receive(borrower& who, slot_id slot, bool from_line);
     void be_looked_at(borrower& who);
     void granted(borrower& who, bool from_line);
     void tell(borrower& who, char how);
@@ -147,8 +133,8 @@ private:
     void vanish(borrower& who);
     void end(borrower& who, char how);
     void come_again(borrower& who);
-    bool nobody(doing what) const;
-    bool nobody_is_suspended() const;
+    bool none(doing what) const;
+    bool none_is_suspended() const;
     static bool is_suspended(const borrower& who) {
         return who.what != doing::nothing && who.what != doing::holding;
     }
@@ -187,7 +173,7 @@ private:
     instant now_ = beginning;
     core::machine machine_;
     model model_;
-    core::actions mine_, theirs_;
+    core::actions mine_;
     std::vector<borrower> borrowers_;
     std::vector<event> events_;
     std::vector<call> calls_, given_up_;
@@ -196,7 +182,7 @@ private:
     account account_;
     bool closed_ = false;
     bool faults_ = true;
-    bool failed_finally_ = false;  // one of them
+    bool failed_finally_ = false;  // an open has
     std::uint64_t last_event_ = 0, last_cookie_ = 0, last_came_ = 0;
     std::uint64_t acquires_ = 0, canceled_ = 0, opened_ = 0, closes_ = 0, detached_ = 0;
 };
@@ -220,7 +206,7 @@ small_world::small_world(const script& s, const std::vector<cancellation>& cance
 
 account small_world::run() {
     machine_.start(now_, mine_);
-    model_.start(now_, theirs_);
+    model_.tick(now_);
     absorb();
     look();
     play_to_the_end();
@@ -236,15 +222,15 @@ account small_world::run() {
 void small_world::play_to_the_end() {
     auto over = [&] {
         if (next_at() > after(beginning, script_.lasts)) return true;
-        return nobody_is_suspended() && nobody(doing::holding) &&
+        return none_is_suspended() && none(doing::holding) &&
                std::none_of(events_.begin(), events_.end(), [](const event& e) {
                    return e.what == event::kind::arrive || e.what == event::kind::happen;
                });
     };
-    while (!over()) require(step(), "nobody is forgotten");
+    while (!over()) require(step(), "no waiter is forgotten");
 }
 
-/// From now on all is well, and nobody comes any more. Whoever waits must be served in time.
+/// From now on there are no failures and no new acquires. Every waiter must be served in time.
 void small_world::stop_faults() {
     faults_ = false;
     std::erase_if(events_, [](const event& e) { return e.what == event::kind::arrive; });
@@ -253,9 +239,9 @@ void small_world::stop_faults() {
         plan(b.fit ? event::kind::let_go : event::kind::looked, now_, index_of(b));
     }
     instant limit = now_ + std::chrono::seconds{1};
-    while (!nobody(doing::waiting)) {
-        require(step(), "nobody is forgotten once faults have stopped");
-        require(now_ <= limit, "everybody is served in time once faults have stopped");
+    while (!none(doing::waiting)) {
+        require(step(), "no waiter is forgotten once failures have stopped");
+        require(now_ <= limit, "every waiter is served in time once failures have stopped");
     }
 }
 
@@ -263,7 +249,7 @@ void small_world::close_and_drain() {
     happen(happening::kind::close);
     absorb();
     look();
-    // Answers that come when nobody is left to hear them are part of it.
+    // Late answers are part of it.
     while (!machine_.drained() || !events_.empty()) require(step(), "a closed pool drains");
 }
 
@@ -301,10 +287,10 @@ bool small_world::step() {
     return true;
 }
 
-/// Also comes where the machine does not hear of an event: it may be due at this very instant.
+/// Also called for an event that the machine does not see: its timer may be due now.
 void small_world::tick() {
     machine_.tick(now_, mine_);
-    model_.tick(now_, theirs_);
+    model_.tick(now_);
 }
 
 void small_world::happen(const event& e) {
@@ -331,15 +317,15 @@ void small_world::happen(happening::kind what) {
         case happening::kind::close:
             closed_ = true;
             machine_.close(now_, mine_);
-            model_.close(now_, theirs_);
+            model_.close(now_);
             break;
         case happening::kind::retire_all:
             machine_.retire_all(now_, mine_);
-            model_.retire_all(now_, theirs_);
+            model_.retire_all(now_);
             break;
         case happening::kind::suspect_all:
             machine_.suspect_all(now_, mine_);
-            model_.suspect_all(now_, theirs_);
+            model_.suspect_all(now_);
     }
 }
 
@@ -350,11 +336,11 @@ void small_world::plan(event::kind what, instant at, std::uint64_t whose, outcom
 
 reply small_world::next_reply(party who) {
     auto index = static_cast<std::size_t>(who);
-    std::size_t n = account_.asked[index]++;
+    std::size_t n = account_.calls[index]++;
     const std::vector<reply>& told = script_.replies[index];
     if (faults_ && n < told.size()) return told[n];
     if (faults_ && script_.last_reply_stays && !told.empty()) return told.back();
-    return {.after = who < party::before_acquire ? at_ease : duration{}};
+    return {.after = who < party::before_acquire ? usual : duration{}};
 }
 
 // Borrowers.
@@ -376,7 +362,7 @@ void small_world::arrive(borrower& who) {
 }
 
 void small_world::acquire(borrower& who, bool again) {
-    say(again ? "asks again" : "asks", index_of(who));
+    say(again ? "acquires again" : "acquires", index_of(who));
     ++acquires_;
     who.cookie = ++last_cookie_;
     core::request r{.deadline = std::max(who.deadline, now_),
@@ -386,19 +372,19 @@ void small_world::acquire(borrower& who, bool again) {
                     .arrived = who.arrived,
                     .again = again};
     core::answer mine = machine_.acquire(now_, r, mine_);
-    core::answer theirs = model_.acquire(now_, r, theirs_);
+    core::answer theirs = model_.acquire(now_, r);
     theirs.waiter = mine.waiter;  // the model names waiters by their cookies
     require(mine == theirs, "acquire is answered as in the model");
     who.ticket = mine.ticket;
     who.waiter = mine.waiter;
     switch (mine.what) {
-        case core::answer::kind::granted: return lent(who, mine.slot, false);
+        case core::answer::kind::granted: return receive(who, mine.slot, false);
         case core::answer::kind::waiting: who.what = doing::waiting; break;
         case core::answer::kind::refused: refused(who, mine.error);
     }
 }
 
-void small_world::lent(borrower& who, slot_id slot, bool from_line) {
+void small_world::receive(borrower& who, slot_id slot, bool from_line) {
     say("gets", index_of(who), slot);
     const place& p = places_[slot];
     require(!closed_, "a closed pool lends nothing");
@@ -410,14 +396,14 @@ void small_world::lent(borrower& who, slot_id slot, bool from_line) {
         bool overtaken = b.what == doing::waiting && b.came < who.came;
         require(!overtaken || !strict, "first come, first served");
     }
-    require(!from_line || now_ < who.deadline, "nobody is granted after the deadline");
+    require(!from_line || now_ < who.deadline, "no grant comes after the deadline");
     who.slot = slot;
     who.fit = false;
     granted(who, from_line);
 }
 
-/// Threads look at what they get themselves. What is granted at once reaches a coroutine that is
-/// not suspended yet, unless a thread has to look at it first.
+/// A thread looks at its resource itself. A coroutine that is granted something at once is not
+/// suspended, unless a thread has to look at the resource first.
 void small_world::granted(borrower& who, bool from_line) {
     if (!is_coroutine(who) || who.what == doing::looked_at) return be_looked_at(who);
     bool has_hook = !script_.replies[static_cast<std::size_t>(party::before_acquire)].empty();
@@ -449,8 +435,8 @@ void small_world::looked(borrower& who, outcome how) {
 /// The executor of a coroutine is given its handle.
 void small_world::tell(borrower& who, char how) {
     say("is told", index_of(who));
-    require(!who.withdrawn, "nobody is told after it has withdrawn");
-    require(who.what == doing::waiting || who.what == doing::looked_at, "everybody is told once");
+    require(!who.withdrawn, "a destroyed coroutine is told nothing");
+    require(who.what == doing::waiting || who.what == doing::looked_at, "an outcome is told once");
     who.what = doing::told;
     who.told = how;
     plan(event::kind::resume, after(now_, busy), index_of(who));
@@ -458,7 +444,7 @@ void small_world::tell(borrower& who, char how) {
 
 void small_world::resume(borrower& who) {
     say("is resumed", index_of(who));
-    require((who.told == 's') == (who.slot != core::no_slot), "what was granted is there");
+    require((who.told == 's') == (who.slot != core::no_slot), "what is granted exists");
     if (who.told == 's') return be_served(who);
     who.what = doing::nothing;
     end(who, who.told);
@@ -473,21 +459,21 @@ void small_world::be_served(borrower& who) {
 }
 
 /// before_acquire said no: the resource goes, and the borrower goes back to its place, unless it
-/// wants no more.
+/// was canceled or destroyed.
 void small_world::send_back(borrower& who) {
     say("sends back", index_of(who), who.slot);
     slot_id slot = std::exchange(who.slot, core::no_slot);
     places_[slot].given_up = true;
     if (!is_coroutine(who)) who.what = doing::nothing;
     machine_.release(now_, slot, condition::unfit, 0, std::nullopt, mine_);
-    model_.release(now_, slot, condition::unfit, 0, theirs_);
+    model_.release(now_, slot, condition::unfit, 0);
     absorb();
     if (who.withdrawn) return vanish(who);
     if (who.stopped) return tell(who, 'x');
     acquire(who, true);
 }
 
-/// The hold is over; before_release is asked about what comes back to be kept.
+/// The visit is over. before_release looks at a resource that is released.
 void small_world::leave(borrower& who) {
     ending by = present_visit(who).by;
     if (by == ending::detach) return detach(who);
@@ -508,7 +494,7 @@ void small_world::let_go(borrower& who, condition how) {
     p.given_up = how == condition::discard || how == condition::rejected;
     who.what = doing::nothing;
     machine_.release(now_, who.slot, how, 0, duration{}, mine_);
-    model_.release(now_, who.slot, how, 0, theirs_);
+    model_.release(now_, who.slot, how, 0);
     who.slot = core::no_slot;
     come_again(who);
 }
@@ -519,12 +505,12 @@ void small_world::detach(borrower& who) {
     places_[who.slot] = {};
     who.what = doing::nothing;
     machine_.detach(now_, who.slot, mine_);
-    model_.detach(now_, who.slot, theirs_);
+    model_.detach(now_, who.slot);
     who.slot = core::no_slot;
     come_again(who);
 }
 
-/// If the grant or another refusal came first, the cancel finds nobody and changes nothing.
+/// A cancel after the grant or another refusal changes nothing.
 void small_world::cancel(borrower& who) {
     say("cancels", index_of(who));
     if (who.withdrawn) return;
@@ -533,7 +519,7 @@ void small_world::cancel(borrower& who) {
     require(who.wants_out || mine_.empty(), "a cancel that comes too late changes nothing");
     absorb();
     look();
-    require(!who.wants_out, "who cancels is out of the line at once");
+    require(!who.wants_out, "a canceled waiter leaves the line at once");
 }
 
 /// While its resource is being looked at, the frame of a coroutine has to stay.
@@ -546,25 +532,26 @@ void small_world::destroy(borrower& who) {
     if (who.what == doing::admitting || who.what == doing::told) give_back(who);
     absorb();
     look();
-    require(!who.wants_out, "who is destroyed is out of the line at once");
+    require(!who.wants_out, "a destroyed waiter leaves the line at once");
 }
 
 void small_world::take_out(borrower& who) {
     bool in_line = who.what == doing::waiting;
     who.wants_out = in_line;
     canceled_ += in_line;
-    require(machine_.cancel(now_, who.waiter, mine_) == in_line, "who waits can cancel, no other");
-    require(model_.cancel(now_, who.cookie, theirs_) == in_line, "so it is in the model");
+    require(machine_.cancel(now_, who.waiter, mine_) == in_line,
+            "a cancel counts exactly while its caller waits");
+    require(model_.cancel(now_, who.cookie) == in_line, "a cancel counts as in the model");
 }
 
-/// It goes without having used what it was granted, if it was.
+/// A lease that was granted ends unused.
 void small_world::give_back(borrower& who) {
     slot_id slot = who.slot;
     vanish(who);
     if (slot == core::no_slot) return;
     say("gives back", index_of(who), slot);
     machine_.release(now_, slot, condition::clean, 0, duration{}, mine_);
-    model_.release(now_, slot, condition::clean, 0, theirs_);
+    model_.release(now_, slot, condition::clean, 0);
 }
 
 void small_world::vanish(borrower& who) {
@@ -585,12 +572,12 @@ void small_world::end(borrower& who, char how) {
     noted = how;
 }
 
-bool small_world::nobody(doing what) const {
+bool small_world::none(doing what) const {
     return std::none_of(borrowers_.begin(), borrowers_.end(),
                         [what](const borrower& b) { return b.what == what; });
 }
 
-bool small_world::nobody_is_suspended() const {
+bool small_world::none_is_suspended() const {
     return std::none_of(borrowers_.begin(), borrowers_.end(), is_suspended);
 }
 
@@ -606,7 +593,7 @@ void small_world::began(const action& a) {
             "opens fill empty slots, other calls full ones");
     for (std::size_t i = 0; i < calls_.size(); ++i) {
         if (calls_[i].slot != a.slot) continue;
-        // The call before it was given up: a resource that does not answer is closed.
+        // The call before was given up: a resource that does not answer is closed.
         require(a.which == verb::close && now_ >= calls_[i].deadline, "one call at a time");
         places_[a.slot].given_up = true;
         give_up(i);
@@ -636,7 +623,7 @@ void small_world::answer(std::uint64_t number, outcome how) {
     say(believed ? "answer" : "late answer", number, static_cast<std::uint64_t>(how));
     if (!believed) {
         found = in(given_up_);
-        require(found != given_up_.end(), "whoever answers was asked");
+        require(found != given_up_.end(), "only a call is answered");
     }
     call c = *found;
     (believed ? calls_ : given_up_).erase(found);
@@ -646,19 +633,10 @@ void small_world::answer(std::uint64_t number, outcome how) {
 
 /// Whether the answer counted.
 bool small_world::tell(const call& c, outcome how) {
-    auto both = [&](auto mine, auto theirs) {
-        bool counts = (machine_.*mine)(now_, c.slot, c.number, how, mine_);
-        require(counts == (model_.*theirs)(now_, c.slot, c.number, how, theirs_),
-                "answers count as in the model");
-        return counts;
-    };
-    switch (c.which) {
-        case verb::open: return both(&core::machine::on_open, &model::on_open);
-        case verb::probe: return both(&core::machine::on_probe, &model::on_probe);
-        case verb::reset: return both(&core::machine::on_reset, &model::on_reset);
-        case verb::close: break;
-    }
-    return both(&core::machine::on_close, &model::on_close);
+    bool counts = sim::answer(machine_, now_, c.which, c.slot, c.number, how, mine_);
+    require(counts == model_.answered(now_, c.slot, c.number, c.which, how),
+            "answers count as in the model");
+    return counts;
 }
 
 void small_world::call_ended(const call& c, outcome how) {
@@ -689,18 +667,18 @@ void small_world::absorb() {
     compare_actions();
     for (const action& a : mine_) absorb(a);
     mine_.clear();
-    theirs_.clear();
+    model_.actions().clear();
 }
 
 void small_world::absorb(const action& a) {
     auto borrower_of = [&]() -> borrower& {
         for (borrower& b : borrowers_)
             if (b.cookie == a.cookie && b.what == doing::waiting) return b;
-        throw finding("who is answered, waits");
+        throw finding("only a waiter is answered");
     };
     switch (a.what) {
         case action::kind::call: return began(a);
-        case action::kind::grant: return lent(borrower_of(), a.slot, true);
+        case action::kind::grant: return receive(borrower_of(), a.slot, true);
         case action::kind::refuse: return refused(borrower_of(), a.error);
         case action::kind::report:
         case action::kind::judge: return;
@@ -718,13 +696,15 @@ void small_world::absorb(const action& a) {
     give_up(static_cast<std::size_t>(found - calls_.begin()));
 }
 
-/// Everybody is refused for a reason of their own.
+/// Every refusal has a reason that fits.
 void small_world::refused(borrower& who, errc error) {
     say("is refused", index_of(who), static_cast<std::uint64_t>(error));
-    require((error == errc::closed) == closed_, "closed is said by closed pools, always");
-    require((error == errc::canceled) == who.wants_out, "who cancels, and no other, is canceled");
+    require((error == errc::closed) == closed_, "closed pools refuse with closed, others never");
+    require((error == errc::canceled) == who.wants_out,
+            "the waiter that cancels is canceled, and no other");
     require(error != errc::timed_out || now_ >= who.deadline, "no timeout comes early");
-    require(error != errc::open_failed || failed_finally_, "opens are blamed if they fail finally");
+    require(error != errc::open_failed || failed_finally_,
+            "open_failed follows an open that failed finally");
     who.wants_out = false;
     if (who.withdrawn) return vanish(who);
     if (is_coroutine(who) && is_suspended(who)) return tell(who, letter_of(error));
@@ -734,19 +714,13 @@ void small_world::refused(borrower& who, errc error) {
 }
 
 void small_world::compare_actions() {
-    require(mine_ == theirs_, "machine and model act alike, in the same order");
+    require(mine_ == model_.actions(), "machine and model act alike, in the same order");
 }
 
 void small_world::look() {
     machine_.check(now_);
     machine_.read(seen_);
-    require(seen_.leased == model_.count(slot_state::leased), "as many leased as in the model");
-    require(seen_.idle == model_.count(slot_state::idle), "as many idle as in the model");
-    require(seen_.opening == model_.count(slot_state::opening), "as many opening as in the model");
-    require(seen_.probing == model_.count(slot_state::probing), "as many probing as in the model");
-    require(seen_.closing == model_.count(slot_state::closing), "as many closing as in the model");
-    require(seen_.waiting == model_.waiting(), "as many waiting as in the model");
-    require(machine_.wake_at() == model_.wake_at(), "the timer is set as in the model");
+    compare(machine_, model_, seen_);
     look_at_counts();
 }
 
@@ -756,15 +730,16 @@ void small_world::look_at_counts() {
     for (const borrower& b : borrowers_) {
         leases += b.slot != core::no_slot;
         waiting += b.what == doing::waiting;
-        require(b.what != doing::waiting || now_ < b.deadline, "nobody waits past the deadline");
-        require(b.what != doing::waiting || !(b.stopped || b.withdrawn), "who wants out, is out");
+        require(b.what != doing::waiting || now_ < b.deadline, "no waiter waits past its deadline");
+        require(b.what != doing::waiting || !(b.stopped || b.withdrawn),
+                "a canceled waiter is not in line");
     }
-    require(seen_.leased == leases, "leased is what borrowers have, or are about to get");
-    require(seen_.waiting == waiting, "in line is who waits");
+    require(seen_.leased == leases, "every lease has a borrower");
+    require(seen_.waiting == waiting, "the line holds the waiting borrowers");
     std::size_t present = 0;
     for (const place& p : places_) present += p.exists;
     for (const call& c : calls_) present += c.which == verb::open;
-    require(present == seen_.total, "what counts is what exists");
+    require(present == seen_.total, "every resource is counted");
     require(present <= script_.settings.max, "never more than max");
 }
 
@@ -782,7 +757,7 @@ void small_world::note_who_is_suspended() {
 /// At the end nothing is left, and everything adds up.
 void small_world::balance() {
     require(machine_.drained() && calls_.empty(), "nothing stays behind");
-    require(nobody_is_suspended() && nobody(doing::holding), "nobody stays behind");
+    require(none_is_suspended() && none(doing::holding), "no borrower stays behind");
     for (const place& p : places_) require(!p.exists, "everything is closed at the end");
     require(opened_ == closes_ + detached_, "what was opened was closed or detached, once");
     machine_.read(seen_);
@@ -792,7 +767,7 @@ void small_world::balance() {
                                             seen_.refused_by_reason.end(), std::uint64_t{0});
     require(seen_.acquires == acquires_ && acquires_ == seen_.granted + refused,
             "every acquire is counted as granted or refused");
-    require(seen_.refused(errc::canceled) == canceled_, "canceled are those who left the line");
+    require(seen_.refused(errc::canceled) == canceled_, "canceled waiters are counted");
     for (const borrower& b : borrowers_)
         for (std::size_t i = 0; i < b.visits; ++i)
             require(b.ends[i] != not_yet, "every acquire has ended");

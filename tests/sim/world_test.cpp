@@ -1,4 +1,4 @@
-// Simulated worlds: one seed, one trace; decisions can be written down, read back and shrunk.
+// Tests simulated worlds: one seed gives one trace; runs can be written, read back and shrunk.
 #include "sim/world.hpp"
 
 #include <set>
@@ -97,7 +97,7 @@ TEST(world, sees_grants_refusals_cancels_and_faults) {
     EXPECT_GT(seen.faults, 100u);
 }
 
-/// A world with one resource and coroutines, in which nothing happens by itself.
+/// A world with one resource and coroutines, in which only the given decisions happen.
 class world_of_coroutines : public testing::Test {
 protected:
     world_of_coroutines() {
@@ -106,7 +106,7 @@ protected:
         plan_.borrowers = plan_.coroutines = 3;
     }
 
-    /// What was seen until here; the world goes on to its end, and must be well until then.
+    /// What the world has seen after these decisions and its end, without a finding.
     tallies after(const std::vector<const char*>& texts) {
         std::vector<decision> decisions;
         for (const char* text : texts) EXPECT_TRUE(parse(text, decisions.emplace_back())) << text;
@@ -144,7 +144,7 @@ TEST_F(world_of_coroutines, cancels_who_was_stopped_before_it_came) {
     EXPECT_EQ(seen.grants, 1u);
 }
 
-// The first one is granted something unfit; the second one must not have the next.
+// The first coroutine is granted something unfit; the second must not get the next resource.
 TEST_F(world_of_coroutines, keeps_the_place_of_who_was_granted_something_unfit) {
     plan_.looks = true;
     tallies seen = after({"acquire 0 0", "acquire 1 0", "answer 0 0", "look 0 0", "admit 0 1",
@@ -172,7 +172,7 @@ TEST_F(world_of_coroutines, is_calm_after_a_storm) {
     plan_.borrowers = plan_.coroutines = 300;
     tallies seen = after({"crowd 0 0", "answer 0 0", "storm 200 0", "storm 100 1"});
     EXPECT_EQ(seen.cancels, 200u);
-    EXPECT_EQ(seen.destroyed, 200u) << "and those who were told that they are canceled";
+    EXPECT_EQ(seen.destroyed, 200u) << "also coroutines that were told that they are canceled";
     EXPECT_EQ(seen.grants, 100u);
 }
 
@@ -234,8 +234,8 @@ TEST(plan, is_drawn_from_its_seed_alone) {
     EXPECT_EQ(draw_plan(5, 99).steps, 99u);
 }
 
-// `std::chrono::nanoseconds{forever}` takes forever_t's way over uint64_t and is -1 ns, so six
-// plans in ten have a heartbeat that is always due instead of none.
+// `std::chrono::nanoseconds{forever}` once converted forever_t by way of uint64_t to -1 ns, so six
+// plans in ten had a heartbeat that is always due.
 TEST(plan, has_only_options_that_a_pool_accepts) {
     for (std::uint64_t seed = 0; seed < 2000; ++seed)
         EXPECT_NO_THROW(validate(draw_plan(seed, 1).settings)) << seed;
@@ -243,7 +243,7 @@ TEST(plan, has_only_options_that_a_pool_accepts) {
 
 TEST_F(world_with_faults, finds_the_fault_again_in_a_replay) {
     plan p;
-    verdict found = first_finding("discard_wakes_nobody", p);
+    verdict found = first_finding("discard_serves_no_waiter", p);
     verdict again = replay(p, found.decisions);
     EXPECT_TRUE(again.failed);
     EXPECT_EQ(again.what, found.what);
@@ -277,8 +277,8 @@ TEST_F(world_with_faults, needs_every_decision_that_is_left) {
 
 TEST(plant, knows_the_faults_by_name) {
     EXPECT_GE(faults::names.size() - 1, 60u);
-    EXPECT_TRUE(faults::plant("discard_wakes_nobody"));
-    EXPECT_EQ(faults::names[faults::switched_on], std::string("discard_wakes_nobody"));
+    EXPECT_TRUE(faults::plant("discard_serves_no_waiter"));
+    EXPECT_EQ(faults::names[faults::switched_on], std::string("discard_serves_no_waiter"));
     EXPECT_FALSE(faults::plant("no_such_fault"));
     EXPECT_TRUE(faults::plant("none"));
     EXPECT_EQ(faults::switched_on, 0u);
