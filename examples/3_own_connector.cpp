@@ -19,7 +19,7 @@ struct server {
 
 struct session {
     int life;
-    std::string user = "nobody";
+    std::string user = "none";
 };
 
 struct connector {
@@ -32,7 +32,7 @@ struct connector {
         return {.life = there.life};
     }
     bool probe(session& s) { return s.life == there.life; }
-    void reset(session& s) { s.user = "nobody"; }
+    void reset(session& s) { s.user = "none"; }
     void close(session&) { --there.sessions; }
 
     cenote::verdict classify(std::exception_ptr error) const {

@@ -59,8 +59,8 @@ concept executor_and_connector =
 /// that opens a T, or a connector object that can also probe, reset and close (connector.hpp).
 ///
 /// An acquire takes an idle resource, opens one if fewer than `max` are open, or waits in line. The
-/// line is served in order of arrival (options::fairness and priority say what may come first). The deadline of an
-/// acquire covers everything: waiting, opening, probing, resetting.
+/// line is served in order of arrival (options::fairness and priority say what may come first). The
+/// deadline of an acquire covers everything: waiting, opening, probing, resetting.
 ///
 /// An acquire throws timed_out_error, closed_error, unavailable_error, line_full_error, shed_error,
 /// canceled_error, open_failed_error or deadlock_error (all of them pool_error), std::bad_alloc,

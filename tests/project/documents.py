@@ -3,10 +3,10 @@
 
 usage: documents.py [ROOT]      (ROOT: the repository, by default the one this file lies in)
 
-Links lead to files and headings that exist. Code in the guide is quoted from a file that the tests
-compile: `<!-- quoted from FILE -->` stands before it. Samples in the comments of public headers stand
-in tests/project/header_samples.cpp, which the tests compile. documents_test.py proves that each rule
-fires.
+Links lead to files and headings that exist. Code in the guide is quoted from a file that the
+tests compile: `<!-- quoted from FILE -->` stands before it. Samples in the comments of public
+headers stand in tests/project/header_samples.cpp, which the tests compile. documents_test.py
+proves that each rule fires.
 """
 
 import re

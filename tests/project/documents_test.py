@@ -13,8 +13,8 @@ SOUND = {
     "docs/guide.md": "# The guide\n\n## A `pool`\n\n<!-- quoted from examples/one.cpp -->\n"
                      "```cpp\nauto a = pool.acquire();\nuse(a);\n```\n",
     "examples/one.cpp": "int main() {\n    auto a = pool.acquire();\n    use(a);\n}\n",
-    "include/cenote/pool.hpp": "/// A pool:\n///\n///     pool p{1};\n///\n///     p.go();    // goes\n"
-                               "///\n/// It goes.\nclass pool;\n",
+    "include/cenote/pool.hpp": "/// A pool:\n///\n///     pool p{1};\n///\n"
+                               "///     p.go();    // goes\n///\n/// It goes.\nclass pool;\n",
     "tests/project/header_samples.cpp": "void f() {\n    pool p{1};\n\n    p.go();  // goes\n}\n",
 }
 
