@@ -3,9 +3,9 @@
 
 usage: tidy.py [ROOT]      (ROOT: the repository, by default the one this file lies in)
 
-Rules that a reader needs and a compiler does not know: sizes, which room may include which, what the
-pure rooms must not touch, that every file is listed where a newcomer looks for it, plain words. Only
-the standard library, so that it runs anywhere. tidy_test.py proves that each rule fires.
+Rules that a reader needs and a compiler does not know: sizes, which room may include which, what
+the pure rooms must not touch, that every file is listed where a newcomer looks for it, plain
+words. Only the standard library, so that it runs anywhere. tidy_test.py proves that each rule fires.
 """
 
 import re
@@ -356,15 +356,17 @@ class Tidy:
     def check_maps(self):
         """Every file is named in a map, and a map names no file that is gone."""
         present = {path.name for path in self.sources(MAPPED_FOLDERS + ("tests",))}
-        names_in = {}
+        names_in, stems_in = {}, {}
         for folder in MAPPED_FOLDERS:
             for page in sorted(self.root.glob(f"{folder}/**/README.md")):
                 names_in[page] = self.names_on(page)
+                stems_in[page] = set(re.findall(r"`(?:[\w-]+/)*([\w-]+)`",
+                                                page.read_text(encoding="utf-8")))
         for path in self.sources(MAPPED_FOLDERS):
             page = self.map_of(path)
             if page is None:
                 self.report(path, 1, "no README.md in its folder or above names it")
-            elif path.name not in names_in[page]:
+            elif path.name not in names_in[page] and path.stem not in stems_in[page]:
                 self.report(path, 1, f"not named in {page.relative_to(self.root)}")
         for page, names in names_in.items():
             for name, line in names.items():
@@ -373,7 +375,7 @@ class Tidy:
 
     @staticmethod
     def names_on(page):
-        """The files that a page names, each with its line. `line.{hpp,cpp}` names two."""
+        """The files that a page names, each with its line. `line.{hpp,cpp}` names two files."""
         text = page.read_text(encoding="utf-8")
         text = re.sub(r"([\w./-]+)\.\{(\w+),\s*(\w+)\}", r"\1.\2 \1.\3", text)
         return {match[0]: line_of(text, match.start())
