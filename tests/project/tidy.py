@@ -5,7 +5,8 @@ usage: tidy.py [ROOT]      (ROOT: the repository, by default the one this file l
 
 Rules that a reader needs and a compiler does not know: sizes, which room may include which, what
 the pure rooms must not touch, that every file is listed where a newcomer looks for it, plain
-words. Only the standard library, so that it runs anywhere. tidy_test.py proves that each rule fires.
+words. Only the standard library, so that it runs anywhere. tidy_test.py proves that each rule
+fires.
 """
 
 import re
