@@ -180,7 +180,7 @@ public:
         struct forgets {
             gate* kept;
             ~forgets() {
-                if (kept != nullptr) kept->forget();
+                if (kept != nullptr) kept->drop_reference();
             }
         };
         [[maybe_unused]] forgets at_the_end{keeps_keeper ? gate_ : nullptr};
@@ -192,7 +192,7 @@ public:
     void drop() noexcept {
         stop_.reset();  // before the keeper may be gone
         if (got != nullptr) gate_->put_unused(got);
-        if (keeps_keeper) gate_->forget();
+        if (keeps_keeper) gate_->drop_reference();
         free();
     }
 
@@ -248,7 +248,7 @@ private:
             auto slot = asio::get_associated_cancellation_slot(handler_);
             if (slot.is_connected()) slot.template emplace<canceler>(canceler{this});
             if (stop_) stop_->called.emplace(stop_->token, canceler{this});
-            if (gate_->ask(*this)) return;  // *this may be gone
+            if (gate_->begin_wait(*this)) return;  // *this may be gone
         } catch (const std::bad_alloc&) {
             failed(std::make_error_code(std::errc::not_enough_memory));
         } catch (const std::system_error& e) {
@@ -314,7 +314,7 @@ struct tell_lease {
     template <class Handler>
     void operator()(Handler&& handler, acquire_answer& answer) const {
         if (answer.error.category() == pool_category())
-            from->refused(static_cast<errc>(answer.error.value()));
+            from->report_refusal(static_cast<errc>(answer.error.value()));
         std::forward<Handler>(handler)(boost::system::error_code(answer.error),
                                        lease_maker::of<T>(answer.got));
     }
@@ -356,7 +356,7 @@ template <class T>
 struct start_acquire {
     template <class Handler>
     void operator()(Handler&& handler, wait_request request) const {
-        if (!request.from->looks_elsewhere()) {
+        if (!request.from->before_acquire_may_block()) {
             if (resource* r = request.from->take(request.site, request.terms, 0)) {
                 return asio::post(asio::append(std::forward<Handler>(handler),
                                                boost::system::error_code(), lease_maker::of<T>(r)));
@@ -466,7 +466,7 @@ private:
             if (has_slot_) slot.template emplace<canceler>(canceler{&who_});
             who_.listen();
             loop_ = loop_of(handler_);
-            return who_.gate_->ask(who_);
+            return who_.gate_->begin_wait(who_);
         } catch (...) {
             failure_ = std::current_exception();
             return false;
@@ -539,7 +539,7 @@ asio::awaitable<lease<T>, Executor> await_acquire(gate* from, std::chrono::nanos
                                                   std::chrono::steady_clock::time_point deadline,
                                                   std::source_location site, lease_terms terms,
                                                   stop_reference stop) {
-    if (!from->looks_elsewhere() && !from->lane_is_shut()) {
+    if (!from->before_acquire_may_block() && !from->lane_is_shut()) {
         if (resource* r = from->take(site, terms, 0)) co_return lease_maker::of<T>(r);
     }
     wait_request request{from, wait_target::lease, timeout, deadline, site, terms, stop};

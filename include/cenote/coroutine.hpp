@@ -50,7 +50,7 @@ struct resume_way {
     void (*retract)(coroutine_waiter&) noexcept;
     void (*move)(void* to, void* from) noexcept = nullptr;
     void (*destroy)(void* what) noexcept = nullptr;
-    void (*rethrow)(void* what) = nullptr;  // the exception of gate::ask, if it was stored
+    void (*rethrow)(void* what) = nullptr;  // the exception of gate::begin_wait, if it was stored
 };
 
 /// A waiting coroutine. It is made in the coroutine's frame, so nothing is copied before the wait.
@@ -61,7 +61,7 @@ public:
     }
 
     bool await_ready() noexcept {
-        if (gate_->looks_elsewhere() || gate_->lane_is_shut()) return false;
+        if (gate_->before_acquire_may_block() || gate_->lane_is_shut()) return false;
         got = gate_->take(site, wants, 0);
         return got != nullptr;
     }
@@ -72,7 +72,7 @@ public:
         listen();
         waiting_ = true;
         try {
-            if (gate_->ask(*this)) return true;  // *this may be gone
+            if (gate_->begin_wait(*this)) return true;  // *this may be gone
         } catch (...) {
             waiting_ = false;
             throw;
@@ -151,7 +151,7 @@ protected:
     void abandon() noexcept {
         if (stop_) stop_->called.reset();  // before the pool may be gone
         if (got != nullptr) gate_->put_unused(std::exchange(got, nullptr));
-        forget();
+        drop_reference();
     }
 
     gate* gate_;
@@ -202,8 +202,8 @@ private:
     void wait_for_hand_over() const noexcept;
     /// Throws the reason of the refusal, or stores it in `error_to_`.
     void refuse();
-    void forget() noexcept {
-        if (std::exchange(keeps_keeper, false)) gate_->forget();
+    void drop_reference() noexcept {
+        if (std::exchange(keeps_keeper, false)) gate_->drop_reference();
     }
 
     std::coroutine_handle<> handle() const noexcept {

@@ -404,7 +404,7 @@ private:
     /// nothing is: the acquire goes on in its own shard.
     detail::resource* steal_for(const detail::wait_request& request) {
         // A resource that has to be looked at elsewhere cannot be taken here and now.
-        if (stealing_ == stealing::off || request.from->looks_elsewhere()) return nullptr;
+        if (stealing_ == stealing::off || request.from->before_acquire_may_block()) return nullptr;
         if (detail::resource* r = ready_in(request.from, request)) return r;
         std::size_t count = shards_.size();
         std::size_t at = 0;

@@ -100,7 +100,7 @@ public:
     /// canceled, and idle resources are destroyed without the connector's close. For a graceful
     /// shutdown call close(timeout) or await async_close() first. The connector is destroyed when
     /// its last call and its last resource are gone.
-    ~pool() { gate_->leave(); }
+    ~pool() { gate_->shut_down(); }
 
     /// Waits for a lease, at most for options::acquire_timeout.
     [[nodiscard]] lease<T> acquire(std::source_location at = std::source_location::current()) {
@@ -304,15 +304,17 @@ public:
     // that moves it; stats().breaker is the present state.
 
     /// Closes the circuit: lends as usual.
-    void activate() { gate_->go({.to = breaker_state::active}); }
+    void activate() { gate_->move_breaker({.to = breaker_state::active}); }
     /// Opens the circuit until another call closes it: refuses new and waiting callers with
     /// `unavailable`. Current leases go on. The strategy is not asked whether to recover.
-    void deactivate() { gate_->go({.to = breaker_state::inactive, .cool_down = forever}); }
+    void deactivate() {
+        gate_->move_breaker({.to = breaker_state::inactive, .cool_down = forever});
+    }
     /// Half-opens the circuit: grants at most `probes` leases at a time and refuses all other
     /// callers. The strategy decides what follows; without one the first success closes the
     /// circuit, and a failure opens it.
     void recover(std::size_t probes = 1) {
-        gate_->go({.to = breaker_state::recovering, .probes = probes});
+        gate_->move_breaker({.to = breaker_state::recovering, .probes = probes});
     }
     /// Replaces the strategy; null removes it. The new strategy learns nothing of the past, and the
     /// state stays. Throws invalid_option if the strategy belongs to another pool.

@@ -34,10 +34,12 @@ public:
     void resume() const { gate_->resume(); }
     void suspend_maintenance() const { gate_->suspend_maintenance(); }
     void resume_maintenance() const { gate_->resume_maintenance(); }
-    void activate() const { gate_->go({.to = breaker_state::active}); }
-    void deactivate() const { gate_->go({.to = breaker_state::inactive, .cool_down = forever}); }
+    void activate() const { gate_->move_breaker({.to = breaker_state::active}); }
+    void deactivate() const {
+        gate_->move_breaker({.to = breaker_state::inactive, .cool_down = forever});
+    }
     void recover(std::size_t probes = 1) const {
-        gate_->go({.to = breaker_state::recovering, .probes = probes});
+        gate_->move_breaker({.to = breaker_state::recovering, .probes = probes});
     }
 
 private:

@@ -110,7 +110,7 @@ bool pool_entry::is_in_use_here() const noexcept {
 }
 
 bool pool_entry::is_pinned() const noexcept {
-    return pins_.load() != 0 || detail::anybody_visits(this);
+    return pins_.load() != 0 || detail::is_visited(this);
 }
 
 cenote_request pool_entry::add_request(std::stop_source stop) {

@@ -1,4 +1,4 @@
-// The queues of what is to be done outside the lock.
+// The queues of jobs for outside the lock.
 #include "shell/call_queue.hpp"
 
 #include <utility>
@@ -8,73 +8,64 @@ namespace cenote::shell {
 using detail::resource;
 
 call_queue::added call_queue::add(const job& call, std::uint64_t& before) {
-    place& p = places_[call.slot];
-    before = std::exchange(p.pending, call).call;
-    if (p.queued) return added::replaced;
-    if (p.held != nullptr && p.held->busy) return added::blocked;
-    enqueue(p);
+    entry& e = entries_[call.slot];
+    before = std::exchange(e.pending, call).call;
+    if (e.queued) return added::replaced;
+    if (e.resource != nullptr && e.resource->busy) return added::blocked;
+    enqueue(e);
     return added::queued;
 }
 
 bool call_queue::remove(core::slot_id id) {
-    if (!places_[id].queued) return false;
-    dequeue(places_[id]);
+    if (!entries_[id].queued) return false;
+    dequeue(entries_[id]);
     return true;
 }
 
-void call_queue::enqueue(place& p) {
-    p.queued = true;
-    p.next = nullptr;
-    p.previous = last_;
-    (last_ == nullptr ? first_ : last_->next) = &p;
-    last_ = &p;
+void call_queue::enqueue(entry& e) {
+    e.queued = true;
+    e.next = nullptr;
+    e.previous = last_;
+    (last_ == nullptr ? first_ : last_->next) = &e;
+    last_ = &e;
     ++waiting_;
 }
 
-void call_queue::dequeue(place& p) {
-    p.queued = false;
-    (p.previous == nullptr ? first_ : p.previous->next) = p.next;
-    (p.next == nullptr ? last_ : p.next->previous) = p.previous;
+void call_queue::dequeue(entry& e) {
+    e.queued = false;
+    (e.previous == nullptr ? first_ : e.previous->next) = e.next;
+    (e.next == nullptr ? last_ : e.next->previous) = e.previous;
     --waiting_;
 }
 
 void call_queue::add_orphan(resource* r) {
     r->orphan = true;
-    if (r->busy) return;  // the thread that is at it sees the mark
-    r->next_orphan = std::exchange(orphans_, r);
+    if (r->busy) return;  // added again when its call returns
+    orphans_.add(*r);
     ++waiting_;
 }
 
-void call_queue::add_admission(detail::waiter& who) {
-    who.next = nullptr;
-    (last_admission_ == nullptr ? first_admission_ : last_admission_->next) = &who;
-    last_admission_ = &who;
+void call_queue::add_check(detail::waiter& who) {
+    checks_.add(who);
     ++waiting_;
 }
 
-bool call_queue::remove_admission(const detail::waiter& who) {
-    detail::waiter* before = nullptr;
-    for (detail::waiter* w = first_admission_; w != nullptr; before = w, w = w->next) {
-        if (w != &who) continue;
-        (before == nullptr ? first_admission_ : before->next) = w->next;
-        if (last_admission_ == w) last_admission_ = before;
-        --waiting_;
-        return true;
-    }
-    return false;
+bool call_queue::remove_check(const detail::waiter& who) {
+    bool removed = checks_.remove(who);
+    if (removed) --waiting_;
+    return removed;
 }
 
-/// Waiters before connector calls, and these before orphans, which nobody waits for.
+/// Waiters come before connector calls, and those before orphans, for which no caller waits.
 bool call_queue::next(job& j) {
-    if (first_admission_ != nullptr) {
-        j = {.admits = first_admission_};
-        remove_admission(*j.admits);
+    if (!checks_.empty()) {
+        j = {.checks_for = checks_.pop()};
+        --waiting_;
     } else if (first_ != nullptr) {
-        place& p = *first_;
-        dequeue(p);
-        j = p.pending;
-    } else if (orphans_ != nullptr) {
-        resource* r = std::exchange(orphans_, orphans_->next_orphan);
+        entry& e = *first_;
+        dequeue(e);
+        j = e.pending;
+    } else if (resource* r = orphans_.pop(); r != nullptr) {
         --waiting_;
         j = {.which = core::verb::close, .slot = r->slot, .call = 0, .on = r};
     } else {
@@ -87,11 +78,11 @@ bool call_queue::next(job& j) {
     return true;
 }
 
-void call_queue::start_anew() noexcept {
-    for (std::size_t i = 0; i < places_.size(); ++i) places_[i] = {};
+void call_queue::restart() noexcept {
+    for (std::size_t i = 0; i < entries_.size(); ++i) entries_[i] = {};
     first_ = last_ = nullptr;
-    orphans_ = nullptr;
-    first_admission_ = last_admission_ = nullptr;
+    orphans_.clear();
+    checks_.clear();
     waiting_ = 0;
 }
 

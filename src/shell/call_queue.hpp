@@ -1,5 +1,5 @@
-// What is in each slot, and what is to be done about it outside the lock: connector calls, orphans
-// to be closed, and resources that before_acquire has to look at first.
+// The resource in each slot, and what a thread of the pool has to do outside the lock: connector
+// calls, orphans to close, and resources that before_acquire has to check.
 //
 // Everything here runs under the keeper's lock.
 #pragma once
@@ -10,21 +10,22 @@
 #include "cenote/detail/resource.hpp"
 #include "cenote/detail/waiter.hpp"
 #include "shell/job.hpp"
+#include "shell/linked_list.hpp"
 #include "shell/stable_array.hpp"
 
 namespace cenote::shell {
 
 class call_queue {
 public:
-    explicit call_queue(std::size_t slots) : places_(slots) {}
+    explicit call_queue(std::size_t slots) : entries_(slots) {}
 
-    /// There are so many slots now. Throws std::bad_alloc before anything has changed.
-    void grow(std::size_t slots) { places_.grow(slots); }
-    std::size_t slots() const { return places_.size(); }
+    /// Makes room for this many slots. Throws std::bad_alloc before anything has changed.
+    void grow(std::size_t slots) { entries_.grow(slots); }
+    std::size_t slots() const { return entries_.size(); }
 
     /// The resource in a slot; null if there is none.
-    detail::resource*& in(core::slot_id id) { return places_[id].held; }
-    detail::resource* in(core::slot_id id) const { return places_[id].held; }
+    detail::resource*& in(core::slot_id id) { return entries_[id].resource; }
+    detail::resource* in(core::slot_id id) const { return entries_[id].resource; }
 
     /// How many jobs wait.
     std::size_t waiting() const { return waiting_; }
@@ -32,55 +33,52 @@ public:
     /// What became of a call that was added.
     enum class added : std::uint8_t {
         queued,
-        replaced,  // a call that nobody has made yet has become this one
-        blocked,   // a call that still runs has to return first; `before` is its number
+        replaced,  // it took the place of a queued call of its slot
+        blocked,   // a running call of its slot must return first; `before` is its number
     };
-    /// A connector's call is to be made.
     added add(const job& call, std::uint64_t& before);
-    /// The call that had to wait can be made.
-    void add_blocked(core::slot_id id) { enqueue(places_[id]); }
-    /// Nobody waits any more for the call of this slot. False: it is not in the queue.
+    /// Queues a call that was blocked.
+    void add_blocked(core::slot_id id) { enqueue(entries_[id]); }
+    /// Removes the abandoned call of a slot. False: it is not in the queue.
     bool remove(core::slot_id id);
-    /// For each call that waits to be made.
     template <class Do>
-    void each_call(Do what) {
-        for (place* p = first_; p != nullptr; p = p->next) what(p->pending);
+    void for_each_call(Do what) {
+        for (entry* e = first_; e != nullptr; e = e->next) what(e->pending);
     }
 
-    /// `r` belongs to no slot any more: it is to be closed as soon as no call is on it.
+    /// `r` has lost its slot. It is to be closed once no call runs on it.
     void add_orphan(detail::resource* r);
-    detail::resource* next_orphan() const { return orphans_; }
+    detail::resource* next_orphan() const { return orphans_.first(); }
 
-    /// What a waiter was granted is to be looked at before it is told.
-    void add_admission(detail::waiter& who);
+    /// before_acquire has to check what a waiter was granted.
+    void add_check(detail::waiter& who);
     /// False: it is not in the queue.
-    bool remove_admission(const detail::waiter& who);
+    bool remove_check(const detail::waiter& who);
 
-    /// The next job, which is in no queue any more. False: there is none.
+    /// Takes out the next job. False: there is none.
     bool next(job& j);
 
-    /// In the child of a fork: everything is the parent's.
-    void start_anew() noexcept;
+    /// In the child of a fork: everything belongs to the parent.
+    void restart() noexcept;
 
 private:
-    struct place {
-        detail::resource* held = nullptr;
-        job pending{};  // the call to be made next
+    struct entry {
+        detail::resource* resource = nullptr;
+        job pending{};  // the next call
         bool queued = false;
-        place* next = nullptr;
-        place* previous = nullptr;
+        entry* next = nullptr;
+        entry* previous = nullptr;
     };
 
-    void enqueue(place& p);
-    void dequeue(place& p);
+    void enqueue(entry& e);
+    void dequeue(entry& e);
 
-    stable_array<place> places_;
-    place* first_ = nullptr;
-    place* last_ = nullptr;
-    detail::resource* orphans_ = nullptr;
-    detail::waiter* first_admission_ = nullptr;
-    detail::waiter* last_admission_ = nullptr;
-    std::size_t waiting_ = 0;  // in all three
+    stable_array<entry> entries_;  // by slot
+    entry* first_ = nullptr;
+    entry* last_ = nullptr;
+    linked_list<detail::resource, &detail::resource::next_orphan> orphans_;
+    waiter_list checks_;
+    std::size_t waiting_ = 0;  // calls, orphans and checks
 };
 
 }  // namespace cenote::shell

@@ -1,3 +1,3 @@
-// Boost.Asio and Boost.Beast, compiled once here instead of in every source that includes them.
+// Boost.Asio and Boost.Beast, compiled once here instead of in every source file that uses them.
 #include <boost/asio/impl/src.hpp>
 #include <boost/beast/src.hpp>

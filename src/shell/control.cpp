@@ -1,19 +1,18 @@
-// What users command a pool to do: other sizes, other connectors, pauses, suspicion.
+// Commands to the whole pool: other sizes, other connectors, pauses, suspicion.
 #include <stdexcept>
 #include <string>
 #include <utility>
 
-#include "shell/around.hpp"
-#include "shell/enter.hpp"
+#include "shell/operations.hpp"
 
 namespace cenote::shell {
 
 namespace {
 
-/// A connector that replaces another one must be able to do what the pool counts on, and nothing
-/// more: the pool would not ask for it.
-void must_be_alike(const detail::connector_abilities& present,
-                   const detail::connector_abilities& next, const std::string& pool) {
+/// A new connector must be able to do what the pool relies on, and nothing more: the pool would not
+/// use it.
+void must_match(const detail::connector_abilities& present, const detail::connector_abilities& next,
+                const std::string& pool) {
     auto refuse = [&](const std::string& why) {
         throw std::invalid_argument("cenote: the new connector of \"" + pool + "\" " + why);
     };
@@ -36,11 +35,26 @@ void must_be_alike(const detail::connector_abilities& present,
                    : "has a before_acquire that is not noexcept, unlike the present one");
 }
 
-/// Everything now open is suspect. Without a probe nothing clears it of suspicion: it goes.
-void suspect_all(keeper& k, core::instant now) CENOTE_REQUIRES(k.lock) {
-    if (k.can.probe) return k.machine.suspect_all(now, k.out);  // lane.mind() recalls
+void retire_all(keeper& k, core::instant now) CENOTE_REQUIRES(k.lock) {
     k.lane.recall(now);
     k.machine.retire_all(now, k.out);
+}
+
+/// Without a probe nothing could clear the suspicion, so everything is retired.
+void suspect_all(keeper& k, core::instant now) CENOTE_REQUIRES(k.lock) {
+    if (k.can.probe) k.machine.suspect_all(now, k.out);  // lane.follow_line() recalls
+    else retire_all(k, now);
+}
+
+/// Shuts or opens the fast lane, and tells the machine.
+template <class ChangeLane>
+void command(detail::gate* g, void (core::machine::*what)(core::instant, core::actions&),
+             ChangeLane change_lane) {
+    keeper& k = keeper_of(g);
+    k.enter_with_room([&](core::instant now) CENOTE_REQUIRES(k.lock) {
+        change_lane(k.lane, now);
+        (k.machine.*what)(now, k.out);
+    });
 }
 
 }  // namespace
@@ -52,15 +66,12 @@ namespace cenote::detail {
 using core::instant;
 using shell::keeper;
 using shell::keeper_of;
+using shell::lane;
 
 void gate::retire_all() {
     keeper& k = keeper_of(this);
-    k.catch_up();
-    k.enter([&](instant now) CENOTE_REQUIRES(k.lock) {
-        k.machine.make_room(k.out);
-        k.lane.recall(now);
-        k.machine.retire_all(now, k.out);
-    });
+    k.ensure_restarted();
+    k.enter_with_room([&](instant now) CENOTE_REQUIRES(k.lock) { shell::retire_all(k, now); });
 }
 
 void gate::suspect_all() noexcept {
@@ -68,8 +79,8 @@ void gate::suspect_all() noexcept {
     k.enter([&](instant now) CENOTE_REQUIRES(k.lock) noexcept { shell::suspect_all(k, now); });
 }
 
-/// A server that goes down takes many leases with it, and all their holders say so. What has been
-/// proven since the first of them is not what they speak of.
+/// When a server goes down, all holders of its resources report it. Resources that were opened or
+/// probed since the first report are not affected.
 void gate::suspect(const resource* r) noexcept {
     keeper& k = keeper_of(this);
     k.enter([&](instant now) CENOTE_REQUIRES(k.lock) noexcept {
@@ -82,71 +93,53 @@ void gate::suspect(const resource* r) noexcept {
 
 void gate::replace_connector(std::unique_ptr<any_connector> next) {
     keeper& k = keeper_of(this);
-    shell::must_be_alike(k.can, next->abilities(), name_);
-    connector_ref other(next.release());  // the present one ends with it, unlocked, if idle
+    shell::must_match(k.can, next->abilities(), name_);
+    connector_ref other(next.release());  // drops the present connector outside the lock
     k.enter([&](instant now) CENOTE_REQUIRES(k.lock) noexcept {
-        connector_.swap(other);
-        k.lane.recall(now);
-        k.machine.retire_all(now, k.out);
+        k.connector().swap(other);
+        shell::retire_all(k, now);
     });
 }
 
 void gate::resize(std::size_t max) {
     keeper& k = keeper_of(this);
     validate(shell::settings_with(k, max));
-    k.catch_up();
+    k.ensure_restarted();
     k.enter([&](instant now) CENOTE_REQUIRES(k.lock) {
-        // The machine last: what it has places for, all the others have. If memory runs out before,
-        // they have some that nothing knows of yet.
+        // The machine last: the other parts must have room for all its slots. If memory runs out
+        // before, they have room that is not used yet.
         k.leases.grow(max);
         k.calls.grow(max);
         k.machine.make_room(k.out);
         k.machine.make_places(max, k.out);
         k.max_now.store(max, std::memory_order_relaxed);
         k.work->resized(max);
-        // First: what lies on the shelf is idle, and its like are closed a few at a time.
+        // Before: resources on the shelf are idle, and idle ones are closed a few at a time.
         if (max < k.machine.total()) k.lane.collect(now);
         k.machine.resize(now, max, k.out);
-        // Afterwards: a waiter that is served in this very step has a lease now.
+        // Afterwards: a waiter that was served in this step has a lease now.
         if (k.machine.total() > max) k.lane.recall(now);
     });
 }
 
 void gate::pause() {
-    keeper& k = keeper_of(this);
-    k.enter([&](instant now) CENOTE_REQUIRES(k.lock) {
-        k.machine.make_room(k.out);
-        k.lane.shut(now, pool_paused);
-        k.machine.pause(now, k.out);
-    });
+    shell::command(this, &core::machine::pause,
+                   [](lane& l, instant now) { l.shut(now, pool_paused); });
 }
 
 void gate::resume() {
-    keeper& k = keeper_of(this);
-    k.enter([&](instant now) CENOTE_REQUIRES(k.lock) {
-        k.machine.make_room(k.out);
-        k.lane.open(pool_paused);
-        k.machine.resume(now, k.out);
-    });
+    shell::command(this, &core::machine::resume, [](lane& l, instant) { l.open(pool_paused); });
 }
 
-/// The fast lane needs sweeps. Without maintenance it is shut.
+/// Without maintenance there are no sweeps, which the fast lane needs.
 void gate::suspend_maintenance() {
-    keeper& k = keeper_of(this);
-    k.enter([&](instant now) CENOTE_REQUIRES(k.lock) {
-        k.machine.make_room(k.out);
-        k.lane.close(now, no_maintenance);
-        k.machine.suspend_maintenance(now, k.out);
-    });
+    shell::command(this, &core::machine::suspend_maintenance,
+                   [](lane& l, instant now) { l.close(now, no_maintenance); });
 }
 
 void gate::resume_maintenance() {
-    keeper& k = keeper_of(this);
-    k.enter([&](instant now) CENOTE_REQUIRES(k.lock) {
-        k.machine.make_room(k.out);
-        k.lane.open(no_maintenance);
-        k.machine.resume_maintenance(now, k.out);
-    });
+    shell::command(this, &core::machine::resume_maintenance,
+                   [](lane& l, instant) { l.open(no_maintenance); });
 }
 
 }  // namespace cenote::detail

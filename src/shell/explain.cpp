@@ -1,4 +1,5 @@
-// The text that explains why an acquire failed: what is leased, by which lines of code, since when.
+// The exception of an acquire that failed, with a text that says what is leased, by which lines of
+// code, and since when.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -7,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "shell/around.hpp"
+#include "shell/operations.hpp"
 #include "vocabulary/texts.hpp"
 
 namespace cenote::shell {
@@ -27,7 +28,7 @@ std::string text_of(duration d) {
     return text;
 }
 
-/// All leases of one line of code for one task.
+/// The leases of one line of code for one task.
 struct holder {
     std::source_location site;
     std::string_view task;
@@ -39,8 +40,8 @@ auto place_of(const holder& h) {
     return std::tuple(std::string_view(h.site.file_name()), h.site.line(), h.task);
 }
 
-/// Leases of the same line of code for the same task become one entry; those with most come first.
-std::vector<holder> sum_up(const std::vector<lease_info>& leases) {
+/// One entry for each line of code and task. The entries with most leases come first.
+std::vector<holder> group_by_holder(const std::vector<lease_info>& leases) {
     std::vector<holder> holders;
     for (const lease_info& l : leases) {
         holder one{.site = l.site, .task = l.task == nullptr ? "" : l.task, .oldest = l.held};
@@ -63,16 +64,16 @@ std::string text_of(const holder& h) {
     std::string text = vocabulary::text_of(h.site);
     if (!h.task.empty()) text += " \"" + std::string(h.task) + '"';
     text += " holds " + std::to_string(h.count);
-    // Zero: taken from the shelf since the last sweep, nobody looked at a clock.
+    // Zero: not known, taken from the shelf since the last sweep.
     if (h.oldest > duration{}) text += ", oldest " + text_of(h.oldest);
     return text;
 }
 
-/// The call sites that hold most; the rest summed up.
+/// The call sites that hold most, and the number of the others.
 std::string text_of(const std::vector<lease_info>& leases) {
     constexpr std::size_t shown = 5;
     if (leases.empty()) return "";
-    std::vector<holder> holders = sum_up(leases);
+    std::vector<holder> holders = group_by_holder(leases);
     std::string text = " (";
     for (std::size_t i = 0; i < std::min(shown, holders.size()); ++i)
         text += (i > 0 ? "; " : "") + text_of(holders[i]);
@@ -104,46 +105,44 @@ std::string opening_words(errc why, const std::string& name, duration waited, bo
     }
 }
 
-/// Whether this thread, whose time is up, could not have got a lease from any other one.
+/// Whether all leases are held by threads that wait, this thread included.
 bool waited_in_vain(keeper& k, std::size_t wanted) CENOTE_REQUIRES(k.lock) {
     std::uint64_t me = name_holders(k, detail::this_thread(), wanted);
     return k.machine.waits_in_vain({.count = static_cast<std::uint32_t>(wanted), .holder = me});
 }
 
-/// How the pool is at one instant, as far as the text tells it.
-struct scene {
+/// The state of the pool at one instant, as far as the text needs it.
+struct snapshot {
     std::vector<lease_info> leases;
     stats counts;
-    std::size_t opening = 0;
-    duration since_open{};  // negative: none has ended
+    duration since_open{};  // negative: no open has ended
     std::exception_ptr open_error;
     duration waited{};
     bool in_vain = false;
 };
 
-scene look(keeper& k, errc why, std::size_t wanted, instant since) {
-    scene s;
+snapshot take_snapshot(keeper& k, errc why, std::size_t wanted, instant since) {
+    snapshot s;
     s.leases.reserve(places(k));
-    holding here(k.lock);
+    pool_guard here(k.lock);
     instant now = k.now_in_order();
     k.leases.list(now, s.leases);
     k.machine.read(s.counts);
-    s.opening = k.machine.count(core::slot_state::opening);
     s.open_error = k.opens.error();
     s.since_open = k.opens.ended_at() == core::long_ago ? duration{-1} : now - k.opens.ended_at();
     s.waited = now - since;
-    constexpr duration a_while = std::chrono::milliseconds{1};  // a caller that only tried
+    constexpr duration a_while = std::chrono::milliseconds{1};  // less: the caller only tried
     s.in_vain = why == errc::timed_out && s.waited >= a_while && waited_in_vain(k, wanted);
     return s;
 }
 
-std::string explain(keeper& k, errc why, bool queues, std::size_t wanted, const scene& s) {
+std::string explain(keeper& k, errc why, bool queues, std::size_t wanted, const snapshot& s) {
     std::size_t max = k.max_now;
     std::string text =
         opening_words(why, k.name(), s.waited, k.work->needs_this_thread(), wanted > max, queues) +
         ": " + std::to_string(s.leases.size()) + " of " + std::to_string(max) + " leased" +
         text_of(s.leases);
-    if (s.opening > 0) text += ", " + std::to_string(s.opening) + " opening";
+    if (s.counts.opening > 0) text += ", " + std::to_string(s.counts.opening) + " opening";
     text += ", " + std::to_string(s.counts.waiting) + " waiting";
     if (why == errc::line_full && queues)
         text += " (line_max = " + std::to_string(k.fixed.line_max) + ")";
@@ -167,18 +166,18 @@ using shell::keeper_of;
 
 void gate::fail(errc why, instant since, bool queues, std::size_t wanted) {
     shell::keeper& k = keeper_of(this);
-    k.catch_up();
-    shell::scene now = shell::look(k, why, wanted, since);
+    k.ensure_restarted();
+    shell::snapshot now = shell::take_snapshot(k, why, wanted, since);
     std::string text = shell::explain(k, why, queues, wanted, now);
     throw_pool_error(why, std::move(text), std::move(now.open_error), retry_after(), name_,
                      std::make_shared<const stats>(read()));
 }
 
-void gate::refused(errc why) noexcept {
-    shell::announcer& news = keeper_of(this).news;
-    if (!news.wants(event_kind::exhausted)) return;
+void gate::report_refusal(errc why) noexcept {
+    shell::event_queue& events = keeper_of(this).events;
+    if (!events.wants(event_kind::exhausted)) return;
     stats now = read();
-    news.tell_now({.kind = event_kind::exhausted, .pool = name_, .error = why, .now = &now});
+    events.deliver_now({.kind = event_kind::exhausted, .pool = name_, .error = why, .now = &now});
 }
 
 }  // namespace cenote::detail

@@ -1,12 +1,13 @@
-// Before a fork all locks of the library are taken, always in the same order: the list of keepers,
-// each keeper, the marks. So in the child, where only the forking thread lives on, nothing was left
-// half-done by another one. The handlers neither allocate nor call anybody's code: most children
-// only exec.
+// The fork handlers. Before a fork, all locks of the library are locked in a fixed order: the list
+// of keepers, each keeper, the marks. So in the child, where only the forking thread exists, no
+// other thread has left anything half-done. The handlers neither allocate nor call users' code:
+// most children only exec.
 #include "shell/fork.hpp"
 
 #include <mutex>
 #include <new>
 #include <pthread.h>
+#include <vector>
 
 #include "cenote/detail/mark.hpp"
 #include "cenote/detail/process.hpp"
@@ -24,54 +25,58 @@ namespace {
 
 struct keeper_list {
     std::mutex mutex;
-    fork_watch* first = nullptr;
+    std::vector<keeper*> keepers;
 };
-constinit keeper_list all;
+
+/// Never destroyed: pools may be used after static objects are gone. Made by have_handlers(), so
+/// that the handlers need not allocate.
+keeper_list& all() {
+    static auto* list = new keeper_list;
+    return *list;
+}
 
 CENOTE_UNCHECKED_LOCKING void before() {
-    all.mutex.lock();
-    for (fork_watch* w = all.first; w != nullptr; w = w->next()) w->of().lock.lock();
+    all().mutex.lock();
+    for (keeper* k : all().keepers) k->lock.lock();
     detail::lock_marks();
 }
 
 CENOTE_UNCHECKED_LOCKING void after_in_parent() {
     detail::unlock_marks();
-    for (fork_watch* w = all.first; w != nullptr; w = w->next()) w->of().lock.unlock();
-    all.mutex.unlock();
+    for (keeper* k : all().keepers) k->lock.unlock();
+    all().mutex.unlock();
 }
 
 void after_in_child() {
     if (++detail::this_process == detail::no_process) detail::this_process = 0;
     detail::forget_other_marks();
     detail::unlock_marks();
-    for (fork_watch* w = all.first; w != nullptr; w = w->next()) w->of().after_fork_in_child();
-    all.mutex.unlock();
+    for (keeper* k : all().keepers) k->after_fork_in_child();
+    all().mutex.unlock();
 }
 
-bool are_told() {
-    static const bool told = pthread_atfork(before, after_in_parent, after_in_child) == 0;
-    return told;
+bool have_handlers() {
+    static const bool registered =
+        (all(), pthread_atfork(before, after_in_parent, after_in_child) == 0);
+    return registered;
 }
 
-// Before main if possible: then handlers that users register later may use pools in the child.
-[[maybe_unused]] const bool told_from_the_start = are_told();
+// Before main() if possible: then handlers that users register later may use pools in the child.
+[[maybe_unused]] const bool registered_early = have_handlers();
 
 }  // namespace
 
-std::mutex& keeper_list_lock() { return all.mutex; }
+std::mutex& keeper_list_lock() { return all().mutex; }
 
-fork_watch::fork_watch(keeper& of) : of_(of) {
-    if (!are_told()) throw std::bad_alloc();
-    std::lock_guard lock(all.mutex);
-    next_ = all.first;
-    if (next_ != nullptr) next_->previous_ = this;
-    all.first = this;
+void register_keeper(keeper& k) {
+    if (!have_handlers()) throw std::bad_alloc();
+    std::lock_guard lock(all().mutex);
+    all().keepers.push_back(&k);
 }
 
-fork_watch::~fork_watch() {
-    std::lock_guard lock(all.mutex);
-    (previous_ == nullptr ? all.first : previous_->next_) = next_;
-    if (next_ != nullptr) next_->previous_ = previous_;
+void unregister_keeper(keeper& k) noexcept {
+    std::lock_guard lock(all().mutex);
+    std::erase(all().keepers, &k);
 }
 
 }  // namespace cenote::shell

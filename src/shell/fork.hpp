@@ -1,4 +1,4 @@
-// Every keeper hears of a fork, so that its lock is in a known state on both sides of it.
+// The list of all keepers, whose locks a fork handler locks around a fork.
 #pragma once
 
 #include <mutex>
@@ -7,26 +7,12 @@ namespace cenote::shell {
 
 class keeper;
 
-/// A keeper's entry in the list of those that are told.
-class fork_watch {
-public:
-    /// Throws std::bad_alloc if the system cannot tell us.
-    explicit fork_watch(keeper& of);
-    ~fork_watch();
-    fork_watch(const fork_watch&) = delete;
-    fork_watch& operator=(const fork_watch&) = delete;
+/// Throws std::bad_alloc, also if the fork handlers cannot be registered.
+void register_keeper(keeper& k);
+void unregister_keeper(keeper& k) noexcept;
 
-    keeper& of() const { return of_; }
-    fork_watch* next() const { return next_; }
-
-private:
-    keeper& of_;
-    fork_watch* next_ = nullptr;
-    fork_watch* previous_ = nullptr;
-};
-
-/// The lock of that list, for other lists of keepers: it is taken before any keeper's lock, and
-/// held across a fork.
+/// The lock of the list, also for other lists of keepers. Lock order: before any keeper's lock. The
+/// fork handlers lock it across a fork.
 std::mutex& keeper_list_lock();
 
 }  // namespace cenote::shell

@@ -1,14 +1,16 @@
-// The keeper: how it is made, its four steps, its time.
+// The keeper: how it is made, its four steps, its timer.
 #include "shell/keeper.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <random>
+#include <thread>
 #include <utility>
 
-#include "shell/around.hpp"
-#include "shell/enter.hpp"
+#include "shell/operations.hpp"
 #include "shell/wait_thread.hpp"
+#include "shell/work_inline.hpp"
+#include "shell/work_thread.hpp"
 
 namespace cenote::shell {
 
@@ -18,10 +20,10 @@ using detail::resource;
 
 namespace {
 
-/// Below this `probe_after_idle` is too fine for the sweeps of the fast lane.
+/// If `probe_after_idle` is shorter, the sweeps of the fast lane are too coarse for it.
 constexpr auto fine_idle_time = std::chrono::seconds{1};
 
-/// Sweeps of the shelf find what was idle for two of these.
+/// Sweeps find what was idle for two of these intervals.
 core::duration sweep_interval(const options& settings, bool probes) {
     core::duration interval = settings.sweep_interval;
     if (!probes) return interval;
@@ -38,7 +40,7 @@ std::uint64_t pick_seed(const options& settings) {
 }
 
 core::abilities abilities_of(const detail::connector_abilities& can, const manual_clock* clock) {
-    // On an executor a timer keeps the loop running. Only options may ask for one.
+    // On an executor a timer keeps the loop running. Only options may require one there.
     bool has_timer = can.blocks && clock == nullptr;
     return {.probe = can.probe,
             .reset = can.reset,
@@ -53,11 +55,11 @@ keeper* keeper::open(const options& settings, std::unique_ptr<detail::any_connec
     try {
         if (k->clock != nullptr) k->clock->add(*k);
         bool opens = settings.warm_up != warm_up::none && settings.min_size + settings.min_idle > 0;
-        if (opens || k->news.wants_any()) k->work->start();
+        if (opens || k->events.wants_any()) k->work->start();
         k->enter([&](instant now) CENOTE_REQUIRES(k->lock) { k->machine.start(now, k->out); });
         if (settings.warm_up == warm_up::wait) wait_warm(*k);
     } catch (...) {
-        k->end();
+        k->shut_down();
         throw;
     }
     return k;
@@ -71,24 +73,25 @@ keeper::keeper(const options& settings, std::unique_ptr<detail::any_connector> c
       can(connector_->abilities()),
       can_probe(can.probe),
       takes_turns(settings.fairness == fairness::turns && abilities_of(can, clock).turns > 0),
-      news(settings.observers),
-      strategy(settings.breaker),
+      events(settings.observers),
+      reports(settings.breaker),
       max_now(settings.max),
-      machine(settings, abilities_of(can, clock), news.wants_any(), pick_seed(settings), now()),
-      leases(machine, news, name_, settings, sweep_interval(settings, can_probe)),
-      around_lane(machine, out, leases, strategy, sweep_interval(settings, can_probe),
-                  settings.reset_after),
-      lane(around_lane, shelf_),
+      machine(settings, abilities_of(can, clock), events.wants_any(), pick_seed(settings), now()),
+      leases(machine, events, name_, settings, sweep_interval(settings, can_probe)),
+      lane_pool(machine, out, leases, reports, sweep_interval(settings, can_probe),
+                settings.reset_after),
+      lane(lane_pool, shelf_),
       calls(settings.max),
       suspension(core::machine::frozen_for, now(), time_since_boot()),
       work(make_workplace(*this)) {
-    // The fast lane has no clock: it sees that a resource was idle for long, but not for how long.
+    // The fast lane has no clock: its sweeps see that a resource was idle for long, not how long.
     bool probes_soon =
         can_probe && (settings.probe_on_release || settings.probe_after_idle < fine_idle_time);
     bool exact = clock != nullptr;
-    if (probes_soon || exact || news.wants_leases() || settings.order == order::fifo)
+    if (probes_soon || exact || events.wants_leases() || settings.order == order::fifo)
         shelf_.raise(detail::lane_off);
     machine.make_room(out);
+    register_keeper(*this);  // last: a fork in another thread locks it
 }
 
 options settings_with(const keeper& k, std::size_t max) {
@@ -97,52 +100,52 @@ options settings_with(const keeper& k, std::size_t max) {
     return o;
 }
 
-// From actions to errands, under the lock.
+// From the machine's actions to pending ones, under the lock.
 
-void keeper::sort_out(instant now, errands& todo) noexcept {
+void keeper::dispatch(instant now, pending_actions& todo) noexcept {
     bool settled = std::exchange(settles_, machine.settles()) != machine.settles();
-    if (settled || fixed.fairness == fairness::bounded) lane.mind(now);
-    for (const action& a : out) sort_out(now, a, todo);
+    if (settled || fixed.fairness == fairness::bounded) lane.follow_line(now);
+    for (const action& a : out) dispatch(now, a, todo);
     out.clear();
-    todo.judges = strategy.needs_telling();
-    // If only the line or the shelf has moved, nothing else follows.
-    if (settled) look_around(now, todo);
-    else if (must_tell_clock() || has_jobs()) rouse(todo);
+    todo.report_to_breaker = reports.need_delivery();
+    // If only the line or the shelf has changed, nothing else follows.
+    if (settled) after_settling(now, todo);
+    else if (must_rearm_timer() || has_jobs()) schedule_work(todo);
 }
 
-/// What follows when the machine has looked at the whole.
-void keeper::look_around(instant now, errands& todo) noexcept {
+/// What follows when the machine has settled.
+void keeper::after_settling(instant now, pending_actions& todo) noexcept {
     opens.end_answer();
-    todo.forgotten = opens.take_forgotten();
+    todo.forgotten = opens.take_replaced();
     if (bool occupied = machine.total() > 0; occupied != occupied_) {
         if (occupied) add_ref();
-        todo.left_empty = !occupied;
+        todo.drop_occupied = !occupied;
         occupied_ = occupied;
     }
-    todo.alone = work->stopped();
-    watchers.tell();
-    if (watchers.any()) look_for_watchers(*this, now, todo);
-    rouse(todo);
+    todo.make_calls = work->stopped();
+    pool_waiters.notify();
+    if (!pool_waiters.list.empty()) end_pool_waits(*this, now, todo);
+    schedule_work(todo);
 }
 
-void keeper::rouse(errands& todo) {
-    if (work->look(mind_until())) todo.summons = true;
+void keeper::schedule_work(pending_actions& todo) {
+    if (work->schedule(arm_timer())) todo.wake_workplace = true;
 }
 
-void keeper::sort_out(instant now, const action& a, errands& todo) noexcept {
+void keeper::dispatch(instant now, const action& a, pending_actions& todo) noexcept {
     switch (a.what) {
         case action::kind::call: return queue_call(*this, now, a);
         case action::kind::abandon: return abandon_call(*this, now, a);
         case action::kind::make_way: return give_up_call(*this, a);
-        case action::kind::report: return note_event(a);
+        case action::kind::report: return queue_event(a);
         case action::kind::judge:
-            return strategy.note({.what = a.news,
-                                  .at = now,
-                                  .moves = a.call,
-                                  .successes = a.successes,
-                                  .succeeded_at = a.at,
-                                  .over_lane = around_lane.count_successes(),
-                                  .error = opens.cause_of(a.cookie)});
+            return reports.add({.what = a.news,
+                                .at = now,
+                                .moves = a.call,
+                                .successes = a.successes,
+                                .succeeded_at = a.at,
+                                .over_lane = lane_pool.count_successes(),
+                                .error = opens.cause_of(a.cookie)});
         case action::kind::grant:
         case action::kind::refuse: break;
     }
@@ -151,22 +154,21 @@ void keeper::sort_out(instant now, const action& a, errands& todo) noexcept {
     if (a.what == action::kind::grant) {
         w->got = calls.in(a.slot);
         granted(now, w->got, borrower_of(*w));
-        if (w->wants_several && !static_cast<many_waiter*>(w)->add(w->got)) return;
-        if (w->asynchronous && looks_elsewhere_) return calls.add_admission(*w);
+        if (w->wants_several && !static_cast<thread_waiter*>(w)->add(w->got)) return;
+        if (w->asynchronous && before_acquire_may_block_) return calls.add_check(*w);
     } else {
         if (w->withdrawn) return;
-        if (w->asynchronous) keep_for(*w);
+        if (w->asynchronous) add_ref_for(*w);
     }
-    todo.add(*w);
+    todo.to_notify.add(*w);
 }
 
-/// The machine has lent `r`.
 void keeper::granted(instant now, resource* r, const borrower& who) {
     leases.granted(now, r, who, lane.is_swept());
     lane.sweep_by(machine.look(r->slot).expires_at);
 }
 
-void keeper::note_event(const action& a) {
+void keeper::queue_event(const action& a) {
     event e{.kind = a.event,
             .pool = name_,
             .resource = a.call,
@@ -178,69 +180,112 @@ void keeper::note_event(const action& a) {
                     a.event == event_kind::reset_failed || a.event == event_kind::closed ||
                     rejected;
     if (may_fail) e.cause = opens.cause_of(a.call);
-    news.note(e);
+    events.add(e);
 }
 
-void keeper::keep_for(detail::waiter& who) {
+void keeper::add_ref_for(detail::waiter& who) {
     who.keeps_keeper = true;
     add_ref();
 }
 
 // Outside the lock.
 
-constinit thread_local errands* keeper::carried_out_here = nullptr;
+constinit thread_local pending_actions* keeper::carried_out_here = nullptr;
 
-bool keeper::take_back(const detail::waiter& who) noexcept {
-    for (errands* todo = carried_out_here; todo != nullptr; todo = todo->outer)
-        if (todo->remove(who)) return true;
+bool keeper::remove_pending(const detail::waiter& who) noexcept {
+    for (pending_actions* todo = carried_out_here; todo != nullptr; todo = todo->outer)
+        if (todo->to_notify.remove(who)) return true;
     return false;
 }
 
-void keeper::carry_out(errands& todo) noexcept {
-    bool here = todo.need_keeper();  // if not, it may be gone when the first waiter has run
-    // First: the end of the pool waits for it, and may come in what a waiter does.
-    if (todo.summons) work->summon();
+void keeper::carry_out(pending_actions& todo) noexcept {
+    bool has_ref = todo.need_keeper();  // without one it may be gone after the first notify()
+    // First: the end of the pool waits for this, and may come in the code of a waiter.
+    if (todo.wake_workplace) work->wake();
     for (resource* r = todo.foreign; r != todo.foreign_end; r = r->next_orphan) forsake(r);
     todo.outer = std::exchange(carried_out_here, &todo);
-    while (detail::waiter* w = todo.pop()) {
-        if (is_unseen(*w) && !admit(*this, *w, todo)) continue;
+    while (detail::waiter* w = todo.to_notify.pop()) {
+        if (needs_before_acquire(*w) && !check_granted(*this, *w, todo)) continue;
         w->process.store(detail::no_process, std::memory_order_relaxed);
         w->notify();
     }
     carried_out_here = todo.outer;
-    if (!here) return;
-    if (todo.summons) work->follow_up();
-    if (todo.judges) tell_strategy(*this);
-    if (todo.alone) make_calls_here(*this);
-    if (todo.left_empty) drop_ref();
+    if (!has_ref) return;
+    if (todo.wake_workplace) work->run_inline();
+    if (todo.report_to_breaker) deliver_reports(*this);
+    if (todo.make_calls) make_calls_here(*this);
+    if (todo.drop_occupied) drop_ref();
     drop_ref();
 }
 
-// Time.
+void keeper::drop_ref() noexcept {
+    if (refs_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    detail::wait_for_marks(this);
+    delete this;
+}
 
-instant keeper::mind_closely(instant now) {
+// The timer.
+
+instant keeper::arm_thread_timer(instant now) {
     bool taken = std::exchange(turns_seen_, machine.set_asides()) != machine.set_asides();
     look_again_ = taken ? core::after(now, core::machine::aside_for) : core::never;
-    return mind_until();
+    return arm_timer();
 }
 
 void keeper::tick() noexcept {
     enter([&](instant now) CENOTE_REQUIRES(lock) noexcept {
-        // A shelf's sweep that comes so late says the same as a timer of the machine's.
+        // A sweep that is this late shows a freeze, like a late timer of the machine.
         if (core::after(lane.sweep_at(), core::machine::frozen_for) <= now)
             machine.suspect_all(now, out);
         notice_suspension(*this, now);
         machine.tick(now, out);
         if (now >= lane.sweep_at()) lane.sweep(now);
-        else if (now >= leases.look_at()) leases.look(now, lane.is_swept());
+        else if (now >= leases.inspect_at()) leases.inspect(now, lane.is_swept());
     });
 }
 
 void notice_suspension(keeper& k, instant now) {
-    if (!k.can_probe || k.clock != nullptr || !k.suspension.noticed(now, time_since_boot())) return;
+    if (!k.can_probe || k.clock != nullptr || !k.suspension.take(now, time_since_boot())) return;
     k.machine.suspect_all(now, k.out);
-    k.lane.has_heard_of_suspicion();
+    k.lane.suspicion_is_handled();
     k.lane.recall(now);
 }
 
 }  // namespace cenote::shell
+
+namespace cenote::detail {
+
+gate::gate(const options& settings, std::unique_ptr<any_connector> connector, std::uint32_t reasons)
+    : shelf_(std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 256), reasons),
+      connector_(connector.release()),
+      acquire_timeout_(settings.acquire_timeout),
+      name_(settings.name) {
+    connector_abilities can = connector_->abilities();
+    has_before_acquire_ = can.before_acquire;
+    sample_mask_ = has_before_acquire_ ? 0 : sample - 1;
+    has_before_release_ = can.before_release;
+    before_acquire_may_block_ = can.before_acquire && !can.before_acquire_is_quick;
+}
+
+gate* gate::open(const options& settings, std::unique_ptr<blocking_connector> connector) {
+    using workplace = std::unique_ptr<shell::workplace>;
+    return shell::keeper::open(settings, std::move(connector),
+                               [&](shell::keeper& home) -> workplace {
+                                   if (settings.clock != nullptr)
+                                       return std::make_unique<shell::work_inline>(home);
+                                   return std::make_unique<shell::work_thread>(home, settings);
+                               });
+}
+
+void gate::drop_reference() noexcept { shell::keeper_of(this).drop_ref(); }
+
+bool gate::withdraw_pending(waiter& who) noexcept { return shell::keeper::remove_pending(who); }
+
+instant gate::now() const noexcept { return shell::keeper_of(this).now(); }
+
+instant gate::deadline_after(std::chrono::nanoseconds timeout) const noexcept {
+    instant at = now();
+    return timeout.count() < 0 ? at : core::after(at, timeout);
+}
+
+}  // namespace cenote::detail

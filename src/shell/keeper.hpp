@@ -1,29 +1,28 @@
 // The keeper: lock, clock and resources of one pool around its machine.
 //
-// Every way in is the same four steps, written once in enter(): lock, ask the machine, unlock,
-// carry out. No user code (connector, observer, waiter) runs under the lock, because there is
-// nowhere to write it.
+// Every request takes the same four steps, written once in enter(): lock, ask the machine, unlock,
+// carry out the actions. No user code (connector, observer, waiter) runs under the lock.
 //
-// The keeper puts its parts together; what each knows is its own:
+// The keeper puts its parts together. Each part has its own data:
 //
-//     machine     decides
-//     lane        the shelf of hot resources in front of the lock
-//     leases      who holds what, since when
-//     calls       what is in each slot, and which connector calls are to be made
-//     opens       why the last calls failed
-//     watchers    those who wait for the whole pool
-//     news        what observers are told
-//     strategy    what the breaker's strategy is told
-//     forks       what belongs to the parent process
-//     workplace   where connector calls run, and who minds the clock
+//     machine       decides
+//     lane          the shelf of hot resources in front of the lock
+//     leases        who has which lease, since when
+//     calls         the resource in each slot, and the connector calls to be made
+//     opens         why the last calls failed
+//     pool_waiters  waiters for the whole pool
+//     events        what observers are told
+//     reports       what the breaker's strategy is told
+//     forks         what belongs to the parent process
+//     work          where connector calls run, and the timer
 //
-// How leases come and go is written beside it: acquire.cpp (threads), await.cpp (waiters without a
-// thread), release.cpp, end.cpp. Connector calls are in calls.cpp, commands of the user's in
-// control.cpp, looks in look.cpp.
+// The operations on a pool are the members of gate that are not inline. Each is defined in the file
+// of its group: acquire.cpp, acquire_async.cpp, release.cpp, control.cpp, breaker_control.cpp,
+// close.cpp, inspect.cpp, explain.cpp. What these files do for each other is in operations.hpp.
 //
-// What keeps a keeper alive (refs_): the pool object; every thread that works for it; every thread
-// with errands that need it; and, as one, everything that is not vacant. The last one to go deletes
-// it. So a lease needs no reference of its own and can outlive its pool.
+// References keep a keeper alive (refs_): the pool object has one; each thread that works for the
+// pool; each thread whose pending actions need the keeper; and all slots that are not vacant have
+// one together. The last one deletes it. So a lease needs no reference and can outlive its pool.
 #pragma once
 
 #include <algorithm>
@@ -39,9 +38,9 @@
 #include "cenote/detail/waiter.hpp"
 #include "cenote/testing.hpp"
 #include "core/machine.hpp"
-#include "shell/announcer.hpp"
+#include "shell/breaker_reports.hpp"
 #include "shell/call_queue.hpp"
-#include "shell/errands.hpp"
+#include "shell/event_queue.hpp"
 #include "shell/fork.hpp"
 #include "shell/fork_state.hpp"
 #include "shell/job.hpp"
@@ -50,10 +49,10 @@
 #include "shell/lease_ledger.hpp"
 #include "shell/lock.hpp"
 #include "shell/open_log.hpp"
+#include "shell/pending_actions.hpp"
+#include "shell/pool_waiters.hpp"
 #include "shell/read_clock.hpp"
 #include "shell/suspension.hpp"
-#include "shell/umpire.hpp"
-#include "shell/watchers.hpp"
 #include "shell/workplace.hpp"
 
 namespace cenote::shell {
@@ -68,32 +67,33 @@ public:
     keeper(const keeper&) = delete;
     keeper& operator=(const keeper&) = delete;
 
-    // The four steps. `ask` is given the time, under the lock.
+    // The four steps. `ask` gets the time and runs under the lock.
 
     template <class Ask>
     void enter(Ask&& ask) noexcept(noexcept(ask(core::instant{}))) CENOTE_EXCLUDES(lock);
-    /// All but the last: the caller carries out what follows.
+    /// For an `ask` whose actions may need memory: makes room for them first, which is the only
+    /// step that can throw (std::bad_alloc).
     template <class Ask>
-    void decide(Ask&& ask, errands& todo) noexcept(noexcept(ask(core::instant{})))
+    void enter_with_room(Ask&& ask) CENOTE_EXCLUDES(lock);
+    /// All steps but the last: the caller carries out `todo`.
+    template <class Ask>
+    void decide(Ask&& ask, pending_actions& todo) noexcept(noexcept(ask(core::instant{})))
         CENOTE_EXCLUDES(lock);
-    /// The same for a caller that has the lock, in a keeper that is not behind.
-    template <class Ask>
-    void decide(core::instant now, Ask&& ask,
-                errands& todo) noexcept(noexcept(ask(core::instant{}))) CENOTE_REQUIRES(lock);
-    void carry_out(errands& todo) noexcept CENOTE_EXCLUDES(lock);
-    /// The workplace hears of jobs and of an earlier time.
-    void rouse(errands& todo) CENOTE_REQUIRES(lock);
-    /// Takes a waiter from what this thread is about to notify. False: it is not there.
-    static bool take_back(const detail::waiter& who) noexcept;
-    /// The pool may be gone before a waiter that got no lease has asked why, or wants to cancel.
-    void keep_for(detail::waiter& who);
+    void carry_out(pending_actions& todo) noexcept CENOTE_EXCLUDES(lock);
+    /// Tells the workplace of jobs and of an earlier timer.
+    void schedule_work(pending_actions& todo) CENOTE_REQUIRES(lock);
+    /// Gives a refused waiter a reference: the pool may be gone before the waiter has asked why, or
+    /// before it is canceled.
+    void add_ref_for(detail::waiter& who);
+    /// For gate::withdraw_pending().
+    static bool remove_pending(const detail::waiter& who) noexcept;
 
     // Time.
 
-    /// The only place where a pool reads the time, but for timers of Asio. Two threads may see
-    /// times that differ by a microsecond.
+    /// The only place where a pool reads the time, except for Asio's timers. The times of two
+    /// threads may differ by a microsecond.
     core::instant now() const { return clock == nullptr ? read_clock() : clock->now(); }
-    /// Not before what was read here last, on whichever thread: what is decided goes by this one.
+    /// Never before the last time that was read here, on whichever thread: for decisions.
     core::instant now_in_order() const CENOTE_REQUIRES(lock) {
         core::instant at = now();
         if (at > latest_) latest_ = at;
@@ -101,138 +101,141 @@ public:
     }
     /// When tick() must be called next.
     core::instant wake_at() const CENOTE_REQUIRES(lock);
-    /// For the part that minds the clock: until when it will not look.
-    core::instant mind_until() CENOTE_REQUIRES(lock) {
-        return looked_for_ = std::min(wake_at(), look_again_);
+    /// Returns the next time at which the caller must call tick(), and remembers it as armed.
+    core::instant arm_timer() CENOTE_REQUIRES(lock) {
+        return armed_for_ = std::min(wake_at(), look_again_);
     }
-    /// The same for a thread that does nothing else. While turns are taken it looks again soon,
-    /// since it would have to be woken for each.
-    core::instant mind_closely(core::instant now) CENOTE_REQUIRES(lock);
-    /// It cannot: the next one that comes with a deadline has to tell it again.
-    void mind_nothing() CENOTE_REQUIRES(lock) { looked_for_ = core::never; }
+    /// arm_timer() for a thread that does nothing else. While turns are taken it looks again soon:
+    /// waking it for each turn would cost more.
+    core::instant arm_thread_timer(core::instant now) CENOTE_REQUIRES(lock);
+    /// The timer could not be set. The next request re-arms it.
+    void disarm_timer() CENOTE_REQUIRES(lock) { armed_for_ = core::never; }
+    bool is_timer_armed_by(core::instant at) const CENOTE_REQUIRES(lock) {
+        return armed_for_ <= at;
+    }
+    /// Whether the timer must be set earlier, or cleared: on an executor a timer that is not needed
+    /// would keep the loop running.
+    bool must_rearm_timer() const CENOTE_REQUIRES(lock) {
+        core::instant at = wake_at();
+        bool ended = at == core::never && armed_for_ != core::never && !can.blocks;
+        return at < armed_for_ || ended;
+    }
+    void tick() noexcept CENOTE_EXCLUDES(lock);
     /// Whether a thread that waits for this pool moves its manual clock.
     bool waits_move_clock() const {
         return clock != nullptr && clock->how() == manual_clock::waiting::moves_clock;
     }
+    /// Moves the manual clock to its next timer, at most to `until`. False: neither is ever due.
     bool let_time_pass(core::instant until) noexcept { return clock->advance_to_next(until); }
-    bool is_minded_until(core::instant at) const CENOTE_REQUIRES(lock) { return looked_for_ <= at; }
-    /// The part that minds the clock must hear: it must look earlier, or need not look any more. On
-    /// an executor a timer that is not needed would keep the loop running.
-    bool must_tell_clock() const CENOTE_REQUIRES(lock) {
-        core::instant at = wake_at();
-        bool ended = at == core::never && looked_for_ != core::never && !can.blocks;
-        return at < looked_for_ || ended;
+    void leave_clock() noexcept {
+        if (clock != nullptr) clock->remove(*this);
     }
-    void tick() noexcept CENOTE_EXCLUDES(lock);
 
-    // How a lease ends. Any thread, any time.
+    // Leases.
 
-    void release(detail::resource* r) noexcept CENOTE_EXCLUDES(lock);
-    void release(detail::resource* r, std::exception_ptr cause) noexcept CENOTE_EXCLUDES(lock);
-    /// Back to the machine, not to the shelf.
-    void give_to_machine(core::instant now, detail::resource* r, core::condition how,
-                         const std::optional<core::duration>& held, std::uint64_t thread = 0)
-        CENOTE_REQUIRES(lock);
-    /// Whether before_acquire has nothing against it. Runs the user's code.
-    bool admits(detail::resource* r) noexcept CENOTE_EXCLUDES(lock) {
-        return !looks_before_acquire_ || look_before_acquire(r);
+    bool has_before_acquire() const { return has_before_acquire_; }
+    /// Calls before_acquire if the connector has one. False: `r` is unfit.
+    bool passes_before_acquire(detail::resource* r) noexcept CENOTE_EXCLUDES(lock) {
+        return !has_before_acquire_ || call_before_acquire(r);
     }
-    /// before_acquire has not seen what this waiter got. The keeper is there if so: it is leased.
-    bool is_unseen(const detail::waiter& who) const {
-        return who.asynchronous && who.got != nullptr && looks_before_acquire_;
+    /// Whether before_acquire still has to check what a coroutine or an operation was granted. The
+    /// keeper is alive then: the resource is leased.
+    bool needs_before_acquire(const detail::waiter& who) const {
+        return who.asynchronous && who.got != nullptr && has_before_acquire_;
     }
-    bool looks_before_acquire() const { return looks_before_acquire_; }
+    /// The machine has lent `r`.
     void granted(core::instant now, detail::resource* r, const borrower& who) CENOTE_REQUIRES(lock);
+    /// Ends a lease at the machine, not on the shelf.
+    void return_to_machine(core::instant now, detail::resource* r, core::condition how,
+                           const std::optional<core::duration>& held, std::uint64_t thread = 0)
+        CENOTE_REQUIRES(lock);
 
     // Connector calls.
 
     bool has_jobs() const CENOTE_REQUIRES(lock) { return jobs_waiting() > 0; }
     std::size_t jobs_waiting() const CENOTE_REQUIRES(lock) {
-        return calls.waiting() + (news.has_news() ? 1 : 0);
+        return calls.waiting() + (events.needs_delivery() ? 1 : 0);
     }
     /// The one that opens; changes under the lock.
-    detail::any_connector* connector() const CENOTE_REQUIRES(lock) { return connector_.get(); }
+    detail::connector_ref& connector() CENOTE_REQUIRES(lock) { return connector_; }
 
-    // Its life.
+    // References.
 
-    void end() noexcept CENOTE_EXCLUDES(lock);
     void add_ref() noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
     void drop_ref() noexcept;
 
     // Forks: see keeper_fork.cpp.
 
     void after_fork_in_child() noexcept CENOTE_UNCHECKED_LOCKING;
-    /// Begins again if it has not in this process. Throws std::bad_alloc; the next caller tries
+    /// Restarts unless that was done in this process. Throws std::bad_alloc; the next caller tries
     /// again.
-    void catch_up() CENOTE_EXCLUDES(lock);
-    /// False: there is no memory to begin again.
-    bool try_to_catch_up() noexcept CENOTE_EXCLUDES(lock);
-    /// Before an acquire: also opens the minimum, as if the pool had just been made.
-    void get_ready() CENOTE_EXCLUDES(lock) {
+    void ensure_restarted() CENOTE_EXCLUDES(lock);
+    /// Before an acquire: also opens the minimum in the child of a fork, as if the pool were new.
+    void ensure_ready() CENOTE_EXCLUDES(lock) {
         if (ready_in_.load(std::memory_order_acquire) != detail::this_process) [[unlikely]]
             make_ready();
     }
-    void start_anew(errands& todo) CENOTE_REQUIRES(lock);
+    void restart(pending_actions& todo) CENOTE_REQUIRES(lock);
 
-    // What never changes.
+    // Constant.
 
-    const options fixed;                    // the options, but for `max` and the breaker
+    const options fixed;                    // the options, except `max` and the breaker
     manual_clock* const clock;              // null: the system's
-    const detail::connector_abilities can;  // of every connector it has
+    const detail::connector_abilities can;  // of every connector that the pool has
     const bool can_probe;
     const bool takes_turns;
 
-    // Its parts.
+    // The parts.
 
     mutable pool_lock lock;
-    announcer news;  // guarded by itself and the lock
-    umpire strategy CENOTE_GUARDED_BY(lock);
+    event_queue events;  // guarded by itself and the lock
+    breaker_reports reports CENOTE_GUARDED_BY(lock);
     std::atomic<std::size_t> max_now;  // changes under the lock
     core::machine machine CENOTE_GUARDED_BY(lock);
     core::actions out CENOTE_GUARDED_BY(lock);
     lease_ledger leases CENOTE_GUARDED_BY(lock);
-    lane_pool around_lane CENOTE_GUARDED_BY(lock);
+    shell::lane_pool lane_pool CENOTE_GUARDED_BY(lock);
     shell::lane lane CENOTE_GUARDED_BY(lock);
     call_queue calls CENOTE_GUARDED_BY(lock);
     open_log opens CENOTE_GUARDED_BY(lock);
     shell::suspension suspension CENOTE_GUARDED_BY(lock);
-    shell::watchers watchers CENOTE_GUARDED_BY(lock);
+    shell::pool_waiters pool_waiters CENOTE_GUARDED_BY(lock);
     const std::unique_ptr<shell::workplace> work;  // says for each function which lock it needs
     fork_state forks;                              // guarded by itself and the lock
 
-    /// Odd while the machine's numbers change: for those who read them without the lock.
+    /// Odd while the machine's numbers change: for readers without the lock.
     std::atomic<std::uint64_t> sequence{0};
     struct changing;
 
 private:
     keeper(const options& settings, std::unique_ptr<detail::any_connector> connector,
            const workplace_maker& make_workplace);
-    ~keeper() = default;
+    ~keeper() { unregister_keeper(*this); }
 
     void make_ready() CENOTE_EXCLUDES(lock);
+    bool call_before_acquire(detail::resource* r) noexcept CENOTE_EXCLUDES(lock);
 
+    // The parts of enter().
     template <class Ask>
     void ask_machine(core::instant now, Ask&& ask) noexcept(noexcept(ask(core::instant{})));
-    bool anything_to_sort_out() const CENOTE_REQUIRES(lock);
-    void sort_out(core::instant now, errands& todo) noexcept CENOTE_REQUIRES(lock);
-    void sort_out(core::instant now, const core::action& a, errands& todo) noexcept
+    bool must_dispatch() const CENOTE_REQUIRES(lock);
+    void dispatch(core::instant now, pending_actions& todo) noexcept CENOTE_REQUIRES(lock);
+    void dispatch(core::instant now, const core::action& a, pending_actions& todo) noexcept
         CENOTE_REQUIRES(lock);
-    void look_around(core::instant now, errands& todo) noexcept CENOTE_REQUIRES(lock);
-    void note_event(const core::action& a) CENOTE_REQUIRES(lock);
-    bool look_before_acquire(detail::resource* r) noexcept CENOTE_EXCLUDES(lock);
-    std::exception_ptr look_before_release(detail::resource* r) noexcept CENOTE_EXCLUDES(lock);
+    void after_settling(core::instant now, pending_actions& todo) noexcept CENOTE_REQUIRES(lock);
+    void queue_event(const core::action& a) CENOTE_REQUIRES(lock);
 
-    static constinit thread_local errands* carried_out_here;
+    /// What this thread is carrying out, for the innermost pool.
+    static constinit thread_local pending_actions* carried_out_here;
 
     std::atomic<std::size_t> refs_{1};
     std::atomic<detail::process_number> ready_in_{detail::no_process};       // make_ready() is done
     mutable core::instant latest_ CENOTE_GUARDED_BY(lock) = core::long_ago;  // see now_in_order()
-    std::uint64_t settles_ CENOTE_GUARDED_BY(lock) = 0;  // the machine's, at the last sort_out
-    core::instant looked_for_ CENOTE_GUARDED_BY(lock) = core::long_ago;  // the clock is minded
-    core::instant look_again_ CENOTE_GUARDED_BY(lock) = core::never;     // also without need
-    std::uint64_t turns_seen_ CENOTE_GUARDED_BY(lock) = 0;               // at the last look
-    bool occupied_ CENOTE_GUARDED_BY(lock) = false;  // has the reference of all that is not vacant
-    const fork_watch told_of_forks_{*this};          // the last to be made, the first to go
+    std::uint64_t settles_ CENOTE_GUARDED_BY(lock) = 0;  // the machine's, at the last dispatch
+    core::instant armed_for_ CENOTE_GUARDED_BY(lock) = core::long_ago;  // see arm_timer()
+    core::instant look_again_ CENOTE_GUARDED_BY(lock) = core::never;    // see arm_thread_timer()
+    std::uint64_t turns_seen_ CENOTE_GUARDED_BY(lock) = 0;              // the same
+    bool occupied_ CENOTE_GUARDED_BY(lock) = false;  // the slots' common reference exists
 };
 
 inline keeper& keeper_of(detail::gate* g) { return *static_cast<keeper*>(g); }
@@ -240,11 +243,69 @@ inline const keeper& keeper_of(const detail::gate* g) { return *static_cast<cons
 
 inline core::instant keeper::wake_at() const {
     core::instant at = std::min(machine.wake_at(), lane.sweep_at());
-    at = std::min(at, leases.look_at());
-    if (watchers.any()) at = std::min(at, watchers.earliest_deadline());
-    // While the lane is open to newcomers, what the head is owed may lie on the shelf.
+    at = std::min(at, leases.inspect_at());
+    if (!pool_waiters.list.empty()) at = std::min(at, pool_waiters.earliest_deadline());
+    // While the lane is open to newcomers, what the head of the line is owed may be on the shelf.
     if (!lane.is_shut_for_waiters()) at = std::min(at, machine.owed_at());
     return at;
+}
+
+// The four steps.
+
+/// Makes the sequence odd while the machine's numbers change. It becomes even again also if `ask`
+/// throws, which happens only before anything has changed.
+struct keeper::changing {
+    explicit changing(std::atomic<std::uint64_t>& sequence)
+        : n(sequence), even(sequence.load(std::memory_order_relaxed)) {
+        n.store(even + 1, std::memory_order_relaxed);
+    }
+    ~changing() { n.store(even + 2, std::memory_order_release); }
+    changing(const changing&) = delete;
+    changing& operator=(const changing&) = delete;
+
+    std::atomic<std::uint64_t>& n;
+    std::uint64_t even;
+};
+
+template <class Ask>
+void keeper::enter(Ask&& ask) noexcept(noexcept(ask(core::instant{}))) {
+    pending_actions todo;
+    decide(std::forward<Ask>(ask), todo);
+    if (todo.any()) carry_out(todo);
+}
+
+/// Clang does not see that the lock `ask` requires is this one; nor in ask_machine().
+template <class Ask>
+void keeper::enter_with_room(Ask&& ask) {
+    enter([&](core::instant now) CENOTE_UNCHECKED_LOCKING {
+        machine.make_room(out);
+        ask(now);
+    });
+}
+
+template <class Ask>
+void keeper::decide(Ask&& ask, pending_actions& todo) noexcept(noexcept(ask(core::instant{}))) {
+    pool_guard here(lock);
+    if (forks.must_restart()) [[unlikely]]
+        restart(todo);
+    core::instant now = now_in_order();
+    changing bracket(sequence);
+    ask_machine(now, ask);
+    if (must_dispatch()) dispatch(now, todo);
+    if (todo.need_keeper()) add_ref();
+}
+
+template <class Ask>
+CENOTE_UNCHECKED_LOCKING void keeper::ask_machine(core::instant now, Ask&& ask) noexcept(
+    noexcept(ask(core::instant{}))) {
+    std::forward<Ask>(ask)(now);
+}
+
+/// False if a waiter has only joined the line of a crowded pool.
+inline bool keeper::must_dispatch() const {
+    bool settled = settles_ != machine.settles();
+    return !out.empty() || settled || fixed.fairness == fairness::bounded || has_jobs() ||
+           must_rearm_timer();
 }
 
 }  // namespace cenote::shell

@@ -1,4 +1,4 @@
-// Who holds which lease, and which is held for suspiciously long.
+// Who has which lease, and which is held for suspiciously long.
 #include "shell/lease_ledger.hpp"
 
 #include <algorithm>
@@ -12,23 +12,24 @@ using detail::resource;
 
 namespace {
 
-/// How often to look who holds a lease from the fast lane, if a sweep does not: often enough for
-/// `leak_after`, and not more often than a report can be due.
-duration interval_of_looks(const options& settings, duration sweep_interval) {
+/// How often to find out who has a lease from the fast lane, if sweeps are too rare for
+/// `leak_after`; but not more often than a report can be due.
+duration interval_of_inspections(const options& settings, duration sweep_interval) {
     return std::min(sweep_interval,
                     std::max(duration{settings.leak_after / 2}, core::leaks::shortest));
 }
 
 }  // namespace
 
-lease_ledger::lease_ledger(const core::machine& machine, announcer& news, const std::string& name,
-                           const options& settings, duration sweep_interval)
+lease_ledger::lease_ledger(const core::machine& machine, event_queue& events,
+                           const std::string& name, const options& settings,
+                           duration sweep_interval)
     : machine_(machine),
-      news_(news),
+      events_(events),
       name_(name),
       max_uses_(settings.max_uses),
-      interval_(interval_of_looks(settings, sweep_interval)),
-      looks_between_sweeps_(interval_ < sweep_interval),
+      interval_(interval_of_inspections(settings, sweep_interval)),
+      inspects_between_sweeps_(interval_ < sweep_interval),
       traces_(std::make_unique<trace_array>(settings.max)),
       entries_(settings.max),
       leaks_(settings.max, settings.leak_after) {}
@@ -47,31 +48,30 @@ void lease_ledger::granted(instant now, resource* r, const borrower& who, bool s
     std::uint64_t left = max_uses_ - machine_.look(r->slot).uses;
     std::uint64_t limit = left > unlimited - so_far ? unlimited : so_far + left;
     r->seen->limit.store(limit, std::memory_order_relaxed);
-    sign(*r->seen, now, who);
+    write_trace(*r->seen, now, who.site, who.terms, who.holder);
     entry& e = entries_[r->slot];
     ++e.grants;
     e.hits_known = e.hits = so_far;
     e.puts = r->seen->puts.load(std::memory_order_relaxed);
-    lent(now, who, swept);
+    lease_began(now, who, swept);
 }
 
 void lease_ledger::taken(instant now, resource* r, const borrower& who, bool swept) {
     r->seen->hits.store(hits(r) + 1, std::memory_order_release);
-    sign(*r->seen, now, who);
-    lent(now, who, swept);
+    write_trace(*r->seen, now, who.site, who.terms, who.holder);
+    lease_began(now, who, swept);
 }
 
-/// A lease began and it is known when.
-void lease_ledger::lent(instant now, const borrower& who, bool swept) {
-    // What was to be looked at before is back.
+void lease_ledger::lease_began(instant now, const borrower& who, bool swept) {
+    // Without other leases and sweeps, no earlier inspection is needed.
     bool alone = machine_.count(core::slot_state::leased) == 1;
     if (alone && !swept) leaks_.begin_look();
-    leaks_.lent(now, who.how.leak_after);
+    leaks_.lent(now, who.terms.leak_after);
 }
 
-// Who has what.
+// Who has which lease.
 
-/// A put has followed its last hit, or the grant, if it is not.
+/// A leased resource is out unless a put has followed its last hit or its grant.
 bool lease_ledger::is_out(core::slot_id id) const {
     if (machine_.look(id).state != core::slot_state::leased) return false;
     const detail::trace& seen = (*traces_)[id];
@@ -92,109 +92,104 @@ bool lease_ledger::name_holders(std::uint64_t thread, core::machine& machine) co
     return true;
 }
 
-std::optional<lease_ledger::holding_info> lease_ledger::holding_of(core::slot_id id) const {
+std::optional<lease_ledger::lease_trace> lease_ledger::lease_of(core::slot_id id) const {
     const detail::trace& seen = (*traces_)[id];
     std::uint64_t puts = seen.puts.load(std::memory_order_acquire);
     if (!is_out(id)) return std::nullopt;
     std::int64_t at = seen.leased_at.load(std::memory_order_acquire);
     std::uint64_t so_far = seen.hits.load(std::memory_order_acquire);
-    holding_info h{.number = entries_[id].grants + so_far,
-                   .site = seen.site.load(std::memory_order_acquire),
-                   .since = at == 0 ? core::long_ago : instant{duration{at}},
-                   .leak_after = duration{seen.leak_after.load(std::memory_order_acquire)},
-                   .task = seen.task.load(std::memory_order_acquire)};
-    // If it has ended meanwhile, this may be half the next one's.
+    lease_trace lease{.number = entries_[id].grants + so_far,
+                      .site = seen.site.load(std::memory_order_acquire),
+                      .since = at == 0 ? core::long_ago : instant{duration{at}},
+                      .leak_after = duration{seen.leak_after.load(std::memory_order_acquire)},
+                      .task = seen.task.load(std::memory_order_acquire)};
+    // If the lease has ended meanwhile, this may be half the trace of the next one.
     if (seen.puts.load(std::memory_order_acquire) != puts) return std::nullopt;
-    return h;
+    return lease;
 }
 
 void lease_ledger::list(instant now, std::vector<lease_info>& into) const {
     for (core::slot_id id = 0; id < machine_.places(); ++id) {
-        std::optional<holding_info> h = holding_of(id);
-        if (!h) continue;
-        into.push_back(
-            {.resource = machine_.look(id).resource,
-             .site = h->site,
-             .held = h->since == core::long_ago ? duration{} : std::max(now - h->since, duration{}),
-             .task = h->task});
+        std::optional<lease_trace> lease = lease_of(id);
+        if (!lease) continue;
+        bool timed = lease->since != core::long_ago;
+        into.push_back({.resource = machine_.look(id).resource,
+                        .site = lease->site,
+                        .held = timed ? std::max(now - lease->since, duration{}) : duration{},
+                        .task = lease->task});
     }
     std::ranges::sort(into, [](const lease_info& a, const lease_info& b) {
         return std::pair(-a.held, a.resource) < std::pair(-b.held, b.resource);
     });
 }
 
-std::uint64_t lease_ledger::all_puts() const {
+std::uint64_t lease_ledger::sum_of(std::atomic<std::uint64_t> detail::trace::* counter) const {
     std::uint64_t sum = 0;
     for (std::size_t i = 0; i < traces_->size(); ++i)
-        sum += (*traces_)[i].puts.load(std::memory_order_acquire);
-    return sum;
-}
-
-std::uint64_t lease_ledger::all_hits() const {
-    std::uint64_t sum = 0;
-    for (std::size_t i = 0; i < traces_->size(); ++i)
-        sum += (*traces_)[i].hits.load(std::memory_order_acquire);
+        sum += ((*traces_)[i].*counter).load(std::memory_order_acquire);
     return sum;
 }
 
 // Leaks.
 
-/// Leases from the shelf carry no time: a borrower that is found with one holds it at least from
-/// now, and what is too old meanwhile does not go back onto the shelf.
-void lease_ledger::look(instant now, bool swept) {
+/// Leases from the shelf carry no time: a borrower that is found with one has it at least from
+/// `now`. A resource that has expired meanwhile must not be put on the shelf again.
+void lease_ledger::inspect(instant now, bool swept) {
     leaks_.begin_look();
-    if (swept) expect_some_from_shelf(now);
+    if (swept) expect_from_shelf(now);
     for (core::slot_id id = 0; id < machine_.places(); ++id) {
         if (machine_.look(id).state != core::slot_state::leased) continue;
         detail::trace& seen = (*traces_)[id];
         if (machine_.look(id).expires_at <= now) seen.limit.store(0, std::memory_order_relaxed);
-        if (std::optional<holding_info> h = holding_of(id)) {
+        if (std::optional<lease_trace> lease = lease_of(id)) {
             std::int64_t unknown = 0;
-            if (h->since == core::long_ago) {
-                h->since = now;
+            if (lease->since == core::long_ago) {
+                lease->since = now;
                 seen.leased_at.compare_exchange_strong(unknown, now.time_since_epoch().count(),
                                                        std::memory_order_relaxed);
             }
-            look_for_leak(now, id, *h);
+            report_leak(now, id, *lease);
         } else if (!swept) {
-            // It is not on the shelf, so a borrower is just taking it or handing it in. If it has
-            // been taken, no sweep will see that.
+            // It is not on the shelf, so a borrower is just taking or returning it. If it was
+            // taken, no sweep will see that.
             leaks_.look_by(core::after(now, interval_));
         }
     }
 }
 
-void lease_ledger::expect_some_from_shelf(instant now) {
-    if (looks_between_sweeps_) leaks_.look_by(core::after(now, interval_));
+void lease_ledger::expect_from_shelf(instant now) {
+    if (inspects_between_sweeps_) leaks_.look_by(core::after(now, interval_));
 }
 
-void lease_ledger::look_for_leak(instant now, core::slot_id id, const holding_info& h) {
-    std::optional<duration> held =
-        leaks_.see(now, {.slot = id, .number = h.number, .since = h.since, .limit = h.leak_after});
+void lease_ledger::report_leak(instant now, core::slot_id id, const lease_trace& lease) {
+    std::optional<duration> held = leaks_.see(
+        now, {.slot = id, .number = lease.number, .since = lease.since, .limit = lease.leak_after});
     if (!held) return;
-    news_.note({.kind = event_kind::leak_suspected,
-                .pool = name_,
-                .resource = machine_.look(id).resource,
-                .took = *held,
-                .site = h.site,
-                .task = h.task});
+    events_.add({.kind = event_kind::leak_suspected,
+                 .pool = name_,
+                 .resource = machine_.look(id).resource,
+                 .took = *held,
+                 .site = lease.site,
+                 .task = lease.task});
 }
 
 // In the child of a fork.
 
-void lease_ledger::shut() noexcept {
-    for (std::size_t i = 0; i < traces_->size(); ++i)
-        if ((*traces_)[i].limit.load(std::memory_order_relaxed) != 0)
-            (*traces_)[i].limit.store(0, std::memory_order_relaxed);
+void lease_ledger::forbid_puts() noexcept {
+    for (std::size_t i = 0; i < traces_->size(); ++i) {
+        std::atomic<std::uint64_t>& limit = (*traces_)[i].limit;
+        // A store would copy the page.
+        if (limit.load(std::memory_order_relaxed) != 0) limit.store(0, std::memory_order_relaxed);
+    }
 }
 
-void lease_ledger::prepare_anew(std::size_t count) {
-    old_traces_.reserve(old_traces_.size() + 1);
+void lease_ledger::prepare_restart(std::size_t count) {
+    parents_traces_.reserve(parents_traces_.size() + 1);
     next_traces_ = std::make_unique<trace_array>(count);
 }
 
-void lease_ledger::start_anew() noexcept {
-    old_traces_.push_back(std::exchange(traces_, std::move(next_traces_)));
+void lease_ledger::restart() noexcept {
+    parents_traces_.push_back(std::exchange(traces_, std::move(next_traces_)));
     for (std::size_t i = 0; i < entries_.size(); ++i) entries_[i] = {};
     leaks_.start_anew();
 }

@@ -1,15 +1,14 @@
-// The lock of a keeper, and what Clang is told about it: which data it guards, which functions need
-// it. A build with Clang refuses code that breaks these rules (-Wthread-safety).
+// The keeper's lock, and Clang's annotations for it: which data it guards, which functions need it.
+// A build with Clang refuses code that breaks these rules (-Wthread-safety).
 //
-// A futex and no std::mutex: a contended cycle takes the lock twice, and the C library's lock costs
-// 57 instructions each time where this one costs 12.
+// The lock is a futex, not a std::mutex: a contended cycle takes it twice, and the C library's
+// mutex costs 57 instructions each time where this lock costs 12.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
 #include "core/instant.hpp"
-#include "shell/futex.hpp"
 
 #if defined(__clang__)
 #define CENOTE_LOCK_RULE(rule) __attribute__((rule))
@@ -17,86 +16,92 @@
 #define CENOTE_LOCK_RULE(rule)
 #endif
 
-/// On data: only under this lock.
+/// On data: accessed only under this lock.
 #define CENOTE_GUARDED_BY(lock) CENOTE_LOCK_RULE(guarded_by(lock))
-/// On functions: the caller holds the lock; or must not hold it.
+/// On functions: the caller has the lock; or must not have it.
 #define CENOTE_REQUIRES(lock) CENOTE_LOCK_RULE(requires_capability(lock))
 #define CENOTE_EXCLUDES(lock) CENOTE_LOCK_RULE(locks_excluded(lock))
-/// On functions that break the rules for a reason that stands beside it.
+/// On functions that Clang cannot check, for a reason that a comment gives.
 #define CENOTE_UNCHECKED_LOCKING CENOTE_LOCK_RULE(no_thread_safety_analysis)
 
 namespace cenote::shell {
 
+/// A futex: sleeps while *word == value, at most until `limit`. May return earlier.
+void sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t value,
+              core::instant limit) noexcept;
+/// Wakes up to `count` threads that sleep on a word. Uses its address only: the word may be gone.
+void wake_from(const std::atomic<std::uint32_t>* word, int count) noexcept;
+
 class CENOTE_LOCK_RULE(capability("mutex")) pool_lock {
 public:
     void lock() CENOTE_LOCK_RULE(acquire_capability()) {
-        std::uint32_t seen = open;
-        if (!state_.compare_exchange_strong(seen, taken, std::memory_order_acquire,
+        std::uint32_t seen = unlocked;
+        if (!state_.compare_exchange_strong(seen, locked, std::memory_order_acquire,
                                             std::memory_order_relaxed)) [[unlikely]]
-            wait_for_it(seen);
+            lock_contended(seen);
     }
     void unlock() CENOTE_LOCK_RULE(release_capability()) {
-        if (state_.exchange(open, std::memory_order_release) == wanted) [[unlikely]]
+        if (state_.exchange(unlocked, std::memory_order_release) == contended) [[unlikely]]
             wake_from(&state_, 1);
     }
 
-    /// For code that runs under the lock where Clang cannot see that: it does nothing.
+    /// Does nothing. For code that runs under the lock where Clang cannot see that.
     void is_held() const CENOTE_LOCK_RULE(assert_capability(this)) {}
 
 private:
-    /// `wanted`: taken, and another thread may sleep until it is open.
-    enum : std::uint32_t { open, taken, wanted };
+    /// `contended`: locked, and another thread may sleep until it is unlocked.
+    enum : std::uint32_t { unlocked, locked, contended };
 
-    void wait_for_it(std::uint32_t seen) noexcept;
+    void lock_contended(std::uint32_t seen) noexcept;
 
-    std::atomic<std::uint32_t> state_{open};
+    std::atomic<std::uint32_t> state_{unlocked};
 };
 
-/// Holds a lock from its making to its end, but for where it is unlocked in between.
-class CENOTE_LOCK_RULE(scoped_lockable) holding {
+/// Locks a pool_lock for a scope, which may unlock it in between.
+class CENOTE_LOCK_RULE(scoped_lockable) pool_guard {
 public:
-    explicit holding(pool_lock& what) CENOTE_LOCK_RULE(acquire_capability(what)) : lock_(what) {
+    explicit pool_guard(pool_lock& what) CENOTE_LOCK_RULE(acquire_capability(what)) : lock_(what) {
         lock_.lock();
     }
-    ~holding() CENOTE_LOCK_RULE(release_capability()) {
-        if (held_) lock_.unlock();
+    ~pool_guard() CENOTE_LOCK_RULE(release_capability()) {
+        if (locked_) lock_.unlock();
     }
-    holding(const holding&) = delete;
-    holding& operator=(const holding&) = delete;
+    pool_guard(const pool_guard&) = delete;
+    pool_guard& operator=(const pool_guard&) = delete;
 
     void lock() CENOTE_LOCK_RULE(acquire_capability()) {
         lock_.lock();
-        held_ = true;
+        locked_ = true;
     }
     void unlock() CENOTE_LOCK_RULE(release_capability()) {
-        held_ = false;
+        locked_ = false;
         lock_.unlock();
     }
 
 private:
     pool_lock& lock_;
-    bool held_ = true;
+    bool locked_ = true;
 };
 
-/// Threads that sleep until another one tells them to look again. They look under a lock; what they
-/// look at changes under the same one. Telling needs no lock.
-class condition {
+/// A condition variable for pool_lock. The state that threads wait for changes under the lock;
+/// notifying needs no lock.
+class pool_condition {
 public:
-    void wait(holding& h) { wait_until(h, core::never); }
+    void wait(pool_guard& g) { wait_until(g, core::never); }
     template <class Until>
-    void wait(holding& h, Until until) {
-        while (!until()) wait(h);
+    void wait(pool_guard& g, Until until) {
+        while (!until()) wait(g);
     }
-    /// False: the limit has passed. May return before that without having been told.
-    bool wait_until(holding& h, core::instant limit) CENOTE_UNCHECKED_LOCKING;
-    bool wait_for(holding& h, core::duration at_most);
-    void tell_one() noexcept { tell(1); }
-    void tell_all() noexcept;
+    /// False: the limit has passed. May return earlier without a notification.
+    bool wait_until(pool_guard& g, core::instant limit) CENOTE_UNCHECKED_LOCKING;
+    bool wait_for(pool_guard& g, core::duration at_most);
+    void notify_one() noexcept { notify(1); }
+    void notify_all() noexcept;
 
 private:
-    void tell(int count) noexcept;
+    void notify(int count) noexcept;
 
-    std::atomic<std::uint32_t> told_{0};
+    std::atomic<std::uint32_t> notified_{0};
     std::atomic<std::uint32_t> waiting_{0};
 };
 

@@ -1,7 +1,7 @@
-// A clock that a test moves, and the pools that go by it.
+// A clock that a test moves, and the pools that use it.
 //
-// Lock order: that of the list of keepers before a keeper's. A keeper reads the time under its
-// lock, but that takes no lock.
+// Lock order: the lock of the list of keepers before a keeper's lock. A keeper reads the time under
+// its lock, but reading takes no lock.
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
@@ -15,12 +15,12 @@ namespace cenote {
 
 namespace {
 
-/// Later there is no time left for what is not to happen: deadlines that are `never`.
+/// The clock stops here, well before `never`: timers at `never` must not expire.
 constexpr manual_clock::time_point farthest = core::never - std::chrono::hours{24 * 365};
 
 }  // namespace
 
-/// A pool, and when something is to be done in it. Keeps the pool's keeper.
+/// The next timer of all pools. Has a reference to the keeper.
 struct manual_clock::due {
     time_point at = core::never;
     shell::keeper* in = nullptr;
@@ -48,7 +48,7 @@ void manual_clock::advance_to(time_point to) noexcept {
         due next = first_due();
         if (next.in == nullptr || next.at > to) {
             if (now() >= to) break;
-            move_to(to);  // and look again: who came before that may be due now
+            move_to(to);  // and look again: a timer that was set before the move may be due now
             continue;
         }
         move_to(next.at);
@@ -56,8 +56,8 @@ void manual_clock::advance_to(time_point to) noexcept {
     }
     std::lock_guard lock(shell::keeper_list_lock());
     for (shell::keeper* k : pools_) {
-        shell::holding here(k->lock);
-        k->watchers.tell();
+        shell::pool_guard here(k->lock);
+        k->pool_waiters.notify();
     }
 }
 
@@ -72,7 +72,7 @@ manual_clock::due manual_clock::first_due() noexcept {
     due first;
     std::lock_guard lock(shell::keeper_list_lock());
     for (shell::keeper* k : pools_) {
-        shell::holding here(k->lock);
+        shell::pool_guard here(k->lock);
         time_point at = k->wake_at();
         if (at >= first.at) continue;
         first.at = at;

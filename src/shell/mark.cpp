@@ -1,8 +1,9 @@
-// All threads' marks: where a thread gets one, and where it goes when the thread ends.
+// The registry of all threads' marks: gives each thread its mark, and takes it back when the thread
+// ends.
 //
-// A release must neither fail nor allocate, also the first one on its thread. So the first marks
-// are there from the beginning, and what tells us that a thread ends is a key of the system: for a
-// thread-local object with a destructor the C library allocates, and ends the process if it cannot.
+// A release must neither fail nor allocate, not even the first one of its thread. So the first
+// marks are static, and a pthread key reports that a thread ends: for a thread-local object with a
+// destructor the C library allocates, and aborts if it cannot.
 #include "cenote/detail/mark.hpp"
 
 #include <cstddef>
@@ -19,21 +20,21 @@ constinit thread_local gate_mark* this_threads_mark = nullptr;
 
 namespace {
 
-/// So many threads at a time get their mark without an allocation.
+/// The number of threads that can have a mark without an allocation.
 constexpr std::size_t reserve = 256;
 constinit gate_mark reserved[reserve];
 
-/// All of this is guarded by `mutex`.
+/// `mutex` guards all members.
 struct registry {
     std::mutex mutex;
-    gate_mark* first = nullptr;  // the marks of all threads
-    gate_mark* spare = nullptr;  // reserved ones that were given back
-    std::size_t unused = reserve;
+    gate_mark* first = nullptr;    // the marks of all threads
+    gate_mark* spare = nullptr;    // reserved marks that were used before
+    std::size_t unused = reserve;  // reserved marks that were never used
     pthread_key_t thread_ends{};
     bool has_key = false;
 };
 
-// Never destroyed: threads may end after static objects are gone. Not on the heap: see above.
+// Never destroyed: threads may end after static objects. Not on the heap: see above.
 registry& all_marks() {
     alignas(registry) static std::byte room[sizeof(registry)];
     static auto* instance = ::new (static_cast<void*>(room)) registry;
@@ -73,8 +74,9 @@ void when_thread_ends(void* mark) noexcept {
     delete m;
 }
 
-/// The key must go with the code it calls, which a program may unload while its threads live on.
-/// If the process is ending instead, the marks of threads that end later stay: they say "nowhere".
+/// Deletes the key together with the function it calls: a program may unload the library while its
+/// threads go on. If the process is ending, the marks of threads that end later stay in the list,
+/// where they name no gate.
 struct key_owner {
     explicit key_owner(registry& all) {
         all.has_key = pthread_key_create(&all.thread_ends, when_thread_ends) == 0;
@@ -88,7 +90,7 @@ struct key_owner {
     key_owner& operator=(const key_owner&) = delete;
 };
 
-/// Enters a mark for the calling thread. False: nobody would tell us that the thread ends.
+/// Adds a mark for the calling thread. False: the key is not available.
 bool enlist(registry& all, gate_mark* m) {
     static const key_owner key(all);
     if (!all.has_key || pthread_setspecific(all.thread_ends, m) != 0) return false;
@@ -96,7 +98,7 @@ bool enlist(registry& all, gate_mark* m) {
     return true;
 }
 
-bool anybody_in(const gate* g) {
+bool is_marked(const gate* g) {
     registry& all = all_marks();
     std::lock_guard lock(all.mutex);
     for (gate_mark* m = all.first; m != nullptr; m = m->next)
@@ -143,18 +145,18 @@ void forget_other_marks() noexcept {
         } else {
             m->where.store(nullptr, std::memory_order_relaxed);
             m->visits.store(nullptr, std::memory_order_relaxed);
-            put_back_reserved(all, m);  // also if it was allocated: it can be used again
+            put_back_reserved(all, m);  // also allocated ones: other threads can use them
         }
         m = next;
     }
 }
 
 void wait_for_marks(const gate* g) noexcept {
-    // The marked stretch is a few instructions; only a preempted thread makes this loop.
-    while (anybody_in(g)) std::this_thread::yield();
+    // A thread is marked for a few instructions; this loops only if it is preempted there.
+    while (is_marked(g)) std::this_thread::yield();
 }
 
-bool anybody_visits(const void* what) noexcept {
+bool is_visited(const void* what) noexcept {
     registry& all = all_marks();
     std::lock_guard lock(all.mutex);
     for (gate_mark* m = all.first; m != nullptr; m = m->next)

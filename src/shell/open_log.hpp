@@ -1,4 +1,4 @@
-// Why calls of the connector failed, as far as the pool has to tell others.
+// Why calls of the connector failed, as far as the pool tells others.
 #pragma once
 
 #include <cstdint>
@@ -11,28 +11,28 @@
 
 namespace cenote::shell {
 
-/// Everything here runs under the keeper's lock. An exception may be the user's, and end with the
-/// last reference to it: that must not happen under the lock, so what is replaced is kept until
-/// take_forgotten().
+/// Everything here runs under the keeper's lock. An exception may be the user's and ends with the
+/// last reference to it, which must not happen under the lock: a replaced exception is kept until
+/// take_replaced().
 class open_log {
 public:
-    /// An open has ended; null: it went well.
-    void note(core::instant now, const std::exception_ptr& error) {
+    /// An open has ended. Null: it succeeded.
+    void record(core::instant now, const std::exception_ptr& error) {
         ended_at_ = now;
         if (error != nullptr && first_error_ == nullptr) first_error_ = error;
         std::exception_ptr old = std::exchange(error_, error);
-        // A second one in the same step is not the last of its kind: its caller still has it.
-        if (forgotten_ == nullptr) forgotten_ = std::move(old);
+        // If two opens end in one step, the caller still has the second exception.
+        if (replaced_ == nullptr) replaced_ = std::move(old);
     }
-    /// Of the last open; null if it went well.
+    /// Of the last open; null if it succeeded.
     const std::exception_ptr& error() const { return error_; }
     /// `long_ago`: none has ended.
     core::instant ended_at() const { return ended_at_; }
-    /// The first of all opens that failed.
+    /// Of the first open that failed.
     const std::exception_ptr& first_error() const { return first_error_; }
-    std::exception_ptr take_forgotten() { return std::exchange(forgotten_, nullptr); }
+    std::exception_ptr take_replaced() { return std::exchange(replaced_, nullptr); }
 
-    /// The failure that is being answered, and which resource it is of.
+    /// The machine is being told of a failure of `resource`.
     void begin_answer(const std::exception_ptr& error, std::uint64_t resource) {
         cause_ = error;
         cause_of_ = resource;
@@ -40,20 +40,20 @@ public:
     void end_answer() {
         if (cause_ != nullptr) cause_ = nullptr;
     }
-    /// What made `resource` fail, if that is what is being answered.
+    /// The exception, if the machine is being told of a failure of `resource`.
     std::exception_ptr cause_of(std::uint64_t resource) const {
         return resource == cause_of_ ? cause_ : nullptr;
     }
 
-    /// A call was given up: an open, or a close.
+    /// The exception of a call that was abandoned: of an open, or of a close.
     const std::exception_ptr& timed_out(bool opens) const {
         return opens ? open_timed_out_ : close_timed_out_;
     }
 
     /// In the child of a fork.
-    void start_anew() {
+    void restart() {
         ended_at_ = core::long_ago;
-        forgotten_ = std::exchange(error_, nullptr);
+        replaced_ = std::exchange(error_, nullptr);
     }
 
 private:
@@ -66,7 +66,7 @@ private:
     std::exception_ptr cause_;
     std::uint64_t cause_of_ = 0;
     std::exception_ptr error_;
-    std::exception_ptr forgotten_;
+    std::exception_ptr replaced_;
     std::exception_ptr first_error_;
     core::instant ended_at_ = core::long_ago;
     const std::exception_ptr open_timed_out_ = took_too_long("open");

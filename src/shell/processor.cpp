@@ -1,9 +1,9 @@
-// Which thread this is, and which processor it runs on.
+// Numbers for threads, and where glibc keeps the processor's number.
 #include "cenote/detail/processor.hpp"
 
 #include <atomic>
 
-// glibc's own symbols, under names of ours; absent in older ones and in other C libraries.
+// glibc's symbols under our names. Older versions and other C libraries do not have them.
 extern "C" {
 extern const std::ptrdiff_t glibc_rseq_offset __asm__("__rseq_offset") __attribute__((weak));
 extern const unsigned int glibc_rseq_size __asm__("__rseq_size") __attribute__((weak));

@@ -1,4 +1,4 @@
-// Whether the processor's counter can be trusted, and one clock per thread if it can.
+// Decides whether the processor's counter can be trusted, and has one clock per thread.
 #include "shell/read_clock.hpp"
 
 #include <chrono>
@@ -27,8 +27,8 @@ struct this_system {
     static core::instant steady() noexcept { return std::chrono::steady_clock::now(); }
 };
 
-/// The kernel has checked that the processors agree, or was told so by the hypervisor. If it finds
-/// out later that they do not, tick_clock notices.
+/// If the kernel uses the counter, it has checked that the counters of all processors agree, or the
+/// hypervisor has promised it. If the kernel changes its mind later, tick_clock notices.
 bool kernel_reads_counter() noexcept {
     int file = open("/sys/devices/system/clocksource/clocksource0/current_clocksource",
                     O_RDONLY | O_CLOEXEC);
@@ -39,7 +39,7 @@ bool kernel_reads_counter() noexcept {
     return length > 0 && std::string_view(text, static_cast<std::size_t>(length)) == "tsc\n";
 }
 
-/// Its rate does not follow that of the processor, and it does not stop when the processor rests.
+/// The counter's rate does not depend on the processor's frequency or sleep states.
 bool is_invariant() noexcept {
     unsigned a = 0;
     unsigned b = 0;
@@ -50,8 +50,8 @@ bool is_invariant() noexcept {
 
 constinit tick_rate rate;
 
-/// Before main, so that nothing is opened when a program may have been forbidden to, and no thread
-/// or fork comes in between. A clock that is read earlier reads the steady clock.
+/// Decided before main(): later a sandbox may forbid to open files, and there may be threads and
+/// forks. Clocks that are read earlier use the steady clock.
 [[maybe_unused]] const bool trusted = [] {
     bool sound = kernel_reads_counter() && is_invariant();
     if (sound) rate.allow();

@@ -1,12 +1,11 @@
-// How a lease ends.
+// How a lease ends: directly, where the machine need not settle, or with a request to the machine.
 #include <bit>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include "core/machine_express.hpp"
-#include "shell/around.hpp"
-#include "shell/enter.hpp"
+#include "shell/operations.hpp"
 
 namespace cenote::shell {
 
@@ -15,25 +14,85 @@ using detail::resource;
 
 namespace {
 
-/// Where a lease went at once.
+// Direct ends. They apply to clean leases, also to those that owe a reset. False: nothing has
+// changed.
+
+/// Leases from before a recall, queued jobs and undelivered reports need a full request.
+[[gnu::always_inline]] inline bool may_end_directly(const keeper& k) CENOTE_REQUIRES(k.lock) {
+    return !k.forks.must_restart() && !k.has_jobs() && !k.lane.has_recalled() &&
+           !k.reports.need_delivery();
+}
+
+/// The timer must be set earlier. Drops the reference that kept the keeper for that.
+void rearm_and_drop(keeper& k) noexcept {
+    k.enter([](instant) noexcept {});
+    k.drop_ref();
+}
+
+/// Ends a lease if `give` gives it to the machine.
+template <class Give>
+[[gnu::always_inline]] inline bool end_directly(keeper& k, resource* r, Give give)
+    CENOTE_EXCLUDES(k.lock) {
+    bool rearm = false;
+    {
+        pool_guard here(k.lock);
+        if (!may_end_directly(k)) return false;
+        instant now = k.now_in_order();
+        keeper::changing bracket(k.sequence);
+        if (!give(now)) return false;
+        k.leases.take_uses(r);
+        rearm = k.must_rearm_timer();
+        if (rearm) k.add_ref();  // from here on another borrower may have the resource
+    }
+    if (rearm) [[unlikely]]
+        rearm_and_drop(k);
+    return true;
+}
+
+/// In a calm pool: the resource becomes idle.
+[[gnu::noinline]] bool put_back(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
+    return end_directly(k, r, [&](instant now) {
+        k.lock.is_held();
+        return !k.lane.is_open() && k.machine.put_back(now, r->slot, k.leases.uses_since(r),
+                                                       lease_ledger::held(now, r), r->owes);
+    });
+}
+
+/// The number of the thread that returns `r`, if it may also have acquired `r`; else 0. The machine
+/// knows whether it lent to a thread or to a coroutine, but not of leases from the shelf. After a
+/// move of the lease the thread is unknown.
+std::uint64_t thread_that_returns(const keeper& k, const resource* r) CENOTE_REQUIRES(k.lock) {
+    std::uint64_t holder = r->seen->holder.load(std::memory_order_relaxed);
+    std::uint64_t me = detail::this_thread();
+    bool moved = holder == 0 && k.leases.uses_since(r) == 0;
+    return holder == me || moved ? me : 0;
+}
+
+/// Turns: sets the resource aside for this thread (core/machine_turns.cpp).
+[[gnu::noinline]] bool set_aside(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
+    return !k.has_before_acquire() && end_directly(k, r, [&](instant now) {
+        k.lock.is_held();
+        return k.machine.set_aside(now, r->slot, k.leases.uses_since(r), lease_ledger::held(now, r),
+                                   r->owes, thread_that_returns(k, r));
+    });
+}
+
 struct passed {
-    detail::waiter* to = nullptr;  // is still to be told; null: nothing has changed
-    bool rouse = false;  // the clock must be minded from earlier on; keeps the keeper for that
+    detail::waiter* to = nullptr;  // to be notified; null: nothing has changed
+    bool rearm = false;            // the timer; the caller has a reference for that
 };
 
-/// Here the ledger has more to do than when a lease is passed on. Not inlined: rare.
+/// granted(), where the ledger has more to do than for a lease that is passed on. Not inlined:
+/// rare.
 [[gnu::noinline]] void grant(keeper& k, instant now, resource* r, const detail::waiter& w)
     CENOTE_REQUIRES(k.lock) {
     k.granted(now, r, borrower_of(w));
 }
 
-/// In a full pool where only the line can move: straight to the waiter at its head.
+/// In a full pool where only the line can change: the resource goes to the head of the line.
 passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
-    holding here(k.lock);
-    // Leases from before a recall, and what before_acquire looks at, take the long way.
-    if (k.forks.is_behind() || k.has_jobs() || k.lane.has_recalled() || k.looks_before_acquire() ||
-        k.strategy.needs_telling())
-        return {};
+    pool_guard here(k.lock);
+    if (!may_end_directly(k) || k.has_before_acquire()) return {};
     instant now = k.now_in_order();
     std::uint64_t cookie = 0;
     keeper::changing bracket(k.sequence);
@@ -46,60 +105,34 @@ passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     if (k.takes_turns) k.machine.lent_to(now, r->slot, w->holder != 0, w->wants.rank);
     if (!k.leases.passed_on(now, r, uses, *w)) grant(k, now, r, *w);
     else if (k.lane.is_swept()) k.lane.sweep_by(k.machine.look(r->slot).expires_at);
-    bool rouse = !k.is_minded_until(k.leases.look_at());
-    if (rouse) k.add_ref();
-    return {.to = w, .rouse = rouse};
+    bool rearm = !k.is_timer_armed_by(k.leases.inspect_at());
+    if (rearm) k.add_ref();
+    return {.to = w, .rearm = rearm};
 }
 
-/// In a calm pool: it becomes idle. False: nothing has changed.
-[[gnu::noinline]] bool put_back(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
-    bool rouse = false;
-    {
-        holding here(k.lock);
-        if (k.forks.is_behind() || k.has_jobs() || k.lane.is_open() || k.lane.has_recalled() ||
-            k.strategy.needs_telling())
-            return false;
-        instant now = k.now_in_order();
-        keeper::changing bracket(k.sequence);
-        if (!k.machine.put_back(now, r->slot, k.leases.uses_since(r), lease_ledger::held(now, r),
-                                r->owes))
-            return false;
-        k.leases.take_uses(r);
-        rouse = k.must_tell_clock();
-        if (rouse) k.add_ref();  // from here on it is another borrower's
-    }
-    if (rouse) [[unlikely]]
-        rouse_and_drop(k);
-    return true;
-}
-
-/// False: it has to go the long way.
-[[gnu::noinline]] bool pass_on_and_tell(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
+[[gnu::noinline]] bool pass_on_and_notify(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     passed p = pass_on(k, r);
     if (p.to == nullptr) return false;
     p.to->process.store(detail::no_process, std::memory_order_relaxed);
     p.to->notify();  // from here on the keeper may be gone
-    if (p.rouse) [[unlikely]]
-        rouse_and_drop(k);
+    if (p.rearm) [[unlikely]]
+        rearm_and_drop(k);
     return true;
 }
 
-/// A clean lease in a pool where little has to be decided. False: it has to go the long way.
 inline bool release_at_once(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     if (!k.has_waiters()) return put_back(k, r);
     if (k.takes_turns && set_aside(k, r)) return true;
-    return pass_on_and_tell(k, r);
+    return pass_on_and_notify(k, r);
 }
 
-/// Not inlined: what it is called with needs room on the stack.
-[[gnu::noinline]] void release_slowly(keeper& k, resource* r) noexcept { k.release(r, nullptr); }
+// Full requests.
 
-/// Clean, or owing a reset.
-bool returns_as_it_is(core::condition how) {
+bool is_reusable(core::condition how) {
     return how == core::condition::clean || how == core::condition::owing;
 }
 
-/// How the machine is told of it.
+/// How the machine is told of a lease's end.
 core::condition condition_of(const resource* r, bool unused) {
     using core::condition;
     auto how = static_cast<condition>(r->state);
@@ -114,59 +147,16 @@ void end_lease(keeper& k, instant now, resource* r, core::condition how,
     std::optional<core::duration> held = lease_ledger::held(now, r);
     const core::slot& s = k.machine.look(r->slot);
     if (cause != nullptr) k.opens.begin_answer(cause, s.resource);
-    // The machine must hear of the end of a trial.
-    bool plain = returns_as_it_is(how) && !s.trial;
-    if (!plain || !k.lane.keep(now, r))
-        return k.give_to_machine(now, r, how, held, k.takes_turns ? thread_that_returns(k, r) : 0);
+    // The machine must be told of the end of a trial.
+    bool plain = is_reusable(how) && !s.trial;
+    if (!plain || !k.lane.put(now, r)) {
+        std::uint64_t thread = k.takes_turns ? thread_that_returns(k, r) : 0;
+        return k.return_to_machine(now, r, how, held, thread);
+    }
     if (held) k.machine.note_hold(*held);
 }
 
-}  // namespace
-
-void rouse_and_drop(keeper& k) noexcept {
-    k.enter([](instant) noexcept {});
-    k.drop_ref();
-}
-
-void keeper::release(resource* r) noexcept {
-    bool plain = r->state == detail::condition::clean && !looks_before_release_ && !is_foreign(r);
-    if (!plain || !release_at_once(*this, r)) release_slowly(*this, r);
-}
-
-void keeper::release(resource* r, std::exception_ptr cause) noexcept {
-    bool unused = r->state == detail::condition::unused;
-    if (looks_before_release_) {
-        std::exception_ptr thrown = look_before_release(r);
-        if (cause == nullptr) cause = std::move(thrown);
-    }
-    if (is_foreign(r)) return forsake(r);
-    // Others have tried that already. (Rule 4 of the shelf.)
-    bool may_lie = looks_before_release_ && (!r->owes || shelf_.takes_debts());
-    if (may_lie && lay_back(r)) return;
-    core::condition how = condition_of(r, unused);
-    r->state = detail::condition::clean;
-    // Without a hook a clean one has tried that already.
-    bool clean = returns_as_it_is(how) && looks_before_release_;
-    if (clean && release_at_once(*this, r)) return;
-    enter([&](instant now)
-              CENOTE_REQUIRES(lock) noexcept { end_lease(*this, now, r, how, cause); });
-}
-
-void keeper::give_to_machine(instant now, resource* r, core::condition how,
-                             const std::optional<core::duration>& held, std::uint64_t thread) {
-    lane.is_back(r);
-    machine.release(now, r->slot, how, leases.take_uses(r), held, out, thread);
-}
-
-bool keeper::look_before_acquire(resource* r) noexcept {
-    try {
-        return r->made_by->before_acquire(*r);
-    } catch (...) {
-        return false;
-    }
-}
-
-namespace {
+// before_release.
 
 std::exception_ptr no_reset_to_make() noexcept {
     try {
@@ -177,10 +167,9 @@ std::exception_ptr no_reset_to_make() noexcept {
     }
 }
 
-}  // namespace
-
-/// Only at what its holder thinks can be kept. Returns what it throws.
-std::exception_ptr keeper::look_before_release(resource* r) noexcept {
+/// Calls before_release for a resource that its holder returns for reuse, and does what it says.
+/// Returns the exception that it throws.
+std::exception_ptr call_before_release(keeper& k, resource* r) noexcept {
     bool returns = r->state == detail::condition::clean || r->state == detail::condition::dirty ||
                    r->state == detail::condition::unused;
     if (!returns || is_foreign(r)) return nullptr;
@@ -191,29 +180,25 @@ std::exception_ptr keeper::look_before_release(resource* r) noexcept {
     } catch (...) {
         thrown = std::current_exception();
     }
-    bool unused = r->state == detail::condition::unused;
     bool dirty = r->state == detail::condition::dirty;
-    auto be_reset = [r]() -> std::exception_ptr {
-        r->state = detail::condition::dirty;
-        r->owes = false;
-        return nullptr;
-    };
+    bool resets_now = dirty || k.fixed.reset_after <= core::duration{};
+    if (said == verdict::reset_later && !k.can.reset) thrown = no_reset_to_make();
+    else if (said == verdict::reset_later && resets_now) said = verdict::reset;
     switch (said) {
         case verdict::keep:
-            // What is dirty stays so, and what was not used owes what it owed.
-            r->owes = r->owes && unused;
+            // A dirty resource stays dirty. An unused one owes what it owed.
+            r->owes = r->owes && r->state == detail::condition::unused;
             return nullptr;
         case verdict::reset_later:
-            if (!can.reset) {
-                thrown = no_reset_to_make();
-                break;
-            }
-            if (dirty || fixed.reset_after <= core::duration{}) return be_reset();
+            if (thrown != nullptr) break;
             r->owes = true;
             return nullptr;
-        case verdict::reset: return be_reset();
+        case verdict::reset:
+            r->state = detail::condition::dirty;
+            r->owes = false;
+            return nullptr;
         case verdict::suspect:
-            suspect(r);
+            k.suspect(r);
             r->state = detail::condition::broken;
             return nullptr;
         case verdict::discard:
@@ -221,6 +206,22 @@ std::exception_ptr keeper::look_before_release(resource* r) noexcept {
     }
     r->state = detail::condition::rejected;
     return thrown;
+}
+
+}  // namespace
+
+void keeper::return_to_machine(instant now, resource* r, core::condition how,
+                               const std::optional<core::duration>& held, std::uint64_t thread) {
+    lane.note_return(r);
+    machine.release(now, r->slot, how, leases.take_uses(r), held, out, thread);
+}
+
+bool keeper::call_before_acquire(resource* r) noexcept {
+    try {
+        return r->made_by->before_acquire(*r);
+    } catch (...) {
+        return false;
+    }
 }
 
 }  // namespace cenote::shell
@@ -233,47 +234,68 @@ using shell::keeper_of;
 
 void gate::release(resource* r) noexcept {
     if (this_threads_mark == nullptr) register_without_allocating();  // for the next time
-    keeper_of(this).release(r);
+    bool plain = r->state == condition::clean && !has_before_release_ && !shell::is_foreign(r);
+    if (!plain || !shell::release_at_once(keeper_of(this), r)) release_slowly(r, nullptr);
+}
+
+/// Not inlined: it needs room on the stack.
+[[gnu::noinline]] void gate::release_slowly(resource* r, const std::exception_ptr* error) noexcept {
+    keeper& k = keeper_of(this);
+    std::exception_ptr cause = error == nullptr ? nullptr : *error;
+    bool unused = r->state == condition::unused;
+    if (has_before_release_) {
+        std::exception_ptr thrown = shell::call_before_release(k, r);
+        if (cause == nullptr) cause = std::move(thrown);
+    }
+    if (shell::is_foreign(r)) return shell::forsake(r);
+    // Without before_release, put() and release() have tried the shelf and the direct ends.
+    bool may_put = has_before_release_ && (!r->owes || shelf_.accepts_owing());  // shelf: rule 4
+    if (may_put && put_on_shelf(r)) return;
+    core::condition how = shell::condition_of(r, unused);
+    r->state = condition::clean;
+    bool direct = shell::is_reusable(how) && has_before_release_;
+    if (direct && shell::release_at_once(k, r)) return;
+    k.enter([&](instant now)
+                CENOTE_REQUIRES(k.lock) noexcept { shell::end_lease(k, now, r, how, cause); });
 }
 
 void gate::discard(resource* r, const std::exception_ptr& cause) noexcept {
     if (this_threads_mark == nullptr) register_without_allocating();  // for the next time
     r->state = condition::broken;
-    keeper_of(this).release(r, cause);
+    release_slowly(r, &cause);
 }
 
-void gate::hand_in_and_leave(resource* r, const gate* outer) noexcept {
-    hand_in_taken(r);
-    this_threads_mark->leave(outer);
-}
-
-resource* gate::hand_in_taken(resource* r) noexcept {
+resource* gate::return_taken(resource* r) noexcept {
     keeper& k = keeper_of(this);
-    k.enter([&](instant now) CENOTE_REQUIRES(k.lock) noexcept { k.lane.hand_in(now, r); });
+    k.enter([&](instant now) CENOTE_REQUIRES(k.lock) noexcept { k.lane.accept_returned(now, r); });
     return nullptr;
 }
 
-resource* gate::taken(resource* r) noexcept {
+void gate::return_and_leave(resource* r, const gate* outer) noexcept {
+    return_taken(r);
+    this_threads_mark->leave(outer);
+}
+
+resource* gate::check_taken(resource* r) noexcept {
     if (r->seen->hits.load(std::memory_order_relaxed) % sample == 0)
         r->seen->leased_at.store(now().time_since_epoch().count(), std::memory_order_relaxed);
-    keeper& k = keeper_of(this);
-    if (k.admits(r)) return r;
+    if (keeper_of(this).passes_before_acquire(r)) return r;
     r->state = condition::unfit;
-    k.release(r);
+    release(r);
     return nullptr;
 }
 
 std::unique_ptr<resource> gate::detach(resource* r) noexcept {
     keeper& k = keeper_of(this);
-    // A caller that detaches what is the parent's knows what it does.
+    // In the child of a fork, the caller may detach the parent's resource and not use it.
     if (shell::is_foreign(r)) {
-        shell::holding here(k.lock);
-        if (k.forks.is_behind()) k.calls.in(r->slot) = nullptr;
-        else k.forks.disinherit(r);
+        shell::pool_guard here(k.lock);
+        if (k.forks.must_restart()) k.calls.in(r->slot) = nullptr;
+        else k.forks.give_up(r);
         return std::unique_ptr<resource>(r);
     }
     k.enter([&](instant now) CENOTE_REQUIRES(k.lock) noexcept {
-        k.lane.is_back(r);
+        k.lane.note_return(r);
         k.calls.in(r->slot) = nullptr;
         k.machine.detach(now, r->slot, k.out);
     });

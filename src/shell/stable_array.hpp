@@ -1,4 +1,4 @@
-// An array that grows, and whose elements stay where they are.
+// An array that can grow without moving its elements.
 #pragma once
 
 #include <array>
@@ -9,8 +9,9 @@
 
 namespace cenote::shell {
 
-/// The first block has room for what it was made for, each further one for as many as all before
-/// it. One thread at a time may grow it; others may read and change elements meanwhile.
+/// The first block has room for the initial count, each further block for as many elements as all
+/// blocks before it. One thread at a time may call grow(); other threads may read and change
+/// elements meanwhile.
 template <class T>
 class stable_array {
 public:
@@ -24,8 +25,8 @@ public:
         for (auto& block : blocks_) delete[] block.load(std::memory_order_relaxed);
     }
 
-    /// There are at least so many from now on. Throws std::bad_alloc before anything has changed,
-    /// except that a later call may have less to do.
+    /// Grows the array to at least `count` elements. Throws std::bad_alloc; the size is unchanged
+    /// then.
     void grow(std::size_t count) {
         while (room_ < count) {
             std::size_t more = used_ == 0 ? first_ : room_;
@@ -38,24 +39,23 @@ public:
 
     std::size_t size() const { return size_.load(std::memory_order_acquire); }
 
-    T& operator[](std::size_t i) {
+    /// Inlined everywhere: hand-overs use several elements.
+    [[gnu::always_inline]] T& operator[](std::size_t i) {
         if (i < first_) [[likely]]
             return block(0)[i];
         std::size_t rest = i >> shift_;
-        return block(number_of(rest))[i - (std::bit_floor(rest) << shift_)];
+        auto number = static_cast<std::size_t>(std::bit_width(rest));
+        return block(number)[i - (std::bit_floor(rest) << shift_)];
     }
     const T& operator[](std::size_t i) const { return const_cast<stable_array&>(*this)[i]; }
 
 private:
-    static std::size_t number_of(std::size_t rest) {
-        return static_cast<std::size_t>(std::bit_width(rest));
-    }
     T* block(std::size_t number) { return blocks_[number].load(std::memory_order_acquire); }
 
-    const int shift_;          // the size of the first block is a power of two
-    const std::size_t first_;  // this one
-    std::size_t room_ = 0;
-    std::size_t used_ = 0;
+    const int shift_;          // first_ is 1 << shift_
+    const std::size_t first_;  // the size of the first block
+    std::size_t room_ = 0;     // in all blocks
+    std::size_t used_ = 0;     // blocks
     std::atomic<std::size_t> size_{0};
     std::array<std::atomic<T*>, 8 * sizeof(std::size_t)> blocks_{};
 };

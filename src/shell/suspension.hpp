@@ -1,25 +1,28 @@
-// Notices that the system was suspended: its monotonic clock stood still while time went on.
+// Detects that the system was suspended: the monotonic clock stood still while time went on.
 #pragma once
+
+#include <chrono>
+#include <ctime>
 
 #include "core/instant.hpp"
 
 namespace cenote::shell {
 
-/// No timer is late after that, so nothing else tells. But the peers have gone on, and may have
-/// given up on us.
+/// After a suspension no timer is late, so nothing else reveals it. But the servers went on, and
+/// may have dropped our connections.
 class suspension {
 public:
-    /// Shorter ones than `tolerated` are of no interest. `boot`: the time since boot, which counts
-    /// those in which the system was suspended.
+    /// Ignores suspensions shorter than `tolerated`. `boot`: the time since boot, which includes
+    /// suspensions.
     suspension(core::duration tolerated, core::instant now, core::duration boot)
         : tolerated_(tolerated), asleep_(boot - now.time_since_epoch()) {}
 
-    /// Whether there was one since it was last noticed.
+    /// Whether there was one since the last call of take().
     bool happened(core::instant now, core::duration boot) const {
         return boot - now.time_since_epoch() - asleep_ > tolerated_;
     }
-    /// The same; it is noticed now.
-    bool noticed(core::instant now, core::duration boot) {
+    /// happened(), once for each suspension.
+    bool take(core::instant now, core::duration boot) {
         bool was = happened(now, boot);
         asleep_ = boot - now.time_since_epoch();
         return was;
@@ -27,9 +30,14 @@ public:
 
 private:
     core::duration tolerated_;
-    core::duration asleep_;  // in all, up to a constant
+    core::duration asleep_;  // in total, up to a constant
 };
 
-core::duration time_since_boot();
+/// Includes suspensions. Not inlined: its callers rarely get here.
+[[gnu::noinline]] inline core::duration time_since_boot() {
+    timespec at{};
+    clock_gettime(CLOCK_BOOTTIME, &at);
+    return std::chrono::seconds{at.tv_sec} + std::chrono::nanoseconds{at.tv_nsec};
+}
 
 }  // namespace cenote::shell

@@ -1,8 +1,8 @@
-// The steady clock at the price of the processor's counter: it is read now and then, and the
-// counter carries its time on in between.
+// The steady clock at the price of the processor's counter: the clock is read now and then, and
+// extrapolated by the counter in between.
 //
-// Each thread has a clock of its own, so there is nothing to lock, to race for or to leave behind
-// in a fork. Threads share one number, the rate of the counter.
+// Each thread has its own clock, so there is nothing to lock, and nothing that a fork could leave
+// half-changed. Threads share one number, the rate of the counter.
 #pragma once
 
 #include <atomic>
@@ -13,29 +13,30 @@
 
 namespace cenote::shell {
 
-/// How fast the counter runs: nanoseconds per tick, as a fraction with 32 bits.
+/// The counter's rate: nanoseconds per tick, as a fixed-point number with 32 fractional bits.
 class tick_rate {
 public:
-    /// Refused until somebody knows that the counter can be trusted.
+    /// Refused until allow() is called.
     constexpr tick_rate() = default;
     void allow() noexcept { value_.store(unknown, std::memory_order_relaxed); }
-    /// For good: all clocks go back to reading the steady clock.
+    /// Permanently: all clocks read the steady clock from now on.
     void refuse() noexcept { value_.store(refused, std::memory_order_relaxed); }
 
     bool is_refused() const noexcept { return value_.load(std::memory_order_relaxed) == refused; }
-    /// 0: not known.
+    /// 0: not known yet.
     std::uint64_t get() const noexcept {
         std::uint64_t value = value_.load(std::memory_order_relaxed);
         return value > unknown ? value : 0;
     }
 
-    /// The counter made so many ticks in `time`. False: no processor does.
+    /// Sets the rate from a measurement, unless another thread has set it. False: the measurement
+    /// is not plausible.
     bool learn(core::duration time, std::uint64_t ticks) noexcept {
         std::uint64_t nanoseconds = static_cast<std::uint64_t>(time.count());
         bool plausible = ticks >= nanoseconds && ticks / 10 <= nanoseconds;  // 1 to 10 GHz
         if (!plausible || time > longest_measurement) return false;
         std::uint64_t value = (nanoseconds << 32) / ticks;
-        std::uint64_t expected = unknown;  // the first to know; others still use what they got
+        std::uint64_t expected = unknown;
         value_.compare_exchange_strong(expected, value - value / slower_by,
                                        std::memory_order_relaxed);
         return true;
@@ -43,9 +44,9 @@ public:
 
     static constexpr core::duration shortest_measurement = std::chrono::milliseconds{10};
     static constexpr core::duration longest_measurement = std::chrono::seconds{1};
-    /// Time is carried on by 0.2 % too slowly, so that a clock goes forward when it is set right.
-    /// Time servers change the rate of the steady clock by 0.1 % at most (-500 to +500 ppm); the
-    /// rest is for the error of the measurement.
+    /// Clocks extrapolate 1/512 (0.2 %) too slowly, so that they go forward when they are
+    /// corrected. Time servers change the rate of the steady clock by at most 0.1 % (-500 to +500
+    /// ppm); the rest is for the error of the measurement.
     static constexpr std::uint64_t slower_by = 512;
 
 private:
@@ -57,14 +58,14 @@ private:
 /// The time as one thread reads it. Compared with the steady clock at the same instant it is
 /// - never ahead, and behind by less than 1 us (reading both) + 0.3 % of the time since the steady
 ///   clock was read, which is at most 2^18 ticks ago: 0.3 us at 2.6 GHz, 0.8 us at 1 GHz;
-/// - if somebody changes the rate of the steady clock by more than 0.1 %, off by that much of
-///   2^18 ticks. Linux allows 10 %: 10 us at 2.6 GHz.
+/// - if the rate of the steady clock is changed by more than 0.1 %, off by that much of 2^18
+///   ticks. Linux allows 10 %: 10 us at 2.6 GHz.
 ///
-/// It never goes back on its thread. Times of two threads may differ by the bound, and by as long
-/// as a processor runs ahead of a lock that it is taking (100 ns were seen): who compares them
-/// takes the later one.
+/// It never goes back on its thread. The times of two threads may differ by the bound, and by as
+/// long as a processor runs ahead of a lock that it is taking (100 ns were seen). Code that
+/// compares them must take the later one.
 ///
-/// System: ticks(), ticks_in_order() (not before what precedes it has been done) and steady().
+/// System: ticks(), ticks_in_order() (not executed ahead of the code before it) and steady().
 template <class System>
 class tick_clock {
 public:
@@ -77,31 +78,32 @@ public:
             return shared_.is_refused() ? read_steady() : read_both(System::ticks());
         std::uint64_t ticks = System::ticks();
         std::uint64_t age = ticks - anchor_ticks_;
-        // Also not if the counter has gone back: on another processor, or after a migration.
+        // The counter may also have gone back: on another processor, or after a migration.
         if (age < age_ || age >= lasts_) [[unlikely]]
             return read_both(ticks);
         age_ = age;
-        return carried(age);
+        return extrapolated(age);
     }
 
     static constexpr std::uint64_t anchor_lasts = std::uint64_t{1} << 18;
-    /// So many ticks, at most, from before the steady clock is read to after it: 1 us at 1 GHz. If
-    /// it takes longer, the thread was interrupted.
+    /// Reading the steady clock takes at most this many ticks (1 us at 1 GHz), unless the thread is
+    /// interrupted.
     static constexpr std::uint64_t widest = 1024;
-    /// After so many in a row that were wider, reading the counter is no bargain.
+    /// After this many interrupted readings in a row, the counter is not worth its price.
     static constexpr unsigned wide_max = 100;
-    /// A time that is ahead by less waits for the steady clock. By more, the steady clock itself
-    /// has been set back (a process restored on another system), and is followed.
+    /// A clock that is ahead by less stands still until the steady clock has caught up. If it is
+    /// ahead by more, the steady clock was set back (a process restored on another system), and the
+    /// clock follows.
     static constexpr core::duration waits_for = std::chrono::milliseconds{1};
 
 private:
-    core::instant carried(std::uint64_t age) const noexcept {
+    core::instant extrapolated(std::uint64_t age) const noexcept {
         return anchor_ + core::duration{static_cast<std::int64_t>((age * rate_) >> 32)};
     }
 
     core::instant read_steady() noexcept { return no_earlier(System::steady()); }
 
-    /// Reads the steady clock, and carries it on from there if that can be done.
+    /// Reads the steady clock, and extrapolates from there if possible.
     core::instant read_both(std::uint64_t before) noexcept {
         core::instant at = System::steady();
         std::uint64_t after = System::ticks_in_order();
@@ -125,25 +127,25 @@ private:
         lasts_ = anchor_lasts;
     }
 
-    /// Drops the anchor. Time stands still rather than going back.
+    /// Drops the anchor. The time stands still rather than going back.
     core::instant no_earlier(core::instant at) noexcept {
-        core::instant last = lasts_ != 0 ? carried(age_) : last_;
+        core::instant last = lasts_ != 0 ? extrapolated(age_) : last_;
         lasts_ = 0;
         return last_ = at < last && last - at < waits_for ? last : at;
     }
 
-    /// Whether the last anchor led where the steady clock is, if that was not long ago. It does not
-    /// if the rate was measured while the system was suspended, or if processors disagree.
+    /// Refuses the counter if the last anchor, when it is recent, led to another time than the
+    /// steady clock's: the rate was measured during a suspension, or processors disagree.
     void supervise(core::instant at, std::uint64_t ticks) noexcept {
         std::uint64_t age = ticks - anchor_ticks_;
         if (lasts_ == 0 || age >= anchor_lasts * 64) return;
-        core::duration off = at - carried(age);
+        core::duration off = at - extrapolated(age);
         core::duration tolerated = (at - anchor_) / 8 + std::chrono::microseconds{2};
         if (off > tolerated || -off > tolerated) shared_.refuse();
     }
 
-    /// Measures the rate from one reading of both to a later one. There is no anchor meanwhile, so
-    /// its members hold the first.
+    /// Measures the rate between two readings of both clocks. There is no anchor meanwhile, so its
+    /// members store the first reading.
     void measure(core::instant at, std::uint64_t ticks) noexcept {
         core::duration time = at - anchor_;
         bool begun = anchor_ticks_ != 0 && time >= core::duration{};
@@ -154,13 +156,13 @@ private:
     }
 
     tick_rate& shared_;
-    std::uint64_t lasts_ = 0;  // for so many ticks the anchor is good; 0: there is none
+    std::uint64_t lasts_ = 0;  // the anchor is valid for this many ticks; 0: there is none
     std::uint64_t anchor_ticks_ = 0;
-    std::uint64_t age_ = 0;   // ticks from the anchor to the time that was shown last
-    std::uint64_t rate_ = 0;  // as shared_ had it
+    std::uint64_t age_ = 0;   // ticks from the anchor to the last time that was shown
+    std::uint64_t rate_ = 0;  // a copy of shared_'s
     core::instant anchor_{};
-    core::instant last_ = core::long_ago;  // without an anchor, the time that was shown last
-    unsigned wide_ = 0;
+    core::instant last_ = core::long_ago;  // without an anchor: the last time that was shown
+    unsigned wide_ = 0;                    // interrupted readings in a row
 };
 
 }  // namespace cenote::shell

@@ -1,43 +1,58 @@
 // How a thread waits: asleep on a word of its own stack.
+//
+// A futex instead of a condition variable: the notifying thread must not touch the word after the
+// store that lets the waiter go, and a futex wake needs only the address. A wake that comes too
+// late wakes no thread, or a thread that checks its own word and sleeps again.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "cenote/detail/waiter.hpp"
 #include "core/instant.hpp"
+#include "shell/lock.hpp"
 
 namespace cenote::shell {
 
-class thread_waiter : public detail::waiter {
+class thread_waiter final : public detail::waiter {
 public:
     enum class woken : std::uint8_t { done, late };
 
-    void notify() noexcept override;
+    explicit thread_waiter(std::span<detail::resource*> place_for) : into(place_for) {
+        wants_several = into.size() > 1;
+    }
 
-    /// Sleeps until it is notified, or until `until`.
-    woken sleep(core::instant until) noexcept;
+    void notify() noexcept override {
+        const auto* word = &state_;
+        state_.store(finished, std::memory_order_release);
+        wake_from(word, std::numeric_limits<int>::max());
+    }
+
+    /// Sleeps until notify(), or until `until`.
+    woken sleep(core::instant until) noexcept {
+        while (!is_done()) {
+            bool late = until != core::never && std::chrono::steady_clock::now() >= until;
+            if (late) return woken::late;
+            sleep_on(state_, asleep, until);
+        }
+        return woken::done;
+    }
 
     bool is_done() const noexcept { return state_.load(std::memory_order_acquire) == finished; }
 
-    /// To be used once more.
-    void rearm() noexcept { state_.store(asleep, std::memory_order_relaxed); }
-
-private:
-    enum : std::uint32_t { asleep, finished };
-    std::atomic<std::uint32_t> state_{asleep};
-};
-
-/// Wants several, and is told when it has them all.
-class many_waiter final : public thread_waiter {
-public:
-    explicit many_waiter(std::span<detail::resource*> place_for) : into(place_for) {
-        wants_several = true;
+    /// Prepares the next wait.
+    void rearm() noexcept {
+        state_.store(asleep, std::memory_order_relaxed);
+        filled = 0;
     }
 
-    /// Under the keeper's lock. True: that was the last one.
+    // For a waiter that wants several: it is notified when it has them all.
+
+    /// Under the keeper's lock. True: it has them all.
     bool add(detail::resource* r) {
         into[filled++] = r;
         return filled == into.size();
@@ -45,6 +60,10 @@ public:
 
     std::span<detail::resource*> into;
     std::size_t filled = 0;
+
+private:
+    enum : std::uint32_t { asleep, finished };
+    std::atomic<std::uint32_t> state_{asleep};
 };
 
 }  // namespace cenote::shell

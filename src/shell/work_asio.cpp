@@ -1,24 +1,20 @@
-// Connector calls as coroutines on an executor, and the clock as a timer there.
+// Connector calls as coroutines on an executor, and the timer there.
 #include "shell/work_asio.hpp"
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detail/scheduler.hpp>
 #include <boost/asio/error.hpp>
-#include <boost/asio/execution/context.hpp>
-#include <boost/asio/execution_context.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/query.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/system/system_error.hpp>
 #include <exception>
 #include <utility>
-#include <vector>
 
 #include "cenote/detail/process.hpp"
-#include "shell/around.hpp"
+#include "shell/asio_context.hpp"
+#include "shell/operations.hpp"
 
 namespace cenote::shell {
 
@@ -29,72 +25,46 @@ using core::never;
 
 namespace {
 
-/// A turn that takes longer than this gives way to the others on its loop.
+/// A turn with more steps than this lets other handlers of its loop run first.
 constexpr int steps_per_turn = 64;
 
-/// For whom this thread is putting something onto an executor.
-constinit thread_local const work_asio* putting_here = nullptr;
+/// The workplace for which this thread is posting something.
+constinit thread_local const work_asio* posting_for = nullptr;
 
-/// Puts something there. False: there was no memory for it.
-template <class Put>
-bool put_there(const work_asio& place, Put put) noexcept {
-    const work_asio* outer = std::exchange(putting_here, &place);
-    bool done = true;
+/// Posts something to the executor. False: there was no memory for it.
+template <class Post>
+bool try_post(const work_asio& place, Post post) noexcept {
+    const work_asio* outer = std::exchange(posting_for, &place);
+    bool posted = true;
     try {
-        put();
+        post();
     } catch (const std::exception&) {
-        done = false;
+        posted = false;
     }
-    putting_here = outer;
-    return done;
+    posting_for = outer;
+    return posted;
 }
 
 }  // namespace
 
-/// Hears of a fork when the user tells the context (execution_context::notify_fork).
-class fork_service : public asio::execution_context::service {
-public:
-    using key_type = fork_service;
-    static inline asio::execution_context::id id;
+// What is posted to the executor.
 
-    explicit fork_service(asio::execution_context& context) : service(context) {}
-
-    void add(const std::shared_ptr<work_asio*>& place) {
-        std::lock_guard lock(mutex_);
-        std::erase_if(places_, [](const auto& each) { return each.expired(); });
-        places_.push_back(place);
-    }
-
-private:
-    void shutdown() noexcept override {}
-    void notify_fork(asio::execution_context::fork_event event) override {
-        if (event != asio::execution_context::fork_child) return;
-        for (const auto& each : places_)
-            if (auto place = each.lock()) (*place)->forsake_calls();
-    }
-
-    std::mutex mutex_;
-    std::vector<std::weak_ptr<work_asio*>> places_;
-};
-
-// What lies on the executor.
-
-/// One turn, or one run of the timer. Keeps the keeper until it has been run or dropped.
-class work_asio::errand {
+/// One turn, or one run of the timer. Has a reference to the keeper until it was run or dropped.
+class work_asio::posted_step {
 public:
     using step = void (work_asio::*)() noexcept;
 
-    errand(work_asio& place, step what) noexcept : place_(&place), what_(what) {
+    posted_step(work_asio& place, step what) noexcept : place_(&place), what_(what) {
         place.home_.add_ref();
     }
-    errand(errand&& other) noexcept
+    posted_step(posted_step&& other) noexcept
         : place_(std::exchange(other.place_, nullptr)),
           what_(other.what_),
           process_(other.process_) {}
-    errand& operator=(errand&&) = delete;
-    ~errand() {
+    posted_step& operator=(posted_step&&) = delete;
+    ~posted_step() {
         if (place_ == nullptr) return;
-        if (putting_here != place_) place_->dropped();  // otherwise it has not got there at all
+        if (posting_for != place_) place_->dropped();  // otherwise it was never posted
         place_->home_.drop_ref();
     }
 
@@ -113,23 +83,26 @@ private:
     detail::process_number process_ = detail::this_process;
 };
 
-/// A connector's call under way. Shared by its coroutine and whoever cancels it; ends once.
+/// A connector call in flight. Its coroutine and the thread that cancels it share it. Ends once.
 class work_asio::running_call : public std::enable_shared_from_this<running_call> {
 public:
     running_call(work_asio& place, const job& j, const asio::any_io_executor& where)
         : place_(place), job_(j), connector_(j.by), strand_(asio::make_strand(where)) {}
 
     void start() {
-        if (job_.call == 0) expire_after(place_.close_timeout_);
+        if (job_.is_orphans()) expire_after(place_.close_timeout_);
         asio::co_spawn(strand_, perform(shared_from_this()),
                        asio::bind_cancellation_slot(
                            stop_.slot(), asio::bind_executor(strand_, ending(shared_from_this()))));
     }
 
-    /// From any thread. Without memory for it the call goes on until it ends by itself: nobody
-    /// waits for it.
+    /// From any thread. Without memory for it the call goes on until it ends by itself.
     void cancel() noexcept {
-        put_there(place_, [&] { asio::post(strand_, [me = shared_from_this()] { me->emit(); }); });
+        try_post(place_, [&] { asio::post(strand_, [me = shared_from_this()] { me->emit(); }); });
+    }
+    /// On the strand.
+    void emit() {
+        if (!ended_) stop_.emit(asio::cancellation_type::terminal);
     }
 
     void end() noexcept;
@@ -142,17 +115,14 @@ public:
         return job_.slot == slot && job_.call == call && !is_foreign();
     }
     bool is_foreign() const { return job_.process != detail::this_process; }
-    void emit() {
-        if (!ended_) stop_.emit(asio::cancellation_type::terminal);
-    }
 
-    // In the list of those under way, under the keeper's lock.
+    // In the list of calls, under the keeper's lock.
     bool abandoned = false;
-    bool cancelled = false;
+    bool canceled = false;
     running_call* next = nullptr;
 
 private:
-    /// Runs when the coroutine has ended. If it is dropped, the coroutine was, too.
+    /// Runs when the coroutine has ended. If this is dropped, the coroutine was dropped, too.
     class ending {
     public:
         explicit ending(std::shared_ptr<running_call> of) noexcept : of_(std::move(of)) {}
@@ -160,7 +130,7 @@ private:
         ending& operator=(ending&&) = delete;
         ~ending() {
             if (of_ == nullptr) return;
-            if (putting_here != &of_->place_) of_->place_.dropped();
+            if (posting_for != &of_->place_) of_->place_.dropped();
             of_->fail(of_->place_.dropped_error_);
         }
         void operator()(const std::exception_ptr&) { std::exchange(of_, nullptr)->end(); }
@@ -171,7 +141,7 @@ private:
 
     static asio::awaitable<void> perform(std::shared_ptr<running_call> me);
 
-    /// The machine knows nothing of an orphan, so it minds its time itself.
+    /// For an orphan, for which the machine has no timeout.
     void expire_after(core::duration time) {
         expiry_.emplace(strand_, core::after(std::chrono::steady_clock::now(), time));
         expiry_->async_wait([me = shared_from_this()](const boost::system::error_code& early) {
@@ -181,7 +151,7 @@ private:
 
     work_asio& place_;
     const job job_;
-    const detail::connector_ref connector_;  // its verb's frame may end after the answer
+    const detail::connector_ref connector_;  // the call's frame may end after the answer
     asio::strand<asio::any_io_executor> strand_;
     std::optional<asio::steady_timer> expiry_;
     asio::cancellation_signal stop_;
@@ -209,7 +179,7 @@ void work_asio::running_call::end() noexcept {
     if (std::exchange(ended_, true)) return;
     expiry_.reset();
     {
-        holding lock(place_.home_.lock);
+        pool_guard lock(place_.home_.lock);
         for (running_call** at = &place_.calls_; *at != nullptr; at = &(*at)->next) {
             if (*at != this) continue;
             *at = next;
@@ -230,19 +200,16 @@ work_asio::work_asio(keeper& home, const asio::any_io_executor& where, const opt
           asio::error::operation_aborted, "the pool or its event loop has ended"))),
       where_(where),
       timer_(where),
-      told_of_forks_(std::make_shared<work_asio*>(this)) {
-    auto& context = asio::query(where_, asio::execution::context);
-    asio::use_service<fork_service>(context).add(told_of_forks_);
+      after_fork_(std::make_shared<std::function<void()>>([this] { cancel_foreign_calls(); })) {
+    call_after_fork(where_, after_fork_);
 }
 
-work_asio::~work_asio() = default;
-
-void work_asio::start_up() { has_started(); }
+bool work_asio::needs_this_thread() const { return where_ && runs_here(where_); }
 
 void work_asio::call(const job& j) noexcept {
     std::shared_ptr<running_call> started;
     try {
-        holding lock(home_.lock);
+        pool_guard lock(home_.lock);
         asio::any_io_executor where = where_;
         if (stopping_) std::rethrow_exception(dropped_error_);
         lock.unlock();
@@ -254,7 +221,7 @@ void work_asio::call(const job& j) noexcept {
     }
     home_.add_ref();
     std::exception_ptr error;
-    bool begun = put_there(*this, [&] {
+    bool begun = try_post(*this, [&] {
         try {
             started->start();
         } catch (const std::exception&) {
@@ -266,58 +233,58 @@ void work_asio::call(const job& j) noexcept {
 }
 
 void work_asio::abandoned(core::slot_id slot, std::uint64_t call) {
-    for (running_call* c = calls_; c != nullptr; c = c->next) {
-        if (c->abandoned || !c->is(slot, call)) continue;
-        c->abandoned = somebody_abandoned_ = true;
-    }
+    for (running_call* c = calls_; c != nullptr; c = c->next)
+        if (!c->abandoned && c->is(slot, call)) c->abandoned = any_abandoned_ = true;
 }
 
-bool work_asio::look(instant wake_at) {
+bool work_asio::schedule(instant wake_at) {
     home_.lock.is_held();
-    bool ended = wake_at == never && timer_at_ != never;  // else the timer would keep the loop busy
-    bool due = home_.has_jobs() || somebody_abandoned_ || wake_at < timer_at_ || ended;
+    bool ended = wake_at == never && timer_at_ != never;  // the timer would keep the loop busy
+    bool due = home_.has_jobs() || any_abandoned_ || wake_at < timer_at_ || ended;
     if (!due || !take_turn()) return false;
-    ++summoning_;
+    ++posting_;
     return true;
 }
 
-bool work_asio::do_something(instant until) noexcept {
+bool work_asio::make_progress(instant until) noexcept {
     return home_.waits_move_clock() && home_.let_time_pass(until);
 }
 
 bool work_asio::take_turn() { return !stopping_ && !std::exchange(turn_taken_, true); }
 
-/// The turn has been taken. The end of the pool waits for this: after it the executor may be gone.
-void work_asio::summon() noexcept {
-    bool done = put_there(*this, [&] { asio::post(where_, errand(*this, &work_asio::turn)); });
-    holding lock(home_.lock);
-    if (!done) {  // whoever enters the keeper next looks, and tries again
-        home_.mind_nothing();
+/// Posts the turn that was taken. The end of the pool waits for this: afterwards the executor may
+/// be gone.
+void work_asio::wake() noexcept {
+    bool posted =
+        try_post(*this, [&] { asio::post(where_, posted_step(*this, &work_asio::turn)); });
+    pool_guard lock(home_.lock);
+    if (!posted) {  // the next request to the keeper tries again
+        home_.disarm_timer();
         end_turn(lock);
     }
-    if (--summoning_ == 0 && stopping_) summoned_.tell_all();
+    if (--posting_ == 0 && stopping_) posted_.notify_all();
 }
 
 void work_asio::turn() noexcept {
-    holding lock(home_.lock);
+    pool_guard lock(home_.lock);
     for (int steps = 0; !stopping_ && step(lock); ++steps) {
         if (steps < steps_per_turn) continue;
-        ++summoning_;
+        ++posting_;
         lock.unlock();
-        return summon();  // the others on the loop first
+        return wake();
     }
     end_turn(lock);
 }
 
-/// One thing after the other. False: there is nothing left to do.
-bool work_asio::step(holding& lock) noexcept {
+/// False: nothing is left to do.
+bool work_asio::step(pool_guard& lock) noexcept {
     job j;
-    instant wake_at = home_.mind_until();
+    instant wake_at = home_.arm_timer();
     if (next_job(home_, j)) {
         lock.unlock();
         shell::run(home_, j);
         lock.lock();
-    } else if (somebody_abandoned_) {
+    } else if (any_abandoned_) {
         cancel_abandoned(lock);
     } else if (wake_at <= home_.now()) {
         lock.unlock();
@@ -329,105 +296,98 @@ bool work_asio::step(holding& lock) noexcept {
     return true;
 }
 
-void work_asio::end_turn(holding& lock) noexcept {
+void work_asio::end_turn(pool_guard& lock) noexcept {
     if (!stopping_) {
         turn_taken_ = false;
         return;
     }
     cancel_abandoned(lock);
-    let_go();
+    release_executor();
 }
 
-/// False: there was no memory for it. Whoever enters the keeper next looks, and it is tried again.
-bool work_asio::set_timer(holding& lock, instant wake_at) noexcept {
+/// False: there was no memory for it. The next request to the keeper tries again.
+bool work_asio::set_timer(pool_guard& lock, instant wake_at) noexcept {
     timer_at_ = wake_at;
-    if ((home_.clock != nullptr)) return true;  // it comes by itself
+    if (home_.clock != nullptr) return true;  // the manual clock ticks
     lock.unlock();
-    bool set = put_there(*this, [&] {
-        timer_->expires_at(wake_at);  // and cancels the wait before
-        if (wake_at != never) timer_->async_wait(errand(*this, &work_asio::on_timer));
+    bool set = try_post(*this, [&] {
+        timer_->expires_at(wake_at);  // cancels the wait before
+        if (wake_at != never) timer_->async_wait(posted_step(*this, &work_asio::on_timer));
     });
     lock.lock();
     if (set) return true;
     timer_at_ = never;
-    home_.mind_nothing();
+    home_.disarm_timer();
     return false;
 }
 
 void work_asio::on_timer() noexcept {
     {
-        holding lock(home_.lock);
+        pool_guard lock(home_.lock);
         timer_at_ = never;
-        if (!take_turn()) return;  // whoever has the turn will see that no timer is set
+        if (!take_turn()) return;  // the present turn sees that no timer is set
     }
     turn();
 }
 
-/// The context of the executor goes away, and what was on it with it.
+/// The context of the executor is being destroyed, with everything that was posted to it.
 void work_asio::dropped() noexcept {
-    holding lock(home_.lock);
+    pool_guard lock(home_.lock);
     stopping_ = true;
-    let_go();
+    release_executor();
 }
 
-void work_asio::cancel_abandoned(holding& lock) noexcept {
-    somebody_abandoned_ = false;
+/// Calls `cancel`, unlocked, for each call that `which` chooses and that was not canceled before.
+template <class Which, class Cancel>
+void work_asio::for_each_call(pool_guard& lock, Which which, Cancel cancel) noexcept {
     for (running_call* c = calls_; c != nullptr;) {
-        if (!c->abandoned || std::exchange(c->cancelled, true)) {
+        if (!which(*c) || std::exchange(c->canceled, true)) {
             c = c->next;
             continue;
         }
         std::shared_ptr<running_call> kept = c->weak_from_this().lock();
         lock.unlock();
-        kept->cancel();
+        cancel(*kept);
         kept.reset();
         lock.lock();
-        c = calls_;  // others may have come and gone
+        c = calls_;  // the list may have changed
     }
 }
 
-/// Nothing is left here that belongs to the executor's context, which may go away from now on.
-void work_asio::let_go() noexcept {
+void work_asio::cancel_abandoned(pool_guard& lock) noexcept {
+    any_abandoned_ = false;
+    for_each_call(
+        lock, [](const running_call& c) { return c.abandoned; },
+        [](running_call& c) { c.cancel(); });
+}
+
+/// In the child of a fork, when no thread runs the context: cancels the parent's calls before they
+/// go on here.
+void work_asio::cancel_foreign_calls() noexcept {
+    pool_guard lock(home_.lock);
+    for_each_call(
+        lock, [](const running_call& c) { return c.is_foreign(); },
+        [](running_call& c) { c.emit(); });
+}
+
+/// From now on the executor's context may be destroyed.
+void work_asio::release_executor() noexcept {
     timer_.reset();
     where_ = {};
 }
 
-/// Whichever executor it is, and whatever is wrapped around it, its context has the threads.
-bool work_asio::needs_this_thread() const {
-    if (!where_) return false;
-    auto& context = asio::query(where_, asio::execution::context);
-    return asio::has_service<asio::detail::scheduler>(context) &&
-           asio::use_service<asio::detail::scheduler>(context).can_dispatch();
-}
-
-/// What lies on the executor from before goes by without effect; the timer is set anew.
-void work_asio::start_anew() {
-    somebody_abandoned_ = turn_taken_ = false;
-    summoning_ = 0;
-    std::construct_at(&summoned_);
+/// What the parent posted has no effect here; the timer is set anew.
+void work_asio::restart() {
+    any_abandoned_ = turn_taken_ = false;
+    posting_ = 0;
+    std::construct_at(&posted_);
     timer_at_ = never;
 }
 
-void work_asio::forsake_calls() noexcept {
-    holding lock(home_.lock);
-    for (running_call* c = calls_; c != nullptr;) {
-        if (!c->is_foreign() || std::exchange(c->cancelled, true)) {
-            c = c->next;
-            continue;
-        }
-        std::shared_ptr<running_call> kept = c->weak_from_this().lock();
-        lock.unlock();
-        kept->emit();
-        kept.reset();
-        lock.lock();
-        c = calls_;
-    }
-}
-
-void work_asio::stop(holding& lock) noexcept {
+void work_asio::stop(pool_guard& lock) noexcept {
     stopping_ = true;
     for (running_call* c = calls_; c != nullptr; c = c->next) c->abandoned = true;
-    summoned_.wait(lock, [&] { return summoning_ == 0; });
+    posted_.wait(lock, [&] { return posting_ == 0; });
     if (!std::exchange(turn_taken_, true)) end_turn(lock);
 }
 

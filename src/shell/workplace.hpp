@@ -1,4 +1,4 @@
-// Where a pool's connector is called, and who minds its clock.
+// Where a pool's connector calls run, and its timer: threads, the calling thread, or an executor.
 #pragma once
 
 #include <atomic>
@@ -23,53 +23,65 @@ public:
 
     // Not under the keeper's lock.
 
-    /// Makes ready for work. Throws what starting a thread throws. Can be called again.
+    /// Starts what is needed for work; does nothing if it was started. Throws what starting a
+    /// thread throws.
     void start() {
         if (!started()) start_up();
     }
-    /// Makes a connector's call, or sees to it that it is made. keeper::finish() follows.
+    /// Makes a connector's call, or starts it. finish() follows.
     virtual void call(const job& j) noexcept = 0;
-    /// How many connector calls the calling thread is in.
+    /// The number of connector calls that the calling thread is in.
     virtual std::size_t calls_here() const = 0;
     /// Whether it cannot work while the calling thread sleeps.
     virtual bool needs_this_thread() const { return false; }
-    /// Follows look(), when that asked for it.
-    virtual void summon() noexcept {}
-    /// Follows summon(), after waiters were told. In a pool on a manual clock it does the jobs.
-    virtual void follow_up() noexcept {}
+    /// Follows schedule(), if that returned true.
+    virtual void wake() noexcept {}
+    /// Follows wake(), after waiters were notified. In a pool on a manual clock it does the jobs.
+    virtual void run_inline() noexcept {}
     /// In a pool on a manual clock: the calling thread has to wait, at most until `until`. True: it
     /// did something that may have ended the wait.
-    virtual bool do_something(core::instant /*until*/) noexcept { return false; }
+    virtual bool make_progress(core::instant /*until*/) noexcept { return false; }
 
-    // Under the keeper's lock. Never throw or allocate.
+    // Under the keeper's lock. These neither throw nor allocate.
 
-    /// Jobs are waiting, or the clock must be minded from earlier on. True: summon() must follow.
-    virtual bool look(core::instant wake_at) = 0;
-    /// Nobody waits any more for this call.
+    /// Jobs may wait, and the timer must be set to `wake_at`. True: wake() must follow.
+    virtual bool schedule(core::instant wake_at) = 0;
+    /// The machine has given up this call.
     virtual void abandoned(core::slot_id slot, std::uint64_t call) = 0;
     virtual bool stopped() const = 0;
-    /// What to tell those for whom nothing will be opened any more; null: nobody is left.
+    /// If it has stopped: the reason why nothing is opened any more; null: the pool has ended.
     virtual std::exception_ptr why_stopped() const { return nullptr; }
-    /// More calls hang than are tolerated.
-    virtual bool overwhelmed() const = 0;
-    /// Something is to be done, and nobody will, except `own` calls that are busy otherwise.
-    virtual bool helpless(std::size_t own) const = 0;
+    /// Whether more abandoned calls run than are tolerated.
+    virtual bool too_many_hang() const = 0;
+    /// Whether jobs wait that no thread will do, apart from `own` calls that wait for them.
+    virtual bool is_stuck(std::size_t own) const = 0;
     /// The pool's maximum is `max` from now on.
     virtual void resized(std::size_t /*max*/) {}
-    /// In the child of a fork: all threads are gone, and what they did.
-    virtual void start_anew() = 0;
-    /// The pool is gone: no call begins here any more.
-    virtual void stop(holding& lock) noexcept = 0;
+    /// In the child of a fork, where all threads and their calls are gone.
+    virtual void restart() = 0;
+    /// At the end of the pool: no call begins here any more.
+    virtual void stop(pool_guard& lock) noexcept = 0;
 
 protected:
     bool started() const { return started_.load(std::memory_order_acquire); }
-    void has_not_started() { started_.store(false, std::memory_order_release); }
-    void has_started() { started_.store(true, std::memory_order_release); }
+    void set_started(bool started) { started_.store(started, std::memory_order_release); }
 
 private:
     virtual void start_up() = 0;
 
     std::atomic<bool> started_{false};
+};
+
+/// A workplace for connectors that block: makes each call on the thread that does the job.
+class work_blocking : public workplace {
+public:
+    explicit work_blocking(keeper& home) : home_(home) {}
+
+    void call(const job& j) noexcept final;
+    std::size_t calls_here() const final;
+
+protected:
+    keeper& home_;
 };
 
 }  // namespace cenote::shell

@@ -1,4 +1,4 @@
-// Leases awaited in coroutines of Asio, where the wait lives in the frame of the one who awaits.
+// Leases awaited in coroutines of Asio, where the wait lives in the awaiting frame.
 #include <array>
 #include <atomic>
 #include <boost/asio/any_io_executor.hpp>
@@ -164,7 +164,7 @@ TEST_F(asio_co_acquire, throws_what_acquire_throws) {
     EXPECT_NE(said[3].find("\"orders\" is closed"), std::string::npos) << said[3];
 }
 
-TEST_F(asio_co_acquire, tells_a_code_who_wants_one) {
+TEST_F(asio_co_acquire, reports_a_code_if_wanted) {
     auto mine = pool.acquire();
     run([&]() -> asio::awaitable<void> {
         std::error_code error;
@@ -178,7 +178,7 @@ TEST_F(asio_co_acquire, tells_a_code_who_wants_one) {
     });
 }
 
-TEST_F(asio_co_acquire, lets_the_loop_go_on_before_who_is_refused_tries_again) {
+TEST_F(asio_co_acquire, lets_the_loop_go_on_before_a_refused_one_tries_again) {
     auto mine = pool.acquire();
     bool stop = false;
     int tried = 0;
@@ -196,7 +196,7 @@ TEST_F(asio_co_acquire, lets_the_loop_go_on_before_who_is_refused_tries_again) {
 
 // Cancellation, at every point.
 
-TEST_F(asio_co_acquire, can_be_cancelled_in_every_way) {
+TEST_F(asio_co_acquire, can_be_canceled_in_every_way) {
     auto mine = pool.acquire();
     for (auto how : {cancellation::terminal, cancellation::partial, cancellation::total}) {
         asio::cancellation_signal signal;
@@ -215,7 +215,7 @@ TEST_F(asio_co_acquire, can_be_cancelled_in_every_way) {
     EXPECT_EQ(pool.stats().refused(cenote::errc::canceled), 3U);
 }
 
-TEST_F(asio_co_acquire, that_is_cancelled_before_it_waits_does_not_ask) {
+TEST_F(asio_co_acquire, that_is_canceled_before_it_waits_does_not_ask) {
     asio::cancellation_signal signal;
     bool thrown = false;
     auto work = [&]() -> asio::awaitable<void> {
@@ -233,7 +233,7 @@ TEST_F(asio_co_acquire, that_is_cancelled_before_it_waits_does_not_ask) {
     EXPECT_EQ(pool.stats().acquires, 0U);
 }
 
-TEST_F(asio_co_acquire, that_is_cancelled_after_its_grant_is_granted) {
+TEST_F(asio_co_acquire, that_is_canceled_after_its_grant_is_granted) {
     auto mine = pool.acquire();
     asio::cancellation_signal signal;
     bool got = false;
@@ -342,7 +342,7 @@ TEST_F(asio_co_acquire, that_was_never_awaited_asks_nothing) {
 
 // Where it goes on.
 
-TEST_F(asio_co_acquire, goes_on_on_its_executor_whatever_that_is) {
+TEST_F(asio_co_acquire, goes_on_on_its_executor_of_any_type) {
     auto mine = pool.acquire();
     asio::thread_pool threads(2);
     auto other = asio::co_spawn(
@@ -431,7 +431,7 @@ TEST_F(asio_co_acquire, takes_what_is_ready_a_million_times_on_little_stack) {
 }
 
 // A coroutine that was resumed from within its own suspension runs others, which acquire, too.
-TEST_F(asio_co_acquire, keeps_nobody_waiting_who_runs_within_another) {
+TEST_F(asio_co_acquire, delays_no_coroutine_that_runs_within_another) {
     session_pool ready{connector{to}, {.max = 3, .min_size = 3, .warm_up = cenote::warm_up::wait}};
     int done = 0;
     auto acquires = [&]() -> asio::awaitable<void> {
@@ -465,7 +465,7 @@ TEST_F(asio_co_acquire, passes_on_what_a_coroutine_throws_when_it_goes_on) {
     });
 }
 
-/// Borrowers that hop over the threads of a loop; some are too late, some are cancelled.
+/// Borrowers that hop over the threads of a loop; some are too late, some are canceled.
 TEST(asio_co_acquire_on_threads, adds_up) {
     asio::io_context io(4);
     session_pool pool{connector{server::start()}, {.max = 4, .acquire_timeout = plenty}};

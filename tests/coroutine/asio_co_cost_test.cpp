@@ -1,4 +1,4 @@
-// What a wait costs a coroutine of Asio: no allocation, whoever counts. Asio allocates with
+// What a wait costs a coroutine of Asio: no allocation, in total. Asio allocates with
 // aligned_alloc, and so does the operator new of support/allocations.cpp; the linker turns that
 // into the function below (--wrap).
 #include <boost/asio/awaitable.hpp>

@@ -207,7 +207,7 @@ TEST_F(async_acquire, takes_a_stackful_coroutine) {
     EXPECT_EQ(got, 1);
 }
 
-TEST_F(async_acquire, can_be_cancelled_in_every_way) {
+TEST_F(async_acquire, can_be_canceled_in_every_way) {
     auto mine = pool.acquire();
     for (auto how : {cancellation::terminal, cancellation::partial, cancellation::total}) {
         asio::cancellation_signal signal;
@@ -221,12 +221,12 @@ TEST_F(async_acquire, can_be_cancelled_in_every_way) {
         io.run();
         io.restart();
         EXPECT_EQ(said, cenote::errc::canceled);
-        signal.emit(how);  // after the end: nobody listens
+        signal.emit(how);  // after the end: without effect
     }
     EXPECT_EQ(pool.stats().waiting, 0U);
 }
 
-TEST_F(async_acquire, that_is_cancelled_after_its_grant_is_granted) {
+TEST_F(async_acquire, that_is_canceled_after_its_grant_is_granted) {
     auto mine = pool.acquire();
     asio::cancellation_signal signal;
     bool got = false;
@@ -360,7 +360,7 @@ TEST_F(async_acquire, is_not_the_only_thing_to_wait_for) {
     EXPECT_EQ(other.stats().total, 0U);
 }
 
-TEST_F(async_acquire, of_a_close_can_be_cancelled) {
+TEST_F(async_acquire, of_a_close_can_be_canceled) {
     auto mine = pool.acquire();
     asio::cancellation_signal signal;
     error_code said;
@@ -408,7 +408,7 @@ TEST_F(async_acquire, that_was_refused_at_once_may_be_told_after_the_pool_is_gon
     EXPECT_EQ(code, cenote::errc::closed);
 }
 
-TEST_F(async_acquire, of_a_close_may_be_cancelled_after_the_pool_is_gone) {
+TEST_F(async_acquire, of_a_close_may_be_canceled_after_the_pool_is_gone) {
     asio::cancellation_signal signal;
     bool called = false;
     {
@@ -433,7 +433,7 @@ TEST_F(async_acquire, of_a_close_closes_when_it_is_awaited) {
     io.run();
 }
 
-/// Borrowers that hop over the threads of a loop, and some that are cancelled on the way.
+/// Borrowers that hop over the threads of a loop, and some that are canceled on the way.
 TEST(async_acquire_on_threads, adds_up) {
     asio::io_context io(4);
     session_pool pool{connector{server::start()}, {.max = 4, .acquire_timeout = plenty}};

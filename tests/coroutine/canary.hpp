@@ -61,7 +61,7 @@ private:
     int value_ = 0;
 };
 
-/// A coroutine that starts at once; whoever has it resumes it until it is done.
+/// A coroutine that starts at once; its owner resumes it until it is done.
 class job {
 public:
     struct promise_type {
@@ -92,7 +92,7 @@ enum class verdict { right, wrong };
 
 struct finding {
     verdict is;
-    std::string how;  // for whoever reads that it is not as expected
+    std::string how;  // for the message if it is not as expected
 };
 
 /// Runs `probe` in a process of its own; it says whether all was well, if it lives to say so.

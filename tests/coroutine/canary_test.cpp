@@ -1,5 +1,5 @@
 // Which forms of co_await the compiler gets right. g++ 12 destroys a temporary that was made by
-// aggregate initialisation, closures included, one time too many if its full expression contains a
+// aggregate initialization, closures included, one time too many if its full expression contains a
 // co_await; what cenote offers and shows to users must be right with it nevertheless. The tables
 // say what is known, and the test fails when a compiler does not do what they say.
 #include "coroutine/canary.hpp"
@@ -177,7 +177,7 @@ constexpr verdict right = verdict::right;
 constexpr verdict wrong = verdict::wrong;
 
 // A form is written twice, as text and as code, because what the preprocessor would make of it has
-// no line breaks and no colours. NOLINTs would drown it: these are the mistakes themselves.
+// no line breaks and no colors. NOLINTs would drown it: these are the mistakes themselves.
 const form arguments[] = {
     {"co_await f({.timeout, .tag}), aggregate with a destructor, by value", wrong,
      []() -> job { co_await by_value({.timeout = 1, .tag = traced(1)}); }},

@@ -1,4 +1,4 @@
-// Leases for coroutines without a framework: they wait in line like everybody, but not as threads.
+// Leases for coroutines without a framework: they wait in the same line as threads.
 #include <atomic>
 #include <coroutine>
 #include <memory>
@@ -86,7 +86,7 @@ TEST(co_acquire, waits_for_an_open) {
     EXPECT_EQ((*held)->id, 1);
 }
 
-TEST(co_acquire, is_resumed_by_its_resumer_and_nobody_else) {
+TEST(co_acquire, is_resumed_by_its_resumer_only) {
     session_pool pool{connector{server::start()}, {.max = 1}};
     auto mine = pool.acquire();
     loop where;
@@ -306,7 +306,7 @@ TEST(co_acquire, may_be_resumed_by_its_resumer_right_there) {
 
 // The first one that is told destroys the others, who are told by the same call: its siblings in a
 // group of tasks, say.
-TEST(co_acquire, may_be_destroyed_by_one_that_is_told_at_the_same_time) {
+TEST(co_acquire, may_be_destroyed_by_one_that_is_notified_at_the_same_time) {
     for (bool granted : {false, true}) {
         session_pool pool{connector{server::start()}, {.max = 3}};
         auto held = pool.acquire_many(3);

@@ -43,7 +43,7 @@ struct co_cost : testing::Test {
 
 }  // namespace
 
-TEST_F(co_cost, of_a_hundred_thousand_who_wait_is_no_allocation_each) {
+TEST_F(co_cost, of_a_hundred_thousand_waits_is_no_allocation_each) {
     std::vector<std::size_t> order;
     order.reserve(2 * crowd);
     std::vector<task> all;

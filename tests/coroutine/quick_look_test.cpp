@@ -128,7 +128,7 @@ struct quick_look : testing::TestWithParam<bool> {
     }
     ~quick_look() override { EXPECT_TRUE(!pool || pool->close(plenty) == 0); }
 
-    /// Opens so many, and forgets who looked.
+    /// Opens `count` sessions, and forgets the looks.
     void open(std::size_t count) {
         std::vector<session_lease> all;
         for (std::size_t i = 0; i < count; ++i) all.push_back(pool->acquire());
@@ -232,7 +232,7 @@ TEST_P(quick_look, also_works_where_there_is_no_fast_lane) {
     }
 }
 
-TEST_P(quick_look, of_who_waits_is_made_by_whoever_gives_back) {
+TEST_P(quick_look, of_a_waiter_is_made_by_the_returning_thread) {
     make(trusting(1));
     auto mine = pool->acquire();
     (void)looks->threads();
@@ -247,7 +247,7 @@ TEST_P(quick_look, of_who_waits_is_made_by_whoever_gives_back) {
     EXPECT_TRUE(t.done());
 }
 
-TEST_P(quick_look, of_an_asio_operation_that_waits_is_made_by_whoever_gives_back) {
+TEST_P(quick_look, of_a_waiting_asio_operation_is_made_by_the_returning_thread) {
     make(trusting(1));
     running_loop borrowers;
     auto mine = pool->acquire();
@@ -438,7 +438,7 @@ TEST_P(quick_look, that_says_no_may_be_what_ends_the_pool) {
     std::error_code said;
     auto wait = [&]() -> task {
         auto held = co_await pool->co_acquire({.timeout = plenty}, said);
-        pool.reset();  // by whoever resumed it, inside a release
+        pool.reset();  // on the thread that resumed it, inside a release
     };
     task t = wait();
     t.start();
@@ -449,7 +449,7 @@ TEST_P(quick_look, that_says_no_may_be_what_ends_the_pool) {
     looks->say(nullptr);
 }
 
-TEST_P(quick_look, is_not_made_by_who_would_wait_for_it) {
+TEST_P(quick_look, is_not_made_by_a_thread_that_would_wait_for_it) {
     make(trusting(2));
     open(2);
     looks->say([](int id) { return id > 2; });

@@ -82,7 +82,7 @@ bool ping_pong() {
     return count == hops;
 }
 
-/// The task everybody writes: it starts when it is awaited, and its end resumes who awaits it.
+/// The usual task: it starts when it is awaited, and its end resumes the awaiting coroutine.
 class lazy {
 public:
     struct promise_type;
@@ -115,7 +115,7 @@ private:
     handle handle_;
 };
 
-// Out of sight of whoever awaits it, so that no optimizer makes one coroutine of the two.
+// Not visible where it is awaited, so that no optimizer makes one coroutine of the two.
 [[gnu::noinline]] lazy increment(int* count) {
     ++*count;
     co_return;

@@ -103,7 +103,7 @@ struct units_on_an_executor : testing::Test {
 
 }  // namespace
 
-TEST_F(units_on_an_executor, nobody_finds_what_another_user_left) {
+TEST_F(units_on_an_executor, no_user_finds_what_another_one_left) {
     cenote::pool<session> units{io, async_unit_of_work<session>{make()}, single()};
     auto ann = acquire(units);
     ASSERT_TRUE(ann);
@@ -187,7 +187,7 @@ TEST_F(units_on_an_executor, what_cannot_be_undone_is_not_lent_again) {
     }
 }
 
-TEST_F(units_on_an_executor, a_hook_that_takes_too_long_is_cancelled) {
+TEST_F(units_on_an_executor, a_hook_that_takes_too_long_is_canceled) {
     bool ended = false;
     async_unit_hooks<session> hooks{.clear = [&](session&) -> awaitable<void> {
         struct note {

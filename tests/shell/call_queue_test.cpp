@@ -1,4 +1,4 @@
-// What is to be done next, and what no longer is.
+// The queue of jobs: their order, and jobs that are removed.
 #include "shell/call_queue.hpp"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct thing final : detail::resource {
     void destroy() noexcept override {}
 };
 
-/// Only somebody to name.
+/// Only its address counts.
 struct fake_connector final : detail::any_connector {
     detail::connector_abilities abilities() const noexcept override { return {}; }
     bool before_acquire(detail::resource&) override { return true; }
@@ -37,7 +37,7 @@ struct fake_connector final : detail::any_connector {
     void forsake(detail::resource&) noexcept override {}
 };
 
-struct someone final : detail::waiter {
+struct fake_waiter final : detail::waiter {
     void notify() noexcept override {}
 };
 
@@ -49,7 +49,7 @@ struct call_queue_test : testing::Test {
         return calls.add({.which = what, .slot = slot, .call = number, .on = calls.in(slot)},
                          before);
     }
-    /// The numbers of the calls that are to be made, which are made here.
+    /// Takes out all calls. Returns their numbers.
     std::vector<std::uint64_t> all() {
         std::vector<std::uint64_t> numbers;
         for (job j; numbers.size() < 10 && calls.next(j);) numbers.push_back(j.call);
@@ -59,7 +59,7 @@ struct call_queue_test : testing::Test {
 
 }  // namespace
 
-TEST_F(call_queue_test, has_nothing_to_do_at_first) {
+TEST_F(call_queue_test, is_empty_at_first) {
     job j;
     EXPECT_FALSE(calls.next(j));
     EXPECT_EQ(calls.waiting(), 0U);
@@ -67,7 +67,7 @@ TEST_F(call_queue_test, has_nothing_to_do_at_first) {
     for (slot_id id = 0; id < 4; ++id) EXPECT_EQ(calls.in(id), nullptr);
 }
 
-TEST_F(call_queue_test, makes_calls_in_the_order_in_which_they_came) {
+TEST_F(call_queue_test, makes_calls_in_the_order_of_arrival) {
     for (slot_id id : {2U, 0U, 3U}) EXPECT_EQ(add(id, 10 + id), call_queue::added::queued);
     EXPECT_EQ(calls.waiting(), 3U);
     EXPECT_THAT(all(), ElementsAre(12, 10, 13));
@@ -77,7 +77,7 @@ TEST_F(call_queue_test, makes_calls_in_the_order_in_which_they_came) {
     EXPECT_THAT(all(), ElementsAre(23, 20));
 }
 
-TEST_F(call_queue_test, says_whose_call_it_is_and_what_it_is_on) {
+TEST_F(call_queue_test, names_the_connector_and_the_resource_of_a_call) {
     thing r(1);
     r.made_by = detail::connector_ref(new fake_connector);
     calls.in(1) = &r;
@@ -100,7 +100,7 @@ TEST_F(call_queue_test, makes_only_the_last_call_for_a_slot) {
     EXPECT_THAT(all(), ElementsAre(3, 2));  // where the first one was
 }
 
-TEST_F(call_queue_test, lets_a_call_wait_for_one_that_still_runs) {
+TEST_F(call_queue_test, blocks_a_call_while_another_one_of_its_slot_runs) {
     thing r(0);
     calls.in(0) = &r;
     add(0, 1);
@@ -114,7 +114,7 @@ TEST_F(call_queue_test, lets_a_call_wait_for_one_that_still_runs) {
     EXPECT_THAT(all(), ElementsAre(2));
 }
 
-TEST_F(call_queue_test, forgets_a_call_wherever_it_stands) {
+TEST_F(call_queue_test, removes_a_call_at_any_position) {
     for (slot_id gone : {0U, 1U, 2U, 3U}) {
         for (slot_id id = 0; id < 4; ++id) add(id, id);
         EXPECT_TRUE(calls.remove(gone));
@@ -127,16 +127,16 @@ TEST_F(call_queue_test, forgets_a_call_wherever_it_stands) {
     }
 }
 
-TEST_F(call_queue_test, shows_each_call_that_waits) {
+TEST_F(call_queue_test, visits_each_waiting_call) {
     add(3, 30);
     add(1, 10);
     std::vector<std::uint64_t> seen;
-    calls.each_call([&](const job& each) { seen.push_back(each.call); });
+    calls.for_each_call([&](const job& each) { seen.push_back(each.call); });
     EXPECT_THAT(seen, ElementsAre(30, 10));
     EXPECT_EQ(calls.waiting(), 2U);
 }
 
-TEST_F(call_queue_test, grows_and_keeps_what_is_in_it) {
+TEST_F(call_queue_test, grows_and_keeps_its_contents) {
     thing r(2);
     calls.in(2) = &r;
     add(2, 20);
@@ -148,7 +148,7 @@ TEST_F(call_queue_test, grows_and_keeps_what_is_in_it) {
     EXPECT_THAT(all(), ElementsAre(20, 990));
 }
 
-TEST_F(call_queue_test, closes_orphans_for_which_nobody_waits) {
+TEST_F(call_queue_test, closes_orphans) {
     thing r(3);
     calls.add_orphan(&r);
     EXPECT_TRUE(r.orphan);
@@ -163,7 +163,7 @@ TEST_F(call_queue_test, closes_orphans_for_which_nobody_waits) {
     EXPECT_EQ(calls.next_orphan(), nullptr);
 }
 
-TEST_F(call_queue_test, leaves_a_busy_orphan_to_the_thread_that_is_at_it) {
+TEST_F(call_queue_test, leaves_a_busy_orphan_to_the_thread_that_calls) {
     thing r(3);
     r.busy = true;
     calls.add_orphan(&r);
@@ -171,17 +171,17 @@ TEST_F(call_queue_test, leaves_a_busy_orphan_to_the_thread_that_is_at_it) {
     EXPECT_EQ(calls.waiting(), 0U);
 }
 
-TEST_F(call_queue_test, forgets_an_admission_wherever_it_stands) {
-    someone w[3];
-    for (someone& gone : w) {
-        for (someone& each : w) calls.add_admission(each);
-        EXPECT_TRUE(calls.remove_admission(gone));
-        EXPECT_FALSE(calls.remove_admission(gone));
+TEST_F(call_queue_test, removes_a_check_at_any_position) {
+    fake_waiter w[3];
+    for (fake_waiter& gone : w) {
+        for (fake_waiter& each : w) calls.add_check(each);
+        EXPECT_TRUE(calls.remove_check(gone));
+        EXPECT_FALSE(calls.remove_check(gone));
         EXPECT_EQ(calls.waiting(), 2U);
-        someone last;
-        calls.add_admission(last);
+        fake_waiter last;
+        calls.add_check(last);
         std::vector<const detail::waiter*> found;
-        for (job j; calls.next(j);) found.push_back(j.admits);
+        for (job j; calls.next(j);) found.push_back(j.checks_for);
         EXPECT_EQ(found.size(), 3U);
         EXPECT_EQ(found.back(), &last);
         EXPECT_EQ(std::ranges::count(found, &gone), 0);
@@ -190,32 +190,32 @@ TEST_F(call_queue_test, forgets_an_admission_wherever_it_stands) {
 
 TEST_F(call_queue_test, serves_waiters_before_calls_and_calls_before_orphans) {
     thing orphan(3);
-    someone who;
+    fake_waiter who;
     calls.add_orphan(&orphan);
     add(0, 5);
-    calls.add_admission(who);
+    calls.add_check(who);
     EXPECT_EQ(calls.waiting(), 3U);
     job j;
     ASSERT_TRUE(calls.next(j));
-    EXPECT_EQ(j.admits, &who);
+    EXPECT_EQ(j.checks_for, &who);
     EXPECT_EQ(j.on, nullptr);
     ASSERT_TRUE(calls.next(j));
-    EXPECT_EQ(j.admits, nullptr);
+    EXPECT_EQ(j.checks_for, nullptr);
     EXPECT_EQ(j.call, 5U);
     ASSERT_TRUE(calls.next(j));
     EXPECT_EQ(j.on, &orphan);
     EXPECT_FALSE(calls.next(j));
 }
 
-TEST_F(call_queue_test, starts_anew_with_nothing) {
+TEST_F(call_queue_test, restarts_empty) {
     thing r(0);
     thing orphan(3);
-    someone who;
+    fake_waiter who;
     calls.in(0) = &r;
     add(0, 1);
     calls.add_orphan(&orphan);
-    calls.add_admission(who);
-    calls.start_anew();
+    calls.add_check(who);
+    calls.restart();
     EXPECT_EQ(calls.waiting(), 0U);
     EXPECT_EQ(calls.in(0), nullptr);
     EXPECT_THAT(all(), IsEmpty());

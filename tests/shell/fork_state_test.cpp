@@ -1,4 +1,5 @@
-// What becomes of the parent's resources, in a process that only says that it is another one.
+// What becomes of the parent's resources in the child of a fork. The fork is simulated: only the
+// process number changes.
 #include "shell/fork_state.hpp"
 
 #include <vector>
@@ -9,8 +10,8 @@
 #include "core/machine_dialogue.hpp"
 
 using cenote::shell::call_queue;
-using cenote::shell::errands;
 using cenote::shell::fork_state;
+using cenote::shell::pending_actions;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 namespace core = cenote::core;
@@ -26,7 +27,7 @@ struct thing final : detail::resource {
     void destroy() noexcept override {}
 };
 
-struct someone final : detail::waiter {
+struct fake_waiter final : detail::waiter {
     void notify() noexcept override {}
 };
 
@@ -40,10 +41,9 @@ struct fork_state_test : testing::Test {
 
     ~fork_state_test() override { detail::this_process = parent; }
 
-    /// As in the child of a fork.
     static void fork() { ++detail::this_process; }
 
-    void disown_all() { forks.disown_all(talk.it, calls); }
+    void take_foreign() { forks.take_foreign(talk.it, calls); }
     /// A lease of a new resource.
     void lend(thing& r) {
         talk.ask(1);
@@ -52,7 +52,7 @@ struct fork_state_test : testing::Test {
         calls.in(r.slot) = &r;
     }
     std::vector<detail::resource*> to_forsake() {
-        errands todo;
+        pending_actions todo;
         forks.forsake_later(todo);
         std::vector<detail::resource*> all;
         for (detail::resource* r = todo.foreign; r != todo.foreign_end; r = r->next_orphan)
@@ -63,52 +63,52 @@ struct fork_state_test : testing::Test {
 
 }  // namespace
 
-TEST_F(fork_state_test, is_not_behind_in_the_process_it_was_made_in) {
-    EXPECT_FALSE(forks.is_behind());
-    EXPECT_FALSE(forks.must_begin());
-    EXPECT_FALSE(forks.take_beginning());
+TEST_F(fork_state_test, must_not_restart_in_its_first_process) {
+    EXPECT_FALSE(forks.must_restart());
+    EXPECT_FALSE(forks.must_warm_up());
+    EXPECT_FALSE(forks.take_warm_up());
 }
 
-TEST_F(fork_state_test, is_behind_after_a_fork_until_the_keeper_has_begun_again) {
+TEST_F(fork_state_test, must_restart_once_after_a_fork) {
     fork();
-    EXPECT_TRUE(forks.is_behind());
-    forks.has_begun();
-    EXPECT_FALSE(forks.is_behind());
+    EXPECT_TRUE(forks.must_restart());
+    forks.restarted();
+    EXPECT_FALSE(forks.must_restart());
     fork();
-    EXPECT_TRUE(forks.is_behind());
+    EXPECT_TRUE(forks.must_restart());
 }
 
-TEST_F(fork_state_test, leaves_the_beginning_to_one_caller) {
+TEST_F(fork_state_test, has_one_caller_warm_up) {
     fork();
-    forks.has_begun();
-    EXPECT_TRUE(forks.must_begin());
-    EXPECT_TRUE(forks.take_beginning());
-    EXPECT_FALSE(forks.take_beginning());
-    EXPECT_FALSE(forks.must_begin());
+    forks.restarted();
+    EXPECT_TRUE(forks.must_warm_up());
+    EXPECT_TRUE(forks.take_warm_up());
+    EXPECT_FALSE(forks.take_warm_up());
+    EXPECT_FALSE(forks.must_warm_up());
 }
 
-TEST_F(fork_state_test, knows_what_is_from_another_process) {
+TEST_F(fork_state_test, tells_what_is_from_another_process) {
     thing r(0);
-    someone waits;
-    someone rests;
+    fake_waiter waits;
+    fake_waiter rests;
     waits.process = detail::this_process;
     EXPECT_FALSE(cenote::shell::is_foreign(&r));
-    EXPECT_FALSE(cenote::shell::is_forgotten(waits));
+    EXPECT_FALSE(cenote::shell::is_foreign(waits));
     fork();
     EXPECT_TRUE(cenote::shell::is_foreign(&r));
-    EXPECT_TRUE(cenote::shell::is_forgotten(waits));
-    EXPECT_FALSE(cenote::shell::is_forgotten(rests));
+    EXPECT_TRUE(cenote::shell::is_foreign(waits));
+    EXPECT_FALSE(cenote::shell::is_foreign(rests));
 }
 
 TEST_F(fork_state_test, forsakes_nothing_in_the_process_it_was_made_in) {
     thing r(0);
     calls.in(0) = &r;
-    disown_all();
+    take_foreign();
     EXPECT_EQ(calls.in(0), &r);
     EXPECT_THAT(to_forsake(), IsEmpty());
 }
 
-TEST_F(fork_state_test, forsakes_what_no_borrower_holds) {
+TEST_F(fork_state_test, forsakes_resources_without_a_borrower) {
     thing lent(0);
     lend(lent);
     thing idle(1);
@@ -120,18 +120,18 @@ TEST_F(fork_state_test, forsakes_what_no_borrower_holds) {
     calls.add_orphan(&orphan);
     ASSERT_EQ(lent.slot, 0U);
     fork();
-    disown_all();
+    take_foreign();
     for (core::slot_id id = 0; id < slots; ++id) EXPECT_EQ(calls.in(id), nullptr);
     EXPECT_THAT(to_forsake(), UnorderedElementsAre(&idle, &orphan));
     EXPECT_THAT(to_forsake(), IsEmpty());
 }
 
-TEST_F(fork_state_test, forsakes_what_lay_on_the_shelf_though_it_is_leased) {
+TEST_F(fork_state_test, forsakes_resources_from_the_shelf) {
     thing lent(0);
     lend(lent);
-    lent.orphan = true;  // so the keeper marks it when it empties the shelf
+    lent.orphan = true;  // as the fork handler marks what was on the shelf
     fork();
-    disown_all();
+    take_foreign();
     EXPECT_THAT(to_forsake(), UnorderedElementsAre(&lent));
 }
 
@@ -140,27 +140,27 @@ TEST_F(fork_state_test, sorts_only_once_in_each_process) {
     thing b(1);
     calls.in(0) = &a;
     fork();
-    disown_all();
+    take_foreign();
     calls.in(1) = &b;  // the child's own
-    disown_all();
+    take_foreign();
     EXPECT_EQ(calls.in(1), &b);
     EXPECT_THAT(to_forsake(), UnorderedElementsAre(&a));
     fork();
-    disown_all();
-    EXPECT_THAT(to_forsake(), UnorderedElementsAre(&b));  // the first was told already
+    take_foreign();
+    EXPECT_THAT(to_forsake(), UnorderedElementsAre(&b));  // the first one was forsaken before
     EXPECT_EQ(b.next_orphan, &a);                         // and is kept
 }
 
-TEST_F(fork_state_test, keeps_what_is_inherited_until_it_is_given_up) {
+TEST_F(fork_state_test, keeps_resources_until_they_are_given_up) {
     thing a(0);
     thing b(1);
     thing c(2);
-    for (thing* each : {&a, &b, &c}) forks.inherit(each);
-    forks.disinherit(&b);
-    forks.disinherit(&b);  // it may have gone already
-    EXPECT_EQ(c.next_orphan, &a);
-    forks.disinherit(&c);
-    forks.disinherit(&a);
-    forks.inherit(&b);
+    for (thing* each : {&a, &b, &c}) forks.keep(each);
+    forks.give_up(&b);
+    forks.give_up(&b);  // given up before
+    EXPECT_EQ(a.next_orphan, &c);
+    forks.give_up(&c);
+    forks.give_up(&a);
+    forks.keep(&b);
     EXPECT_EQ(b.next_orphan, nullptr);
 }

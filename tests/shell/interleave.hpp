@@ -1,4 +1,4 @@
-// A small model checker: runs every interleaving of a few threads and says which one breaks.
+// A small model checker: runs every interleaving of a few threads and reports one that fails.
 //
 // The threads are fibers. Each operation on a model atomic or a model lock is a point where another
 // fiber may go on; everything between two such points is one step. The search is depth first, each
@@ -7,11 +7,10 @@
 //
 // Two ways to cut the search down:
 //
-// - Sleep sets (exhaustive): of two runs that differ only in the order of neighbouring steps that
-// do
-//   not touch the same place, one is enough. Every outcome is still seen.
-// - A bound on preemptions (not exhaustive): a fiber that could go on is interrupted so many times
-//   per run at most. Most bugs need two.
+// - Sleep sets (exhaustive): of two runs that differ only in the order of neighboring
+//   steps that do not touch the same place, one is enough. Every outcome is still seen.
+// - A bound on preemptions (not exhaustive): how often per run a fiber that could go on is
+//   interrupted. Most bugs need two.
 //
 // What a step reads and writes besides its one operation must be guarded by a model lock, or be
 // announced with touch().
@@ -68,7 +67,7 @@ public:
     explorer& operator=(const explorer&) = delete;
 
     /// `make` builds a world. A world has `std::vector<std::function<void()>> threads`, and
-    /// `std::string judge()` that is asked when nothing moves any more.
+    /// `std::string judge()`, which is called when no fiber can go on.
     template <class Make>
     verdict_of_search search(Make&& make) {
         verdict_of_search result;
@@ -116,7 +115,7 @@ public:
 
 private:
     static constexpr std::size_t stack_size = 32 * 1024;
-    static constexpr std::size_t nobody = most_fibers;
+    static constexpr std::size_t no_fiber = most_fibers;
     static constexpr std::size_t most_steps = 1000;  // of one run; ten times what any needs
     using set = unsigned;                            // of fibers, a bit each
 
@@ -150,9 +149,9 @@ private:
         starting_ = true;
         for (now_ = 0; now_ < size_; ++now_) start(fibers_[now_], bodies[now_]);
         starting_ = false;
-        now_ = nobody;
+        now_ = no_fiber;
         std::size_t first = choose();
-        if (first != nobody) {
+        if (first != no_fiber) {
             now_ = first;
             swapcontext(&home_, &fibers_[first].context);
         }
@@ -187,7 +186,7 @@ private:
         }
         std::size_t next = choose();
         if (next == me) return;
-        if (next == nobody) {
+        if (next == no_fiber) {
             swapcontext(&fibers_[me].context, &home_);
         } else {
             now_ = next;
@@ -202,33 +201,33 @@ private:
         return result;
     }
 
-    /// Who goes on; nobody if the run is at its end.
+    /// The fiber that goes on; no_fiber at the end of the run.
     std::size_t choose() {
         if (depth_ >= most_steps) fail("it does not come to rest");
-        if (!broken_.empty()) return nobody;
+        if (!broken_.empty()) return no_fiber;
         if (depth_ == path_.size()) {
             set possible = enabled();
-            bool could_go_on = now_ != nobody && (possible & bit(now_)) != 0;
+            bool could_go_on = now_ != no_fiber && (possible & bit(now_)) != 0;
             if (could_go_on && preempted_ >= bound_) possible = bit(now_);
-            if (possible == 0) return nobody;
+            if (possible == 0) return no_fiber;
             cut_ = (possible & ~asleep_) == 0;
-            if (cut_) return nobody;
+            if (cut_) return no_fiber;
             choice& fresh = path_.emplace_back();
             fresh.possible = possible;
             fresh.asleep = asleep_;
-            pick(fresh, could_go_on ? now_ : nobody);
+            pick(fresh, could_go_on ? now_ : no_fiber);
         }
         choice& c = path_[depth_++];
         c.step = fibers_[c.chosen].next;
-        if (now_ != nobody && c.chosen != now_ && (c.possible & bit(now_)) != 0) ++preempted_;
+        if (now_ != no_fiber && c.chosen != now_ && (c.possible & bit(now_)) != 0) ++preempted_;
         if (bound_ == no_bound) put_to_sleep(c);
         return c.chosen;
     }
 
-    /// Rather whoever is running; otherwise the first that has not been tried.
+    /// `rather` if possible; otherwise the first fiber that has not been tried.
     static void pick(choice& c, std::size_t rather) {
         set left = c.possible & ~c.asleep & ~c.tried;
-        if (rather != nobody && (left & bit(rather)) != 0) c.chosen = rather;
+        if (rather != no_fiber && (left & bit(rather)) != 0) c.chosen = rather;
         else
             for (c.chosen = 0; (left & bit(c.chosen)) == 0;) ++c.chosen;
     }
@@ -243,13 +242,13 @@ private:
                 asleep_ |= bit(i);
     }
 
-    /// To the last choice with an alternative. False: there is none.
+    /// Goes back to the last choice with an alternative. False: there is none.
     bool backtrack() {
         while (!path_.empty()) {
             choice& last = path_.back();
             last.tried |= bit(last.chosen);
             if ((last.possible & ~last.asleep & ~last.tried) != 0) {
-                pick(last, nobody);
+                pick(last, no_fiber);
                 return true;
             }
             path_.pop_back();
@@ -278,7 +277,7 @@ private:
     std::vector<choice> path_;
     std::size_t size_ = 0;
     std::size_t depth_ = 0;
-    std::size_t now_ = nobody;
+    std::size_t now_ = no_fiber;
     unsigned preempted_ = 0;
     set asleep_ = 0;
     bool starting_ = false;
@@ -353,7 +352,7 @@ private:
     T value_;
 };
 
-/// To unlock is no point of its own: nobody can tell it from what came before it.
+/// Unlocking is no step of its own: no fiber can tell it from the step before it.
 class model_mutex {
 public:
     void lock() {
@@ -366,7 +365,7 @@ private:
     bool free_ = true;
 };
 
-/// Where a fiber sleeps until somebody wakes it.
+/// Where a fiber sleeps until another one wakes it.
 class model_wake {
 public:
     void wait() { step({.what = "wait", .where = this, .writes = false, .until = &awake_}); }

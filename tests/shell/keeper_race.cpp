@@ -23,9 +23,9 @@ struct outcomes {
 };
 
 /// One thread of the random mix.
-class guest {
+class borrower {
 public:
-    guest(pool<session>& p, stop_cords& cords, outcomes& ends, std::size_t number)
+    borrower(pool<session>& p, stop_cords& cords, outcomes& ends, std::size_t number)
         : pool_(p), cords_(cords), ends_(ends), number_(number), random_(number + 1) {}
 
     void work(std::size_t times) {
@@ -148,7 +148,7 @@ TEST_P(keeper_mix, ends_every_acquire_once_and_counts_it) {
                          .backoff = {.first = 10us, .cap_waiting = 100us, .cap_idle = 1ms}}};
         stop_cords cords(threads);
         outcomes ends;
-        party(threads, [&](std::size_t number) { guest(p, cords, ends, number).work(each); });
+        party(threads, [&](std::size_t number) { borrower(p, cords, ends, number).work(each); });
         EXPECT_EQ(p.close(patience), 0u);
         stats s = p.stats();
         check_outcomes(s, ends);
@@ -212,14 +212,14 @@ TEST(keeper_hooks, reject_without_losing_a_place_or_a_resource) {
                         {.max = 3, .acquire_timeout = patience, .sweep_interval = 1ms}};
         outcomes ends;
         stop_cords cords(threads);
-        party(threads, [&](std::size_t number) { guest(p, cords, ends, number).work(each); });
+        party(threads, [&](std::size_t number) { borrower(p, cords, ends, number).work(each); });
         check_outcomes(p.stats(), ends, bad.rejected);
         EXPECT_LE(counts.most, 3);
     }
     check_nothing_left(counts, threads_before);
 }
 
-TEST(keeper_close, answers_everybody_who_calls_meanwhile) {
+TEST(keeper_close, answers_every_call_in_progress) {
     const std::size_t threads = oversubscribed(4);
     const std::size_t threads_before = threads_of_this_process();
     census counts;
@@ -436,7 +436,7 @@ TEST(keeper_release, hands_over_any_number_of_times_on_a_small_stack) {
     ASSERT_EQ(pthread_attr_setstacksize(&small, (sanitized ? 512 : 64) * 1024), 0);
     std::array<pthread_t, 3> threads{};
     {
-        // Let go when all wait: from then on somebody always does.
+        // Released when all threads wait: from then on one of them always waits.
         lease<session> first = all.p.acquire();
         for (pthread_t& each : threads)
             ASSERT_EQ(pthread_create(&each, &small, chain::link, &all), 0);

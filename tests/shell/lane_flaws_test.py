@@ -24,7 +24,7 @@ def generate(folder, shelf, lane):
 def main():
     shelf, lane = (Path(path).read_text(encoding="utf-8") for path in sys.argv[1:])
     counted = "recalled_ = pool_.leased();"
-    swapped = "? nullptr : held.exchange(nullptr);"
+    swapped = "? nullptr : place.exchange(nullptr);"
     assert counted in lane and swapped in shelf
     cases = (
         ("as it is", shelf, lane, None),

@@ -1,5 +1,5 @@
-// The lane and its shelf under every interleaving of a few threads, and with planted flaws that
-// must be found.
+// The lane and its shelf in every interleaving of a few threads, and with planted flaws that must
+// be found.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -225,24 +225,24 @@ std::vector<scenario> swapping() {
 std::vector<scenario> owing() {
     using detail::sweeper_asleep;
     return {
-        {"debt_wakes_the_sweeper", {1, 1, 0, 0, sweeper_asleep}, {{owe(), acquire(), owe()}}},
-        {"first_debt_on_a_swept_lane",
+        {"owing_wakes_the_sweeper", {1, 1, 0, 0, sweeper_asleep}, {{owe(), acquire(), owe()}}},
+        {"first_owing_on_a_swept_lane",
          {2, 2, 0, 0, 0},
          {{owe(0), acquire(1), owe(0)}, {release(1), acquire(0), owe(1)}}},
-        {"debts_meet_a_sweep",
+        {"owing_meets_a_sweep",
          {1, 2, 0, 0, 0},
          {{owe(), acquire(), owe()}, {slow_release()}, {sweep, sweep}}},
-        {"debt_meets_sleep_and_waking",
+        {"owing_meets_sleep_and_waking",
          {2, 2, 0, 0, 0},
          {{owe(0), acquire(0), owe(0)}, {sweep, sweep, slow_release(1)}}},
-        {"debt_meets_a_waiter",
+        {"owing_meets_a_waiter",
          {1, 1, 0, 0, 0},
          {{owe(), acquire(), owe()}, {acquire(), release()}}},
-        {"debt_meets_close", {1, 2, 0, 0, 0}, {{owe(), try_acquire(), owe()}, {owe()}, {close}}},
-        {"debt_meets_a_recall",
+        {"owing_meets_close", {1, 2, 0, 0, 0}, {{owe(), try_acquire(), owe()}, {owe()}, {close}}},
+        {"owing_meets_a_recall",
          {1, 2, 0, 0, 0},
          {{owe(), acquire(), owe()}, {owe()}, {suspect_all}}},
-        {"debts_count", {1, 2, 0, 0, 0}, {{owe()}, {owe(), acquire()}, {sweep}}, counters},
+        {"owing_is_counted", {1, 2, 0, 0, 0}, {{owe()}, {owe(), acquire()}, {sweep}}, counters},
     };
 }
 
@@ -441,7 +441,9 @@ std::vector<named_flaw> all_flaws() {
         {"bypassed_shut_the_lane",
          "owed_while_in_put",
          {.planted = toy_flaw::bypassed_shut_the_lane}},
-        {"debts_never_look", "first_debt_on_a_swept_lane", {.planted = toy_flaw::debts_never_look}},
+        {"owing_is_not_checked",
+         "first_owing_on_a_swept_lane",
+         {.planted = toy_flaw::owing_is_not_checked}},
     };
     for (const auto& each : lane_flaws::all)
         all.push_back({each.name, each.shows_in, {.lane = each.make}});

@@ -1,4 +1,4 @@
-// The lane on one thread: what it lays on the shelf, brings back and counts, and when it sleeps.
+// The lane on one thread: what it puts on the shelf, brings back and counts, and when it sleeps.
 // Its interleavings are in lane_model_test.cpp.
 #include "shell/lane.hpp"
 
@@ -30,7 +30,7 @@ struct item {
     int times_seen = 0;  // by a sweep
 };
 
-/// A pool that does nothing but write down what the lane has it do.
+/// A pool that records the calls of the lane.
 struct fake_pool {
     using item = ::item;
     using shelf = detail::basic_shelf<item>;
@@ -48,7 +48,7 @@ struct fake_pool {
     };
 
     std::size_t cell() const { return processor; }
-    bool owes(int now) const { return owed_at <= now; }
+    bool owes_waiter(int now) const { return owed_at <= now; }
     int suspicion() const { return suspected_at; }
     std::size_t leased() const { return leases; }
     static int date_of(int now) { return now; }
@@ -56,16 +56,16 @@ struct fake_pool {
     static bool is_expired(int now, const item* r) { return r->expires_at <= now; }
     static bool is_used_up(const item* r) { return r->used_up; }
     static std::uint64_t touches(const item* r) { return r->puts + r->hits; }
-    static bool has_debt(const item* r) { return r->owes; }
-    static int next_sweep(int now, bool with_debts) { return now + (with_debts ? 3 : 10); }
+    static bool owes_reset(const item* r) { return r->owes; }
+    static int next_sweep(int now, bool some_owe) { return now + (some_owe ? 3 : 10); }
 
     void bring_back(int now, item* r, int idle_since) {
         --leases;
         back.push_back({r, now, idle_since});
     }
     static std::uint64_t count_put(item* r) { return r->puts++; }
-    static void take_back_put(item* r, std::uint64_t before) { r->puts = before; }
-    static void lies_here(item* r) { ++r->times_seen; }
+    static void undo_put(item* r, std::uint64_t before) { r->puts = before; }
+    static void clear_lease_time(item* r) { ++r->times_seen; }
     void before_sweep(int) { told.emplace_back("sweeps"); }
     void woke_up(int) { told.emplace_back("woke up"); }
     void fell_asleep(int) { told.emplace_back("fell asleep"); }
@@ -80,7 +80,7 @@ struct fake_pool {
 
 using back = fake_pool::return_of;
 
-/// Two cells, and a lane that sleeps as when it is new.
+/// Two cells, and a new lane, which sleeps.
 struct lane_test : testing::Test {
     fake_pool pool;
     fake_pool::shelf shelf{2, detail::sweeper_asleep};
@@ -91,13 +91,13 @@ struct lane_test : testing::Test {
 
     lane_test() { pool.leases = 3; }
 
-    bool keep(int now, item& r, std::size_t processor = 0) {
+    bool put(int now, item& r, std::size_t processor = 0) {
         pool.processor = processor;
-        return lane.keep(now, &r);
+        return lane.put(now, &r);
     }
-    void hand_in(int now, item& r, std::size_t processor = 0) {
+    void accept_returned(int now, item& r, std::size_t processor = 0) {
         pool.processor = processor;
-        lane.hand_in(now, &r);
+        lane.accept_returned(now, &r);
     }
     item* take(int now, std::size_t processor = 0) {
         pool.processor = processor;
@@ -124,10 +124,10 @@ TEST_F(lane_test, sleeps_at_first_and_is_open) {
     EXPECT_EQ(take(0), nullptr);
 }
 
-// keep(), hand_in(), take().
+// put(), accept_returned(), take().
 
-TEST_F(lane_test, keeps_what_comes_back_and_wakes) {
-    EXPECT_TRUE(keep(1, a));
+TEST_F(lane_test, accepts_a_put_and_wakes) {
+    EXPECT_TRUE(put(1, a));
     EXPECT_EQ(a.puts, 1U);
     EXPECT_TRUE(lane.is_swept());
     EXPECT_EQ(lane.sweep_at(), 11);
@@ -138,19 +138,19 @@ TEST_F(lane_test, keeps_what_comes_back_and_wakes) {
     EXPECT_THAT(pool.back, IsEmpty());
 }
 
-TEST_F(lane_test, is_awake_already_when_the_next_one_comes) {
-    keep(1, a, 0);
-    keep(5, b, 1);
+TEST_F(lane_test, stays_awake_for_the_next_put) {
+    put(1, a, 0);
+    put(5, b, 1);
     EXPECT_EQ(lane.sweep_at(), 11);
     EXPECT_THAT(pool.told, ElementsAre("woke up"));
 }
 
-TEST_F(lane_test, does_not_keep_what_is_used_up_or_too_old) {
+TEST_F(lane_test, rejects_the_used_up_and_the_expired) {
     a.used_up = true;
     b.expires_at = 7;
     a.puts = b.puts = 40;
-    EXPECT_FALSE(keep(7, a));
-    EXPECT_FALSE(keep(7, b));
+    EXPECT_FALSE(put(7, a));
+    EXPECT_FALSE(put(7, b));
     EXPECT_EQ(a.puts, 40U);
     EXPECT_EQ(b.puts, 40U);
     EXPECT_TRUE(is_empty());
@@ -158,133 +158,133 @@ TEST_F(lane_test, does_not_keep_what_is_used_up_or_too_old) {
     EXPECT_THAT(pool.back, IsEmpty());  // it is the caller's
 }
 
-TEST_F(lane_test, keeps_nothing_for_which_it_is_shut) {
+TEST_F(lane_test, accepts_nothing_while_it_is_shut) {
     lane.shut(0, detail::pool_paused);
     EXPECT_FALSE(lane.is_open());
-    EXPECT_FALSE(keep(1, a));
+    EXPECT_FALSE(put(1, a));
     EXPECT_EQ(a.puts, 0U);
     lane.open(detail::pool_paused);
-    EXPECT_TRUE(keep(2, a));
+    EXPECT_TRUE(put(2, a));
 }
 
-TEST_F(lane_test, keeps_the_last_one_used_in_place_of_the_one_before) {
-    keep(1, a);
-    EXPECT_TRUE(keep(3, b));
+TEST_F(lane_test, replaces_the_older_resource_by_the_newer) {
+    put(1, a);
+    EXPECT_TRUE(put(3, b));
     EXPECT_THAT(pool.back, ElementsAre(back{&a, 3, 3}));
     EXPECT_EQ(lane.collected(), 1U);
     EXPECT_EQ(take(4), &b);
 }
 
-TEST_F(lane_test, lays_what_is_handed_in_and_does_not_count_it) {
-    hand_in(1, a);
+TEST_F(lane_test, places_what_is_returned_and_does_not_count_it) {
+    accept_returned(1, a);
     EXPECT_EQ(a.puts, 0U);
-    hand_in(2, b);
+    accept_returned(2, b);
     EXPECT_THAT(pool.back, ElementsAre(back{&a, 2, 2}));
     EXPECT_EQ(take(3), &b);
 }
 
-TEST_F(lane_test, brings_back_what_is_handed_in_and_has_no_place) {
+TEST_F(lane_test, brings_back_what_is_returned_and_has_no_place) {
     a.used_up = true;
-    hand_in(1, a);
+    accept_returned(1, a);
     lane.shut(2, detail::circuit_open);
-    hand_in(3, b);
+    accept_returned(3, b);
     EXPECT_THAT(pool.back, ElementsAre(back{&a, 1, 1}, back{&b, 3, 3}));
     EXPECT_TRUE(is_empty());
 }
 
 TEST_F(lane_test, looks_into_the_callers_cell_first_and_then_into_the_others) {
-    keep(1, a, 0);
-    keep(1, b, 1);
+    put(1, a, 0);
+    put(1, b, 1);
     EXPECT_EQ(take(2, 1), &b);
     EXPECT_EQ(take(2, 1), &a);
     EXPECT_EQ(take(2, 1), nullptr);
-    keep(3, c, 6);  // more processors than cells
+    put(3, c, 6);  // more processors than cells
     EXPECT_EQ(take(4, 0), &c);
 }
 
-TEST_F(lane_test, brings_back_what_has_grown_too_old_and_takes_the_next) {
-    keep(1, a, 0);
-    keep(1, b, 1);
+TEST_F(lane_test, brings_back_the_expired_and_takes_the_next) {
+    put(1, a, 0);
+    put(1, b, 1);
     a.expires_at = 4;
     EXPECT_EQ(take(4, 0), &b);
     EXPECT_THAT(pool.back, ElementsAre(back{&a, 4, 4}));
-    keep(5, b, 0);
+    put(5, b, 0);
     b.expires_at = 5;
     EXPECT_EQ(take(5, 0), nullptr);
     EXPECT_TRUE(is_empty());
 }
 
-TEST_F(lane_test, leaves_alone_what_lies_on_a_shut_lane_or_is_owed_to_a_waiter) {
-    keep(1, a);
+TEST_F(lane_test, takes_nothing_from_a_shut_lane_or_past_a_waiter) {
+    put(1, a);
     pool.owed_at = 2;
     EXPECT_EQ(take(2), nullptr);
     pool.owed_at = fake_pool::never;
-    shelf.raise(detail::somebody_waits);  // whoever laid it there has not looked again yet
+    shelf.raise(detail::waiter_owed);  // its borrower has not read `attention` yet
     EXPECT_EQ(take(2), nullptr);
     EXPECT_FALSE(is_empty());
 }
 
-// mind().
+// follow_line().
 
 TEST_F(lane_test, is_shut_while_a_waiter_is_owed_the_next_one) {
-    keep(1, a);
+    put(1, a);
     pool.owed_at = 5;
-    lane.mind(4);
+    lane.follow_line(4);
     EXPECT_FALSE(lane.is_shut_for_waiters());
-    lane.mind(5);
+    lane.follow_line(5);
     EXPECT_TRUE(lane.is_shut_for_waiters());
     EXPECT_FALSE(lane.is_open());
     EXPECT_THAT(pool.back, ElementsAre(back{&a, 5, 5}));
-    lane.mind(6);
+    lane.follow_line(6);
     EXPECT_TRUE(lane.is_shut_for_waiters());
     pool.owed_at = fake_pool::never;
-    lane.mind(7);
+    lane.follow_line(7);
     EXPECT_TRUE(lane.is_open());
 }
 
 TEST_F(lane_test, recalls_once_for_each_suspicion) {
     pool.suspected_at = 4;
-    lane.mind(4);
+    lane.follow_line(4);
     EXPECT_EQ(lane.recalled(), 3U);
     pool.leases = 2;
-    lane.mind(5);
+    lane.follow_line(5);
     EXPECT_EQ(lane.recalled(), 3U);
     pool.suspected_at = 6;
-    lane.mind(6);
+    lane.follow_line(6);
     EXPECT_EQ(lane.recalled(), 2U);
 }
 
-TEST_F(lane_test, recalls_nothing_for_a_suspicion_it_has_heard_of) {
+TEST_F(lane_test, recalls_nothing_for_a_handled_suspicion) {
     pool.suspected_at = 4;
-    lane.has_heard_of_suspicion();
-    lane.mind(4);
+    lane.suspicion_is_handled();
+    lane.follow_line(4);
     EXPECT_FALSE(lane.has_recalled());
 }
 
 // recall().
 
-TEST_F(lane_test, opens_again_when_the_last_one_recalled_is_back) {
+TEST_F(lane_test, opens_again_when_the_last_recalled_lease_has_ended) {
     a.lent_at = b.lent_at = 1;
-    keep(1, a);
+    put(1, a);
     lane.recall(5);
     EXPECT_THAT(pool.back, ElementsAre(back{&a, 5, 5}));
     EXPECT_EQ(lane.recalled(), 2U);
     EXPECT_FALSE(lane.is_open());
     c.lent_at = 6;  // lent since then, so it was not recalled
-    lane.is_back(&c);
+    lane.note_return(&c);
     EXPECT_EQ(lane.recalled(), 2U);
-    lane.is_back(&b);
+    lane.note_return(&b);
     EXPECT_FALSE(lane.is_open());
-    hand_in(7, a);
+    accept_returned(7, a);
     EXPECT_FALSE(lane.has_recalled());
     EXPECT_TRUE(lane.is_open());
-    lane.is_back(&b);
+    lane.note_return(&b);
     EXPECT_FALSE(lane.has_recalled());
 }
 
 TEST_F(lane_test, is_open_if_there_is_nothing_to_recall) {
     pool.leases = 1;
-    keep(1, a);
+    put(1, a);
     lane.recall(2);
     EXPECT_THAT(pool.back, ElementsAre(back{&a, 2, 2}));
     EXPECT_FALSE(lane.has_recalled());
@@ -297,7 +297,7 @@ TEST_F(lane_test, counts_anew_with_each_recall) {
     pool.leases = 2;
     lane.recall(3);
     EXPECT_EQ(lane.recalled(), 2U);
-    lane.is_back(&b);
+    lane.note_return(&b);
     EXPECT_EQ(lane.recalled(), 1U);
 }
 
@@ -305,30 +305,30 @@ TEST_F(lane_test, stays_shut_for_another_reason_when_a_recall_is_over) {
     pool.leases = 1;
     lane.shut(0, detail::pool_paused);
     lane.recall(1);
-    lane.is_back(&a);
+    lane.note_return(&a);
     EXPECT_FALSE(lane.has_recalled());
     EXPECT_EQ(shelf.raised(), detail::pool_paused | detail::sweeper_asleep);
 }
 
 // sweep().
 
-TEST_F(lane_test, leaves_at_the_first_sweep_what_is_hot_and_brings_back_at_the_next_what_is_not) {
-    keep(1, a, 0);
-    keep(2, b, 1);
+TEST_F(lane_test, leaves_the_hot_at_a_sweep_and_brings_back_the_rest) {
+    put(1, a, 0);
+    put(2, b, 1);
     lane.sweep(11);
     EXPECT_THAT(pool.back, IsEmpty());
     EXPECT_EQ(lane.sweep_at(), 21);
     EXPECT_EQ(a.times_seen, 1);
-    ++b.hits;  // somebody had it meanwhile
+    ++b.hits;  // it was taken meanwhile
     lane.sweep(21);
-    // Nobody has touched it since the sweep before, so it is idle since some time after its start.
+    // Not touched since the sweep before, so it is idle since some time after the put.
     EXPECT_THAT(pool.back, ElementsAre(back{&a, 21, 1}));
     EXPECT_EQ(take(22, 1), &b);
     EXPECT_THAT(pool.told, ElementsAre("woke up", "sweeps", "sweeps"));
 }
 
-TEST_F(lane_test, says_since_when_at_least_one_was_idle) {
-    keep(1, a);
+TEST_F(lane_test, says_since_when_a_resource_was_idle) {
+    put(1, a);
     lane.sweep(11);
     ++a.puts;
     lane.sweep(21);
@@ -337,60 +337,60 @@ TEST_F(lane_test, says_since_when_at_least_one_was_idle) {
 }
 
 TEST_F(lane_test, goes_to_sleep_when_nothing_is_left_and_wakes_again) {
-    keep(1, a);
+    put(1, a);
     EXPECT_EQ(take(2), &a);
     lane.sweep(11);
     EXPECT_FALSE(lane.is_swept());
     EXPECT_EQ(shelf.raised(), detail::sweeper_asleep);
     EXPECT_TRUE(lane.is_open());
     EXPECT_THAT(pool.told, ElementsAre("woke up", "sweeps", "fell asleep"));
-    EXPECT_TRUE(keep(50, a));
+    EXPECT_TRUE(put(50, a));
     EXPECT_EQ(lane.sweep_at(), 60);
     lane.collect(55);
     EXPECT_THAT(pool.back, ElementsAre(back{&a, 55, 55}));
 }
 
-TEST_F(lane_test, brings_back_what_has_grown_too_old_between_sweeps) {
-    keep(1, a);
+TEST_F(lane_test, brings_back_what_expired_between_sweeps) {
+    put(1, a);
     a.expires_at = 11;
     lane.sweep(11);
     EXPECT_THAT(pool.back, ElementsAre(back{&a, 11, 11}));
     EXPECT_FALSE(lane.is_swept());
 }
 
-TEST_F(lane_test, lays_nothing_back_onto_a_shut_lane) {
-    keep(1, a);
-    shelf.raise(detail::somebody_waits);  // whoever laid it there has not looked again yet
+TEST_F(lane_test, restores_nothing_on_a_shut_lane) {
+    put(1, a);
+    shelf.raise(detail::waiter_owed);  // its borrower has not read `attention` yet
     lane.sweep(11);
     EXPECT_THAT(pool.back, ElementsAre(back{&a, 11, 11}));
     EXPECT_TRUE(is_empty());
 }
 
-TEST_F(lane_test, sweeps_earlier_for_what_grows_too_old_but_never_later) {
+TEST_F(lane_test, sweeps_earlier_for_an_expiry_and_never_later) {
     lane.sweep_by(5);
     EXPECT_FALSE(lane.is_swept());
-    keep(1, a);
+    put(1, a);
     lane.sweep_by(12);
     EXPECT_EQ(lane.sweep_at(), 11);
     lane.sweep_by(5);
     EXPECT_EQ(lane.sweep_at(), 5);
 }
 
-// close(), collect(), start_anew().
+// close(), collect(), restart().
 
 TEST_F(lane_test, is_empty_and_sleeps_when_it_is_closed) {
-    keep(1, a, 0);
-    keep(1, b, 1);
+    put(1, a, 0);
+    put(1, b, 1);
     lane.close(3, detail::pool_closed);
     EXPECT_THAT(pool.back, ElementsAre(back{&a, 3, 3}, back{&b, 3, 3}));
     EXPECT_FALSE(lane.is_open());
     EXPECT_FALSE(lane.is_swept());
-    EXPECT_FALSE(keep(4, c));
+    EXPECT_FALSE(put(4, c));
 }
 
 TEST_F(lane_test, counts_what_it_brings_back) {
-    keep(1, a, 0);
-    keep(1, b, 1);
+    put(1, a, 0);
+    put(1, b, 1);
     lane.collect(2);
     EXPECT_EQ(lane.collected(), 2U);
     EXPECT_TRUE(lane.is_open());
@@ -398,13 +398,13 @@ TEST_F(lane_test, counts_what_it_brings_back) {
     EXPECT_EQ(lane.collected(), 2U);
 }
 
-TEST_F(lane_test, starts_anew_with_nothing_but_what_the_options_say) {
+TEST_F(lane_test, restarts_empty_and_as_the_options_say) {
     shelf.raise(detail::lane_off);
-    keep(1, a);
+    put(1, a);
     lane.shut(2, detail::pool_paused | detail::circuit_open | detail::no_maintenance);
     pool.owed_at = 0;
     pool.suspected_at = 3;
-    lane.mind(3);
+    lane.follow_line(3);
     shelf.restore(0, &a);
     lane.collect(4);
     ASSERT_EQ(lane.collected(), 1U);
@@ -412,23 +412,23 @@ TEST_F(lane_test, starts_anew_with_nothing_but_what_the_options_say) {
 
     pool.owed_at = fake_pool::never;
     pool.suspected_at = fake_pool::no_suspicion;  // the machine is new
-    lane.start_anew();
+    lane.restart();
     EXPECT_EQ(shelf.raised(), detail::lane_off | detail::sweeper_asleep);
     EXPECT_FALSE(lane.is_swept());
     EXPECT_FALSE(lane.has_recalled());
     EXPECT_EQ(lane.collected(), 0U);
-    lane.mind(5);  // the suspicion was the parent's
+    lane.follow_line(5);  // the suspicion was the parent's
     EXPECT_FALSE(lane.has_recalled());
 }
 
-TEST_F(lane_test, sweeps_sooner_once_something_owes_a_reset) {
-    keep(100, a);
+TEST_F(lane_test, sweeps_sooner_once_a_resource_owes_a_reset) {
+    put(100, a);
     EXPECT_EQ(lane.sweep_at(), 110);
-    EXPECT_FALSE(shelf.takes_debts());
+    EXPECT_FALSE(shelf.accepts_owing());
     b.owes = true;
-    keep(101, b, 1);
+    put(101, b, 1);
     EXPECT_EQ(lane.sweep_at(), 104);
-    EXPECT_TRUE(shelf.takes_debts());
+    EXPECT_TRUE(shelf.accepts_owing());
     lane.sweep(104);
     EXPECT_EQ(lane.sweep_at(), 107);
     EXPECT_THAT(pool.back, IsEmpty());
@@ -436,14 +436,14 @@ TEST_F(lane_test, sweeps_sooner_once_something_owes_a_reset) {
     EXPECT_THAT(pool.back, ElementsAre(back{&a, 107, 100}, back{&b, 107, 100}));
 }
 
-TEST_F(lane_test, wakes_for_what_owes_a_reset_and_expects_more_of_it) {
+TEST_F(lane_test, wakes_for_a_resource_that_owes_a_reset) {
     a.owes = true;
-    hand_in(100, a);
+    accept_returned(100, a);
     EXPECT_EQ(lane.sweep_at(), 103);
     lane.close(101, detail::pool_closed);
     lane.open(detail::pool_closed);
     EXPECT_FALSE(lane.is_swept());
-    EXPECT_TRUE(shelf.takes_debts());
-    keep(200, b);
+    EXPECT_TRUE(shelf.accepts_owing());
+    put(200, b);
     EXPECT_EQ(lane.sweep_at(), 203);
 }

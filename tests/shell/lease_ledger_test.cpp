@@ -1,4 +1,4 @@
-// Who holds which lease: what borrowers and the keeper write down, and what is read from it.
+// The lease ledger: what borrowers and the keeper write into traces, and what is read from them.
 #include "shell/lease_ledger.hpp"
 
 #include <chrono>
@@ -16,8 +16,8 @@
 
 using namespace std::chrono_literals;
 using cenote::lease_info;
-using cenote::shell::announcer;
 using cenote::shell::borrower;
+using cenote::shell::event_queue;
 using cenote::shell::lease_ledger;
 using testing::IsEmpty;
 namespace core = cenote::core;
@@ -46,27 +46,27 @@ struct lease_ledger_test : testing::Test {
             talk.finish_calls();
             thing& r = things[who];
             r.slot = talk.slot_of(who);
-            r.seen = &leases.seen(r.slot);
+            r.seen = &leases.trace_of(r.slot);
         }
     }
 
     std::shared_ptr<support::recorder> heard;
     cenote::options settings;
     core::dialogue talk;
-    announcer news{settings.observers};
+    event_queue events{settings.observers};
     cenote::shell::pool_lock lock;
-    lease_ledger leases{talk.it, news, settings.name, settings, sweeps_every};
+    lease_ledger leases{talk.it, events, settings.name, settings, sweeps_every};
     thing things[2];
     thing& a = things[0];
     thing& b = things[1];
 
-    static borrower someone(const char* task = nullptr, std::uint64_t thread = 0,
-                            std::chrono::nanoseconds leak_after = 0s) {
+    static borrower borrower_at(const char* task = nullptr, std::uint64_t thread = 0,
+                                std::chrono::nanoseconds leak_after = 0s) {
         return {.site = std::source_location::current(),
-                .how = {.task = task, .leak_after = leak_after},
+                .terms = {.task = task, .leak_after = leak_after},
                 .holder = thread};
     }
-    void grant(thing& r, const borrower& to = someone(), bool swept = false) {
+    void grant(thing& r, const borrower& to = borrower_at(), bool swept = false) {
         leases.granted(talk.now, &r, to, swept);
     }
     // What a borrower does on the fast lane, without the keeper.
@@ -81,11 +81,11 @@ struct lease_ledger_test : testing::Test {
         leases.list(talk.now, all);
         return all;
     }
-    /// The leaks that are reported when all leases are looked at.
+    /// The leaks that an inspection reports.
     std::vector<cenote::event> leaks(bool swept = false) {
         std::size_t before = heard->count(cenote::event_kind::leak_suspected);
-        leases.look(talk.now, swept);
-        news.tell(lock);
+        leases.inspect(talk.now, swept);
+        events.deliver(lock);
         auto all = heard->seen();
         return {all.begin() + static_cast<std::ptrdiff_t>(before), all.end()};
     }
@@ -99,8 +99,8 @@ struct lease_ledger_with_limit : lease_ledger_test {
 
 // The beginning and the end of leases.
 
-TEST_F(lease_ledger_test, writes_down_who_was_granted_a_lease) {
-    borrower who = someone("report", 7, 3s);
+TEST_F(lease_ledger_test, writes_a_grant_into_the_trace) {
+    borrower who = borrower_at("report", 7, 3s);
     grant(a, who);
     EXPECT_EQ(a.seen->site.load().line(), who.site.line());
     EXPECT_STREQ(a.seen->task, "report");
@@ -111,18 +111,18 @@ TEST_F(lease_ledger_test, writes_down_who_was_granted_a_lease) {
     EXPECT_EQ(lease_ledger::held(talk.now, &a), 2s);
 }
 
-TEST_F(lease_ledger_test, counts_what_is_taken_from_the_shelf_under_the_lock) {
+TEST_F(lease_ledger_test, counts_a_lease_taken_under_the_lock) {
     grant(a);
     put(a);
     EXPECT_EQ(lease_ledger::held(talk.now, &a), std::nullopt);
     talk.now += 1s;
-    leases.taken(talk.now, &a, someone("taken"), true);
+    leases.taken(talk.now, &a, borrower_at("taken"), true);
     EXPECT_EQ(lease_ledger::hits(&a), 1U);
     EXPECT_STREQ(a.seen->task, "taken");
     EXPECT_EQ(lease_ledger::held(talk.now, &a), 0s);
 }
 
-TEST_F(lease_ledger_test, knows_how_often_one_was_lent_without_the_machine) {
+TEST_F(lease_ledger_test, counts_leases_that_passed_the_machine_by) {
     grant(a);
     EXPECT_EQ(leases.uses_since(&a), 0U);
     for (int i = 0; i < 3; ++i) put(a), hit(a);
@@ -135,7 +135,7 @@ TEST_F(lease_ledger_test, knows_how_often_one_was_lent_without_the_machine) {
     EXPECT_EQ(leases.uses_since(&a), 0U);
 }
 
-TEST_F(lease_ledger_test, tells_a_use_from_none) {
+TEST_F(lease_ledger_test, sees_each_touch) {
     grant(a);
     auto before = lease_ledger::touches(&a);
     put(a);
@@ -144,19 +144,19 @@ TEST_F(lease_ledger_test, tells_a_use_from_none) {
     EXPECT_EQ(lease_ledger::touches(&a), before + 2);
 }
 
-TEST_F(lease_ledger_test, lets_one_without_a_limit_be_used_for_ever) {
+TEST_F(lease_ledger_test, sets_no_limit_without_max_uses) {
     hit(a);
     grant(a);
     EXPECT_EQ(a.seen->limit, std::uint64_t{cenote::forever});
 }
 
-TEST_F(lease_ledger_with_limit, says_at_how_many_hits_one_is_used_up) {
+TEST_F(lease_ledger_with_limit, sets_the_limit_from_max_uses) {
     a.seen->hits = 40;
     grant(a);
     EXPECT_EQ(a.seen->limit, 40 + 3 - talk.it.look(a.slot).uses);
 }
 
-// Who has what.
+// Who has which lease.
 
 TEST_F(lease_ledger_test, sees_whether_a_lease_is_out_or_on_the_shelf) {
     grant(a);
@@ -169,14 +169,14 @@ TEST_F(lease_ledger_test, sees_whether_a_lease_is_out_or_on_the_shelf) {
     EXPECT_FALSE(leases.is_out(a.slot));
     put(a);
     talk.ask(5);
-    grant(a);  // what was put and hit before is forgotten
+    grant(a);  // earlier puts and hits do not count
     EXPECT_TRUE(leases.is_out(a.slot));
 }
 
-TEST_F(lease_ledger_test, lists_the_oldest_first_and_last_what_has_no_beginning) {
-    grant(b, someone("first"));
+TEST_F(lease_ledger_test, lists_the_longest_held_first_and_unknown_times_last) {
+    grant(b, borrower_at("first"));
     talk.now += 1s;
-    grant(a, someone("second"));
+    grant(a, borrower_at("second"));
     talk.now += 1s;
     std::vector<lease_info> all = list();
     ASSERT_EQ(all.size(), 2U);
@@ -193,18 +193,18 @@ TEST_F(lease_ledger_test, lists_the_oldest_first_and_last_what_has_no_beginning)
     EXPECT_THAT(list(), IsEmpty());
 }
 
-TEST_F(lease_ledger_test, names_the_thread_that_holds_each_lease_if_the_one_that_asks_has_any) {
-    grant(a, someone(nullptr, 7));
-    grant(b, someone(nullptr, 8));
+TEST_F(lease_ledger_test, names_all_holders_if_the_asking_thread_is_one) {
+    grant(a, borrower_at(nullptr, 7));
+    grant(b, borrower_at(nullptr, 8));
     put(b);
     EXPECT_FALSE(leases.name_holders(9, talk.it));
-    EXPECT_FALSE(leases.name_holders(8, talk.it));  // it was the last to hold b, and does no longer
+    EXPECT_FALSE(leases.name_holders(8, talk.it));  // it held b last, and holds it no more
     EXPECT_TRUE(leases.name_holders(7, talk.it));
     EXPECT_EQ(talk.it.look(a.slot).holder, 7U);
     EXPECT_EQ(talk.it.look(b.slot).holder, 0U);
 }
 
-TEST_F(lease_ledger_test, sums_up_all_slots) {
+TEST_F(lease_ledger_test, adds_up_all_slots) {
     grant(a);
     grant(b);
     put(a), hit(a), put(a);
@@ -213,18 +213,18 @@ TEST_F(lease_ledger_test, sums_up_all_slots) {
     EXPECT_EQ(leases.all_hits(), 1U);
 }
 
-TEST_F(lease_ledger_test, keeps_its_traces_where_they_are_when_it_grows) {
-    grant(a, someone("stays"));
+TEST_F(lease_ledger_test, grows_without_moving_traces) {
+    grant(a, borrower_at("stays"));
     talk.resize(3);
     leases.grow(3);
-    EXPECT_EQ(&leases.seen(a.slot), a.seen);
-    EXPECT_STREQ(leases.seen(a.slot).task, "stays");
+    EXPECT_EQ(&leases.trace_of(a.slot), a.seen);
+    EXPECT_STREQ(leases.trace_of(a.slot).task, "stays");
     talk.ask(2);
     talk.finish_calls();
     thing c;
     c.slot = talk.slot_of(2);
-    c.seen = &leases.seen(c.slot);
-    grant(c, someone("new"));
+    c.seen = &leases.trace_of(c.slot);
+    grant(c, borrower_at("new"));
     put(b), put(a);
     ASSERT_EQ(list().size(), 1U);
     EXPECT_STREQ(list()[0].task, "new");
@@ -234,21 +234,21 @@ TEST_F(lease_ledger_test, keeps_its_traces_where_they_are_when_it_grows) {
 
 // Leaks.
 
-TEST_F(lease_ledger_test, looks_when_the_first_lease_may_have_been_held_for_too_long) {
-    EXPECT_EQ(leases.look_at(), core::never);
+TEST_F(lease_ledger_test, inspects_when_the_first_lease_can_be_too_old) {
+    EXPECT_EQ(leases.inspect_at(), core::never);
     grant(a);
-    grant(b, someone(nullptr, 0, 1s));  // its own limit
-    EXPECT_EQ(leases.look_at(), talk.now + 1s);
+    grant(b, borrower_at(nullptr, 0, 1s));  // its own limit
+    EXPECT_EQ(leases.inspect_at(), talk.now + 1s);
     talk.release(a.slot);
     talk.release(b.slot);
-    EXPECT_EQ(leases.look_at(), core::never);  // nothing is leased
+    EXPECT_EQ(leases.inspect_at(), core::never);  // nothing is leased
     talk.ask(5);
-    grant(talk.slot_of(5) == a.slot ? a : b);  // the ones before are back
-    EXPECT_EQ(leases.look_at(), talk.now + 4s);
+    grant(talk.slot_of(5) == a.slot ? a : b);  // the earlier leases have ended
+    EXPECT_EQ(leases.inspect_at(), talk.now + 4s);
 }
 
-TEST_F(lease_ledger_test, reports_a_lease_that_is_held_for_too_long) {
-    grant(a, someone("long"));
+TEST_F(lease_ledger_test, reports_a_lease_held_for_too_long) {
+    grant(a, borrower_at("long"));
     talk.now += 3s;
     EXPECT_THAT(leaks(), IsEmpty());
     talk.now += 1s;
@@ -263,7 +263,7 @@ TEST_F(lease_ledger_test, reports_a_lease_that_is_held_for_too_long) {
     EXPECT_THAT(leaks(), IsEmpty());
 }
 
-TEST_F(lease_ledger_test, counts_a_lease_from_the_shelf_from_when_it_was_found) {
+TEST_F(lease_ledger_test, times_a_lease_from_the_shelf_from_its_inspection) {
     grant(a);
     put(a), hit(a);
     EXPECT_THAT(leaks(true), IsEmpty());
@@ -272,8 +272,8 @@ TEST_F(lease_ledger_test, counts_a_lease_from_the_shelf_from_when_it_was_found) 
     EXPECT_EQ(leaks(true).size(), 1U);
 }
 
-/// Observers tell pools of equal names apart by where the name lies.
-TEST_F(lease_ledger_test, reports_leaks_by_the_name_of_the_pool_itself) {
+/// Observers tell pools of equal names apart by the address of the name.
+TEST_F(lease_ledger_test, reports_leaks_with_the_pools_own_name) {
     grant(a);
     talk.now += 4s;
     std::vector<cenote::event> reported = leaks();
@@ -281,33 +281,33 @@ TEST_F(lease_ledger_test, reports_leaks_by_the_name_of_the_pool_itself) {
     EXPECT_EQ(reported[0].pool.data(), settings.name.data());
 }
 
-/// Leases from the shelf may begin now, so half of leak_after from now is soon enough.
-TEST_F(lease_ledger_test, looks_between_sweeps_if_a_leak_is_due_before_the_next) {
-    leases.expect_some_from_shelf(talk.now);
-    EXPECT_EQ(leases.look_at(), talk.now + 2s);
+/// A lease from the shelf may begin now, so half of leak_after from now is early enough.
+TEST_F(lease_ledger_test, inspects_between_sweeps_if_a_leak_is_due_before) {
+    leases.expect_from_shelf(talk.now);
+    EXPECT_EQ(leases.inspect_at(), talk.now + 2s);
     talk.now += 2s;
-    leases.look(talk.now, true);
-    EXPECT_EQ(leases.look_at(), talk.now + 2s);
+    leases.inspect(talk.now, true);
+    EXPECT_EQ(leases.inspect_at(), talk.now + 2s);
 }
 
-TEST_F(lease_ledger_test, leaves_the_looking_to_sweeps_if_they_are_soon_enough) {
+TEST_F(lease_ledger_test, leaves_inspections_to_frequent_sweeps) {
     settings.leak_after = 1h;
-    lease_ledger patient(talk.it, news, settings.name, settings, sweeps_every);
-    patient.expect_some_from_shelf(talk.now);
-    EXPECT_EQ(patient.look_at(), core::never);
+    lease_ledger patient(talk.it, events, settings.name, settings, sweeps_every);
+    patient.expect_from_shelf(talk.now);
+    EXPECT_EQ(patient.inspect_at(), core::never);
 }
 
-TEST_F(lease_ledger_test, looks_again_soon_for_one_that_is_just_being_taken) {
+TEST_F(lease_ledger_test, inspects_again_soon_while_one_is_being_taken) {
     grant(a);
     grant(b);
     put(a);
-    leases.look(talk.now, false);  // without sweeps
-    EXPECT_EQ(leases.look_at(), talk.now + 2s);
+    leases.inspect(talk.now, false);  // without sweeps
+    EXPECT_EQ(leases.inspect_at(), talk.now + 2s);
 }
 
-TEST_F(lease_ledger_test, keeps_off_the_shelf_what_is_found_to_be_too_old) {
+TEST_F(lease_ledger_test, keeps_the_expired_off_the_shelf) {
     grant(a);
-    leases.look(talk.it.look(a.slot).expires_at, false);
+    leases.inspect(talk.it.look(a.slot).expires_at, false);
     EXPECT_EQ(a.seen->limit, 0U);
 }
 
@@ -315,25 +315,25 @@ TEST_F(lease_ledger_test, keeps_off_the_shelf_what_is_found_to_be_too_old) {
 
 TEST_F(lease_ledger_test, keeps_the_parents_leases_off_the_shelf) {
     grant(a);
-    leases.shut();
+    leases.forbid_puts();
     EXPECT_EQ(a.seen->limit, 0U);
 }
 
-TEST_F(lease_ledger_test, starts_anew_and_leaves_the_old_traces_to_those_who_write_there) {
+TEST_F(lease_ledger_test, restarts_with_new_traces_and_keeps_the_parents) {
     grant(a);
     put(a), hit(a);
     leases.take_uses(&a);
     a.seen->leased_at = (talk.now - 4s).time_since_epoch().count();
     ASSERT_EQ(leaks().size(), 1U);
-    leases.prepare_anew(5);
-    EXPECT_EQ(&leases.seen(a.slot), a.seen);
-    leases.start_anew();
-    EXPECT_NE(&leases.seen(a.slot), a.seen);
+    leases.prepare_restart(5);
+    EXPECT_EQ(&leases.trace_of(a.slot), a.seen);
+    leases.restart();
+    EXPECT_NE(&leases.trace_of(a.slot), a.seen);
     EXPECT_EQ(leases.all_hits(), 0U);
-    EXPECT_EQ(leases.seen(4).puts, 0U);
+    EXPECT_EQ(leases.trace_of(4).puts, 0U);
     EXPECT_EQ(leases.reported(), 0U);
     put(a);  // a lease of the parent ends
     EXPECT_EQ(leases.all_puts(), 0U);
-    a.seen = &leases.seen(a.slot);
+    a.seen = &leases.trace_of(a.slot);
     EXPECT_EQ(leases.uses_since(&a), 0U);
 }

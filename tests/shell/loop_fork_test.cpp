@@ -1,5 +1,4 @@
-// Pools on an executor after a fork: the child's calls are its own, the parent's do not go on
-// there.
+// Pools on an executor after a fork: the parent's calls do not go on in the child.
 #include <array>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/bind_executor.hpp>
@@ -192,7 +191,7 @@ TEST_F(loop_fork, a_call_under_way_does_not_go_on_in_the_child) {
     close(pair[1]);
 }
 
-TEST_F(loop_fork, whoever_waits_is_left_alone_in_the_child_unless_cancelled) {
+TEST_F(loop_fork, an_operation_that_waits_is_left_alone_in_the_child_unless_canceled) {
     pool.emplace(io, connect, cenote::options{.max = 1});
     auto held = take();
     asio::cancellation_signal stop;
@@ -221,7 +220,7 @@ TEST_F(loop_fork, whoever_waits_is_left_alone_in_the_child_unless_cancelled) {
     EXPECT_EQ(outcome, 1);
 }
 
-TEST_F(loop_fork, a_coroutine_that_waits_is_left_alone_in_the_child_unless_cancelled) {
+TEST_F(loop_fork, a_coroutine_that_waits_is_left_alone_in_the_child_unless_canceled) {
     pool.emplace(io, connect, cenote::options{.max = 1});
     auto held = take();
     asio::cancellation_signal stop;

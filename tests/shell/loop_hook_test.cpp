@@ -1,4 +1,4 @@
-// A connector's looks in a pool on an executor: what they say counts as in any other.
+// before_release in a pool on an executor: its verdicts have the same effect as in other pools.
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
@@ -30,7 +30,7 @@ namespace {
 
 using opinion = std::function<verdict(int)>;
 
-/// Says of each session that comes back what it is told to.
+/// Its verdict on each returned session is set by the test.
 struct judge : support::async_connector {
     std::shared_ptr<opinion> says;
     verdict before_release(session& s) const { return (*says)(s.id); }
@@ -42,7 +42,7 @@ struct loop_hook : testing::Test {
     std::shared_ptr<opinion> says = std::make_shared<opinion>([](int) { return verdict::keep; });
     std::optional<session_pool> pool;
 
-    /// Runs a coroutine to its end, on this thread and with nobody's help.
+    /// Runs a coroutine to its end on this thread alone.
     template <class Work>
     void run(Work work) {
         io.restart();
@@ -54,12 +54,12 @@ struct loop_hook : testing::Test {
     asio::awaitable<cenote::lease<session>> acquire() {
         return pool->async_acquire_for(plenty, asio::use_awaitable);
     }
-    /// Borrows so often that what is kept comes to lie on the shelf.
+    /// Borrows often enough for resources to get onto the shelf.
     asio::awaitable<void> warm() {
         for (int i = 0; i < 20; ++i) (void)co_await acquire();
     }
 
-    /// What becomes of the first one if that is said of it, and who is lent next.
+    /// Gives the first session this verdict. Returns the number of the session that is lent next.
     int lent_after(verdict what) {
         int next = 0;
         to = server::start();
@@ -104,7 +104,7 @@ TEST_F(loop_hook, a_verdict_to_reset_later_leaves_it_to_the_next_use) {
     EXPECT_EQ(to->closes, 1);
 }
 
-TEST_F(loop_hook, a_verdict_to_reset_later_resets_what_nobody_uses) {
+TEST_F(loop_hook, a_verdict_to_reset_later_resets_what_is_not_used) {
     pool.emplace(io, judge{{to}, says}, cenote::options{.max = 1, .reset_after = 20ms});
     run([&]() -> asio::awaitable<void> {
         co_await warm();

@@ -26,7 +26,7 @@ using support::session;
 
 namespace {
 
-long spared = -1;  // so many more are allowed; negative: all
+long spared = -1;  // allocations until one fails; negative: none fails
 
 }  // namespace
 
@@ -55,7 +55,7 @@ TEST(memory, is_not_needed_to_hand_over_to_an_io_context) {
     EXPECT_EQ(got, 1);
 }
 
-// Wherever one allocation fails, those who come later are served.
+// Wherever one allocation fails, later callers are served.
 TEST(memory, that_failed_once_does_not_end_a_pool_on_a_loop) {
     for (long n = 0; n < 12; ++n) {
         auto to = server::start();

@@ -100,7 +100,7 @@ struct loop_replace : testing::Test {
         EXPECT_EQ(book.present(), 0);
     }
 
-    /// Runs a coroutine to its end, and whatever else there is to do.
+    /// Runs a coroutine and all other handlers to their end.
     template <class Work>
     static void run(asio::io_context& io, Work work) {
         io.restart();
@@ -109,7 +109,7 @@ struct loop_replace : testing::Test {
         });
         io.run();
     }
-    /// The same. Time passes when there is nothing else to do.
+    /// run() with a clock that moves when no handler is ready.
     template <class Work>
     static void run(support::stopped_clock& time, asio::io_context& io, Work work) {
         asio::co_spawn(io, std::move(work), [](const std::exception_ptr& error) {
@@ -125,7 +125,7 @@ struct loop_replace : testing::Test {
 };
 
 // Boost.Asio counts the references to an executor with fences, which the thread sanitizer does not
-// understand: it takes the last of two threads to let go of a strand for a race.
+// understand: it reports the last of two threads that drop a strand as a race.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define CENOTE_TEST_ONE_THREAD_EACH 1
@@ -138,21 +138,21 @@ constexpr int threads_per_loop = 2;
 #endif
 
 /// Threads that run loops until the end of the scope.
-class crew {
+class loop_threads {
 public:
     template <class Loops>
-    explicit crew(Loops& loops) {
+    explicit loop_threads(Loops& loops) {
         for (asio::io_context& io : loops) {
             work_.emplace_back(io.get_executor());
             for (int i = 0; i < threads_per_loop; ++i) threads_.emplace_back([&io] { io.run(); });
         }
     }
-    ~crew() {
+    ~loop_threads() {
         work_.clear();
         for (std::thread& t : threads_) t.join();
     }
-    crew(const crew&) = delete;
-    crew& operator=(const crew&) = delete;
+    loop_threads(const loop_threads&) = delete;
+    loop_threads& operator=(const loop_threads&) = delete;
 
 private:
     std::vector<asio::executor_work_guard<asio::io_context::executor_type>> work_;
@@ -161,7 +161,7 @@ private:
 
 }  // namespace
 
-TEST_F(loop_replace, has_the_new_one_open_and_the_old_one_close) {
+TEST_F(loop_replace, opens_with_the_new_connector_and_closes_with_the_old) {
     asio::io_context io;
     made_pool pool{io, awaited_badge{book, 1}, {.max = 2}};
     run(io, [&]() -> asio::awaitable<void> {
@@ -179,7 +179,7 @@ TEST_F(loop_replace, has_the_new_one_open_and_the_old_one_close) {
     EXPECT_EQ(book.ended, 1);
 }
 
-TEST_F(loop_replace, refuses_one_of_the_other_kind) {
+TEST_F(loop_replace, refuses_a_connector_of_the_other_kind) {
     struct blocking : badged {
         using badged::badged;
         bool probe(made& m) { return verb(m); }
@@ -206,7 +206,7 @@ TEST_F(loop_replace, refuses_one_of_the_other_kind) {
     EXPECT_EQ(refusal(on_threads, blocking{book, 5}), "");
 }
 
-TEST_F(loop_replace, ends_one_when_the_call_is_cancelled_that_it_was_in) {
+TEST_F(loop_replace, ends_a_connector_when_its_call_is_canceled) {
     support::stopped_clock time;
     asio::io_context io;
     made_pool pool{io, awaited_badge{book, 1, 1h}, {.max = 1, .open_timeout = 20ms}};
@@ -227,7 +227,7 @@ TEST_F(loop_replace, ends_one_when_the_call_is_cancelled_that_it_was_in) {
     EXPECT_EQ(book.ended, 1);
 }
 
-TEST_F(loop_replace, keeps_one_for_a_call_that_goes_with_its_loop) {
+TEST_F(loop_replace, keeps_a_connector_for_a_call_dropped_with_its_loop) {
     std::optional<asio::io_context> io(std::in_place);
     {
         made_pool pool{*io, awaited_badge{book, 1, 1h}, {.max = 1}};
@@ -242,7 +242,7 @@ TEST_F(loop_replace, keeps_one_for_a_call_that_goes_with_its_loop) {
     EXPECT_EQ(book.ended, 2);
 }
 
-TEST_F(loop_replace, ends_the_last_one_with_the_pool_if_an_answer_still_waits) {
+TEST_F(loop_replace, ends_the_last_connector_with_the_pool_before_an_answer) {
     asio::io_context io, of_the_caller;
     {
         made_pool pool{io, awaited_badge{book, 1}, {.max = 1}};
@@ -263,7 +263,7 @@ TEST_F(loop_replace, a_thousand_times_under_load) {
     std::array<std::atomic<int>, 6> served{};
     {
         made_pool pool{loops[0], awaited_badge{book, 0}, {.max = 3, .acquire_timeout = plenty}};
-        crew working(loops);
+        loop_threads working(loops);
         std::vector<std::future<void>> done;
         for (auto& mine : served)
             done.push_back(asio::co_spawn(
@@ -319,7 +319,7 @@ TEST_F(loop_replace, reaches_every_shard) {
     {
         cenote::per_executor<made> all(loops, awaited_badge{book, 1},
                                        {.max = 3, .acquire_timeout = plenty});
-        crew working(loops);
+        loop_threads working(loops);
         for (auto& loop : loops) EXPECT_EQ(by(all, loop), 1);
         all.replace_connector(awaited_badge{book, 2});
         for (auto& loop : loops) EXPECT_EQ(by(all, loop), 2);

@@ -1,7 +1,7 @@
-// The marks of mark.hpp under every interleaving: nobody touches a keeper that is gone.
+// The marks of mark.hpp in every interleaving: no thread touches a keeper after it was freed.
 //
-// The keeper here is only what lives and dies: a shelf, a lock, references. A thread lays the last
-// resource on the shelf while another closes the pool, collects it, and frees the keeper.
+// The keeper is reduced to a shelf, a lock and references. A thread puts the last resource on the
+// shelf while another one closes the pool, collects the resource, and frees the keeper.
 #include <array>
 #include <cstdio>
 #include <memory>
@@ -19,7 +19,7 @@ namespace {
 
 enum class slip { none, no_mark, marks_after_the_put, unmarks_before_the_look, does_not_wait };
 
-/// Set when the keeper's memory is given back; whoever touches it afterwards has failed.
+/// Set when the keeper's memory is freed. Touching it afterwards is a failure.
 bool& gone() {
     static bool it_is = false;
     return it_is;
@@ -79,7 +79,7 @@ struct thing {
     std::size_t number = 0;
 };
 
-/// So many threads end a lease each while another destroys the pool.
+/// `held` threads end a lease each while another thread destroys the pool.
 struct plot {
     const char* name;
     std::size_t held;

@@ -1,4 +1,4 @@
-// One pool per event loop: who gets what, and all of them together.
+// One pool per event loop: which loop gets which resource, and all pools together.
 #include "cenote/per_executor.hpp"
 
 #include <algorithm>
@@ -225,7 +225,7 @@ TEST_F(per_executor, steals_what_is_ready_in_another_shard) {
             co_return got;
         }));
     for (auto& loop : loops) EXPECT_EQ(all.on(loop).stats().leased, 1U);
-    // Nothing is ready anywhere: it waits for its own shard, whatever comes back elsewhere.
+    // Nothing is ready: it waits for its own shard, even if other shards get a resource back.
     auto last = asio::co_spawn(
         loops[0],
         [&]() -> asio::awaitable<cenote::lease<session>> {
@@ -330,7 +330,7 @@ TEST_F(per_executor, lends_what_blocking_connectors_open) {
     stop();
 }
 
-TEST_F(per_executor, closing_all_of_them_needs_no_thread_and_can_be_cancelled) {
+TEST_F(per_executor, closing_all_of_them_needs_no_thread_and_can_be_canceled) {
     auto threads_now = [] {
         return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
     };

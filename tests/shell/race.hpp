@@ -1,5 +1,5 @@
-// What the thread tests share: a resource that knows its owner, a connector that misbehaves, a
-// party of threads, and the sums that must come out.
+// Shared by the thread tests: a resource that detects two owners, a connector that fails and hangs,
+// and the identities that the stats must fulfill.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +52,7 @@ inline std::size_t times(std::size_t soak, std::size_t under_a_sanitizer) {
     return soaks ? soak : soak / 5;
 }
 
-/// Nothing here takes nearly as long; whoever waits so long has been forgotten.
+/// Nothing here takes nearly as long: a waiter that waits until then was forgotten.
 inline constexpr auto patience = support::plenty;
 
 /// Waits for something that is bound to happen. False: it did not.
@@ -90,7 +90,7 @@ private:
     std::uint64_t state_;
 };
 
-/// Who is there at once: resources and opens in flight. Outlives every pool of its test.
+/// Counts resources and opens in flight. Outlives every pool of its test.
 struct census {
     std::atomic<std::int64_t> present{0};
     std::atomic<std::int64_t> most{0};
@@ -111,7 +111,7 @@ struct census {
 /// holders, and a hand-over that does not order what they did.
 class session {
 public:
-    /// Whoever makes one has announced it with arrive().
+    /// Requires a call of arrive() before.
     explicit session(census& counts, std::uint64_t generation = 0)
         : body_(std::make_unique<body>(counts, generation)) {}
     session(session&&) noexcept = default;
@@ -152,11 +152,12 @@ private:
     std::unique_ptr<body> body_;
 };
 
-/// What went wrong on purpose; the pool's own numbers must agree.
+/// Counts failures made on purpose; the pool's numbers must agree.
 struct mishaps {
     std::atomic<std::uint64_t> opens{0};
     std::atomic<std::uint64_t> rejected{0};
-    std::atomic<std::uint64_t> strangers{0};  // tended by another than who opened it: must stay 0
+    std::atomic<std::uint64_t> strangers{
+        0};  // called by another connector than its own: must stay 0
     std::atomic<std::int64_t> hangs_left{0};
     std::mutex mutex;
     std::condition_variable released;
@@ -181,9 +182,9 @@ inline dice& my_dice() {
     return mine;
 }
 
-/// What a connector throws, kept for ever: the standard library counts references to an exception
-/// where ThreadSanitizer does not see it, and the end of one that another thread has read would
-/// pass for a race.
+/// The exception that a connector throws, kept forever: the standard library counts references to
+/// an exception where ThreadSanitizer does not see it, and the end of one that another thread has
+/// read would pass for a race.
 class kept_error {
 public:
     template <class Error>
@@ -277,7 +278,7 @@ private:
     std::vector<cord> cords_;
 };
 
-/// Opens well, always.
+/// A connector whose opens always succeed.
 inline auto opens_well(census& counts) {
     return [&counts] {
         counts.arrive();
@@ -285,7 +286,7 @@ inline auto opens_well(census& counts) {
     };
 }
 
-/// Holds a lease's resource for as long as it lives and checks that nobody else does.
+/// Uses a lease's resource during its lifetime and checks that no other holder does.
 class user {
 public:
     explicit user(lease<session>& held) : session_(*held) { session_.begin_use(); }
@@ -297,22 +298,22 @@ private:
     session& session_;
 };
 
-/// Runs `work(number)` on so many threads at once and waits for all of them.
+/// Runs `work(number)` on `size` threads at once and waits for all of them.
 template <class Work>
 void party(std::size_t size, Work&& work) {
     std::atomic<bool> go{false};
-    std::vector<std::thread> guests;
+    std::vector<std::thread> threads;
     for (std::size_t i = 0; i < size; ++i)
-        guests.emplace_back([&, i] {
+        threads.emplace_back([&, i] {
             go.wait(false);
             work(i);
         });
     go = true;
     go.notify_all();
-    for (std::thread& guest : guests) guest.join();
+    for (std::thread& each : threads) each.join();
 }
 
-/// How many threads are so many times too many for this machine.
+/// The number of threads that is `factor` times the number of processors.
 inline std::size_t oversubscribed(std::size_t factor) {
     return factor * std::max(1u, std::thread::hardware_concurrency());
 }

@@ -1,7 +1,7 @@
 // The clock of the library on the real system, on several threads, and in test programs.
 //
-// How far it is from the steady clock is judged by readings of that before and after. The bound is
-// wider than the one that tick_clock_test proves: somebody may be setting this machine's clock.
+// Its distance from the steady clock is judged by reading the steady clock before and after. The
+// bound is wider than the one that tick_clock_test proves: a time server may be slewing the clock.
 #include <algorithm>
 #include <chrono>
 #include <ctime>
@@ -111,7 +111,7 @@ struct real_counter {
 
 }  // namespace
 
-/// Whatever the kernel says of the counter here: what is shared is shared without a race.
+/// Also where the kernel does not trust the counter: the shared rate is shared without a race.
 TEST(read_clock, is_measured_and_given_up_while_others_read) {
     for (int i = 0; i < 10; ++i) {
         cenote::shell::tick_rate rate;

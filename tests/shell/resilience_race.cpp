@@ -1,10 +1,10 @@
-// Every feature at once, under threads: whatever fails, whoever gives up and whatever is commanded
-// meanwhile, nothing is lent twice, nobody is forgotten, and nothing that was retired comes back.
+// Every feature at once, under threads, with failures, cancellations and commands: no resource is
+// lent twice, no waiter is forgotten, and no retired resource comes back.
 //
 // The ordinary run does a small share. The whole:
 //     CENOTE_RACE_OPERATIONS=20000000 build/tsan/tests/resilience_race
-// does so many operations, and half as many races of acquire against retire. With a tenth of it and
-// --gtest_repeat=10 each part says what it has done.
+// does this many operations, and half as many races of acquire against retire. With a tenth of the
+// number and --gtest_repeat=10 each part prints what it has done.
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -153,7 +153,7 @@ private:
         if (counted > before.most && moves_ == before.moves) ++too_many_;
     }
 
-    /// In this order: whoever has read the old one sees that it has moved.
+    /// In this order: a reader of the old maximum sees that it has moved.
     void move_to(std::size_t max) {
         now_ = static_cast<std::int64_t>(max);
         ++moves_;
@@ -376,10 +376,10 @@ void end(lease<session>& held, ledger& ends, dice& random) {
     }
 }
 
-/// A thread that acquires in all ways there are.
-class guest {
+/// A thread that acquires in every way.
+class thread_user {
 public:
-    guest(pool<session>& p, scene& s, stop_cords& cords, std::size_t number)
+    thread_user(pool<session>& p, scene& s, stop_cords& cords, std::size_t number)
         : pool_(p), scene_(s), ends_(s.ends), cords_(cords), number_(number), random_(number + 1) {}
 
     void work(std::uint64_t times) {
@@ -476,7 +476,7 @@ private:
         try {
             held = pool_.acquire_many(count, how, error);
         } catch (const std::invalid_argument&) {
-            return;  // there may not be so many now
+            return;  // more than the present maximum
         }
         if (held.empty()) return refused(error, whims::patient(how));
         if (held.size() != count) ++ends_.strange;
@@ -520,43 +520,43 @@ private:
 
 /// A thread with coroutines that acquire: here, or resumed wherever a lease is let go of. Those
 /// that wait for this thread may be destroyed meanwhile.
-class host {
+class loop_user {
 public:
-    host(pool<session>& p, scene& s, stop_cords& cords, std::size_t number)
+    loop_user(pool<session>& p, scene& s, stop_cords& cords, std::size_t number)
         : pool_(p), ends_(s.ends), cords_(cords), number_(number), random_(number + 1) {}
 
     void work(std::uint64_t times) {
         left_ = times;
-        std::array<seat, 6> seats;
-        for (seat& each : seats) sit_down(each);
-        while (!std::ranges::all_of(seats, &seat::done)) {
+        std::array<coroutine_slot, 6> slots;
+        for (coroutine_slot& each : slots) start_borrower(each);
+        while (!std::ranges::all_of(slots, &coroutine_slot::done)) {
             if (!home_.run_one()) std::this_thread::yield();
             if (random_.one_in(16)) cords_.pull(random_.next());
-            if (seat& one = seats.at(random_.below(seats.size()));
+            if (coroutine_slot& one = slots.at(random_.below(slots.size()));
                 one.waits_here && random_.one_in(64)) {
-                one.guest.destroy();
+                one.borrower.destroy();
                 ++ends_.acquires;
                 ++ends_.vanished;
-                sit_down(one);
+                start_borrower(one);
             }
         }
     }
 
 private:
-    struct seat {
-        support::task guest;
+    struct coroutine_slot {
+        support::task borrower;
         bool waits_here = false;
         bool done = false;
     };
 
-    void sit_down(seat& s) {
+    void start_borrower(coroutine_slot& s) {
         s.waits_here = false;
-        s.guest = borrow(s);
-        s.guest.start();
+        s.borrower = borrow(s);
+        s.borrower.start();
     }
 
     /// At home whenever it begins an acquire, and at its end.
-    support::task borrow(seat& mine) {
+    support::task borrow(coroutine_slot& mine) {
         while (left_ > 0) {
             --left_;
             ++ends_.operations;
@@ -685,7 +685,7 @@ void check_ends(const stats& s, const scene& all) {
     const ledger& ends = all.ends;
     check_sums(s);
     EXPECT_EQ(ends.strange, 0u);
-    EXPECT_EQ(ends.forgotten, 0u) << "somebody waited for ever";
+    EXPECT_EQ(ends.forgotten, 0u) << "a waiter was forgotten";
     EXPECT_EQ(s.waiting, 0u);
     EXPECT_EQ(s.leased, 0u);
     EXPECT_EQ(s.try_empty, ends.try_empty);
@@ -695,7 +695,7 @@ void check_ends(const stats& s, const scene& all) {
     std::uint64_t sent_back = s.acquires - ends.acquires;
     EXPECT_GE(sent_back, all.bad.rejected);
     EXPECT_TRUE(all.weather.looks || sent_back == 0) << sent_back;
-    // Nobody was told how those ended that have vanished.
+    // The end of a destroyed coroutine was told to no caller.
     std::uint64_t untold = s.granted - ends.granted - sent_back;
     EXPECT_LE(untold, ends.vanished);
     for (std::size_t i = 1; i <= errc_count; ++i) {
@@ -712,7 +712,7 @@ void check_empty(const stats& s, const scene& all) {
     EXPECT_EQ(s.opened, s.closed + s.detached);
     EXPECT_EQ(all.bad.strangers, 0u) << "tended by another connector than opened it";
     all.limit.check();
-    // Where calls hang, some may fail before anybody was there to make them.
+    // Where calls hang, some may fail before a worker has made them.
     EXPECT_LE(all.bad.opens, s.opened + s.open_failed);
     if (all.weather.hangs) return;
     EXPECT_EQ(s.abandoned, 0u);
@@ -741,25 +741,25 @@ void check_told(const stats& s, const counter& told) {
 
 class every_feature : public testing::TestWithParam<climate> {
 protected:
-    static constexpr std::size_t hosts = 2;
+    static constexpr std::size_t loops = 2;
     static constexpr std::size_t administrators = 2;
 
-    /// Until everybody has done its share.
+    /// Until every thread has done its share.
     static void let_loose(pool<session>& p, scene& all, std::uint64_t operations) {
-        const std::size_t guests = oversubscribed(3);
-        all.busy = guests + hosts;
-        stop_cords cords(guests + hosts);
-        const std::uint64_t each = operations / (guests + hosts);
-        party(guests + hosts + administrators, [&](std::size_t number) {
-            if (number >= guests + hosts) return administrator(p, all, number).work();
-            if (number >= guests) host(p, all, cords, number).work(each);
-            else guest(p, all, cords, number).work(each);
+        const std::size_t users = oversubscribed(3);
+        all.busy = users + loops;
+        stop_cords cords(users + loops);
+        const std::uint64_t each = operations / (users + loops);
+        party(users + loops + administrators, [&](std::size_t number) {
+            if (number >= users + loops) return administrator(p, all, number).work();
+            if (number >= users) loop_user(p, all, cords, number).work(each);
+            else thread_user(p, all, cords, number).work(each);
             --all.busy;
         });
     }
 };
 
-TEST_P(every_feature, leaves_nobody_forgotten_and_nothing_behind) {
+TEST_P(every_feature, forgets_no_waiter_and_leaves_nothing_behind) {
     const std::size_t threads_before = threads_of_this_process();
     scene all(GetParam());
     auto told = std::make_shared<counter>(!all.weather.lane);
@@ -808,10 +808,10 @@ struct command_book {
     std::atomic<std::uint64_t> returned{0};
 };
 
-/// What is commanded, and what must follow for those who come afterwards.
+/// The commands, and what must hold for later acquires.
 struct commands {
-    command_book retire;                   // what was opened before is not lent any more
-    command_book suspect;                  // what was not probed since is not lent any more
+    command_book retire;                   // what was opened before is not lent again
+    command_book suspect;                  // what was not probed since is not lent
     std::atomic<std::uint64_t> paused{0};  // nothing is lent: the number of the pause, or zero
     std::atomic<std::uint64_t> begun{0};   // how many of all kinds
     std::atomic<std::uint64_t> ended{0};
@@ -916,8 +916,8 @@ private:
         return held;
     }
 
-    /// Some hold what they have retired or suspected. Only the first one pauses: nobody else may
-    /// resume meanwhile.
+    /// Some threads have a lease of what they retire or suspect. Only the first thread pauses: no
+    /// other one may resume meanwhile.
     void command() {
         lease<stamped> held;
         switch (random_.below(number_ == 0 ? 7 : 6)) {
@@ -996,7 +996,7 @@ TEST_P(acquire_against_retire, never_lends_what_was_retired_before) {
     EXPECT_EQ(seen.retired, 0u) << "lent what had been retired";
     EXPECT_EQ(seen.suspect, 0u) << "lent what was suspect";
     EXPECT_EQ(seen.paused, 0u) << "lent in a paused pool";
-    EXPECT_EQ(seen.refused, 0u) << "somebody waited for ever";
+    EXPECT_EQ(seen.refused, 0u) << "a waiter was forgotten";
     check_nothing_left(counts, threads_before);
     print(std::to_string(seen.races) + " races in " + std::to_string(seen.acquires) +
           " acquires against " + std::to_string(given.begun) + " commands, of these " +

@@ -1,4 +1,4 @@
-// The fast lane under threads: too many of them for too few resources, nobody stranded.
+// The fast lane under threads: more threads than resources, and no waiter is forgotten.
 #include <gtest/gtest.h>
 
 #include "shell/race.hpp"
@@ -13,12 +13,12 @@ struct churn {
     std::chrono::nanoseconds sweep_interval;
 };
 
-/// A sweep would rescue whoever was forgotten, so most of these run without.
+/// A sweep would rescue a forgotten waiter, so most of these tests run without sweeps.
 constexpr auto no_sweep = std::chrono::hours{1};
 
 class shelf_churn : public testing::TestWithParam<churn> {};
 
-TEST_P(shelf_churn, strands_nobody_and_counts_everything) {
+TEST_P(shelf_churn, forgets_no_waiter_and_counts_everything) {
     const churn how = GetParam();
     const std::size_t threads = oversubscribed(how.factor);
     const std::size_t each =
@@ -43,7 +43,7 @@ TEST_P(shelf_churn, strands_nobody_and_counts_everything) {
                 if (random.one_in(64)) std::this_thread::yield();
             }
         });
-        EXPECT_EQ(failed, 0u) << "somebody waited for ever";
+        EXPECT_EQ(failed, 0u) << "a waiter was forgotten";
         stats s = p.stats();
         check_sums(s);
         EXPECT_EQ(s.acquires, threads * each);
@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(all, shelf_churn,
                          });
 
 /// Short waits come and go, so that attention is raised and lowered all the time.
-TEST(shelf_attention, goes_up_and_down_without_stranding_anybody) {
+TEST(shelf_attention, changes_without_forgetting_a_waiter) {
     const std::size_t threads = oversubscribed(4);
     const std::size_t each = times(400'000, 60'000) / threads;
     census counts;
@@ -147,7 +147,7 @@ TEST(shelf_retire_all, keeps_the_old_generation_from_being_lent) {
     EXPECT_LE(counts.most, 3);
 }
 
-/// Whoever calls at any time during the churn sees numbers that fit together.
+/// Snapshots are consistent at any time during the churn.
 TEST(shelf_stats, fit_together_during_the_churn) {
     const std::size_t threads = oversubscribed(4);
     const std::size_t each = times(400'000, 40'000) / threads;
@@ -156,7 +156,7 @@ TEST(shelf_stats, fit_together_during_the_churn) {
                     {.max = 4, .acquire_timeout = patience, .sweep_interval = 200us}};
     std::atomic<std::size_t> busy{threads};
     std::atomic<std::uint64_t> looks{0};
-    std::thread onlooker([&] {
+    std::thread observer([&] {
         do {
             check_sums(p.stats());
             ++looks;
@@ -169,7 +169,7 @@ TEST(shelf_stats, fit_together_during_the_churn) {
         }
         --busy;
     });
-    onlooker.join();
+    observer.join();
     EXPECT_GT(looks, 0u);
     check_sums(p.stats());
 }

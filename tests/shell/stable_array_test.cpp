@@ -1,4 +1,4 @@
-// An array that grows under its readers: what was there stays where it was, and as it was.
+// An array that grows while threads read it: elements keep their address and value.
 #include "shell/stable_array.hpp"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ void expect_all_apart(stable_array<T>& a) {
     for (std::size_t i = 0; i < a.size(); ++i) ASSERT_EQ(a[i].number, i + 1);
 }
 
-/// Counts those that are alive; makes the one after `spared` others fail.
+/// Counts the objects that are alive. The constructor fails after `spared` calls.
 struct counted {
     counted() {
         if (spared-- == 0) throw std::bad_alloc();
@@ -206,7 +206,7 @@ TEST(stable_array, leaves_an_element_to_its_user_while_it_grows) {
     stable_array<rooted> a(3);
     std::atomic<bool> over{false};
     std::thread user([&, mine = &a[2]] {
-        while (!over) ++mine->number;  // nobody else's, so no atomic
+        while (!over) ++mine->number;  // this thread's own, so not atomic
     });
     for (std::size_t count = 3; count <= 20'000; count += 1 + count / 20) a.grow(count);
     over = true;

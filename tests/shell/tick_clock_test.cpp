@@ -1,4 +1,4 @@
-// The clock that is carried on by a counter, on a system whose counter and clock a test moves.
+// The extrapolated clock, on a system whose counter and clock the test moves.
 #include "shell/tick_clock.hpp"
 
 #include <algorithm>

@@ -1,13 +1,13 @@
-// The keeper as the lane sees it, for the model checker: a lock, a machine, a timer.
+// A model of the keeper around the lane, for the model checker: a lock, a machine, a timer.
 //
 // The lane and its shelf are the real ones (src/shell/lane.hpp, cenote/detail/shelf.hpp), on model
-// atomics; or copies of them with a flaw (lane_flaws.py). What surrounds them here follows the
-// keeper: keeper.cpp, acquire.cpp, release.cpp, control.cpp. Whoever changes the order in which the
-// keeper calls the lane and the machine changes it here, too. The machine is reduced to "the head
-// of the line when it is owed something, else idle".
+// atomics; or copies of them with a flaw (lane_flaws.py). The model calls the lane and the machine
+// in the same order as the keeper (keeper.cpp, acquire.cpp, release.cpp, control.cpp): a change of
+// that order there must be made here, too. The machine is reduced to "a resource goes to the head
+// of the line when it is owed one, else it becomes idle".
 //
-// Time is a number that grows only when the minder's timer comes: a waiter may be bypassed until
-// the next such instant. A run of the model ends when nothing moves and no timer is set.
+// Time is a number that grows only when the timer comes: a waiter may be bypassed until the next
+// such instant. A run of the model ends when nothing moves and no timer is set.
 #pragma once
 
 #include <algorithm>
@@ -26,9 +26,9 @@
 
 namespace cenote::interleave {
 
-/// What is planted here to see whether the checker has teeth. The flaws of the lane and the shelf
-/// are in lane_flaws.py.
-enum class toy_flaw { none, owed_has_no_timer, bypassed_shut_the_lane, debts_never_look };
+/// Flaws of the model itself, which the checker must find. The flaws of the lane and the shelf are
+/// in lane_flaws.py.
+enum class toy_flaw { none, owed_has_no_timer, bypassed_shut_the_lane, owing_is_not_checked };
 
 struct item {
     std::size_t number = 0;
@@ -48,14 +48,14 @@ struct waiter {
     unsigned owed_at = 0;
 };
 
-/// What the promises are about: who is in line, and what has been done. Looked at and changed in
-/// steps of its own, so that a borrower's view of it has a place in the order of things.
+/// The line and the commands so far, against which the promises are checked. Read and changed in
+/// separate steps, so that a borrower's view of it has a place in the order of steps.
 class history {
 public:
-    /// How things were when an acquire began.
+    /// The state when an acquire began.
     struct past {
         std::uint32_t lane_shut_for;  // tickets
-        std::uint32_t due;            // by the clock; the fast lane has none
+        std::uint32_t due;            // by the clock, which the fast lane does not read
         std::uint64_t generation;
         std::uint64_t recalls;
         bool closed;
@@ -71,7 +71,7 @@ public:
 
     std::uint32_t next_ticket() { return 1u << tickets_++; }
 
-    /// Whoever made it wait is done with it.
+    /// The thread that put it in line has released the lock.
     void note_waiter(const waiter& w, bool lane_is_shut) {
         std::uint32_t& known = lane_is_shut ? lane_shut_for_ : in_line_;
         if ((known & w.ticket) != 0) return;
@@ -100,8 +100,7 @@ public:
     void check_served(item* r, const past& then, bool by_keeper) {
         touch("is served", this, false);
         std::uint32_t before_me = then.lane_shut_for | (by_keeper ? then.due : 0);
-        fail_unless((in_line_ & before_me) == 0,
-                    "somebody who came later was served before the line");
+        fail_unless((in_line_ & before_me) == 0, "a later acquire was served before the line");
         fail_unless(r->generation >= then.generation,
                     "a resource was lent that retire_all had retired");
         fail_unless(r->lent_after >= then.recalls,
@@ -121,11 +120,11 @@ private:
     bool closed_ = false;
 };
 
-/// What a machine is to the shelf. Used under the keeper's lock.
+/// The machine, as far as the shelf needs it. Used under the keeper's lock.
 class toy_machine {
 public:
     static constexpr unsigned never = ~0u;
-    /// Those it has answered, to be woken after the lock.
+    /// The answered waiters, to be woken after the lock is released.
     struct actions {
         std::array<waiter*, explorer::most_fibers> who{};
         std::size_t size = 0;
@@ -225,13 +224,13 @@ private:
     bool closed_ = false;
 };
 
-/// How much of the keeper is looked at; each makes a model larger.
+/// Which parts of the keeper are modeled; each makes the model larger.
 struct scope {
     bool counts = false;   // its counters
     bool bounded = false;  // newcomers may bypass the head for a while: clock and timer
 };
 
-/// The end of a lease is counted by its holder alone, so nothing may get lost.
+/// Only its holder counts the end of a lease, so no count may get lost.
 inline std::uint64_t count_put(item* r, scope with) {
     ++r->touches;
     if (!with.counts) return 0;
@@ -259,7 +258,7 @@ public:
     void run_on(std::size_t cell) { cell_ = cell; }
 
     std::size_t cell() const { return cell_; }
-    bool owes(instant now) const {
+    bool owes_waiter(instant now) const {
         unsigned at = machine_.owed_at();
         return planted_ == toy_flaw::bypassed_shut_the_lane ? at != never : at <= now;
     }
@@ -271,19 +270,19 @@ public:
     static bool is_expired(instant, const item*) { return false; }
     static bool is_used_up(const item*) { return false; }
     static std::uint64_t touches(const item* r) { return r->touches; }
-    static bool has_debt(const item* r) { return r->owes; }
-    static instant next_sweep(instant now, bool with_debts) {
-        return now + (with_debts ? soon : 5 * soon);
+    static bool owes_reset(const item* r) { return r->owes; }
+    static instant next_sweep(instant now, bool some_owe) {
+        return now + (some_owe ? soon : 5 * soon);
     }
     static constexpr instant soon = 1;
 
     void bring_back(instant now, item* r, instant) { machine_.take_back(now, r); }
     std::uint64_t count_put(item* r) { return interleave::count_put(r, with_); }
-    void take_back_put(item* r, std::uint64_t before) {
+    void undo_put(item* r, std::uint64_t before) {
         --r->touches;
         if (with_.counts) r->puts.store(before);
     }
-    static void lies_here(const item*) {}
+    static void clear_lease_time(const item*) {}
     static void before_sweep(instant) {}
     static void woke_up(instant) {}
     static void fell_asleep(instant) {}
@@ -305,16 +304,16 @@ public:
     virtual ~lane_on_trial() = default;
 
     // Without the lock: the shelf.
-    virtual item* take(std::size_t cell, bool& must_hand_in) = 0;
+    virtual item* take(std::size_t cell, bool& must_return) = 0;
     virtual item* put(std::size_t cell, item* r) = 0;
-    virtual bool takes_debts() const = 0;
+    virtual bool accepts_owing() const = 0;
 
     // Under the lock.
-    virtual void mind(unsigned now) = 0;
+    virtual void follow_line(unsigned now) = 0;
     virtual item* take_at(unsigned now, std::size_t cell) = 0;
-    virtual bool keep_at(unsigned now, std::size_t cell, item* r) = 0;
-    virtual void hand_in_at(unsigned now, std::size_t cell, item* r) = 0;
-    virtual void is_back(const item* r) = 0;
+    virtual bool put_at(unsigned now, std::size_t cell, item* r) = 0;
+    virtual void accept_returned_at(unsigned now, std::size_t cell, item* r) = 0;
+    virtual void note_return(const item* r) = 0;
     virtual void recall(unsigned now) = 0;
     virtual void close(unsigned now) = 0;
     virtual void sweep(unsigned now) = 0;
@@ -324,7 +323,7 @@ public:
     virtual bool is_shut_for_waiters() const = 0;
 
     // Before the run and after it.
-    virtual void lay(std::size_t cell, item* r) = 0;
+    virtual void fill(std::size_t cell, item* r) = 0;
     virtual std::vector<item*> empty() = 0;
     virtual std::uint32_t raised() const = 0;
     virtual std::size_t recalled() const = 0;
@@ -350,27 +349,27 @@ public:
         if ((at.reasons & detail::sweeper_asleep) == 0) wake_up();
     }
 
-    item* take(std::size_t cell, bool& must_hand_in) override {
-        return shelf_.take(cell, must_hand_in);
+    item* take(std::size_t cell, bool& must_return) override {
+        return shelf_.take(cell, must_return);
     }
     item* put(std::size_t cell, item* r) override { return shelf_.put(cell, r); }
 
-    bool takes_debts() const override { return shelf_.takes_debts(); }
+    bool accepts_owing() const override { return shelf_.accepts_owing(); }
 
-    void mind(unsigned now) override { lane_.mind(now); }
+    void follow_line(unsigned now) override { lane_.follow_line(now); }
     item* take_at(unsigned now, std::size_t cell) override {
         pool_.run_on(cell);
         return lane_.take(now);
     }
-    bool keep_at(unsigned now, std::size_t cell, item* r) override {
+    bool put_at(unsigned now, std::size_t cell, item* r) override {
         pool_.run_on(cell);
-        return lane_.keep(now, r);
+        return lane_.put(now, r);
     }
-    void hand_in_at(unsigned now, std::size_t cell, item* r) override {
+    void accept_returned_at(unsigned now, std::size_t cell, item* r) override {
         pool_.run_on(cell);
-        lane_.hand_in(now, r);
+        lane_.accept_returned(now, r);
     }
-    void is_back(const item* r) override { lane_.is_back(r); }
+    void note_return(const item* r) override { lane_.note_return(r); }
     void recall(unsigned now) override { lane_.recall(now); }
     void close(unsigned now) override { lane_.close(now, detail::pool_closed); }
     void sweep(unsigned now) override { lane_.sweep(now); }
@@ -380,7 +379,7 @@ public:
     }
     bool is_shut_for_waiters() const override { return lane_.is_shut_for_waiters(); }
 
-    void lay(std::size_t cell, item* r) override { shelf_.restore(cell, r); }
+    void fill(std::size_t cell, item* r) override { shelf_.restore(cell, r); }
     std::vector<item*> empty() override {
         std::vector<item*> found;
         for (std::size_t i = 0; i < shelf_.size(); ++i)
@@ -397,7 +396,7 @@ private:
     /// A new lane sleeps until something is laid on the shelf.
     void wake_up() {
         item first;
-        lane_.keep(0, &first);
+        lane_.put(0, &first);
         shelf_.collect(0);
         shelf_.lower(detail::sweeper_asleep);  // also if the flaw is that it stays raised
     }
@@ -453,13 +452,13 @@ public:
 
     /// `owes`: a reset, which its next use makes.
     void release(std::size_t where, item* r, bool owes = false) {
-        begin_call(owes ? "release with a debt" : "release");
+        begin_call(owes ? "release that owes a reset" : "release");
         end_lease(r);
         r->owes = owes;
-        if (owes && planted_ != toy_flaw::debts_never_look && !lane_->takes_debts())
-            return keep(where, r);
+        if (owes && planted_ != toy_flaw::owing_is_not_checked && !lane_->accepts_owing())
+            return put_slowly(where, r);
         count_put(r, with_);
-        if (item* back = lane_->put(where, r); back != nullptr) hand_in(where, back);
+        if (item* back = lane_->put(where, r); back != nullptr) return_item(where, back);
     }
 
     /// The way of a lease that is not plain.
@@ -467,7 +466,7 @@ public:
         begin_call("slow release");
         end_lease(r);
         r->owes = false;
-        keep(where, r);
+        put_slowly(where, r);
     }
 
     // The whole pool.
@@ -480,7 +479,7 @@ public:
             recalls_due_ = machine_.recalls;
         });
     }
-    /// The machine finds that whatever is open may be broken; the lane sees it when it is minded.
+    /// The machine suspects everything that is open; the lane sees it in follow_line().
     void suspect_all() {
         begin_call("suspect_all");
         recall_with([this](unsigned now) {
@@ -523,14 +522,14 @@ public:
     }
     void start_on_shelf(std::size_t where, item* r) {
         machine_.start_with(r, true);
-        lane_->lay(where, r);
+        lane_->fill(where, r);
     }
     std::string judge(std::vector<unsigned>& seen);
     std::string judge_counts(const std::vector<item>& all, const std::vector<item*>& held) const;
     std::size_t waiting() const { return machine_.line().size(); }
 
 private:
-    /// The keeper's enter(): lock, ask, sort out, unlock, carry out.
+    /// The keeper's enter(): lock, ask, dispatch, unlock, carry out.
     class section {
     public:
         explicit section(toy_keeper& home) : home_(home) {
@@ -538,7 +537,7 @@ private:
             now = home_.read_clock();
         }
         ~section() {
-            home_.lane_->mind(now);
+            home_.lane_->follow_line(now);
             home_.begin_period();
             home_.set_timer(now);
             for (const waiter* w : home_.machine_.line())
@@ -564,7 +563,7 @@ private:
     /// A lane that has not recalled what it should have recalled changes no lease's date.
     void begin_period() { machine_.recalls = std::max(machine_.recalls, recalls_due_); }
 
-    /// While the lane is open to newcomers, what the head is owed may lie on the shelf.
+    /// While the lane is open to newcomers, what the head is owed may be on the shelf.
     void set_timer(unsigned now) {
         if (!with_.bounded) return;
         bool shut = lane_->is_shut_for_waiters();
@@ -591,11 +590,11 @@ private:
     }
 
     item* take(std::size_t where) {
-        bool must_hand_in = false;
-        item* r = lane_->take(where, must_hand_in);
+        bool must_return = false;
+        item* r = lane_->take(where, must_return);
         if (r == nullptr) return nullptr;
-        if (must_hand_in) {
-            hand_in(where, r);
+        if (must_return) {
+            return_item(where, r);
             return nullptr;
         }
         ++r->touches;
@@ -614,18 +613,18 @@ private:
         return r;
     }
 
-    void hand_in(std::size_t where, item* r) {
+    void return_item(std::size_t where, item* r) {
         section here(*this);
-        lane_->hand_in_at(here.now, where, r);
+        lane_->accept_returned_at(here.now, where, r);
     }
 
-    void keep(std::size_t where, item* r) {
+    void put_slowly(std::size_t where, item* r) {
         section here(*this);
-        if (!lane_->keep_at(here.now, where, r)) give_to_machine(here.now, r);
+        if (!lane_->put_at(here.now, where, r)) return_to_machine(here.now, r);
     }
 
-    void give_to_machine(unsigned now, item* r) {
-        lane_->is_back(r);
+    void return_to_machine(unsigned now, item* r) {
+        lane_->note_return(r);
         machine_.take_back(now, r);
     }
 
@@ -646,7 +645,7 @@ private:
     scope with_;
     history events_;
     model_mutex mutex_;
-    std::uint64_t ended_ = 0;  // leases, by those who held them
+    std::uint64_t ended_ = 0;  // leases, counted by their holders
 
     // The clock and its one timer, in steps of their own.
     unsigned clock_ = 0;
@@ -659,15 +658,15 @@ private:
     std::unique_ptr<lane_on_trial> lane_;  // its shelf also without the lock
 };
 
-/// Nothing moves any more: what must be true of the shelf, the machine and the line. Counts in
+/// At rest: what must be true of the shelf, the machine and the line. Counts in
 /// `seen` where each item is.
 inline std::string toy_keeper::judge(std::vector<unsigned>& seen) {
     const std::vector<item*> lying = lane_->empty();
     const bool on_shelf = !lying.empty();
     bool recalled_on_shelf = false;
-    bool debt_on_shelf = false;
+    bool owing_on_shelf = false;
     for (item* r : lying) {
-        debt_on_shelf |= r->owes;
+        owing_on_shelf |= r->owes;
         recalled_on_shelf |= r->lent_after < machine_.recalls;
         ++seen[r->number];
     }
@@ -675,16 +674,16 @@ inline std::string toy_keeper::judge(std::vector<unsigned>& seen) {
     for (item* r : machine_.retired()) ++seen[r->number];
     const bool waits = !machine_.line().empty();
     if (machine_.closed() && on_shelf) return "a resource stays on the shelf of a closed pool";
-    if (machine_.closed() && waits) return "somebody waits in a closed pool";
-    if (recalled_on_shelf) return "a recalled resource lies on the shelf";
-    if (waits && on_shelf) return "somebody waits while a resource lies on the shelf";
-    if (waits && !machine_.idle().empty()) return "somebody waits while a resource is idle";
-    if (on_shelf && lane_->raised() != 0) return "a resource lies on the shelf behind a shut lane";
-    if (on_shelf && !lane_->is_swept()) return "a resource lies on the shelf and nobody sweeps it";
-    if (debt_on_shelf && !lane_->is_swept_soon(clock_))
-        return "what owes a reset lies on the shelf and is swept too late";
+    if (machine_.closed() && waits) return "a waiter is left in a closed pool";
+    if (recalled_on_shelf) return "a recalled resource is on the shelf";
+    if (waits && on_shelf) return "a waiter waits while a resource is on the shelf";
+    if (waits && !machine_.idle().empty()) return "a waiter waits while a resource is idle";
+    if (on_shelf && lane_->raised() != 0) return "a resource is on the shelf of a shut lane";
+    if (on_shelf && !lane_->is_swept()) return "a resource is on the shelf and no sweep is due";
+    if (owing_on_shelf && !lane_->is_swept_soon(clock_))
+        return "a resource that owes a reset is on the shelf and is swept too late";
     if (lane_->is_shut_for_waiters() != waits)
-        return "the lane is shut for nobody, or open while somebody waits";
+        return "the lane is shut without a waiter, or open with one";
     return "";
 }
 

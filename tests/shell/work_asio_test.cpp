@@ -64,11 +64,11 @@ struct work_asio : testing::Test {
         time.emplace();
         make_in_real_time(settings);
     }
-    /// For those who block the thread that would move the clock.
+    /// For tests that block the thread that would move the clock.
     void make_in_real_time(const cenote::options& settings) { pool.emplace(io, connect, settings); }
 
-    /// Runs a coroutine to its end, on this thread and with nobody's help. Time passes when there
-    /// is nothing else to do, so no call takes longer than it should, however slow the machine is.
+    /// Runs a coroutine to its end on this thread alone. Time passes when no handler is ready, so
+    /// no call takes longer than it should on a slow machine.
     template <class Work>
     void run(Work work) {
         io.restart();
@@ -92,17 +92,17 @@ struct work_asio : testing::Test {
 };
 
 /// Threads that run a loop until the end of the scope.
-class crew {
+class loop_threads {
 public:
-    crew(asio::io_context& io, int size) : io_(io), work_(io.get_executor()) {
+    loop_threads(asio::io_context& io, int size) : io_(io), work_(io.get_executor()) {
         for (int i = 0; i < size; ++i) threads_.emplace_back([&] { io_.run(); });
     }
-    ~crew() {
+    ~loop_threads() {
         work_.reset();
         for (std::thread& t : threads_) t.join();
     }
-    crew(const crew&) = delete;
-    crew& operator=(const crew&) = delete;
+    loop_threads(const loop_threads&) = delete;
+    loop_threads& operator=(const loop_threads&) = delete;
 
 private:
     asio::io_context& io_;
@@ -114,7 +114,7 @@ private:
 
 // Threads and coroutines on four loop threads, with slow and failing verbs; for the sanitizers.
 // It comes first: when a test has stopped the clock, short waits take longer.
-TEST_F(work_asio, everybody_on_four_threads) {
+TEST_F(work_asio, serves_threads_and_coroutines_on_four_threads) {
     *connect.slow = {.open = 100us, .probe = 50us, .reset = 50us, .close = 50us};
     std::atomic<int> calls{0};
     to->on_open = [&](int) {
@@ -140,7 +140,7 @@ TEST_F(work_asio, everybody_on_four_threads) {
     };
     int each = support::rounds(100);
     {
-        crew loop(io, 4);
+        loop_threads loop(io, 4);
         for (int c = 0; c < 20; ++c)
             asio::co_spawn(
                 io,
@@ -196,7 +196,7 @@ TEST_F(work_asio, a_closed_pool_does_not_keep_the_loop_busy) {
     EXPECT_EQ(to->closes, 2);
 }
 
-TEST_F(work_asio, an_idle_pool_keeps_the_loop_busy_only_for_what_its_options_ask) {
+TEST_F(work_asio, an_idle_pool_keeps_the_loop_busy_only_if_its_options_require_it) {
     make({.max = 2, .idle_timeout = cenote::forever, .max_lifetime = cenote::forever});
     run([&]() -> asio::awaitable<void> {
         (void)co_await pool->async_acquire(asio::use_awaitable);
@@ -241,7 +241,7 @@ TEST_F(work_asio, a_pool_without_maintenance_does_not_keep_the_loop_busy) {
     });
 }
 
-TEST_F(work_asio, waits_for_the_minimum_no_longer_than_it_is_told) {
+TEST_F(work_asio, waits_for_the_minimum_at_most_to_the_timeout) {
     to->on_open = [](int) { throw support::refused_by_server("the server is down"); };
     make({.max = 2, .min_size = 2});
     run([&]() -> asio::awaitable<void> {
@@ -325,7 +325,7 @@ TEST_F(work_asio, what_open_threw_reaches_the_borrower) {
     });
 }
 
-TEST_F(work_asio, an_open_that_hangs_is_cancelled_and_another_begun) {
+TEST_F(work_asio, an_open_that_hangs_is_canceled_and_another_begun) {
     connect.slow->open = 1h;
     make({.max = 1, .open_timeout = 20ms, .backoff = {.first = 1ms}});
     run([&]() -> asio::awaitable<void> {
@@ -397,12 +397,12 @@ TEST_F(work_asio, ends_on_its_own_loop_without_waiting) {
         asio::steady_timer later(io, 5ms);
         co_await later.async_wait(asio::use_awaitable);
         pool.reset();
-    });  // returns: the open was cancelled
+    });  // returns: the open was canceled
     EXPECT_TRUE(refused);
     EXPECT_EQ(to->present, 0);
 }
 
-TEST_F(work_asio, ends_when_nobody_runs_its_loop) {
+TEST_F(work_asio, ends_when_no_thread_runs_its_loop) {
     make({.max = 3, .min_size = 3});
     io.poll();
     asio::co_spawn(io, pool->async_wait_ready(asio::use_awaitable), asio::detached);
@@ -449,7 +449,7 @@ TEST_F(work_asio, leases_outlive_pool_and_loop) {
 TEST_F(work_asio, lends_to_threads_as_well) {
     make_in_real_time({.max = 2});
     {
-        crew loop(io, 1);
+        loop_threads loop(io, 1);
         auto first = pool->acquire();
         auto second = pool->acquire();
         EXPECT_THROW((void)pool->acquire_for(20ms), cenote::timed_out_error);
@@ -462,7 +462,7 @@ TEST_F(work_asio, lends_to_threads_as_well) {
     EXPECT_EQ(to->present, 0);
 }
 
-TEST_F(work_asio, a_thread_is_refused_in_time_even_if_nobody_runs_the_loop) {
+TEST_F(work_asio, a_thread_is_refused_in_time_even_if_no_thread_runs_the_loop) {
     make_in_real_time({.max = 1});
     EXPECT_THROW((void)pool->acquire_for(20ms), cenote::timed_out_error);
 }
@@ -601,7 +601,7 @@ TEST_F(work_asio, the_close_of_what_came_late_has_its_time_too) {
     EXPECT_EQ(to->present, 0);
 }
 
-// Whoever is resumed by a release runs inside it, and the loop has to hear of the event as well.
+// A coroutine that a release resumes runs inside it. The loop must be told of the event as well.
 TEST_F(work_asio, may_end_in_a_coroutine_that_a_release_resumes) {
     auto seen = std::make_shared<support::recorder>(std::set{cenote::event_kind::acquired});
     make({.max = 1, .observers = {seen}});
@@ -686,7 +686,7 @@ TEST_F(work_asio, ends_under_a_stopped_loop_and_leaves_it_nothing_to_do) {
     pool.reset();
     EXPECT_FALSE(told);
     io.restart();
-    io.run();  // returns: the opens were cancelled
+    io.run();  // returns: the opens were canceled
     EXPECT_TRUE(told);
     EXPECT_EQ(to->present, 0);
 }
@@ -726,7 +726,7 @@ TEST_F(work_asio, refuses_when_its_loop_has_gone_first) {
     EXPECT_EQ(to->present, 0);
 }
 
-TEST_F(work_asio, whoever_waits_is_refused_when_the_loop_goes) {
+TEST_F(work_asio, waiters_are_refused_when_the_loop_goes) {
     auto own = std::make_unique<asio::io_context>();
     connect.slow->open = 1h;
     pool.emplace(*own, connect, cenote::options{.max = 1});
@@ -748,7 +748,7 @@ TEST_F(work_asio, whoever_waits_is_refused_when_the_loop_goes) {
     EXPECT_EQ(to->present, 0);
 }
 
-TEST_F(work_asio, whoever_waits_for_a_lease_is_served_by_it_when_the_loop_has_gone) {
+TEST_F(work_asio, a_waiter_gets_a_returned_lease_when_the_loop_has_gone) {
     auto own = std::make_unique<asio::io_context>();
     pool.emplace(*own, connect, cenote::options{.max = 1});
     cenote::lease<session> held;
@@ -853,7 +853,7 @@ TEST_F(blocked_loop, neither_close_nor_wait_ready_wait) {
 TEST_F(blocked_loop, is_none_on_another_thread_or_in_a_pool_with_threads) {
     make(true);
     {
-        crew loop(io, 1);
+        loop_threads loop(io, 1);
         EXPECT_TRUE(pool->acquire());
         EXPECT_EQ(pool->close(plenty), 0U);
     }
@@ -865,7 +865,7 @@ TEST_F(blocked_loop, is_none_on_another_thread_or_in_a_pool_with_threads) {
     EXPECT_EQ(seen->seen().size(), 0U);
 }
 
-TEST_F(blocked_loop, is_known_whatever_is_wrapped_around_its_executor) {
+TEST_F(blocked_loop, is_known_through_strands_and_any_io_executor) {
     asio::any_io_executor any = io.get_executor();
     std::vector<asio::any_io_executor> all = {
         any, asio::make_strand(io), asio::make_strand(any),

@@ -73,7 +73,8 @@ public:
 
     void swap(connector_ref& other) noexcept { std::swap(of_, other.of_); }
 
-    /// For places that have room for a plain pointer only: adopt() takes over what release() gave.
+    /// release() gives up the reference without dropping it, and adopt() takes it over again. For
+    /// places that have room for a plain pointer only.
     [[nodiscard]] any_connector* release() noexcept { return std::exchange(of_, nullptr); }
     static connector_ref adopt(any_connector* released) noexcept {
         connector_ref taken;

@@ -1,4 +1,5 @@
-// What the templates see of the keeper: the fast lane inline, everything else behind a call.
+// The gate of a pool: what the public templates call. Its fast lane is inline; every other member
+// is compiled into the library.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +27,7 @@ namespace cenote::detail {
 
 using instant = std::chrono::steady_clock::time_point;
 
-/// What a thread that acquires asks for.
+/// An acquire by a thread.
 struct acquire_request {
     instant deadline{};
     std::stop_token stop{};
@@ -34,19 +35,23 @@ struct acquire_request {
     lease_terms terms{};
 };
 
-/// The door to one pool. Its one derived class is the keeper.
+/// All operations on one pool. The one derived class is the keeper (src/shell/keeper.hpp), which
+/// adds the pool's state under its lock. Each operation that is not inline here is defined once, in
+/// the file of src/shell that has its name or its group, and works on the keeper's parts.
 class gate {
 public:
     /// Makes the keeper of a pool and starts its warm-up. Throws invalid_option, std::bad_alloc,
-    /// and with warm_up::wait what the first failed open threw.
+    /// and with warm_up::wait the exception of the first failed open.
     static gate* open(const options& settings, std::unique_ptr<blocking_connector> connector);
 
-    /// The pool is gone: closes it and waits for connector calls in flight. The keeper stays until
-    /// the last lease is back.
-    void leave() noexcept;
+    /// Ends the pool object: closes the pool and waits for running connector calls. The keeper
+    /// lives until the last lease has ended.
+    void shut_down() noexcept;
 
-    /// A resource from the shelf, null if none is at hand. `holder`: the thread that takes it, if
-    /// it is one that could be found waiting.
+    // The fast lane.
+
+    /// A resource from the shelf; null if the cell of this processor is empty. `holder`: the number
+    /// of the thread that takes it, or 0 if a coroutine or an operation does.
     resource* take(std::source_location site, std::uint64_t holder) noexcept {
         return take_as(site, nullptr, 0, holder);
     }
@@ -55,30 +60,68 @@ public:
         return take_as(site, terms.task, terms.leak_after.count(), holder);
     }
 
-    /// The end of a lease.
+    /// Ends a lease.
     void put(resource* r) noexcept {
-        if (looks_before_release_ || !lay_back(r)) [[unlikely]]
+        if (has_before_release_ || !put_on_shelf(r)) [[unlikely]]
             release(r);
     }
 
-    /// The end of a lease whose borrower went away before it could use it.
+    /// Whether take() cannot succeed for a caller that comes now: a reason is raised.
+    bool lane_is_shut() const noexcept { return shelf_.raised() != 0; }
+    /// Whether a waiter is owed the next resource. Without the lock this is a hint: it says which
+    /// path to try first.
+    bool has_waiters() const noexcept { return (shelf_.raised() & waiter_owed) != 0; }
+    /// Whether a resource is idle or on the shelf. A hint, too.
+    bool may_have_ready() const noexcept;
+
+    // Leases (acquire.cpp, release.cpp).
+
+    /// Waits for a lease. Null: `why` is the reason. Throws std::bad_alloc, and std::system_error
+    /// if the pool's first thread cannot be started.
+    resource* acquire(const acquire_request& request, errc& why);
+    /// A lease if a resource is ready. `holder`: as for take().
+    resource* try_acquire(std::source_location site, const lease_terms& terms,
+                          std::uint64_t holder);
+    /// Throws std::invalid_argument if `count` is not between 1 and the maximum.
+    void check_count(std::size_t count) const;
+    /// Fills all of `into` and returns true, or nothing.
+    bool acquire_many(const acquire_request& request, std::span<resource*> into, errc& why);
+    /// Ends a lease that the borrower was granted but could not use.
     void put_unused(resource* r) noexcept {
         r->state = condition::unused;
         release(r);
     }
-    /// The end of a lease and of its resource, because of an error.
+    /// Ends a lease and closes its resource, because of an error.
     void discard(resource* r, const std::exception_ptr& cause) noexcept;
+    /// Takes a leased resource out of the pool. The caller owns it.
+    std::unique_ptr<resource> detach(resource* r) noexcept;
+    /// Throws the exception for `why`, with an explaining text. `queues`: whether the caller would
+    /// have waited for other leases to end.
+    [[noreturn]] void fail(errc why, instant since, bool queues = true, std::size_t wanted = 1);
+    /// Tells observers of a refusal.
+    void report_refusal(errc why) noexcept;
 
-    /// Waits for a lease. Null: `why` says why not. Throws std::bad_alloc and what starting a
-    /// thread throws.
-    resource* acquire(const acquire_request& r, errc& why);
-    /// A lease if one is ready. `holder`: as for take().
-    resource* try_acquire(std::source_location site, const lease_terms& terms,
-                          std::uint64_t holder);
-    /// Throws std::invalid_argument if so many can never be had at once.
-    void check_count(std::size_t count) const;
-    /// Fills `into`, or nothing.
-    bool acquire_many(const acquire_request& r, std::span<resource*> into, errc& why);
+    // Waiters that are not threads (acquire_async.cpp).
+
+    /// Begins a wait and returns at once. True: the waiter will be notified. False: it has `got` a
+    /// resource, or `error` is the reason.
+    bool begin_wait(waiter& who);
+    /// Ends a wait with `canceled` unless it has ended. The waiter is notified in both cases.
+    void cancel(waiter& who) noexcept;
+    /// Withdraws a waiter that is being destroyed. True: it will not be notified. False: it was
+    /// notified, or a thread is about to do it.
+    bool withdraw(waiter& who) noexcept;
+    /// Withdraws a waiter that is still in this thread's list of waiters to notify, when the code
+    /// of a waiter notified earlier destroys it. False: it is not in the list.
+    static bool withdraw_pending(waiter& who) noexcept;
+    /// Drops the reference of a waiter that was refused (`waiter::keeps_keeper`).
+    void drop_reference() noexcept;
+    /// Whether the connector has a before_acquire that may block, so that it must not run on an
+    /// event loop.
+    bool before_acquire_may_block() const noexcept { return before_acquire_may_block_; }
+
+    // Requests.
+
     static lease_terms terms_of(const acquire_options& o) noexcept {
         constexpr std::chrono::nanoseconds pools{0};
         constexpr std::chrono::nanoseconds at_once{1};
@@ -87,13 +130,11 @@ public:
                 .rank = o.priority,
                 .queues = o.queue};
     }
-
     /// The earlier one of `timeout` (or options::acquire_timeout) and `deadline`.
     instant deadline_of(const acquire_options& o) const noexcept {
         if (!o.deadline) return deadline_after(o.timeout.value_or(acquire_timeout_));
         return o.timeout ? std::min(*o.deadline, deadline_after(*o.timeout)) : *o.deadline;
     }
-    /// A request for a lease by a coroutine or an Asio operation.
     wait_request request_of(const acquire_options& o, std::source_location site) noexcept {
         constexpr std::chrono::nanoseconds none{0};
         wait_request r{
@@ -110,63 +151,29 @@ public:
     wait_request request_of(std::source_location site) noexcept {
         return {this, wait_target::lease, acquire_timeout_, {}, site};
     }
-
-    // For those who do not wait as threads.
-
-    /// Like acquire, but returns at once. True: it waits, and will be notified. False: `got`, or
-    /// `error` says why not.
-    bool ask(waiter& who);
-    /// Ends a wait with `canceled`, if it has not ended. It is notified either way.
-    void cancel(waiter& who) noexcept;
-    /// Takes somebody out who is going away. True: it will not be notified. False: it was notified,
-    /// or is about to be.
-    bool withdraw(waiter& who) noexcept;
-    /// The same for somebody whom this thread is about to notify, and who is going away in what
-    /// another one does whom it has notified before.
-    static bool take_back(waiter& who) noexcept;
-    /// Tells observers that somebody is refused.
-    void refused(errc why) noexcept;
-    /// Lets go of what a waiter kept that was refused (`waiter::keeps_keeper`).
-    void forget() noexcept;
-    /// Whether a connector wants to look at each lease, and not on an event loop.
-    bool looks_elsewhere() const noexcept { return looks_elsewhere_; }
-    /// Nothing lies on the shelf, or it is not for those who come now.
-    bool lane_is_shut() const noexcept { return shelf_.raised() != 0; }
-    /// The fast lane is shut, because a waiter is owed the next resource. Without the lock this is
-    /// a hint: it says which way is worth trying first.
-    bool has_waiters() const noexcept { return (shelf_.raised() & somebody_waits) != 0; }
-    /// A resource is idle, or lies on the shelf. A hint, too.
-    bool may_have_ready() const noexcept;
-
-    /// Takes the resource out of the pool; the caller owns it.
-    std::unique_ptr<resource> detach(resource* r) noexcept;
-
-    /// Throws the exception for `why`, with the text that explains it. `queues`: whether the caller
-    /// would have waited for leases of others.
-    [[noreturn]] void fail(errc why, instant since, bool queues = true, std::size_t wanted = 1);
-
     instant now() const noexcept;
     instant deadline_after(std::chrono::nanoseconds timeout) const noexcept;
     instant default_deadline() const noexcept { return deadline_after(acquire_timeout_); }
     std::chrono::nanoseconds acquire_timeout() const noexcept { return acquire_timeout_; }
-    const std::string& name() const noexcept { return name_; }
+
+    // The whole pool: what pool and pool_control offer (control.cpp, close.cpp, inspect.cpp).
 
     void retire_all();
     void suspect_all() noexcept;
-    /// Everything that is as old as `r`, which is leased.
+    /// Suspects every resource that is as old as `r`, which is leased.
     void suspect(const resource* r) noexcept;
-    /// Throws std::invalid_argument if it cannot take the place of the present one.
+    /// Throws std::invalid_argument if `next` cannot take the place of the present connector.
     void replace_connector(std::unique_ptr<any_connector> next);
     void resize(std::size_t max);
     void pause();
     void resume();
     void suspend_maintenance();
     void resume_maintenance();
-    void go(const breaker_move& where);
+    void move_breaker(const breaker_move& where);
     void set_breaker(std::shared_ptr<breaker> strategy);
     std::chrono::nanoseconds retry_after() const;
     void close() noexcept;
-    /// How many leases are still out at the deadline.
+    /// Returns how many leases are still out at the deadline.
     std::size_t close(std::chrono::nanoseconds timeout, std::source_location site) noexcept;
     bool wait_ready(std::chrono::nanoseconds timeout, std::source_location site);
     bool closed() const noexcept;
@@ -175,39 +182,40 @@ public:
     stats read() const;
     std::vector<lease_info> leases() const;
     std::vector<slot_info> slots() const;
+    const std::string& name() const noexcept { return name_; }
 
 private:
-    /// Stores what is not there already: the exchange to come waits for stores, and not for loads.
+    /// Stores only a value that has changed: the exchange that follows waits for stores, not for
+    /// loads.
     template <class V>
-    static void note(std::atomic<V>& in, std::type_identity_t<V> value) noexcept {
+    static void update(std::atomic<V>& in, std::type_identity_t<V> value) noexcept {
         if (in.load(std::memory_order_relaxed) != value) in.store(value, std::memory_order_relaxed);
     }
 
     resource* take_as(std::source_location site, const char* task, std::int64_t leak_after,
                       std::uint64_t holder) noexcept {
-        bool must_hand_in = false;
-        resource* r = shelf_.take(processor(), must_hand_in);
+        bool must_return = false;
+        resource* r = shelf_.take(processor(), must_return);
         if (r == nullptr) return nullptr;
-        if (must_hand_in) [[unlikely]]
-            return hand_in_taken(r);
+        if (must_return) [[unlikely]]
+            return return_taken(r);
         trace& seen = *r->seen;
         std::uint64_t hits = seen.hits.load(std::memory_order_relaxed) + 1;
         seen.site.store(site, std::memory_order_relaxed);
-        note(seen.leased_at, 0);
-        note(seen.task, task);
-        note(seen.leak_after, leak_after);
-        note(seen.holder, holder);
-        // Last: from now on others take the above for this lease's.
+        update(seen.leased_at, 0);
+        update(seen.task, task);
+        update(seen.leak_after, leak_after);
+        update(seen.holder, holder);
+        // Last: from now on other threads take the values above for those of this lease.
         seen.hits.store(hits, std::memory_order_release);
         if ((hits & sample_mask_) == 0) [[unlikely]]
-            return taken(r);
+            return check_taken(r);
         return r;
     }
 
-protected:
-    /// The end of a lease that nothing is to be said about. False: it is not one of those. Inlined
-    /// wherever it is used: this is the fast lane.
-    [[gnu::always_inline]] bool lay_back(resource* r) noexcept {
+    /// Puts a clean resource on the shelf. False: the lease must end at the keeper. Inlined
+    /// everywhere: this is the fast lane.
+    [[gnu::always_inline]] bool put_on_shelf(resource* r) noexcept {
         trace& seen = *r->seen;
         std::uint64_t hits = seen.hits.load(std::memory_order_relaxed);
         bool plain = r->state == condition::clean &&
@@ -216,41 +224,45 @@ protected:
         gate_mark* mark = this_threads_mark;
         if (!plain || mark == nullptr) [[unlikely]]
             return false;
-        // Counted before it can be taken again, and taken back if it does not reach the shelf.
+        // Counted first: once it is on the shelf, another thread may take it.
         std::uint64_t puts = seen.puts.load(std::memory_order_relaxed);
         seen.puts.store(puts + 1, std::memory_order_release);
         const gate* outer = mark->enter(this);
         resource* back = shelf_.put(processor(), r);
         if (back == nullptr) [[likely]]
             mark->leave(outer);
-        else hand_in_and_leave(back, outer);
+        else return_and_leave(back, outer);
         return true;
     }
 
+    // The slow parts of the fast lane. Each is the last call of its caller, which then need not
+    // save registers.
+
+    /// Returns a taken resource to the keeper (rule 2 of the shelf), and null.
+    resource* return_taken(resource* r) noexcept;
+    /// Returns a resource that is not on the shelf to the keeper, and ends this thread's mark.
+    void return_and_leave(resource* r, const gate* outer) noexcept;
+    /// Samples the time of a lease, and calls before_acquire. Null: the resource was unfit.
+    resource* check_taken(resource* r) noexcept;
+    void release(resource* r) noexcept;
+    /// `error`: the exception because of which the lease ends, or null.
+    void release_slowly(resource* r, const std::exception_ptr* error) noexcept;
+
+protected:
     gate(const options& settings, std::unique_ptr<any_connector> connector, std::uint32_t reasons);
     ~gate() = default;
 
-    /// Every so many leases of a resource take the precise way, for the histogram of hold times.
+    /// One lease in this many of a resource is timed, for the histogram of hold times.
     static constexpr std::uint64_t sample = 256;
-
-    // The slow ways. Each is the last thing its caller does, who then need not save any registers.
-
-    /// A resource that is on the shelf no more and not for the one who took it. Returns null.
-    resource* hand_in_taken(resource* r) noexcept;
-    /// One that did not get onto the shelf, and the end of this thread's mark.
-    void hand_in_and_leave(resource* r, const gate* outer) noexcept;
-    /// One that was just taken.
-    resource* taken(resource* r) noexcept;
-    void release(resource* r) noexcept;
 
     basic_shelf<resource> shelf_;
     connector_ref connector_;  // the one that opens; changes under the keeper's lock
     std::chrono::nanoseconds acquire_timeout_;
     std::string name_;
-    std::uint64_t sample_mask_;  // which leases take the precise way: all, if somebody looks
-    bool looks_before_acquire_;  // the connector has these hooks
-    bool looks_before_release_;
-    bool looks_elsewhere_;  // and the first is not for where somebody waits without a thread
+    std::uint64_t sample_mask_;  // which leases go through check_taken(); all with before_acquire
+    bool has_before_acquire_;
+    bool has_before_release_;
+    bool before_acquire_may_block_;
 };
 
 }  // namespace cenote::detail

@@ -1,15 +1,15 @@
-// Which process this is: what was made before a fork belongs to the parent, also in the child.
+// A number for the present process, to tell in the child of a fork what belongs to the parent.
 #pragma once
 
 #include <cstdint>
 
 namespace cenote::detail {
 
-/// Another one in the child of a fork than in its parent.
+/// Differs between a parent and its child.
 using process_number = std::uint16_t;
 inline constexpr process_number no_process = 0xffff;
 
-/// Changes in the child before fork() returns there, when it has only one thread.
+/// Changes in the child before fork() returns there, while the child has only one thread.
 extern constinit process_number this_process;
 
 }  // namespace cenote::detail

@@ -1,19 +1,23 @@
-// The fast lane: a hot resource goes from one borrower to the next with one atomic exchange each
-// way.
+// The shelf: cells in which hot resources go from one borrower to the next with one atomic exchange
+// each way, without the keeper's lock.
 //
-// One cell per processor, each on its own cache line. To the machine a resource in a cell is simply
-// still leased. The rules that make this safe (tests/shell/lane_model_test.cpp runs every
-// interleaving of them):
+// There is one cell per processor, each on its own cache line. To the machine, a resource in a cell
+// is still leased. A pointer is in one cell or with one holder and moves by exchange, so no
+// resource is lent twice. What could go wrong is a resource that stays in a cell while a waiter is
+// owed it. Four rules exclude that:
 //
-// 1. put() lays its item into an empty cell, then looks at `attention`. Whoever raises attention
-//    first stores it, then empties every cell. All of these are sequentially consistent, so at
-//    least one of the two sees the other: no resource stays behind in a cell while somebody waits.
-// 2. take() looks at `attention` after its exchange, too. If it is raised, what was taken belongs
-// to
-//    somebody who came before and must be handed in.
-// 3. Attention is raised and lowered, and cells are collected, under the keeper's lock only.
-// 4. What owes a reset is put here only once takes_debts() is true, and that stays so: from then on
-//    sweeps come in time for it, whenever it is put.
+// 1. put() stores its item in an empty cell and then reads `attention`. A thread that shuts the
+//    lane raises a bit of `attention` and then empties every cell. These operations are
+//    sequentially consistent, so at least one of the two threads sees the other's store: put()
+//    takes its item out again, or the other thread finds the item in the cell.
+// 2. take() reads `attention` after its exchange. If a bit is raised, the item may belong to a
+//    waiter that came earlier, so take() tells its caller to return it to the keeper.
+// 3. raise(), lower(), collect() and restore() require the keeper's lock.
+// 4. A resource that owes a reset is put here only once accepts_owing() is true. That never becomes
+//    false again: from then on sweeps come in time for such a resource, whenever it is put.
+//
+// The model checker (tests/shell/lane_model_test.cpp) runs this class in every interleaving of a
+// few threads, and must find each flaw that lane_flaws.py plants in it.
 #pragma once
 
 #include <atomic>
@@ -24,19 +28,19 @@
 
 namespace cenote::detail {
 
-/// Why the fast lane is shut. Several reasons can hold at once.
+/// The reasons why the fast lane is shut. Several can be raised at once.
 enum attention : std::uint32_t {
-    somebody_waits = 1,
+    waiter_owed = 1,  // a waiter is owed the next resource
     pool_closed = 2,
     sweeper_asleep = 4,  // the next release wakes the sweeper by going through the keeper
     lane_off = 8,        // the pool's options do not allow the fast lane
-    recalling = 16,      // leases from before the last retire_all are still out
+    recalling = 16,      // leases from before the last recall are still out
     pool_paused = 32,
     circuit_open = 64,  // the circuit breaker is not active
     no_maintenance = 128,
 };
 
-/// The real thing; the model checker brings its own.
+/// The atomics of the real shelf. The model checker has others.
 struct real_sync {
     template <class T>
     using atomic = std::atomic<T>;
@@ -45,36 +49,39 @@ struct real_sync {
 template <class Item, class Sync = real_sync>
 class basic_shelf {
 public:
-    /// Room for `count` cells, rounded up to a power of two. Starts with `reasons` raised.
+    /// `count` is rounded up to a power of two. The bits in `reasons` are raised.
     basic_shelf(std::size_t count, std::uint32_t reasons)
         : mask_(std::bit_ceil(count) - 1), cells_(new cell[mask_ + 1]), attention_(reasons) {}
 
     std::size_t size() const { return mask_ + 1; }
 
-    /// What lies in the cell of processor `where`; null if there is nothing. If `must_hand_in` is
-    /// set, the item is not the caller's: it must go to the keeper.
-    Item* take(std::size_t where, bool& must_hand_in) {
-        Item* found = at(where & mask_).held.exchange(nullptr);
-        must_hand_in = found != nullptr && attention_.load() != 0;
+    // Without the lock. `where` is a processor's number.
+
+    /// Empties a cell; null if it was empty. If `must_return` is set, the caller must give the item
+    /// to the keeper (rule 2).
+    Item* take(std::size_t where, bool& must_return) {
+        Item* found = item_at(where & mask_).exchange(nullptr);
+        must_return = found != nullptr && attention_.load() != 0;
         return found;
     }
 
-    /// Lays an item into the cell of processor `where`. Returns what must go to the keeper instead:
-    /// null, or an item (usually this one; another that lay there in its place is as good).
+    /// Stores an item in a cell. Returns the item that the caller must give to the keeper: null, or
+    /// usually `item` itself. It is another one if a second thread stored that one in between;
+    /// either will do.
     Item* put(std::size_t where, Item* item) {
         if (attention_.load() != 0) return item;
-        auto& held = at(where & mask_).held;
+        auto& place = item_at(where & mask_);
         Item* empty = nullptr;
-        if (!held.compare_exchange_strong(empty, item)) return item;
-        return attention_.load() == 0 ? nullptr : held.exchange(nullptr);  // rule 1
+        if (!place.compare_exchange_strong(empty, item)) return item;
+        return attention_.load() == 0 ? nullptr : place.exchange(nullptr);  // rule 1
     }
 
-    /// Whether what owes a reset may be put here.
-    bool takes_debts() const { return takes_debts_.load(); }
+    /// Whether a resource that owes a reset may be put here (rule 4).
+    bool accepts_owing() const { return accepts_owing_.load(); }
 
     // Under the keeper's lock.
 
-    void take_debts() { takes_debts_.store(true); }
+    void accept_owing() { accepts_owing_.store(true); }
     void raise(std::uint32_t reason) {
         if ((attention_.load() & reason) == 0) attention_.fetch_or(reason);
     }
@@ -83,30 +90,31 @@ public:
     }
     std::uint32_t raised() const { return attention_.load(); }
 
-    /// Empties a cell.
+    /// Empties the cell with this index; null if it was empty.
     Item* collect(std::size_t index) {
-        auto& held = at(index).held;
-        return held.load() == nullptr ? nullptr : held.exchange(nullptr);
+        auto& place = item_at(index);
+        return place.load() == nullptr ? nullptr : place.exchange(nullptr);
     }
 
-    /// Lays an item back into an empty cell; false if something else lies there.
+    /// Stores an item in the cell with this index. False: another item is there.
     bool restore(std::size_t index, Item* item) {
         Item* empty = nullptr;
-        return at(index).held.compare_exchange_strong(empty, item);
+        return item_at(index).compare_exchange_strong(empty, item);
     }
 
 private:
+    using atomic_item = typename Sync::template atomic<Item*>;
     struct alignas(64) cell {
-        typename Sync::template atomic<Item*> held{nullptr};
+        atomic_item item{nullptr};
     };
 
-    /// Without the check that a hardened library makes: the mask is one.
-    cell& at(std::size_t index) { return cells_.get()[index]; }
+    /// get() avoids the bounds check of a hardened standard library; the mask is the check.
+    atomic_item& item_at(std::size_t index) { return cells_.get()[index].item; }
 
     std::size_t mask_;
     std::unique_ptr<cell[]> cells_;
     alignas(64) typename Sync::template atomic<std::uint32_t> attention_;
-    typename Sync::template atomic<bool> takes_debts_{false};
+    typename Sync::template atomic<bool> accepts_owing_{false};
 };
 
 }  // namespace cenote::detail

@@ -1,5 +1,5 @@
-// Somebody in line, as the keeper sees it: how one waits is up to the wait_ files and the
-// coroutine headers.
+// A waiter in line, as the keeper sees it. How a waiter sleeps and wakes is up to the wait_ files
+// and the coroutine headers.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@ struct lease_terms {
     bool queues = true;  // acquire_options::queue
 };
 
-/// What a coroutine or an Asio operation waits for. Trivial: g++ 12 destroys other aggregates twice
+/// A request by a coroutine or an Asio operation. Trivial: g++ 12 destroys other aggregates twice
 /// when they are arguments in a co_await expression.
 struct wait_request {
     gate* from;
@@ -44,43 +44,46 @@ struct wait_request {
     stop_reference stop = {};
 };
 
-/// Lives with whoever waits (a stack, a coroutine frame) until notify() has been called.
+/// Lives on the waiting thread's stack, in a coroutine's frame or in an Asio operation until
+/// notify() has been called. The keeper writes it under its lock while it waits.
 class waiter {
 public:
     virtual ~waiter() = default;
     waiter(const waiter&) = delete;
     waiter& operator=(const waiter&) = delete;
 
-    /// The outcome is there. Called once, outside the lock; the waiter may be gone afterwards.
+    /// The wait has ended: `got` and `error` are set. Called once, outside the lock. The waiter may
+    /// be gone afterwards.
     virtual void notify() noexcept = 0;
 
-    // Together what a grant reads and writes. Otherwise in an order in which it is quick to make.
+    // A grant reads and writes these four, so they share a cache line. The order of the others
+    // keeps the constructor short.
     resource* got = nullptr;                          // null: refused
-    errc error{};                                     // with `drained` and `ready`: zero if well
-    std::atomic<process_number> process{no_process};  // where it waits; none: it does not, any more
+    errc error{};                                     // zero if the target was reached
+    std::atomic<process_number> process{no_process};  // where it waits; no_process: it does not
 
-    bool cannot_wait = false;    // the pool needs the thread it would block
-    bool wants_several = false;  // a many_waiter
+    bool cannot_wait = false;    // refuse it instead: the pool needs the thread that would block
+    bool wants_several = false;  // it is a thread_waiter that wants more than one
 
-    // For those who do not wait as threads.
+    // For coroutines and Asio operations.
     wait_target what = wait_target::lease;
-    bool asynchronous = false;  // connectors are not called where it waits, unless they are quick
-    bool stopped = false;       // somebody wants it to stop waiting
-    bool withdrawn = false;     // it is going away: not to be notified
-    bool keeps_keeper = false;  // it got no lease, and the keeper stays until forget()
+    bool asynchronous = false;  // not a thread: a blocking before_acquire must run elsewhere
+    bool stopped = false;       // the wait was canceled
+    bool withdrawn = false;     // it is being destroyed: do not notify it
+    bool keeps_keeper = false;  // it was refused and has a reference, until drop_reference()
 
     lease_terms wants;
     std::source_location site;
 
     std::chrono::steady_clock::time_point arrived{};
     std::uint64_t ticket = 0;
-    waiter* next = nullptr;    // in a chain of those to be notified
-    std::uint64_t holder = 0;  // the thread that waits, if it is one
+    waiter* next = nullptr;    // in a waiter_list
+    std::uint64_t holder = 0;  // the number of the thread that waits; 0: none does
     std::size_t left = 0;      // with `drained`: leases still out
 
     std::chrono::steady_clock::time_point deadline{};
-    std::chrono::nanoseconds timeout{-1};  // unless negative: the deadline counts from when it asks
-    std::uint64_t place = nowhere;         // its name in the line
+    std::chrono::nanoseconds timeout{-1};  // not negative: sets the deadline when the wait begins
+    std::uint64_t place = nowhere;         // in the line: a core::waiter_id
 
 protected:
     static constexpr std::uint64_t nowhere = ~std::uint64_t{0};

@@ -1,16 +1,16 @@
-// Looking at a pool from outside: its numbers, its leases, its slots, its options.
+// Snapshots of a pool for observers outside: its numbers, its leases, its slots, its options.
 #include <algorithm>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "shell/around.hpp"
+#include "shell/operations.hpp"
 
 namespace cenote::shell {
 
 namespace {
 
-/// What is read without the lock: the machine's numbers, and those of the traces.
+/// What is read without the lock: the machine's numbers, and the sums of the traces.
 struct numbers {
     stats machines;
     std::uint64_t puts = 0;
@@ -18,8 +18,9 @@ struct numbers {
     std::uint64_t collected = 0;
 };
 
-/// Without the lock each number is read whole, and `sequence` tells whether they fit together.
-numbers look(const keeper& k) CENOTE_UNCHECKED_LOCKING {
+/// Without the lock each number is consistent in itself; `sequence` tells whether they fit
+/// together.
+numbers read_numbers(const keeper& k) CENOTE_UNCHECKED_LOCKING {
     numbers n;
     k.machine.read(n.machines);
     n.machines.leaks = k.leases.reported();
@@ -29,28 +30,28 @@ numbers look(const keeper& k) CENOTE_UNCHECKED_LOCKING {
     return n;
 }
 
-numbers look_at_one_instant(const keeper& k) {
+numbers read_at_one_instant(const keeper& k) {
     for (int tries = 1; tries <= 1000; ++tries) {
         std::uint64_t before = k.sequence.load(std::memory_order_acquire);
         if (before % 2 == 0) {
-            numbers n = look(k);
+            numbers n = read_numbers(k);
             if (k.sequence.load(std::memory_order_relaxed) == before) return n;
         }
         if (tries % 16 == 0) std::this_thread::yield();
     }
-    holding here(k.lock);  // a pool that never pauses; once is not too often
-    return look(k);
+    pool_guard here(k.lock);  // the pool never pauses
+    return read_numbers(k);
 }
 
-/// To the machine, what passes over the shelf is one long lease. Here its ends are told apart:
-/// released = what it saw come back, less what was only brought back, plus what was put by.
-void tell_leases_apart(const numbers& n, stats& s) {
+/// To the machine, all leases over the shelf between two of its grants are one lease. Counts them
+/// one by one: released = what came back to the machine, less what was only collected, plus puts.
+void split_leases(const numbers& n, stats& s) {
     std::uint64_t granted = s.granted + n.hits;
     s.released = s.released + n.puts - n.collected;
     s.acquires += n.hits;
     std::uint64_t out = granted - s.released - s.detached;
     std::uint64_t leased = std::min(out, s.leased);
-    s.acquires -= out - leased;  // those who took one since the puts were read
+    s.acquires -= out - leased;  // leases taken after the puts were read
     s.granted = granted - (out - leased);
     s.idle += s.leased - leased;
     s.leased = leased;
@@ -64,21 +65,21 @@ CENOTE_UNCHECKED_LOCKING std::size_t places(const keeper& k) { return k.calls.sl
 
 namespace cenote::detail {
 
-using shell::holding;
 using shell::keeper;
 using shell::keeper_of;
+using shell::pool_guard;
 
 CENOTE_UNCHECKED_LOCKING stats gate::read() const {
     const keeper& k = keeper_of(this);
     stats s;
     s.max = k.max_now;
     s.state = k.machine.state();
-    if (k.forks.is_behind()) return s;
-    shell::numbers n = shell::look_at_one_instant(k);
+    if (k.forks.must_restart()) return s;
+    shell::numbers n = shell::read_at_one_instant(k);
     s = n.machines;
     s.max = k.max_now;
-    shell::tell_leases_apart(n, s);
-    s.events_lost = k.news.lost();
+    shell::split_leases(n, s);
+    s.events_lost = k.events.lost();
     k.machine.read_histograms(s);
     return s;
 }
@@ -94,15 +95,15 @@ CENOTE_UNCHECKED_LOCKING bool gate::may_have_ready() const noexcept {
 
 std::exception_ptr gate::open_error() const {
     const keeper& k = keeper_of(this);
-    holding here(k.lock);
+    pool_guard here(k.lock);
     return k.opens.error();
 }
 
 options gate::settings() const {
     const keeper& k = keeper_of(this);
     options o = shell::settings_with(k, k.max_now);
-    holding here(k.lock);
-    o.breaker = k.strategy.strategy();
+    pool_guard here(k.lock);
+    o.breaker = k.reports.strategy();
     return o;
 }
 
@@ -110,8 +111,8 @@ std::vector<lease_info> gate::leases() const {
     const keeper& k = keeper_of(this);
     std::vector<lease_info> all;
     all.reserve(shell::places(k));
-    holding here(k.lock);
-    if (k.forks.is_behind()) return all;  // what was leased is the parent's
+    pool_guard here(k.lock);
+    if (k.forks.must_restart()) return all;  // the leases are the parent's
     k.leases.list(k.now_in_order(), all);
     return all;
 }
@@ -120,13 +121,13 @@ std::vector<slot_info> gate::slots() const {
     const keeper& k = keeper_of(this);
     std::vector<slot_info> all;
     all.reserve(shell::places(k));
-    holding here(k.lock);
+    pool_guard here(k.lock);
     all.resize(k.max_now);
-    if (k.forks.is_behind()) return all;  // what was open is the parent's
+    if (k.forks.must_restart()) return all;  // the resources are the parent's
     for (core::slot_id id = 0; id < k.machine.places(); ++id) {
         const core::slot& s = k.machine.look(id);
         if (s.state == slot_state::vacant) continue;
-        // Beyond `max` is what a resize has left over.
+        // Slots beyond `max` are left over from before a resize.
         if (id >= all.size()) all.resize(id + 1);
         bool on_shelf = s.state == slot_state::leased && !k.leases.is_out(id);
         bool opened = s.state != slot_state::opening;
@@ -134,13 +135,6 @@ std::vector<slot_info> gate::slots() const {
                    .resource = opened ? s.resource : 0};
     }
     return all;
-}
-
-instant gate::now() const noexcept { return keeper_of(this).now(); }
-
-instant gate::deadline_after(std::chrono::nanoseconds timeout) const noexcept {
-    instant at = now();
-    return timeout.count() < 0 ? at : core::after(at, timeout);
 }
 
 }  // namespace cenote::detail

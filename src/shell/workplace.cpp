@@ -1,17 +1,17 @@
 // How a connector that blocks is called.
-#include "shell/work_blocking.hpp"
+#include "shell/workplace.hpp"
 
 #include <exception>
 #include <memory>
 #include <utility>
 
-#include "shell/around.hpp"
+#include "shell/operations.hpp"
 
 namespace cenote::shell {
 
 namespace {
 
-/// A call of a connector that this thread is in.
+/// A connector call that this thread is in.
 struct call_frame {
     const keeper* of = nullptr;
     const call_frame* outer = nullptr;
