@@ -39,7 +39,8 @@ READ_SUFFIXES = CPP_SUFFIXES + (".h", ".md", ".js", ".html", ".css")
 # headers are six: the vocabulary of all rooms, what needs Boost.Asio, what needs spdlog,
 # what is about servers, what is for services, and the rest.
 VOCABULARY = ("breaker.hpp", "options.hpp", "error.hpp", "stats.hpp", "event.hpp", "secret.hpp")
-ASIO = ("asio.hpp", "asio_connector.hpp", "asio_unit_of_work.hpp", "per_executor.hpp")
+ASIO = ("asio.hpp", "asio_connector.hpp", "asio_unit_of_work.hpp", "per_executor.hpp",
+        "detail/asio_wait.hpp", "detail/async_connector.hpp", "detail/per_executor.hpp")
 SPDLOG = ("spdlog.hpp",)
 # The files of src/shell that use Boost.Asio. The rest of that room must not include them.
 SHELL_ASIO = ("asio_context.cpp", "asio_context.hpp", "compiled_asio.cpp", "work_asio.cpp",
@@ -234,15 +235,12 @@ class Tidy:
         """The room a file belongs to, or None where no rule of inclusion holds (tests)."""
         parts = path.relative_to(self.root).parts
         if parts[0] == "include":
-            if parts[2:] in [(header,) for header in ASIO]:
-                return "asio"
-            if "/".join(parts[2:]) in SERVER:
-                return "server"
-            if parts[2:] in [(header,) for header in SPDLOG]:
-                return "spdlog"
-            if parts[2:] in [(header,) for header in SERVICE]:
-                return "service"
-            return "vocabulary" if parts[2:] in [(word,) for word in VOCABULARY] else "public"
+            header = "/".join(parts[2:])
+            for room, headers in (("asio", ASIO), ("server", SERVER), ("spdlog", SPDLOG),
+                                  ("service", SERVICE), ("vocabulary", VOCABULARY)):
+                if header in headers:
+                    return room
+            return "public"
         if parts[:2] == ("src", "shell") and parts[2:] in [(name,) for name in SHELL_ASIO]:
             return "shell_asio"
         room = parts[1] if parts[0] == "src" else parts[0]
