@@ -238,7 +238,7 @@ public:
     /// Only checks the connection: HTTP has no sessions. Throws connection_error if it is unusable.
     void reset(connection& c) const;
 
-    /// Whether the connection can be lent: its socket has no unread bytes.
+    /// Whether the connection can be leased: its socket has no unread bytes.
     bool before_acquire(connection& c) const noexcept;
     verdict before_release(connection& c) const noexcept;
     verdict classify(const std::exception_ptr& error) const { return verdict_of(error); }

@@ -97,8 +97,8 @@ struct options {
     isolation_level isolation = isolation_level::server_default;
 
     /// Whether connections use TLS. The server's certificate must then be valid and for `host`.
-    /// Default: off for hosts on this machine, on for all others. Under TLS the reset mode is
-    /// at_release at best, and async_connector opens connections on work threads.
+    /// Default: off for hosts on this machine, on for all others. Under TLS, reset_mode::with_next
+    /// becomes at_release, and async_connector opens connections on work threads.
     std::optional<bool> tls;
     /// A file with the trusted authorities. Default: those of the system.
     std::string tls_ca;
@@ -210,7 +210,7 @@ public:
     /// Throws as a statement does.
     void reset(connection& c);
     void close(connection& c) noexcept;
-    /// Whether the connection can be lent: its socket has no unread bytes.
+    /// Whether the connection can be leased: its socket has no unread bytes.
     bool before_acquire(connection& c) noexcept;
     verdict before_release(connection& c) noexcept;
     verdict classify(const std::exception_ptr& error) const { return verdict_of(error); }

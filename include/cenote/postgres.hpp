@@ -240,7 +240,7 @@ public:
     /// Throws as a statement does.
     void reset(connection& c);
     void close(connection& c) noexcept;
-    /// Whether the connection can be lent: its socket has no unread bytes.
+    /// Whether the connection can be leased: its socket has no unread bytes.
     bool before_acquire(connection& c) noexcept;
     verdict before_release(connection& c) noexcept;
     verdict classify(const std::exception_ptr& error) const { return verdict_of(error); }

@@ -1,8 +1,8 @@
 // Steps that advance as far as their socket allows, and the two ways to wait between them: blocking
 // the thread, or awaited in a coroutine.
 //
-// What is said to a server is written once, as steps. What a connector does with them (open, reset,
-// execute) is written once, too, as a coroutine over the way to wait:
+// Each conversation with a server is written once, as steps. What a connector does with them (open,
+// reset, execute) is written once, too, as a coroutine over the way to wait:
 //
 //     template <class Mode>
 //     result_in<Mode, bool> probe(std::shared_ptr<session> s) {

@@ -23,7 +23,7 @@ using connector_detail::exchange;
 using connector_detail::instant;
 using connector_detail::need;
 using connector_detail::result_in;
-using connector_detail::sight;
+using connector_detail::socket_state;
 using connector_detail::steps;
 using connector_detail::transport;
 
@@ -46,7 +46,7 @@ public:
                                     "operation on it ended early");
         bool quiet = state.still_quiet();
         exchange begun(state);
-        if (!quiet && peer.look() != sight::quiet)
+        if (!quiet && peer.check() != socket_state::quiet)
             throw not_sent(
                 "cenote: HTTP: the server has closed the connection or sent unexpected data");
         return begun;
@@ -67,7 +67,7 @@ public:
     }
 
     bool quiet() noexcept {
-        if (!state.idle() || peer.look() != sight::quiet) return false;
+        if (!state.idle() || peer.check() != socket_state::quiet) return false;
         state.note_quiet();
         return true;
     }

@@ -58,14 +58,14 @@ void check(const request& r) {
     if (r.method == "CONNECT") refuse("has the method CONNECT, which is not supported");
     if (!is_target(r.target))
         refuse("has a target that is not a path, or has characters that must be percent-encoded");
-    constexpr std::array<std::string_view, 9> ours = {"connection", "content-length",    "host",
-                                                      "keep-alive", "proxy-connection",  "te",
-                                                      "trailer",    "transfer-encoding", "upgrade"};
+    constexpr std::array<std::string_view, 9> reserved = {
+        "connection", "content-length",    "host",   "keep-alive", "proxy-connection", "te",
+        "trailer",    "transfer-encoding", "upgrade"};
     for (const headers::field& each : r.headers) {
         if (!is_token(each.name)) refuse("has a field with a malformed name");
         if (!is_value(each.value))
             refuse("has control characters in its field \"" + each.name + "\"");
-        for (std::string_view own : ours)
+        for (std::string_view own : reserved)
             if (same_name(own, each.name))
                 refuse("has a field \"" + each.name + "\", which only the connection may set");
     }

@@ -184,20 +184,20 @@ result_in<Mode, void> clear_found_rows(session* on) {
 }
 
 template <class Mode>
-result_in<Mode, st_mysql*> lend_handle(std::shared_ptr<session> on) {
+result_in<Mode, st_mysql*> expose_handle(std::shared_ptr<session> on) {
     if (on->has_leftovers()) co_await clear_found_rows<Mode>(on.get());
-    on->note_handle_lent();
+    on->note_handle_exposed();
     co_return on->handle();
 }
 
 }  // namespace
 
 st_mysql* connection::native_handle() const {
-    return lend_handle<blocking>(own().shared_from_this()).get();
+    return expose_handle<blocking>(own().shared_from_this()).get();
 }
 
 asio::awaitable<st_mysql*> connection::async_native_handle() const {
-    return lend_handle<awaited>(own().shared_from_this());
+    return expose_handle<awaited>(own().shared_from_this());
 }
 
 // Statements.
@@ -413,7 +413,7 @@ bool must_write(const session& s) { return s.settings().role_of_server == server
 constexpr std::string_view read_only = "SELECT @@GLOBAL.read_only";
 
 /// The form of the reply depends on the server's version.
-bool takes_writes(const querying& asked) { return asked.value() == "0" || asked.value() == "OFF"; }
+bool takes_writes(const querying& reply) { return reply.value() == "0" || reply.value() == "OFF"; }
 
 /// Connects, sets the session up, and checks the role of the server.
 template <class Mode>

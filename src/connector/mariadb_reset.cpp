@@ -163,7 +163,7 @@ bool may_select(std::string_view text) noexcept {
 
 verdict session::end_lease() noexcept {
     timeout_ = settings_->operation_timeout;
-    if (handle_was_lent_ && handle_ != nullptr) refuse_files_and_reconnects();
+    if (handle_was_exposed_ && handle_ != nullptr) refuse_files_and_reconnects();
     bool automatic = handle_ != nullptr && (handle_->server_status & SERVER_STATUS_AUTOCOMMIT) != 0;
     bool unfinished = in_transaction() || !automatic;
     if (unfinished || !statements_.empty()) condition_.note_changed();
@@ -226,8 +226,8 @@ bool session::must_clear_found_rows(std::string_view text) const noexcept {
     return has_leftovers() && mentions(text, "found_rows");
 }
 
-void session::note_handle_lent() noexcept {
-    handle_was_lent_ = true;
+void session::note_handle_exposed() noexcept {
+    handle_was_exposed_ = true;
     condition_.note_changed();
     has_lasting_changes_ = true;
     stale_found_rows_ = false;
@@ -268,7 +268,7 @@ void session::note_server(server_facts facts) {
 
 void session::note_set_up(bool in_full) noexcept {
     condition_.note_reset();
-    reset_pending_ = has_lasting_changes_ = blocks_others_ = handle_was_lent_ = false;
+    reset_pending_ = has_lasting_changes_ = blocks_others_ = handle_was_exposed_ = false;
     stale_found_rows_ = !in_full;
 }
 

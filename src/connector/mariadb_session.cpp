@@ -22,8 +22,8 @@
 
 namespace cenote::mariadb::detail {
 
-using connector_detail::look_at;
-using connector_detail::sight;
+using connector_detail::check_socket;
+using connector_detail::socket_state;
 
 namespace {
 
@@ -229,7 +229,7 @@ session::~session() {
 }
 
 bool session::quiet() const noexcept {
-    if (handle_ == nullptr || look_at(descriptor()) != sight::quiet) return false;
+    if (handle_ == nullptr || check_socket(descriptor()) != socket_state::quiet) return false;
     const MARIADB_PVIO* in = handle_->net.pvio;
     return in != nullptr && (in->cache == nullptr || in->cache_pos == nullptr ||
                              in->cache_pos >= in->cache + in->cache_size);
@@ -400,7 +400,7 @@ bool setting_up::advance() {
         case phase::cleared:
             if (number() != 0) fail_set_up();
             on().forget_statements();
-            if (!on().handle_was_lent()) return send_next();
+            if (!on().handle_was_exposed()) return send_next();
             phase_ = phase::limited;
             call<mysql_set_server_option_start, mysql_set_server_option_cont>(
                 &number(), handle(), MYSQL_OPTION_MULTI_STATEMENTS_OFF);

@@ -171,10 +171,10 @@ public:
     void note_statement(std::string_view text) noexcept;
     void note_reply();
     void note_error(error_kind kind) noexcept;
-    void note_handle_lent() noexcept;
+    void note_handle_exposed() noexcept;
     /// A statement has ended that may have set FOUND_ROWS().
     void note_found_rows(const prepared& by) noexcept;
-    bool handle_was_lent() const noexcept { return handle_was_lent_; }
+    bool handle_was_exposed() const noexcept { return handle_was_exposed_; }
     /// For a new session, or one that needs no full reset.
     const setup_script& basic_setup() const { return basic_setup_; }
     /// For a session that needs a full reset.
@@ -240,9 +240,9 @@ private:
     bool tracks_ = false;                   // the server reports changes of the session
     bool reports_lasting_changes_ = false;  // those that COM_RESET_CONNECTION leaves behind, too
     bool has_lasting_changes_ = false;
-    bool blocks_others_ = false;     // by a lock or the like
-    bool stale_found_rows_ = false;  // FOUND_ROWS() may be an earlier lease's
-    bool handle_was_lent_ = false;   // the options of the library may have changed
+    bool blocks_others_ = false;       // by a lock or the like
+    bool stale_found_rows_ = false;    // FOUND_ROWS() may be an earlier lease's
+    bool handle_was_exposed_ = false;  // the options of the library may have changed
     bool reset_pending_ = false;
     bool cancel_done_ = false;    // or not needed
     instant known_since_;         // when the server certainly had the connection

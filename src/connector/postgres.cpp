@@ -52,13 +52,13 @@ void connection::end() noexcept {
 namespace {
 
 template <class Mode>
-result_in<Mode, pg_conn*> lend_handle(std::shared_ptr<session> on) {
+result_in<Mode, pg_conn*> expose_handle(std::shared_ptr<session> on) {
     if (on->reset_pending()) {
-        conversation talk(on, conversation::origin::connector);
-        talk.reset();
-        co_await Mode::drive(talk, on->deadline());
+        conversation request(on, conversation::origin::connector);
+        request.reset();
+        co_await Mode::drive(request, on->deadline());
     }
-    on->note_handle_lent();
+    on->note_handle_exposed();
     co_return on->handle();
 }
 
@@ -83,11 +83,11 @@ result_in<Mode, void> make_read_only(std::shared_ptr<session> on) {
 }  // namespace
 
 pg_conn* connection::native_handle() const {
-    return lend_handle<blocking>(own().shared_from_this()).get();
+    return expose_handle<blocking>(own().shared_from_this()).get();
 }
 
 asio::awaitable<pg_conn*> connection::async_native_handle() const {
-    return lend_handle<awaited>(own().shared_from_this());
+    return expose_handle<awaited>(own().shared_from_this());
 }
 
 void connection::only_read() { make_read_only<blocking>(own().shared_from_this()).get(); }
@@ -112,9 +112,9 @@ std::string name_in(const session& s, const statement& prepared) {
 
 template <class Mode, class Statement>
 result_in<Mode, sql::result> execute(std::shared_ptr<session> on, Statement what) {
-    kept_execution talk(on, what.text(), what.parameters());
-    co_await Mode::drive(talk, on->deadline());
-    conversion rows(*on, talk.reply());
+    kept_execution request(on, what.text(), what.parameters());
+    co_await Mode::drive(request, on->deadline());
+    conversion rows(*on, request.reply());
     co_await Mode::drive(rows, instant::max());
     co_return rows.take();
 }
@@ -123,10 +123,10 @@ template <class Mode, class Statement>
 result_in<Mode, sql::result> execute_prepared(std::shared_ptr<session> on, statement prepared,
                                               Statement what) {
     std::string name = name_in(*on, prepared);
-    conversation talk(on, conversation::origin::borrower);
-    talk.execute(name, what.parameters());
-    co_await Mode::drive(talk, on->deadline());
-    conversion rows(*on, talk.reply());
+    conversation request(on, conversation::origin::borrower);
+    request.execute(name, what.parameters());
+    co_await Mode::drive(request, on->deadline());
+    conversion rows(*on, request.reply());
     co_await Mode::drive(rows, instant::max());
     co_return rows.take();
 }
@@ -134,9 +134,9 @@ result_in<Mode, sql::result> execute_prepared(std::shared_ptr<session> on, state
 template <class Mode, class Text>
 result_in<Mode, statement> prepare(std::shared_ptr<session> on, Text text) {
     std::size_t number = on->next_statement();
-    conversation talk(on, conversation::origin::borrower);
-    talk.prepare(name_of(number), text);
-    co_await Mode::drive(talk, on->deadline());
+    conversation request(on, conversation::origin::borrower);
+    request.prepare(name_of(number), text);
+    co_await Mode::drive(request, on->deadline());
     co_return on->named(number);
 }
 
@@ -177,10 +177,10 @@ namespace {
 class rows final : public sql::detail::rows, public std::enable_shared_from_this<rows> {
 public:
     explicit rows(std::shared_ptr<session> on) : on_(std::move(on)) {
-        talk_.emplace(on_, conversation::origin::borrower);
+        conversation_.emplace(on_, conversation::origin::borrower);
     }
     ~rows() override {
-        if (talk_) talk_->drained();
+        if (conversation_) conversation_->drained();
     }
     rows(const rows&) = delete;
     rows& operator=(const rows&) = delete;
@@ -189,8 +189,8 @@ public:
     template <class Mode, class Statement>
     static result_in<Mode, cursor> begin(std::shared_ptr<session> on, Statement what) {
         auto begun = std::make_shared<rows>(std::move(on));
-        begun->talk_->query(what.text(), what.parameters());
-        begun->talk_->row_by_row();
+        begun->conversation_->query(what.text(), what.parameters());
+        begun->conversation_->row_by_row();
         co_await begun->wait<Mode>();
         co_return cursor(std::move(begun));
     }
@@ -203,37 +203,37 @@ public:
 private:
     template <class Mode>
     static result_in<Mode, std::optional<sql::row>> next_of(std::shared_ptr<rows> of) {
-        if (!of->talk_) co_return std::nullopt;
+        if (!of->conversation_) co_return std::nullopt;
         co_await of->wait<Mode>();
         co_return of->take();
     }
     template <class Mode>
     result_in<Mode, void> wait() {
         try {
-            co_await Mode::drive(*talk_, on_->deadline());
+            co_await Mode::drive(*conversation_, on_->deadline());
         } catch (...) {
-            talk_.reset();
+            conversation_.reset();
             throw;
         }
     }
     /// The row that has come; empty at the end.
     std::optional<sql::row> take() {
         try {
-            detail::result_ptr one = talk_->take_row();
+            detail::result_ptr one = conversation_->take_row();
             if (one == nullptr) {
-                talk_.reset();
+                conversation_.reset();
                 return std::nullopt;
             }
             if (columns_ == nullptr) columns_ = detail::columns_of(one.get());
             return sql::row(columns_, detail::row_of(one.get(), 0));
         } catch (...) {
-            talk_.reset();
+            conversation_.reset();
             throw;
         }
     }
 
     std::shared_ptr<session> on_;
-    std::optional<conversation> talk_;  // until its end
+    std::optional<conversation> conversation_;  // until its end
     std::shared_ptr<const sql::column_names> columns_;
 };
 

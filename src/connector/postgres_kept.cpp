@@ -41,7 +41,7 @@ bool in_name(char c) {
     return u >= 0x80 || std::isalnum(u) != 0 || c == '_' || c == '$';
 }
 
-/// Names that mean a type of pg_catalog whatever tables and schemas exist.
+/// Names that mean a type of pg_catalog in any schema.
 bool is_builtin_type(std::string_view name) {
     constexpr std::array<std::string_view, 32> known{
         "bigint",    "bool",        "boolean", "bpchar", "bytea",    "char",     "character",
@@ -186,11 +186,11 @@ void kept_execution::begin_known(kept_statement& known) {
         return execute();
     }
     // The connector's statements must not become the first of the borrower's transaction.
-    bool needs_look = !with().direct() || !with().knows_temporary();
-    bool needs_more = needs_look || !with().evicted().empty();
+    bool needs_check = !with().direct() || !with().knows_temporary();
+    bool needs_more = needs_check || !with().evicted().empty();
     if (needs_more && with().in_transaction()) return execute();
     if (with().reset_pending()) return reset();
-    if (needs_look) return look();
+    if (needs_check) return check_session();
     deallocate_or_prepare();
 }
 
@@ -208,8 +208,8 @@ void kept_execution::evict(kept_statement& known) {
 
 /// Compares the server's process number with the one that libpq was told. A proxy reports another
 /// number.
-void kept_execution::look() {
-    phase_ = phase::looking;
+void kept_execution::check_session() {
+    phase_ = phase::checking;
     begin(conversation::origin::connector)
         .query(
             "select pg_catalog.pg_backend_pid(), "
@@ -241,9 +241,9 @@ void kept_execution::prepare() {
 
 void kept_execution::execute() {
     phase_ = phase::executing;
-    conversation& talk = begin(conversation::origin::borrower);
-    if (name_.empty()) return talk.query(text_, parameters_);
-    talk.execute(name_, parameters_);
+    conversation& request = begin(conversation::origin::borrower);
+    if (name_.empty()) return request.query(text_, parameters_);
+    request.execute(name_, parameters_);
     with().note_text(text_);
 }
 
@@ -288,7 +288,7 @@ bool kept_execution::recover(const statement_error& e) {
 bool kept_execution::advance() {
     switch (phase_) {
         case phase::resetting: return begin_execution(), true;
-        case phase::looking:
+        case phase::checking:
             with().note_process(reply());
             with().note_temporary(row_of(reply(), 0).at(1).as<bool>());
             if (!*with().direct()) with().kept().turn_off();

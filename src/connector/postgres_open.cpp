@@ -59,7 +59,7 @@ error_kind kind_at_open(std::string_view sqlstate) {
     return final ? error_kind::final : error_kind::transient;
 }
 
-/// Of a message of libpq itself: final if somebody has to change a setting first.
+/// Of a message of libpq itself: final if a setting has to be changed first.
 error_kind kind_of_message(std::string_view text) {
     constexpr std::array<std::string_view, 10> hopeless{"certificate",
                                                         "private key",

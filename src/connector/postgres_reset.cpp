@@ -109,7 +109,7 @@ void session::note_prepare(std::string_view text) noexcept {
     condition_.note_changed();
 }
 
-void session::note_handle_lent() {
+void session::note_handle_exposed() {
     condition_.note_changed();
     note_own_settings();
     note_names_changed();
@@ -205,22 +205,23 @@ reset_trial::reset_trial(std::shared_ptr<session> with) : sequence(std::move(wit
 void reset_trial::begin_phase(phase next) {
     phase_ = next;
     if (next == phase::over) return;
-    conversation& talk = begin(conversation::origin::connector);
+    conversation& request = begin(conversation::origin::connector);
     switch (next) {
         case phase::changing:
-            return talk.query(
+            return request.query(
                 "select pid, case when pid operator(pg_catalog.=) $1::int "
                 "then pg_catalog.set_config('cenote.trial', 'left', false) end "
                 "from pg_catalog.pg_backend_pid() pid",
                 sql::bind(PQbackendPID(with().handle())));
         case phase::resetting:
-            return talk.query("select pg_catalog.current_setting('cenote.fails_on_purpose')", {});
+            return request.query("select pg_catalog.current_setting('cenote.fails_on_purpose')",
+                                 {});
         case phase::checking:
-            return talk.query(
+            return request.query(
                 "select pg_catalog.current_setting('cenote.trial', true) "
                 "is not distinct from 'left'",
                 {});
-        case phase::cleaning: return talk.run(discard_all);
+        case phase::cleaning: return request.run(discard_all);
         case phase::over: break;
     }
 }

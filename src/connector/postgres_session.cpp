@@ -147,12 +147,12 @@ bool session::quiet() noexcept {
     if (!condition_.idle() || PQstatus(handle()) != CONNECTION_OK) return false;
     // libpq reports messages that no request has caused as notices and notifications.
     drop_notifications();
-    return !unsolicited_ &&
-           connector_detail::look_at(PQsocket(handle())) == connector_detail::sight::quiet;
+    return !unsolicited_ && connector_detail::check_socket(PQsocket(handle())) ==
+                                connector_detail::socket_state::quiet;
 }
 
 void session::drop_notifications() noexcept {
-    while (PGnotify* told = PQnotifies(handle())) PQfreemem(told);
+    while (PGnotify* one = PQnotifies(handle())) PQfreemem(one);
 }
 
 verdict session::end_lease() noexcept {

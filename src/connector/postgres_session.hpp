@@ -137,7 +137,7 @@ public:
     /// The borrower prepares a statement with this text.
     void note_prepare(std::string_view text) noexcept;
     /// The borrower has had the handle. Nothing is known about what was done with it.
-    void note_handle_lent();
+    void note_handle_exposed();
     /// Drops notifications that libpq has read: they were for an earlier lease.
     void drop_notifications() noexcept;
     /// Whether a statement may have changed a setting of the session.
@@ -341,7 +341,7 @@ public:
 private:
     enum class phase : std::uint8_t {
         resetting,
-        looking,
+        checking,
         deallocating,
         preparing,
         describing,
@@ -351,7 +351,7 @@ private:
     void begin_execution();
     void begin_known(kept_statement& known);
     void reset();
-    void look();
+    void check_session();
     void deallocate_or_prepare();
     void prepare();
     void describe();
@@ -443,7 +443,7 @@ private:
 /// Ends prepared statements, too.
 inline constexpr const char* discard_all = "discard all";
 
-/// Whether a server of this version commits DISCARD ALL at once, whatever follows before the Sync.
+/// Whether a server of this version commits DISCARD ALL at once, before it runs what follows.
 bool resets_with_next(int version) noexcept;
 /// Whether a text mentions what must not outlive its lease: advisory locks, LISTEN, temporary
 /// tables.

@@ -12,7 +12,7 @@
 
 namespace cenote::redis::detail {
 
-using connector_detail::sight;
+using connector_detail::socket_state;
 using mark = pipeline::mark;
 
 // Conversation.
@@ -123,7 +123,7 @@ namespace {
 struct refusal {
     std::string_view begins;
     error_kind kind;
-    const char* told;
+    const char* text;
 };
 
 constexpr std::array<refusal, 17> refusals{{
@@ -188,7 +188,7 @@ error_kind kind_of_refusal(std::string_view text) {
 std::string text_of_refusal(std::string_view text) {
     const refusal* found = find_refusal(text);
     return found == nullptr ? "an error that is hidden, because it may contain the password"
-                            : found->told;
+                            : found->text;
 }
 
 // Settings and setup.
@@ -280,7 +280,7 @@ void session::note_reset() noexcept {
 }
 
 bool session::usable() noexcept {
-    return condition_.still_quiet() || (condition_.idle() && peer_.look() == sight::quiet);
+    return condition_.still_quiet() || (condition_.idle() && peer_.check() == socket_state::quiet);
 }
 
 verdict session::end_lease() noexcept {
@@ -290,7 +290,7 @@ verdict session::end_lease() noexcept {
     if (!stays) return v;
     if (left_.cannot_undo) return verdict::discard;
     if (condition_.still_quiet()) return v;
-    if (peer_.look() != sight::quiet) return verdict::discard;
+    if (peer_.check() != socket_state::quiet) return verdict::discard;
     condition_.note_quiet();
     return v;
 }

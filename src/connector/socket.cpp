@@ -173,14 +173,14 @@ void close_on_exec(int descriptor) noexcept {
     if (descriptor >= 0) ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
 }
 
-sight look_at(int descriptor) noexcept {
+socket_state check_socket(int descriptor) noexcept {
     char one = 0;
     for (;;) {
         ssize_t got = ::recv(descriptor, &one, 1, MSG_PEEK | MSG_DONTWAIT);
-        if (got > 0) return sight::unread;
-        if (got == 0) return sight::ended;
+        if (got > 0) return socket_state::unread;
+        if (got == 0) return socket_state::ended;
         if (errno == EINTR) continue;
-        return errno == EAGAIN ? sight::quiet : sight::ended;
+        return errno == EAGAIN ? socket_state::quiet : socket_state::ended;
     }
 }
 

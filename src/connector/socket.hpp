@@ -79,12 +79,12 @@ void enable_keepalive(int descriptor, const keepalive& settings = {}) noexcept;
 /// Closes the descriptor in programs that this process starts. For descriptors of client libraries.
 void close_on_exec(int descriptor) noexcept;
 
-/// What a check shows without reading.
-enum class sight : std::uint8_t {
+/// The state of a socket, without reading from it.
+enum class socket_state : std::uint8_t {
     quiet,   // no unread bytes
     unread,  // unread bytes
     ended,   // end of stream, or an error
 };
-sight look_at(int descriptor) noexcept;
+socket_state check_socket(int descriptor) noexcept;
 
 }  // namespace cenote::connector_detail

@@ -142,9 +142,8 @@ void expect_name(SSL* tls, const std::string& name) {
     SSL_set_hostflags(tls, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
     // What SSL_set_tlsext_host_name does, without its cast.
     std::string sent = name;
-    long told = SSL_ctrl(tls, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, sent.data());
-    if (SSL_set1_host(tls, name.c_str()) != 1 || told != 1)
-        unusable("cannot verify this host name");
+    long set = SSL_ctrl(tls, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, sent.data());
+    if (SSL_set1_host(tls, name.c_str()) != 1 || set != 1) unusable("cannot verify this host name");
 }
 
 }  // namespace
@@ -255,19 +254,19 @@ std::size_t transport::write_some(std::string_view from, need& wanted) {
     }
 }
 
-sight transport::look() noexcept {
-    if (!socket_) return sight::ended;
-    if (tls_ == nullptr) return look_at(socket_.descriptor());
-    if (SSL_pending(tls_.get()) > 0) return sight::unread;
-    if (look_at(socket_.descriptor()) == sight::quiet) return sight::quiet;
+socket_state transport::check() noexcept {
+    if (!socket_) return socket_state::ended;
+    if (tls_ == nullptr) return check_socket(socket_.descriptor());
+    if (SSL_pending(tls_.get()) > 0) return socket_state::unread;
+    if (check_socket(socket_.descriptor()) == socket_state::quiet) return socket_state::quiet;
     // The bytes may be only a session ticket, which SSL_peek consumes.
     char one = 0;
     begin_call();
     int result = SSL_peek(tls_.get(), &one, 1);
-    if (result > 0 || left_to_read == 0) return sight::unread;
+    if (result > 0 || left_to_read == 0) return socket_state::unread;
     int why = SSL_get_error(tls_.get(), result);
     ERR_clear_error();
-    return why == SSL_ERROR_WANT_READ ? sight::quiet : sight::ended;
+    return why == SSL_ERROR_WANT_READ ? socket_state::quiet : socket_state::ended;
 }
 
 void transport::close() noexcept {

@@ -68,7 +68,7 @@ public:
 
     /// Checks for unread data. Under TLS the bytes in the socket may be part of the protocol, and
     /// data that was decrypted already is not in the socket.
-    sight look() noexcept;
+    socket_state check() noexcept;
     int descriptor() const noexcept { return socket_.descriptor(); }
     bool is_protected() const noexcept { return tls_ != nullptr; }
 
