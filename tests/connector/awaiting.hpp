@@ -18,7 +18,7 @@ boost::asio::awaitable<void> keep(boost::asio::awaitable<T> what, std::optional<
     into->emplace(std::move(result));
 }
 
-/// Also of a T that is nothing before it is made, which Boost.Asio alone does not like.
+/// Also for a T without a default constructor, which Boost.Asio needs for its future.
 template <class T>
 T await_on(boost::asio::io_context& loop, boost::asio::awaitable<T> what) {
     auto run = [&](boost::asio::awaitable<void> all) {
@@ -37,7 +37,7 @@ T await_on(boost::asio::io_context& loop, boost::asio::awaitable<T> what) {
     }
 }
 
-/// On a loop of its own; returns or throws what it does.
+/// On a loop of its own. Returns or throws the outcome.
 template <class T>
 T await(boost::asio::awaitable<T> what) {
     boost::asio::io_context loop;

@@ -1,4 +1,4 @@
-// A connection whose connector has closed it: whatever is asked of it throws.
+// A connection that its connector has closed: every operation throws.
 #pragma once
 
 #include <gtest/gtest.h>

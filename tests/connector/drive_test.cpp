@@ -1,5 +1,5 @@
-// Steps driven by threads and by coroutines: they go on when their socket lets them, end in time,
-// and can be cancelled.
+// Steps with both ways to wait: they continue when their socket is ready, end in time, and can be
+// canceled.
 #include "connector/drive.hpp"
 
 #include <array>
@@ -40,7 +40,7 @@ using support::await;
 using support::eventually;
 
 // Boost.Asio counts the references to a strand with fences, which the thread sanitizer does not
-// understand: it takes the last of two threads to let go of one for a race.
+// understand: it reports a race when two threads release a strand.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define CENOTE_TEST_ONE_THREAD 1
@@ -67,7 +67,7 @@ struct wire {
     std::array<int, 2> ends{};
 };
 
-/// Reads so many bytes.
+/// Reads a number of bytes.
 struct reading final : steps {
     reading(int from, std::size_t many, need what = need::to_read)
         : descriptor_(from), missing(many), wants(what) {}
@@ -97,7 +97,7 @@ struct drives : testing::Test {
     instant late = deadline_after(support::plenty);
 };
 
-/// Whether so many steps are made.
+/// Whether this many steps are made.
 bool is_called(const reading& r, int calls) {
     return eventually([&] { return r.calls >= calls; });
 }
@@ -150,7 +150,7 @@ TEST_F(drives, no_longer_than_they_may) {
     EXPECT_THROW(await(awaited::drive(c, steady_clock::now() - 1s)), exchange_timeout);
 }
 
-/// Never done, though its socket is always ready; or with as much to do as it likes.
+/// Never complete, although its socket is always ready, or although it asks for turns.
 struct endless final : steps {
     endless(int on, need what) : descriptor_(on), wants(what) {}
     need step() override { return ++calls, wants; }
@@ -188,7 +188,7 @@ TEST_F(drives, in_turns_with_others_on_the_loop) {
     EXPECT_NEAR(other.calls, 100, 2);
 }
 
-TEST_F(drives, until_they_are_cancelled_between_turns) {
+TEST_F(drives, until_they_are_canceled_between_turns) {
     asio::io_context io;
     asio::cancellation_signal stop;
     endless e(there.ends[0], need::a_turn);
@@ -202,7 +202,7 @@ TEST_F(drives, until_they_are_cancelled_between_turns) {
     EXPECT_THROW(std::rethrow_exception(error), boost::system::system_error);
 }
 
-TEST_F(drives, those_who_can_do_either) {
+TEST_F(drives, steps_that_wait_for_either) {
     reading a(there.ends[0], 1, need::to_do_either);  // it can always write
     std::thread other([&] {
         EXPECT_TRUE(is_called(a, 2));
@@ -214,7 +214,7 @@ TEST_F(drives, those_who_can_do_either) {
     EXPECT_GT(a.calls, 1);
 }
 
-TEST_F(drives, until_they_are_cancelled) {
+TEST_F(drives, until_they_are_canceled) {
     asio::io_context io;
     asio::cancellation_signal stop;
     reading r(there.ends[0], 1);
@@ -229,7 +229,7 @@ TEST_F(drives, until_they_are_cancelled) {
     EXPECT_THROW(std::rethrow_exception(error), boost::system::system_error);
 }
 
-// The descriptor is not the loop's: whoever has it next finds it as it was.
+// The loop must release the descriptor, unchanged, after each operation.
 TEST_F(drives, on_one_loop_after_the_other) {
     for (int i = 0; i < 50; ++i) {
         reading r(there.ends[0], 1);
@@ -241,7 +241,7 @@ TEST_F(drives, on_one_loop_after_the_other) {
     }
 }
 
-TEST_F(drives, nothing_more_when_its_loop_is_gone) {
+TEST_F(drives, nothing_more_when_its_loop_is_destroyed) {
     reading r(there.ends[0], 1);
     {
         asio::io_context io;
@@ -276,7 +276,7 @@ struct hopping final : steps {
     std::atomic<int> calls{0};
 };
 
-TEST_F(drives, those_who_reconnect) {
+TEST_F(drives, steps_that_reconnect) {
     hopping h;
     std::thread other([&] {
         EXPECT_TRUE(eventually([&] { return h.calls == 1; }));
@@ -287,7 +287,7 @@ TEST_F(drives, those_who_reconnect) {
     EXPECT_EQ(h.got, "12");
 }
 
-/// Hangs up as soon as it has read something, and somebody else gets its descriptor's number.
+/// Closes its descriptor after its first read; the next operation gets the same number.
 struct hanging_up final : steps {
     need step() override {
         char c = 0;
@@ -306,14 +306,14 @@ struct hanging_up final : steps {
     std::function<void()> begin_next;
 };
 
-TEST_F(drives, nobody_off_the_loop_who_has_the_number_of_one_that_hung_up) {
+TEST_F(drives, the_next_operation_on_a_descriptor_number_that_was_closed) {
     hanging_up first;
     std::optional<reading> second;
     bool came = false;
     asio::io_context io;
     first.begin_next = [&] {
         second.emplace(first.next->ends[0], 1);
-        // Watched before the first one's conversation has ended.
+        // The watch begins before the first operation has ended.
         asio::co_spawn(
             io, [&]() -> asio::awaitable<void> { co_await awaited::drive(*second, late); },
             [&](const std::exception_ptr& error) { came = !error; });
@@ -330,7 +330,7 @@ TEST_F(drives, nobody_off_the_loop_who_has_the_number_of_one_that_hung_up) {
 }
 
 // Timers fire while replies come, on several threads. They count milliseconds: once a test has
-// stopped the clock, no timer of Boost.Asio's is more exact.
+// stopped the clock, no timer of Boost.Asio is more exact.
 TEST_F(drives, many_at_once_on_several_threads) {
     asio::io_context io;
     std::atomic<int> in_time{0}, too_late{0};
@@ -350,7 +350,7 @@ TEST_F(drives, many_at_once_on_several_threads) {
         } catch (const exchange_timeout&) {
             ++too_late;
         }
-        // Whoever waits for a timer that is over may be called before those who waited for it.
+        // A wait for an expired timer may complete before earlier waits for that timer.
         while (!said) co_await timer.async_wait(asio::use_awaitable);
     };
     for (int i = 0; i < 300; ++i)
@@ -362,7 +362,7 @@ TEST_F(drives, many_at_once_on_several_threads) {
     EXPECT_EQ(in_time + too_late, 300);
 }
 
-TEST(deadline_after, knows_for_ever) {
+TEST(deadline_after, is_never_for_the_longest_duration) {
     EXPECT_EQ(deadline_after(std::chrono::nanoseconds::max()), instant::max());
     instant past = deadline_after(-1s);
     EXPECT_LE(past, steady_clock::now());

@@ -1,18 +1,18 @@
-// Identity echo: whoever asks sends a word of their own, and must get exactly that back, whatever
-// happens to connections meanwhile. Here is what is the same for all servers; each brings
+// Identity echo: each request has a word of its own and must get exactly that word back, while
+// faults happen to the connections. This is the part that all servers share; each server brings
 //
-//   connection              what is lent
+//   connection              what the pool leases
 //   real()                  the server, to be restarted
-//   through(port)           a connector to whatever is there
-//   ask(c, b, d)            what a thread asks in one lease
-//   ask_awaited(&c, &b, &d) what a coroutine does
-//   count()                 how many connections of ours the server says there are
-//   cancel_every            the longest pause; where connections are dear, a longer one
+//   through(port)           a connector to this port
+//   ask(c, b, d)            the requests of a thread in one lease
+//   ask_awaited(&c, &b, &d) those of a coroutine
+//   count()                 how many connections of the pool the server counts
+//   cancel_every            the longest pause between cancellations
 //
-// and, where there is such a thing,
+// and optionally
 //
-//   kill_some()             the server ends some of our connections
-//   not_a_connection()      how those begin that the server does not count
+//   kill_some()             has the server end some connections
+//   not_a_connection()      the first bytes of connections that the server does not count
 #pragma once
 
 #include <algorithm>
@@ -58,13 +58,13 @@ inline constexpr unsigned threads = 15;
 inline constexpr unsigned coroutines = 15;
 inline constexpr int restarts = 3;
 inline constexpr int restarts_needed = support::slowly ? 1 : restarts;
-/// At most. Not a time: however slow the machine is, there is progress between two faults.
+/// At most. Not a duration: so there is progress between two faults on a slow machine, too.
 inline constexpr unsigned questions_between_faults = 1100;
 
-/// For URLs. Who has sent something into the black hole waits that long, in vain.
+/// For URLs. A request into the black hole waits that long, in vain.
 inline constexpr const char* deadlines = "operation_timeout=300ms&connect_timeout=1s";
 
-/// Somebody who speaks to the server past the gate, and goes through restarts.
+/// A connection that does not go through the gate, and is opened again after restarts.
 template <class Connector>
 class admin {
 public:
@@ -88,27 +88,27 @@ private:
 };
 
 template <class Server>
-class trial {
+class run {
 public:
-    explicit trial(Server& of)
+    explicit run(Server& of)
         : of_(&of), between_(of.real().port()), pool_(of.through(between_.port()), settings()) {
         if constexpr (requires { of.not_a_connection(); }) between_.overlook(of.not_a_connection());
     }
 
-    void run() {
-        std::vector<std::thread> crew;
+    void run_all() {
+        std::vector<std::thread> all;
         for (unsigned i = 0; i < threads; ++i)
-            crew.emplace_back([this, i] { ask_as_thread(i + 1); });
-        crew.emplace_back([this] { ask_as_coroutines(); });
+            all.emplace_back([this, i] { ask_as_thread(i + 1); });
+        all.emplace_back([this] { ask_as_coroutines(); });
         disturb();
-        for (std::thread& each : crew) each.join();
+        for (std::thread& each : all) each.join();
         report();
         judge();
     }
 
 private:
-    /// Every call of the connector ends by its own deadlines. If the pool gave up calls first, as
-    /// it does on a machine that is slow enough, the connections of these would count beside `max`.
+    /// Calls of the connector end by their own deadlines. If the pool abandoned them first, as it
+    /// does on a slow machine, their connections would exist beside `max` others.
     static cenote::options settings() {
         cenote::options all = support::patient(max_connections);
         all.acquire_timeout = cenote::options{}.acquire_timeout;
@@ -135,7 +135,7 @@ private:
     void fault(dice& d);
     void fault_at_the_gate(dice& d);
     void restart();
-    void look_in_calm();
+    void check_in_calm();
 
     void report();
     void judge();
@@ -147,14 +147,14 @@ private:
     unsigned faults_ = 0;
     unsigned kills_ = 0;
     int restarts_ = 0;
-    int calm_looks_ = 0;
-    /// As the server counts: whenever it was asked, and in calm moments.
+    int calm_checks_ = 0;
+    /// Connections that the server counted: at any time, and in calm moments.
     int most_ = 0;
     int most_in_calm_ = 0;
 };
 
 template <class Server>
-void trial<Server>::ask_as_thread(unsigned seed) {
+void run<Server>::ask_as_thread(unsigned seed) {
     dice d(seed);
     while (!book_.over()) {
         try {
@@ -169,7 +169,7 @@ void trial<Server>::ask_as_thread(unsigned seed) {
 }
 
 template <class Server>
-void trial<Server>::ask_as_coroutines() {
+void run<Server>::ask_as_coroutines() {
     asio::io_context loop;
     auto show = [](const std::exception_ptr& e) {
         if (e) std::rethrow_exception(e);
@@ -182,24 +182,23 @@ void trial<Server>::ask_as_coroutines() {
 }
 
 template <class Server>
-awaitable<void> trial<Server>::ask_as_coroutine(asker* who) {
+awaitable<void> run<Server>::ask_as_coroutine(asker* who) {
     while (!book_.over()) {
         try {
             co_await ask_cancellably(who);
         } catch (const cenote::server_error&) {
             ++book_.lost;
         } catch (const cenote::pool_error& e) {
-            ++(e.code() == cenote::errc::canceled ? book_.cancelled : book_.not_served);
+            ++(e.code() == cenote::errc::canceled ? book_.canceled : book_.not_served);
         } catch (const boost::system::system_error&) {
-            ++book_.cancelled;
+            ++book_.canceled;
         }
     }
 }
 
-/// Mostly while it holds a lease: all of them wait in line most of the time, where a cancel costs
-/// nothing.
+/// Mostly with a lease: coroutines wait in line most of the time, where a cancellation is harmless.
 template <class Server>
-awaitable<void> trial<Server>::ask_cancellably(asker* who) {
+awaitable<void> run<Server>::ask_cancellably(asker* who) {
     asio::any_io_executor here = co_await asio::this_coro::executor;
     auto slot = asio::bind_cancellation_slot(who->cancel.slot(), asio::use_awaitable);
     if (who->d() % 8 == 0) {
@@ -213,14 +212,14 @@ awaitable<void> trial<Server>::ask_cancellably(asker* who) {
 }
 
 template <class Server>
-awaitable<void> trial<Server>::lease_and_ask(asker* who) {
+awaitable<void> run<Server>::lease_and_ask(asker* who) {
     auto lease = co_await pool_.async_acquire(asio::use_awaitable);
     co_await of_->ask_awaited(&*lease, &book_, &who->d);
 }
 
-/// On the loop of those who ask: a signal is not for several threads.
+/// On the loop of the coroutines: a cancellation signal is not thread-safe.
 template <class Server>
-awaitable<void> trial<Server>::cancel_at_random(std::deque<asker>* all) {
+awaitable<void> run<Server>::cancel_at_random(std::deque<asker>* all) {
     asio::steady_timer timer(co_await asio::this_coro::executor);
     dice d(99);
     while (!book_.over()) {
@@ -232,7 +231,7 @@ awaitable<void> trial<Server>::cancel_at_random(std::deque<asker>* all) {
 }
 
 template <class Server>
-void trial<Server>::disturb() {
+void run<Server>::disturb() {
     dice d(7);
     while (!book_.over()) {
         std::uint64_t until = book_.right + d() % questions_between_faults;
@@ -240,13 +239,13 @@ void trial<Server>::disturb() {
         most_ = std::max(most_, of_->count());
         fault(d);
         if (restarts_ < restarts && book_.progress() * (restarts + 1) > restarts_ + 1) restart();
-        if (++faults_ % 16 == 0 || (book_.progress() >= 1 && calm_looks_ == 0)) look_in_calm();
-        book_.seen_all = restarts_ >= restarts_needed && calm_looks_ > 0;
+        if (++faults_ % 16 == 0 || (book_.progress() >= 1 && calm_checks_ == 0)) check_in_calm();
+        book_.seen_all = restarts_ >= restarts_needed && calm_checks_ > 0;
     }
 }
 
 template <class Server>
-void trial<Server>::fault(dice& d) {
+void run<Server>::fault(dice& d) {
     if constexpr (requires { of_->kill_some(); }) {
         if (d() % 6 == 0) {
             of_->kill_some();
@@ -255,15 +254,15 @@ void trial<Server>::fault(dice& d) {
         }
     }
     fault_at_the_gate(d);
-    // Nothing depends on how long it lasts: all is well while it does and afterwards.
+    // Any duration will do: no wrong answer may come during the fault or after it.
     std::this_thread::sleep_for(std::chrono::milliseconds(1 + d() % 15));
     between_.pass();
 }
 
 template <class Server>
-void trial<Server>::fault_at_the_gate(dice& d) {
+void run<Server>::fault_at_the_gate(dice& d) {
     using ending = support::gate::ending;
-    // Seldom, since all wait for their deadlines then.
+    // Rarely, since all requests then wait for their deadlines.
     if (d() % 40 == 0) return between_.black_hole();
     switch (d() % 10) {
         case 0: return between_.reset_all();
@@ -275,76 +274,73 @@ void trial<Server>::fault_at_the_gate(dice& d) {
         case 6: return between_.hold_replies();
         case 7: return between_.accept_and_be_silent();
         case 8: return between_.refuse();
-        // Every byte, so that the first is a wrong one: these servers send each answer at once, and
-        // no answer begins with what was asked. That a byte of the word itself is another one, no
-        // client can notice.
+        // Every byte, so that the first one is wrong: these servers send each answer at once, and
+        // no answer begins with the word. A client cannot notice a wrong byte in the word itself.
         default: return between_.corrupt(1);
     }
 }
 
-/// As it is done by people, and as it happens to them.
+/// An orderly restart and a crash, in turn.
 template <class Server>
-void trial<Server>::restart() {
+void run<Server>::restart() {
     using ending = support::real_server::ending;
     of_->real().restart(restarts_++ % 2 == 0 ? ending::fast : ending::immediate);
 }
 
-/// A server learns that a client has hung up some time after it did, and counts it meanwhile: with
-/// reconnects on their way it may count more than there are, whatever the pool does. So what it
-/// counts is looked at when nobody is given a reason to reconnect, and nobody does: then, as soon
-/// as it has noticed all who left, it never counts more than there may be.
+/// A server notices late that a client has closed its connection: during reconnects it may count
+/// more connections than exist. So the count is checked while nothing causes a reconnect: as soon
+/// as the server has noticed all closed connections, it never counts more than `max_connections`.
 template <class Server>
-void trial<Server>::look_in_calm() {
+void run<Server>::check_in_calm() {
     book_.calm = true;
     std::size_t came = 0;
     EXPECT_TRUE(support::eventually([&] {
         came = between_.accepted();
         bool opening = pool_.stats().opening > 0;
         return of_->count() <= max_connections && !opening && between_.accepted() == came;
-    })) << "the server keeps counting more than there may be";
+    })) << "the server keeps counting too many connections";
     for (int i = 0; i < 5; ++i) {
         int count = of_->count();
         if (between_.accepted() != came) break;
         most_in_calm_ = std::max(most_in_calm_, count);
-        ++calm_looks_;
+        ++calm_checks_;
     }
     book_.calm = false;
 }
 
 template <class Server>
-void trial<Server>::report() {
+void run<Server>::report() {
     auto number = [](std::uint64_t n) { return static_cast<unsigned long long>(n); };
     std::printf(
         "%llu right, %llu wrong, %llu inherited in %.1f s; %u faults, %u kills, %d restarts; "
-        "%llu lost, %llu cancelled, %llu not served\n",
+        "%llu lost, %llu canceled, %llu not served\n",
         number(book_.right), number(book_.wrong), number(book_.inherited),
         std::chrono::duration<double>(book_.took()).count(), faults_ - kills_, kills_, restarts_,
-        number(book_.lost), number(book_.cancelled), number(book_.not_served));
+        number(book_.lost), number(book_.canceled), number(book_.not_served));
     std::printf(
         "%llu connections, at most %llu at once; the server saw at most %d in %d calm moments, "
         "%d in others\n",
-        number(between_.accepted()), number(between_.most_at_once()), most_in_calm_, calm_looks_,
+        number(between_.accepted()), number(between_.most_at_once()), most_in_calm_, calm_checks_,
         most_);
 }
 
 template <class Server>
-void trial<Server>::judge() {
+void run<Server>::judge() {
     EXPECT_EQ(book_.wrong, 0U);
     EXPECT_EQ(book_.inherited, 0U);
     EXPECT_TRUE(book_.enough());
     EXPECT_GE(restarts_, restarts_needed);
-    // At all times, faults or not: here, too, somebody is counted until they hang up, but it is
-    // the kernel that tells, at once.
+    // At all times: the gate learns of a closed connection from the kernel, at once.
     EXPECT_LE(between_.most_at_once(), std::size_t{max_connections});
-    EXPECT_GT(calm_looks_, 0);
+    EXPECT_GT(calm_checks_, 0);
     EXPECT_LE(most_in_calm_, max_connections);
     EXPECT_TRUE(support::eventually([&] { return of_->count() <= max_connections; }));
 }
 
 template <class Server>
-void try_out() {
+void run_echo() {
     Server of;
-    trial<Server>(of).run();
+    run<Server>(of).run_all();
 }
 
 }  // namespace echo

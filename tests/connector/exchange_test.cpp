@@ -1,4 +1,4 @@
-// Dirty until proven clean.
+// Exchanges: which of them leave a connection usable.
 #include "connector/exchange.hpp"
 
 #include <chrono>
@@ -48,7 +48,7 @@ TEST(exchange, is_moved_without_an_end) {
     EXPECT_TRUE(of.idle());
 }
 
-TEST(exchange, does_not_mend_what_is_broken) {
+TEST(exchange, does_not_repair_a_broken_connection) {
     condition of;
     exchange one(of);
     of.note_broken(error_kind::suspect);

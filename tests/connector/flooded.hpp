@@ -1,5 +1,5 @@
-// How calls end whose server sends without end: by the clock, by their length, and without holding
-// the event loop.
+// Calls whose server sends without end: they end at their deadline or at their limit, and let the
+// event loop run other handlers.
 #pragma once
 
 #include <atomic>
@@ -21,13 +21,13 @@
 
 namespace support {
 
-/// More than the system has on the way between two sockets, which is about 10 MiB.
+/// More than the system buffers between two sockets, which is about 10 MiB.
 inline constexpr std::size_t on_the_way = std::size_t{24} << 20U;
-/// Sent by a server whose client has read some of it: more than is ever on the way.
+/// More than is ever buffered: a server that has sent this much has a client that reads.
 inline constexpr std::size_t a_lot = std::size_t{16} << 20U;
 
-/// A call that would go on for ever, with a timeout of a second. The clock stands still until the
-/// server has sent a lot: whatever happens before is not for lack of time.
+/// A call that would never end, with a timeout of a second. The clock stands still until the server
+/// has sent a lot, so nothing before that is caused by the timeout.
 template <class Call>
 void expect_in_time(const flooding_server& server, Call&& call,
                     std::chrono::nanoseconds timeout = std::chrono::seconds{1}) {
@@ -46,7 +46,7 @@ void expect_in_time(const flooding_server& server, Call&& call,
     EXPECT_TRUE(eventually([&] { return server.present() == 0; }));
 }
 
-/// A call whose reply has a limit: it ends there, in no time at all.
+/// A call whose reply has a limit: it ends there, while the clock stands still.
 template <class Call>
 void expect_in_bounds(const flooding_server& server, std::size_t limit, const std::string& reason,
                       Call&& call) {
@@ -63,7 +63,7 @@ void expect_in_bounds(const flooding_server& server, std::size_t limit, const st
     EXPECT_LT(server.sent() - before, limit + on_the_way);
 }
 
-/// Runs other handlers of the loop until it is stopped, and counts how often they have their turn.
+/// Posts handlers to the loop, one after the other, until it is stopped; counts their turns.
 class others_on_the_loop {
 public:
     explicit others_on_the_loop(boost::asio::io_context& loop) : loop_(loop) { run(); }
@@ -83,8 +83,8 @@ private:
     bool stopped_ = false;
 };
 
-/// A call on this loop that is refused when it has read so much: others must have had their turn at
-/// least once for each 128 KiB.
+/// A call on this loop that fails when it has read `limit` bytes. Another handler must have had a
+/// turn at least once for each 128 KiB.
 template <class Call>
 void expect_turns(boost::asio::io_context& loop, std::size_t limit, Call call) {
     others_on_the_loop others(loop);

@@ -21,7 +21,7 @@ using boost::asio::awaitable;
 using echo::book;
 using echo::dice;
 
-/// A question whose answer is known. Of different sizes, so that answers are of different sizes.
+/// A request whose response is known. Requests have different sizes, and so have the responses.
 struct question {
     std::string word;
     bool streams;
@@ -36,7 +36,7 @@ struct question {
     }
 };
 
-support::nginx_options who_counts() {
+support::nginx_options with_count() {
     support::nginx_options chosen;
     chosen.locations = "location = /count { stub_status; }\n";
     return chosen;
@@ -58,7 +58,7 @@ public:
         question q(b, d);
         if (!q.streams) return q.compare(c.send(q.asked()), b);
         streamed s = c.stream(q.asked());
-        if (q.leaves && !b.calm) return;  // in the middle
+        if (q.leaves && !b.calm) return;  // without reading the body
         response all = s.head();
         while (auto piece = s.next()) all.body += *piece;
         q.compare(all, b);
@@ -71,7 +71,7 @@ public:
         q.compare(got, *b);
     }
 
-    /// Without the one who asks.
+    /// Without the connection of this request.
     int count() {
         std::string text = admin_([](connection& c) { return c.send(get("/count")).body; });
         return std::atoi(text.c_str() + text.find(':') + 1) - 1;
@@ -88,11 +88,11 @@ private:
         }
     }
 
-    support::nginx_server server_{who_counts()};
+    support::nginx_server server_{with_count()};
     echo::admin<connector> admin_{connector(url_of(server_.port()))};
 };
 
-TEST(http_echo, gives_everybody_their_own_word) { echo::try_out<subject>(); }
+TEST(http_echo, returns_to_each_request_its_own_word) { echo::run_echo<subject>(); }
 
 }  // namespace
 }  // namespace cenote::http

@@ -1,5 +1,5 @@
-// Dirty until proven clean: answers that are cut, late, in crumbs, hostile or never asked for leave
-// no connection that anybody would get again.
+// Connections after faults: a response that is cut off, late, split, hostile or unsolicited leaves
+// no connection that is leased again.
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
@@ -70,7 +70,7 @@ TEST_F(http_gate, cuts_after_every_byte_and_the_next_borrower_is_fine) {
     request asked = get("/echo?nonce=all");
     std::size_t whole = 0;
     {
-        // As long as the same answer was without the gate's doing.
+        // The length of the response without a fault.
         auto lease = pool.acquire_for(plenty);
         response r = lease->send(asked);
         whole = std::string("HTTP/1.1 200 OK\r\n\r\n").size() + r.body.size();
@@ -89,16 +89,16 @@ TEST_F(http_gate, cuts_after_every_byte_and_the_next_borrower_is_fine) {
     }
 }
 
-TEST_F(http_gate, brings_crumbs) {
+TEST_F(http_gate, splits_everything_into_single_bytes) {
     gate_.split();
     connection c = connector(url()).open();
-    for (const char* target : {"/chunked", "/", "/echo?nonce=crumbs", "/chunked"})
+    for (const char* target : {"/chunked", "/", "/echo?nonce=split", "/chunked"})
         EXPECT_EQ(c.send(get(target)).status, 200);
-    EXPECT_EQ(await(c.async_send(get("/echo?nonce=crumbs"))).body, "crumbs");
+    EXPECT_EQ(await(c.async_send(get("/echo?nonce=split"))).body, "split");
     EXPECT_TRUE(c.reusable());
 }
 
-/// Sends and is cancelled when the answer is on its way.
+/// The request is canceled while the response is on its way.
 TEST_F(http_gate, keeps_a_late_answer_from_the_next_borrower) {
     http_pool pool{connector(url()), support::patient(1)};
     for (int i = 0; i < 20; ++i) {
@@ -138,7 +138,7 @@ TEST_F(http_gate, keeps_the_answer_of_a_destroyed_coroutine_from_the_next_borrow
     EXPECT_EQ(echo_through(pool, "mine"), "mine");
 }
 
-TEST_F(http_gate, holds_answers_until_time_is_over) {
+TEST_F(http_gate, holds_answers_until_the_deadline) {
     http_pool pool{connector(url()), support::patient(1)};
     {
         auto lease = pool.acquire_for(plenty);
@@ -151,7 +151,7 @@ TEST_F(http_gate, holds_answers_until_time_is_over) {
     EXPECT_EQ(echo_through(pool, "mine"), "mine");
 }
 
-TEST_F(http_gate, ends_idle_connections_and_nobody_gets_them) {
+TEST_F(http_gate, ends_idle_connections_which_are_not_leased_again) {
     http_pool pool{connector(url()), support::patient(1)};
     for (int i = 0; i < 10; ++i) {
         EXPECT_EQ(echo_through(pool, "one"), "one");
@@ -194,7 +194,7 @@ TEST_F(http_gate, is_silent_during_the_handshake) {
     EXPECT_THROW(await(async_connector(to).open()), connection_error);
 }
 
-/// An end that TLS has not announced could be anybody's.
+/// An attacker could have made an end of the stream without a close_notify of TLS.
 TEST_F(http_gate, cannot_shorten_what_is_protected) {
     gate tls(server_->tls_port());
     std::string to = "https://localhost:" + std::to_string(tls.port()) +
@@ -228,14 +228,14 @@ TEST_F(http_gate, stays_idle_between_two_requests_when_an_exception_comes_betwee
     try {
         auto lease = pool.acquire_for(plenty);
         streamed s = lease->stream(get("/large"));
-        throw std::runtime_error("somebody else's");
+        throw std::runtime_error("unrelated");
     } catch (const std::runtime_error&) {
     }
     EXPECT_EQ(echo_through(pool, "mine"), "mine");
     EXPECT_EQ(gate_.accepted(), 2U);
 }
 
-// What no real server says.
+// Responses that no real server sends.
 
 struct http_script : testing::Test {
     static constexpr const char* fine = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -286,14 +286,14 @@ TEST_F(http_script, returns_an_answer_with_something_behind_it_but_not_the_conne
         connector made(url_of(server.port()));
         connection c = made.open();
         EXPECT_LT(c.send(get("/")).status, 300);
-        // What came later is seen by whoever looks.
+        // The next check finds what came later.
         EXPECT_TRUE(eventually([&] { return !made.before_acquire(c); }));
         EXPECT_EQ(made.before_release(c), verdict::discard);
         EXPECT_THROW(c.send(get("/")), not_sent);
     }
 }
 
-TEST_F(http_script, takes_an_answer_that_nobody_asked_for_for_none) {
+TEST_F(http_script, ignores_an_unsolicited_answer) {
     // The body of the answer to a HEAD, as some servers send it, would be the next answer.
     std::string lie = "HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n";
     scripted_server server({{lie + fine}, {fine}});
@@ -347,10 +347,10 @@ TEST_F(http_script, sends_nothing_of_a_request_it_refuses) {
     connection c = connector(url_of(server.port())).open();
     EXPECT_THROW(c.send(get("/\r\nX: y")), std::invalid_argument);
     EXPECT_EQ(c.send(get("/good")).body, "ok");
-    EXPECT_TRUE(server.heard().starts_with("GET /good HTTP/1.1\r\n"));
+    EXPECT_TRUE(server.received().starts_with("GET /good HTTP/1.1\r\n"));
 }
 
-TEST_F(http_script, survives_a_server_that_resets_while_we_write) {
+TEST_F(http_script, survives_a_server_that_resets_during_a_write) {
     scripted_server server({{"", then::reset}});
     for (int i = 0; i < 20; ++i) {
         connection c = connector(url_of(server.port())).open();

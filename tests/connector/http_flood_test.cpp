@@ -1,5 +1,5 @@
 // An HTTP server that sends without end, in the TLS handshake, in heads and in bodies: each call
-// ends in time, takes no more memory than it may, and lets the event loop do other things.
+// ends in time, keeps to its memory limit, and lets the event loop run other handlers.
 #include <boost/asio/io_context.hpp>
 #include <cstddef>
 #include <string>
@@ -29,7 +29,7 @@ flood of_chunks(const std::string& one) {
 }
 flood of_tiny_chunks() { return of_chunks("1\r\nx\r\n"); }
 
-/// "Hello again", which a client has to ignore until the real one comes.
+/// Hello requests, which a client ignores during a handshake.
 flood of_handshake() {
     const std::string hello_request{'\x16', '\x03', '\x03', '\0', '\4', '\0', '\0', '\0', '\0'};
     return {.answers = {""}, .unit = hello_request};
@@ -82,7 +82,7 @@ TEST(http_flood, of_a_head_ends_at_max_header) {
     }
 }
 
-/// A stream is as long as it likes.
+/// A stream has no limit.
 TEST(http_flood, in_a_stream_is_read_on) {
     flooding_server server(of_tiny_chunks());
     connection c = connector{to(server, 0)}.open();

@@ -1,4 +1,4 @@
-// Pools of HTTP connections: who gets which one, and what a restart of the server costs.
+// Pools of HTTP connections: which connection is leased, and what a restart of the server costs.
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -31,7 +31,7 @@
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-// Otherwise it ends a child that starts a thread. Its name is the sanitizer's.
+// Otherwise the thread sanitizer ends a child process that starts a thread. It expects this name.
 // NOLINTNEXTLINE(bugprone-reserved-identifier)
 extern "C" const char* __tsan_default_options();
 extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
@@ -82,7 +82,7 @@ TEST_F(http_pooled, lends_the_same_connection_again) {
     EXPECT_EQ(seen.size(), 1U);
 }
 
-TEST_F(http_pooled, opens_another_one_where_the_server_has_had_enough) {
+TEST_F(http_pooled, opens_another_one_when_the_server_has_closed_it) {
     http_pool pool{connector(url()), support::patient(1)};
     std::set<std::string> seen;
     for (int i = 0; i < 50; ++i) seen.insert(ask(pool, "/five"));
@@ -93,8 +93,8 @@ TEST_F(http_pooled, never_lends_what_the_server_has_closed) {
     connector made(url());
     http_pool pool{made, support::patient(1)};
     std::string first = ask(pool, "/short");
-    // The server hangs up after a while of idleness: when it has done so to who came later, it has
-    // to the pool's.
+    // The server closes idle connections: when it has closed this later one, it has closed that of
+    // the pool, too.
     connection later = made.open();
     later.send(get("/short"));
     ASSERT_TRUE(eventually([&] { return !made.before_acquire(later); }));
@@ -135,7 +135,7 @@ TEST_F(http_pooled, needs_no_thread_on_an_executor) {
     for (int i = 0; i < 100; ++i)
         all.push_back(
             asio::co_spawn(loop, ask_awaited(&pool, std::to_string(i)), asio::use_future));
-    for (int i = 0; i < 100; ++i) {  // in whatever order they end
+    for (int i = 0; i < 100; ++i) {  // in any order
         auto& one = all[static_cast<std::size_t>(i)];
         while (one.wait_for(0s) != std::future_status::ready) loop.run_one_for(100ms);
         EXPECT_EQ(one.get(), std::to_string(i));
@@ -143,7 +143,7 @@ TEST_F(http_pooled, needs_no_thread_on_an_executor) {
     EXPECT_LE(pool.stats().total, 3U);
 }
 
-TEST_F(http_pooled, gives_up_at_once_where_trying_again_does_not_help) {
+TEST_F(http_pooled, gives_up_at_once_if_a_retry_is_useless) {
     std::atomic<int> tried{0};
     struct counting : connector {
         counting(const std::string& to, std::atomic<int>& book) : connector(to), tried(&book) {}
@@ -153,7 +153,7 @@ TEST_F(http_pooled, gives_up_at_once_where_trying_again_does_not_help) {
         }
         std::atomic<int>* tried;
     };
-    // Nobody here trusts the server's authority.
+    // The server's authority is not trusted here.
     std::string secure = "https://u:" + std::string(support::canary_password) +
                          "@localhost:" + std::to_string(server_->tls_port());
     http_pool pool{counting(secure, tried), support::patient(5)};
@@ -184,20 +184,21 @@ TEST_F(http_pooled, leaves_the_parent_s_connections_alone_after_a_fork) {
     EXPECT_EQ(after.substr(0, after.find(' ')), before.substr(0, before.find(' ')));
 }
 
-/// Some who ask all the time, and count.
+/// Threads that send requests all the time, and count.
 class load {
 public:
     static constexpr unsigned size = 8;
 
     explicit load(http_pool& pool) {
-        for (unsigned i = 0; i < size; ++i) crew_.emplace_back([this, &pool, i] { run(pool, i); });
+        for (unsigned i = 0; i < size; ++i)
+            threads_.emplace_back([this, &pool, i] { run(pool, i); });
     }
     load(const load&) = delete;
     load& operator=(const load&) = delete;
     ~load() { stop(); }
     void stop() {
         over_ = true;
-        for (std::thread& each : crew_)
+        for (std::thread& each : threads_)
             if (each.joinable()) each.join();
     }
     int right() const { return right_; }
@@ -222,7 +223,7 @@ private:
     std::atomic<int> right_{0};
     std::atomic<int> wrong_{0};
     std::atomic<int> failed_{0};
-    std::vector<std::thread> crew_;
+    std::vector<std::thread> threads_;
 };
 
 TEST_F(http_pooled, survives_restarts_under_load) {
@@ -238,12 +239,12 @@ TEST_F(http_pooled, survives_restarts_under_load) {
         std::uint64_t opened_before = pool.stats().opened;
         std::uint64_t refused_before = pool.stats().open_failed;
         server.stop(how);
-        // All have noticed, and the pool has tried again in vain.
+        // All threads wait, and the pool has tried to open connections in vain.
         ASSERT_TRUE(eventually([&] {
             cenote::stats now = pool.stats();
             return now.waiting == load::size && now.open_failed > refused_before + 2;
         }));
-        // While it stops, it still accepts for a moment. Each connection fails once at most.
+        // A stopping server still accepts for a moment. Each connection fails at most once.
         std::uint64_t lost = max + pool.stats().opened - opened_before;
         int right_before = busy.right();
         server.start();
@@ -255,8 +256,8 @@ TEST_F(http_pooled, survives_restarts_under_load) {
     EXPECT_EQ(busy.wrong(), 0);
 }
 
-/// A reload lets workers finish what they do: nothing at all may fail but what was sent to a
-/// connection that was being closed just then.
+/// A reload lets the server's workers finish: only a request may fail that meets the close of its
+/// connection.
 TEST_F(http_pooled, survives_reloads_under_load) {
     nginx_server server;
     constexpr int max = 5;

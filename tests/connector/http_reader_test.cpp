@@ -1,4 +1,4 @@
-// What servers may answer, in all pieces; and what none may.
+// The parser of responses: valid ones in pieces of any size, and invalid ones.
 #include "connector/http_reader.hpp"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using testing::HasSubstr;
 
 struct how {
     bool to_head = false;
-    bool ends = false;  // the server hangs up afterwards
+    bool ends = false;  // the stream ends afterwards
     std::optional<std::uint64_t> max_body = 1000;
     std::size_t max_header = 1024;
 };
@@ -67,7 +67,7 @@ outcome read(const std::vector<std::string_view>& pieces, how h) {
     return o;
 }
 
-/// In one piece, in two at every place, and byte by byte: always the same.
+/// In one piece, in two pieces split at every byte, and byte by byte: the outcome is the same.
 outcome read(std::string_view all, how h = {}) {
     outcome whole = read(std::vector{all}, h);
     for (std::size_t i = 1; i < all.size(); ++i) {
@@ -140,7 +140,7 @@ TEST(http_reader, skips_what_comes_before_the_answer) {
     EXPECT_NE(read("HTTP/1.1 099 What\r\nContent-Length: 0\r\n\r\n").refused, "");
 }
 
-TEST(http_reader, knows_when_the_server_hangs_up) {
+TEST(http_reader, handles_the_end_of_the_stream) {
     auto reusable = [](const std::string& lines) {
         return read("HTTP/1." + lines + "Content-Length: 0\r\n\r\n").reusable;
     };
@@ -151,7 +151,7 @@ TEST(http_reader, knows_when_the_server_hangs_up) {
     EXPECT_TRUE(reusable("0 200 OK\r\nConnection: keep-alive\r\n"));
 }
 
-TEST(http_reader, takes_chunks_in_http_1_0_for_the_last_it_believes) {
+TEST(http_reader, does_not_reuse_a_connection_with_chunks_in_http_1_0) {
     outcome o = read(
         "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n"
         "1\r\nx\r\n0\r\n\r\n");
@@ -190,7 +190,7 @@ TEST(http_reader, refuses_doubt_about_where_an_answer_ends) {
         EXPECT_TRUE(refused(lines)) << lines;
 }
 
-TEST(http_reader, refuses_what_is_no_answer) {
+TEST(http_reader, refuses_malformed_answers) {
     for (const char* what :
          {"+OK redis\r\n", "SSH-2.0-x\r\n", "HTTP/2.0 200 OK\r\n\r\n", "HTTP/1.7 200 OK\r\n\r\n",
           "http/1.1 200 OK\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n",
@@ -202,7 +202,7 @@ TEST(http_reader, refuses_what_is_no_answer) {
     EXPECT_NE(read(zero).refused, "");
 }
 
-TEST(http_reader, refuses_chunks_that_are_none) {
+TEST(http_reader, refuses_malformed_chunks) {
     for (const char* chunks :
          {"x\r\n\r\n", "-1\r\n\r\n\r\n", "5\r\nhelloXX0\r\n\r\n", "5\nhello\r\n0\r\n\r\n",
           "FFFFFFFFFFFFFFFFF\r\nx\r\n", " 5\r\nhello\r\n0\r\n\r\n", "5;=\r\nhello\r\n0\r\n\r\n",
@@ -214,7 +214,7 @@ TEST(http_reader, refuses_chunks_that_are_none) {
             << chunks;
 }
 
-TEST(http_reader, refuses_heads_that_are_too_long_however_they_come) {
+TEST(http_reader, refuses_heads_that_are_too_long) {
     std::string line = "X-Filler: " + std::string(88, 'x') + "\r\n";
     std::string head = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n";
     std::string fits = head;
@@ -222,11 +222,11 @@ TEST(http_reader, refuses_heads_that_are_too_long_however_they_come) {
     std::string too_long = fits + line + "\r\n";
     EXPECT_TRUE(read(fits + "\r\n").reusable);
     EXPECT_THAT(read(too_long).refused, HasSubstr("max_header"));
-    // A line at a time, which Beast alone does not count.
+    // Line by line; Beast alone would not count these.
     std::vector<std::string_view> lines = {head};
     for (int i = 0; i < 100; ++i) lines.push_back(line);
     EXPECT_THAT(read(lines, {}).refused, HasSubstr("max_header"));
-    // And announcements without end.
+    // Informational responses without end.
     std::vector<std::string_view> hints(100, "HTTP/1.1 100 Continue\r\n\r\n");
     EXPECT_THAT(read(hints, {}).refused, HasSubstr("max_header"));
 }
@@ -283,7 +283,7 @@ TEST(http_reader, hands_out_the_body_in_pieces) {
     EXPECT_TRUE(reader.has_body());
     EXPECT_EQ(reader.take_body(), "789");
     EXPECT_TRUE(reader.done() && reader.reusable());
-    // The same one reads the next answer.
+    // The reader reads the next response, too.
     reader.begin(false, std::nullopt);
     feed(reader, "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n");
     EXPECT_EQ(reader.take_response().status, 404);

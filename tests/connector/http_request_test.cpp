@@ -1,4 +1,4 @@
-// Requests as bytes, what is refused before anything is sent, and URLs.
+// Requests in the protocol's form, requests that are refused before anything is sent, and URLs.
 #include "connector/http_request.hpp"
 
 #include <chrono>
@@ -109,7 +109,7 @@ TEST(http_request, refuses_fields_that_are_the_connection_s_own) {
         EXPECT_THROW(text_of(get("/").with(own, "1")), std::invalid_argument) << own;
 }
 
-TEST(http_headers, are_found_whatever_their_case) {
+TEST(http_headers, are_found_without_regard_to_case) {
     headers h;
     h.add("Set-Cookie", "a");
     h.add("X", "y");

@@ -1,5 +1,4 @@
-// HTTP connections against a real nginx: what can be asked for, plain and with TLS, blocking and
-// awaited.
+// HTTP connections to a real nginx: their operations, with and without TLS, blocking and awaited.
 #include "cenote/http.hpp"
 
 #include <algorithm>
@@ -72,7 +71,7 @@ struct http_server : testing::Test {
 };
 nginx_server* http_server::server_ = nullptr;
 
-/// Which of the server's connections this is.
+/// The server's number for the connection.
 std::string number_of(connection& c) {
     std::string text = c.send(get("/connection")).body;
     return text.substr(0, text.find(' '));
@@ -134,7 +133,7 @@ TEST_F(http_connection, takes_refusals_for_answers) {
     for (int status : {301, 400, 401, 403, 404, 410, 418, 429, 500, 502, 503, 504}) {
         response r = c.send(get("/status/" + std::to_string(status)));
         EXPECT_EQ(r.status, status);
-        // nginx hangs up after a request it thinks is bad.
+        // nginx closes the connection after a bad request.
         if (!c.reusable()) {
             c = open();
             number = number_of(c);
@@ -190,7 +189,7 @@ TEST_F(http_connection, ends_where_the_server_says_so) {
     EXPECT_FALSE(five.reusable());
 }
 
-TEST_F(http_connection, ends_when_the_server_is_tired_of_it) {
+TEST_F(http_connection, ends_at_the_server_s_limit_of_requests) {
     connector made(plain());
     connection c = made.open();
     EXPECT_EQ(c.send(get("/short")).body, "short");
@@ -226,7 +225,7 @@ TEST_F(http_connection, gives_up_in_time) {
     connection d = made.open();
     d.set_timeout(30ms);
     EXPECT_THROW(await(d.async_send(get("/slow"))), cenote::exchange_timeout);
-    // A lease's timeout is forgotten with it.
+    // The timeout of a lease ends with the lease.
     connection e = made.open();
     e.set_timeout(1ns);
     EXPECT_EQ(made.before_release(e), verdict::keep);
@@ -273,7 +272,7 @@ TEST_F(http_stream, needs_no_reading_if_there_is_nothing_to_read) {
     EXPECT_TRUE(c.reusable());
 }
 
-TEST_F(http_stream, that_is_left_early_takes_the_connection_along) {
+TEST_F(http_stream, that_is_left_early_ends_the_connection) {
     connector made(plain());
     connection c = made.open();
     {
@@ -372,7 +371,7 @@ TEST_F(http_tls, is_verified_and_speaks_http) {
 TEST_F(http_tls, looks_through_the_protection) {
     connector made(secure());
     connection c = made.open();
-    // The server's tickets have come by now, or come while we look.
+    // The server's session tickets have come already, or come during the check.
     for (int i = 0; i < 20; ++i) {
         EXPECT_EQ(c.send(get("/")).body, page);
         EXPECT_EQ(made.before_release(c), verdict::keep);
@@ -399,12 +398,12 @@ std::pair<error_kind, std::string> failure(const std::string& url) {
     return {error_kind::statement, "opened"};
 }
 
-TEST_F(http_tls, refuses_whoever_it_does_not_trust) {
-    // Not the system's authority.
+TEST_F(http_tls, refuses_servers_it_does_not_trust) {
+    // From an authority that the system does not trust.
     std::string port = std::to_string(server_->tls_port());
     auto [kind, text] = failure("https://localhost:" + port);
     EXPECT_EQ(kind, error_kind::final) << text;
-    // Not the one we wanted.
+    // For another name.
     auto other = failure(secure("&tls_server_name=other.example"));
     EXPECT_EQ(other.first, error_kind::final) << other.second;
     EXPECT_THAT(other.second, HasSubstr("mismatch"));
@@ -437,20 +436,20 @@ TEST_F(http_tls, is_not_mistaken_for_plain_text_or_the_other_way_round) {
 struct http_connector : http_server {};
 
 TEST_F(http_connector, says_what_kind_of_failure_it_was) {
-    std::uint16_t nobody = 0;
+    std::uint16_t closed = 0;
     {
         support::gate g(server_->port());
-        nobody = g.port();
+        closed = g.port();
     }
-    EXPECT_EQ(failure("http://127.0.0.1:" + std::to_string(nobody)).first, error_kind::transient);
+    EXPECT_EQ(failure("http://127.0.0.1:" + std::to_string(closed)).first, error_kind::transient);
     auto unknown =
         failure("http://u:" + std::string(support::canary_password) + "@" + support::no_such_host);
     EXPECT_THAT(unknown.second, Not(HasSubstr(support::canary_password)));
-    // Without any name server at all it is not known to be unknown.
+    // Without a name server the lookup fails for another reason.
     EXPECT_TRUE(unknown.first == error_kind::final || unknown.first == error_kind::transient);
 }
 
-TEST_F(http_connector, probes_with_a_look_or_a_request) {
+TEST_F(http_connector, probes_by_a_check_or_a_request) {
     connector looks(plain());
     connection c = looks.open();
     EXPECT_TRUE(looks.probe(c));
@@ -487,14 +486,14 @@ TEST_F(http_connector, resets_nothing_and_closes) {
     EXPECT_THROW(c.send(get("/")), not_sent);
 }
 
-TEST_F(http_connector, forsakes_without_a_word) {
+TEST_F(http_connector, forsakes_without_telling_the_server) {
     connector made(secure());
     connection c = made.open();
     int socket = c.native_handle();
     int other = ::dup(socket);
     made.forsake(c);
     EXPECT_EQ(::fcntl(socket, F_GETFD), -1);
-    // The server has heard nothing: the connection is there.
+    // The server has received nothing: the connection still exists.
     char byte = 0;
     EXPECT_EQ(::recv(other, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0, false);
     ::close(other);

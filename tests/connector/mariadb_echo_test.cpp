@@ -22,7 +22,7 @@ struct dialect {
 
     static constexpr const char* echo = "select ?";
     static constexpr const char* many = "select concat(?, seq) from seq_1_to_20";
-    // Of the first the server does not tell: the reset goes with the next statement.
+    // The server does not report the first change: the reset goes with the next statement.
     static constexpr const char* leave = "select @word := ?";
     static constexpr const char* whose = "select ?, cast(coalesce(@word, '') as char)";
     static constexpr const char* forget = "set @word = null";
@@ -61,7 +61,7 @@ private:
         try {
             c.execute("kill " + std::to_string(id));
         } catch (const statement_error&) {
-            return;  // gone by itself
+            return;  // has ended by itself
         }
     }
     static connector past_the_gate() {
@@ -74,7 +74,7 @@ private:
     echo::admin<connector> admin_{past_the_gate()};
 };
 
-TEST(mariadb_echo, gives_everybody_their_own_word) { echo::try_out<subject>(); }
+TEST(mariadb_echo, returns_to_each_request_its_own_word) { echo::run_echo<subject>(); }
 
 }  // namespace
 }  // namespace cenote::mariadb

@@ -1,4 +1,4 @@
-// MariaDB: what goes wrong, of which kind it is, and what is said about it.
+// MariaDB: errors, their kinds and their texts.
 #include <atomic>
 #include <csignal>
 #include <memory>
@@ -29,7 +29,7 @@ using support::canary_password;
 using support::mariadb_url;
 using support::the_mariadb;
 
-/// What an open threw, blocking and awaited, which must be the same.
+/// The error of an open, which must be the same blocking and awaited.
 struct refusal {
     error_kind kind{};
     int code = 0;
@@ -63,9 +63,9 @@ std::string with(std::string url, const std::string& what, const std::string& in
     return url.replace(url.find(what), what.size(), instead);
 }
 
-TEST(mariadb_open, refuses_who_is_not_allowed) {
+TEST(mariadb_open, is_refused_for_good) {
     expect_refused(with(mariadb_url(), canary_password, "wr0ng"), error_kind::final, 1045);
-    expect_refused(with(mariadb_url(), "app:", "nobody:"), error_kind::final, 1045);
+    expect_refused(with(mariadb_url(), "app:", "stranger:"), error_kind::final, 1045);
     expect_refused(with(mariadb_url(), "/orders", "/mysql"), error_kind::final, 1044);
     the_mariadb().execute_as_admin("create or replace user boss identified by '" +
                                    std::string(canary_password) + "'; grant all on *.* to boss");
@@ -73,12 +73,12 @@ TEST(mariadb_open, refuses_who_is_not_allowed) {
     expect_refused(with(boss, "/orders", "/nowhere"), error_kind::final, 1049);
     expect_refused(mariadb_url("charset=klingon"), error_kind::final, 0);
     expect_refused(mariadb_url("timezone=Nowhere"), error_kind::final, 1298);
-    expect_refused(mariadb_url("sql_mode=WHATEVER"), error_kind::final, 1231);
+    expect_refused(mariadb_url("sql_mode=UNKNOWN"), error_kind::final, 1231);
 }
 
-TEST(mariadb_open, says_that_later_may_be_different) {
-    support::reserved_port nobodys;
-    expect_refused(mariadb_url(nobodys.number()), error_kind::transient, 2002);
+TEST(mariadb_open, fails_for_now) {
+    support::reserved_port unused;
+    expect_refused(mariadb_url(unused.number()), error_kind::transient, 2002);
     the_mariadb().execute_as_admin("create or replace user few identified by '" +
                                    std::string(canary_password) +
                                    "' with max_user_connections 1; grant all on orders.* to few");
@@ -92,7 +92,7 @@ TEST(mariadb_open, finds_too_many_connections) {
     the_mariadb().execute_as_admin("set global max_connections = 10");
     connector to(mariadb_url());
     std::vector<connection> all;
-    // The server may still count those of other tests.
+    // The server may still count connections of other tests.
     EXPECT_TRUE(support::eventually([&] {
         try {
             all.push_back(to.open());
@@ -113,7 +113,7 @@ TEST(mariadb_open, finds_too_many_connections) {
             EXPECT_EQ(more.acquire({.timeout = 1h})->execute("select 2").scalar<int>(), 2);
             over = true;
         });
-        // No tight loop: it tries again after a while, and ever later.
+        // No tight loop: it retries with growing pauses.
         EXPECT_TRUE(support::eventually([&] { return more.stats().open_failed > 0; }));
         EXPECT_TRUE(support::for_a_while([&] { return gate.accepted() <= 3; }));
         EXPECT_TRUE(support::time_passes_in_line(time, more, [&] { return over.load(); }));
@@ -127,7 +127,7 @@ TEST(mariadb_open, finds_too_many_connections) {
     the_mariadb().execute_as_admin("set global max_connections = 40");
 }
 
-TEST(mariadb_open, is_not_tried_again_and_again_with_a_wrong_password) {
+TEST(mariadb_open, is_not_retried_with_a_wrong_password) {
     support::stopped_clock time;
     support::gate gate(the_mariadb().port());
     pool<connection> never{connector{with(mariadb_url(gate.port()), canary_password, "wr0ng")},
@@ -215,7 +215,7 @@ TEST_F(mariadb_error, of_a_killed_connection_is_its_end) {
     EXPECT_TRUE(judged == verdict::discard || judged == verdict::suspect);
 }
 
-TEST_F(mariadb_error, of_a_server_that_only_reads_makes_others_suspect) {
+TEST_F(mariadb_error, of_a_read_only_server_makes_others_suspect) {
     c.execute("create or replace table written (x int)");
     the_mariadb().execute_as_admin("set global read_only = 1");
     EXPECT_EQ(kind_of("insert into written values (1)"), error_kind::suspect);
@@ -254,7 +254,7 @@ std::string tls_url(const support::mariadb_server& s, const std::string& host,
     return with(url, "127.0.0.1", host);
 }
 
-TEST(mariadb_tls, protects_who_proves_its_name) {
+TEST(mariadb_tls, protects_if_the_server_proves_its_name) {
     identities who;
     auto server = tls_server(who, who.all.good());
     for (const char* host : {"localhost", "127.0.0.1"}) {
@@ -281,7 +281,7 @@ TEST(mariadb_tls, protects_who_proves_its_name) {
         mariadb_url(server->port(), "tls=on&tls_ca=" + who.all.stranger().file.string());
     expect_refused(stranger, error_kind::final, 2026);
     expect_refused(mariadb_url(server->port(), "tls=on"), error_kind::final, 2026);
-    // Gone, in the middle of it.
+    // The server closes the connection during the handshake.
     std::string url = tls_url(*server, "localhost", who);
     connection c = connector(url).open();
     server->stop(support::real_server::ending::immediate);
@@ -296,7 +296,7 @@ TEST(mariadb_tls, refuses_another_name) {
     expect_refused(tls_url(*server, "localhost", who), error_kind::final, 2026);
 }
 
-TEST(mariadb_tls, is_not_done_without) {
+TEST(mariadb_tls, is_required) {
     expect_refused(mariadb_url("tls=on"), error_kind::final, 2026);
     support::gate gate(the_mariadb().port());
     gate.accept_and_be_silent();

@@ -1,5 +1,5 @@
-// MariaDB: dirty until proven clean. Whatever ends an exchange early, nobody gets the connection
-// afterwards, and nobody reads another one's reply.
+// MariaDB connections after faults: an exchange that ends early leaves no connection that is leased
+// again, and no borrower reads the reply to another one.
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -37,24 +37,25 @@ using support::the_mariadb;
 
 struct mariadb_fault : testing::Test {
     support::gate gate{the_mariadb().port()};
-    /// Longer than anything here takes, so that only what a test is about times out.
+    /// Longer than any operation here, so that only the operation under test times out.
     const char* patient = "connect_timeout=1min&operation_timeout=1min";
     connector to{mariadb_url(gate.port(), patient)};
     async_connector awaited{mariadb_url(gate.port(), patient)};
 
-    /// A reply has reached the gate, which keeps it.
+    /// Whether a reply has reached the gate, which holds it.
     std::function<bool()> answered() {
         return [this] { return gate.buffered() > 0; };
     }
-    /// Runs the loop until that is so.
+    /// Runs the loop until then.
     bool is_answered(asio::io_context& io) {
         return eventually([&] { return io.poll(), gate.buffered() > 0; });
     }
 };
 
-/// Runs it on a loop of its own and cancels it then. What it threw.
+/// Runs an operation on a loop of its own and cancels it when `when` is true. Returns what it
+/// threw.
 template <class Result>
-std::exception_ptr cancelled(asio::awaitable<Result> what, std::function<bool()> when) {
+std::exception_ptr canceled(asio::awaitable<Result> what, std::function<bool()> when) {
     asio::io_context io;
     asio::cancellation_signal stop;
     std::exception_ptr ended;
@@ -83,13 +84,13 @@ std::function<bool()> after(std::chrono::nanoseconds time) {
     return [end] { return std::chrono::steady_clock::now() >= end; };
 }
 
-TEST_F(mariadb_fault, late_reply_reaches_nobody) {
+TEST_F(mariadb_fault, late_reply_is_never_read) {
     pool<connection> two{to, support::patient(2)};
     {
         auto lease = two.acquire();
         lease->execute("select 1");
         gate.hold_replies();
-        EXPECT_TRUE(cancelled(lease->async_execute("select 'mine'"), answered()));
+        EXPECT_TRUE(canceled(lease->async_execute("select 'mine'"), answered()));
         EXPECT_THROW(lease->execute("select 2"), connection_error);
     }
     gate.pass();
@@ -99,13 +100,13 @@ TEST_F(mariadb_fault, late_reply_reaches_nobody) {
     }
 }
 
-TEST_F(mariadb_fault, cancelled_at_any_time_it_is_never_used_again) {
+TEST_F(mariadb_fault, canceled_at_any_time_it_is_never_used_again) {
     connector direct(mariadb_url());
     for (int i = 0; i < 60; ++i) {
         connection c = direct.open();
         auto error =
-            cancelled(c.async_execute("select concat(?, sleep(0.01))", std::string(10'000, 'q')),
-                      after(i * 300us));
+            canceled(c.async_execute("select concat(?, sleep(0.01))", std::string(10'000, 'q')),
+                     after(i * 300us));
         if (error == nullptr) {
             EXPECT_EQ(direct.before_release(c), verdict::reset_later);
             EXPECT_EQ(c.execute("select ?", i).scalar<int>(), i);
@@ -116,12 +117,12 @@ TEST_F(mariadb_fault, cancelled_at_any_time_it_is_never_used_again) {
     }
 }
 
-TEST_F(mariadb_fault, cancelled_while_it_sends) {
+TEST_F(mariadb_fault, canceled_while_it_sends) {
     std::string long_text = "select length('" + std::string(12'000'000, 'x') + "')";
     connection c = to.open();
-    gate.accept_and_be_silent();  // it does not read
+    gate.accept_and_be_silent();  // reads nothing
     int looks = 0;
-    EXPECT_TRUE(cancelled(c.async_execute(long_text), [&] { return ++looks > 5; }));
+    EXPECT_TRUE(canceled(c.async_execute(long_text), [&] { return ++looks > 5; }));
     EXPECT_EQ(to.before_release(c), verdict::discard);
 }
 
@@ -211,7 +212,7 @@ TEST_F(mariadb_fault, silent_server_costs_a_timeout) {
     EXPECT_THROW(c.execute("select 1"), exchange_timeout);
     d.set_timeout(30ms);
     EXPECT_THROW(await(d.async_execute("select 1")), exchange_timeout);
-    // To close takes no timeout: it waits for nothing.
+    // Closing does not wait.
     auto before = std::chrono::steady_clock::now();
     to.close(c);
     to.close(d);
@@ -226,10 +227,10 @@ TEST_F(mariadb_fault, silent_server_is_not_opened) {
     EXPECT_THROW(await_open(quick_awaited), exchange_timeout);
     std::size_t before = gate.accepted();
     EXPECT_TRUE(
-        cancelled(support::async_opened(&awaited), [&] { return gate.accepted() > before; }));
+        canceled(support::async_opened(&awaited), [&] { return gate.accepted() > before; }));
 }
 
-TEST_F(mariadb_fault, idle_connection_that_ended_is_not_lent) {
+TEST_F(mariadb_fault, idle_connection_that_ended_is_not_leased) {
     pool<connection> one{connector{mariadb_url()}, support::patient(1)};
     std::uint64_t first = one.acquire()->id();
     std::string count =
@@ -241,7 +242,7 @@ TEST_F(mariadb_fault, idle_connection_that_ended_is_not_lent) {
     EXPECT_EQ(backend_of(*lease), lease->id());
 }
 
-TEST_F(mariadb_fault, lost_connection_is_no_signal) {
+TEST_F(mariadb_fault, lost_connection_raises_no_signal) {
     std::signal(SIGPIPE, SIG_DFL);
     connection c = to.open();
     connection d = to.open();
@@ -285,7 +286,7 @@ TEST_F(mariadb_fault, exception_between_request_and_reply) {
     }
 }
 
-TEST_F(mariadb_fault, forsaken_connection_is_closed_without_a_word) {
+TEST_F(mariadb_fault, forsaken_connection_is_closed_silently) {
     connection c = to.open();
     std::uint64_t id = c.id();
     to.forsake(c);

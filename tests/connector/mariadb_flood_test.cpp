@@ -1,5 +1,5 @@
-// A MariaDB that sends without end, at login, in column definitions and in rows: each call ends in
-// time, takes no more memory than it may, and lets the event loop do other things.
+// A MariaDB server that sends without end, at login, in column definitions and in rows: each call
+// ends in time, keeps to its memory limit, and lets the event loop run other handlers.
 #include <boost/asio/io_context.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -39,7 +39,7 @@ std::string packet(unsigned sequence, const std::string& body) {
     return number(body.size(), 3) + number(sequence & 0xffU, 1) + body;
 }
 
-/// The same packet with each of the numbers a packet can have, beginning with this one.
+/// A packet with each sequence number, beginning with this one.
 std::string packets_from(unsigned first, const std::string& body) {
     std::string all;
     for (unsigned i = 0; i < 256; ++i) all += packet(first + i, body);
@@ -72,13 +72,13 @@ std::string prepared() {
     return packet(1, '\0' + number(1, 4) + number(1, 2) + number(0, 2) + '\0' + number(0, 2)) +
            packet(2, column()) + end_of_columns(3);
 }
-/// Before the rows, which begin with the fourth packet.
+/// The packets before the rows; the rows begin with the fourth packet.
 std::string executed() { return packet(1, number(1, 1)) + packet(2, column()) + end_of_columns(3); }
 std::string row(std::size_t size) {
     return number(0, 2) + '\xfd' + number(size, 3) + std::string(size, 'x');
 }
 
-/// Logs in and prepares a statement; then comes this.
+/// After a login and the preparation of a statement.
 flood after_prepare(const std::string& answer, const std::string& unit) {
     return {.greeting = handshake(),
             .answers = {fine(2), fine(1), unknown(), prepared(), answer},
@@ -94,7 +94,7 @@ flood at_login() {
 }
 
 options to(const flooding_server& server, std::size_t max_reply = unlimited) {
-    options o = options::from_url("mariadb://somebody@127.0.0.1/db");
+    options o = options::from_url("mariadb://user@127.0.0.1/db");
     o.port = server.port();
     o.operation_timeout = o.connect_timeout = 1s;
     o.max_reply_bytes = max_reply;
@@ -109,7 +109,7 @@ TEST(mariadb_flood, at_login_ends_it) {
     EXPECT_TRUE(eventually([&] { return server.present() == 0; }));
 }
 
-/// The library refuses packets that are too long for a handshake by itself.
+/// The library itself refuses packets that are too long for a handshake.
 TEST(mariadb_flood, in_a_handshake_ends_it) {
     const flood first{.greeting = long_packet(0), .unit = "x"};
     const flood second{.greeting = handshake(), .answers = {long_packet(2)}, .unit = "x"};
@@ -174,7 +174,7 @@ TEST(mariadb_flood, of_rows_ends_at_max_reply_bytes) {
     }
 }
 
-/// A stream is as long as it likes: only its rows have a limit.
+/// A stream has no limit, only its rows have one.
 TEST(mariadb_flood, of_rows_in_a_stream_is_read_on) {
     flooding_server server(of_rows(10'000));
     connection c = connector{to(server, mebibyte)}.open();

@@ -1,4 +1,4 @@
-// Statements that are kept prepared, and what may happen to them meanwhile.
+// Kept statements, and what may happen to them between two runs.
 #include <cstdint>
 #include <string>
 
@@ -22,7 +22,8 @@ struct mariadb_kept : testing::Test {
         c.execute("insert into kept_test values (1)");
     }
 
-    /// How many the server has of this connection. Asked by another one, which keeps none.
+    /// How many statements of this connection the server has. Queried by another connection, which
+    /// keeps none.
     int prepared() {
         connection other = connector{mariadb_url()}.open();
         return std::stoi(
@@ -50,12 +51,12 @@ TEST_F(mariadb_kept, are_prepared_once) {
     EXPECT_EQ(prepares(), before + 1);
 }
 
-TEST_F(mariadb_kept, are_the_latest_so_many) {
+TEST_F(mariadb_kept, are_the_most_recent_ones) {
     int before = prepared();
     for (int n = 0; n < 10; ++n)
         for (int i = 0; i < 3; ++i)
             EXPECT_EQ(c.execute("select ? + " + std::to_string(n), 1).scalar<int>(), n + 1);
-    // The server may still count statements of a connection that has hung up.
+    // The server may still count statements of a closed connection.
     EXPECT_TRUE(support::eventually([&] { return prepared() <= before + 1; }));
 }
 
@@ -87,8 +88,8 @@ TEST_F(mariadb_kept, are_about_the_database_that_is_used) {
     c.execute("use orders");
 }
 
-/// Types go with each execution, and the server reads a statement again if its tables have changed:
-/// what is stored is what a connection stores that has never seen the table.
+/// Types go with each execution, and the server parses a statement again if its tables have
+/// changed: a kept statement stores what the statement of a new connection stores.
 TEST_F(mariadb_kept, store_what_a_new_statement_stores) {
     connection other = connector{mariadb_url()}.open();
     const char* insert = "insert into kept_stamp(d, n, r) values (?, ?, ?)";
@@ -140,7 +141,7 @@ TEST_F(mariadb_kept, store_what_a_new_statement_stores) {
     other.execute("drop table if exists kept_stamp, kept_next, kept_old");
 }
 
-/// Only what has not been run may be run again.
+/// Only a statement that was not run may be run again.
 TEST_F(mariadb_kept, are_not_run_again_because_of_what_they_do) {
     c.execute("drop procedure if exists half");
     c.execute(
@@ -169,7 +170,7 @@ TEST_F(mariadb_kept, take_values_of_other_types) {
 }
 
 /// The server has a limit for the statements of all its clients together.
-TEST_F(mariadb_kept, make_room_when_the_server_has_none) {
+TEST_F(mariadb_kept, are_closed_when_the_server_has_no_room) {
     connection roomy = connector{mariadb_url("statement_cache=100")}.open();
     std::string few = std::to_string(prepared() + 5);
     support::the_mariadb().execute_as_admin("set global max_prepared_stmt_count = " + few);
@@ -182,9 +183,9 @@ TEST_F(mariadb_kept, make_room_when_the_server_has_none) {
     support::the_mariadb().execute_as_admin("set global max_prepared_stmt_count = 16382");
 }
 
-/// What the server says when it has tried in vain to do it itself.
-TEST_F(mariadb_kept, are_prepared_anew_if_the_server_wants_it_and_nothing_can_be_done_twice) {
-    // Not in the session: when that changes, nothing is kept.
+/// The error of a server that has failed to prepare the statement again by itself.
+TEST_F(mariadb_kept, are_prepared_again_if_the_server_asks_for_it_and_nothing_is_done_twice) {
+    // Not a change of the session, after which no statement is kept.
     const char* fails_once =
         "begin if (select fails from kept_fails) then update kept_fails set fails = 0; "
         "signal sqlstate 'HY000' set mysql_errno = 1615; end if; ";

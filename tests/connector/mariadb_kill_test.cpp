@@ -1,4 +1,4 @@
-// MariaDB: a statement that is given up is stopped in the server, and no other one is.
+// MariaDB: an abandoned statement is stopped on the server, and no other one is.
 #include <atomic>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
@@ -28,16 +28,16 @@ using support::eventually;
 using support::mariadb_url;
 using support::the_mariadb;
 
-/// Far longer than a test may take.
+/// Far longer than a test takes.
 constexpr const char* endless = "select sleep(3600), ?";
 
-/// How many statements of the tests' the server works on.
+/// How many statements of the tests the server is running.
 int running() {
     return std::stoi(the_mariadb().execute_as_admin(
         "select count(*) from information_schema.processlist where user = 'app' and "
         "info like '%sleep(%'"));
 }
-/// How many of them wait for somebody to read their rows.
+/// How many of them wait for a client to read their rows.
 int writing() {
     return std::stoi(the_mariadb().execute_as_admin(
         "select count(*) from information_schema.processlist where user = 'app' and "
@@ -52,11 +52,12 @@ struct mariadb_kill : testing::Test {
     connector to{mariadb_url()};
     connection c = to.open();
 
-    /// Asks, and gives up when the server is at work. The clock does not run meanwhile: the kill
-    /// has a time limit, too.
+    /// Runs a statement, and lets it time out when the server is working. The clock stands still
+    /// until then: the cancellation has a time limit, too.
     template <class Ask>
     void expect_stopped(Ask ask) {
-        std::jthread asks;  // joined when the clock runs again, also if the server cannot be asked
+        std::jthread
+            asks;  // joined when the clock runs again, even if a query to the server throws
         support::stopped_clock time;
         c.set_timeout(50ms);
         asks = std::jthread([&] { EXPECT_THROW(ask(), exchange_timeout); });
@@ -72,13 +73,13 @@ TEST_F(mariadb_kill, stops_what_took_too_long) {
     EXPECT_EQ(to.before_release(c), verdict::discard);
 }
 
-/// A server that computes does not look whether anybody is still there.
+/// While it computes, the server does not check whether the client is still connected.
 TEST_F(mariadb_kill, stops_what_would_not_notice) {
     expect_stopped(
         [&] { c.execute("select benchmark(1000000000000, sha2('x', 512)) + sleep(0)"); });
 }
 
-TEST_F(mariadb_kill, stops_what_was_cancelled) {
+TEST_F(mariadb_kill, stops_what_was_canceled) {
     asio::io_context io;
     asio::cancellation_signal stop;
     std::exception_ptr ended;
@@ -112,13 +113,13 @@ TEST_F(mariadb_kill, stops_the_first_statement_of_a_lease) {
     expect_stopped([&] { c.execute(endless, 1); });
 }
 
-TEST_F(mariadb_kill, stops_rows_that_nobody_reads) {
+TEST_F(mariadb_kill, stops_rows_that_are_not_read) {
     std::optional<cursor> rows =
         c.stream("select repeat('x', 100000), if(seq < 200, 0, sleep(3600)) from seq_1_to_1000");
     EXPECT_TRUE(rows->next());
     EXPECT_TRUE(eventually(some_write));
     rows.reset();
-    // A server that waits in a write sees only that the connection is closed.
+    // A server that waits in a write notices only that the connection is closed.
     EXPECT_EQ(to.before_release(c), verdict::discard);
     to.close(c);
     EXPECT_TRUE(eventually(none_runs));
@@ -131,8 +132,8 @@ TEST_F(mariadb_kill, stops_what_waits_for_a_table) {
     expect_stopped([&] { c.execute("select x, sleep(0) from awaited"); });
 }
 
-/// Whoever opens in place of one that was given up, or works beside it, is left alone.
-TEST_F(mariadb_kill, stops_nobody_else) {
+/// Connections that replace the abandoned one, or work beside it, are not affected.
+TEST_F(mariadb_kill, stops_no_other_statement) {
     pool<connection> four{to, support::patient(4)};
     std::atomic<int> given_up{0};
     std::atomic<int> interrupted{0};

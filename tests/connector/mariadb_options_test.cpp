@@ -1,4 +1,4 @@
-// URLs of MariaDB: what they mean, and what is said of those that mean nothing.
+// URLs of MariaDB: their meaning, and the errors of invalid ones.
 #include <stdexcept>
 #include <string>
 
@@ -48,7 +48,7 @@ TEST(mariadb_options, have_defaults) {
     EXPECT_EQ(o.reset, reset_mode::with_next);
 }
 
-std::string complaint(const std::string& url) {
+std::string refusal(const std::string& url) {
     try {
         static_cast<void>(options::from_url(url));
     } catch (const invalid_url& e) {
@@ -59,7 +59,7 @@ std::string complaint(const std::string& url) {
 
 TEST(mariadb_options, are_refused_with_a_reason_that_quotes_nothing) {
     const std::string good = "mariadb://app:s3cret@h/db";
-    EXPECT_EQ(complaint(good), "none");
+    EXPECT_EQ(refusal(good), "none");
     struct bad {
         std::string url;
         std::string says;
@@ -88,13 +88,13 @@ TEST(mariadb_options, are_refused_with_a_reason_that_quotes_nothing) {
         {"mariadb://app:s3cret@h/d%00b", "zero byte"},
     };
     for (const bad& each : all) {
-        std::string said = complaint(each.url);
-        EXPECT_NE(said.find(each.says), std::string::npos) << each.url << ": " << said;
-        EXPECT_EQ(said.find("s3cret"), std::string::npos) << said;
+        std::string why = refusal(each.url);
+        EXPECT_NE(why.find(each.says), std::string::npos) << each.url << ": " << why;
+        EXPECT_EQ(why.find("s3cret"), std::string::npos) << why;
     }
 }
 
-TEST(mariadb_options, are_checked_where_they_come_from_no_url) {
+TEST(mariadb_options, are_checked_by_the_connector_too) {
     options o = options::from_url("mariadb://app@h/db");
     o.sql_mode = "'; drop";
     EXPECT_THROW(connector{o}, std::invalid_argument);

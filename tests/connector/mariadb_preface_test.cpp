@@ -1,4 +1,4 @@
-// What goes in front of the library's requests, and comes in front of the replies to them.
+// Packets in front of the library's request, and their replies in front of its reply.
 #include "connector/mariadb_preface.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ const std::string behind = "what the library asked for";
 
 std::string packets() { return packet_of(31, {}) + packet_of(3, "SET x"); }
 
-/// What is left of these bytes if they come in pieces of that size.
+/// What is left of these bytes if they come in pieces of this size.
 std::string left_of(preface& p, const std::string& all, std::size_t piece) {
     std::string left;
     for (std::size_t at = 0; at < all.size() && !p.refused(); at += piece) {
@@ -47,7 +47,7 @@ TEST(mariadb_preface, is_sent_in_pieces) {
     EXPECT_TRUE(p.unsent().empty());
 }
 
-TEST(mariadb_preface, takes_its_replies_out_of_whatever_pieces_they_come_in) {
+TEST(mariadb_preface, takes_its_replies_out_of_pieces_of_any_size) {
     const std::string all = yes + yes + behind;
     for (std::size_t piece = 1; piece <= all.size(); ++piece) {
         preface p;
@@ -72,7 +72,7 @@ TEST(mariadb_preface, tells_why_it_was_refused) {
     }
 }
 
-TEST(mariadb_preface, refuses_what_is_no_answer) {
+TEST(mariadb_preface, refuses_malformed_replies) {
     for (const std::string& odd : {"\0\0\0\x01"s, "\x01\0\0\x01\xfe"s, "\x01\0\0\x01\x05"s,
                                    "\x01\0\0\x01\xff"s, "\x03\0\0\x01\xff\x28\x04"s}) {
         preface p;
@@ -84,7 +84,7 @@ TEST(mariadb_preface, refuses_what_is_no_answer) {
     }
 }
 
-TEST(mariadb_preface, begins_anew_after_a_long_answer) {
+TEST(mariadb_preface, begins_again_after_a_long_reply) {
     preface p;
     p.begin({}, 1);
     std::string lengthy = "\xb8\x0b\0\x01\0"s + std::string(2999, 'x');

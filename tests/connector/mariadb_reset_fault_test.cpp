@@ -1,5 +1,5 @@
-// A reset that goes in front of a statement and fails, is cut off or given up: the statement was
-// not run, or ran in a clean session.
+// A reset in front of a statement that fails, is cut off or abandoned: the statement was not run,
+// or ran in a clean session.
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -32,12 +32,12 @@ using support::eventually;
 using support::mariadb_url;
 using support::the_mariadb;
 
-/// Tells the ledger what an earlier lease has left.
+/// Writes into the ledger what an earlier lease has left.
 constexpr const char* note =
     "insert into ledger select ?, coalesce(@mark, ''), @@max_statement_time";
 constexpr const char* leave = "select @mark := 'left'";
 
-/// What a next borrower may ask first: each would write into the ledger.
+/// First operations of the next lease. Each of them writes into the ledger.
 using first = std::function<void(connection&)>;
 const std::map<std::string, first> firsts{
     {"query", [](connection& c) { c.execute(note, "x"); }},
@@ -67,9 +67,9 @@ struct mariadb_reset_fault : testing::Test {
 
     support::gate gate{the_mariadb().port()};
     connector to{mariadb_url(gate.port())};
-    connection aside = connector{mariadb_url()}.open();  // past the gate
+    connection aside = connector{mariadb_url()}.open();  // not through the gate
 
-    /// A session that owes a reset.
+    /// A session with a pending reset.
     connection owing() {
         connection c = to.open();
         c.execute(leave);
@@ -81,7 +81,7 @@ struct mariadb_reset_fault : testing::Test {
         return aside.execute("select cast(" + what + " as char) from ledger").scalar<std::string>();
     }
     void clear() { aside.execute("delete from ledger"); }
-    /// Returns when the server can no longer execute what was sent.
+    /// Returns when the server can no longer execute the statement.
     void end(connection& c) {
         std::string there = "select count(*) from information_schema.processlist where id = " +
                             std::to_string(c.id());
@@ -107,8 +107,8 @@ struct mariadb_reset_fault : testing::Test {
 TEST_F(mariadb_reset_fault, refused_it_keeps_the_statement_from_running) {
     const std::map<std::string, std::string> refusals{
         {"SET NAMES", "SET NAMEX"},                                             // bad grammar
-        {"'utf8mb4'", "'nothing'"},                                             // no such thing
-        {std::string("\x01\0\0\0\x1f", 5), std::string("\x01\0\0\0\x7f", 5)}};  // no such command
+        {"'utf8mb4'", "'nothing'"},                                             // unknown charset
+        {std::string("\x01\0\0\0\x1f", 5), std::string("\x01\0\0\0\x7f", 5)}};  // unknown command
     for (const auto& [what, into] : refusals)
         for (const auto& [name, ask] : firsts) {
             connection c = owing();
@@ -119,7 +119,7 @@ TEST_F(mariadb_reset_fault, refused_it_keeps_the_statement_from_running) {
         }
 }
 
-TEST_F(mariadb_reset_fault, killed_while_it_owes_the_statement_does_not_run) {
+TEST_F(mariadb_reset_fault, killed_while_it_is_pending_the_statement_does_not_run) {
     for (const auto& [name, ask] : firsts) {
         connection c = owing();
         std::string id = std::to_string(c.id());
@@ -129,9 +129,9 @@ TEST_F(mariadb_reset_fault, killed_while_it_owes_the_statement_does_not_run) {
     }
 }
 
-/// Wherever the replies end, a statement that is said not to have run has not, and one that has run
-/// found nothing.
-TEST_F(mariadb_reset_fault, cut_off_anywhere_it_says_what_came_of_the_statement) {
+/// Cuts the replies off after each byte: statement_not_run means that the statement was not run,
+/// and a statement that was run has found a clean session.
+TEST_F(mariadb_reset_fault, cut_off_anywhere_it_tells_whether_the_statement_ran) {
     int unrun = 0;
     int unknown = 0;
     bool whole = false;
@@ -171,10 +171,10 @@ TEST_F(mariadb_reset_fault, comes_in_single_bytes) {
     }
 }
 
-/// With a reply that has got so far. False: it was all of it.
-enum class manner { cancelled, destroyed, late };
+/// Abandons an operation after this many bytes of its reply. False: that was the whole reply.
+enum class abandoning { canceled, destroyed, late };
 
-bool give_up_late(connection& c) {
+bool time_out(connection& c) {
     c.set_timeout(30ms);
     try {
         c.execute(note, "x");
@@ -184,8 +184,8 @@ bool give_up_late(connection& c) {
     }
 }
 
-bool give_up(connection& c, support::gate& gate, manner how) {
-    if (how == manner::late) return give_up_late(c);
+bool abandon(connection& c, support::gate& gate, abandoning how) {
+    if (how == abandoning::late) return time_out(c);
     asio::io_context io;
     asio::cancellation_signal stop;
     std::exception_ptr ended;
@@ -200,26 +200,26 @@ bool give_up(connection& c, support::gate& gate, manner how) {
         << "connection " << c.id() << " of\n"
         << the_mariadb().execute_as_admin("show full processlist");
     if (over) return false;
-    if (how == manner::destroyed) return true;
+    if (how == abandoning::destroyed) return true;
     stop.emit(asio::cancellation_type::terminal);
     io.run();
     EXPECT_NE(ended, nullptr);
     return true;
 }
 
-TEST_F(mariadb_reset_fault, given_up_at_every_step_it_is_never_used_again) {
-    for (manner how : {manner::cancelled, manner::destroyed, manner::late}) {
+TEST_F(mariadb_reset_fault, abandoned_at_every_step_it_is_never_used_again) {
+    for (abandoning how : {abandoning::canceled, abandoning::destroyed, abandoning::late}) {
         std::size_t points = 0;
         for (std::size_t i = 0;; i += support::slowly ? 17 : 3, ++points) {
             SCOPED_TRACE(i);
             ASSERT_LT(i, 2000u);
             connection c = owing();
             gate.hold_replies_after(i);
-            if (!give_up(c, gate, how)) break;
+            if (!abandon(c, gate, how)) break;
             EXPECT_EQ(to.before_release(c), verdict::discard);
             EXPECT_THROW(c.execute("select 1"), connection_error);
             end(c);
-            // The reset's reply is as long.
+            // The reply to the reset has the same length.
             if (i < 11) {
                 EXPECT_EQ(ledger(), "0");
             }
@@ -243,8 +243,8 @@ TEST_F(mariadb_reset_fault, statement_that_fails_finds_a_clean_session_and_leave
     EXPECT_TRUE(d.execute("select @mark")[0][0].is_null());
 }
 
-/// The server says so, or hangs up before anybody can read that.
-TEST_F(mariadb_reset_fault, a_statement_that_is_too_long_is_no_fault_of_the_reset) {
+/// The server reports it, or closes the connection before the report can be read.
+TEST_F(mariadb_reset_fault, a_statement_that_is_too_long_is_not_blamed_on_the_reset) {
     the_mariadb().execute_as_admin("set global max_allowed_packet = 1048576");
     connection c = owing();
     the_mariadb().execute_as_admin("set global max_allowed_packet = 16777216");
@@ -267,15 +267,15 @@ TEST_F(mariadb_reset_fault, statements_of_an_earlier_lease_have_ended) {
     EXPECT_THROW(c.execute(made), std::logic_error);
 }
 
-TEST_F(mariadb_reset_fault, is_made_up_for_by_a_probe) {
+TEST_F(mariadb_reset_fault, is_made_by_a_probe) {
     connection c = owing();
     EXPECT_TRUE(to.probe(c));
     EXPECT_EQ(to.before_release(c), verdict::keep);
     EXPECT_TRUE(c.execute("select @mark")[0][0].is_null());
 }
 
-/// Nobody waits for a lock longer than that.
-TEST_F(mariadb_reset_fault, is_made_by_the_pool_if_nobody_comes) {
+/// So a lock is not held for long.
+TEST_F(mariadb_reset_fault, is_made_by_the_pool_without_a_next_lease) {
     pool<connection> one{to, support::patient(1)};
     aside.execute("create or replace function hidden() returns int return get_lock('hidden', 0)");
     one.acquire()->execute("select hidden()");

@@ -1,5 +1,5 @@
-// MariaDB: whatever a lease leaves behind is gone when the next one has said its first word, in
-// whatever way it says it, and in every mode of resets.
+// MariaDB: what a lease leaves in a session is gone after the first operation of the next one,
+// whatever operation that is, and in every reset mode.
 #include <algorithm>
 #include <functional>
 #include <iterator>
@@ -30,16 +30,16 @@ std::string text_of(const sql::value& v) {
 }
 std::string text_of(const sql::result& all) { return all.empty() ? "nothing" : text_of(all[0][0]); }
 
-/// Something that a session can carry: how it is left, and what shows it.
+/// A change of a session: how it is made, and how it is seen.
 struct left_over {
     std::string name;
     std::vector<std::string> leave;
     std::string question;
-    bool tracked = false;  // the server tells of it
-    bool urgent = false;   // or its text does that others may have to wait
+    bool tracked = false;  // the server reports it
+    bool urgent = false;   // its text shows that other connections may have to wait
 };
 
-/// What a reset of the server's leaves as it was, and the ways to keep that from being reported.
+/// Changes that COM_RESET_CONNECTION leaves, and ways to keep the server from reporting them.
 std::vector<left_over> lasting_left_overs() {
     const std::string role = "select current_role()";
     const std::string untracked = "set session_track_state_change = off";
@@ -159,7 +159,7 @@ std::string by_the_library(MYSQL* handle, const std::string& question) {
     return text;
 }
 
-/// The first thing that a lease does.
+/// The first operation of a lease.
 struct first_word {
     std::string name;
     std::function<std::string(connection&, const std::string&)> ask;
@@ -232,11 +232,11 @@ struct mariadb_reset : testing::Test {
             try {
                 c.execute(text);
             } catch (const statement_error&) {
-                continue;  // meant to fail
+                continue;  // fails on purpose
             }
         }
     }
-    /// As the pool does. True: the reset is left to whoever comes next.
+    /// As the pool does. True: the reset is left to the next lease.
     static bool give_back(connector& to, connection& c) {
         verdict said = to.before_release(c);
         if (said == verdict::reset) to.reset(c);
@@ -244,7 +244,7 @@ struct mariadb_reset : testing::Test {
                     said == verdict::keep);
         return said == verdict::reset_later;
     }
-    /// What the next lease inherits, by kind.
+    /// What the next lease inherits.
     static std::set<std::string> inherited(const std::string& parameters, bool resets = true) {
         connector to{mariadb_url(parameters)};
         std::set<std::string> all;
@@ -262,7 +262,7 @@ struct mariadb_reset : testing::Test {
     }
 };
 
-TEST_F(mariadb_reset, leaves_nothing_to_the_next_first_word) {
+TEST_F(mariadb_reset, leaves_nothing_to_the_next_first_operation) {
     EXPECT_EQ(inherited(""), std::set<std::string>{});
 }
 
@@ -270,7 +270,7 @@ TEST_F(mariadb_reset, leaves_nothing_at_release) {
     EXPECT_EQ(inherited("reset=at_release"), std::set<std::string>{});
 }
 
-/// The same program finds what there is to be found.
+/// Without a reset, the same test finds the changes.
 TEST_F(mariadb_reset, is_needed) {
     EXPECT_GE(inherited("", false).size(), all_left_overs().size() - 2);
 }
@@ -282,7 +282,7 @@ TEST_F(mariadb_reset, leaves_by_tracking_what_is_not_tracked) {
     EXPECT_EQ(inherited("reset=by_tracking"), silent);
 }
 
-/// What FOUND_ROWS() tells is an earlier lease's, until a select of one's own.
+/// FOUND_ROWS() would return an earlier lease's number until the first SELECT of the lease.
 TEST_F(mariadb_reset, leaves_no_number_of_rows_that_no_select_has_found) {
     connector to{mariadb_url()};
     for (const char* first : {"update t set x = 7 /* select */", "insert into u select 1 from u"}) {
@@ -298,7 +298,7 @@ TEST_F(mariadb_reset, leaves_no_number_of_rows_that_no_select_has_found) {
     EXPECT_EQ(c.execute("select found_rows()").scalar<int>(), 3);
 }
 
-/// What the library has been told is told it again.
+/// The options of the library are set again.
 TEST_F(mariadb_reset, leaves_nothing_in_the_librarys_handle) {
     connector to{mariadb_url()};
     connection c = to.open();
@@ -319,8 +319,8 @@ TEST_F(mariadb_reset, leaves_nothing_in_the_librarys_handle) {
     EXPECT_EQ(by_the_library(c.native_handle(), "select 1; select 2"), "error 1064");
 }
 
-/// What goes with the next statement, and what others are not kept waiting for.
-TEST_F(mariadb_reset, waits_only_if_it_is_enough_and_keeps_nobody_waiting) {
+/// A reset may wait for the next statement only if it is sufficient and blocks no other connection.
+TEST_F(mariadb_reset, waits_only_if_it_is_sufficient_and_blocks_no_other_connection) {
     connector to{mariadb_url()};
     for (const left_over& each : all_left_overs()) {
         SCOPED_TRACE(each.name);

@@ -1,5 +1,5 @@
-// MariaDB: whatever a session can carry is gone for the next borrower, on the same connection; and
-// what the URL configured is there again.
+// MariaDB: after a reset, changes of the session are gone for the next borrower of the connection,
+// and the settings of the URL apply again.
 #include <functional>
 #include <memory>
 #include <string>
@@ -43,7 +43,7 @@ std::string ask_admin(const std::string& question) {
     return the_mariadb().execute_as_admin(question);
 }
 
-/// Something a session can carry: how to leave it there, and how to see it.
+/// A change of a session: how it is made, and how it is seen.
 struct trace {
     const char* name;
     std::vector<std::string> leave;
@@ -119,8 +119,8 @@ TEST_F(mariadb_session, carries_nothing_to_the_next_lease) {
     EXPECT_EQ(ask_admin("select count(*) from t"), "0\n");  // rolled back
 }
 
-/// Where a reset cannot be said in one block, since BEGIN means something else there.
-TEST_F(mariadb_session, is_reset_where_servers_speak_like_oracle) {
+/// There a reset cannot use one block, since BEGIN has another meaning.
+TEST_F(mariadb_session, is_reset_in_oracle_mode) {
     ask_admin("set @@global.sql_mode = concat('ORACLE,', @@global.sql_mode)");
     std::shared_ptr<void> restored(nullptr,
                                    [](void*) { ask_admin("set @@global.sql_mode = default"); });
@@ -136,8 +136,8 @@ TEST_F(mariadb_session, is_reset_where_servers_speak_like_oracle) {
     EXPECT_EQ(backend_of(c), before);
 }
 
-/// Whatever a database is called, it is found again.
-TEST_F(mariadb_session, finds_back_to_a_database_of_any_name) {
+/// A reset selects the database of the options again.
+TEST_F(mariadb_session, returns_to_a_database_of_any_name) {
     std::string name = "o'ne \\ `two` \"";
     ask_admin("create or replace database `o'ne \\ ``two`` \"`");
     ask_admin("grant all on `o'ne%`.* to app@'%'");
@@ -153,12 +153,12 @@ TEST_F(mariadb_session, finds_back_to_a_database_of_any_name) {
     }
 }
 
-/// Of the whole server.
+/// On the whole server.
 constexpr const char* count_prepared =
     "select variable_value from information_schema.global_status where "
     "variable_name = 'prepared_stmt_count'";
 
-/// The server may still count statements of a connection that has hung up.
+/// The server may still count statements of a closed connection.
 bool none_is_prepared() {
     return support::eventually([] { return ask_admin(count_prepared) == "0\n"; });
 }
@@ -168,7 +168,7 @@ TEST_F(mariadb_session, carries_no_prepared_statement) {
     ASSERT_TRUE(none_is_prepared());
     for (int i = 0; i < 5; ++i) static_cast<void>(c.prepare("select ?"));
     c.execute("select 1");
-    EXPECT_EQ(ask_admin(count_prepared), "6\n");  // with the last one's own
+    EXPECT_EQ(ask_admin(count_prepared), "6\n");  // with that of the last connection
     to.reset(c);
     EXPECT_EQ(ask_admin(count_prepared), "0\n");
 }
@@ -214,7 +214,7 @@ TEST_F(mariadb_session, has_what_its_url_says_at_first_and_after_each_reset) {
     EXPECT_EQ(all(), at_first);
 }
 
-TEST_F(mariadb_session, is_trusted_to_be_tracked_if_told_so) {
+TEST_F(mariadb_session, is_trusted_to_be_tracked_by_tracking) {
     connector trusting(mariadb_url("reset=by_tracking"));
     connection c = trusting.open();
     c.execute("select 1");
@@ -241,7 +241,7 @@ TEST_F(mariadb_session, is_trusted_to_be_tracked_if_told_so) {
     EXPECT_EQ(trusting.before_release(c), verdict::reset);
 }
 
-/// Counts what the pool asks for.
+/// Counts the resets that the pool makes.
 struct counting_connector : connector {
     counting_connector() : connector(mariadb_url()) {}
     void reset(connection& c) {
@@ -251,7 +251,7 @@ struct counting_connector : connector {
     std::shared_ptr<int> resets = std::make_shared<int>(0);
 };
 
-TEST_F(mariadb_session, is_reset_by_the_pool_only_if_something_was_said) {
+TEST_F(mariadb_session, is_reset_by_the_pool_only_after_use) {
     counting_connector counting;
     pool<connection> one{counting, support::patient(1)};
     std::uint64_t id = one.acquire()->id();

@@ -1,4 +1,4 @@
-// MariaDB: values there and back, statements, streams, time limits; blocking and awaited.
+// MariaDB: values in both directions, statements, streams, time limits; blocking and awaited.
 #include "cenote/mariadb.hpp"
 
 #include <atomic>
@@ -221,7 +221,7 @@ TEST_F(mariadb, refuses_what_does_not_fit_and_goes_on) {
     EXPECT_THROW(c.prepare("nonsense"), statement_error);
     EXPECT_THROW(c.stream("select * from nowhere"), statement_error);
     EXPECT_EQ(c.execute("select 1").scalar<int>(), 1);
-    // In the middle of its rows.
+    // With rows left to read.
     cursor rows = c.stream(
         "select if(seq < 3000, seq, (select 1 union select 2)) from "
         "seq_1_to_5000");
@@ -267,7 +267,7 @@ TEST_F(mariadb, gives_up_in_time) {
     asks.join();
     EXPECT_THROW(c.execute("select 1"), connection_error);
     EXPECT_EQ(to.before_release(c), verdict::discard);
-    the_mariadb().kill_backends();  // the statement would sleep on
+    the_mariadb().kill_backends();  // the statement would go on sleeping
 }
 
 TEST_F(mariadb, sends_what_the_socket_does_not_take_at_once) {
@@ -290,7 +290,7 @@ TEST_F(mariadb, looks_the_host_up) {
     EXPECT_EQ(opened.execute("select 1").scalar<int>(), 1);
 }
 
-TEST_F(mariadb, comes_by_a_unix_socket) {
+TEST_F(mariadb, connects_to_a_unix_socket) {
     std::string path = the_mariadb().socket();
     std::string encoded;
     for (char ch : path) (ch == '/') ? encoded += "%2F" : encoded += ch;
@@ -350,7 +350,7 @@ TEST_F(mariadb, is_awaited_on_any_executor) {
     async_connector awaited(mariadb_url());
     connection opened = await_open(awaited);
     for (int i = 0; i < 3; ++i) {
-        await(use(&opened));  // each time another io_context
+        await(use(&opened));  // each time on another io_context
         EXPECT_EQ(opened.execute("select ?", i).scalar<int>(), i);
         EXPECT_TRUE(await(awaited.probe(opened)));
         await(awaited.reset(opened));
@@ -358,7 +358,7 @@ TEST_F(mariadb, is_awaited_on_any_executor) {
     await(misuse(&opened));
     EXPECT_EQ(awaited.before_release(opened), verdict::discard);
     await(awaited.close(opened));
-    the_mariadb().kill_backends();  // the statement would sleep on
+    the_mariadb().kill_backends();  // the statement would go on sleeping
 }
 
 TEST_F(mariadb, is_probed) {

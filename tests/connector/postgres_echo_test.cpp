@@ -36,8 +36,8 @@ public:
     static connector through(std::uint16_t port) {
         return connector(support::postgres_url(port, echo::deadlines));
     }
-    /// Who has given up a statement asks the server to stop it, over a connection that is none: its
-    /// first words are its last ones. They are the length, and the number of such a request.
+    /// An abandoned statement is canceled over a connection that the server does not count. It
+    /// begins with the length and the code of such a request.
     static std::string not_a_connection() { return {"\0\0\0\x10\x04\xd2\x16\x2e", 8}; }
 
     int count() {
@@ -64,7 +64,7 @@ private:
     echo::admin<connector> admin_{past_the_gate()};
 };
 
-TEST(postgres_echo, gives_everybody_their_own_word) { echo::try_out<subject>(); }
+TEST(postgres_echo, returns_to_each_request_its_own_word) { echo::run_echo<subject>(); }
 
 }  // namespace
 }  // namespace cenote::postgres

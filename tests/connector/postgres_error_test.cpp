@@ -1,4 +1,4 @@
-// What goes wrong with PostgreSQL, what it is called, and what a pool makes of it.
+// Errors of PostgreSQL, their kinds and texts, and what a pool does after them.
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -36,7 +36,7 @@ struct told {
     std::string text;
 };
 
-/// What a call throws; what it says must never contain the password.
+/// What a call throws. The text must never contain the password.
 template <class Call>
 told failure_of(Call&& call) {
     try {
@@ -91,7 +91,7 @@ TEST(postgres_error, of_a_statement_harms_nothing) {
     EXPECT_EQ(to.before_release(c), verdict::reset);
 }
 
-/// As administrators demote a server without ending its connections.
+/// Demotes a server without ending its connections, as administrators do.
 struct demoted {
     demoted() { set("alter system set default_transaction_read_only = on"); }
     ~demoted() { set("alter system reset default_transaction_read_only"); }
@@ -102,7 +102,7 @@ struct demoted {
         the_postgres().execute_as_admin(what);
         the_postgres().execute_as_admin("select pg_reload_conf()");
     }
-    /// The server's processes hear of it one by one.
+    /// The processes of the server notice it one by one.
     static bool is_known_to(connection& c) {
         return eventually([&] {
             return c.execute("show default_transaction_read_only").scalar<std::string>() == "on";
@@ -110,12 +110,12 @@ struct demoted {
     }
 };
 
-TEST(postgres_error, of_a_server_that_writes_no_more_is_suspect) {
+TEST(postgres_error, of_a_server_that_no_longer_writes_is_suspect) {
     connector to(postgres_url("reset=by_tag"));
     connection c = to.open();
     demoted server;
     ASSERT_TRUE(demoted::is_known_to(c));
-    c.execute("discard all");  // nothing is left of what this session has set
+    c.execute("discard all");  // drops the settings of this session
     to.reset(c);
     told t = failure_of([&] { c.execute("create table t(i int)"); });
     EXPECT_EQ(t.kind, error_kind::suspect);
@@ -124,7 +124,7 @@ TEST(postgres_error, of_a_server_that_writes_no_more_is_suspect) {
     EXPECT_THROW(c.execute("select 1"), connection_error);
 }
 
-TEST(postgres_error, of_a_server_that_was_not_to_write_is_the_statements) {
+TEST(postgres_error, of_a_server_meant_for_reading_concerns_the_statement) {
     for (const char* role : {"prefer-standby", "read-only"}) {
         demoted server;
         connector to(postgres_url(std::string("target_session_attrs=") + role));
@@ -167,7 +167,7 @@ TEST(postgres_error, of_a_transaction_that_does_not_write_says_nothing_about_the
     EXPECT_EQ(to.before_release(c), verdict::reset);
 }
 
-TEST(postgres_error, of_a_server_that_ends_us_is_suspect) {
+TEST(postgres_error, of_a_server_that_ends_the_connection_is_suspect) {
     connector to(postgres_url());
     connection c = to.open();
     std::thread killer([] {
@@ -185,7 +185,7 @@ TEST(postgres_error, of_a_server_that_ends_us_is_suspect) {
     EXPECT_EQ(to.before_release(c), verdict::suspect);
 }
 
-TEST(postgres_error, of_a_lost_socket_is_of_the_connection) {
+TEST(postgres_error, of_a_lost_socket_concerns_the_connection) {
     support::gate gate(the_postgres().port());
     connector to(postgres_url(gate.port()));
     connection c = to.open();
@@ -195,7 +195,7 @@ TEST(postgres_error, of_a_lost_socket_is_of_the_connection) {
     EXPECT_EQ(to.before_release(c), verdict::discard);
 }
 
-TEST(postgres_error, at_open_is_final_if_trying_again_is_no_use) {
+TEST(postgres_error, at_open_is_final_if_a_retry_is_useless) {
     options o = good();
     o.password = secret("not-it");
     told t = failure_to_open(o);
@@ -211,7 +211,7 @@ TEST(postgres_error, at_open_is_final_if_trying_again_is_no_use) {
     EXPECT_EQ(failure_to_open(o).sqlstate, "3D000");
     EXPECT_EQ(failure_to_open(o).kind, error_kind::final);
     o = good();
-    o.role = "nobody";
+    o.role = "unknown";
     EXPECT_EQ(failure_to_open(o).kind, error_kind::final);
     o = good();
     o.search_path = "a,\"b";
@@ -248,7 +248,7 @@ TEST(postgres_error, does_not_show_a_password_that_the_server_shows) {
     EXPECT_THAT(t.text, HasSubstr("hidden"));
 }
 
-TEST(postgres_role, is_asked_for_by_the_probe) {
+TEST(postgres_role, is_checked_by_the_probe) {
     options o = good();
     o.role_of_server = server_role::read_write;
     connector writes(o);
@@ -264,7 +264,8 @@ TEST(postgres_role, is_asked_for_by_the_probe) {
     };
     set("set default_transaction_read_only = on");
     EXPECT_TRUE(eventually([&] { return !writes.probe(c); }));
-    EXPECT_FALSE(await(async_connector{o}.probe(c)));  // what the connection was opened for counts
+    EXPECT_FALSE(
+        await(async_connector{o}.probe(c)));  // the role for which the connection was opened
     EXPECT_TRUE(leads.probe(d) && leads.probe(e));
     EXPECT_EQ(writes.before_release(c), verdict::keep);
     set("reset default_transaction_read_only");
@@ -289,7 +290,7 @@ TEST(postgres_pool, with_a_wrong_password_gives_up_at_once) {
     EXPECT_LE(gate.accepted(), 2u);
 }
 
-TEST(postgres_pool, beyond_what_the_server_has_waits_its_turn) {
+TEST(postgres_pool, beyond_the_limit_of_the_server_waits) {
     support::stopped_clock time;
     support::postgres_server small({.max_connections = 3});
     support::gate gate(small.port());
@@ -307,7 +308,7 @@ TEST(postgres_pool, beyond_what_the_server_has_waits_its_turn) {
         return [&, times] { return p.stats().open_failed >= refused + times; };
     };
     EXPECT_TRUE(support::time_passes_in_line(time, p, tried(2)));
-    // One after the other, ever more slowly; and none while no time passes.
+    // One after the other, with growing pauses; none while the clock stands still.
     std::size_t before = gate.accepted();
     EXPECT_TRUE(support::for_a_while([&] { return gate.accepted() <= before + 1; }));
     auto end = std::chrono::steady_clock::now() + 500ms;

@@ -1,5 +1,5 @@
-// Dirty until proven clean: whatever happens between a request and the end of its reply, nobody
-// else ever sees that reply.
+// PostgreSQL connections after faults between a request and the end of its reply: no later borrower
+// sees that reply.
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -55,8 +55,9 @@ asio::awaitable<void> ask(pool<connection>& p, std::string nonce, bool& asked) {
     co_await lease->async_execute("select $1::text", nonce);
 }
 
-/// The ChatGPT case: sent, cancelled, given back; and then the reply comes.
-TEST_F(postgres_fault, a_reply_that_nobody_waited_for_is_never_seen) {
+/// The order of events of a known incident: a request is sent and canceled, the connection is given
+/// back, and then the reply comes.
+TEST_F(postgres_fault, a_reply_to_a_canceled_request_is_never_seen) {
     pool<connection> one = pool_of_one();
     for (int i = 0; i < 20; ++i) {
         expect_fine(one);
@@ -81,7 +82,7 @@ TEST_F(postgres_fault, a_reply_that_nobody_waited_for_is_never_seen) {
     expect_fine(one);
 }
 
-TEST_F(postgres_fault, a_cancelled_operation_breaks_its_connection) {
+TEST_F(postgres_fault, a_canceled_operation_breaks_its_connection) {
     connection c = to.open();
     gate.hold_replies();
     asio::io_context io;
@@ -125,7 +126,7 @@ TEST_F(postgres_fault, an_exception_between_request_and_reply_discards) {
     EXPECT_EQ(one.stats().opened, 4u);
 }
 
-/// Cut after each byte of a reply: too short is an error, and complete is complete.
+/// The reply is cut off after each byte: an incomplete reply is an error.
 TEST_F(postgres_fault, a_reply_that_ends_early_is_an_error) {
     std::size_t answered = 0;
     for (std::size_t i = 0; answered == 0; ++i) {
@@ -206,13 +207,13 @@ TEST_F(postgres_fault, a_reset_that_does_not_end_is_an_error) {
     EXPECT_EQ(to.before_release(c), verdict::discard);
 }
 
-TEST_F(postgres_fault, who_was_hung_up_on_is_not_lent) {
+TEST_F(postgres_fault, a_connection_that_the_server_has_closed_is_not_leased) {
     pool<connection> one = pool_of_one();
     expect_fine(one);
     int socket = one.with([](connection& c) { return PQsocket(c.native_handle()); });
     EXPECT_TRUE(eventually([&] { return one.stats().idle == 1; }));
     the_postgres().kill_backends();
-    // That the server's process is gone does not mean that its last words are here.
+    // The process may have ended before its last bytes have arrived.
     pollfd heard{.fd = socket, .events = POLLIN, .revents = 0};
     EXPECT_TRUE(eventually([&] { return ::poll(&heard, 1, 0) > 0; }));
     expect_fine(one);
@@ -224,7 +225,7 @@ TEST_F(postgres_fault, who_was_hung_up_on_is_not_lent) {
     EXPECT_EQ(to.before_release(c), verdict::discard);
 }
 
-TEST_F(postgres_fault, who_has_something_to_say_is_not_lent) {
+TEST_F(postgres_fault, a_connection_with_unread_bytes_is_not_leased) {
     connection c = to.open();
     c.execute("listen news");
     EXPECT_TRUE(to.before_acquire(c));
@@ -233,7 +234,7 @@ TEST_F(postgres_fault, who_has_something_to_say_is_not_lent) {
     EXPECT_EQ(to.before_release(c), verdict::discard);
 }
 
-TEST_F(postgres_fault, a_handle_left_busy_is_not_lent) {
+TEST_F(postgres_fault, a_handle_left_busy_is_not_leased) {
     connection c = to.open();
     PGconn* native = c.native_handle();
     ASSERT_EQ(
@@ -243,7 +244,7 @@ TEST_F(postgres_fault, a_handle_left_busy_is_not_lent) {
     EXPECT_EQ(to.before_release(c), verdict::discard);
 }
 
-TEST_F(postgres_fault, wrong_bytes_harm_nobody) {
+TEST_F(postgres_fault, wrong_bytes_harm_no_later_lease) {
     for (std::size_t nth : {3u, 11u, 29u, 57u, 101u}) {
         gate.pass();
         connection c = to.open();
@@ -252,7 +253,7 @@ TEST_F(postgres_fault, wrong_bytes_harm_nobody) {
         try {
             for (int i = 0; i < 5; ++i) c.execute("select repeat('x', 10)");
         } catch (const server_error&) {
-            continue;  // or a wrong letter, which nothing but TLS would notice
+            continue;  // or a wrong letter, which only TLS would notice
         } catch (const sql::bad_value&) {
             continue;
         }
@@ -262,7 +263,7 @@ TEST_F(postgres_fault, wrong_bytes_harm_nobody) {
     expect_fine(one);
 }
 
-TEST_F(postgres_fault, an_open_has_its_time) {
+TEST_F(postgres_fault, an_open_has_a_time_limit) {
     gate.accept_and_be_silent();
     options hasty = options::from_url(postgres_url(gate.port()));
     hasty.connect_timeout = 60ms;
@@ -282,7 +283,7 @@ TEST_F(postgres_fault, another_host_takes_over) {
     EXPECT_EQ(port_of(c), the_postgres().port());
     gate.pass();
     gate.hold_replies();
-    // The first has half of the time, which is known when it is asked.
+    // The first host has half of the time.
     auto opened_in_half_the_time = [&] {
         support::stopped_clock time;
         gate.reset_all();

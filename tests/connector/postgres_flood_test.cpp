@@ -1,5 +1,5 @@
-// A PostgreSQL that sends without end, at login, in notices and in rows: each call ends in time,
-// takes no more memory than it may, and lets the event loop do other things.
+// A PostgreSQL server that sends without end, at login, in notices and in rows: each call ends in
+// time, keeps to its memory limit, and lets the event loop run other handlers.
 #include <boost/asio/io_context.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -44,11 +44,11 @@ std::string notice() {
     return message('N', text("SNOTICE") + text("C00000") + text("Mmore") + '\0');
 }
 std::string parameter(std::string_view name) { return message('S', text(name) + text("value")); }
-std::string welcome() {
+std::string login() {
     return message('R', number(0, 4)) + parameter("server_version") +
            message('K', number(1, 4) + number(2, 4)) + message('Z', "I");
 }
-/// Of a statement with parameters, before its rows.
+/// The reply to a statement with parameters, before its rows.
 std::string begun() {
     std::string column = text("x") + number(0, 4) + number(0, 2) + number(25, 4) +
                          number(0xffff, 2) + number(0xffffffff, 4) + number(0, 2);
@@ -60,7 +60,7 @@ std::string row(std::size_t size) {
 }
 
 options to(const flooding_server& server, std::size_t max_reply = unlimited) {
-    options o = options::from_url("postgresql://somebody@127.0.0.1/db");
+    options o = options::from_url("postgresql://user@127.0.0.1/db");
     o.hosts.front().port = server.port();
     o.operation_timeout = o.connect_timeout = 1s;
     o.max_reply_bytes = max_reply;
@@ -82,7 +82,7 @@ TEST(postgres_flood, of_parameters_in_a_login_ends_it) {
     expect_in_bounds(server, mebibyte, "sends too much", [&] { connector{to(server)}.open(); });
 }
 
-/// No thread and no socket is left of opens that failed, however many there were.
+/// Failed opens leave no thread and no socket behind.
 TEST(postgres_flood, in_logins_leaves_no_sockets_behind) {
     flooding_server server({.answers = {message('R', number(0, 4))}, .unit = notice()});
     pool<connection> hopeful{connector{to(server)}, support::patient(4)};
@@ -96,7 +96,7 @@ TEST(postgres_flood, in_logins_leaves_no_sockets_behind) {
 }
 
 TEST(postgres_flood, of_notices_in_a_reply_ends_in_time) {
-    flooding_server server({.answers = {welcome(), notice()}, .unit = notice()});
+    flooding_server server({.answers = {login(), notice()}, .unit = notice()});
     expect_in_time(server, [&] { connector{to(server)}.open().execute("select 1"); });
     expect_in_time(server, [&] {
         connection c = await(async_connector{to(server)}.open());
@@ -105,12 +105,12 @@ TEST(postgres_flood, of_notices_in_a_reply_ends_in_time) {
 }
 
 TEST(postgres_flood, of_notices_in_a_stream_ends_in_time) {
-    flooding_server server({.answers = {welcome(), begun()}, .unit = notice()});
+    flooding_server server({.answers = {login(), begun()}, .unit = notice()});
     expect_in_time(server, [&] { connector{to(server)}.open().stream("select 1"); });
 }
 
 TEST(postgres_flood, of_notices_in_a_reset_ends_in_time) {
-    flooding_server server({.answers = {welcome(), notice()}, .unit = notice()});
+    flooding_server server({.answers = {login(), notice()}, .unit = notice()});
     expect_in_time(server, [&] {
         connector c{to(server)};
         connection one = c.open();
@@ -120,7 +120,7 @@ TEST(postgres_flood, of_notices_in_a_reset_ends_in_time) {
 
 TEST(postgres_flood, of_rows_ends_at_max_reply_bytes) {
     for (std::size_t size : {0U, 10U, 100'000U}) {
-        flooding_server server({.answers = {welcome(), begun()}, .unit = row(size)});
+        flooding_server server({.answers = {login(), begun()}, .unit = row(size)});
         options small = to(server, mebibyte);
         expect_in_bounds(server, mebibyte, "max_reply_bytes",
                          [&] { connector{small}.open().execute("select 1"); });
@@ -131,30 +131,30 @@ TEST(postgres_flood, of_rows_ends_at_max_reply_bytes) {
     }
 }
 
-/// One message longer than libpq's buffer: libpq may read all of it in one call. Then what follows
-/// is no message any more, and libpq gives up first. Either way the connection is lost.
+/// One message longer than libpq's buffer: libpq may read all of it in one call. If the bytes that
+/// follow are not a message, libpq fails first. In both cases the connection is lost.
 TEST(postgres_flood, of_one_long_value_ends) {
     constexpr std::uint32_t long_value = 1U << 26U;
     constexpr std::size_t buffer = 2 * std::size_t{long_value};  // libpq doubles it until it fits
     const std::string any_reason;
     std::string head = 'D' + number(long_value + 10, 4) + number(1, 2) + number(long_value, 4);
-    flooding_server server({.answers = {welcome(), begun() + head}, .unit = "x"});
+    flooding_server server({.answers = {login(), begun() + head}, .unit = "x"});
     expect_in_bounds(server, buffer, any_reason,
                      [&] { connector{to(server, mebibyte)}.open().execute("select 1"); });
     expect_in_bounds(server, buffer, any_reason,
                      [&] { connector{to(server, mebibyte)}.open().stream("select 1"); });
 }
 
-/// A stream is as long as it likes: only its rows have a limit.
+/// A stream has no limit, only its rows have one.
 TEST(postgres_flood, of_rows_in_a_stream_is_read_on) {
-    flooding_server server({.answers = {welcome(), begun()}, .unit = row(10'000)});
+    flooding_server server({.answers = {login(), begun()}, .unit = row(10'000)});
     connection c = connector{to(server, mebibyte)}.open();
     cursor rows = c.stream("select 1");
     for (int i = 0; i < 500; ++i) ASSERT_TRUE(rows.next());
 }
 
 TEST(postgres_flood, leaves_the_event_loop_to_others) {
-    flooding_server server({.answers = {welcome(), begun()}, .unit = row(100)});
+    flooding_server server({.answers = {login(), begun()}, .unit = row(100)});
     boost::asio::io_context loop;
     connection c = support::await_on(loop, async_connector{to(server, 64 * mebibyte)}.open());
     support::expect_turns(loop, 64 * mebibyte, [&] { return c.async_execute("select 1"); });

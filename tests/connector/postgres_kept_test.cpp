@@ -1,4 +1,4 @@
-// Statements that are kept prepared, and what may happen to them meanwhile.
+// Kept statements, and what may happen to them between two runs.
 #include <cstddef>
 #include <string>
 #include <tuple>
@@ -48,7 +48,7 @@ TEST_F(postgres_kept, are_prepared_when_they_are_run_again) {
     EXPECT_EQ(await(c.async_execute("select $1::text", "again")).scalar<std::string>(), "again");
 }
 
-TEST_F(postgres_kept, are_the_latest_so_many) {
+TEST_F(postgres_kept, are_the_most_recent_ones) {
     for (int n = 0; n < 10; ++n)
         for (int i = 0; i < 3; ++i) {
             std::string text = "select $1::int + " + std::to_string(n);
@@ -136,7 +136,7 @@ TEST_F(postgres_kept, go_with_a_reset_if_there_are_others) {
         }
 }
 
-/// Literals are read when a statement is prepared, and not again when a setting changes.
+/// The server parses literals when it prepares a statement, and not again when a setting changes.
 TEST_F(postgres_kept, mean_what_their_texts_mean_at_the_time) {
     std::string roomy = postgres_url("statement_cache=50&timezone=UTC");
     auto all_of = [](connection& on) {
@@ -160,16 +160,16 @@ TEST_F(postgres_kept, mean_what_their_texts_mean_at_the_time) {
     for (int i = 0; i < 3; ++i) EXPECT_EQ(all_of(c), at_first);
     EXPECT_GT(prepared(), 0);
     for (const char* one : settings) c.execute(one);
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(all_of(c), then);  // what others have kept
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(all_of(c), then);  // kept by the other session
     to.reset(c);
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(all_of(c), at_first);  // what this one would have
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(all_of(c), at_first);  // this one would have kept that
     c.execute("select set_config('TimeZone', 'America/New_York', false)");
     c.execute("select set_config('DateStyle', 'SQL, DMY', false)");
     c.execute("select set_config('standard_conforming_strings', 'off', false)");
     for (int i = 0; i < 3; ++i) EXPECT_EQ(all_of(c), then);
 }
 
-TEST_F(postgres_kept, are_used_where_nothing_can_be_written) {
+TEST_F(postgres_kept, are_used_in_read_only_sessions) {
     c = connector(postgres_url("statement_cache=50")).open();
     c.only_read();
     for (int i = 0; i < 3; ++i) EXPECT_EQ(c.execute("select a from kept_test").scalar<int>(), 1);
@@ -182,7 +182,7 @@ TEST_F(postgres_kept, are_used_where_nothing_can_be_written) {
     EXPECT_THROW(c.execute("insert into kept_test values (3)"), statement_error);
 }
 
-/// Only what has not been run may be run again.
+/// Only a statement that was not run may be run again.
 TEST_F(postgres_kept, are_not_run_again_because_of_what_they_do) {
     c.execute(
         "create or replace procedure half() language plpgsql as $$ begin "
@@ -193,7 +193,7 @@ TEST_F(postgres_kept, are_not_run_again_because_of_what_they_do) {
     c.execute("drop procedure half");
 }
 
-TEST_F(postgres_kept, are_prepared_anew_after_they_have_failed_a_transaction) {
+TEST_F(postgres_kept, are_prepared_again_after_they_have_failed_a_transaction) {
     for (int i = 0; i < 3; ++i) c.execute("select * from kept_test");
     other.execute("alter table kept_test add column b int");
     auto in_transaction = [&] {
@@ -212,7 +212,7 @@ TEST_F(postgres_kept, are_prepared_anew_after_they_have_failed_a_transaction) {
 }
 
 TEST_F(postgres_kept, do_not_get_in_the_way_of_a_transaction) {
-    for (int n = 0; n < 5; ++n)  // some have to go
+    for (int n = 0; n < 5; ++n)  // some are evicted
         for (int i = 0; i < 2; ++i) c.execute("select " + std::to_string(n));
     c.execute("deallocate all");
     for (int i = 0; i < 3; ++i) {
@@ -233,7 +233,7 @@ TEST_F(postgres_kept, tell_bytes_from_text) {
     }
 }
 
-TEST_F(postgres_kept, do_not_keep_anybody_from_ending_a_transaction) {
+TEST_F(postgres_kept, do_not_prevent_the_end_of_a_transaction) {
     for (int i = 0; i < 5; ++i) {
         c.execute("begin");
         EXPECT_THROW(c.execute("select 1/0"), statement_error);
@@ -256,7 +256,7 @@ TEST_F(postgres_kept, fail_as_others_do) {
     EXPECT_EQ(c.execute("select a from kept_test").scalar<int>(), 1);
 }
 
-/// Each transaction may be on another connection of the server's there.
+/// There each transaction may run on another server connection.
 TEST(postgres_kept_behind_pgbouncer, are_none) {
     support::pgbouncer_server bouncer(support::the_postgres(), {.pool_size = 2});
     connector to{postgres_url(bouncer.port(), "statement_cache=10")};

@@ -1,5 +1,5 @@
-// Kept statements when the types their parameters were derived from change: a statement has to do
-// what it would do if it were new. PostgreSQL infers types once, when a statement is prepared.
+// Kept statements after changes of column types: a kept statement does what a new one would do.
+// PostgreSQL infers the types of parameters only once, when it prepares a statement.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -17,8 +17,8 @@ namespace {
 using support::await;
 using support::postgres_url;
 
-/// Each test blocking and awaited. `c` keeps statements; `other` is another program, which keeps
-/// none and migrates.
+/// Each test blocking and awaited. `c` keeps statements; `other` stands for another program, which
+/// keeps none and migrates.
 struct postgres_kept_types : testing::TestWithParam<bool> {
     postgres_kept_types() {
         for (const char* one : {"drop schema if exists elsewhere cascade",
@@ -35,7 +35,7 @@ struct postgres_kept_types : testing::TestWithParam<bool> {
         if (GetParam()) await(async_connector(url).reset(c));
         else connector(url).reset(c);
     }
-    /// What is in the only column of the latest row, as the server writes it.
+    /// The value in the latest row, in the form of the server.
     std::string latest(const std::string& column = "v", const std::string& table = "stamp") {
         return other
             .execute("select " + column + "::text from " + table + " order by id desc limit 1")
@@ -51,8 +51,8 @@ struct postgres_kept_types : testing::TestWithParam<bool> {
         other.execute("create table stamp(id serial, v " + type + ")");
     }
 
-    /// A statement that was kept while the column had one type stores after a migration exactly
-    /// what a connection stores that has never seen the table.
+    /// After a migration, a statement that was kept before it stores exactly what a new connection
+    /// stores.
     template <class Before, class After>
     void stores_as_new(const std::string& from, const Before& small, const std::string& to,
                        const After& value) {
@@ -81,8 +81,8 @@ struct postgres_kept_types : testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(both, postgres_kept_types, testing::Bool(),
                          [](const auto& how) { return how.param ? "awaited" : "blocking"; });
 
-/// One borrower makes a temporary table that hides a real one with wider columns. The statements it
-/// has kept have the narrow types. The next borrower writes into the real table.
+/// A borrower creates a temporary table that hides a real one with wider columns. Its kept
+/// statements have the narrow types. The next borrower writes into the real table.
 TEST_P(postgres_kept_types, are_not_those_of_a_temporary_table_of_an_earlier_lease) {
     other.execute("create table stamp(id serial, d timestamp, r double precision)");
     const std::string insert = "insert into stamp(d, r) values ($1, $2)";
@@ -132,8 +132,8 @@ TEST_P(postgres_kept_types, do_not_refuse_what_the_new_type_takes) {
     EXPECT_EQ(run("select id from stamp where v = $1", 1).size(), 1u);
 }
 
-/// Whole numbers are kept with types that were inferred. With each type that the server has for the
-/// column afterwards, they are stored and found as by a new statement, or refused as there.
+/// Integers are kept with inferred types. Whatever type the column has afterwards, a kept statement
+/// stores and finds them as a new one does, or is refused as a new one is.
 TEST_P(postgres_kept_types, of_whole_numbers_do_with_every_type) {
     const std::string insert = "insert into stamp(v) values ($1)";
     const std::string find = "select count(*) from stamp where v = $1";
@@ -167,8 +167,8 @@ TEST_P(postgres_kept_types, of_whole_numbers_do_with_every_type) {
                 continue;  // not for columns
             std::string as_new = outcome([&] { return other.execute(insert, value), latest(); });
             std::string as_kept = outcome([&] { return run(insert, value), latest(); });
-            // Decision 0030 names both exceptions: a negative number of an object, and a number
-            // that no row can have in a narrower column.
+            // Decision 0030 names both exceptions: a negative object number, and a number that no
+            // row of a narrower column can have.
             bool number_of_object = after.starts_with("reg") && value < 0;
             EXPECT_EQ(number_of_object ? as_new : as_kept, as_new);
             auto found = [](const sql::result& r) { return std::to_string(r.scalar<int>()); };
@@ -264,8 +264,8 @@ TEST_P(postgres_kept_types, follow_columns_that_are_dropped_and_added) {
     EXPECT_EQ(latest(), "7");
 }
 
-/// The server reads names again when the first temporary table of a session hides a real one, but
-/// not at the second: what was prepared in between stays with the real one.
+/// The server looks names up again when the first temporary table of a session hides a real one,
+/// but not at the second: a statement that was prepared in between would stay with the real one.
 TEST_P(postgres_kept_types, write_into_the_temporary_table_that_hides_another_one) {
     const std::string insert = "insert into stamp(v) values (1)";
     const std::string in_real = "select count(*) from public.stamp";
@@ -300,7 +300,7 @@ TEST_P(postgres_kept_types, write_into_the_temporary_table_that_a_rollback_bring
     EXPECT_EQ(other.execute("select count(*) from public.stamp").scalar<int>(), 0);
 }
 
-/// What a function does that a SELECT calls is not told; a reset asks.
+/// The server does not report what a function in a SELECT does; the reset queries it.
 TEST_P(postgres_kept_types, are_none_in_a_session_that_has_had_a_temporary_table) {
     make("int");
     other.execute(
@@ -320,7 +320,7 @@ TEST_P(postgres_kept_types, are_none_in_a_session_that_has_had_a_temporary_table
     other.execute("drop function hide()");
 }
 
-TEST_P(postgres_kept_types, are_kept_where_no_migration_can_make_them_wrong) {
+TEST_P(postgres_kept_types, are_kept_if_no_migration_can_make_them_wrong) {
     make("int");
     auto keeps = [&](const std::string& text, const auto& value) {
         c = connector(url).open();

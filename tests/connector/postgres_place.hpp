@@ -1,4 +1,4 @@
-// One PostgreSQL for all tests of a program, and how to reach it.
+// One PostgreSQL server for all tests of a program, and how to reach it.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace support {
 
-/// Started when first used, and gone at the end of the program.
+/// Started at its first use, stopped at the end of the program.
 inline postgres_server& the_postgres() {
     static postgres_server one;
     return one;
 }
 
-/// With the parameters that follow the question mark.
+/// `parameters`: what follows the question mark.
 inline std::string postgres_url(std::uint16_t port, const std::string& parameters = {}) {
     return "postgresql://app:" + std::string(canary_password) +
            "@127.0.0.1:" + std::to_string(port) + "/orders" + patiently(parameters);
@@ -31,13 +31,13 @@ inline int backend_of(cenote::postgres::connection& c) {
     return c.execute("select pg_backend_pid()").scalar<int>();
 }
 
-/// For tests that are the same with another server.
+/// For tests that several servers share.
 struct postgres_place {
     using connection = cenote::postgres::connection;
     using connector = cenote::postgres::connector;
     using async_connector = cenote::postgres::async_connector;
 
-    /// Gives back the number it is given.
+    /// Returns its parameter, a number.
     static constexpr const char* echo = "select $1::int8";
 
     static postgres_server& server() { return the_postgres(); }

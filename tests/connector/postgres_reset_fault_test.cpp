@@ -1,5 +1,5 @@
-// A reset that goes in front of a request and fails, is cut off or given up: the request was not
-// run, or ran in a clean session.
+// A reset in front of a request that fails, is cut off or abandoned: the request was not run, or
+// ran in a clean session.
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -42,14 +42,14 @@ constexpr const char* note =
     "returning said";
 constexpr const char* leave = "select set_config('my.mark', 'left', false)";
 
-/// All bytes one after the other are tried by hand: CENOTE_EVERY_BYTE=1.
+/// CENOTE_EVERY_BYTE=1 tries all bytes, one after the other.
 std::size_t stride(bool long_reply) {
     if (std::getenv("CENOTE_EVERY_BYTE") != nullptr) return 1;
     if (support::slowly) return long_reply ? 41 : 17;
     return long_reply ? 23 : 5;
 }
 
-/// What a next borrower may ask first: each would write into the ledger.
+/// First operations of the next lease. Each of them writes into the ledger.
 using first = std::function<void(connection&)>;
 const std::map<std::string, first> firsts{
     {"query", [](connection& c) { c.execute(note, "x"); }},
@@ -79,7 +79,7 @@ struct postgres_reset_fault : testing::Test {
 
     support::gate gate{the_postgres().port()};
     connector to{postgres_url(gate.port())};
-    std::optional<connection> aside;  // past the gate
+    std::optional<connection> aside;  // not through the gate
 
     connection& auditor() {
         if (!aside || !connector{postgres_url()}.before_acquire(*aside))
@@ -88,7 +88,7 @@ struct postgres_reset_fault : testing::Test {
     }
     void clear() { auditor().execute("truncate public.ledger"); }
 
-    /// A session that owes a reset.
+    /// A session with a pending reset.
     connection owing(const char* text = leave) {
         connection c = to.open();
         c.execute(text);
@@ -96,7 +96,7 @@ struct postgres_reset_fault : testing::Test {
         EXPECT_TRUE(to.before_acquire(c));
         return c;
     }
-    /// A session that has kept `note` prepared, and owes a reset.
+    /// A session with a pending reset that has kept `note` prepared.
     connection owing_with_kept() {
         connection c = to.open();
         for (int i = 0; i < 3; ++i) c.execute(note, "before");
@@ -159,7 +159,7 @@ TEST_F(postgres_reset_fault, each_piece_of_a_reset_that_spares_what_is_kept_does
         expect_not_run(c, ask, piece);
         EXPECT_TRUE(gate.altered()) << piece;
     }
-    // What the reset itself keeps prepared is gone, or another's.
+    // The kept statement of the reset itself is gone, or was replaced.
     for (const auto& [piece, altered] :
          {std::pair{"cenote_kept_rest", "cenote_kept_resx"}, std::pair{"commit", "commix"}}) {
         connection c = owing_with_kept();
@@ -175,7 +175,8 @@ TEST_F(postgres_reset_fault, each_piece_of_a_reset_that_spares_what_is_kept_does
     }
 }
 
-TEST_F(postgres_reset_fault, what_somebody_else_has_prepared_keeps_the_request_from_running) {
+TEST_F(postgres_reset_fault,
+       a_statement_that_a_borrower_has_prepared_keeps_the_request_from_running) {
     the_postgres().execute_as_admin(
         "create or replace function public.do_it(what text) returns int language plpgsql as "
         "$$ begin execute what; return 1; end $$");
@@ -236,7 +237,7 @@ TEST_F(postgres_reset_fault, a_default_that_forbids_writing_does_not_reach_the_n
     }
 }
 
-/// Too short is an error, and complete is complete; nothing is done twice.
+/// An incomplete reply is an error; nothing is done twice.
 TEST_F(postgres_reset_fault, replies_that_end_early) {
     for (const char* parameters : {"", "statement_cache=20"}) {
         to = connector(postgres_url(gate.port(), parameters));
@@ -264,13 +265,13 @@ TEST_F(postgres_reset_fault, replies_that_end_early) {
     }
 }
 
-// Given up.
+// Abandoned.
 
-/// Both manners: by a cancellation, and by the end of the coroutine's loop.
-enum class manner { cancelled, destroyed };
+/// By a cancellation, or by the end of the coroutine's loop.
+enum class abandoning { canceled, destroyed };
 
-/// The replies stop after so many bytes; then whoever waits for the rest is no more.
-bool give_up(postgres_reset_fault& of, connection& c, std::size_t bytes, manner how) {
+/// The replies stop after this many bytes; then the waiting coroutine ends.
+bool abandon(postgres_reset_fault& of, connection& c, std::size_t bytes, abandoning how) {
     of.gate.hold_replies_after(bytes);
     auto io = std::make_unique<asio::io_context>();
     asio::cancellation_signal cancel;
@@ -291,7 +292,7 @@ bool give_up(postgres_reset_fault& of, connection& c, std::size_t bytes, manner 
         EXPECT_EQ(ended, nullptr);
         return false;
     }
-    if (how == manner::cancelled) {
+    if (how == abandoning::canceled) {
         cancel.emit(asio::cancellation_type::terminal);
         io->run();
         EXPECT_NE(ended, nullptr);
@@ -303,8 +304,8 @@ bool give_up(postgres_reset_fault& of, connection& c, std::size_t bytes, manner 
     return true;
 }
 
-TEST_F(postgres_reset_fault, can_be_given_up_at_each_byte_of_its_replies) {
-    for (manner how : {manner::cancelled, manner::destroyed})
+TEST_F(postgres_reset_fault, can_be_abandoned_at_each_byte_of_its_replies) {
+    for (abandoning how : {abandoning::canceled, abandoning::destroyed})
         for (const char* parameters : {"", "statement_cache=20"}) {
             to = connector(postgres_url(gate.port(), parameters));
             bool kept = *parameters != 0;
@@ -313,7 +314,7 @@ TEST_F(postgres_reset_fault, can_be_given_up_at_each_byte_of_its_replies) {
             for (std::size_t bytes = 0; given_up; bytes += stride(kept), ++points) {
                 ASSERT_LT(bytes, 2000u);
                 connection c = kept ? owing_with_kept() : owing();
-                given_up = give_up(*this, c, bytes, how);
+                given_up = abandon(*this, c, bytes, how);
                 gate.pass();
                 connection next = owing();
                 EXPECT_EQ(next.execute("select 'mine'").scalar<std::string>(), "mine");
@@ -323,9 +324,9 @@ TEST_F(postgres_reset_fault, can_be_given_up_at_each_byte_of_its_replies) {
     EXPECT_EQ(ledger("count(*) filter (where mark <> '')"), "0");
 }
 
-/// From its first step to its last, whatever has come by then.
-TEST_F(postgres_reset_fault, can_be_given_up_after_each_step) {
-    for (manner how : {manner::cancelled, manner::destroyed}) {
+/// After each step, from the first to the last.
+TEST_F(postgres_reset_fault, can_be_abandoned_after_each_step) {
+    for (abandoning how : {abandoning::canceled, abandoning::destroyed}) {
         bool over = false;
         for (int steps = 0; !over; ++steps) {
             ASSERT_LT(steps, 100);
@@ -338,13 +339,13 @@ TEST_F(postgres_reset_fault, can_be_given_up_after_each_step) {
                                    over = e == nullptr;
                                }));
             for (int i = 0; i < steps && !io->stopped(); ++i) io->run_one();
-            if (how == manner::cancelled) {
+            if (how == abandoning::canceled) {
                 cancel.emit(asio::cancellation_type::terminal);
                 io->run();
             }
             io.reset();
             if (over) break;
-            verdict v = to.before_release(c);  // it had perhaps not begun
+            verdict v = to.before_release(c);  // the operation may not have begun
             EXPECT_TRUE(v == verdict::discard || (v == verdict::reset_later && steps <= 1))
                 << steps;
         }
@@ -367,10 +368,10 @@ TEST_F(postgres_reset_fault, one_that_does_not_come_is_a_timeout) {
     EXPECT_EQ(ledger("string_agg(mark, '')"), "");
 }
 
-/// What a proxy makes of it: then as if the server were an old one.
+/// A proxy that breaks the reset: the server is treated as an old one.
 TEST_F(postgres_reset_fault, a_server_that_fails_the_trial_is_reset_at_release) {
     gate.alter_request("discard all", "discarx all");
-    connection c = to.open();  // once is no proof
+    connection c = to.open();  // one loss proves nothing
     EXPECT_TRUE(gate.altered());
     c.execute("select 1");
     EXPECT_EQ(to.before_release(c), verdict::reset_later);
@@ -385,7 +386,7 @@ TEST_F(postgres_reset_fault, a_server_that_fails_the_trial_is_reset_at_release) 
     EXPECT_EQ(other.before_release(e), verdict::reset);
 }
 
-/// Whoever repeats what was certainly not run does it once.
+/// Repeating a request that was certainly not run runs it once.
 TEST_F(postgres_reset_fault, a_pool_has_another_connection) {
     pool<connection> two{to, support::patient(2)};
     two.with([](connection& c) { c.execute(leave); });

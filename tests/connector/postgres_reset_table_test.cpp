@@ -1,5 +1,5 @@
-// Whatever a lease may leave in a session, and whatever the next one does first: nothing of it is
-// there. And the same program finds it if nothing is reset.
+// All kinds of changes of a session, before all kinds of first operations of the next lease: none
+// of the changes is seen. Without a reset, the same test sees them.
 #include <functional>
 #include <libpq-fe.h>
 #include <map>
@@ -25,8 +25,8 @@ using support::the_postgres;
 struct leftover {
     const char* name;
     std::vector<std::string> done;
-    const char* seen;                  // what is to be seen of it, as text
-    bool passes_for_a_select = false;  // believed to leave nothing, if tags are believed
+    const char* seen;                  // a query that shows the change, as text
+    bool passes_for_a_select = false;  // by_tag believes that it changes nothing
 };
 
 constexpr const char* locks =
@@ -124,7 +124,7 @@ const std::vector<leftover> leftovers{
 
 void PrintTo(const leftover& l, std::ostream* out) { *out << l.name; }
 
-// What somebody may do first. Each returns what is seen.
+// First operations of a lease. Each returns what it sees.
 
 using first = std::function<std::string(connection&, const std::string&)>;
 
@@ -188,7 +188,7 @@ const std::map<std::string, first> firsts{
      }},
 };
 
-/// As a lease might: whatever the server says to it. What is there already may be in the way.
+/// Runs the statements and ignores errors: an earlier change may be in their way.
 void leave(connection& c, const leftover& l, bool again) {
     for (const std::string& text : l.done) {
         try {
@@ -223,7 +223,7 @@ struct postgres_leftover : testing::TestWithParam<leftover> {
             "grant select on public.locking, public.setting to public");
     }
 
-    /// Resets as a pool does; `resets` can be switched off.
+    /// Resets as a pool does, unless `resets` is off.
     static void release(connector& to, connection& c, bool resets) {
         verdict v = to.before_release(c);
         ASSERT_TRUE(v == verdict::keep || v == verdict::reset || v == verdict::reset_later);
@@ -231,7 +231,7 @@ struct postgres_leftover : testing::TestWithParam<leftover> {
         ASSERT_TRUE(!resets || to.before_acquire(c));
     }
 
-    /// By which first operations something is seen of it.
+    /// The first operations that see the change.
     static std::vector<std::string> leaks(const std::string& parameters, bool resets = true) {
         const leftover& l = GetParam();
         connector to(postgres_url(parameters));
@@ -246,7 +246,7 @@ struct postgres_leftover : testing::TestWithParam<leftover> {
             try {
                 if (look(c, l.seen) != clean) found.push_back(name);
             } catch (const statement_not_run&) {
-                c = to.open();  // then nothing of it can have been seen
+                c = to.open();  // a lost connection shows no change
             } catch (const statement_error&) {
                 found.push_back(name);
             }
@@ -274,7 +274,7 @@ TEST_P(postgres_leftover, is_gone_at_release_where_statements_are_kept) {
 TEST_P(postgres_leftover, is_there_if_tags_are_believed_and_lie) {
     EXPECT_EQ(leaks("reset=by_tag").empty(), !GetParam().passes_for_a_select);
 }
-/// Whether this program would notice.
+/// Shows that the test would notice.
 TEST_P(postgres_leftover, is_there_if_nothing_is_reset) {
     EXPECT_EQ(leaks("reset=by_tag", false), all_firsts());
 }

@@ -1,5 +1,5 @@
-// A reset that goes in front of the next lease's first request: what is owed, who pays, and which
-// servers are trusted with it.
+// Resets in front of the next lease's first request: when one is pending, which operations make it,
+// and which servers support it.
 #include <functional>
 #include <libpq-fe.h>
 #include <poll.h>
@@ -32,7 +32,7 @@ struct postgres_reset : testing::Test {
     connector to{postgres_url()};
     connection c = to.open();
 
-    /// A lease that has left something, and owes for it.
+    /// A lease that has changed the session; its reset is pending.
     void owe() {
         if (to.before_release(c) == verdict::reset) to.reset(c);
         EXPECT_EQ(c.execute(leave).scalar<std::string>(), "left");
@@ -58,7 +58,7 @@ TEST_F(postgres_reset, goes_before_a_prepared_statement) {
     statement s = c.prepare(look);
     EXPECT_EQ(c.execute(s).scalar<std::string>(), "");
     ASSERT_EQ(to.before_release(c), verdict::reset_later);
-    EXPECT_THROW(c.execute(s), std::logic_error);  // it ended with its lease
+    EXPECT_THROW(c.execute(s), std::logic_error);  // its lease has ended
     statement again = await(c.async_prepare(look));
     EXPECT_EQ(await(c.async_execute(again)).scalar<std::string>(), "");
     ASSERT_EQ(to.before_release(c), verdict::reset_later);
@@ -90,11 +90,11 @@ TEST_F(postgres_reset, goes_before_a_transaction) {
     expect_clean();
     c.execute("commit");
     owe();
-    EXPECT_NO_THROW(c.execute("vacuum pg_catalog.pg_namespace"));  // needs to be on its own
+    EXPECT_NO_THROW(c.execute("vacuum pg_catalog.pg_namespace"));  // must be a statement of its own
     expect_clean();
 }
 
-TEST_F(postgres_reset, goes_before_the_handle_is_lent) {
+TEST_F(postgres_reset, goes_before_the_handle_is_exposed) {
     auto asked = [](PGconn* handle) {
         PQsetnonblocking(handle, 0);
         detail::result_ptr r(PQexec(handle, look));
@@ -108,8 +108,8 @@ TEST_F(postgres_reset, goes_before_the_handle_is_lent) {
     EXPECT_EQ(asked(await(c.async_native_handle())), "");
 }
 
-/// One that came before the reset ended the listening.
-TEST_F(postgres_reset, leaves_no_notification_in_the_handle_that_is_lent) {
+/// A notification may come before the reset ends the listening.
+TEST_F(postgres_reset, leaves_no_notification_in_the_exposed_handle) {
     const int socket = PQsocket(c.native_handle());
     EXPECT_EQ(to.before_release(c), verdict::reset);
     to.reset(c);
@@ -145,7 +145,7 @@ TEST_F(postgres_reset, leaves_room_for_a_pipeline_of_the_users_own) {
     expect_clean();
 }
 
-TEST_F(postgres_reset, is_paid_by_probes_and_by_the_pool) {
+TEST_F(postgres_reset, is_made_by_probes_and_by_the_pool) {
     owe();
     EXPECT_TRUE(to.probe(c));
     EXPECT_EQ(to.before_release(c), verdict::keep);
@@ -167,7 +167,7 @@ TEST_F(postgres_reset, is_paid_by_probes_and_by_the_pool) {
     expect_clean();
 }
 
-TEST_F(postgres_reset, stays_owed_by_who_is_not_used) {
+TEST_F(postgres_reset, stays_pending_without_use) {
     owe();
     for (int i = 0; i < 3; ++i) {
         EXPECT_TRUE(to.before_acquire(c));
@@ -205,7 +205,7 @@ TEST_F(postgres_reset, the_time_that_was_set_is_for_the_statement_it_was_set_for
     EXPECT_EQ(to.before_release(c), verdict::discard);
 }
 
-TEST_F(postgres_reset, waits_for_nobody_where_others_are_kept_waiting) {
+TEST_F(postgres_reset, does_not_wait_where_other_sessions_may_be_blocked) {
     auto becomes = [&](const char* text) {
         c.execute(text);
         verdict v = to.before_release(c);
@@ -231,7 +231,7 @@ TEST_F(postgres_reset, waits_for_nobody_where_others_are_kept_waiting) {
     EXPECT_EQ(to.before_release(c), verdict::reset);
 }
 
-/// What the modes make of the same lease.
+/// The three modes after the same lease.
 TEST_F(postgres_reset, has_three_modes) {
     auto becomes = [](const char* mode, const char* text) {
         connector some(postgres_url(std::string("reset=") + mode));
@@ -260,7 +260,7 @@ TEST_F(postgres_reset, what_the_url_says_is_there_again) {
               "Europe/Berlintill");
 }
 
-TEST_F(postgres_reset, a_pool_pays_for_what_lies_idle) {
+TEST_F(postgres_reset, a_pool_resets_idle_connections) {
     pool<connection> one{to, support::patient(1)};
     one.with([](connection& d) { d.execute(leave); });
     auto marks = [] {
@@ -311,7 +311,7 @@ TEST(postgres_reset_servers, are_tried_once) {
     EXPECT_EQ(known.resets_with_next("b"), false);
 }
 
-/// It hands each transaction to another connection of the server's.
+/// PgBouncer may give each transaction another server connection.
 TEST(postgres_reset_servers, behind_pgbouncer_are_reset_at_release) {
     support::pgbouncer_server bouncer(the_postgres(), {.pool_size = 2});
     connector to{postgres_url(bouncer.port())};

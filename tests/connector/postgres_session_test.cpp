@@ -1,4 +1,4 @@
-// What a lease leaves in a session is gone for the next one, on the same connection.
+// Changes of a session are gone for the next lease of the connection.
 #include <functional>
 #include <libpq-fe.h>
 #include <string>
@@ -21,11 +21,11 @@ using support::backend_of;
 using support::postgres_url;
 using support::the_postgres;
 
-/// Who may take which role, and what there is to be seen.
+/// The roles and tables of these tests.
 struct postgres_session : testing::Test {
     static void SetUpTestSuite() {
         static bool done = false;
-        if (std::exchange(done, true)) return;  // for those who inherit this
+        if (std::exchange(done, true)) return;  // derived fixtures share the server
         the_postgres().execute_as_admin(
             "create role clerk; create role boss; grant clerk, boss to app;"
             "create schema sales authorization app; create schema stock authorization app;"
@@ -72,7 +72,7 @@ const std::vector<habit> habits{
     {"isolation",
      {"set session characteristics as transaction isolation level serializable"},
      "show default_transaction_isolation"},
-    {"application_name", {"set application_name = 'somebody'"}, "show application_name"},
+    {"application_name", {"set application_name = 'changed'"}, "show application_name"},
     {"client_encoding", {"set client_encoding = 'LATIN1'"}, "show client_encoding"},
     {"bytea_output", {"set bytea_output = 'escape'"}, "show bytea_output"},
     {"transaction",
@@ -90,7 +90,7 @@ const std::vector<habit> habits{
      "select coalesce(to_regclass('s')::text, 'none')"},
 };
 
-/// As a lease might: whatever the server says to it.
+/// Runs the statements and ignores errors of the server.
 void do_all(connection& c, const habit& h) {
     for (const std::string& text : h.done) {
         try {
@@ -102,7 +102,7 @@ void do_all(connection& c, const habit& h) {
 }
 
 struct postgres_habit : postgres_session, testing::WithParamInterface<habit> {
-    /// What the second lease of a connection sees is what the first one saw.
+    /// The second lease of a connection sees what the first one saw.
     static void check(const std::string& url, const std::function<void(connection&)>& reset) {
         connector to(url);
         connection c = to.open();
@@ -128,7 +128,7 @@ TEST_P(postgres_habit, is_gone_for_the_next_awaited) {
     check(postgres_url(), [&](connection& c) { await(to.reset(c)); });
 }
 
-/// What the URL says is what each lease begins with.
+/// Each lease begins with the settings of the URL.
 TEST_P(postgres_habit, gives_way_to_what_is_configured) {
     std::string url = postgres_url(
         "role=clerk&search_path=stock,%20public&timezone=Europe/Berlin&application_name=till");
@@ -194,7 +194,7 @@ TEST_F(postgres_session, a_statement_ends_with_its_lease) {
     EXPECT_EQ(c.execute(c.prepare("select 2")).scalar<int>(), 2);
 }
 
-TEST_F(postgres_session, tags_are_believed_only_if_somebody_says_so) {
+TEST_F(postgres_session, tags_are_believed_only_by_tag) {
     connector to(postgres_url("reset=by_tag"));
     connection c = to.open();
     auto becomes = [&](const char* text) {

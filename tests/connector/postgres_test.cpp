@@ -1,4 +1,4 @@
-// PostgreSQL: values there and back, statements, streams, time limits; blocking and awaited.
+// PostgreSQL: values in both directions, statements, streams, time limits; blocking and awaited.
 #include "cenote/postgres.hpp"
 
 #include <boost/asio/co_spawn.hpp>
@@ -99,7 +99,7 @@ TEST_F(postgres, gives_back_null) {
     EXPECT_EQ(c.execute("select $1::int8", std::optional<int>(3)).scalar<int>(), 3);
 }
 
-TEST_F(postgres, understands_bytes_in_the_old_way) {
+TEST_F(postgres, understands_bytes_in_the_old_format) {
     c.execute("set bytea_output = 'escape'");
     for (const sql::bytes& o : octets) EXPECT_EQ(there_and_back(c, "bytea", o), o);
 }
@@ -251,7 +251,7 @@ TEST_F(postgres, a_cursor_may_outlive_its_connection) {
     {
         connection gone = std::move(c);
     }
-    EXPECT_TRUE(rows.next());  // had come before
+    EXPECT_TRUE(rows.next());  // has come before
     EXPECT_THROW(rows.next(), connection_error);
 }
 
@@ -327,7 +327,7 @@ TEST_F(postgres, an_operation_has_its_time) {
     asks.join();
     EXPECT_THROW(c.execute("select 1"), connection_error);
     EXPECT_EQ(to.before_release(c), verdict::discard);
-    // The server was asked to stop, and the connection not even closed.
+    // The server was asked to stop; the connection is not closed yet.
     EXPECT_TRUE(support::eventually([&] { return !works(); }));
 }
 

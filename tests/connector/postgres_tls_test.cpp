@@ -1,4 +1,4 @@
-// PostgreSQL over TLS: who is let in, and who is not taken for the server.
+// PostgreSQL over TLS: which servers are accepted, and which are refused.
 #include <string>
 
 #include <gmock/gmock.h>
@@ -48,7 +48,7 @@ bool is_encrypted(connection& c) {
     return c.execute("select ssl from pg_stat_ssl where pid = pg_backend_pid()").scalar<bool>();
 }
 
-TEST(postgres_tls, the_right_server_is_recognised) {
+TEST(postgres_tls, the_right_server_is_recognized) {
     options o = to_server(with_tls(), tls_mode::verify_full);
     o.ca_file = with_tls().authority();
     o.channel_binding = channel_binding::require;
@@ -78,7 +78,7 @@ TEST(postgres_tls, off_is_off_and_require_asks_nothing) {
 
 TEST(postgres_tls, a_strange_authority_is_not_trusted) {
     options o = to_server(with_tls(), tls_mode::verify_full);
-    EXPECT_EQ(kind_of_refusal(o), error_kind::final);  // the system does not know it
+    EXPECT_EQ(kind_of_refusal(o), error_kind::final);  // the system does not trust it
     o.ca_file = "/nowhere/ca.crt";
     EXPECT_EQ(kind_of_refusal(o), error_kind::final);
     o.tls = tls_mode::verify_ca;
@@ -100,7 +100,7 @@ TEST(postgres_tls, another_name_is_another_server) {
     EXPECT_TRUE(is_encrypted(c));
 }
 
-TEST(postgres_tls, who_speaks_too_early_or_wrongly_is_not_listened_to) {
+TEST(postgres_tls, a_server_that_sends_too_early_or_wrongly_is_refused) {
     support::gate gate(with_tls().port());
     options o = to_server(with_tls(), tls_mode::verify_full);
     o.ca_file = with_tls().authority();

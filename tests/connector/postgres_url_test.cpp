@@ -1,4 +1,4 @@
-// URLs of PostgreSQL: what they say, which are refused and how, and that no text shows a password.
+// URLs of PostgreSQL: their meaning, the errors of invalid ones, and that no text shows a password.
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -101,7 +101,7 @@ TEST(postgres_url, is_refused_with_a_reason) {
         EXPECT_THAT(refusal(each.url), HasSubstr(each.why)) << each.url;
 }
 
-/// libpq itself would quote it in half of these.
+/// libpq would quote the password in half of these.
 TEST(postgres_url, never_shows_its_password) {
     const std::string secret = "c4n4ry";
     for (const char* url : {
@@ -130,7 +130,7 @@ TEST(postgres_url, never_shows_its_password) {
     }
 }
 
-TEST(postgres_options, that_make_no_sense_are_refused) {
+TEST(postgres_options, that_are_inconsistent_are_refused) {
     auto refused = [](auto change) {
         options o;
         o.user = "app";
@@ -148,9 +148,9 @@ TEST(postgres_options, that_make_no_sense_are_refused) {
     refused([](options& o) { o.password = secret(std::string_view("a\0b", 3)); });
 }
 
-// What libpq says, and what it means.
+// The meaning of libpq's messages.
 
-TEST(postgres_words, of_the_server_are_known_by_their_sqlstate) {
+TEST(postgres_message, of_the_server_is_known_by_its_sqlstate) {
     auto why = detail::failure_of_open(
         "connection to server at \"127.0.0.1\", port 1 failed: ФАТАЛЬНО:  28P01: пароль\n"
         "DETAIL:  more\nLOCATION:  auth_failed, auth.c:337\n");
@@ -165,7 +165,7 @@ TEST(postgres_words, of_the_server_are_known_by_their_sqlstate) {
                   error_kind::transient);
 }
 
-TEST(postgres_words, of_libpq_are_known_by_their_words) {
+TEST(postgres_message, of_libpq_is_known_by_its_words) {
     for (const char* words :
          {"server certificate for \"a\" does not match host name \"b\"",
           "SSL error: certificate verify failed",
@@ -180,9 +180,9 @@ TEST(postgres_words, of_libpq_are_known_by_their_words) {
         EXPECT_EQ(detail::failure_of_open(words).kind, error_kind::transient) << words;
 }
 
-// Neither the environment nor a home folder has a say.
+// Neither environment variables nor files of the home folder have an effect.
 
-TEST(postgres_environment, is_not_listened_to) {
+TEST(postgres_environment, has_no_effect) {
     options o = options::from_url("postgresql://app@db.example.com/orders");
     detail::attempt where{.host = "h", .address = "127.0.0.1", .port = "1"};
     auto find = [&](const std::string& name) {

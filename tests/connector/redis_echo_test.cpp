@@ -19,13 +19,13 @@ using namespace std::chrono_literals;
 using echo::book;
 using echo::dice;
 
-/// Some questions whose answers are known.
+/// Commands whose replies are known.
 struct questions {
     pipeline all;
     std::vector<std::string> answers;
     bool together = false;
-    /// Says at the end which database it has been in, which must be the first: no lease begins
-    /// where the one before has gone.
+    /// Checks at the end that the database was the first one: a lease does not begin in the
+    /// database that an earlier lease has selected.
     bool tells_where = false;
 
     questions(book& b, dice& d) : together(d() % 4 == 0), tells_where(!together && d() % 16 == 0) {
@@ -101,7 +101,7 @@ private:
     echo::admin<connector> admin_{redis_fixture::here()};
 };
 
-TEST(redis_echo, gives_everybody_their_own_word) { echo::try_out<subject>(); }
+TEST(redis_echo, returns_to_each_request_its_own_word) { echo::run_echo<subject>(); }
 
 }  // namespace
 }  // namespace cenote::redis

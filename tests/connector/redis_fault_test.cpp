@@ -1,5 +1,5 @@
-// What goes wrong between a client and Redis: its kinds, and that nobody ever gets somebody else's
-// reply.
+// Errors of Redis and their kinds; and connections after faults: no borrower reads the reply to
+// another one.
 #include <atomic>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
@@ -37,12 +37,12 @@ using cenote::verdict;
 using support::eventually;
 using redis_pool = cenote::pool<connection>;
 
-// Errors, by their kinds.
+// Errors.
 
 TEST(redis_error, of_a_wrong_password_is_final) {
     std::string port = std::to_string(server().port());
     for (const std::string& url :
-         {"redis://:wr0ng-pw@127.0.0.1:" + port, "redis://nobody:wr0ng-pw@127.0.0.1:" + port}) {
+         {"redis://:wr0ng-pw@127.0.0.1:" + port, "redis://stranger:wr0ng-pw@127.0.0.1:" + port}) {
         cenote::redis::connector via(url);
         auto [kind, text] = failure([&] { via.open(); });
         EXPECT_EQ(kind, error_kind::final);
@@ -56,7 +56,7 @@ TEST(redis_error, of_a_wrong_password_is_final) {
     EXPECT_EQ(text, "cenote: Redis: PING was refused: NOAUTH: the server requires a password");
 }
 
-TEST(redis_error, of_a_wrong_password_is_not_tried_for_ever) {
+TEST(redis_error, of_a_wrong_password_is_not_retried) {
     support::stopped_clock time;
     support::gate between(server().port());
     cenote::redis::connector via("redis://:wr0ng-pw@127.0.0.1:" + std::to_string(between.port()));
@@ -78,7 +78,7 @@ TEST(redis_error, of_a_wrong_password_is_not_tried_for_ever) {
     EXPECT_LE(between.accepted(), 12U);
 }
 
-TEST(redis_error, of_what_there_is_not_is_final) {
+TEST(redis_error, of_an_unknown_database_is_final) {
     auto [kind, text] = failure([] { here("/9999").open(); });
     EXPECT_EQ(kind, error_kind::final);
     EXPECT_EQ(text, "cenote: Redis: SELECT was refused: the database does not exist");
@@ -87,7 +87,7 @@ TEST(redis_error, of_what_there_is_not_is_final) {
     EXPECT_EQ(failure([&] { cenote::redis::connector(url).open(); }).first, error_kind::final);
 }
 
-/// A server that has another word for AUTH repeats what it was sent.
+/// A server with another name for AUTH repeats the request in its error.
 TEST(redis_error, does_not_repeat_what_a_server_repeats) {
     support::redis_server there{{.settings = "rename-command AUTH login"}};
     auto [kind, text] = failure([&] { cenote::redis::connector(url_of(there.port())).open(); });
@@ -127,7 +127,7 @@ TEST(redis_error, of_too_many_clients_leaves_leases_alone) {
         EXPECT_THROW(static_cast<void>(pool.acquire_for(300ms)), std::exception);
         over = true;
     });
-    // No tight loop: it tries again after a while, and ever later.
+    // No tight loop: it retries with growing pauses.
     EXPECT_TRUE(eventually([&] { return pool.stats().open_failed > 0; }));
     EXPECT_TRUE(support::for_a_while([&] { return between.accepted() <= 13; }));
     EXPECT_TRUE(support::time_passes_in_line(time, pool, [&] { return over.load(); }));
@@ -138,7 +138,7 @@ TEST(redis_error, of_too_many_clients_leaves_leases_alone) {
     EXPECT_EQ(pool.acquire_for(5s)->command("PING").text(), "PONG");
 }
 
-TEST(redis_error, of_nobody_there_is_transient) {
+TEST(redis_error, of_a_refused_connection_is_transient) {
     support::redis_server there;
     cenote::redis::connector via(url_of(there.port()));
     there.stop();
@@ -190,7 +190,7 @@ TEST(redis_error, of_a_reply_that_is_too_large_ends_the_connection) {
 
 // Hostile servers.
 
-/// Says the same to whoever comes, and then hears them out.
+/// Sends the same bytes to each client, and then reads until the client closes.
 class parrot {
 public:
     explicit parrot(std::string words) : words_(std::move(words)) {
@@ -231,14 +231,14 @@ private:
     std::thread speaking_;
 };
 
-TEST(redis_error, of_a_server_that_is_none) {
+TEST(redis_error, of_a_server_that_is_not_redis) {
     const std::vector<std::pair<std::string, error_kind>> table{
         {"HTTP/1.1 400 Bad Request\r\n\r\n", error_kind::connection},
-        {"+OK\r\n$3\r\nabc\r\n", error_kind::connection},   // not our word
-        {"+OK\r\n+PONG\r\n", error_kind::connection},       // nor this
-        {":1\r\n+PONG\r\n", error_kind::connection},        // what is that?
-        {"+OK\r\n+OK\r\n+OK\r\n", error_kind::connection},  // more than asked for
-        {"*1000000000\r\n", error_kind::connection},        // more than there is room for
+        {"+OK\r\n$3\r\nabc\r\n", error_kind::connection},   // not the text of the PING
+        {"+OK\r\n+PONG\r\n", error_kind::connection},       // neither
+        {":1\r\n+PONG\r\n", error_kind::connection},        // not a text
+        {"+OK\r\n+OK\r\n+OK\r\n", error_kind::connection},  // too many replies
+        {"*1000000000\r\n", error_kind::connection},        // too large
         {"+OK\r\n-LOADING x\r\n", error_kind::transient},
         {"+OK\r\n-TRYAGAIN x\r\n", error_kind::transient},
         {"-ERR you said c4n4ry-Zx9-pw\r\n-ERR\r\n", error_kind::final},
@@ -253,20 +253,20 @@ TEST(redis_error, of_a_server_that_is_none) {
     }
 }
 
-// Dirty until proven clean.
+// Connections after faults.
 
 struct redis_dirt : testing::Test {
     support::gate between{server().port()};
     cenote::redis::connector via{url_of(between.port())};
 
-    /// Runs the loop until a reply has reached the gate, which keeps it.
+    /// Runs the loop until a reply has reached the gate, which holds it.
     bool is_answered(asio::io_context& loop) {
         return eventually([&] { return loop.poll(), between.buffered() > 0; });
     }
 };
 
-/// The case that showed people other people's conversations: cancelled after it was sent.
-TEST_F(redis_dirt, of_a_cancelled_command_is_never_lent) {
+/// The order of events of a known incident: a command is canceled after it was sent.
+TEST_F(redis_dirt, of_a_canceled_command_is_never_leased) {
     redis_pool pool(via, support::patient(1));
     std::int64_t id = id_of(*pool.acquire());
     {
@@ -289,7 +289,7 @@ TEST_F(redis_dirt, of_a_cancelled_command_is_never_lent) {
     EXPECT_NE(id_of(*lease), id);
 }
 
-TEST_F(redis_dirt, of_a_frame_that_is_destroyed_is_never_lent) {
+TEST_F(redis_dirt, of_a_frame_that_is_destroyed_is_never_leased) {
     connection c = via.open();
     between.hold_replies();
     {
@@ -301,7 +301,7 @@ TEST_F(redis_dirt, of_a_frame_that_is_destroyed_is_never_lent) {
     between.pass();
 }
 
-TEST_F(redis_dirt, of_a_timeout_is_never_lent) {
+TEST_F(redis_dirt, of_a_timeout_is_never_leased) {
     connection c = via.open();
     connection d = via.open();
     c.set_timeout(30ms);
@@ -315,8 +315,8 @@ TEST_F(redis_dirt, of_a_timeout_is_never_lent) {
     EXPECT_FALSE(via.before_acquire(c));
 }
 
-/// All parts of opening have one time together, whatever the server does.
-TEST_F(redis_dirt, of_a_server_that_is_silent_costs_no_more_than_was_allowed) {
+/// All parts of an open share one time limit.
+TEST_F(redis_dirt, of_a_silent_server_costs_no_more_than_the_time_limit) {
     between.accept_and_be_silent();
     cenote::redis::connector hurried(url_of(between.port(), "?connect_timeout=50ms"));
     async_connector awaited(url_of(between.port(), "?connect_timeout=50ms"));
@@ -324,8 +324,8 @@ TEST_F(redis_dirt, of_a_server_that_is_silent_costs_no_more_than_was_allowed) {
     EXPECT_EQ(failure([&] { await(awaited.open()); }).first, error_kind::timed_out);
 }
 
-/// A late answer to a word of opening or resetting shifts all others, if anybody goes on after it.
-TEST_F(redis_dirt, of_a_late_reset_or_probe_is_never_lent) {
+/// A late reply to a command of the setup would shift all later replies.
+TEST_F(redis_dirt, of_a_late_reset_or_probe_is_never_leased) {
     for (bool reset : {true, false}) {
         connection c = via.open();
         c.command("SELECT", 1);
@@ -358,17 +358,17 @@ TEST_F(redis_dirt, of_a_short_reply_is_an_error_wherever_it_ends) {
     pool.acquire()->command("DEL", "list");
 }
 
-TEST_F(redis_dirt, of_bytes_nobody_asked_for_is_never_lent) {
+TEST_F(redis_dirt, of_unsolicited_bytes_is_never_leased) {
     connection c = via.open();
     EXPECT_TRUE(via.before_acquire(c));
-    // Behind the connection's back: a reply comes that nobody waits for.
+    // Sent on the raw socket: a reply comes without a request of the connection.
     const std::string ping = "PING\r\n";
     ASSERT_EQ(::send(c.native_handle(), ping.data(), ping.size(), 0), 6);
     EXPECT_TRUE(eventually([&] { return !via.before_acquire(c); }));
     EXPECT_EQ(via.before_release(c), verdict::discard);
 }
 
-TEST_F(redis_dirt, of_a_server_that_hung_up_is_never_lent) {
+TEST_F(redis_dirt, of_a_server_that_closed_it_is_never_leased) {
     redis_pool pool(here(), support::patient(3));
     for (int i = 0; i < 3; ++i) {
         std::int64_t id = id_of(*pool.acquire());
@@ -406,7 +406,7 @@ TEST_F(redis_dirt, does_not_come_of_slowness) {
 
 TEST(redis_restart, costs_one_operation_per_connection_and_is_over_then) {
     support::redis_server there;
-    // Only the restart is to cost anything, on whatever machine.
+    // Only the restart may cost an operation, even on a slow machine.
     std::string url = url_of(there.port(), "?connect_timeout=2min&operation_timeout=2min");
     redis_pool pool(cenote::redis::connector(url), support::patient(4));
     constexpr unsigned workers = 8;
@@ -429,11 +429,11 @@ TEST(redis_restart, costs_one_operation_per_connection_and_is_over_then) {
             }
         }
     };
-    std::vector<std::thread> crew;
-    for (unsigned i = 0; i < workers; ++i) crew.emplace_back(work);
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < workers; ++i) threads.emplace_back(work);
     EXPECT_TRUE(eventually([&] { return served > 500 && pool.stats().total == 4; }));
     there.stop();
-    // All have noticed, and the pool has tried again in vain.
+    // All threads wait, and the pool has tried to open connections in vain.
     EXPECT_TRUE(eventually(
         [&] { return pool.stats().waiting == workers && pool.stats().open_failed > 2; }));
     int lost_with_it = lost;
@@ -441,7 +441,7 @@ TEST(redis_restart, costs_one_operation_per_connection_and_is_over_then) {
     there.start();
     EXPECT_TRUE(eventually([&] { return served > before + 16; }));
     over = true;
-    for (std::thread& each : crew) each.join();
+    for (std::thread& each : threads) each.join();
     EXPECT_EQ(lost, lost_with_it);
     EXPECT_LE(lost, 4);
 }

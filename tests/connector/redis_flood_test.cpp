@@ -1,5 +1,5 @@
-// A Redis that sends without end, at login and in replies: each call ends in time, takes no more
-// memory than it may, and lets the event loop do other things.
+// A Redis server that sends without end, at login and in replies: each call ends in time, keeps to
+// its memory limit, and lets the event loop run other handlers.
 #include <boost/asio/io_context.hpp>
 #include <cstddef>
 #include <string>
@@ -25,13 +25,13 @@ using support::flooding_server;
 constexpr std::size_t mebibyte = std::size_t{1} << 20U;
 constexpr std::size_t gibibyte = std::size_t{1} << 30U;
 
-/// The word that proves that the server follows.
+/// The reply to the PING with a random text.
 std::string pong(std::string_view heard) {
     std::string_view word = heard.substr(heard.find("cenote-"));
     return "+" + std::string(word.substr(0, word.find('\r'))) + "\r\n";
 }
 
-/// A text of so many bytes, none of which is the last.
+/// The beginning of a text of this size.
 std::string text_of(std::size_t size) { return "$" + std::to_string(size) + "\r\n"; }
 
 flood at_login() { return {.answers = {text_of(gibibyte)}, .unit = "x"}; }

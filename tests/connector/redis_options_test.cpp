@@ -1,4 +1,4 @@
-// URLs of Redis, and commands before they are sent.
+// URLs of Redis, commands in the protocol's form, and conversions of replies.
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -25,7 +25,7 @@ std::string refusal(const std::string& url) {
     } catch (const cenote::invalid_url& e) {
         return e.what();
     }
-    return "(taken)";
+    return "(accepted)";
 }
 
 TEST(redis_url, has_defaults) {
@@ -69,7 +69,7 @@ TEST(redis_url, takes_a_socket_and_a_password_alone) {
     EXPECT_EQ(o.use_tls, options::protection::off);
 }
 
-TEST(redis_url, sends_nothing_in_the_clear_by_accident) {
+TEST(redis_url, sends_nothing_in_clear_text_by_accident) {
     EXPECT_EQ(
         refusal("redis://redis.example"),
         "cenote: the URL would send everything to another machine in clear text, the password "
@@ -115,7 +115,7 @@ TEST(redis_url, never_tells_the_password) {
         EXPECT_EQ(refusal(bad).find("c4n4ry"), std::string::npos) << refusal(bad);
 }
 
-TEST(redis_options, are_looked_at) {
+TEST(redis_options, are_checked) {
     auto with = [](auto&& change) {
         options o;
         change(o);

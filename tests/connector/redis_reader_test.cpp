@@ -1,4 +1,4 @@
-// The reader of replies: what it takes, in pieces of whatever size, and what it refuses.
+// The parser of replies: what it accepts, in pieces of any size, and what it refuses.
 #include "connector/redis_reader.hpp"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ constexpr std::size_t enough = std::size_t{1} << 20U;
 reply text(std::string t) { return reply(std::move(t)); }
 reply number(std::int64_t n) { return reply(n); }
 
-/// All replies in there, which must end with the last of them.
+/// All replies in these bytes, which must end with the last reply.
 std::vector<reply> read_all(std::string_view bytes, std::size_t piece = enough) {
     reply_reader reader(enough);
     std::vector<reply> all;
@@ -48,7 +48,7 @@ std::string refusal(std::string_view bytes, std::size_t most = enough) {
         }
     } catch (const cenote::connection_error& e) {
         EXPECT_EQ(e.kind(), cenote::error_kind::connection);
-        EXPECT_THROW(reader.feed("+OK\r\n"), cenote::connection_error);  // for ever
+        EXPECT_THROW(reader.feed("+OK\r\n"), cenote::connection_error);  // from now on
         return e.what();
     }
     return "";
@@ -71,7 +71,7 @@ TEST(redis_reader, takes_each_kind) {
                                  reply(array())})}));
 }
 
-TEST(redis_reader, does_not_care_how_bytes_are_cut) {
+TEST(redis_reader, accepts_pieces_of_any_size) {
     std::string bytes;
     bytes += "*2\r\n$5\r\nhello\r\n*3\r\n:42\r\n+fine\r\n-ERR x y\r\n";
     bytes += "$-1\r\n+OK\r\n$12\r\nab\r\ncd\r\n\r\n\r\n\r\n*0\r\n";
@@ -81,7 +81,7 @@ TEST(redis_reader, does_not_care_how_bytes_are_cut) {
         EXPECT_EQ(read_all(bytes, piece), whole) << piece;
 }
 
-TEST(redis_reader, refuses_what_is_no_reply) {
+TEST(redis_reader, refuses_malformed_replies) {
     for (const char* bad : {"x",
                             "\r\n",
                             "HTTP/1.1 400 Bad Request\r\n",
@@ -119,7 +119,7 @@ TEST(redis_reader, never_quotes_what_it_was_sent) {
               "cenote: Redis: the server sent a malformed reply: it begins with none of + - : $ *");
 }
 
-/// What hiredis had to learn: 16 bytes must not be able to ask for gigabytes.
+/// A known flaw of hiredis: 16 bytes must not cause an allocation of gigabytes.
 TEST(redis_reader, believes_no_length_that_is_too_large) {
     for (const char* bad : {"$1001\r\n", "$1048576\r\n", "$9223372036854775807\r\n",
                             "*1073741823\r\n", "*2147483647\r\n", "*4294967297\r\n",
@@ -134,8 +134,8 @@ TEST(redis_reader, counts_each_reply_by_itself) {
     EXPECT_EQ(refusal(one + one + one + one, 1000), "");
 }
 
-/// Four bytes on the way are forty in memory.
-TEST(redis_reader, counts_room_and_not_bytes) {
+/// Four bytes of the protocol take forty bytes of memory.
+TEST(redis_reader, limits_memory_and_not_bytes) {
     std::string many = "*100\r\n";
     for (int i = 0; i < 100; ++i) many += ":1\r\n";
     EXPECT_NE(refusal(many, 1000), "");

@@ -1,4 +1,4 @@
-// Whatever a session of Redis can carry is gone for the next borrower, on the same connection.
+// Changes of a session of Redis are gone for the next borrower of the connection.
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -19,7 +19,7 @@ using namespace cenote::redis;
 using namespace redis_fixture;
 using cenote::verdict;
 
-/// Everything about the session, but for what the connection itself is.
+/// The state of the session, without the properties of the connection.
 std::string session_of(connection& c) {
     std::string all;
     for (const char* what :
@@ -54,7 +54,7 @@ void expect_undone(const std::string& url, const change& each) {
     }
 }
 
-TEST(redis_reset, undoes_whatever_was_done_to_a_session) {
+TEST(redis_reset, undoes_all_changes_of_a_session) {
     server().execute_as_admin({"acl", "setuser", "other", "on", ">pw", "~*", "+@all"});
     const std::vector<change> table{
         {"another database", [](connection& c) { c.command("SELECT", 7); }},
@@ -65,13 +65,13 @@ TEST(redis_reset, undoes_whatever_was_done_to_a_session) {
              EXPECT_TRUE(c.in_transaction());
          }},
         {"a watched key", [](connection& c) { c.command("WATCH", "k"); }},
-        {"a name", [](connection& c) { c.command("CLIENT", "SETNAME", "somebody"); }},
+        {"a name", [](connection& c) { c.command("CLIENT", "SETNAME", "changed"); }},
         {"tracking",
          [](connection& c) { c.command("CLIENT", "TRACKING", "ON", "REDIRECT", id_of(c)); }},
         {"no eviction", [](connection& c) { c.command("CLIENT", "NO-EVICT", "ON"); }},
         {"another user", [](connection& c) { c.command("AUTH", "other", "pw"); }},
         {"the protocol", [](connection& c) { c.command("HELLO", 2, "SETNAME", "hello"); }},
-        {"nobody", [](connection& c) { c.command("RESET"); }},
+        {"no user", [](connection& c) { c.command("RESET"); }},
         {"a script", [](connection& c) { c.command("EVAL", "redis.call('select', 3)", 0); }},
         {"all at once",
          [](connection& c) {
@@ -88,8 +88,8 @@ TEST(redis_reset, undoes_whatever_was_done_to_a_session) {
     EXPECT_TRUE(c.command("GET", "k").is_nil());
 }
 
-/// What RESET of 7.0 leaves is gone because we say so: without that, this test fails.
-TEST(redis_reset, shows_what_the_flags_would_tell) {
+/// The connector itself undoes what RESET of 7.0 leaves: without that, this test fails.
+TEST(redis_reset, undoes_what_the_flags_show) {
     cenote::redis::connector via = here();
     connection c = via.open();
     std::string before = about(c, "flags");
@@ -125,7 +125,7 @@ TEST(redis_reset, does_not_claim_what_it_cannot_undo) {
     EXPECT_THROW(via.reset(c), cenote::connection_error);
 }
 
-TEST(redis_reset, is_not_believed_where_a_server_does_not_know_it) {
+TEST(redis_reset, fails_on_a_server_that_does_not_know_it) {
     support::redis_server there{{.settings = "rename-command RESET \"\""}};
     cenote::redis::connector via(url_of(there.port()));
     connection c = via.open();
@@ -145,7 +145,7 @@ int resets() {
     return at == stats.npos ? 0 : std::stoi(stats.substr(at + 20));
 }
 
-TEST(redis_reset, comes_only_where_something_may_have_changed) {
+TEST(redis_reset, is_made_only_after_a_possible_change) {
     cenote::pool<connection> pool(here(), support::patient(1));
     std::int64_t id = id_of(*pool.acquire());
     static_cast<void>(pool.acquire()->command("PING"));  // after the reset of the first
@@ -189,8 +189,8 @@ TEST(redis_lease, has_a_timeout_of_its_own) {
     EXPECT_TRUE(lease->command("BLPOP", "nothing", 0.05).is_nil());
 }
 
-/// The table of commands that leave a session as it is, asked of the server itself.
-TEST(redis_pipeline, calls_nothing_harmless_that_the_server_says_is_about_connections) {
+/// Compares the table of harmless commands with the server's own table.
+TEST(redis_pipeline, has_no_harmless_command_that_the_server_lists_as_one_of_connections) {
     connection c = here().open();
     for (const char* category : {"connection", "transaction", "scripting"}) {
         reply list = c.command("ACL", "CAT", category);

@@ -1,4 +1,4 @@
-// Commands and replies against a real Redis, blocking and awaited, plain and protected.
+// Commands and replies with a real Redis server, blocking and awaited, with and without TLS.
 #include "cenote/redis.hpp"
 
 #include <boost/asio/awaitable.hpp>
@@ -127,7 +127,7 @@ TEST_F(redis_command, keeps_errors_of_a_pipeline_in_their_place) {
     EXPECT_TRUE(c.execute(pipeline()).empty());
 }
 
-/// Neither side reads before it has written: without care both wait for each other for ever.
+/// If neither side read before it has written everything, both would wait for ever.
 TEST_F(redis_command, sends_and_reads_at_once_if_there_is_much) {
     std::string large(std::size_t{256} << 10U, 'y');
     pipeline p;
@@ -195,7 +195,7 @@ asio::awaitable<std::string> awaited_round_trip(connection* c, std::string value
     co_return both.front().text();
 }
 
-TEST_F(redis_command, is_awaited_on_whatever_executor) {
+TEST_F(redis_command, is_awaited_on_any_executor) {
     for (int i = 0; i < 3; ++i) {
         std::string value = "value " + std::to_string(i);
         EXPECT_EQ(await(awaited_round_trip(&c, value)), value);  // another loop each time

@@ -1,5 +1,5 @@
-// A server that answers whatever it is asked with the bytes a test gave it: all that no real server
-// would say.
+// A server that answers each request with bytes that the test has chosen, which a real server would
+// not send.
 #pragma once
 
 #include <atomic>
@@ -20,13 +20,14 @@
 
 namespace support {
 
-/// What it does when it has heard a request to the end of its head.
+/// What the server does when it has received the head of a request.
 struct scripted_answer {
     std::string bytes;
     enum class then { stay, finish, reset } after = then::stay;
 };
 
-/// Each request, on whichever connection, gets the next answer; the last one is for all others.
+/// Each request, on any connection, gets the next answer; after the last answer, the last one
+/// again.
 class scripted_server {
 public:
     explicit scripted_server(std::deque<scripted_answer> script)
@@ -51,10 +52,10 @@ public:
     }
 
     std::uint16_t port() const { return port_; }
-    /// All it has heard, of all connections.
-    std::string heard() {
+    /// All bytes that it has received, from all connections.
+    std::string received() {
         std::lock_guard lock(mutex_);
-        return heard_;
+        return received_;
     }
     int requests() const { return requests_; }
     int connections() const { return connections_; }
@@ -81,26 +82,26 @@ private:
             unread += piece;
             {
                 std::lock_guard lock(mutex_);
-                heard_ += piece;
+                received_ += piece;
             }
             for (std::size_t end = 0; (end = unread.find("\r\n\r\n")) != unread.npos;) {
                 unread.erase(0, end + 4);
                 ++requests_;
-                if (!say(fd, next())) return;
+                if (!send(fd, next())) return;
             }
         }
     }
-    static bool say(int fd, const scripted_answer& answer) {
+    static bool send(int fd, const scripted_answer& answer) {
         using then = scripted_answer::then;
         auto size = static_cast<ssize_t>(answer.bytes.size());
-        bool said = ::send(fd, answer.bytes.data(), answer.bytes.size(), MSG_NOSIGNAL) == size;
-        if (said && answer.after == then::stay) return true;
+        bool sent = ::send(fd, answer.bytes.data(), answer.bytes.size(), MSG_NOSIGNAL) == size;
+        if (sent && answer.after == then::stay) return true;
         if (answer.after == then::reset) {
             linger at_once{.l_onoff = 1, .l_linger = 0};
             ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-            sockaddr nobody{};
-            nobody.sa_family = AF_UNSPEC;  // what resets a connection without closing its number
-            ::connect(fd, &nobody, sizeof nobody);
+            sockaddr none{};
+            none.sa_family = AF_UNSPEC;  // resets the connection and keeps the descriptor
+            ::connect(fd, &none, sizeof none);
         } else {
             ::shutdown(fd, SHUT_RDWR);
         }
@@ -109,7 +110,7 @@ private:
 
     std::mutex mutex_;
     std::deque<scripted_answer> script_;
-    std::string heard_;
+    std::string received_;
     descriptor listener_;
     std::uint16_t port_ = 0;
     std::atomic<int> connections_{0};

@@ -1,4 +1,4 @@
-// One connection like the other: functions that know of no server, here with SQLite's.
+// Functions for connections to any server, here with connections to SQLite.
 #include "cenote/sql_connection.hpp"
 
 #include <boost/asio/awaitable.hpp>
@@ -26,7 +26,7 @@ namespace asio = boost::asio;
 using support::await;
 
 static_assert(!std::is_constructible_v<connection, std::shared_ptr<detail::session>>);
-static_assert(!std::is_move_constructible_v<connection>);  // it would be cut off its server
+static_assert(!std::is_move_constructible_v<connection>);  // that would slice it
 static_assert(!std::is_move_assignable_v<connection>);
 static_assert(std::is_nothrow_move_constructible_v<sqlite::connection>);
 static_assert(std::is_nothrow_move_assignable_v<sqlite::connection>);
@@ -92,8 +92,8 @@ TEST_F(sql_connection, tells_of_its_transaction_and_takes_parameters_from_a_list
                  statement_error);
 }
 
-// Each of these begins when it is awaited, and by then the connection is elsewhere.
-TEST_F(sql_connection, may_move_before_what_was_asked_of_it_is_awaited) {
+// Each operation begins when it is awaited; by then the connection has moved.
+TEST_F(sql_connection, may_move_before_its_operations_are_awaited) {
     auto executed = c.async_execute("SELECT ?", std::string("text"));
     auto prepared = c.async_prepare("SELECT 2");
     auto streamed = c.async_stream("SELECT 3");

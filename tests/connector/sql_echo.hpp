@@ -1,12 +1,12 @@
-// What SQL servers are asked in an identity echo: the ways to ask are the same, the words for it
-// differ. A dialect has
+// The requests of an identity echo to SQL servers. Servers differ in their statements; a dialect
+// has
 //
 //   connection, statement, cursor
-//   echo     gives back its parameter
-//   many     gives it back 20 times, numbered
+//   echo     returns its parameter
+//   many     returns it 20 times, numbered
 //   leave    keeps its parameter in the session
-//   whose    gives back its parameter, and what was kept or ''
-//   forget   keeps nothing any more
+//   whose    returns its parameter, and what was kept or ''
+//   forget   drops what was kept
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -25,7 +25,7 @@ public:
     using typename Dialect::statement;
 
     void ask(connection& c, book& b, dice& d) {
-        // Nobody is to find what those before have left.
+        // An earlier lease must have left nothing.
         ask_whose(c, b, "");
         statement made = c.prepare(Dialect::echo);
         for (auto i = d() % 40; i > 0; --i) {
@@ -59,7 +59,7 @@ private:
         compare(c.execute(Dialect::whose, word), b, word, left);
     }
 
-    /// One of the ways. Mostly what is prepared: it is the fastest.
+    /// One of several ways. Mostly the prepared statement, since it is the fastest.
     static void ask_one(connection& c, const statement& made, book& b, dice& d) {
         auto way = d() % 64;
         if (way == 0) return stream(c, b);

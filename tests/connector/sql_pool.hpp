@@ -1,5 +1,5 @@
-// Pools of an SQL server's connections on an executor, and what a fork does to them. A place is as
-// in postgres_place.hpp.
+// Pools of connections to an SQL server on an executor, and after a fork. A `Place` is as in
+// postgres_place.hpp.
 #pragma once
 
 #include <atomic>

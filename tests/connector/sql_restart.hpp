@@ -1,5 +1,5 @@
-// An SQL server is restarted under load: each open connection fails at most once, and the pool
-// serves again when the server does. A place is as in postgres_place.hpp.
+// A restart of an SQL server under load: each open connection fails at most once, and the pool
+// serves again when the server does. A `Place` is as in postgres_place.hpp.
 #pragma once
 
 #include <atomic>
@@ -52,12 +52,12 @@ void under_load(support::real_server::ending how) {
         typename Place::connector{Place::url()},
         {.max = max, .acquire_timeout = 4 * support::plenty}};
     load during;
-    std::vector<std::thread> crew;
+    std::vector<std::thread> threads;
     for (unsigned w = 0; w < workers; ++w)
-        crew.emplace_back([&, w] { during.work<Place>(five, w); });
+        threads.emplace_back([&, w] { during.work<Place>(five, w); });
     ASSERT_TRUE(eventually([&] { return during.right > 500 && five.stats().total == max; }));
     Place::server().stop(how);
-    // All have noticed, and the pool has tried again in vain.
+    // All threads wait, and the pool has tried to open connections in vain.
     EXPECT_TRUE(eventually(
         [&] { return five.stats().waiting == workers && five.stats().open_failed > 2; }));
     auto failed = during.failed.load();
@@ -65,7 +65,7 @@ void under_load(support::real_server::ending how) {
     Place::server().start();
     EXPECT_TRUE(eventually([&] { return during.right > right + 500; }));
     during.over = true;
-    for (std::thread& each : crew) each.join();
+    for (std::thread& each : threads) each.join();
     EXPECT_EQ(during.wrong, 0u);
     EXPECT_LE(during.failed, max);
     EXPECT_EQ(during.failed, failed);  // none after it was back

@@ -1,4 +1,4 @@
-// Parameters and values: what becomes what, and what does not.
+// Parameters and values, and their conversions.
 #include "cenote/sql.hpp"
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A database file of a test's own.
+// A database file for one test.
 #pragma once
 
 #include <cstdlib>
@@ -11,7 +11,7 @@
 
 namespace support {
 
-/// In a folder of its own, which goes with it.
+/// In a folder of its own, which is removed with it.
 class sqlite_file {
 public:
     sqlite_file() : folder_(std::filesystem::temp_directory_path() / "cenote-sqlite-XXXXXX") {

@@ -1,4 +1,4 @@
-// Connections that want to write wait for each other in a line.
+// The line of writers of SQLite.
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -55,12 +55,12 @@ struct sqlite_line : testing::Test {
             all.push_back(name);
         return all;
     }
-    bool somebody_waits(std::size_t count = 1) {
+    bool a_writer_waits(std::size_t count = 1) {
         return eventually([&] { return line->waiting() == count; });
     }
     bool is_free() { return static_cast<bool>(line->try_take()); }
 
-    asio::io_context loop;  // first: it outlives those who post to it
+    asio::io_context loop;  // first: it outlives the sessions
     support::sqlite_file file;
     std::shared_ptr<writers_line> line = std::make_shared<writers_line>();
     std::shared_ptr<session> ann = open();
@@ -72,13 +72,13 @@ TEST_F(sqlite_line, is_served_in_the_order_of_arrival) {
     ann->execute("BEGIN IMMEDIATE", {});
     write(*ann, "ann");
     std::thread second([&] { write(*bob, "bob"); });
-    EXPECT_TRUE(somebody_waits(1));
+    EXPECT_TRUE(a_writer_waits(1));
     std::thread third([&] {
         cid->execute("BEGIN IMMEDIATE", {});
         write(*cid, "cid");
         cid->execute("COMMIT", {});
     });
-    EXPECT_TRUE(somebody_waits(2));
+    EXPECT_TRUE(a_writer_waits(2));
     ann->execute("COMMIT", {});
     second.join();
     third.join();
@@ -91,9 +91,9 @@ TEST_F(sqlite_line, is_awaited_in_the_same_one) {
     write(*ann, "ann");
     auto second = asio::co_spawn(loop, async_write(*bob, "bob"), asio::use_future);
     std::thread runs([&] { loop.run(); });
-    EXPECT_TRUE(somebody_waits(1));
+    EXPECT_TRUE(a_writer_waits(1));
     std::thread third([&] { write(*cid, "cid"); });
-    EXPECT_TRUE(somebody_waits(2));
+    EXPECT_TRUE(a_writer_waits(2));
     ann->execute("ROLLBACK", {});
     second.get();
     third.join();
@@ -102,7 +102,7 @@ TEST_F(sqlite_line, is_awaited_in_the_same_one) {
     EXPECT_TRUE(is_free());
 }
 
-TEST_F(sqlite_line, is_not_for_those_who_read_or_write_what_nobody_else_sees) {
+TEST_F(sqlite_line, is_not_for_reads_and_for_writes_to_temporary_tables) {
     ann->execute("BEGIN IMMEDIATE", {});
     EXPECT_FALSE(is_free());
     EXPECT_TRUE(bob->execute("SELECT * FROM t", {}).empty());
@@ -115,9 +115,9 @@ TEST_F(sqlite_line, is_not_for_those_who_read_or_write_what_nobody_else_sees) {
     await_on(loop, bob->async_execute(sql::bound_statement("DELETE FROM mine", {})));
 }
 
-/// In a database without a log of what was written, the one who writes waits for all who read: if
-/// one of these waited for the pen, it would be for as long as anybody waits.
-TEST_F(sqlite_line, is_not_for_those_who_have_begun_to_read) {
+/// Without a write-ahead log the writer waits for all readers: if one of these waited for a turn,
+/// both would wait until their deadlines.
+TEST_F(sqlite_line, is_not_for_transactions_that_have_begun_to_read) {
     const char* for_long = "?journal_mode=delete&busy_timeout=1h&operation_timeout=1h";
     ann.reset();
     bob.reset();
@@ -133,7 +133,7 @@ TEST_F(sqlite_line, is_not_for_those_who_have_begun_to_read) {
         try {
             write(*reader, "reader");
         } catch (const statement_error& e) {
-            return (e.code() & 0xff) == session::locked;  // SQLite's word for it, at once
+            return (e.code() & 0xff) == session::locked;  // SQLite's own error, at once
         }
         return false;
     }));
@@ -155,7 +155,7 @@ TEST_F(sqlite_line, is_for_the_file_alone_and_not_for_what_is_attached) {
     EXPECT_THAT(names(), ElementsAre("bob"));
 }
 
-/// Whoever has the pen and does not write keeps nobody from writing for good.
+/// A connection that has the turn and does not write delays the others, but does not stop them.
 TEST_F(sqlite_line, can_be_done_without) {
     writers_line::turn idle = line->take_until(std::chrono::steady_clock::time_point::max());
     ASSERT_TRUE(idle);
@@ -173,7 +173,7 @@ TEST_F(sqlite_line, is_not_waited_in_for_longer_than_an_operation_may_take) {
     EXPECT_THROW(awaited(), statement_error);
 }
 
-/// The child of a fork has copies of what is the parent's.
+/// The child of a fork has copies of the parent's turn and session.
 TEST_F(sqlite_line, is_left_to_the_parent) {
     std::optional<sql::cursor> rows(ann->stream("INSERT INTO t VALUES ('x') RETURNING name", {}));
     EXPECT_TRUE(rows->next());
@@ -192,7 +192,7 @@ TEST_F(sqlite_line, is_left_to_the_parent) {
     EXPECT_THAT(names(), ElementsAre("x"));
 }
 
-TEST_F(sqlite_line, is_not_for_those_who_may_only_read) {
+TEST_F(sqlite_line, is_not_for_read_only_leases) {
     bob->only_read(true);
     EXPECT_THROW(write(*bob, "bob"), statement_error);
     EXPECT_THROW(bob->execute("BEGIN IMMEDIATE", {}), statement_error);
@@ -208,7 +208,7 @@ TEST_F(sqlite_line, is_not_for_those_who_may_only_read) {
     EXPECT_THAT(names(), ElementsAre("bob"));
 }
 
-TEST_F(sqlite_line, goes_on_when_a_writer_has_ended_however_it_has) {
+TEST_F(sqlite_line, goes_on_after_each_kind_of_end_of_a_writer) {
     write(*ann, "alone");
     EXPECT_TRUE(is_free());
     EXPECT_THROW(ann->execute("INSERT INTO t VALUES (nonsense)", {}), statement_error);
@@ -240,7 +240,7 @@ TEST_F(sqlite_line, goes_on_when_a_writer_has_ended_however_it_has) {
     EXPECT_TRUE(is_free());
 }
 
-TEST_F(sqlite_line, tells_those_for_whom_it_takes_too_long) {
+TEST_F(sqlite_line, reports_a_wait_that_takes_too_long) {
     ann->execute("BEGIN IMMEDIATE", {});
     std::shared_ptr<session> hasty = open("?busy_timeout=10ms");
     EXPECT_THROW(write(*hasty, "late"), statement_error);
@@ -258,12 +258,12 @@ TEST_F(sqlite_line, can_be_left) {
     auto token = asio::bind_cancellation_slot(stop.slot(), asio::use_future);
     std::future<sql::result> second = asio::co_spawn(loop, async_write(*bob, "bob"), token);
     std::thread runs([&] { loop.run(); });
-    EXPECT_TRUE(somebody_waits(1));
+    EXPECT_TRUE(a_writer_waits(1));
     asio::post(loop, [&] { stop.emit(asio::cancellation_type::terminal); });
-    runs.join();  // before we look at the exception, which the loop has, too
+    runs.join();  // before the exception is read, since the loop refers to it, too
     try {
         second.get();
-        ADD_FAILURE() << "it was not cancelled";
+        ADD_FAILURE() << "it was not canceled";
     } catch (const statement_error& e) {
         EXPECT_THAT(e.what(), testing::HasSubstr("canceled"));
     }

@@ -1,4 +1,4 @@
-// Pools of SQLite connections: threads and coroutines, each sees its own answers.
+// Pools of SQLite connections, used by threads and coroutines.
 #include <atomic>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
@@ -51,7 +51,7 @@ struct sqlite_pool : testing::Test {
     }
 
     sqlite_file file;
-    /// On a busy disk the writes of all the others may take long.
+    /// On a busy disk the writes of the other connections may take long.
     std::string url = file.url("?busy_timeout=3min");
     std::atomic<int> wrong{0};
 };

@@ -1,4 +1,4 @@
-// What a lease leaves in a session is gone for the next one, on the same connection.
+// Changes of a session are gone for the next lease of the connection.
 #include <sqlite3.h>
 #include <string>
 
@@ -130,14 +130,14 @@ TEST_F(sqlite_left, a_timeout_ends_with_its_lease) {
               5000);
 }
 
-/// What is kept compiled must not hide what it does to the session.
+/// A kept statement must not hide a change of the session.
 TEST(sqlite_kept, change_nothing_unseen) {
     support::sqlite_file file;
     connector to{file.url("?statement_cache=4")};
     connection c = to.open();
     auto size = [&] { return c.execute("SELECT cache_size FROM pragma_cache_size").scalar<int>(); };
     int before = size();
-    // Alone as well: what changes the schema has everything compiled anew.
+    // Each of them alone, too: a change of the schema makes SQLite compile all statements again.
     for (bool with_a_table : {false, false, false, true, true}) {
         c.execute("PRAGMA cache_size = 77");
         if (with_a_table) c.execute("CREATE TEMP TABLE t(n)");
@@ -149,7 +149,7 @@ TEST(sqlite_kept, change_nothing_unseen) {
     }
 }
 
-TEST(sqlite_kept, follow_their_tables_and_make_room) {
+TEST(sqlite_kept, follow_their_tables_and_are_evicted) {
     support::sqlite_file file;
     connector to{file.url("?statement_cache=2")};
     connection c = to.open();

@@ -1,4 +1,5 @@
-// SQLite: values there and back, statements, streams, errors, time limits; blocking and awaited.
+// SQLite: values in both directions, statements, streams, errors, time limits; blocking and
+// awaited.
 #include "cenote/sqlite.hpp"
 
 #include <atomic>
@@ -32,12 +33,12 @@ using support::await;
 using support::eventually;
 using support::sqlite_file;
 
-/// Counts to a number that nobody waits for.
+/// Counts to a number that takes far too long.
 constexpr const char* endless =
     "WITH RECURSIVE n(i) AS (SELECT begun() UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
 
 struct sqlite : testing::Test {
-    /// What the statement above calls first.
+    /// The function that the statement above calls first.
     sqlite() {
         auto note = [](sqlite3_context* in, int, sqlite3_value**) {
             *static_cast<std::atomic<bool>*>(sqlite3_user_data(in)) = true;
@@ -46,7 +47,7 @@ struct sqlite : testing::Test {
         sqlite3_create_function(c.native_handle(), "begun", 0, SQLITE_UTF8, &begun, note, nullptr,
                                 nullptr);
     }
-    /// Runs the loop until SQLite is at the statement.
+    /// Runs the loop until SQLite runs the statement.
     bool has_begun(asio::io_context& io) {
         return eventually([&] { return io.poll(), begun.load(); });
     }
@@ -138,8 +139,8 @@ TEST_F(sqlite, can_be_used_while_a_stream_is_read_and_after_it_is_left) {
     EXPECT_EQ(to.before_release(c), verdict::keep);
 }
 
-// The place of what has been read to its end is the next statement's, and the cursor is still
-// there.
+// The slot of a cursor that was read to its end belongs to the next statement while the cursor
+// still exists.
 TEST_F(sqlite, a_cursor_that_was_read_to_its_end_ends_nothing_else) {
     statement later;
     {
@@ -207,7 +208,7 @@ TEST_F(sqlite, ends_what_takes_too_long_and_goes_on) {
 TEST_F(sqlite, ends_rows_without_end_at_max_reply_bytes) {
     const char* rows =
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i, 'text' FROM n";
-    support::stopped_clock time;  // it is not for lack of time
+    support::stopped_clock time;  // so no time limit ends it
     connection small = connector{file.url("?max_reply_bytes=100000&statement_cache=2")}.open();
     for (int i = 0; i < 3; ++i) {
         EXPECT_THROW(small.execute(rows), statement_error);
@@ -254,7 +255,7 @@ TEST_F(sqlite, waits_for_a_lock_no_longer_than_it_may) {
     writes.join();
 }
 
-// More coroutines wait for the lock than there are work threads, and whoever has it needs one, too.
+// More coroutines wait for the lock than there are work threads, and the holder needs one, too.
 TEST_F(sqlite, holds_no_thread_while_it_waits_for_a_lock) {
     c.execute("CREATE TABLE t(n)");
     asio::io_context io;
@@ -274,7 +275,7 @@ TEST_F(sqlite, holds_no_thread_while_it_waits_for_a_lock) {
     EXPECT_EQ(done, 60);
 }
 
-TEST_F(sqlite, stops_when_it_is_cancelled) {
+TEST_F(sqlite, stops_when_it_is_canceled) {
     asio::io_context io;
     asio::cancellation_signal stop;
     int code = 0;
@@ -294,7 +295,7 @@ TEST_F(sqlite, stops_when_it_is_cancelled) {
     EXPECT_EQ(c.execute("SELECT 1").scalar<int>(), 1);
 }
 
-// The loop goes while SQLite works: the work thread must find everything it needs.
+// The loop is destroyed while SQLite works: the work thread owns everything it uses.
 TEST_F(sqlite, outlives_a_coroutine_that_is_destroyed) {
     support::stopped_clock time;
     c.set_timeout(200ms);
@@ -357,7 +358,7 @@ TEST_F(sqlite, runs_its_users_setup_on_each_connection) {
     EXPECT_EQ(one.execute("SELECT seven()").scalar<int>(), 7);
 }
 
-TEST_F(sqlite, says_finally_that_a_file_cannot_be_opened) {
+TEST_F(sqlite, reports_for_good_that_a_file_cannot_be_opened) {
     for (const std::string& url :
          {"sqlite:" + (file.folder() / "no" / "such" / "folder.db").string(),
           "sqlite:" + (file.folder() / "absent.db").string() + "?mode=rw"}) {
@@ -370,13 +371,13 @@ TEST_F(sqlite, says_finally_that_a_file_cannot_be_opened) {
     }
 }
 
-TEST_F(sqlite, says_that_a_file_is_no_database) {
+TEST_F(sqlite, reports_that_a_file_is_not_a_database) {
     std::ofstream(file.folder() / "text.db") << std::string(5000, 'x');
     EXPECT_THROW(connector{"sqlite:" + (file.folder() / "text.db").string()}.open(),
                  connection_error);
 }
 
-TEST_F(sqlite, takes_any_path_for_what_it_is) {
+TEST_F(sqlite, accepts_any_path) {
     std::string odd = (file.folder() / "a%20b?c&d.db").string();
     options o;
     o.path = odd;

@@ -1,4 +1,4 @@
-// URLs: what is accepted, what is refused, and that nothing of a password is ever said.
+// URLs: which are accepted and refused, and that no error text contains a part of a password.
 #include "cenote/url.hpp"
 
 #include <string>
@@ -51,13 +51,13 @@ TEST(url, may_have_an_empty_value) { EXPECT_EQ(url::parse("a://h?k=").parameters
 
 struct bad {
     const char* text;
-    const char* complaint;
+    const char* reason;
 };
 
 class bad_url : public testing::TestWithParam<bad> {};
 
 TEST_P(bad_url, is_refused_with_a_reason) {
-    EXPECT_NE(refusal(GetParam().text).find(GetParam().complaint), std::string::npos)
+    EXPECT_NE(refusal(GetParam().text).find(GetParam().reason), std::string::npos)
         << refusal(GetParam().text);
 }
 
@@ -88,8 +88,8 @@ TEST(url, is_bounded) {
     EXPECT_NE(refusal(many + "&one=1").find("more than 128"), std::string::npos);
 }
 
-// A password with a character in it that has a meaning must not come back as part of a complaint.
-TEST(url, says_nothing_of_a_password) {
+// A password with a special character must not appear in an error text, in whole or in part.
+TEST(url, never_quotes_a_password) {
     for (const char* canary :
          {"c4n4ry?x=c4n4ry", "c4n4ry/c4n4ry", "c4n4ry#c4n4ry", "c4n4ry:c4n4ry", "c4n4ry%zzc4n4ry",
           "c4n4ry@c4n4ry", "c4n4ry c4n4ry", "%00c4n4ry", "12?c4n4ry", "12/c4n4ry?c4n4ry&c4n4ry",
@@ -102,7 +102,7 @@ TEST(url, says_nothing_of_a_password) {
     EXPECT_EQ(url::parse("a://app:c4n4ry@h:5/x?k=c4n4ry").redacted(), "a://app:***@h:5/x");
 }
 
-TEST(url, knows_what_stays_on_this_machine) {
+TEST(url, recognizes_hosts_on_this_machine) {
     for (const char* here : {"localhost", "127.0.0.1", "127.8.9.10", "::1", "/run/x", ""})
         EXPECT_TRUE(is_loopback(here)) << here;
     for (const char* there : {"127.example.com", "db", "10.0.0.1", "localhost.evil.org", "::2"})
@@ -127,7 +127,7 @@ TEST(url_parameters, name_the_key_and_not_the_value) {
     url u = url::parse(
         "a://h?n=c4n4ry&b=c4n4ry&t=c4n4ry&big=99999999999999999999&late=9223372036854775807h");
     url_parameters all(u);
-    auto complaint = [](auto take) -> std::string {
+    auto reason = [](auto take) -> std::string {
         try {
             take();
         } catch (const invalid_url& e) {
@@ -139,11 +139,11 @@ TEST(url_parameters, name_the_key_and_not_the_value) {
         return text.find("\"" + std::string(key) + "\"") != std::string::npos &&
                text.find("c4n4ry") == std::string::npos;
     };
-    EXPECT_TRUE(names(complaint([&] { all.take_number("n", 0, 9); }), "n"));
-    EXPECT_TRUE(names(complaint([&] { all.take_bool("b"); }), "b"));
-    EXPECT_TRUE(names(complaint([&] { all.take_milliseconds("t"); }), "t"));
-    EXPECT_TRUE(names(complaint([&] { all.take_number("big", 0, 9); }), "big"));
-    EXPECT_TRUE(names(complaint([&] { all.take_milliseconds("late"); }), "late"));
+    EXPECT_TRUE(names(reason([&] { all.take_number("n", 0, 9); }), "n"));
+    EXPECT_TRUE(names(reason([&] { all.take_bool("b"); }), "b"));
+    EXPECT_TRUE(names(reason([&] { all.take_milliseconds("t"); }), "t"));
+    EXPECT_TRUE(names(reason([&] { all.take_number("big", 0, 9); }), "big"));
+    EXPECT_TRUE(names(reason([&] { all.take_milliseconds("late"); }), "late"));
 }
 
 }  // namespace
