@@ -150,8 +150,8 @@ namespace {
 
 /// The executor of a handle as what it is: an open_transaction, a scope_connection or a topology.
 template <class T>
-std::shared_ptr<T> own(const std::shared_ptr<executor>& e) {
-    return std::static_pointer_cast<T>(e);
+std::shared_ptr<T> own(std::shared_ptr<executor> e) {
+    return std::static_pointer_cast<T>(std::move(e));
 }
 
 }  // namespace
@@ -209,10 +209,9 @@ void scope::discard_at_end() noexcept { own<scope_connection>(executor_)->discar
 
 namespace {
 
-std::shared_ptr<scope_connection> new_connection(const std::shared_ptr<executor>& of,
-                                                 session_use use, bool read_only,
-                                                 const database_detail::call& as) {
-    std::shared_ptr<topology> servers = own<topology>(of);
+std::shared_ptr<scope_connection> new_connection(std::shared_ptr<executor> of, session_use use,
+                                                 bool read_only, const database_detail::call& as) {
+    std::shared_ptr<topology> servers = own<topology>(std::move(of));
     server_pool_ptr primary = servers->primary();
     return std::make_shared<scope_connection>(std::move(primary),
                                               read_only ? std::move(servers) : nullptr, use, as);
@@ -239,7 +238,7 @@ boost::asio::awaitable<transaction> database_calls::begin_in(std::shared_ptr<exe
                                                              transaction_options how,
                                                              database_detail::call as) {
     return database_detail::async_begin(
-        new_connection(in, session_use::statement, how.read_only, as), how);
+        new_connection(std::move(in), session_use::statement, how.read_only, as), how);
 }
 
 database::database(std::shared_ptr<executor> servers) noexcept
@@ -265,6 +264,7 @@ std::shared_ptr<executor> database::with_replicas(std::string_view primary, cons
                 "cenote: a replica is a server of another kind than the primary");
     }
     std::vector<server_pool_ptr> pools;
+    pools.reserve(rest.size());
     for (const server& each : rest)
         pools.push_back(make_replica_pool(each, how.pool, pools.size() + 1));
     return std::make_shared<topology>(std::make_shared<server_pool>(first, how.pool),

@@ -8,58 +8,53 @@
 
 namespace cenote::database_detail {
 
-step operation::next() {
-    while (position_ == list_.size()) {
-        list_.clear();
-        position_ = 0;
-        if (std::optional<step> s = advance()) return *s;
-    }
-    return {step::kind::execute, list_[position_++], {}};
-}
-
-/// Passes through one stage. Empty: that needs nothing, or the statements of `list_`.
-std::optional<step> operation::advance() {
-    switch (stage_) {
-        case stage::check: stage_ = check(); break;
-        case stage::connect:
-            if (!on_->has_connection()) {
-                if (!route_) route_.emplace(on_->find_route());
-                return step{step::kind::acquire};
-            }
-            if (std::exchange(on_->must_set_read_only_, false))
-                return step{step::kind::set_read_only};
-            stage_ = stage::verify;
-            break;
-        case stage::verify:
-            list_ = on_->statements_to_verify();
-            stage_ = stage::note_verified;
-            break;
-        case stage::note_verified:
-            on_->note_verified();
-            stage_ = what_ == kind::rollback ? stage::abandon : stage::undo;
-            break;
-        case stage::abandon: {
-            bool has_ended = on_->has_ended();
-            on_->abandon(which_);
-            stage_ = has_ended ? stage::end : stage::undo;
-            break;
+need operation::next() {
+    for (;;) {
+        if (position_ < list_.size()) {
+            text_ = list_[position_++];
+            values_ = {};
+            return need::result;
         }
-        case stage::undo:
-            on_->check_not_lost();
-            list_ = on_->statements_to_undo();
-            stage_ = stage::run;
-            break;
-        case stage::run:
-            on_->note_undone();
-            stage_ = stage::finish;
-            return run();
-        case stage::finish:
-            finish();
-            stage_ = stage::end;
-            break;
-        case stage::end: return step{};
+        switch (stage_) {
+            case stage::check: stage_ = check(); break;
+            case stage::connect:
+                if (!on_->has_connection()) {
+                    if (on_->reads_only() && !route_) route_.emplace(on_->find_route());
+                    return need::connection;
+                }
+                if (std::exchange(on_->must_set_read_only_, false)) return need::read_only_session;
+                [[fallthrough]];
+            case stage::verify:
+                stage_ = stage::note_verified;
+                if (on_->doubtful_) queue(on_->statements_to_verify());
+                break;
+            case stage::note_verified:
+                on_->note_verified();
+                stage_ = what_ == kind::rollback ? stage::abandon : stage::undo;
+                break;
+            case stage::abandon: {
+                bool has_ended = on_->has_ended();
+                on_->abandon(which_);
+                stage_ = has_ended ? stage::end : stage::undo;
+                break;
+            }
+            case stage::undo:
+                on_->check_not_lost();
+                stage_ = stage::run;
+                if (on_->undo_from_ > 0) queue(on_->statements_to_undo());
+                break;
+            case stage::run:
+                on_->note_undone();
+                stage_ = stage::finish;
+                if (need n = run(); n != need::nothing) return n;
+                break;
+            case stage::finish:
+                finish();
+                stage_ = stage::end;
+                [[fallthrough]];
+            case stage::end: return need::nothing;
+        }
     }
-    return std::nullopt;
 }
 
 /// What does not depend on the server. Returns the next stage.
@@ -77,18 +72,19 @@ operation::stage operation::check() {
 }
 
 /// What the operation is for.
-std::optional<step> operation::run() {
+need operation::run() {
     switch (what_) {
         case kind::execute:
-            return step{step::kind::execute, statement_->text(), statement_->values()};
         case kind::stream:
-            return step{step::kind::stream, statement_->text(), statement_->values()};
-        case kind::begin: list_ = on_->statements_to_begin(how_); break;
-        case kind::nest: list_ = on_->statements_to_nest(); break;
-        case kind::commit: list_ = on_->statements_to_commit(); break;
+            text_ = statement_->text();
+            values_ = statement_->values();
+            return what_ == kind::stream ? need::rows : need::result;
+        case kind::begin: queue(on_->statements_to_begin(how_)); break;
+        case kind::nest: queue(on_->statements_to_nest()); break;
+        case kind::commit: queue(on_->statements_to_commit()); break;
         case kind::rollback: break;  // undone already
     }
-    return std::nullopt;
+    return need::nothing;
 }
 
 void operation::finish() {
@@ -102,9 +98,19 @@ void operation::finish() {
     }
 }
 
+connection_lease operation::acquire() {
+    return route_ ? route_->acquire() : on_->pool_->acquire(on_->as_);
+}
+
+asio::awaitable<connection_lease> operation::async_acquire() {
+    return route_ ? route_->async_acquire() : on_->pool_->async_acquire(on_->as_);
+}
+
 void operation::take(connection_lease l) {
-    on_->take(std::move(l), route_->pool());
+    if (route_) on_->pool_ = route_->pool();
     route_.reset();
+    on_->lease_ = std::move(l);
+    on_->must_set_read_only_ = on_->session_reads_only();
 }
 
 void operation::note_failure() {
@@ -114,7 +120,7 @@ void operation::note_failure() {
     try {
         throw;
     } catch (const pool_error& e) {
-        if (!is_new || !route_->go_on_after(e)) throw;
+        if (!route_ || !route_->go_on_after(e)) throw;
     } catch (const statement_error&) {
         if (!is_new) on_->note_error();
         throw;
@@ -137,29 +143,32 @@ bool operation::may_repeat(const connection_error& e) {
     return idempotent_ && e.kind() != error_kind::timed_out && repeats_left_-- > 0;
 }
 
+/// Has these statements run before the next stage.
+void operation::queue(statement_list list) {
+    list_ = std::move(list);
+    position_ = 0;
+}
+
 void operation::go_to(stage next) {
     stage_ = next;
-    list_.clear();
-    position_ = 0;
+    queue({});
     route_.reset();
 }
 
 void drive(operation& o) {
-    for (step s = o.next(); s.what != step::kind::none; s = o.next()) {
+    for (need n = o.next(); n != need::nothing; n = o.next()) {
         try {
-            switch (s.what) {
-                case step::kind::acquire:
+            switch (n) {
+                case need::nothing: break;
+                case need::connection:
                     o.take(o.acquire());
                     detail::lease_maker::hold_here(o.lease());
                     break;
-                case step::kind::set_read_only: set_read_only(*o.lease()); break;
-                case step::kind::execute:
-                    o.take(o.connection().execute_bound(s.text, s.values));
+                case need::read_only_session: set_read_only(*o.lease()); break;
+                case need::result:
+                    o.take(o.connection().execute_bound(o.text(), o.values()));
                     break;
-                case step::kind::stream:
-                    o.take(o.connection().stream_bound(s.text, s.values));
-                    break;
-                case step::kind::none: break;
+                case need::rows: o.take(o.connection().stream_bound(o.text(), o.values())); break;
             }
         } catch (...) {
             o.note_failure();
@@ -168,21 +177,20 @@ void drive(operation& o) {
 }
 
 asio::awaitable<void> async_drive(operation* o) {
-    for (step s = o->next(); s.what != step::kind::none; s = o->next()) {
+    for (need n = o->next(); n != need::nothing; n = o->next()) {
         try {
-            if (s.what == step::kind::acquire) {
+            if (n == need::connection) {
                 connection_lease l = co_await o->async_acquire();
                 o->take(std::move(l));
-            } else if (s.what == step::kind::set_read_only) {
+            } else if (n == need::read_only_session) {
                 co_await async_set_read_only(o->lease().get());
-            } else if (s.what == step::kind::execute) {
-                sql::bound_statement statement(s.text, s.values);
-                sql::result r = co_await o->connection().async_execute_bound(std::move(statement));
+            } else if (n == need::result) {
+                sql::bound_statement what(o->text(), o->values());
+                sql::result r = co_await o->connection().async_execute_bound(std::move(what));
                 o->take(std::move(r));
             } else {
-                sql::bound_statement statement(s.text, s.values);
-                sql::cursor rows =
-                    co_await o->connection().async_stream_bound(std::move(statement));
+                sql::bound_statement what(o->text(), o->values());
+                sql::cursor rows = co_await o->connection().async_stream_bound(std::move(what));
                 o->take(std::move(rows));
             }
         } catch (...) {

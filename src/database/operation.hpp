@@ -18,12 +18,12 @@
 namespace cenote::database_detail {
 
 /// What an operation needs next.
-struct step {
-    enum class kind : std::uint8_t { none, acquire, set_read_only, execute, stream };
-
-    kind what = kind::none;
-    std::string_view text = {};  // of execute and stream
-    std::span<const sql::parameter> values = {};
+enum class need : std::uint8_t {
+    nothing,
+    connection,
+    read_only_session,
+    result,  ///< Of the statement with text() and values().
+    rows,    ///< A cursor over the rows of the statement.
 };
 
 /// A statement, or the begin or end of a transaction. It takes a connection if there is none, and
@@ -52,13 +52,15 @@ public:
 
     // For drivers.
 
-    /// The next step; none at the end. Throws if the operation cannot go on.
-    step next();
+    /// The next step; `nothing` at the end. Throws if the operation cannot go on.
+    need next();
     /// The last step has failed with the exception that is being handled. Throws what that means
     /// for the user, unless the operation goes on.
     void note_failure();
-    connection_lease acquire() { return route_->acquire(); }
-    asio::awaitable<connection_lease> async_acquire() { return route_->async_acquire(); }
+    std::string_view text() const noexcept { return text_; }
+    std::span<const sql::parameter> values() const noexcept { return values_; }
+    connection_lease acquire();
+    asio::awaitable<connection_lease> async_acquire();
     void take(connection_lease l);
     void take(sql::result r) { result_ = std::move(r); }
     void take(sql::cursor rows) { rows_ = std::move(rows); }
@@ -74,7 +76,7 @@ public:
     const std::shared_ptr<scope_connection>& on() const noexcept { return on_; }
 
 private:
-    /// In this order. Only rollback passes through `abandon`, and it takes no connection.
+    /// In this order. Only rollback passes through `abandon`, and it skips `connect`.
     enum class stage : std::uint8_t {
         check,
         connect,
@@ -89,11 +91,11 @@ private:
 
     static constexpr int connections = 3;  // that a statement is tried on
 
-    std::optional<step> advance();
     stage check();
-    std::optional<step> run();
+    need run();
     void finish();
     bool may_repeat(const connection_error& e);
+    void queue(statement_list list);
     void go_to(stage next);
 
     std::shared_ptr<scope_connection> on_;
@@ -105,9 +107,11 @@ private:
     bool outermost_ = false;  // it ends a transaction of level 1
 
     stage stage_ = stage::check;
-    statement_list list_;  // run before the next stage
+    statement_list list_;  // queued
     std::size_t position_ = 0;
-    std::optional<route> route_;
+    std::string_view text_;
+    std::span<const sql::parameter> values_;
+    std::optional<route> route_;  // while a reader acquires
     int connections_left_ = connections;
     int repeats_left_ = 2;
 

@@ -87,17 +87,6 @@ sql::cursor scope_connection::keep(sql::cursor rows) {
 
 // The connection.
 
-route scope_connection::find_route() {
-    if (!reads_only()) return {pool_, {}, as_};
-    return {replicas_->primary(), replicas_->replicas_in_turn(), as_};
-}
-
-void scope_connection::take(connection_lease l, const server_pool_ptr& from) {
-    lease_ = std::move(l);
-    pool_ = from;
-    must_set_read_only_ = session_reads_only();
-}
-
 /// A scope may have changed its session in ways that the server does not report.
 void scope_connection::release() noexcept {
     bool may_have_changed = is_session() && !pool_->server.resets_in_full();
@@ -203,7 +192,7 @@ void scope_connection::note_error() noexcept {
 }
 
 statement_list scope_connection::statements_to_verify() const {
-    if (!doubtful_ || level() == 0 || has_ended()) return {};
+    if (level() == 0 || has_ended()) return {};
     return pool_->server.statements_to_verify();
 }
 
@@ -213,7 +202,6 @@ void scope_connection::note_verified() noexcept {
 }
 
 statement_list scope_connection::statements_to_undo() const {
-    if (undo_from_ == 0) return {};
     if (!base().in_transaction())
         return begin_is_partial_ ? pool_->server.statements_to_undo_begin(how_) : statement_list{};
     if (undo_from_ == 1) return {"ROLLBACK"};

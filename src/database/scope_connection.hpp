@@ -69,8 +69,7 @@ private:
     bool reads_only() const noexcept { return replicas_ != nullptr; }
     bool is_session() const noexcept { return use_ != session_use::statement; }
     bool session_reads_only() const noexcept { return reads_only() && is_session(); }
-    route find_route();
-    void take(connection_lease l, const server_pool_ptr& from);
+    route find_route() const { return {replicas_->primary(), replicas_->replicas_in_turn(), as_}; }
     void release() noexcept;
     /// Releases a connection that has died, and notes what that means.
     void release_if_dead();

@@ -104,7 +104,9 @@ statement_list server::statements_to_verify() const {
 }
 
 sql::connection& base_of(any_connection& c) noexcept {
-    return std::visit([](auto& one) -> sql::connection& { return one; }, c);
+    if (auto* lite = std::get_if<sqlite::connection>(&c)) return *lite;
+    if (auto* postgres = std::get_if<postgres::connection>(&c)) return *postgres;
+    return *std::get_if<mariadb::connection>(&c);
 }
 
 void set_read_only(any_connection& c) {

@@ -36,11 +36,14 @@ using statement_list = std::vector<std::string>;
 class server {
     using connector = std::variant<sqlite::connector, postgres::connector, mariadb::connector>;
 
-    /// Calls `verb(connector, connection)` with the two as what they are.
+    /// Calls `verb(connector, connection)` with the two as what they are. (std::visit may throw.)
     template <class Verb>
     auto with(any_connection& c, Verb verb) {
-        return std::visit([&](auto& by) { return verb(by, *std::get_if<decltype(by.open())>(&c)); },
-                          connector_);
+        switch (connector_.index()) {
+            case 0: return verb(*std::get_if<0>(&connector_), *std::get_if<0>(&c));
+            case 1: return verb(*std::get_if<1>(&connector_), *std::get_if<1>(&c));
+            default: return verb(*std::get_if<2>(&connector_), *std::get_if<2>(&c));
+        }
     }
 
 public:
