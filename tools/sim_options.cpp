@@ -7,13 +7,12 @@ namespace sim_options {
 
 std::optional<int> read(int argc, char** argv, settings& s) {
     CLI::App app{
-        "Simulates the pool's machine: one seed, one run. The last line printed is the hash of "
-        "the\n"
+        "Simulates the machine of a pool: one seed is one run. The last line is the hash of the\n"
         "trace; the same seed gives the same hash on every machine and with every compiler."};
     app.add_option("--seed", s.seed, "run this one seed, and shrink it if it fails");
-    app.add_option("--seeds", s.seeds, "run so many seeds, counted from --from");
+    app.add_option("--seeds", s.seeds, "run this number of seeds, counted from --from");
     app.add_option("--from", s.from, "first of --seeds")->capture_default_str();
-    app.add_option("--fresh", s.fresh, "also run so many random seeds");
+    app.add_option("--fresh", s.fresh, "also run this number of random seeds");
     app.add_option("--steps", s.steps, "decisions per seed")->capture_default_str();
     app.add_option("--jobs", s.jobs, "threads")->capture_default_str()->check(CLI::Range(1u, 256u));
     app.add_option("--replay", s.replay, "carry out the decisions in this file")

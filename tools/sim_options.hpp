@@ -1,4 +1,4 @@
-// The options of cenote-sim, in a file of their own: so CLI11 is compiled once for both variants.
+// Options of cenote-sim and of its faulty twin, in one file, so CLI11 is compiled once.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace sim_options {
 
 struct settings {
-    std::string command = "build/bin/cenote-sim";  // that repeats a run
-    bool faulty = false;                           // whether there are options for faults
+    std::string command = "build/bin/cenote-sim";  // to print how a run is repeated
+    bool faulty = false;                           // whether there are options about faults
     std::uint64_t seed = 0;
     std::uint64_t from = 0;
     std::uint64_t seeds = 0;
@@ -28,8 +28,8 @@ struct settings {
     bool verbose = false;
 };
 
-/// Reads the command line. Returns the exit status if the program is to end: after --help, or after
-/// a message about a wrong option.
+/// Reads the command line. Returns the exit status if the program must end, after --help or after a
+/// message about a wrong option.
 std::optional<int> read(int argc, char** argv, settings& into);
 
 }  // namespace sim_options

@@ -33,7 +33,7 @@ void print_decisions(std::ostream& out, const std::vector<sim::decision>& decisi
     for (const auto& d : decisions) out << "  " << sim::to_string(d) << '\n';
 }
 
-/// Says what was found, how to see it again, and the shortest way to it.
+/// Prints what was found, the command that repeats it, and the shortest run that finds it.
 void explain(const sim::plan& p, const sim::verdict& v, const settings& s) {
     std::cout << "FOUND in seed " << p.seed << ": " << v.what << '\n'
               << "  replay: " << replay_command(p, s) << '\n';
@@ -81,7 +81,7 @@ int replay_file(const settings& s) {
     }
 }
 
-/// Many seeds on several threads. The hash does not depend on how they were spread.
+/// Many seeds on several threads. The hash does not depend on the number of threads.
 class batch {
 public:
     batch(std::vector<std::uint64_t> seeds, const settings& s)

@@ -80,6 +80,14 @@ TEST(deadlines, forgets_what_was_removed) {
     EXPECT_EQ(d.size(), 1u);
 }
 
+TEST(deadlines, never_shrinks) {
+    deadlines d;
+    d.reserve(8);
+    d.reserve(2);
+    d.add(7, at(1));
+    EXPECT_EQ(d.first(), 7u);
+}
+
 TEST(deadlines, keeps_its_entries_when_it_grows) {
     deadlines d;
     d.reserve(2);
@@ -96,7 +104,7 @@ class deadlines_at_random : public testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(deadlines_at_random, agree_with_a_multimap) {
     dice random(GetParam());
-    constexpr std::size_t entries = 64;
+    constexpr std::size_t entries = 256;  // three levels of the heap
     deadlines d;
     d.reserve(entries);
     std::multimap<instant, deadlines::id> naive;

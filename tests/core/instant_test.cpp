@@ -1,4 +1,4 @@
-// Adding to an instant stays within time.
+// Tests that adding to an instant, and subtracting from it, stays within time.
 #include "core/instant.hpp"
 
 #include <gtest/gtest.h>
@@ -21,6 +21,15 @@ TEST(after, leaves_long_ago_where_it_is) {
     EXPECT_EQ(after(long_ago, 1h), long_ago);
     EXPECT_EQ(after(long_ago, duration::max()), never);
 }
+
+TEST(before, subtracts) { EXPECT_EQ(before(instant{} + 1h, 5s), instant{} + 1h - 5s); }
+
+TEST(before, leaves_never_where_it_is) {
+    EXPECT_EQ(before(never, 1h), never);
+    EXPECT_EQ(before(never, duration::max()), long_ago);
+}
+
+TEST(before, leaves_long_ago_where_it_is) { EXPECT_EQ(before(long_ago, 1h), long_ago); }
 
 }  // namespace
 }  // namespace cenote::core

@@ -57,6 +57,17 @@ TEST(leaks, of_the_next_lease_of_a_slot_are_others) {
     EXPECT_EQ(l.reported(), 2u);
 }
 
+TEST(leaks, are_forgotten_in_the_child_of_a_fork) {
+    leaks l(1, 30s);
+    leaks::lease one{.slot = 0, .number = 1, .since = start};
+    EXPECT_EQ(look(l, start + 30s, one), 30s);
+    EXPECT_NE(l.look_at(), never);
+    l.start_anew();
+    EXPECT_EQ(l.look_at(), never);
+    EXPECT_EQ(l.reported(), 0u);
+    EXPECT_EQ(look(l, start + 31s, one), 31s) << "as if it had not been seen before";
+}
+
 TEST(leaks, are_found_in_slots_that_came_later) {
     leaks l(1, 30s);
     EXPECT_EQ(look(l, start + 30s, {.slot = 0, .number = 1, .since = start}), 30s);

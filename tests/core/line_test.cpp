@@ -52,6 +52,31 @@ TEST(line, gives_somebody_with_an_old_ticket_the_old_place) {
     for (std::uint64_t ticket : {1u, 2u, 3u, 5u}) EXPECT_EQ(l.leave(l.head()).ticket, ticket);
 }
 
+TEST(line, goes_by_tickets_whatever_the_arrivals) {
+    line l;
+    l.make_room();
+    l.join({.ticket = 2, .arrived = at(1), .deadline = never});
+    l.join({.ticket = 1, .arrived = at(2), .deadline = never});
+    l.check();
+    EXPECT_EQ(l.first().ticket, 1u);
+    EXPECT_EQ(l.at(l.last()).ticket, 2u);
+}
+
+TEST(line, serves_the_reserved_before_a_waiter_from_the_beginning_of_time) {
+    line l;
+    l.make_room();
+    l.join({.ticket = 1, .deadline = never, .rank = priority::high});
+    l.join({.ticket = 2, .deadline = never, .rank = priority::reserved});
+    EXPECT_EQ(l.first().ticket, 2u);
+}
+
+TEST(line, has_no_waiter_whose_name_it_never_gave) {
+    line l;
+    join(l, 1);
+    EXPECT_FALSE(l.has(waiter_id{}));
+    EXPECT_FALSE(l.has({static_cast<std::uint32_t>(l.capacity()), 0}));
+}
+
 TEST(line, lets_anybody_leave) {
     line l;
     join(l, 1);

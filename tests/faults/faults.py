@@ -192,7 +192,7 @@ FAULTS = (
      (SMALL_WORLD, "if («who.withdrawn») return vanish(who); if (who.stopped)", "false")),
 
     # before_acquire.
-    ("granted_at_once_is_not_looked_at", "before_acquire is not asked about a grant at once.",
+    ("granted_at_once_is_not_looked_at", "before_acquire does not look at a grant at once.",
      (COROUTINE, "bool goes_on = !is_coroutine(who) || (!from_line && «!plan_.looks»);", "true")),
     ("unfit_costs_the_place", "After an unfit resource a waiter goes to the end of the line.",
      (WORLD, "bool stuck = deadlocks(who);«»", "r.ticket = 0;"),
@@ -209,7 +209,7 @@ FAULTS = (
     ("stopped_one_asks_again", "A canceled coroutine goes back to its place in line.",
      (COROUTINE, "else if («who.stopped») tell(who);", "false"),
      (SMALL_WORLD, "if («who.stopped») return tell(who", "false")),
-    ("close_forgets_admissions", "A close loses those whose resource is being looked at.",
+    ("close_forgets_admissions", "A close loses coroutines whose resource is being looked at.",
      (WORLD, "closed_ = true;«» machine_.close(",
       "for (borrower& b : borrowers_) if (b.what == doing::admitting) end(b);")),
 
@@ -296,7 +296,7 @@ FAULTS = (
      (EXPRESS, "++released_; s.owes = «owes»;", "false")),
 
     # Turns: each condition under which a thread has its own back.
-    ("turns_never_end", "A thread has its own back for ever.",
+    ("turns_never_end", "A thread has its own back forever.",
      (TURNS, "&& «!ended» && comebacks_.are_likely(lends_)", "true")),
     ("turns_count_on", "A new turn counts on from the last one.",
      (HEADER, "if (can_.turns == 0) return; «s.turns = 0;»", "")),
@@ -351,7 +351,7 @@ FAULTS = (
      (MACHINE, "got = next_fresh(now, out);«»",
       "if (!got && slots_.oldest(idle_kind::stale) != no_slot)"
       " got = slots_.oldest(idle_kind::stale);")),
-    ("tried_open_never_ends", "A try that found nothing has one opened for ever.",
+    ("tried_open_never_ends", "A try that found nothing has one opened forever.",
      (MACHINE, "«tried_ = false;» instant idle_until", "")),
 
     # Probes.
@@ -483,7 +483,7 @@ FAULTS = (
      (CIRCUIT, "breaker_state::recovering && «trying < probes_»);", "true")),
     ("trial_never_ends", "A trial counts after its lease has ended.",
      (CONTROL, "if («!s.trial») return;", "true")),
-    ("cool_down_never_ends", "The strategy is not asked after the cool-down.",
+    ("cool_down_never_ends", "The strategy hears nothing of the end of the cool-down.",
      (CIRCUIT, "ask_at_ = «where.to == breaker_state::inactive» ?", "false")),
     ("failed_open_is_no_news", "The strategy is not told of a failed open.",
      (MACHINE, "«judge(now, circuit_news::failed, s.resource, out);» if (s.epoch == epoch_)", "")),

@@ -318,7 +318,7 @@ private:
         }
     }
 
-    /// One run, in which at least and at most so many must have left.
+    /// One run, in which at least `least` and at most `most` borrowers must have left.
     void run(const std::vector<cancellation>& cancels, std::ptrdiff_t least, std::ptrdiff_t most,
              account* result = nullptr) {
         ++runs;
@@ -351,7 +351,7 @@ private:
 void PrintTo(const performance& p, std::ostream* out) { *out << p.name(); }
 
 /// How many pairs of ways out there are at the same step, of different borrowers.
-std::size_t neighbours(const std::vector<suspension>& points) {
+std::size_t neighbors(const std::vector<suspension>& points) {
     std::map<std::size_t, std::vector<std::size_t>> ways;  // of each borrower, by step
     for (const suspension& p : points) ways[p.step].push_back(p.coroutine ? 2 : 1);
     std::size_t sum = 0;
@@ -387,7 +387,7 @@ TEST_P(cancel_everywhere, and_every_acquire_ends_in_exactly_one_way) {
     std::size_t n = points.size() + coroutines;  // these also have another way out
     EXPECT_EQ(e.singles, n);
     EXPECT_EQ(e.pairs, n * (n - 1) / 2);
-    EXPECT_EQ(e.swapped_pairs, neighbours(points));
+    EXPECT_EQ(e.swapped_pairs, neighbors(points));
     EXPECT_EQ(e.runs, 1 + e.singles + e.pairs + e.swapped_pairs + e.later_pairs);
     std::cout << p.name() << ": " << points.size() << " points, " << n << " ways out, " << e.pairs
               << " pairs, " << e.swapped_pairs << " swapped, " << e.later_pairs << " later; "

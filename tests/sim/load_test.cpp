@@ -69,7 +69,7 @@ struct queue {
 
 class load_theory : public testing::TestWithParam<queue> {};
 
-TEST_P(load_theory, agrees_with_erlang_about_who_waits_and_how_long) {
+TEST_P(load_theory, agrees_with_erlang_about_waits) {
     auto [servers, utilization] = GetParam();
     double service = 0.001;
     double a = utilization * static_cast<double>(servers);
@@ -150,7 +150,7 @@ TEST(load, beyond_what_the_server_can_do_is_not_served) {
     EXPECT_GT(load_result::quantile(r.wait, 0.99), 1s);
 }
 
-TEST(load, refuses_those_who_wait_too_long) {
+TEST(load, refuses_borrowers_that_wait_too_long) {
     cenote::options pool = pool_of(1);
     pool.acquire_timeout = 10ms;
     load_result r = run(pool, of_processors(1, 1ms), {.rate = 2000, .leases = 20'000});

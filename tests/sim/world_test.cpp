@@ -132,27 +132,27 @@ TEST_F(world_of_coroutines, lends_what_a_destroyed_one_was_granted_to_the_next) 
     EXPECT_EQ(seen.refusals, 0u);
 }
 
-TEST_F(world_of_coroutines, forgets_who_is_destroyed_in_line) {
+TEST_F(world_of_coroutines, forgets_a_waiter_that_is_destroyed) {
     tallies seen = after({"acquire 0 0", "acquire 1 0", "destroy 0 0", "answer 0 0", "resume 1 0"});
     EXPECT_EQ(seen.grants, 1u);
     EXPECT_EQ(seen.cancels, 1u);
 }
 
-TEST_F(world_of_coroutines, cancels_who_was_stopped_before_it_came) {
+TEST_F(world_of_coroutines, cancels_a_coroutine_that_was_stopped_before) {
     tallies seen = after({"stop 0 0", "acquire 0 0", "acquire 1 0", "answer 0 0"});
     EXPECT_EQ(seen.cancels, 1u);
     EXPECT_EQ(seen.grants, 1u);
 }
 
 // The first coroutine is granted something unfit; the second must not get the next resource.
-TEST_F(world_of_coroutines, keeps_the_place_of_who_was_granted_something_unfit) {
+TEST_F(world_of_coroutines, keeps_the_place_of_a_waiter_with_an_unfit_grant) {
     plan_.looks = true;
     tallies seen = after({"acquire 0 0", "acquire 1 0", "answer 0 0", "look 0 0", "admit 0 1",
                           "answer 0 0", "pass 0 0", "answer 0 0", "admit 0 0", "resume 0 0"});
     EXPECT_EQ(seen.grants, 3u);
 }
 
-TEST_F(world_of_coroutines, does_not_ask_again_for_who_left_during_an_admission) {
+TEST_F(world_of_coroutines, does_not_acquire_again_for_a_waiter_that_has_left) {
     plan_.looks = true;
     for (const char* leaves : {"cancel 0 0", "destroy 0 0"}) {
         tallies seen = after({"acquire 0 0", "answer 0 0", "look 0 0", leaves, "admit 0 1"});
@@ -197,7 +197,7 @@ TEST(replay, refuses_what_is_not_a_decision) {
         EXPECT_FALSE(parse(text, d)) << text;
 }
 
-TEST(recording, keeps_who_the_borrowers_are) {
+TEST(recording, keeps_the_kinds_of_borrowers) {
     recording r{.from = draw_plan(11, steps), .decisions = {}};
     r.from.coroutines = 3;
     r.from.looks = true;
