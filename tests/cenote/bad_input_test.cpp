@@ -19,9 +19,9 @@
 using namespace std::chrono_literals;
 using cenote::retire_reason;
 using support::connector;
-using support::latch;
 using support::eventually;
 using support::hooked_connector;
+using support::latch;
 using support::plenty;
 using support::server;
 using support::session;

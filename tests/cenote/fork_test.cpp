@@ -33,10 +33,10 @@ extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
 #endif
 
 using namespace std::chrono_literals;
-using support::latch;
 using support::eventually;
 using support::forsaking_connector;
 using support::in_child;
+using support::latch;
 using support::plenty;
 using support::wire;
 using support::wire_connector;

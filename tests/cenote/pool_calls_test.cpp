@@ -15,8 +15,8 @@
 
 using namespace std::chrono_literals;
 using support::connector;
-using support::latch;
 using support::eventually;
+using support::latch;
 using support::plenty;
 using support::server;
 using support::session;

@@ -16,8 +16,8 @@
 using namespace std::chrono_literals;
 using cenote::errc;
 using support::connector;
-using support::latch;
 using support::eventually;
+using support::latch;
 using support::lines_up;
 using support::plenty;
 using support::rounds;

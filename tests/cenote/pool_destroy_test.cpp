@@ -18,8 +18,8 @@
 
 using namespace std::chrono_literals;
 using support::connector;
-using support::latch;
 using support::eventually;
+using support::latch;
 using support::plenty;
 using support::rounds;
 using support::server;

@@ -13,8 +13,8 @@
 
 using namespace std::chrono_literals;
 using support::connector;
-using support::latch;
 using support::eventually;
+using support::latch;
 using support::server;
 using support::session;
 using session_pool = cenote::pool<session>;

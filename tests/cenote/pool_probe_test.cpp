@@ -19,9 +19,9 @@
 using namespace std::chrono_literals;
 using cenote::retire_reason;
 using support::connector;
-using support::latch;
 using support::eventually;
 using support::for_a_while;
+using support::latch;
 using support::lines_up;
 using support::plenty;
 using support::server;
