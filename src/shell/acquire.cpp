@@ -55,7 +55,7 @@ inline bool was_suspended(const keeper& k, instant now) CENOTE_REQUIRES(k.lock) 
 /// Lends to a waiter what `lend` takes from the machine, without an action. False: nothing has
 /// changed.
 template <class Lend>
-[[gnu::always_inline]] inline bool lend_directly(keeper& k, detail::waiter& who, Lend lend)
+[[gnu::always_inline]] inline bool lend_directly(keeper& k, detail::waiter& who, Lend lend) noexcept
     CENOTE_EXCLUDES(k.lock) {
     bool rearm = false;
     {
@@ -80,7 +80,7 @@ template <class Lend>
 
 }  // namespace
 
-bool lend_at_once(keeper& k, detail::waiter& who) {
+bool lend_at_once(keeper& k, detail::waiter& who) noexcept {
     bool plain = who.what == detail::wait_target::lease && who.ticket == 0 && !who.wants_several &&
                  !k.has_before_acquire();
     // What is on the shelf is lent first, by request_lease().
@@ -94,7 +94,7 @@ bool lend_at_once(keeper& k, detail::waiter& who) {
 
 /// Turns: lends a thread the resource that was set aside for it (core/machine_turns.cpp). False:
 /// nothing has changed. The first look needs no lock: the thread sees what it has set aside itself.
-CENOTE_UNCHECKED_LOCKING static bool claim(keeper& k, detail::waiter& who) {
+CENOTE_UNCHECKED_LOCKING static bool claim(keeper& k, detail::waiter& who) noexcept {
     bool plain = k.machine.has_aside() && who.ticket == 0 && !k.has_before_acquire();
     return plain && lend_directly(k, who, [&](instant now, core::slot_id& id) {
                k.lock.is_held();
@@ -102,7 +102,7 @@ CENOTE_UNCHECKED_LOCKING static bool claim(keeper& k, detail::waiter& who) {
            });
 }
 
-bool join_line(keeper& k, detail::waiter& who) {
+bool join_line(keeper& k, detail::waiter& who) noexcept {
     bool plain = who.what == detail::wait_target::lease && who.ticket == 0 && !who.wants_several &&
                  !who.cannot_wait && who.wants.queues;
     if (!plain) return false;

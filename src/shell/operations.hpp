@@ -41,10 +41,10 @@ void make_calls_here(keeper& k) noexcept CENOTE_EXCLUDES(k.lock);
 /// Requests a lease for `who`. True: it waits in line. False: it has a lease or an error.
 bool request_lease(keeper& k, core::instant now, detail::waiter& who) CENOTE_REQUIRES(k.lock);
 /// In a full pool where only the line can change: puts `who` in line. False: nothing has changed.
-bool join_line(keeper& k, detail::waiter& who) CENOTE_EXCLUDES(k.lock);
+bool join_line(keeper& k, detail::waiter& who) noexcept CENOTE_EXCLUDES(k.lock);
 /// In a calm pool where only the idle resources change: lends one to `who`. False: nothing has
 /// changed.
-bool lend_at_once(keeper& k, detail::waiter& who) CENOTE_EXCLUDES(k.lock);
+bool lend_at_once(keeper& k, detail::waiter& who) noexcept CENOTE_EXCLUDES(k.lock);
 /// Calls notice_suspension() if there is anything to lend.
 void notice_suspension_before_lending(keeper& k, core::instant now) CENOTE_REQUIRES(k.lock);
 /// Before a thread waits, tells the machine which threads hold the leases: the thread may hold one

@@ -31,7 +31,7 @@ void rearm_and_drop(keeper& k) noexcept {
 
 /// Ends a lease if `give` gives it to the machine.
 template <class Give>
-[[gnu::always_inline]] inline bool end_directly(keeper& k, resource* r, Give give)
+[[gnu::always_inline]] inline bool end_directly(keeper& k, resource* r, Give give) noexcept
     CENOTE_EXCLUDES(k.lock) {
     bool rearm = false;
     {
@@ -50,7 +50,7 @@ template <class Give>
 }
 
 /// In a calm pool: the resource becomes idle.
-[[gnu::noinline]] bool put_back(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
+[[gnu::noinline]] bool put_back(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
     return end_directly(k, r, [&](instant now) {
         k.lock.is_held();
         return !k.lane.is_open() && k.machine.put_back(now, r->slot, k.leases.uses_since(r),
@@ -69,7 +69,7 @@ std::uint64_t thread_that_returns(const keeper& k, const resource* r) CENOTE_REQ
 }
 
 /// Turns: sets the resource aside for this thread (core/machine_turns.cpp).
-[[gnu::noinline]] bool set_aside(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
+[[gnu::noinline]] bool set_aside(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
     return !k.has_before_acquire() && end_directly(k, r, [&](instant now) {
         k.lock.is_held();
         return k.machine.set_aside(now, r->slot, k.leases.uses_since(r), lease_ledger::held(now, r),
@@ -90,7 +90,7 @@ struct passed {
 }
 
 /// In a full pool where only the line can change: the resource goes to the head of the line.
-passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
+passed pass_on(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
     pool_guard here(k.lock);
     if (!may_end_directly(k) || k.has_before_acquire()) return {};
     instant now = k.now_in_order();
@@ -110,7 +110,7 @@ passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     return {.to = w, .rearm = rearm};
 }
 
-[[gnu::noinline]] bool pass_on_and_notify(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
+[[gnu::noinline]] bool pass_on_and_notify(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
     passed p = pass_on(k, r);
     if (p.to == nullptr) return false;
     p.to->process.store(detail::no_process, std::memory_order_relaxed);
@@ -120,7 +120,7 @@ passed pass_on(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
     return true;
 }
 
-inline bool release_at_once(keeper& k, resource* r) CENOTE_EXCLUDES(k.lock) {
+inline bool release_at_once(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
     if (!k.has_waiters()) return put_back(k, r);
     if (k.takes_turns && set_aside(k, r)) return true;
     return pass_on_and_notify(k, r);

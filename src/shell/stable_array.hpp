@@ -39,8 +39,7 @@ public:
 
     std::size_t size() const { return size_.load(std::memory_order_acquire); }
 
-    /// Inlined everywhere: hand-overs use several elements.
-    [[gnu::always_inline]] T& operator[](std::size_t i) {
+    T& operator[](std::size_t i) {
         if (i < first_) [[likely]]
             return block(0)[i];
         std::size_t rest = i >> shift_;
