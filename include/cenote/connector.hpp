@@ -21,57 +21,56 @@ namespace cenote {
 ///         session open();                      // throws if it cannot open
 ///         bool probe(session&);                // health check: false or an exception retires it
 ///         void reset(session&);                // cleans it for the next user; throws if it cannot
-///         void close(session&);                // polite end; the destructor follows
+///         void close(session&);                // graceful close, before the destructor
 ///         bool before_acquire(session&);       // false or an exception: retire it, lend another
-///         bool before_release(session&);       // or verdict; false or an exception: retire it
-///         verdict classify(std::exception_ptr) const;       // an exception of pool::with
-///         verdict classify_open(std::exception_ptr) const;  // an exception of open
+///         bool before_release(session&);       // bool or verdict; false, throws: retire
+///         verdict classify(std::exception_ptr) const;       // exceptions of pool::with
+///         verdict classify_open(std::exception_ptr) const;  // exceptions of open
 ///         void forsake(session&);              // in the child of a fork
 ///         bool can_probe() const noexcept;     // false: as if there were no probe
 ///     };
+/// probe, reset and before_acquire return bool or void; before_release returns bool, void or
+/// verdict; reset may return false instead of throwing. A member of these names with a wrong
+/// signature is a compile error, unless the name is overloaded. A name that other pools use
+/// (`is_alive`, `validate`, …) is a compile error if the matching cenote member is missing, because
+/// the pool would never call it. **Where they run.** open, probe, reset and close may block. They
+/// run on the pool's threads, each under its timeout (options::open_timeout, …), never two at a
+/// time on one resource. After the pool is destroyed, the thread that ends the last lease calls
+/// close. before_acquire and before_release run at each lease on the thread of the borrower, so
+/// they must be quick: for example a socket check without a round trip. For a coroutine,
+/// before_acquire runs on a thread of the pool (or on its executor, see asio_connector.hpp), and
+/// the coroutine resumes when it has returned. If before_acquire is noexcept, it runs on the thread
+/// that grants the resource to the coroutine, which can be an event loop.
 ///
-/// `probe`, `reset`, `before_acquire` and `before_release` return bool or nothing; reset may return
-/// false instead of throwing. A member with one of these names that cannot be called like this does
-/// not compile, nor does a member that other pools call for the same purpose (`is_alive`,
-/// `validate`, …), because the pool would never call it.
+/// **before_release** may return a verdict. `keep` is the same as true; a resource that was marked
+/// dirty is still reset. `reset` has the effect of lease::mark_dirty(), `discard` and `final` that
+/// of false, `suspect` that of lease::discard_and_suspect().
 ///
-/// **Where they run.** open, probe, reset and close may block. They run on the pool's own threads,
-/// each under its timeout (options::open_timeout, …), never two at a time on one resource.
-/// before_acquire and before_release run at each lease on the thread of the borrower, so they must
-/// be quick: a look at a socket, not a round trip. For a coroutine, before_acquire runs on a thread
-/// of the pool (or on its executor, see asio_connector.hpp), and the coroutine is resumed after it.
-/// If before_acquire is noexcept, it runs directly where the coroutine gets the resource, which can
-/// be an event loop.
+/// **reset_later** defers the reset to the next user, for resources that can then be reset cheaply:
+/// a session that sends its reset together with the next request. The resource becomes idle. The
+/// next lease must reset it first. If no lease comes, the pool calls `reset` when the resource has
+/// been idle for options::reset_after, before a probe, and when the pool is paused. `keep` at the
+/// end of a lease cancels a deferred reset. Requires a `reset`; without one the resource is
+/// retired, and an event gives the reason.
 ///
-/// **before_release** may return a verdict. `keep` is like true (a resource that was marked dirty
-/// stays dirty); `reset` is like lease::mark_dirty(); `discard` and `final` are like false;
-/// `suspect` is like lease::discard_and_suspect().
+/// **classify_open** says which errors of open are `final`. A final error refuses the first waiter
+/// at once; if no resource is open or opening, it refuses all waiters. With any other verdict the
+/// pool retries. Without classify_open the pool asks classify. See options::open_errors.
 ///
-/// **reset_later** is for resources that their next use can reset at almost no cost: a session that
-/// sends its reset together with the next request. The resource becomes idle and owes a reset. Its
-/// next lease must make the reset before anything else. If no lease comes, the pool calls `reset`
-/// when the resource has been idle for options::reset_after, before a probe, and when the pool is
-/// paused. `keep` cancels the debt. Requires a `reset`; without one the resource is retired, and
-/// observers are told why.
+/// **can_probe** is for connectors that can probe only in some configurations. The answer must
+/// never change.
 ///
-/// **classify_open** says which errors of open are `final`: then callers are refused at once
-/// instead of at their deadline. All other verdicts mean that the pool tries again. Without
-/// classify_open the pool asks classify. See options::open_errors.
-///
-/// **can_probe** is for connectors whose ability depends on how they were made. The answer must not
-/// change.
-///
-/// **forsake** closes the descriptor and does nothing else. After fork() the resources belong to
-/// the parent, so the pool of the child starts empty and calls neither the other members nor T's
+/// **forsake** must close the descriptor and nothing else. After fork() the resources belong to the
+/// parent, so the pool of the child starts empty and calls neither the other members nor T's
 /// destructor: these could write to a connection that the parent still uses. forsake runs once for
 /// each resource, on the thread that first uses the pool in the child or that ends the lease.
 /// Without forsake the child's descriptors stay open. If a connector or an observer calls fork(),
 /// its child must not return from that call: it may exec or _exit.
 ///
-/// A std::shared_ptr to an object with these members is a connector, too; see connector_interface.
+/// A std::shared_ptr to an object with these members is also a connector; see connector_interface.
 ///
-/// Thread safety: the pool calls a connector from several threads at once, each time for another
-/// resource.
+/// Thread safety: the pool calls a connector from several threads at once, each call for a
+/// different resource.
 template <class C, class T>
 concept connector = requires(detail::has_verbs<C>& c) {
     { c.open() } -> std::convertible_to<T>;
@@ -85,7 +84,7 @@ concept connector = requires(detail::has_verbs<C>& c) {
 ///     cenote::pool<session> pool{connect};
 ///
 /// The members are those of the concept `connector`. before_acquire and before_release are not
-/// among them, because a pool calls them at each lease.
+/// among them, because they would cost a virtual call for each lease.
 template <class T>
 class connector_interface {
 public:
@@ -94,7 +93,7 @@ public:
     /// A class that overrides probe() must override this to return true.
     virtual bool can_probe() const noexcept { return false; }
     virtual bool probe(T&) { return true; }
-    /// False: the pool closes the resource.
+    /// Returning false, the default, makes the pool close the resource.
     virtual bool reset(T&) { return false; }
     virtual void close(T&) {}
     virtual verdict classify(const std::exception_ptr&) const { return verdict::discard; }

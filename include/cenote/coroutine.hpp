@@ -14,10 +14,10 @@
 
 namespace cenote {
 
-/// Resumes coroutines: a callable that is called once for each wait with the coroutine's handle,
-/// and that resumes the handle on a thread and at a time of its choice. It must not throw. A
-/// coroutine that was handed over and not resumed yet may be destroyed only if the resumer also has
-/// `retract(handle)`, which drops the handle.
+/// Resumes coroutines: a callable that is called once for each suspension with the coroutine's
+/// handle, and that resumes the handle on any thread, at any later time. It must not throw. If a
+/// coroutine can be destroyed after its handle was passed and before it resumes, the resumer must
+/// have `retract(handle)`, which forgets the handle.
 template <class R>
 concept resumer = std::copy_constructible<R> && std::invocable<R&, std::coroutine_handle<>>;
 
@@ -26,30 +26,30 @@ concept resumer = std::copy_constructible<R> && std::invocable<R&, std::coroutin
 ///     auto conn = co_await pool.co_acquire();
 ///     auto next = co_await pool.co_acquire({.timeout = 50ms, .stop = token}).resumed_by(my_loop);
 ///
-/// The object is the waiter and lives in the coroutine's frame: a wait allocates nothing. The wait
-/// ends at the deadline, by the stop token, when the pool closes, and when the coroutine is
-/// destroyed while it waits (see `resumer` for the restriction). The await expression throws what
-/// pool::acquire throws, unless co_acquire was given an error code.
+/// The object is the waiter and lives in the coroutine's frame: a wait allocates no memory of its
+/// own. The wait ends when it gets a lease or is refused, at the deadline, on a stop request, when
+/// the pool closes, and when the coroutine is destroyed (see `resumer` for the restriction). The
+/// await expression throws what pool::acquire throws, unless co_acquire was given an error code.
 ///
 /// Coroutines of Boost.Asio can await it with <cenote/asio.hpp>; they are resumed on their
 /// executor.
 ///
-/// Await it in the expression that makes it, and once.
+/// Await it once, in the same expression that creates it.
 template <class T>
 class [[nodiscard]] awaited final : detail::coroutine_waiter {
 public:
     explicit awaited(const detail::wait_request& request,
                      std::error_code* error_to = nullptr) noexcept
         : coroutine_waiter(request, error_to) {}
-    /// Before it is awaited.
+    /// Move it only before awaiting it.
     awaited(awaited&&) noexcept = default;
     ~awaited() override {
         if (waiting()) leave();
     }
 
-    /// Lets `how` resume the coroutine. Without it, the coroutine is resumed by the thread that
-    /// ends the wait: the one that returns a lease, for instance. Pass an event loop by std::ref,
-    /// or as a pointer in a lambda. Coroutines of Asio need no resumer.
+    /// Lets `how` resume the coroutine. Without it, the thread that ends the wait resumes the
+    /// coroutine, for example a releasing thread. Pass a large resumer by std::ref, or capture a
+    /// pointer in a lambda. Coroutines of Asio need no resumer.
     template <resumer R>
     [[nodiscard]] awaited&& resumed_by(R how) && {
         go_on_with(std::move(how));
@@ -70,7 +70,7 @@ private:
     friend class detail::asio_wait;
 };
 
-/// Refers to the awaited object: g++ would move the object itself.
+/// Refers to the awaited object, because g++ would otherwise move it.
 template <class T>
 class awaited<T>::awaiter {
 public:

@@ -38,29 +38,29 @@ namespace sqlite {
 struct options;
 }
 
-/// The connection was lost during a transaction. The transaction was rolled back, unless the commit
-/// was in flight: then the outcome is unknown.
+/// The transaction no longer exists: its connection was lost, or the server rolled it back after an
+/// error. If the commit was in flight, the outcome is unknown.
 class transaction_lost : public connection_error {
 public:
     transaction_lost(const std::string& what, std::string_view sqlstate, bool maybe_committed)
         : connection_error(error_kind::connection, what, sqlstate),
           maybe_committed_(maybe_committed) {}
 
-    /// True if the commit was in flight, so that the transaction may be committed or rolled back.
+    /// True if the commit was in flight: the transaction may or may not have been committed.
     bool maybe_committed() const noexcept { return maybe_committed_; }
 
 private:
     bool maybe_committed_;
 };
 
-/// The connection of a scope was lost, and with it what the scope has set in its session: a role, a
-/// lock, a temporary table. Every later statement of the scope throws session_lost, too.
+/// The connection of a scope was lost, including its session state: a role, a lock, a temporary
+/// table. Every later statement of the scope also throws session_lost.
 class session_lost : public connection_error {
 public:
     using connection_error::connection_error;
 };
 
-/// How far a transaction is isolated from concurrent transactions.
+/// Isolation from concurrent transactions.
 enum class isolation : std::uint8_t {
     server_default,   ///< The server's configuration decides.
     read_committed,   ///< With SQLite: serializable, its only level.
@@ -70,23 +70,24 @@ enum class isolation : std::uint8_t {
 
 /// Options of one transaction.
 struct transaction_options {
-    /// The isolation level. Default: the server's. A higher level makes conflicts more frequent:
-    /// set `retries`, too.
+    /// The isolation level. Default: the server's. Higher levels cause more conflicts: also
+    /// set `retries`.
     cenote::isolation isolation = isolation::server_default;
 
     /// Default: false. If true, statements that write throw statement_error, and a transaction of a
-    /// database with replicas runs on a replica. An SQLite transaction then takes no write lock, so
-    /// it neither waits for writers nor blocks them.
+    /// database with replicas runs on a replica, or on the primary if no replica can be reached. An
+    /// SQLite transaction then takes no write lock, so it neither waits for writers nor blocks
+    /// them.
     bool read_only = false;
 
     /// How many times transaction(work) runs `work` again after a conflict with another
-    /// transaction: a serialization failure or a deadlock. Default: 0, the error goes to the
-    /// caller. Set it if conflicts are expected. `work` must be safe to run more than once: only
-    /// its statements are undone.
+    /// transaction: a serialization failure or a deadlock. Default 0: the caller gets the error.
+    /// Set it if conflicts are expected. `work` must be safe to run more than once: its statements
+    /// are rolled back, its other effects are not.
     std::size_t retries = 0;
 
-    /// The pause before the first retry. Default: 10 ms. Doubles on each retry up to one second,
-    /// with jitter. Raise it if many callers conflict repeatedly.
+    /// The pause before the first retry. Default 10 ms. It doubles with each retry up to 1 s; each
+    /// pause is 50 to 100 % of it. Raise it if many callers conflict repeatedly.
     std::chrono::milliseconds backoff{10};
 };
 
@@ -97,27 +98,28 @@ struct database_options {
     options pool = {};
 
     /// How many prepared statements each connection keeps, the most recently used ones. Default:
-    /// 100. 0 keeps none. A kept statement saves its parsing when it runs again, and takes memory
-    /// in the server. The reset of a MariaDB connection ends prepared statements. A PostgreSQL
-    /// reset that keeps them costs more than parsing a simple statement: set 0 if statements are
-    /// simple.
+    /// 100. 0 keeps none. The server need not parse a cached statement again; it uses memory on the
+    /// server. A reset of MariaDB drops them. A reset of PostgreSQL that keeps them costs more than
+    /// parsing a simple statement: set 0 if statements are simple. Overrides the connector's
+    /// `statement_cache`.
     std::size_t statement_cache = 100;
 
-    /// Default: false, a connection is reset after every use. If true, PostgreSQL and MariaDB
-    /// connections are not reset after a statement or transaction outside of a scope unless the
-    /// server reports a change of the session (SET, a temporary table). Short statements then take
-    /// a half to a third of the time.
+    /// Default: false, a connection is reset after every use. If true, a PostgreSQL or MariaDB
+    /// connection is reset after a statement or transaction outside of a scope only if the server
+    /// reports a session change (SET, a temporary table). Short statements then take 33 to 50 % of
+    /// the usual time.
     ///
-    /// Set it only if no statement outside of a scope changes the session in a way that servers do
-    /// not report: a setting or lock made by a function in a SELECT, a user variable, GET_LOCK. The
-    /// next user of the connection would find that change. Scopes are reset in any case. SQLite
-    /// reports every change.
+    /// Set it only if statements outside of a scope make no unreported session changes, such as a
+    /// setting or lock made by a function in a SELECT, a user variable, GET_LOCK. The next user of
+    /// the connection would find that change. Scopes are reset in any case. SQLite reports every
+    /// change.
     bool trust_statements = false;
 };
 
 /// The text of a statement, and the place in the program where it was passed. Converts implicitly
-/// from anything that a std::string_view can be made from, and refers to that text. The functions
-/// that take it are variadic, so they cannot have a source_location as their last parameter.
+/// from anything that a std::string_view can be made from, and does not copy the text. The
+/// functions that take it are variadic, so they cannot have a source_location as their last
+/// parameter.
 class statement_text {
 public:
     template <class Text>
@@ -137,31 +139,35 @@ private:
 static_assert(std::is_trivially_destructible_v<statement_text>);
 static_assert(std::is_trivially_destructible_v<acquire_options>);
 
-/// Marks a statement that may run twice because the second run changes nothing: it only reads, or
-/// it sets what the first run has set. If its connection is lost, it runs again on another one, at
-/// most three times in total. That does not apply in a transaction, in a scope that relies on its
-/// session, and to a statement that has timed out.
+/// Marks a statement that is safe to run more than once: it only reads, or it sets what the first
+/// run has set. If its connection is lost, it runs again on another one, at most three times in
+/// total. That does not apply in a transaction, in a scope that relies on its session, or to a
+/// statement that timed out.
 struct idempotent_t {};
 inline constexpr idempotent_t idempotent{};
 
 /// Runs statements. Base of databases, scopes and transactions.
 ///
-/// Values go into a statement only as parameters. Their placeholders are written `?`, or `$1`, `$2`
-/// in any order; every server understands both. Some PostgreSQL operators contain a question mark:
-/// use `$1` in such a statement, or write `??` for the operator.
+/// Values go into a statement only as parameters. Write placeholders as `?`, or as `$1`, `$2` in
+/// any order; do not mix them. cenote translates both for every server. Some PostgreSQL operators
+/// contain a question mark: use `$1` in such a statement, or write `??` for each literal question
+/// mark.
 ///
 /// The functions that begin with async_ return an awaitable, or take a completion token as their
-/// last argument. The handler of a token gets (std::exception_ptr, what the blocking form returns).
+/// last argument. The handler of a token receives (std::exception_ptr, result).
 ///
-/// Throws: pool_error if no connection could be had; statement_error if the server refuses the
-/// statement; connection_error if the connection was lost, so that the outcome of the statement is
-/// unknown (the next statement uses another connection); sql::bad_value for values of the wrong
-/// type; std::invalid_argument if placeholders and parameters do not match; std::logic_error in a
-/// scope or transaction that cannot run a statement now.
+/// Throws:
+/// - pool_error if no connection was obtained;
+/// - statement_error if the server refuses the statement;
+/// - connection_error if the connection was lost; the outcome of the statement is then unknown.
+///   Outside of a scope, the next statement uses another connection;
+/// - sql::bad_value for values of the wrong type;
+/// - std::invalid_argument if placeholders and parameters do not match;
+/// - std::logic_error in a scope or transaction that cannot run a statement now.
 class statements {
 public:
     /// Runs one statement with these values, and returns all its rows. Waits for a connection if
-    /// none is at hand, then for the server.
+    /// none is idle, then for the server.
     ///
     ///     db.execute("UPDATE customer SET city = ? WHERE id = ?", city, id);
     template <class... Args>
@@ -175,7 +181,7 @@ public:
                      std::forward<Args>(args)...);
     }
 
-    /// Runs a statement that may run twice; see `idempotent_t`.
+    /// Runs a statement that is safe to run more than once; see `idempotent_t`.
     ///
     ///     db.execute(cenote::idempotent, "DELETE FROM visit WHERE id = ?", id);
     template <class... Args>
@@ -189,7 +195,7 @@ public:
                      std::forward<Args>(args)...);
     }
 
-    /// Like execute; reads better for a statement that is run for its rows.
+    /// Same as execute; reads better for SELECT.
     ///
     ///     for (auto [id, name] : db.query("SELECT id, name FROM customer WHERE city = ?", city)
     ///                                .as<std::int64_t, std::string>())
@@ -211,8 +217,9 @@ public:
     }
 
     /// Runs a statement and returns its rows one by one, for results that are too large for memory.
-    /// The cursor keeps the connection until its last row was read, or until the cursor ends. In a
-    /// scope or transaction, every other statement throws std::logic_error until then.
+    /// The cursor keeps the connection until its last row has been read, or until the cursor is
+    /// destroyed. In a scope or transaction, every other statement throws std::logic_error until
+    /// then.
     template <class... Args>
     sql::cursor stream(statement_text text, const Args&... args) {
         auto values = sql::bind(args...);
@@ -252,33 +259,36 @@ private:
     }
 };
 
-/// A transaction: all its statements take effect at its commit, or none. A transaction that ends
-/// without commit() is rolled back, at the latest before its connection serves another user.
+/// Commits all statements or none. A transaction that is destroyed without commit() is rolled back
+/// before its connection is used again.
 ///
-/// Statements throw transaction_lost if the connection was lost or if the server has rolled the
-/// transaction back after an error; std::logic_error if the transaction has ended, if a nested one
-/// has not, or if a statement such as COMMIT has ended it in plain SQL.
+/// Statements throw
+/// - transaction_lost if the connection was lost, or if the server has rolled the transaction back
+///   after an error;
+/// - std::logic_error if the transaction has ended, also by a statement such as COMMIT, or if a
+///   nested transaction has not ended.
 ///
 /// Thread safety: one thread or coroutine at a time. May outlive its scope and its database.
 class transaction : public statements {
 public:
-    /// A transaction that has ended.
+    /// An inactive transaction.
     transaction() noexcept;
     transaction(transaction&& other) noexcept;
     transaction& operator=(transaction&& other) noexcept;
     ~transaction();
 
-    /// Makes the changes permanent and visible to others; ends a nested transaction without that.
-    /// Throws transaction_lost if the connection was lost, and statement_error if the server
-    /// refuses the commit: then roll back, or let the transaction end.
+    /// Commits. A nested commit only releases its savepoint; the changes become permanent when the
+    /// outermost transaction commits. Throws transaction_lost if the connection was lost, and
+    /// statement_error if the server refuses the commit: then roll back, or destroy the
+    /// transaction.
     void commit();
     template <class Token = boost::asio::use_awaitable_t<>>
     auto async_commit(Token&& token = {}) {
         return database_detail::complete_with(awaited_commit(), std::forward<Token>(token));
     }
 
-    /// Undoes all changes. Succeeds if the connection is lost, since the server rolls back then. A
-    /// nested transaction throws transaction_lost in that case.
+    /// Undoes all changes. Also succeeds if the connection was lost, because the server rolls back.
+    /// For a nested transaction it throws transaction_lost instead.
     void rollback();
     template <class Token = boost::asio::use_awaitable_t<>>
     auto async_rollback(Token&& token = {}) {
@@ -286,15 +296,15 @@ public:
     }
 
     /// Begins a nested transaction (a savepoint). Its rollback undoes only its own changes; its
-    /// commit leaves the decision to this one. Until it has ended, all other members of this one
-    /// throw std::logic_error.
+    /// commit takes effect only if this transaction commits. Until it has ended, statements,
+    /// begin(), commit() and rollback() of this transaction throw std::logic_error.
     [[nodiscard]] transaction begin();
     template <class Token = boost::asio::use_awaitable_t<>>
     auto async_begin(Token&& token = {}) {
         return database_detail::complete_with(awaited_begin(), std::forward<Token>(token));
     }
 
-    /// Whether it was neither committed nor rolled back by this handle. Does not ask the server.
+    /// True until commit() or rollback() has succeeded on this handle. Makes no call to the server.
     bool active() const noexcept;
 
 private:
@@ -306,9 +316,9 @@ private:
     boost::asio::awaitable<transaction> awaited_begin();
 };
 
-/// One connection for several statements, for instance for a request. It takes the connection with
-/// its first statement and returns it when the scope, its transactions and its cursors have ended.
-/// If the connection is lost, every later statement throws session_lost (see
+/// One connection for several statements, for example during one HTTP request. It takes the
+/// connection with its first statement and returns it when the scope, its transactions and its
+/// cursors have ended. If the connection is lost, every later statement throws session_lost (see
 /// scope_options::keeps_session).
 ///
 /// Thread safety: one thread or coroutine at a time. May outlive its database.
@@ -333,8 +343,8 @@ public:
     /// Whether it has a connection at present. Does not ask the server.
     bool has_connection() const noexcept;
 
-    /// Closes the connection when the scope returns it, and any connection that replaces it. The
-    /// scope remains usable. For sessions in a state that a reset may not undo.
+    /// The connection of the scope, and any replacement, is closed instead of returned to the pool.
+    /// The scope remains usable. For sessions in a state that a reset may not undo.
     void discard_at_end() noexcept;
 
 private:
@@ -343,8 +353,7 @@ private:
     boost::asio::awaitable<cenote::transaction> awaited_begin(transaction_options how);
 };
 
-/// URLs of servers that have copies of a database and can be read. All servers of a database are of
-/// one kind.
+/// URLs of read replicas. All servers of a database must be of the same kind.
 ///
 ///     cenote::database db{primary, cenote::replicas{first, second}};
 struct replicas {
@@ -357,20 +366,20 @@ struct replicas {
 /// Options of one scope.
 struct scope_options {
     /// Default: false. If true, statements that write throw statement_error, and a scope of a
-    /// database with replicas runs on a replica. Costs a round trip when the scope takes its
-    /// connection (not with SQLite).
+    /// database with replicas runs on a replica, or on the primary if no replica can be reached.
+    /// Costs a round trip when the scope takes its connection (not with SQLite).
     bool read_only = false;
 
     /// Default: true, statements may rely on what earlier ones have set in the session: a role, a
-    /// lock, a temporary table. Once the connection is lost, all statements throw session_lost. If
+    /// lock, a temporary table. After a lost connection, all statements throw session_lost. If
     /// false, the next statement after a loss runs on a new connection, except in a transaction.
     /// Set false for scopes whose statements set nothing that later ones need.
     bool keeps_session = true;
 };
 
-/// Begins scopes and transactions. Base of database and database_view, which are used alike.
+/// Begins scopes and transactions. Base of database and database_view, which share this interface.
 ///
-/// `leases()`, the texts of timeouts and reports of leaks attribute each connection to a line of
+/// `leases()`, timeout texts and leak reports attribute each connection to a line of
 /// the program: that of the statement, scope(), begin() or transaction() that took it.
 class database_calls : public statements {
 public:
@@ -394,9 +403,9 @@ public:
     }
 
     /// Runs `work(transaction&)`, commits unless `work` has ended the transaction, and returns what
-    /// `work` returns. If `work` or the commit throws, rolls back and throws the same exception,
-    /// even if the rollback fails. After a conflict `work` runs again as
-    /// transaction_options::retries allows; the calling thread sleeps in between.
+    /// `work` returns. If `work` or the commit throws, rolls back and rethrows; a failed rollback
+    /// is ignored. After a conflict `work` runs again as transaction_options::retries allows; the
+    /// calling thread sleeps between attempts.
     ///
     ///     db.transaction([&](cenote::transaction& t) {
     ///         t.execute("UPDATE account SET balance = balance - ? WHERE id = ?", sum, from);
@@ -410,8 +419,8 @@ public:
     }
 
     /// Like transaction, for a `work` that returns an awaitable. Keeps a copy of `work` until the
-    /// end. With g++ 12 a lambda with captures that are not trivially destructible must be a named
-    /// variable.
+    /// transaction ends. With g++ 12 a lambda with captures that are not trivially destructible
+    /// must be a named variable.
     template <class Work, class Token = boost::asio::use_awaitable_t<>>
     auto async_transaction(Work&& work, const transaction_options& how = {}, Token&& token = {},
                            std::source_location at = std::source_location::current()) {
@@ -450,9 +459,9 @@ private:
         database_detail::call as);
 };
 
-/// A database with other options for each acquire; see database::with(). Its scopes and
-/// transactions use the same options. Cheap to copy. After its database has ended, everything
-/// throws closed_error.
+/// A view of a database with its own acquire options; see database::with(). Its scopes and
+/// transactions use these options. Cheap to copy. After the database was destroyed, statements and
+/// begin() throw closed_error.
 ///
 /// Thread safety: all members may be called from any thread at any time.
 class database_view : public database_calls {
@@ -469,10 +478,10 @@ private:
 ///     db.execute("INSERT INTO customer(name) VALUES (?)", name);
 ///     auto count = db.query("SELECT count(*) FROM customer").scalar<std::int64_t>();
 ///
-/// URLs begin with `sqlite:`, `postgresql:` or `mariadb:` and take the parameters of the server's
-/// connector (see docs/guide). Each statement takes a connection from a pool, runs, and returns the
-/// connection; nothing is bound to a thread or coroutine. Use a scope or a transaction for
-/// statements that need the same connection.
+/// URLs begin with `sqlite:`, `postgresql:`, `postgres:`, `mariadb:` or `mysql:` and take the
+/// parameters of the server's connector (see docs/guide). Each statement takes a connection from a
+/// pool, runs, and returns the connection; nothing is bound to a thread or coroutine. Use a scope
+/// or a transaction for statements that need the same connection.
 ///
 /// Thread safety: all members may be called from any thread at any time.
 class database : public database_calls {
@@ -488,26 +497,27 @@ public:
     explicit database(const postgres::options& where, const database_options& how = {});
     explicit database(const mariadb::options& where, const database_options& how = {});
 
-    /// With replicas, which serve read-only scopes and read-only transactions in turn. The primary
-    /// serves them if no replica can be reached. Everything else runs on the primary, which must
-    /// accept writes. A replica may lag behind: to read what was just written, use a scope that is
-    /// not read-only.
+    /// With replicas, which serve read-only scopes and read-only transactions round-robin. The
+    /// primary serves them if no replica can be reached. Everything else runs on the primary, which
+    /// must accept writes. A replica may lag behind: to read what was just written, use a scope
+    /// that is not read-only.
     ///
     /// Each server has a pool of its own with the options of `how.pool`. The pool of a replica has
-    /// a circuit breaker of its own and abandons an open after a quarter of `acquire_timeout`. With
-    /// warm_up::wait the constructor also throws what the open of a replica threw, if trying again
-    /// is pointless (a wrong password).
+    /// a circuit breaker of its own, and its open timeout is at most a quarter of
+    /// `acquire_timeout`. With warm_up::wait the constructor also throws if opening a replica fails
+    /// with a final error, such as a wrong password.
     template <std::same_as<replicas> Others>  // and not options in braces
     database(std::string_view primary, const Others& others, const database_options& how = {})
         : database(with_replicas(primary, others, how)) {}
 
     /// With a single connection, for short-lived tools and tests. It is opened here and kept for
     /// the lifetime of the database; statements, scopes and transactions of other callers wait for
-    /// it. A thread that waits for its own scope times out with a text that says so.
+    /// it. A thread that holds a scope and waits for the connection times out; the text says so. A
+    /// lost connection is replaced.
     ///
     /// Throws what the constructor and the open throw, and invalid_option for an option of the pool
-    /// that has no effect on a single connection: `max`, `min_size`, `min_idle`, `warm_up` and the
-    /// limits of a connection's life.
+    /// that has no effect on a single connection: `max`, `min_size`, `min_idle`, `warm_up`,
+    /// `idle_timeout`, `max_lifetime`, `lifetime_jitter`, `max_uses`.
     template <class Where>
     static database direct(const Where& where, database_options how = {}) {
         return database(where, one_connection(std::move(how)));
@@ -517,10 +527,11 @@ public:
     database& operator=(database&& other) noexcept;
 
     /// Refuses all later acquires with closed_error. Scopes, transactions and cursors that have a
-    /// connection keep it.
+    /// connection continue to work.
     ~database();
 
-    /// This database with other options for each acquire:
+    /// A view of this database with other options for each acquire. A stop token in `how` must
+    /// outlive the view, its scopes and transactions:
     ///
     ///     db.with({.timeout = 100ms, .task = "checkout"}).execute("…");
     ///

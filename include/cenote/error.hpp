@@ -12,19 +12,19 @@ namespace cenote {
 
 struct stats;
 
-/// Every way in which an acquire can end without a lease.
+/// The reasons for which a pool refuses an acquire.
 enum class errc : int {
-    timed_out = 1,  ///< The deadline passed. The pool may be healthy and busy.
+    timed_out = 1,  ///< The deadline passed. The pool may only be busy.
     closed,         ///< The pool was closed.
     unavailable,    ///< The circuit breaker is open.
     line_full,      ///< `line_max` callers wait, or the caller does not queue
-                    ///< (`acquire_options::queue`) and `max` resources are in use.
+                    ///< (`acquire_options::queue`) and would have to wait for a lease.
     shed,         ///< Refused early: waiters have been served late for too long (`options::shed`).
     canceled,     ///< The caller's stop token was triggered.
-    open_failed,  ///< No resource could be opened, and no other one will be free in time.
+    open_failed,  ///< An open failed with a final error, or with open_errors::fail_fast.
     deadlock,     ///< The wait could never end: every lease is held by a thread that waits in
-                  ///< this pool; or the caller blocks the loop that the pool works on; or it
-                  ///< wants more resources at once than `max` since a `resize`.
+                  ///< this pool; or the caller blocks the event loop that runs the pool; or
+                  ///< a `resize` made `max` smaller than the number it wants.
 };
 inline constexpr std::size_t errc_count = 8;
 
@@ -41,8 +41,8 @@ inline std::error_code make_error_code(errc e) noexcept {
 /// Base of the exceptions that an acquire throws. `what()` says how many resources are leased, by
 /// which call sites and for how long, how many callers wait, and how the last open ended.
 ///
-/// > timed out after 2 s waiting for a lease of "orders": 32 of 32 leased (orders.cpp:88 holds 20,
-/// > oldest 14 s; report.cpp:12 holds 12), 41 waiting, last open 0.3 s ago: ok
+/// > timed out after 2.0 s waiting for a lease of "orders": 32 of 32 leased (orders.cpp:88 holds
+/// 20, > oldest 14 s; report.cpp:12 holds 12), 41 waiting, last open 0.3 s ago: ok
 class pool_error : public std::system_error {
 public:
     /// `seen`: the pool's stats when the error was made.
@@ -58,11 +58,11 @@ public:
     /// The pool's stats when the error was made (<cenote/stats.hpp>).
     const cenote::stats& stats() const noexcept { return *about_->seen; }
 
-    /// The error of the last open; null if the last open succeeded.
+    /// The error of the last open; null if it succeeded, or if none has ended.
     const std::exception_ptr& cause() const noexcept { return cause_; }
 
-    /// With `unavailable`, `line_full` and `shed`: estimated delay after which to retry, from the
-    /// breaker's cool-down or from the rate at which leases end. Zero with other codes.
+    /// Estimated time to wait before a retry: the breaker's cool-down, or an estimate from the rate
+    /// at which leases end. For `timed_out`, `unavailable`, `line_full` and `shed`.
     std::chrono::nanoseconds retry_after() const noexcept { return retry_after_; }
 
 private:

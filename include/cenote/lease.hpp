@@ -18,9 +18,10 @@ namespace detail {
 struct lease_maker;
 }
 
-/// Owns the use of one resource and returns the resource when it is destroyed. Move-only, so the
-/// resource is returned exactly once. A lease may outlive its pool: the resource stays usable and
-/// is closed when the lease ends (on an executor: destroyed without the connector's close).
+/// Exclusive use of one resource. The destructor returns the resource to the pool. Move-only, so
+/// the resource is returned exactly once. A lease may outlive its pool: the resource stays usable
+/// and is closed when the lease ends. On an executor, it is destroyed without the connector's
+/// close.
 ///
 /// Thread safety: distinct leases are independent. One lease may be used by one thread at a time;
 /// it may be moved to another thread.
@@ -52,7 +53,9 @@ public:
         return resource_ == nullptr ? nullptr : std::addressof(resource_->value);
     }
 
-    /// Returns the resource now; the lease is empty afterwards. Never waits, throws or allocates.
+    /// Returns the resource now; the lease is then empty. Never throws or allocates, and never
+    /// waits for the pool. Can run before_release and resume a waiting coroutine on this thread.
+    /// After the pool was destroyed, it calls the connector's close().
     void give_back() noexcept {
         if (resource_ == nullptr) return;
         detail::resource* r = std::exchange(resource_, nullptr);
@@ -67,7 +70,7 @@ public:
         give_back();
     }
 
-    /// discard() because of an error, which the circuit breaker counts as a failure.
+    /// Like discard(). The circuit breaker counts `cause` as a failure.
     void discard(const std::exception_ptr& cause) noexcept {
         if (resource_ == nullptr) return;
         if (cause == nullptr) return discard();
@@ -80,11 +83,11 @@ public:
         if (resource_ != nullptr) resource_->state = detail::condition::discard;
     }
 
-    /// discard() for a holder that has learned that other resources are affected, too: the server
+    /// Like discard(). Call it if an error may affect other resources as well: the server
     /// restarted, the primary was demoted. The pool probes the other resources before it lends them
-    /// again, and retires them if the connector cannot probe. Only resources as old as this one are
-    /// affected: those opened or probed since an earlier call stay in use, so every holder may call
-    /// it. The circuit breaker counts a failure.
+    /// again, and retires them if the connector cannot probe. Resources opened or probed since the
+    /// first such call are not affected, so every holder may call this. The circuit breaker counts
+    /// a failure.
     void discard_and_suspect() noexcept {
         if (resource_ == nullptr) return;
         resource_->home->suspect(resource_);
@@ -93,7 +96,7 @@ public:
     }
 
     /// Returns the resource after an error. The connector's classify decides what happens to it;
-    /// without classify, `otherwise` does.
+    /// without classify, `otherwise` is the verdict.
     void give_back(const std::exception_ptr& error, verdict otherwise) noexcept {
         if (resource_ == nullptr) return;
         const detail::connector_ref& by = resource_->made_by;
@@ -109,15 +112,15 @@ public:
     }
 
     /// Has the pool reset the resource before its next use. Without a reset in the connector the
-    /// pool closes it instead. The lease goes on. Does nothing on an empty lease.
+    /// pool closes it instead. The lease remains valid. Does nothing on an empty lease.
     void mark_dirty() noexcept {
         if (resource_ != nullptr && resource_->state == detail::condition::clean)
             resource_->state = detail::condition::dirty;
     }
 
     /// Removes the resource from the pool and returns it; its slot is free at once. Requires that
-    /// the lease is not empty. A reset that the resource owes (verdict::reset_later) is made by its
-    /// next use, as within the pool.
+    /// the lease is not empty. If its reset was deferred (verdict::reset_later), the next use of
+    /// the resource makes it.
     T detach() {
         auto* r = std::exchange(resource_, nullptr);
         std::unique_ptr<detail::resource> owner = r->home->detach(r);
@@ -129,7 +132,7 @@ private:
     friend class pool;
     friend struct detail::lease_maker;
 
-    /// The new owner may be another thread: from now on the holder is unknown.
+    /// After a move, another thread may own the lease, so the holder becomes unknown.
     detail::resource_of<T>* hand_on() noexcept {
         if (resource_ != nullptr) note_holder(0);
         return std::exchange(resource_, nullptr);
@@ -148,7 +151,7 @@ private:
 
 namespace detail {
 
-/// Makes leases where no pool object is at hand.
+/// Makes leases outside of the pool's members.
 struct lease_maker {
     template <class T>
     static lease<T> of(resource* r) noexcept {

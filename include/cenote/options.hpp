@@ -1,4 +1,5 @@
-// The options of a pool and of an acquire: default, effect, when to change, cost.
+// The options of a pool and of an acquire. Each comment gives the default, the effect, when to
+// change the option, and its cost.
 #pragma once
 
 #include <chrono>
@@ -28,7 +29,7 @@ struct forever_t {
     constexpr operator std::chrono::duration<Rep, Period>() const noexcept {
         return std::chrono::duration<Rep, Period>::max();
     }
-    // Exactly this type: otherwise nanoseconds{forever} would take the count as its ticks.
+    // Only std::uint64_t: from any integer, nanoseconds{forever} would take that as its tick count.
     template <std::same_as<std::uint64_t> Count>
     constexpr operator Count() const noexcept {
         return std::numeric_limits<Count>::max();
@@ -51,16 +52,17 @@ enum class order : std::uint8_t {
 
 /// Who gets a resource that becomes free while callers wait.
 enum class fairness : std::uint8_t {
-    strict,   ///< The head of the line.
-    bounded,  ///< A newcomer may overtake the head while that has waited less than `bypass_for`.
-    turns,    ///< The head. But a thread that releases and acquires again at once gets its own
-              ///< resource back a few times.
+    strict,   ///< The waiter at the head of the line.
+    bounded,  ///< A newcomer may go first until the head has waited `bypass_for`.
+    turns,    ///< The head. Exception: a thread that releases a resource and acquires again at once
+              ///< can get it back a few times.
 };
 
-/// Delay between failed opens, measured from the start of the failed one. The delay doubles from
-/// `first` up to `cap_waiting` while callers wait, and up to `cap_idle` otherwise. Each delay
-/// varies by ±20 %, so that many pools do not retry at the same moment. While callers wait and an
-/// open hangs, another open starts every `cap_waiting`.
+/// Delay before the next open after a failed one. It starts when the failed open started. The delay
+/// doubles from `first` up to `cap_waiting` while callers wait, and up to `cap_idle` otherwise.
+/// Each delay varies by ±20 %, so that many pools do not retry at the same moment. If callers wait
+/// and no open has succeeded for a second or more, the pool starts an extra open every
+/// `cap_waiting`, as far as `max` leaves room.
 struct backoff {
     std::chrono::nanoseconds first = std::chrono::milliseconds{20};
     std::chrono::nanoseconds cap_waiting = std::chrono::milliseconds{200};
@@ -73,25 +75,26 @@ struct backoff {
 enum class open_errors : std::uint8_t {
     retry,      ///< Callers keep waiting, and opens are retried with `backoff`. A caller whose
                 ///< deadline passes gets the last error as the cause (pool_error::cause).
-    fail_fast,  ///< The head of the line is refused at once with `open_failed` and the error. If
-                ///< nothing is open or being opened, all waiters are refused.
+    fail_fast,  ///< The head of the line is refused at once with `open_failed` and the error. If no
+                ///< resource is open or opening, all waiters are refused.
 };
 
-/// The importance of an acquire. Waiters are served by priority, and by arrival within a priority.
-/// A priority is a head start (`options::head_start`), so no waiter starves.
+/// The importance of an acquire. `high`, `normal` and `low` are head starts: a waiter is served as
+/// if it had arrived `options::head_start` later for each level, so none of them starves.
+/// `reserved` always goes first; use it rarely.
 enum class priority : std::uint8_t {
-    reserved,  ///< For health checks and administration. Before all others; `line_max` and `shed`
-               ///< do not apply.
+    reserved,  ///< For health checks and administration. Not subject to `line_max` and `shed`.
     high,
     normal,
     low,
 };
 inline constexpr std::size_t priority_count = 4;
 
-/// Load shedding by the CoDel algorithm. When no waiter was served within `target` for a whole
-/// `interval`, each waiter that has waited twice the `target` is refused with `shed`, until a
-/// waiter is served within `target` again. Under any load, served callers then wait at most twice
-/// the `target`, and the pool does not work for callers that have given up.
+/// Load shedding by the CoDel algorithm. If no waiter was served within `target` during a whole
+/// `interval`, the pool refuses waiters that have waited twice the `target` with `shed`, until the
+/// end of an interval in which a waiter was served within `target`. While shedding is active,
+/// callers other than `reserved` wait at most twice the `target`, so resources are not spent on
+/// callers that have given up.
 struct shed {
     std::chrono::nanoseconds target = forever;  ///< `forever` turns shedding off.
     std::chrono::nanoseconds interval = std::chrono::milliseconds{100};
@@ -108,192 +111,201 @@ struct open_rate {
     bool operator==(const open_rate&) const = default;
 };
 
-/// The options of one pool: an aggregate for designated initializers. The pool's constructor throws
+/// The options of one pool. Set them with designated initializers. The pool's constructor throws
 /// `invalid_option` for an invalid value.
 ///
 ///     cenote::pool<session> pool{connect, {.name = "orders", .max = 32, .min_idle = 4}};
 ///
-/// The fast lane: an acquire that finds a recently used resource, and a release that no waiter
-/// wants, take about 20 ns and no lock. Options that need a look at each lease close the fast lane;
-/// each lease then costs about 200 ns.
+/// The fast lane: an acquire that finds a recently used resource takes about 20 ns and no lock, and
+/// so does a release when no caller waits. Options that must check every lease disable the fast
+/// lane; each lease then costs about 200 ns.
 struct options {
     /// Default "pool". Names the pool in errors, events, metrics and thread names. 1 to 100
     /// printable ASCII characters except `"` and `\`. Metrics and the dashboard append a number to
     /// equal names.
     std::string name = "pool";
 
-    /// Default 10. Hard limit for resources that are open, being opened or being closed, at every
-    /// instant. Raise it when `stats().waiting` stays above zero and the server has spare capacity.
-    /// `cenote size` measures a good value.
+    /// Default 10, at most 1 000 000. Maximum number of resources that are open, opening or
+    /// closing, at every instant. A call that exceeded its timeout no longer counts, so the server
+    /// can briefly see more connections. Raise `max` if `stats().waiting` stays above zero while
+    /// the server has spare capacity. `cenote size` measures a good value.
     std::size_t max = 10;
 
-    /// Default 0. Minimum of open resources, leased ones included. The pool opens them at start
-    /// (`warm_up`), replaces lost ones in the background, and does not retire idle ones below this
-    /// number. Raise it if the first requests after a start or a quiet night must not wait for an
-    /// open.
+    /// Default 0. Minimum number of open resources, including leased ones. The pool opens them at
+    /// start (`warm_up`), replaces closed ones in the background, and does not retire idle ones
+    /// below this number. An expired resource is closed after its replacement is open, or before if
+    /// `max` leaves no room. Raise it if the first requests after a start or a quiet night must not
+    /// wait for an open.
     std::size_t min_size = 0;
 
-    /// Default 0. Minimum of idle resources beside the leased ones, as far as `max` allows. Raise
-    /// it for bursts that cannot wait for an open. Costs idle connections on the server.
+    /// Default 0. Minimum number of idle resources in addition to leased ones, limited by `max`.
+    /// Raise it for bursts that cannot wait for an open. Costs idle connections on the server.
     std::size_t min_idle = 0;
 
     /// Default `background`. When the minimum is opened. Choose `wait` if the program should not
     /// start without its server.
     cenote::warm_up warm_up = cenote::warm_up::background;
 
-    /// Default 5 s. Deadline of a whole acquire: waiting, opening, probing and resetting together.
+    /// Default 5 s. Time limit for a whole acquire: waiting, opening, probing and resetting.
     /// Each acquire can override it (acquire_options). Set it below the deadline of the caller's
     /// own request.
     std::chrono::nanoseconds acquire_timeout = std::chrono::seconds{5};
 
-    /// Defaults 10 s, 1 s, 1 s, 1 s. Limits of a single connector call. When the limit passes, the
-    /// call is abandoned: the pool closes what it returns later, and goes on without it. Raise
-    /// them for slow networks; an open over TLS to another continent can take a second.
+    /// Defaults 10 s, 1 s, 1 s, 1 s. Limits of a single connector call. After the limit, the pool
+    /// abandons the call and continues. If an abandoned open succeeds later, the pool closes its
+    /// resource. Raise them for slow networks; an open over TLS to another continent can take a
+    /// second.
     std::chrono::nanoseconds open_timeout = std::chrono::seconds{10};
     std::chrono::nanoseconds probe_timeout = std::chrono::seconds{1};
     std::chrono::nanoseconds reset_timeout = std::chrono::seconds{1};
     std::chrono::nanoseconds close_timeout = std::chrono::seconds{1};
 
-    /// Default 4. Maximum of opens at the same time. The pool never opens more than waiters and
-    /// minimum need. Lower it for servers on which a login is expensive. Values above `max` have no
-    /// further effect.
+    /// Default 4. Maximum number of concurrent opens. The pool opens only what waiters, try_acquire
+    /// and the minimum need. Lower it for servers on which a login is expensive. Values above `max`
+    /// have no further effect.
     std::size_t opening_max = 4;
 
-    /// Default: no limit. How many opens may begin per second, for whatever reason. Protects a
-    /// server that has just restarted from all its clients at once. `per_second` is at most
-    /// 1 000 000.
+    /// Default: no limit. How many opens may begin per second, for whatever reason. Keeps all
+    /// clients from reconnecting at once after a server restart. Both fields are at most 1 000 000.
     cenote::open_rate open_rate = {};
 
     /// Default 5 min. The pool retires a resource that has been idle for longer, down to `min_size`
-    /// and `min_idle`. Set it below the idle timeout of servers, proxies and firewalls in between.
+    /// and `min_idle`. Set it below the idle timeouts of the server and of proxies and firewalls on
+    /// the route.
     std::chrono::nanoseconds idle_timeout = std::chrono::minutes{5};
 
-    /// Defaults 30 min and 0.1. Age limit of a resource, drawn when it is opened from
-    /// [max_lifetime × (1 − lifetime_jitter), max_lifetime], so that resources that were opened
-    /// together are not replaced together. Set it below the server's own limit, if there is one.
+    /// Defaults 30 min and 0.1. Maximum age. Each resource gets a random limit in
+    /// [max_lifetime × (1 − lifetime_jitter), max_lifetime] when it opens, so resources that opened
+    /// together expire at different times. Set it below the server's own connection lifetime limit.
     std::chrono::nanoseconds max_lifetime = std::chrono::minutes{30};
     double lifetime_jitter = 0.1;
 
     /// Default `forever`. The pool retires a resource after this many leases. For servers whose
-    /// sessions grow with use.
+    /// sessions use more memory over time.
     std::uint64_t max_uses = forever;
 
-    /// Default 1 s. Shortest interval between sweeps. A sweep retires exactly what is due. A
-    /// shorter interval makes retirements, leak reports and hold times more punctual, and costs one
-    /// pass over the open resources each time.
+    /// Default 1 s. Minimum interval between sweeps. A sweep closes expired and idle resources and
+    /// checks for leaks; no resource is closed early. A shorter interval makes closes, leak reports
+    /// and hold times more punctual, and costs one pass over the open resources each time.
     std::chrono::nanoseconds sweep_interval = std::chrono::seconds{1};
 
     /// Default 5 s. An acquire probes a resource that has been idle for this long or longer
-    /// (validation on borrow). Zero probes at every acquire and closes the fast lane; `forever`
-    /// turns it off. If the connector cannot probe, the default has no effect, and values other
-    /// than `forever` are refused.
+    /// (validation on borrow). Zero probes on every acquire. Values below 1 s disable the fast
+    /// lane; `forever` never probes on acquire. If the connector cannot probe, the default has no
+    /// effect, and other values than `forever` throw invalid_option.
     std::chrono::nanoseconds probe_after_idle = std::chrono::seconds{5};
 
-    /// Default false. Probes each resource when its lease ends (validation on return). Closes the
-    /// fast lane. Refused if the connector cannot probe.
+    /// Default false. Probes each resource when its lease ends (validation on return). Disables the
+    /// fast lane. Throws invalid_option if the connector cannot probe.
     bool probe_on_release = false;
 
     /// Default `forever` (off). Probes idle resources at this interval in the background, one at a
     /// time. For servers that close quiet connections, and to find dead ones before a caller does.
-    /// Refused if the connector cannot probe.
+    /// Throws invalid_option if the connector cannot probe.
     std::chrono::nanoseconds heartbeat = forever;
 
     /// Default 30 s. The pool reports a lease that is held for longer (`leak_suspected`) with its
-    /// call site and task: once, and again each time the duration has doubled. The lease itself
-    /// goes on. Leases from the fast lane carry no time, so theirs counts from the next sweep, or
-    /// from half of this value if that is sooner.
+    /// call site and task: once, then each time its duration doubles. The lease remains valid. The
+    /// start of a fast-lane lease is not recorded: its time counts from the pool's next check, at
+    /// most `sweep_interval` or half of `leak_after` later.
     std::chrono::nanoseconds leak_after = std::chrono::seconds{30};
 
     /// Default 50 ms. For connectors that return `verdict::reset_later`: the pool resets such a
-    /// resource when it has been idle for this long. Until then its next use can reset it at a
-    /// lower cost, but what the last lease left behind (a lock, a temporary table) stays on the
-    /// server. On the fast lane it can take twice as long. Zero resets at once, like
-    /// `verdict::reset`; `forever` leaves the reset to the next use.
+    /// resource when it has been idle for this long. Before that, the next lease can do the reset
+    /// more cheaply. Until the reset, locks and temporary tables of the last lease remain on the
+    /// server. With the fast lane the reset can come after up to twice this time. Zero resets at
+    /// once, like `verdict::reset`; `forever` leaves the reset to the next lease.
     std::chrono::nanoseconds reset_after = std::chrono::milliseconds{50};
 
-    /// Default `lifo`. Which idle resource is lent next. `fifo` closes the fast lane.
+    /// Default `lifo`. Which idle resource is lent next. `fifo` disables the fast lane.
     cenote::order order = cenote::order::lifo;
 
-    /// Default `turns`. With `turns`, a thread that acquires again within 100 us of its release
-    /// gets its own resource back, up to four times or for 100 us, before the head of the line gets
-    /// it: more threads than processors then pay for a thread switch once per turn. Coroutines,
-    /// requests for several resources and `reserved` waiters are always served in order; pools on
-    /// an executor are strict. `strict` hands every resource to the head of the line: the shortest
-    /// longest wait, at a thread switch per lease. `bounded` is for threads that hold a resource
-    /// for microseconds: the highest throughput, with uneven service.
+    /// Default `turns`: a thread that acquires again within 100 us gets its own resource back
+    /// before the head of the line. The turn ends after four such leases and at least 100 us. It
+    /// saves a thread switch per lease when there are more threads than processors; the pool stops
+    /// doing it while threads rarely come back. Coroutines, requests for several resources and
+    /// `reserved` waiters are always served in order. A pool on an executor or a manual clock
+    /// behaves as with `strict`. `strict` gives every resource to the head of the line, which
+    /// minimizes the longest wait and costs a thread switch per lease. `bounded` is for threads
+    /// that hold a resource for microseconds: the highest throughput, but wait times vary widely.
     cenote::fairness fairness = cenote::fairness::turns;
 
-    /// Default 1 ms, at most 1 s. With `fairness::bounded`: newcomers may overtake the head of the
-    /// line until it has waited this long. The head may wait that long beside a free resource.
+    /// Default 1 ms, at most 1 s. With `fairness::bounded`: newcomers may go before the head of the
+    /// line until it has waited this long. The head may wait that long even if a resource is free.
     std::chrono::nanoseconds bypass_for = std::chrono::milliseconds{1};
 
-    /// Default 10 000. An acquire is refused with `line_full` if this many callers wait. Lower it
-    /// to refuse early under overload; see also `shed`.
+    /// Default 10 000, at most 10 000 000. An acquire is refused with `line_full` if this many
+    /// callers wait. Lower it to refuse callers sooner under overload; see also `shed`.
     std::size_t line_max = 10'000;
 
-    /// Default 1 s. How much longer a waiter must have waited to be served before a waiter of the
-    /// next higher priority.
+    /// Default 1 s, at most a day. A waiter is served before one of the next higher priority if it
+    /// has waited longer by at least this much.
     std::chrono::nanoseconds head_start = std::chrono::seconds{1};
 
-    /// Default: off. Refuses callers early that would be served late. Set `target` to the longest
-    /// wait that is still useful.
+    /// Default: off. Refuses early those callers that would otherwise be served late. Set `target`
+    /// to the longest wait that is still useful.
     cenote::shed shed = {};
 
     /// Default: true in debug builds of the library, false otherwise. For a pool on an executor
     /// (<cenote/asio.hpp>): a blocking call on a thread that runs the executor can hang, because
-    /// the pool needs that thread to answer. Observers are told (`loop_blocked`). If this is true,
-    /// such an acquire is refused with `deadlock` instead of waiting, and close(timeout) and
-    /// wait_ready() do not wait.
+    /// the pool runs on that thread. Observers receive `loop_blocked`. If this is true, such an
+    /// acquire is refused with `deadlock` instead of waiting, and close(timeout) and wait_ready()
+    /// do not wait.
     std::optional<bool> refuse_on_loop = std::nullopt;
 
-    /// Default null: the circuit breaker moves only by pool::deactivate, recover and activate. A
-    /// strategy (<cenote/breaker.hpp>) opens the circuit when the server fails, so that callers are
-    /// refused at once instead of at their deadline.
+    /// Default null: the circuit breaker changes state only through pool::deactivate, recover and
+    /// activate. A strategy (<cenote/breaker.hpp>) opens the circuit when the server fails, so that
+    /// callers are refused at once instead of at their deadline.
     ///
     ///     cenote::options{.breaker = std::make_shared<cenote::threshold_breaker>()}
     std::shared_ptr<cenote::breaker> breaker = nullptr;
 
     /// Default false. When every lease is held by a thread that waits for a second lease of this
     /// pool, no lease will ever come back. If this is true, the last of these threads is refused at
-    /// once with `deadlock`. Otherwise they all time out, and the error text names the suspicion.
+    /// once with `deadlock`. Otherwise each thread waits until a deadline passes, and the timeout
+    /// text says that a deadlock is likely.
     ///
-    /// A lease that was moved, or acquired by a coroutine, has no known holder and never counts. A
-    /// lease that another thread uses by reference counts for the thread that acquired it, which is
-    /// why the default is false. Set it to true if leases stay with the thread that acquired them.
+    /// The holder of a lease that was moved, or acquired by a coroutine, is unknown; such a lease
+    /// prevents the detection. If another thread uses a lease by reference, the thread that
+    /// acquired it still counts as the holder, so the default is false. Set it to true if leases
+    /// stay with the thread that acquired them.
     bool refuse_deadlock = false;
 
-    /// Default 20 ms, doubling to 200 ms while callers wait and to 5 s otherwise. Delay between
-    /// failed opens, for the whole pool.
+    /// Default 20 ms, doubling to 200 ms while callers wait and to 5 s otherwise. Delay before the
+    /// next open after a failed one, for the whole pool. `first` is at most both caps, which are at
+    /// most a day.
     cenote::backoff backoff = {};
 
-    /// Default `retry`. Whether callers wait through failed opens. `retry` hides a restart of the
-    /// server from callers that can wait. Choose `fail_fast` if a late answer is worse than an
-    /// error. Errors that the connector calls final (`classify_open`) refuse callers at once in
-    /// either case.
+    /// Default `retry`. Whether callers keep waiting when opens fail. With `retry`, callers with
+    /// enough time do not notice a server restart. Choose `fail_fast` if a late answer is worse
+    /// than an error. An error that the connector calls final (`classify_open`) counts as
+    /// `fail_fast`.
     cenote::open_errors open_errors = cenote::open_errors::retry;
 
     /// Default 0: a seed from the system. Seeds the pool's random numbers (lifetime jitter,
     /// backoff). Set it for repeatable tests.
     std::uint64_t seed = 0;
 
-    /// Default: none. Observers are told every event, in order, one at a time, outside all locks.
-    /// An observer that wants events of every lease closes the fast lane.
+    /// Default: none. Observers receive events in order, one at a time, outside all locks
+    /// (`exhausted` excepted, see observer.hpp). An observer that is too slow misses events
+    /// (stats::events_lost). An observer that wants the events of every lease disables the fast
+    /// lane.
     std::vector<std::shared_ptr<observer>> observers = {};
 
-    /// Default null: the system's monotonic clock. For tests: the pool uses this clock, which the
-    /// test moves, and has no threads (<cenote/testing.hpp>).
+    /// Default null: the system's monotonic clock. For tests: the pool then has no threads and no
+    /// fast lane, and time advances only when the test moves this clock (<cenote/testing.hpp>).
     std::shared_ptr<manual_clock> clock = nullptr;
 };
 
-/// Refers to a std::stop_token. The token must outlive the acquire, so it must have a name: a
-/// temporary like `source.get_token()` does not compile.
+/// Refers to a std::stop_token, which must outlive the acquire. A temporary like
+/// `source.get_token()` does not compile.
 class stop_reference {
 public:
     constexpr stop_reference() noexcept = default;
     stop_reference(const std::stop_token& token) noexcept : token_(&token) {}
     stop_reference(const std::stop_token&& token) = delete;
 
-    /// The token, or one that is never triggered if this refers to none.
+    /// The token; an empty one if none was set.
     std::stop_token token() const noexcept {
         return token_ == nullptr ? std::stop_token() : *token_;
     }
@@ -303,18 +315,18 @@ private:
     const std::stop_token* token_ = nullptr;
 };
 
-/// The options of one acquire, which override those of the pool: an aggregate for designated
+/// The options of one acquire, which override those of the pool. Set them with designated
 /// initializers.
 ///
 ///     auto conn = pool.acquire({.timeout = 100ms, .task = "checkout"});
 ///     auto next = pool.acquire({.deadline = deadline, .stop = token}, error);
 struct acquire_options {
     /// Default: options::acquire_timeout, or no timeout if `deadline` is set. How long the acquire
-    /// may take. Zero or less: it gets only what is ready now.
+    /// may take. Zero or less: it succeeds only if a resource is ready now.
     std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 
-    /// Default: none. When the acquire must have ended. If `timeout` is set, too, the earlier of
-    /// the two counts.
+    /// Default: none. The acquire ends by this time. If `timeout` is also set, the earlier one
+    /// applies.
     std::optional<std::chrono::steady_clock::time_point> deadline = std::nullopt;
 
     /// Default: none. The wait ends with `canceled` when this token is triggered. An acquire that
@@ -325,21 +337,22 @@ struct acquire_options {
     cenote::priority priority = cenote::priority::normal;
 
     /// Default true. If false, the acquire does not wait for leases of other callers: it is refused
-    /// at once with `line_full` if leases and waiters make up `max`, or if the pool is paused. It
-    /// still waits for calls of the connector, such as an open or a probe. For callers with an
-    /// alternative: a cache, a replica.
+    /// at once with `line_full` if leases, waiters and this request together exceed `max`, or if
+    /// the pool is paused. It still waits for calls of the connector, such as an open or a probe.
+    /// Use it if the caller has a fallback, such as a cache.
     bool queue = true;
 
     /// Default null. Says what the lease is for, in `leases()`, in leak reports and in the text of
-    /// timeouts. The pointer is kept, not the text, and is read even shortly after the lease has
-    /// ended: use a literal, or a text that lives as long as the pool.
+    /// timeouts. Only the pointer is stored, and it can be read shortly after the lease ends: use a
+    /// literal, or a text that outlives the pool.
     const char* task = nullptr;
 
-    /// Default: options::leak_after. When this lease is reported as a leak; `forever`: never.
+    /// Default: options::leak_after. Reports this lease as a leak after this time; `forever`:
+    /// never.
     std::optional<std::chrono::nanoseconds> leak_after = std::nullopt;
 };
 
-/// The value of an option is invalid. `what()` names the option, the value and the rule.
+/// Thrown if an option has an invalid value. `what()` names the option, the value and the rule.
 class invalid_option : public std::invalid_argument {
 public:
     invalid_option(std::string_view option, std::string_view value, std::string_view rule);
@@ -352,7 +365,7 @@ private:
 };
 
 /// Throws `invalid_option` for the first invalid option. If `can_probe` is false, options that ask
-/// for probes are invalid.
+/// for probes are invalid, except the default of probe_after_idle.
 void validate(const options& settings, bool can_probe = true);
 /// Throws `invalid_option` if `name` breaks the rule of `options::name`.
 void validate_name(std::string_view name);

@@ -34,7 +34,7 @@ class per_executor;
 
 namespace detail {
 
-/// Gives the C API direct access to the gate.
+/// Gives the C API direct access to the pool's implementation (detail/gate.hpp).
 struct pool_access {
     template <class Pool>
     static gate& of(const Pool& p) noexcept {
@@ -58,16 +58,17 @@ concept executor_and_connector =
 /// T is any movable type; it need not be default-constructible. The first argument is a callable
 /// that opens a T, or a connector object that can also probe, reset and close (connector.hpp).
 ///
-/// An acquire takes an idle resource, opens one if fewer than `max` are open, or waits in line. The
-/// line is served in order of arrival (options::fairness and priority say what may come first). The
-/// deadline of an acquire covers everything: waiting, opening, probing, resetting.
+/// An acquire takes an idle resource. If none is idle, the caller waits in line, and the pool opens
+/// a resource if `max` allows. The line is served in order of arrival; options::fairness and
+/// priority define exceptions. The deadline of an acquire covers waiting, opening, probing and
+/// resetting.
 ///
 /// An acquire throws timed_out_error, closed_error, unavailable_error, line_full_error, shed_error,
 /// canceled_error, open_failed_error or deadlock_error (all of them pool_error), std::bad_alloc,
 /// and std::system_error if the pool cannot start its first thread.
 ///
-/// Thread safety: every member may be called from any thread at any time, also from within a
-/// connector or an observer. No other thread may be in a member when the pool is destroyed. Leases
+/// Thread safety: every member may be called from any thread at any time, including from connectors
+/// and observers. No other thread may be executing a member when the pool is destroyed. Leases
 /// may outlive the pool.
 template <class T>
 class pool {
@@ -75,8 +76,9 @@ class pool {
                   "cenote: a pooled resource must be a movable object type");
 
 public:
-    /// Opens the minimum as options::warm_up says. Throws invalid_option, std::bad_alloc, and with
-    /// warm_up::wait the error of the first failed open.
+    /// Opens the minimum number of resources; options::warm_up says when. Throws invalid_option,
+    /// std::bad_alloc, std::system_error if its first thread cannot start, and with warm_up::wait
+    /// the error of the first failed open.
     template <class C>
         requires(!std::same_as<std::remove_cvref_t<C>, pool>)
     explicit pool(C&& connector, const options& settings = {})
@@ -85,9 +87,10 @@ public:
 
     /// A pool without threads, with <cenote/asio.hpp>: the connector is asynchronous, and its calls
     /// run on `where`, an executor or execution context of Boost.Asio that must outlive the pool.
-    /// The pool's timer keeps `where` busy while callers wait, calls run or resources can expire
-    /// (idle_timeout, max_lifetime, heartbeat, leak_after); see suspend_maintenance(). Throws like
-    /// the other constructor, and invalid_option for warm_up::wait.
+    /// The pool's timer counts as outstanding work, so `run()` does not return, while callers wait,
+    /// calls run or resources can expire (idle_timeout, max_lifetime, heartbeat, leak_after); see
+    /// suspend_maintenance(). Throws like the other constructor, and invalid_option for
+    /// warm_up::wait.
     template <class Where, class C>
         requires detail::executor_and_connector<Where, C, T>
     pool(Where&& where, C&& connector, const options& settings = {});
@@ -95,11 +98,11 @@ public:
     pool(const pool&) = delete;
     pool& operator=(const pool&) = delete;
 
-    /// Closes the pool and waits for connector calls that are running, each at most until its own
-    /// timeout. It does not wait for leases. On an executor it waits for nothing: running calls are
-    /// canceled, and idle resources are destroyed without the connector's close. For a graceful
-    /// shutdown call close(timeout) or await async_close() first. The connector is destroyed when
-    /// its last call and its last resource are gone.
+    /// Closes the pool and waits for running connector calls, each until its timeout at most. It
+    /// does not wait for leases. On an executor it waits for nothing: running calls are canceled,
+    /// and idle resources are destroyed without the connector's close. For a graceful shutdown call
+    /// close(timeout) or await async_close() first. The connector is destroyed after its last call
+    /// has returned and its last resource is destroyed.
     ~pool() { gate_->shut_down(); }
 
     /// Waits for a lease, at most for options::acquire_timeout.
@@ -108,15 +111,15 @@ public:
             return lease<T>(r);
         return wait({.deadline = gate_->default_deadline(), .stop = {}, .site = at});
     }
-    /// Waits as `how` says: its own timeout or deadline, a stop token, a priority.
+    /// `how` sets a timeout or deadline, a stop token, a priority.
     [[nodiscard]] lease<T> acquire(const acquire_options& how,
                                    std::source_location at = std::source_location::current()) {
         detail::lease_terms terms = detail::gate::terms_of(how);
         if (auto* r = gate_->take(at, terms, detail::this_thread())) return lease<T>(r);
         return wait(request_of(how, terms, at));
     }
-    /// Reports errors in `error` instead of throwing; the lease is empty then. For the pool's own
-    /// options: `pool.acquire({}, error)`.
+    /// On an error, sets `error` and returns an empty lease. To use only the pool's options:
+    /// `pool.acquire({}, error)`.
     [[nodiscard]] lease<T> acquire(const acquire_options& how, std::error_code& error,
                                    std::source_location at = std::source_location::current()) {
         error.clear();
@@ -136,9 +139,9 @@ public:
         return acquire({.deadline = deadline}, at);
     }
 
-    /// Waits for `count` leases at once: all of them or none. Two callers that need several leases
-    /// cannot deadlock each other. The request waits in line like any other; while it is at the
-    /// head, resources that become free are kept for it.
+    /// Waits for `count` leases at once: all of them or none. Callers that take all their leases
+    /// with one call cannot deadlock each other. While the request is at the head of the line,
+    /// resources that become free are kept for it.
     ///
     /// Throws what acquire throws, and std::invalid_argument if `count` is zero or more than `max`.
     [[nodiscard]] std::vector<lease<T>> acquire_many(
@@ -150,7 +153,7 @@ public:
         if (leases.empty()) gate_->fail(why, since, how.queue, count);
         return leases;
     }
-    /// Reports pool errors in `error` instead of throwing; the vector is empty then.
+    /// On a pool error, sets `error` and returns an empty vector.
     [[nodiscard]] std::vector<lease<T>> acquire_many(
         std::size_t count, const acquire_options& how, std::error_code& error,
         std::source_location at = std::source_location::current()) {
@@ -162,8 +165,8 @@ public:
     }
 
     /// Takes a resource that is ready, and never waits. The lease is empty if no resource is ready
-    /// (the pool may then open one in the background), if waiters are in line, or if the pool is
-    /// closed.
+    /// (the pool may then open one in the background), if waiters go first (options::fairness), or
+    /// if the pool is closed, paused or its circuit is open. May throw std::bad_alloc.
     [[nodiscard]] lease<T> try_acquire(std::source_location at = std::source_location::current()) {
         std::uint64_t holder = detail::this_thread();
         if (auto* r = gate_->take(at, holder)) return lease<T>(r);
@@ -177,7 +180,7 @@ public:
     [[nodiscard]] awaited<T> co_acquire(std::source_location at = std::source_location::current());
     [[nodiscard]] awaited<T> co_acquire(const acquire_options& how,
                                         std::source_location at = std::source_location::current());
-    /// `error` must live until the wait has ended.
+    /// `error` must outlive the wait.
     [[nodiscard]] awaited<T> co_acquire(const acquire_options& how, std::error_code& error,
                                         std::source_location at = std::source_location::current());
     [[nodiscard]] awaited<T> co_acquire_for(
@@ -218,20 +221,19 @@ public:
         }
     }
 
-    /// A consistent snapshot of the counts. Takes no lock, unless the pool changed during a
-    /// thousand attempts in a row.
+    /// A consistent snapshot of the counts. Normally takes no lock.
     cenote::stats stats() const { return gate_->read(); }
 
-    /// The current leases, longest-held first. Leases whose start is not known yet (from the fast
-    /// lane, since the last sweep) come last. For diagnosis: allocates, and looks at all `max`
-    /// slots under the pool's lock.
+    /// The current leases, longest-held first. Fast-lane leases taken since the last sweep have no
+    /// start time yet and come last. For diagnosis: allocates, and scans all slots under the pool's
+    /// lock.
     std::vector<lease_info> leases() const { return gate_->leases(); }
 
-    /// The state of each slot, indexed by slot number; the size is `max`. For diagnosis, like
-    /// leases().
+    /// The state of each slot, indexed by slot number. At least `max` entries; more after a resize
+    /// to a smaller `max`. For diagnosis, like leases().
     std::vector<slot_info> slots() const { return gate_->slots(); }
 
-    /// A handle without the type T, for dashboards and health checks.
+    /// A type-erased handle, for dashboards and health checks.
     pool_control control() const noexcept { return pool_control(gate_); }
 
     const std::string& name() const noexcept { return gate_->name(); }
@@ -242,101 +244,104 @@ public:
     /// Whether close() was called. A closed pool refuses every acquire.
     bool closed() const noexcept { return gate_->closed(); }
 
-    /// The error of the last open; null if the last open succeeded.
+    /// The error of the last open; null if it succeeded, or if none has ended.
     std::exception_ptr open_error() const { return gate_->open_error(); }
 
-    /// Waits until the minimum is open; starts the opens if `warm_up` is `none`. Returns false at
-    /// the timeout (open_error() may say why), or if the pool is closed.
+    /// Waits until the minimum is open; starts the opens if `warm_up` is `none`. Returns false on
+    /// timeout, or if the pool is closed. After a timeout, open_error() can give the reason.
     bool wait_ready(std::chrono::nanoseconds timeout,
                     std::source_location at = std::source_location::current()) {
         return gate_->wait_ready(timeout, at);
     }
 
-    /// Replaces all resources that are open now: idle ones a few at a time, leased ones when their
-    /// lease ends. For a failover, or after a change of the server's settings.
+    /// Replaces all open resources: idle ones a few at a time, leased ones when their leases end.
+    /// For a failover, or after a change of the server's settings.
     void retire_all() { gate_->retire_all(); }
 
-    /// Probes each resource that is open now before it is lent again, whatever `probe_after_idle`
-    /// says. With a connector that cannot probe, does what retire_all() does. Call it when you
+    /// Each resource that is open now is probed before its next lease, whatever `probe_after_idle`
+    /// is. With a connector that cannot probe, does what retire_all() does. Call it when you
     /// learn that the server has changed; a borrower that finds out calls
     /// lease::discard_and_suspect().
     void suspect_all() noexcept { gate_->suspect_all(); }
 
-    /// Opens with `connector` from now on: for rotated credentials, or a server that has moved.
-    /// Resources that are open or being opened are replaced as by retire_all(). Each resource is
-    /// probed, reset and closed by the connector that opened it; the old connector lives until its
-    /// last call and its last resource are gone.
+    /// Uses `connector` for all opens from now on: for rotated credentials, or a server that has
+    /// moved. Resources that are open or being opened are replaced as by retire_all(). Each
+    /// resource is probed, reset and closed by the connector that opened it; the old connector
+    /// lives until its last call and its last resource are gone.
     ///
     /// The new connector may have another type. It must be of the same kind (asynchronous if the
     /// pool is on an executor), and have the same members among probe, reset, before_acquire and
-    /// before_release. Otherwise throws std::invalid_argument and changes nothing. Also throws
-    /// std::bad_alloc.
+    /// before_release; before_acquire must be noexcept in both or in neither, and can_probe() must
+    /// give the same answer. Otherwise throws std::invalid_argument and changes nothing. Also
+    /// throws std::bad_alloc.
     template <class C>
     void replace_connector(C&& connector) {
         gate_->replace_connector(
             detail::connector_maker<T, std::decay_t<C>>::make(std::forward<C>(connector)));
     }
 
-    /// Changes `max`. A larger maximum serves waiters at once. A smaller maximum takes no lease
-    /// away: the pool retires idle resources, longest unused first, then resources whose lease
-    /// ends, and opens none until at most `max` are left. A waiter that wants more than `max` at
-    /// once (acquire_many) is refused with `deadlock`.
+    /// Changes `max`. After an increase, the pool may open more resources for waiters. A decrease
+    /// does not end leases: the pool closes idle resources first, longest unused first, then
+    /// resources as they are released, and opens none while more than `max` are left. A waiter that
+    /// wants more than `max` at once (acquire_many) is refused with `deadlock`.
     ///
-    /// Throws invalid_option unless `max` is at least 1, min_size and min_idle, and std::bad_alloc;
-    /// nothing has changed then.
+    /// Throws invalid_option if `max` is less than 1, min_size or min_idle, or more than 1 000 000.
+    /// Throws std::bad_alloc. On an exception nothing changes.
     void resize(std::size_t max) { gate_->resize(max); }
 
-    /// Stops lending, and background opens, sweeps and probes, until resume(). Waiting callers keep
-    /// their place and deadline; new callers queue. Current leases go on. For a controlled
-    /// failover: pause, switch the server over, retire_all, resume.
+    /// Until resume(), grants no leases and runs no opens, sweeps or probes. Waiting callers keep
+    /// their place and deadline; new callers join the line. Current leases remain valid. For a
+    /// controlled failover: pause, switch the server over, retire_all, resume.
     void pause() { gate_->pause(); }
     void resume() { gate_->resume(); }
 
-    /// Stops sweeps, background probes, refills and leak reports until resume_maintenance().
-    /// Lending goes on, and an acquire still checks the age and idle time of the resource it gets.
-    /// A pool on an executor then needs a timer only while a call or a caller waits, so it does not
-    /// keep `run()` from returning. Closes the fast lane. For tests, and for programs that must not
-    /// be disturbed for a while. Calls are not counted: one resume is enough.
+    /// Stops sweeps, background probes, the replacement of closed resources and leak reports until
+    /// resume_maintenance(). Lending goes on, and an acquire still checks the age and idle time of
+    /// the resource it gets. A pool on an executor then needs a timer only while a call or a caller
+    /// waits, so it does not keep `run()` from returning. Disables the fast lane. For tests, and
+    /// for programs that need a phase without background work. Calls do not nest: one resume is
+    /// enough.
     void suspend_maintenance() { gate_->suspend_maintenance(); }
     void resume_maintenance() { gate_->resume_maintenance(); }
 
-    // The circuit breaker by hand, from any state to any state. options::breaker sets a strategy
-    // that moves it; stats().breaker is the present state.
+    // Manual control of the circuit breaker. Every transition is allowed. options::breaker sets a
+    // strategy that moves it; stats().breaker is the current state.
 
-    /// Closes the circuit: lends as usual.
+    /// Closes the circuit: normal operation.
     void activate() { gate_->move_breaker({.to = breaker_state::active}); }
     /// Opens the circuit until another call closes it: refuses new and waiting callers with
-    /// `unavailable`. Current leases go on. The strategy is not asked whether to recover.
+    /// `unavailable`. Current leases remain valid. There is no automatic recovery.
     void deactivate() {
         gate_->move_breaker({.to = breaker_state::inactive, .cool_down = forever});
     }
-    /// Half-opens the circuit: grants at most `probes` leases at a time and refuses all other
+    /// Half-opens the circuit: grants at most `probes` trial leases at a time and refuses all other
     /// callers. The strategy decides what follows; without one the first success closes the
     /// circuit, and a failure opens it.
     void recover(std::size_t probes = 1) {
         gate_->move_breaker({.to = breaker_state::recovering, .probes = probes});
     }
-    /// Replaces the strategy; null removes it. The new strategy learns nothing of the past, and the
-    /// state stays. Throws invalid_option if the strategy belongs to another pool.
+    /// Replaces the strategy; null removes it. The new strategy starts without history. The
+    /// circuit's state does not change. Throws invalid_option if the strategy belongs to another
+    /// pool.
     void set_breaker(std::shared_ptr<breaker> strategy) { gate_->set_breaker(std::move(strategy)); }
 
-    /// Estimated delay after which a caller that was refused with `unavailable`, `line_full` or
-    /// `shed` should retry. Exceptions carry it as pool_error::retry_after().
+    /// Estimated time to wait before a retry after a refusal with `timed_out`, `unavailable`,
+    /// `line_full` or `shed`. Exceptions carry it as pool_error::retry_after().
     std::chrono::nanoseconds retry_after() const { return gate_->retry_after(); }
 
     /// Refuses new and waiting callers with `closed`. Closes idle resources now and leased ones
-    /// when their lease ends. Further calls do nothing.
+    /// when their lease ends. Repeated calls have no effect.
     void close() noexcept { gate_->close(); }
 
     /// close(), then waits until all leases have ended and all resources are closed, at most for
-    /// `timeout`. Returns the number of leases that are left.
+    /// `timeout`. Returns the number of leases still held.
     std::size_t close(std::chrono::nanoseconds timeout,
                       std::source_location at = std::source_location::current()) noexcept {
         return gate_->close(timeout, at);
     }
 
     /// close(timeout) with <cenote/asio.hpp>: completes with (boost::system::error_code, number of
-    /// leases that are left).
+    /// leases still held).
     template <class Token>
     auto async_close(std::chrono::nanoseconds timeout, Token&& token);
 

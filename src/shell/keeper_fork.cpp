@@ -26,7 +26,7 @@ using core::instant;
 using detail::resource;
 
 /// In the fork handler. Does only what cannot wait for the first use of the pool, because the fast
-/// lane checks nothing: it empties the shelf, and no trace allows a put any more.
+/// lane checks nothing: it empties the shelf, and no trace allows a put.
 void keeper::after_fork_in_child() noexcept {
     add_ref();
     leases.forbid_puts();

@@ -111,7 +111,7 @@ public:
 
     // In the child of a fork.
 
-    /// No lease of the parent can be put on the shelf any more.
+    /// From now on no lease of the parent can be put on the shelf.
     void forbid_puts() noexcept;
     /// Throws std::bad_alloc before anything has changed.
     void prepare_restart(std::size_t count);

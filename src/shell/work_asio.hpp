@@ -22,7 +22,7 @@ namespace cenote::shell {
 ///
 /// What is posted to the executor (a turn, the timer's handler, a call) has a reference to the
 /// keeper. If the context drops it instead of running it, the context is being destroyed, and
-/// nothing is posted there any more.
+/// nothing is posted there from then on.
 class work_asio final : public workplace {
 public:
     work_asio(keeper& home, const boost::asio::any_io_executor& where, const options& settings);

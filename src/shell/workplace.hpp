@@ -49,7 +49,7 @@ public:
     /// The machine has given up this call.
     virtual void abandoned(core::slot_id slot, std::uint64_t call) = 0;
     virtual bool stopped() const = 0;
-    /// If it has stopped: the reason why nothing is opened any more; null: the pool has ended.
+    /// If it has stopped: the reason why it opens nothing; null: the pool has ended.
     virtual std::exception_ptr why_stopped() const { return nullptr; }
     /// Whether more abandoned calls run than are tolerated.
     virtual bool too_many_hang() const = 0;
@@ -59,7 +59,7 @@ public:
     virtual void resized(std::size_t /*max*/) {}
     /// In the child of a fork, where all threads and their calls are gone.
     virtual void restart() = 0;
-    /// At the end of the pool: no call begins here any more.
+    /// At the end of the pool: no further call begins here.
     virtual void stop(pool_guard& lock) noexcept = 0;
 
 protected:

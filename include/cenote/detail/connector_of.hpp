@@ -30,8 +30,7 @@ decltype(auto) call_open(C& c) {
 template <class C>
 using opened_by = std::remove_cvref_t<decltype(call_open(std::declval<C&>()))>;
 
-/// Exactly bool or void: an int or a std::error_code, whose zero means success, would be taken for
-/// false.
+/// Only bool or void. With an int or an error code, zero (success) would be read as false.
 template <class R, template <class> class Outcome = std::type_identity>
 concept bool_or_nothing = std::is_void_v<typename Outcome<R>::type> ||
                           std::same_as<std::remove_cvref_t<typename Outcome<R>::type>, bool>;
@@ -49,7 +48,7 @@ bool says_yes(Call&& call) {
 
 /// What before_release may return.
 template <class R>
-concept judgement = bool_or_nothing<R> || std::same_as<std::remove_cvref_t<R>, verdict>;
+concept release_answer = bool_or_nothing<R> || std::same_as<std::remove_cvref_t<R>, verdict>;
 
 template <class Call>
 verdict judged_by(Call&& call) {
@@ -75,12 +74,12 @@ struct verbs_of {
     static constexpr bool before_acquire = requires(C& c, T& t) {
         { c.before_acquire(t) } -> bool_or_nothing;
     };
-    /// noexcept is taken as the promise not to wait.
+    /// noexcept is a promise not to block.
     static constexpr bool before_acquire_is_quick = requires(C& c, T& t) {
         { c.before_acquire(t) } noexcept -> bool_or_nothing;
     };
     static constexpr bool before_release = requires(C& c, T& t) {
-        { c.before_release(t) } -> judgement;
+        { c.before_release(t) } -> release_answer;
     };
     static constexpr bool forsake = requires(C& c, T& t) {
         { c.forsake(t) } -> std::same_as<void>;
@@ -92,8 +91,8 @@ struct verbs_of {
         { c.classify_open(e) } -> std::same_as<verdict>;
     };
 
-    /// Refuses a member with a known name and a wrong signature, which would never be called. A set
-    /// of overloads has no address and goes unnoticed.
+    /// Refuses a member with a known name and a wrong signature, which would never be called.
+    /// Overloaded members cannot be checked.
     static constexpr void must_fit() {
         must_have_known_names();
         static_assert(
