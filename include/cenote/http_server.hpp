@@ -100,7 +100,6 @@ struct server_stats {
 /// TLS: put a proxy in front.
 ///
 ///     cenote::http_server::server front{io.get_executor(), {address, 8080}, handle};
-///     …
 ///     co_await front.drain(10s);
 ///
 /// Each connection has its own strand. A handler's exception becomes the response of answer_to();

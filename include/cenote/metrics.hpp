@@ -15,7 +15,7 @@ namespace cenote {
 ///
 ///     cenote::metrics all;
 ///     auto orders = all.add(pool.control());
-///     … answer GET /metrics with all.prometheus(), of the type cenote::metrics::content_type
+///     std::string body = all.prometheus();  // for GET /metrics, with metrics::content_type
 ///
 /// Each text reads the stats of every pool, without a lock that an acquire needs.
 ///

@@ -77,7 +77,7 @@ std::optional<answer> answer_to(const std::exception_ptr& error);
 /// Returns the answer that `work` returns, or answer_to() of its exception. Rethrows exceptions for
 /// which answer_to() is empty. A handler in a transaction:
 ///
-///     return cenote::answering([&] { return db.transaction([&](cenote::transaction& t) { … }); });
+///     return cenote::answering([&] { return db.transaction(create_order); });
 template <class Work>
 answer answering(Work&& work) {
     try {
@@ -104,8 +104,8 @@ struct watch_options {
 ///
 ///     cenote::service about;
 ///     auto watched = about.watch("orders", db, {.minimum = 2});
-///     … if (auto a = about.answer_to(path)) …    // /health, /ready, /metrics
-///     … about.announce_end();                    // first step of a shutdown
+///     auto answer = about.answer_to(path);  // for /health, /ready and /metrics
+///     about.announce_end();                 // the first step of a shutdown
 ///
 /// A report reads stats only: it takes no lease, and no lock that an acquire needs.
 ///

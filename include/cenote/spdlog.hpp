@@ -22,8 +22,8 @@ namespace cenote {
 ///     auto log = std::make_shared<cenote::spdlog_observer>();
 ///     cenote::pool<session> pool{connect, {.name = "orders", .observers = {log}}};
 ///
-///     pool "orders": opened resource 1 in 12 ms, its first
-///     pool "orders": could not open a resource (3.0 s): connection refused (27 more left out)
+/// > pool "orders": opened resource 1 in 12 ms, its first
+/// > pool "orders": could not open a resource (3.0 s): connection refused (27 more left out)
 ///
 /// | level   | events                                                                            |
 /// |---------|-----------------------------------------------------------------------------------|

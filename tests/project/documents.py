@@ -5,7 +5,7 @@ usage: documents.py [ROOT]      (ROOT: the repository, by default the one this f
 
 Links lead to files and headings that exist. Code in the guide is quoted from a file that the
 tests compile: `<!-- quoted from FILE -->` stands before it. Samples in the comments of public
-headers stand in tests/project/header_samples.cpp, which the tests compile. documents_test.py
+headers stand in tests/project/header_samples*.cpp, which the tests compile. documents_test.py
 proves that each rule fires.
 """
 
@@ -13,7 +13,7 @@ import re
 import sys
 from pathlib import Path
 
-SAMPLES = "tests/project/header_samples.cpp"
+SAMPLES = "tests/project/header_samples*.cpp"
 
 
 def heading_anchor(heading):
@@ -103,8 +103,8 @@ class Documents:
                 self.report(page, line, f"its code does not stand in {match[1]}")
 
     def check_samples(self):
-        page = self.root / SAMPLES
-        compiled = code_lines(page.read_text(encoding="utf-8")) if page.is_file() else []
+        compiled = [line for page in sorted(self.root.glob(SAMPLES))
+                    for line in code_lines(page.read_text(encoding="utf-8"))]
         for header in sorted(self.root.glob("include/cenote/*.hpp")):
             for line, sample in samples(header.read_text(encoding="utf-8")):
                 if not contains(compiled, sample):

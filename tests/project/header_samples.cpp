@@ -48,11 +48,11 @@ using cenote::verdict;
         session open();                      // throws if it cannot open
         bool probe(session&);                // health check: false or an exception retires it
         void reset(session&);                // cleans it for the next user; throws if it cannot
-        void close(session&);                // polite end; the destructor follows
+        void close(session&);                // graceful close, before the destructor
         bool before_acquire(session&);       // false or an exception: retire it, lend another
-        bool before_release(session&);       // or verdict; false or an exception: retire it
-        verdict classify(std::exception_ptr) const;       // an exception of pool::with
-        verdict classify_open(std::exception_ptr) const;  // an exception of open
+        bool before_release(session&);       // bool or verdict; false, throws: retire
+        verdict classify(std::exception_ptr) const;       // exceptions of pool::with
+        verdict classify_open(std::exception_ptr) const;  // exceptions of open
         void forsake(session&);              // in the child of a fork
         bool can_probe() const noexcept;     // false: as if there were no probe
     };
