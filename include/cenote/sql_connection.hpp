@@ -117,7 +117,8 @@ public:
     /// Like next. Returns an awaitable, or takes a completion token whose handler gets
     /// (std::exception_ptr, std::optional<row>).
     ///
-    ///     while (auto row = co_await rows.async_next()) export_customer(row->get<std::int64_t>("id"));
+    ///     while (auto row = co_await rows.async_next())
+    ///         export_customer(row->get<std::int64_t>("id"));
     template <class Token = boost::asio::use_awaitable_t<>>
     auto async_next(Token&& token = {}) {
         return detail::complete_with(awaited_next(), std::forward<Token>(token));

@@ -129,7 +129,8 @@ void cursor(cenote::sql::connection& c) {
     while (auto row = rows.next()) export_customer(row->get<std::int64_t>("id"));
 }
 boost::asio::awaitable<void> awaited_cursor(cenote::sql::cursor rows) {
-    while (auto row = co_await rows.async_next()) export_customer(row->get<std::int64_t>("id"));
+    while (auto row = co_await rows.async_next())
+        export_customer(row->get<std::int64_t>("id"));
 }
     std::int64_t count(cenote::sql::connection& c) {
         return c.execute("SELECT count(*) FROM orders").scalar<std::int64_t>();
@@ -178,7 +179,8 @@ struct order {
 void answer_error(const order& order) {
     if (order.status != "open") throw cenote::answer_error(409, "the order is already paid");
 }
-cenote::answer answering(cenote::database& db, cenote::answer (*create_order)(cenote::transaction&)) {
+cenote::answer answering(cenote::database& db,
+                         cenote::answer (*create_order)(cenote::transaction&)) {
     return cenote::answering([&] { return db.transaction(create_order); });
 }
 void service(cenote::database& db, std::string_view path) {
