@@ -81,7 +81,7 @@ const std::vector<std::string> all_peers{textbook, semaphore,   soci_,    poco,
                                          puddle,   go_channel,  r2d2};
 
 workload long_holds(const peer_processes& peers) {
-    workload w = contended(32, fairness::strict, asleep, 0, peers);
+    workload w = contended(32, options{}.fairness, asleep, 0, peers);
     w.about = "32 threads on 4 resources, each held for 100 us asleep, like a network round trip";
     w.goals = {
         {"throughput, cenote / the best", goal::bound::at_least, 0.95,
@@ -213,14 +213,15 @@ void run_contention(report& into, const peer_processes& peers) {
             return short_holds(threads, a_busy_microsecond, "each held for 1 us busy", peers);
         });
     }
-    into.run("watched-32-asleep-100us",
-             [] { return observed(32, fairness::strict, asleep, "each held for 100 us asleep"); });
+    into.run("watched-32-asleep-100us", [] {
+        return observed(32, options{}.fairness, asleep, "each held for 100 us asleep");
+    });
     into.run("watched-8-hold-1us", [] {
         return observed(8, fairness::bounded, a_busy_microsecond,
                         "each held for 1 us busy; bounded");
     });
     into.run("watched-2-hold-0", [] {
-        return observed(2, fairness::strict, not_at_all, "released at once: the fast lane");
+        return observed(2, options{}.fairness, not_at_all, "released at once: the fast lane");
     });
 }
 

@@ -214,7 +214,7 @@ workload queries(const peer_processes& peers) {
         .subjects = {
             by_hand(where),
             with_pool("cenote, libpq", by_libpq{{where}}),
-            with_pool("cenote, libpq, turns", by_libpq{{where}}, {.fairness = fairness::turns}),
+            with_pool("cenote, libpq, strict", by_libpq{{where}}, {.fairness = fairness::strict}),
             with_pool("cenote, libpq, bounded", by_libpq{{where}}, bypassing),
             with_pool("cenote, threads", by_connector{postgres::connector{trusting}}),
             with_pool("cenote, threads, bounded", by_connector{postgres::connector{trusting}},
@@ -232,7 +232,7 @@ workload queries(const peer_processes& peers) {
         w.goals.push_back(
             {std::string(one) + " / by hand", at_least, 0.98, ratio(one, "by hand", "queries")});
     for (const char* one :
-         {"cenote, libpq", "cenote, libpq, turns", "cenote, libpq, bounded", "cenote, threads",
+         {"cenote, libpq", "cenote, libpq, strict", "cenote, libpq, bounded", "cenote, threads",
           "cenote, threads, bounded", "cenote, default", "cenote, coroutines"})
         w.goals.push_back({std::string(one) + " / the best peer", at_least, 1,
                            ratio_to_best(one, names, "queries", best::largest)});
