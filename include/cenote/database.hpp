@@ -86,8 +86,8 @@ struct transaction_options {
     /// are rolled back, its other effects are not.
     std::size_t retries = 0;
 
-    /// The pause before the first retry. Default 10 ms. It doubles with each retry up to 1 s; each
-    /// pause is 50 to 100 % of it. Raise it if many callers conflict repeatedly.
+    /// The pause before the first retry. Default 10 ms. The pause doubles with each retry, up to
+    /// 1 s, and is shortened at random by up to 50 %. Raise it if many callers conflict repeatedly.
     std::chrono::milliseconds backoff{10};
 };
 
@@ -98,10 +98,10 @@ struct database_options {
     options pool = {};
 
     /// How many prepared statements each connection keeps, the most recently used ones. Default:
-    /// 100. 0 keeps none. The server need not parse a cached statement again; it uses memory on the
-    /// server. A reset of MariaDB drops them. A reset of PostgreSQL that keeps them costs more than
-    /// parsing a simple statement: set 0 if statements are simple. Overrides the connector's
-    /// `statement_cache`.
+    /// 100. 0 keeps none. The server does not parse a cached statement again, but uses memory for
+    /// it. With MariaDB, a reset drops the cached statements. With PostgreSQL, a reset keeps them,
+    /// but that costs more than parsing a simple statement: set 0 if all statements are simple.
+    /// Overrides the connector's `statement_cache`.
     std::size_t statement_cache = 100;
 
     /// Default: false, a connection is reset after every use. If true, a PostgreSQL or MariaDB
@@ -139,10 +139,10 @@ private:
 static_assert(std::is_trivially_destructible_v<statement_text>);
 static_assert(std::is_trivially_destructible_v<acquire_options>);
 
-/// Marks a statement that is safe to run more than once: it only reads, or it sets what the first
-/// run has set. If its connection is lost, it runs again on another one, at most three times in
-/// total. That does not apply in a transaction, in a scope that relies on its session, or to a
-/// statement that timed out.
+/// Marks a statement that is safe to run more than once: it only reads, or a second run changes
+/// nothing more. If its connection is lost, it runs again on another one, at most three times in
+/// total. It does not run again in a transaction, in a scope that relies on its session
+/// (scope_options::keeps_session), or after a timeout.
 struct idempotent_t {};
 inline constexpr idempotent_t idempotent{};
 
@@ -460,7 +460,7 @@ private:
 };
 
 /// A view of a database with its own acquire options; see database::with(). Its scopes and
-/// transactions use these options. Cheap to copy. After the database was destroyed, statements and
+/// transactions use these options. Cheap to copy. After the database is destroyed, statements and
 /// begin() throw closed_error.
 ///
 /// Thread safety: all members may be called from any thread at any time.
@@ -530,22 +530,22 @@ public:
     /// connection continue to work.
     ~database();
 
-    /// A view of this database with other options for each acquire. A stop token in `how` must
-    /// outlive the view, its scopes and transactions:
+    /// A view of this database with other options for each acquire:
     ///
     ///     db.with({.timeout = 100ms, .task = "checkout"}).execute("…");
     ///
-    /// `timeout` limits how long a call waits for a connection, not how long its statement runs.
+    /// `timeout` limits how long a call waits for a connection, not how long its statement runs. A
+    /// stop token in `how` must outlive the view, its scopes and its transactions.
     [[nodiscard]] database_view with(const acquire_options& how) const {
         return database_view(executor_, how);
     }
 
     /// The stats of the pool; with replicas, the sum over all pools.
     cenote::stats stats() const;
-    /// The stats of the primary's pool, followed by those of each replica's.
+    /// The stats of each pool: the primary first, then the replicas.
     std::vector<cenote::stats> stats_of_each() const;
-    /// The controls of all pools in that order, for a dashboard or a health check. They must not
-    /// outlive the database.
+    /// The controls of all pools in the order of stats_of_each(), for a dashboard or a health
+    /// check. They must not outlive the database.
     std::vector<pool_control> controls() const;
 
 private:

@@ -24,7 +24,7 @@ enum class errc : int {
     open_failed,  ///< An open failed with a final error, or with open_errors::fail_fast.
     deadlock,     ///< The wait could never end: every lease is held by a thread that waits in
                   ///< this pool; or the caller blocks the event loop that runs the pool; or
-                  ///< a `resize` made `max` smaller than the number it wants.
+                  ///< the caller wants more leases at once than `max` after a `resize`.
 };
 inline constexpr std::size_t errc_count = 8;
 
@@ -39,10 +39,9 @@ inline std::error_code make_error_code(errc e) noexcept {
 }
 
 /// Base of the exceptions that an acquire throws. `what()` says how many resources are leased, by
-/// which call sites and for how long, how many callers wait, and how the last open ended.
-///
-/// > timed out after 2.0 s waiting for a lease of "orders": 32 of 32 leased (orders.cpp:88 holds
-/// 20, > oldest 14 s; report.cpp:12 holds 12), 41 waiting, last open 0.3 s ago: ok
+/// which call sites and for how long, how many callers wait, and how the last open ended, for
+/// example `timed out after 2.0 s waiting for a lease of "orders": 32 of 32 leased (orders.cpp:88
+/// holds 20, oldest 14 s; report.cpp:12 holds 12), 41 waiting, last open 0.3 s ago: ok`.
 class pool_error : public std::system_error {
 public:
     /// `seen`: the pool's stats when the error was made.
@@ -58,7 +57,7 @@ public:
     /// The pool's stats when the error was made (<cenote/stats.hpp>).
     const cenote::stats& stats() const noexcept { return *about_->seen; }
 
-    /// The error of the last open; null if it succeeded, or if none has ended.
+    /// The error of the last open; null if it succeeded, or if no open has ended yet.
     const std::exception_ptr& cause() const noexcept { return cause_; }
 
     /// Estimated time to wait before a retry: the breaker's cool-down, or an estimate from the rate

@@ -55,7 +55,8 @@ public:
 
     /// Returns the resource now; the lease is then empty. Never throws or allocates, and never
     /// waits for the pool. Can run before_release and resume a waiting coroutine on this thread.
-    /// After the pool was destroyed, it calls the connector's close().
+    /// After the pool is destroyed, it calls the connector's close() on this thread, unless the
+    /// pool was on an executor.
     void give_back() noexcept {
         if (resource_ == nullptr) return;
         detail::resource* r = std::exchange(resource_, nullptr);
@@ -119,8 +120,8 @@ public:
     }
 
     /// Removes the resource from the pool and returns it; its slot is free at once. Requires that
-    /// the lease is not empty. If its reset was deferred (verdict::reset_later), the next use of
-    /// the resource makes it.
+    /// the lease is not empty. The pool does not perform a deferred reset (verdict::reset_later):
+    /// the next use of the resource does.
     T detach() {
         auto* r = std::exchange(resource_, nullptr);
         std::unique_ptr<detail::resource> owner = r->home->detach(r);

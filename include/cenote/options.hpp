@@ -79,9 +79,9 @@ enum class open_errors : std::uint8_t {
                 ///< resource is open or opening, all waiters are refused.
 };
 
-/// The importance of an acquire. `high`, `normal` and `low` are head starts: a waiter is served as
-/// if it had arrived `options::head_start` later for each level, so none of them starves.
-/// `reserved` always goes first; use it rarely.
+/// The importance of an acquire. A `normal` waiter is served as if it had arrived
+/// `options::head_start` later than it did, and a `low` waiter twice as much later, so no waiter
+/// starves behind `high` ones. `reserved` always goes first; use it rarely.
 enum class priority : std::uint8_t {
     reserved,  ///< For health checks and administration. Not subject to `line_max` and `shed`.
     high,
@@ -90,11 +90,10 @@ enum class priority : std::uint8_t {
 };
 inline constexpr std::size_t priority_count = 4;
 
-/// Load shedding by the CoDel algorithm. If no waiter was served within `target` during a whole
-/// `interval`, the pool refuses waiters that have waited twice the `target` with `shed`, until the
-/// end of an interval in which a waiter was served within `target`. While shedding is active,
-/// callers other than `reserved` wait at most twice the `target`, so resources are not spent on
-/// callers that have given up.
+/// Load shedding by the CoDel algorithm. Shedding starts after an `interval` in which no waiter was
+/// served within `target`, and ends after an interval in which one was. While shedding is active, a
+/// waiter that has waited twice the `target` is refused with `shed`, unless it is `reserved`. So
+/// resources are not spent on callers that have given up.
 struct shed {
     std::chrono::nanoseconds target = forever;  ///< `forever` turns shedding off.
     std::chrono::nanoseconds interval = std::chrono::milliseconds{100};
@@ -135,7 +134,7 @@ struct options {
     /// start (`warm_up`), replaces closed ones in the background, and does not retire idle ones
     /// below this number. An expired resource is closed after its replacement is open, or before if
     /// `max` leaves no room. Raise it if the first requests after a start or a quiet night must not
-    /// wait for an open.
+    /// wait for an open. Costs idle connections on the server.
     std::size_t min_size = 0;
 
     /// Default 0. Minimum number of idle resources in addition to leased ones, limited by `max`.
@@ -201,13 +200,15 @@ struct options {
 
     /// Default `forever` (off). Probes idle resources at this interval in the background, one at a
     /// time. For servers that close quiet connections, and to find dead ones before a caller does.
-    /// Throws invalid_option if the connector cannot probe.
+    /// Costs a probe of each idle resource per interval. Throws invalid_option if the connector
+    /// cannot probe.
     std::chrono::nanoseconds heartbeat = forever;
 
     /// Default 30 s. The pool reports a lease that is held for longer (`leak_suspected`) with its
     /// call site and task: once, then each time its duration doubles. The lease remains valid. The
     /// start of a fast-lane lease is not recorded: its time counts from the pool's next check, at
-    /// most `sweep_interval` or half of `leak_after` later.
+    /// most `sweep_interval` later, or half of `leak_after` if that is shorter. Raise it if long
+    /// leases are normal.
     std::chrono::nanoseconds leak_after = std::chrono::seconds{30};
 
     /// Default 50 ms. For connectors that return `verdict::reset_later`: the pool resets such a
@@ -221,13 +222,14 @@ struct options {
     cenote::order order = cenote::order::lifo;
 
     /// Default `turns`: a thread that acquires again within 100 us gets its own resource back
-    /// before the head of the line. The turn ends after four such leases and at least 100 us. It
-    /// saves a thread switch per lease when there are more threads than processors; the pool stops
-    /// doing it while threads rarely come back. Coroutines, requests for several resources and
-    /// `reserved` waiters are always served in order. A pool on an executor or a manual clock
-    /// behaves as with `strict`. `strict` gives every resource to the head of the line, which
-    /// minimizes the longest wait and costs a thread switch per lease. `bounded` is for threads
-    /// that hold a resource for microseconds: the highest throughput, but wait times vary widely.
+    /// before the head of the line. Such a turn ends when the thread has had four of these leases
+    /// and 100 us have passed. Turns save a thread switch per lease when there are more threads
+    /// than processors; the pool stops granting them while threads rarely come back. Coroutines,
+    /// requests for several resources and `reserved` waiters are always served in order. A pool on
+    /// an executor or a manual clock behaves as with `strict`. `strict` gives every resource to the
+    /// head of the line, which minimizes the longest wait and costs a thread switch per lease.
+    /// `bounded` is for threads that hold a resource for microseconds: the highest throughput, but
+    /// wait times vary widely.
     cenote::fairness fairness = cenote::fairness::turns;
 
     /// Default 1 ms, at most 1 s. With `fairness::bounded`: newcomers may go before the head of the
@@ -239,7 +241,8 @@ struct options {
     std::size_t line_max = 10'000;
 
     /// Default 1 s, at most a day. A waiter is served before one of the next higher priority if it
-    /// has waited longer by at least this much.
+    /// has waited longer by at least this much. Raise it if low priorities may wait longer; zero
+    /// serves `high`, `normal` and `low` in order of arrival.
     std::chrono::nanoseconds head_start = std::chrono::seconds{1};
 
     /// Default: off. Refuses early those callers that would otherwise be served late. Set `target`
@@ -272,8 +275,9 @@ struct options {
     bool refuse_deadlock = false;
 
     /// Default 20 ms, doubling to 200 ms while callers wait and to 5 s otherwise. Delay before the
-    /// next open after a failed one, for the whole pool. `first` is at most both caps, which are at
-    /// most a day.
+    /// next open after a failed one, for the whole pool. `first` must not exceed either cap, and
+    /// neither cap a day. Raise the caps if failed opens load the server; the pool then notices
+    /// later that the server is back.
     cenote::backoff backoff = {};
 
     /// Default `retry`. Whether callers keep waiting when opens fail. With `retry`, callers with

@@ -87,9 +87,9 @@ public:
 
     /// A pool without threads, with <cenote/asio.hpp>: the connector is asynchronous, and its calls
     /// run on `where`, an executor or execution context of Boost.Asio that must outlive the pool.
-    /// The pool's timer counts as outstanding work, so `run()` does not return, while callers wait,
-    /// calls run or resources can expire (idle_timeout, max_lifetime, heartbeat, leak_after); see
-    /// suspend_maintenance(). Throws like the other constructor, and invalid_option for
+    /// `run()` does not return while callers wait, calls run or resources can expire (idle_timeout,
+    /// max_lifetime, heartbeat, leak_after), because the pool's timer counts as outstanding work;
+    /// see suspend_maintenance(). Throws like the other constructor, and invalid_option for
     /// warm_up::wait.
     template <class Where, class C>
         requires detail::executor_and_connector<Where, C, T>
@@ -98,8 +98,8 @@ public:
     pool(const pool&) = delete;
     pool& operator=(const pool&) = delete;
 
-    /// Closes the pool and waits for running connector calls, each until its timeout at most. It
-    /// does not wait for leases. On an executor it waits for nothing: running calls are canceled,
+    /// Closes the pool and waits for running connector calls, for each at most until its timeout.
+    /// Does not wait for leases. On an executor it waits for nothing: running calls are canceled,
     /// and idle resources are destroyed without the connector's close. For a graceful shutdown call
     /// close(timeout) or await async_close() first. The connector is destroyed after its last call
     /// has returned and its last resource is destroyed.
@@ -111,7 +111,7 @@ public:
             return lease<T>(r);
         return wait({.deadline = gate_->default_deadline(), .stop = {}, .site = at});
     }
-    /// `how` sets a timeout or deadline, a stop token, a priority.
+    /// `how` overrides the pool's options for this acquire; see acquire_options.
     [[nodiscard]] lease<T> acquire(const acquire_options& how,
                                    std::source_location at = std::source_location::current()) {
         detail::lease_terms terms = detail::gate::terms_of(how);
@@ -244,7 +244,7 @@ public:
     /// Whether close() was called. A closed pool refuses every acquire.
     bool closed() const noexcept { return gate_->closed(); }
 
-    /// The error of the last open; null if it succeeded, or if none has ended.
+    /// The error of the last open; null if it succeeded, or if no open has ended yet.
     std::exception_ptr open_error() const { return gate_->open_error(); }
 
     /// Waits until the minimum is open; starts the opens if `warm_up` is `none`. Returns false on
@@ -282,11 +282,11 @@ public:
 
     /// Changes `max`. After an increase, the pool may open more resources for waiters. A decrease
     /// does not end leases: the pool closes idle resources first, longest unused first, then
-    /// resources as they are released, and opens none while more than `max` are left. A waiter that
+    /// resources as they are released, and opens none while more than `max` are open. A waiter that
     /// wants more than `max` at once (acquire_many) is refused with `deadlock`.
     ///
-    /// Throws invalid_option if `max` is less than 1, min_size or min_idle, or more than 1 000 000.
-    /// Throws std::bad_alloc. On an exception nothing changes.
+    /// Throws std::bad_alloc, and invalid_option if `max` is 0, more than 1 000 000, or less than
+    /// min_size or min_idle. On an exception nothing changes.
     void resize(std::size_t max) { gate_->resize(max); }
 
     /// Until resume(), grants no leases and runs no opens, sweeps or probes. Waiting callers keep
@@ -297,8 +297,8 @@ public:
 
     /// Stops sweeps, background probes, the replacement of closed resources and leak reports until
     /// resume_maintenance(). Lending goes on, and an acquire still checks the age and idle time of
-    /// the resource it gets. A pool on an executor then needs a timer only while a call or a caller
-    /// waits, so it does not keep `run()` from returning. Disables the fast lane. For tests, and
+    /// the resource it gets. A pool on an executor then keeps `run()` from returning only while a
+    /// connector call runs or a caller waits. Disables the fast lane. For tests, and
     /// for programs that need a phase without background work. Calls do not nest: one resume is
     /// enough.
     void suspend_maintenance() { gate_->suspend_maintenance(); }
