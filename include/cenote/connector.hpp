@@ -23,7 +23,7 @@ namespace cenote {
 ///         void reset(session&);                // cleans it for the next user; throws if it cannot
 ///         void close(session&);                // graceful close, before the destructor
 ///         bool before_acquire(session&);       // false or an exception: retire it, lend another
-///         bool before_release(session&);       // bool or verdict; false, throws: retire
+///         bool before_release(session&);       // the same; may return a verdict instead
 ///         verdict classify(std::exception_ptr) const;       // exceptions of pool::with
 ///         verdict classify_open(std::exception_ptr) const;  // exceptions of open
 ///         void forsake(session&);              // in the child of a fork
@@ -33,18 +33,20 @@ namespace cenote {
 /// verdict; reset may return false instead of throwing. A member of these names with a wrong
 /// signature is a compile error, unless the name is overloaded. A name that other pools use
 /// (`is_alive`, `validate`, …) is a compile error if the matching cenote member is missing, because
-/// the pool would never call it. **Where they run.** open, probe, reset and close may block. They
-/// run on the pool's threads, each under its timeout (options::open_timeout, …), never two at a
-/// time on one resource. After the pool is destroyed, the thread that ends the last lease calls
-/// close. before_acquire and before_release run at each lease on the thread of the borrower, so
-/// they must be quick: for example a socket check without a round trip. For a coroutine,
-/// before_acquire runs on a thread of the pool (or on its executor, see asio_connector.hpp), and
-/// the coroutine resumes when it has returned. If before_acquire is noexcept, it runs on the thread
-/// that grants the resource to the coroutine, which can be an event loop.
+/// the pool would never call it.
 ///
-/// **before_release** may return a verdict. `keep` is the same as true; a resource that was marked
-/// dirty is still reset. `reset` has the effect of lease::mark_dirty(), `discard` and `final` that
-/// of false, `suspect` that of lease::discard_and_suspect().
+/// **Threads.** open, probe, reset and close may block. They run on the pool's threads, each under
+/// its timeout (options::open_timeout, …), never two at a time on one resource. After the pool is
+/// destroyed, the thread that ends a lease calls close. before_acquire and before_release run at
+/// each lease on the thread of the borrower, so they must be quick: for example a socket check
+/// without a round trip. For a coroutine, before_acquire runs on a thread of the pool (or on its
+/// executor, see asio_connector.hpp), and the coroutine resumes when it has returned. If
+/// before_acquire is noexcept, it runs on the thread that grants the resource to the coroutine,
+/// which can be an event loop.
+///
+/// **before_release** may return a verdict. `keep` means true; a resource that was marked dirty is
+/// still reset. `reset` means lease::mark_dirty(). `discard` and `final` mean false. `suspect`
+/// means lease::discard_and_suspect(). For `reset_later` see below.
 ///
 /// **reset_later** defers the reset to the next user, for resources that can then be reset cheaply:
 /// a session that sends its reset together with the next request. The resource becomes idle. The

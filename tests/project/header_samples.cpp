@@ -50,7 +50,7 @@ using cenote::verdict;
         void reset(session&);                // cleans it for the next user; throws if it cannot
         void close(session&);                // graceful close, before the destructor
         bool before_acquire(session&);       // false or an exception: retire it, lend another
-        bool before_release(session&);       // bool or verdict; false, throws: retire
+        bool before_release(session&);       // the same; may return a verdict instead
         verdict classify(std::exception_ptr) const;       // exceptions of pool::with
         verdict classify_open(std::exception_ptr) const;  // exceptions of open
         void forsake(session&);              // in the child of a fork
