@@ -33,7 +33,7 @@ const char* to_string(retire_reason reason) noexcept;
 enum class slot_state : std::uint8_t {
     vacant,     ///< No resource                         → opening
     opening,    ///< An open is in flight                → idle, closing, vacant
-    idle,       ///< Ready to be lent                    → leased, probing, closing
+    idle,       ///< Ready to be lent                    → leased, probing, resetting, closing
     leased,     ///< One borrower has it                 → idle, probing, resetting, closing, vacant
     probing,    ///< A probe is in flight                → idle, closing
     resetting,  ///< A reset is in flight                → idle, probing, closing
@@ -90,8 +90,9 @@ public:
     return bucket < bucket_count ? bucket : bucket_count - 1;
 }
 
-/// A consistent snapshot of a pool: the gauges add up to `total`, and each acquire is counted in
-/// exactly one way. The histograms are read bucket by bucket and may be ahead by calls in progress.
+/// A consistent snapshot of a pool: the gauges add up to `total`, and each acquire is counted as
+/// granted, waiting or refused, never twice. The histograms are read bucket by bucket and may be
+/// ahead by calls in progress.
 struct stats {
     // Gauges: total = leased + idle + opening + probing + resetting + closing <= max. After a
     // `resize` to a smaller `max` the total can be larger for a while.
@@ -104,13 +105,15 @@ struct stats {
     std::uint64_t resetting = 0;
     std::uint64_t closing = 0;
     std::uint64_t waiting = 0;
-    breaker_state breaker = breaker_state::active;  ///< In a sum of pools: the worst.
-    pool_state state = pool_state::lending;         ///< In a sum of pools: the worst.
+    /// In a sum over pools: the worst; `inactive` is worse than `recovering`.
+    breaker_state breaker = breaker_state::active;
+    /// In a sum over pools: the worst; `closed` is worse than `paused`.
+    pool_state state = pool_state::lending;
 
     // Lifetime counters.
     // acquires = granted + waiting + the sum of refused; granted = released + detached + leased.
-    /// Calls of acquire, and calls of try_acquire that got a lease; one more for each resource that
-    /// before_acquire rejected.
+    /// Calls of acquire, and calls of try_acquire that got a lease. A granted acquire_many counts
+    /// once for each lease. One more for each resource that before_acquire rejected.
     std::uint64_t acquires = 0;
     std::uint64_t granted = 0;             ///< Leases given out.
     std::uint64_t waited = 0;              ///< Granted after a wait.
@@ -129,11 +132,9 @@ struct stats {
     std::array<std::uint64_t, retire_reason_count> retired_by_reason{};
     std::array<std::uint64_t, errc_count> refused_by_reason{};
 
-    /// How long granted acquires waited, how long leases were held (a sample on the fast lane), and
-    /// how long opens took.
-    histogram wait;
-    histogram hold;
-    histogram open;
+    histogram wait;  ///< How long granted acquires waited; zero if they did not wait.
+    histogram hold;  ///< How long leases were held; on the fast lane, a sample of them.
+    histogram open;  ///< How long opens took.
 
     /// Adds the stats of another pool.
     stats& operator+=(const stats& other) noexcept;
@@ -156,7 +157,7 @@ struct slot_info {
 struct lease_info {
     std::uint64_t resource = 0;       ///< The resource's number, as in events.
     std::source_location site{};      ///< The call of acquire.
-    std::chrono::nanoseconds held{};  ///< How long, at least; zero: not known yet.
+    std::chrono::nanoseconds held{};  ///< Held for at least this long; zero: not known yet.
     const char* task = nullptr;       ///< acquire_options::task, or null.
 };
 

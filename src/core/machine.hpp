@@ -13,7 +13,8 @@
 //          │  closed        ▼            │ failed       │      ▼
 //          └──────────────────────── closing ◀──────────┴──────┘
 //
-// An idle resource may be set aside for the thread that released it (machine_turns.cpp).
+// An idle resource that owes a reset goes to resetting when the reset is due. An idle resource may
+// be set aside for the thread that released it (machine_turns.cpp).
 //
 // Requests: acquire, try_acquire, cancel, release, detach, retire_all, suspect_all, resize, pause,
 // resume, go and follow (the circuit breaker), close, tick. An action `call` is a call of the
