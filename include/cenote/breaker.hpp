@@ -66,7 +66,7 @@ struct breaker_report {
 ///
 /// Thread safety: the pool calls its strategy from any thread that uses the pool, one call at a
 /// time, outside all locks, in the order of the events. The pool drops the decision if the state
-/// was changed by hand meanwhile. A strategy serves one pool; a second pool refuses it.
+/// was changed manually in the meantime. A strategy serves one pool; a second pool refuses it.
 class breaker {
 public:
     breaker() = default;

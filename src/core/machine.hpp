@@ -294,7 +294,7 @@ public:
     /// resume_maintenance(). Lending goes on.
     void suspend_maintenance(instant now, actions& out);
     void resume_maintenance(instant now, actions& out);
-    /// Moves the circuit breaker by hand.
+    /// Moves the circuit breaker manually.
     void go(instant now, const breaker_move& where, actions& out);
     /// Moves the circuit breaker by an answer of the strategy to a report made after `moves` moves.
     /// False: the breaker has moved since.

@@ -1,4 +1,4 @@
-// The circuit breaker of a pool: moved by hand, or by its strategy.
+// The circuit breaker of a pool: manual control, and the decisions of its strategy.
 #include <utility>
 
 #include "shell/operations.hpp"

@@ -19,7 +19,7 @@ using core::circuit_news;
 
 namespace {
 
-/// For a circuit that is moved by hand: the first use in a recovery decides.
+/// For manual control: the first use in a recovery decides.
 class by_hand final : public breaker {
     std::optional<breaker_move> succeeded(const breaker_report& what) override {
         if (what.state != breaker_state::recovering) return std::nullopt;

@@ -41,8 +41,8 @@ public:
         : strategy_(claim(strategy)) {}
 
     /// Makes a strategy belong to this pool, until the last copy of the returned pointer has gone.
-    /// For null, returns the strategy of a circuit that is moved by hand: the first use in a
-    /// recovery decides. Throws invalid_option if the strategy belongs to another pool.
+    /// For null, returns the strategy for manual control: the first use in a recovery decides.
+    /// Throws invalid_option if the strategy belongs to another pool.
     static std::shared_ptr<breaker> claim(std::shared_ptr<breaker> strategy);
 
     // Under the keeper's lock.
@@ -56,7 +56,7 @@ public:
     /// Requires an empty `r`: what it contained would end under the lock.
     bool next(report& r, const core::circuit& now);
     bool go_to(const breaker* strategy) const { return strategy_.get() == strategy; }
-    /// The user's strategy; null: the circuit is moved by hand.
+    /// The user's strategy; null: manual control.
     std::shared_ptr<breaker> strategy() const;
     /// Sets a claimed strategy and returns the one before. Undelivered reports go into `dropped`,
     /// to end outside the lock.

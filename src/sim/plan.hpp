@@ -49,7 +49,7 @@ struct decision {
         suspend,  // maintenance
         restore,
         judge,    // the strategy hears the oldest news that waits for it
-        breaker,  // moved by hand; a: to which state, b: with how many probes
+        breaker,  // moved manually; a: to which state, b: with how many probes
         close,
     };
     static constexpr std::size_t kinds = 32;
@@ -79,7 +79,7 @@ struct plan {
     bool pairs = false;          // two borrowers each are one thread, if they are threads
     bool ranks = false;          // borrowers differ in priority
     bool hasty = false;          // some borrowers do not queue
-    std::uint64_t failures = 0;  // that open the circuit; 0: it is moved by hand only
+    std::uint64_t failures = 0;  // that open the circuit; 0: manual control only
     std::uint64_t probes = 1;    // of the strategy, as are the next two
     std::uint64_t successes = 1;
     std::chrono::nanoseconds cool_down = std::chrono::milliseconds{100};

@@ -131,7 +131,7 @@ std::string world_in_words(const scene& s) {
         case kind::restore: return "resume_maintenance";
         case kind::judge: return "the breaker's strategy hears the news";
         case kind::breaker:
-            return std::string("the breaker is moved by hand: ") + to_string(s.circuit);
+            return std::string("the breaker is moved manually: ") + to_string(s.circuit);
         default: break;
     }
     return "close";
