@@ -343,6 +343,7 @@ TEST(alloc_failure, cannot_happen_in_a_release) {
     auto to = server::start();
     auto settings = usual;
     settings.max = 10;
+    settings.fairness = cenote::fairness::strict;  // the first release serves the waiter
     session_pool pool{support::hooked_connector{{to}}, settings};
     std::vector<cenote::lease<session>> leases;
     for (int i = 0; i < 10; ++i) leases.push_back(pool.acquire());

@@ -142,7 +142,12 @@ TEST(pool_open, a_spike_opens_nothing_that_present_resources_can_serve) {
     support::stopped_clock time;  // an open takes longer than all the leases
     auto to = server::start();
     latch opens;
-    session_pool pool{connector{to}, {.max = 50, .min_size = 5, .warm_up = cenote::warm_up::wait}};
+    // Turns would set resources aside until the clock moves.
+    session_pool pool{connector{to},
+                      {.max = 50,
+                       .min_size = 5,
+                       .warm_up = cenote::warm_up::wait,
+                       .fairness = cenote::fairness::strict}};
     to->on_open = [opens](int) { opens.wait(); };
     auto leases = pool.acquire_many(5);
     {

@@ -409,7 +409,9 @@ TEST(keeper_line, is_first_come_first_served) {
 /// A chain of hand-overs must not nest: each thread of it has a small stack.
 struct chain {
     census counts;
-    pool<session> p{opens_well(counts), {.max = 1, .acquire_timeout = patience}};
+    // Strict: with turns most leases go back to the thread that released, and none is handed over.
+    pool<session> p{opens_well(counts),
+                    {.max = 1, .acquire_timeout = patience, .fairness = fairness::strict}};
     const std::uint64_t wanted = times(1'000'000, 100'000);
     std::atomic<std::uint64_t> left{wanted};
     std::atomic<std::uint64_t> failed{0};

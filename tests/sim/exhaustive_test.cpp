@@ -55,6 +55,7 @@ std::string run_to_repeat(const char* variable) {
 options calm(std::size_t max) {
     options o;
     o.max = max;
+    o.fairness = fairness::strict;
     o.opening_max = 2;
     o.open_timeout = 50ms;
     o.probe_timeout = o.reset_timeout = o.close_timeout = 20ms;
