@@ -294,7 +294,9 @@ TEST(postgres_pool, beyond_the_limit_of_the_server_waits) {
     support::stopped_clock time;
     support::postgres_server small({.max_connections = 3});
     support::gate gate(small.port());
-    pool<connection> p{connector{postgres_url(gate.port())}, {.max = 6, .acquire_timeout = 1h}};
+    // Turns would set a released connection aside until the clock moves.
+    pool<connection> p{connector{postgres_url(gate.port())},
+                       {.max = 6, .acquire_timeout = 1h, .fairness = fairness::strict}};
     std::vector<lease<connection>> held;
     for (int i = 0; i < 3; ++i) held.push_back(p.acquire());
     auto refused = p.stats().open_failed;
