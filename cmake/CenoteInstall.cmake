@@ -5,9 +5,11 @@ include(GNUInstallDirs)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/cenote)
 
 install(TARGETS cenote EXPORT cenoteTargets)
-if(TARGET cenote_c)
-  install(TARGETS cenote_c EXPORT cenoteCTargets)
-  install(EXPORT cenoteCTargets NAMESPACE cenote:: DESTINATION ${package_dir})
+foreach(part IN LISTS cenote_built)
+  install(TARGETS cenote_${part} EXPORT cenote_${part}Targets)
+  install(EXPORT cenote_${part}Targets NAMESPACE cenote:: DESTINATION ${package_dir})
+endforeach()
+if("c" IN_LIST cenote_built)
   # Relative to the .pc file, so that an installation can be moved.
   file(RELATIVE_PATH cenote_prefix_from_pc
        ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
@@ -16,24 +18,18 @@ if(TARGET cenote_c)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/cenote.pc
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()
-if(TARGET cenote_asio)
-  install(TARGETS cenote_asio EXPORT cenoteAsioTargets)
-  install(EXPORT cenoteAsioTargets NAMESPACE cenote:: DESTINATION ${package_dir})
-endif()
-if(TARGET cenote_spdlog)
-  install(TARGETS cenote_spdlog EXPORT cenoteSpdlogTargets)
-  install(EXPORT cenoteSpdlogTargets NAMESPACE cenote:: DESTINATION ${package_dir})
-endif()
-foreach(part dashboard http_server server tls sqlite postgres mariadb redis http database)
-  if(TARGET cenote_${part})
-    install(TARGETS cenote_${part} EXPORT cenote_${part}Targets)
-    install(EXPORT cenote_${part}Targets NAMESPACE cenote:: DESTINATION ${package_dir})
-  endif()
-endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cenote DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(EXPORT cenoteTargets NAMESPACE cenote:: DESTINATION ${package_dir})
 
+# For find_package(cenote COMPONENTS …), which says why a part is missing.
+set(cenote_reasons "")
+foreach(part IN LISTS cenote_parts ITEMS c)
+  if(NOT part IN_LIST cenote_built)
+    string(APPEND cenote_reasons
+           "set(cenote_left_out_${part} \"${cenote_left_out_${part}}\")\n")
+  endif()
+endforeach()
 configure_package_config_file(
   ${PROJECT_SOURCE_DIR}/cmake/cenoteConfig.cmake.in
   ${CMAKE_CURRENT_BINARY_DIR}/cenoteConfig.cmake
@@ -46,4 +42,6 @@ write_basic_package_version_file(
 install(
   FILES ${CMAKE_CURRENT_BINARY_DIR}/cenoteConfig.cmake
         ${CMAKE_CURRENT_BINARY_DIR}/cenoteConfigVersion.cmake
+        ${PROJECT_SOURCE_DIR}/cmake/cenoteNeeds.cmake
+        ${PROJECT_SOURCE_DIR}/cmake/FindCenoteMariaDB.cmake
   DESTINATION ${package_dir})

@@ -2,6 +2,7 @@
 #include "database/server.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -24,56 +25,77 @@ std::string clause_for(isolation level) {
 
 /// `if_trusted`: how sessions are reset if statements are trusted. `of_replica`: the role that a
 /// replica must have.
-template <class Connector, class Options, class Reset, class Role>
-server make_networked(Options where, const database_options& how, role as, Reset if_trusted,
-                      Role of_replica) {
-    if (where.statement_cache == 0) where.statement_cache = how.statement_cache;
-    if (how.trust_statements && where.reset == Reset::with_next) where.reset = if_trusted;
-    if (where.role_of_server == Role::any) {
-        if (as == role::primary) where.role_of_server = Role::read_write;
-        if (as == role::replica) where.role_of_server = of_replica;
+template <class Kind, class Reset, class Role>
+server make_networked(typename Kind::options where, const database_options& how, role as,
+                      Reset if_trusted, Role of_replica) {
+    if constexpr (kinds::has<Kind>) {
+        if (where.statement_cache == 0) where.statement_cache = how.statement_cache;
+        if (how.trust_statements && where.reset == Reset::with_next) where.reset = if_trusted;
+        if (where.role_of_server == Role::any) {
+            if (as == role::primary) where.role_of_server = Role::read_write;
+            if (as == role::replica) where.role_of_server = of_replica;
+        }
+        bool resets_in_full = where.reset != if_trusted;
+        return {typename Kind::connector(std::move(where)), resets_in_full};
+    } else {
+        throw std::invalid_argument(Kind::left_out);
     }
-    bool resets_in_full = where.reset != if_trusted;
-    return {Connector(std::move(where)), resets_in_full};
+}
+
+template <class Kind>
+server make_local(typename Kind::options where, const database_options& how) {
+    if constexpr (kinds::has<Kind>) {
+        if (where.statement_cache == 0) where.statement_cache = how.statement_cache;
+        // A database in memory is gone with its last connection.
+        std::size_t min_size = where.mode == sqlite::open_mode::memory ? 1 : 0;
+        return {typename Kind::connector(std::move(where)), true, min_size};
+    } else {
+        throw std::invalid_argument(Kind::left_out);
+    }
+}
+
+template <class Kind>
+typename Kind::options options_of(std::string_view url) {
+    if constexpr (kinds::has<Kind>) return Kind::options::from_url(url);
+    else throw invalid_url(Kind::left_out);
 }
 
 constexpr const char* set_session_read_only = "SET SESSION TRANSACTION READ ONLY";
 
+/// Calls `verb` with the connection as what it is.
+template <class Verb>
+auto with_kind(any_connection& c, Verb verb) {
+    return with_index(c.index(), [&](auto kind) { return verb(*std::get_if<kind>(&c)); });
+}
+
 }  // namespace
 
 server make_server(sqlite::options where, const database_options& how) {
-    if (where.statement_cache == 0) where.statement_cache = how.statement_cache;
-    // A database in memory is gone with its last connection.
-    std::size_t min_size = where.mode == sqlite::open_mode::memory ? 1 : 0;
-    return {sqlite::connector(std::move(where)), true, min_size};
+    return make_local<sqlite_kind>(std::move(where), how);
 }
 
 server make_server(postgres::options where, const database_options& how, role as) {
-    return make_networked<postgres::connector>(std::move(where), how, as,
-                                               postgres::reset_mode::by_tag,
-                                               postgres::server_role::prefer_standby);
+    return make_networked<postgres_kind>(std::move(where), how, as, postgres::reset_mode::by_tag,
+                                         postgres::server_role::prefer_standby);
 }
 
 server make_server(mariadb::options where, const database_options& how, role as) {
-    return make_networked<mariadb::connector>(std::move(where), how, as,
-                                              mariadb::reset_mode::by_tracking,
-                                              mariadb::server_role::read_only);
+    return make_networked<mariadb_kind>(std::move(where), how, as, mariadb::reset_mode::by_tracking,
+                                        mariadb::server_role::read_only);
 }
 
 server make_server(std::string_view url, const database_options& how, role as) {
     std::string scheme = url::parse(url).scheme;
-    if (scheme == "sqlite") return make_server(sqlite::options::from_url(url), how);
+    if (scheme == "sqlite") return make_server(options_of<sqlite_kind>(url), how);
     if (scheme == "postgresql" || scheme == "postgres")
-        return make_server(postgres::options::from_url(url), how, as);
+        return make_server(options_of<postgres_kind>(url), how, as);
     if (scheme == "mariadb" || scheme == "mysql")
-        return make_server(mariadb::options::from_url(url), how, as);
+        return make_server(options_of<mariadb_kind>(url), how, as);
     throw invalid_url(
         "cenote: the URL of a database must begin with sqlite:, postgresql: or mariadb:");
 }
 
-dialect server::dialect() const noexcept {
-    return static_cast<database_detail::dialect>(connector_.index());
-}
+dialect server::dialect() const noexcept { return kinds::dialects[connector_.index()]; }
 
 statement_list server::statements_to_begin(const transaction_options& how) const {
     std::string level = clause_for(how.isolation);
@@ -104,29 +126,32 @@ statement_list server::statements_to_verify() const {
 }
 
 sql::connection& base_of(any_connection& c) noexcept {
-    if (auto* lite = std::get_if<sqlite::connection>(&c)) return *lite;
-    if (auto* postgres = std::get_if<postgres::connection>(&c)) return *postgres;
-    return *std::get_if<mariadb::connection>(&c);
+    sql::connection* base = with_kind(c, [](sql::connection& it) { return &it; });
+    return *base;
 }
 
+// How a session is made read-only is seen from what its connection can do: SQLite's has a switch,
+// PostgreSQL's a statement of its own, MariaDB's takes any statement.
+
 void set_read_only(any_connection& c) {
-    if (auto* maria = std::get_if<mariadb::connection>(&c)) maria->execute(set_session_read_only);
-    else if (auto* postgres = std::get_if<postgres::connection>(&c)) postgres->only_read();
-    else refuse_writes(c, true);
+    with_kind(c, [](auto& it) {
+        if constexpr (requires { it.only_read(); }) it.only_read();
+        else it.execute(set_session_read_only);
+    });
 }
 
 asio::awaitable<void> async_set_read_only(any_connection* c) {
-    if (auto* maria = std::get_if<mariadb::connection>(c)) {
-        co_await maria->async_execute(set_session_read_only);
-    } else if (auto* postgres = std::get_if<postgres::connection>(c)) {
-        co_await postgres->async_only_read();
-    } else {
-        refuse_writes(*c, true);
-    }
+    return with_kind(*c, [](auto& it) -> asio::awaitable<void> {
+        if constexpr (requires { it.async_only_read(); }) co_await it.async_only_read();
+        else if constexpr (requires { it.only_read(); }) it.only_read();
+        else co_await it.async_execute(set_session_read_only);
+    });
 }
 
 void refuse_writes(any_connection& c, bool on) noexcept {
-    if (auto* lite = std::get_if<sqlite::connection>(&c)) lite->only_read(on);
+    with_kind(c, [on](auto& it) {
+        if constexpr (requires { it.only_read(on); }) it.only_read(on);
+    });
 }
 
 }  // namespace cenote::database_detail

@@ -16,12 +16,13 @@
 #include "cenote/postgres.hpp"
 #include "cenote/server_error.hpp"
 #include "cenote/sqlite.hpp"
+#include "database/kinds.hpp"
 #include "database/placeholders.hpp"
 
 namespace cenote::database_detail {
 
-/// A connection to a server of any kind, as pools hold it. The kinds are in the order of `dialect`.
-using any_connection = std::variant<sqlite::connection, postgres::connection, mariadb::connection>;
+/// A connection to a server of any kind, as pools hold it.
+using any_connection = kinds::connection;
 
 /// The role of a server in its database.
 enum class role : std::uint8_t {
@@ -34,22 +35,18 @@ enum class role : std::uint8_t {
 using statement_list = std::vector<std::string>;
 
 class server {
-    using connector = std::variant<sqlite::connector, postgres::connector, mariadb::connector>;
-
-    /// Calls `verb(connector, connection)` with the two as what they are. (std::visit may throw.)
+    /// Calls `verb(connector, connection)` with the two as what they are.
     template <class Verb>
     auto with(any_connection& c, Verb verb) {
-        switch (connector_.index()) {
-            case 0: return verb(*std::get_if<0>(&connector_), *std::get_if<0>(&c));
-            case 1: return verb(*std::get_if<1>(&connector_), *std::get_if<1>(&c));
-            default: return verb(*std::get_if<2>(&connector_), *std::get_if<2>(&c));
-        }
+        return with_index(connector_.index(), [&](auto kind) {
+            return verb(*std::get_if<kind>(&connector_), *std::get_if<kind>(&c));
+        });
     }
 
 public:
     /// `resets_in_full`: the connector resets everything a session may carry without being told to.
     /// `min_size`: how many connections the server needs at least.
-    server(connector by, bool resets_in_full, std::size_t min_size = 0)
+    server(kinds::connector by, bool resets_in_full, std::size_t min_size = 0)
         : connector_(std::move(by)), resets_in_full_(resets_in_full), min_size_(min_size) {}
 
     // What a pool requires of a connector.
@@ -91,11 +88,13 @@ public:
     statement_list statements_to_verify() const;
 
 private:
-    connector connector_;
+    kinds::connector connector_;
     bool resets_in_full_;
     std::size_t min_size_;
 };
 
+// These throw for a kind that this build has no part for: std::invalid_argument for options,
+// invalid_url for a URL.
 server make_server(sqlite::options where, const database_options& how);
 server make_server(postgres::options where, const database_options& how, role as = role::alone);
 server make_server(mariadb::options where, const database_options& how, role as = role::alone);
