@@ -4,6 +4,7 @@
 #include "cenote/error.hpp"
 #include "cenote/event.hpp"
 #include "cenote/stats.hpp"
+#include "cenote/version.hpp"
 
 namespace {
 
@@ -72,6 +73,6 @@ const char* cenote_breaker_word(cenote_breaker_state state) {
     return name_of<cenote::breaker_state>(state, CENOTE_RECOVERING + 1);
 }
 
-const char* cenote_version(void) { return CENOTE_VERSION; }
+const char* cenote_version(void) { return CENOTE_VERSION_STRING; }
 
 }  // extern "C"

@@ -12,6 +12,7 @@
 #include "command.hpp"
 #include "help.hpp"
 #include <cenote/url.hpp>
+#include <cenote/version.hpp>
 
 namespace command {
 
@@ -78,7 +79,8 @@ int run_chosen(const std::vector<subcommand>& all, const error_printer& print_er
 int run(int argc, char** argv, const std::vector<subcommand_adder>& subcommands) {
     CLI::App app{"cenote: tools for running pools of reusable resources.", "cenote"};
     app.require_subcommand(1);
-    app.set_version_flag("--version", "cenote " CENOTE_VERSION, "Print the version and exit");
+    app.set_version_flag("--version", "cenote " CENOTE_VERSION_STRING,
+                         "Print the version and exit");
     app.formatter(std::make_shared<help>());
     app.set_help_flag("-h,--help", "Print this help and exit");
 
