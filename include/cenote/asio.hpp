@@ -24,6 +24,7 @@ namespace cenote {
 template <class T>
 class acquired : public lease<T> {
 public:
+    /// Made by Asio when a coroutine awaits.
     explicit acquired(awaited<T>& from) noexcept : from_(&from) {}
     // NOLINTNEXTLINE(performance-noexcept-move-constructor): see above
     acquired(acquired&& other) : lease<T>(other.take_out()) {}

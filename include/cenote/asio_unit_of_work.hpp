@@ -24,8 +24,10 @@ public:
     template <class Answer>
     static constexpr bool understands = detail::bool_or_nothing<typename outcome<Answer>::type>;
 
+    /// No function.
     async_unit_hook() = default;
 
+    /// `call` may be a coroutine, or return bool or nothing at once.
     template <class F>
         requires(!std::same_as<F, async_unit_hook> && std::invocable<F&, T&>)
     async_unit_hook(F call) {  // not explicit: for designated initializers
@@ -44,6 +46,7 @@ public:
         };
     }
 
+    /// Whether there is a function.
     explicit operator bool() const noexcept { return call_ != nullptr; }
 
     /// True if there is no function.
@@ -61,6 +64,7 @@ private:
     std::function<boost::asio::awaitable<bool>(T&)> call_;
 };
 
+/// unit_hooks whose functions may be coroutines.
 template <class T>
 using async_unit_hooks = unit_hooks<T, async_unit_hook<T>>;
 
@@ -82,13 +86,16 @@ public:
                                 async_unit_hooks<T> hooks = {})
         : base(std::move(make), std::move(hooks)) {}
 
+    /// The members of a connector, for the pool.
     boost::asio::awaitable<T> open() const { return this->make_(); }
+    /// Rolls back, then clears. False if that fails or the unit is broken.
     boost::asio::awaitable<bool> reset(T& unit) const {
         bool rolled_back = co_await this->hooks_.rollback(unit);
         if (!rolled_back) co_return false;
         bool cleared = co_await this->hooks_.clear(unit);
         co_return cleared && !this->is_broken(unit);
     }
+    /// What the hook `probe` answers.
     boost::asio::awaitable<bool> probe(T& unit) const { return this->hooks_.probe(unit); }
 };
 

@@ -18,6 +18,7 @@ namespace detail {
 struct breaker_owner;
 }
 
+/// The states of a circuit breaker.
 enum class breaker_state : std::uint8_t {
     active,      ///< The circuit is closed: the pool lends as usual.
     inactive,    ///< The circuit is open: new and waiting callers are refused with `unavailable`.
@@ -29,7 +30,7 @@ const char* to_string(breaker_state state) noexcept;
 
 /// A change of state.
 struct breaker_move {
-    breaker_state to{};
+    breaker_state to{};  ///< The new state.
     /// To `inactive`: the delay until the strategy is asked whether to recover. `forever`: it is
     /// not.
     std::chrono::nanoseconds cool_down = std::chrono::seconds{1};
@@ -74,6 +75,7 @@ public:
     breaker& operator=(const breaker&) = delete;
     virtual ~breaker() = default;
 
+    /// Uses succeeded, or something failed. Returns the transition to make, if any.
     virtual std::optional<breaker_move> succeeded(const breaker_report& what) = 0;
     virtual std::optional<breaker_move> failed(const breaker_report& what) = 0;
     /// The cool-down of an inactive pool is over. Called again after another cool-down if the pool
@@ -91,6 +93,7 @@ private:
 /// time, and closes the circuit after `successes` of them. A failure meanwhile opens it again.
 class threshold_breaker final : public breaker {
 public:
+    /// When the circuit opens, and when it closes again.
     struct settings {
         std::uint64_t failures = 5;  ///< `forever`: the strategy never opens it.
         std::chrono::nanoseconds cool_down = std::chrono::seconds{1};
@@ -120,6 +123,7 @@ private:
 /// threshold_breaker.
 class rate_breaker final : public breaker {
 public:
+    /// When the circuit opens, and when it closes again.
     struct settings {
         double rate = 0.5;         ///< More than 0, at most 1.
         std::uint64_t calls = 20;  ///< With fewer calls the circuit stays closed.
@@ -130,6 +134,7 @@ public:
         std::uint64_t successes = 1;
     };
 
+    /// With the default settings.
     rate_breaker() : rate_breaker(settings{}) {}
     /// Throws invalid_option for a count of zero, a rate outside its range, and a duration that is
     /// not positive.

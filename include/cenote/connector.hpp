@@ -91,6 +91,7 @@ template <class T>
 class connector_interface {
 public:
     virtual ~connector_interface() = default;
+    /// Opens a resource, or throws.
     virtual T open() = 0;
     /// A class that overrides probe() must override this to return true.
     virtual bool can_probe() const noexcept { return false; }

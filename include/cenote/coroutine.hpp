@@ -38,6 +38,7 @@ concept resumer = std::copy_constructible<R> && std::invocable<R&, std::coroutin
 template <class T>
 class [[nodiscard]] awaited final : detail::coroutine_waiter {
 public:
+    /// Made by co_acquire.
     explicit awaited(const detail::wait_request& request,
                      std::error_code* error_to = nullptr) noexcept
         : coroutine_waiter(request, error_to) {}
@@ -57,6 +58,7 @@ public:
     }
 
     class awaiter;
+    /// For the coroutine that awaits it.
     awaiter operator co_await() && noexcept { return awaiter(*this); }
 
     /// Called by Asio for its own coroutines, with <cenote/asio.hpp>.

@@ -42,6 +42,7 @@ struct options;
 /// error. If the commit was in flight, the outcome is unknown.
 class transaction_lost : public connection_error {
 public:
+    /// Made by the library.
     transaction_lost(const std::string& what, std::string_view sqlstate, bool maybe_committed)
         : connection_error(error_kind::connection, what, sqlstate),
           maybe_committed_(maybe_committed) {}
@@ -65,7 +66,7 @@ enum class isolation : std::uint8_t {
     server_default,   ///< The server's configuration decides.
     read_committed,   ///< With SQLite: serializable, its only level.
     repeatable_read,  ///< With SQLite: serializable.
-    serializable,
+    serializable,     ///< The strictest level of the SQL standard.
 };
 
 /// Options of one transaction.
@@ -122,12 +123,15 @@ struct database_options {
 /// parameter.
 class statement_text {
 public:
+    /// The text must live until the statement has run.
     template <class Text>
         requires std::convertible_to<const Text&, std::string_view>
     statement_text(const Text& text, std::source_location at = std::source_location::current())
         : text_(text), at_(at) {}
 
+    /// The text of the statement.
     std::string_view text() const noexcept { return text_; }
+    /// The place in the program that passed it.
     const std::source_location& at() const noexcept { return at_; }
 
 private:
@@ -357,10 +361,11 @@ private:
 ///
 ///     cenote::database db{primary, cenote::replicas{first, second}};
 struct replicas {
+    /// One URL per replica.
     explicit replicas(std::initializer_list<std::string_view> all) : urls(all.begin(), all.end()) {}
     explicit replicas(std::vector<std::string> all) : urls(std::move(all)) {}
 
-    std::vector<std::string> urls;
+    std::vector<std::string> urls;  ///< The URLs, in the order given.
 };
 
 /// Options of one scope.

@@ -34,6 +34,7 @@ const char* to_string(errc code) noexcept;
 /// The category of `errc`, named "cenote".
 const std::error_category& pool_category() noexcept;
 
+/// Makes `errc` convertible to std::error_code.
 inline std::error_code make_error_code(errc e) noexcept {
     return {static_cast<int>(e), pool_category()};
 }
@@ -49,6 +50,7 @@ public:
                std::chrono::nanoseconds retry_after = {}, std::string pool = {},
                std::shared_ptr<const cenote::stats> seen = nullptr);
 
+    /// The whole text.
     const char* what() const noexcept override { return about_->text.c_str(); }
 
     /// The name of the pool (options::name).
@@ -79,6 +81,7 @@ private:
 template <errc Code>
 class pool_error_of : public pool_error {
 public:
+    /// As the constructor of pool_error.
     explicit pool_error_of(std::string text, std::exception_ptr cause = nullptr,
                            std::chrono::nanoseconds retry_after = {}, std::string pool = {},
                            std::shared_ptr<const cenote::stats> seen = nullptr)
@@ -86,6 +89,7 @@ public:
                      std::move(seen)) {}
 };
 
+/// The exceptions that an acquire throws, one for each reason.
 using timed_out_error = pool_error_of<errc::timed_out>;
 using closed_error = pool_error_of<errc::closed>;
 using unavailable_error = pool_error_of<errc::unavailable>;

@@ -46,7 +46,7 @@ const char* to_string(event_kind kind) noexcept;
 /// One event. Only the fields named at its kind carry a meaning. Views and pointers are valid
 /// during the call of the observer.
 struct event {
-    event_kind kind{};
+    event_kind kind{};                   ///< What happened.
     std::string_view pool;               ///< The pool's name.
     std::uint64_t resource = 0;          ///< The resource's number, never used twice.
     std::chrono::nanoseconds took{};     ///< A duration; see the kind.

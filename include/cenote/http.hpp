@@ -35,6 +35,7 @@ namespace cenote::http {
 /// server's keep-alive time to make both rare.
 class not_sent : public connection_error {
 public:
+    /// Made by the library.
     explicit not_sent(const std::string& what, int code = 0)
         : connection_error(error_kind::connection, what, {}, code) {}
 };
@@ -43,9 +44,10 @@ public:
 /// have the same name.
 class headers {
 public:
+    /// One field.
     struct field {
-        std::string name;
-        std::string value;
+        std::string name;   ///< Without the colon.
+        std::string value;  ///< Without spaces around it.
         bool operator==(const field&) const = default;
     };
 
@@ -55,10 +57,12 @@ public:
     /// The values of all fields with this name. They refer to this object.
     std::vector<std::string_view> all(std::string_view name) const;
 
+    /// Appends a field, even if there is one with this name.
     void add(std::string name, std::string value);
     /// Replaces all fields with this name by one.
     void set(std::string_view name, std::string value);
 
+    /// The fields, in order.
     auto begin() const noexcept { return fields_.begin(); }
     auto end() const noexcept { return fields_.end(); }
     std::size_t size() const noexcept { return fields_.size(); }
@@ -75,6 +79,7 @@ private:
 /// expression.)
 struct request {
     request() = default;
+    /// Method, target and body.
     explicit request(std::string method_name, std::string path_and_query = "/",
                      std::string content = {})
         : method(std::move(method_name)),
@@ -87,12 +92,13 @@ struct request {
         return std::move(*this);
     }
 
-    std::string method = "GET";
-    std::string target = "/";  ///< Path and query, percent-encoded.
-    http::headers headers;
-    std::string body;
+    std::string method = "GET";  ///< As it is sent.
+    std::string target = "/";    ///< Path and query, percent-encoded.
+    http::headers headers;       ///< Besides those that the connection adds.
+    std::string body;            ///< Sent as it is, with its length.
 };
 
+/// A request with this method.
 inline request get(std::string target) { return request("GET", std::move(target)); }
 inline request head(std::string target) { return request("HEAD", std::move(target)); }
 inline request put(std::string target, std::string body) {
@@ -104,7 +110,7 @@ inline request post(std::string target, std::string body) {
 
 /// A response with any status, also 404 and 503. Redirects are not followed.
 struct response {
-    int status = 0;
+    int status = 0;      ///< 100 to 599.
     std::string reason;  ///< The text after the status.
     http::headers headers;
     std::string body;  ///< Without the framing of chunks; not decompressed.
@@ -253,6 +259,7 @@ protected:
 /// Opens connections, for a pool with threads of its own.
 class connector : public detail::connector_base {
 public:
+    /// Throws std::invalid_argument for inconsistent options.
     explicit connector(const options& chosen) : connector_base(chosen) {}
     /// Throws invalid_url.
     explicit connector(std::string_view url) : connector_base(options::from_url(url)) {}
@@ -267,9 +274,11 @@ public:
 /// As connector, for a pool on an executor. Never blocks it: names are looked up on work threads.
 class async_connector : public detail::connector_base {
 public:
+    /// As the constructors of connector.
     explicit async_connector(const options& chosen) : connector_base(chosen) {}
     explicit async_connector(std::string_view url) : connector_base(options::from_url(url)) {}
 
+    /// As the members of connector.
     boost::asio::awaitable<connection> open() const;
     boost::asio::awaitable<bool> probe(connection& c) const;
     boost::asio::awaitable<void> close(connection& c) const;

@@ -21,6 +21,7 @@
 
 namespace cenote::http_server {
 
+/// The messages of Boost.Beast, with their bodies as strings.
 using request = boost::beast::http::request<boost::beast::http::string_body>;
 using response = boost::beast::http::response<boost::beast::http::string_body>;
 

@@ -32,16 +32,16 @@ namespace cenote::mariadb {
 
 /// The isolation level of transactions.
 enum class isolation_level : std::uint8_t {
-    server_default,  ///< As the server is set up.
-    read_uncommitted,
-    read_committed,
-    repeatable_read,
-    serializable,
+    server_default,    ///< As the server is set up.
+    read_uncommitted,  ///< Also reads what other transactions have not committed.
+    read_committed,    ///< Each statement sees what was committed before it.
+    repeatable_read,   ///< All statements see what was committed before the first.
+    serializable,      ///< As if transactions ran one after the other.
 };
 
 /// Which servers are acceptable.
 enum class server_role : std::uint8_t {
-    any,
+    any,         ///< All servers.
     read_write,  ///< Must accept writes. Checked by each open and each probe.
     read_only,   ///< May be read-only: an error for that reason concerns only its statement.
 };
@@ -130,6 +130,7 @@ struct options {
     /// them towards max_prepared_stmt_count.
     std::size_t statement_cache = 0;
 
+    /// Default: with_next. See reset_mode.
     reset_mode reset = reset_mode::with_next;
 
     /// `mariadb://user:password@host:port/database?key=value` (or `mysql://`). Keys: charset,
@@ -142,6 +143,7 @@ namespace detail {
 class session;
 }  // namespace detail
 
+/// A statement and its parameters.
 using statement = sql::statement;
 
 /// The rows of a statement, one by one, as the server sends them. Until its end the connection is
@@ -225,9 +227,11 @@ private:
 /// and connections with TLS are opened there, because the client library's handshake blocks.
 class async_connector {
 public:
+    /// As the constructors of connector.
     explicit async_connector(options settings) : blocking_(std::move(settings)) {}
     explicit async_connector(std::string_view url) : blocking_(url) {}
 
+    /// As the members of connector.
     boost::asio::awaitable<connection> open();
     boost::asio::awaitable<bool> probe(connection& c);
     boost::asio::awaitable<void> reset(connection& c);

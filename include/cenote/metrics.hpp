@@ -44,6 +44,7 @@ public:
         std::string name_;
     };
 
+    /// Without pools.
     metrics();
     ~metrics() = default;
     metrics(const metrics&) = delete;

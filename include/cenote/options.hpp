@@ -25,6 +25,7 @@ class observer;
 ///
 ///     cenote::options{.idle_timeout = cenote::forever, .max_uses = cenote::forever}
 struct forever_t {
+    /// Converts to any duration, and to the counts of options.
     template <class Rep, class Period>
     constexpr operator std::chrono::duration<Rep, Period>() const noexcept {
         return std::chrono::duration<Rep, Period>::max();
@@ -35,6 +36,7 @@ struct forever_t {
         return std::numeric_limits<Count>::max();
     }
 };
+/// The value to write.
 inline constexpr forever_t forever{};
 
 /// When the minimum (`min_size`, `min_idle`) is opened.
@@ -64,9 +66,9 @@ enum class fairness : std::uint8_t {
 /// and no open has succeeded for a second or more, the pool starts an extra open every
 /// `cap_waiting`, as far as `max` leaves room.
 struct backoff {
-    std::chrono::nanoseconds first = std::chrono::milliseconds{20};
-    std::chrono::nanoseconds cap_waiting = std::chrono::milliseconds{200};
-    std::chrono::nanoseconds cap_idle = std::chrono::seconds{5};
+    std::chrono::nanoseconds first = std::chrono::milliseconds{20};         ///< The first delay.
+    std::chrono::nanoseconds cap_waiting = std::chrono::milliseconds{200};  ///< While callers wait.
+    std::chrono::nanoseconds cap_idle = std::chrono::seconds{5};            ///< While none waits.
 
     bool operator==(const backoff&) const = default;
 };
@@ -84,9 +86,9 @@ enum class open_errors : std::uint8_t {
 /// starves behind `high` ones. `reserved` always goes first; use it rarely.
 enum class priority : std::uint8_t {
     reserved,  ///< For health checks and administration. Not subject to `line_max` and `shed`.
-    high,
-    normal,
-    low,
+    high,      ///< Has a head start of `head_start` over `normal`.
+    normal,    ///< The default.
+    low,       ///< `normal` has a head start over it.
 };
 inline constexpr std::size_t priority_count = 4;
 
@@ -104,8 +106,8 @@ struct shed {
 /// A token bucket for opens: it holds `burst` tokens, gains `per_second` tokens a second, and each
 /// open takes one. In any t seconds at most burst + per_second × t opens begin.
 struct open_rate {
-    std::uint64_t per_second = forever;
-    std::uint64_t burst = 1;
+    std::uint64_t per_second = forever;  ///< Opens per second in the long run.
+    std::uint64_t burst = 1;             ///< Opens that may begin at once.
 
     bool operator==(const open_rate&) const = default;
 };
@@ -306,6 +308,7 @@ struct options {
 class stop_reference {
 public:
     constexpr stop_reference() noexcept = default;
+    /// Refers to `token`.
     stop_reference(const std::stop_token& token) noexcept : token_(&token) {}
     stop_reference(const std::stop_token&& token) = delete;
 
@@ -313,6 +316,7 @@ public:
     std::stop_token token() const noexcept {
         return token_ == nullptr ? std::stop_token() : *token_;
     }
+    /// Whether a token was set.
     explicit operator bool() const noexcept { return token_ != nullptr; }
 
 private:
@@ -359,6 +363,7 @@ struct acquire_options {
 /// Thrown if an option has an invalid value. `what()` names the option, the value and the rule.
 class invalid_option : public std::invalid_argument {
 public:
+    /// Made by the library.
     invalid_option(std::string_view option, std::string_view value, std::string_view rule);
 
     /// The name of the option, as in `options`.

@@ -83,6 +83,7 @@ public:
         }
     }
 
+    /// The number of shards.
     std::size_t size() const noexcept { return shards_.size(); }
 
     /// The shard of an executor or execution context.
@@ -94,8 +95,7 @@ public:
         throw std::invalid_argument("cenote: no shard for this executor");
     }
 
-    // The forms of pool::async_acquire, in the shard of the handler's executor.
-
+    /// The forms of pool::async_acquire, in the shard of the handler's executor.
     template <class Token>
     auto async_acquire(Token&& token, std::source_location at = std::source_location::current()) {
         return acquire(first().gate_->request_of(at), std::forward<Token>(token));
@@ -125,6 +125,7 @@ public:
         return sum;
     }
 
+    /// pool::retire_all() in all shards.
     void retire_all() {
         for (shard& s : shards_) s.resources->retire_all();
     }
@@ -147,6 +148,7 @@ public:
         for (shard& s : shards_) s.resources->set_breaker(make());
     }
 
+    /// pool::pause() and pool::resume() in all shards.
     void pause() {
         for (shard& s : shards_) s.resources->pause();
     }
@@ -173,6 +175,7 @@ public:
         return all;
     }
 
+    /// pool::suspect_all() in all shards.
     void suspect_all() noexcept {
         for (shard& s : shards_) s.resources->suspect_all();
     }
@@ -187,6 +190,7 @@ public:
             shards_[i].resources->gate_->replace_connector(std::move(copies[i]));
     }
 
+    /// pool::close() in all shards.
     void close() noexcept {
         for (shard& s : shards_) s.resources->close();
     }

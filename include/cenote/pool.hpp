@@ -127,12 +127,12 @@ public:
         if (auto* r = gate_->take(at, terms, detail::this_thread())) return lease<T>(r);
         return wait(request_of(how, terms, at), error);
     }
-    /// acquire({.timeout = timeout}).
+    /// As `acquire({.timeout = timeout})`.
     [[nodiscard]] lease<T> acquire_for(std::chrono::nanoseconds timeout,
                                        std::source_location at = std::source_location::current()) {
         return acquire({.timeout = timeout}, at);
     }
-    /// acquire({.deadline = deadline}).
+    /// As `acquire({.deadline = deadline})`.
     [[nodiscard]] lease<T> acquire_until(
         std::chrono::steady_clock::time_point deadline,
         std::source_location at = std::source_location::current()) {
@@ -236,6 +236,7 @@ public:
     /// A type-erased handle, for dashboards and health checks.
     pool_control control() const noexcept { return pool_control(gate_); }
 
+    /// options::name.
     const std::string& name() const noexcept { return gate_->name(); }
 
     /// The options in force, with the changes made by resize() and set_breaker().

@@ -18,6 +18,7 @@ namespace cenote {
 /// Thread safety: all members may be called from any thread at any time.
 class pool_control {
 public:
+    /// As the members of pool with these names. They only look.
     const std::string& name() const noexcept { return gate_->name(); }
     options settings() const { return gate_->settings(); }
     bool closed() const noexcept { return gate_->closed(); }
@@ -27,6 +28,7 @@ public:
     std::vector<lease_info> leases() const { return gate_->leases(); }
     std::chrono::nanoseconds retry_after() const { return gate_->retry_after(); }
 
+    /// As the members of pool with these names. They act on the pool.
     void retire_all() const { gate_->retire_all(); }
     void suspect_all() const noexcept { gate_->suspect_all(); }
     void resize(std::size_t max) const { gate_->resize(max); }

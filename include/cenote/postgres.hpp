@@ -34,7 +34,7 @@ namespace cenote::postgres {
 /// How a connection is protected. libpq's modes "allow" and "prefer" are missing on purpose: an
 /// attacker between client and server could turn TLS off.
 enum class tls_mode : std::uint8_t {
-    off,
+    off,          ///< Not encrypted.
     require,      ///< Encrypted, without a check of who the server is.
     verify_ca,    ///< The server's certificate must come from a trusted authority.
     verify_full,  ///< It must also be for the host of the URL.
@@ -42,14 +42,14 @@ enum class tls_mode : std::uint8_t {
 
 /// Whether the login is bound to the TLS connection, so that an attacker cannot relay it.
 enum class channel_binding : std::uint8_t {
-    off,
+    off,      ///< Not bound.
     prefer,   ///< If the server supports it.
     require,  ///< Servers without support are refused.
 };
 
 /// Which servers are acceptable. Checked when a connection is opened, and by each probe.
 enum class server_role : std::uint8_t {
-    any,
+    any,             ///< All servers.
     read_write,      ///< Accepts writes.
     read_only,       ///< Does not accept writes.
     primary,         ///< Is not a standby.
@@ -86,8 +86,7 @@ enum class reset_mode : std::uint8_t {
 struct options {
     /// Default: localhost. Hosts are tried in order; each address gets an equal share of
     /// connect_timeout. A name that begins with a slash is the folder of a Unix socket. Port 0
-    /// means
-    /// 5432. List several hosts for failover, together with role_of_server.
+    /// means 5432. List several hosts for failover, together with role_of_server.
     std::vector<url::host> hosts = {{.name = "localhost", .port = 0}};
     /// Required.
     std::string user;
@@ -163,6 +162,7 @@ class servers_tried;
 class session;
 }  // namespace detail
 
+/// A statement and its parameters.
 using statement = sql::statement;
 
 /// The rows of a statement, one by one; connection::stream returns when the first has come. The
@@ -255,9 +255,11 @@ private:
 /// As connector, for a pool on an executor. Never blocks it: names are looked up on work threads.
 class async_connector {
 public:
+    /// As the constructors of connector.
     explicit async_connector(options settings) : blocking_(std::move(settings)) {}
     explicit async_connector(std::string_view url) : blocking_(url) {}
 
+    /// As the members of connector.
     boost::asio::awaitable<connection> open();
     boost::asio::awaitable<bool> probe(connection& c);
     boost::asio::awaitable<void> reset(connection& c);

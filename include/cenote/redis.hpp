@@ -34,6 +34,7 @@
 
 namespace cenote::redis {
 
+/// Binary data.
 using bytes = std::vector<std::byte>;
 
 /// The server has refused a command. The connection remains usable.
@@ -79,25 +80,28 @@ class reply {
 public:
     /// An error among the replies of a pipeline.
     struct error {
-        std::string text;
+        std::string text;  ///< What the server said.
         bool operator==(const error&) const = default;
     };
     using array = std::vector<reply>;
     using data = std::variant<std::monostate, std::int64_t, std::string, array, error>;
 
+    /// Nil.
     reply() noexcept = default;
+    /// For connections: what the server has sent.
     explicit reply(data d) noexcept : data_(std::move(d)) {}
 
+    /// Which type of value the reply has.
     bool is_nil() const noexcept { return data_.index() == 0; }
     bool is_integer() const noexcept { return data_.index() == 1; }
     bool is_text() const noexcept { return data_.index() == 2; }
     bool is_array() const noexcept { return data_.index() == 3; }
     bool is_error() const noexcept { return data_.index() == 4; }
+    /// The value as a variant, for code that handles each type.
     const data& get() const noexcept { return data_; }
 
-    // The value, of exactly this type. Throw command_error if the reply is an error, bad_reply if
-    // it has another type.
-
+    /// The value, of exactly this type. Throws command_error if the reply is an error, bad_reply if
+    /// it has another type.
     std::int64_t integer() const;
     const std::string& text() const;
     const array& elements() const&;
@@ -155,6 +159,7 @@ private:
 /// A word of a command: text, bytes, or a number. Refers to text and bytes without a copy.
 class argument {
 public:
+    /// Text. It must live until the command was sent.
     argument(std::string_view text) noexcept : text_(text.data()), size_(text.size()) {}
     argument(const std::string& text) noexcept : argument(std::string_view(text)) {}
     /// Throws std::invalid_argument if `text` is null.
@@ -166,6 +171,7 @@ public:
     /// With the fewest digits that are read as the same number.
     argument(std::floating_point auto value) noexcept { write(static_cast<double>(value)); }
 
+    /// The word as it is sent.
     std::string_view view() const noexcept {
         return {text_ == nullptr ? digits_.data() : text_, size_};
     }
@@ -203,6 +209,7 @@ public:
     /// name.
     pipeline& add_words(std::span<const argument> words);
 
+    /// How many commands it has.
     std::size_t size() const noexcept { return marks_.size(); }
     bool empty() const noexcept { return marks_.empty(); }
     /// Makes room for this many bytes of commands in the protocol's form.
@@ -238,10 +245,11 @@ private:
 
 /// Where a server is, and how connections to it are set up.
 struct options {
+    /// Whether connections use TLS.
     enum class protection : std::uint8_t {
         automatic,  ///< TLS, except for loopback addresses and Unix sockets.
-        on,
-        off,  ///< An attacker on the network can read and change everything.
+        on,         ///< Always.
+        off,        ///< An attacker on the network can read and change everything.
     };
 
     /// A name, an address, or the path of a Unix socket (with its slash). Default: this machine.
@@ -297,6 +305,7 @@ class settings;
 /// Thread safety: one thread or coroutine at a time, one operation at a time.
 class connection {
 public:
+    /// For connectors.
     explicit connection(std::unique_ptr<detail::session> s) noexcept;
     connection(connection&& other) noexcept;
     connection& operator=(connection&& other) noexcept;
@@ -383,9 +392,11 @@ private:
 /// As connector, for a pool on an executor. Never blocks it: names are looked up on work threads.
 class async_connector {
 public:
+    /// As the constructors of connector.
     explicit async_connector(const options& chosen) : blocking_(chosen) {}
     explicit async_connector(std::string_view url) : blocking_(url) {}
 
+    /// As the members of connector.
     boost::asio::awaitable<connection> open();
     boost::asio::awaitable<bool> probe(connection& c);
     boost::asio::awaitable<void> reset(connection& c);

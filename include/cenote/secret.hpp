@@ -22,6 +22,7 @@ public:
     secret& operator=(secret&& other) noexcept;
     ~secret();
 
+    /// Whether there is no text.
     bool empty() const noexcept { return size_ == 0; }
     /// The text, valid as long as this object is unchanged. A copy of it is not wiped.
     std::string_view reveal() const noexcept { return {c_str(), size_}; }

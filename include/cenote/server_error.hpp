@@ -33,10 +33,12 @@ enum class error_kind : std::uint8_t {
 /// for programs there are kind(), sqlstate() and code().
 class server_error : public std::runtime_error {
 public:
+    /// Made by the library.
     server_error(error_kind kind, const std::string& what, std::string_view sqlstate = {},
                  int code = 0)
         : std::runtime_error(what), kind_(kind), code_(code), sqlstate_(sqlstate) {}
 
+    /// What the error means for the connection.
     error_kind kind() const noexcept { return kind_; }
     /// The five characters of the SQL standard; empty if the server has none.
     std::string_view sqlstate() const noexcept { return sqlstate_; }
@@ -53,6 +55,7 @@ private:
 /// usable. In PostgreSQL an open transaction has failed and must be rolled back.
 class statement_error : public server_error {
 public:
+    /// Made by the library.
     explicit statement_error(const std::string& what, std::string_view sqlstate = {}, int code = 0)
         : server_error(error_kind::statement, what, sqlstate, code) {}
 };
@@ -78,6 +81,7 @@ public:
 /// request. The connection is unusable.
 class exchange_timeout : public connection_error {
 public:
+    /// Made by the library.
     explicit exchange_timeout(const std::string& what)
         : connection_error(error_kind::timed_out, what) {}
 };

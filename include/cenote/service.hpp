@@ -28,6 +28,7 @@ public:
     explicit answer(int status, std::string text = {},
                     std::string content_type = "text/plain; charset=utf-8");
 
+    /// As passed to the constructor.
     int status() const noexcept { return status_; }
     const std::string& body() const noexcept { return body_; }
     const std::string& content_type() const noexcept { return content_type_; }
@@ -52,11 +53,13 @@ private:
 /// Copies share the answer, so copying does not throw.
 class answer_error : public std::exception {
 public:
+    /// The answer, or its status and body.
     explicit answer_error(answer a) : answer_(std::make_shared<const answer>(std::move(a))) {}
     answer_error(int status, std::string text) : answer_error(answer(status, std::move(text))) {}
 
     /// The body of the answer.
     const char* what() const noexcept override { return answer_->body().c_str(); }
+    /// The answer.
     const answer& get() const noexcept { return *answer_; }
 
 private:
@@ -131,6 +134,7 @@ public:
         std::shared_ptr<registration> registration_;
     };
 
+    /// Without pools.
     service();
     ~service() = default;
     service(const service&) = delete;

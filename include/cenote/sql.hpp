@@ -353,6 +353,7 @@ public:
     bound_statement(bound_statement&&) noexcept = default;
     bound_statement& operator=(bound_statement&&) noexcept = default;
 
+    /// The copy of the text.
     const std::string& text() const noexcept { return text_; }
     /// Refer to the copies. They remain valid if this object is moved.
     std::span<const parameter> parameters() const noexcept { return parameters_; }

@@ -30,6 +30,7 @@ namespace cenote::sqlite {
 
 class connection;
 
+/// How the file of a database is opened.
 enum class open_mode : std::uint8_t {
     create,      ///< Reads and writes; creates the file if it does not exist.
     read_write,  ///< The file must exist.
@@ -85,6 +86,7 @@ class session;
 class writers_line;
 }  // namespace detail
 
+/// A statement and its parameters.
 using statement = sql::statement;
 
 /// The rows of a statement, one by one. The connection can be used while rows are left, and after
@@ -160,9 +162,11 @@ private:
 /// waits for a lock occupies none.
 class async_connector {
 public:
+    /// As the constructors of connector.
     explicit async_connector(options settings) : blocking_(std::move(settings)) {}
     explicit async_connector(std::string_view url) : blocking_(url) {}
 
+    /// As the members of connector.
     boost::asio::awaitable<connection> open();
     boost::asio::awaitable<bool> probe(connection& c);
     boost::asio::awaitable<void> reset(connection& c);

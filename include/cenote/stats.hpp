@@ -57,6 +57,7 @@ const char* to_string(pool_state state) noexcept;
 /// Counts of durations in buckets of at most 25 % width, from 1 ns to over an hour.
 class histogram {
 public:
+    /// The buckets: 4 for each power of two.
     static constexpr std::size_t sub_buckets = 4;
     static constexpr std::size_t bucket_count = 42 * sub_buckets;
 
@@ -75,7 +76,7 @@ public:
     /// Adds the counts of `other`.
     histogram& operator+=(const histogram& other) noexcept;
 
-    std::array<std::uint64_t, bucket_count> buckets{};
+    std::array<std::uint64_t, bucket_count> buckets{};  ///< How many values each has counted.
 };
 
 // A value's bucket is its power of two and the two bits below the leading one: values below 4 have
@@ -96,22 +97,24 @@ public:
 struct stats {
     // Gauges: total = leased + idle + opening + probing + resetting + closing <= max. After a
     // `resize` to a smaller `max` the total can be larger for a while.
-    std::uint64_t max = 0;
-    std::uint64_t total = 0;
-    std::uint64_t leased = 0;
-    std::uint64_t idle = 0;
-    std::uint64_t opening = 0;
-    std::uint64_t probing = 0;
-    std::uint64_t resetting = 0;
-    std::uint64_t closing = 0;
-    std::uint64_t waiting = 0;
+
+    std::uint64_t max = 0;        ///< options::max, as changed by a resize.
+    std::uint64_t total = 0;      ///< Slots that are not vacant.
+    std::uint64_t leased = 0;     ///< Lent to a borrower.
+    std::uint64_t idle = 0;       ///< Ready to be lent.
+    std::uint64_t opening = 0;    ///< An open is in flight.
+    std::uint64_t probing = 0;    ///< A probe is in flight.
+    std::uint64_t resetting = 0;  ///< A reset is in flight.
+    std::uint64_t closing = 0;    ///< A close is in flight.
+    std::uint64_t waiting = 0;    ///< Callers in line.
     /// In a sum over pools: the worst; `inactive` is worse than `recovering`.
     breaker_state breaker = breaker_state::active;
     /// In a sum over pools: the worst; `closed` is worse than `paused`.
     pool_state state = pool_state::lending;
 
-    // Lifetime counters.
-    // acquires = granted + waiting + the sum of refused; granted = released + detached + leased.
+    // Lifetime counters: acquires = granted + waiting + the sum of refused; granted = released +
+    // detached + leased.
+
     /// Calls of acquire, and calls of try_acquire that got a lease. A granted acquire_many counts
     /// once for each lease. One more for each resource that before_acquire rejected.
     std::uint64_t acquires = 0;
@@ -121,14 +124,15 @@ struct stats {
     std::uint64_t released = 0;            ///< Leases that ended, discarded ones included.
     std::uint64_t discarded = 0;           ///< Leases that ended with a discard.
     std::uint64_t detached = 0;            ///< Leases that ended with lease::detach().
-    std::uint64_t opened = 0;
-    std::uint64_t open_failed = 0;
+    std::uint64_t opened = 0;              ///< Opens that succeeded.
+    std::uint64_t open_failed = 0;         ///< Opens that threw or timed out.
     std::uint64_t closed = 0;       ///< Closes that ended, failed and abandoned ones included.
     std::uint64_t abandoned = 0;    ///< Connector calls that outlived their timeout.
     std::uint64_t events_lost = 0;  ///< Events dropped because an observer was too slow.
     std::uint64_t try_empty = 0;    ///< Calls of try_acquire that found nothing ready.
     std::uint64_t leaks = 0;        ///< Leases held longer than their `leak_after`, each once.
 
+    /// Counters by reason; retired() and refused() read them.
     std::array<std::uint64_t, retire_reason_count> retired_by_reason{};
     std::array<std::uint64_t, errc_count> refused_by_reason{};
 
@@ -139,6 +143,7 @@ struct stats {
     /// Adds the stats of another pool.
     stats& operator+=(const stats& other) noexcept;
 
+    /// How many resources were retired, or acquires refused, for this reason.
     std::uint64_t retired(retire_reason reason) const noexcept {
         return retired_by_reason[static_cast<std::size_t>(reason)];
     }
@@ -149,8 +154,8 @@ struct stats {
 
 /// One slot of a pool at one instant; see pool::slots().
 struct slot_info {
-    slot_state state = slot_state::vacant;
-    std::uint64_t resource = 0;  ///< The resource's number, as in events; 0: none.
+    slot_state state = slot_state::vacant;  ///< What the slot does.
+    std::uint64_t resource = 0;             ///< The resource's number, as in events; 0: none.
 };
 
 /// One lease at one instant; see pool::leases().

@@ -33,6 +33,7 @@ namespace cenote {
 /// Thread safety: all members may be called from any thread at any time. Time never goes backwards.
 class manual_clock {
 public:
+    /// That of the steady clock, which this clock replaces.
     using time_point = std::chrono::steady_clock::time_point;
 
     /// What a thread does that waits for one of the pools.
@@ -44,6 +45,7 @@ public:
                       ///< with several threads.
     };
 
+    /// `how`: what a waiting thread does.
     explicit manual_clock(waiting how = waiting::moves_clock) noexcept;
     manual_clock(const manual_clock&) = delete;
     manual_clock& operator=(const manual_clock&) = delete;
@@ -63,6 +65,7 @@ public:
     /// Moves the clock to a time. Does nothing if that time has passed.
     void advance_to(time_point to) noexcept;
 
+    /// As passed to the constructor.
     waiting how() const noexcept { return how_; }
 
 private:

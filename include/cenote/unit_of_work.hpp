@@ -21,8 +21,10 @@ public:
     template <class Answer>
     static constexpr bool understands = detail::bool_or_nothing<Answer>;
 
+    /// No function.
     unit_hook() = default;
 
+    /// Calls `call`.
     template <class F>
         requires(!std::same_as<F, unit_hook> && std::invocable<F&, T&>)
     unit_hook(F call) {  // not explicit: for designated initializers
@@ -36,6 +38,7 @@ public:
         };
     }
 
+    /// Whether there is a function.
     explicit operator bool() const noexcept { return call_ != nullptr; }
 
     /// True if there is no function.
@@ -107,10 +110,13 @@ public:
     explicit unit_of_work(std::function<T()> make, unit_hooks<T> hooks = {})
         : base(std::move(make), std::move(hooks)) {}
 
+    /// The members of a connector, for the pool.
     T open() const { return this->make_(); }
+    /// Rolls back, then clears. False if that fails or the unit is broken.
     bool reset(T& unit) const {
         return this->hooks_.rollback(unit) && this->hooks_.clear(unit) && !this->is_broken(unit);
     }
+    /// What the hook `probe` answers.
     bool probe(T& unit) const { return this->hooks_.probe(unit); }
 };
 

@@ -33,6 +33,7 @@ struct url {
     /// The largest number of parameters.
     static constexpr std::size_t most_parameters = 128;
 
+    /// One host of the list.
     struct host {
         std::string name;        ///< An IPv6 address has no brackets here.
         std::uint16_t port = 0;  ///< 0: the URL has none; the connector uses its default.
@@ -73,6 +74,7 @@ public:
     /// Copies the parameters.
     explicit url_parameters(const url& of) : left_(of.parameters) {}
 
+    /// Takes a parameter out; empty if the URL does not have it.
     std::optional<std::string> take(std::string_view key);
     /// "on", "true", "1", "yes", or "off", "false", "0", "no".
     std::optional<bool> take_bool(std::string_view key);
