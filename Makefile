@@ -2,7 +2,7 @@
 # without make.
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-all demo bench bench-peers format tidy clean
+.PHONY: help build test test-all demo docs bench bench-peers format tidy clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,10 @@ demo: ## build and run a service under load, with a dashboard
 	@scripts/setup build
 	@scripts/build cenote-demo
 	@build/release/demo/cenote demo
+
+docs: ## build the guide and the reference as a site, in build/docs/site
+	@scripts/setup docs
+	@scripts/docs
 
 bench: ## build and run the benchmarks
 	@scripts/setup bench

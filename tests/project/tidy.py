@@ -17,7 +17,7 @@ COLUMNS_MAX = 100
 FUNCTION_LINES_MAX = 70
 
 CPP_FOLDERS = ("include", "src", "tools", "tests", "bench", "examples")
-OTHER_FOLDERS = ("cmake", "scripts", ".ci")
+OTHER_FOLDERS = ("cmake", "scripts", ".ci", "docs/site")
 CPP_SUFFIXES = (".hpp", ".cpp")
 TEXT_SUFFIXES = CPP_SUFFIXES + (".txt", ".cmake", ".in", ".py", ".json", "")
 
