@@ -5,15 +5,21 @@ usage: documents.py [ROOT]      (ROOT: the repository, by default the one this f
 
 Links lead to files and headings that exist. Code in the guide is quoted from a file that the
 tests compile: `<!-- quoted from FILE -->` stands before it. Samples in the comments of public
-headers stand in tests/project/header_samples*.cpp, which the tests compile. documents_test.py
-proves that each rule fires.
+headers stand in tests/project/header_samples*.cpp, which the tests compile. Each public name has
+a comment. The guide's contents list its pages, and its tables of options follow the declarations.
+documents_test.py proves that each rule fires.
 """
 
 import re
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs/site"))
+import headers  # noqa: E402
+
 SAMPLES = "tests/project/header_samples*.cpp"
+# The pages of the guide that list the options of a struct, one per row of a table.
+OPTIONS = {"docs/guide/options.md": "options", "docs/guide/acquire.md": "acquire_options"}
 
 
 def heading_anchor(heading):
@@ -76,6 +82,10 @@ class Documents:
             self.check_links(page)
             self.check_quotes(page)
         self.check_samples()
+        self.check_comments()
+        self.check_contents()
+        for page, struct in OPTIONS.items():
+            self.check_options(self.root / page, struct)
         return self.findings
 
     def check_links(self, page):
@@ -101,6 +111,38 @@ class Documents:
             elif not contains(code_lines(source.read_text(encoding="utf-8")),
                               code_lines(match[2])):
                 self.report(page, line, f"its code does not stand in {match[1]}")
+
+    def check_comments(self):
+        for path in sorted(self.root.glob("include/cenote/*.hpp")):
+            for each in headers.undocumented(headers.read(path)):
+                self.report(path, each.line, f"'{each.qualified}' has no comment")
+
+    def check_contents(self):
+        """The contents of the guide list its pages; the navigation of the site follows them."""
+        contents = self.root / "docs/guide/README.md"
+        if not contents.is_file():
+            return
+        text = contents.read_text(encoding="utf-8")
+        for page in sorted(contents.parent.glob("**/*.md")):
+            name = page.relative_to(contents.parent).as_posix()
+            if page != contents and f"({name})" not in text:
+                self.report(page, 1, "docs/guide/README.md does not list this page")
+
+    def check_options(self, page, struct):
+        """The tables of a page name the members of a struct, in the order of declaration."""
+        if not page.is_file():
+            return
+        declared = headers.read(self.root / "include/cenote/options.hpp").declarations
+        members = [member.name for each in declared if each.name == struct and each.members
+                   for member in each.members if member.kind == "variable"]
+        rows = re.findall(r"^\| (`[a-z_]+`(?:, `[a-z_]+`)*) \|",
+                          page.read_text(encoding="utf-8"), re.MULTILINE)
+        listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+        listed = [name for name in listed if name in members]
+        if listed != members:
+            at = next(i for i, pair in enumerate(zip(members, listed + [None] * len(members)))
+                      if pair[0] != pair[1])
+            self.report(page, 1, f"'{members[at]}' of {struct} is missing, or not in its order")
 
     def check_samples(self):
         compiled = [line for page in sorted(self.root.glob(SAMPLES))

@@ -15,6 +15,11 @@ SOUND = {
     "examples/one.cpp": "int main() {\n    auto a = pool.acquire();\n    use(a);\n}\n",
     "include/cenote/pool.hpp": "/// A pool:\n///\n///     pool p{1};\n///\n"
                                "///     p.go();    // goes\n///\n/// It goes.\nclass pool;\n",
+    "include/cenote/options.hpp": "namespace cenote {\n\n/// Options.\nstruct options {\n"
+                                  "    /// The name.\n    int name = 0;\n    /// The bounds.\n"
+                                  "    int min = 0;\n    int max = 1;\n};\n\n}\n",
+    "docs/guide/README.md": "# Contents\n\n[Options](options.md)\n",
+    "docs/guide/options.md": "# Options\n\n| option |\n|---|\n| `name` |\n| `min`, `max` |\n",
     "tests/project/header_samples.cpp": "void f() {\n    pool p{1};\n\n    p.go();  // goes\n}\n",
 }
 
@@ -56,6 +61,25 @@ class DocumentsTest(unittest.TestCase):
         # Less indented text is prose, and so is quoted output.
         self.assertEqual(self.findings({"include/cenote/error.hpp":
                                         "/// Prose.\n///   - a list\n/// > some output\n"}), [])
+
+    def test_comments(self):
+        header = SOUND["include/cenote/options.hpp"]
+        self.assert_fires({"include/cenote/options.hpp": header.replace("/// Options.", "")},
+                          "include/cenote/options.hpp:4", "'cenote::options' has no comment")
+        apart = header.replace("    int max", "\n    int max")
+        self.assert_fires({"include/cenote/options.hpp": apart},
+                          "include/cenote/options.hpp:10", "'cenote::options::max' has no comment")
+
+    def test_contents(self):
+        self.assert_fires({"docs/guide/new.md": "# New\n"}, "docs/guide/new.md:1",
+                          "does not list this page")
+
+    def test_options(self):
+        page = SOUND["docs/guide/options.md"]
+        self.assert_fires({"docs/guide/options.md": page.replace("`min`, `max`", "`max`, `min`")},
+                          "docs/guide/options.md:1", "'min' of options is missing, or not in")
+        self.assert_fires({"docs/guide/options.md": page.replace(", `max`", "")},
+                          "docs/guide/options.md:1", "'max' of options is missing, or not in")
 
 
 if __name__ == "__main__":
