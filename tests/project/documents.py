@@ -3,10 +3,11 @@
 
 usage: documents.py [ROOT]      (ROOT: the repository, by default the one this file lies in)
 
-Links lead to files and headings that exist. Code in the guide is quoted from a file that the
-tests compile: `<!-- quoted from FILE -->` stands before it. Samples in the comments of public
-headers stand in tests/project/header_samples*.cpp, which the tests compile. Each public name has
-a comment. The guide's contents list its pages, and its tables of options follow the declarations.
+Links lead to files and headings that exist. Each piece of C++ or C on a page is compiled by the
+tests: it is quoted from a file (`<!-- quoted from FILE -->` stands before it), or it stands in
+tests/project/page_samples*, or `<!-- not compiled: REASON -->` stands before it. Samples in the
+comments of public headers stand in tests/project/header_samples*.cpp. Each public name has a
+comment. The guide's contents list its pages, and its tables of options follow the declarations.
 documents_test.py proves that each rule fires.
 """
 
@@ -18,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs/site"))
 import headers  # noqa: E402
 
 SAMPLES = "tests/project/header_samples*.cpp"
+PAGE_SAMPLES = "tests/project/page_samples*"
 # The pages of the guide that list the options of a struct, one per row of a table.
 OPTIONS = {"docs/guide/options.md": "options", "docs/guide/acquire.md": "acquire_options"}
 
@@ -81,6 +83,7 @@ class Documents:
         for page in pages:
             self.check_links(page)
             self.check_quotes(page)
+            self.check_code(page)
         self.check_samples()
         self.check_comments()
         self.check_contents()
@@ -111,6 +114,19 @@ class Documents:
             elif not contains(code_lines(source.read_text(encoding="utf-8")),
                               code_lines(match[2])):
                 self.report(page, line, f"its code does not stand in {match[1]}")
+
+    def check_code(self, page):
+        """Every piece of code is compiled somewhere. What it includes stands elsewhere there."""
+        compiled = [line for each in sorted(self.root.glob(PAGE_SAMPLES))
+                    for line in code_lines(each.read_text(encoding="utf-8"))]
+        text = page.read_text(encoding="utf-8")
+        for match in re.finditer(r"(<!-- (?:quoted from|not compiled:) [^\n]* -->\n)?"
+                                 r"^ *```(?:cpp|c|c\+\+)\n(.*?)^ *```",
+                                 text, re.MULTILINE | re.DOTALL):
+            code = [each for each in code_lines(match[2]) if not each.startswith("#include")]
+            if not match[1] and not contains(compiled, code):
+                line = text.count("\n", 0, match.start()) + 1
+                self.report(page, line, f"this code is neither quoted nor in {PAGE_SAMPLES}")
 
     def check_comments(self):
         for path in sorted(self.root.glob("include/cenote/*.hpp")):

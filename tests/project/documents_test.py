@@ -55,6 +55,14 @@ class DocumentsTest(unittest.TestCase):
         self.assert_fires({"docs/guide.md": SOUND["docs/guide.md"].replace("one.cpp", "two.cpp")},
                           "docs/guide.md:5", "does not exist")
 
+    def test_code(self):
+        page = SOUND["docs/guide.md"].replace("<!-- quoted from examples/one.cpp -->\n", "")
+        self.assert_fires({"docs/guide.md": page}, "docs/guide.md:5", "neither quoted nor in")
+        self.assertEqual(self.findings({"docs/guide.md": page, "tests/project/page_samples.cpp":
+                                        "void f() {\n auto a = pool.acquire();\n use(a);\n}"}), [])
+        excused = page.replace("```cpp", "<!-- not compiled: another library -->\n```cpp")
+        self.assertEqual(self.findings({"docs/guide.md": excused}), [])
+
     def test_samples(self):
         self.assert_fires({"tests/project/header_samples.cpp": "pool p{1};\np.went();  // goes\n"},
                           "include/cenote/pool.hpp:3", "does not stand")

@@ -1,0 +1,213 @@
+// The code of the guide's pages for servers and services; see page_samples.cpp.
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cenote/asio.hpp"
+#include "cenote/dashboard.hpp"
+#include "cenote/database.hpp"
+#include "cenote/http.hpp"
+#include "cenote/http_server.hpp"
+#include "cenote/mariadb.hpp"
+#include "cenote/metrics.hpp"
+#include "cenote/pool.hpp"
+#include "cenote/postgres.hpp"
+#include "cenote/redis.hpp"
+#include "cenote/request_scope.hpp"
+#include "cenote/service.hpp"
+#include "cenote/sqlite.hpp"
+
+namespace asio = boost::asio;
+
+namespace samples {
+
+struct session {
+    std::string fetch(const std::string& key) { return key; }
+};
+session connect();
+bool in_cache(const std::string& key);
+std::string cached(const std::string& key);
+extern const std::string token_from_the_vault;
+std::string as_json(const cenote::sql::result& rows);
+void greet(std::int64_t id, const std::string& name);
+void write(std::string_view piece);
+template <class... Ts>
+void use(const Ts&...);
+template <class... Ts>
+void reply(const Ts&...);
+
+// clang-format off
+
+void postgres_of_readme() {
+    cenote::pool<cenote::postgres::connection> pool{
+        cenote::postgres::connector{"postgresql://app:secret@localhost/orders"}, {.max = 16}};
+    auto rows = pool.acquire()->execute("SELECT total FROM orders WHERE id = $1", 42);
+}
+
+void database_of_readme(std::int64_t from, std::int64_t to) {
+    cenote::database db{"postgresql://app:secret@localhost/orders"};
+    db.transaction([&](cenote::transaction& t) {
+        t.execute("UPDATE account SET balance = balance - ? WHERE id = ?", 10, from);
+        t.execute("UPDATE account SET balance = balance + ? WHERE id = ?", 10, to);
+    });
+}
+
+void dashboard() {
+    cenote::dashboard board;                   // listens on 127.0.0.1, any free port
+    cenote::pool<session> pool{connect, {.name = "orders", .observers = {board.observer()}}};
+    auto shown = board.watch(pool.control());  // as long as this lives
+    std::puts(board.url().c_str());            // http://127.0.0.1:40123/
+}
+void dashboard_of_database(cenote::dashboard& board, cenote::database& db) {
+    std::vector<cenote::dashboard::entry> shown;
+    for (cenote::pool_control each : db.controls()) shown.push_back(board.watch(each));
+}
+void dashboard_with_control() {
+    cenote::dashboard board({.control_token = cenote::secret(token_from_the_vault)});
+}
+
+void queries(cenote::database& db, const std::string& city) {
+    for (auto [id, name] : db.query("SELECT id, name FROM customer WHERE city = ?", city)
+                               .as<std::int64_t, std::string>())
+        greet(id, name);
+    auto count = db.query("SELECT count(*) FROM customer").scalar<std::int64_t>();
+    auto found = db.query("SELECT name FROM customer WHERE id = ?", 7).at_most_one<std::string>();
+    if (found) greet(7, *found);
+}
+void replicas(std::string_view primary, std::string_view first, std::string_view second) {
+    cenote::database db{primary, cenote::replicas{first, second}};
+    auto report = db.scope({.read_only = true});  // a replica's connection
+}
+
+void http_blocking() {
+    namespace http = cenote::http;
+    cenote::pool<http::connection> pool{http::connector("https://api.example.org"), {.max = 20}};
+
+    auto connection = pool.acquire();
+    http::response answer =
+        connection->send(http::get("/orders?id=7").with("Accept", "text/plain"));
+    if (answer.status == 200) use(answer.body, answer.headers.find("etag"));
+
+    http::streamed file = connection->stream(http::get("/large"));
+    while (auto piece = file.next()) write(*piece);
+}
+namespace http = cenote::http;
+asio::awaitable<void> http_awaited(cenote::pool<http::connection>& pool, std::string json) {
+    auto connection = co_await pool.async_acquire(asio::use_awaitable);
+    http::response answer = co_await connection->async_send(http::post("/orders", json));
+}
+
+void mariadb() {
+    cenote::pool<cenote::mariadb::connection> pool{
+        cenote::mariadb::connector{"mariadb://app:secret@db.example.com/orders"}, {.max = 20}};
+
+    auto lease = pool.acquire();
+    auto rows = lease->execute("SELECT id, name FROM customer WHERE city = ?", "Oslo");
+    for (const auto& row : rows) use(row.get<int>("id"), row.get<std::string>("name"));
+}
+asio::awaitable<void> mariadb_awaited(asio::io_context& io, std::string_view url) {
+    cenote::pool<cenote::mariadb::connection> pool{io, cenote::mariadb::async_connector{url}, {}};
+
+    auto lease = co_await pool.async_acquire(boost::asio::use_awaitable);
+    auto rows = co_await lease->async_execute("SELECT now()");
+}
+
+void metrics(cenote::pool<session>& pool) {
+    cenote::metrics all;                                             // <cenote/metrics.hpp>
+    auto orders = all.add(pool.control());                           // watched until this ends
+    // GET /metrics: all.prometheus(), of the type cenote::metrics::content_type
+    use(all.prometheus(), cenote::metrics::content_type);
+}
+
+void postgres() {
+    cenote::pool<cenote::postgres::connection> pool{
+        cenote::postgres::connector{"postgresql://app:secret@db.example.com/orders"}, {.max = 20}};
+
+    auto lease = pool.acquire();
+    auto rows = lease->execute("select id, name from customer where city = $1", "Oslo");
+    for (const auto& row : rows) use(row.get<int>("id"), row.get<std::string>("name"));
+}
+asio::awaitable<void> postgres_awaited(asio::io_context& io, std::string_view url) {
+    cenote::pool<cenote::postgres::connection> pool{io, cenote::postgres::async_connector{url}, {}};
+
+    auto lease = co_await pool.async_acquire(boost::asio::use_awaitable);
+    auto rows = co_await lease->async_execute("select now()");
+}
+
+void redis() {
+    cenote::pool<cenote::redis::connection> pool{
+        cenote::redis::connector{"redis://:password@localhost:6379/2"}, {.max = 10}};
+
+    auto redis = pool.acquire();
+    redis->command("SET", "greeting", "hello", "EX", 60);
+    auto value = redis->command("GET", "greeting").as<std::optional<std::string>>();
+
+    cenote::redis::pipeline p;
+    p.add("INCR", "visits").add("GET", "greeting");
+    std::vector<cenote::redis::reply> both = redis->execute(p);  // one exchange; errors in place
+
+    redis->command("WATCH", "visits");
+    auto done = redis->transaction(p);          // MULTI … EXEC; empty if a watched key has changed
+}
+asio::awaitable<void> redis_awaited(cenote::pool<cenote::redis::connection>& pool) {
+    auto redis = co_await pool.async_acquire(asio::use_awaitable);
+    cenote::redis::reply got = co_await redis->async_command("GET", "greeting");
+}
+
+std::int64_t count_orders(cenote::sql::connection& c) {
+    return c.execute("SELECT count(*) FROM orders").scalar<std::int64_t>();
+}
+void servers() {
+    cenote::pool<cenote::postgres::connection> pool{
+        cenote::postgres::connector{"postgresql://app:secret@localhost/orders"}, {.max = 16}};
+
+    auto lease = pool.acquire();
+    auto rows = lease->execute("SELECT id, total FROM orders WHERE customer = $1", 42);
+    for (const auto& row : rows) use(row.get<std::int64_t>("id"), row.get<double>("total"));
+
+    count_orders(*pool.acquire());  // whatever the pool is of
+}
+asio::awaitable<void> servers_awaited(cenote::pool<cenote::postgres::connection>& pool) {
+    auto lease = co_await pool.async_acquire(boost::asio::use_awaitable);
+    auto rows = co_await lease->async_execute("SELECT now()");
+}
+
+void answers(cenote::database& db) {
+    cenote::answer said = cenote::answering([&] {
+        auto rows = db.query("SELECT …");
+        return cenote::answer(200, as_json(rows), "application/json");
+    });
+    reply(said.status(), said.content_type(), said.body(), said.retry_after());
+}
+std::string scopes(cenote::pool<session>& pool, const std::string& key) {
+    return cenote::with_scope(pool, [&](cenote::request_scope<session>& s) {
+        if (in_cache(key)) return cached(key);     // nothing was taken
+        return s.get().fetch(key);                 // now there is one, until the end
+    });
+}
+void front(asio::io_context& io, asio::ip::address address, cenote::http_server::handler handle) {
+    cenote::http_server::server front{
+        io.get_executor(), {address, 8080}, handle, {.body = 64 << 10}};
+}
+
+void sqlite() {
+    cenote::pool<cenote::sqlite::connection> pool{
+        cenote::sqlite::connector{"sqlite:/var/lib/app/orders.db"}, {.max = 8}};
+
+    auto lease = pool.acquire();
+    lease->execute("INSERT INTO orders(customer, total) VALUES (?, ?)", 42, 9.5);
+
+    auto rows = lease->stream("SELECT * FROM orders WHERE customer = ?", 42);
+    while (auto row = rows.next()) std::puts(row->get<std::string>("name").c_str());
+}
+
+// clang-format on
+
+}  // namespace samples
