@@ -4,10 +4,11 @@
 usage: documents.py [ROOT]      (ROOT: the repository, by default the one this file lies in)
 
 Links lead to files and headings that exist. Each piece of C++ or C on a page is compiled by the
-tests: it is quoted from a file (`<!-- quoted from FILE -->` stands before it), or it stands in
-tests/project/page_samples*, or `<!-- not compiled: REASON -->` stands before it. Samples in the
-comments of public headers stand in tests/project/header_samples*.cpp. Each public name has a
-comment. The guide's contents list its pages, and its tables of options follow the declarations.
+tests: it is quoted from a file that a CMakeLists.txt names (`<!-- quoted from FILE -->` stands
+before it), or it stands in tests/project/page_samples*, or `<!-- not compiled: REASON -->` stands
+before it. Samples in the comments of public headers stand in tests/project/header_samples*.cpp.
+Each public name has a comment. The guide's contents list its pages, and its tables of options
+follow the declarations.
 documents_test.py proves that each rule fires.
 """
 
@@ -73,6 +74,8 @@ class Documents:
     def __init__(self, root):
         self.root = Path(root)
         self.findings = []
+        self.built = {name for script in self.root.glob("**/CMakeLists.txt")
+                      for name in re.findall(r"[\w.]+", script.read_text(encoding="utf-8"))}
 
     def report(self, path, line, message):
         self.findings.append(f"{path.relative_to(self.root)}:{line}: {message}")
@@ -111,6 +114,8 @@ class Documents:
             source = self.root / match[1]
             if not source.is_file():
                 self.report(page, line, f"quotes '{match[1]}', which does not exist")
+            elif not {source.name, source.stem} & self.built:
+                self.report(page, line, f"quotes '{match[1]}', which no CMakeLists.txt names")
             elif not contains(code_lines(source.read_text(encoding="utf-8")),
                               code_lines(match[2])):
                 self.report(page, line, f"its code does not stand in {match[1]}")

@@ -12,6 +12,7 @@ SOUND = {
                  "[the web](https://example.com) and `[no](link.md)`.\n",
     "docs/guide.md": "# The guide\n\n## A `pool`\n\n<!-- quoted from examples/one.cpp -->\n"
                      "```cpp\nauto a = pool.acquire();\nuse(a);\n```\n",
+    "examples/CMakeLists.txt": "example(one SOURCES one.cpp)\n",
     "examples/one.cpp": "int main() {\n    auto a = pool.acquire();\n    use(a);\n}\n",
     "include/cenote/pool.hpp": "/// A pool:\n///\n///     pool p{1};\n///\n"
                                "///     p.go();    // goes\n///\n/// It goes.\nclass pool;\n",
@@ -54,6 +55,8 @@ class DocumentsTest(unittest.TestCase):
                           "docs/guide.md:5", "does not stand in examples/one.cpp")
         self.assert_fires({"docs/guide.md": SOUND["docs/guide.md"].replace("one.cpp", "two.cpp")},
                           "docs/guide.md:5", "does not exist")
+        self.assert_fires({"examples/CMakeLists.txt": ""}, "docs/guide.md:5",
+                          "no CMakeLists.txt names")
 
     def test_code(self):
         page = SOUND["docs/guide.md"].replace("<!-- quoted from examples/one.cpp -->\n", "")
