@@ -37,8 +37,8 @@ void from_hikaricp(const std::string& url) {
                         {.pool = {.name = "orders",
                                   .max = 16,
                                   .min_size = 16,  // HikariCP's default: a fixed size
-                                  .acquire_timeout = 2s,
-                                  .leak_after = 10s}}};
+                                  .acquire_timeout = 10s,
+                                  .leak_after = 20s}}};
     db.execute("UPDATE stock SET quantity = quantity - ? WHERE item = ?", 2, "tea");
 
     db.transaction([](cenote::transaction& t) {  // commits, or rolls back on an exception
@@ -52,7 +52,7 @@ void from_hikaricp(const std::string& url) {
 void from_pgxpool(const std::string& url) {
     cenote::database db{url, {.pool = {.max = 16, .idle_timeout = 5min}}};
 
-    db.with({.timeout = 2s}).transaction([](cenote::transaction& t) {
+    db.with({.timeout = 10s}).transaction([](cenote::transaction& t) {
         t.execute("UPDATE stock SET quantity = quantity - $1 WHERE item = $2", 2, "tea");
         t.execute("INSERT INTO sale VALUES ($1, $2)", "tea", 2);
     });
@@ -86,7 +86,7 @@ int from_poco(const std::string& url, const std::string& item) {
 std::size_t from_poco_object_pool(std::string_view text) {
     cenote::pool<parser> parsers{[] { return parser(); }, {.max = 8, .idle_timeout = 1min}};
 
-    auto p = parsers.acquire_for(1s);  // throws timed_out_error
+    auto p = parsers.acquire_for(10s);  // throws timed_out_error
     return p->parse(text);
 }  // returns the parser, also after an exception
 

@@ -42,6 +42,7 @@ asio::awaitable<std::int64_t> next_number(cenote::pool<connection>& pool) {
 }
 
 asio::awaitable<void> serve(cenote::pool<connection>& pool, std::int64_t& number) {
+    co_await pool.async_wait_ready(asio::use_awaitable);  // until the minimum is open
     number = co_await next_number(pool);
     co_await pool.async_close(5s, asio::use_awaitable);  // before the loop ends
 }
@@ -49,7 +50,9 @@ asio::awaitable<void> serve(cenote::pool<connection>& pool, std::int64_t& number
 std::int64_t on_one_loop() {
     asio::io_context io(1);  // before the pool, so that it ends after it
     cenote::pool<connection> pool{
-        io, cenote::sqlite::async_connector{"sqlite:cookbook_loop?mode=memory"}, {.max = 4}};
+        io,
+        cenote::sqlite::async_connector{"sqlite:cookbook_loop?mode=memory"},
+        {.max = 4, .min_size = 1}};
     std::int64_t number = 0;
     asio::co_spawn(io, serve(pool, number), asio::detached);
     io.run();
@@ -92,13 +95,14 @@ std::int64_t on_two_loops() {
     }
     shards pools{executors,
                  cenote::sqlite::async_connector{"sqlite:cookbook_loops?mode=memory"},
-                 {.name = "orders", .max = 8}};  // four per loop
+                 {.name = "orders", .max = 8, .min_size = 2}};  // four and one per loop
 
+    std::vector<std::jthread> threads;
+    for (auto& loop : loops) threads.emplace_back([&loop] { loop->run(); });
+    pools.async_wait_ready(asio::use_future).get();
     std::vector<std::future<std::int64_t>> results;
     for (auto& executor : executors)
         results.push_back(asio::co_spawn(executor, work(pools), asio::use_future));
-    std::vector<std::jthread> threads;
-    for (auto& loop : loops) threads.emplace_back([&loop] { loop->run(); });
 
     std::int64_t sum = 0;
     for (auto& result : results) sum += result.get();

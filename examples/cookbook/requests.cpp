@@ -78,6 +78,7 @@ void batch_jobs(const std::string& url) {
     cenote::database db{url, {.pool = {.name = "orders", .max = 8, .head_start = 2s}}};
     cenote::database jobs{url, {.pool = {.name = "jobs", .max = 2}}};  // never more than two
 
+    db.execute("SELECT 1");  // so that no open takes of the time below
     auto requests = db.with({.timeout = 500ms, .priority = cenote::priority::high});
     auto mails = db.with({.timeout = 30s, .priority = cenote::priority::low, .task = "mails"});
     auto admin = db.with({.timeout = 2s, .priority = cenote::priority::reserved});
