@@ -59,11 +59,11 @@ struct kind_list {
 using kinds = kind_list<CENOTE_DATABASE_KINDS>;
 
 /// Calls `verb` with the index of a variant's alternative as a constant. (std::visit may throw.)
-template <std::size_t first = 0, class Verb>
+template <std::size_t First = 0, class Verb>
 auto with_index(std::size_t index, Verb verb) {
-    if constexpr (first + 1 < kinds::dialects.size())
-        if (index != first) return with_index<first + 1>(index, verb);
-    return verb(std::integral_constant<std::size_t, first>{});
+    if constexpr (First + 1 < kinds::dialects.size())
+        if (index != First) return with_index<First + 1>(index, verb);
+    return verb(std::integral_constant<std::size_t, First>{});
 }
 
 }  // namespace cenote::database_detail

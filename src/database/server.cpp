@@ -68,6 +68,22 @@ auto with_kind(any_connection& c, Verb verb) {
     return with_index(c.index(), [&](auto kind) { return verb(*std::get_if<kind>(&c)); });
 }
 
+// A session becomes read-only as its connection permits: SQLite has only_read(), which waits for
+// nothing, PostgreSQL also async_only_read(), and MariaDB neither.
+
+template <class Connection>
+asio::awaitable<void> async_set_read_only_kind(Connection* c) {
+    if constexpr (requires { c->async_only_read(); }) co_await c->async_only_read();
+    else if constexpr (requires { c->only_read(); }) c->only_read();
+    else co_await c->async_execute(set_session_read_only);
+}
+
+template <class Connection>
+void set_read_only_kind(Connection& c) {
+    if constexpr (requires { c.only_read(); }) c.only_read();
+    else c.execute(set_session_read_only);
+}
+
 }  // namespace
 
 server make_server(sqlite::options where, const database_options& how) {
@@ -130,22 +146,12 @@ sql::connection& base_of(any_connection& c) noexcept {
     return *base;
 }
 
-// How a session is made read-only is seen from what its connection can do: SQLite's has a switch,
-// PostgreSQL's a statement of its own, MariaDB's takes any statement.
-
 void set_read_only(any_connection& c) {
-    with_kind(c, [](auto& it) {
-        if constexpr (requires { it.only_read(); }) it.only_read();
-        else it.execute(set_session_read_only);
-    });
+    with_kind(c, [](auto& it) { set_read_only_kind(it); });
 }
 
 asio::awaitable<void> async_set_read_only(any_connection* c) {
-    return with_kind(*c, [](auto& it) -> asio::awaitable<void> {
-        if constexpr (requires { it.async_only_read(); }) co_await it.async_only_read();
-        else if constexpr (requires { it.only_read(); }) it.only_read();
-        else co_await it.async_execute(set_session_read_only);
-    });
+    return with_kind(*c, [](auto& it) { return async_set_read_only_kind(&it); });
 }
 
 void refuse_writes(any_connection& c, bool on) noexcept {
