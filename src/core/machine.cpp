@@ -219,9 +219,7 @@ void machine::release(instant now, slot_id id, condition how, std::uint64_t uses
     bool plain = how == condition::clean || how == condition::owing;
     bool owes = how == condition::owing || how == condition::owing_unused;
     if (plain && set_aside(now, id, uses, held, owes, thread)) return;
-    waiter head = line_.empty() ? waiter{} : line_.first();
     if (plain && pass_on(now, id, uses, held, owes, to)) {
-        lent_to(now, id, head.is_thread, head.rank);
         out.push_back({.what = action::kind::grant, .slot = id, .cookie = to});
         return;
     }

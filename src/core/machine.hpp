@@ -234,12 +234,14 @@ public:
     /// has none. Also returns false if make_room() has to be called first.
     bool queue_up(instant now, waiter& who, waiter_id& id);
     /// A clean or owing lease ends, and the resource goes to the head of the line, whose cookie is
-    /// `to`. lent_to() must follow.
+    /// `to`.
     bool pass_on(instant now, slot_id id, std::uint64_t uses, const std::optional<duration>& held,
                  bool owes, std::uint64_t& to);
     /// A clean or owing lease of `thread` ends, and the resource is set aside for the thread.
     bool set_aside(instant now, slot_id id, std::uint64_t uses, const std::optional<duration>& held,
                    bool owes, std::uint64_t thread);
+    /// Without it set_aside() refuses.
+    bool has_thread_at_head() const { return !line_.empty() && line_.first().is_thread; }
     /// `thread` takes the resource that is set aside for it.
     bool claim(instant now, std::uint64_t thread, priority rank, slot_id& id);
     /// Whether any resource is set aside. A hint when called without the lock.
@@ -249,7 +251,7 @@ public:
     /// Lends an idle resource. lent_to() must follow; a borrower that may need a place in line
     /// later calls draw_ticket().
     bool lend_now(instant now, slot_id& id);
-    /// Says to whom lend_now() or pass_on() lent a resource. `thread`: the borrower is a thread.
+    /// Says to whom lend_now() lent a resource. `thread`: the borrower is a thread.
     void lent_to(instant now, slot_id id, bool thread, priority rank) {
         begin_turn(now, slots_[id], thread, rank);
     }
@@ -419,10 +421,10 @@ private:
     void grant(instant now, slot& s, instant arrived, bool waited, actions& out);
     bool hand_over(instant now, slot_id id, actions& out);
     void begin_turn(instant now, slot& s, bool thread, priority rank) {
-        if (can_.turns == 0) return;
         s.turns = 0;
-        s.turn_began = now;
         s.by_thread = thread;
+        if (!thread) return;
+        s.turn_began = now;
         s.rank = rank;
     }
     void go_on(slot& s, priority rank);

@@ -48,6 +48,7 @@ namespace cenote::core {
     const waiter& w = line_.leave_first();
     to = w.cookie;
     wait_.record(now - w.arrived);
+    begin_turn(now, s, w.is_thread, w.rank);
     if (held) hold_.record(*held);
     return true;
 }

@@ -68,19 +68,24 @@ std::uint64_t thread_that_returns(const keeper& k, const resource* r) CENOTE_REQ
     return holder == me || moved ? me : 0;
 }
 
-/// Turns: sets the resource aside for this thread (core/machine_turns.cpp).
-[[gnu::noinline]] bool set_aside(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
-    return !k.has_before_acquire() && end_directly(k, r, [&](instant now) {
-        k.lock.is_held();
-        return k.machine.set_aside(now, r->slot, k.leases.uses_since(r), lease_ledger::held(now, r),
-                                   r->owes, thread_that_returns(k, r));
-    });
-}
-
+/// What a direct end did.
 struct passed {
-    detail::waiter* to = nullptr;  // to be notified; null: nothing has changed
+    detail::waiter* to = nullptr;  // to be notified
+    bool aside = false;            // set aside for this thread; else and if `to` is null: nothing
     bool rearm = false;            // the timer; the caller has a reference for that
 };
+
+/// Turns: sets the resource aside for this thread (core/machine_turns.cpp). Not inlined: a coroutine
+/// at the head of the line grants no turns.
+[[gnu::noinline]] passed set_aside(keeper& k, instant now, resource* r) CENOTE_REQUIRES(k.lock) {
+    if (!k.machine.set_aside(now, r->slot, k.leases.uses_since(r), lease_ledger::held(now, r),
+                             r->owes, thread_that_returns(k, r)))
+        return {};
+    k.leases.take_uses(r);
+    bool rearm = k.must_rearm_timer();
+    if (rearm) k.add_ref();  // from here on another borrower may have the resource
+    return {.aside = true, .rearm = rearm};
+}
 
 /// granted(), where the ledger has more to do than for a lease that is passed on. Not inlined:
 /// rare.
@@ -89,20 +94,23 @@ struct passed {
     k.granted(now, r, borrower_of(w));
 }
 
-/// In a full pool where only the line can change: the resource goes to the head of the line.
+/// In a full pool where only the line can change: the resource goes to the head of the line, or is
+/// set aside for this thread.
 passed pass_on(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
     pool_guard here(k.lock);
     if (!may_end_directly(k) || k.has_before_acquire()) return {};
     instant now = k.now_in_order();
     std::uint64_t cookie = 0;
     keeper::changing bracket(k.sequence);
+    if (k.machine.has_thread_at_head()) [[unlikely]] {
+        if (passed aside = set_aside(k, now, r); aside.aside) return aside;
+    }
     std::uint64_t uses = k.leases.uses_since(r);
     if (!k.machine.pass_on(now, r->slot, uses, lease_ledger::held(now, r), r->owes, cookie))
         return {};
     auto* w = std::bit_cast<detail::waiter*>(cookie);
     w->error = {};
     w->got = r;
-    if (k.takes_turns) k.machine.lent_to(now, r->slot, w->holder != 0, w->wants.rank);
     if (!k.leases.passed_on(now, r, uses, *w)) grant(k, now, r, *w);
     else if (k.lane.is_swept()) k.lane.sweep_by(k.machine.look(r->slot).expires_at);
     bool rearm = !k.is_timer_armed_by(k.leases.inspect_at());
@@ -112,18 +120,19 @@ passed pass_on(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
 
 [[gnu::noinline]] bool pass_on_and_notify(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
     passed p = pass_on(k, r);
-    if (p.to == nullptr) return false;
-    p.to->process.store(detail::no_process, std::memory_order_relaxed);
-    p.to->notify();  // from here on the keeper may be gone
+    if (p.to != nullptr) {
+        p.to->process.store(detail::no_process, std::memory_order_relaxed);
+        p.to->notify();  // from here on the keeper may be gone
+    } else if (!p.aside) {
+        return false;
+    }
     if (p.rearm) [[unlikely]]
         rearm_and_drop(k);
     return true;
 }
 
 inline bool release_at_once(keeper& k, resource* r) noexcept CENOTE_EXCLUDES(k.lock) {
-    if (!k.has_waiters()) return put_back(k, r);
-    if (k.takes_turns && set_aside(k, r)) return true;
-    return pass_on_and_notify(k, r);
+    return k.has_waiters() ? pass_on_and_notify(k, r) : put_back(k, r);
 }
 
 // Full requests.

@@ -299,7 +299,7 @@ FAULTS = (
     ("turns_never_end", "A thread has its own back forever.",
      (TURNS, "&& «!ended» && comebacks_.are_likely(lends_)", "true")),
     ("turns_count_on", "A new turn counts on from the last one.",
-     (HEADER, "if (can_.turns == 0) return; «s.turns = 0;»", "")),
+     (HEADER, "priority rank) { «s.turns = 0;»", "")),
     ("turns_ignore_rank", "A thread of lower priority than the head has its own back.",
      (TURNS, "if («rank > line_.first().rank») return no_slot;", "false")),
     ("turns_of_lower_rank_go_on", "A lease of lower priority than the head's is set aside.",
