@@ -34,8 +34,7 @@ void machine::check_express() const {
     ensure(trials_ == 0 && !slots_.surplus(), "14: express knows no trials and no surplus");
     if (!line_.empty()) {
         ensure(full_ && is_full(), "14: with waiters, express is for full pools");
-        ensure(settings_.fairness != fairness::bounded,
-               "14: with waiters, order is strict");
+        ensure(settings_.fairness != fairness::bounded, "14: with waiters, order is strict");
         return;
     }
     ensure(!closed_ && !paused_, "14: a calm pool lends");

@@ -8,11 +8,11 @@
 #include <random>
 #include <string_view>
 
+#include "vocabulary/texts.hpp"
 #include "watch/event_text.hpp"
 #include "watch/json.hpp"
 #include "watch/stats_json.hpp"
 #include "watch/stats_table.hpp"
-#include "vocabulary/texts.hpp"
 
 namespace cenote::detail {
 
