@@ -55,11 +55,17 @@ TEST(allocations, the_keeper_needs_none) {
     EXPECT_EQ(allocations_of(pool), 0u);
 }
 
-TEST(allocations, handing_over_needs_none) {
-    // Two threads and one resource; the holder waits until the other thread is in line.
-    auto pool = make_pool({.max = 1});
-    constexpr int hand_overs = 1'000;
-    auto take_turns = [&](int count, std::atomic<int>& finished) {
+struct handed_over {
+    std::uint64_t allocations;
+    std::uint64_t waited;
+};
+
+constexpr int hand_overs = 1'000;
+
+/// Two threads and one resource; the holder waits until the other thread is in line.
+handed_over hand_over(enum fairness fairness) {
+    auto pool = make_pool({.max = 1, .fairness = fairness});
+    auto lease_often = [&](int count, std::atomic<int>& finished) {
         for (int i = 0; i < count; ++i) {
             auto lease = pool.acquire();
             ++*lease;
@@ -72,9 +78,9 @@ TEST(allocations, handing_over_needs_none) {
     std::atomic<bool> counting{false};
     std::atomic<bool> leave{false};
     auto work = [&] {
-        take_turns(100, warm);
+        lease_often(100, warm);
         while (!counting) std::this_thread::yield();
-        take_turns(hand_overs, done);
+        lease_often(hand_overs, done);
         while (!leave) std::this_thread::yield();
     };
     std::thread one(work);
@@ -89,8 +95,14 @@ TEST(allocations, handing_over_needs_none) {
     leave = true;
     one.join();
     two.join();
-    EXPECT_EQ(after - before, 0u);
-    EXPECT_GE(waited, std::uint64_t{hand_overs}) << "the threads hardly met";
+    return {.allocations = after - before, .waited = waited};
+}
+
+TEST(allocations, handing_over_needs_none) {
+    handed_over strictly = hand_over(fairness::strict);
+    EXPECT_EQ(strictly.allocations, 0u);
+    EXPECT_GE(strictly.waited, std::uint64_t{hand_overs}) << "the threads hardly met";
+    EXPECT_EQ(hand_over(fairness::turns).allocations, 0u);
 }
 
 }  // namespace

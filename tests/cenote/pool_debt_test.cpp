@@ -82,6 +82,7 @@ struct pool_debt : testing::Test {
         how.probe_after_idle = cenote::forever;
         how.sweep_interval = 1h;
         how.reset_after = 50ms;
+        how.fairness = cenote::fairness::strict;  // turns need a clock that moves
         return how;
     }
     /// Uses the pool until its resource is on the shelf.

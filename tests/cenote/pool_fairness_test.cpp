@@ -1,5 +1,7 @@
-// Tests the order of the line: first come, first served, no starvation, no lost wake-up.
+// Tests the order of the line: first come, first served, no starvation, no lost wake-up. See also
+// pool_turns_test.cpp.
 #include <atomic>
+#include <cstddef>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -27,6 +29,10 @@ using support::session;
 using session_pool = cenote::pool<session>;
 
 namespace {
+
+cenote::options strict(std::size_t max) {
+    return {.max = max, .acquire_timeout = plenty, .fairness = cenote::fairness::strict};
+}
 
 /// Waiters that join the line one after the other and record the order of their grants.
 class queue {
@@ -72,7 +78,7 @@ std::vector<int> first(int n) {
 }  // namespace
 
 TEST(pool_fairness, waiters_are_served_in_the_order_of_arrival) {
-    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
+    session_pool pool{connector{server::start()}, strict(1)};
     auto lease = pool.acquire();
     queue line(pool);
     for (int i = 0; i < 8; ++i) ASSERT_TRUE(line.join());
@@ -81,7 +87,7 @@ TEST(pool_fairness, waiters_are_served_in_the_order_of_arrival) {
 }
 
 TEST(pool_fairness, six_workers_in_three_rounds_on_one_resource_are_served_in_perfect_rotation) {
-    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
+    session_pool pool{connector{server::start()}, strict(1)};
     std::vector<int> served;  // guarded by the lease
     auto first = pool.acquire();
     std::vector<std::jthread> workers;
@@ -105,7 +111,7 @@ TEST(pool_fairness, six_workers_in_three_rounds_on_one_resource_are_served_in_pe
 
 TEST(pool_fairness, a_tight_release_and_acquire_loop_cannot_starve_a_parked_waiter) {
     for (int i = 0; i < rounds(50); ++i) {
-        session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
+        session_pool pool{connector{server::start()}, strict(1)};
         auto lease = pool.acquire();
         queue line(pool);
         ASSERT_TRUE(line.join());
@@ -117,7 +123,7 @@ TEST(pool_fairness, a_tight_release_and_acquire_loop_cannot_starve_a_parked_wait
 
 TEST(pool_fairness, try_acquire_never_takes_a_resource_owed_to_a_waiter) {
     for (int i = 0; i < rounds(50); ++i) {
-        session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
+        session_pool pool{connector{server::start()}, strict(1)};
         auto lease = pool.acquire();
         queue line(pool);
         ASSERT_TRUE(line.join());
@@ -131,7 +137,7 @@ TEST(pool_fairness, try_acquire_never_takes_a_resource_owed_to_a_waiter) {
 
 TEST(pool_fairness, all_threads_are_served_under_churn) {
     constexpr int workers = 6;
-    session_pool pool{connector{server::start()}, {.max = 2, .acquire_timeout = plenty}};
+    session_pool pool{connector{server::start()}, strict(2)};
     std::vector<std::uint64_t> count(workers);
     {
         std::vector<std::jthread> threads;
@@ -150,7 +156,7 @@ TEST(pool_fairness, all_threads_are_served_under_churn) {
 
 TEST(pool_fairness, two_returns_serve_two_waiters) {
     for (int i = 0; i < rounds(300); ++i) {
-        session_pool pool{connector{server::start()}, {.max = 2, .acquire_timeout = plenty}};
+        session_pool pool{connector{server::start()}, strict(2)};
         auto one = pool.acquire();
         auto two = pool.acquire();
         queue line(pool);
@@ -165,7 +171,7 @@ TEST(pool_fairness, two_returns_serve_two_waiters) {
 // 1. A finds nothing free. 2. B releases its resource, sees an empty line, and makes the resource
 // idle. 3. A joins the line beside an idle resource, and no thread wakes it.
 TEST(pool_fairness, a_return_racing_an_enqueue_never_leaves_a_waiter_beside_an_idle_resource) {
-    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
+    session_pool pool{connector{server::start()}, strict(1)};
     constexpr int workers = 3;
     std::atomic<int> served{0};
     {
@@ -186,7 +192,7 @@ TEST(pool_fairness, a_return_racing_an_enqueue_never_leaves_a_waiter_beside_an_i
 }
 
 TEST(pool_fairness, a_canceled_waiter_consumes_nothing) {
-    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
+    session_pool pool{connector{server::start()}, strict(1)};
     auto lease = pool.acquire();
     std::stop_source stop;
     queue line(pool);
@@ -200,7 +206,7 @@ TEST(pool_fairness, a_canceled_waiter_consumes_nothing) {
 }
 
 TEST(pool_fairness, a_timed_out_waiter_consumes_nothing) {
-    session_pool pool{connector{server::start()}, {.max = 1, .acquire_timeout = plenty}};
+    session_pool pool{connector{server::start()}, strict(1)};
     auto lease = pool.acquire();
     EXPECT_THROW((void)pool.acquire_for(2ms), cenote::timed_out_error);
     queue line(pool);
@@ -213,7 +219,7 @@ TEST(pool_fairness, a_timed_out_waiter_consumes_nothing) {
 // Grant and cancellation race. With either outcome the second waiter gets the resource.
 TEST(pool_fairness, a_grant_that_raced_a_cancellation_is_passed_on) {
     auto to = server::start();
-    session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty}};
+    session_pool pool{connector{to}, strict(1)};
     for (int i = 0; i < rounds(500); ++i) {
         auto lease = pool.acquire();
         std::stop_source stop;
@@ -231,7 +237,7 @@ TEST(pool_fairness, a_grant_that_raced_a_cancellation_is_passed_on) {
 
 TEST(pool_fairness, a_grant_that_raced_a_timeout_is_passed_on) {
     auto to = server::start();
-    session_pool pool{connector{to}, {.max = 1, .acquire_timeout = plenty}};
+    session_pool pool{connector{to}, strict(1)};
     for (int i = 0; i < rounds(500); ++i) {
         auto lease = pool.acquire();
         std::jthread hasty([&] {
