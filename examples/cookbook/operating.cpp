@@ -141,7 +141,7 @@ void fail_over(cenote::pool<session>& pool, const std::function<void()>& switch_
 void lose_server(cenote::pool<session>& pool, const std::function<bool()>& is_back) {
     pool.deactivate();  // refuses all callers at once, with `unavailable`
     while (!is_back()) std::this_thread::sleep_for(1s);
-    pool.suspect_all();  // each session of before is probed before its next lease
+    pool.suspect_all();  // each old session is probed before its next lease
     pool.activate();
 }
 
@@ -160,7 +160,7 @@ void drill() {
     before.give_back();
     expect(pool.close(1min) == 0, "all leases are back");
     expect(pool.stats().retired(cenote::retire_reason::generation) == 1,
-           "the session of before was replaced");
+           "the old session was replaced");
 
     cenote::pool<session> other{connector{there}, {.max = 2}};
     other.acquire().give_back();
