@@ -16,6 +16,9 @@ namespace cenote {
 
 /// A URL that cannot be used. The text names what is wrong and where. It quotes nothing of the URL
 /// except for the key of a parameter: what looks like a host may be a part of a password.
+///
+/// Other notations, such as `host=db dbname=orders` or `jdbc:postgresql://db/orders`, are answered
+/// with the URL to use instead, which has `***` in place of the password.
 class invalid_url : public std::invalid_argument {
 public:
     using std::invalid_argument::invalid_argument;

@@ -1,4 +1,4 @@
-// The parser of URLs: strict, bounded, and without quotes of its input in error texts.
+// The parser of URLs: strict, bounded, and without quotes of a URL in error texts.
 #include "cenote/url.hpp"
 
 #include <algorithm>
@@ -6,6 +6,8 @@
 #include <charconv>
 #include <limits>
 #include <string.h>
+
+#include "connector/url_notation.hpp"
 
 namespace cenote {
 
@@ -70,7 +72,9 @@ std::string parse_scheme(std::string_view& text) {
     std::string scheme(text.substr(0, colon == text.npos ? 0 : colon));
     bool fits = !scheme.empty() && is_letter(scheme.front()) &&
                 std::ranges::all_of(scheme, [](char c) { return is_word(c) || c == '+'; });
-    if (!fits) refuse("does not begin with a scheme");
+    if (!fits)
+        refuse(
+            "does not begin with a scheme such as postgresql://, mariadb://, redis:// or sqlite:");
     for (char& c : scheme)
         if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
     text.remove_prefix(colon + 1);
@@ -157,6 +161,8 @@ void parse_parameters(std::string_view text, url& into) {
 }  // namespace
 
 url url::parse(std::string_view text) {
+    if (std::string found = connector_detail::answer_to_other_notation(text); !found.empty())
+        throw invalid_url("cenote: " + found);
     check_bytes(text);
     url u;
     u.scheme = parse_scheme(text);
@@ -166,6 +172,7 @@ url url::parse(std::string_view text) {
         text.remove_prefix(2);
         authority = cut(text, "/?");
     }
+    if (!u.has_authority && text.find('@') != text.npos) refuse("has no // after its scheme");
     if (text.find('@') != text.npos) refuse("has an '@' after its host: percent-encode it");
     parse_authority(authority, u);
     u.path = decode(cut(text, "?"), "path");
