@@ -1,5 +1,6 @@
 // The command as a whole: help, errors, colors, completion, progress.
 #include <boost/json/parse.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,8 @@ TEST(command_test, help_lists_the_subcommands_and_each_has_its_own) {
     tools::output said = tools::cenote({"--help"});
     EXPECT_EQ(said.code, 0);
     EXPECT_EQ(said.err, "");
-    EXPECT_THAT(subcommands(), testing::IsSupersetOf({"demo", "doctor", "sim", "completion"}));
+    EXPECT_THAT(subcommands(),
+                testing::IsSupersetOf({"demo", "doctor", "sim", "completion", "help"}));
     for (const std::string& name : subcommands()) {
         tools::output help = tools::cenote({name, "--help"});
         EXPECT_EQ(help.code, 0) << name;
@@ -42,6 +44,59 @@ TEST(command_test, help_lists_the_subcommands_and_each_has_its_own) {
             longest = std::max(
                 longest, terminal::columns_of(std::string_view(help.out).substr(at, end - at)));
         EXPECT_LE(longest, 100u) << name << "\n" << help.out;
+        // For man pages, too.
+        EXPECT_THAT(help.out, HasSubstr("\nExamples:\n  ")) << name;
+        EXPECT_THAT(help.out, HasSubstr("\nExit status:\n  0    ")) << name;
+    }
+}
+
+TEST(command_test, help_of_a_subcommand_has_three_spellings) {
+    for (const std::string& name : subcommands()) {
+        tools::output help = tools::cenote({"help", name});
+        EXPECT_EQ(help.code, 0) << name;
+        EXPECT_EQ(help.err, "");
+        EXPECT_EQ(help.out, tools::cenote({name, "--help"}).out) << name;
+        EXPECT_EQ(help.out, tools::cenote({name, "help"}).out) << name;
+    }
+    EXPECT_EQ(tools::cenote({"help"}).out, tools::cenote({"--help"}).out);
+    EXPECT_THAT(tools::cenote({"help", "urls"}).out, HasSubstr("postgresql://user:password@host"));
+}
+
+TEST(command_test, help_refuses_an_unknown_topic) {
+    tools::output said = tools::cenote({"help", "docter"});
+    EXPECT_EQ(said.code, 2);
+    EXPECT_EQ(said.out, "");
+    EXPECT_THAT(said.err, StartsWith("cenote: there is no help topic 'docter'; did you mean "
+                                     "'doctor'?\n  Topics: "));
+    EXPECT_THAT(said.err, HasSubstr("help, urls.\n"));
+    said = tools::cenote({"help", "doctor", "bench"});
+    EXPECT_EQ(said.code, 2);
+    EXPECT_THAT(said.err, StartsWith("cenote: help takes one topic\n"));
+}
+
+/// What the program prints on a terminal with so many columns, with lines that end with "\n".
+std::string on_terminal(int columns, const std::string& command) {
+    std::string all =
+        tools::program({"/usr/bin/script", "-qec",
+                        "stty cols " + std::to_string(columns) + "; TERM=xterm " + command,
+                        "/dev/null"})
+            .wait()
+            .out;
+    std::erase(all, '\r');
+    return all;
+}
+
+TEST(command_test, help_fits_a_narrow_terminal) {
+    for (const std::string& name : subcommands()) {
+        std::string help = on_terminal(50, CENOTE_COMMAND " help " + name);
+        EXPECT_THAT(help, HasSubstr("Exit status:"));
+        std::istringstream lines(help);
+        for (std::string line; std::getline(lines, line);) {
+            // An example is copied to a command line, so it stays one line.
+            if (!line.starts_with("  cenote ") && !line.starts_with("  source ")) {
+                EXPECT_LE(terminal::columns_of(line), 50u) << name << "\n" << line;
+            }
+        }
     }
 }
 
@@ -59,14 +114,35 @@ TEST(command_test, reports_usage_errors_in_two_lines_and_returns_2) {
         {{}, "cenote: no subcommand given\n"},
         {{"docter"}, "cenote: unknown subcommand 'docter'; did you mean 'doctor'?\n"},
         {{"xylophone"}, "cenote: unknown subcommand 'xylophone'\n"},
-        {{"doctor"}, "cenote: URL is required\n"},
-        {{"doctor", "sqlite:x", "--foo"},
-         "cenote: The following argument was not expected: --foo\n"},
+        {{"-x"}, "cenote: unknown option -x\n"},
+        {{"doctor"}, "cenote: the argument URL is missing\n"},
+        {{"doctor", "--version"}, "cenote: unknown option --version\n"},
+        {{"doctor", "sqlite:x", "--foo"}, "cenote: unknown option --foo\n"},
+        {{"doctor", "sqlite:x", "--proceses=3"},
+         "cenote: unknown option --proceses; did you mean --processes?\n"},
+        {{"doctor", "sqlite:x", "sqlite:y"},
+         "cenote: doctor takes only the argument URL, and options\n"},
+        {{"sim", "7"}, "cenote: sim takes options only\n"},
         {{"doctor", "sqlite:x", "--idle", "soon"},
-         "cenote: 'soon' is not a duration: use 250ms, 5s, 2min or 1h\n"},
+         "cenote: --idle must be a duration such as 250ms, 5s, 2min or 1h, not 'soon'\n"},
+        {{"doctor", "sqlite:x", "--timeout"}, "cenote: --timeout needs a value: TIME\n"},
+        {{"doctor", "sqlite:x", "--max", "0"},
+         "cenote: --max must be a whole number from 1 to 1000000, not '0'\n"},
+        {{"doctor", "sqlite:x", "--color", "blue"},
+         "cenote: --color must be auto, always or never, not 'blue'\n"},
+        {{"doctor", "redis://h", "--ask-password", "--password-file", "x"},
+         "cenote: --password-file and --ask-password cannot be combined\n"},
+        {{"bench", "--rate", "fast"}, "cenote: --rate must be from 0.001 to 1000000, not 'fast'\n"},
+        {{"bench", "--max", "four"}, "cenote: --max must be a list of sizes such as 8 or 4,8,16\n"},
+        {{"sim", "--seed", "x"}, "cenote: --seed must be a whole number, not 'x'\n"},
+        {{"sim", "--only", "slot"}, "cenote: --only needs a value: KIND NUMBER\n"},
+        {{"sim", "--only", "waiter", "1"},
+         "cenote: --only must be borrower, gatherer or slot and a number, not 'waiter 1'\n"},
+        {{"sim", "--replay", "/nowhere"},
+         "cenote: cannot read the file /nowhere: No such file or directory\n"},
         {{"doctor", "sqlite:x", "--timeout", "0"},
          "cenote: --timeout must be between 1ms and 10min\n"},
-        {{"completion", "csh"}, "cenote: SHELL: csh not in {bash,zsh,fish}\n"},
+        {{"completion", "csh"}, "cenote: SHELL must be bash, zsh or fish, not 'csh'\n"},
     };
     for (const auto& [arguments, error] : cases) {
         tools::output said = tools::cenote(arguments);
@@ -104,11 +180,89 @@ TEST(command_test, prints_no_password_in_any_error) {
              {"size", url, url},
              {"size", "--up-to", url},
              {"sim", url},
-             {"completion", url}}) {
+             {"completion", url},
+             {"help", url},
+             {"help", url, url},
+             {"doctor", "host=db dbname=orders user=app password=S3CRET"},
+             {"doctor", "--max", "host=db password=S3CRET"},
+             {"doctor", "host=db", "user=app", "password=S3CRET", "--nonsense"},
+             {"doctor", "Server=db;Uid=app;Pwd=S3CRET", "Server=db;Uid=app;Pwd=S3CRET"},
+             {"sim", "--replay", "host=db password=S3CRET"},
+             {"doctor", "redis://db", "-a", "S3CRET"},
+             {"doctor", "redis-cli", "-h", "db", "-a", "S3CRET"},
+             {"doctor", "mysql", "-h", "db", "-uapp", "-pS3CRET", "orders"},
+             {"doctor", "mysql", "-h", "db", "-u", "app", "-p", "S3CRET"},
+             {"bench", "-pS3CRET"},
+             {"bench", "--password=S3CRET"},
+             {"size", "postgresql://app@db/x", "S3CRET"}}) {
         tools::output said = tools::cenote(arguments);
         EXPECT_NE(said.code, 0) << arguments.back();
         EXPECT_NE(said.err, "");
         EXPECT_THAT(said.err + said.out, Not(HasSubstr("S3CRET"))) << arguments.back();
+    }
+}
+
+TEST(command_test, answers_other_notations_with_the_url) {
+    struct {
+        std::vector<std::string> arguments;
+        std::string url;
+    } const cases[] = {
+        {{"host=db dbname=orders user=app password=x"}, "postgresql://app:***@db/orders"},
+        // Without quotes.
+        {{"host=db", "dbname=orders", "user=app"}, "postgresql://app@db/orders"},
+        {{"Server=db;Uid=app;Pwd=x;Database=orders"}, "mariadb://app:***@db/orders"},
+        {{"jdbc:mariadb://db/orders?user=app"}, "mariadb://app@db/orders"},
+        {{"postgresql+psycopg2://app:x@db/orders"}, "postgresql://app:***@db/orders"},
+        {{"db.example.com:5432"}, "postgresql://USER@db.example.com:5432/DATABASE"},
+        {{"redis-cli -h db -a x"}, "redis://:***@db"},
+        {{"redis-cli", "-h", "db", "-a", "x"}, "redis://:***@db"},
+        {{"psql", "-h", "db", "-U", "app", "orders"}, "postgresql://app@db/orders"},
+        {{"/var/lib/orders.db"}, "sqlite:/var/lib/orders.db"},
+    };
+    for (const auto& [arguments, url] : cases)
+        for (const char* name : {"doctor", "bench", "size", "demo"}) {
+            std::vector<std::string> all{name};
+            all.insert(all.end(), arguments.begin(), arguments.end());
+            tools::output said = tools::cenote(all);
+            EXPECT_EQ(said.code, 2) << name << " " << arguments[0];
+            EXPECT_THAT(said.err, testing::ContainsRegex("cenote: this is .*; use ")) << said.err;
+            EXPECT_THAT(said.err, HasSubstr("use " + url + "\n")) << said.err;
+            EXPECT_EQ(said.out, "");
+        }
+    // Also if the password comes from elsewhere.
+    EXPECT_THAT(tools::cenote({"doctor", "host=db user=app", "--password-file", "/dev/null"}).err,
+                HasSubstr("use postgresql://app@db/DATABASE"));
+}
+
+TEST(command_test, an_unreachable_server_is_a_case_for_the_doctor) {
+    for (const char* name : {"bench", "size", "demo"}) {
+        tools::output said = tools::cenote({name, "postgresql://app:S3CRET@127.0.0.1:1/orders"});
+        EXPECT_EQ(said.code, 1);
+        EXPECT_THAT(said.err, HasSubstr("Connection refused"));
+        EXPECT_THAT(said.err,
+                    testing::EndsWith("\n  Run 'cenote doctor URL' to find the cause.\n"));
+    }
+}
+
+tools::output in_shell(const std::string& script) {
+    return tools::program({"/bin/bash", "-c", script}).wait();
+}
+
+TEST(command_test, a_closed_pipe_ends_it_without_a_word) {
+    tools::output said =
+        in_shell(CENOTE_COMMAND " sim --steps 1000000 | head -1; echo ${PIPESTATUS[0]}");
+    EXPECT_THAT(said.out, testing::MatchesRegex("seed 0: [^\n]*\n141\n"));
+    EXPECT_EQ(said.err, "");
+    said = in_shell(CENOTE_COMMAND " doctor 'sqlite:pipe?mode=memory' > >(exec true); echo $?");
+    EXPECT_EQ(said.err, "");
+}
+
+TEST(command_test, a_full_disk_is_a_failure) {
+    for (const char* arguments : {"sim", "--help", "help doctor", "completion bash",
+                                  "doctor 'sqlite:full?mode=memory' --json"}) {
+        tools::output said = in_shell(std::string(CENOTE_COMMAND " ") + arguments + " > /dev/full");
+        EXPECT_EQ(said.code, 1) << arguments;
+        EXPECT_THAT(said.err, StartsWith("cenote: cannot write the output")) << arguments;
     }
 }
 
@@ -194,6 +348,8 @@ TEST(command_test, bash_completes_subcommands_options_and_values) {
     EXPECT_EQ(completed("cenote doctor --color ''", 3), "auto always never\n");
     EXPECT_EQ(completed("cenote doctor sqlite:x --color a", 4), "auto always\n");
     EXPECT_EQ(completed("cenote completion z", 2), "zsh\n");
+    EXPECT_EQ(completed("cenote help do", 2), "doctor\n");
+    EXPECT_EQ(completed("cenote help u", 2), "urls\n");
     EXPECT_EQ(completed("cenote sim --seed ''", 3), "\n");
     EXPECT_THAT(completed("cenote sim --replay /et", 3), HasSubstr("/etc"));
     EXPECT_THAT(completed("cenote sim --", 2), Not(HasSubstr("--max-lifetime")));

@@ -118,6 +118,19 @@ TEST(demo, drops_its_tables_at_the_end) {
     }
 }
 
+// Before, the next line of output killed the demo, which left its tables and its folder behind.
+TEST(demo, drops_its_tables_if_its_output_is_closed) {
+    support::sqlite_file file;
+    auto said = tools::program({"/bin/bash", "-c",
+                                CENOTE_COMMAND " demo '" + file.url() +
+                                    "' --stay --clients 4 | head -1; exit ${PIPESTATUS[0]}"})
+                    .wait();
+    EXPECT_EQ(said.code, 141) << said.err;
+    EXPECT_EQ(said.err, "");
+    auto db = cenote::database::direct(file.url());
+    EXPECT_EQ(db.query("SELECT count(*) FROM sqlite_master").scalar<int>(), 0);
+}
+
 TEST(demo, rejects_invalid_arguments) {
     EXPECT_EQ(tools::cenote({"demo", "--for", "-1s"}).code, 2);
     EXPECT_EQ(tools::cenote({"demo", "--for", "1ms"}).code, 2);

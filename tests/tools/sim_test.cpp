@@ -1,4 +1,4 @@
-// cenote sim: the same run as cenote-sim has, told in words.
+// cenote sim: the same run as cenote-sim has, printed in words.
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
 #include <string>
@@ -68,7 +68,7 @@ TEST(sim_test, tells_a_run_in_words) {
     tools::output told = tools::cenote({"sim", "--seed", "109", "--steps", "16"});
     EXPECT_THAT(told.out,
                 testing::StartsWith("seed 109: max 3; 4 borrowers, 4 of them coroutines"));
-    EXPECT_THAT(told.out, HasSubstr("[+..]        1 waiting  borrower 0 acquires (waits for ever) "
+    EXPECT_THAT(told.out, HasSubstr("[+..]        1 waiting  borrower 0 acquires (waits forever) "
                                     "→ in line, 1st; slot 0 opens\n"));
     EXPECT_THAT(told.out,
                 HasSubstr("[#..]        0 waiting  the open of slot 0 succeeds → borrower 0 gets "

@@ -125,12 +125,20 @@ TEST(terminal_test, printable_removes_control_characters) {
     EXPECT_EQ(terminal::printable("\xc2"), "\xc2");
 }
 
+TEST(terminal_test, texts_are_cut_between_characters) {
+    EXPECT_EQ(terminal::cut("p99 12 µs", 8), "p99 12 µ");
+    EXPECT_EQ(terminal::cut("p99 12 µs", 7), "p99 12 ");
+    EXPECT_EQ(terminal::cut("short", 8), "short");
+}
+
 TEST(terminal_test, durations_are_parsed_and_printed) {
     EXPECT_EQ(command::parse_duration("250ms"), 250ms);
     EXPECT_EQ(command::parse_duration("5"), 5s);
     EXPECT_EQ(command::parse_duration("1.5s"), 1500ms);
     EXPECT_EQ(command::parse_duration("2min"), 2min);
     EXPECT_EQ(command::parse_duration("1h"), 1h);
+    for (const char* small : {"1.5us", "1.5µs", "1.5\u03bcs"})
+        EXPECT_EQ(command::parse_duration(small), 1500ns) << small;
     for (const char* wrong : {"", "s", "5x", "-1s", "5 s", "nan", "inf", "1e300h", "5ss"})
         EXPECT_THROW(command::parse_duration(wrong), std::invalid_argument) << wrong;
     EXPECT_EQ(command::in_words(0ns), "0 µs");
@@ -145,6 +153,8 @@ TEST(terminal_test, durations_are_parsed_and_printed) {
     EXPECT_EQ(command::in_words(5min), "5 min");
     EXPECT_EQ(command::in_words(-90s), "-90 s");
     EXPECT_EQ(command::in_words(72h), "3 days");
+    EXPECT_EQ(command::seconds_in_words(1e-5), "10 µs");
+    EXPECT_EQ(command::seconds_in_words(0.1), "100 ms");
 }
 
 TEST(terminal_test, documents_are_indented_json) {

@@ -10,6 +10,8 @@
 #include <CLI/CLI.hpp>
 
 #include "bench_report.hpp"
+#include "checks.hpp"
+#include "help.hpp"
 #include "load.hpp"
 #include "target.hpp"
 
@@ -56,7 +58,9 @@ findings measure(const settings& how, const terminal::interruption& interrupted)
             bar.at((done + share) / all, "max " + std::to_string(max));
         });
         if (r.failures > 0 && r.leases == 0)
-            throw command::failure("the statement failed: " + r.first_failure);
+            throw command::failure(
+                "the statement failed: " + command::without_prefix(r.first_failure),
+                how.statement.empty() ? "" : "--statement takes SQL without parameters.");
         // Skip a size that was interrupted before the first lease.
         if (r.seconds > 0 && (r.leases > 0 || !r.interrupted)) f.all.push_back({max, std::move(r)});
     }
@@ -70,7 +74,7 @@ std::vector<std::size_t> parse_sizes(std::string_view text) {
         std::size_t size = 0;
         auto [next, error] = std::from_chars(at, end, size);
         if (error != std::errc() || (next != end && *next != ','))
-            throw CLI::ValidationError("--max", "use a list of sizes such as 8 or 4,8,16");
+            throw CLI::ValidationError("--max", "must be a list of sizes such as 8 or 4,8,16");
         all.push_back(size);
         at = next;
         if (at == end) return all;
@@ -85,7 +89,7 @@ void check(const settings& how) {
                                            std::to_string(max));
     if (how.loops == 0 && how.concurrency > 2000)
         throw command::wrong_arguments("--concurrency must be at most 2000 without --threads",
-                                       "With --threads N borrowers are coroutines.");
+                                       "With --threads N the borrowers are coroutines.");
 }
 
 }  // namespace
@@ -104,25 +108,29 @@ CLI::App* add_to(CLI::App& app, settings& into) {
         ->option_text("LIST=" + std::to_string(into.sizes.front()));
     options->add_option("--concurrency", into.concurrency, "Number of borrowers")
         ->capture_default_str()
-        ->check(CLI::Range(1, 100'000));
+        ->check(command::from_to(1, 100'000));
     options
         ->add_option("--threads", into.loops,
                      "Run the borrowers as coroutines on this many threads. Default: each borrower "
                      "is a thread")
-        ->check(CLI::Range(1, 64));
+        ->check(command::from_to(1, 64));
     options
         ->add_option("--rate", into.rate,
-                     "Arrivals per second. Default: each borrower starts again immediately")
-        ->check(CLI::Range(1e-3, 1e6));
+                     "Arrivals per second. Default: each borrower starts again as soon as it is "
+                     "done")
+        ->check(command::from_to(1e-3, 1e6));
     command::add_duration(*options, "--hold", into.hold,
-                          "How long a lease is held after its statement");
-    command::add_duration(*options, "--duration", into.duration,
-                          "Duration for each size (default 5s)");
+                          "How long a lease is held after its statement")
+        ->option_text("TIME=0");
+    command::add_duration(*options, "--duration", into.duration, "How long each size is measured")
+        ->option_text("TIME=5s");
     command::add_duration(*options, "--warm-up", into.warm_up,
-                          "Time before results count (default 500ms)");
+                          "How long the load runs before it is measured, for each size")
+        ->option_text("TIME=500ms");
     command::add_duration(*options, "--acquire-timeout", into.acquire_timeout,
-                          "Timeout of an acquire (default 5s)");
-    options->add_option("--seed", into.seed, "Seed of arrivals and of --mix")
+                          "How long a borrower waits for a lease before it is refused")
+        ->option_text("TIME=5s");
+    options->add_option("--seed", into.seed, "Seed of the random arrivals and of --mix")
         ->capture_default_str();
     options->add_option("--json-file", into.json_file, "Write the JSON document to this file")
         ->option_text("FILE");
@@ -130,13 +138,21 @@ CLI::App* add_to(CLI::App& app, settings& into) {
         ->option_text("FILE");
     command::add_password(*options, into.password);
     command::add_look(*options, into.look);
-    options->footer(
+    command::add_footer(
+        *options,
         "Examples:\n"
         "  cenote bench --max 2,4,8,16 --html bench.html\n"
         "  cenote bench postgresql://app@db/orders --concurrency 200 --threads 4\n"
         "  cenote bench postgresql://app@db/orders --rate 500 --hold 3ms --max 8\n"
         "  cenote bench sqlite:/var/lib/orders.db --statement 'SELECT count(*) FROM orders'\n"
-        "Ctrl-C ends it early and prints the results so far.");
+        "\n"
+        "Ctrl-C ends the run early and prints the results so far.\n",
+        {{command::fine, "all statements succeeded"},
+         {command::failed,
+          "a statement failed, no borrower got a lease, or the server cannot be "
+          "reached"},
+         {command::wrong_usage, "invalid arguments; nothing was done"},
+         {command::interrupted, "interrupted; the results are incomplete"}});
     return options;
 }
 

@@ -7,6 +7,7 @@
 #include <boost/json/object.hpp>
 #include <cmath>
 #include <numeric>
+#include <string_view>
 
 #include "chart.hpp"
 #include <cenote/error.hpp>
@@ -102,8 +103,8 @@ std::string troubles(const outcome& one) {
         s += "  " + std::to_string(r.unserved) +
              " arrivals found no free borrower: raise --concurrency or lower --rate\n";
     if (r.failures > 0)
-        s += "  failed " + std::to_string(r.failures) +
-             " times, first with: " + terminal::printable(r.first_failure) + "\n";
+        s += "  failed " + std::to_string(r.failures) + " times, first with: " +
+             terminal::printable(command::without_prefix(r.first_failure)) + "\n";
     return s;
 }
 
@@ -125,7 +126,7 @@ std::string comparison(const findings& f, const terminal::palette& paint) {
     double most = std::max(fastest(f).seen.throughput(), 1e-9);
     for (const outcome& one : f.all) {
         const load::result& r = one.seen;
-        std::string bar = terminal::bar(r.throughput() / most, 24);
+        std::string bar = terminal::bar(r.throughput() / most, terminal::width() < 80 ? 8 : 24);
         t.add({std::to_string(one.max), per_second(r.throughput()),
                &one == &fastest(f) ? paint(tint::green, bar) : bar, in_words(r.wait.quantile(0.99)),
                in_words(r.total.quantile(0.5)), in_words(r.total.quantile(0.99)),
@@ -136,7 +137,7 @@ std::string comparison(const findings& f, const terminal::palette& paint) {
 
 // The page.
 
-std::string throughput_chart(const findings& f) {
+chart::lines throughput_chart(const findings& f) {
     chart::lines c;
     c.title = "Throughput";
     c.y_title = "leases per second";
@@ -149,27 +150,29 @@ std::string throughput_chart(const findings& f) {
     std::sort(s.points.begin(), s.points.end());
     std::sort(c.x_ticks.begin(), c.x_ticks.end());
     c.all.push_back(s);
-    return chart::svg(c);
+    return c;
 }
 
 /// Durations by percentile; the x axis is 1 / (1 - percentile), so that the tail has room.
-std::string percentile_chart(const findings& f, const char* title, times load::result::* which) {
+chart::lines percentile_chart(const findings& f, const char* title, times load::result::* which) {
     chart::lines c;
     c.title = title;
-    c.y_title = "milliseconds";
+    c.y_title = "time, logarithmic";
     c.x_title = "percentile";
     c.log_y = true;
+    c.y_text = command::seconds_in_words;
+    c.x_text = [](double x) { return load::decimal(100 * (1 - 1 / x), x < 100 ? 0 : 1) + " %"; };
     for (const outcome& one : f.all) {
         chart::series s{"max " + std::to_string(one.max), {}};
         for (double x = 1.25; x < 1100; x *= std::pow(10.0, 0.1)) {
             // Less than 10 µs makes no difference to a user.
-            double ms = 1e3 * in_seconds((one.seen.*which).quantile(1 - 1 / x));
-            s.points.emplace_back(x, std::max(ms, 1e-2));
+            double time = in_seconds((one.seen.*which).quantile(1 - 1 / x));
+            s.points.emplace_back(x, std::max(time, 1e-5));
         }
         c.all.push_back(s);
     }
     c.x_ticks = {{2, "50 %"}, {10, "90 %"}, {100, "99 %"}, {1000, "99.9 %"}};
-    return chart::svg(c);
+    return c;
 }
 
 std::string card(const std::string& value, const std::string& what) {
@@ -177,35 +180,73 @@ std::string card(const std::string& value, const std::string& what) {
            "</span></div>\n";
 }
 
-std::string html_row(const std::vector<std::string>& row, const char* tag) {
+/// A column of the table: on a wide page its title is below that of its group.
+struct column {
+    const char* group;
+    const char* title;
+};
+constexpr std::array<column, 12> columns = {{{"", "max"},
+                                             {"", "leases"},
+                                             {"wait", "p50"},
+                                             {"wait", "p99"},
+                                             {"hold", "p50"},
+                                             {"hold", "p99"},
+                                             {"total", "p50"},
+                                             {"total", "p90"},
+                                             {"total", "p99"},
+                                             {"total", "p99.9"},
+                                             {"total", "max"},
+                                             {"", "refused"}}};
+
+std::string html_heading() {
+    std::string groups = "<tr>", titles = "<tr>";
+    for (std::size_t i = 0; i < columns.size();) {
+        std::string_view group = columns[i].group;
+        std::size_t end = i;
+        for (; end < columns.size() && columns[end].group == group; ++end)
+            titles += std::string("<th>") + columns[end].title + "</th>";
+        groups += "<th colspan=\"" + std::to_string(end - i) + "\">" + std::string(group) + "</th>";
+        i = end;
+    }
+    return "<thead>\n" + groups + "</tr>\n" + titles + "</tr>\n</thead>\n";
+}
+
+/// Each cell has its title as an attribute, for narrow pages without a heading.
+std::string html_row(const std::array<std::string, columns.size()>& row) {
     std::string s = "<tr>";
-    for (const std::string& one : row)
-        s += std::string("<") + tag + ">" + chart::escaped(one) + "</" + tag + ">";
+    for (std::size_t i = 0; i < row.size(); ++i) {
+        std::string title = columns[i].group;
+        title += (title.empty() ? "" : " ") + std::string(columns[i].title);
+        s += "<td data-title=\"" + title + "\">" + chart::escaped(row[i]) + "</td>";
+    }
     return s + "</tr>\n";
 }
 
 std::string html_table(const findings& f) {
-    std::string s = "<div class=\"scroll\"><table>\n";
-    s += html_row({"max", "leases", "wait p50", "p99", "hold p50", "p99", "total p50", "p90", "p99",
-                   "p99.9", "max", "refused"},
-                  "th");
+    std::string s = "<table>\n" + html_heading() + "<tbody>\n";
     for (const outcome& one : f.all) {
         const load::result& r = one.seen;
         auto q = [](const times& t, double of) { return in_words(t.quantile(of)); };
         s += html_row({std::to_string(one.max), per_second(r.throughput()), q(r.wait, 0.5),
                        q(r.wait, 0.99), q(r.hold, 0.5), q(r.hold, 0.99), q(r.total, 0.5),
                        q(r.total, 0.9), q(r.total, 0.99), q(r.total, 0.999),
-                       in_words(r.total.max()), std::to_string(refusals(r))},
-                      "td");
+                       in_words(r.total.max()), std::to_string(refusals(r))});
     }
-    return s + "</table></div>\n";
+    return s + "</tbody>\n</table>\n";
+}
+
+/// Twice, because text in a scaled chart would be too small on a phone.
+std::string html_chart(chart::lines c) {
+    std::string s = "<div class=\"panel wide\">\n" + chart::svg(c) + "</div>\n";
+    c.width = 340;
+    return s + "<div class=\"panel narrow\">\n" + chart::svg(c) + "</div>\n";
 }
 
 constexpr const char* page_style = R"(
 * { box-sizing: border-box; }
 html { color-scheme: light dark; }
-body { margin: 0 auto; max-width: 960px; padding: 32px 20px 48px; background: var(--ground);
-  color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
+body { margin: 0 auto; max-width: 1120px; padding: 32px 20px 48px; background: var(--ground);
+  color: var(--ink); font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
 h1 { margin: 0; font-size: 26px; } p { margin: 4px 0 0; color: var(--dim); }
 .cards { display: flex; flex-wrap: wrap; gap: 12px; margin: 24px 0; }
 .card { flex: 1 1 150px; padding: 14px 16px; border: 1px solid var(--grid); border-radius: 10px; }
@@ -213,11 +254,29 @@ h1 { margin: 0; font-size: 26px; } p { margin: 4px 0 0; color: var(--dim); }
 .card span { color: var(--dim); font-size: 14px; }
 .panel { margin: 20px 0; padding: 18px; border: 1px solid var(--grid); border-radius: 10px; }
 .panel .chart { display: block; width: 100%; height: auto; }
-.scroll { overflow-x: auto; }
+.narrow { display: none; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
-th, td { padding: 7px 10px; text-align: right; white-space: nowrap;
-  font-variant-numeric: tabular-nums; border-bottom: 1px solid var(--grid); }
+th, td { padding: 7px 8px; text-align: right; white-space: nowrap;
+  font-variant-numeric: tabular-nums; }
 th { color: var(--dim); font-weight: 500; }
+tr:first-child th { padding-bottom: 0; text-align: center; }
+tbody td { border-top: 1px solid var(--grid); }
+@media (max-width: 1100px) {
+  thead { display: none; }
+  table, tbody { display: block; }
+  tr { display: grid; grid-template-columns: repeat(auto-fill, minmax(96px, 1fr)); gap: 8px 12px;
+    padding: 12px 0; }
+  tr + tr { border-top: 1px solid var(--grid); }
+  tbody td { display: block; padding: 0; border: none; text-align: left; }
+  tbody td:first-child { grid-column: 1 / -1; font-weight: 600; }
+  td::before { content: attr(data-title); display: block; color: var(--dim); font-size: 13px; }
+}
+@media (max-width: 640px) {
+  body { padding: 20px 12px 32px; }
+  .panel { padding: 12px; }
+  .wide { display: none; }
+  .narrow { display: block; }
+}
 .warning { margin: 16px 0; padding: 10px 14px; border-left: 4px solid var(--c1); }
 )";
 
@@ -290,19 +349,18 @@ std::string to_html(const settings& how, const findings& f) {
     s += "<h1>cenote bench</h1>\n<p>" + chart::escaped(f.server) + "</p>\n<p>" +
          chart::escaped(describe(how)) + "</p>\n";
     if (f.interrupted) s += "<div class=\"warning\">" + std::string(interrupted) + "</div>\n";
+    std::string warnings;
     for (const outcome& one : f.all)
         if (std::string t = troubles(one); !t.empty())
-            s += "<div class=\"warning\">max " + std::to_string(one.max) + ": " +
-                 chart::escaped(t) + "</div>\n";
+            warnings +=
+                "<div>max " + std::to_string(one.max) + ": " + chart::escaped(t) + "</div>\n";
+    if (!warnings.empty()) s += "<div class=\"warning\">\n" + warnings + "</div>\n";
     if (!f.all.empty()) {
         s += html_cards(f);
-        auto panel = [&](const std::string& what) {
-            s += "<div class=\"panel\">\n" + what + "</div>\n";
-        };
-        if (f.all.size() > 1) panel(throughput_chart(f));
-        panel(percentile_chart(f, "Total time", &load::result::total));
-        panel(percentile_chart(f, "Wait for a lease", &load::result::wait));
-        panel(html_table(f));
+        if (f.all.size() > 1) s += html_chart(throughput_chart(f));
+        s += html_chart(percentile_chart(f, "Total time", &load::result::total));
+        s += html_chart(percentile_chart(f, "Wait for a lease", &load::result::wait));
+        s += "<div class=\"panel\">\n" + html_table(f) + "</div>\n";
     }
     return s + "</body>\n</html>\n";
 }

@@ -33,9 +33,10 @@ namespace command {
 /// The exit status of the program.
 enum exit_code : int {
     fine = 0,
-    failed = 1,         ///< The subcommand failed or found a problem.
-    wrong_usage = 2,    ///< The arguments were invalid; nothing was done.
-    interrupted = 130,  ///< Ctrl-C, SIGTERM or SIGHUP ended the subcommand early.
+    failed = 1,           ///< The subcommand failed or found a problem.
+    wrong_usage = 2,      ///< The arguments were invalid; nothing was done.
+    interrupted = 130,    ///< Ctrl-C, SIGTERM or SIGHUP ended the subcommand early.
+    output_closed = 141,  ///< The program that reads the output has ended, as `head` does.
 };
 
 /// A registered subcommand.
@@ -93,14 +94,19 @@ CLI::Option* add_duration(CLI::App& subcommand, const std::string& name,
                           std::chrono::nanoseconds& into, const std::string& description);
 /// Throws std::invalid_argument.
 std::chrono::nanoseconds parse_duration(std::string_view text);
+/// An error of the library without the "cenote: " in front, for a text that already has it.
+std::string without_prefix(std::string text);
+
 /// At most three significant digits: "0.25 µs", "1.25 ms", "90 s", "5 min", "2 h", "-3 s".
 std::string in_words(std::chrono::nanoseconds time);
+std::string seconds_in_words(double seconds);
 double in_seconds(std::chrono::nanoseconds time);
 
-/// A command-line argument without its password: only the scheme of a URL, and only the part from
-/// the last '@' of an argument that looks like a fragment of a URL.
+/// A command-line argument without its password: only the scheme of a URL, only the part up to
+/// `password=`, and only the part from the last '@' of what looks like a fragment of a URL.
 std::string redacted(std::string_view argument);
-/// The text without the passwords of these arguments and without anything between `://` and '@'.
+/// The text without the passwords of these arguments and without anything between `://` and '@'
+/// but a user name, alone or with `:***`.
 std::string without_passwords(std::string text, const std::vector<std::string>& arguments);
 
 /// An output file that is opened before a measurement starts, so that a wrong path costs no
@@ -121,6 +127,9 @@ private:
     std::ofstream file_;
     bool is_new_and_empty_ = false;
 };
+
+/// Throws failure if something could not be written to stdout.
+void check_output();
 
 /// Prints the indented document to stdout.
 void print_json(const boost::json::value& document);

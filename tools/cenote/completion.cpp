@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "checks.hpp"
 #include "command.hpp"
 #include "help.hpp"
 
@@ -234,12 +235,15 @@ CLI::App* add_to(CLI::App& app, settings& into) {
         "completion", "Prints a shell script that completes subcommands and options.");
     options->add_option("SHELL", into.shell, "bash, zsh or fish")
         ->required()
-        ->check(CLI::IsMember({"bash", "zsh", "fish"}))
+        ->check(command::one_of({"bash", "zsh", "fish"}))
         ->option_text("bash|zsh|fish");
-    options->footer(
-        "bash: source <(cenote completion bash)\n"
-        "zsh:  source <(cenote completion zsh)\n"
-        "fish: cenote completion fish | source");
+    command::add_footer(*options,
+                        "Examples:\n"
+                        "  source <(cenote completion bash)    in ~/.bashrc\n"
+                        "  source <(cenote completion zsh)     in ~/.zshrc, after compinit\n"
+                        "  cenote completion fish | source     in ~/.config/fish/config.fish\n",
+                        {{command::fine, "the script was printed"},
+                         {command::wrong_usage, "invalid arguments; nothing was done"}});
     return options;
 }
 

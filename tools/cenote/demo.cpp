@@ -11,8 +11,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include "checks.hpp"
 #include "demo_clients.hpp"
 #include "examples/orders_service/running.hpp"
+#include "help.hpp"
 #include "temporary_folder.hpp"
 #include "terminal.hpp"
 #include <cenote/dashboard.hpp>
@@ -118,7 +120,7 @@ private:
     }
 
     void wait_for_end(const terminal::interruption& stop) {
-        bool live = !how_.plain && ::isatty(STDOUT_FILENO) == 1;
+        bool live = !how_.plain && terminal::can_overwrite();
         auto every = live ? 250ms : 1000ms;
         std::uint64_t before = 0;
         auto end = begun_ + how_.duration;
@@ -127,6 +129,7 @@ private:
             if (!how_.stay && end < next) next = end;
             if (!stop.sleep_for(next - steady_clock::now())) break;
             if (!how_.look.json) print_line(live, every, before);
+            if (std::ferror(stdout) != 0) break;
         }
         if (live && !how_.look.json) std::printf("\n");
     }
@@ -136,11 +139,16 @@ private:
         responses seen = clients_.so_far();
         double rate = static_cast<double>(seen.requests - before) / command::in_seconds(every);
         before = seen.requests;
-        std::printf("%s%5.1f s  leased %2" PRIu64 "  idle %2" PRIu64 "  waiting %3" PRIu64
-                    "  %6.0f requests/s  p99 %6.1f ms%s",
-                    live ? "\r" : "", command::in_seconds(steady_clock::now() - begun_), now.leased,
-                    now.idle, now.waiting, rate,
-                    1e3 * command::in_seconds(seen.times.quantile(0.99)), live ? "   " : "\n");
+        char text[160];
+        std::snprintf(text, sizeof text,
+                      "%5.1f s  leased %2" PRIu64 "  idle %2" PRIu64 "  waiting %3" PRIu64
+                      "  %6.0f requests/s  p99 ",
+                      command::in_seconds(steady_clock::now() - begun_), now.leased, now.idle,
+                      now.waiting, rate);
+        std::string line = text + command::in_words(seen.times.quantile(0.99));
+        // A line that the terminal wraps cannot be overwritten.
+        if (live) std::printf("\r%s\033[K", terminal::cut(line, terminal::width() - 1).c_str());
+        else std::printf("%s\n", line.c_str());
         std::fflush(stdout);
     }
 
@@ -175,8 +183,8 @@ void print(const outcome& all, const settings& how) {
                   std::to_string(all.seen.unknown) + " (lost connection to the database)"});
     std::string failures = "none";
     if (all.seen.failures > 0)
-        failures = std::to_string(all.seen.failures) +
-                   ", first: " + terminal::printable(all.seen.first_failure);
+        failures = std::to_string(all.seen.failures) + ", first: " +
+                   terminal::printable(command::without_prefix(all.seen.first_failure));
     rows.add({"failures", failures});
     rows.add({"requests lost at shutdown", std::to_string(all.lost)});
     std::printf("\n%s\n%s",
@@ -214,23 +222,38 @@ CLI::App* add_to(CLI::App& app, settings& into) {
                         "Database: postgresql://…, mariadb://… or sqlite:/path; creates the tables "
                         "orders and order_line and drops them at the end, refuses existing ones. "
                         "Default: a temporary SQLite file");
-    command::add_duration(*options, "--for", into.duration, "Duration of the demo (default 20s)");
+    command::add_duration(*options, "--for", into.duration, "Duration of the demo")
+        ->option_text("TIME=20s");
     options->add_flag("--stay", into.stay, "Run until Ctrl-C");
     options->add_option("--clients", into.clients, "Number of clients")
         ->capture_default_str()
-        ->check(CLI::Range(1, 500));
-    options->add_option("--connections", into.connections, "Max connections to the database")
+        ->check(command::from_to(1, 500));
+    options
+        ->add_option("--connections", into.connections,
+                     "The max of the pool: how many connections to the database are open at most")
         ->capture_default_str()
-        ->check(CLI::Range(1, 1000));
-    command::add_duration(*options, "--think", into.think,
-                          "Pause of a client between two requests (default 10ms)");
+        ->check(command::from_to(1, 1000));
+    command::add_duration(*options, "--think", into.think, "Pause of a client between two requests")
+        ->option_text("TIME=10ms");
     options
         ->add_option("--dashboard-port", into.dashboard_port,
                      "Port of the dashboard; 0: any free port")
-        ->capture_default_str();
+        ->capture_default_str()
+        ->check(command::from_to(0, 65535));
     options->add_flag("--plain", into.plain, "Print a line per second instead of updating one");
     command::add_password(*options, into.password);
     command::add_look(*options, into.look);
+    command::add_footer(
+        *options,
+        "Examples:\n"
+        "  cenote demo\n"
+        "  cenote demo postgresql://app@localhost/test --for 1min\n"
+        "  cenote demo --stay --clients 200 --connections 4\n",
+        {{command::fine, "the answers agree with the contents of the database"},
+         {command::failed, "they do not agree, a request failed, or the demo could not run"},
+         {command::wrong_usage, "invalid arguments; nothing was done"},
+         {command::interrupted, "interrupted; the results so far agree"},
+         {command::output_closed, "the program that reads the output has ended"}});
     return options;
 }
 

@@ -8,8 +8,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include "checks.hpp"
 #include "doctor_rules.hpp"
 #include "doctor_servers.hpp"
+#include "help.hpp"
 #include "terminal.hpp"
 #include <cenote/url.hpp>
 
@@ -177,7 +179,7 @@ void print_times(const facts& f, const terminal::palette& paint) {
     if (f.tcp && f.open.count > 0) {
         nanoseconds rest = f.open.p50 - *f.tcp - *f.lookup;
         if (f.tls.in_use && f.handshake) rest -= *f.handshake;
-        if (rest > nanoseconds{0}) rows.add({"  login (the rest)", in_words(rest), "", ""});
+        if (rest > nanoseconds{0}) rows.add({"  login", in_words(rest), "", "the rest"});
     }
     often("open a connection", f.open);
     often("round trip", f.trip);
@@ -205,16 +207,17 @@ CLI::App* add_to(CLI::App& app, settings& into) {
         "doctor", "Connects to a server and reports what would fail in production.");
     options
         ->add_option("URL", into.url,
-                     "postgresql://, mariadb://, redis://, rediss://, http://, https:// or sqlite:")
+                     "Server: postgresql://…, mariadb://…, redis://…, rediss://…, http://…, "
+                     "https://… or sqlite:/path")
         ->required();
     options->add_option("--max", into.pool.max, "Planned max of each pool")
         ->capture_default_str()
-        ->check(CLI::Range(1, 1'000'000))
+        ->check(command::from_to(1, 1'000'000))
         ->option_text("N=" + std::to_string(into.pool.max));
     options
         ->add_option("--processes", into.pool.processes,
                      "Planned number of processes, one pool each")
-        ->check(CLI::Range(1, 1'000'000))
+        ->check(command::from_to(1, 1'000'000))
         ->option_text("N=1");
     command::add_duration(*options, "--idle-timeout", into.pool.idle_timeout,
                           "Planned idle_timeout of the pools")
@@ -223,16 +226,25 @@ CLI::App* add_to(CLI::App& app, settings& into) {
                           "Planned max_lifetime of the pools")
         ->option_text("TIME=30min");
     command::add_duration(*options, "--idle", into.idle,
-                          "Also keep a connection idle for this long and test whether it survives: "
-                          "firewalls and load balancers drop idle connections");
+                          "Also keep a connection idle for this long and test whether it survives, "
+                          "because firewalls and load balancers drop idle connections");
     command::add_duration(*options, "--timeout", into.timeout,
-                          "Timeout of each request to the server")
+                          "Timeout of each single step: connect, handshake, login, statement")
         ->option_text("TIME=5s");
     command::add_password(*options, into.password);
     command::add_look(*options, into.look);
-    options->footer(
-        "Writes nothing. Returns 1 if it finds a problem or cannot connect.\n"
-        "Example: cenote doctor postgresql://app:secret@db/orders --processes 8 --max 32");
+    command::add_footer(
+        *options,
+        "Examples:\n"
+        "  cenote doctor postgresql://app@db/orders --processes 8 --max 32\n"
+        "  cenote doctor rediss://cache.example.com --idle 10min\n"
+        "  cenote doctor mariadb://app@db/orders --password-file secret.txt --json\n"
+        "\n"
+        "The doctor only reads: it changes nothing on the server.\n",
+        {{command::fine, "no problem was found; there may be warnings"},
+         {command::failed, "a problem was found, or the server cannot be reached"},
+         {command::wrong_usage, "invalid arguments; nothing was done"},
+         {command::interrupted, "interrupted"}});
     return options;
 }
 

@@ -23,6 +23,7 @@
 #include <openssl/x509v3.h>
 #endif
 
+#include "command.hpp"
 #include <cenote/server_error.hpp>
 
 namespace doctor {
@@ -290,7 +291,7 @@ void inspect_route(const route& to, facts& into) {
 }
 
 void explain_failure(const std::exception& e, bool wants_tls, facts& into) {
-    into.error_text = e.what();
+    into.error_text = command::without_prefix(e.what());
     const auto* failure = dynamic_cast<const cenote::server_error*>(&e);
     into.error = failure == nullptr ? connect_error::other : error_of(*failure);
     if (failure == nullptr || into.error != connect_error::none) return;

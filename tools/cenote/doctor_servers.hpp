@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "command.hpp"
 #include "doctor_facts.hpp"
 #include "doctor_reach.hpp"
 #include "terminal.hpp"
@@ -68,7 +69,7 @@ void attempt(const char* what, facts& into, F f) {
     try {
         f();
     } catch (const Error& e) {
-        into.not_seen.push_back(std::string(what) + " (" + e.what() + ")");
+        into.not_seen.push_back(std::string(what) + " (" + command::without_prefix(e.what()) + ")");
     }
 }
 
@@ -116,7 +117,7 @@ void check_idleness(const examination& how, Connector& connector, Trip trip, fac
     } catch (const std::exception& e) {
         result.survived = false;
         result.silently = std::chrono::steady_clock::now() - begun > how.timeout / 2;
-        result.error = e.what();
+        result.error = command::without_prefix(e.what());
     }
     into.idle = result;
 }

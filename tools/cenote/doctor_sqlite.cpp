@@ -3,6 +3,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include "command.hpp"
 #include "doctor_servers.hpp"
 #include <cenote/sqlite.hpp>
 
@@ -84,7 +85,7 @@ void examine_sqlite(const examination& how, facts& into) {
         connector.close(c);
     } catch (const cenote::server_error& e) {
         into.error = connect_error::other;
-        into.error_text = e.what();
+        into.error_text = command::without_prefix(e.what());
         return;
     }
     measure(how, connector, trip, true, into);

@@ -58,7 +58,7 @@ bool in_rounds(std::size_t count, const measure_options& o, Sample sample) {
 }
 
 [[noreturn]] void throw_statement_failed(const std::string& error) {
-    throw command::failure("the statement failed: " + error);
+    throw command::failure("the statement failed: " + command::without_prefix(error));
 }
 
 /// The time of one statement without concurrency.

@@ -14,6 +14,7 @@
 #include <CLI/CLI.hpp>
 
 #include "command.hpp"
+#include <cenote/url.hpp>
 
 namespace command {
 
@@ -32,9 +33,12 @@ struct user_part {
 user_part find_user(std::string_view url) {
     constexpr std::string_view separator = "://";
     std::size_t found = url.find(separator);
-    if (found == std::string_view::npos)
+    if (found == std::string_view::npos) {
+        // Throws if this is another notation.
+        static_cast<void>(cenote::url::parse(url));
         throw wrong_arguments("this URL cannot have a password",
                               "Only URLs such as postgresql://user@host/database have passwords.");
+    }
     user_part user{.begin = found + separator.size()};
     std::string_view authority = url.substr(user.begin);
     authority = authority.substr(0, authority.find_first_of("/?#"));
@@ -102,10 +106,12 @@ void add_password(CLI::App& subcommand, password_source& into) {
     CLI::Option* file =
         subcommand
             .add_option("--password-file", into.file,
-                        "Read the URL's password from the first line of this file (-: standard "
-                        "input). Default: the environment variable CENOTE_PASSWORD")
+                        "Read the password of the URL's user from the first line of this file (-: "
+                        "standard input). Default: the environment variable CENOTE_PASSWORD")
             ->option_text("FILE");
-    subcommand.add_flag("--ask-password", into.ask, "Ask for the URL's password at the terminal")
+    subcommand
+        .add_flag("--ask-password", into.ask,
+                  "Ask for the password of the URL's user at the terminal")
         ->excludes(file);
 }
 
@@ -141,9 +147,10 @@ std::string ask_password(int terminal) {
 }
 
 std::string complete_url(const std::string& url, const password_source& from) {
+    // Check the URL before the password is read or typed.
+    if (!from.file.empty() || from.ask) find_user(url);
     if (!from.file.empty()) return with_password(url, password_in(from.file));
     if (from.ask) {
-        find_user(url);  // check the URL before the user types
         int terminal = ::open("/dev/tty", O_RDWR | O_CLOEXEC);
         if (terminal < 0) throw failure(no_terminal);
         auto close = [](const int* of) { ::close(*of); };

@@ -1,12 +1,14 @@
-// Which steps of a simulated run are told, and how they look.
+// Which steps of a simulated run are printed, and how they look.
 #include "simulate.hpp"
 
 #include <algorithm>
 #include <array>
 #include <boost/json/value.hpp>
+#include <cerrno>
 #include <charconv>
 #include <cinttypes>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -14,6 +16,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "checks.hpp"
+#include "help.hpp"
 #include "sim/recording.hpp"
 #include "sim/run.hpp"
 #include "terminal.hpp"
@@ -46,7 +50,7 @@ border parse_border(const std::string& text, const char* option) {
     } catch (const std::invalid_argument&) {
         throw command::wrong_arguments(std::string(option) + " " + text +
                                            " is neither a step nor a time",
-                                       "Say 120 for a step, or 250ms for a time.");
+                                       "Use a step such as 120, or a time such as 250ms.");
     }
     return b;
 }
@@ -57,12 +61,14 @@ std::pair<std::string, std::size_t> parse_one(const std::string& what, const std
     auto end = std::from_chars(digits.data(), digits.data() + digits.size(), number);
     bool known = what == "borrower" || what == "slot" || what == "gatherer";
     if (!known || end.ec != std::errc() || end.ptr != digits.data() + digits.size())
-        throw command::wrong_arguments("--only knows no '" + what + " " + digits + "'",
-                                       "Say borrower, gatherer or slot, and its number.");
+        throw command::wrong_arguments(
+            "--only must be borrower, gatherer or slot and a number, not '" + what + " " + digits +
+                "'",
+            "Example: --only borrower 3");
     return {what, number};
 }
 
-/// Which steps are told.
+/// Which steps are printed.
 class window {
 public:
     explicit window(const settings& how) {
@@ -117,7 +123,7 @@ std::string joined(const std::vector<std::string>& all) {
     return text;
 }
 
-/// Writes each step as a line, at once.
+/// Prints each step as a line, at once.
 class narrator final : public sim::spectator {
 public:
     narrator(const settings& how, std::size_t places)
@@ -135,6 +141,7 @@ public:
         if (s.circuit != breaker_state::active)
             line += paint_(tint::red, std::string("  (breaker ") + to_string(s.circuit) + ")");
         std::printf("%5zu  %s\n", s.step, line.c_str());
+        command::check_output();
     }
 
 private:
@@ -154,7 +161,7 @@ private:
     std::size_t places_;
 };
 
-/// Keeps each step for programs.
+/// Collects the steps for JSON.
 class recorder final : public sim::spectator {
 public:
     explicit recorder(const settings& how) : how_(how), window_(how) {}
@@ -197,7 +204,9 @@ sim::recording read_recording(const std::string& path) {
     std::ifstream file(path);
     std::ostringstream text;
     text << file.rdbuf();
-    if (!file) throw command::failure("cannot read " + path);
+    if (!file)
+        throw command::wrong_arguments("cannot read the file " + path + ": " +
+                                       std::strerror(errno));
     try {
         return sim::from_text(text.str());
     } catch (const std::invalid_argument& e) {
@@ -225,10 +234,11 @@ json::object to_json(const sim::plan& p, const sim::verdict& v) {
 
 void print_head(const sim::plan& p) {
     std::printf("seed %" PRIu64
-                ": max %zu; %zu borrowers, %zu of them coroutines; %zu gatherers; "
+                ": max %zu; %zu %s, %zu of them coroutines; %zu %s; "
                 "%" PRIu64 " %% of all calls fail\n%s\n\n",
-                p.seed, p.settings.max, p.borrowers, p.coroutines, p.gatherers, p.fault_percent,
-                legend().c_str());
+                p.seed, p.settings.max, p.borrowers, p.borrowers == 1 ? "borrower" : "borrowers",
+                p.coroutines, p.gatherers, p.gatherers == 1 ? "gatherer" : "gatherers",
+                p.fault_percent, legend().c_str());
 }
 
 void print_summary(const sim::verdict& v, const terminal::palette& paint) {
@@ -236,10 +246,10 @@ void print_summary(const sim::verdict& v, const terminal::palette& paint) {
                 " cancels, %" PRIu64 " destroyed coroutines, %" PRIu64 " faults\n",
                 v.seen.steps, v.seen.grants, v.seen.refusals, v.seen.cancels, v.seen.destroyed,
                 v.seen.faults);
-    if (v.failed) std::printf("%s %s\n", paint(tint::red, "FOUND:").c_str(), v.what.c_str());
+    if (v.failed) std::printf("%s %s\n", paint(tint::red, "bug found:").c_str(), v.what.c_str());
     else
         std::printf(
-            "%s after each step the machine did as its model does, and its invariants "
+            "%s in each step the pool decided as the reference model does, and its invariants "
             "held\n",
             paint(tint::green, "ok:").c_str());
     std::printf("%s\n", text_of(v.hash).c_str());
@@ -249,32 +259,46 @@ void print_summary(const sim::verdict& v, const terminal::palette& paint) {
 
 CLI::App* add_to(CLI::App& app, settings& into) {
     CLI::App* word = app.add_subcommand(
-        "sim", "Replays a simulated run of the pool's machine from its seed, step by step.");
-    word->add_option("--seed", into.seed, "Which run")->option_text("N=0");
-    word->add_option("--steps", into.steps, "How many decisions of the world it has")
-        ->check(CLI::Range(1, 100'000'000))
+        "sim",
+        "Prints a simulated run of a pool step by step: acquires, releases, failures, and what the "
+        "pool decides.");
+    word->add_option("--seed", into.seed,
+                     "Selects the run: the same seed gives the same run everywhere")
+        ->option_text("N=0");
+    word->add_option("--steps", into.steps, "Number of steps of the run")
+        ->check(command::from_to(1, 100'000'000))
         ->option_text("N=200");
     word->add_option(
             "--replay", into.replay,
-            "Instead of a seed: the decisions in this file (cenote-sim --save writes such)")
-        ->check(CLI::ExistingFile)
+            "Replay the steps in this file, which cenote-sim --save has written, instead of a seed")
         ->option_text("FILE");
-    word->add_option("--from", into.from, "Tell from this step or time on")
+    word->add_option("--from", into.from, "Print the steps from this one or this time on")
         ->option_text("STEP|TIME");
-    word->add_option("--to", into.to, "Tell up to this step or time")->option_text("STEP|TIME");
+    word->add_option("--to", into.to, "Print the steps up to this one or this time")
+        ->option_text("STEP|TIME");
     word->add_option("--only", into.only,
-                     "Tell only what concerns this one, for instance: borrower 3, gatherer 0 or "
-                     "slot 2. May be said several times")
+                     "Print only the steps of this borrower, gatherer or slot, such as: --only "
+                     "borrower 3. May be given several times")
         ->type_size(2)
         ->expected(1, CLI::detail::expected_max_vector_size)
         ->allow_extra_args(false)
         ->option_text("KIND NUMBER");
-    word->add_flag("--summary", into.summary, "Tell only what came of it");
+    word->add_flag("--summary", into.summary, "Print only the result");
     command::add_look(*word, into.look);
-    word->footer(
-        "The last line is the hash of the trace. It is the same on every machine, and that\n"
-        "of cenote-sim with the same --seed and --steps. Returns 1 if the run found a bug.\n"
-        "Example: cenote sim --seed 7 --from 1s --to 2s --only borrower 3");
+    command::add_footer(
+        *word,
+        "Examples:\n"
+        "  cenote sim --seed 7\n"
+        "  cenote sim --seed 7 --from 1s --to 2s --only borrower 3\n"
+        "  cenote sim --seed 7 --steps 5000 --summary\n"
+        "  cenote sim --replay failure.txt\n"
+        "\n"
+        "The last line is the hash of the run. It is equal on all machines, and equal to the hash "
+        "that cenote-sim prints for the same --seed and --steps.\n",
+        {{command::fine, "the run is correct"},
+         {command::failed, "the run found a bug in the pool"},
+         {command::wrong_usage, "invalid arguments; nothing was done"},
+         {command::output_closed, "the program that reads the output has ended"}});
     return word;
 }
 

@@ -6,6 +6,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "checks.hpp"
+#include "help.hpp"
 #include "measure.hpp"
 #include "sim/sizing.hpp"
 #include "size_report.hpp"
@@ -31,8 +33,8 @@ void find_limit(const settings& how, load::target& where, findings& f) {
     if (f.question.share->most() == 0)
         throw command::failure(
             std::to_string(how.processes) + " processes cannot share " + std::to_string(limit) +
-                " connections, of which " + std::to_string(f.question.share->margin()) +
-                " are reserved for other clients",
+                " connections: " + std::to_string(f.question.share->margin()) +
+                " of them must stay free for other clients",
             "Raise the server's limit, or put a pooler such as PgBouncer in front of it.");
 }
 
@@ -145,48 +147,59 @@ CLI::App* add_to(CLI::App& app, settings& into) {
     load::add_target(*options, into.url, into.statement, into.writes);
     auto* rate = options->add_option(
         "--rate", into.rate,
-        "Arrivals per second at each pool. Default: as many as the server can serve");
-    rate->check(CLI::Range(1e-3, 1e6));
+        "Arrivals per second in each process. Default: as many as the server can serve");
+    rate->check(command::from_to(1e-3, 1e6));
     options
         ->add_option("--concurrency", into.concurrency,
-                     "Without --rate: the number of borrowers in each process")
+                     "Number of borrowers in each process, without --rate")
         ->capture_default_str()
-        ->check(CLI::Range(1, 1000));
+        ->check(command::from_to(1, 1000));
     auto* reach = options->add_option(
         "--reach", into.reach,
-        "Without --rate: recommend the smallest pool that reaches this share of the highest "
-        "throughput");
-    reach->capture_default_str()->check(CLI::Range(0.01, 1.0))->excludes(rate);
-    options->add_option("--up-to", into.up_to, "The most connections to try, over all processes")
+        "Share of the highest throughput that the recommended pool reaches, without --rate");
+    reach->capture_default_str()->check(command::from_to(0.01, 1.0))->excludes(rate);
+    options
+        ->add_option("--up-to", into.up_to,
+                     "Largest number of connections to try, for all processes together")
         ->capture_default_str()
-        ->check(CLI::Range(1, 1000));
+        ->check(command::from_to(1, 1000));
     options
         ->add_option("--processes", into.processes,
-                     "The number of processes with such a pool on this server")
+                     "Number of processes with such a pool on this server")
         ->capture_default_str()
-        ->check(CLI::Range(1, 1'000'000));
+        ->check(command::from_to(1, 1'000'000));
     options
-        ->add_option("--limit", into.limit,
-                     "The connections available to all processes. Default: ask the server")
-        ->check(CLI::PositiveNumber);
+        ->add_option(
+            "--limit", into.limit,
+            "Number of connections that all processes may use together. Default: the server's "
+            "limit")
+        ->check(command::from_to(1, 1'000'000));
     command::add_duration(*options, "--hold", into.hold,
-                          "How long a lease is held after its statement");
-    command::add_duration(*options, "--duration", into.duration,
-                          "How long to measure the server (default 20s)");
+                          "How long a lease is held after its statement")
+        ->option_text("TIME=0");
+    command::add_duration(*options, "--duration", into.duration, "How long the server is measured")
+        ->option_text("TIME=20s");
     options->add_flag("--brute-force", into.brute_force,
-                      "Also try real pools of every size, and compare");
+                      "Also run real pools of every size, and compare");
     options->add_option("--seed", into.seed, "Seed of the simulation")->capture_default_str();
-    options->add_option("--svg", into.svg, "Draw the curve into this file")->option_text("FILE");
+    options->add_option("--svg", into.svg, "Write a chart of throughput by pool size to this file")
+        ->option_text("FILE");
     command::add_password(*options, into.password);
     command::add_look(*options, into.look);
-    options->footer(
+    command::add_footer(
+        *options,
         "Examples:\n"
         "  cenote size\n"
         "  cenote size postgresql://app@db/orders --rate 800 --processes 12\n"
         "  cenote size postgresql://app@db/orders --hold 5ms --svg size.svg\n"
         "  cenote size postgresql://app@db/orders --reach 0.95\n"
         "  cenote size --brute-force\n"
-        "Run it where the service will run, on a server that no other client uses meanwhile.");
+        "\n"
+        "Run it on the machine of the service, against a server without other load.\n",
+        {{command::fine, "a size is recommended"},
+         {command::failed, "the server cannot be measured"},
+         {command::wrong_usage, "invalid arguments; nothing was done"},
+         {command::interrupted, "interrupted; the results are incomplete"}});
     return options;
 }
 

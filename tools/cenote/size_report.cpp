@@ -82,7 +82,7 @@ std::string curve_table(const findings& f, const terminal::palette& paint) {
     for (std::size_t i = 0; i < a.curve.size(); ++i) {
         const sized& s = a.curve[i];
         double share = std::min(1.0, height_of(s, by_time) / most);
-        std::string bar = terminal::bar(share, 32);
+        std::string bar = terminal::bar(share, terminal::width() < 80 ? 8 : 32);
         std::vector<std::string> row = {std::to_string(s.max),
                                         s.max == marked(f) ? paint(tint::green, bar) : bar,
                                         per_second(s.throughput), in_words(s.total_p95)};
@@ -297,16 +297,16 @@ std::string to_svg(const findings& f) {
     chart::lines c;
     c.title = "Pool sizes on " + f.server;
     c.x_title = f.question.processes == 1 ? "max" : "max of all processes together";
-    c.y_title = by_time ? "total p95 in milliseconds, at " + per_second(rate_of_all(f))
+    c.y_title = by_time ? "total p95, at " + per_second(rate_of_all(f))
                         : "leases per second, " +
                               std::to_string(f.question.borrowers * f.question.processes) +
                               " borrowers";
     c.log_y = by_time;
+    if (by_time) c.y_text = command::seconds_in_words;
     auto add = [&](const char* name, const std::vector<sized>& curve) {
         chart::series s{name, {}};
         for (const sized& one : curve)
-            s.points.emplace_back(static_cast<double>(one.max),
-                                  height_of(one, by_time) * (by_time ? 1e3 : 1));
+            s.points.emplace_back(static_cast<double>(one.max), height_of(one, by_time));
         c.all.push_back(s);
     };
     add("simulated", a.curve);
@@ -318,7 +318,7 @@ std::string to_svg(const findings& f) {
     if (f.tried && f.tried->best != marked(f))
         c.marks.push_back(
             {static_cast<double>(f.tried->best), "best tried: " + std::to_string(f.tried->best)});
-    return chart::as_file(chart::svg(c));
+    return chart::as_file(c);
 }
 
 }  // namespace sizing

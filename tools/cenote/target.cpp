@@ -200,8 +200,11 @@ private:
         try {
             with_connection([&](Connection& c) { c.execute(statement + statements_.table); });
         } catch (const std::exception& e) {
-            std::fprintf(stderr, "cenote: the table %s could not be dropped: %s\n",
-                         statements_.table.c_str(), terminal::printable(e.what()).c_str());
+            std::fprintf(
+                stderr,
+                "cenote: the table %s is left behind, because it could not be dropped: %s\n",
+                statements_.table.c_str(),
+                command::without_prefix(terminal::printable(e.what())).c_str());
         }
     }
 
@@ -317,7 +320,7 @@ std::unique_ptr<target> find_target(const std::string& url, const std::string& s
             name, cenote::mariadb::connector{url}, chosen(false), mariadb_limit);
 #endif
     throw command::wrong_arguments("unsupported URL scheme '" + scheme + ":'",
-                                   "Supported: postgresql, mariadb, sqlite.");
+                                   "Supported here: postgresql, mariadb, sqlite.");
 }
 
 }  // namespace load

@@ -43,7 +43,6 @@ const char* code_of(tint color) {
         case tint::green: return "32";
         case tint::yellow: return "33";
         case tint::blue: return "34";
-
         case tint::cyan: return "36";
         case tint::plain: break;
     }
@@ -78,6 +77,13 @@ std::string palette::operator()(tint color, std::string_view text) const {
 
 std::size_t width() { return width_of(STDOUT_FILENO, 100); }
 
+bool can_overwrite() { return ::isatty(STDOUT_FILENO) == 1 && !dumb(); }
+
+bool output_is_closed() {
+    pollfd output{STDOUT_FILENO, POLLOUT, 0};
+    return ::poll(&output, 1, 0) > 0 && (output.revents & POLLERR) != 0;
+}
+
 std::size_t columns_of(std::string_view text) {
     std::size_t columns = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -107,6 +113,15 @@ std::vector<std::string> wrap(std::string_view text, std::size_t columns) {
         used += needs + (used > 0 ? 1 : 0);
     }
     return lines;
+}
+
+std::string cut(std::string text, std::size_t columns) {
+    // A byte that continues a UTF-8 sequence takes no column.
+    while (columns_of(text) > columns) {
+        while ((static_cast<unsigned char>(text.back()) & 0xC0U) == 0x80U) text.pop_back();
+        text.pop_back();
+    }
+    return text;
 }
 
 std::string table::line(const std::vector<std::string>& cells,
@@ -182,8 +197,7 @@ void progress::at(double share, std::string_view note) {
     std::string text = title_ + " " + bar(share, 24);
     if (!note.empty()) text.append(" ").append(note);
     // "\r" cannot erase a line that the terminal has wrapped.
-    while (columns_of(text) > room) text.pop_back();
-    std::fprintf(stderr, "\r%s\033[K", text.c_str());
+    std::fprintf(stderr, "\r%s\033[K", cut(std::move(text), room).c_str());
     std::fflush(stderr);
 }
 

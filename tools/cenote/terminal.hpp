@@ -33,10 +33,16 @@ private:
 
 /// The width of the terminal on stdout; 100 if stdout is not a terminal.
 std::size_t width();
+/// Whether stdout is a terminal on which a line can be overwritten.
+bool can_overwrite();
+/// Whether stdout is a pipe whose reader has ended.
+bool output_is_closed();
 /// The displayed width of a text: escape sequences take none, a UTF-8 sequence takes one column.
 std::size_t columns_of(std::string_view text);
 /// Breaks a text at spaces into lines of at most `columns`; a longer word gets its own line.
 std::vector<std::string> wrap(std::string_view text, std::size_t columns);
+/// The beginning of a text without escape sequences that takes at most `columns`.
+std::string cut(std::string text, std::size_t columns);
 
 /// Rows with aligned columns. Cells may contain escape sequences for colors.
 class table {

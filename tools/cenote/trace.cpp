@@ -30,7 +30,7 @@ const char* noun_of(core::verb which) {
     return "close";
 }
 
-/// As in the enum: the message for people is about the pool as a whole.
+/// The name in the enum; message() describes the pool as a whole.
 const char* word_of(errc error) {
     switch (error) {
         case errc::timed_out: return "timed_out";
@@ -52,20 +52,20 @@ std::string ordinal(std::size_t number) {
     return std::to_string(number) + ending;
 }
 
-/// As the world reads it: 0 for ever, else milliseconds from 1 for none.
+/// As the simulator encodes it: 0 is no timeout, otherwise the milliseconds plus 1.
 std::string patience(std::uint32_t b) {
-    if (b == 0) return " (waits for ever)";
+    if (b == 0) return " (waits forever)";
     if (b == 1) return " (does not wait)";
     return " (waits at most " + std::to_string(b - 1) + " ms)";
 }
 
 std::string release_in_words(const std::string& who, const std::string& slot, std::uint32_t how) {
     switch (how % 5) {
-        case 0: return who + " gives " + slot + " back";
-        case 1: return who + " gives " + slot + " back, dirty";
+        case 0: return who + " releases " + slot;
+        case 1: return who + " releases " + slot + ", dirty";
         case 2: return who + " discards " + slot;
-        case 3: return who + " gives " + slot + " back, and before_release rejects it";
-        default: return who + " discards " + slot + " for a cause";
+        case 3: return who + " releases " + slot + ", and before_release rejects it";
+        default: return who + " discards " + slot + " because of an error";
     }
 }
 
@@ -73,7 +73,7 @@ std::string outcome_in_words(std::uint32_t how) {
     switch (how % 3) {
         case 0: return "succeeds";
         case 1: return "fails";
-        default: return "fails for good";
+        default: return "fails permanently";
     }
 }
 
@@ -82,28 +82,29 @@ std::string borrower_in_words(const scene& s) {
     std::string slot = s.slot == core::no_slot ? "nothing" : slot_name(s.slot);
     switch (s.what.what) {
         case kind::acquire: return who + " acquires" + patience(s.what.b);
-        case kind::demand: return who + ", who cannot wait, acquires";
+        case kind::demand: return who + " acquires on a thread that must not wait";
         case kind::attempt: return who + " tries to acquire";
         case kind::cancel: return who + " cancels";
         case kind::release: return release_in_words(who, slot, s.what.b);
         case kind::detach: return who + " takes " + slot + " out of the pool";
-        case kind::reject: return who + " finds " + slot + " unfit (before_acquire)";
-        case kind::hand_on: return who + " hands " + slot + " on to another thread";
-        case kind::stop: return who + " is told to stop before it asks";
+        case kind::reject: return "before_acquire rejects " + slot + " for " + who;
+        case kind::hand_on: return who + " passes " + slot + " to another thread";
+        case kind::stop: return who + " gets a stop request before it acquires";
         case kind::resume:
             return who + " is resumed with " + (s.slot == core::no_slot ? "a refusal" : slot);
         case kind::destroy: return who + " is destroyed";
-        case kind::look: return "a thread begins to look at " + slot + " for " + who;
+        case kind::look: return "before_acquire begins to check " + slot + " for " + who;
         default: break;
     }
-    return slot + " is found " + (s.what.b == 0 ? "fit" : "unfit") + " for " + who;
+    std::string verdict = s.what.b == 0 ? "accepts " : "rejects ";
+    return "before_acquire " + verdict + slot + " for " + who;
 }
 
 std::string gatherer_in_words(const scene& s) {
     std::string who = name_of(s.who);
-    if (s.what.what == kind::call_off) return who + " calls it off";
-    if (s.what.what == kind::scatter) return who + " gives all of them back";
-    std::string wait = s.what.b % 5 == 0 ? " (waits for ever)"
+    if (s.what.what == kind::call_off) return who + " cancels";
+    if (s.what.what == kind::scatter) return who + " releases all of them";
+    std::string wait = s.what.b % 5 == 0 ? " (waits forever)"
                                          : " (waits at most " + std::to_string(s.what.b) + " ms)";
     return who + " acquires " + std::to_string(s.count) + " at once" + wait;
 }
@@ -113,31 +114,30 @@ std::string world_in_words(const scene& s) {
                            ? "a call"
                            : std::string("the ") + noun_of(s.which) + " of " + slot_name(s.slot);
     switch (s.what.what) {
-        case kind::crowd: return "all borrowers from " + std::to_string(s.what.a) + " on acquire";
+        case kind::crowd: return "borrowers " + std::to_string(s.what.a) + " and above acquire";
         case kind::storm:
-            return "all borrowers from " + std::to_string(s.what.a) + " on who wait " +
-                   (s.what.b % 2 != 0 ? "are destroyed, or cancel" : "cancel");
+            return "waiting borrowers " + std::to_string(s.what.a) + " and above " +
+                   (s.what.b % 2 != 0 ? "are destroyed or cancel" : "cancel");
         case kind::answer: return call + " " + outcome_in_words(s.what.b);
-        case kind::start: return call + " is being made";
-        case kind::late: return call + ", given up before, ends after all";
+        case kind::start: return call + " starts";
+        case kind::late: return call + ", which was abandoned, ends";
         case kind::pass:
             return in_words(s.passed) + " pass" + (s.unnoticed ? ", and the timer is late" : "");
-        case kind::retire_all: return "retire_all: whatever is open is to be closed";
-        case kind::suspect_all: return "suspect_all: whatever is open is to be probed";
+        case kind::retire_all: return "retire_all: all open resources are to be closed";
+        case kind::suspect_all: return "suspect_all: all open resources are to be probed";
         case kind::resize: return "resize to " + std::to_string(s.max);
         case kind::pause: return "pause";
         case kind::unpause: return "resume";
         case kind::suspend: return "suspend_maintenance";
         case kind::restore: return "resume_maintenance";
-        case kind::judge: return "the breaker's strategy hears the news";
-        case kind::breaker:
-            return std::string("the breaker is moved manually: ") + to_string(s.circuit);
+        case kind::judge: return "the breaker's strategy evaluates the results so far";
+        case kind::breaker: return std::string("the breaker is set to ") + to_string(s.circuit);
         default: break;
     }
     return "close";
 }
 
-/// `own`: of the one who acts, whose name was said.
+/// `own`: of the actor of this step, whose name is already printed.
 std::string in_words(const consequence& h, bool own) {
     std::string slot = slot_name(h.slot);
     std::string who = own ? "" : name_of(h.who) + " ";
@@ -154,8 +154,9 @@ std::string in_words(const consequence& h, bool own) {
                            : h.which == core::verb::reset ? " is reset"
                                                           : " closes");
         case consequence::kind::given_up:
-            return std::string("the ") + noun_of(h.which) + " of " + slot + " is given up";
-        case consequence::kind::makes_way: return "the open of " + slot + " makes way for another";
+            return std::string("the ") + noun_of(h.which) + " of " + slot + " is abandoned";
+        case consequence::kind::makes_way:
+            return "the open of " + slot + " is abandoned in favor of another";
         case consequence::kind::retired: return slot + " is retired: " + to_string(h.why);
         case consequence::kind::circuit: break;
     }
@@ -178,7 +179,7 @@ std::string decision_in_words(const scene& s) {
 
 std::vector<std::string> followed_in_words(const scene& s) {
     std::vector<std::string> all;
-    if (s.passed_over) all.emplace_back("passed over");
+    if (s.passed_over) all.emplace_back("skipped");
     for (const consequence& h : s.followed) {
         bool own = s.who.what != actor::kind::none && h.who == s.who;
         all.push_back(in_words(h, own));
