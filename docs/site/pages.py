@@ -163,7 +163,14 @@ class Site:
                 return match[0]
             return f"[{match[0]}]({self.relative('reference/' + name, folder)})"
 
+        def decision(match):
+            found = sorted((ROOT / "docs/decisions").glob(f"{match[1]}-*.md"))
+            if not found:
+                return match[0]
+            return f"[{match[0]}]({self.relative(self.want(found[0]), folder)})"
+
         text = LINK.sub(link, text)
+        text = re.sub(r"(?<!\[)\bdecision (\d{4})\b(?!\])", decision, text)
         return re.sub(r"(?<!\[)`<?(?:include/)?cenote/(\w+\.hp?p?)>?`", header, text)
 
     @staticmethod

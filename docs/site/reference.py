@@ -208,7 +208,7 @@ class Page:
 
 
 def title(declaration):
-    name = declaration.name.replace("<", "&lt;").replace(">", "&gt;").replace("*", "\\*")
+    name = declaration.name.replace("<", "&lt;").replace(">", "&gt;").replace("*", "&#42;")
     return f"{name}()" if declaration.kind == "function" and "operator" not in name else name
 
 
@@ -271,7 +271,7 @@ def c_page(path, index):
         code = block[comment.end():] if comment else block
         names = c_names(code)
         if names:
-            page.out += [f"{'#' * level} {', '.join(names)}".replace("_", "\\_"), ""]
+            page.out += [f"{'#' * level} {', '.join(names)}", ""]
         page.out += page.prose(c_comment(comment[0]), "") if comment else []
         page.out += ["```c", code.strip("\n"), "```", ""] if code.strip() else []
     return "\n".join(page.out) + "\n"
@@ -315,8 +315,7 @@ def make(root):
     out = ["# Reference", "", "Every public class, function and option, with its declaration and "
            "its comment, from the headers themselves.", ""]
     for group, library, names in groups_of((folder / "README.md").read_text(encoding="utf-8")):
-        out += [f"## {group}", "", library[0].upper() + library[1:] + ".", "", "| header | |",
-                "|---|---|"]
+        out += [f"## {group}", "", library[0].upper() + library[1:] + ".", "", "| | |", "|---|---|"]
         helper = Page(headers.Header("", [], []), index)
         for name in names:
             first = re.split(r"(?<=[.])\s", " ".join(" ".join(intros[name]).split()))[0]

@@ -52,6 +52,7 @@ class SiteTest(unittest.TestCase):
 
     def test_words(self):
         self.assert_fires({"a.html": "<p>see [this](that.md)</p>"}, "a link is not recognized")
+        self.assert_fires({"a.html": "<p>a\x0242\x03b</p>"}, "an escape is not recognized")
         self.assert_fires({"a.html": "<p>|---|---|</p>"}, "a table is not recognized")
 
 
