@@ -88,7 +88,8 @@ class Site:
 
     def check_words(self, path, text):
         for pattern, what in ((r"\]\(\S", "a link"), (r"\|-{3}", "a table"), (r"```", "code"),
-                              (r"\*\*\w", "bold text"), (r"^ *- \w", "a list"), ("[\2\3]", "an escape")):
+                              (r"\*\*\w", "bold text"), (r"^ *- \w", "a list"),
+                              ("[\2\3]", "an escape")):
             found = re.search(pattern, text)
             if found:
                 around = " ".join(text[max(0, found.start() - 40):found.end() + 40].split())
