@@ -144,9 +144,9 @@ void pacer::failed(instant now, instant called_at, dice& random) {
     permille_ = 800 + static_cast<std::int64_t>(random.below(401));
 }
 
-instant pacer::due(bool somebody_waits) const {
+instant pacer::due(bool is_awaited) const {
     if (failures_ == 0) return long_ago;
-    duration cap = somebody_waits ? spacing_.cap_waiting : spacing_.cap_idle;
+    duration cap = is_awaited ? spacing_.cap_waiting : spacing_.cap_idle;
     duration delay = std::min(spacing_.first, cap);
     for (std::uint32_t i = 1; i < failures_ && delay < cap; ++i)
         delay = delay > cap / 2 ? cap : delay * 2;

@@ -87,7 +87,7 @@ public:
     bool well() const { return failures_ == 0; }
 
     /// When the next attempt after a failure is due.
-    instant due(bool somebody_waits) const;
+    instant due(bool is_awaited) const;
 
 private:
     std::size_t regular(instant now, const supply& s);
