@@ -113,6 +113,13 @@ class PartsTest(unittest.TestCase):
         for part in SWITCHES:
             self.assertEqual(built[part].startswith("built"), part not in ("redis", "dashboard"))
 
+    def test_server_and_tls_are_built_for_others_only(self):
+        self.build(*switches("OFF", ["redis", "http", "mariadb"]))
+        self.assertIn("libcenote_server.a", self.targets())
+        self.assertNotIn("libcenote_tls.a", self.targets())
+        self.build(*switches("OFF", ["redis", "http", "mariadb", "postgres", "sqlite"]))
+        self.assertNotIn("libcenote_server.a", self.targets())
+
     def test_on_names_the_missing_package(self):
         for package, (debian, parts) in PACKAGES.items():
             part = parts[0]
