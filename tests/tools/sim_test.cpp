@@ -1,6 +1,7 @@
 // cenote sim: the same run as cenote-sim has, printed in words.
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -129,6 +130,21 @@ TEST(sim_test, replays_a_file) {
     tools::output batch = tools::program({CENOTE_SIM, "--replay", CENOTE_REGRESSION}).wait();
     EXPECT_EQ(said.code, batch.code);
     EXPECT_EQ(last_line(said.out), last_line(batch.out));
+}
+
+// How runs follow from seeds may change; then print the run of the guide again.
+TEST(sim_test, the_guide_quotes_a_real_run) {
+    std::ifstream file(CENOTE_GUIDE);
+    std::vector<std::string> quoted;
+    std::string seed;
+    for (std::string line; std::getline(file, line);) {
+        if (line.starts_with("seed ")) seed = line.substr(5, line.find(':') - 5);
+        if (!seed.empty() && line == "```") break;
+        if (!seed.empty() && !line.empty()) quoted.push_back(line);
+    }
+    ASSERT_GE(quoted.size(), 4u);
+    std::vector<std::string> real = lines_of(tools::cenote({"sim", "--seed", seed}).out);
+    for (const std::string& line : quoted) EXPECT_THAT(real, testing::Contains(line));
 }
 
 TEST(sim_test, nonsense_is_refused) {
