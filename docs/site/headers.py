@@ -20,7 +20,7 @@ KEYWORDS = r"(?:class|struct|union|enum class|enum)"
 @dataclasses.dataclass
 class Declaration:
     """One declaration, as it stands in the header."""
-    kind: str  # class, enum, enumerator, function, concept, alias, variable, remark
+    kind: str  # class, enum, enumerator, function, concept, alias, variable, macro, remark
     name: str
     text: str = ""  # the declaration without its body
     doc: list = dataclasses.field(default_factory=list)  # the lines of its comment
@@ -32,7 +32,7 @@ class Declaration:
 
     @property
     def qualified(self):
-        return f"{self.scope}::{self.name}"
+        return f"{self.scope}::{self.name}" if self.scope else self.name
 
 
 @dataclasses.dataclass
@@ -94,7 +94,7 @@ class Reader:
         self.at = 0
 
     def read(self, name):
-        intro = re.match(r"(?://[^\n]*\n)*", self.text)[0]
+        intro = re.match(r"(?://(?!/)[^\n]*\n)*", self.text)[0]
         lines = [re.sub(r"^// ?", "", line) for line in intro.splitlines()]
         self.at = len(intro)
         return Header(name, lines, self.scope("", "public", len(self.text)))
@@ -116,6 +116,11 @@ class Reader:
             elif line.startswith("//"):
                 remark.append(re.sub(r"^// ?", "", line))
                 self.at = line_end + 1
+            elif line.startswith("#define "):
+                macro = self.macro(line_end)
+                macro.doc, macro.follows = doc, not doc and not gap
+                found.append(macro)
+                doc, remark, gap = [], [], False
             elif line.startswith("#") or not line:
                 if not line and remark and access == "public" and inside and gap:
                     found.append(Declaration("remark", "", doc=remark, scope=inside))
@@ -137,6 +142,16 @@ class Reader:
                     gap = False
                 doc = []
         return found
+
+    def macro(self, line_end):
+        """The macro on this line and on those that it continues."""
+        begin = self.at
+        while self.text[line_end - 1] == "\\":
+            line_end = self.text.index("\n", line_end + 1)
+        self.at = line_end + 1
+        text = self.text[begin:line_end].strip()
+        return Declaration("macro", re.match(r"#define (\w+)", text)[1], text,
+                           line=self.text.count("\n", 0, begin) + 1)
 
     def trailing(self, declaration, line):
         declaration.doc = declaration.doc + [re.sub(r"^///< ?", "", line)]

@@ -182,7 +182,8 @@ class Page:
 
     def entry(self, group, level):
         first = group[0]
-        code = "\n".join(each.text + ("" if each.text.endswith(";") else ";") for each in group)
+        code = "\n".join(each.text if each.kind == "macro" else each.text.rstrip(";") + ";"
+                         for each in group)
         self.out += ["```cpp", code, "```", ""]
         self.out += self.prose(first.doc, first.qualified if first.members else first.scope)
         if first.kind == "class":

@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+/// The version for the preprocessor.
 #define CENOTE_VERSION_MAJOR 0
 #define CENOTE_VERSION_MINOR 1
 #define CENOTE_VERSION_PATCH 0
@@ -14,6 +15,7 @@
 
 namespace cenote {
 
+/// The parts of the version.
 inline constexpr int version_major = CENOTE_VERSION_MAJOR;
 inline constexpr int version_minor = CENOTE_VERSION_MINOR;
 inline constexpr int version_patch = CENOTE_VERSION_PATCH;

@@ -15,7 +15,7 @@ SOUND = {
     "examples/CMakeLists.txt": "example(one SOURCES one.cpp)\n",
     "examples/one.cpp": "int main() {\n    auto a = pool.acquire();\n    use(a);\n}\n",
     "include/cenote/pool.hpp": "/// A pool:\n///\n///     pool p{1};\n///\n"
-                               "///     p.go();    // goes\n///\n/// It goes.\nclass pool;\n",
+                               "///     p.go();    // goes\n///\n/// It goes.\n#define POOL 1\n",
     "include/cenote/options.hpp": "namespace cenote {\n\n/// Options.\nstruct options {\n"
                                   "    /// The name.\n    int name = 0;\n    /// The bounds.\n"
                                   "    int min = 0;\n    int max = 1;\n};\n\n}\n",
@@ -71,7 +71,8 @@ class DocumentsTest(unittest.TestCase):
                           "include/cenote/pool.hpp:3", "does not stand")
         # Less indented text is prose, and so is quoted output.
         self.assertEqual(self.findings({"include/cenote/error.hpp":
-                                        "/// Prose.\n///   - a list\n/// > some output\n"}), [])
+                                        "/// Prose.\n///   - a list\n/// > some output\n"
+                                        "#define A 1\n"}), [])
 
     def test_comments(self):
         header = SOUND["include/cenote/options.hpp"]
@@ -80,6 +81,9 @@ class DocumentsTest(unittest.TestCase):
         apart = header.replace("    int max", "\n    int max")
         self.assert_fires({"include/cenote/options.hpp": apart},
                           "include/cenote/options.hpp:10", "'cenote::options::max' has no comment")
+
+        self.assert_fires({"include/cenote/empty.hpp": "// Nothing.\n"},
+                          "include/cenote/empty.hpp:1", "finds no declaration in it")
 
     def test_contents(self):
         self.assert_fires({"docs/guide/new.md": "# New\n"}, "docs/guide/new.md:1",

@@ -12,6 +12,11 @@ import reference  # noqa: E402
 HEADER = """// What it is for.
 #pragma once
 
+/// A macro.
+#define CENOTE_ONE \\
+    (1 + \\
+     2)
+
 namespace cenote {
 
 namespace detail {
@@ -95,7 +100,7 @@ class HeadersTest(unittest.TestCase):
     def test_finds_public_names_only(self):
         names = [each.qualified for each in headers.all_of(read().declarations)]
         self.assertEqual(names, [
-            "cenote::kind", "cenote::kind::one", "cenote::kind::two", "cenote::pool",
+            "CENOTE_ONE", "cenote::kind", "cenote::kind::one", "cenote::kind::two", "cenote::pool",
             "cenote::pool::pool", "cenote::pool::pool", "cenote::pool::operator=",
             "cenote::pool::~pool", "cenote::pool::acquire_for", "cenote::pool::acquire_until",
             "cenote::pool::undocumented", "cenote::pool::operator==", "cenote::pool::what",
@@ -105,7 +110,7 @@ class HeadersTest(unittest.TestCase):
         text = {each.name: each.text for each in headers.all_of(read().declarations)}
         self.assertEqual(text["acquire_for"],
                          "[[nodiscard]] lease<T> acquire_for(int timeout = {}) const noexcept")
-        constructor = read().declarations[1].members[0].text
+        constructor = read().declarations[2].members[0].text
         self.assertEqual(constructor, "explicit pool(std::function<void(int)> f = {})")
 
     def test_reads_comments(self):
