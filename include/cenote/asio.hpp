@@ -45,33 +45,33 @@ private:
 };
 
 template <class T>
-template <class Token>
+template <class Token, class Header>
 auto pool<T>::async_acquire(Token&& token, std::source_location at) {
     return detail::async_acquire<T>(gate_->request_of(at), std::forward<Token>(token));
 }
 
 template <class T>
-template <class Token>
+template <class Token, class Header>
 auto pool<T>::async_acquire(const acquire_options& how, Token&& token, std::source_location at) {
     return detail::async_acquire<T>(gate_->request_of(how, at), std::forward<Token>(token));
 }
 
 template <class T>
-template <class Token>
+template <class Token, class Header>
 auto pool<T>::async_acquire_for(std::chrono::nanoseconds timeout, Token&& token,
                                 std::source_location at) {
     return async_acquire({.timeout = timeout}, std::forward<Token>(token), at);
 }
 
 template <class T>
-template <class Token>
+template <class Token, class Header>
 auto pool<T>::async_acquire_until(std::chrono::steady_clock::time_point deadline, Token&& token,
                                   std::source_location at) {
     return async_acquire({.deadline = deadline}, std::forward<Token>(token), at);
 }
 
 template <class T>
-template <class Token>
+template <class Token, class Header>
 auto pool<T>::async_close(std::chrono::nanoseconds timeout, Token&& token) {
     auto at_most = std::max(timeout, std::chrono::nanoseconds{0});
     return boost::asio::async_initiate<Token, void(boost::system::error_code, std::size_t)>(
@@ -80,7 +80,7 @@ auto pool<T>::async_close(std::chrono::nanoseconds timeout, Token&& token) {
 }
 
 template <class T>
-template <class Token>
+template <class Token, class Header>
 auto pool<T>::async_wait_ready(std::chrono::nanoseconds timeout, Token&& token) {
     auto at_most = std::max(timeout, std::chrono::nanoseconds{0});
     return boost::asio::async_initiate<Token, void(boost::system::error_code)>(
@@ -89,7 +89,7 @@ auto pool<T>::async_wait_ready(std::chrono::nanoseconds timeout, Token&& token) 
 }
 
 template <class T>
-template <class Token>
+template <class Token, class Header>
 auto pool<T>::async_wait_ready(Token&& token) {
     return async_wait_ready(forever, std::forward<Token>(token));
 }

@@ -51,24 +51,24 @@ struct connector_maker<T, C> {
     }
 };
 
+/// The constructor of a pool on an executor.
+template <class T, class Where, class C>
+struct needs_include_cenote_asio_hpp<T, Where, C> {
+    static gate* open(Where& where, C&& connector, const options& settings) {
+        constexpr bool fits = asynchronous_connector<std::decay_t<C>, T>;
+        static_assert(fits,
+                      "cenote: on an executor the connector's open() (or the callable itself) must "
+                      "return boost::asio::awaitable of the pool's resource type; one that blocks "
+                      "needs no executor");
+        if constexpr (fits)
+            return open_on(executor_of(where), make_async<T>(std::forward<C>(connector)), settings);
+        else return nullptr;
+    }
+};
+
 }  // namespace cenote::detail
 
 namespace cenote {
-
-template <class T>
-template <class Where, class C>
-    requires detail::executor_and_connector<Where, C, T>
-pool<T>::pool(Where&& where, C&& connector, const options& settings) : gate_(nullptr) {
-    using type = std::decay_t<C>;
-    static_assert(
-        asynchronous_connector<type, T>,
-        "cenote: on an executor the connector's open() (or the callable itself) must "
-        "return boost::asio::awaitable of the pool's resource type; one that blocks needs "
-        "no executor");
-    if constexpr (asynchronous_connector<type, T>)
-        gate_ = detail::open_on(detail::executor_of(where),
-                                detail::make_async<T>(std::forward<C>(connector)), settings);
-}
 
 template <class Where, class C>
     requires(!std::convertible_to<C, options>)

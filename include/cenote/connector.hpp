@@ -32,8 +32,8 @@ namespace cenote {
 /// probe, reset and before_acquire return bool or void; before_release returns bool, void or
 /// verdict; reset may return false instead of throwing. A member of these names with a wrong
 /// signature is a compile error, unless the name is overloaded. A name that other pools use
-/// (`is_alive`, `validate`, …) is a compile error if the matching cenote member is missing, because
-/// the pool would never call it.
+/// (`is_alive`, `validate`, …) or a misspelt one (`resset`) is a compile error if the matching
+/// cenote member is missing, because the pool would never call it.
 ///
 /// **Threads.** open, probe, reset and close may block. They run on the pool's threads, each under
 /// its timeout (options::open_timeout, …), never two at a time on one resource. After the pool is
@@ -111,15 +111,33 @@ protected:
 
 namespace detail {
 
+/// Says why C is no connector of T.
+template <class C, class T>
+constexpr void must_be_connector() {
+    constexpr bool is_pointer =
+        !opens<C> && requires(C& c) { requires opens<std::remove_reference_t<decltype(*c)>>; };
+    static_assert(!is_pointer,
+                  "cenote: pass the connector itself or a std::shared_ptr to it, not a pointer or "
+                  "a std::unique_ptr");
+    static_assert(opens<C> || is_pointer,
+                  "cenote: a connector needs open() without parameters, or must be callable "
+                  "without arguments (the options of a pool come after its connector)");
+    if constexpr (opens<C>)
+        static_assert(connector<C, T>,
+                      "cenote: the connector's open() (or the callable itself) must return the "
+                      "pool's resource type, or something that converts to it (an awaitable needs "
+                      "<cenote/asio.hpp> and an executor: pool{executor, connector})");
+}
+
 /// Wraps a blocking connector for the compiled library.
 template <class T, class C>
 std::unique_ptr<blocking_connector> make_blocking(C&& c) {
     using type = std::decay_t<C>;
-    static_assert(connector<type, T>,
-                  "cenote: the connector's open() (or the callable itself) must return the "
-                  "pool's resource type, or something that converts to it (an awaitable needs "
-                  "<cenote/asio.hpp> and an executor: pool{executor, connector})");
-    if constexpr (connector<type, T>) {
+    must_be_connector<type, T>();
+    static_assert(std::constructible_from<type, C>,
+                  "cenote: the pool keeps a copy of its connector, and this one cannot be copied: "
+                  "pass it with std::move");
+    if constexpr (connector<type, T> && std::constructible_from<type, C>) {
         verbs_of<has_verbs<type>, T>::must_fit();
         return std::make_unique<connector_of<T, type>>(std::forward<C>(c));
     } else {

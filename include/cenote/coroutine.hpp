@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cenote/detail/coroutine_waiter.hpp"
+#include "cenote/detail/refuse.hpp"
 #include "cenote/detail/waiter.hpp"
 #include "cenote/lease.hpp"
 #include "cenote/pool.hpp"
@@ -36,7 +37,8 @@ concept resumer = std::copy_constructible<R> && std::invocable<R&, std::coroutin
 ///
 /// Await it once, in the same expression that creates it.
 template <class T>
-class [[nodiscard]] awaited final : detail::coroutine_waiter {
+class [[nodiscard("it does nothing until it is awaited with co_await")]] awaited final
+    : detail::coroutine_waiter {
 public:
     /// Made by co_acquire.
     explicit awaited(const detail::wait_request& request,
@@ -62,10 +64,23 @@ public:
     awaiter operator co_await() && noexcept { return awaiter(*this); }
 
     /// Called by Asio for its own coroutines, with <cenote/asio.hpp>.
-    template <class Token, class Start = detail::asio_start<T, Token>>
+    template <class Token, class Start = typename detail::asio_start_for<T, Token>::type>
     auto operator()(Token&& token) && -> typename Start::result {
         return Start::with(std::forward<Token>(token), *this);
     }
+
+    // No call selects these overloads, except one with a mistake: they explain it.
+
+    template <class Token>
+    auto operator()(Token&&) & {
+        static_assert(!detail::is_probe_of_asio<Token>,
+                      "cenote: await in one expression: co_await pool.co_acquire()");
+    }
+    CENOTE_REFUSE(
+        awaited&& resumed_by(...) &,
+        "cenote: await in one expression: co_await pool.co_acquire().resumed_by(resumer)");
+    CENOTE_REFUSE(awaiter operator co_await() &,
+                  "cenote: await in one expression: co_await pool.co_acquire()");
 
 private:
     template <class, class>

@@ -10,6 +10,7 @@
 #include "cenote/detail/any_connector.hpp"
 #include "cenote/detail/gate.hpp"
 #include "cenote/detail/processor.hpp"
+#include "cenote/detail/refuse.hpp"
 #include "cenote/detail/resource.hpp"
 
 namespace cenote {
@@ -26,7 +27,7 @@ struct lease_maker;
 /// Thread safety: distinct leases are independent. One lease may be used by one thread at a time;
 /// it may be moved to another thread.
 template <class T>
-class lease {
+class [[nodiscard("the lease ends at once: give it a name")]] lease {
 public:
     /// An empty lease.
     lease() noexcept = default;
@@ -46,10 +47,10 @@ public:
     explicit operator bool() const noexcept { return resource_ != nullptr; }
 
     /// The resource. Requires that the lease is not empty.
-    T& operator*() const noexcept { return resource_->value; }
+    T& operator*() const noexcept CENOTE_LIFETIMEBOUND { return resource_->value; }
     T* operator->() const noexcept { return std::addressof(resource_->value); }
     /// The resource; null if the lease is empty.
-    T* get() const noexcept {
+    T* get() const noexcept CENOTE_LIFETIMEBOUND {
         return resource_ == nullptr ? nullptr : std::addressof(resource_->value);
     }
 

@@ -18,6 +18,7 @@
 #include "cenote/breaker.hpp"
 #include "cenote/connector.hpp"
 #include "cenote/detail/gate.hpp"
+#include "cenote/detail/refuse.hpp"
 #include "cenote/error.hpp"
 #include "cenote/lease.hpp"
 #include "cenote/observer.hpp"
@@ -28,7 +29,7 @@
 namespace cenote {
 
 template <class T>
-class awaited;
+class awaited;  // needs #include <cenote/coroutine.hpp>, or <cenote/asio.hpp> for Boost.Asio
 template <class T>
 class per_executor;
 
@@ -45,7 +46,13 @@ struct pool_access {
 /// Tells pool(executor, connector) from pool(connector, options).
 template <class Where, class C, class T>
 concept executor_and_connector =
-    !connector<std::decay_t<Where>, T> && !std::convertible_to<C, options>;
+    !connector<std::decay_t<Where>, T> && !std::convertible_to<Where, options> &&
+    !std::convertible_to<C, options>;
+
+/// Its name is in the compiler's message if that header is missing. The header defines how a pool
+/// is opened on an executor; the empty one is an argument of the templates that the header defines.
+template <class...>
+struct needs_include_cenote_asio_hpp;
 
 }  // namespace detail
 
@@ -73,7 +80,9 @@ concept executor_and_connector =
 template <class T>
 class pool {
     static_assert(std::is_object_v<T> && std::is_move_constructible_v<T>,
-                  "cenote: a pooled resource must be a movable object type");
+                  "cenote: a pooled resource must be a movable object type; pool "
+                  "std::unique_ptr<T> if T cannot be moved");
+    using header = detail::needs_include_cenote_asio_hpp<>;
 
 public:
     /// Opens the minimum number of resources; options::warm_up says when. Throws invalid_option,
@@ -93,7 +102,9 @@ public:
     /// warm_up::wait.
     template <class Where, class C>
         requires detail::executor_and_connector<Where, C, T>
-    pool(Where&& where, C&& connector, const options& settings = {});
+    pool(Where&& where, C&& connector, const options& settings = {})
+        : gate_(detail::needs_include_cenote_asio_hpp<T, Where, C>::open(
+              where, std::forward<C>(connector), settings)) {}
 
     pool(const pool&) = delete;
     pool& operator=(const pool&) = delete;
@@ -106,36 +117,35 @@ public:
     ~pool() { gate_->shut_down(); }
 
     /// Waits for a lease, at most for options::acquire_timeout.
-    [[nodiscard]] lease<T> acquire(std::source_location at = std::source_location::current()) {
+    lease<T> acquire(std::source_location at = std::source_location::current()) {
         if (auto* r = gate_->take(at, detail::this_thread())) [[likely]]
             return lease<T>(r);
         return wait({.deadline = gate_->default_deadline(), .stop = {}, .site = at});
     }
     /// `how` overrides the pool's options for this acquire; see acquire_options.
-    [[nodiscard]] lease<T> acquire(const acquire_options& how,
-                                   std::source_location at = std::source_location::current()) {
+    lease<T> acquire(const acquire_options& how,
+                     std::source_location at = std::source_location::current()) {
         detail::lease_terms terms = detail::gate::terms_of(how);
         if (auto* r = gate_->take(at, terms, detail::this_thread())) return lease<T>(r);
         return wait(request_of(how, terms, at));
     }
     /// On an error, sets `error` and returns an empty lease. To use only the pool's options:
     /// `pool.acquire({}, error)`.
-    [[nodiscard]] lease<T> acquire(const acquire_options& how, std::error_code& error,
-                                   std::source_location at = std::source_location::current()) {
+    lease<T> acquire(const acquire_options& how, std::error_code& error,
+                     std::source_location at = std::source_location::current()) {
         error.clear();
         detail::lease_terms terms = detail::gate::terms_of(how);
         if (auto* r = gate_->take(at, terms, detail::this_thread())) return lease<T>(r);
         return wait(request_of(how, terms, at), error);
     }
     /// As `acquire({.timeout = timeout})`.
-    [[nodiscard]] lease<T> acquire_for(std::chrono::nanoseconds timeout,
-                                       std::source_location at = std::source_location::current()) {
+    lease<T> acquire_for(std::chrono::nanoseconds timeout,
+                         std::source_location at = std::source_location::current()) {
         return acquire({.timeout = timeout}, at);
     }
     /// As `acquire({.deadline = deadline})`.
-    [[nodiscard]] lease<T> acquire_until(
-        std::chrono::steady_clock::time_point deadline,
-        std::source_location at = std::source_location::current()) {
+    lease<T> acquire_until(std::chrono::steady_clock::time_point deadline,
+                           std::source_location at = std::source_location::current()) {
         return acquire({.deadline = deadline}, at);
     }
 
@@ -167,7 +177,7 @@ public:
     /// Takes a resource that is ready, and never waits. The lease is empty if no resource is ready
     /// (the pool may then open one in the background), if waiters go first (options::fairness), or
     /// if the pool is closed, paused or its circuit is open. May throw std::bad_alloc.
-    [[nodiscard]] lease<T> try_acquire(std::source_location at = std::source_location::current()) {
+    lease<T> try_acquire(std::source_location at = std::source_location::current()) {
         std::uint64_t holder = detail::this_thread();
         if (auto* r = gate_->take(at, holder)) return lease<T>(r);
         return lease<T>(gate_->try_acquire(at, {}, holder));
@@ -177,33 +187,31 @@ public:
 
     /// Awaits a lease: `auto conn = co_await pool.co_acquire();`. The forms are those of acquire.
     /// See `awaited` for where the coroutine is resumed.
-    [[nodiscard]] awaited<T> co_acquire(std::source_location at = std::source_location::current());
-    [[nodiscard]] awaited<T> co_acquire(const acquire_options& how,
-                                        std::source_location at = std::source_location::current());
+    awaited<T> co_acquire(std::source_location at = std::source_location::current());
+    awaited<T> co_acquire(const acquire_options& how,
+                          std::source_location at = std::source_location::current());
     /// `error` must outlive the wait.
-    [[nodiscard]] awaited<T> co_acquire(const acquire_options& how, std::error_code& error,
-                                        std::source_location at = std::source_location::current());
-    [[nodiscard]] awaited<T> co_acquire_for(
-        std::chrono::nanoseconds timeout,
-        std::source_location at = std::source_location::current());
-    [[nodiscard]] awaited<T> co_acquire_until(
-        std::chrono::steady_clock::time_point deadline,
-        std::source_location at = std::source_location::current());
+    awaited<T> co_acquire(const acquire_options& how, std::error_code& error,
+                          std::source_location at = std::source_location::current());
+    awaited<T> co_acquire_for(std::chrono::nanoseconds timeout,
+                              std::source_location at = std::source_location::current());
+    awaited<T> co_acquire_until(std::chrono::steady_clock::time_point deadline,
+                                std::source_location at = std::source_location::current());
 
     // async_acquire: for Boost.Asio and any completion token, with <cenote/asio.hpp>.
 
     /// Completes with (boost::system::error_code, lease<T>) on the handler's executor. With
     /// use_awaitable the coroutine gets the lease, or the exception that acquire() would throw. The
     /// handler's cancellation slot ends the wait with `canceled`.
-    template <class Token>
+    template <class Token, class Header = header>
     auto async_acquire(Token&& token, std::source_location at = std::source_location::current());
-    template <class Token>
+    template <class Token, class Header = header>
     auto async_acquire(const acquire_options& how, Token&& token,
                        std::source_location at = std::source_location::current());
-    template <class Token>
+    template <class Token, class Header = header>
     auto async_acquire_for(std::chrono::nanoseconds timeout, Token&& token,
                            std::source_location at = std::source_location::current());
-    template <class Token>
+    template <class Token, class Header = header>
     auto async_acquire_until(std::chrono::steady_clock::time_point deadline, Token&& token,
                              std::source_location at = std::source_location::current());
 
@@ -343,16 +351,70 @@ public:
 
     /// close(timeout) with <cenote/asio.hpp>: completes with (boost::system::error_code, number of
     /// leases still held).
-    template <class Token>
+    template <class Token, class Header = header>
     auto async_close(std::chrono::nanoseconds timeout, Token&& token);
 
     /// wait_ready() with <cenote/asio.hpp>: completes with (boost::system::error_code) when the
     /// minimum is open; with `closed` if the pool is closed; after `timeout` with `open_failed` if
     /// the last open failed (see open_error()), and with `timed_out` otherwise.
-    template <class Token>
+    template <class Token, class Header = header>
     auto async_wait_ready(std::chrono::nanoseconds timeout, Token&& token);
-    template <class Token>
+    template <class Token, class Header = header>
     auto async_wait_ready(Token&& token);
+
+    // No call selects these overloads, except one with a mistake: they explain it.
+
+    CENOTE_REFUSE(
+        explicit pool(...),
+        "cenote: write pool{connector, {.max = 32}}. An option is misspelt, or a value has "
+        "the wrong type (a duration is 5s, not 5). Write cenote::options{...} instead of "
+        "{...}, and the compiler names it");
+    CENOTE_REFUSE(
+        lease<T> acquire(...) const,
+        "cenote: write acquire(), acquire({.timeout = 5s}) or acquire({}, error), with a "
+        "pool that is not const. An option is misspelt, has the wrong type or is a "
+        "temporary. Write cenote::acquire_options{...} instead of {...}, and the compiler "
+        "names it");
+    CENOTE_REFUSE(lease<T> acquire_for(...),
+                  "cenote: acquire_for needs a std::chrono duration: acquire_for(5s)");
+    CENOTE_REFUSE(lease<T> acquire_until(...),
+                  "cenote: acquire_until needs a time of std::chrono::steady_clock");
+    CENOTE_REFUSE(std::vector<lease<T>> acquire_many(...),
+                  "cenote: write acquire_many(2), acquire_many(2, {.timeout = 5s}) or "
+                  "acquire_many(2, {}, error). Write cenote::acquire_options{...} instead of "
+                  "{...}, and the compiler names a wrong option");
+    CENOTE_REFUSE(awaited<T> co_acquire(...),
+                  "cenote: write co_acquire(), co_acquire({.timeout = 5s}) or co_acquire({}, "
+                  "error); completion tokens are for async_acquire. Write "
+                  "cenote::acquire_options{...} instead of {...}, and the compiler names a wrong "
+                  "option");
+    CENOTE_REFUSE(awaited<T> co_acquire_for(...),
+                  "cenote: co_acquire_for needs a std::chrono duration: co_acquire_for(5s)");
+    CENOTE_REFUSE(awaited<T> co_acquire_until(...),
+                  "cenote: co_acquire_until needs a time of std::chrono::steady_clock");
+    CENOTE_REFUSE(void async_acquire(...),
+                  "cenote: write async_acquire(token) or async_acquire({.timeout = 5s}, token). "
+                  "Write cenote::acquire_options{...} instead of {...}, and the compiler names a "
+                  "wrong option");
+    CENOTE_REFUSE(void async_acquire_for(...),
+                  "cenote: async_acquire_for needs a std::chrono duration and a completion token: "
+                  "async_acquire_for(5s, token)");
+    CENOTE_REFUSE(void async_acquire_until(...),
+                  "cenote: async_acquire_until needs a time of std::chrono::steady_clock and a "
+                  "completion token");
+    CENOTE_REFUSE(void with(...),
+                  "cenote: with needs a function that accepts a T&, the resource: "
+                  "with([](session& s) { ... })");
+    CENOTE_REFUSE(bool wait_ready(...),
+                  "cenote: wait_ready needs a std::chrono duration: wait_ready(5s)");
+    CENOTE_REFUSE(std::size_t close(...),
+                  "cenote: write close(), or close(5s) with a std::chrono duration");
+    CENOTE_REFUSE(void async_close(...),
+                  "cenote: async_close needs a std::chrono duration and a completion token: "
+                  "async_close(5s, token)");
+    CENOTE_REFUSE(void async_wait_ready(...),
+                  "cenote: async_wait_ready needs a std::chrono duration and a completion token: "
+                  "async_wait_ready(5s, token)");
 
 private:
     friend class per_executor<T>;
@@ -408,5 +470,6 @@ template <class C>
 pool(C) -> pool<detail::opened_by<C>>;
 template <class C>
 pool(C, options) -> pool<detail::opened_by<C>>;
+pool(...) -> pool<detail::unknown_resource>;  // whose constructors say what is wrong
 
 }  // namespace cenote

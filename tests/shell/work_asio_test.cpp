@@ -795,7 +795,7 @@ TEST_F(blocked_loop, is_told_and_refused) {
         line = __LINE__ + 1;
         EXPECT_THROW((void)pool->acquire(), cenote::deadlock_error);
         // What was refused has been opened meanwhile, so it would not block now.
-        co_await pool->async_acquire(asio::use_awaitable);
+        static_cast<void>(co_await pool->async_acquire(asio::use_awaitable));
         EXPECT_TRUE(pool->acquire());
         co_await close();
     });

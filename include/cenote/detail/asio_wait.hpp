@@ -540,7 +540,13 @@ struct acquire_with<T, asio::use_awaitable_t<Executor>> {
 
 template <class T, class Token>
 auto async_acquire(const wait_request& request, Token&& token) {
-    return acquire_with<T, std::decay_t<Token>>::start(request, std::forward<Token>(token));
+    constexpr bool fits =
+        asio::completion_token_for<Token, void(boost::system::error_code, lease<T>)>;
+    static_assert(fits,
+                  "cenote: the handler of async_acquire must accept (boost::system::error_code, "
+                  "cenote::lease<T>), or be a completion token of Boost.Asio");
+    if constexpr (fits)
+        return acquire_with<T, std::decay_t<Token>>::start(request, std::forward<Token>(token));
 }
 
 }  // namespace cenote::detail

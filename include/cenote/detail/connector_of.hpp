@@ -21,6 +21,9 @@ template <class C>
 constexpr bool has_open = requires(has_verbs<C>& c) { c.open(); };
 
 template <class C>
+concept opens = has_open<C> || requires(has_verbs<C>& c) { c(); };
+
+template <opens C>
 decltype(auto) call_open(C& c) {
     if constexpr (has_open<C>) return verbs_in(c).open();
     else return verbs_in(c)();
@@ -127,7 +130,7 @@ struct verbs_of {
     }
 
 private:
-    /// Refuses names that other pools use, which would never be called.
+    /// Refuses names that other pools use, and misspelt ones, which would never be called.
     static constexpr void must_have_known_names() {
 #define CENOTE_OTHER_NAME(verb, name)                                                      \
     static_assert((verb) || !requires(C& c, T& t) { c.name(t); },                          \
@@ -137,15 +140,37 @@ private:
         CENOTE_OTHER_NAME(probe, isAlive);
         CENOTE_OTHER_NAME(probe, is_valid);
         CENOTE_OTHER_NAME(probe, isValid);
+        CENOTE_OTHER_NAME(probe, is_healthy);
         CENOTE_OTHER_NAME(probe, validate);
         CENOTE_OTHER_NAME(probe, ping);
         CENOTE_OTHER_NAME(probe, health_check);
+        CENOTE_OTHER_NAME(probe, prob);
+        CENOTE_OTHER_NAME(probe, prope);
         CENOTE_OTHER_NAME(probe, Probe);
         CENOTE_OTHER_NAME(reset, Reset);
+        CENOTE_OTHER_NAME(reset, resset);
+        CENOTE_OTHER_NAME(reset, rest);
         CENOTE_OTHER_NAME(reset, recycle);
+        CENOTE_OTHER_NAME(reset, cleanup);
+        CENOTE_OTHER_NAME(reset, clean_up);
         CENOTE_OTHER_NAME(close, Close);
+        CENOTE_OTHER_NAME(close, clos);
         CENOTE_OTHER_NAME(close, disconnect);
         CENOTE_OTHER_NAME(close, destroy);
+        CENOTE_OTHER_NAME(close, dispose);
+        CENOTE_OTHER_NAME(before_acquire, before_aquire);
+        CENOTE_OTHER_NAME(before_acquire, before_acqiure);
+        CENOTE_OTHER_NAME(before_acquire, beforeAcquire);
+        CENOTE_OTHER_NAME(before_acquire, on_acquire);
+        CENOTE_OTHER_NAME(before_acquire, before_borrow);
+        CENOTE_OTHER_NAME(before_release, before_relase);
+        CENOTE_OTHER_NAME(before_release, before_realease);
+        CENOTE_OTHER_NAME(before_release, beforeRelease);
+        CENOTE_OTHER_NAME(before_release, on_release);
+        CENOTE_OTHER_NAME(before_release, before_return);
+        CENOTE_OTHER_NAME(forsake, forsak);
+        CENOTE_OTHER_NAME(forsake, forsakes);
+        CENOTE_OTHER_NAME(forsake, Forsake);
 #undef CENOTE_OTHER_NAME
     }
 };
