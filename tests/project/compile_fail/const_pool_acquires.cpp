@@ -1,4 +1,4 @@
-// expect: discards qualifiers|not marked const|no matching member function|const qualifier
+// expect within 2: with a pool that is not const
 #include <cenote/pool.hpp>
 
 #ifdef CENOTE_CONTROL
