@@ -336,7 +336,7 @@ def without_initializers(head):
 
 
 def read(path):
-    # Overloads that only explain a mistake are no part of the reference; the lines keep their numbers.
+    # Overloads that only explain a mistake are no part of the reference. Lines keep their numbers.
     text = re.sub(r"CENOTE_REFUSE\((?:[^;]|;(?!\n))*;\n|CENOTE_LIFETIMEBOUND",
                   lambda found: "\n" * found[0].count("\n"), path.read_text(encoding="utf-8"))
     return Reader(text).read(path.name)
