@@ -355,20 +355,52 @@ TEST(command_test, bash_completes_subcommands_options_and_values) {
     EXPECT_THAT(completed("cenote sim --", 2), Not(HasSubstr("--max-lifetime")));
 }
 
+/// The options that the help of a subcommand lists.
+std::vector<std::string> options_of(const std::string& name) {
+    std::string help = tools::cenote({name, "--help"}).out;
+    std::vector<std::string> all;
+    for (std::size_t at = help.find("--"); at != std::string::npos; at = help.find("--", at)) {
+        std::size_t end = help.find_first_not_of("-abcdefghijklmnopqrstuvwxyz", at);
+        bool listed = help.rfind('\n', at) + 3 == at || help[at - 1] == ',';
+        if (listed) all.push_back(help.substr(at, end - at));
+        at = end;
+    }
+    return all;
+}
+
 TEST(command_test, every_option_of_the_help_is_completed) {
     for (const std::string& name : subcommands()) {
-        std::string help = tools::cenote({name, "--help"}).out;
         std::string offered = " " + completed("cenote " + name + " --", 2);
         offered.back() = ' ';
-        for (std::size_t at = help.find("--"); at != std::string::npos; at = help.find("--", at)) {
-            std::size_t end = help.find_first_not_of("-abcdefghijklmnopqrstuvwxyz", at);
-            bool listed = help.rfind('\n', at) + 3 == at || help[at - 1] == ',';
-            if (listed) {
-                EXPECT_THAT(offered, HasSubstr(" " + help.substr(at, end - at) + " "));
-            }
-            at = end;
-        }
+        for (const std::string& option : options_of(name))
+            EXPECT_THAT(offered, HasSubstr(" " + option + " ")) << name;
     }
+}
+
+/// A manual page with plain hyphens.
+std::string manual(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "manual");
+    tools::output said = tools::cenote(arguments);
+    EXPECT_EQ(said.code, 0) << said.err;
+    for (std::size_t at = 0; (at = said.out.find("\\-", at)) != std::string::npos;)
+        said.out.erase(at, 1);
+    return said.out;
+}
+
+TEST(command_test, every_subcommand_has_a_manual_page_with_its_options) {
+    std::string main_page = manual({});
+    EXPECT_THAT(main_page, HasSubstr("\n.SH NAME\ncenote - tools for running pools"));
+    for (const std::string& name : subcommands()) {
+        EXPECT_THAT(main_page, HasSubstr("\\fBcenote-" + name + "\\fR(1)"));
+        std::string page = manual({name});
+        EXPECT_THAT(page, HasSubstr("\n.SH NAME\ncenote-" + name + " - "));
+        EXPECT_THAT(page, HasSubstr("\n.SH SYNOPSIS\n\\fBcenote " + name + "\\fR"));
+        for (const std::string& option : options_of(name))
+            EXPECT_THAT(page, HasSubstr("\\fB" + option + "\\fR")) << name;
+    }
+    tools::output unknown = tools::cenote({"manual", "docter"});
+    EXPECT_EQ(unknown.code, 2);
+    EXPECT_EQ(unknown.err, "cenote: there is no subcommand 'docter'; did you mean 'doctor'?\n");
 }
 
 TEST(command_test, scripts_for_other_shells_name_everything) {

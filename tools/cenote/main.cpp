@@ -4,6 +4,7 @@
 #include "completion.hpp"
 #include "demo.hpp"
 #include "doctor.hpp"
+#include "manual.hpp"
 #include "simulate.hpp"
 #include "size.hpp"
 
@@ -18,5 +19,6 @@ int main(int argc, char** argv) {
                             command::make_subcommand(doctor::add_to, doctor::run),
                             command::make_subcommand(simulation::add_to, simulation::run),
                             command::make_subcommand(completion::add_to, completion::run),
+                            command::make_subcommand(manual::add_to, manual::run),
                         });
 }
