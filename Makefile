@@ -2,7 +2,7 @@
 # without make.
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-all demo docs bench bench-peers format tidy clean
+.PHONY: help build test test-all demo docs packages bench bench-peers format tidy clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,11 @@ demo: ## build and run a service under load, with a dashboard
 docs: ## build the guide and the reference as a site, in build/docs/site
 	@scripts/setup docs
 	@scripts/docs
+
+packages: ## build Debian packages of the library and the command, in build/packages
+	@scripts/setup packages
+	@scripts/build cenote_packages
+	@ls build/packages/*.deb
 
 bench: ## build and run the benchmarks
 	@scripts/setup bench
