@@ -48,8 +48,9 @@ std::string in_the_title(std::string about) {
     return escaped(about);
 }
 
+/// Without `help`: `cenote manual help` is the help of `manual`.
 std::vector<const CLI::App*> subcommands_of(const CLI::App& command) {
-    return command.get_subcommands([](const CLI::App*) { return true; });
+    return command.get_subcommands([](const CLI::App* each) { return each->get_name() != "help"; });
 }
 
 std::vector<const CLI::Option*> options_of(const CLI::App& app, bool positional) {
