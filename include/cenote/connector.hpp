@@ -22,8 +22,8 @@ namespace cenote {
 ///         bool probe(session&);                // health check: false or an exception retires it
 ///         void reset(session&);                // cleans it for the next user; throws if it cannot
 ///         void close(session&);                // graceful close, before the destructor
-///         bool before_acquire(session&);       // false or an exception: retire it, lend another
-///         bool before_release(session&);       // the same; may return a verdict instead
+///         bool before_acquire(session&);       // false or an exception: retire it, try another
+///         bool before_release(session&);       // false or an exception: retire it; see below
 ///         verdict classify(std::exception_ptr) const;       // exceptions of pool::with
 ///         verdict classify_open(std::exception_ptr) const;  // exceptions of open
 ///         void forsake(session&);              // in the child of a fork
@@ -67,7 +67,7 @@ namespace cenote {
 /// destructor: these could write to a connection that the parent still uses. forsake runs once for
 /// each resource, on the thread that first uses the pool in the child or that ends the lease.
 /// Without forsake the child's descriptors stay open. If a connector or an observer calls fork(),
-/// its child must not return from that call: it may exec or _exit.
+/// the child must not return from that call; it may only exec or _exit.
 ///
 /// A std::shared_ptr to an object with these members is also a connector; see connector_interface.
 ///
@@ -111,7 +111,7 @@ protected:
 
 namespace detail {
 
-/// Says why C is no connector of T.
+/// Explains at compile time why C is not a connector of T.
 template <class C, class T>
 constexpr void must_be_connector() {
     constexpr bool is_pointer =

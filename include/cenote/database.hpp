@@ -42,7 +42,7 @@ struct options;
 /// error. If the commit was in flight, the outcome is unknown.
 class transaction_lost : public connection_error {
 public:
-    /// Made by the library.
+    /// For use by the library.
     transaction_lost(const std::string& what, std::string_view sqlstate, bool maybe_committed)
         : connection_error(error_kind::connection, what, sqlstate),
           maybe_committed_(maybe_committed) {}
@@ -98,14 +98,14 @@ struct database_options {
     /// its timeouts, its observers. Defaults: see cenote::options.
     options pool = {};
 
-    /// How many prepared statements each connection keeps, the most recently used ones. Default:
-    /// 100. 0 keeps none. The server does not parse a cached statement again, but uses memory for
-    /// it. With MariaDB, a reset drops the cached statements. With PostgreSQL, a reset keeps them,
-    /// but that costs more than parsing a simple statement: set 0 if all statements are simple.
-    /// Overrides the connector's `statement_cache`.
+    /// Maximum number of prepared statements that each connection keeps; the least recently used
+    /// one is dropped first. Default: 100. 0 keeps none. The server does not parse a cached
+    /// statement again, but uses memory for it. With MariaDB, a reset drops the cached statements.
+    /// With PostgreSQL, a reset keeps them, but that costs more than parsing a simple statement:
+    /// set 0 if all statements are simple. Overrides the connector's `statement_cache`.
     std::size_t statement_cache = 100;
 
-    /// Default: false, a connection is reset after every use. If true, a PostgreSQL or MariaDB
+    /// Default: false. A connection is reset after every use. If true, a PostgreSQL or MariaDB
     /// connection is reset after a statement or transaction outside of a scope only if the server
     /// reports a session change (SET, a temporary table). Short statements then take 33 to 50 % of
     /// the usual time.
@@ -139,12 +139,12 @@ private:
     std::source_location at_;
 };
 
-// g++ 12 destroys temporaries of other types twice in an expression with co_await.
+// g++ 12 runs non-trivial destructors of temporaries twice in an expression with co_await.
 static_assert(std::is_trivially_destructible_v<statement_text>);
 static_assert(std::is_trivially_destructible_v<acquire_options>);
 
-/// Marks a statement that is safe to run more than once: it only reads, or a second run changes
-/// nothing more. If its connection is lost, it runs again on another one, at most three times in
+/// Marks a statement that is safe to run more than once: it only reads, or a second run has no
+/// further effect. If its connection is lost, it runs again on another one, at most three times in
 /// total. It does not run again in a transaction, in a scope that relies on its session
 /// (scope_options::keeps_session), or after a timeout.
 struct idempotent_t {};
@@ -375,17 +375,17 @@ struct scope_options {
     /// Costs a round trip when the scope takes its connection (not with SQLite).
     bool read_only = false;
 
-    /// Default: true, statements may rely on what earlier ones have set in the session: a role, a
-    /// lock, a temporary table. After a lost connection, all statements throw session_lost. If
-    /// false, the next statement after a loss runs on a new connection, except in a transaction.
-    /// Set false for scopes whose statements set nothing that later ones need.
+    /// Default: true. Statements may rely on what earlier statements have set in the session: a
+    /// role, a lock, a temporary table. After a lost connection, all statements throw session_lost.
+    /// If false, the next statement after a loss runs on a new connection, except in a transaction.
+    /// Set it to false if no statement of the scope relies on session state of an earlier one.
     bool keeps_session = true;
 };
 
 /// Begins scopes and transactions. Base of database and database_view, which share this interface.
 ///
-/// `leases()`, timeout texts and leak reports attribute each connection to a line of
-/// the program: that of the statement, scope(), begin() or transaction() that took it.
+/// `leases()`, timeout texts and leak reports attribute each connection to a line of the program:
+/// the statement, scope(), begin() or transaction() that took it.
 class database_calls : public statements {
 public:
     /// Makes a scope. It takes no connection before its first statement. Never waits.
@@ -511,7 +511,7 @@ public:
     /// a circuit breaker of its own, and its open timeout is at most a quarter of
     /// `acquire_timeout`. With warm_up::wait the constructor also throws if opening a replica fails
     /// with a final error, such as a wrong password.
-    template <std::same_as<replicas> Others>  // and not options in braces
+    template <std::same_as<replicas> Others>  // so that {...} selects the overload with options
     database(std::string_view primary, const Others& others, const database_options& how = {})
         : database(with_replicas(primary, others, how)) {}
 

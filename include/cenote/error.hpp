@@ -20,11 +20,11 @@ enum class errc : int {
     line_full,      ///< `line_max` callers wait, or the caller does not queue
                     ///< (`acquire_options::queue`) and would have to wait for a lease.
     shed,         ///< Refused early: waiters have been served late for too long (`options::shed`).
-    canceled,     ///< The caller's stop token was triggered.
+    canceled,     ///< The caller's stop token received a stop request.
     open_failed,  ///< An open failed with a final error, or with open_errors::fail_fast.
     deadlock,     ///< The wait could never end: every lease is held by a thread that waits in
-                  ///< this pool; or the caller blocks the event loop that runs the pool; or
-                  ///< the caller wants more leases at once than `max` after a `resize`.
+                  ///< this pool; or the caller blocks the event loop that runs the pool; or a
+                  ///< `resize` made `max` smaller than the caller's `acquire_many`.
 };
 inline constexpr std::size_t errc_count = 8;
 
@@ -45,7 +45,7 @@ inline std::error_code make_error_code(errc e) noexcept {
 /// holds 20, oldest 14 s; report.cpp:12 holds 12), 41 waiting, last open 0.3 s ago: ok`.
 class pool_error : public std::system_error {
 public:
-    /// `seen`: the pool's stats when the error was made.
+    /// For use by the library. `seen`: the pool's stats when the error was created.
     pool_error(errc code, std::string text, std::exception_ptr cause = nullptr,
                std::chrono::nanoseconds retry_after = {}, std::string pool = {},
                std::shared_ptr<const cenote::stats> seen = nullptr);
@@ -56,7 +56,7 @@ public:
     /// The name of the pool (options::name).
     const std::string& pool() const noexcept { return about_->pool; }
 
-    /// The pool's stats when the error was made (<cenote/stats.hpp>).
+    /// The pool's stats when the error was created (<cenote/stats.hpp>).
     const cenote::stats& stats() const noexcept { return *about_->seen; }
 
     /// The error of the last open; null if it succeeded, or if no open has ended yet.
@@ -81,7 +81,7 @@ private:
 template <errc Code>
 class pool_error_of : public pool_error {
 public:
-    /// As the constructor of pool_error.
+    /// Takes the arguments of pool_error's constructor, except the code.
     explicit pool_error_of(std::string text, std::exception_ptr cause = nullptr,
                            std::chrono::nanoseconds retry_after = {}, std::string pool = {},
                            std::shared_ptr<const cenote::stats> seen = nullptr)

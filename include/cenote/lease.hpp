@@ -21,8 +21,8 @@ struct lease_maker;
 
 /// Exclusive use of one resource. The destructor returns the resource to the pool. Move-only, so
 /// the resource is returned exactly once. A lease may outlive its pool: the resource stays usable
-/// and is closed when the lease ends. On an executor, it is destroyed without the connector's
-/// close.
+/// and is closed when the lease ends. If the pool was on an executor, the resource is destroyed
+/// without the connector's close.
 ///
 /// Thread safety: distinct leases are independent. One lease may be used by one thread at a time;
 /// it may be moved to another thread.
@@ -56,8 +56,8 @@ public:
 
     /// Returns the resource now; the lease is then empty. Never throws or allocates, and never
     /// waits for the pool. Can run before_release and resume a waiting coroutine on this thread.
-    /// After the pool is destroyed, it calls the connector's close() on this thread, unless the
-    /// pool was on an executor.
+    /// If the pool has been destroyed, this call runs the connector's close() on this thread,
+    /// unless the pool was on an executor.
     void give_back() noexcept {
         if (resource_ == nullptr) return;
         detail::resource* r = std::exchange(resource_, nullptr);
@@ -153,7 +153,7 @@ private:
 
 namespace detail {
 
-/// Makes leases outside of the pool's members.
+/// Creates leases outside of the pool's members.
 struct lease_maker {
     template <class T>
     static lease<T> of(resource* r) noexcept {

@@ -1,5 +1,5 @@
-// The options of a pool and of an acquire. Each comment gives the default, the effect, when to
-// change the option, and its cost.
+// The options of a pool and of an acquire. Each comment gives the default and the effect, and,
+// where it helps to choose a value, when to change the option and what that costs.
 #pragma once
 
 #include <chrono>
@@ -30,13 +30,14 @@ struct forever_t {
     constexpr operator std::chrono::duration<Rep, Period>() const noexcept {
         return std::chrono::duration<Rep, Period>::max();
     }
-    // Only std::uint64_t: from any integer, nanoseconds{forever} would take that as its tick count.
+    // Only std::uint64_t. If it converted to every integer type, nanoseconds{forever} would compile
+    // and use the integer as its tick count.
     template <std::same_as<std::uint64_t> Count>
     constexpr operator Count() const noexcept {
         return std::numeric_limits<Count>::max();
     }
 };
-/// The value to write.
+/// The only value of forever_t.
 inline constexpr forever_t forever{};
 
 /// When the minimum (`min_size`, `min_idle`) is opened.
@@ -68,7 +69,7 @@ enum class fairness : std::uint8_t {
 struct backoff {
     std::chrono::nanoseconds first = std::chrono::milliseconds{20};         ///< The first delay.
     std::chrono::nanoseconds cap_waiting = std::chrono::milliseconds{200};  ///< While callers wait.
-    std::chrono::nanoseconds cap_idle = std::chrono::seconds{5};            ///< While none waits.
+    std::chrono::nanoseconds cap_idle = std::chrono::seconds{5};            ///< With no waiter.
 
     bool operator==(const backoff&) const = default;
 };
@@ -82,20 +83,20 @@ enum class open_errors : std::uint8_t {
 };
 
 /// The importance of an acquire. A `normal` waiter is served as if it had arrived
-/// `options::head_start` later than it did, and a `low` waiter twice as much later, so no waiter
-/// starves behind `high` ones. `reserved` always goes first; use it rarely.
+/// `options::head_start` later than it did, and a `low` waiter as if it had arrived two head starts
+/// later, so no waiter starves behind `high` ones. `reserved` always goes first; use it rarely.
 enum class priority : std::uint8_t {
     reserved,  ///< For health checks and administration. Not subject to `line_max` and `shed`.
-    high,      ///< Has a head start of `head_start` over `normal`.
+    high,      ///< One `head_start` ahead of `normal`.
     normal,    ///< The default.
-    low,       ///< `normal` has a head start over it.
+    low,       ///< One `head_start` behind `normal`.
 };
 inline constexpr std::size_t priority_count = 4;
 
 /// Load shedding by the CoDel algorithm. Shedding starts after an `interval` in which no waiter was
 /// served within `target`, and ends after an interval in which one was. While shedding is active, a
-/// waiter that has waited twice the `target` is refused with `shed`, unless it is `reserved`. So
-/// resources are not spent on callers that have given up.
+/// waiter that has waited twice the `target` is refused with `shed`, unless it is `reserved`. This
+/// avoids spending resources on callers that have given up.
 struct shed {
     std::chrono::nanoseconds target = forever;  ///< `forever` turns shedding off.
     std::chrono::nanoseconds interval = std::chrono::milliseconds{100};
@@ -127,16 +128,16 @@ struct options {
     std::string name = "pool";
 
     /// Default 10, at most 1 000 000. Maximum number of resources that are open, opening or
-    /// closing, at every instant. A call that exceeded its timeout no longer counts, so the server
-    /// can briefly see more connections. Raise `max` if `stats().waiting` stays above zero while
-    /// the server has spare capacity. `cenote size` measures a good value.
+    /// closing, at every instant. A resource whose connector call exceeded its timeout no longer
+    /// counts, so the server can briefly see more connections. Raise `max` if `stats().waiting`
+    /// stays above zero while the server has spare capacity. `cenote size` measures a good value.
     std::size_t max = 10;
 
     /// Default 0. Minimum number of open resources, including leased ones. The pool opens them at
     /// start (`warm_up`), replaces closed ones in the background, and does not retire idle ones
     /// below this number. An expired resource is closed after its replacement is open, or before if
-    /// `max` leaves no room. Raise it if the first requests after a start or a quiet night must not
-    /// wait for an open. Costs idle connections on the server.
+    /// `max` leaves no room. Raise it if the first requests after a start or a quiet period must
+    /// not wait for an open. Costs idle connections on the server.
     std::size_t min_size = 0;
 
     /// Default 0. Minimum number of idle resources in addition to leased ones, limited by `max`.
@@ -152,9 +153,9 @@ struct options {
     /// own request.
     std::chrono::nanoseconds acquire_timeout = std::chrono::seconds{5};
 
-    /// Defaults 10 s, 1 s, 1 s, 1 s. Limits of a single connector call. After the limit, the pool
-    /// abandons the call and continues. If an abandoned open succeeds later, the pool closes its
-    /// resource. Raise them for slow networks; an open over TLS to another continent can take a
+    /// Defaults 10 s, 1 s, 1 s, 1 s. Time limits of a single connector call. After the limit, the
+    /// pool abandons the call and continues. If an abandoned open succeeds later, the pool closes
+    /// its resource. Raise them for slow networks; an open over TLS to another continent can take a
     /// second.
     std::chrono::nanoseconds open_timeout = std::chrono::seconds{10};
     std::chrono::nanoseconds probe_timeout = std::chrono::seconds{1};
@@ -166,8 +167,9 @@ struct options {
     /// have no further effect.
     std::size_t opening_max = 4;
 
-    /// Default: no limit. How many opens may begin per second, for whatever reason. Keeps all
-    /// clients from reconnecting at once after a server restart. Both fields are at most 1 000 000.
+    /// Default: no limit. Maximum number of opens that begin per second, counting all opens. Keeps
+    /// clients from reconnecting all at once after a server restart. Each field is at most
+    /// 1 000 000.
     cenote::open_rate open_rate = {};
 
     /// Default 5 min. The pool retires a resource that has been idle for longer, down to `min_size`
@@ -185,15 +187,16 @@ struct options {
     /// sessions use more memory over time.
     std::uint64_t max_uses = forever;
 
-    /// Default 1 s. Minimum interval between sweeps. A sweep closes expired and idle resources and
-    /// checks for leaks; no resource is closed early. A shorter interval makes closes, leak reports
-    /// and hold times more punctual, and costs one pass over the open resources each time.
+    /// Default 1 s. Minimum interval between sweeps. A sweep closes resources that have exceeded
+    /// `max_lifetime` or `idle_timeout`, and checks for leaks; no resource is closed early. A
+    /// shorter interval makes closes, leak reports and hold times more punctual, and costs one pass
+    /// over the open resources each time.
     std::chrono::nanoseconds sweep_interval = std::chrono::seconds{1};
 
     /// Default 5 s. An acquire probes a resource that has been idle for this long or longer
     /// (validation on borrow). Zero probes on every acquire. Values below 1 s disable the fast
     /// lane; `forever` never probes on acquire. If the connector cannot probe, the default has no
-    /// effect, and other values than `forever` throw invalid_option.
+    /// effect, and any other value except `forever` throws invalid_option.
     std::chrono::nanoseconds probe_after_idle = std::chrono::seconds{5};
 
     /// Default false. Probes each resource when its lease ends (validation on return). Disables the
@@ -201,16 +204,16 @@ struct options {
     bool probe_on_release = false;
 
     /// Default `forever` (off). Probes idle resources at this interval in the background, one at a
-    /// time. For servers that close quiet connections, and to find dead ones before a caller does.
-    /// Costs a probe of each idle resource per interval. Throws invalid_option if the connector
-    /// cannot probe.
+    /// time. For servers that close quiet connections, and to find dead resources before a caller
+    /// does. Costs a probe of each idle resource per interval. Throws invalid_option if the
+    /// connector cannot probe.
     std::chrono::nanoseconds heartbeat = forever;
 
-    /// Default 30 s. The pool reports a lease that is held for longer (`leak_suspected`) with its
-    /// call site and task: once, then each time its duration doubles. The lease remains valid. The
-    /// start of a fast-lane lease is not recorded: its time counts from the pool's next check, at
-    /// most `sweep_interval` later, or half of `leak_after` if that is shorter. Raise it if long
-    /// leases are normal.
+    /// Default 30 s. The pool reports a lease that is held longer (`leak_suspected`) with its call
+    /// site and task: once, then each time its duration doubles. The lease remains valid. The
+    /// start of a fast-lane lease is not recorded. Its duration counts from the pool's next check,
+    /// which comes after at most `sweep_interval`, or half of `leak_after` if that is shorter.
+    /// Raise it if long leases are normal.
     std::chrono::nanoseconds leak_after = std::chrono::seconds{30};
 
     /// Default 50 ms. For connectors that return `verdict::reset_later`: the pool resets such a
@@ -223,9 +226,9 @@ struct options {
     /// Default `lifo`. Which idle resource is lent next. `fifo` disables the fast lane.
     cenote::order order = cenote::order::lifo;
 
-    /// Default `turns`: a thread that acquires again within 100 us gets its own resource back
+    /// Default `turns`: a thread that acquires again within 100 µs gets its own resource back
     /// before the head of the line. Such a turn ends when the thread has had four of these leases
-    /// and 100 us have passed. Turns save a thread switch per lease when there are more threads
+    /// and 100 µs have passed. Turns save a thread switch per lease when there are more threads
     /// than processors; the pool stops granting them while threads rarely come back. Coroutines,
     /// requests for several resources and `reserved` waiters are always served in order. A pool on
     /// an executor or a manual clock behaves as with `strict`. `strict` gives every resource to the
@@ -247,15 +250,15 @@ struct options {
     /// serves `high`, `normal` and `low` in order of arrival.
     std::chrono::nanoseconds head_start = std::chrono::seconds{1};
 
-    /// Default: off. Refuses early those callers that would otherwise be served late. Set `target`
-    /// to the longest wait that is still useful.
+    /// Default: off. Refuses callers early that would otherwise be served too late. Set `target` to
+    /// the longest wait that is still useful.
     cenote::shed shed = {};
 
     /// Default: true in debug builds of the library, false otherwise. For a pool on an executor
     /// (<cenote/asio.hpp>): a blocking call on a thread that runs the executor can hang, because
-    /// the pool runs on that thread. Observers receive `loop_blocked`. If this is true, such an
-    /// acquire is refused with `deadlock` instead of waiting, and close(timeout) and wait_ready()
-    /// do not wait.
+    /// the pool runs on that thread. Observers receive `loop_blocked`. If this option is true, such
+    /// an acquire is refused with `deadlock` instead of waiting, and close(timeout) and
+    /// wait_ready() do not wait.
     std::optional<bool> refuse_on_loop = std::nullopt;
 
     /// Default null: the circuit breaker changes state only through pool::deactivate, recover and
@@ -266,9 +269,9 @@ struct options {
     std::shared_ptr<cenote::breaker> breaker = nullptr;
 
     /// Default false. When every lease is held by a thread that waits for a second lease of this
-    /// pool, no lease will ever come back. If this is true, the last of these threads is refused at
-    /// once with `deadlock`. Otherwise each thread waits until a deadline passes, and the timeout
-    /// text says that a deadlock is likely.
+    /// pool, no lease will ever come back. If this option is true, the last of these threads is
+    /// refused at once with `deadlock`. Otherwise each thread waits until a deadline passes, and
+    /// the timeout text says that a deadlock is likely.
     ///
     /// The holder of a lease that was moved, or acquired by a coroutine, is unknown; such a lease
     /// prevents the detection. If another thread uses a lease by reference, the thread that
@@ -293,7 +296,7 @@ struct options {
     std::uint64_t seed = 0;
 
     /// Default: none. Observers receive events in order, one at a time, outside all locks
-    /// (`exhausted` excepted, see observer.hpp). An observer that is too slow misses events
+    /// (except `exhausted`, see observer.hpp). An observer that is too slow misses events
     /// (stats::events_lost). An observer that wants the events of every lease disables the fast
     /// lane.
     std::vector<std::shared_ptr<observer>> observers = {};
@@ -337,8 +340,8 @@ struct acquire_options {
     /// applies.
     std::optional<std::chrono::steady_clock::time_point> deadline = std::nullopt;
 
-    /// Default: none. The wait ends with `canceled` when this token is triggered. An acquire that
-    /// finds a resource ready does not look at the token.
+    /// Default: none. The wait ends with `canceled` when this token receives a stop request. An
+    /// acquire that finds a resource ready does not check the token.
     stop_reference stop = {};
 
     /// Default `normal`. The place in line. It has no effect if a resource is free.
@@ -350,20 +353,20 @@ struct acquire_options {
     /// Use it if the caller has a fallback, such as a cache.
     bool queue = true;
 
-    /// Default null. Says what the lease is for, in `leases()`, in leak reports and in the text of
-    /// timeouts. Only the pointer is stored, and it can be read shortly after the lease ends: use a
-    /// literal, or a text that outlives the pool.
+    /// Default null. The purpose of the lease, shown in `leases()`, in leak reports and in the text
+    /// of timeouts. Only the pointer is stored, and it can be read shortly after the lease ends:
+    /// use a literal, or a text that outlives the pool.
     const char* task = nullptr;
 
-    /// Default: options::leak_after. Reports this lease as a leak after this time; `forever`:
-    /// never.
+    /// Default: options::leak_after. The pool reports this lease as a leak after this time; with
+    /// `forever`, never.
     std::optional<std::chrono::nanoseconds> leak_after = std::nullopt;
 };
 
 /// Thrown if an option has an invalid value. `what()` names the option, the value and the rule.
 class invalid_option : public std::invalid_argument {
 public:
-    /// Made by the library.
+    /// For use by the library.
     invalid_option(std::string_view option, std::string_view value, std::string_view rule);
 
     /// The name of the option, as in `options`.
@@ -373,8 +376,8 @@ private:
     std::shared_ptr<const std::string> option_;
 };
 
-/// Throws `invalid_option` for the first invalid option. If `can_probe` is false, options that ask
-/// for probes are invalid, except the default of probe_after_idle.
+/// Throws `invalid_option` for the first invalid option. If `can_probe` is false, options that
+/// request probes are invalid, except the default of probe_after_idle.
 void validate(const options& settings, bool can_probe = true);
 /// Throws `invalid_option` if `name` breaks the rule of `options::name`.
 void validate_name(std::string_view name);

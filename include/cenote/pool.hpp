@@ -49,8 +49,9 @@ concept executor_and_connector =
     !connector<std::decay_t<Where>, T> && !std::convertible_to<Where, options> &&
     !std::convertible_to<C, options>;
 
-/// Its name is in the compiler's message if that header is missing. The header defines how a pool
-/// is opened on an executor; the empty one is an argument of the templates that the header defines.
+/// The compiler's message shows this name if <cenote/asio.hpp> is missing. That header specializes
+/// the template to open a pool on an executor. Without arguments it is only a default template
+/// argument, so that messages about async_acquire and similar members show the name, too.
 template <class...>
 struct needs_include_cenote_asio_hpp;
 
@@ -109,7 +110,7 @@ public:
     pool(const pool&) = delete;
     pool& operator=(const pool&) = delete;
 
-    /// Closes the pool and waits for running connector calls, for each at most until its timeout.
+    /// Closes the pool and waits for each running connector call until it returns or times out.
     /// Does not wait for leases. On an executor it waits for nothing: running calls are canceled,
     /// and idle resources are destroyed without the connector's close. For a graceful shutdown call
     /// close(timeout) or await async_close() first. The connector is destroyed after its last call
@@ -185,8 +186,8 @@ public:
 
     // co_acquire: for coroutines of any type, with <cenote/coroutine.hpp>.
 
-    /// Awaits a lease: `auto conn = co_await pool.co_acquire();`. The forms are those of acquire.
-    /// See `awaited` for where the coroutine is resumed.
+    /// Awaits a lease: `auto conn = co_await pool.co_acquire();`. The overloads are those of
+    /// acquire. See `awaited` for where the coroutine is resumed.
     awaited<T> co_acquire(std::source_location at = std::source_location::current());
     awaited<T> co_acquire(const acquire_options& how,
                           std::source_location at = std::source_location::current());
@@ -267,22 +268,22 @@ public:
     /// For a failover, or after a change of the server's settings.
     void retire_all() { gate_->retire_all(); }
 
-    /// Each resource that is open now is probed before its next lease, whatever `probe_after_idle`
-    /// is. With a connector that cannot probe, does what retire_all() does. Call it when you
-    /// learn that the server has changed; a borrower that finds out calls
+    /// Probes each resource that is open now before its next lease, regardless of
+    /// `probe_after_idle`. If the connector cannot probe, does what retire_all() does. Call it when
+    /// you learn that the server has changed; a borrower that detects the change calls
     /// lease::discard_and_suspect().
     void suspect_all() noexcept { gate_->suspect_all(); }
 
     /// Uses `connector` for all opens from now on: for rotated credentials, or a server that has
-    /// moved. Resources that are open or being opened are replaced as by retire_all(). Each
+    /// moved. Resources that are open or being opened are replaced as with retire_all(). Each
     /// resource is probed, reset and closed by the connector that opened it; the old connector
     /// lives until its last call and its last resource are gone.
     ///
     /// The new connector may have another type. It must be of the same kind (asynchronous if the
-    /// pool is on an executor), and have the same members among probe, reset, before_acquire and
-    /// before_release; before_acquire must be noexcept in both or in neither, and can_probe() must
-    /// give the same answer. Otherwise throws std::invalid_argument and changes nothing. Also
-    /// throws std::bad_alloc.
+    /// pool is on an executor). Of probe, reset, before_acquire and before_release it must have
+    /// exactly those that the old connector has; before_acquire must be noexcept in both or in
+    /// neither, and can_probe() must return the same value. Otherwise throws std::invalid_argument
+    /// and changes nothing. Also throws std::bad_alloc.
     template <class C>
     void replace_connector(C&& connector) {
         gate_->replace_connector(
@@ -298,7 +299,7 @@ public:
     /// min_size or min_idle. On an exception nothing changes.
     void resize(std::size_t max) { gate_->resize(max); }
 
-    /// Until resume(), grants no leases and runs no opens, sweeps or probes. Waiting callers keep
+    /// Until resume(), grants no leases and starts no opens, sweeps or probes. Waiting callers keep
     /// their place and deadline; new callers join the line. Current leases remain valid. For a
     /// controlled failover: pause, switch the server over, retire_all, resume.
     void pause() { gate_->pause(); }
@@ -306,10 +307,10 @@ public:
 
     /// Stops sweeps, background probes, the replacement of closed resources and leak reports until
     /// resume_maintenance(). Lending goes on, and an acquire still checks the age and idle time of
-    /// the resource it gets. A pool on an executor then keeps `run()` from returning only while a
-    /// connector call runs or a caller waits. Disables the fast lane. For tests, and
-    /// for programs that need a phase without background work. Calls do not nest: one resume is
-    /// enough.
+    /// the resource it gets. While maintenance is suspended, `run()` of the pool's executor can
+    /// return when no connector call runs and no caller waits. Disables the fast lane. For tests,
+    /// and for programs that need a phase without background work. Calls do not nest: one resume
+    /// is enough.
     void suspend_maintenance() { gate_->suspend_maintenance(); }
     void resume_maintenance() { gate_->resume_maintenance(); }
 
@@ -362,7 +363,7 @@ public:
     template <class Token, class Header = header>
     auto async_wait_ready(Token&& token);
 
-    // No call selects these overloads, except one with a mistake: they explain it.
+    // Only a call with a mistake selects one of these overloads; its message explains the mistake.
 
     CENOTE_REFUSE(
         explicit pool(...),

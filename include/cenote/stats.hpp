@@ -46,7 +46,7 @@ const char* to_string(slot_state state) noexcept;
 
 /// Whether a pool lends.
 enum class pool_state : std::uint8_t {
-    lending,  ///< As usual.
+    lending,  ///< Normal operation.
     paused,   ///< Lends nothing until pool::resume().
     closed,   ///< Refuses every acquire.
 };
@@ -79,8 +79,8 @@ public:
     std::array<std::uint64_t, bucket_count> buckets{};  ///< How many values each has counted.
 };
 
-// A value's bucket is its power of two and the two bits below the leading one: values below 4 have
-// a bucket each, above that four buckets share a power of two.
+// The position of a value's leading one bit and the next two bits determine its bucket. Values
+// below 4 have a bucket each. From 4 on, each power of two has four buckets.
 [[gnu::always_inline]] inline std::size_t histogram::bucket_of(
     std::chrono::nanoseconds value) noexcept {
     if (value.count() < static_cast<std::int64_t>(sub_buckets))
@@ -92,8 +92,8 @@ public:
 }
 
 /// A consistent snapshot of a pool: the gauges add up to `total`, and each acquire is counted as
-/// granted, waiting or refused, never twice. The histograms are read bucket by bucket and may be
-/// ahead by calls in progress.
+/// granted, waiting or refused, never twice. The histograms are read bucket by bucket and may
+/// include calls that the counters do not include yet.
 struct stats {
     // Gauges: total = leased + idle + opening + probing + resetting + closing <= max. After a
     // `resize` to a smaller `max` the total can be larger for a while.
@@ -116,7 +116,7 @@ struct stats {
     // detached + leased.
 
     /// Calls of acquire, and calls of try_acquire that got a lease. A granted acquire_many counts
-    /// once for each lease. One more for each resource that before_acquire rejected.
+    /// once for each lease. Each resource that before_acquire rejected adds one.
     std::uint64_t acquires = 0;
     std::uint64_t granted = 0;             ///< Leases given out.
     std::uint64_t waited = 0;              ///< Granted after a wait.
@@ -130,7 +130,7 @@ struct stats {
     std::uint64_t abandoned = 0;    ///< Connector calls that outlived their timeout.
     std::uint64_t events_lost = 0;  ///< Events dropped because an observer was too slow.
     std::uint64_t try_empty = 0;    ///< Calls of try_acquire that found nothing ready.
-    std::uint64_t leaks = 0;        ///< Leases held longer than their `leak_after`, each once.
+    std::uint64_t leaks = 0;        ///< Leases held longer than `leak_after`, counted once.
 
     /// Counters by reason; retired() and refused() read them.
     std::array<std::uint64_t, retire_reason_count> retired_by_reason{};
@@ -154,7 +154,7 @@ struct stats {
 
 /// One slot of a pool at one instant; see pool::slots().
 struct slot_info {
-    slot_state state = slot_state::vacant;  ///< What the slot does.
+    slot_state state = slot_state::vacant;  ///< The state of the slot.
     std::uint64_t resource = 0;             ///< The resource's number, as in events; 0: none.
 };
 

@@ -49,8 +49,8 @@ using cenote::verdict;
         bool probe(session&);                // health check: false or an exception retires it
         void reset(session&);                // cleans it for the next user; throws if it cannot
         void close(session&);                // graceful close, before the destructor
-        bool before_acquire(session&);       // false or an exception: retire it, lend another
-        bool before_release(session&);       // the same; may return a verdict instead
+        bool before_acquire(session&);       // false or an exception: retire it, try another
+        bool before_release(session&);       // false or an exception: retire it; see below
         verdict classify(std::exception_ptr) const;       // exceptions of pool::with
         verdict classify_open(std::exception_ptr) const;  // exceptions of open
         void forsake(session&);              // in the child of a fork
