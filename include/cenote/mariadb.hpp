@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include <utility>
 
 #include "cenote/connector.hpp"
+#include "cenote/keepalive.hpp"
 #include "cenote/secret.hpp"
 #include "cenote/server_error.hpp"
 #include "cenote/sql_connection.hpp"
@@ -95,6 +97,12 @@ struct options {
     /// Modes with commas between them. Default: those of the server.
     std::string sql_mode;
     isolation_level isolation = isolation_level::server_default;
+    /// Any other variable of the session, by its name: `{{"max_statement_time", "5"},
+    /// {"wait_timeout", "600"}, {"@tenant", "acme"}}`; an `@` makes it a user variable. Each reset
+    /// sets them again, in the same message. A number is sent as a number, any other value as text.
+    /// An unknown name or value makes each open fail. Not for the settings above, which have
+    /// options of their own, nor to turn `autocommit` off.
+    std::map<std::string, std::string> settings;
 
     /// Whether connections use TLS. The server's certificate must then be valid and for `host`.
     /// Default: off for hosts on this machine, on for all others. Under TLS, reset_mode::with_next
@@ -111,6 +119,10 @@ struct options {
     /// primary that was demoted; costs a query for each open and each probe.
     server_role role_of_server = server_role::any;
 
+    /// A SELECT that a probe runs, for example `SELECT 1 FROM orders LIMIT 1`. It must leave the
+    /// session unchanged; its rows do not matter. The connection is unusable if the server refuses
+    /// it. Default: none, a probe only asks for a reply.
+    std::string probe;
     /// How long an open may take, with all addresses of the host. Each address gets an equal share.
     /// Default: 5 s.
     std::chrono::milliseconds connect_timeout{5000};
@@ -124,6 +136,9 @@ struct options {
     /// with a cursor. While a reply is converted, it takes up to twice as much memory.
     std::size_t max_reply_bytes = std::size_t{64} << 20U;
 
+    /// How a connection notices that the server is gone.
+    keepalive_options keepalive;
+
     /// How many statements each connection keeps prepared, the most recently used ones. Default: 0,
     /// none. Saves a round trip and the server's parsing for each run. A reset closes them, so set
     /// it with reset_mode::by_tracking, or for leases that run many statements. The server counts
@@ -133,9 +148,8 @@ struct options {
     /// Default: with_next. See reset_mode.
     reset_mode reset = reset_mode::with_next;
 
-    /// `mariadb://user:password@host:port/database?key=value` (or `mysql://`). Keys: charset,
-    /// timezone, sql_mode, isolation, tls, tls_ca, tls_cert, tls_key, server_role, connect_timeout,
-    /// operation_timeout, max_reply_bytes, statement_cache, reset. Throws invalid_url.
+    /// `mariadb://user:password@host:port/database?key=value` (or `mysql://`). The keys are in
+    /// docs/guide/mariadb.md. Throws invalid_url.
     static options from_url(std::string_view text);
 };
 

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "cenote/connector.hpp"
+#include "cenote/keepalive.hpp"
 #include "cenote/secret.hpp"
 #include "cenote/server_error.hpp"
 #include "cenote/sql_connection.hpp"
@@ -111,6 +113,10 @@ struct options {
     /// Default: any. Set it if `hosts` are a primary and its standbys. Anything except for `any`
     /// and `prefer_standby` makes a probe ask the server for its role.
     server_role role_of_server = server_role::any;
+    /// A statement that a probe runs, for example `SELECT 1 FROM orders LIMIT 1`. It must leave the
+    /// session unchanged; its rows do not matter. The connection is unusable if the server refuses
+    /// it. Default: none, a probe only asks for a reply.
+    std::string probe;
     /// How long an open may take, with all its attempts. Default: 5 s.
     std::chrono::milliseconds connect_timeout{5000};
     /// How long an operation may take, from the request to the last byte of the reply; of a cursor:
@@ -137,6 +143,13 @@ struct options {
     std::string timezone;
     /// The encoding of texts in both directions.
     std::string client_encoding = "UTF8";
+    /// Any other setting, by its name: `{{"statement_timeout", "5s"}, {"work_mem", "64MB"}}`. The
+    /// server gets all of them at login, so a reset returns to them at no cost. An unknown name or
+    /// value makes each open fail. Not for the settings above, which have options of their own.
+    std::map<std::string, std::string> settings;
+
+    /// How a connection notices that the server is gone.
+    keepalive_options keepalive;
 
     /// How many statements each connection keeps prepared, the most recently used ones, from their
     /// second run on. Default: 0, none. Set it if a few statements make up most of the work: saves

@@ -86,6 +86,8 @@ public:
                                             std::int64_t most);
     /// A whole number of seconds, or with a unit: "250ms", "5s", "2min", "1h".
     std::optional<std::int64_t> take_milliseconds(std::string_view key);
+    /// Takes out all parameters whose keys begin with the prefix; returns the keys without it.
+    std::vector<std::pair<std::string, std::string>> take_all(std::string_view prefix);
     /// Throws invalid_url if there is a key that was not taken.
     void refuse_others() const;
 

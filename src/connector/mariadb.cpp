@@ -55,6 +55,37 @@ void must_consist_of(const std::string& text, std::string_view also, const char*
     if (!fits) refuse(option, "contains characters that are not allowed");
 }
 
+std::string lower(std::string text) {
+    for (char& c : text)
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
+    return text;
+}
+
+/// `name`: of a session variable, or with '@' of a user variable.
+void validate_setting(const std::string& name, const std::string& value) {
+    constexpr std::array<std::string_view, 7> with_option{"time_zone",
+                                                          "sql_mode",
+                                                          "tx_isolation",
+                                                          "transaction_isolation",
+                                                          "character_set_client",
+                                                          "character_set_results",
+                                                          "character_set_connection"};
+    const std::string plain = lower(name.starts_with('@') ? name.substr(1) : name);
+    if (plain.empty()) refuse("settings", "has a setting without a name");
+    must_consist_of(plain, "_", "settings");
+    if (value.find('\0') != value.npos || value.size() > url::longest)
+        refuse("settings", "has a value that is too long or has a zero byte");
+    if (name.starts_with('@')) return;
+    if (std::ranges::find(with_option, plain) != with_option.end())
+        refuse("settings",
+               "cannot have what is an option of its own: charset, timezone, sql_mode, isolation");
+    if (plain.starts_with("session_track_"))
+        refuse("settings", "cannot have session tracking, which the connector relies on");
+    const bool on = value == "1" || lower(value) == "on";
+    if (plain == "autocommit" && !on)
+        refuse("settings", "cannot turn autocommit off: begin transactions instead");
+}
+
 void validate(const options& o) {
     auto required = [](const std::string& text, const char* option) {
         if (text.empty()) refuse(option, "must not be empty");
@@ -77,6 +108,11 @@ void validate(const options& o) {
     if (o.operation_timeout.count() <= 0) refuse("operation_timeout", "must be positive");
     if (o.max_reply_bytes < connector_detail::min_reply_bytes)
         refuse("max_reply_bytes", "must be at least 64 KiB");
+    for (const auto& [name, value] : o.settings) validate_setting(name, value);
+    // Any other statement might have several results.
+    if (!o.probe.empty() && !lower(o.probe).starts_with("select"))
+        refuse("probe", "must begin with SELECT");
+    if (!connector_detail::fits(o.keepalive)) refuse("keepalive", "has a value out of its range");
 }
 
 template <class Value, std::size_t Count>
@@ -120,6 +156,9 @@ options options::from_url(std::string_view text) {
     take_text(all, "charset", o.charset);
     take_text(all, "timezone", o.time_zone);
     take_text(all, "sql_mode", o.sql_mode);
+    connector_detail::take_settings(all, o.settings);
+    take_text(all, "probe", o.probe);
+    connector_detail::take_keepalive(all, o.keepalive);
     take_word(all, "isolation", isolation_levels, o.isolation);
     take_word(all, "server_role", roles, o.role_of_server);
     o.tls = all.take_bool("tls");
@@ -447,6 +486,11 @@ result_in<Mode, std::shared_ptr<session>> open(std::shared_ptr<const options> se
 template <class Mode>
 result_in<Mode, bool> probe(std::shared_ptr<session> on) {
     co_await reset_if_pending<Mode>(on.get());
+    if (!on->settings().probe.empty()) {
+        querying own(*on, on->settings().probe);
+        co_await converse<Mode>(on.get(), &own, on->deadline());
+        if (!must_write(*on)) co_return true;
+    }
     if (must_write(*on)) {
         querying ask(*on, read_only);
         co_await converse<Mode>(on.get(), &ask, on->deadline());

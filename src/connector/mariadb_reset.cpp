@@ -19,6 +19,18 @@ const char* name_of(isolation_level level) {
     return nullptr;
 }
 
+bool is_number(std::string_view text) {
+    if (text.starts_with('-')) text.remove_prefix(1);
+    const bool digits = text.find_first_not_of("0123456789.") == text.npos;
+    return digits && !text.empty() && text.front() != '.' && text.back() != '.' &&
+           std::ranges::count(text, '.') <= 1;
+}
+
+/// A value of options::settings. Unlike a quoted one, a text in bytes means the same in every mode.
+std::string literal_of(const std::string& value) {
+    return is_number(value) ? value : "CONVERT(" + as_bytes(value) + " USING utf8mb4)";
+}
+
 /// The values need no quoting: validate() has checked their characters.
 std::string settings_text(const options& o, bool tracks) {
     std::string all = "SET NAMES '" + o.charset + "'";
@@ -30,6 +42,8 @@ std::string settings_text(const options& o, bool tracks) {
         all +=
             ", SESSION session_track_system_variables = 'session_track_state_change', "
             "SESSION session_track_state_change = ON";
+    for (const auto& [name, value] : o.settings)
+        all += (name.starts_with('@') ? ", " : ", SESSION ") + name + " = " + literal_of(value);
     return all;
 }
 

@@ -446,7 +446,7 @@ void setting_up::before_wait() {
 void setting_up::note_connected() {
     never_block(descriptor());
     connector_detail::close_on_exec(descriptor());
-    connector_detail::enable_keepalive(descriptor());
+    connector_detail::enable_keepalive(descriptor(), on().settings().keepalive);
     number() = 0;
     on().note_connected();
     // The library keeps it for reconnects, which are off.

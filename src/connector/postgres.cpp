@@ -373,18 +373,27 @@ result_in<Mode, std::shared_ptr<session>> open(std::shared_ptr<const options> se
 
 namespace {
 
-/// What a probe sends: an empty statement, if the role of the server does not matter.
-std::vector<const char*> probe_statements(const session& s) {
+bool must_have_role(const session& s) {
     server_role wanted = s.settings().role_of_server;
-    if (wanted == server_role::any || wanted == server_role::prefer_standby) return {""};
-    return {
-        "select pg_catalog.pg_is_in_recovery(), "
-        "pg_catalog.current_setting('default_transaction_read_only') operator(pg_catalog.=) "
-        "'on'"};
+    return wanted != server_role::any && wanted != server_role::prefer_standby;
+}
+
+/// What a probe sends: the statement of the options, and then the question for the role. Without
+/// both an empty statement.
+std::vector<const char*> probe_statements(const session& s) {
+    std::vector<const char*> all;
+    if (!s.settings().probe.empty() || !must_have_role(s))
+        all.push_back(s.settings().probe.c_str());
+    if (must_have_role(s))
+        all.push_back(
+            "select pg_catalog.pg_is_in_recovery(), "
+            "pg_catalog.current_setting('default_transaction_read_only') operator(pg_catalog.=) "
+            "'on'");
+    return all;
 }
 
 bool has_wanted_role(const session& s, const PGresult* reply) {
-    if (PQntuples(reply) == 0) return true;
+    if (!must_have_role(s) || PQntuples(reply) == 0) return true;
     std::vector<sql::value> answer = detail::row_of(reply, 0);
     bool standby = answer.at(0).as<bool>();
     bool read_only = standby || answer.at(1).as<bool>();

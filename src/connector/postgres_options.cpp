@@ -46,6 +46,39 @@ std::string text_of(const words<Value, Count>& all, Value value) {
         std::ranges::find(all, value, &connector_detail::url_word<Value>::value)->text);
 }
 
+/// The words of libpq's `options`: with spaces in between, and a backslash before a character that
+/// has no meaning.
+std::vector<std::string> words_of(std::string_view text) {
+    std::vector<std::string> all;
+    bool inside = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        bool space = text[i] == ' ' || (text[i] >= '\t' && text[i] <= '\r');
+        if (!space && !inside) all.emplace_back();
+        inside = !space;
+        if (text[i] == '\\' && i + 1 < text.size()) ++i;
+        if (inside) all.back() += text[i];
+    }
+    return all;
+}
+
+/// Of libpq's `options` only `-c name=value`, `-cname=value` and `--name=value`.
+void add_server_options(std::string_view text, std::map<std::string, std::string>& to) {
+    std::vector<std::string> words = words_of(text);
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        std::string_view word = words[i];
+        if (word == "-c" && i + 1 < words.size()) word = words[++i];
+        else if (word.starts_with("-c") || word.starts_with("--")) word.remove_prefix(2);
+        else url_parameters::refuse("options", "must be a list of -c name=value");
+        std::size_t equals = word.find('=');
+        if (equals == word.npos)
+            url_parameters::refuse("options", "must be a list of -c name=value");
+        std::string name(word.substr(0, equals));
+        std::ranges::replace(name, '-', '_');  // as the server does
+        if (!to.emplace(name, word.substr(equals + 1)).second)
+            url_parameters::refuse("options", "sets something twice");
+    }
+}
+
 void take_session(url_parameters& from, options& o) {
     auto path = from.take("search_path");
     auto schema = from.take("schema");
@@ -56,6 +89,8 @@ void take_session(url_parameters& from, options& o) {
     take_text(from, "role", o.role);
     take_text(from, "timezone", o.timezone);
     take_text(from, "client_encoding", o.client_encoding);
+    connector_detail::take_settings(from, o.settings);
+    if (auto text = from.take("options")) add_server_options(*text, o.settings);
 }
 
 void take_tls(url_parameters& from, options& o) {
@@ -94,7 +129,9 @@ options options::from_url(std::string_view text) {
     take_timeouts(all, o);
     take_session(all, o);
     take_word(all, "target_session_attrs", roles, o.role_of_server);
+    take_text(all, "probe", o.probe);
     take_word(all, "reset", resets, o.reset);
+    connector_detail::take_keepalive(all, o.keepalive);
     connector_detail::take_statement_cache(all, o.statement_cache);
     connector_detail::take_reply_limit(all, "max_reply_bytes", connector_detail::min_reply_bytes,
                                        o.max_reply_bytes);
@@ -130,9 +167,8 @@ void check_environment(const options& settings, const attempt& where) {
 }
 
 /// `-c name=value`, with a backslash before each character that would end it.
-std::string server_option(const char* name, const std::string& value) {
-    if (value.empty()) return {};
-    std::string text = std::string(" -c ") + name + "=";
+std::string server_option(const std::string& name, const std::string& value) {
+    std::string text = " -c " + name + "=";
     for (char c : value) {
         if (c == ' ' || c == '\\' || (c >= '\t' && c <= '\r')) text += '\\';
         text += c;
@@ -141,11 +177,16 @@ std::string server_option(const char* name, const std::string& value) {
 }
 
 std::string server_options(const options& settings) {
-    std::string all = server_option("search_path", settings.search_path) +
-                      server_option("role", settings.role) +
-                      server_option("timezone", settings.timezone);
+    std::string all;
+    auto add_if_set = [&](const char* name, const std::string& value) {
+        if (!value.empty()) all += server_option(name, value);
+    };
+    add_if_set("search_path", settings.search_path);
+    add_if_set("role", settings.role);
+    add_if_set("timezone", settings.timezone);
+    for (const auto& [name, value] : settings.settings) all += server_option(name, value);
     // Poolers may refuse options; but libpq replaces an empty text by that of the environment.
-    if (all.empty() && (in_environment("PGOPTIONS") || in_environment("PGSERVICE"))) all = " ";
+    if (all.empty() && (in_environment("PGOPTIONS") || in_environment("PGSERVICE"))) all += ' ';
     return all;
 }
 
@@ -160,6 +201,23 @@ std::string or_nowhere(const std::string& file) { return file.empty() ? nowhere 
 
 void must(bool holds, const char* what) {
     if (!holds) throw std::invalid_argument(std::string("cenote: PostgreSQL: ") + what);
+}
+
+/// A name as in `-c name=value`. Settings with an option of their own are refused.
+void check_setting(const std::string& name, const std::string& value) {
+    constexpr std::array<std::string_view, 5> with_option{"application_name", "client_encoding",
+                                                          "role", "search_path", "timezone"};
+    std::string lower = name;
+    for (char& c : lower)
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
+    bool is_name = !lower.empty() && std::ranges::all_of(lower, [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+    });
+    must(is_name, "the name of a setting may have letters, digits, '_' and '.'");
+    must(std::ranges::find(with_option, lower) == with_option.end(),
+         "application_name, client_encoding, role, search_path and timezone are options of their "
+         "own, not settings");
+    must(value.find('\0') == std::string::npos, "a setting must not have a zero byte");
 }
 
 }  // namespace
@@ -184,8 +242,10 @@ void validate(const options& o) {
          "certificate_file and key_file must be set together");
     must(!o.client_encoding.empty(), "client_encoding must not be empty");
     for (const std::string* text : {&o.user, &o.database, &o.application_name, &o.search_path,
-                                    &o.role, &o.timezone, &o.client_encoding})
+                                    &o.role, &o.timezone, &o.client_encoding, &o.probe})
         must(text->find('\0') == std::string::npos, "an option must not have a zero byte");
+    for (const auto& [name, value] : o.settings) check_setting(name, value);
+    must(connector_detail::fits(o.keepalive), "a value of keepalive is out of its range");
     must(o.password.reveal().find('\0') == std::string_view::npos,
          "the password must not have a zero byte");
 }
@@ -198,7 +258,7 @@ const char* password_of(const options& settings) {
 std::vector<std::pair<const char*, std::string>> keywords_of(const options& settings,
                                                              const attempt& where) {
     check_environment(settings, where);
-    connector_detail::keepalive keepalive;
+    const keepalive_options& keepalive = settings.keepalive;
     return {
         {"host", where.host},
         {"hostaddr", where.address},
@@ -227,7 +287,7 @@ std::vector<std::pair<const char*, std::string>> keywords_of(const options& sett
         {"keepalives_idle", std::to_string(keepalive.idle.count())},
         {"keepalives_interval", std::to_string(keepalive.interval.count())},
         {"keepalives_count", std::to_string(keepalive.probes)},
-        {"tcp_user_timeout", std::to_string(keepalive.unacknowledged.count())},
+        {"tcp_user_timeout", std::to_string(keepalive.user_timeout.count())},
     };
 }
 

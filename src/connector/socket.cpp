@@ -157,7 +157,7 @@ std::string numeric_host(const address& of) {
     return host.data();
 }
 
-void enable_keepalive(int descriptor, const keepalive& settings) noexcept {
+void enable_keepalive(int descriptor, const keepalive_options& settings) noexcept {
     auto set = [&](int level, int option, int value) {
         static_cast<void>(::setsockopt(descriptor, level, option, &value, sizeof value));
     };
@@ -166,7 +166,15 @@ void enable_keepalive(int descriptor, const keepalive& settings) noexcept {
     set(IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(settings.idle.count()));
     set(IPPROTO_TCP, TCP_KEEPINTVL, static_cast<int>(settings.interval.count()));
     set(IPPROTO_TCP, TCP_KEEPCNT, settings.probes);
-    set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(settings.unacknowledged.count()));
+    set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(settings.user_timeout.count()));
+}
+
+bool fits(const keepalive_options& settings) noexcept {
+    constexpr std::chrono::seconds most{32'767};
+    auto in_range = [&](std::chrono::seconds s) { return s.count() >= 1 && s <= most; };
+    return in_range(settings.idle) && in_range(settings.interval) && settings.probes >= 1 &&
+           settings.probes <= 127 && settings.user_timeout.count() >= 0 &&
+           settings.user_timeout <= std::chrono::hours{24};
 }
 
 void close_on_exec(int descriptor) noexcept {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cenote/keepalive.hpp"
 #include "connector/drive.hpp"
 
 namespace cenote::connector_detail {
@@ -43,14 +44,6 @@ struct address {
     std::string text;  // for messages: "127.0.0.1:5432"
 };
 
-/// How a socket notices that its peer is gone. The same for every connector.
-struct keepalive {
-    std::chrono::seconds idle{30};      // silence before the first probe
-    std::chrono::seconds interval{10};  // between probes
-    int probes = 3;                     // unanswered ones before the connection is dead
-    std::chrono::milliseconds unacknowledged{30'000};  // how long sent data may stay so
-};
-
 /// All addresses of a host; a name that begins with a slash is a Unix socket. The awaited form
 /// looks names up on a work thread. Throws connection_error: final if the name does not exist,
 /// transient if the lookup failed.
@@ -74,7 +67,9 @@ std::string numeric_host(const address& of);
 
 /// Turns on keepalive and turns off Nagle's algorithm, for any descriptor. Ignores what a Unix
 /// socket does not support.
-void enable_keepalive(int descriptor, const keepalive& settings = {}) noexcept;
+void enable_keepalive(int descriptor, const keepalive_options& settings = {}) noexcept;
+/// Whether the system accepts these values.
+bool fits(const keepalive_options& settings) noexcept;
 
 /// Closes the descriptor in programs that this process starts. For descriptors of client libraries.
 void close_on_exec(int descriptor) noexcept;

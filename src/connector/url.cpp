@@ -213,6 +213,14 @@ std::optional<std::string> url_parameters::take(std::string_view key) {
     return value;
 }
 
+std::vector<std::pair<std::string, std::string>> url_parameters::take_all(std::string_view prefix) {
+    std::vector<std::pair<std::string, std::string>> taken;
+    for (auto& [key, value] : left_)
+        if (key.starts_with(prefix)) taken.emplace_back(key.substr(prefix.size()), value);
+    std::erase_if(left_, [&](const auto& each) { return each.first.starts_with(prefix); });
+    return taken;
+}
+
 std::optional<bool> url_parameters::take_bool(std::string_view key) {
     auto value = take(key);
     if (!value) return std::nullopt;

@@ -7,10 +7,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "cenote/keepalive.hpp"
 #include "cenote/tls.hpp"
 #include "cenote/url.hpp"
 
@@ -63,6 +65,27 @@ template <class Options>
 void take_timeouts(url_parameters& from, Options& into) {
     take_time(from, "connect_timeout", into.connect_timeout);
     take_time(from, "operation_timeout", into.operation_timeout);
+}
+
+/// Whole seconds.
+inline void take_seconds(url_parameters& from, std::string_view key, std::chrono::seconds& into) {
+    auto time = from.take_milliseconds(key);
+    if (!time) return;
+    if (*time % 1000 != 0) url_parameters::refuse(key, "must be a whole number of seconds");
+    into = std::chrono::seconds(*time / 1000);
+}
+
+inline void take_keepalive(url_parameters& from, keepalive_options& into) {
+    take_seconds(from, "keepalive_idle", into.idle);
+    take_seconds(from, "keepalive_interval", into.interval);
+    if (auto count = from.take_number("keepalive_probes", 1, 127))
+        into.probes = static_cast<int>(*count);
+    take_time(from, "user_timeout", into.user_timeout);
+}
+
+/// Keys with the prefix `set.`: settings of the session, by their names.
+inline void take_settings(url_parameters& from, std::map<std::string, std::string>& into) {
+    for (auto& [name, value] : from.take_all("set.")) into.emplace(name, std::move(value));
 }
 
 inline void take_size(url_parameters& from, std::string_view key, std::size_t least,

@@ -296,6 +296,23 @@ TEST(mariadb_tls, refuses_another_name) {
     expect_refused(tls_url(*server, "localhost", who), error_kind::final, 2026);
 }
 
+TEST(mariadb_tls, shows_the_certificate_of_the_client) {
+    identities who;
+    support::certificate app = who.all.client("app");
+    auto server = tls_server(who, who.all.good());
+    server->execute_as_admin("alter user app@'%' require subject '/CN=app'");
+    const std::string bare = tls_url(*server, "localhost", who);
+    const std::string url =
+        bare + "&tls_cert=" + app.file.string() + "&tls_key=" + app.key.string();
+    EXPECT_EQ(connector(url).open().execute("select 2").scalar<int>(), 2);
+    async_connector awaited(url);
+    EXPECT_EQ(await_open(awaited).execute("select 1").scalar<int>(), 1);
+    expect_refused(bare, error_kind::final, 1045);
+    support::certificate clerk = who.all.client("clerk");
+    expect_refused(bare + "&tls_cert=" + clerk.file.string() + "&tls_key=" + clerk.key.string(),
+                   error_kind::final, 1045);
+}
+
 TEST(mariadb_tls, is_required) {
     expect_refused(mariadb_url("tls=on"), error_kind::final, 2026);
     support::gate gate(the_mariadb().port());

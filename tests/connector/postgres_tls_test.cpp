@@ -122,6 +122,44 @@ TEST(postgres_tls, a_server_that_sends_too_early_or_wrongly_is_refused) {
     EXPECT_THROW(c.execute("select 1"), connection_error);
 }
 
+/// A server that accepts only clients with a certificate for their user.
+struct server_with_client_certificates {
+    support::temporary_folder folder{"postgres-clients", "postgres"};
+    support::certificates made{folder};
+    support::certificate mine = made.good();
+    std::string rules =
+        folder.write("hba", "local all postgres trust\nhostssl all all 127.0.0.1/32 cert\n");
+    support::certificate app = made.client("app");  // the last file: gives all to the server
+    postgres_server server{{.settings = "ssl = on\nssl_cert_file = '" + mine.file.string() +
+                                        "'\nssl_key_file = '" + mine.key.string() +
+                                        "'\nssl_ca_file = '" + made.authority().string() +
+                                        "'\nhba_file = '" + rules + "'\n"}};
+
+    /// `with`: further parameters.
+    std::string url(const std::string& with) const {
+        return "postgresql://app@127.0.0.1:" + std::to_string(server.port()) +
+               "/orders?sslmode=verify-full&sslrootcert=" + made.authority().string() + with;
+    }
+    static std::string files(const support::certificate& of) {
+        return "&sslcert=" + of.file.string() + "&sslkey=" + of.key.string();
+    }
+};
+
+TEST(postgres_tls, the_client_shows_its_certificate) {
+    server_with_client_certificates there;
+    const std::string url = there.url(there.files(there.app));
+    connection c = connector{url}.open();
+    EXPECT_TRUE(is_encrypted(c));
+    connection d = await(async_connector{url}.open());
+    EXPECT_EQ(d.execute("select current_user").scalar<std::string>(), "app");
+    EXPECT_EQ(kind_of_refusal(options::from_url(there.url(""))), error_kind::final);
+    // Of another user, and of an authority that the server does not know.
+    const std::string other = there.url(there.files(there.made.client("clerk")));
+    EXPECT_EQ(kind_of_refusal(options::from_url(other)), error_kind::final);
+    const std::string strange = there.url(there.files(there.made.stranger()));
+    EXPECT_THROW(connector{strange}.open(), connection_error);
+}
+
 TEST(postgres_tls, channel_binding_needs_tls) {
     options o = to_server(with_tls(), tls_mode::off);
     o.channel_binding = channel_binding::require;

@@ -90,7 +90,7 @@ TEST(postgres_url, is_refused_with_a_reason) {
              {"postgresql://app@h/?operation_timeout=0", "\"operation_timeout\" must not be 0"},
              {"postgresql://app@h/?search_path=a&schema=b", "\"schema\" means the same"},
              {"postgresql://app@h/?sslcert=/c", "only one of"},
-             {"postgresql://app@h/?options=-cx%3Dy", "\"options\" is not supported"},
+             {"postgresql://app@h/?options=-fx", "\"options\" must be a list"},
              {"postgresql://app@h/?password=x", "\"password\" is not supported"},
              {"postgresql://app@h/?role=a&role=b", "\"role\" appears twice"},
              {"postgresql://app@h:0/", "port"},

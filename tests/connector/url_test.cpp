@@ -146,5 +146,14 @@ TEST(url_parameters, name_the_key_and_not_the_value) {
     EXPECT_TRUE(names(reason([&] { all.take_milliseconds("late"); }), "late"));
 }
 
+TEST(url_parameters, are_taken_by_their_prefix) {
+    url_parameters all(url::parse("redis://h?set.a=1&sets=2&set.b.c=3&set.=4"));
+    using pairs = std::vector<std::pair<std::string, std::string>>;
+    EXPECT_EQ(all.take_all("set."), (pairs{{"a", "1"}, {"b.c", "3"}, {"", "4"}}));
+    EXPECT_EQ(all.take_all("set."), pairs{});
+    EXPECT_EQ(all.take("sets"), "2");
+    EXPECT_NO_THROW(all.refuse_others());
+}
+
 }  // namespace
 }  // namespace cenote

@@ -28,7 +28,7 @@ rand_serial = yes
 commonName = supplied
 [ server ]
 basicConstraints = critical, CA:FALSE
-extendedKeyUsage = serverAuth
+extendedKeyUsage = serverAuth, clientAuth
 subjectAltName = )";
 
 std::vector<std::string> new_key(const certificate& made, const std::string& owner) {
@@ -99,6 +99,10 @@ certificate certificates::wrong_name() const {
 
 certificate certificates::expired() const {
     return sign("expired", "localhost", an_ancient_date, an_old_date);
+}
+
+certificate certificates::client(const std::string& user) const {
+    return sign("client_" + user, user, an_ancient_date, a_distant_date);
 }
 
 }  // namespace support

@@ -29,6 +29,8 @@ public:
     certificate wrong_name() const;
     /// For localhost, expired.
     certificate expired() const;
+    /// For a client, with the name of this user.
+    certificate client(const std::string& user) const;
 
 private:
     certificate make_authority(const std::string& name) const;

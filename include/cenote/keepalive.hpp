@@ -1,0 +1,30 @@
+// How connections to servers notice that their peer is gone.
+#pragma once
+
+#include <chrono>
+
+namespace cenote {
+
+/// The keepalive of TCP connections. A peer that vanishes without a word (a power failure, a
+/// firewall that has forgotten the connection) is noticed after `idle` + `probes` * `interval` if
+/// nothing is sent, and after `user_timeout` if data was sent. Without effect on Unix sockets.
+///
+/// In URLs of PostgreSQL and MariaDB: keepalive_idle, keepalive_interval, keepalive_probes,
+/// user_timeout.
+struct keepalive_options {
+    /// Silence before the first probe. Default: 30 s; from 1 to 32767 s. Set it below the time
+    /// after which a firewall or a load balancer in between forgets idle connections.
+    std::chrono::seconds idle{30};
+    /// The time between probes. Default: 10 s; from 1 to 32767 s.
+    std::chrono::seconds interval{10};
+    /// The number of unanswered probes after which the connection is dead. Default: 3; from 1 to
+    /// 127.
+    int probes = 3;
+    /// How long sent data may stay unacknowledged before the connection is dead. Default: 30 s; 0
+    /// leaves it to the system, which takes a quarter of an hour.
+    std::chrono::milliseconds user_timeout{30'000};
+
+    bool operator==(const keepalive_options&) const = default;
+};
+
+}  // namespace cenote
