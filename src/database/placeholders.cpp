@@ -65,7 +65,7 @@ private:
     char look(std::size_t ahead = 0) const {
         return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
     }
-    /// The character so many places back, if it belongs to the same run of plain text.
+    /// The character `behind` places back, if it belongs to the same run of plain text.
     char look_back(std::size_t behind) const {
         return at_ >= begin_ + behind ? text_[at_ - behind] : '\0';
     }

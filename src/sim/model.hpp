@@ -232,7 +232,7 @@ private:
 
     // Turns.
     std::uint64_t lends_ = 0;
-    std::uint64_t no_turns_before_ = 0;  // so many lends
+    std::uint64_t no_turns_before_ = 0;  // turns are off until this many lends
     std::uint64_t no_turns_for_ = 64;    // lends, if the next thread does not come back
     std::size_t came_back_ = 0;          // less what the threads that did not have used up
 

@@ -161,7 +161,7 @@ TEST_F(redis_command, in_a_transaction_are_not_done_if_a_watched_key_changes) {
     EXPECT_EQ(c.command("GET", "n").as<int>(), 1);
 }
 
-TEST_F(redis_command, in_a_transaction_are_not_begun_if_one_is_none) {
+TEST_F(redis_command, in_a_transaction_are_not_begun_if_one_is_invalid) {
     pipeline p;
     p.add("SET", "n", 1).add("GET");
     EXPECT_THROW(c.transaction(p), command_error);

@@ -161,7 +161,7 @@ private:
     std::set<std::pair<slot_id, std::uint64_t>> suspects_;
 };
 
-/// Leases come and go at random; whoever looks comes at look_at(), or late, or for no reason.
+/// Leases come and go at random; inspections come at look_at(), or late, or without need.
 void run_world(std::uint64_t seed) {
     constexpr slot_id slots = 5;
     dice random(seed);

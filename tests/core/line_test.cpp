@@ -28,7 +28,7 @@ TEST(line, keeps_the_order_of_arrival) {
     EXPECT_TRUE(l.empty());
 }
 
-TEST(line, finds_whoever_wants_more_than_so_many) {
+TEST(line, finds_waiters_that_want_more_than_a_number) {
     line l;
     EXPECT_FALSE(l.has(l.who_wants_more_than(0)));
     l.make_room();
@@ -42,7 +42,7 @@ TEST(line, finds_whoever_wants_more_than_so_many) {
     EXPECT_FALSE(l.has(l.who_wants_more_than(3)));
 }
 
-TEST(line, gives_somebody_with_an_old_ticket_the_old_place) {
+TEST(line, gives_a_waiter_with_an_old_ticket_its_old_place) {
     line l;
     join(l, 2);
     join(l, 5);
@@ -77,7 +77,7 @@ TEST(line, has_no_waiter_whose_name_it_never_gave) {
     EXPECT_FALSE(l.has({static_cast<std::uint32_t>(l.capacity()), 0}));
 }
 
-TEST(line, lets_anybody_leave) {
+TEST(line, lets_any_waiter_leave) {
     line l;
     join(l, 1);
     waiter_id second = join(l, 2);
@@ -113,7 +113,7 @@ TEST(line, knows_whose_deadline_comes_first) {
     EXPECT_EQ(l.earliest(), at(30));
 }
 
-TEST(line, takes_no_notice_of_those_who_wait_for_ever) {
+TEST(line, ignores_waiters_without_a_deadline) {
     line l;
     join(l, 1);
     waiter_id first = join(l, 2, at(10));

@@ -112,7 +112,7 @@ TEST(machine_acquire, is_served_by_whatever_becomes_free_first) {
     EXPECT_EQ(d.ask(3), "got 1");
 }
 
-TEST(machine_acquire, leaves_what_nobody_waits_for_to_newcomers) {
+TEST(machine_acquire, leaves_to_newcomers_what_no_caller_waits_for) {
     dialogue d({.max = 2});
     d.fill(2);
     d.ask(1);
@@ -363,7 +363,7 @@ TEST(machine_cancel, comes_too_late_for_a_grant_that_can_be_passed_on) {
     EXPECT_EQ(d.said(), "3 gets 0");
 }
 
-TEST(machine_cancel, never_hits_somebody_who_came_later) {
+TEST(machine_cancel, never_hits_a_later_caller) {
     dialogue d({.max = 1});
     d.fill(1);
     d.ask(1);

@@ -208,7 +208,7 @@ TEST(machine_breaker, does_not_recover_by_an_open) {
     EXPECT_EQ(d.judged(), "succeeded: 1");
 }
 
-// And refills the minimum when it recovers: else a pool that nobody uses would never be ready
+// And refills the minimum when it recovers: else an unused pool would never be ready
 // again.
 TEST(machine_breaker, opens_and_probes_nothing_of_its_own_accord_while_inactive) {
     dialogue d({.max = 4, .min_size = 3, .heartbeat = 1s});

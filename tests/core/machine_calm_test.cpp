@@ -1,4 +1,4 @@
-// Express without a line: where nobody waits and nothing is due, only the idle move.
+// Express without a line: no caller waits, nothing is due, and only idle resources move.
 #include "core/machine_dialogue.hpp"
 
 namespace cenote::core {
@@ -7,7 +7,7 @@ namespace {
 constexpr abilities probes = {.probe = true};
 
 struct machine_calm : testing::Test {
-    /// A pool with so many idle resources, whose strategy has just been told of a success.
+    /// A pool with `idle` idle resources, whose strategy has just been told of a success.
     void make(options settings = {}, std::uint64_t idle = 2, abilities can = probes,
               bool reports = false) {
         if (settings.max == options{}.max) settings.max = 2;
@@ -60,7 +60,7 @@ TEST_F(machine_calm, counts_as_the_long_way_does) {
     EXPECT_EQ(after.leased, 1u);
 }
 
-TEST_F(machine_calm, draws_a_ticket_for_those_who_could_have_waited) {
+TEST_F(machine_calm, draws_a_ticket_for_callers_that_could_have_waited) {
     make();
     std::uint64_t last = d->it.last_ticket();
     d->ask(1);
@@ -78,7 +78,7 @@ TEST_F(machine_calm, lends_the_last_one_and_is_full) {
     d->ask(1);
     d->ask(2);
     EXPECT_TRUE(express());
-    // Whoever comes first to wait is due to be looked at.
+    // The first caller that waits must be examined.
     EXPECT_EQ(d->ask(3, 1s), "waits");
     EXPECT_FALSE(express());
     EXPECT_EQ(d->it.wake_at(), d->now + 1s);
@@ -369,7 +369,7 @@ TEST_F(machine_calm, knows_when_an_attempt_found_nothing) {
     EXPECT_EQ(d->said(), "open 1");
     begin();
     d->release(0);
-    EXPECT_FALSE(express()) << "no one is needed for an attempt any more";
+    EXPECT_FALSE(express()) << "no caller is needed for another attempt";
 }
 
 TEST_F(machine_calm, takes_the_long_way_after_an_open_that_was_never_made) {
@@ -382,7 +382,7 @@ TEST_F(machine_calm, takes_the_long_way_after_an_open_that_was_never_made) {
     EXPECT_TRUE(express());
 }
 
-TEST_F(machine_calm, is_no_way_around_those_who_want_several) {
+TEST_F(machine_calm, does_not_bypass_requests_for_several) {
     make({.max = 3}, 3);
     d->ask(1);
     EXPECT_EQ(d->ask({.cookie = 2, .count = 3}), "waits");

@@ -8,7 +8,7 @@ constexpr abilities resets = {.reset = true};
 constexpr abilities both = {.probe = true, .reset = true};
 
 struct machine_debt : testing::Test {
-    /// A pool with so many idle resources that owe nothing.
+    /// A pool with `idle` idle resources that owe nothing.
     void make(options settings = {}, std::uint64_t idle = 1, abilities can = resets) {
         settings.max = std::max<std::size_t>(idle, 1);
         d.emplace(settings, can);
@@ -113,7 +113,7 @@ TEST_F(machine_debt, goes_with_the_resource_to_the_head_of_the_line) {
     EXPECT_EQ(d->said(), "nothing");
 }
 
-TEST_F(machine_debt, that_nobody_wants_to_be_made_is_left_to_the_next_use) {
+TEST_F(machine_debt, that_no_caller_needs_is_left_to_the_next_use) {
     make({.reset_after = forever});
     d->ask(1);
     owe();
@@ -122,14 +122,14 @@ TEST_F(machine_debt, that_nobody_wants_to_be_made_is_left_to_the_next_use) {
     EXPECT_TRUE(owes());
 }
 
-TEST_F(machine_debt, is_none_where_a_reset_is_made_at_once) {
+TEST_F(machine_debt, does_not_arise_where_a_reset_is_made_at_once) {
     make({.reset_after = 0ms});
     d->ask(1);
     owe();
     EXPECT_EQ(d->said(), "reset 0");
 }
 
-TEST_F(machine_debt, is_none_without_a_reset) {
+TEST_F(machine_debt, does_not_arise_without_a_reset) {
     make({}, 1, {});
     d->ask(1);
     owe();
@@ -172,7 +172,7 @@ TEST_F(machine_debt, is_paid_before_a_heartbeat) {
     EXPECT_EQ(d->said(), "probe 0");
 }
 
-TEST_F(machine_debt, is_none_where_releases_are_probed) {
+TEST_F(machine_debt, does_not_arise_where_releases_are_probed) {
     make({.probe_on_release = true}, 1, both);
     d->ask(1);
     owe();

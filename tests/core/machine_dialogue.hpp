@@ -159,10 +159,10 @@ public:
 
     /// Makes `count` resources idle, all of them used once; 0 was used longest ago.
     void fill(std::uint64_t count) {
-        constexpr std::uint64_t nobody = 1'000'000;
-        for (std::uint64_t i = 0; i < count; ++i) ask(nobody + i, forever, false);
+        constexpr std::uint64_t first = 1'000'000;  // borrowers that no test uses
+        for (std::uint64_t i = 0; i < count; ++i) ask(first + i, forever, false);
         finish_calls();
-        for (std::uint64_t i = 0; i < count; ++i) release(slot_of(nobody + i));
+        for (std::uint64_t i = 0; i < count; ++i) release(slot_of(first + i));
         finish_calls();
         ASSERT_GE(idle(), count);
     }
@@ -249,7 +249,7 @@ private:
     std::map<std::uint64_t, slot_id> holds_;
 };
 
-/// Somebody asks for several at once.
+/// A borrower asks for several at once.
 inline std::string ask(dialogue& d, std::uint64_t who, std::uint32_t count,
                        duration timeout = forever) {
     return d.ask({.deadline = after(d.now, timeout), .cookie = who, .count = count});

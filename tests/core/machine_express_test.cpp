@@ -106,7 +106,7 @@ TEST_F(machine_express, is_not_for_pools_that_look_at_every_lease) {
     EXPECT_EQ(d->it.passed_on(), 0u);
 }
 
-TEST_F(machine_express, takes_nobody_for_whom_there_is_no_room) {
+TEST_F(machine_express, takes_no_caller_without_room) {
     make();
     waiter_id id;
     waiter who{.cookie = 30, .arrived = d->now, .deadline = d->now + 1h};

@@ -32,7 +32,7 @@ TEST_F(machine_fairness, hands_over_to_a_head_that_has_waited_long_enough) {
     EXPECT_EQ(d.said(), "2 gets 0");
 }
 
-TEST_F(machine_fairness, hands_over_by_the_clock_when_nobody_comes) {
+TEST_F(machine_fairness, hands_over_by_the_clock_when_no_caller_comes) {
     d.pass(400us);
     d.release(0);
     EXPECT_EQ(d.it.wake_at(), d.now + 600us);
@@ -63,7 +63,7 @@ TEST_F(machine_fairness, counts_the_wait_of_each_head_from_its_own_arrival) {
     EXPECT_EQ(d.said(), "3 gets 0");
 }
 
-TEST_F(machine_fairness, spares_those_who_cannot_be_bypassed) {
+TEST_F(machine_fairness, spares_waiters_that_cannot_be_bypassed) {
     d.cancel(2);
     EXPECT_EQ(d.ask(3, forever, false), "waits");
     d.said();

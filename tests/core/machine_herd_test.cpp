@@ -194,7 +194,7 @@ TEST(machine_herd, dies_at_one_instant_without_jitter) {
 // 1. Of two, the minimum, A grows too old. It stays until its replacement C has come.
 // 2. Before the next sweep B, which the sweep looks at before A, grows too old as well.
 // 3. If C counted as the replacement of B, A would stay; and as long as something grows old in
-//    every interval nobody would go, and then all at once.
+//    every interval, no resource would go, and then all at once.
 TEST(machine_herd, goes_when_replaced_though_another_one_has_grown_old) {
     constexpr slot_id a = 0;
     constexpr slot_id b = 1;

@@ -1,4 +1,4 @@
-// What a failed open means to those who wait, and when the next one is tried.
+// What a failed open means to waiters, and when the next one is tried.
 #include "core/machine_dialogue.hpp"
 
 namespace cenote::core {
@@ -38,7 +38,7 @@ TEST(machine_open_failed, frees_its_slot_and_is_retried_after_the_backoff) {
     EXPECT_EQ(d.said(), "1 gets 0");
 }
 
-TEST(machine_open_failed, is_retried_soon_while_somebody_waits) {
+TEST(machine_open_failed, is_retried_soon_while_a_caller_waits) {
     dialogue d({.backoff = spacing});
     d.ask(1);
     auto measured = delays(d, 8);
@@ -47,7 +47,7 @@ TEST(machine_open_failed, is_retried_soon_while_somebody_waits) {
         EXPECT_TRUE(about(measured[i], expected[i])) << i << ": " << measured[i].count();
 }
 
-TEST(machine_open_failed, is_retried_ever_more_rarely_while_nobody_waits) {
+TEST(machine_open_failed, is_retried_ever_more_rarely_while_no_caller_waits) {
     dialogue d({.min_size = 1, .backoff = spacing});
     auto measured = delays(d, 12);
     duration expected = 20ms;
@@ -57,7 +57,7 @@ TEST(machine_open_failed, is_retried_ever_more_rarely_while_nobody_waits) {
     }
 }
 
-TEST(machine_open_failed, is_retried_sooner_when_somebody_comes) {
+TEST(machine_open_failed, is_retried_sooner_when_a_caller_comes) {
     dialogue d({.min_size = 1, .backoff = spacing});
     delays(d, 10);
     d.opened(0, outcome::failed);
@@ -133,8 +133,8 @@ TEST(machine_open_failed, spaces_opens_per_pool_not_per_waiter) {
     EXPECT_EQ(d.said(), "open 0");
 }
 
-// Not even if the next attempt comes too late for it: who waits 5 s is answered after 5 s.
-TEST(machine_open_failed, refuses_nobody_before_its_deadline) {
+// Not even if the next attempt comes too late for it: a timeout of 5 s is never shortened.
+TEST(machine_open_failed, refuses_no_caller_before_its_deadline) {
     dialogue d({.backoff = spacing});
     d.ask(1, 15ms);
     d.ask(2, 1s);

@@ -1,4 +1,4 @@
-// A server that is down, in six ways and in virtual time: when those who wait are told, and how
+// A server that is down, in six ways and in virtual time: when waiters are told, and how
 // soon they are served when it is back.
 #include <algorithm>
 #include <iostream>
@@ -26,7 +26,7 @@ struct reaction {
 };
 
 /// One way to be down. What hangs on a server that was only stopped is answered when it goes on;
-/// otherwise it hangs until somebody gives up: the connector, or, if it can be cancelled, the pool.
+/// otherwise it hangs until the connector's timeout or, if it can be canceled, the pool's.
 struct down {
     std::string name;
     reaction open;
@@ -248,8 +248,8 @@ TEST(machine_outage_end, is_the_deadline_whatever_happens) {
     }
 }
 
-/// How long after the server is back somebody is served, at worst. Every time it is back at another
-/// moment, and all the time somebody comes.
+/// The longest time from the server's return until a caller is served. Each run lets the server
+/// return at a different moment, and callers come all the time.
 duration slowest_return(const scene& s, const options& settings = usual()) {
     duration slowest{};
     for (int i = 0; i < support::rounds(500); ++i) {
@@ -282,7 +282,7 @@ TEST(machine_outage_return, takes_at_most_250_ms) {
     }
 }
 
-// Every call that nobody can end costs a thread, so there is an end to trying others instead.
+// Each call that cannot be ended costs a thread, so the number of replacements is limited.
 TEST(machine_outage_return, takes_250_ms_longer_than_open_timeout_if_calls_hang_for_ever) {
     for (const scene& s : scenes()) {
         if (!s.hangs_for_ever()) continue;

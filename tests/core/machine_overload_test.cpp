@@ -49,7 +49,7 @@ TEST(machine_priority, is_a_head_start_only) {
 }
 
 // A stream of important ones that never ends does not starve the others.
-TEST(machine_priority, starves_nobody) {
+TEST(machine_priority, starves_no_waiter) {
     dialogue d({.max = 1, .line_max = 100'000, .head_start = 1s});
     d.fill(1);
     d.ask(1);
@@ -63,7 +63,7 @@ TEST(machine_priority, starves_nobody) {
         d.release(0);
     }
     EXPECT_TRUE(d.holds(2));
-    // Everybody who came within two head starts was before it: 4000, each served in 1 ms.
+    // Each waiter that came within two head starts was before it: 4000, each served in 1 ms.
     EXPECT_NEAR(std::chrono::duration<double>(d.now - came).count(), 4.0, 0.1);
 }
 
@@ -82,7 +82,7 @@ TEST(machine_priority, the_reserved_find_room_in_a_full_line) {
 
 constexpr shed gentle{.target = 10ms, .interval = 100ms};
 
-TEST(machine_shed, refuses_nobody_while_the_line_is_short) {
+TEST(machine_shed, refuses_no_caller_while_the_line_is_short) {
     dialogue d({.max = 1, .shed = gentle});
     d.fill(1);
     for (std::uint64_t who = 1; who < 200; ++who) {
@@ -112,9 +112,9 @@ TEST(machine_shed, refuses_the_oldest_when_the_line_stays_late) {
     d.fill(1);
     d.ask(1);
     d.ask(2);
-    d.pass(100ms);  // somebody was served at once in this one
+    d.pass(100ms);  // a caller was served at once in this one
     EXPECT_EQ(d.said(), "nothing");
-    d.pass(100ms);  // and nobody in this one
+    d.pass(100ms);  // and no caller in this one
     EXPECT_EQ(d.said(), "2 refused: shed");
     d.ask(3);
     d.pass(19ms);
@@ -150,7 +150,7 @@ TEST(machine_shed, spares_the_reserved) {
     EXPECT_EQ(d.said(), "3 refused: shed");
 }
 
-TEST(machine_shed, spares_those_who_wait_in_a_paused_pool) {
+TEST(machine_shed, spares_waiters_in_a_paused_pool) {
     dialogue d({.max = 1, .shed = gentle});
     d.fill(1);
     d.pause();
@@ -172,7 +172,7 @@ struct outcome_of_overload {
 };
 
 /// Clients give up `patience` after they came, whether they have a lease by then or not: what is
-/// lent later is work for nobody.
+/// lent later is wasted work.
 outcome_of_overload overload(const shed& how) {
     constexpr std::size_t resources = 10;
     constexpr auto hold = 10ms;
@@ -259,7 +259,7 @@ TEST(machine_shed, keeps_the_pool_useful_at_three_times_its_capacity) {
     print("shed, target 20 ms", with);
     EXPECT_GE(with.goodput, 0.95);
     EXPECT_LE(with.p99, 2 * target);
-    // What it prevents: everybody is served just before giving up, or after.
+    // What it prevents: every caller is served just before giving up, or after.
     EXPECT_LE(without.goodput, 0.2);
     EXPECT_GE(without.p99, 900ms);
 }

@@ -1,4 +1,4 @@
-// A paused pool: nothing is lent, nobody loses place or deadline.
+// A paused pool: nothing is lent, and waiters keep place and deadline.
 #include "core/machine_dialogue.hpp"
 
 namespace cenote::core {
@@ -13,7 +13,7 @@ TEST(machine_pause, lends_nothing) {
     EXPECT_EQ(d.said(), "1 gets 0");
 }
 
-TEST(machine_pause, finds_nothing_for_those_who_only_try) {
+TEST(machine_pause, finds_nothing_for_callers_that_only_try) {
     dialogue d({});
     d.fill(1);
     d.pause();
@@ -146,7 +146,7 @@ TEST(machine_maintenance, if_suspended_neither_sweeps_nor_probes_nor_refills) {
     EXPECT_NE(d.said(), "nothing");
 }
 
-TEST(machine_maintenance, if_suspended_lends_and_opens_for_those_who_wait) {
+TEST(machine_maintenance, if_suspended_lends_and_opens_for_waiters) {
     dialogue d({.max = 2, .min_size = 2, .warm_up = warm_up::none});
     d.suspend_maintenance();
     EXPECT_EQ(d.ask(1), "waits");

@@ -1,4 +1,4 @@
-// When a resource is probed, and what a probe costs those who wait.
+// When a resource is probed, and what a probe costs waiters.
 #include "core/machine_dialogue.hpp"
 
 namespace cenote::core {
@@ -202,7 +202,7 @@ TEST(machine_suspect_all, trusts_what_was_proven_since) {
     EXPECT_EQ(d.ask(2), "got 0");
 }
 
-TEST(machine_suspect_all, does_not_hide_idle_ones_while_nobody_asks) {
+TEST(machine_suspect_all, does_not_hide_idle_ones_while_no_caller_asks) {
     dialogue d({.probe_after_idle = forever});
     d.fill(2);
     d.suspect_all();
@@ -247,7 +247,7 @@ TEST(machine_heartbeat, leaves_the_others_to_borrowers) {
     EXPECT_EQ(d.ask(2), "got 1");
 }
 
-TEST(machine_heartbeat, gives_way_to_those_who_wait) {
+TEST(machine_heartbeat, gives_way_to_waiters) {
     dialogue d({.max = 3, .probe_after_idle = forever, .heartbeat = 10s});
     d.fill(3);
     d.pass(10s);
@@ -259,7 +259,7 @@ TEST(machine_heartbeat, gives_way_to_those_who_wait) {
     EXPECT_EQ(d.said(), "3 gets 0");
 }
 
-TEST(machine_heartbeat, does_not_begin_while_somebody_waits) {
+TEST(machine_heartbeat, does_not_begin_while_a_caller_waits) {
     dialogue d({.max = 2, .probe_after_idle = 5s, .heartbeat = 5s});
     d.fill(1);
     d.ask(1);

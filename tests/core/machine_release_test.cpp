@@ -1,4 +1,4 @@
-// What becomes of a resource that comes back, and that every way serves those who wait.
+// What becomes of a resource that comes back, and that every way serves the waiters.
 #include "core/machine_dialogue.hpp"
 
 namespace cenote::core {
@@ -242,7 +242,7 @@ TEST(machine_call, has_its_time_from_when_it_is_made) {
     d.calls_begin = false;
     d.release(0, condition::discard);
     d.pass(1min);
-    EXPECT_EQ(d.it.count(slot_state::closing), 1u);  // nobody was there to make it
+    EXPECT_EQ(d.it.count(slot_state::closing), 1u);  // no thread was there to make it
     d.it.begun(d.now, 0, d.call_of(0));
     EXPECT_EQ(d.it.wake_at(), d.now + 1s);
     d.pass(1s);

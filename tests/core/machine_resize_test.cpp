@@ -50,7 +50,7 @@ TEST(machine_grow, opens_as_many_at_once_as_it_may_if_nothing_else_is_alive) {
     EXPECT_EQ(d.opening(), 3u);
 }
 
-TEST(machine_grow, opens_nothing_that_nobody_wants) {
+TEST(machine_grow, opens_nothing_that_no_caller_wants) {
     dialogue d({.max = 1});
     d.fill(1);
     d.resize(100);
@@ -89,7 +89,7 @@ TEST(machine_grow, lets_more_be_wanted_at_once) {
     EXPECT_EQ(d.leased(), 3u);
 }
 
-TEST(machine_grow, opens_what_somebody_who_wants_several_still_lacks) {
+TEST(machine_grow, opens_what_a_request_for_several_still_lacks) {
     dialogue d({.max = 2});
     lease_all(d);
     ask(d, 3, 2);
@@ -170,7 +170,7 @@ TEST(machine_shrink, closes_none_that_there_is_room_for) {
     EXPECT_EQ(d.said(), "close 0");
 }
 
-// 2 was used last, but by somebody who leased it before all became suspect.
+// 2 was used last, but by a borrower that leased it before all became suspect.
 TEST(machine_shrink, closes_the_unproven_before_those_that_were_unused_for_longer) {
     dialogue d({.max = 3});
     d.fill(3);
@@ -494,7 +494,7 @@ TEST(machine_shrink, closes_what_was_being_reset) {
     EXPECT_EQ(d.look().retired(retire_reason::reset_failed), 1u);
 }
 
-TEST(machine_shrink, closes_what_was_being_probed_for_somebody) {
+TEST(machine_shrink, closes_what_was_being_probed_for_a_waiter) {
     dialogue d({.max = 2, .probe_after_idle = 1s});
     d.fill(2);
     d.pass(1s);
@@ -575,7 +575,7 @@ TEST(machine_shrink, refuses_them_though_it_is_crowded) {
     EXPECT_EQ(ask(d, 6, 2), "waits");
 }
 
-TEST(machine_shrink, lets_everybody_else_wait_on_at_the_same_place_until_the_same_time) {
+TEST(machine_shrink, keeps_all_other_waiters_at_their_place_and_deadline) {
     dialogue d({.max = 2});
     lease_all(d);
     d.ask(3, 1s);
@@ -622,7 +622,7 @@ TEST(machine_shrink, closes_of_what_is_kept_the_longest_unused_first) {
     EXPECT_TRUE(d.holds(4));
 }
 
-TEST(machine_shrink, closes_the_longest_unused_first_of_what_was_kept_for_somebody_it_refuses) {
+TEST(machine_shrink, closes_the_longest_unused_first_of_what_was_kept_for_a_waiter_it_refuses) {
     dialogue d({.max = 4});
     fill_in_turn(d);
     d.ask(1);  // 3
@@ -632,7 +632,7 @@ TEST(machine_shrink, closes_the_longest_unused_first_of_what_was_kept_for_somebo
     EXPECT_EQ(d.ask(3), "got 2");
 }
 
-TEST(machine_shrink, leaves_to_the_others_what_was_kept_for_somebody_it_refuses) {
+TEST(machine_shrink, leaves_to_the_others_what_was_kept_for_a_waiter_it_refuses) {
     dialogue d({.max = 3});
     lease_all(d);
     ask(d, 4, 3);
@@ -853,7 +853,7 @@ TEST(machine_resize, makes_room_without_another_maximum) {
     EXPECT_EQ(d.opening(), 1u);
 }
 
-// Whatever the order of places, everybody is served in the end and there are never too many.
+// Whatever the order of places, every caller is served in the end and there are never too many.
 TEST(machine_resize, from_one_to_many_and_back) {
     dialogue d({.max = 1, .opening_max = 3});
     std::uint64_t who = 0;

@@ -100,7 +100,7 @@ TEST(machine_scout, needs_a_lane_beside_the_one_that_waits) {
     EXPECT_EQ(d.look().abandoned, 0u);
 }
 
-TEST(machine_scout, is_for_those_who_wait) {
+TEST(machine_scout, is_for_waiters) {
     options settings = with_lanes(3);
     settings.min_size = 1;
     dialogue d(settings);
@@ -108,7 +108,7 @@ TEST(machine_scout, is_for_those_who_wait) {
     EXPECT_EQ(d.opening(), 1u);
     d.ask(1, 1s);
     EXPECT_EQ(d.said(), "open 1");
-    d.pass(1s);  // a timer, or more than one: some are sent, then nobody waits
+    d.pass(1s);  // a timer, or more than one: some are sent, then no caller waits
     std::size_t sent = d.opening();
     d.pass(10ms);
     EXPECT_EQ(d.opening(), sent);
@@ -169,7 +169,7 @@ TEST(machine_scout, leaves_those_that_made_way_their_room_until_their_time_is_ov
     EXPECT_EQ(d.look().total, 4u);
 }
 
-TEST(machine_scout, takes_a_token_like_everybody) {
+TEST(machine_scout, takes_a_token_like_every_open) {
     options settings = with_lanes(3);
     settings.open_rate = {.per_second = 1, .burst = 1};
     dialogue d(settings);

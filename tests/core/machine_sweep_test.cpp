@@ -1,4 +1,4 @@
-// What is retired when nobody asks: the idle, the old, the former generations.
+// What is retired without a request: the idle, the old, the former generations.
 #include <set>
 
 #include "core/machine_dialogue.hpp"
@@ -215,7 +215,7 @@ TEST(machine_sweep, replaces_the_minimum_one_by_one_if_there_is_no_room_for_more
     EXPECT_EQ(d.look().retired(retire_reason::age), 2u);
 }
 
-TEST(machine_sweep, takes_nothing_away_while_somebody_waits) {
+TEST(machine_sweep, takes_nothing_away_while_a_caller_waits) {
     dialogue d({.max = 2, .idle_timeout = 1min, .probe_after_idle = 1min - 500ms});
     d.fill(2);
     d.ask(1);

@@ -51,7 +51,7 @@ TEST_F(machine_turns, a_thread_that_comes_again_has_its_own_back) {
     EXPECT_EQ(come(1), "got 0");
 }
 
-TEST_F(machine_turns, a_turn_ends_after_so_many_leases) {
+TEST_F(machine_turns, a_turn_ends_after_a_number_of_leases) {
     for (std::uint32_t i = 0; i < turns; ++i) {
         give_back(1);
         ASSERT_EQ(come(1), "got 0") << i;
@@ -91,7 +91,7 @@ TEST_F(machine_turns, a_turn_lasts_some_time_however_short_its_leases_are) {
     EXPECT_EQ(d->said(), "2 gets 0");
 }
 
-TEST_F(machine_turns, nobody_else_gets_what_is_set_aside) {
+TEST_F(machine_turns, no_other_caller_gets_what_is_set_aside) {
     give_back(1);
     EXPECT_EQ(come(4), "waits");
     EXPECT_EQ(coroutine_comes(5), "waits");
@@ -108,7 +108,7 @@ TEST_F(machine_turns, who_does_not_come_again_loses_it_to_the_head) {
     EXPECT_EQ(d->said(), "2 gets 0");
 }
 
-TEST_F(machine_turns, whoever_passes_later_has_it_given_to_the_head) {
+TEST_F(machine_turns, a_later_call_gives_it_to_the_head) {
     give_back(1);
     d->now += moment;
     EXPECT_EQ(come(1), "waits");
@@ -237,7 +237,7 @@ TEST_F(machine_turns, a_deadline_of_the_head_passes_while_something_is_set_aside
     give_back(1);
     d->pass(moment / 2);
     EXPECT_EQ(d->said(), "4 refused: timed_out");
-    EXPECT_EQ(come(5), "got 0") << "nobody waits any longer";
+    EXPECT_EQ(come(5), "got 0") << "no caller waits any longer";
 }
 
 TEST_F(machine_turns, close_closes_what_is_set_aside) {
@@ -272,7 +272,7 @@ TEST_F(machine_turns, retire_all_takes_what_is_set_aside) {
     EXPECT_EQ(d->said(), "close 0");
 }
 
-TEST_F(machine_turns, what_is_suspect_is_probed_before_anybody_gets_it) {
+TEST_F(machine_turns, what_is_suspect_is_probed_before_any_caller_gets_it) {
     give_back(1);
     d->suspect_all();
     EXPECT_EQ(d->said(), "probe 0");
@@ -297,7 +297,7 @@ TEST_F(machine_turns, what_owes_a_reset_is_set_aside_like_what_is_clean) {
     EXPECT_EQ(d->said(), "2 gets 0");
 }
 
-TEST_F(machine_turns, a_debt_that_was_set_aside_is_paid_when_nobody_waits_any_longer) {
+TEST_F(machine_turns, a_debt_that_was_set_aside_is_paid_when_no_caller_waits_any_longer) {
     make({.reset_after = 5ms});
     come(1);
     come(2);

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 constexpr backoff spacing{.first = 20ms, .cap_waiting = 200ms, .cap_idle = 5s};
 constexpr instant start = instant{} + 1h;
 
-TEST(missing, is_nothing_when_nobody_wants_anything) {
+TEST(missing, is_nothing_when_no_caller_wants_anything) {
     EXPECT_FALSE(missing({.max = 10}).any());
     EXPECT_FALSE(missing({.max = 10, .min_size = 2, .leased = 2}).any());
 }
@@ -100,7 +100,7 @@ TEST(pacer, waits_for_the_backoff_after_a_failure) {
     EXPECT_EQ(p.allowed(due, s), 1u);
 }
 
-TEST(pacer, waits_longer_while_nobody_wants_anything) {
+TEST(pacer, waits_longer_while_no_caller_wants_anything) {
     pacer p(spacing, 4);
     dice random(1);
     for (int i = 0; i < 20; ++i) p.failed(start + i * 1s, start + i * 1s, random);

@@ -247,7 +247,7 @@ fate customer::fate_after(const std::exception_ptr& failed, bool committing) {
     try {
         std::rethrow_exception(failed);
     } catch (const transaction_lost& e) {
-        expect(committing || !e.maybe_committed(), "it may be committed, and nobody asked for it");
+        expect(committing || !e.maybe_committed(), "it may be committed without a commit");
         return e.maybe_committed() ? fate::unknown : fate::undone;
     } catch (...) {
         return fate::undone;
@@ -335,7 +335,7 @@ awaitable<void> customer::ask() {
     } else {
         got = co_await in_->db.async_query(idempotent, "SELECT CAST(? AS INTEGER)", mine);
     }
-    expect(got.scalar<std::int64_t>() == mine, "somebody else's answer");
+    expect(got.scalar<std::int64_t>() == mine, "the answer to another statement");
     ++in_->seen.looks;
 }
 
@@ -349,7 +349,7 @@ awaitable<void> customer::leave_dirt() {
     int number = static_cast<int>(draw(1000));
     co_await s.async_execute("INSERT INTO mine VALUES (?)", number);
     sql::result kept = co_await s.async_query("SELECT n FROM mine");
-    expect(kept.scalar<int>() == number, "a scope has somebody else's table");
+    expect(kept.scalar<int>() == number, "a scope has the table of another one");
     if (draw(2) == 0) {
         int whose = 1 + static_cast<int>(draw(accounts));
         co_await s.async_execute("BEGIN");
@@ -629,7 +629,7 @@ void bank::report() const {
     const counts& seen = in_.seen;
     auto number = [](const auto& n) { return static_cast<unsigned long long>(n); };
     std::printf(
-        "%llu transfers done, %llu undone, %llu of which nobody knows; %llu looks; %llu kills, "
+        "%llu transfers done, %llu undone, %llu with unknown outcome; %llu looks; %llu kills, "
         "%llu losses; %llu cancels; %llu collisions; %llu connections opened\n",
         number(seen.done), number(seen.undone), number(seen.unknown), number(seen.looks),
         number(seen.kills), number(seen.losses), number(seen.cancels), number(seen.collisions),
@@ -689,7 +689,7 @@ void bank::check_books(const rows& ledger) {
             if (!same) in_.complain("a transfer is another one than was asked for");
         }
     }
-    EXPECT_EQ(known, ledger.size()) << "there are transfers that nobody has asked for";
+    EXPECT_EQ(known, ledger.size()) << "there are transfers that no task has started";
 }
 
 void bank::audit() {

@@ -143,7 +143,7 @@ private:
     boost::asio::io_context* on_;
 };
 
-/// How an operation ends if it is canceled after so many steps of a loop of its own. Empty: it
+/// How an operation ends if it is canceled after `steps` steps of a loop of its own. Empty: it
 /// ended before.
 inline std::optional<std::exception_ptr> canceled_after(int steps,
                                                         boost::asio::awaitable<void> what) {

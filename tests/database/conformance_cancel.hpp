@@ -475,7 +475,7 @@ TYPED_TEST_P(any_failing_database, rolls_back_what_was_begun_where_something_is_
     }
 }
 
-TYPED_TEST_P(any_failing_database, shows_nobody_else_that_it_has_failed) {
+TYPED_TEST_P(any_failing_database, hides_from_all_others_that_it_has_failed) {
     using form = typename TypeParam::form;
     database one{this->at.url(), at_most(1)};
     {
@@ -501,7 +501,7 @@ TYPED_TEST_P(any_failing_database, shows_nobody_else_that_it_has_failed) {
     EXPECT_EQ(one.stats().opened, 1u);
 }
 
-TYPED_TEST_P(any_failing_database, looks_without_asking_anybody) {
+TYPED_TEST_P(any_failing_database, looks_without_an_acquire) {
     database one{this->at.url(), at_most(1)};
     scope s = one.scope();
     EXPECT_FALSE(s.has_connection());
@@ -540,7 +540,7 @@ TYPED_TEST_P(any_failing_database, may_end_in_every_order) {
 
 REGISTER_TYPED_TEST_SUITE_P(any_failing_database,
                             rolls_back_what_was_begun_where_something_is_thrown,
-                            shows_nobody_else_that_it_has_failed, looks_without_asking_anybody,
+                            hides_from_all_others_that_it_has_failed, looks_without_an_acquire,
                             may_end_in_every_order);
 
 }  // namespace cenote::conformance

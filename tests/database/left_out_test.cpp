@@ -70,9 +70,9 @@ TEST(left_out, others_work) {
         support::sqlite_file file;
         database db(file.url());
         db.execute("CREATE TABLE item(name TEXT)");
-        db.transaction([](transaction& t) { t.execute("INSERT INTO item VALUES (?)", "pen"); });
+        db.transaction([](transaction& t) { t.execute("INSERT INTO item VALUES (?)", "lamp"); });
         auto read = db.begin({.read_only = true});
-        EXPECT_EQ(read.query("SELECT name FROM item").scalar<std::string>(), "pen");
+        EXPECT_EQ(read.query("SELECT name FROM item").scalar<std::string>(), "lamp");
         EXPECT_THROW(read.execute("DELETE FROM item"), statement_error);
     }
 }

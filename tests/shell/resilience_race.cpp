@@ -338,8 +338,8 @@ options everything_on(const climate& how, std::shared_ptr<counter> told) {
     return o;
 }
 
-/// Random wishes of one borrower.
-struct whims {
+/// Random acquire options of one borrower.
+struct random_options {
     dice& random;
 
     acquire_options how() {
@@ -402,7 +402,7 @@ private:
 
     lease<session> get() {
         std::error_code error;
-        acquire_options how = wish_.how();
+        acquire_options how = options_.how();
         switch (random_.below(8)) {
             case 0: {
                 lease<session> held = pool_.try_acquire();
@@ -410,10 +410,11 @@ private:
                 else ++ends_.try_empty;
                 return held;
             }
-            case 1: return noted(pool_.acquire({.timeout = wish_.briefly()}, error), error, false);
+            case 1:
+                return noted(pool_.acquire({.timeout = options_.briefly()}, error), error, false);
             case 2: {
                 std::stop_token stop = cords_.take(number_);
-                auto held = pool_.acquire({.timeout = wish_.briefly(), .stop = stop}, error);
+                auto held = pool_.acquire({.timeout = options_.briefly(), .stop = stop}, error);
                 return noted(std::move(held), error, false);
             }
             case 3: return acquire_or_throw(how);
@@ -424,7 +425,7 @@ private:
         std::stop_token stop = cords_.take(number_);
         if (random_.one_in(2)) how.stop = stop;
         auto held = pool_.acquire(how, error);
-        return noted(std::move(held), error, whims::patient(how));
+        return noted(std::move(held), error, random_options::patient(how));
     }
 
     lease<session> noted(lease<session> held, const std::error_code& error, bool patient) {
@@ -444,7 +445,7 @@ private:
             ends_.grant();
             return held;
         } catch (const pool_error& e) {
-            refused(e.code(), whims::patient(how));
+            refused(e.code(), random_options::patient(how));
             if (std::string_view(e.what()).empty()) ++ends_.strange;
             return {};
         }
@@ -463,14 +464,15 @@ private:
     void take_another() {
         ++ends_.operations;
         std::error_code error;
-        auto second = noted(pool_.acquire({.timeout = 10 * wish_.briefly()}, error), error, false);
+        auto second =
+            noted(pool_.acquire({.timeout = 10 * options_.briefly()}, error), error, false);
         if (!second) return;
         user in_use(second);
     }
 
     void take_several() {
         std::size_t count = 2 + random_.below(2);
-        acquire_options how = wish_.how();
+        acquire_options how = options_.how();
         std::error_code error;
         std::vector<lease<session>> held;
         try {
@@ -478,7 +480,7 @@ private:
         } catch (const std::invalid_argument&) {
             return;  // more than the present maximum
         }
-        if (held.empty()) return refused(error, whims::patient(how));
+        if (held.empty()) return refused(error, random_options::patient(how));
         if (held.size() != count) ++ends_.strange;
         ends_.grant(held.size());
         for (lease<session>& each : held) {
@@ -515,7 +517,7 @@ private:
     stop_cords& cords_;
     std::size_t number_;
     dice random_;
-    whims wish_{random_};
+    random_options options_{random_};
 };
 
 /// A thread with coroutines that acquire: here, or resumed wherever a lease is let go of. Those
@@ -560,7 +562,7 @@ private:
         while (left_ > 0) {
             --left_;
             ++ends_.operations;
-            acquire_options how = wish_.how();
+            acquire_options how = options_.how();
             std::error_code error;
             std::stop_token stop = cords_.take(number_);
             how.stop = stop;
@@ -574,7 +576,7 @@ private:
                 mine.waits_here = false;
             }
             if (held) ends_.grant();
-            else ends_.refuse(error, whims::patient(how));
+            else ends_.refuse(error, random_options::patient(how));
             if (held) {
                 held->begin_use();
                 if (my_dice().one_in(8)) {
@@ -594,7 +596,7 @@ private:
     stop_cords& cords_;
     std::size_t number_;
     dice random_;
-    whims wish_{random_};
+    random_options options_{random_};
     support::loop home_;
     std::uint64_t left_ = 0;
 };

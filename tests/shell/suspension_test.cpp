@@ -27,7 +27,7 @@ struct suspension_test : testing::Test {
 
 }  // namespace
 
-TEST_F(suspension_test, is_none_if_both_clocks_go_on) {
+TEST_F(suspension_test, is_not_seen_if_both_clocks_go_on) {
     EXPECT_FALSE(detected());
     run(1h);
     EXPECT_FALSE(detected());
@@ -63,7 +63,7 @@ TEST_F(suspension_test, short_ones_add_up_only_between_two_looks) {
     EXPECT_TRUE(detected());
 }
 
-TEST_F(suspension_test, is_none_if_the_clocks_are_read_one_after_the_other) {
+TEST_F(suspension_test, is_not_seen_if_the_clocks_are_read_one_after_the_other) {
     EXPECT_FALSE(seen.take(now, boot + 1s));
     EXPECT_FALSE(seen.take(now + 1s, boot + 1s));
 }

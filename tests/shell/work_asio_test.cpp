@@ -850,7 +850,7 @@ TEST_F(blocked_loop, neither_close_nor_wait_ready_wait) {
     });
 }
 
-TEST_F(blocked_loop, is_none_on_another_thread_or_in_a_pool_with_threads) {
+TEST_F(blocked_loop, is_not_seen_on_another_thread_or_in_a_pool_with_threads) {
     make(true);
     {
         loop_threads loop(io, 1);

@@ -20,11 +20,11 @@ constexpr const char* office = R"(
 default_ca = office
 [ office ]
 default_md = sha256
-policy = anybody
+policy = any_subject
 x509_extensions = server
 unique_subject = no
 rand_serial = yes
-[ anybody ]
+[ any_subject ]
 commonName = supplied
 [ server ]
 basicConstraints = critical, CA:FALSE

@@ -74,7 +74,7 @@ TEST(command_test, help_refuses_an_unknown_topic) {
     EXPECT_THAT(said.err, StartsWith("cenote: help takes one topic\n"));
 }
 
-/// What the program prints on a terminal with so many columns, with lines that end with "\n".
+/// What the program prints on a terminal with `columns` columns, with lines that end with "\n".
 std::string on_terminal(int columns, const std::string& command) {
     std::string all =
         tools::program({"/usr/bin/script", "-qec",
