@@ -150,7 +150,7 @@ class TidyTest(unittest.TestCase):
         self.assert_includes_not("src/core/machine.cpp", '"gone.hpp"', "there is no")
         self.assert_includes_not("src/core/machine.cpp", "<cenote/gone.hpp>", "there is no")
 
-    def test_rooms_nobody_described(self):
+    def test_rooms_without_a_description(self):
         self.assert_fires({"src/attic/keeper.hpp": HEADER,
                            "src/README.md": TIDY_REPOSITORY["src/README.md"] + " keeper.hpp"},
                           "src/attic/keeper.hpp:1", "the room 'attic'")
@@ -176,14 +176,48 @@ class TidyTest(unittest.TestCase):
         self.assert_fires({"src/core/README.md": "machine.hpp\n"}, "src/core/machine.cpp:1",
                           "not named in src/core/README.md")
 
+    def assert_habit(self, name, text, line=1):
+        self.assert_fires({name: text}, f"{name}:{line}", "name the part")
+
     def test_habits(self):
-        for word in ("no" "body", "who" "ever", "any " "more", "is " "none"):
-            self.assert_fires({"src/core/machine.hpp": HEADER + f"// {word} waits\n"},
-                              "src/core/machine.hpp:3", "name the part")
-            self.assert_fires({"README.md": f"{word}\n"}, "README.md:1", "name the part")
-        self.assertEqual(self.findings({"CHANGELOG.md": "who" "ever\n"}), [])
-        self.assertEqual(self.findings({"src/core/machine.hpp": HEADER + "int some" "body_;\n"}),
-                         [])
+        for words in ("No" "body", "who" "ever", "some" "one", "no " "one", "those " "who",
+                      "any " "more", "is " "none", "so " "many", "sel" "dom", "by " "lot",
+                      "gu" "ests", "wel" "come", "bur" "ied", "a p" "en", "bab" "bles",
+                      "see " "off", "wi" "shes", "in its " "midst", "how it " "stands with",
+                      "bears " "that", "the ho" "use", "do" "ors"):
+            self.assert_habit("src/core/machine.hpp", HEADER + f"// {words} waits\n", 3)
+
+    def test_habits_in_every_folder(self):
+        opening = OPENING + "// Who" "ever\n"
+        for name in ("tests/core/machine_test.cpp", "include/cenote/cenote.h", "tools/demo.cpp"):
+            self.assert_habit(name, opening, 2)
+        self.assert_habit("bench/bench.cpp", opening, 2)
+        for name in ("README.md", "CHANGELOG.md", "CMakeLists.txt", "docs/internals.md",
+                     "docs/decisions/0001.md", "docs/site/hooks.py", "cmake/tests.cmake",
+                     "scripts/setup", "tests/CMakeLists.txt", "tests/browser/page.py",
+                     "examples/README.md", "web/page.js"):
+            self.assert_habit(name, "who" "ever\n")
+
+    def test_habits_in_identifiers(self):
+        for name in ("some" "body_", "waits_for_no" "body", "NO_" "ONE_WAITS", "those_" "who_wait",
+                     "any_" "more_"):
+            self.assert_habit("src/core/machine.hpp", HEADER + f"int {name};\n", 3)
+
+    def test_habits_across_a_line_break(self):
+        for break_, name in (("\n    /// ", "src/core/machine.hpp"), ("\n# ", "scripts/setup"),
+                             ("\n", "README.md"), ("\n * ", "include/cenote/cenote.h")):
+            opening = HEADER if name.endswith(".hpp") else ""
+            self.assert_habit(name, f"{opening}/// those{break_}who wait\n",
+                              3 if opening else 1)
+
+    def test_words_that_resemble_habits(self):
+        for text in ("there is " "none", "there is\n/// none", "so " "long that", "so " "many as",
+                     "wareho" "uses", "op" "en", "`who" "ever`", "many " "more", "indo" "ors",
+                     "unsafe_accept_any" "body", "no one-" "line"):
+            self.assertEqual(self.findings({"src/core/machine.hpp": HEADER + f"/// {text}\n"}), [],
+                             text)
+        self.assertEqual(self.findings({"scripts/setup": "if it is " "None: pass\n"}), [])
+        self.assertEqual(self.findings({"tests/project/tidy.py": "# who" "ever\n"}), [])
 
 
 if __name__ == "__main__":
