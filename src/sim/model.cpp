@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <iterator>
 #include <tuple>
 
 namespace cenote::sim {
@@ -619,10 +620,13 @@ void model::sweep() {
     last_sweep_ = now_;
     sweep_due_ = never;
     spared_any_ = false;
-    auto all = idle({idle_kind::fresh, idle_kind::stale});
-    std::stable_partition(all.begin(), all.end(),
-                          [this](slot_id id) { return slots_[id].expiring; });
-    for (const slot_id id : all) sweep_one(id);
+    std::vector<slot_id> waiting;
+    std::vector<slot_id> others;
+    std::ranges::partition_copy(idle({idle_kind::fresh, idle_kind::stale}),
+                                std::back_inserter(waiting), std::back_inserter(others),
+                                [this](slot_id id) { return slots_[id].expiring; });
+    for (const slot_id id : waiting) sweep_one(id);
+    for (const slot_id id : others) sweep_one(id);
 }
 
 void model::sweep_one(slot_id id) {

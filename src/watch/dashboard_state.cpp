@@ -235,7 +235,9 @@ void event_log::on_event(const event& what) {
     entries_.push_front(std::move(now));
     if (entries_.size() > size_max) entries_.pop_back();
     if (what.kind != event_kind::leak_suspected) return;
-    leak_reports_.push_front({what.pool.data(), what.resource, steady_clock::now()});
+    leak_report report{
+        .pool = what.pool.data(), .resource = what.resource, .at = steady_clock::now()};
+    leak_reports_.push_front(report);
     if (leak_reports_.size() > leak_reports_max) leak_reports_.pop_back();
 }
 

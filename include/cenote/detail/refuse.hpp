@@ -35,6 +35,7 @@ struct unknown_resource {};
 
 /// Declares a deleted function, and says why. Its parameters are usually `(...)`, the worst match
 /// for every argument, also for an initializer list that fits no type.
+// NOLINTNEXTLINE(bugprone-macro-parentheses): `why` is a string literal
 #define CENOTE_REFUSE(function, why)              \
     template <::cenote::detail::reason Why = why> \
     function CENOTE_DELETED(why)
