@@ -292,7 +292,7 @@ public:
     }
 
     /// Undoes all changes. Also succeeds if the connection was lost, because the server rolls back.
-    /// For a nested transaction it throws transaction_lost instead.
+    /// For a nested transaction it throws transaction_lost in that case.
     void rollback();
     template <class Token = boost::asio::use_awaitable_t<>>
     auto async_rollback(Token&& token = {}) {
@@ -332,7 +332,7 @@ public:
     scope& operator=(scope&&) noexcept = default;
     ~scope() = default;
 
-    /// Begins a transaction on the connection of the scope. Throws like a statement, and
+    /// Begins a transaction on the connection of the scope. Throws what a statement throws, and
     /// std::logic_error if the scope has a transaction already.
     [[nodiscard]] cenote::transaction begin(const transaction_options& how = {});
     template <class Token = boost::asio::use_awaitable_t<>>
@@ -388,11 +388,11 @@ struct scope_options {
 /// the statement, scope(), begin() or transaction() that took it.
 class database_calls : public statements {
 public:
-    /// Makes a scope. It takes no connection before its first statement. Never waits.
+    /// Creates a scope without waiting. Its first statement takes the connection.
     [[nodiscard]] cenote::scope scope(const scope_options& how = {},
                                       std::source_location at = std::source_location::current());
 
-    /// Takes a connection and begins a transaction on it. Throws like a statement.
+    /// Takes a connection and begins a transaction on it. Throws what a statement throws.
     [[nodiscard]] cenote::transaction begin(
         const transaction_options& how = {},
         std::source_location at = std::source_location::current());
@@ -515,10 +515,10 @@ public:
     database(std::string_view primary, const Others& others, const database_options& how = {})
         : database(with_replicas(primary, others, how)) {}
 
-    /// With a single connection, for short-lived tools and tests. It is opened here and kept for
-    /// the lifetime of the database; statements, scopes and transactions of other callers wait for
-    /// it. A thread that holds a scope and waits for the connection times out; the text says so. A
-    /// lost connection is replaced.
+    /// A database with a single connection, for short-lived tools and tests. The call opens the
+    /// connection, which lasts as long as the database; statements, scopes and transactions of
+    /// other callers wait for it. A thread that holds a scope and waits for the connection times
+    /// out; the text says so. A lost connection is replaced.
     ///
     /// Throws what the constructor and the open throw, and invalid_option for an option of the pool
     /// that has no effect on a single connection: `max`, `min_size`, `min_idle`, `warm_up`,

@@ -95,12 +95,12 @@ public:
         : gate_(
               detail::gate::open(settings, detail::make_blocking<T>(std::forward<C>(connector)))) {}
 
-    /// A pool without threads, with <cenote/asio.hpp>: the connector is asynchronous, and its calls
-    /// run on `where`, an executor or execution context of Boost.Asio that must outlive the pool.
-    /// `run()` does not return while callers wait, calls run or resources can expire (idle_timeout,
-    /// max_lifetime, heartbeat, leak_after), because the pool's timer counts as outstanding work;
-    /// see suspend_maintenance(). Throws like the other constructor, and invalid_option for
-    /// warm_up::wait.
+    /// A pool without threads; requires <cenote/asio.hpp>. The connector is asynchronous, and its
+    /// calls run on `where`, an executor or execution context of Boost.Asio that must outlive the
+    /// pool. `run()` does not return while callers wait, calls run or resources can expire
+    /// (idle_timeout, max_lifetime, heartbeat, leak_after), because the pool's timer counts as
+    /// outstanding work; see suspend_maintenance(). Throws like the other constructor, and
+    /// invalid_option for warm_up::wait.
     template <class Where, class C>
         requires detail::executor_and_connector<Where, C, T>
     pool(Where&& where, C&& connector, const options& settings = {})
@@ -184,7 +184,7 @@ public:
         return lease<T>(gate_->try_acquire(at, {}, holder));
     }
 
-    // co_acquire: for coroutines of any type, with <cenote/coroutine.hpp>.
+    // co_acquire: for coroutines of any type; requires <cenote/coroutine.hpp> or <cenote/asio.hpp>.
 
     /// Awaits a lease: `auto conn = co_await pool.co_acquire();`. The overloads are those of
     /// acquire. See `awaited` for where the coroutine is resumed.
@@ -199,7 +199,7 @@ public:
     awaited<T> co_acquire_until(std::chrono::steady_clock::time_point deadline,
                                 std::source_location at = std::source_location::current());
 
-    // async_acquire: for Boost.Asio and any completion token, with <cenote/asio.hpp>.
+    // async_acquire: for Boost.Asio and any completion token; requires <cenote/asio.hpp>.
 
     /// Completes with (boost::system::error_code, lease<T>) on the handler's executor. With
     /// use_awaitable the coroutine gets the lease, or the exception that acquire() would throw. The
@@ -350,14 +350,15 @@ public:
         return gate_->close(timeout, at);
     }
 
-    /// close(timeout) with <cenote/asio.hpp>: completes with (boost::system::error_code, number of
-    /// leases still held).
+    /// Asynchronous close(timeout); requires <cenote/asio.hpp>. Completes with
+    /// (boost::system::error_code, number of leases still held).
     template <class Token, class Header = header>
     auto async_close(std::chrono::nanoseconds timeout, Token&& token);
 
-    /// wait_ready() with <cenote/asio.hpp>: completes with (boost::system::error_code) when the
-    /// minimum is open; with `closed` if the pool is closed; after `timeout` with `open_failed` if
-    /// the last open failed (see open_error()), and with `timed_out` otherwise.
+    /// Asynchronous wait_ready(); requires <cenote/asio.hpp>. Completes with
+    /// (boost::system::error_code): no error when the minimum is open, `closed` if the pool is
+    /// closed. After `timeout` the error is `open_failed` if the last open failed (see
+    /// open_error()), and `timed_out` otherwise.
     template <class Token, class Header = header>
     auto async_wait_ready(std::chrono::nanoseconds timeout, Token&& token);
     template <class Token, class Header = header>
