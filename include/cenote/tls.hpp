@@ -23,7 +23,7 @@ struct tls_options {
     std::string key_file;
     /// Default: false. True: accepts any certificate. For experiments only: an attacker between the
     /// client and the server can read and change everything, the password included.
-    bool unsafe_accept_anybody = false;
+    bool unsafe_accept_any_certificate = false;
 };
 
 }  // namespace cenote

@@ -95,7 +95,7 @@ BIO_METHOD* socket_method() {
 }
 
 void set_trusted(SSL_CTX* to, const tls_options& how) {
-    if (how.unsafe_accept_anybody) {
+    if (how.unsafe_accept_any_certificate) {
         SSL_CTX_set_verify(to, SSL_VERIFY_NONE, nullptr);
         return;
     }
@@ -175,7 +175,7 @@ void transport::protect(const tls_context& by, const std::string& host) {
     BIO_set_data(bio, std::bit_cast<void*>(std::intptr_t{socket_.descriptor()}));
     BIO_set_init(bio, 1);
     SSL_set_bio(tls_.get(), bio, bio);
-    if (!options.unsafe_accept_anybody)
+    if (!options.unsafe_accept_any_certificate)
         expect_name(tls_.get(), options.server_name.empty() ? host : options.server_name);
     SSL_set_connect_state(tls_.get());
 }

@@ -29,9 +29,9 @@ ARCHITECTURE_LINES_MAX = 150
 # Words that make a reader stumble: a person where a part is meant, metaphors, and word-by-word
 # translations. Say the caller, the waiter, the client, the thread; say what is done and by which
 # part. Identifiers count, and so do words with a line break between them. Quoted code (`…`) passes,
-# and so does what ALLOWED matches; `accept_anybody` is part of the name of a public option.
+# and so does what ALLOWED matches.
 GAP = r"(?:_|\s+(?:(?://+[!<]?|\*|#)\s*)?)"
-ALLOWED = ("there is none", "so (?:many|long|often) (?:that|as)", "accept anybody")
+ALLOWED = ("there is none", "so (?:many|long|often) (?:that|as)")
 HABITS = (
     "nobody", "whoever", "whomever", "somebody", "someone", "anybody", "everybody", "everyone",
     "no one(?!-)", "those who", "any more", "(?-i:is none)", "so (?:many|long|often)", "seldom",

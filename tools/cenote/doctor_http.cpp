@@ -91,7 +91,7 @@ void examine_http(const examination& how, facts& into) {
     try {
         http::connection c = connector.open();
         into.tls.in_use = o.secure;
-        into.tls.verified = o.secure && !o.tls.unsafe_accept_anybody;
+        into.tls.verified = o.secure && !o.tls.unsafe_accept_any_certificate;
         send_first_request(c, request, into);
         connector.close(c);
     } catch (const cenote::server_error& e) {

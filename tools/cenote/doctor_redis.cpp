@@ -95,7 +95,7 @@ void examine_redis(const examination& how, facts& into) {
     throw_if_interrupted(how);
     auto read_tls = [&](redis::connection&) {
         into.tls.in_use = tls;
-        into.tls.verified = tls && !o.tls.unsafe_accept_anybody;
+        into.tls.verified = tls && !o.tls.unsafe_accept_any_certificate;
     };
     examine_sessions(
         how, redis::connector(o), tls, trip, read_tls,
