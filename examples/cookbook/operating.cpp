@@ -16,6 +16,7 @@
 
 #include "cookbook.hpp"
 #include <cenote/breaker.hpp>
+#include <cenote/credentials.hpp>
 #include <cenote/database.hpp>
 #include <cenote/metrics.hpp>
 #include <cenote/pool.hpp>
@@ -49,43 +50,54 @@ struct connector {
 
 // Credentials that rotate.
 
-void change_password(cenote::pool<postgres::connection>& pool, postgres::options login,
-                     std::string_view password) {
-    login.password = cenote::secret(password);
-    postgres::connector next{login};
-    postgres::connection trial = next.open();  // throws if the server refuses the password
-    next.close(trial);
-    pool.replace_connector(next);  // opens from now on; present connections are replaced
+class current_login {
+public:
+    explicit current_login(cenote::credentials first) : now_(std::move(first)) {}
+
+    cenote::credentials get() const {  // the pool opens on several threads
+        std::lock_guard lock(mutex_);
+        return now_;
+    }
+    void put(cenote::credentials next) {
+        std::lock_guard lock(mutex_);
+        now_ = std::move(next);
+    }
+
+private:
+    mutable std::mutex mutex_;
+    cenote::credentials now_;
+};
+
+postgres::options by(std::shared_ptr<const current_login> login, postgres::options o) {
+    o.password = {};
+    o.credentials = [login = std::move(login)] { return login->get(); };  // for each open
+    return o;
+}
+
+void rotate(const postgres::options& o) {
+    const cenote::credentials right{.user = o.user, .password = o.password};
+    auto login = std::make_shared<current_login>(
+        cenote::credentials{.user = o.user, .password = cenote::secret("of yesterday")});
+    cenote::database db{by(login, o), {.pool = {.max = 2, .acquire_timeout = 1min}}};
+    std::thread caller(
+        [&] { expect(db.execute("SELECT 1").scalar<int>() == 1, "a caller waits"); });
+    while (db.stats().open_failed == 0) std::this_thread::yield();
+    login->put(right);  // no pool and no connection needs to be told
+    caller.join();
 }
 
 // A token that is valid for minutes.
 
-class token_login : public postgres::connector {
-public:
-    token_login(postgres::options login, std::function<cenote::secret()> token)
-        : connector(login), login_(std::move(login)), token_(std::move(token)) {}
-
-    postgres::connection open() {  // hides that of the base
-        return by_current_token().open();
-    }
-
-private:
-    postgres::connector by_current_token() {
-        cenote::secret now = token_();  // from a file, a sidecar, a secret store
-        std::lock_guard lock(mutex_);   // the pool opens on several threads
-        if (now == login_.password) return current_;
-        login_.password = std::move(now);
-        return current_ = postgres::connector(login_);
-    }
-
-    std::mutex mutex_;
-    postgres::options login_;
-    std::function<cenote::secret()> token_;
-    postgres::connector current_{login_};
-};
+postgres::options by_token(postgres::options o, std::function<cenote::secret()> token) {
+    o.password = {};
+    o.credentials = [token = std::move(token)] {
+        return cenote::credentials{.user = {}, .password = token()};  // the user of the options
+    };
+    return o;
+}
 
 void tokens(const postgres::options& login, const std::function<cenote::secret()>& read_token) {
-    cenote::pool<postgres::connection> pool{std::make_shared<token_login>(login, read_token),
+    cenote::pool<postgres::connection> pool{postgres::connector{by_token(login, read_token)},
                                             {.max = 2}};
 
     expect(pool.acquire()->execute("SELECT 1").scalar<int>() == 1, "a login with a token");
@@ -93,7 +105,7 @@ void tokens(const postgres::options& login, const std::function<cenote::secret()
     expect(pool.acquire()->execute("SELECT 1").scalar<int>() == 1, "and another one");
 }
 
-// Credentials of a database.
+// Another URL for a database.
 
 class current_database {
 public:
@@ -290,17 +302,7 @@ void cookbook::operating() {
 
 void cookbook::operating_on_postgres(const std::string& url) {
     auto login = postgres::options::from_url(url);
-    cenote::pool<postgres::connection> pool{postgres::connector{login}, {.max = 2}};
-    auto lease = pool.acquire();
-    change_password(pool, login, login.password.reveal());
-    expect(lease->execute("SELECT 1").scalar<int>() == 1, "a lease outlives a new password");
-    lease.give_back();
-    try {
-        change_password(pool, login, "wrong");
-        expect(false, "a wrong password is refused");
-    } catch (const cenote::connection_error&) {
-        expect(pool.acquire()->execute("SELECT 1").scalar<int>() == 1, "and changes nothing");
-    }
+    rotate(login);
     tokens(login, [&] { return login.password; });
 }
 

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,6 +24,7 @@
 #include <utility>
 
 #include "cenote/connector.hpp"
+#include "cenote/credentials.hpp"
 #include "cenote/keepalive.hpp"
 #include "cenote/secret.hpp"
 #include "cenote/server_error.hpp"
@@ -85,6 +87,13 @@ struct options {
     std::string user;
     /// Default: none. Never sent in clear text: a server that asks for that is refused.
     secret password;
+    /// Returns user and password for each open, instead of `password`: for credentials that
+    /// change. Then a refused login is not final: the pool tries again with what the function
+    /// returns next. async_connector calls `async_credentials` if it is set, and otherwise
+    /// `credentials` on a work thread. Limited by the pool's open_timeout. The connector also calls
+    /// `credentials` before it stops an abandoned statement (KILL QUERY). Default: none.
+    credentials_source credentials;
+    std::function<boost::asio::awaitable<cenote::credentials>()> async_credentials;
     /// Required: a reset selects it again after a borrower's USE.
     std::string database;
 

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,6 +24,7 @@
 #include <vector>
 
 #include "cenote/connector.hpp"
+#include "cenote/credentials.hpp"
 #include "cenote/keepalive.hpp"
 #include "cenote/secret.hpp"
 #include "cenote/server_error.hpp"
@@ -94,6 +96,16 @@ struct options {
     std::string user;
     /// Default: none, for servers that need no password.
     secret password;
+    /// Returns user and password for each open, instead of `password`: for credentials that
+    /// change. Then a refused login is not final: the pool tries again with what the function
+    /// returns next. async_connector calls `async_credentials` if it is set, and otherwise
+    /// `credentials` on a work thread. Limited by the pool's open_timeout. Default: none.
+    credentials_source credentials;
+    std::function<boost::asio::awaitable<cenote::credentials>()> async_credentials;
+    /// A file in the form of libpq's `~/.pgpass`, read at each open, for the password only. It must
+    /// be accessible to its owner only. `default` means $PGPASSFILE or else `~/.pgpass`. Default:
+    /// none.
+    std::string passfile;
     /// Default: the database with the name of the user.
     std::string database;
 

@@ -10,6 +10,7 @@
 #include "cenote/url.hpp"
 #include "connector/drive.hpp"
 #include "connector/exchange.hpp"
+#include "connector/login.hpp"
 #include "connector/mariadb_session.hpp"
 #include "connector/socket.hpp"
 #include "connector/statement_view.hpp"
@@ -104,6 +105,8 @@ void validate(const options& o) {
         refuse("tls", "must be off for a Unix socket");
     if (o.tls_cert.empty() != o.tls_key.empty())
         refuse("tls_cert", "and \"tls_key\" must be set together");
+    if (connector_detail::has_credentials_source(o) && !o.password.empty())
+        refuse("password", "cannot be set together with credentials");
     if (o.connect_timeout.count() <= 0) refuse("connect_timeout", "must be positive");
     if (o.operation_timeout.count() <= 0) refuse("operation_timeout", "must be positive");
     if (o.max_reply_bytes < connector_detail::min_reply_bytes)
@@ -153,6 +156,7 @@ options options::from_url(std::string_view text) {
     options o;
     take_place(u, o);
     url_parameters all(u);
+    connector_detail::take_password_source(all, o.password, o.credentials);
     take_text(all, "charset", o.charset);
     take_text(all, "timezone", o.time_zone);
     take_text(all, "sql_mode", o.sql_mode);
@@ -469,11 +473,12 @@ result_in<Mode, void> connect(session* s, instant until) {
 
 template <class Mode>
 result_in<Mode, std::shared_ptr<session>> open(std::shared_ptr<const options> settings) {
+    credentials by = co_await connector_detail::find_credentials<Mode>(settings);
     instant deadline = deadline_after(settings->connect_timeout);
     std::vector<std::string> hosts = co_await look_up<Mode>(settings);
     for (std::size_t i = 0;; ++i) {
         instant until = connector_detail::share_of(deadline, hosts.size() - i);
-        auto made = std::make_shared<session>(settings, hosts.at(i), until);
+        auto made = std::make_shared<session>(settings, hosts.at(i), by, until);
         try {
             co_await connect<Mode>(made.get(), until);
             co_return made;

@@ -9,6 +9,7 @@
 #include <chrono>
 
 #include "connector/drive.hpp"
+#include "connector/login.hpp"
 #include "connector/mariadb_session.hpp"
 #include "connector/work.hpp"
 
@@ -25,6 +26,7 @@ constexpr std::chrono::milliseconds max_time{5000};
 struct statement_to_cancel {
     std::shared_ptr<const options> settings;
     std::string at;
+    credentials login;
     unsigned long connection_id;
     std::string client_address;
     instant known_since;
@@ -44,9 +46,14 @@ struct statement_to_cancel {
                std::to_string(age.count());
     }
 
-    /// Throws server_error.
+    /// The password of the session may have changed since.
+    credentials new_login() const {
+        return connector_detail::find_credentials<blocking>(settings).get();
+    }
+
+    /// Throws server_error, and what options::credentials throws.
     void cancel() const {
-        session second(settings, at, until);
+        session second(settings, at, settings->credentials == nullptr ? login : new_login(), until);
         setting_up connect(second, setting_up::start::cancel);
         blocking::drive(connect, until);
         const bool is_mariadb = mariadb_connection(second.handle()) != 0;
@@ -72,6 +79,7 @@ void session::cancel_statement() noexcept {
         statement_to_cancel what{
             .settings = settings_,
             .at = at_,
+            .login = login_,
             .connection_id = mysql_thread_id(handle_),
             .client_address = client_address_,
             .known_since = known_since_,
@@ -79,7 +87,7 @@ void session::cancel_statement() noexcept {
         connector_detail::run_detached([what] {
             try {
                 what.cancel();
-            } catch (const std::exception&) {
+            } catch (...) {
                 return;  // the statement has ended, or the server cannot be reached
             }
         });

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "cenote/url.hpp"
+#include "connector/login.hpp"
 #include "connector/socket.hpp"
 
 namespace cenote::mariadb::detail {
@@ -145,6 +146,12 @@ error_kind kind_of_open(unsigned code, std::string_view sqlstate, std::string_vi
     return denied && !full ? error_kind::final : error_kind::transient;
 }
 
+/// Whether other credentials may mend the failure of an open: 1862 means that the password has
+/// expired.
+bool is_about_login(unsigned code, std::string_view sqlstate) {
+    return sqlstate.starts_with("28") || code == 1862;
+}
+
 /// Why a statement that goes with a reset was not run.
 std::string reset_failure(unsigned code, const std::string& text) {
     return (is_client_error(code)
@@ -162,9 +169,11 @@ bool wants_tls(const options& o) { return o.tls.value_or(!is_loopback(o.host)); 
 
 // Session.
 
-session::session(std::shared_ptr<const options> settings, std::string at, instant open_until)
+session::session(std::shared_ptr<const options> settings, std::string at, credentials by,
+                 instant open_until)
     : settings_(std::move(settings)),
       at_(std::move(at)),
+      login_(std::move(by)),
       open_until_(open_until),
       handle_((begin_library(), mysql_init(nullptr))),
       encrypted_(wants_tls(*settings_)),
@@ -427,10 +436,11 @@ void setting_up::connect() {
     const char* host = on().at().empty() ? "localhost" : on().at().c_str();
     const char* path = on().at().empty() ? o.host.c_str() : nullptr;
     const char* database = start_ == start::cancel ? nullptr : o.database.c_str();
+    const credentials& by = on().login();
     phase_ = phase::connected;
     handshake_until = on().open_until();
     call<mysql_real_connect_start, mysql_real_connect_cont>(
-        &made(), handle(), host, o.user.c_str(), o.password.c_str(), database,
+        &made(), handle(), host, by.user.c_str(), by.password.c_str(), database,
         static_cast<unsigned>(o.port), path, static_cast<unsigned long>(CLIENT_MULTI_RESULTS));
 }
 
@@ -543,6 +553,8 @@ void setting_up::fail_set_up() {
     std::string sqlstate = mysql_sqlstate(handle());
     std::string text = mysql_error(handle());
     error_kind kind = kind_of_open(code, sqlstate, text);
+    if (is_about_login(code, sqlstate) && connector_detail::has_credentials_source(on().settings()))
+        kind = error_kind::transient;
     constexpr std::array without_password{CR_CONNECTION_ERROR, CR_CONN_HOST_ERROR,
                                           CR_UNKNOWN_HOST,     CR_SERVER_GONE_ERROR,
                                           CR_SERVER_LOST,      CR_SSL_CONNECTION_ERROR};

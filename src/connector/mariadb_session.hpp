@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "cenote/credentials.hpp"
 #include "cenote/detail/process.hpp"
 #include "cenote/mariadb.hpp"
 #include "cenote/sql.hpp"
@@ -118,7 +119,8 @@ bool may_select(std::string_view text) noexcept;
 class session final : public sql::detail::session, public std::enable_shared_from_this<session> {
 public:
     /// Does not connect yet. `at`: the host's name or address; empty for a Unix socket.
-    session(std::shared_ptr<const options> settings, std::string at, instant open_until);
+    session(std::shared_ptr<const options> settings, std::string at, credentials by,
+            instant open_until);
     /// Closes the connection without waiting.
     ~session() override;
     session(const session&) = delete;
@@ -141,6 +143,7 @@ public:
 
     const options& settings() const { return *settings_; }
     const std::string& at() const { return at_; }
+    const credentials& login() const { return login_; }
     instant open_until() const { return open_until_; }
     MYSQL* handle() const noexcept { return handle_; }
     connector_detail::condition& condition() noexcept { return condition_; }
@@ -230,6 +233,7 @@ private:
 
     std::shared_ptr<const options> settings_;
     std::string at_;
+    credentials login_;
     instant open_until_;
     MYSQL* handle_;
     bool encrypted_;

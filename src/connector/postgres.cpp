@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "connector/drive.hpp"
+#include "connector/login.hpp"
 #include "connector/postgres_session.hpp"
 #include "connector/socket.hpp"
 #include "connector/statement_view.hpp"
+#include "connector/work.hpp"
 
 namespace cenote::postgres {
 
@@ -25,6 +27,7 @@ using detail::attempt;
 using detail::conversation;
 using detail::conversion;
 using detail::kept_execution;
+using detail::login;
 using detail::opening;
 using detail::reset_trial;
 using detail::scripts;
@@ -349,14 +352,29 @@ result_in<Mode, void> choose_reset_mode(std::shared_ptr<session> on,
 }
 
 template <class Mode>
+result_in<Mode, login> find_login(std::shared_ptr<const options> settings) {
+    login by;
+    by.who = co_await connector_detail::find_credentials<Mode>(settings);
+    if (settings->passfile.empty()) co_return by;
+    if constexpr (std::is_same_v<Mode, awaited>) {
+        auto call = [settings] { return detail::text_of_passfile(*settings); };
+        by.passfile = co_await connector_detail::async_run_function(std::move(call));
+    } else {
+        by.passfile = detail::text_of_passfile(*settings);
+    }
+    co_return by;
+}
+
+template <class Mode>
 result_in<Mode, std::shared_ptr<session>> open(std::shared_ptr<const options> settings,
                                                std::shared_ptr<detail::servers_tried> known) {
+    login by = co_await find_login<Mode>(settings);
     instant deadline = deadline_after(settings->connect_timeout);
     std::vector<attempt> list = co_await look_up<Mode>(settings);
     for (std::size_t i = 0;; ++i) {
         std::size_t left = list.size() - i;
         try {
-            opening one(settings, list.at(i));
+            opening one(settings, list.at(i), by);
             co_await Mode::drive(one, share_of(deadline, left));
             std::shared_ptr<session> made = one.take();
             co_await choose_reset_mode<Mode>(made, known, share_of(deadline, left));

@@ -1,8 +1,10 @@
 // Opening a connection, and the meaning of a failed open (docs/decisions/0016).
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <locale.h>
 
+#include "connector/login.hpp"
 #include "connector/postgres_session.hpp"
 
 namespace cenote::postgres::detail {
@@ -76,6 +78,15 @@ error_kind kind_of_message(std::string_view text) {
     return final ? error_kind::final : error_kind::transient;
 }
 
+/// Whether other credentials may mend the failure.
+bool is_about_login(const failure& f) {
+    return f.sqlstate.starts_with("28") || f.text.find("no password supplied") != f.text.npos;
+}
+
+bool may_change(const options& o) {
+    return connector_detail::has_credentials_source(o) || !o.passfile.empty();
+}
+
 /// Removes `connection to server at "…", port … failed: `, which fail() says itself.
 std::string_view without_place(std::string_view message) {
     constexpr std::string_view before = " failed: ";
@@ -119,11 +130,40 @@ failure failure_of_open(std::string_view message) {
     return f;
 }
 
-opening::opening(std::shared_ptr<const options> settings, const attempt& where)
+secret text_of_passfile(const options& settings) {
+    constexpr std::size_t most = std::size_t{1} << 20U;
+    std::string path = settings.passfile;
+    if (path == "default") {
+        // NOLINTBEGIN(concurrency-mt-unsafe): not more than libpq
+        const char* chosen = std::getenv("PGPASSFILE");
+        const char* home = std::getenv("HOME");
+        // NOLINTEND(concurrency-mt-unsafe)
+        path = chosen != nullptr ? chosen : std::string(home == nullptr ? "" : home) + "/.pgpass";
+    }
+    return connector_detail::text_of_file(path, most, true);
+}
+
+secret password_for(const options& settings, const attempt& where, const login& by) {
+    if (settings.passfile.empty()) return by.who.password;
+    const std::string& database = settings.database.empty() ? settings.user : settings.database;
+    std::string_view text = by.passfile.reveal();
+    auto find = [&](std::string_view host) {
+        return connector_detail::find_in_passfile(text, host, where.port, database, by.who.user);
+    };
+    std::optional<secret> found = find(where.host);
+    if (!found && where.address.empty()) found = find("localhost");  // as libpq
+    if (found) return std::move(*found);
+    throw connection_error(error_kind::transient,
+                           "cenote: PostgreSQL: the passfile has no password for " + where.host +
+                               ":" + where.port);
+}
+
+opening::opening(std::shared_ptr<const options> settings, const attempt& where, const login& by)
     : settings_(std::move(settings)),
-      where_(where.host + (where.address.empty() ? "/.s.PGSQL." : ":") + where.port) {
+      where_(where.host + (where.address.empty() ? "/.s.PGSQL." : ":") + where.port),
+      password_(password_for(*settings_, where, by)) {
     c_locale english;
-    handle_ = start(keywords_of(*settings_, where), password_of(*settings_));
+    handle_ = start(keywords_of(*settings_, where, by.who.user), password_of(password_));
     if (handle_ == nullptr) throw std::bad_alloc();
     PQsetNoticeReceiver(handle_.get(), &ignore_notice, nullptr);
     PQsetErrorVerbosity(handle_.get(), PQERRORS_VERBOSE);
@@ -153,9 +193,10 @@ std::shared_ptr<session> opening::take() {
 
 void opening::fail() const {
     failure why = failure_of_open(PQerrorMessage(handle_.get()));
-    std::string_view password = settings_->password.reveal();
+    std::string_view password = password_.reveal();
     if (!password.empty() && why.text.find(password) != std::string::npos)
         why.text = "the reason is hidden, because it contains the password";
+    if (is_about_login(why) && may_change(*settings_)) why.kind = error_kind::transient;
     why.text = "cannot open a connection to " + where_ + ": " + why.text;
     why.raise();
 }

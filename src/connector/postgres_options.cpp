@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "cenote/url.hpp"
+#include "connector/login.hpp"
 #include "connector/postgres_session.hpp"
 #include "connector/socket.hpp"
 #include "connector/url_options.hpp"
@@ -125,6 +126,8 @@ options options::from_url(std::string_view text) {
     o.password = u.password;
     if (!u.path.empty()) o.database = u.path.substr(1);
     url_parameters all(u);
+    connector_detail::take_password_source(all, o.password, o.credentials);
+    take_text(all, "passfile", o.passfile);
     take_tls(all, o);
     take_timeouts(all, o);
     take_session(all, o);
@@ -137,6 +140,8 @@ options options::from_url(std::string_view text) {
                                        o.max_reply_bytes);
     all.refuse_others();
     if (o.user.empty()) refuse_url("has no user");
+    if (!o.passfile.empty() && (o.credentials != nullptr || !o.password.empty()))
+        url_parameters::refuse("passfile", "is a second source of the password");
     if (o.certificate_file.empty() != o.key_file.empty())
         refuse_url("has only one of \"sslcert\" and \"sslkey\"");
     return o;
@@ -241,29 +246,36 @@ void validate(const options& o) {
     must(o.certificate_file.empty() == o.key_file.empty(),
          "certificate_file and key_file must be set together");
     must(!o.client_encoding.empty(), "client_encoding must not be empty");
-    for (const std::string* text : {&o.user, &o.database, &o.application_name, &o.search_path,
-                                    &o.role, &o.timezone, &o.client_encoding, &o.probe})
+    for (const std::string* text :
+         {&o.user, &o.database, &o.application_name, &o.search_path, &o.role, &o.timezone,
+          &o.client_encoding, &o.probe, &o.passfile})
         must(text->find('\0') == std::string::npos, "an option must not have a zero byte");
     for (const auto& [name, value] : o.settings) check_setting(name, value);
+    const bool has_source = connector_detail::has_credentials_source(o);
+    must(static_cast<int>(!o.password.empty()) + static_cast<int>(has_source) +
+                 static_cast<int>(!o.passfile.empty()) <=
+             1,
+         "only one of password, credentials and passfile can be set");
     must(connector_detail::fits(o.keepalive), "a value of keepalive is out of its range");
     must(o.password.reveal().find('\0') == std::string_view::npos,
          "the password must not have a zero byte");
 }
 
-const char* password_of(const options& settings) {
-    if (!settings.password.empty()) return settings.password.c_str();
+const char* password_of(const secret& password) {
+    if (!password.empty()) return password.c_str();
     return in_environment("PGPASSWORD") ? "\x01" : "";
 }
 
 std::vector<std::pair<const char*, std::string>> keywords_of(const options& settings,
-                                                             const attempt& where) {
+                                                             const attempt& where,
+                                                             const std::string& user) {
     check_environment(settings, where);
     const keepalive_options& keepalive = settings.keepalive;
     return {
         {"host", where.host},
         {"hostaddr", where.address},
         {"port", where.port},
-        {"user", settings.user},
+        {"user", user},
         {"passfile", nowhere},
         {"dbname", settings.database.empty() ? settings.user : settings.database},
         {"client_encoding", settings.client_encoding},

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "cenote/connector.hpp"
+#include "cenote/credentials.hpp"
 #include "cenote/detail/process.hpp"
 #include "cenote/postgres.hpp"
 #include "cenote/sql.hpp"
@@ -497,11 +498,22 @@ struct attempt {
     server_role wanted = server_role::any;
 };
 
+/// What an open logs in with.
+struct login {
+    credentials who;
+    secret passfile;  // its text
+};
+
+/// Reads the passfile of the options. Throws connection_error (transient).
+secret text_of_passfile(const options& settings);
+/// Throws connection_error (transient) if the passfile has none.
+secret password_for(const options& settings, const attempt& where, const login& by);
+
 /// Connects to one address and logs in.
 class opening final : public connector_detail::steps {
 public:
     /// Throws connection_error.
-    opening(std::shared_ptr<const options> settings, const attempt& where);
+    opening(std::shared_ptr<const options> settings, const attempt& where, const login& by);
 
     need step() override;
     int descriptor() const override { return PQsocket(handle_.get()); }
@@ -514,6 +526,7 @@ private:
 
     std::shared_ptr<const options> settings_;
     std::string where_;
+    secret password_;
     handle_ptr handle_;
     connector_detail::meter read_;
     bool begun_ = false;
@@ -528,8 +541,9 @@ error_kind kind_of(std::string_view sqlstate, std::string_view severity) noexcep
 /// All settings of libpq for an attempt, by name, except for the password. Throws connection_error
 /// if an environment variable would interfere.
 std::vector<std::pair<const char*, std::string>> keywords_of(const options& settings,
-                                                             const attempt& where);
-const char* password_of(const options& settings);
+                                                             const attempt& where,
+                                                             const std::string& user);
+const char* password_of(const secret& password);
 /// Throws std::invalid_argument.
 void validate(const options& settings);
 tls_mode effective_tls(const options& settings, const std::string& host);

@@ -12,7 +12,9 @@
 #include <string_view>
 #include <utility>
 
+#include "cenote/credentials.hpp"
 #include "cenote/keepalive.hpp"
+#include "cenote/secret.hpp"
 #include "cenote/tls.hpp"
 #include "cenote/url.hpp"
 
@@ -81,6 +83,21 @@ inline void take_keepalive(url_parameters& from, keepalive_options& into) {
     if (auto count = from.take_number("keepalive_probes", 1, 127))
         into.probes = static_cast<int>(*count);
     take_time(from, "user_timeout", into.user_timeout);
+}
+
+/// Where the password comes from, if not from the URL itself.
+inline void take_password_source(url_parameters& from, const secret& password,
+                                 credentials_source& into) {
+    auto take = [&](const char* key, credentials_source (*source)(std::string)) {
+        auto name = from.take(key);
+        if (!name) return;
+        if (name->empty()) url_parameters::refuse(key, "is empty");
+        if (into != nullptr || !password.empty())
+            url_parameters::refuse(key, "is a second source of the password");
+        into = source(std::move(*name));
+    };
+    take("password_file", &password_from_file);
+    take("password_env", &password_from_environment);
 }
 
 /// Keys with the prefix `set.`: settings of the session, by their names.

@@ -186,16 +186,16 @@ TEST(postgres_environment, has_no_effect) {
     options o = options::from_url("postgresql://app@db.example.com/orders");
     detail::attempt where{.host = "h", .address = "127.0.0.1", .port = "1"};
     auto find = [&](const std::string& name) {
-        for (const auto& [key, value] : detail::keywords_of(o, where))
+        for (const auto& [key, value] : detail::keywords_of(o, where, o.user))
             if (name == key) return value;
         return std::string("not there");
     };
     EXPECT_EQ(find("options"), "");
-    EXPECT_STREQ(detail::password_of(o), "");
+    EXPECT_STREQ(detail::password_of(o.password), "");
     ::setenv("PGOPTIONS", "-c work_mem=1GB", 1);
     ::setenv("PGPASSWORD", "theirs", 1);
     EXPECT_EQ(find("options"), " ");
-    EXPECT_STRNE(detail::password_of(o), "");
+    EXPECT_STRNE(detail::password_of(o.password), "");
     ::setenv("PGTZ", "Asia/Tokyo", 1);
     EXPECT_EQ(find("port"), "1");
     o.timezone = "UTC";
@@ -214,7 +214,7 @@ TEST(postgres_settings, cannot_break_out) {
     options o = options::from_url("postgresql://app@h/");
     o.search_path = "a\\b, c -c role=boss";
     detail::attempt where{.host = "h", .address = "127.0.0.1", .port = "1"};
-    for (const auto& [key, value] : detail::keywords_of(o, where))
+    for (const auto& [key, value] : detail::keywords_of(o, where, o.user))
         if (key == std::string_view("options")) {
             EXPECT_EQ(value, R"( -c search_path=a\\b,\ c\ -c\ role=boss)");
         }

@@ -1,0 +1,247 @@
+// Credentials that change while a pool or a database works, and wrong ones that are mended. A
+// `Case` is as in postgres_credentials_test.cpp.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "cenote/asio.hpp"
+#include "cenote/asio_connector.hpp"
+#include "cenote/credentials.hpp"
+#include "cenote/database.hpp"
+#include "cenote/pool.hpp"
+#include "connector/awaiting.hpp"
+#include "support/patience.hpp"
+#include "support/patient.hpp"
+#include "support/real_server.hpp"
+
+namespace credentials_test {
+
+namespace asio = boost::asio;
+using cenote::secret;
+using support::canary_password;
+
+/// What the program believes to be the password.
+class vault {
+public:
+    void put(const std::string& password) {
+        std::lock_guard lock(mutex_);
+        now_ = secret(password);
+    }
+    cenote::credentials get() const {
+        ++asked_;
+        std::lock_guard lock(mutex_);
+        return {.user = {}, .password = now_};
+    }
+    int asked() const { return asked_; }
+
+private:
+    mutable std::mutex mutex_;
+    mutable std::atomic<int> asked_{0};
+    secret now_{canary_password};
+};
+
+template <class Case>
+typename Case::options with(const std::shared_ptr<vault>& from) {
+    typename Case::options o = Case::without_password();
+    o.credentials = [from] { return from->get(); };
+    return o;
+}
+
+/// Each connection serves few leases, so that new ones log in all the time.
+inline cenote::options restless() {
+    cenote::options o = support::patient(3);
+    o.max_uses = 3;
+    return o;
+}
+
+inline constexpr int rotations = 25;
+
+/// Changes the password at the server and then in the vault, again and again while `done` counts
+/// on: between the two every login fails. Each change runs a program, which takes about 50 ms.
+template <class Case>
+void rotate(vault& in, const std::atomic<int>& done) {
+    for (int i = 0; i < rotations; ++i) {
+        std::string next = canary_password + std::to_string(i);
+        Case::change_password(next);
+        int asked = in.asked();
+        EXPECT_TRUE(support::eventually([&] { return in.asked() > asked; }));  // a login fails
+        in.put(next);
+        int before = done;
+        EXPECT_TRUE(support::eventually([&] { return done >= before + 5; }));
+    }
+    Case::change_password(canary_password);
+    in.put(canary_password);
+}
+
+/// Threads call `work` until the rotation is over. No call may throw.
+template <class Case, class Work>
+void rotate_under_load(vault& in, Work work) {
+    std::atomic<int> done{0};
+    std::atomic<int> failed{0};
+    std::atomic<bool> over{false};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t)
+        threads.emplace_back([&] {
+            while (!over) {
+                try {
+                    work();
+                } catch (const std::exception& e) {
+                    ++failed;
+                    ADD_FAILURE() << e.what();
+                }
+                ++done;
+            }
+        });
+    rotate<Case>(in, done);
+    over = true;
+    for (std::thread& each : threads) each.join();
+    EXPECT_EQ(failed, 0);
+    EXPECT_GT(in.asked(), rotations);
+}
+
+template <class Case>
+void a_pool_outlives_rotations() {
+    auto in = std::make_shared<vault>();
+    cenote::pool<typename Case::connection> pool{typename Case::connector{with<Case>(in)},
+                                                 restless()};
+    rotate_under_load<Case>(*in, [&] { pool.acquire()->execute("SELECT 1"); });
+    EXPECT_EQ(pool.stats().refused_after_wait, 0u);
+}
+
+template <class Case>
+void a_database_outlives_rotations() {
+    auto in = std::make_shared<vault>();
+    cenote::database db(with<Case>(in), {.pool = restless()});
+    rotate_under_load<Case>(*in, [&] { db.execute("SELECT 1"); });
+}
+
+template <class Case>
+asio::awaitable<void> work_until(cenote::pool<typename Case::connection>& pool,
+                                 const std::atomic<bool>& over, std::atomic<int>& done) {
+    while (!over) {
+        auto lease = co_await pool.async_acquire(asio::use_awaitable);
+        co_await lease->async_execute("SELECT 1");
+        ++done;
+    }
+}
+
+/// `o`: with a function that may block, or with one that is awaited.
+template <class Case>
+void an_awaited_pool_outlives_rotations(const typename Case::options& o, vault& in) {
+    asio::io_context io;
+    cenote::pool<typename Case::connection> pool{io, typename Case::async_connector{o}, restless()};
+    std::atomic<bool> over{false};
+    std::atomic<int> done{0};
+    std::atomic<int> left{4};
+    auto close = [&]() -> asio::awaitable<void> {
+        co_await pool.async_close(support::plenty, asio::use_awaitable);
+        io.stop();
+    };
+    for (int i = 0; i < 4; ++i)
+        asio::co_spawn(io, work_until<Case>(pool, over, done), [&](const std::exception_ptr& e) {
+            EXPECT_EQ(e, nullptr);
+            if (--left == 0) asio::co_spawn(io, close(), asio::detached);
+        });
+    std::thread loop([&] { io.run(); });
+    rotate<Case>(in, done);
+    over = true;
+    loop.join();
+    EXPECT_GT(in.asked(), rotations);
+}
+
+/// Neither final nor in any text.
+template <class Case>
+void a_wrong_password_is_mended() {
+    auto in = std::make_shared<vault>();
+    const std::string wrong = std::string(canary_password) + "-wrong";
+    in->put(wrong);
+    typename Case::connector to{with<Case>(in)};
+    try {
+        to.open();
+        ADD_FAILURE() << "the server accepts a wrong password";
+    } catch (const cenote::connection_error& e) {
+        EXPECT_EQ(e.kind(), cenote::error_kind::transient) << e.what();
+        EXPECT_THAT(e.what(), testing::Not(testing::HasSubstr(canary_password)));
+    }
+    cenote::pool<typename Case::connection> pool{to, support::patient(2)};
+    std::vector<std::thread> waiters;
+    for (int i = 0; i < 3; ++i)
+        waiters.emplace_back([&] { EXPECT_NO_THROW(pool.acquire()->execute("SELECT 1")); });
+    EXPECT_TRUE(support::eventually([&] { return in->asked() >= 4; }));
+    in->put(canary_password);
+    for (std::thread& each : waiters) each.join();
+    EXPECT_EQ(pool.stats().refused_after_wait, 0u);
+    EXPECT_GE(pool.stats().open_failed, 2u);
+}
+
+struct no_vault : std::runtime_error {
+    using runtime_error::runtime_error;
+};
+
+template <class Case>
+void a_function_that_throws_fails_the_open() {
+    auto calls = std::make_shared<std::atomic<int>>(0);
+    typename Case::options o = Case::without_password();
+    o.credentials = [calls]() -> cenote::credentials {
+        if (++*calls < 4) throw no_vault("sealed");
+        return {.user = {}, .password = secret(canary_password)};
+    };
+    EXPECT_THROW(typename Case::connector{o}.open(), no_vault);
+    typename Case::async_connector awaited{o};
+    EXPECT_THROW(support::await(awaited.open()), no_vault);
+    cenote::pool<typename Case::connection> pool{typename Case::connector{o}, support::patient(1)};
+    EXPECT_NO_THROW(pool.acquire()->execute("SELECT 1"));
+    EXPECT_GE(*calls, 4);
+}
+
+template <class Case>
+typename Case::options with_awaited_function(const std::shared_ptr<vault>& from) {
+    typename Case::options o = Case::without_password();
+    o.async_credentials = [from]() -> asio::awaitable<cenote::credentials> {
+        co_return from->get();
+    };
+    return o;
+}
+
+template <class Case>
+void an_awaited_function_needs_an_executor() {
+    auto in = std::make_shared<vault>();
+    const typename Case::options o = with_awaited_function<Case>(in);
+    EXPECT_THROW(typename Case::connector{o}.open(), cenote::connection_error);
+    typename Case::async_connector to{o};
+    EXPECT_NO_THROW(support::await(to.open()));
+    EXPECT_EQ(in->asked(), 1);
+}
+
+/// The user of the function replaces that of the options.
+template <class Case>
+void a_function_may_choose_the_user(const std::string& user, const std::string& look) {
+    typename Case::options o = Case::without_password();
+    o.credentials = [user] {
+        return cenote::credentials{.user = user, .password = secret(canary_password)};
+    };
+    EXPECT_THAT(typename Case::connector{o}.open().execute(look).template scalar<std::string>(),
+                testing::StartsWith(user));
+}
+
+template <class Case>
+void a_second_source_is_refused() {
+    typename Case::options o = with<Case>(std::make_shared<vault>());
+    o.password = secret("x");
+    EXPECT_THROW(typename Case::connector{o}, std::invalid_argument);
+}
+
+}  // namespace credentials_test
