@@ -8,10 +8,12 @@ tests: it is quoted from a file that a CMakeLists.txt names (`<!-- quoted from F
 before it), or it stands in tests/project/page_samples*, or `<!-- not compiled: REASON -->` stands
 before it. Samples in the comments of public headers stand in tests/project/header_samples*.cpp.
 Each public name has a comment. The guide's contents list its pages, and its tables of options
-follow the declarations.
+follow the declarations. The README is short, has the words that people search for, and the numbers
+of its comparison are those of docs/benchmarks.md.
 documents_test.py proves that each rule fires.
 """
 
+import math
 import re
 import sys
 from pathlib import Path
@@ -23,6 +25,19 @@ SAMPLES = "tests/project/header_samples*.cpp"
 PAGE_SAMPLES = "tests/project/page_samples*"
 # The pages of the guide that list the options of a struct, one per row of a table.
 OPTIONS = {"docs/guide/options.md": "options", "docs/guide/acquire.md": "acquire_options"}
+
+README_LINES_MAX = 150
+SEARCHED = ("connection pool for C++20, threads and coroutines", "queue", "validation",
+            "health check", "circuit breaker", "thread-safe", "leak")
+# The measured rows of the README's comparison: workload and metric in docs/benchmarks.md.
+MEASURED = {"cost of a lease": ("w1-one-thread", "cycle"),
+            "contention: wait p99": ("w3-32-asleep-100us", "wait p99"),
+            "contention: wait longest": ("w3-32-asleep-100us", "wait longest"),
+            "contention: least/most": ("w3-32-asleep-100us", "least/most")}
+# Columns of the comparison that docs/benchmarks.md calls otherwise: puddle is the pool in pgxpool.
+MEASURED_AS = {"pgxpool": "puddle"}
+NOT_MEASURED = "not measured"
+UNITS = {"": 1, "ns": 1e-9, "µs": 1e-6, "us": 1e-6, "ms": 1e-3}
 
 
 def heading_anchor(heading):
@@ -68,6 +83,38 @@ def samples(text):
             found.append("")
 
 
+def cells(row):
+    """The texts of a table's row; of a link, its words."""
+    return [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", cell).strip()
+            for cell in row.strip().strip("|").split("|")]
+
+
+def name_and_unit(text):
+    match = re.fullmatch(r"(.*?)(?: \((\w+)\))?", text)
+    return match[1], UNITS.get(match[2] or "", 1)
+
+
+def measurements(page, workload):
+    """{(subject, metric): value in seconds or as it stands} of a workload in the benchmarks."""
+    section = page.partition(f"\n### {workload}\n")[2].partition("\n### ")[0]
+    rows = [cells(line) for line in section.splitlines() if line.startswith("|")]
+    found = {}
+    for row in rows[2:]:
+        for head, cell in zip(rows[0][1:], row[1:]):
+            metric, unit = name_and_unit(head)
+            number = re.match(r"[\d.\s]+", cell)
+            if number:
+                found[row[0], metric] = float(re.sub(r"\s", "", number[0])) * unit
+    return found
+
+
+def three_digits(value):
+    """A number as the README writes it: 3.50, 41.7, 807."""
+    if value == 0:
+        return "0"
+    return f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}"
+
+
 class Documents:
     """One look at a repository; `findings` is what is wrong with it."""
 
@@ -87,6 +134,7 @@ class Documents:
             self.check_links(page)
             self.check_quotes(page)
             self.check_code(page)
+        self.check_readme(self.root / "README.md")
         self.check_samples()
         self.check_comments()
         self.check_contents()
@@ -167,6 +215,41 @@ class Documents:
             at = next(i for i, pair in enumerate(zip(members, listed + [None] * len(members)))
                       if pair[0] != pair[1])
             self.report(page, 1, f"'{members[at]}' of {struct} is missing, or not in its order")
+
+    def check_readme(self, page):
+        text = page.read_text(encoding="utf-8")
+        lines = text.splitlines()
+        if len(lines) > README_LINES_MAX:
+            self.report(page, len(lines), f"{len(lines)} lines, {README_LINES_MAX} are allowed: "
+                                          "the details belong into the guide")
+        plain = " ".join(without_code(text).split()).lower()
+        for word in SEARCHED:
+            if word.lower() not in plain:
+                self.report(page, 1, f"lacks '{word}', which people search for")
+        self.check_comparison(page, lines)
+
+    def check_comparison(self, page, lines):
+        """The numbers of the README's comparison are those of the benchmarks."""
+        benchmarks = self.root / "docs/benchmarks.md"
+        known = benchmarks.read_text(encoding="utf-8") if benchmarks.is_file() else ""
+        pools, missing = [], dict(MEASURED)
+        for number, line in enumerate(lines, 1):
+            row = cells(line) if line.startswith("| ") else []
+            if row[:2] == ["", "cenote"]:
+                pools = row[1:]
+            label, unit = name_and_unit(row[0]) if row else ("", 1)
+            workload, metric = missing.pop(label, (None, None))
+            if workload is None:
+                continue
+            measured = measurements(known, workload)
+            for pool, cell in zip(pools, row[1:]):
+                value = measured.get((MEASURED_AS.get(pool, pool), metric))
+                expected = NOT_MEASURED if value is None else three_digits(value / unit)
+                if cell != expected:
+                    self.report(page, number, f"'{label}' of {pool} is '{cell}'; according to "
+                                              f"docs/benchmarks.md it is '{expected}'")
+        for label in missing:
+            self.report(page, 1, f"its comparison has no row '{label}'")
 
     def check_samples(self):
         compiled = [line for page in sorted(self.root.glob(SAMPLES))

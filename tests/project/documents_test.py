@@ -9,7 +9,23 @@ import documents
 
 SOUND = {
     "README.md": "# Start here\n\nSee [the guide](docs/guide.md#a-pool), [above](#start-here), "
-                 "[the web](https://example.com) and `[no](link.md)`.\n",
+                 "[the web](https://example.com) and `[no](link.md)`.\n\n"
+                 "A connection pool for C++20, threads and\ncoroutines: thread-safe, with a queue, "
+                 "validation (health check), circuit breaker, leak report.\n\n"
+                 "| | cenote | [pgxpool](docs/guide.md) | other |\n|---|---|---|---|\n"
+                 "| cost of a lease (ns) | 20.8 | 120 | not measured |\n"
+                 "| contention: wait p99 (ms) | 1.62 | 0.0205 | not measured |\n"
+                 "| contention: wait longest (ms) | 3.50 | 807 | not measured |\n"
+                 "| contention: least/most | 0.992 | 0 | not measured |\n"
+                 "| dashboard | yes | no | no |\n",
+    "docs/benchmarks.md": "# Benchmarks\n\n### w1-one-thread\n\n| | cycle (ns) |\n|---|--:|\n"
+                          "| cenote | 20.8 (20.7–21.1) |\n| puddle | 120 (119–125) |\n\n"
+                          "### w3-32-asleep-100us\n\n"
+                          "| | wait p99 (us) | wait longest (µs) | least/most |\n"
+                          "|---|--:|--:|--:|\n"
+                          "| cenote | 1\u202f624 (1\u202f567–2) | 3 496 (1 900–5) | 0.992 |\n"
+                          "| puddle | 20.5 (1.05–2) | 807 287 (803–8) | 0 (0–0) |\n\n"
+                          "### other\n",
     "docs/guide.md": "# The guide\n\n## A `pool`\n\n<!-- quoted from examples/one.cpp -->\n"
                      "```cpp\nauto a = pool.acquire();\nuse(a);\n```\n",
     "examples/CMakeLists.txt": "example(one SOURCES one.cpp)\n",
@@ -45,9 +61,9 @@ class DocumentsTest(unittest.TestCase):
         self.assertEqual(self.findings({}), [])
 
     def test_links(self):
-        self.assert_fires({"README.md": "# Start here\n\n[gone](docs/gone.md)\n"}, "README.md:3",
+        self.assert_fires({"docs/new.md": "# New\n\n[gone](gone.md)\n"}, "docs/new.md:3",
                           "does not exist")
-        self.assert_fires({"README.md": "[gone](docs/guide.md#a-pond)\n"}, "README.md:1",
+        self.assert_fires({"docs/new.md": "[gone](guide.md#a-pond)\n"}, "docs/new.md:1",
                           "no such heading")
 
     def test_quotes(self):
@@ -95,6 +111,21 @@ class DocumentsTest(unittest.TestCase):
                           "docs/guide/options.md:1", "'min' of options is missing, or not in")
         self.assert_fires({"docs/guide/options.md": page.replace(", `max`", "")},
                           "docs/guide/options.md:1", "'max' of options is missing, or not in")
+
+    def test_readme(self):
+        page = SOUND["README.md"]
+        self.assert_fires({"README.md": page + "\n" * 150}, "README.md:164", "150 are allowed")
+        self.assert_fires({"README.md": page.replace("(health check)", "(`health check`)")},
+                          "README.md:1", "lacks 'health check'")
+        self.assert_fires({"README.md": page.replace("| 20.8 ", "| 20.9 ")}, "README.md:10",
+                          "'cost of a lease' of cenote is '20.9'; according to docs/benchmarks.md "
+                          "it is '20.8'")
+        self.assert_fires({"README.md": page.replace("| 0.0205 ", "| 20.5 ")}, "README.md:11",
+                          "of pgxpool is '20.5'")
+        self.assert_fires({"README.md": page.replace("807 | not measured", "807 | 1")},
+                          "README.md:12", "of other is '1'")
+        self.assert_fires({"README.md": page.replace("| contention: least", "| least")},
+                          "README.md:1", "no row 'contention: least/most'")
 
 
 if __name__ == "__main__":
