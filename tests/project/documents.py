@@ -235,7 +235,7 @@ class Documents:
         pools, missing = [], dict(MEASURED)
         for number, line in enumerate(lines, 1):
             row = cells(line) if line.startswith("| ") else []
-            if row[:2] == ["", "cenote"]:
+            if row[1:2] == ["cenote"]:
                 pools = row[1:]
             label, unit = name_and_unit(row[0]) if row else ("", 1)
             workload, metric = missing.pop(label, (None, None))
