@@ -3,22 +3,17 @@
 
 usage: bench_report_browser.py CENOTE SCREENSHOTS
 
-CENOTE is the command; screenshots are written to the folder SCREENSHOTS. Needs Debian's chromium,
-chromium-driver and python3-selenium.
+CENOTE is the command; screenshots are written to the folder SCREENSHOTS.
 """
 
-import base64
-import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
+import chromium
 
-PATIENCE = 180  # seconds
 WIDTHS = (1200, 1000, 600, 400, 320)
 
 # Lists what is wrong on the page: elements beyond its edges, cells and texts that are cut off.
@@ -54,18 +49,6 @@ return faults;
 """
 
 
-def start_browser(profile):
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or "/usr/bin/chromium"
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                     "--force-color-profile=srgb", "--lang=en", "--user-data-dir=" + profile):
-        options.add_argument(argument)
-    driver = shutil.which("chromedriver") or "/usr/bin/chromedriver"
-    browser = webdriver.Chrome(service=Service(driver), options=options)
-    browser.set_page_load_timeout(PATIENCE)
-    return browser
-
-
 class BenchReport(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -77,21 +60,15 @@ class BenchReport(unittest.TestCase):
                         "--warm-up", "0", "--hold", "12ms", "--concurrency", "70",
                         "--acquire-timeout", "30ms", "--html", str(cls.page)],
                        check=False, stdout=subprocess.DEVNULL)
-        cls.browser = start_browser(folder.name + "/profile")
+        cls.browser = chromium.start(folder.name + "/profile")
         cls.addClassCleanup(cls.browser.quit)
         cls.browser.get(cls.page.as_uri())
 
     def look_at(self, width, scheme):
-        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {
-            "features": [{"name": "prefers-color-scheme", "value": scheme}]})
-        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-            "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500})
+        chromium.look_at(self.browser, width, scheme=scheme)
 
     def picture(self, name):
-        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-        shot = self.browser.execute_cdp_cmd("Page.captureScreenshot",
-                                            {"captureBeyondViewport": True})
-        (SCREENSHOTS / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
+        chromium.picture(self.browser, SCREENSHOTS / f"{name}.png", captureBeyondViewport=True)
 
     def test_nothing_is_clipped_at_any_width(self):
         for width in WIDTHS:

@@ -3,13 +3,10 @@
 
 usage: dashboard_browser.py SCENE SCREENSHOTS
 
-SCENE is the program dashboard_scene; screenshots are written to the folder SCREENSHOTS. Needs
-Debian's chromium, chromium-driver and python3-selenium.
+SCENE is the program dashboard_scene; screenshots are written to the folder SCREENSHOTS.
 """
 
-import base64
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,13 +17,14 @@ import urllib.request
 from pathlib import Path
 
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+import chromium
+from chromium import PATIENCE
+
 CARD = '.pool[data-pool="%s"]'
-PATIENCE = 180  # seconds, for conditions that must become true
 LETTERS = {"leased": "L", "idle": "i", "opening": "o", "probing": "p", "resetting": "r",
            "closing": "c", "vacant": "."}
 
@@ -78,22 +76,6 @@ class Scene:
         assert code == 0, f"the scene ended with {code}"
 
 
-def start_browser(profile):
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or "/usr/bin/chromium"
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                     "--hide-scrollbars", "--force-color-profile=srgb", "--lang=en",
-                     "--user-data-dir=" + profile):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = shutil.which("chromedriver") or "/usr/bin/chromedriver"
-    browser = webdriver.Chrome(service=Service(driver), options=options)
-    browser.set_page_load_timeout(PATIENCE)
-    browser.set_script_timeout(PATIENCE)
-    browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": HASTE})
-    return browser
-
-
 class Dashboard(unittest.TestCase):
     """All tests share a scene and a browser; each test reloads the page."""
 
@@ -103,8 +85,9 @@ class Dashboard(unittest.TestCase):
         cls.addClassCleanup(cls.scene.end)
         profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         cls.addClassCleanup(profile.cleanup)
-        cls.browser = start_browser(profile.name)
+        cls.browser = chromium.start(profile.name, "--hide-scrollbars")
         cls.addClassCleanup(cls.browser.quit)
+        cls.browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": HASTE})
 
     def setUp(self):
         self.scene.tell("work")
@@ -118,10 +101,7 @@ class Dashboard(unittest.TestCase):
     # Access to the page.
 
     def look_at(self, width, height, scheme="light", phone=False):
-        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {
-            "features": [{"name": "prefers-color-scheme", "value": scheme}]})
-        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone})
+        chromium.look_at(self.browser, width, height, scheme, phone)
 
     def until(self, holds):
         def tried(_):
@@ -167,7 +147,6 @@ class Dashboard(unittest.TestCase):
 
     def picture(self, name, width=1280, scheme="light", of=None, height=None):
         """A screenshot of the whole page, of its top (height), or of one element."""
-        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         phone = width < 500
         self.look_at(width, 900, scheme, phone)
         if height is None:
@@ -188,9 +167,8 @@ class Dashboard(unittest.TestCase):
                         width: box.width + 2 * edge, height: box.height + 2 * edge};""", of)
         # Full resolution for a phone, whose screen has few pixels.
         clip = {**area, "scale": 1 if phone else 0.75}
-        shot = self.browser.execute_cdp_cmd("Page.captureScreenshot",
-                                            {"clip": clip, "captureBeyondViewport": True})
-        (SCREENSHOTS / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
+        chromium.picture(self.browser, SCREENSHOTS / f"{name}.png", clip=clip,
+                         captureBeyondViewport=True)
 
     def requests(self):
         """How many requests the page has sent."""
