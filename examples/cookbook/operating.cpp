@@ -77,7 +77,7 @@ postgres::options by(std::shared_ptr<const current_login> login, postgres::optio
 void rotate(const postgres::options& o) {
     const cenote::credentials right{.user = o.user, .password = o.password};
     auto login = std::make_shared<current_login>(
-        cenote::credentials{.user = o.user, .password = cenote::secret("of yesterday")});
+        cenote::credentials(o.user, cenote::secret("of yesterday")));
     cenote::database db{by(login, o), {.pool = {.max = 2, .acquire_timeout = 1min}}};
     std::thread caller(
         [&] { expect(db.execute("SELECT 1").scalar<int>() == 1, "a caller waits"); });
@@ -91,7 +91,7 @@ void rotate(const postgres::options& o) {
 postgres::options by_token(postgres::options o, std::function<cenote::secret()> token) {
     o.password = {};
     o.credentials = [token = std::move(token)] {
-        return cenote::credentials{.user = {}, .password = token()};  // the user of the options
+        return cenote::credentials(token());  // the user of the options
     };
     return o;
 }

@@ -3,13 +3,22 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "cenote/secret.hpp"
 
 namespace cenote {
 
-/// What a connection logs in with.
+/// What a connection logs in with: `return cenote::credentials("app", secret(text));`
 struct credentials {
+    // Constructors, because g++ 12 destroys a temporary aggregate twice if an initializer contains
+    // a co_await.
+    credentials() = default;
+    /// For the user of the connector's options.
+    explicit credentials(secret with) : password(std::move(with)) {}
+    /// For any user.
+    credentials(std::string as, secret with) : user(std::move(as)), password(std::move(with)) {}
+
     std::string user;  ///< Empty: the user of the connector's options.
     secret password;   ///< Empty: the login has no password.
 };

@@ -37,7 +37,7 @@ credentials_source password_from_file(std::string path) {
     return [path = std::move(path)] {
         constexpr std::size_t most = std::size_t{64} << 10U;
         const secret text = text_of_file(path, most, false);
-        credentials found{.user = {}, .password = secret(first_line(text.reveal()))};
+        credentials found(secret(first_line(text.reveal())));
         if (found.password.empty()) fail("the password file " + path + " has no password");
         return found;
     };
@@ -49,7 +49,7 @@ credentials_source password_from_environment(std::string name) {
         const char* value = std::getenv(name.c_str());
         if (value == nullptr || *value == '\0')
             fail("the environment variable " + name + " has no password");
-        return credentials{.user = {}, .password = secret(value)};
+        return credentials(secret(value));
     };
 }
 

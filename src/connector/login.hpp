@@ -30,7 +30,7 @@ void check_credentials(const credentials& who);
 /// awaited. Throws what the function throws.
 template <class Mode, class Options>
 result_in<Mode, credentials> find_credentials(std::shared_ptr<const Options> o) {
-    credentials found{.user = {}, .password = o->password};
+    credentials found(o->password);
     if constexpr (std::is_same_v<Mode, awaited>) {
         if (o->async_credentials != nullptr) {
             found = co_await o->async_credentials();

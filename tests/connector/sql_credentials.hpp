@@ -43,7 +43,7 @@ public:
     cenote::credentials get() const {
         ++asked_;
         std::lock_guard lock(mutex_);
-        return {.user = {}, .password = now_};
+        return cenote::credentials(now_);
     }
     int asked() const { return asked_; }
 
@@ -197,7 +197,7 @@ void a_function_that_throws_fails_the_open() {
     typename Case::options o = Case::without_password();
     o.credentials = [calls]() -> cenote::credentials {
         if (++*calls < 4) throw no_vault("sealed");
-        return {.user = {}, .password = secret(canary_password)};
+        return cenote::credentials(secret(canary_password));
     };
     EXPECT_THROW(typename Case::connector{o}.open(), no_vault);
     typename Case::async_connector awaited{o};
@@ -231,7 +231,7 @@ template <class Case>
 void a_function_may_choose_the_user(const std::string& user, const std::string& look) {
     typename Case::options o = Case::without_password();
     o.credentials = [user] {
-        return cenote::credentials{.user = user, .password = secret(canary_password)};
+        return cenote::credentials(user, secret(canary_password));
     };
     EXPECT_THAT(typename Case::connector{o}.open().execute(look).template scalar<std::string>(),
                 testing::StartsWith(user));
