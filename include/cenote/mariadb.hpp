@@ -108,8 +108,8 @@ struct options {
     isolation_level isolation = isolation_level::server_default;
     /// Any other variable of the session, by its name: `{{"max_statement_time", "5"},
     /// {"wait_timeout", "600"}, {"@tenant", "acme"}}`; an `@` makes it a user variable. Each reset
-    /// sets them again, in the same message. A number is sent as a number, any other value as text.
-    /// An unknown name or value makes each open fail. Not for the settings above, which have
+    /// sets them again, in the same message. A number is sent as a number, any other value and each
+    /// user variable as text. An unknown name or value makes each open fail. Not for the settings above, which have
     /// options of their own, nor to turn `autocommit` off.
     std::map<std::string, std::string> settings;
 

@@ -26,9 +26,11 @@ bool is_number(std::string_view text) {
            std::ranges::count(text, '.') <= 1;
 }
 
-/// A value of options::settings. Unlike a quoted one, a text in bytes means the same in every mode.
-std::string literal_of(const std::string& value) {
-    return is_number(value) ? value : "CONVERT(" + as_bytes(value) + " USING utf8mb4)";
+/// A value of options::settings. A user variable is a text, since a number would lose its zeros.
+/// Unlike a quoted one, a text in bytes means the same in every mode.
+std::string literal_of(const std::string& name, const std::string& value) {
+    const bool number = !name.starts_with('@') && is_number(value);
+    return number ? value : "CONVERT(" + as_bytes(value) + " USING utf8mb4)";
 }
 
 /// The values need no quoting: validate() has checked their characters.
@@ -43,7 +45,7 @@ std::string settings_text(const options& o, bool tracks) {
             ", SESSION session_track_system_variables = 'session_track_state_change', "
             "SESSION session_track_state_change = ON";
     for (const auto& [name, value] : o.settings)
-        all += (name.starts_with('@') ? ", " : ", SESSION ") + name + " = " + literal_of(value);
+        all += (name.starts_with('@') ? ", " : ", SESSION ") + name + " = " + literal_of(name, value);
     return all;
 }
 

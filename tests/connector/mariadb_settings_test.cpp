@@ -67,6 +67,21 @@ INSTANTIATE_TEST_SUITE_P(modes, mariadb_settings,
                          testing::Values(reset_mode::with_next, reset_mode::at_release,
                                          reset_mode::by_tracking));
 
+TEST_P(mariadb_settings, of_user_variables_are_texts) {
+    options o = options::from_url(mariadb_url());
+    o.settings = {{"@tenant", "0042"}, {"@rate", "1.50"}, {"wait_timeout", "99"}};
+    o.reset = GetParam();
+    cenote::pool<connection> one{connector{o}, support::patient(1)};
+    for (int i = 0; i < 3; ++i) {
+        auto lease = one.acquire();
+        EXPECT_EQ(
+            lease->execute("select concat_ws(' ', @tenant, @rate, @@wait_timeout)")
+                .scalar<std::string>(),
+            "0042 1.50 99");
+        lease->execute("set @tenant = 7");
+    }
+}
+
 TEST(mariadb_settings_in_a_url, have_a_prefix) {
     connection c =
         connector{mariadb_url("set.max_statement_time=3&set.sql_select_limit=17")}.open();
