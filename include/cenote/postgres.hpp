@@ -103,8 +103,8 @@ struct options {
     credentials_source credentials;
     std::function<boost::asio::awaitable<cenote::credentials>()> async_credentials;
     /// A file in the form of libpq's `~/.pgpass`, read at each open, for the password only. It must
-    /// be accessible to its owner only. `default` means $PGPASSFILE or else `~/.pgpass`. Default:
-    /// none.
+    /// be accessible to its owner only and have a line for the connection. `default` means
+    /// $PGPASSFILE or else `~/.pgpass`. Default: none.
     std::string passfile;
     /// Default: the database with the name of the user.
     std::string database;

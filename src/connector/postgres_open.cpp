@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdlib>
 #include <locale.h>
+#include <pwd.h>
+#include <unistd.h>
 
 #include "connector/login.hpp"
 #include "connector/postgres_session.hpp"
@@ -130,15 +132,33 @@ failure failure_of_open(std::string_view message) {
     return f;
 }
 
+namespace {
+
+/// Of the environment; empty if it is not set.
+std::string variable(const char* name) {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): not more than libpq
+    const char* value = std::getenv(name);
+    return value == nullptr ? "" : value;
+}
+
+/// The home folder as libpq finds it.
+std::string home() {
+    if (std::string chosen = variable("HOME"); !chosen.empty()) return chosen;
+    std::array<char, 16'384> memory{};
+    passwd entry{};
+    passwd* found = nullptr;
+    int failed = ::getpwuid_r(::geteuid(), &entry, memory.data(), memory.size(), &found);
+    return failed == 0 && found != nullptr ? found->pw_dir : "";
+}
+
+}  // namespace
+
 secret text_of_passfile(const options& settings) {
     constexpr std::size_t most = std::size_t{1} << 20U;
     std::string path = settings.passfile;
     if (path == "default") {
-        // NOLINTBEGIN(concurrency-mt-unsafe): not more than libpq
-        const char* chosen = std::getenv("PGPASSFILE");
-        const char* home = std::getenv("HOME");
-        // NOLINTEND(concurrency-mt-unsafe)
-        path = chosen != nullptr ? chosen : std::string(home == nullptr ? "" : home) + "/.pgpass";
+        path = variable("PGPASSFILE");
+        if (path.empty()) path = home() + "/.pgpass";
     }
     return connector_detail::text_of_file(path, most, true);
 }

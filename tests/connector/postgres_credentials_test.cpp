@@ -1,6 +1,9 @@
 // What connections to PostgreSQL log in with: functions, files, and passwords that change.
 #include <cstdlib>
+#include <filesystem>
+#include <pwd.h>
 #include <string>
+#include <unistd.h>
 
 #include <gmock/gmock.h>
 
@@ -141,6 +144,14 @@ TEST_F(postgres_password_files, are_those_of_libpq_only_if_that_is_chosen) {
     const std::string before = std::getenv("HOME");
     ASSERT_EQ(::setenv("HOME", folder.path().c_str(), 1), 0);
     EXPECT_TRUE(opens(url_without_password("passfile=default")));
+    ASSERT_EQ(::setenv("PGPASSFILE", "", 1), 0);
+    EXPECT_TRUE(opens(url_without_password("passfile=default")));
+    ASSERT_EQ(::unsetenv("PGPASSFILE"), 0);
+    ASSERT_EQ(::unsetenv("HOME"), 0);
+    const std::string of_the_user = std::string(::getpwuid(::geteuid())->pw_dir) + "/.pgpass";
+    if (!std::filesystem::exists(of_the_user)) {
+        EXPECT_THAT(refusal(url_without_password("passfile=default")), HasSubstr(of_the_user));
+    }
     ASSERT_EQ(::setenv("HOME", before.c_str(), 1), 0);
 }
 
