@@ -144,6 +144,11 @@ options options::from_url(std::string_view text) {
         url_parameters::refuse("passfile", "is a second source of the password");
     if (o.certificate_file.empty() != o.key_file.empty())
         refuse_url("has only one of \"sslcert\" and \"sslkey\"");
+    try {
+        detail::validate(o);
+    } catch (const std::invalid_argument& e) {
+        throw invalid_url(e.what());
+    }
     return o;
 }
 
@@ -208,13 +213,22 @@ void must(bool holds, const char* what) {
     if (!holds) throw std::invalid_argument(std::string("cenote: PostgreSQL: ") + what);
 }
 
+std::string in_lower_case(std::string text) {
+    for (char& c : text)
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
+    return text;
+}
+
+/// Ignores case, as the server does. `name`: in lower case.
+bool is_named(const std::string& setting, std::string_view name) {
+    return std::ranges::equal(in_lower_case(setting), name);
+}
+
 /// A name as in `-c name=value`. Settings with an option of their own are refused.
 void check_setting(const std::string& name, const std::string& value) {
     constexpr std::array<std::string_view, 5> with_option{"application_name", "client_encoding",
                                                           "role", "search_path", "timezone"};
-    std::string lower = name;
-    for (char& c : lower)
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
+    const std::string lower = in_lower_case(name);
     bool is_name = !lower.empty() && std::ranges::all_of(lower, [](char c) {
         return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
     });
@@ -223,6 +237,10 @@ void check_setting(const std::string& name, const std::string& value) {
          "application_name, client_encoding, role, search_path and timezone are options of their "
          "own, not settings");
     must(value.find('\0') == std::string::npos, "a setting must not have a zero byte");
+    constexpr std::array<std::string_view, 4> on{"on", "true", "yes", "1"};
+    must(!is_named(name, "standard_conforming_strings") ||
+             std::ranges::find(on, in_lower_case(value)) != on.end(),
+         "standard_conforming_strings must be on: placeholders are found by its rules");
 }
 
 }  // namespace
@@ -230,6 +248,12 @@ void check_setting(const std::string& name, const std::string& value) {
 tls_mode effective_tls(const options& settings, const std::string& host) {
     if (host.starts_with('/')) return tls_mode::off;
     return settings.tls.value_or(is_loopback(host) ? tls_mode::off : tls_mode::verify_full);
+}
+
+bool is_read_only_by_default(const options& settings) {
+    return std::ranges::any_of(settings.settings, [](const auto& each) {
+        return is_named(each.first, "default_transaction_read_only");
+    });
 }
 
 void validate(const options& o) {

@@ -535,6 +535,9 @@ private:
 /// The meaning of libpq's message about a failed open; its text without details for developers.
 failure failure_of_open(std::string_view message);
 
+/// Whether options::settings make transactions read-only, which says nothing about the server.
+bool is_read_only_by_default(const options& settings);
+
 /// What an error means for an open connection.
 error_kind kind_of(std::string_view sqlstate, std::string_view severity) noexcept;
 

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 
 #include "cenote/postgres.hpp"
+#include "cenote/url.hpp"
 #include "connector/awaiting.hpp"
 #include "connector/postgres_place.hpp"
 #include "connector/sql_settings.hpp"
@@ -85,8 +86,8 @@ TEST(postgres_settings_in_a_url, have_a_prefix_or_are_libpqs_options) {
 TEST(postgres_settings_in_a_url, are_refused_with_a_reason) {
     auto refusal = [](const std::string& parameters) -> std::string {
         try {
-            connector to(postgres_url(parameters));
-        } catch (const std::invalid_argument& e) {
+            options::from_url(postgres_url(parameters));
+        } catch (const invalid_url& e) {
             return e.what();
         }
         return "accepted";
@@ -94,6 +95,10 @@ TEST(postgres_settings_in_a_url, are_refused_with_a_reason) {
     for (const char* name : {"set.role=a", "set.Search_Path=a", "set.application_name=a",
                              "set.timezone=UTC", "set.client_encoding=LATIN1"})
         EXPECT_THAT(refusal(name), HasSubstr("options of their own")) << name;
+    for (const char* name : {"set.standard_conforming_strings=off",
+                             "options=-c%20Standard_Conforming_Strings%3D0"})
+        EXPECT_THAT(refusal(name), HasSubstr("standard_conforming_strings")) << name;
+    EXPECT_THAT(refusal("set.standard_conforming_strings=ON"), HasSubstr("accepted"));
     EXPECT_THAT(refusal("set.a-b=c"), HasSubstr("name of a setting"));
     EXPECT_THAT(refusal("set.=c"), HasSubstr("name of a setting"));
     for (const char* text : {"-f", "-c", "-c%20work_mem", "work_mem%3D1MB"})
@@ -113,6 +118,18 @@ TEST(postgres_settings_of_the_server, are_checked_by_it_when_a_connection_opens)
             EXPECT_EQ(e.kind(), error_kind::final) << e.what();
         }
     }
+}
+
+TEST(postgres_settings_of_the_server, that_forbid_writes_are_no_demotion) {
+    support::the_postgres().execute_as_admin("create table if not exists forbidden (at int)");
+    for (const char* name : {"default_transaction_read_only", "Default_Transaction_Read_Only"}) {
+        connector to(postgres_url(std::string("set.") + name + "=on"));
+        connection c = to.open();
+        EXPECT_THROW(c.execute("insert into forbidden values (1)"), statement_error);
+        EXPECT_EQ(c.execute("select 7").scalar<int>(), 7);
+        EXPECT_NE(to.before_release(c), verdict::suspect);
+    }
+    support::the_postgres().execute_as_admin("drop table forbidden");
 }
 
 TEST(postgres_probe, runs_the_statement_of_the_options) {
