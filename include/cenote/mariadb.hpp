@@ -109,8 +109,8 @@ struct options {
     /// Any other variable of the session, by its name: `{{"max_statement_time", "5"},
     /// {"wait_timeout", "600"}, {"@tenant", "acme"}}`; an `@` makes it a user variable. Each reset
     /// sets them again, in the same message. A number is sent as a number, any other value and each
-    /// user variable as text. An unknown name or value makes each open fail. Not for the settings above, which have
-    /// options of their own, nor to turn `autocommit` off.
+    /// user variable as text. An unknown name or value makes each open fail. Not for the settings
+    /// above, which have options of their own, nor to turn `autocommit` off.
     std::map<std::string, std::string> settings;
 
     /// Whether connections use TLS. The server's certificate must then be valid and for `host`.

@@ -45,7 +45,8 @@ std::string settings_text(const options& o, bool tracks) {
             ", SESSION session_track_system_variables = 'session_track_state_change', "
             "SESSION session_track_state_change = ON";
     for (const auto& [name, value] : o.settings)
-        all += (name.starts_with('@') ? ", " : ", SESSION ") + name + " = " + literal_of(name, value);
+        all +=
+            (name.starts_with('@') ? ", " : ", SESSION ") + name + " = " + literal_of(name, value);
     return all;
 }
 

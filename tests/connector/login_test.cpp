@@ -164,10 +164,8 @@ TEST(password_of_the_environment, is_read_each_time) {
 TEST(credentials_of_a_function, must_have_no_zero_byte) {
     EXPECT_NO_THROW(connector_detail::check_credentials({"a", secret("b")}));
     const std::string cut("a\0b", 3);
-    EXPECT_THROW(connector_detail::check_credentials({cut, secret("b")}),
-                 connection_error);
-    EXPECT_THROW(connector_detail::check_credentials({"a", secret(cut)}),
-                 connection_error);
+    EXPECT_THROW(connector_detail::check_credentials({cut, secret("b")}), connection_error);
+    EXPECT_THROW(connector_detail::check_credentials({"a", secret(cut)}), connection_error);
 }
 
 }  // namespace

@@ -74,10 +74,9 @@ TEST_P(mariadb_settings, of_user_variables_are_texts) {
     cenote::pool<connection> one{connector{o}, support::patient(1)};
     for (int i = 0; i < 3; ++i) {
         auto lease = one.acquire();
-        EXPECT_EQ(
-            lease->execute("select concat_ws(' ', @tenant, @rate, @@wait_timeout)")
-                .scalar<std::string>(),
-            "0042 1.50 99");
+        EXPECT_EQ(lease->execute("select concat_ws(' ', @tenant, @rate, @@wait_timeout)")
+                      .scalar<std::string>(),
+                  "0042 1.50 99");
         lease->execute("set @tenant = 7");
     }
 }

@@ -95,8 +95,8 @@ TEST(postgres_settings_in_a_url, are_refused_with_a_reason) {
     for (const char* name : {"set.role=a", "set.Search_Path=a", "set.application_name=a",
                              "set.timezone=UTC", "set.client_encoding=LATIN1"})
         EXPECT_THAT(refusal(name), HasSubstr("options of their own")) << name;
-    for (const char* name : {"set.standard_conforming_strings=off",
-                             "options=-c%20Standard_Conforming_Strings%3D0"})
+    for (const char* name :
+         {"set.standard_conforming_strings=off", "options=-c%20Standard_Conforming_Strings%3D0"})
         EXPECT_THAT(refusal(name), HasSubstr("standard_conforming_strings")) << name;
     EXPECT_THAT(refusal("set.standard_conforming_strings=ON"), HasSubstr("accepted"));
     EXPECT_THAT(refusal("set.a-b=c"), HasSubstr("name of a setting"));

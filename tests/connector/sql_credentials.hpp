@@ -230,9 +230,7 @@ void an_awaited_function_needs_an_executor() {
 template <class Case>
 void a_function_may_choose_the_user(const std::string& user, const std::string& look) {
     typename Case::options o = Case::without_password();
-    o.credentials = [user] {
-        return cenote::credentials(user, secret(canary_password));
-    };
+    o.credentials = [user] { return cenote::credentials(user, secret(canary_password)); };
     EXPECT_THAT(typename Case::connector{o}.open().execute(look).template scalar<std::string>(),
                 testing::StartsWith(user));
 }
