@@ -1,6 +1,6 @@
-// Turns: a thread that releases a resource and acquires again at once gets the resource back, a few
-// times in a row, before the head of the line gets it. The pool then pays for a thread switch once
-// per turn instead of once per lease.
+// Turns: a thread that releases a resource and acquires again at once gets the resource back, four
+// times, or for 100 µs if that is more often, before the head of the line gets it. The pool then
+// pays for a thread switch once per turn instead of once per lease.
 //
 // Between the two leases the resource is idle and set aside: no other borrower gets it. It goes to
 // the head of the line after a moment, or at once if the new head does not grant turns.
