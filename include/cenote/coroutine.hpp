@@ -73,7 +73,7 @@ public:
 
     template <class Token>
     auto operator()(Token&&) & {
-        static_assert(!detail::is_probe_of_asio<Token>,
+        static_assert(detail::is_in_one_expression<Token>,
                       "cenote: await in one expression: co_await pool.co_acquire()");
     }
     CENOTE_REFUSE(

@@ -17,11 +17,6 @@
 #include "cenote/detail/process.hpp"
 #include "cenote/detail/waiter.hpp"
 
-namespace boost::asio::detail {
-/// Asio asks by a call with it whether an object can be awaited.
-struct async_operation_probe;
-}  // namespace boost::asio::detail
-
 namespace cenote::detail {
 
 class coroutine_waiter;
@@ -30,19 +25,20 @@ class asio_wait;
 template <class T, class Token>
 struct asio_start;
 
-template <class Token>
-constexpr bool is_probe_of_asio =
-    std::is_same_v<std::remove_cvref_t<Token>, boost::asio::detail::async_operation_probe>;
-
-/// asio_start; in a coroutine of Asio the header that defines it must not be missing.
+/// asio_start; the header that defines it must not be missing. Only a coroutine of Asio looks for
+/// it: no other caller calls an awaited object with a token.
 template <class T, class Token>
 struct asio_start_for {
     using type = asio_start<T, Token>;
     static_assert(
-        !is_probe_of_asio<Token> || requires { sizeof(type); },
+        requires { sizeof(type); },
         "cenote: co_acquire in a coroutine of Boost.Asio needs "
         "#include <cenote/asio.hpp>");
 };
+
+/// False for every token, but only once a call has chosen one.
+template <class Token>
+constexpr bool is_in_one_expression = false;
 
 /// The waiter whose handle this thread is handing over; null once the handle was resumed.
 inline constinit thread_local const coroutine_waiter* notifying_here = nullptr;
