@@ -449,8 +449,8 @@ typedef void (*cenote_on_acquired)(void* context, cenote_code code, cenote_lease
                                    void* resource, const cenote_failure* why);
 
 /* Acquires a resource without blocking a thread. If this returns OK, `done` is called exactly once:
- * on the thread that releases a resource, on one of the pool's, on one that closes the pool or
- * cancels the request, or on this one before this returns. On one thread these calls are not
+ * on a thread that releases a resource, closes the pool or cancels the request, on a thread of the
+ * pool, or on this thread before this call returns. On one thread these calls are not
  * nested, unless one of them destroys or closes a pool. `done` must be quick. `request`: null, or
  * the handle for cenote_cancel. `options` may be null. If this fails, with NO_MEMORY or SYSTEM,
  * `done` is not called. */

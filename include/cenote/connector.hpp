@@ -31,9 +31,8 @@ namespace cenote {
 ///     };
 /// probe, reset and before_acquire return bool or void; before_release returns bool, void or
 /// verdict; reset may return false instead of throwing. A member of these names with a wrong
-/// signature is a compile error, unless the name is overloaded. A name that other pools use
-/// (`is_alive`, `validate`, …) or a misspelt one (`resset`) is a compile error if the matching
-/// cenote member is missing, because the pool would never call it.
+/// signature is a compile error, unless the name is overloaded. A member with another pool's name
+/// (`is_alive`) or a misspelling (`resset`) is a compile error unless the cenote member exists too.
 ///
 /// **Threads.** open, probe, reset and close may block. They run on the pool's threads, each under
 /// its timeout (options::open_timeout, …), never two at a time on one resource. After the pool is
@@ -44,16 +43,22 @@ namespace cenote {
 /// before_acquire is noexcept, it runs on the thread that grants the resource to the coroutine,
 /// which can be an event loop.
 ///
-/// **before_release** may return a verdict. `keep` means true; a resource that was marked dirty is
-/// still reset. `reset` means lease::mark_dirty(). `discard` and `final` mean false. `suspect`
-/// means lease::discard_and_suspect(). For `reset_later` see below.
+/// **before_release** may return a verdict:
+///
+/// | verdict | same as | effect |
+/// |---|---|---|
+/// | `keep` | true | the resource is kept; if it was marked dirty, it is reset |
+/// | `reset` | lease::mark_dirty() | it is reset before its next use |
+/// | `reset_later` | – | see below |
+/// | `discard`, `final` | false | it is retired |
+/// | `suspect` | lease::discard_and_suspect() | it is retired, and the others are probed |
 ///
 /// **reset_later** defers the reset to the next user, for resources that can then be reset cheaply:
 /// a session that sends its reset together with the next request. The resource becomes idle. The
 /// next lease must reset it first. If no lease comes, the pool calls `reset` when the resource has
-/// been idle for options::reset_after, before a probe, and when the pool is paused. `keep` at the
-/// end of a lease cancels a deferred reset. Requires a `reset`; without one the resource is
-/// retired, and an event gives the reason.
+/// been idle for options::reset_after, before a probe, and when the pool is paused. If
+/// before_release returns `keep`, a reset that the resource still owes is dropped. Requires a
+/// `reset`; without one the resource is retired, and an event gives the reason.
 ///
 /// **classify_open** says which errors of open are `final`. A final error refuses the first waiter
 /// at once; if no resource is open or opening, it refuses all waiters. With any other verdict the

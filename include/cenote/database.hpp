@@ -105,13 +105,13 @@ struct database_options {
     /// set 0 if all statements are simple. Overrides the connector's `statement_cache`.
     std::size_t statement_cache = 100;
 
-    /// Default: false. A connection is reset after every use. If true, a PostgreSQL or MariaDB
+    /// Default false: a connection is reset after every use. If true, a PostgreSQL or MariaDB
     /// connection is reset after a statement or transaction outside of a scope only if the server
     /// reports a session change (SET, a temporary table). Short statements then take 33 to 50 % of
     /// the usual time.
     ///
-    /// Set it only if statements outside of a scope make no unreported session changes, such as a
-    /// setting or lock made by a function in a SELECT, a user variable, GET_LOCK. The next user of
+    /// Unreported changes are settings or locks made by a function in a SELECT, user variables, and
+    /// GET_LOCK. Set this option only if no statement outside a scope makes one: the next user of
     /// the connection would find that change. Scopes are reset in any case. SQLite reports every
     /// change.
     bool trust_statements = false;
@@ -431,7 +431,7 @@ public:
                            std::source_location at = std::source_location::current()) {
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
         static_assert(std::is_lvalue_reference_v<Work> || std::is_trivially_destructible_v<Work>,
-                      "cenote: g++ 12 destroys what such a lambda has captured twice; give it a "
+                      "cenote: g++ 12 destroys the captures of such a lambda twice; give it a "
                       "name, and pass that, or capture by reference");
 #endif
         return database_detail::complete_with(

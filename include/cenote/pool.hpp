@@ -50,8 +50,8 @@ concept executor_and_connector =
     !std::convertible_to<C, options>;
 
 /// The compiler's message shows this name if <cenote/asio.hpp> is missing. That header specializes
-/// the template to open a pool on an executor. Without arguments it is only a default template
-/// argument, so that messages about async_acquire and similar members show the name, too.
+/// the template to open a pool on an executor. The empty form appears as a default template
+/// argument, so messages about async_acquire show the name, too.
 template <class...>
 struct needs_include_cenote_asio_hpp;
 
@@ -175,9 +175,12 @@ public:
         return leases;
     }
 
-    /// Takes a resource that is ready, and never waits. The lease is empty if no resource is ready
-    /// (the pool may then open one in the background), if waiters go first (options::fairness), or
-    /// if the pool is closed, paused or its circuit is open. May throw std::bad_alloc.
+    /// Takes a resource that is ready, and never waits. The lease is empty
+    /// - if no resource is ready; the pool may then open one in the background;
+    /// - if waiters go first (options::fairness);
+    /// - if the pool is closed or paused, or its circuit is open.
+    ///
+    /// May throw std::bad_alloc.
     lease<T> try_acquire(std::source_location at = std::source_location::current()) {
         std::uint64_t holder = detail::this_thread();
         if (auto* r = gate_->take(at, holder)) return lease<T>(r);
@@ -280,10 +283,10 @@ public:
     /// lives until its last call and its last resource are gone.
     ///
     /// The new connector may have another type. It must be of the same kind (asynchronous if the
-    /// pool is on an executor). Of probe, reset, before_acquire and before_release it must have
-    /// exactly those that the old connector has; before_acquire must be noexcept in both or in
-    /// neither, and can_probe() must return the same value. Otherwise throws std::invalid_argument
-    /// and changes nothing. Also throws std::bad_alloc.
+    /// pool is on an executor). It must define the same subset of probe, reset, before_acquire and
+    /// before_release as the old connector. before_acquire must be noexcept in both or in neither,
+    /// and can_probe() must return the same value. Otherwise throws std::invalid_argument and
+    /// changes nothing. Also throws std::bad_alloc.
     template <class C>
     void replace_connector(C&& connector) {
         gate_->replace_connector(

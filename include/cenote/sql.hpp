@@ -63,8 +63,7 @@ concept plain_integer = std::integral<T> && !std::same_as<T, bool> && !std::same
 /// one: `$1::date`.
 ///
 /// Text and bytes are not copied: they must live until the statement has run. (A statement that is
-/// awaited copies them when it is called.) A type of one's own becomes a parameter by a conversion
-/// at the call.
+/// awaited copies them when it is called.) Convert your own types at the call.
 ///
 /// Thread safety: like a value of a built-in type.
 class parameter {

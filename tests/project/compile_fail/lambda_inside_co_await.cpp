@@ -6,7 +6,7 @@
 
 boost::asio::awaitable<void> misuse(cenote::database& db) {
     auto token = std::make_unique<int>(1);
-#if CENOTE_MISTAKE == 1  // expect gcc within 9: destroys what such a lambda has captured twice
+#if CENOTE_MISTAKE == 1  // expect gcc within 9: destroys the captures of such a lambda twice
     co_await db.async_transaction(
         [token = std::move(token)](cenote::transaction&) -> boost::asio::awaitable<void> {
             static_cast<void>(token);
