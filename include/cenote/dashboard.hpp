@@ -22,37 +22,37 @@ class dashboard_server;
 /// Settings of a dashboard: where it listens, who has access, and its limits. The constructor of
 /// dashboard refuses invalid ones.
 struct dashboard_options {
-    /// The numeric IP address to listen on. Default: loopback, which only this machine can reach.
+    /// Default: loopback, which only this machine can reach. The numeric IP address to listen on.
     /// Any other needs `allow_public` and a `read_token`; one for all interfaces ("0.0.0.0", "::")
     /// also needs `names`.
     std::string address = "127.0.0.1";
-    /// The port to listen on. Default: zero, a free port chosen by the system; see
-    /// dashboard::port(). Set it for a stable URL.
+    /// Default: zero, a free port chosen by the system; see dashboard::port(). The port to listen
+    /// on. Set it for a stable URL.
     std::uint16_t port = 0;
-    /// Allows an `address` other than loopback. Default: false. There is no TLS: tokens are sent in
+    /// Default false. Allows an `address` other than loopback. There is no TLS: tokens are sent in
     /// the clear, so put a proxy with TLS in front, or use a tunnel and leave this off.
     bool allow_public = false;
-    /// Further host names under which browsers reach the page, as in their address bar:
-    /// "ops.example.com" for a proxy, "host.example.com:8080" with a port that is not the default
-    /// one. Default: none. Requests with any other `Host` are refused, which defeats DNS rebinding.
+    /// Default none. Further host names under which browsers reach the page, as in their address
+    /// bar: "ops.example.com" for a proxy, "host.example.com:8080" with a port that is not the
+    /// default one. Requests with any other `Host` are refused, which defeats DNS rebinding.
     std::vector<std::string> names = {};
 
-    /// The token required to read the state. Default: none is required. Set it on machines with
+    /// Default: none is required. The token required to read the state. Set it on machines with
     /// other users: they can reach loopback, too.
     secret read_token = {};
-    /// The token required to pause, resize, retire and so on; it also allows reading. Default:
-    /// none, and control is disabled. Must differ from `read_token`.
+    /// Default none, and control is disabled. The token required to pause, resize, retire and so
+    /// on; it also allows reading. Must differ from `read_token`.
     secret control_token = {};
     /// The minimum length of a token, in characters.
     static constexpr std::size_t token_min = 16;
 
-    /// The maximum number of connections, at least 1. When full, the longest-idle client is
-    /// dropped. Default: 64. Raise it for more browsers; each has a buffer of up to 12 KiB.
+    /// Default 64. The maximum number of connections, at least 1. When full, the longest-idle
+    /// client is dropped. Raise it for more browsers; each has a buffer of up to 12 KiB.
     std::size_t max_connections = 64;
-    /// How long a client may take to send a request, and to read a response. A control command that
-    /// takes longer is answered with 202 and continues. Default: 5 s; `forever` means a day.
+    /// Default 5 s; `forever` means a day. How long a client may take to send a request, and to
+    /// read a response. A control command that takes longer is answered with 202 and continues.
     std::chrono::nanoseconds request_timeout = std::chrono::seconds{5};
-    /// How long a connection is kept without a request. Default: 30 s; `forever` means a day.
+    /// Default 30 s; `forever` means a day. How long a connection is kept without a request.
     std::chrono::nanoseconds idle_timeout = std::chrono::seconds{30};
 };
 

@@ -71,35 +71,35 @@ enum class isolation : std::uint8_t {
 
 /// Options of one transaction.
 struct transaction_options {
-    /// The isolation level. Default: the server's. Higher levels cause more conflicts: also
-    /// set `retries`.
+    /// Default: the server's. The isolation level. Raise it if concurrent transactions must not see
+    /// each other's changes. Higher levels cost more conflicts: also set `retries`.
     cenote::isolation isolation = isolation::server_default;
 
-    /// Default: false. If true, statements that write throw statement_error, and a transaction of a
+    /// Default false. If true, statements that write throw statement_error, and a transaction of a
     /// database with replicas runs on a replica, or on the primary if no replica can be reached. An
     /// SQLite transaction then takes no write lock, so it neither waits for writers nor blocks
     /// them.
     bool read_only = false;
 
-    /// How many times transaction(work) runs `work` again after a conflict with another
-    /// transaction: a serialization failure or a deadlock. Default 0: the caller gets the error.
-    /// Set it if conflicts are expected. `work` must be safe to run more than once: its statements
-    /// are rolled back, its other effects are not.
+    /// Default 0: the caller gets the error. How many times transaction(work) runs `work` again
+    /// after a conflict with another transaction: a serialization failure or a deadlock. Set it if
+    /// conflicts are expected. `work` must be safe to run more than once: its statements are rolled
+    /// back, its other effects are not.
     std::size_t retries = 0;
 
-    /// The pause before the first retry. Default 10 ms. The pause doubles with each retry, up to
+    /// Default 10 ms. The pause before the first retry. The pause doubles with each retry, up to
     /// 1 s, and is shortened at random by up to 50 %. Raise it if many callers conflict repeatedly.
     std::chrono::milliseconds backoff{10};
 };
 
 /// Options of a database.
 struct database_options {
-    /// The options of the connection pool, or of each pool if the database has replicas: its size,
-    /// its timeouts, its observers. Defaults: see cenote::options.
+    /// Default: see cenote::options. The options of the connection pool, or of each pool if the
+    /// database has replicas: its size, its timeouts, its observers.
     options pool = {};
 
-    /// Maximum number of prepared statements that each connection keeps; the least recently used
-    /// one is dropped first. Default: 100. 0 keeps none. The server does not parse a cached
+    /// Default 100. Maximum number of prepared statements that each connection keeps; the least
+    /// recently used one is dropped first. 0 keeps none. The server does not parse a cached
     /// statement again, but uses memory for it. With MariaDB, a reset drops the cached statements.
     /// With PostgreSQL, a reset keeps them, but that costs more than parsing a simple statement:
     /// set 0 if all statements are simple. Overrides the connector's `statement_cache`.
@@ -370,12 +370,12 @@ struct replicas {
 
 /// Options of one scope.
 struct scope_options {
-    /// Default: false. If true, statements that write throw statement_error, and a scope of a
+    /// Default false. If true, statements that write throw statement_error, and a scope of a
     /// database with replicas runs on a replica, or on the primary if no replica can be reached.
     /// Costs a round trip when the scope takes its connection (not with SQLite).
     bool read_only = false;
 
-    /// Default: true. Statements may rely on what earlier statements have set in the session: a
+    /// Default true. Statements may rely on what earlier statements have set in the session: a
     /// role, a lock, a temporary table. After a lost connection, all statements throw session_lost.
     /// If false, the next statement after a loss runs on a new connection, except in a transaction.
     /// Set it to false if no statement of the scope relies on session state of an earlier one.

@@ -120,30 +120,30 @@ struct response {
 struct options {
     /// A name, an address, or the path of a Unix socket. A pool is for one server.
     std::string host = "localhost";
-    /// Default: 80, with TLS 443.
+    /// Default 80, with TLS 443.
     std::uint16_t port = 0;
     /// Whether to use TLS (https).
     bool secure = false;
     tls_options tls;
-    /// Sent with the password in each request, as Authorization: Basic. Default: none.
+    /// Default none. Sent with the password in each request, as Authorization: Basic.
     std::string user;
     secret password;
     /// The field User-Agent. Empty: none.
     std::string user_agent = "cenote";
-    /// How long an open may take, with the TLS handshake. Default: 5 s.
+    /// Default 5 s. How long an open may take, with the TLS handshake.
     std::chrono::nanoseconds connect_timeout = std::chrono::seconds(5);
-    /// How long a request may take until its response is complete; of a stream: until the next
-    /// piece. Default: 30 s. After that it throws exchange_timeout, and the connection is lost.
+    /// Default 30 s. How long a request may take until its response is complete; of a stream: until
+    /// the next piece. After that it throws exchange_timeout, and the connection is lost.
     /// connection::set_timeout() changes it for one lease.
     std::chrono::nanoseconds operation_timeout = std::chrono::seconds(30);
-    /// The limit of the head of a response, in bytes. Default: 64 KiB; from 1 KiB to 1 GiB. A
-    /// longer one throws connection_error.
+    /// Default 64 KiB; from 1 KiB to 1 GiB. The limit of the head of a response, in bytes. A longer
+    /// one throws connection_error.
     std::size_t max_header = std::size_t{64} << 10;
-    /// The limit of a body that is not streamed, in bytes. Default: 64 MiB. A longer one throws
+    /// Default 64 MiB. The limit of a body that is not streamed, in bytes. A longer one throws
     /// connection_error. Use stream() for large bodies.
     std::size_t max_body = std::size_t{64} << 20;
-    /// What a probe requests; the status must be below 500. Default: none: a probe only checks the
-    /// socket. Set it if the server may accept connections without being able to respond.
+    /// Default none: a probe only checks the socket. What a probe requests; the status must be
+    /// below 500. Set it if the server may accept connections without being able to respond.
     std::string probe_target;
 
     /// `https://user:password@host:port?key=value`; docs/guide/http.md has all keys. Throws

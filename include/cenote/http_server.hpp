@@ -60,30 +60,30 @@ handler transactional(Database& db, Work work, How... how) {
 /// Limits the server enforces regardless of client behavior. Times of more than a day, like
 /// `forever`, mean a day.
 struct limits {
-    /// The maximum number of connections. At the maximum, a new client replaces the longest-idle
-    /// connection, if idle for a second; else the connection that has been sending a request for
-    /// longest, if for two seconds; else the new client gets 503. Default: 1024. Each needs a
+    /// Default 1024. The maximum number of connections. At the maximum, a new client replaces the
+    /// longest-idle connection, if idle for a second; else the connection that has been sending a
+    /// request for longest, if for two seconds; else the new client gets 503. Each needs a
     /// descriptor, and memory for a header, a body and a response.
     std::size_t connections = 1024;
-    /// The maximum size of a request line with all fields; 431 beyond. Default: 16 KiB. Raise it
-    /// for large cookies.
+    /// Default 16 KiB. The maximum size of a request line with all fields; 431 beyond. Raise it for
+    /// large cookies.
     std::size_t header = std::size_t{16} << 10;
-    /// The maximum size of a request's body; 413 beyond. Default: 1 MiB. Bodies are held in memory.
+    /// Default 1 MiB. The maximum size of a request's body; 413 beyond. Bodies are held in memory.
     std::size_t body = std::size_t{1} << 20;
-    /// From the first byte of a request until its header is complete; then the connection is
-    /// dropped. Default: 10 s. Raise it for very slow networks.
+    /// Default 10 s. From the first byte of a request until its header is complete; then the
+    /// connection is dropped. Raise it for very slow networks.
     std::chrono::nanoseconds header_time = std::chrono::seconds{10};
-    /// From the complete header until the body is complete. Default: 30 s. Raise it with `body`.
+    /// Default 30 s. From the complete header until the body is complete. Raise it with `body`.
     std::chrono::nanoseconds body_time = std::chrono::seconds{30};
-    /// How long a client may take to read a response. Default: 30 s. Raise it for large responses.
+    /// Default 30 s. How long a client may take to read a response. Raise it for large responses.
     std::chrono::nanoseconds answer_time = std::chrono::seconds{30};
-    /// How long a connection is kept between two requests, and before the first. Default: 60 s.
+    /// Default 60 s. How long a connection is kept between two requests, and before the first.
     std::chrono::nanoseconds idle_time = std::chrono::seconds{60};
-    /// The pause after a 503, before the next request of the connection is read. Default: 250 ms.
+    /// Default 250 ms. The pause after a 503, before the next request of the connection is read.
     /// Zero lets clients that retry at once use most of the processor time.
     std::chrono::nanoseconds busy_pause = std::chrono::milliseconds{250};
-    /// While draining: how long idle connections stay open for requests that are already on their
-    /// way. Default: 500 ms. Raise it for clients with longer round trips.
+    /// Default 500 ms. While draining: how long idle connections stay open for requests that are
+    /// already on their way. Raise it for clients with longer round trips.
     std::chrono::nanoseconds last_call = std::chrono::milliseconds{500};
 };
 

@@ -12,16 +12,16 @@ namespace cenote {
 /// In URLs of PostgreSQL and MariaDB: keepalive_idle, keepalive_interval, keepalive_probes,
 /// user_timeout.
 struct keepalive_options {
-    /// Silence before the first probe. Default: 30 s; from 1 to 32767 s. Set it below the time
-    /// after which a firewall or a load balancer in between forgets idle connections.
+    /// Default 30 s; from 1 to 32767 s. Silence before the first probe. Set it below the time after
+    /// which a firewall or a load balancer in between forgets idle connections.
     std::chrono::seconds idle{30};
-    /// The time between probes. Default: 10 s; from 1 to 32767 s.
+    /// Default 10 s; from 1 to 32767 s. The time between probes.
     std::chrono::seconds interval{10};
-    /// The number of unanswered probes after which the connection is dead. Default: 3; from 1 to
-    /// 127.
+    /// Default 3; from 1 to 127. The number of unanswered probes after which the connection is
+    /// dead.
     int probes = 3;
-    /// How long sent data may stay unacknowledged before the connection is dead. Default: 30 s; 0
-    /// leaves it to the system, which takes a quarter of an hour.
+    /// Default 30 s; 0 leaves it to the system, which takes a quarter of an hour. How long sent
+    /// data may stay unacknowledged before the connection is dead.
     std::chrono::milliseconds user_timeout{30'000};
 
     bool operator==(const keepalive_options&) const = default;

@@ -85,13 +85,13 @@ struct options {
     std::uint16_t port = 3306;
     /// Required.
     std::string user;
-    /// Default: none. Never sent in clear text: a server that asks for that is refused.
+    /// Default none. Never sent in clear text: a server that asks for that is refused.
     secret password;
-    /// Returns user and password for each open, instead of `password`: for credentials that
-    /// change. Then a refused login is not final: the pool tries again with what the function
-    /// returns next. async_connector calls `async_credentials` if it is set, and otherwise
-    /// `credentials` on a work thread. Limited by the pool's open_timeout. The connector also calls
-    /// `credentials` before it stops an abandoned statement (KILL QUERY). Default: none.
+    /// Default none. Returns user and password for each open, instead of `password`: for
+    /// credentials that change. Then a refused login is not final: the pool tries again with what
+    /// the function returns next. async_connector calls `async_credentials` if it is set, and
+    /// otherwise `credentials` on a work thread. Limited by the pool's open_timeout. The connector
+    /// also calls `credentials` before it stops an abandoned statement (KILL QUERY).
     credentials_source credentials;
     std::function<boost::asio::awaitable<cenote::credentials>()> async_credentials;
     /// Required: a reset selects it again after a borrower's USE.
@@ -101,9 +101,9 @@ struct options {
 
     /// The character set of texts in both directions.
     std::string charset = "utf8mb4";
-    /// "Europe/Oslo" or "+01:00". Default: that of the server.
+    /// Default: that of the server. "Europe/Oslo" or "+01:00".
     std::string time_zone;
-    /// Modes with commas between them. Default: those of the server.
+    /// Default: those of the server. Modes with commas between them.
     std::string sql_mode;
     isolation_level isolation = isolation_level::server_default;
     /// Any other variable of the session, by its name: `{{"max_statement_time", "5"},
@@ -113,13 +113,13 @@ struct options {
     /// above, which have options of their own, nor to turn `autocommit` off.
     std::map<std::string, std::string> settings;
 
-    /// Whether connections use TLS. The server's certificate must then be valid and for `host`.
-    /// Default: off for hosts on this machine, on for all others. Under TLS, reset_mode::with_next
+    /// Default: off for hosts on this machine, on for all others. Whether connections use TLS. The
+    /// server's certificate must then be valid and for `host`. Under TLS, reset_mode::with_next
     /// becomes at_release, and async_connector opens connections on work threads.
     std::optional<bool> tls;
-    /// A file with the trusted authorities. Default: those of the system.
+    /// Default: those of the system. A file with the trusted authorities.
     std::string tls_ca;
-    /// Files with the client's certificate and its key: both or neither. Default: none. Set them if
+    /// Default none. Files with the client's certificate and its key: both or neither. Set them if
     /// the server asks clients for certificates.
     std::string tls_cert;
     std::string tls_key;
@@ -128,19 +128,19 @@ struct options {
     /// primary that was demoted; costs a query for each open and each probe.
     server_role role_of_server = server_role::any;
 
-    /// A SELECT that a probe runs, for example `SELECT 1 FROM orders LIMIT 1`. It must leave the
-    /// session unchanged; its rows do not matter. The connection is unusable if the server refuses
-    /// it. Default: none, a probe only asks for a reply.
+    /// Default none: a probe only asks for a reply. A SELECT that a probe runs, for example `SELECT
+    /// 1 FROM orders LIMIT 1`. It must leave the session unchanged; its rows do not matter. The
+    /// connection is unusable if the server refuses it.
     std::string probe;
-    /// How long an open may take, with all addresses of the host. Each address gets an equal share.
-    /// Default: 5 s.
+    /// Default 5 s. How long an open may take, with all addresses of the host. Each address gets an
+    /// equal share.
     std::chrono::milliseconds connect_timeout{5000};
-    /// How long any other operation may take; of a cursor: until the next row. Default: 30 s. A
+    /// Default 30 s. How long any other operation may take; of a cursor: until the next row. A
     /// longer operation throws exchange_timeout, and the connection is lost.
     /// connection::set_timeout() changes it for one lease.
     std::chrono::milliseconds operation_timeout{30'000};
-    /// The limit of one reply in bytes: as the server sends it, and again as the rows lie in
-    /// memory; of a cursor: of one row. Default: 64 MiB, at least 64 KiB. A longer reply throws
+    /// Default 64 MiB, at least 64 KiB. The limit of one reply in bytes: as the server sends it,
+    /// and again as the rows lie in memory; of a cursor: of one row. A longer reply throws
     /// connection_error, and the connection is lost. Raise it for large results that cannot be read
     /// with a cursor. While a reply is converted, it takes up to twice as much memory.
     std::size_t max_reply_bytes = std::size_t{64} << 20U;
@@ -148,8 +148,8 @@ struct options {
     /// How a connection notices that the server is gone.
     keepalive_options keepalive;
 
-    /// How many statements each connection keeps prepared, the most recently used ones. Default: 0,
-    /// none. Saves a round trip and the server's parsing for each run. A reset closes them, so set
+    /// Default 0, none. How many statements each connection keeps prepared, the most recently used
+    /// ones. Saves a round trip and the server's parsing for each run. A reset closes them, so set
     /// it with reset_mode::by_tracking, or for leases that run many statements. The server counts
     /// them towards max_prepared_stmt_count.
     std::size_t statement_cache = 0;

@@ -96,47 +96,47 @@ struct options {
     std::string user;
     /// Default: none, for servers that need no password.
     secret password;
-    /// Returns user and password for each open, instead of `password`: for credentials that
-    /// change. Then a refused login is not final: the pool tries again with what the function
-    /// returns next. async_connector calls `async_credentials` if it is set, and otherwise
-    /// `credentials` on a work thread. Limited by the pool's open_timeout. Default: none.
+    /// Default none. Returns user and password for each open, instead of `password`: for
+    /// credentials that change. Then a refused login is not final: the pool tries again with what
+    /// the function returns next. async_connector calls `async_credentials` if it is set, and
+    /// otherwise `credentials` on a work thread. Limited by the pool's open_timeout.
     credentials_source credentials;
     std::function<boost::asio::awaitable<cenote::credentials>()> async_credentials;
-    /// A file in the form of libpq's `~/.pgpass`, read at each open, for the password only. It must
-    /// be accessible to its owner only and have a line for the connection. `default` means
-    /// $PGPASSFILE or else `~/.pgpass`. Default: none.
+    /// Default none. A file in the form of libpq's `~/.pgpass`, read at each open, for the password
+    /// only. It must be accessible to its owner only and have a line for the connection. `default`
+    /// means $PGPASSFILE or else `~/.pgpass`.
     std::string passfile;
     /// Default: the database with the name of the user.
     std::string database;
 
-    /// Default: `off` for hosts on this machine, `verify_full` for all others. Set it for a server
+    /// Default `off` for hosts on this machine, `verify_full` for all others. Set it for a server
     /// whose certificate does not have its name, or to use TLS on this machine, too.
     std::optional<tls_mode> tls;
-    /// A file with the trusted authorities. Default: those of the system.
+    /// Default: those of the system. A file with the trusted authorities.
     std::string ca_file;
-    /// Files with the client's certificate and its key: both or neither. Default: none. Set them if
+    /// Default none. Files with the client's certificate and its key: both or neither. Set them if
     /// the server asks clients for certificates.
     std::string certificate_file;
     std::string key_file;
-    /// Default: `prefer`. Set `require` to refuse a server that cannot prove that no attacker
-    /// relays the login; it needs TLS and a SCRAM password.
+    /// Default `prefer`. Set `require` to refuse a server that cannot prove that no attacker relays
+    /// the login; it needs TLS and a SCRAM password.
     postgres::channel_binding channel_binding = postgres::channel_binding::prefer;
 
     /// Default: any. Set it if `hosts` are a primary and its standbys. Anything except for `any`
     /// and `prefer_standby` makes a probe ask the server for its role.
     server_role role_of_server = server_role::any;
-    /// A statement that a probe runs, for example `SELECT 1 FROM orders LIMIT 1`. It must leave the
-    /// session unchanged; its rows do not matter. The connection is unusable if the server refuses
-    /// it. Default: none, a probe only asks for a reply.
+    /// Default none: a probe only asks for a reply. A statement that a probe runs, for example
+    /// `SELECT 1 FROM orders LIMIT 1`. It must leave the session unchanged; its rows do not matter.
+    /// The connection is unusable if the server refuses it.
     std::string probe;
-    /// How long an open may take, with all its attempts. Default: 5 s.
+    /// Default 5 s. How long an open may take, with all its attempts.
     std::chrono::milliseconds connect_timeout{5000};
-    /// How long an operation may take, from the request to the last byte of the reply; of a cursor:
-    /// to the next row. Default: 30 s. A longer operation throws exchange_timeout, and the
+    /// Default 30 s. How long an operation may take, from the request to the last byte of the
+    /// reply; of a cursor: to the next row. A longer operation throws exchange_timeout, and the
     /// connection is lost. connection::set_timeout() changes it for one lease.
     std::chrono::milliseconds operation_timeout{30'000};
-    /// The limit of one reply in bytes: as the server sends it, with all notices, and again as the
-    /// rows lie in memory; of a cursor: of one row. Default: 64 MiB, at least 64 KiB. A longer
+    /// Default 64 MiB, at least 64 KiB. The limit of one reply in bytes: as the server sends it,
+    /// with all notices, and again as the rows lie in memory; of a cursor: of one row. A longer
     /// reply throws connection_error, and the connection is lost. Raise it for large results that
     /// cannot be read with a cursor. While a reply is converted, it takes up to twice as much
     /// memory.
@@ -149,7 +149,7 @@ struct options {
     std::string application_name = "cenote";
     /// Default: that of the server.
     std::string search_path;
-    /// The role with which statements run. Default: the user.
+    /// Default: the user. The role with which statements run.
     std::string role;
     /// Default: that of the server.
     std::string timezone;
@@ -163,8 +163,8 @@ struct options {
     /// How a connection notices that the server is gone.
     keepalive_options keepalive;
 
-    /// How many statements each connection keeps prepared, the most recently used ones, from their
-    /// second run on. Default: 0, none. Set it if a few statements make up most of the work: saves
+    /// Default 0, none. How many statements each connection keeps prepared, the most recently used
+    /// ones, from their second run on. Set it if a few statements make up most of the work: saves
     /// the server parsing and planning. Costs memory on the server for each connection, and a more
     /// expensive reset. Disabled automatically behind PgBouncer, which does not support it.
     ///

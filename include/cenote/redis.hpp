@@ -252,28 +252,28 @@ struct options {
         off,        ///< An attacker on the network can read and change everything.
     };
 
-    /// A name, an address, or the path of a Unix socket (with its slash). Default: this machine.
+    /// Default: this machine. A name, an address, or the path of a Unix socket (with its slash).
     std::string host = "127.0.0.1";
     std::uint16_t port = 6379;
     /// Default: the server's default user.
     std::string user;
-    /// Default: none. The connection then sends no AUTH, unless there is a user.
+    /// Default none. The connection then sends no AUTH, unless there is a user.
     secret password;
     /// The number of the database. A reset selects it again after a borrower's SELECT.
     int database = 0;
-    /// The name that CLIENT LIST shows. Default: none.
+    /// Default none. The name that CLIENT LIST shows.
     std::string client_name;
     /// Default: automatic.
     protection use_tls = protection::automatic;
     tls_options tls;
-    /// How long an open may take: connecting, TLS and login together. Default: 5 s.
+    /// Default 5 s. How long an open may take: connecting, TLS and login together.
     std::chrono::milliseconds connect_timeout{5'000};
-    /// How long each exchange may take. Default: 30 s. A longer one throws exchange_timeout, and
-    /// the connection is lost. connection::set_timeout() changes it for one lease. Give commands
-    /// that wait on the server (BLPOP) a shorter time limit than this.
+    /// Default 30 s. How long each exchange may take. A longer one throws exchange_timeout, and the
+    /// connection is lost. connection::set_timeout() changes it for one lease. Give commands that
+    /// wait on the server (BLPOP) a shorter time limit than this.
     std::chrono::milliseconds operation_timeout{30'000};
-    /// The memory that one reply may take, in bytes. Default: 64 MiB, at least 1 KiB. A longer
-    /// reply throws connection_error, and the connection is lost. Raise it for large values.
+    /// Default 64 MiB, at least 1 KiB. The memory that one reply may take, in bytes. A longer reply
+    /// throws connection_error, and the connection is lost. Raise it for large values.
     std::size_t max_reply = std::size_t{64} << 20U;
 
     /// `redis://user:password@host:port/database?key=value`, or `rediss:` for TLS. Keys: tls,

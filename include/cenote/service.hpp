@@ -94,11 +94,11 @@ answer answering(Work&& work) {
 
 /// How a pool affects the health of a service.
 struct watch_options {
-    /// How many resources must be open for the service to be ready. Default: 0; the first requests
-    /// may wait for an open. Set it to the larger of the pool's `min_size` and `min_idle`: a larger
+    /// Default 0; the first requests may wait for an open. How many resources must be open for the
+    /// service to be ready. Set it to the larger of the pool's `min_size` and `min_idle`: a larger
     /// value may never be reached.
     std::size_t minimum = 0;
-    /// Whether the service is down when the pool is. Default: true. Set false for a pool whose
+    /// Default true. Whether the service is down when the pool is. Set false for a pool whose
     /// failure requests can survive, such as a cache; reports still show its state.
     bool vital = true;
 };

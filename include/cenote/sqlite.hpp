@@ -44,32 +44,33 @@ struct options {
     /// Required: the path of the file, or a name for open_mode::memory.
     std::string path;
     open_mode mode = open_mode::create;
-    /// How long a statement waits for another connection's lock, within operation_timeout. Default:
-    /// 5 s. After that it throws statement_error (SQLITE_BUSY). Raise it if writes take long.
+    /// Default 5 s. How long a statement waits for another connection's lock, within
+    /// operation_timeout. After that it throws statement_error (SQLITE_BUSY). Raise it if writes
+    /// take long.
     std::chrono::milliseconds busy_timeout{5000};
-    /// How long a statement may take; of a cursor: until the next row. Default: 30 s. A longer
+    /// Default 30 s. How long a statement may take; of a cursor: until the next row. A longer
     /// statement throws statement_error (SQLITE_INTERRUPT); the connection remains usable.
     /// connection::set_timeout() changes it for one lease.
     std::chrono::milliseconds operation_timeout{30'000};
-    /// The memory that the rows of one statement may take, in bytes; a cursor has no limit.
-    /// Default: 64 MiB. More rows throw statement_error: the connection remains usable, and what
-    /// the statement has changed remains changed. Raise it for large results that cannot be read
-    /// with a cursor.
+    /// Default 64 MiB. The memory that the rows of one statement may take, in bytes; a cursor has
+    /// no limit. More rows throw statement_error: the connection remains usable, and what the
+    /// statement has changed remains changed. Raise it for large results that cannot be read with a
+    /// cursor.
     std::size_t max_reply_bytes = std::size_t{64} << 20U;
     /// Whether foreign keys are enforced. SQLite's own default is off.
     bool foreign_keys = true;
-    /// "wal", "delete", "truncate", "persist", "memory" or "off"; empty: as the file has it.
-    /// Default: "wal", with which readers and one writer work at the same time. Choose another one
-    /// for files on network file systems, which WAL does not support.
+    /// Default "wal", with which readers and one writer work at the same time. "wal", "delete",
+    /// "truncate", "persist", "memory" or "off"; empty: as the file has it. Choose another one for
+    /// files on network file systems, which WAL does not support.
     std::string journal_mode = "wal";
-    /// "off", "normal", "full" or "extra". Default: SQLite's. "normal" makes commits faster; with
+    /// Default: SQLite's. "off", "normal", "full" or "extra". "normal" makes commits faster; with
     /// "wal" a power failure may then undo the last ones, but never damages the file.
     std::string synchronous;
-    /// As PRAGMA cache_size: pages, or kibibytes with a minus sign. Default: SQLite's. Each
+    /// Default: SQLite's. As PRAGMA cache_size: pages, or kibibytes with a minus sign. Each
     /// connection has a cache of its own.
     std::optional<std::int64_t> cache_size;
-    /// How many statements each connection keeps compiled, the most recently used ones. Default: 0,
-    /// none. Saves compiling them for each run; costs their memory.
+    /// Default 0, none. How many statements each connection keeps compiled, the most recently used
+    /// ones. Saves compiling them for each run; costs their memory.
     std::size_t statement_cache = 0;
     /// Called once for each new connection: registers functions and collations, sets further
     /// pragmas. A reset returns to the pragmas that it has set. The open fails with what it throws.

@@ -68,12 +68,12 @@ struct unit_hooks {
     /// because no rollback follows.
     Hook probe = {};
 
-    /// What an exception of pool::with or of `make` means. Default: a unit with `broken` is kept
-    /// unless it is broken, and a unit without it is discarded. A unit that is kept is cleared in
-    /// any case.
+    /// Default: a unit with `broken` is kept unless it is broken, and a unit without it is
+    /// discarded. What an exception of pool::with or of `make` means. A unit that is kept is
+    /// cleared in any case.
     std::function<verdict(const std::exception_ptr&)> classify = {};
 
-    /// What an exception of `make` means (see connector.hpp). Default: `classify`.
+    /// Default `classify`. What an exception of `make` means (see connector.hpp).
     std::function<verdict(const std::exception_ptr&)> classify_open = {};
 };
 
