@@ -20,7 +20,13 @@
 namespace cenote {
 
 /// The lease that a coroutine of Asio gets from co_acquire. Asio cannot throw the pool's exceptions
-/// out of an await expression, so the first move of this object throws if there is no lease.
+/// out of an await expression, so the first move of this object throws if there is no lease. That
+/// move is part of the usual forms:
+///
+///     auto conn = co_await pool.co_acquire();
+///     cenote::lease<session> next = co_await pool.co_acquire({.timeout = 50ms});
+///
+/// After that it is a lease<T> like any other.
 template <class T>
 class acquired : public lease<T> {
 public:
@@ -43,6 +49,19 @@ private:
 
     awaited<T>* from_ = nullptr;
 };
+
+// The async_ members of pool, as documented in pool.hpp. They have in common:
+//
+// - They accept any completion token: use_awaitable, use_future, deferred, a handler.
+// - The handler runs through its associated executor and allocator, and never inside the call that
+//   starts the operation. With use_awaitable a ready resource is granted without a pass through the
+//   executor's queue.
+// - The handler's cancellation slot ends the wait with `canceled`. Terminal, partial and total
+//   cancellation are equal here, because a wait has changed nothing.
+// - The destructor of the pool refuses waiters with `closed`. Make the pool after its io_context,
+//   so that the pool ends first: its threads post to the loop.
+// - A hand-over allocates nothing if the handler's executor belongs to an io_context. A post to
+//   another executor may allocate; if that fails, the process ends.
 
 template <class T>
 template <class Token, class Header>

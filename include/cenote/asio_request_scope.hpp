@@ -49,7 +49,9 @@ boost::asio::awaitable<Result> run(
 
 }  // namespace scope_detail
 
-/// See request_scope. The handler runs on its associated executor, which also runs the acquire.
+/// See request_scope. The handler runs on its associated executor, which also runs the acquire. The
+/// scope, and the pool behind it, must live until the handler was called. Throws and refuses like
+/// pool::async_acquire; the handler of a token gets the exception as a std::exception_ptr.
 template <class T>
 template <class Token>
 auto request_scope<T>::async_get(Token&& token, std::source_location at) {
@@ -71,6 +73,9 @@ auto request_scope<T>::async_get(Token&& token, std::source_location at) {
 /// function, with the same result. `work` is copied or moved, and destroyed after its coroutine.
 ///
 ///     co_await cenote::async_with_scope(pool, work);
+///
+/// The lease ends when the coroutine of `work` has ended, also if it was canceled or destroyed. An
+/// exception of `work` goes to the scope's failed() first.
 ///
 /// With g++ 12 pass a named function object, or one that captures by reference only: that compiler
 /// destroys the captures of a temporary lambda twice. Others do not compile.

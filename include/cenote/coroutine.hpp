@@ -19,6 +19,9 @@ namespace cenote {
 /// handle, and that resumes the handle on any thread, at any later time. It must not throw. If a
 /// coroutine can be destroyed after its handle was passed and before it resumes, the resumer must
 /// have `retract(handle)`, which forgets the handle.
+///
+/// The usual resumer puts the handle into the queue of an event loop. It is called on the thread
+/// that ends the wait, often one that releases a resource, so it must be quick and thread-safe.
 template <class R>
 concept resumer = std::copy_constructible<R> && std::invocable<R&, std::coroutine_handle<>>;
 

@@ -43,7 +43,8 @@ public:
     lease& operator=(const lease&) = delete;
     ~lease() { give_back(); }
 
-    /// Whether the lease has a resource.
+    /// Whether the lease has a resource: false after it was moved from or ended, and if an acquire
+    /// with an error code, or try_acquire, got none.
     explicit operator bool() const noexcept { return resource_ != nullptr; }
 
     /// The resource. Requires that the lease is not empty.
@@ -65,7 +66,7 @@ public:
     }
 
     /// Ends the lease and has the pool close the resource. For a connection that is broken or in an
-    /// unknown state.
+    /// unknown state. The pool opens another one if it needs one.
     void discard() noexcept {
         if (resource_ == nullptr) return;
         resource_->state = detail::condition::discard;

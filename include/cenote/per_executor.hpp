@@ -83,10 +83,11 @@ public:
         }
     }
 
-    /// The number of shards.
+    /// The number of shards: the number of loops.
     std::size_t size() const noexcept { return shards_.size(); }
 
-    /// The shard of an executor or execution context.
+    /// The shard of an executor or execution context. It is a pool like any other: call it for what
+    /// concerns one loop. Throws std::invalid_argument if no shard belongs to it.
     template <class Where>
     pool<T>& on(const Where& where) {
         const auto* context = detail::context_of(where);
@@ -95,7 +96,9 @@ public:
         throw std::invalid_argument("cenote: no shard for this executor");
     }
 
-    /// The forms of pool::async_acquire, in the shard of the handler's executor.
+    /// The forms of pool::async_acquire, in the shard of the handler's executor: with use_awaitable
+    /// that is the executor of the coroutine. Throws std::invalid_argument if no shard belongs to
+    /// that executor; with use_awaitable, when the result is awaited.
     template <class Token>
     auto async_acquire(Token&& token, std::source_location at = std::source_location::current()) {
         return acquire(first().gate_->request_of(at), std::forward<Token>(token));
@@ -125,13 +128,14 @@ public:
         return sum;
     }
 
-    /// pool::retire_all() in all shards.
+    /// pool::retire_all() in all shards, each at its own speed (`opening_max` applies to a shard).
     void retire_all() {
         for (shard& s : shards_) s.resources->retire_all();
     }
 
-    /// `max` is split evenly. Throws what pool::resize throws; if memory runs out, some shards may
-    /// have changed.
+    /// pool::resize() in all shards: `max` is split evenly. Throws what pool::resize throws, also
+    /// if `max` is smaller than the number of loops. An invalid value changes nothing; if memory
+    /// runs out, some shards may have changed.
     void resize(std::size_t max) {
         std::size_t count = shards_.size();
         if (max < count) throw too_few(max);
@@ -142,7 +146,9 @@ public:
         for (std::size_t i = 0; i < count; ++i) shards_[i].resources->resize(part(max, i, count));
     }
 
-    /// Calls `make()` for each shard, which must return a new strategy at each call.
+    /// pool::set_breaker() in all shards. Calls `make()` for each shard, which must return a new
+    /// strategy at each call: a strategy belongs to one pool. So the circuits of the shards open
+    /// and close one by one.
     template <class Make>
     void set_breakers(Make&& make) {
         for (shard& s : shards_) s.resources->set_breaker(make());
@@ -156,7 +162,7 @@ public:
         for (shard& s : shards_) s.resources->resume();
     }
 
-    /// Longest-held first.
+    /// The leases of all shards, longest-held first. For diagnosis, like pool::leases().
     std::vector<lease_info> leases() const {
         std::vector<lease_info> all;
         for (const shard& s : shards_) {
@@ -167,7 +173,7 @@ public:
         return all;
     }
 
-    /// One for each shard, in the order of the loops.
+    /// A handle for each shard, in the order of the loops, for dashboards and metrics.
     std::vector<pool_control> controls() const {
         std::vector<pool_control> all;
         all.reserve(shards_.size());
@@ -180,7 +186,8 @@ public:
         for (shard& s : shards_) s.resources->suspect_all();
     }
 
-    /// Each shard gets a copy. Throws before any shard has changed.
+    /// pool::replace_connector() in all shards; each gets a copy. Throws before any shard has
+    /// changed.
     template <class C>
     void replace_connector(const C& connector) {
         std::vector<std::unique_ptr<detail::any_connector>> copies;

@@ -13,12 +13,18 @@ namespace cenote {
 
 /// Refers to a pool of any type; see pool::control(). The pool must outlive it. Each member does
 /// what the member of `pool` with the same name does, and throws the same exceptions. It cannot
-/// acquire.
+/// acquire: that needs the type of the resource. Copies are cheap and refer to the same pool.
+///
+///     std::vector<cenote::pool_control> watched{orders.control(), sessions.control()};
+///     for (const cenote::pool_control& pool : watched)
+///         if (pool.stats().waiting > 100) alert(pool.name());
 ///
 /// Thread safety: all members may be called from any thread at any time.
 class pool_control {
 public:
-    /// As the members of pool with these names. They only look.
+    /// As the members of pool with these names. They change nothing. stats() normally takes no
+    /// lock and suits a scrape each second; slots() and leases() scan all slots under the lock of
+    /// the pool and are for diagnosis.
     const std::string& name() const noexcept { return gate_->name(); }
     options settings() const { return gate_->settings(); }
     bool closed() const noexcept { return gate_->closed(); }
@@ -28,7 +34,9 @@ public:
     std::vector<lease_info> leases() const { return gate_->leases(); }
     std::chrono::nanoseconds retry_after() const { return gate_->retry_after(); }
 
-    /// As the members of pool with these names. They act on the pool.
+    /// As the members of pool with these names. They act on the pool at once and wait for nothing:
+    /// resources are closed, opened and probed later, by the threads or the executor of the pool.
+    /// They are const because they change the pool and not this handle.
     void retire_all() const { gate_->retire_all(); }
     void suspect_all() const noexcept { gate_->suspect_all(); }
     void resize(std::size_t max) const { gate_->resize(max); }

@@ -114,6 +114,18 @@ task co_acquire(cenote::pool<session>& pool, std::stop_token token) {
     auto next = co_await pool.co_acquire({.timeout = 50ms, .stop = token}).resumed_by(my_loop);
 }
 
+boost::asio::awaitable<void> co_acquire_with_asio(cenote::pool<session>& pool) {
+    auto conn = co_await pool.co_acquire();
+    cenote::lease<session> next = co_await pool.co_acquire({.timeout = 50ms});
+}
+
+void alert(const std::string& name);
+void control(cenote::pool<session>& orders, cenote::pool<int>& sessions) {
+    std::vector<cenote::pool_control> watched{orders.control(), sessions.control()};
+    for (const cenote::pool_control& pool : watched)
+        if (pool.stats().waiting > 100) alert(pool.name());
+}
+
 auto all_limits_off() {
     return
     cenote::options{.idle_timeout = cenote::forever, .max_uses = cenote::forever}
