@@ -1,4 +1,4 @@
-// Borrowers that are coroutines, and what the keeper does for them (shell/await.cpp).
+// Borrowers that are coroutines, and what the keeper does for them (src/shell/acquire_async.cpp).
 //
 // A coroutine uses what it was granted only when its executor resumes it. Until then no other
 // borrower gets the resource, a cancel comes too late, and if the coroutine is destroyed the lease
