@@ -3,10 +3,10 @@
 
 usage: tidy.py [ROOT]      (ROOT: the repository, by default the one this file lies in)
 
-Rules that a reader needs and a compiler does not know: sizes, which room may include which, what
-the pure rooms must not touch, that every file is listed where a newcomer looks for it, plain
-words. Only the standard library, so that it runs anywhere. tidy_test.py proves that each rule
-fires.
+Rules that a reader needs and a compiler does not know: sizes, which room may include which (and
+that the documents agree), what the pure rooms must not touch, that every file is listed where a
+newcomer looks for it, plain words. Only the standard library, so that it runs anywhere.
+tidy_test.py proves that each rule fires.
 """
 
 import re
@@ -48,9 +48,10 @@ READ_FOLDERS = ("include", "src", "tools", "bench", "examples", "web", "docs", "
 READ_SUFFIXES = CPP_SUFFIXES + (".h", ".c", ".py", ".go", ".rs", ".java", ".js", ".html", ".css",
                                 ".md", ".txt", ".cmake", ".in", "")
 
-# Who may include whom. A room is the folder below src, or the folder at the top; the public
-# headers are six: the vocabulary of all rooms, what needs Boost.Asio, what needs spdlog,
-# what is about servers, what is for services, and the rest.
+# Who may include whom; ARCHITECTURE.md and the README.md of each room must agree. A room is the
+# folder below src, or the folder at the top. The public headers are six groups: the vocabulary of
+# all rooms, what needs Boost.Asio, what needs spdlog, what is about servers, what is for services,
+# and the rest, which is about the pool.
 VOCABULARY = ("breaker.hpp", "options.hpp", "error.hpp", "stats.hpp", "event.hpp", "secret.hpp")
 ASIO = ("asio.hpp", "asio_connector.hpp", "asio_unit_of_work.hpp", "per_executor.hpp",
         "detail/asio_wait.hpp", "detail/async_connector.hpp", "detail/per_executor.hpp")
@@ -64,23 +65,23 @@ SERVER = ("credentials.hpp", "database.hpp", "detail/database.hpp", "http.hpp", 
           "sql_connection.hpp", "sqlite.hpp", "tls.hpp", "url.hpp")
 MAY_INCLUDE = {
     "vocabulary": {"vocabulary"},
-    "public": {"public", "vocabulary"},
-    "asio": {"asio", "public", "vocabulary"},
-    "spdlog": {"spdlog", "public", "vocabulary"},
-    "watch": {"watch", "spdlog", "public", "vocabulary"},
-    "server": {"server", "asio", "public", "vocabulary"},
-    "connector": {"connector", "server", "asio", "public", "vocabulary"},
-    "database": {"database", "server", "asio", "public", "vocabulary"},
-    "service": {"service", "server", "asio", "public", "vocabulary"},
-    "http_server": {"http_server", "service", "server", "asio", "public", "vocabulary"},
+    "pool": {"pool", "vocabulary"},
+    "asio": {"asio", "pool", "vocabulary"},
+    "spdlog": {"spdlog", "pool", "vocabulary"},
+    "watch": {"watch", "spdlog", "pool", "vocabulary"},
+    "server": {"server", "asio", "pool", "vocabulary"},
+    "connector": {"connector", "server", "asio", "pool", "vocabulary"},
+    "database": {"database", "server", "asio", "pool", "vocabulary"},
+    "service": {"service", "server", "asio", "pool", "vocabulary"},
+    "http_server": {"http_server", "service", "server", "asio", "pool", "vocabulary"},
     "core": {"core", "vocabulary"},
     "sim": {"sim", "core", "vocabulary"},
-    "shell": {"shell", "core", "vocabulary", "public"},
-    "shell_asio": {"shell_asio", "shell", "core", "vocabulary", "public", "asio"},
-    "c": {"c", "public", "vocabulary"},
-    "examples": {"examples", "service", "server", "asio", "spdlog", "public", "vocabulary"},
-    "bench": {"bench", "core", "server", "asio", "public", "vocabulary", "support"},
-    "tools": {"tools", "examples", "service", "sim", "server", "asio", "public", "vocabulary"},
+    "shell": {"shell", "core", "vocabulary", "pool"},
+    "shell_asio": {"shell_asio", "shell", "core", "vocabulary", "pool", "asio"},
+    "c": {"c", "pool", "vocabulary"},
+    "examples": {"examples", "service", "server", "asio", "spdlog", "pool", "vocabulary"},
+    "bench": {"bench", "core", "server", "asio", "pool", "vocabulary", "support"},
+    "tools": {"tools", "examples", "service", "sim", "server", "asio", "pool", "vocabulary"},
 }
 # A third party is named in as few rooms as possible; so is the operating system.
 THIRD_PARTY = {
@@ -99,6 +100,9 @@ THIRD_PARTY = {
                  "soci/", "curl/", "CLI/"),
     "tools": ("CLI/", "boost/asio/", "boost/json", "boost/system/", "openssl/", "libpq-fe.h"),
 }
+# In the documents a group of headers stands for all that its headers may include.
+HEADER_GROUPS = {"vocabulary", "pool", "asio", "spdlog", "server", "service"}
+INCLUDE_TABLES = ("ARCHITECTURE.md", "include/cenote/README.md")
 PLATFORM_ROOMS = {"shell", "connector", "watch", "c", "tools", "bench"}
 
 # Rooms where the same calls must always give the same answers: a replay needs that.
@@ -225,6 +229,7 @@ class Tidy:
                 self.check_includes(path, text)
         self.check_cmake_lists_sources()
         self.check_architecture()
+        self.check_include_documents()
         self.check_maps()
         self.check_habits()
         return self.findings
@@ -253,7 +258,7 @@ class Tidy:
                                   ("service", SERVICE), ("vocabulary", VOCABULARY)):
                 if header in headers:
                     return room
-            return "public"
+            return "pool"
         if parts[:2] == ("src", "shell") and parts[2:] in [(name,) for name in SHELL_ASIO]:
             return "shell_asio"
         room = parts[1] if parts[0] == "src" else parts[0]
@@ -338,6 +343,49 @@ class Tidy:
             if target.is_file() and target.is_relative_to(self.root.resolve()):
                 return self.root / target.relative_to(self.root.resolve())
         return None
+
+    def check_include_documents(self):
+        """Tables with a column `includes`, and `May include:` on a page, agree with MAY_INCLUDE."""
+        described = {"shell_asio"}  # in the row of the shell
+        for page in [self.root / name for name in INCLUDE_TABLES]:
+            column = None
+            for number, line in enumerate(page.read_text(encoding="utf-8").splitlines()
+                                          if page.is_file() else [], 1):
+                cells = [cell.strip() for cell in line.split("|")[1:-1]]
+                if column is None and "includes" in cells:
+                    column = cells.index("includes")
+                elif not cells:
+                    column = None
+                elif column is not None and (room := self.room_named(cells[0])):
+                    described.add(room)
+                    self.check_described(page, number, room, cells[column])
+        for room in {self.room(path) for path in self.sources(CPP_FOLDERS)}:
+            if room in MAY_INCLUDE and room not in described:
+                self.report(self.root / "ARCHITECTURE.md", 1, f"no row for the room '{room}'")
+        pages = [path for folder in MAPPED_FOLDERS
+                 for path in sorted(self.root.glob(f"{folder}/**/README.md"))]
+        for page in pages:
+            text = page.read_text(encoding="utf-8")
+            parts = page.relative_to(self.root).parts
+            room = parts[1] if parts[0] == "src" else parts[0]
+            if room in MAY_INCLUDE and (match := re.search(r"May include:([^;.]*)", text)):
+                self.check_described(page, line_of(text, match.start()), room, match[1])
+
+    @staticmethod
+    def room_named(cell):
+        """The room whose row begins with this cell, or None."""
+        name = re.match(r"\[?`?(?:src/)?([a-z_]+)", cell)
+        return name[1] if name and name[1] in MAY_INCLUDE else None
+
+    def check_described(self, page, line, room, text):
+        included = set(re.findall(r"[a-z_]+", text.split(";")[0].replace("no other room", "")))
+        included -= {"headers", "and"}
+        for group in included & HEADER_GROUPS:
+            included |= MAY_INCLUDE[group]
+        right = MAY_INCLUDE[room] - {room}
+        if included - {room} != right:
+            self.report(page, line, f"'{room}' may include {', '.join(sorted(right)) or 'nothing'} "
+                                    "by tidy.py")
 
     def check_cmake_lists_sources(self):
         lists = self.root / "src" / "CMakeLists.txt"

@@ -10,12 +10,29 @@ import tidy
 OPENING = "// Exists so that the rules have something to look at.\n"
 HEADER = OPENING + "#pragma once\n"
 
+ROOMS = """
+| room | what it does | includes | third party |
+|---|---|---|---|
+| [`src/core`](src/core/README.md) | decides | vocabulary | – |
+| [`src/sim`](src/sim/README.md) | simulates | core, vocabulary | – |
+| [`src/shell`](src/shell/README.md) | locks | core, pool headers; its Asio files: asio | Linux |
+| [`tools`](tools/README.md) | shows | examples, sim, service headers | CLI11 |
+| [`bench`](bench/README.md) | measures | core, support and server headers | – |
+| `tests` | mirrors | any | GoogleTest |
+"""
+GROUPS = """
+| group | includes |
+|---|---|
+| vocabulary: `error.hpp` | no other room |
+| pool: the others | vocabulary |
+"""
+
 TIDY_REPOSITORY = {
     "Makefile": "all:\n",
-    "ARCHITECTURE.md": "The idea in six sentences.\n",
-    "include/cenote/README.md": "pool.hpp and error.hpp are public.\n",
+    "ARCHITECTURE.md": "The idea in six sentences.\n" + ROOMS,
+    "include/cenote/README.md": "pool.hpp and error.hpp are public.\n" + GROUPS,
     "src/README.md": "`machine.{hpp,cpp}` decides, keeper.cpp locks.\n",
-    "src/sim/README.md": "world.hpp simulates.\n",
+    "src/sim/README.md": "world.hpp simulates. May include: core, vocabulary; no clock.\n",
     "tools/README.md": "demo.cpp shows.\n",
     "bench/README.md": "bench.cpp measures.\n",
     "src/CMakeLists.txt": "add_library(cenote core/machine.cpp\n  shell/keeper.cpp)\n",
@@ -160,10 +177,27 @@ class TidyTest(unittest.TestCase):
                           "src/shell/keeper.cpp:1", "src/CMakeLists.txt")
 
     def test_architecture_is_short(self):
-        self.assert_fires({"ARCHITECTURE.md": None}, "ARCHITECTURE.md:1", "missing")
-        self.assert_fires({"ARCHITECTURE.md": "a line\n" * 151}, "ARCHITECTURE.md:151",
-                          "151 lines")
-        self.assertEqual(self.findings({"ARCHITECTURE.md": "a line\n" * 150}), [])
+        self.assertIn("ARCHITECTURE.md:1: missing: it is where a newcomer begins",
+                      self.findings({"ARCHITECTURE.md": None}))
+        fill = 150 - ROOMS.count("\n")
+        self.assert_fires({"ARCHITECTURE.md": "a line\n" * (fill + 1) + ROOMS},
+                          "ARCHITECTURE.md:151", "151 lines")
+        self.assertEqual(self.findings({"ARCHITECTURE.md": "a line\n" * fill + ROOMS}), [])
+
+    def test_documents_say_who_may_include_whom(self):
+        for name, text, right, wrong in (
+                ("ARCHITECTURE.md", ROOMS, "| core, vocabulary |", "| core |"),
+                ("ARCHITECTURE.md", ROOMS, "| core, pool headers;", "| core, asio headers;"),
+                ("include/cenote/README.md", TIDY_REPOSITORY["include/cenote/README.md"],
+                 "others | vocabulary", "others | vocabulary, asio"),
+                ("src/sim/README.md", TIDY_REPOSITORY["src/sim/README.md"],
+                 "core, vocabulary;", "core, shell;")):
+            findings = self.findings({name: text.replace(right, wrong)})
+            self.assertEqual(len(findings), 1, findings)
+            self.assertIn("by tidy.py", findings[0])
+        row = next(line for line in ROOMS.splitlines() if "simulates" in line)
+        self.assert_fires({"ARCHITECTURE.md": ROOMS.replace(row + "\n", "")}, "ARCHITECTURE.md:1",
+                          "no row for the room 'sim'")
 
     def test_maps_name_every_file(self):
         page = TIDY_REPOSITORY["src/README.md"]
