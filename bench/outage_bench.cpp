@@ -83,7 +83,7 @@ measured deadlines(const way& how) {
     });
 }
 
-/// The same waits without a pool, for comparison.
+/// Waits as long as the acquires, without a pool, for comparison.
 measured sleeping_threads() {
     return latest([](instant began) { std::this_thread::sleep_until(began + acquire_timeout); });
 }

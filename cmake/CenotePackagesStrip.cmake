@@ -1,5 +1,5 @@
 # Run by cpack on the files of all packages: strips binaries, compresses manual pages and
-# changelogs, and lets all read the folders whatever the umask is.
+# changelogs, and lets all read the folders, with any umask.
 function(run)
   execute_process(COMMAND ${ARGV} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()

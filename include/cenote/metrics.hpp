@@ -68,8 +68,8 @@ public:
 
     /// All pools in Prometheus's text format. Names begin with cenote_pool_.
     std::string prometheus() const;
-    /// The same format, with the names of OpenTelemetry's semantic conventions as Prometheus writes
-    /// them: db_client_connection_…. Contains only what the conventions define.
+    /// Prometheus's text format with the names of OpenTelemetry's semantic conventions, as
+    /// Prometheus writes them: db_client_connection_…. Contains only what the conventions define.
     std::string open_telemetry() const;
     /// All stats as JSON: an object per pool, by name, with every bucket of its histograms.
     std::string json() const;

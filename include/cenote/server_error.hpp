@@ -69,9 +69,9 @@ public:
 
 /// The server has certainly not executed the statement, which was the first of its lease: the reset
 /// of the session in front of it has failed, or was not confirmed before the connection was lost.
-/// The connection is unusable; run the statement again on another connection, whatever it is. Limit
-/// the number of tries: a statement that exceeds the server's limit of a message may end every
-/// connection in this way.
+/// The connection is unusable. Any statement may run again, on another connection. Limit the number
+/// of tries: a statement that exceeds the server's limit of a message may end every connection in
+/// this way.
 class statement_not_run : public connection_error {
 public:
     using connection_error::connection_error;

@@ -28,7 +28,7 @@ public:
 ///
 /// The parser is strict. A character with a meaning in URLs must be percent-encoded where it is
 /// meant as text: `%40` for an '@' in a password, `%2F` for a '/'. It refuses zero bytes,
-/// fragments, a key that appears twice, and whatever exceeds the limits below. A host that begins
+/// fragments, a key that appears twice, and all that exceeds the limits below. A host that begins
 /// with a slash (percent-encoded: `%2Frun%2Fdb.sock`) is the path of a Unix socket.
 struct url {
     /// The longest URL, in bytes.

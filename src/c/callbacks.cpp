@@ -14,7 +14,7 @@ namespace cenote::c {
 
 namespace {
 
-// The same numbers on both sides.
+// Enumerators have equal numbers in C and C++.
 static_assert(static_cast<int>(event_kind::opened) == CENOTE_EVENT_OPENED);
 static_assert(static_cast<int>(event_kind::open_failed) == CENOTE_EVENT_OPEN_FAILED);
 static_assert(static_cast<int>(event_kind::acquired) == CENOTE_EVENT_ACQUIRED);

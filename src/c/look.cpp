@@ -19,7 +19,7 @@ static_assert(histogram::bucket_count == CENOTE_BUCKETS);
 static_assert(cenote::retire_reason_count <= CENOTE_REASONS_MAX);
 static_assert(cenote::errc_count <= CENOTE_REASONS_MAX);
 
-// The same numbers on both sides.
+// Enumerators have equal numbers in C and C++.
 static_assert(static_cast<int>(cenote::pool_state::closed) == CENOTE_POOL_CLOSED);
 static_assert(static_cast<int>(cenote::pool_state::paused) == CENOTE_PAUSED);
 static_assert(static_cast<int>(cenote::breaker_state::inactive) == CENOTE_INACTIVE);

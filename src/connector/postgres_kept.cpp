@@ -147,7 +147,7 @@ fitness fitness_of(std::string_view text, std::span<const sql::parameter> parame
 
 namespace {
 
-/// The same text with bytes in place of text is another statement to the server.
+/// To the server, a text with bytes as a parameter is another statement than with text.
 std::string key_with_types(std::string_view text, std::span<const sql::parameter> parameters) {
     std::string key(text);
     key.push_back('\0');

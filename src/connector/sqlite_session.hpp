@@ -160,7 +160,7 @@ private:
     // Of the operation, from note_begun() on.
     connector_detail::instant until_ = connector_detail::instant::max();
     connector_detail::instant lock_until_ = connector_detail::instant::max();
-    // The same while SQLite is running; never in between.
+    // Copies of both while SQLite is running; max() in between.
     connector_detail::instant deadline_ = connector_detail::instant::max();
     connector_detail::instant lock_deadline_ = connector_detail::instant::max();
     std::atomic<bool> stopped_{false};

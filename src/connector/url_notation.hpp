@@ -56,11 +56,11 @@ std::uint16_t port_of(std::string_view text);
 bool begins_with_pair(std::string_view text);
 /// Sets the user, the password or a parameter that also our URLs have; ignores other keys.
 void set_part(const std::string& key, const std::string& value, server_place& into);
-/// The same answer for pairs with `;` between them; `scheme` may be empty.
+/// The answer to pairs with `;` between them; `scheme` may be empty.
 std::string answer_to_pairs(std::string_view text, std::string scheme, const char* notation);
-/// The same answer for pairs.
+/// The answer to pairs with spaces between them.
 std::string answer_to_connection_string(std::string_view text);
-/// The same answer for the command lines of psql, mariadb, mysql, redis-cli and sqlite3.
+/// The answer to the command lines of psql, mariadb, mysql, redis-cli and sqlite3.
 std::string answer_to_command_line(std::string_view text);
 
 }  // namespace cenote::connector_detail

@@ -17,7 +17,7 @@ enum class circuit_news : std::uint8_t { succeeded, failed, cooled_down };
 
 class circuit {
 public:
-    /// The shortest cool-down, whatever the strategy says.
+    /// The shortest cool-down, even if the strategy says less.
     static constexpr duration shortest_cool_down = std::chrono::milliseconds{1};
     /// In an active pool successes are reported at most this often, as a sum.
     static constexpr duration tell_every = std::chrono::milliseconds{100};

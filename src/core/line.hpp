@@ -56,7 +56,7 @@ struct waiter {
 /// 3. Deadlines in order do not fall along a queue, and none is later than its `latest`; `timed` is
 ///    the first of them. Without any, `latest` is long ago.
 /// 4. The earliest deadline is the heap's first or that of a queue's `timed`. Among equal deadlines
-///    the smallest ticket is first, in whatever queue or heap it is.
+///    the smallest ticket is first, in any queue or in the heap.
 /// 5. The head's turn comes before all others.
 class line {
 public:

@@ -75,7 +75,7 @@
 //     it. Idle resources are retired, swept and reset in the order fresh, stale, kept, aside; of
 //     equal heartbeats the first in this order is probed; a resize retires stale before fresh ones.
 // T4. Waiters whose turns are equal are served by ticket.
-// T5. Waiters with equal deadlines are refused by ticket, whatever their priority. Calls with equal
+// T5. Waiters with equal deadlines are refused by ticket, not by priority. Calls with equal
 //     deadlines are abandoned by slot number.
 // T6. A resize refuses waiters that want more than max by priority, then by ticket.
 #pragma once
@@ -221,7 +221,7 @@ public:
 
     // Requests. `out` keeps its content; actions are appended.
     void start(instant now, actions& out);
-    /// Keeps the minimum open from now on, whatever `warm_up` is.
+    /// Keeps the minimum open from now on, even with `warm_up::none`.
     void warm(instant now, actions& out);
     answer acquire(instant now, const request& who, actions& out);
     // Express requests. In a full pool in which nothing is due, only the line moves: a newcomer

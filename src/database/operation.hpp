@@ -52,7 +52,7 @@ public:
 
     // For drivers.
 
-    /// The next step; `nothing` at the end. Throws if the operation cannot go on.
+    /// The next step; `nothing` at the end. Throws if no step is possible.
     need next();
     /// The last step has failed with the exception that is being handled. Throws what that means
     /// for the user, unless the operation goes on.

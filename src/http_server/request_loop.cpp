@@ -184,8 +184,8 @@ asio::awaitable<response> run_handler(std::shared_ptr<server_context> context, r
     co_return internal_error();
 }
 
-/// Parses a header from whatever pieces arrive. Beast's limit applies only to bytes not parsed yet,
-/// so fields that arrive one by one would be unlimited: this class counts all bytes.
+/// Parses a header that arrives in pieces of any size. Beast's limit applies only to bytes not
+/// parsed yet, so fields that arrive one by one would be unlimited: this class counts all bytes.
 class header_reader {
 public:
     header_reader(parser& into, std::size_t max) : into_(into), max_(max) {}

@@ -159,7 +159,7 @@ private:
     std::uint64_t lasts_ = 0;  // the anchor is valid for this many ticks; 0: there is none
     std::uint64_t anchor_ticks_ = 0;
     std::uint64_t age_ = 0;   // ticks from the anchor to the last time that was shown
-    std::uint64_t rate_ = 0;  // a copy of shared_'s
+    std::uint64_t rate_ = 0;  // a copy of the shared rate
     core::instant anchor_{};
     core::instant last_ = core::long_ago;  // without an anchor: the last time that was shown
     unsigned wide_ = 0;                    // interrupted readings in a row

@@ -26,7 +26,7 @@ duration mean_of(const std::vector<duration>& all) {
            static_cast<duration::rep>(all.size());
 }
 
-/// The same distribution with another number of shares.
+/// A distribution with another number of shares.
 std::vector<duration> reshaped(const std::vector<duration>& from, std::size_t shares) {
     std::vector<duration> result(shares);
     for (std::size_t i = 0; i < shares; ++i)

@@ -164,7 +164,7 @@ TEST(http_url, refuses_what_it_does_not_understand) {
     EXPECT_THAT(why("http:"), HasSubstr("no host"));
     EXPECT_THAT(why("http://a,b"), HasSubstr("more than one host"));
     EXPECT_THAT(why("http://a/path"), HasSubstr("has a path"));
-    EXPECT_THAT(why("http://a?colour=red"), HasSubstr("\"colour\" is not supported"));
+    EXPECT_THAT(why("http://a?color=red"), HasSubstr("\"color\" is not supported"));
     EXPECT_THAT(why("http://a?max_body=1&max_body=2"), HasSubstr("\"max_body\" appears twice"));
     EXPECT_THAT(why("http://a?max_body=red"), HasSubstr("\"max_body\" must be a number"));
     EXPECT_THAT(why("http://a?max_header=12"), HasSubstr("\"max_header\" must be a number"));

@@ -71,7 +71,7 @@ TEST(mariadb_options, are_refused_with_a_reason_that_quotes_nothing) {
         {"mariadb://app:s3cret@h", "needs a database"},
         {"mariadb://app:s3cret@h/", "needs a database"},
         {"mariadb://app:s3cret@h,i/db", "more than one host"},
-        {good + "?colour=s3cret", "\"colour\""},
+        {good + "?color=s3cret", "\"color\""},
         {good + "?tls=s3cret", "\"tls\""},
         {good + "?charset=s3cret'", "\"charset\""},
         {good + "?charset=a&charset=b", "\"charset\""},

@@ -1,5 +1,5 @@
 // MariaDB: what a lease leaves in a session is gone after the first operation of the next one,
-// whatever operation that is, and in every reset mode.
+// with every kind of operation and in every reset mode.
 #include <algorithm>
 #include <functional>
 #include <iterator>

@@ -132,7 +132,7 @@ TEST_P(postgres_kept_types, do_not_refuse_what_the_new_type_takes) {
     EXPECT_EQ(run("select id from stamp where v = $1", 1).size(), 1u);
 }
 
-/// Integers are kept with inferred types. Whatever type the column has afterwards, a kept statement
+/// Integers are kept with inferred types. If the column then changes to any type, a kept statement
 /// stores and finds them as a new one does, or is refused as a new one is.
 TEST_P(postgres_kept_types, of_whole_numbers_do_with_every_type) {
     const std::string insert = "insert into stamp(v) values ($1)";

@@ -1,5 +1,5 @@
-// Sessions as the options set them up: each lease finds the settings, whatever the leases before it
-// have changed. A `Case` is as in postgres_settings_test.cpp.
+// Sessions as the options set them up: each lease finds the settings, even if earlier leases
+// have changed them. A `Case` is as in postgres_settings_test.cpp.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -33,7 +33,7 @@ TEST(deadlines, takes_no_notice_of_never) {
     EXPECT_EQ(d.earliest(), at(1));
 }
 
-TEST(deadlines, finds_the_earliest_whatever_the_order_of_arrival) {
+TEST(deadlines, finds_the_earliest_in_any_order_of_arrival) {
     deadlines d;
     d.reserve(8);
     std::int64_t arrivals[] = {40, 50, 10, 60, 20, 30};

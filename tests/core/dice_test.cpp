@@ -1,4 +1,4 @@
-// The same seed gives the same numbers, on every machine and for ever.
+// Dice: a seed gives the same numbers on every machine and for ever.
 #include "core/dice.hpp"
 
 #include <array>

@@ -52,7 +52,7 @@ TEST(line, gives_a_waiter_with_an_old_ticket_its_old_place) {
     for (std::uint64_t ticket : {1u, 2u, 3u, 5u}) EXPECT_EQ(l.leave(l.head()).ticket, ticket);
 }
 
-TEST(line, goes_by_tickets_whatever_the_arrivals) {
+TEST(line, goes_by_tickets_and_not_by_arrivals) {
     line l;
     l.make_room();
     l.join({.ticket = 2, .arrived = at(1), .deadline = never});
@@ -88,7 +88,7 @@ TEST(line, lets_any_waiter_leave) {
     EXPECT_EQ(l.leave(l.head()).ticket, 3u);
 }
 
-TEST(line, recognises_a_stale_name) {
+TEST(line, recognizes_a_stale_name) {
     line l;
     waiter_id before = join(l, 1);
     EXPECT_TRUE(l.has(before));

@@ -99,7 +99,7 @@ TEST(machine_acquire, rotates_six_borrowers_in_three_rounds_on_one_resource) {
     }
 }
 
-TEST(machine_acquire, is_served_by_whatever_becomes_free_first) {
+TEST(machine_acquire, is_served_by_what_becomes_free_first) {
     dialogue d({});
     d.fill(1);
     d.ask(1);

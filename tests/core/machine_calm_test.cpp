@@ -201,7 +201,7 @@ TEST_F(machine_calm, sweeps_again_when_what_was_spared_may_go) {
     d->release(d->slot_of(1));
     EXPECT_TRUE(express());
     EXPECT_EQ(d->it.wake_at(), d->now + 15ms);
-    // After that time whatever comes back is swept at once.
+    // After that time what comes back is swept at once.
     d->ask(1);
     d->now += 15ms;
     d->release(d->slot_of(1));

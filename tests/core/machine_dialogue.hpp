@@ -37,7 +37,7 @@ public:
         return text.empty() ? "nothing" : text;
     }
 
-    /// The same as the machine said it.
+    /// The actions of the last event, unchanged.
     const actions& heard() const { return heard_; }
 
     /// What the breaker's strategy is told after the last event.

@@ -174,7 +174,7 @@ TEST(machine_herd, comes_back_after_a_failover_no_faster_than_the_bucket_allows)
     }
 }
 
-// The same without a bucket, to see that it is what holds them back.
+// Without a bucket the opens are not held back: so it is the bucket that does it above.
 TEST(machine_herd, comes_back_at_once_without_a_bucket) {
     std::vector<instant> began = opens_after_failover(of_a_herd(), 500);
     ASSERT_EQ(began.size(), herd);

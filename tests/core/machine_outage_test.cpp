@@ -32,7 +32,7 @@ struct down {
     reaction open;
     reaction probe;
     bool goes_on = false;
-    bool can_be_cancelled = false;
+    bool can_be_canceled = false;
 };
 
 constexpr duration round_trip = 1ms;
@@ -145,7 +145,7 @@ private:
     /// As an asynchronous connector does; a thread cannot.
     void cancel(const action& a) {
         for (call& c : calls_)
-            if (how_.can_be_cancelled && c.number == a.call)
+            if (how_.can_be_canceled && c.number == a.call)
                 c = {c.which, c.slot, c.number, now + round_trip, outcome::failed};
     }
     void got(std::uint64_t who, slot_id id) {
@@ -198,13 +198,13 @@ struct scene {
 
     friend std::ostream& operator<<(std::ostream& out, const scene& s) {
         out << s.how.name << (s.filled ? ", ten were idle" : "");
-        if (s.how.can_be_cancelled) return out << ", calls hang until they are cancelled";
+        if (s.how.can_be_canceled) return out << ", calls hang until they are canceled";
         if (s.patience == duration::max()) return out << ", calls hang for ever";
         return out << ", calls hang for " << s.patience / 1ms << " ms";
     }
     bool hangs_for_ever() const {
         bool hangs = how.open.after == duration::max();
-        return hangs && !how.goes_on && !how.can_be_cancelled;
+        return hangs && !how.goes_on && !how.can_be_canceled;
     }
 };
 
@@ -214,7 +214,7 @@ std::vector<scene> scenes() {
         for (duration patience : {duration{1s}, duration::max()})
             for (const down& how : ways(patience)) all.push_back({how, filled, patience});
         for (down how : ways(duration::max())) {
-            how.can_be_cancelled = true;
+            how.can_be_canceled = true;
             all.push_back({how, filled, duration::max()});
         }
     }
@@ -238,7 +238,7 @@ std::vector<world::end> six_hundred(const scene& s) {
     return all;
 }
 
-TEST(machine_outage_end, is_the_deadline_whatever_happens) {
+TEST(machine_outage_end, is_the_deadline_in_every_outage) {
     for (const scene& s : scenes()) {
         SCOPED_TRACE(::testing::PrintToString(s));
         for (const world::end& e : six_hundred(s)) {

@@ -279,7 +279,7 @@ TEST(machine_shrink, takes_no_lease_away) {
     EXPECT_EQ(surplus(d), 2u);
 }
 
-TEST(machine_shrink, closes_what_comes_back_whatever_is_closing_already) {
+TEST(machine_shrink, closes_what_comes_back_while_others_are_closing) {
     dialogue d({.max = 4, .opening_max = 1});
     lease_all(d);
     d.resize(1);
@@ -545,7 +545,7 @@ TEST(machine_shrink, refuses_who_waits_for_more_than_there_may_be) {
     EXPECT_EQ(d.said(), "6 gets 2, 6 gets 3");
 }
 
-TEST(machine_shrink, refuses_them_whatever_their_priority) {
+TEST(machine_shrink, refuses_them_with_every_priority) {
     dialogue d({.max = 3});
     lease_all(d);
     constexpr std::array ranks = {priority::reserved, priority::high, priority::normal,
@@ -853,7 +853,7 @@ TEST(machine_resize, makes_room_without_another_maximum) {
     EXPECT_EQ(d.opening(), 1u);
 }
 
-// Whatever the order of places, every caller is served in the end and there are never too many.
+// In any order of places, every caller is served in the end and there are never too many.
 TEST(machine_resize, from_one_to_many_and_back) {
     dialogue d({.max = 1, .opening_max = 3});
     std::uint64_t who = 0;

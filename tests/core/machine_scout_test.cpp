@@ -150,7 +150,7 @@ TEST(machine_scout, is_not_sent_if_there_could_be_more_than_max) {
     EXPECT_EQ(d.said(), "1 makes way, open 1");
 }
 
-// Whatever is opened meanwhile, and however many wait.
+// With all that is opened meanwhile, and with any number of waiters.
 TEST(machine_scout, leaves_those_that_made_way_their_room_until_their_time_is_over) {
     options settings = with_lanes(2);
     settings.max = 4;

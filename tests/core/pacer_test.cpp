@@ -137,7 +137,7 @@ TEST(pacer, is_not_well_again_after_a_success_that_began_before_the_failure) {
     EXPECT_FALSE(p.well());
 }
 
-// Whatever is missing, and however fast it goes.
+// With any shortage and at any speed.
 TEST(pacer, never_starts_more_than_the_bucket_gives) {
     for (std::uint64_t per_second : {1u, 3u, 7u, 100u}) {
         for (std::uint64_t burst : {1u, 2u, 10u}) {

@@ -120,7 +120,7 @@ cenote::options trusting(std::size_t max) {
             .probe_after_idle = cenote::forever};
 }
 
-/// The same for a pool with threads and for one on an executor that another thread runs.
+/// Runs each test with a pool with threads and with one on an executor that another thread runs.
 struct quick_look : testing::TestWithParam<bool> {
     void make(const cenote::options& settings) {
         if (GetParam()) pool.emplace(elsewhere.io, quick_on_loop{{to}, looks}, settings);

@@ -1,6 +1,6 @@
 // Which ways of passing control between coroutines use a constant stack. A compiler that does not
 // make symmetric transfer a tail call overflows the stack sooner or later: g++ 12 unless it
-// optimises well, and never under the address and thread sanitizers. cenote must not rely on it;
+// optimizes well, and never under the address and thread sanitizers. cenote must not rely on it;
 // what it relies on instead is here too, and must be right everywhere.
 #include <coroutine>
 #include <cstddef>

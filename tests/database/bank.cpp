@@ -527,7 +527,7 @@ private:
     bool is_enough();
     void cancel_at_random();
     void kill_at_random();
-    void close(std::vector<std::thread>& crew);
+    void close(std::vector<std::thread>& loop_threads);
     void report() const;
     void check_pool();
     void check_accounts(const rows& ledger);
@@ -595,8 +595,8 @@ void bank::kill_at_random() {
 
 void bank::open() {
     auto busy = asio::make_work_guard(in_.loop);
-    std::vector<std::thread> crew;
-    for (int i = 0; i < threads; ++i) crew.emplace_back([this] { in_.loop.run(); });
+    std::vector<std::thread> loop_threads;
+    for (int i = 0; i < threads; ++i) loop_threads.emplace_back([this] { in_.loop.run(); });
     for (int i = 0; i < customers; ++i)
         all_.push_back(std::make_unique<customer>(in_, i + 1, seed_));
     for (const auto& each : all_) each->begin();
@@ -613,16 +613,16 @@ void bank::open() {
     cancels.join();
     kills.join();
     busy.reset();
-    close(crew);
+    close(loop_threads);
 }
 
 /// Lets all customers finish. A customer that does not finish would wait forever.
-void bank::close(std::vector<std::thread>& crew) {
+void bank::close(std::vector<std::thread>& loop_threads) {
     in_.closing = true;
     bool left = support::eventually([this] { return in_.present == 0; }, 10 * support::plenty);
     EXPECT_TRUE(left) << in_.present << " customers are stuck";
     if (!left) in_.loop.stop();
-    for (std::thread& each : crew) each.join();
+    for (std::thread& each : loop_threads) each.join();
 }
 
 void bank::report() const {

@@ -44,7 +44,7 @@ int busy() {
         "mysql"));
 }
 
-TEST(bank_mariadb, adds_up_whatever_is_killed_and_canceled) {
+TEST(bank_mariadb, adds_up_if_anything_is_killed_or_canceled) {
     do_business({.url = support::mariadb_url(the_server().port()),
                  .setting = "SET SESSION sql_mode = 'ANSI'",
                  .kill = kill,

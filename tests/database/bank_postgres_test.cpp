@@ -36,7 +36,7 @@ int busy() {
                                       "and (xact_start is not null or state <> 'idle')"));
 }
 
-TEST(bank_postgres, adds_up_whatever_is_killed_and_canceled) {
+TEST(bank_postgres, adds_up_if_anything_is_killed_or_canceled) {
     do_business({.url = support::postgres_url(the_server().port()),
                  .setting = "SET application_name = 'changed'",
                  .kill = kill,

@@ -20,7 +20,7 @@ int busy(const support::sqlite_file& file) {
     }
 }
 
-TEST(bank_sqlite, adds_up_whatever_is_canceled) {
+TEST(bank_sqlite, adds_up_if_anything_is_canceled) {
     support::sqlite_file file;
     do_business({.url = file.url("?busy_timeout=300s&synchronous=off"),
                  .setting = "PRAGMA cache_size = 77",

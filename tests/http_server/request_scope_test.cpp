@@ -184,7 +184,7 @@ TEST_F(request_scope_of, discard_at_end_leaves_the_resource_usable) {
         EXPECT_EQ(s.get().number, 2);
         s.give_back();
         EXPECT_EQ(plain_.stats().discarded, 2u);
-        EXPECT_EQ(s.get().number, 3) << "whatever it gets";
+        EXPECT_EQ(s.get().number, 3) << "after any verdict";
         s.failed(std::make_exception_ptr(std::logic_error("mine")));
     }
     EXPECT_EQ(plain_.stats().discarded, 3u);

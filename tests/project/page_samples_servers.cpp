@@ -172,7 +172,7 @@ void servers() {
     auto rows = lease->execute("SELECT id, total FROM orders WHERE customer = $1", 42);
     for (const auto& row : rows) use(row.get<std::int64_t>("id"), row.get<double>("total"));
 
-    count_orders(*pool.acquire());  // whatever the pool is of
+    count_orders(*pool.acquire());  // a pool of any of the three
 }
 asio::awaitable<void> servers_awaited(cenote::pool<cenote::postgres::connection>& pool) {
     auto lease = co_await pool.async_acquire(boost::asio::use_awaitable);

@@ -26,10 +26,10 @@ TEXT_SUFFIXES = CPP_SUFFIXES + (".txt", ".cmake", ".in", ".py", ".json", "")
 MAPPED_FOLDERS = ("include", "src", "tools", "bench", "examples")
 ARCHITECTURE_LINES_MAX = 150
 
-# Words that make a reader stumble: a person where a part is meant, metaphors, and word-by-word
-# translations. Say the caller, the waiter, the client, the thread; say what is done and by which
-# part. Identifiers count, and so do words with a line break between them. Quoted code (`…`) passes,
-# and so does what ALLOWED matches.
+# Words that make a reader stumble: a person where a part is meant, metaphors, word-by-word
+# translations, and British spellings. Say the caller, the waiter, the client, the thread; say what
+# is done and by which part. Identifiers count, and so do words with a line break between them.
+# Quoted code (`…`) passes, and so does what ALLOWED matches.
 GAP = r"(?:_|\s+(?:(?://+[!<]?|\*|#)\s*)?)"
 ALLOWED = ("there is none", "so (?:many|long|often) (?:that|as)")
 HABITS = (
@@ -38,7 +38,16 @@ HABITS = (
     "by lot", "can be used on", "bears? (?:it|that)", "in its midst", "how it stands with",
     "guests?", "farewell", "welcome", "babbl(?:es?|ed|ing)", "umpires?", "errands?", "hush",
     "houses?", "doors?", "manners", "bury|buries|buried", "pens?", "wish(?:es)?", "chronicle",
-    "(?:see|sees|seen|saw) off", "takes? leave", "pleased", "politely")
+    "(?:see|sees|seen|saw) off", "takes? leave", "pleased", "politely", "whatever", "crews?",
+    "peace", "cannot go on", "cancell(?:ed|ing)",
+    "(?:col|behavi|neighb|fav|hon|lab)our(?:s|ed|ing)?",
+    "(?:recogn|organ|optim|initial|synchron|normal|minim|maxim|summar)is(?:es?|ed|ing|ations?)",
+    "analys(?:e|ed|ing)", "(?:label|model|signal|travel)l(?:ed|ing)", "licences?", "centres?")
+# A comment that begins with it leaves the reader to look for what it speaks of.
+SAME = r"[ \t]+The same\b"
+SLASHES, HASH = r"(?://[/!]?<?|/\*+)", "#"
+COMMENT_MARKS = dict.fromkeys((*CPP_SUFFIXES, ".h", ".c", ".js", ".css"), SLASHES) | dict.fromkeys(
+    (".py", ".txt", ".cmake", ""), HASH)
 HABIT = re.compile(
     "(?<![a-z])(?:(?P<allowed>" + "|".join(ALLOWED).replace(" ", GAP) + ")|"
     + "|".join(HABITS).replace(" ", GAP) + ")(?![a-z])", re.IGNORECASE)
@@ -458,6 +467,16 @@ class Tidy:
                     habit = " ".join(match[0].split())
                     self.report(path, line_of(text, match.start()),
                                 f"'{habit}': name the part and what it does")
+            if mark := COMMENT_MARKS.get(path.suffix):
+                self.check_comment_openings(path, text, mark)
+
+    def check_comment_openings(self, path, text, mark):
+        inside = False  # whether the line before is a comment, which this one goes on with
+        for number, line in enumerate(text.splitlines(), 1):
+            first = rf"^\s*{mark}" if not inside else r"^$"
+            if re.search(rf"(?:{first}|\S\s+{mark}){SAME}", line):
+                self.report(path, number, "'The same' opens a comment: name what it is")
+            inside = re.match(rf"\s*{mark}", line) is not None
 
 
 def main():

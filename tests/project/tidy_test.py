@@ -218,7 +218,9 @@ class TidyTest(unittest.TestCase):
                       "any " "more", "is " "none", "so " "many", "sel" "dom", "by " "lot",
                       "gu" "ests", "wel" "come", "bur" "ied", "a p" "en", "bab" "bles",
                       "see " "off", "wi" "shes", "in its " "midst", "how it " "stands with",
-                      "bears " "that", "the ho" "use", "do" "ors"):
+                      "bears " "that", "the ho" "use", "do" "ors", "what" "ever", "a cr" "ew",
+                      "in pe" "ace", "cannot " "go on", "cancel" "led", "the col" "our",
+                      "behavi" "ours", "recogn" "ises", "anal" "ysed", "model" "ling"):
             self.assert_habit("src/core/machine.hpp", HEADER + f"// {words} waits\n", 3)
 
     def test_habits_in_every_folder(self):
@@ -244,10 +246,23 @@ class TidyTest(unittest.TestCase):
             self.assert_habit(name, f"{opening}/// those{break_}who wait\n",
                               3 if opening else 1)
 
+    def test_comments_that_open_with_same(self):
+        for name, mark in (("src/core/machine.hpp", "///"), ("src/core/machine.hpp", "//"),
+                           ("scripts/setup", "#")):
+            opening = HEADER if name.endswith(".hpp") else ""
+            for comment in (f"{mark} The " "same, later.\n", f"a b; {mark} The " "same, later.\n"):
+                self.assert_fires({name: opening + comment}, f"{name}:{3 if opening else 1}",
+                                  "opens a comment")
+            for comment in (f"{mark} It is later.\n{mark} The " "same call is made.\n",
+                            f"{mark} At the " "same time.\n"):
+                self.assertEqual(self.findings({name: opening + comment}), [], comment)
+        self.assertEqual(self.findings({"README.md": "# The " "same\n"}), [])
+
     def test_words_that_resemble_habits(self):
         for text in ("there is " "none", "there is\n/// none", "so " "long that", "so " "many as",
                      "wareho" "uses", "op" "en", "`who" "ever`", "many " "more", "indo" "ors",
-                     "no one-" "line"):
+                     "no one-" "line", "the col" "or", "hours", "pre" "cise", "cancel" "ation",
+                     "four", "aria-label" "ledby"):
             self.assertEqual(self.findings({"src/core/machine.hpp": HEADER + f"/// {text}\n"}), [],
                              text)
         self.assertEqual(self.findings({"scripts/setup": "if it is " "None: pass\n"}), [])

@@ -232,7 +232,7 @@ private:
     scene& scene_;
 };
 
-/// The same, and looks at every lease.
+/// A late_connector that looks at every lease.
 class looking_connector : public late_connector {
 public:
     using late_connector::late_connector;
@@ -250,7 +250,7 @@ public:
     }
 };
 
-/// The same, so quickly that any thread may do it, and with more to say.
+/// A late_connector that looks so quickly that any thread may do it, and returns verdicts.
 class glancing_connector : public late_connector {
 public:
     using late_connector::late_connector;

@@ -153,7 +153,7 @@ TEST_F(tick_clock_test, what_one_thread_has_measured_serves_all) {
 /// The rate of the steady clock, in ppm, while that of the counter is measured.
 struct tick_clock_slewed : tick_clock_test, testing::WithParamInterface<int> {};
 
-TEST_P(tick_clock_slewed, it_is_never_ahead_whatever_a_time_server_does) {
+TEST_P(tick_clock_slewed, it_is_never_ahead_for_all_that_a_time_server_does) {
     measure(GetParam());
     for (int ppm : {-500, 0, 500}) {
         deviation most = deviation_during(50ms, ppm);

@@ -201,7 +201,7 @@ TEST(bench, opens_its_files_before_it_begins) {
         EXPECT_EQ(tools::cenote({"bench", option, "/nowhere/at/all", "--duration", "1h"}).code, 1);
 }
 
-TEST(bench, is_interrupted_whatever_its_borrowers_wait_for) {
+TEST(bench, is_interrupted_while_its_borrowers_wait_for_anything) {
     for (std::vector<std::string> more :
          std::vector<std::vector<std::string>>{{"--hold", "1h"},
                                                {"--hold", "1h", "--threads", "2"},

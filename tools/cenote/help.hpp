@@ -33,7 +33,7 @@ void add_footer(CLI::App& subcommand, const std::string& notes,
 const CLI::App* subcommand_named(const std::string& name, const CLI::App& app);
 /// The subcommand with the most similar name; empty if none is similar.
 std::string closest_subcommand(const std::string& name, const CLI::App& app);
-/// The same for options: "--max".
+/// The option with the most similar name ("--max"); empty if none is similar.
 std::string closest_option(const std::string& name, const CLI::App& of);
 
 }  // namespace command
