@@ -234,7 +234,7 @@ private:
     std::uint64_t settles_ CENOTE_GUARDED_BY(lock) = 0;  // the machine's, at the last dispatch
     core::instant armed_for_ CENOTE_GUARDED_BY(lock) = core::long_ago;  // see arm_timer()
     core::instant look_again_ CENOTE_GUARDED_BY(lock) = core::never;    // see arm_thread_timer()
-    std::uint64_t turns_seen_ CENOTE_GUARDED_BY(lock) = 0;              // the same
+    std::uint64_t turns_seen_ CENOTE_GUARDED_BY(lock) = 0;              // see arm_thread_timer()
     bool occupied_ CENOTE_GUARDED_BY(lock) = false;  // the slots' common reference exists
 };
 
