@@ -505,6 +505,8 @@ CENOTE_API cenote_code cenote_resume(cenote_pool pool);
 CENOTE_API cenote_code cenote_activate(cenote_pool pool);
 CENOTE_API cenote_code cenote_deactivate(cenote_pool pool);
 CENOTE_API cenote_code cenote_recover(cenote_pool pool, uint64_t probes);
+
+/* Reads the state of the circuit breaker. */
 CENOTE_API cenote_code cenote_breaker_now(cenote_pool pool, cenote_breaker_state* state);
 
 /* The estimated delay after which a refused caller should retry. */
