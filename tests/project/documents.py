@@ -23,8 +23,12 @@ import headers  # noqa: E402
 
 SAMPLES = "tests/project/header_samples*.cpp"
 PAGE_SAMPLES = "tests/project/page_samples*"
-# The pages of the guide that list the options of a struct, one per row of a table.
-OPTIONS = {"docs/guide/options.md": "options", "docs/guide/acquire.md": "acquire_options"}
+# The structs whose options a page of the guide lists, in rows of tables: page, header, struct.
+OPTIONS = (("options.md", "options.hpp", "options"),
+           ("acquire.md", "options.hpp", "acquire_options"),
+           ("database.md", "database.hpp", "database_options"),
+           ("database.md", "database.hpp", "transaction_options"),
+           ("dashboard.md", "dashboard.hpp", "dashboard_options"))
 
 README_LINES_MAX = 150
 SEARCHED = ("connection pool for C++20, threads and coroutines", "queue", "validation",
@@ -138,8 +142,9 @@ class Documents:
         self.check_samples()
         self.check_comments()
         self.check_contents()
-        for page, struct in OPTIONS.items():
-            self.check_options(self.root / page, struct)
+        for page, header, struct in OPTIONS:
+            self.check_options(self.root / "docs/guide" / page,
+                               self.root / "include/cenote" / header, struct)
         return self.findings
 
     def check_links(self, page):
@@ -188,6 +193,20 @@ class Documents:
                 self.report(path, 1, "docs/site/headers.py finds no declaration in it")
             for each in headers.undocumented(header):
                 self.report(path, each.line, f"'{each.qualified}' has no comment")
+        self.check_c_comments(self.root / "include/cenote/cenote.h")
+
+    def check_c_comments(self, path):
+        """Each function of the C API has a comment, above it or above those that it follows
+        without an empty line."""
+        if not path.is_file():
+            return
+        text = path.read_text(encoding="utf-8")
+        for match in re.finditer(r"^CENOTE_API [^;(]*?(\w+)\(", text, re.MULTILINE):
+            above = text[:match.start()].rpartition("\n\n")[2]
+            above = re.sub(r"^CENOTE_API [^;]*;\n", "", above, flags=re.MULTILINE)
+            if not above.endswith("*/\n"):
+                line = text.count("\n", 0, match.start()) + 1
+                self.report(path, line, f"'{match[1]}' has no comment")
 
     def check_contents(self):
         """The contents of the guide list its pages; the navigation of the site follows them."""
@@ -200,13 +219,16 @@ class Documents:
             if page != contents and f"({name})" not in text:
                 self.report(page, 1, "docs/guide/README.md does not list this page")
 
-    def check_options(self, page, struct):
+    def check_options(self, page, header, struct):
         """The tables of a page name the members of a struct, in the order of declaration."""
         if not page.is_file():
             return
-        declared = headers.read(self.root / "include/cenote/options.hpp").declarations
-        members = [member.name for each in declared if each.name == struct and each.members
-                   for member in each.members if member.kind == "variable"]
+        members = [member.name for each in headers.read(header).declarations
+                   if each.name == struct and each.members
+                   for member in each.members
+                   if member.kind == "variable" and not member.text.startswith("static ")]
+        if not members:
+            self.report(page, 1, f"lists options of {struct}, which {header.name} does not declare")
         rows = re.findall(r"^\| (`[a-z_]+`(?:, `[a-z_]+`)*) \|",
                           page.read_text(encoding="utf-8"), re.MULTILINE)
         listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]

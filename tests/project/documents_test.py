@@ -35,7 +35,15 @@ SOUND = {
     "include/cenote/options.hpp": "namespace cenote {\n\n/// Options.\nstruct options {\n"
                                   "    /// The name.\n    int name = 0;\n    /// The bounds.\n"
                                   "    int min = 0;\n    int max = 1;\n};\n\n}\n",
-    "docs/guide/README.md": "# Contents\n\n[Options](options.md)\n",
+    "include/cenote/dashboard.hpp": "namespace cenote {\n\n/// Options of the page.\n"
+                                    "struct dashboard_options {\n    /// The port.\n"
+                                    "    int port = 0;\n    /// A limit.\n"
+                                    "    static constexpr int most = 9;\n};\n\n}\n",
+    "include/cenote/cenote.h": "/* Moves it. */\nCENOTE_API int cenote_start(int a);\n"
+                               "CENOTE_API int cenote_stop(\n    int b);\n\n/* Its size,\n"
+                               " * in bytes. */\nCENOTE_API int cenote_size(int c);\n",
+    "docs/guide/README.md": "# Contents\n\n[Options](options.md), [page](dashboard.md)\n",
+    "docs/guide/dashboard.md": "# Page\n\n| option |\n|---|\n| `port` |\n",
     "docs/guide/options.md": "# Options\n\n| option |\n|---|\n| `name` |\n| `min`, `max` |\n",
     "tests/project/header_samples.cpp": "void f() {\n    pool p{1};\n\n    p.go();  // goes\n}\n",
 }
@@ -101,6 +109,14 @@ class DocumentsTest(unittest.TestCase):
         self.assert_fires({"include/cenote/empty.hpp": "// Nothing.\n"},
                           "include/cenote/empty.hpp:1", "finds no declaration in it")
 
+    def test_comments_of_c(self):
+        header = SOUND["include/cenote/cenote.h"]
+        self.assert_fires({"include/cenote/cenote.h": header.replace("/* Its size,\n"
+                                                                     " * in bytes. */\n", "")},
+                          "include/cenote/cenote.h:6", "'cenote_size' has no comment")
+        self.assert_fires({"include/cenote/cenote.h": header.replace("a);\n", "a);\n\n")},
+                          "include/cenote/cenote.h:4", "'cenote_stop' has no comment")
+
     def test_contents(self):
         self.assert_fires({"docs/guide/new.md": "# New\n"}, "docs/guide/new.md:1",
                           "does not list this page")
@@ -111,6 +127,11 @@ class DocumentsTest(unittest.TestCase):
                           "docs/guide/options.md:1", "'min' of options is missing, or not in")
         self.assert_fires({"docs/guide/options.md": page.replace(", `max`", "")},
                           "docs/guide/options.md:1", "'max' of options is missing, or not in")
+        self.assert_fires({"docs/guide/dashboard.md": "# Page\n\nOptions: `port`\n"},
+                          "docs/guide/dashboard.md:1", "'port' of dashboard_options is missing")
+        header = SOUND["include/cenote/dashboard.hpp"]
+        self.assert_fires({"include/cenote/dashboard.hpp": header.replace("_options", "_settings")},
+                          "docs/guide/dashboard.md:1", "which dashboard.hpp does not declare")
 
     def test_readme(self):
         page = SOUND["README.md"]
