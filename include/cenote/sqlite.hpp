@@ -35,8 +35,9 @@ enum class open_mode : std::uint8_t {
     create,      ///< Reads and writes; creates the file if it does not exist.
     read_write,  ///< The file must exist.
     read_only,   ///< The file must exist.
-    memory,      ///< In memory, shared by all connections of the process with the same name. The
-                 /// < database ends with the last of them: set the pool's min_size to 1.
+    /// In memory, shared by all connections of the process with the same name. The database ends
+    /// with the last of them: set the pool's min_size to 1.
+    memory,
 };
 
 /// Where a database is, and how its connections are set up.
