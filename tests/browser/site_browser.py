@@ -13,9 +13,10 @@ from pathlib import Path
 
 import chromium
 
-# The start page, and one of the guide and of the reference.
+# The start page, one of the guide and of the reference, and those with the widest tables.
 PAGES = {"start": "index.html", "options": "docs/guide/options.html",
-         "pool": "reference/pool.html"}
+         "pool": "reference/pool.html", "hikaricp": "docs/guide/coming_from/hikaricp.html",
+         "benchmarks": "docs/benchmarks.html"}
 WIDTHS = (1200, 400)
 SCHEMES = ("light", "dark")
 
