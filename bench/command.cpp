@@ -30,8 +30,10 @@ double number(std::string_view text) {
 
 metric metric_of(std::string_view line) {
     double value = number(take_word(line));
-    std::string unit(take_word(line));
-    return {.name = std::string(line), .value = value, .unit = unit == "-" ? "" : unit};
+    std::string_view unit = take_word(line);
+    if (unit == "-") unit = "";
+    if (unit == "us") unit = "µs";
+    return {.name = std::string(line), .value = value, .unit = std::string(unit)};
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ const std::vector<std::string> all_peers{textbook, semaphore,   soci_,    poco,
 
 workload long_holds(const peer_processes& peers) {
     workload w = contended(32, options{}.fairness, asleep, 0, peers);
-    w.about = "32 threads on 4 resources, each held for 100 us asleep, like a network round trip";
+    w.about = "32 threads on 4 resources, each held for 100 µs asleep, like a network round trip";
     w.goals = {
         {"throughput, cenote / the best", goal::bound::at_least, 0.95,
          ratio_to_best("cenote", all_peers, "cycles", best::largest)},
@@ -192,7 +192,7 @@ workload bypasses(std::size_t threads, holding use, const std::string& about) {
     add("strict", {.fairness = fairness::strict});
     add("turns", {.fairness = fairness::turns});
     for (int microseconds : {200, 500, 1'000, 2'000, 5'000, 10'000})
-        add("bypass_for " + std::to_string(microseconds) + " us",
+        add("bypass_for " + std::to_string(microseconds) + " µs",
             {.fairness = fairness::bounded, .bypass_for = std::chrono::microseconds(microseconds)});
     return w;
 }
@@ -201,24 +201,24 @@ workload bypasses(std::size_t threads, holding use, const std::string& about) {
 
 void run_contention(report& into, const peer_processes& peers) {
     into.run("w3-bypass-32-asleep-100us",
-             [] { return bypasses(32, asleep, "each held for 100 us asleep"); });
+             [] { return bypasses(32, asleep, "each held for 100 µs asleep"); });
     into.run("w3-bypass-8-hold-1us",
-             [] { return bypasses(8, a_busy_microsecond, "each held for 1 us busy"); });
+             [] { return bypasses(8, a_busy_microsecond, "each held for 1 µs busy"); });
     into.run("w3-32-asleep-100us", [&] { return long_holds(peers); });
     for (std::size_t threads : {8u, 32u}) {
         std::string name = "w3-" + std::to_string(threads);
         into.run(name + "-hold-0",
                  [&] { return short_holds(threads, not_at_all, "released at once", peers); });
         into.run(name + "-hold-1us", [&] {
-            return short_holds(threads, a_busy_microsecond, "each held for 1 us busy", peers);
+            return short_holds(threads, a_busy_microsecond, "each held for 1 µs busy", peers);
         });
     }
     into.run("watched-32-asleep-100us", [] {
-        return observed(32, options{}.fairness, asleep, "each held for 100 us asleep");
+        return observed(32, options{}.fairness, asleep, "each held for 100 µs asleep");
     });
     into.run("watched-8-hold-1us", [] {
         return observed(8, fairness::bounded, a_busy_microsecond,
-                        "each held for 1 us busy; bounded");
+                        "each held for 1 µs busy; bounded");
     });
     into.run("watched-2-hold-0", [] {
         return observed(2, options{}.fairness, not_at_all, "released at once: the fast lane");

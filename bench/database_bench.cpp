@@ -45,7 +45,7 @@ measured one_by_one(double seconds, Query query) {
         ++count;
     } while (watch.seconds() < seconds);
     double each = watch.seconds() * 1e6 / static_cast<double>(count);
-    return {.metrics = {{"statement", each, "us"}}, .cores = watch.cores()};
+    return {.metrics = {{"statement", each, "µs"}}, .cores = watch.cores()};
 }
 
 template <class Connector>

@@ -263,7 +263,7 @@ workload bypasses() {
     w.subjects.push_back(with_pool("strict", by_libpq{{where}}, {.fairness = fairness::strict}));
     w.subjects.push_back(with_pool("turns", by_libpq{{where}}, {.fairness = fairness::turns}));
     for (int microseconds : {200, 500, 1'000, 2'000, 5'000, 10'000})
-        w.subjects.push_back(with_pool("bypass_for " + std::to_string(microseconds) + " us",
+        w.subjects.push_back(with_pool("bypass_for " + std::to_string(microseconds) + " µs",
                                        by_libpq{{where}},
                                        {.fairness = fairness::bounded,
                                         .bypass_for = std::chrono::microseconds(microseconds)}));

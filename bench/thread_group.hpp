@@ -93,10 +93,10 @@ struct timed_result : group_result {
         auto [least, most] = std::minmax_element(served.begin(), served.end());
         double evenness = static_cast<double>(*least) / static_cast<double>(std::max(*most, 1ul));
         return {.metrics = {{throughput, per_second() * 1e-3, "k/s"},
-                            {"wait p50", microseconds(all.quantile(0.5)), "us"},
-                            {"wait p99", microseconds(all.quantile(0.99)), "us"},
-                            {"wait p99.9", microseconds(all.quantile(0.999)), "us"},
-                            {"wait longest", microseconds(all.longest()), "us"},
+                            {"wait p50", microseconds(all.quantile(0.5)), "µs"},
+                            {"wait p99", microseconds(all.quantile(0.99)), "µs"},
+                            {"wait p99.9", microseconds(all.quantile(0.999)), "µs"},
+                            {"wait longest", microseconds(all.longest()), "µs"},
                             {"least/most", evenness, ""}},
                 .cores = cores};
     }
