@@ -473,5 +473,55 @@ TEST(machine_acquire, in_a_crowded_pool_goes_from_hand_to_hand) {
     EXPECT_EQ(d.look().retired_by_reason[static_cast<std::size_t>(retire_reason::uses)], 1u);
 }
 
+TEST(machine_acquire, in_a_crowded_pool_does_not_settle) {
+    dialogue d({.max = 1, .max_uses = 100}, {.probe = true}, true);  // reports: no express
+    d.fill(1);
+    for (std::uint64_t who = 1; who <= 5; ++who) d.ask(who);
+    std::uint64_t settles = d.it.settles();
+    d.release(0);
+    EXPECT_EQ(d.it.settles(), settles);
+    d.release(0);
+    d.release(0);
+    EXPECT_EQ(d.it.settles(), settles);
+    d.release(0);
+    EXPECT_GT(d.it.settles(), settles) << "the last waiter leaves by settle()";
+}
+
+TEST(machine_acquire, has_its_own_room_for_all_actions_of_a_call) {
+    instant now = instant{} + 1h;
+    machine m({.max = 90, .min_size = 90, .opening_max = 90}, {}, true, 1, now);
+    actions out;
+    m.make_room(out);
+    EXPECT_TRUE(m.has_room(out));
+    std::size_t room = out.capacity();
+    m.start(now, out);
+    EXPECT_EQ(out.size(), 90u);
+    EXPECT_EQ(out.capacity(), room);
+}
+
+TEST(machine_acquire, makes_room_before_it_fills_any) {
+    machine m({.max = 2}, {}, false, 1, instant{} + 1h);
+    actions out;
+    EXPECT_FALSE(m.has_room(out));
+    m.start(instant{} + 1h, out);
+    EXPECT_TRUE(m.has_room(out));
+    actions enough;
+    enough.reserve(out.capacity());
+    EXPECT_TRUE(m.has_room(enough));
+}
+
+using machine_waits_in_vain = testing::Test;
+
+TEST_F(machine_waits_in_vain, is_no_concern_of_a_thread_without_leases) {
+    dialogue d({.max = 1});
+    d.fill(1);
+    d.ask(1);
+    EXPECT_FALSE(d.it.waits_in_vain({.cookie = 2})) << "its thread is unknown";
+    EXPECT_FALSE(d.it.waits_in_vain({.cookie = 2, .holder = 7}));
+    d.it.held_by(0, 7);
+    EXPECT_TRUE(d.it.waits_in_vain({.cookie = 2, .holder = 7}));
+    EXPECT_FALSE(d.it.waits_in_vain({.cookie = 2, .holder = 8})) << "it has no lease";
+}
+
 }  // namespace
 }  // namespace cenote::core

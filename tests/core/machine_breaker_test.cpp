@@ -289,5 +289,31 @@ TEST(machine_breaker, estimates_the_wait_from_the_rate_of_release) {
     EXPECT_NEAR(std::chrono::duration<double>(d.it.retry_after(d.now)).count(), 0.6, 0.1);
 }
 
+TEST(machine_breaker, estimates_the_wait_from_slow_releases_too) {
+    dialogue d({.max = 1}, {}, true);  // reports: no express
+    d.fill(1);
+    d.pass(200ms);
+    EXPECT_EQ(d.it.retry_after(d.now), 200ms);
+}
+
+TEST(machine_breaker, estimates_a_wait_of_a_millisecond_to_a_minute) {
+    dialogue fast({.max = 1}, {}, true);
+    fast.fill(1);
+    for (int i = 0; i < 5000; ++i) {
+        fast.ask(1);
+        fast.release(0);
+    }
+    EXPECT_EQ(fast.it.retry_after(fast.now), 1ms);
+    dialogue slow({.max = 1, .line_max = 1000});
+    slow.ask(1);
+    for (std::uint64_t who = 2; who <= 601; ++who) slow.ask(who);
+    EXPECT_EQ(slow.it.retry_after(slow.now), 1min);
+    dialogue few({.max = 1});
+    few.ask(1);
+    few.ask(2);
+    few.ask(3);
+    EXPECT_EQ(few.it.retry_after(few.now), 400ms) << "after three others";
+}
+
 }  // namespace
 }  // namespace cenote::core

@@ -393,5 +393,27 @@ TEST_F(machine_calm, does_not_bypass_requests_for_several) {
     EXPECT_EQ(d->leased(), 3u);
 }
 
+TEST_F(machine_calm, counts_what_returns_towards_min_idle) {
+    make({.max = 9, .min_idle = 2, .opening_max = 9}, 6, {.probe = true, .reset = true});
+    std::size_t idle = d->idle();
+    d->ask(1);
+    d->ask(2);
+    d->release(d->slot_of(1), condition::dirty);
+    ASSERT_EQ(d->in_flight(verb::reset), 1u);
+    begin();
+    for (std::uint64_t who = 3; d->idle() > 1; ++who) {
+        d->ask(who);
+        EXPECT_TRUE(express()) << d->idle() << " of " << idle;
+    }
+    d->ask(100);
+    EXPECT_FALSE(express()) << "one that returns is not enough";
+}
+
+TEST_F(machine_calm, ends_with_each_settle) {
+    make();
+    d->tick();
+    EXPECT_EQ(d->it.settles(), settles + 1);
+}
+
 }  // namespace
 }  // namespace cenote::core

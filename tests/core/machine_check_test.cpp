@@ -148,5 +148,51 @@ TEST(machine_report, says_closed_pool_also_after_a_hanging_open) {
     EXPECT_EQ(d.said(), "abandon 0, open_failed, closed_pool");
 }
 
+TEST(machine_read, begins_with_nothing) {
+    machine m({.max = 2}, {}, false, 1, instant{} + 1h);
+    EXPECT_EQ(m.generation(), 0u);
+    EXPECT_EQ(m.lends(), 0u);
+    EXPECT_EQ(m.set_asides(), 0u);
+    EXPECT_EQ(m.last_ticket(), 0u);
+    EXPECT_EQ(m.suspect_at(), long_ago);
+    EXPECT_EQ(m.owed_at(), never);
+    EXPECT_EQ(m.aside_at(), never);
+    EXPECT_FALSE(m.anyone_waits());
+    EXPECT_TRUE(m.maintains());
+    EXPECT_FALSE(m.paused());
+    EXPECT_EQ(m.breaker().probes(), 1u);
+}
+
+TEST(machine_read, has_actions_and_requests_that_say_nothing_unless_told) {
+    EXPECT_EQ(action{}.slot, no_slot);
+    EXPECT_EQ(action{}.call, 0u);
+    EXPECT_EQ(action{}.cookie, 0u);
+    EXPECT_EQ(action{}.successes, 0u);
+    request r;
+    EXPECT_EQ(r.deadline, never);
+    EXPECT_EQ(r.cookie + r.ticket + r.holder + r.thread, 0u);
+    EXPECT_FALSE(r.bypassable || r.again || r.cannot_wait);
+    EXPECT_TRUE(r.queues);
+    EXPECT_EQ(r.count, 1u);
+    answer a;
+    EXPECT_EQ(a.slot, no_slot);
+    EXPECT_EQ(a.ticket, 0u);
+    EXPECT_FALSE(a.nested);
+    waiter w;
+    EXPECT_EQ(w.cookie + w.ticket + w.holder, 0u);
+    EXPECT_EQ(w.count, 1u);
+    EXPECT_FALSE(w.bypassable || w.is_thread);
+    abilities none;
+    EXPECT_FALSE(none.probe || none.reset);
+    EXPECT_TRUE(none.sees_freezes);
+    EXPECT_EQ(none.turns, 0u);
+    slot s;
+    EXPECT_EQ(s.uses + s.epoch + s.holder + s.resource + s.call + s.lent + s.trial_of + s.turns,
+              0u);
+    EXPECT_FALSE(s.expiring || s.trial || s.begun || s.owes || s.by_thread);
+    shortage nothing;
+    EXPECT_EQ(nothing.of_minimum + nothing.of_spares, 0u);
+}
+
 }  // namespace
 }  // namespace cenote::core

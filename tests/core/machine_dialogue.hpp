@@ -185,6 +185,7 @@ public:
     }
 
     std::uint64_t ticket = 0;  // of the last one who asked
+    actions unread;            // for calls that a test makes itself
 
 private:
     template <class Event>

@@ -182,5 +182,29 @@ TEST_F(machine_express, tells_the_strategy_of_successes_all_the_same) {
     EXPECT_TRUE(express());
 }
 
+TEST_F(machine_express, notes_each_lease_as_the_long_way_does) {
+    make();
+    d->it.held_by(0, 5);
+    d->now += 3ms;
+    stats before = d->look();
+    std::uint64_t to = 0;
+    ASSERT_TRUE(d->it.pass_on(d->now, 0, 0, std::nullopt, false, to));
+    EXPECT_EQ(to, 12u);
+    EXPECT_EQ(d->it.look(0).leased_at, d->now);
+    EXPECT_EQ(d->it.look(0).holder, 0u) << "the new thread is unknown";
+    stats after = d->look();
+    EXPECT_EQ(after.hold.count(), before.hold.count()) << "nothing was measured";
+    EXPECT_EQ(after.wait.count(), before.wait.count() + 1);
+    auto slow = [](const stats& s) {
+        std::uint64_t n = 0;
+        for (std::size_t i = histogram::bucket_of(3ms); i < s.wait.buckets.size(); ++i)
+            n += s.wait.buckets[i];
+        return n;
+    };
+    EXPECT_EQ(slow(after), slow(before) + 1) << "it waited for 3 ms";
+    ASSERT_TRUE(d->it.pass_on(d->now, 0, 0, 2ms, false, to));
+    EXPECT_EQ(d->look().hold.count(), after.hold.count() + 1);
+}
+
 }  // namespace
 }  // namespace cenote::core

@@ -149,5 +149,20 @@ TEST(machine_many, must_fit_through_a_recovering_breaker_as_a_whole) {
     EXPECT_EQ(d.ask(3), "refused: unavailable");
 }
 
+TEST(machine_many, looks_at_no_more_resources_than_it_wants) {
+    dialogue d({.max = 3, .probe_after_idle = 10s});
+    d.fill(3);
+    d.pass(9s);
+    for (std::uint64_t who : {1u, 2u}) ASSERT_EQ(d.ask(who).substr(0, 3), "got");
+    ASSERT_FALSE(d.slot_of(1) == 0 || d.slot_of(2) == 0);
+    for (std::uint64_t who : {1u, 2u}) d.release(d.slot_of(who));
+    d.pause();
+    d.pass(1s);
+    ASSERT_EQ(ask(d, 9, 2), "waits");
+    d.resume();
+    ASSERT_TRUE(d.holds(9));
+    EXPECT_EQ(d.it.look(0).idle, idle_kind::fresh) << "that it needs a probe is of no interest yet";
+}
+
 }  // namespace
 }  // namespace cenote::core

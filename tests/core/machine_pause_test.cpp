@@ -167,5 +167,15 @@ TEST(machine_maintenance, without_eyes_for_freezes_has_no_timer_of_its_own) {
     EXPECT_EQ(blind.it.wake_at(), never);
 }
 
+TEST(machine_pause, needs_no_timer_for_opens_that_none_will_follow) {
+    dialogue d({.max = 4, .open_timeout = 1h}, {});
+    d.calls_begin = false;
+    d.ask(1);
+    d.ask(2);
+    d.pause();
+    d.it.begun(d.now, 0, d.call_of(0));
+    EXPECT_EQ(d.it.wake_at(), d.now + 1h);
+}
+
 }  // namespace
 }  // namespace cenote::core

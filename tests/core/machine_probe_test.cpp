@@ -332,5 +332,47 @@ TEST(machine_freeze, is_not_seen_in_an_ordinary_pause) {
     EXPECT_EQ(d.ask(7), "got 0");
 }
 
+TEST(machine_freeze, is_noticed_by_every_request_and_answer_that_comes_first) {
+    using event = void (*)(dialogue&);
+    constexpr event events[] = {
+        [](dialogue& d) { d.ask(9); },
+        [](dialogue& d) { (void)d.attempt(); },
+        [](dialogue& d) { (void)d.it.cancel(d.now, waiter_id{}, d.unread); },
+        [](dialogue& d) { d.release(1); },
+        [](dialogue& d) { d.release(1, condition::discard); },
+        [](dialogue& d) { d.it.bring_back(d.now, 1, 0, d.now, false, d.unread); },
+        [](dialogue& d) { d.detach(1); },
+        [](dialogue& d) { d.opened(2); },
+        [](dialogue& d) { (void)d.it.on_probe(d.now, 2, 1, outcome::ok, d.unread); },
+        [](dialogue& d) { (void)d.it.on_reset(d.now, 2, 1, outcome::ok, d.unread); },
+        [](dialogue& d) { (void)d.it.on_close(d.now, 2, 1, outcome::ok, d.unread); },
+        [](dialogue& d) { d.retire_all(); },
+        [](dialogue& d) { d.resize(4); },
+        [](dialogue& d) { d.pause(); },
+        [](dialogue& d) { d.resume(); },
+        [](dialogue& d) { d.suspend_maintenance(); },
+        [](dialogue& d) { d.resume_maintenance(); },
+        [](dialogue& d) { d.go({.to = breaker_state::recovering}); },
+        [](dialogue& d) { d.tick(); },
+    };
+    for (std::size_t i = 0; i < std::size(events); ++i) {
+        // One resource is idle, one leased, one is being opened.
+        dialogue d({.max = 3, .open_timeout = 1h});
+        d.fill(2);
+        d.ask(1);
+        d.ask(2);
+        d.ask(3);
+        d.release(0);
+        d.ask(4);
+        d.release(0);
+        ASSERT_EQ(d.idle() + d.leased() + d.opening(), 3u);
+        d.now = d.it.wake_at() + machine::frozen_for - 1ns;
+        EXPECT_NE(d.it.suspect_at(), d.now);
+        d.now += 1ns;
+        events[i](d);
+        EXPECT_EQ(d.it.suspect_at(), d.now) << "event " << i;
+    }
+}
+
 }  // namespace
 }  // namespace cenote::core

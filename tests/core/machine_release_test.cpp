@@ -269,5 +269,20 @@ TEST(machine_call, that_was_given_up_does_not_begin) {
     EXPECT_EQ(d.it.wake_at(), before);
 }
 
+TEST(machine_bring_back, counts_the_uses_and_the_end_of_the_last_lease) {
+    dialogue d({.max = 1, .max_uses = 10});
+    d.fill(1);
+    d.ask(1);
+    std::uint64_t uses = d.it.look(0).uses;
+    d.now += 5ms;
+    d.it.bring_back(d.now, 0, 4, d.now - 2ms, false, d.unread);
+    EXPECT_EQ(d.it.look(0).uses, uses + 4);
+    EXPECT_EQ(d.it.look(0).idle_since, d.now - 2ms);
+    EXPECT_EQ(d.idle(), 1u);
+    d.ask(1);
+    d.it.bring_back(d.now, 0, 10, d.now, false, d.unread);
+    EXPECT_EQ(d.look().retired(retire_reason::uses), 1u);
+}
+
 }  // namespace
 }  // namespace cenote::core

@@ -198,5 +198,55 @@ TEST(machine_scout, is_not_sent_while_the_last_one_has_not_begun) {
     EXPECT_EQ(d.said(), "1 makes way, open 1");
 }
 
+TEST(machine_scout, whose_predecessor_was_never_made_has_its_room) {
+    options settings = with_lanes(2);
+    settings.max = 3;
+    settings.open_timeout = 10s;
+    dialogue d(settings);
+    for (std::uint64_t i = 1; i <= 6; ++i) d.ask(i);
+    d.pass(1s);
+    std::vector<std::uint64_t> made_way;
+    while (made_way.empty()) {
+        d.pass(200ms);
+        for (const action& a : d.heard())
+            if (a.what == action::kind::make_way) made_way.push_back(a.call);
+    }
+    d.opened(0);
+    d.opened(1);
+    ASSERT_EQ(d.look().total, 2u) << "the open that made way takes up room";
+    d.it.never_made(made_way.front() + 1000);
+    d.tick();
+    ASSERT_EQ(d.look().total, 2u) << "of another one nothing is known";
+    d.it.never_made(made_way.front());
+    d.tick();
+    EXPECT_EQ(d.look().total, 3u);
+}
+
+// The resource that is being reset has the youngest call, but it is no open.
+TEST(machine_scout, never_makes_a_reset_or_a_close_make_way) {
+    options settings = with_lanes(2);
+    settings.max = 6;
+    settings.reset_timeout = 1h;
+    settings.close_timeout = 1h;
+    dialogue d(settings);
+    d.ask(1);
+    d.ask(2);
+    d.opened(0);
+    d.opened(1);
+    for (std::uint64_t i = 3; i <= 8; ++i) d.ask(i);
+    d.pass(1s);
+    ASSERT_EQ(d.opening(), 2u);
+    d.release(0, condition::dirty);
+    d.release(1, condition::discard);
+    std::size_t made_way = 0;
+    for (int i = 0; i < 20; ++i) {
+        d.pass(200ms);
+        for (const action& a : d.heard()) made_way += a.what == action::kind::make_way;
+        ASSERT_EQ(d.in_flight(verb::reset), 1u);
+        ASSERT_EQ(d.in_flight(verb::close), 1u);
+    }
+    EXPECT_GT(made_way, 0u);
+}
+
 }  // namespace
 }  // namespace cenote::core

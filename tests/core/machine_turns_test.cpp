@@ -358,5 +358,60 @@ TEST_F(machine_turns, are_off_where_no_time_passes) {
     EXPECT_EQ(d->said(), "2 gets 0");
 }
 
+TEST_F(machine_turns, are_announced_to_threads_that_come_without_the_lock) {
+    EXPECT_TRUE(d->it.has_thread_at_head());
+    EXPECT_FALSE(d->it.has_aside());
+    std::uint64_t before = d->it.set_asides();
+    give_back(1);
+    EXPECT_TRUE(d->it.has_aside());
+    EXPECT_EQ(d->it.set_asides(), before + 1);
+    d->cancel(2);
+    d->cancel(3);
+    EXPECT_FALSE(d->it.has_thread_at_head()) << "no caller waits";
+    EXPECT_FALSE(d->it.has_aside());
+    come(1);
+    coroutine_comes(4);
+    EXPECT_FALSE(d->it.has_thread_at_head());
+}
+
+TEST_F(machine_turns, a_resource_that_comes_meanwhile_serves_the_head_and_the_next_head) {
+    make({.max = 2});
+    come(1);
+    come(2);
+    come(3);
+    coroutine_comes(4);
+    come(5);
+    give_back(1);
+    ASSERT_EQ(aside(), 1u);
+    slot_id set_aside = d->slot_of(1);
+    d->release(d->slot_of(2));  // by another thread
+    EXPECT_TRUE(d->holds(3));
+    ASSERT_TRUE(d->holds(4)) << "a coroutine is not made to wait for a turn";
+    EXPECT_EQ(d->slot_of(4), set_aside);
+}
+
+TEST_F(machine_turns, set_the_timer_for_their_end_however_long_nothing_was_due) {
+    d->now += 10s;
+    give_back(1);
+    ASSERT_EQ(aside(), 1u);
+    EXPECT_EQ(d->it.wake_at(), d->now + moment);
+}
+
+TEST_F(machine_turns, count_the_uses_of_the_fast_lane_and_forget_the_thread) {
+    std::uint64_t uses = d->it.look(0).uses;
+    d->release(0, condition::clean, 3, 1);
+    ASSERT_EQ(aside(), 1u);
+    EXPECT_EQ(d->it.look(0).uses, uses + 3);
+    EXPECT_EQ(d->it.look(0).holder, 1u);
+    d->now += 1us;
+    std::uint64_t lends = d->it.lends();
+    EXPECT_EQ(come(1), "got 0");
+    EXPECT_EQ(d->it.look(0).uses, uses + 4);
+    EXPECT_EQ(d->it.look(0).holder, 0u);
+    EXPECT_EQ(d->it.look(0).leased_at, d->now);
+    EXPECT_EQ(d->it.lends(), lends + 1);
+    EXPECT_EQ(d->it.look(0).lent, lends + 1);
+}
+
 }  // namespace
 }  // namespace cenote::core

@@ -178,5 +178,33 @@ TEST(pacer, fills_the_bucket_while_nothing_is_missing) {
     EXPECT_EQ(p.allowed(now + 1h, s), 5u);
 }
 
+TEST(pacer, opens_one_more_when_what_returns_takes_long_and_then_needs_no_timer) {
+    pacer p(spacing, 4);
+    supply s{.max = 10, .total = 2, .returning = 2, .wanted = 2};
+    EXPECT_EQ(p.allowed(start, s), 0u);
+    EXPECT_EQ(p.next_chance(), start + pacer::patience);
+    p.started(start - 10ms);
+    EXPECT_EQ(p.allowed(start + pacer::patience, s), 1u);
+    EXPECT_EQ(p.next_chance(), never) << "one is enough";
+}
+
+TEST(pacer, needs_no_timer_while_all_that_is_missing_may_be_opened) {
+    pacer p(spacing, 4);
+    EXPECT_EQ(p.next_chance(), never);
+    p.started(start);
+    EXPECT_EQ(p.allowed(start, {.max = 10, .total = 1, .opening = 1, .wanted = 2}), 1u);
+    EXPECT_EQ(p.next_chance(), never);
+}
+
+TEST(pacer, doubles_its_backoff_no_more_than_twenty_nine_times) {
+    pacer p({.first = 1us, .cap_waiting = 24h, .cap_idle = 24h}, 4);
+    dice random(1);
+    instant now = start;
+    for (int i = 0; i < 40; ++i) p.failed(now += 1ms, now, random);
+    duration most = 1us * (std::int64_t{1} << 29);
+    EXPECT_LE(p.due(true), now + most / 1000 * 1200);
+    EXPECT_GE(p.due(true), now + most / 1000 * 800);
+}
+
 }  // namespace
 }  // namespace cenote::core

@@ -65,5 +65,11 @@ TEST(shedder, a_wait_at_the_end_of_an_interval_belongs_to_the_next) {
     EXPECT_EQ(s.limit(start), never);
 }
 
+TEST(shedder, is_not_late_before_it_has_measured) {
+    shedder s(
+        {.target = std::chrono::milliseconds{20}, .interval = std::chrono::milliseconds{100}});
+    EXPECT_EQ(s.limit(instant{} + std::chrono::hours{1}), never);
+}
+
 }  // namespace
 }  // namespace cenote::core

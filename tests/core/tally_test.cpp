@@ -46,5 +46,15 @@ TEST(tally_histogram, counts_values_in_the_buckets_of_a_histogram) {
     EXPECT_GE(h.quantile(1), 1s);
 }
 
+TEST(tally_histogram, reads_its_first_bucket_and_its_last) {
+    tally_histogram t;
+    t.record(0ns);
+    t.record(duration_cast<std::chrono::nanoseconds>(24h * 365));
+    histogram h;
+    t.read(h);
+    EXPECT_EQ(h.buckets.front(), 1u);
+    EXPECT_EQ(h.buckets.back(), 1u);
+}
+
 }  // namespace
 }  // namespace cenote::core

@@ -114,6 +114,37 @@ struct lane_test : testing::Test {
     }
 };
 
+TEST(lane_shelf, has_a_cell_for_each_of_a_power_of_two_processors) {
+    detail::basic_shelf<item> cells(3, 0);
+    ASSERT_EQ(cells.size(), 4u);
+    item items[4];
+    bool must_return = true;
+    for (std::size_t where = 0; where < 4; ++where)
+        EXPECT_EQ(cells.put(where + 4, &items[where]), nullptr) << "more processors share a cell";
+    for (std::size_t where = 0; where < 4; ++where) {
+        EXPECT_EQ(cells.take(where, must_return), &items[where]);
+        EXPECT_FALSE(must_return);
+        EXPECT_EQ(cells.collect(where), nullptr);
+    }
+    EXPECT_EQ(cells.put(2, &items[2]), nullptr);
+    EXPECT_EQ(cells.take(10, must_return), &items[2]);
+}
+
+TEST(lane_shelf, gives_back_what_has_no_place) {
+    detail::basic_shelf<item> cells(1, 0);
+    item one, two;
+    bool must_return = true;
+    EXPECT_EQ(cells.take(0, must_return), nullptr);
+    EXPECT_FALSE(must_return);
+    EXPECT_EQ(cells.put(0, &one), nullptr);
+    EXPECT_EQ(cells.put(0, &two), &two) << "the cell is in use";
+    cells.raise(detail::waiter_owed);
+    EXPECT_EQ(cells.take(0, must_return), &one);
+    EXPECT_TRUE(must_return);
+    EXPECT_EQ(cells.put(0, &one), &one) << "the lane is shut";
+    EXPECT_EQ(cells.collect(0), nullptr);
+}
+
 }  // namespace
 
 TEST_F(lane_test, sleeps_at_first_and_is_open) {
