@@ -45,20 +45,6 @@ void reply(const Ts&...);
 
 // clang-format off
 
-void postgres_of_readme() {
-    cenote::pool<cenote::postgres::connection> pool{
-        cenote::postgres::connector{"postgresql://app:secret@localhost/orders"}, {.max = 16}};
-    auto rows = pool.acquire()->execute("SELECT total FROM orders WHERE id = $1", 42);
-}
-
-void database_of_readme(std::int64_t from, std::int64_t to) {
-    cenote::database db{"postgresql://app:secret@localhost/orders"};
-    db.transaction([&](cenote::transaction& t) {
-        t.execute("UPDATE account SET balance = balance - ? WHERE id = ?", 10, from);
-        t.execute("UPDATE account SET balance = balance + ? WHERE id = ?", 10, to);
-    });
-}
-
 void dashboard() {
     cenote::dashboard board;                   // listens on 127.0.0.1, any free port
     cenote::pool<session> pool{connect, {.name = "orders", .observers = {board.observer()}}};
