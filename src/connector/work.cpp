@@ -2,6 +2,7 @@
 #include "connector/work.hpp"
 
 #include <atomic>
+#include <thread>
 
 #include "cenote/detail/process.hpp"
 
@@ -51,6 +52,44 @@ bool run_detached(std::function<void()> what) noexcept {
     } catch (...) {
         return false;  // no memory or no thread for it
     }
+}
+
+// Threads for functions of the user.
+
+void user_threads::post(const std::shared_ptr<work_detail::loop_waiter>& call) {
+    constexpr std::size_t max_running = 4;
+    std::lock_guard lock(mutex_);
+    if (process_ != detail::this_process) {  // the threads are the parent's
+        process_ = detail::this_process;
+        running_ = 0;
+        queue_.clear();
+    }
+    std::erase_if(queue_, [](const auto& each) { return each.expired(); });
+    queue_.push_back(call);
+    if (running_ == max_running) return;
+    try {
+        std::thread([me = shared_from_this()] { me->work(); }).detach();
+        ++running_;
+    } catch (...) {
+        queue_.pop_back();
+        throw;
+    }
+}
+
+void user_threads::work() {
+    while (std::shared_ptr<work_detail::loop_waiter> one = next()) one->run();
+}
+
+/// Null: the thread ends.
+std::shared_ptr<work_detail::loop_waiter> user_threads::next() {
+    std::lock_guard lock(mutex_);
+    while (!queue_.empty()) {
+        std::shared_ptr<work_detail::loop_waiter> first = queue_.front().lock();
+        queue_.pop_front();
+        if (first != nullptr) return first;
+    }
+    --running_;
+    return nullptr;
 }
 
 namespace work_detail {

@@ -1,11 +1,12 @@
-// Work threads: run what can only block (name lookups, SQLite's calls, cancel requests) on behalf
-// of coroutines.
+// Work threads: run what can only block (name lookups, SQLite's calls, cancel requests, functions
+// of the user) on behalf of coroutines.
 #pragma once
 
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/execution/context.hpp>
 #include <boost/asio/execution_context.hpp>
 #include <boost/asio/executor_work_guard.hpp>
@@ -13,6 +14,9 @@
 #include <boost/asio/query.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/system/system_error.hpp>
+#include <cstddef>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -21,6 +25,8 @@
 #include <set>
 #include <type_traits>
 #include <utility>
+
+#include "cenote/detail/process.hpp"
 
 namespace cenote::connector_detail {
 
@@ -57,6 +63,8 @@ struct outcome {
 class loop_waiter {
 public:
     virtual ~loop_waiter() = default;
+    /// Runs the call, on a work thread.
+    virtual void run() = 0;
     /// Destroys the coroutine, because its event loop is being destroyed, on this thread.
     virtual void abandon() noexcept = 0;
 };
@@ -83,6 +91,28 @@ private:
     std::set<std::shared_ptr<loop_waiter>> present_;
 };
 
+}  // namespace work_detail
+
+/// Threads for functions of the user, which may hang. At most four functions run at the same time;
+/// the others wait in a queue. A thread ends when the queue is empty.
+class user_threads : public std::enable_shared_from_this<user_threads> {
+public:
+    /// Runs the call on one of the threads, unless nothing else refers to it by then. Throws
+    /// std::system_error if there is no thread.
+    void post(const std::shared_ptr<work_detail::loop_waiter>& call);
+
+private:
+    void work();
+    std::shared_ptr<work_detail::loop_waiter> next();
+
+    std::mutex mutex_;
+    std::deque<std::weak_ptr<work_detail::loop_waiter>> queue_;
+    std::size_t running_ = 0;  // threads
+    detail::process_number process_ = detail::this_process;
+};
+
+namespace work_detail {
+
 template <class Result, class Handler>
 class awaited_call final : public loop_waiter,
                            public std::enable_shared_from_this<awaited_call<Result, Handler>> {
@@ -99,10 +129,25 @@ public:
         asio::post(work_threads(), [me = this->shared_from_this()] { me->run(); });
     }
 
+    void start_on(user_threads& threads) {
+        waiters_->add(this->shared_from_this());
+        try {
+            threads.post(this->shared_from_this());
+        } catch (...) {
+            fail(std::current_exception());
+        }
+    }
+
+    /// Resumes the coroutine with this error. The call may run on.
+    void fail(std::exception_ptr why) {
+        auto result = std::make_unique<outcome<Result>>();
+        result->error = std::move(why);
+        complete(std::move(result));
+    }
+
     void abandon() noexcept override { release_loop(); }
 
-private:
-    void run() {
+    void run() override {
         auto result = std::make_unique<outcome<Result>>();
         try {
             result->value.emplace(call_->run());
@@ -110,6 +155,11 @@ private:
             result->error = std::current_exception();
         }
         call_.reset();
+        complete(std::move(result));
+    }
+
+private:
+    void complete(std::unique_ptr<outcome<Result>> result) {
         waiters_->complete(this->shared_from_this(), [&] {
             asio::post(*executor_, [waiters = waiters_, handler = std::move(*handler_),
                                     result = std::move(result)]() mutable {
@@ -165,6 +215,35 @@ boost::asio::awaitable<Result> async_run(std::shared_ptr<work_call<Result>> call
     auto token = asio::use_awaitable;
     outcome got = co_await asio::async_initiate<decltype(token)&, void(outcome)>(start, token,
                                                                                  std::move(call));
+    if (got->error != nullptr) std::rethrow_exception(got->error);
+    co_return std::move(*got->value);
+}
+
+/// Runs a function of the user on threads for such functions. If the coroutine is canceled it
+/// resumes at once, and the function may run on: it owns what it uses.
+template <class Do>
+auto async_run_user_function(std::shared_ptr<user_threads> on, Do what)
+    -> boost::asio::awaitable<std::invoke_result_t<Do&>> {
+    namespace asio = boost::asio;
+    using result = std::invoke_result_t<Do&>;
+    using outcome = std::unique_ptr<work_detail::outcome<result>>;
+    std::shared_ptr<work_call<result>> call =
+        std::make_shared<work_detail::function_call<result, Do>>(std::move(what));
+    auto start = [](auto handler, std::shared_ptr<user_threads> threads,
+                    std::shared_ptr<work_call<result>> c) {
+        auto slot = asio::get_associated_cancellation_slot(handler);
+        using operation = work_detail::awaited_call<result, decltype(handler)>;
+        auto waiting = std::make_shared<operation>(std::move(c), std::move(handler));
+        if (slot.is_connected())
+            slot.assign([weak = std::weak_ptr(waiting)](asio::cancellation_type) {
+                const boost::system::system_error why(asio::error::operation_aborted);
+                if (auto still = weak.lock()) still->fail(std::make_exception_ptr(why));
+            });
+        waiting->start_on(*threads);
+    };
+    auto token = asio::use_awaitable;
+    outcome got = co_await asio::async_initiate<decltype(token)&, void(outcome)>(
+        start, token, std::move(on), std::move(call));
     if (got->error != nullptr) std::rethrow_exception(got->error);
     co_return std::move(*got->value);
 }

@@ -1,12 +1,23 @@
 // Passwords from files and from the environment, with hostile content.
 #include "connector/login.hpp"
 
+#include <array>
+#include <atomic>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
 #include <cstdlib>
+#include <exception>
+#include <memory>
 #include <string>
 #include <sys/stat.h>
 
 #include <gmock/gmock.h>
 
+#include "connector/awaiting.hpp"
+#include "support/patience.hpp"
 #include "support/warded_process.hpp"
 
 namespace cenote {
@@ -159,6 +170,62 @@ TEST(password_of_the_environment, is_read_each_time) {
     ASSERT_EQ(::setenv("CENOTE_TEST_PASSWORD", "", 1), 0);
     EXPECT_THROW(source(), connection_error);
     ASSERT_EQ(::unsetenv("CENOTE_TEST_PASSWORD"), 0);
+}
+
+TEST(a_function_of_the_user, is_not_called_after_its_waiter_has_gone) {
+    namespace asio = boost::asio;
+    auto threads = std::make_shared<connector_detail::user_threads>();
+    support::latch hang;
+    auto called = std::make_shared<std::atomic<int>>(0);
+    auto call = [=]() -> asio::awaitable<void> {
+        auto what = [=] {
+            ++*called;
+            return hang.wait();
+        };
+        co_await connector_detail::async_run_user_function(threads, what);
+    };
+    asio::io_context io;
+    std::array<asio::cancellation_signal, 6> stop;
+    int ended = 0;
+    auto begin = [&](asio::cancellation_signal& by) {
+        asio::co_spawn(io, call(),
+                       asio::bind_cancellation_slot(by.slot(), [&](std::exception_ptr e) {
+                           EXPECT_NE(e, nullptr);
+                           ++ended;
+                       }));
+    };
+    for (asio::cancellation_signal& each : stop) begin(each);
+    io.poll();
+    EXPECT_TRUE(support::eventually([&] { return hang.waiting() == 4; }));
+    for (asio::cancellation_signal& each : stop) each.emit(asio::cancellation_type::terminal);
+    io.run();
+    EXPECT_EQ(ended, 6);
+    hang.open();
+    EXPECT_TRUE(support::eventually([&] { return threads.use_count() == 2; }));  // and `call`
+    EXPECT_EQ(*called, 4);
+    auto again = [=]() -> asio::awaitable<int> {
+        auto what = [] { return 7; };
+        co_return co_await connector_detail::async_run_user_function(threads, what);
+    };
+    EXPECT_EQ(support::await(again()), 7);
+}
+
+TEST(a_function_of_the_user, may_outlive_the_event_loop) {
+    namespace asio = boost::asio;
+    auto threads = std::make_shared<connector_detail::user_threads>();
+    support::latch hang;
+    auto call = [=]() -> asio::awaitable<void> {
+        auto what = [=] { return hang.wait(); };
+        co_await connector_detail::async_run_user_function(threads, what);
+    };
+    {
+        asio::io_context io;
+        asio::co_spawn(io, call(), asio::detached);
+        io.poll();
+        EXPECT_TRUE(support::eventually([&] { return hang.waiting() == 1; }));
+    }
+    hang.open();
+    EXPECT_TRUE(support::eventually([&] { return threads.use_count() == 2; }));  // and `call`
 }
 
 TEST(credentials_of_a_function, must_have_no_zero_byte) {
