@@ -4,6 +4,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -51,6 +52,37 @@ inline boost::asio::awaitable<std::unique_ptr<cenote::mariadb::connection>> asyn
 inline cenote::mariadb::connection await_open(cenote::mariadb::async_connector& by) {
     return std::move(*await(async_opened(&by)));
 }
+
+/// A server that offers TLS. Made when the first test needs it, stopped at the end of the program.
+class mariadb_with_tls {
+public:
+    static mariadb_with_tls& shared() {
+        static mariadb_with_tls one;
+        return one;
+    }
+
+    /// Lets a connection to the common server go to this one, encrypted.
+    cenote::mariadb::options reached_from(cenote::mariadb::options o) const {
+        o.port = server_->port();
+        o.tls = true;
+        o.tls_ca = all_.authority().string();
+        return o;
+    }
+
+private:
+    mariadb_with_tls() {
+        const certificate shown = all_.good();
+        folder_.give_to_user();
+        mariadb_server::options chosen;
+        chosen.arguments = {"--ssl-ca=" + all_.authority().string(),
+                            "--ssl-cert=" + shown.file.string(), "--ssl-key=" + shown.key.string()};
+        server_.emplace(chosen);
+    }
+
+    temporary_folder folder_{"mariadb-tls", user_for("mysql")};
+    certificates all_{folder_};
+    std::optional<mariadb_server> server_;
+};
 
 /// For tests that several servers share.
 struct mariadb_place {

@@ -1,4 +1,5 @@
 // Sessions of MariaDB as the options set them up, and what a probe runs.
+#include <array>
 #include <mysql.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -28,6 +29,9 @@ struct mariadb_case : support::mariadb_place {
         "select concat_ws(' ', @@max_statement_time, @@wait_timeout, @@collation_connection, "
         "@tenant, @@time_zone, @@autocommit)";
     static constexpr const char* seen = "77.500000 1234 utf8mb4_bin acme\\ & 'søns' +01:00 ON";
+
+    static constexpr std::array changes_in_a_transaction{
+        "set max_statement_time = 5", "set @tenant = 'other'", "set names latin1"};
 
     static std::vector<std::string> changes(int i) {
         if (i % 3 == 0) return {};
@@ -63,6 +67,15 @@ TEST_P(mariadb_settings, are_found_by_the_statements_of_a_database) {
                                                                true);
 }
 
+TEST_P(mariadb_settings, are_found_after_errors_and_open_transactions) {
+    settings::leases_after_errors_find_them<mariadb_case>(mariadb_case::with(GetParam()));
+}
+
+TEST_P(mariadb_settings, are_found_by_scopes_and_transactions_of_a_database) {
+    settings::scopes_and_transactions_of_a_database_find_them<mariadb_case>(
+        mariadb_case::with(GetParam()));
+}
+
 INSTANTIATE_TEST_SUITE_P(modes, mariadb_settings,
                          testing::Values(reset_mode::with_next, reset_mode::at_release,
                                          reset_mode::by_tracking));
@@ -79,6 +92,13 @@ TEST_P(mariadb_settings, of_user_variables_are_texts) {
                   "0042 1.50 99");
         lease->execute("set @tenant = 7");
     }
+}
+
+TEST_P(mariadb_settings, are_found_under_tls) {
+    const options o =
+        support::mariadb_with_tls::shared().reached_from(mariadb_case::with(GetParam()));
+    settings::every_lease_finds_them<mariadb_case>(o);
+    settings::every_awaited_lease_finds_them<mariadb_case>(o);
 }
 
 TEST(mariadb_settings_in_a_url, have_a_prefix) {

@@ -1,4 +1,5 @@
 // Sessions of PostgreSQL as the options set them up, and what a probe runs.
+#include <array>
 #include <libpq-fe.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -30,6 +31,9 @@ struct postgres_case : support::postgres_place {
         "|| current_setting('my.tenant') || ' ' || current_setting('application_name')";
     static constexpr const char* seen = "77s 1234kB acme\\ & 'sons' till";
 
+    static constexpr std::array changes_in_a_transaction{"set statement_timeout = '1h'",
+                                                         "set my.tenant = 'other'"};
+
     static std::vector<std::string> changes(int i) {
         if (i % 3 == 0) return {};
         if (i % 3 == 1) return {"set statement_timeout = '1h'", "set application_name = 'x'"};
@@ -60,6 +64,15 @@ TEST_P(postgres_settings, are_found_by_the_statements_of_a_database) {
     settings::statements_of_a_database_find_them<postgres_case>(postgres_case::with(GetParam()));
     settings::statements_of_a_database_find_them<postgres_case>(postgres_case::with(GetParam()),
                                                                 true);
+}
+
+TEST_P(postgres_settings, are_found_after_errors_and_open_transactions) {
+    settings::leases_after_errors_find_them<postgres_case>(postgres_case::with(GetParam()));
+}
+
+TEST_P(postgres_settings, are_found_by_scopes_and_transactions_of_a_database) {
+    settings::scopes_and_transactions_of_a_database_find_them<postgres_case>(
+        postgres_case::with(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(modes, postgres_settings,

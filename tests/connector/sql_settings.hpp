@@ -86,4 +86,46 @@ void statements_of_a_database_find_them(const typename Case::options& with,
     EXPECT_EQ(db.stats().opened, 1u);
 }
 
+/// Also after an error, and after a transaction that was left open.
+template <class Case>
+void leases_after_errors_find_them(const typename Case::options& with) {
+    cenote::pool<typename Case::connection> one{typename Case::connector{with},
+                                                support::patient(1)};
+    for (int i = 0; i < leases / 4; ++i) {
+        auto lease = one.acquire();
+        EXPECT_EQ(lease->execute(Case::look).template scalar<std::string>(), Case::seen) << i;
+        if (i % 2 == 1) lease->execute("begin");
+        for (const char* text : Case::changes_in_a_transaction) lease->execute(text);
+        if (i % 3 != 1) continue;
+        EXPECT_THROW(lease->execute("select nothing"), cenote::statement_error);
+    }
+    EXPECT_EQ(one.stats().opened, 1u);
+}
+
+template <class Case>
+void scopes_and_transactions_of_a_database_find_them(const typename Case::options& with) {
+    cenote::database db(with, {.pool = support::patient(1)});
+    auto look = [](auto& on) {
+        EXPECT_EQ(on.execute(Case::look).template scalar<std::string>(), Case::seen);
+    };
+    for (int i = 0; i < leases / 4; ++i) {
+        {
+            cenote::scope scope = db.scope();
+            look(scope);
+            for (const std::string& text : Case::changes(i)) scope.execute(text);
+        }
+        db.transaction([&](cenote::transaction& t) {
+            look(t);
+            for (const char* text : Case::changes_in_a_transaction) t.execute(text);
+        });
+        auto fail = [&](cenote::transaction& t) {
+            look(t);
+            for (const char* text : Case::changes_in_a_transaction) t.execute(text);
+            t.execute("select nothing");
+        };
+        EXPECT_THROW(db.transaction(fail), cenote::statement_error);
+    }
+    EXPECT_EQ(db.stats().opened, 1u);
+}
+
 }  // namespace settings
